@@ -94,6 +94,11 @@ def cases(names: str | Sequence[str], values: Iterable[Any]) -> Callable[[Test],
     return fold
 
 
+def each_case(names: str | Sequence[str], *rows: Any) -> Callable[[Test], Test]:
+    """Run a test with each of these rows, whose columns have these names: `cases` with its table written out."""
+    return cases(names, rows)
+
+
 @contextmanager
 def _fresh(fixtures: dict[str, Any], number: int) -> Generator[dict[str, Any]]:
     """Give the fixtures of pytest that a case could leave changed for the next one."""

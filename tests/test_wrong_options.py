@@ -73,10 +73,7 @@ WRONG: list[tuple[Any, tuple[Any, ...], dict[str, Any], str]] = [
     ),
     (cached, (MODEL, MemoryCache()), {"name": 3}, "cached has name=3; give a string"),
     *((MemoryCache, (n,), {}, f"MemoryCache has max_entries={n!r}; {A_COUNT}, or None for no limit") for n in (0, "3")),
-    *(
-        (SQLiteCache, (path,), {}, f"SQLiteCache has path={path!r}; give a path, as a string or")
-        for path in (3, None, "")
-    ),
+    *((SQLiteCache, (one,), {}, f"SQLiteCache has path={one!r}; give a path, as a string or") for one in (3, None, "")),
     (retrying, (OpenAICompatible,), {}, f"retrying has model=OpenAICompatible, a class; {A_MODEL}"),
     (retrying, ("gpt-4o",), {}, f"retrying has model='gpt-4o'; {A_MODEL}"),
     *((retrying, (MODEL,), {"attempts": n}, f"retrying has attempts={n!r}; {A_COUNT}:") for n in (0, "3", 2.5, True)),
@@ -90,12 +87,7 @@ WRONG: list[tuple[Any, tuple[Any, ...], dict[str, Any], str]] = [
     (with_fallbacks, (MODEL, ScriptedModel), {}, "with_fallbacks has model=ScriptedModel, a class; give models as"),
     (with_fallbacks, (MODEL, [MODEL]), {}, "with_fallbacks has model=[<ScriptedModel: 0 of 0 replies left>]; give"),
     (with_fallbacks, ("a", "b"), {}, "with_fallbacks has model='a'; give models as separate arguments, not in a list"),
-    (
-        rate_limited,
-        (ScriptedModel,),
-        {"at_once": 1},
-        f"rate_limited has model=ScriptedModel, a class; {A_MODEL}",
-    ),
+    (rate_limited, (ScriptedModel,), {"at_once": 1}, f"rate_limited has model=ScriptedModel, a class; {A_MODEL}"),
     *(
         (rate_limited, (MODEL,), {option: wrong}, f"rate_limited has {option}={wrong!r}; {A_COUNT}, or None for no")
         for option in ("per_second", "per_minute", "at_once")
@@ -241,11 +233,7 @@ anything = st.one_of(
     st.sampled_from([int, MODEL, MemoryCache(), [MODEL], {"a": Price(1, 1)}, Price(1, 1), CHAT_COMPLETIONS]),
 )
 OPTIONS: list[tuple[Any, str]] = [
-    *(
-        (make, option)
-        for make in CLIENTS
-        for option in ("model", "temperature", "max_tokens", "timeout", "max_retries")
-    ),
+    *((make, name) for make in CLIENTS for name in ("model", "temperature", "max_tokens", "timeout", "max_retries")),
     *((partial(retrying, MODEL), option) for option in ("attempts", "first_wait", "longest_wait")),
     *((partial(rate_limited, MODEL, per_minute=1), option) for option in ("per_second", "at_once")),
     *((partial(cached, name="a"), option) for option in ("model", "store")),

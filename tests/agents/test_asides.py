@@ -20,7 +20,7 @@ from graphexec.messages import AssistantMessage, SystemMessage, ToolCall, ToolMe
 from graphexec.models import ScriptedModel
 from graphexec.testing import scripted_tool
 from graphexec.tools import AnyTool
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 
 RUNS = TypeAdapter(Run)
 TOOLS = [scripted_tool(name, []) for name in ("search", "add", "mail")]
@@ -127,13 +127,11 @@ class TestShown:
 
 
 class TestTools:
-    @cases(
+    @each_case(
         ("agent", "tools", "names"),
-        [
-            (AGENTS["tool_calling"], ("mail", "unknown"), ["mail"]),
-            (create_tool_calling_agent(MODEL, TOOLS, tool_choice="search"), ("add",), ["search", "add"]),
-            (written_by_hand("tool_calling"), ("add",), ["add"]),
-        ],
+        (AGENTS["tool_calling"], ("mail", "unknown"), ["mail"]),
+        (create_tool_calling_agent(MODEL, TOOLS, tool_choice="search"), ("add",), ["search", "add"]),
+        (written_by_hand("tool_calling"), ("add",), ["add"]),
     )
     def test_native_tools_are_those_on_offer(self, agent: Agent, tools: tuple[str, ...], names: list[str]) -> None:
         asked = request(Run({"input": "q"}).with_aside(tools=tools), agent)

@@ -11,7 +11,7 @@ from graphexec.agents import WorkedExample
 from graphexec.agents.candidates import find_candidates
 from graphexec.agents.dummies import find_dummies, is_choice
 from graphexec.agents.tool_choice import find_subjects
-from tests.parameters import cases
+from tests.parameters import each_case
 
 STRING, NUMBER, WHOLE = {"type": "string"}, {"type": "number"}, {"type": "integer"}
 
@@ -25,33 +25,26 @@ def washing_temperature(fabric: str) -> int:
 SUBJECTS = find_subjects([washing_temperature])
 
 
-@cases(
+@each_case(
     ("question", "expected"),
-    [
-        ("At what temperature should I wash wool?", ["wool"]),
-        ("Washing temperatures for merino wool, please", ["merino", "merino wool", "wool"]),
-        ('How should I wash "the red one"?', ["the red one", "red"]),
-        (
-            "And what of Lord of the Rings costumes?",
-            ["Lord of the Rings", "Lord", "Rings", "Rings costumes", "costumes"],
-        ),
-        ("What is it?", []),
-        ("", []),
-    ],
+    ("At what temperature should I wash wool?", ["wool"]),
+    ("Washing temperatures for merino wool, please", ["merino", "merino wool", "wool"]),
+    ('How should I wash "the red one"?', ["the red one", "red"]),
+    ("And what of Lord of the Rings costumes?", ["Lord of the Rings", "Lord", "Rings", "Rings costumes", "costumes"]),
+    ("What is it?", []),
+    ("", []),
 )
 def test_words_of_the_question_are_candidates(question: str, expected: list[str]) -> None:
     assert list(find_candidates(STRING, [question], SUBJECTS)) == expected
 
 
-@cases(
+@each_case(
     ("schema", "expected"),
-    [
-        (NUMBER, [91, -2.5, 7]),
-        (WHOLE, [91, 7]),
-        ({"anyOf": [WHOLE, {"type": "null"}]}, [91, 7]),
-        ({"type": "array", "items": WHOLE}, []),
-        ({}, []),
-    ],
+    (NUMBER, [91, -2.5, 7]),
+    (WHOLE, [91, 7]),
+    ({"anyOf": [WHOLE, {"type": "null"}]}, [91, 7]),
+    ({"type": "array", "items": WHOLE}, []),
+    ({}, []),
 )
 def test_candidates_fit_the_schema(schema: dict[str, Any], expected: list[float]) -> None:
     assert list(find_candidates(schema, ["Is 91 or -2.5 more than 7? Not 3rd, nor 1.2.3"], SUBJECTS)) == expected
@@ -85,21 +78,19 @@ def refer(name: str) -> dict[str, str]:
     return {"$ref": f"#/$defs/{name}"}
 
 
-@cases(
+@each_case(
     ("schema", "expected"),
-    [
-        (ENUMERATION, True),
-        ({"const": "C"}, True),
-        ({"type": "boolean"}, True),
-        (refer("Unit"), True),
-        (refer("Alias"), True),
-        (refer("Name"), False),
-        (refer("Loop"), False),
-        ({"anyOf": [refer("Unit"), {"type": "null"}]}, True),
-        ({"oneOf": [refer("Unit"), {"type": "string"}]}, False),
-        ({"type": "string"}, False),
-        ({"type": "array", "items": ENUMERATION}, False),
-    ],
+    (ENUMERATION, True),
+    ({"const": "C"}, True),
+    ({"type": "boolean"}, True),
+    (refer("Unit"), True),
+    (refer("Alias"), True),
+    (refer("Name"), False),
+    (refer("Loop"), False),
+    ({"anyOf": [refer("Unit"), {"type": "null"}]}, True),
+    ({"oneOf": [refer("Unit"), {"type": "string"}]}, False),
+    ({"type": "string"}, False),
+    ({"type": "array", "items": ENUMERATION}, False),
 )
 def test_choices_are_found_in_schemas(schema: dict[str, Any], expected: bool) -> None:
     parameters = {"type": "object", "properties": {"unit": schema}, "$defs": DEFINITIONS}

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 from graphexec import tool
 from graphexec.agents.structured import decision_schema
 from tests.executor.actors import AnyTool, echo
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 
 # An independent validator of JSON schemas; it has no type annotations.
 jsonschema: Any = importlib.import_module("jsonschema")
@@ -104,18 +104,16 @@ def test_branch_accepts_same_arguments_as_its_tool(called: AnyTool, arguments: d
         called.arguments.validate_python(arguments)
 
 
-@cases(
+@each_case(
     "decision",
-    [
-        {},
-        {"action": "nope", "action_input": {}},
-        {"action": "ping"},
-        {"action": "final_answer"},
-        {"action": "final_answer", "answer": 3},
-        {"action": "final_answer", "answer": "a", "thought": "b"},
-        {"action": "ping", "action_input": {}, "answer": "x"},
-        [{"action": "ping", "action_input": {}}],
-    ],
+    {},
+    {"action": "nope", "action_input": {}},
+    {"action": "ping"},
+    {"action": "final_answer"},
+    {"action": "final_answer", "answer": 3},
+    {"action": "final_answer", "answer": "a", "thought": "b"},
+    {"action": "ping", "action_input": {}, "answer": "x"},
+    [{"action": "ping", "action_input": {}}],
 )
 def test_schema_rejects_invalid_decisions(decision: Any) -> None:
     assert not jsonschema.Draft202012Validator(decision_schema(TOOLS)).is_valid(decision)

@@ -9,7 +9,7 @@ from graphexec import actions, effects, errors, kernel, messages, models
 from graphexec.executor import STRICT_AGENT_EXECUTOR, Acted, LimitReached, Observed, Ready, limit_reached
 from tests.executor.actors import act, answer, echo, fail, run_async, scripted
 from tests.executor.test_mistakes import judged
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 
 STOPPED = "Agent stopped due to {} limit."
 
@@ -92,12 +92,10 @@ REACT = gx.create_react_agent(models.ScriptedModel(["gibberish"]), [])
 EMPTY = ("the agent returned an empty list of actions", "Decide on an action, or finish.", "")
 
 
-@cases(
+@each_case(
     ("agent", "reason", "observation", "reply"),
-    [
-        (gx.Agent(REACT.ask, read_nothing, model=REACT.model), "no sense in it", "Say it again.", "gibberish"),
-        (scripted([]), *EMPTY),
-    ],
+    (gx.Agent(REACT.ask, read_nothing, model=REACT.model), "no sense in it", "Say it again.", "gibberish"),
+    (scripted([]), *EMPTY),
 )
 def test_final_parse_error_has_reason_and_model_output(agent: Any, reason: str, observation: str, reply: str) -> None:
     with pytest.raises(gx.ParseError) as caught:
@@ -118,13 +116,11 @@ def test_finish_keeps_its_log_and_values() -> None:
     assert len(ending.steps) == 1
 
 
-@cases(
+@each_case(
     ("limit", "words"),
-    [
-        *((limit, "iteration limit or time") for limit in ("iterations", "seconds")),
-        *(("model_calls", "model call"), ("tokens", "token"), ("fan_out", "fan out"), ("restarts", "restart")),
-        ("new_sources_read", "new sources read"),
-    ],
+    *((limit, "iteration limit or time") for limit in ("iterations", "seconds")),
+    *(("model_calls", "model call"), ("tokens", "token"), ("fan_out", "fan out"), ("restarts", "restart")),
+    ("new_sources_read", "new sources read"),
 )
 def test_stop_names_its_limit(limit: str, words: str) -> None:
     stopped: Any = executor().graph["stopped_response"].function

@@ -63,9 +63,7 @@ LONG = [("", "</think>"), (f"{BEGINNINGS[3]} ", "Action:"), ("", '{"a": 1}'), ("
 @pytest.mark.slow
 @cases("read", READERS)
 @cases(("beginning", "piece"), LONG)
-def test_twice_the_text_takes_twice_the_time(
-    read: Callable[[messages.ModelReply], Decision], beginning: str, piece: str
-) -> None:
+def test_time_grows_with_the_text(read: Callable[[messages.ModelReply], Decision], beginning: str, piece: str) -> None:
     def is_linear(length: int = 200_000) -> bool:
         once, twice = (seconds(read, beginning + piece * (many // len(piece))) for many in (length, 2 * length))
         return twice < 3 * once + 0.1

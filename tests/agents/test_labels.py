@@ -25,7 +25,7 @@ from graphexec.agents.reading.labels import (
 )
 from tests.agents.mutations.common import meaning_of
 from tests.executor.actors import echo, fail
-from tests.parameters import cases, read_tables
+from tests.parameters import cases, each_case, read_tables
 
 Read: TypeAlias = Callable[..., agents.Decision]
 READERS: list[Read] = [react.read, mrkl.read]
@@ -57,16 +57,14 @@ def test_several_decisions_are_refused(text: str) -> None:
         react.read(messages.ModelReply(text), NAMES)
 
 
-@cases(
+@each_case(
     ("read", "text", "meaning"),
-    [
-        # An input with another answer is LangChain's.
-        (mrkl.read, "Action: f\nAction Input: Write:\nfinal answer: 42", ("f", "Write:\nfinal answer: 42")),
-        # A spoken answer may follow on the line.
-        (conversational.read, "Thought: no tool is needed. AI: Hello.", ("Hello.",)),
-        (conversational.read, "AI：Hello.", ("Hello.",)),
-        (conversational.read, "**AI:** Hello.", ("Hello.",)),
-    ],
+    # An input with another answer is LangChain's.
+    (mrkl.read, "Action: f\nAction Input: Write:\nfinal answer: 42", ("f", "Write:\nfinal answer: 42")),
+    # A spoken answer may follow on the line.
+    (conversational.read, "Thought: no tool is needed. AI: Hello.", ("Hello.",)),
+    (conversational.read, "AI：Hello.", ("Hello.",)),
+    (conversational.read, "**AI:** Hello.", ("Hello.",)),
 )
 def test_agents_of_langchain_read_more(read: Read, text: str, meaning: tuple[str, ...]) -> None:
     assert meaning_of(read(messages.ModelReply(text))) == meaning
@@ -112,13 +110,11 @@ PIECES = ("Action ", "**Action", "行动", "1. ", "> ", "Action Input:", "*" * 9
 
 
 @pytest.mark.medium
-@cases(
+@each_case(
     ("before", "piece"),
-    [
-        *itertools.product(("", "Action: f\nAction Input: ", "Final Answer: "), PIECES),
-        *(("", piece) for piece in ("Action", "Action:", "Final Answer", "\n")),
-        *(("Action", " "), ("Action: ", "Action 1 "), ("Action:", "1 Input"), ("Action: a\nAction Input: ", '"')),
-    ],
+    *itertools.product(("", "Action: f\nAction Input: ", "Final Answer: "), PIECES),
+    *(("", piece) for piece in ("Action", "Action:", "Final Answer", "\n")),
+    *(("Action", " "), ("Action: ", "Action 1 "), ("Action:", "1 Input"), ("Action: a\nAction Input: ", '"')),
 )
 def test_labels_are_found_in_linear_time(before: str, piece: str) -> None:
     text = before + piece * (100_000 // len(piece))

@@ -16,7 +16,7 @@ from graphexec.agents.langchain.xml import escape_tags, format_scratchpad, unesc
 from graphexec.messages import ModelReply
 from tests.agents.mutations.common import Meaning, meaning_of
 from tests.agents.strategies import any_text, names, objects, plain
-from tests.parameters import cases, read_tables
+from tests.parameters import cases, each_case, read_tables
 
 Read: TypeAlias = Callable[[ModelReply], agents.Decision]
 CATS, ADD = '{"action": "search", "action_input": "cats"}', '{"action": "add", "action_input": {"a": 1, "b": 2}}'
@@ -35,12 +35,10 @@ def action(read: Read, text: str) -> AgentAction:
 # ---- what is formatted is parsed back
 
 
-@cases(
+@each_case(
     ("read", "form"),
-    [
-        (mrkl.read, "I look.\nAction: {}\nAction Input: {}"),
-        (conversational.read, "Thought: Do I need to use a tool? Yes\nAction: {}\nAction Input: {}"),
-    ],
+    (mrkl.read, "I look.\nAction: {}\nAction Input: {}"),
+    (conversational.read, "Thought: Do I need to use a tool? Yes\nAction: {}\nAction Input: {}"),
 )
 @given(names(), plain())
 def test_labelled_action_is_parsed_back(read: Read, form: str, tool: str, tool_input: str) -> None:
@@ -48,16 +46,14 @@ def test_labelled_action_is_parsed_back(read: Read, form: str, tool: str, tool_i
     assert action(read, text) == AgentAction(tool, tool_input, text)
 
 
-@cases(
+@each_case(
     ("read", "form", "indent"),
-    [
-        (chat.read, "Thought: hm\nAction:\n```\n{}\n```", 2),
-        (structured_chat.read, "Thought: hm\nAction:\n```\n{}\n```", None),
-        (json_chat.read, "```json\n{}\n```", None),
-        (json_chat.read, "{}", None),
-        (json_chat.read, "[{}]", None),
-        (json_chat.read, "Sure!\n```\n{}\n```\nDone.", None),
-    ],
+    (chat.read, "Thought: hm\nAction:\n```\n{}\n```", 2),
+    (structured_chat.read, "Thought: hm\nAction:\n```\n{}\n```", None),
+    (json_chat.read, "```json\n{}\n```", None),
+    (json_chat.read, "{}", None),
+    (json_chat.read, "[{}]", None),
+    (json_chat.read, "Sure!\n```\n{}\n```\nDone.", None),
 )
 @given(names(), plain() | objects())
 def test_action_in_json_is_parsed_back(
@@ -124,18 +120,16 @@ def test_reply_has_a_meaning(read: Read, text: str, meaning: list[object]) -> No
     assert meaning_of(read(ModelReply(text))) == tuple(meaning)
 
 
-@cases(
+@each_case(
     ("text", "output", "log"),
-    [
-        ("Final Answer: 42", "42", "Final Answer: 42"),
-        ("Final Answer: 4\nFinal Answer: 42\n\nIt is.", "42\n\nIt is.", None),
-        ("final answer: 42", "42", None),
-        # The text after the answer is invented; the answer keeps its last character.
-        ("Final Answer: 42\n\nAction: foo\nAction Input: bar", "42", "Final Answer: 42"),
-        ("Final Answer: 42\nAction: foo\nAction Input: bar", "42", "Final Answer: 42\n"),
-        ("Final Answer: 42\nAction: foo\nAction Input: bar\n\nmore", "42", "Final Answer: 42\n"),
-        ("Final Answer: 42\n\tObservation: no\n\nAction: foo\nAction Input: bar", "42", "Final Answer: 42"),
-    ],
+    ("Final Answer: 42", "42", "Final Answer: 42"),
+    ("Final Answer: 4\nFinal Answer: 42\n\nIt is.", "42\n\nIt is.", None),
+    ("final answer: 42", "42", None),
+    # The text after the answer is invented; the answer keeps its last character.
+    ("Final Answer: 42\n\nAction: foo\nAction Input: bar", "42", "Final Answer: 42"),
+    ("Final Answer: 42\nAction: foo\nAction Input: bar", "42", "Final Answer: 42\n"),
+    ("Final Answer: 42\nAction: foo\nAction Input: bar\n\nmore", "42", "Final Answer: 42\n"),
+    ("Final Answer: 42\n\tObservation: no\n\nAction: foo\nAction Input: bar", "42", "Final Answer: 42"),
 )
 def test_answer_before_an_action_has_priority(text: str, output: str, log: str | None) -> None:
     finish = mrkl.read(ModelReply(text))
@@ -156,25 +150,21 @@ BEHIND_TAGS = [
 ]
 
 
-@cases(
+@each_case(
     ("read", "text", "meaning", "invented"),
-    [
-        (mrkl.read, ACT, ("f", "x"), "\nObservation: y\nFinal Answer: y"),
-        (mrkl.read, ACT, ("f", "x"), "\n\tObservation: y\nFinal Answer: y"),
-        (mrkl.read, ACT, ("f", "x"), "\nobservation: y\nFinal Answer: y"),
-        (conversational.read, ACT, ("f", "x"), "\nObservation: y\nAI: y it is"),
-        (chat.read, f"Action:\n```\n{CATS}\n```", ("search", "cats"), "\nObservation: found\nFinal Answer: found"),
-        (chat.read, f"Action:\n```\n{CATS}\n```", ("search", "cats"), f"\nobservation: found\n```\n{CATS}\n```"),
-        (structured_chat.read, f"```\n{ADD}\n```", ("add", {"a": 1, "b": 2}), f"\nObservation: 4\n```\n{ADD}\n```"),
-        (structured_chat.read, "It is 3.", ("It is 3.",), "\nObservation: 4"),
-        (json_chat.read, f"```json\n{ECHO}\n```", ("echo", "a"), f"\nObservation: b\n```json\n{ECHO}\n```"),
-        *((xml.read, "<tool>f</tool><tool_input>x", ("f", "x"), invented) for invented in BEHIND_TAGS),
-        *((self_ask.read, "Follow up: A?", ("Intermediate Answer", "A?"), invented) for invented in BEHIND_QUESTION),
-    ],
+    (mrkl.read, ACT, ("f", "x"), "\nObservation: y\nFinal Answer: y"),
+    (mrkl.read, ACT, ("f", "x"), "\n\tObservation: y\nFinal Answer: y"),
+    (mrkl.read, ACT, ("f", "x"), "\nobservation: y\nFinal Answer: y"),
+    (conversational.read, ACT, ("f", "x"), "\nObservation: y\nAI: y it is"),
+    (chat.read, f"Action:\n```\n{CATS}\n```", ("search", "cats"), "\nObservation: found\nFinal Answer: found"),
+    (chat.read, f"Action:\n```\n{CATS}\n```", ("search", "cats"), f"\nobservation: found\n```\n{CATS}\n```"),
+    (structured_chat.read, f"```\n{ADD}\n```", ("add", {"a": 1, "b": 2}), f"\nObservation: 4\n```\n{ADD}\n```"),
+    (structured_chat.read, "It is 3.", ("It is 3.",), "\nObservation: 4"),
+    (json_chat.read, f"```json\n{ECHO}\n```", ("echo", "a"), f"\nObservation: b\n```json\n{ECHO}\n```"),
+    *((xml.read, "<tool>f</tool><tool_input>x", ("f", "x"), invented) for invented in BEHIND_TAGS),
+    *((self_ask.read, "Follow up: A?", ("Intermediate Answer", "A?"), invented) for invented in BEHIND_QUESTION),
 )
-def test_invented_observation_and_following_text_are_ignored(
-    read: Read, text: str, meaning: Meaning, invented: str
-) -> None:
+def test_invented_observation_and_the_rest_are_ignored(read: Read, text: str, meaning: Meaning, invented: str) -> None:
     decision = read(ModelReply(text + invented))
     assert meaning_of(decision) == meaning
     assert (decision.log if isinstance(decision, AgentFinish) else decision[0].log) == text
@@ -233,13 +223,11 @@ def test_truncated_json_is_parsed_completely_or_not(tool_input: dict[str, Any], 
         assert meaning_of(json_chat.read(ModelReply(text[:length]))) == ("f", tool_input)
 
 
-@cases(
+@each_case(
     ("read", "text"),
-    [
-        (json_chat.read, ECHO[:-3]),
-        (self_ask.read, "Follow up: Who was the"),
-        (xml.read, "<tool>shell</tool><tool_input>rm -rf /home/me"),
-    ],
+    (json_chat.read, ECHO[:-3]),
+    (self_ask.read, "Follow up: Who was the"),
+    (xml.read, "<tool>shell</tool><tool_input>rm -rf /home/me"),
 )
 def test_truncated_action_is_not_executed(read: Read, text: str) -> None:
     with pytest.raises(ParseError) as raised:

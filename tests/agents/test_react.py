@@ -12,7 +12,7 @@ from graphexec.messages import CompletionRequest, ModelReply, UserMessage
 from tests.agents.mutations.common import meaning_of
 from tests.agents.runs import run_and_record
 from tests.executor.actors import echo, fail, messages, observations, prompt
-from tests.parameters import cases, read_tables
+from tests.parameters import cases, each_case, read_tables
 
 
 def read_decision(text: str) -> AgentAction | AgentFinish:
@@ -69,12 +69,10 @@ def test_observation_of_the_models_own_is_kept(text: str) -> None:
 
 
 @cases("text", ["Thought: hm\nAction: f\nAction Input: x", "Final Answer: x"])
-@cases(
+@each_case(
     "form",
-    [
-        *("```\n{}\n```", "```text\n{}\n``` </s>", "{}<|im_end|>\n", "{}</s> </s>", "{}\n</s>"),
-        *("<answer>{}</answer>", "<Answer>\n{}\n</Answer></s>", "```\n<answer>\n{}\n</answer>\n```"),
-    ],
+    *("```\n{}\n```", "```text\n{}\n``` </s>", "{}<|im_end|>\n", "{}</s> </s>", "{}\n</s>"),
+    *("<answer>{}</answer>", "<Answer>\n{}\n</Answer></s>", "```\n<answer>\n{}\n</answer>\n```"),
 )
 def test_wrapping_of_the_reply_is_not_read(form: str, text: str) -> None:
     decision = read_decision(form.format(text))
@@ -105,22 +103,20 @@ def test_truncated_action_is_not_executed() -> None:
     assert meaning_of(read(ModelReply("Final Answer: 4", finish_reason="length"))) == ("4",)
 
 
-@cases(
+@each_case(
     ("text", "output"),
-    [
-        ("Thought: I know\nFinal Answer: 42", "42"),
-        ("Final Answer: 42\n\nand more\n", "42\n\nand more"),
-        ("Final Answer: a\nFinal Answer: b", "b"),
-        ("Final Answer:", ""),
-        ("Final Answer: 42\nObservation: made up", "42"),
-        ("Action: none needed\nFinal Answer: 42", "42"),
-        ("final answer: 42", "42"),
-        ("Thought: the final answer: soon\nFINAL ANSWER : 42", "42"),
-        # Tags within an answer are kept.
-        ("Thought: x\n<answer>Final Answer: 42</answer>", "42"),
-        ("Final Answer:\n<answer>\n42\n</answer>", "<answer>\n42\n</answer>"),
-        ("<answer>Final Answer: </answer> ends it</answer>", "</answer> ends it</answer>"),
-    ],
+    ("Thought: I know\nFinal Answer: 42", "42"),
+    ("Final Answer: 42\n\nand more\n", "42\n\nand more"),
+    ("Final Answer: a\nFinal Answer: b", "b"),
+    ("Final Answer:", ""),
+    ("Final Answer: 42\nObservation: made up", "42"),
+    ("Action: none needed\nFinal Answer: 42", "42"),
+    ("final answer: 42", "42"),
+    ("Thought: the final answer: soon\nFINAL ANSWER : 42", "42"),
+    # Tags within an answer are kept.
+    ("Thought: x\n<answer>Final Answer: 42</answer>", "42"),
+    ("Final Answer:\n<answer>\n42\n</answer>", "<answer>\n42\n</answer>"),
+    ("<answer>Final Answer: </answer> ends it</answer>", "</answer> ends it</answer>"),
 )
 def test_final_answer_is_parsed(text: str, output: str) -> None:
     assert meaning_of(read(ModelReply(text))) == (output,)
@@ -130,20 +126,18 @@ NO_ACTION = "Invalid Format: Missing 'Action:' after 'Thought:'"
 NO_INPUT = "Invalid Format: Missing 'Action Input:' after 'Action:'"
 
 
-@cases(
+@each_case(
     ("text", "observation"),
-    [
-        ("", NO_ACTION),
-        ("I think.", NO_ACTION),
-        ("The next action: search", NO_ACTION),
-        ("action: search", NO_INPUT),
-        ("Action: search", NO_INPUT),
-        ("Action: search\nAction Inp", NO_INPUT),
-        ("Action: f\nAction Input: x\nFinal Answer: 42", None),
-        ("Final Answer: 42\nAction: f\nAction Input: x", None),
-        # An invented observation is ignored at the beginning, too.
-        ("Observation: 42\nThought: I know\nFinal Answer: 42", NO_ACTION),
-    ],
+    ("", NO_ACTION),
+    ("I think.", NO_ACTION),
+    ("The next action: search", NO_ACTION),
+    ("action: search", NO_INPUT),
+    ("Action: search", NO_INPUT),
+    ("Action: search\nAction Inp", NO_INPUT),
+    ("Action: f\nAction Input: x\nFinal Answer: 42", None),
+    ("Final Answer: 42\nAction: f\nAction Input: x", None),
+    # An invented observation is ignored at the beginning, too.
+    ("Observation: 42\nThought: I know\nFinal Answer: 42", NO_ACTION),
 )
 def test_neither_or_both_is_a_parse_error(text: str, observation: str | None) -> None:
     with pytest.raises(ParseError) as raised:

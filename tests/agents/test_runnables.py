@@ -16,7 +16,7 @@ from graphexec.errors import AgentError, InputError, SnapshotError
 from graphexec.messages import AssistantMessage, ReplyDelta, ToolCall
 from tests.agents import langchain_shapes as lc
 from tests.executor.actors import echo, run_async, run_sync, scripted, snapshot_after
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 
 RUNS = cases("run", [run_sync, run_async])
 
@@ -88,16 +88,14 @@ class OnlyAwaited:
         self.ainvoke, self.used = inner.ainvoke, inner.used
 
 
-@cases(
+@each_case(
     ("chain", "stream", "used"),
-    [
-        (lc.Chain, True, ("stream", "astream")),
-        (lc.Chain, False, ("invoke", "ainvoke")),
-        (lc.Invoked, True, ("invoke", "invoke")),
-        (Blocking, True, ("stream", "stream")),
-        (Awaited, True, ("invoke", "ainvoke")),
-        (OnlyAwaited, True, ("ainvoke", "ainvoke")),
-    ],
+    (lc.Chain, True, ("stream", "astream")),
+    (lc.Chain, False, ("invoke", "ainvoke")),
+    (lc.Invoked, True, ("invoke", "invoke")),
+    (Blocking, True, ("stream", "stream")),
+    (Awaited, True, ("invoke", "ainvoke")),
+    (OnlyAwaited, True, ("ainvoke", "ainvoke")),
 )
 def test_each_run_uses_its_own_method(chain: Any, stream: bool, used: tuple[str, str]) -> None:
     for run, method in zip((run_sync, run_async), used, strict=True):
@@ -255,15 +253,13 @@ NOT_LOADED = "which this program has not loaded; import it"
 CLASS = f"{lc.ToolAgentAction.__module__}:ToolAgentAction"
 
 
-@cases(
+@each_case(
     ("stored", "changed", "text"),
-    [
-        (CLASS, "subprocess:Popen", NOT_LOADED),
-        (CLASS, "os:system", NOT_LOADED),
-        (CLASS, "nowhere:Class", NOT_LOADED),
-        (CLASS, "graphexec.messages:Usage", NOT_LOADED),
-        ('"tool_call_id": "c0"', '"tool_call_id": 3', "the stored fields do not make a ToolAgentAction"),
-    ],
+    (CLASS, "subprocess:Popen", NOT_LOADED),
+    (CLASS, "os:system", NOT_LOADED),
+    (CLASS, "nowhere:Class", NOT_LOADED),
+    (CLASS, "graphexec.messages:Usage", NOT_LOADED),
+    ('"tool_call_id": "c0"', '"tool_call_id": 3', "the stored fields do not make a ToolAgentAction"),
 )
 def test_snapshot_makes_actions_and_messages_only(stored: str, changed: str, text: str) -> None:
     with pytest.raises(SnapshotError, match=text):
@@ -367,18 +363,16 @@ def test_users_callbacks_are_kept() -> None:
 LOOP = "it runs a loop of its own, so it is no agent for an executor"
 
 
-@cases(
+@each_case(
     ("decision", "remedy"),
-    [
-        (None, "return an AgentAction, a list of them, or an AgentFinish"),
-        (3, "return an AgentAction"),
-        ([3], "return an AgentAction"),
-        ("Final Answer: 3", r"end it with an output parser: prompt \| model \| ReActSingleInputOutputParser\(\)"),
-        (lc.AIMessage(content="3"), r"end it with an output parser: prompt \| model \| ToolsAgentOutputParser\(\)"),
-        ({"output": "x"}, LOOP),
-        ({"messages": []}, LOOP),
-        ({"x": 1}, "return an AgentAction"),
-    ],
+    (None, "return an AgentAction, a list of them, or an AgentFinish"),
+    (3, "return an AgentAction"),
+    ([3], "return an AgentAction"),
+    ("Final Answer: 3", r"end it with an output parser: prompt \| model \| ReActSingleInputOutputParser\(\)"),
+    (lc.AIMessage(content="3"), r"end it with an output parser: prompt \| model \| ToolsAgentOutputParser\(\)"),
+    ({"output": "x"}, LOOP),
+    ({"messages": []}, LOOP),
+    ({"x": 1}, "return an AgentAction"),
 )
 def test_invalid_decision_names_runnable_and_remedy(decision: Any, remedy: str) -> None:
     with pytest.raises(AgentError, match=rf"^the agent Chain returned .*; {remedy}"):

@@ -122,9 +122,7 @@ STEPS = st.builds(AgentStep, st.builds(AgentAction, st.just("look"), st.just("ho
 @pytest.mark.medium
 @cases("write", [*PADS, self_ask.format_scratchpad, xml.format_scratchpad])
 @given(st.lists(STEPS, max_size=6), st.randoms(use_true_random=False))
-def test_extended_text_is_that_of_the_steps_alone(
-    write: scratchpad.Scratchpad, several: list[AgentStep], order: Any
-) -> None:
+def test_extended_text_is_that_of_the_steps(write: scratchpad.Scratchpad, several: list[AgentStep], order: Any) -> None:
     steps, runs = Steps(), [Steps()]
     for one in several:
         steps = steps.extended([one])

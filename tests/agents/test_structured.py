@@ -14,7 +14,7 @@ from graphexec.messages import AssistantMessage, ModelReply, SystemMessage, User
 from tests.agents.mutations.common import meaning_of
 from tests.agents.runs import run_and_record
 from tests.executor.actors import echo, messages
-from tests.parameters import cases, read_tables
+from tests.parameters import cases, each_case, read_tables
 
 ACTION = '{"action": "echo", "action_input": {"text": "hi"}}'
 ANSWER = '{"action": "final_answer", "answer": "42"}'
@@ -23,14 +23,12 @@ TABLES = read_tables(__file__)
 MALFORMED = ["", "Hello!", "null", "42", '"text"', "\ud800", "[" * 100_000, '{"a":' * 100_000, "9" * 100_000]
 
 
-@cases(
+@each_case(
     ("decision", "answer"),
-    [
-        *(({"action_input": "a"}, "a"), ({"action_input": "a", "answer": "a"}, "a")),
-        *(({"action_input": {}, "answer": "b"}, "b"), ({"action_input": "a", "answer": ""}, "a")),
-        *(({"Final Answer": "b"}, "b"), ({"answer": ""}, ""), ({"answer": ["b"]}, '["b"]'), ({"answer": 3}, "3")),
-        *(({"action_input": 3.5}, "3.5"), ({"action_input": {"b": [1]}}, '{"b":[1]}'), ({"answer": "42 ☃"}, "42 ☃")),
-    ],
+    *(({"action_input": "a"}, "a"), ({"action_input": "a", "answer": "a"}, "a")),
+    *(({"action_input": {}, "answer": "b"}, "b"), ({"action_input": "a", "answer": ""}, "a")),
+    *(({"Final Answer": "b"}, "b"), ({"answer": ""}, ""), ({"answer": ["b"]}, '["b"]'), ({"answer": 3}, "3")),
+    *(({"action_input": 3.5}, "3.5"), ({"action_input": {"b": [1]}}, '{"b":[1]}'), ({"answer": "42 ☃"}, "42 ☃")),
 )
 def test_answer_may_be_the_input(decision: dict[str, Any], answer: str) -> None:
     assert meaning_of(read(ModelReply(json.dumps({"action": "final_answer", **decision})))) == (answer,)
@@ -68,9 +66,7 @@ def test_garbage_is_a_parse_error_with_the_format(garbage: str) -> None:
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.text(),
-        lambda inner: (
-            st.lists(inner) | st.dictionaries(st.sampled_from(["action", "action_input", "answer", "x"]), inner)
-        ),
+        lambda one: st.lists(one) | st.dictionaries(st.sampled_from(["action", "action_input", "answer", "x"]), one),
     )
 )
 @example([None, {"action": "", "action_input": None}])

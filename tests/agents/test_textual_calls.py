@@ -11,7 +11,7 @@ from graphexec.agents.tool_calling import read
 from graphexec.messages import AssistantMessage, FinishReason, ModelReply, Reasoning, ToolMessage
 from tests.agents.mutations.common import clock, meaning_of, search
 from tests.executor.actors import caller_of, echo, messages
-from tests.parameters import cases, read_tables
+from tests.parameters import cases, each_case, read_tables
 
 
 @tool
@@ -137,12 +137,10 @@ def test_truncated_call_is_refused(text: str) -> None:
         read(ModelReply(text, finish_reason="length"), TOOLS)
 
 
-@cases(
+@each_case(
     "text",
-    [
-        *("It rains in Os", '{"name": "Osl', '{"city": "Os', '["a", "b', "[", "1 < 2", "f(x", '{"name": 3, "a', "3"),
-        *("Write <functions of x", "Put it in <function> an"),
-    ],
+    *("It rains in Os", '{"name": "Osl', '{"city": "Os', '["a", "b', "[", "1 < 2", "f(x", '{"name": 3, "a', "3"),
+    *("Write <functions of x", "Put it in <function> an"),
 )
 def test_cut_answer_is_the_answer(text: str) -> None:
     assert calls(text, finish="length") == []
@@ -186,18 +184,16 @@ def test_name_that_may_mean_two_tools_is_unknown() -> None:
 
 
 @cases("tag", ["</think>", "</think></tool_call>", "[/THINK]", "\n</think>\n", "```", "\n```\n"])
-@cases(
+@each_case(
     "form",
-    [
-        '<tool_call>{{"name": "search", "arguments": {{"query": "a{}b"}}}}</tool_call>',
-        "<tool_call>{{'name': 'search', 'arguments': {{'query': 'a{}b'}}}}</tool_call>",
-        '[TOOL_CALLS][{{"name": "search", "arguments": {{"query": "a{}b"}}}}]',
-        '{{"name": "search", "arguments": {{"query": "a{}b"}}}}',
-        '```json\n{{"name": "search", "arguments": {{"query": "a{}b"}}}}\n```',
-        '``` {{"name": "search", "arguments": {{"query": "a{}b"}}}}```',
-        "<function=clock></function><function=search><parameter=query>a{}b</parameter></function>",
-        "I look.\n<function=search>\n<parameter=query>a{}b</parameter></function>",
-    ],
+    '<tool_call>{{"name": "search", "arguments": {{"query": "a{}b"}}}}</tool_call>',
+    "<tool_call>{{'name': 'search', 'arguments': {{'query': 'a{}b'}}}}</tool_call>",
+    '[TOOL_CALLS][{{"name": "search", "arguments": {{"query": "a{}b"}}}}]',
+    '{{"name": "search", "arguments": {{"query": "a{}b"}}}}',
+    '```json\n{{"name": "search", "arguments": {{"query": "a{}b"}}}}\n```',
+    '``` {{"name": "search", "arguments": {{"query": "a{}b"}}}}```',
+    "<function=clock></function><function=search><parameter=query>a{}b</parameter></function>",
+    "I look.\n<function=search>\n<parameter=query>a{}b</parameter></function>",
 )
 def test_tag_in_an_argument_is_text(form: str, tag: str) -> None:
     decision = read(ModelReply(form.format(tag)), TOOLS)
@@ -205,14 +201,12 @@ def test_tag_in_an_argument_is_text(form: str, tag: str) -> None:
     assert meaning_of(decision[-1:]) == ("search", {"query": f"a{tag}b"})
 
 
-@cases(
+@each_case(
     "thought",
-    [
-        f"I use <tool_call>{SEARCH}</tool_call>, it's clear.",
-        "It needs <function=clock> and <parameter=query>.",
-        '{"a": "b"} is not it\'s form.',
-        "<function=clock><parameter=a>b</parameter></function>",
-    ],
+    f"I use <tool_call>{SEARCH}</tool_call>, it's clear.",
+    "It needs <function=clock> and <parameter=query>.",
+    '{"a": "b"} is not it\'s form.',
+    "<function=clock><parameter=a>b</parameter></function>",
 )
 def test_call_in_thoughts_does_not_hide_their_end(thought: str) -> None:
     assert meaning_of(read(ModelReply(f"{thought}\n</think>\n{SEARCH}"), TOOLS)) == ("search", {"query": "cats"})

@@ -17,7 +17,7 @@ from graphexec.models.scripted import ScriptedReply
 from tests.agents.runs import run_and_record
 from tests.drivers import DriverResult
 from tests.executor.actors import call, echo, fail, messages, observations, statuses
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 
 
 def run(*replies: ScriptedReply, **settings: Any) -> tuple[DriverResult[Ending], list[list[gm.Message]]]:
@@ -84,16 +84,14 @@ def test_each_reply_is_a_separate_message(calls: tuple[gm.ToolCall, ...]) -> Non
 
 
 @pytest.mark.medium
-@cases(
+@each_case(
     ("arguments", "says"),
-    [
-        ('{"text": ', "EOF while parsing"),
-        ("[1]", "it is a list"),
-        ("3", "it is a single value"),
-        ("text", "expected"),
-        ('{"text": NaN}', ""),
-        ("[" * 100_000, "recursion limit"),
-    ],
+    ('{"text": ', "EOF while parsing"),
+    ("[1]", "it is a list"),
+    ("3", "it is a single value"),
+    ("text", "expected"),
+    ('{"text": NaN}', ""),
+    ("[" * 100_000, "recursion limit"),
 )
 def test_invalid_arguments_make_the_reply_a_parse_error(arguments: str, says: str) -> None:
     calls = (call("echo", "a", text="1"), gm.ToolCall("b", "echo", arguments))
@@ -136,14 +134,12 @@ def test_dropped_steps_are_not_sent_as_calls() -> None:
     assert sent == [gm.AssistantMessage("I look it up."), gm.UserMessage('{"found":1}')]
 
 
-@cases(
+@each_case(
     ("finish", "why"),
-    [
-        ("length", "cut at the token limit; allow longer"),
-        ("stop", "ask again"),
-        ("other", "ask again"),
-        ("invalid_call", "could not read the call"),
-    ],
+    ("length", "cut at the token limit; allow longer"),
+    ("stop", "ask again"),
+    ("other", "ask again"),
+    ("invalid_call", "could not read the call"),
 )
 @cases("reasoning", [(), (gm.Reasoning("Hm."),)])
 def test_empty_reply_is_no_answer(finish: Any, why: str, reasoning: tuple[gm.Reasoning, ...]) -> None:

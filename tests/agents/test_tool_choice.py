@@ -9,7 +9,7 @@ from pydantic import Field
 
 from graphexec import AgentExecutor, create_agent, create_structured_agent, messages, models, tool
 from graphexec.agents.tool_choice import find_subjects, is_tiny, needs_tool
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 
 
 @tool
@@ -56,13 +56,11 @@ def test_call_is_required_until_a_tool_is_called(choice: str, allowed: list[str]
     assert list(map(choices, model.requests)) == [allowed, allowed, ["age", "today", "final_answer"]]
 
 
-@cases(
+@each_case(
     ("model", "tools", "options", "settings"),
-    [
-        (models.ScriptedModel([DONE]), [age], {"tool_choice": "required"}, {"max_model_calls": 0}),
-        # An agent without tools answers.
-        (Tiny([DONE]), [], {}, {}),
-    ],
+    (models.ScriptedModel([DONE]), [age], {"tool_choice": "required"}, {"max_model_calls": 0}),
+    # An agent without tools answers.
+    (Tiny([DONE]), [], {}, {}),
 )
 def test_last_answer_needs_no_call(model: models.ScriptedModel, tools: Any, options: Any, settings: Any) -> None:
     agent = create_structured_agent(model, tools, **options)
@@ -101,16 +99,14 @@ def test_smallest_models_must_call_a_tool(question: str) -> None:
     assert first_choices(Tiny([DONE]), question, tool_choice="auto")[-1] == "final_answer"
 
 
-@cases(
+@each_case(
     ("question", "is_meant"),
-    [
-        ("How humid is it?", True),
-        ("Translate it, please", True),
-        ("into French", True),
-        ("the rooms", True),
-        ("roof", False),
-        ("number, string, properties", False),
-    ],
+    ("How humid is it?", True),
+    ("Translate it, please", True),
+    ("into French", True),
+    ("the rooms", True),
+    ("roof", False),
+    ("number, string, properties", False),
 )
 def test_words_of_tools_mean_them(question: str, is_meant: bool) -> None:
     @tool
@@ -135,12 +131,10 @@ def test_inferred_choice_is_shown(caplog: pytest.LogCaptureFixture) -> None:
     assert sum("must call a tool first" in record.message for record in caplog.records) == 1
 
 
-@cases(
+@each_case(
     ("name", "tiny"),
-    [
-        *((name, True) for name in ("SmolLM2-135M-Instruct", "smollm2:135m", "ai/smollm2-135m")),
-        *((name, False) for name in ("SmolLM2-1.7B", "qwen3:0.6b", "gpt-5-mini")),
-    ],
+    *((name, True) for name in ("SmolLM2-135M-Instruct", "smollm2:135m", "ai/smollm2-135m")),
+    *((name, False) for name in ("SmolLM2-1.7B", "qwen3:0.6b", "gpt-5-mini")),
 )
 def test_small_model_is_known_at_a_server_too(name: str, tiny: bool) -> None:
     assert is_tiny(models.OpenAICompatible(name, base_url="http://127.0.0.1:1/v1")) is tiny

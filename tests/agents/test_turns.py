@@ -22,7 +22,7 @@ from tests.agents.mutations.labelled import spell_labels_otherwise
 from tests.agents.mutations.tagged import leave_open
 from tests.agents.test_mutated_replies import REPLIES, SEEDS, apply
 from tests.executor.actors import echo
-from tests.parameters import cases, read_tables
+from tests.parameters import cases, each_case, read_tables
 
 Read: TypeAlias = Callable[..., Decision]
 
@@ -94,16 +94,14 @@ STREAMED: dict[Read, Callable[[], AnswerReader]] = {
 }
 
 
-@cases(
+@each_case(
     ("read", "reply", "meaning", "unread"),
-    [
-        *(
-            (read, f"{label}: 42\n{turn}: y\nThought: z\n{label}: 4", ("42",), f"{turn}: y\nThought: z\n{label}: 4")
-            for read, label in [(react, "Final Answer"), (mrkl.read, "final answer"), (conversational.read, "AI")]
-            for turn in ("Question", "Human", "Observation")
-        ),
-        *((READERS[one[0]], one[1], tuple(one[2]), one[3] if one[3:] else None) for one in TABLES["unread"]),
-    ],
+    *(
+        (read, f"{label}: 42\n{turn}: y\nThought: z\n{label}: 4", ("42",), f"{turn}: y\nThought: z\n{label}: 4")
+        for read, label in [(react, "Final Answer"), (mrkl.read, "final answer"), (conversational.read, "AI")]
+        for turn in ("Question", "Human", "Observation")
+    ),
+    *((READERS[one[0]], one[1], tuple(one[2]), one[3] if one[3:] else None) for one in TABLES["unread"]),
 )
 def test_rest_of_a_reply_is_unread(read: Read, reply: str, meaning: Meaning, unread: str | None) -> None:
     decision = read(ModelReply(reply))
@@ -130,15 +128,13 @@ def test_input_before_half_a_stop_string_may_be_cut() -> None:
 CODE = "    a = 1\n\n      b = 2"
 
 
-@cases(
+@each_case(
     ("fenced", "tool_input"),
-    [
-        (f"```python\n{CODE}\n```", CODE),
-        (f"```\n\n{CODE}\n\n```", CODE),
-        ("  ```\n    a = 1\n  b = 2\n  ```", "  a = 1\nb = 2"),
-        ("```\n\ta\n```", "\ta"),
-        ('```json\n  {"a": 1}\n```', '{"a": 1}'),
-    ],
+    (f"```python\n{CODE}\n```", CODE),
+    (f"```\n\n{CODE}\n\n```", CODE),
+    ("  ```\n    a = 1\n  b = 2\n  ```", "  a = 1\nb = 2"),
+    ("```\n\ta\n```", "\ta"),
+    ('```json\n  {"a": 1}\n```', '{"a": 1}'),
 )
 def test_fenced_lines_keep_their_indentation(fenced: str, tool_input: str) -> None:
     assert meaning_of(react(ModelReply(f"Action: f\nAction Input:\n{fenced}"))) == ("f", tool_input)

@@ -23,7 +23,7 @@ from tests.cli.conversations import Reply, Response, Silence, native_tool_call, 
 from tests.cli.machines_of_mine import MACHINES, lay_out
 from tests.cli.terminals import command
 from tests.executor.actors import echo
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 
 PACKAGE = Path(gx.__file__).parent
 
@@ -248,28 +248,24 @@ def test_known_errors_get_advice_and_others_stay(monkeypatch: pytest.MonkeyPatch
     assert (ended.code, ended.err) == (1, "graphexec: no net; check it, or name a GGUF file of your own with --gguf\n")
 
 
-@cases(
+@each_case(
     ("limit", "expected"),
-    [
-        (gx.Exhausted("iterations", 15, 15), "allow more with --max-iterations 30"),
-        (gx.Exhausted("tokens", 50, 110), "allow more with --max-tokens 220"),
-        (gx.Exhausted("seconds", 0.3, 0.3012), "allow more with --max-seconds 0.6"),
-        (gx.Exhausted("tool_calls", 0, 0), "allow more with --max-tool-calls 15"),
-        (gx.Exhausted("cost", 0.5, 0.75), "allow more with --limit cost=1.5"),
-        (gx.Exhausted("revisions", 2, 2), "allow more with --limit revisions=4"),
-    ],
+    (gx.Exhausted("iterations", 15, 15), "allow more with --max-iterations 30"),
+    (gx.Exhausted("tokens", 50, 110), "allow more with --max-tokens 220"),
+    (gx.Exhausted("seconds", 0.3, 0.3012), "allow more with --max-seconds 0.6"),
+    (gx.Exhausted("tool_calls", 0, 0), "allow more with --max-tool-calls 15"),
+    (gx.Exhausted("cost", 0.5, 0.75), "allow more with --limit cost=1.5"),
+    (gx.Exhausted("revisions", 2, 2), "allow more with --limit revisions=4"),
 )
 def test_stopped_run_names_a_larger_limit(limit: gx.Exhausted, expected: str) -> None:
     assert advise_on_limit(limit) == expected
 
 
-@cases(
+@each_case(
     ("make", "reply"),
-    [
-        (gx.create_structured_agent, ModelReply('{"action": "final_', finish_reason="length")),
-        (gx.create_react_agent, ModelReply("Action: echo\nAction Input: a", finish_reason="length")),
-        (gx.create_tool_calling_agent, ModelReply("", (ToolCall("1", "echo", '{"te'),), finish_reason="length")),
-    ],
+    (gx.create_structured_agent, ModelReply('{"action": "final_', finish_reason="length")),
+    (gx.create_react_agent, ModelReply("Action: echo\nAction Input: a", finish_reason="length")),
+    (gx.create_tool_calling_agent, ModelReply("", (ToolCall("1", "echo", '{"te'),), finish_reason="length")),
 )
 def test_cut_replies_need_longer_replies(make: Callable[..., gx.Agent], reply: ModelReply) -> None:
     agent = make(models.ScriptedModel([reply], repeat_last=True), [echo])
@@ -284,19 +280,17 @@ def test_readable_replies_need_more_iterations() -> None:
     assert advise_on_cut_replies(ended) is None
 
 
-@cases(
+@each_case(
     ("remedy", "expected"),
-    [
-        ("set max_execution_time, or Limits(seconds=30)", "set --limit seconds=30"),
-        ("Set max_iterations, or Limits(iterations=...).", "set --limit iterations=N."),
-        ("set Limits(iterations=...)", "set --limit iterations=N"),
-        ("set max_tokens, or agent_limits(tokens=...)", "set --limit tokens=N"),
-        ("set a limit on payments: Limits({PAYMENTS: 5})", "set a limit on payments: --limit payments=5"),
-        ('Budget("n", 3), or Limits(budgets={"n": 3})', 'Budget("n", 3), or --limit n=3'),
-        ("set Limits({PAYMENTS: 5}) or Limits(fan_out=5)", "set --limit payments=5 or --limit fan_out=5"),
-        ("no bound; set max_iterations\n", "no bound; set --limit iterations=N\n"),
-        ("no bound; set max_tool_calls or max_fan_out\n", "no bound; set --limit tool_calls=N\n"),
-    ],
+    ("set max_execution_time, or Limits(seconds=30)", "set --limit seconds=30"),
+    ("Set max_iterations, or Limits(iterations=...).", "set --limit iterations=N."),
+    ("set Limits(iterations=...)", "set --limit iterations=N"),
+    ("set max_tokens, or agent_limits(tokens=...)", "set --limit tokens=N"),
+    ("set a limit on payments: Limits({PAYMENTS: 5})", "set a limit on payments: --limit payments=5"),
+    ('Budget("n", 3), or Limits(budgets={"n": 3})', 'Budget("n", 3), or --limit n=3'),
+    ("set Limits({PAYMENTS: 5}) or Limits(fan_out=5)", "set --limit payments=5 or --limit fan_out=5"),
+    ("no bound; set max_iterations\n", "no bound; set --limit iterations=N\n"),
+    ("no bound; set max_tool_calls or max_fan_out\n", "no bound; set --limit tool_calls=N\n"),
 )
 def test_remedies_for_graphs_are_options(remedy: str, expected: str) -> None:
     assert replace_limit_code(remedy) == expected

@@ -33,7 +33,7 @@ from graphexec.models import ScriptedModel
 from tests.cli.conversations import answer_text, serving, tool_call_text
 from tests.cli.terminals import PATIENCE, Ended, Terminal, command, refused
 from tests.cli.traced import double
-from tests.parameters import cases, read_tables
+from tests.parameters import cases, each_case, read_tables
 
 PROGRAMS = read_tables(__file__)
 
@@ -293,18 +293,16 @@ def test_turns_that_cannot_be_stored_are_reported(tmp_path: Path, capsys: pytest
     assert session.say("/clear", "two") == 0
 
 
-@cases(
+@each_case(
     ("lines", "messages"),
-    [
-        (["one", "", "  two  "], ["one", "", "two"]),
-        (["one \\", "two\\", "three", "four"], ["one \ntwo\nthree", "four"]),
-        (["one \\"], ["one"]),
-        (['"""', "  one", "", "two", '"""', "three"], ["one\n\ntwo", "three"]),
-        (['"""one"""', "two"], ["one", "two"]),
-        (['"""one', 'two"""'], ["one\ntwo"]),
-        (['"""one', "two"], ["one\ntwo"]),
-        ([], []),
-    ],
+    (["one", "", "  two  "], ["one", "", "two"]),
+    (["one \\", "two\\", "three", "four"], ["one \ntwo\nthree", "four"]),
+    (["one \\"], ["one"]),
+    (['"""', "  one", "", "two", '"""', "three"], ["one\n\ntwo", "three"]),
+    (['"""one"""', "two"], ["one", "two"]),
+    (['"""one', 'two"""'], ["one\ntwo"]),
+    (['"""one', "two"], ["one\ntwo"]),
+    ([], []),
 )
 def test_messages_of_several_lines(lines: list[str], messages: list[str]) -> None:
     assert list(iter(reader_of(lines).read, None)) == messages
@@ -333,9 +331,7 @@ def test_machine_is_drawn_with_its_proof(encoding: str, line: str) -> None:
 
 
 @pytest.mark.medium
-def test_pages_of_runs_are_written(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pages_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     session = Session([HELLO])
     assert session.say("/page") == 2
     assert capsys.readouterr().err == "graphexec: /page: there is no run yet; ask something first\n"
@@ -381,15 +377,13 @@ def test_limits_show_proof_and_spending() -> None:
     assert "Every run ends: this is proved." in session.out.getvalue()
 
 
-@cases(
+@each_case(
     ("assignment", "name", "value"),
-    [
-        ("iterations=5", "iterations", "5"),
-        ("model_calls=7", "model_calls", "7"),
-        ("--max-tool-calls=2", "tool_calls", "2"),
-        ("seconds=1.5", "seconds", "1.5"),
-        ("depth=none", "depth", "none"),
-    ],
+    ("iterations=5", "iterations", "5"),
+    ("model_calls=7", "model_calls", "7"),
+    ("--max-tool-calls=2", "tool_calls", "2"),
+    ("seconds=1.5", "seconds", "1.5"),
+    ("depth=none", "depth", "none"),
 )
 def test_limits_can_be_changed(assignment: str, name: str, value: str) -> None:
     session = Session([HELLO])
@@ -399,17 +393,15 @@ def test_limits_can_be_changed(assignment: str, name: str, value: str) -> None:
     assert session.say("Hello") == 0
 
 
-@cases(
+@each_case(
     ("assignment", "error"),
-    [
-        ("iteration=5", "/limits: there is no limit iteration; did you mean iterations?"),
-        ("iterations", "/limits: iterations needs a number; write iterations=10, or iterations=none for no limit"),
-        ("iterations=many", "/limits: iterations needs a number; write iterations=10"),
-        ("iterations=none", "/limits: with these limits it is not proved that every run ends, so nothing was changed"),
-        ("iterations=-1", "iterations"),
-        ("seconds=nan", "seconds"),
-        ("iterations='5", "/limits: No closing quotation; close the quotes"),
-    ],
+    ("iteration=5", "/limits: there is no limit iteration; did you mean iterations?"),
+    ("iterations", "/limits: iterations needs a number; write iterations=10, or iterations=none for no limit"),
+    ("iterations=many", "/limits: iterations needs a number; write iterations=10"),
+    ("iterations=none", "/limits: with these limits it is not proved that every run ends, so nothing was changed"),
+    ("iterations=-1", "iterations"),
+    ("seconds=nan", "seconds"),
+    ("iterations='5", "/limits: No closing quotation; close the quotes"),
 )
 def test_invalid_limits_change_nothing(capsys: pytest.CaptureFixture[str], assignment: str, error: str) -> None:
     session = Session()
@@ -439,16 +431,14 @@ def test_help_tools_clear_and_quit(tmp_path: Path, capsys: pytest.CaptureFixture
     assert len(inputs_in(file)) == 1
 
 
-@cases(
+@each_case(
     ("line", "meant"),
-    [
-        ("/machin", "/machine"),
-        ("/tool", "/tools"),
-        ("/exit", "/quit"),
-        ("/new", "/clear"),
-        ("/?", "/help"),
-        ("/graph now", "/machine"),
-    ],
+    ("/machin", "/machine"),
+    ("/tool", "/tools"),
+    ("/exit", "/quit"),
+    ("/new", "/clear"),
+    ("/?", "/help"),
+    ("/graph now", "/machine"),
 )
 def test_unknown_command_has_a_suggestion(capsys: pytest.CaptureFixture[str], line: str, meant: str) -> None:
     assert Session().say(line) == 2
@@ -544,19 +534,17 @@ def test_own_executors_keep_or_get_a_memory(monkeypatch: pytest.MonkeyPatch, min
 NOT_TARGET = "is not an executor such as my_agent.py:executor; write messages at the prompt"
 
 
-@cases(
+@each_case(
     ("arguments", "expected"),
-    [
-        (["What is 2+2?"], f"'What is 2+2?' {NOT_TARGET}"),
-        (["hello"], f"'hello' {NOT_TARGET}"),
-        (["mine.py:bare", "hello"], "; write messages at the prompt of the chat"),
-        (["nowhere.py"], "there is no file nowhere.py"),
-        (["nowhere.py:executor"], "there is no file nowhere.py"),
-        (["graphexec.tools:Tool"], "name an executor"),
-        (["--model", "local", "mine.py:bare"], "--model does not apply to mine.py:bare, which has its own model"),
-        (["--session", "talk"], "No such option: --session; write --memory FILE; see graphexec chat --help\n"),
-        (["--agent", "react", "--memory", "talk.jsonl"], "--memory is not for the react agent"),
-    ],
+    (["What is 2+2?"], f"'What is 2+2?' {NOT_TARGET}"),
+    (["hello"], f"'hello' {NOT_TARGET}"),
+    (["mine.py:bare", "hello"], "; write messages at the prompt of the chat"),
+    (["nowhere.py"], "there is no file nowhere.py"),
+    (["nowhere.py:executor"], "there is no file nowhere.py"),
+    (["graphexec.tools:Tool"], "name an executor"),
+    (["--model", "local", "mine.py:bare"], "--model does not apply to mine.py:bare, which has its own model"),
+    (["--session", "talk"], "No such option: --session; write --memory FILE; see graphexec chat --help\n"),
+    (["--agent", "react", "--memory", "talk.jsonl"], "--memory is not for the react agent"),
 )
 def test_wrong_usage_is_one_line(mine: Path, arguments: list[str], expected: str) -> None:
     with contextlib.chdir(mine.parent):

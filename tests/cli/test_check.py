@@ -14,7 +14,7 @@ from graphexec.draw.model.style import LIGHT
 from graphexec.verify import Certificate, Finding, check, verify
 from graphexec.verify.reports import Subject, subject_of
 from tests.cli.terminals import Terminal, command
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 from tests.verify.sarif_subset import validate
 from tests.verify.writing import PERFECTIONIST, WRITER
 
@@ -190,14 +190,12 @@ def test_imported_machines_are_not_checked(module: str, alias: str) -> None:
     assert names <= {one["target"] for one in json.loads(ended.out)["targets"]}
 
 
-@cases(
+@each_case(
     ("form", "line"),
-    [
-        ("text", "  GX027 at redact (warning): guard missing on some exits  leaky.py:5\n"),
-        ("json", '"code": "GX027"'),
-        ("sarif", '"ruleId": "GX027"'),
-        ("github", "::warning file=leaky.py,line=5,title=GX027::leaky.py:executor: GX027 at redact: "),
-    ],
+    ("text", "  GX027 at redact (warning): guard missing on some exits  leaky.py:5\n"),
+    ("json", '"code": "GX027"'),
+    ("sarif", '"ruleId": "GX027"'),
+    ("github", "::warning file=leaky.py,line=5,title=GX027::leaky.py:executor: GX027 at redact: "),
 )
 def test_unguarded_exit_is_reported(form: str, line: str) -> None:
     ended = command("check", "leaky.py:executor", "--format", form)
@@ -209,30 +207,28 @@ def test_unguarded_exit_is_reported(form: str, line: str) -> None:
 WRITER_LIMIT, STRICT = ["writing:WRITER", "--limit"], ["writing:WRITER", "--strict", "--ignore"]
 
 
-@cases(
+@each_case(
     ("arguments", "expected"),
-    [
-        (["."], ". is a folder; name a module or a file in it, such as ./agents.py"),
-        (["below/"], "below/ is a folder; name a module or a file in it"),
-        ([".agents"], ".agents is neither a module nor a Python file; write module:object or file.py:object"),
-        (["nowhere"], "there is no module nowhere here"),
-        (["empty"], "empty has no graph and no executor at its top level; write one into it, such as executor = "),
-        (["agents:number"], "agents:number is an int, not a graph; name a Graph"),
-        (["agents:executor", "--max-iterations", "3"], "agents:executor has its own limits; set them there"),
-        ([*WRITER_LIMIT, "revisions"], "--limit revisions has no value; write --limit NAME=N, such as"),
-        ([*WRITER_LIMIT, "iterations=many"], "the limit iterations is 'many'; pass a number, or none"),
-        ([*WRITER_LIMIT, "iterations=-1"], "the limit iterations is -1; give 0 or more"),
-        ([*WRITER_LIMIT, "revision=1"], "the machine has no budget revision; did you mean revisions?"),
-        ([*WRITER_LIMIT, "iterations=1", "--max-iterations=2"], "the limit iterations is set twice"),
-        (["writing", "--certificate", "proof.json"], "writes one proof, and there are 2; name one machine"),
-        (["writing:WRITER", "--certificate", "no/proof.json"], "no/proof.json cannot be written"),
-        (["writing:WRITER", "--ignore", "GX027"], "graphexec: --ignore has no effect without --strict; add --strict\n"),
-        ([*STRICT, "GX0027"], "graphexec: --ignore GX0027 is not the code of a finding; did you mean GX027?\n"),
-        ([*STRICT, "guards"], "graphexec: --ignore guards is not the code of a finding; pass one such as GX027\n"),
-        (["missing:machine", "--strict"], "there is no module missing here"),
-        (["writing", "--format", "xml"], "Invalid value for '--format': 'xml' is not one of 'text', 'json', 'sarif'"),
-        ([], "Missing argument 'TARGET"),
-    ],
+    (["."], ". is a folder; name a module or a file in it, such as ./agents.py"),
+    (["below/"], "below/ is a folder; name a module or a file in it"),
+    ([".agents"], ".agents is neither a module nor a Python file; write module:object or file.py:object"),
+    (["nowhere"], "there is no module nowhere here"),
+    (["empty"], "empty has no graph and no executor at its top level; write one into it, such as executor = "),
+    (["agents:number"], "agents:number is an int, not a graph; name a Graph"),
+    (["agents:executor", "--max-iterations", "3"], "agents:executor has its own limits; set them there"),
+    ([*WRITER_LIMIT, "revisions"], "--limit revisions has no value; write --limit NAME=N, such as"),
+    ([*WRITER_LIMIT, "iterations=many"], "the limit iterations is 'many'; pass a number, or none"),
+    ([*WRITER_LIMIT, "iterations=-1"], "the limit iterations is -1; give 0 or more"),
+    ([*WRITER_LIMIT, "revision=1"], "the machine has no budget revision; did you mean revisions?"),
+    ([*WRITER_LIMIT, "iterations=1", "--max-iterations=2"], "the limit iterations is set twice"),
+    (["writing", "--certificate", "proof.json"], "writes one proof, and there are 2; name one machine"),
+    (["writing:WRITER", "--certificate", "no/proof.json"], "no/proof.json cannot be written"),
+    (["writing:WRITER", "--ignore", "GX027"], "graphexec: --ignore has no effect without --strict; add --strict\n"),
+    ([*STRICT, "GX0027"], "graphexec: --ignore GX0027 is not the code of a finding; did you mean GX027?\n"),
+    ([*STRICT, "guards"], "graphexec: --ignore guards is not the code of a finding; pass one such as GX027\n"),
+    (["missing:machine", "--strict"], "there is no module missing here"),
+    (["writing", "--format", "xml"], "Invalid value for '--format': 'xml' is not one of 'text', 'json', 'sarif'"),
+    ([], "Missing argument 'TARGET"),
 )
 def test_wrong_usage_is_one_line_and_exits_2(arguments: list[str], expected: str) -> None:
     Path("below").mkdir(exist_ok=True)
@@ -269,13 +265,11 @@ TABLE = "faulty.py cannot be imported: its table cannot be built (faulty.py, lin
 REFUSED = "refused cannot be imported: its executor is refused (refused.py, line 6):"
 
 
-@cases(
+@each_case(
     ("arguments", "error", "findings"),
-    [
-        (["draw", "faulty.py:machine"], TABLE, ["  GX002", "  GX002", "  GX005"]),
-        (["diff", "writing:WRITER", "faulty.py:machine"], TABLE, ["  GX002", "  GX002", "  GX005"]),
-        (["diff", "refused:executor", "writing:WRITER"], REFUSED, ["  GX010 at criticize"]),
-    ],
+    (["draw", "faulty.py:machine"], TABLE, ["  GX002", "  GX002", "  GX005"]),
+    (["diff", "writing:WRITER", "faulty.py:machine"], TABLE, ["  GX002", "  GX002", "  GX005"]),
+    (["diff", "refused:executor", "writing:WRITER"], REFUSED, ["  GX010 at criticize"]),
 )
 def test_each_error_of_a_table_has_a_line(arguments: list[str], error: str, findings: list[str]) -> None:
     ended = command(*arguments)
@@ -295,13 +289,11 @@ IMPORTS_ONLY = "helped defines no machine, it only imports some; name one, such 
 
 
 @cases("arguments", [["draw"], ["diff", "writing:WRITER"], ["export", "--format", "tla"]])
-@cases(
+@each_case(
     ("target", "error"),
-    [
-        ("agents.py", "agents.py names a file, not a machine; write agents.py:executor or agents.py:patient\n"),
-        ("helped", IMPORTS_ONLY),
-        ("empty.py", "empty.py has no graph and no executor at its top level"),
-    ],
+    ("agents.py", "agents.py names a file, not a machine; write agents.py:executor or agents.py:patient\n"),
+    ("helped", IMPORTS_ONLY),
+    ("empty.py", "empty.py has no graph and no executor at its top level"),
 )
 def test_module_without_object_lists_its_machines(arguments: list[str], target: str, error: str) -> None:
     ended = command(*arguments, target)
@@ -310,16 +302,14 @@ def test_module_without_object_lists_its_machines(arguments: list[str], target: 
     assert target != "helped" or ended.err == f"graphexec: {error}"
 
 
-@cases(
+@each_case(
     ("options", "code"),
-    [
-        ((), 0),
-        (("--strict",), 1),
-        (("--strict", "--ignore", "GX013"), 0),
-        (("--strict", "--ignore", "GX027"), 1),
-        (("--strict", "--ignore=GX027", "--ignore=GX013"), 0),
-        (("--strict", "--ignore=GX027,GX013"), 0),
-    ],
+    ((), 0),
+    (("--strict",), 1),
+    (("--strict", "--ignore", "GX013"), 0),
+    (("--strict", "--ignore", "GX027"), 1),
+    (("--strict", "--ignore=GX027", "--ignore=GX013"), 0),
+    (("--strict", "--ignore=GX027,GX013"), 0),
 )
 def test_strict_makes_warnings_fail(monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], code: int) -> None:
     warning = Finding("GX013", "warning", "write", None, "it may ask often", "say how often")

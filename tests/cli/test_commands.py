@@ -17,7 +17,7 @@ from tests.cli.machines_of_mine import MACHINES, lay_out
 from tests.cli.terminals import command, environment, refused
 from tests.cli.test_advice import OPTION, options_of
 from tests.cli.test_locales import LEAVES
-from tests.parameters import cases, read_tables
+from tests.parameters import cases, each_case, read_tables
 
 
 def python(code: str) -> subprocess.CompletedProcess[str]:
@@ -29,19 +29,17 @@ TABLES = read_tables(__file__)
 TABLE = "graphexec.executor.table"
 
 
-@cases(
+@each_case(
     ("arguments", "expected"),
-    [
-        (["graphexec.executor:AGENT_EXECUTR"], "graphexec.executor has no AGENT_EXECUTR; did you mean AGENT_EXECUTOR"),
-        (["graphexec.executor:AGENT_EXECUTOR.strat"], "AGENT_EXECUTOR has no strat; did you mean start"),
-        (["graphexec.machin:AGENT_EXECUTOR"], "there is no module graphexec.machin here"),
-        ([f"{TABLE}:STOPPED"], f"{TABLE}:STOPPED is a str, not a graph; name a Graph"),
-        ([TABLE], f"{TABLE} names a module, not a machine; write {TABLE}:AGENT_EXECUTOR or"),
-        (["--format", "gif"], "Invalid value for '--format': 'gif' is not one of 'mermaid', 'mermaid-state', 'dot'"),
-        (["nowhere.py:machine"], "there is no file nowhere.py; this folder has machines_of_mine.py\n"),
-        (["below/nowhere.py:machine"], "there is no file below/nowhere.py; below has gadgets.py\n"),
-        (["nowhere:machine"], "there is no module nowhere here, nor is it installed; this folder has machines_of_mine"),
-    ],
+    (["graphexec.executor:AGENT_EXECUTR"], "graphexec.executor has no AGENT_EXECUTR; did you mean AGENT_EXECUTOR"),
+    (["graphexec.executor:AGENT_EXECUTOR.strat"], "AGENT_EXECUTOR has no strat; did you mean start"),
+    (["graphexec.machin:AGENT_EXECUTOR"], "there is no module graphexec.machin here"),
+    ([f"{TABLE}:STOPPED"], f"{TABLE}:STOPPED is a str, not a graph; name a Graph"),
+    ([TABLE], f"{TABLE} names a module, not a machine; write {TABLE}:AGENT_EXECUTOR or"),
+    (["--format", "gif"], "Invalid value for '--format': 'gif' is not one of 'mermaid', 'mermaid-state', 'dot'"),
+    (["nowhere.py:machine"], "there is no file nowhere.py; this folder has machines_of_mine.py\n"),
+    (["below/nowhere.py:machine"], "there is no file below/nowhere.py; below has gadgets.py\n"),
+    (["nowhere:machine"], "there is no module nowhere here, nor is it installed; this folder has machines_of_mine"),
 )
 def test_invalid_target_is_one_line_and_exits_2(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], expected: str

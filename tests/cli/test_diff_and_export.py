@@ -11,7 +11,7 @@ from graphexec.verify.export.promela import promela
 from graphexec.verify.export.tla import tla, tla_config
 from graphexec.verify.proof.flow import flow_of
 from tests.cli.terminals import Ended, command, refused
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 from tests.verify.writing import PERFECTIONIST, WRITER
 
 pytestmark = pytest.mark.usefixtures("folder")
@@ -25,14 +25,12 @@ PATIENT = [
 LOST = ["~ verdict was proved, now refuted", "+ node polish"]
 
 
-@cases(
+@each_case(
     ("arguments", "code", "lines"),
-    [
-        (["writing:WRITER", "writing.py:WRITER"], 0, ["no difference in nodes, edges, limits and bounds"]),
-        # Executors are compared under their own limits.
-        (["agents:executor", "agents:patient"], 1, PATIENT),
-        (["writing:WRITER", "writing:PERFECTIONIST", "--max-iterations", "4"], 1, LOST),
-    ],
+    (["writing:WRITER", "writing.py:WRITER"], 0, ["no difference in nodes, edges, limits and bounds"]),
+    # Executors are compared under their own limits.
+    (["agents:executor", "agents:patient"], 1, PATIENT),
+    (["writing:WRITER", "writing:PERFECTIONIST", "--max-iterations", "4"], 1, LOST),
 )
 def test_differences_set_the_exit_code(arguments: list[str], code: int, lines: list[str]) -> None:
     ended = command("diff", *arguments)
@@ -104,18 +102,16 @@ def test_commands_in_the_header_work(folder: Path, options: list[str]) -> None:
     assert "`spin -t -p 'my writer.pml'`" in model
 
 
-@cases(
+@each_case(
     ("arguments", "expected"),
-    [
-        (
-            ["writing:PERFECTIONIST", "--format=tla", "--bound"],
-            "refuted, without a number of transitions; leave out --bound",
-        ),
-        (["writing:WRITER"], "Missing option '--format'"),
-        (["writing", "--format=tla"], "names a module, not a machine; write writing:WRITER or writing:PERFECTIONIST"),
-        (["writing:WRITER", "--format", "tla", "-o", "my writer.tla"], "'my writer' is not a name of a TLA+ module"),
-        (["lacking:machine", "--format", "tla"], "criticize may return Good, which no edge takes"),
-    ],
+    (
+        ["writing:PERFECTIONIST", "--format=tla", "--bound"],
+        "refuted, without a number of transitions; leave out --bound",
+    ),
+    (["writing:WRITER"], "Missing option '--format'"),
+    (["writing", "--format=tla"], "names a module, not a machine; write writing:WRITER or writing:PERFECTIONIST"),
+    (["writing:WRITER", "--format", "tla", "-o", "my writer.tla"], "'my writer' is not a name of a TLA+ module"),
+    (["lacking:machine", "--format", "tla"], "criticize may return Good, which no edge takes"),
 )
 def test_wrong_export_is_refused(arguments: list[str], expected: str) -> None:
     ended = command("export", *arguments)

@@ -18,7 +18,7 @@ from tests.cli.machines_of_mine import MACHINES, lay_out
 from tests.cli.terminals import ARGUMENTS, PATIENCE, Ended, Terminal, command, environment, refused
 from tests.cli.test_commands import python
 from tests.cli.traced import TRACE, make_executor, record_run
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 
 _SVG = "{http://www.w3.org/2000/svg}"
 PROVED = executor.AGENT_EXECUTOR.verify(Limits())
@@ -137,16 +137,14 @@ def test_file_is_replaced_atomically(folder: Path) -> None:
     assert {one.name for one in (*folder.glob("*.dot"), *folder.glob(".*"))} == {"machine.dot", "link.dot"}
 
 
-@cases(
+@each_case(
     ("arguments", "expected"),
-    [
-        (["-o", "machine.gif"], "the suffix .gif of machine.gif is unknown; use one of .mmd,"),
-        (["-o", "machine"], ".png, or pass the format with --format\n"),
-        (["--run", "nowhere.jsonl"], "nowhere.jsonl cannot be read: "),
-        (["machines_of_mine.py:number", "--run", TRACE], "is an int, not a graph"),
-        (["examples_strict:machine", "--run", TRACE], "there is no module examples_strict"),
-        (RETRIED, "the run took parse --Ready--> plan, which this machine does not have; draw it over the one that "),
-    ],
+    (["-o", "machine.gif"], "the suffix .gif of machine.gif is unknown; use one of .mmd,"),
+    (["-o", "machine"], ".png, or pass the format with --format\n"),
+    (["--run", "nowhere.jsonl"], "nowhere.jsonl cannot be read: "),
+    (["machines_of_mine.py:number", "--run", TRACE], "is an int, not a graph"),
+    (["examples_strict:machine", "--run", TRACE], "there is no module examples_strict"),
+    (RETRIED, "the run took parse --Ready--> plan, which this machine does not have; draw it over the one that "),
 )
 def test_drawing_errors_are_one_line_and_exit_2(folder: Path, arguments: list[str], expected: str) -> None:
     (folder / "retried.jsonl").write_text(record_run("no JSON at all"), encoding="utf-8")

@@ -18,7 +18,7 @@ from graphexec.cli.startup import enter
 from graphexec.cli.terminal import encodable, make_writable
 from tests.cli.machines_of_mine import lay_out
 from tests.cli.terminals import ARGUMENTS, PATIENCE, environment
-from tests.parameters import cases, read_tables
+from tests.parameters import cases, each_case, read_tables
 
 MINE: str = read_tables(__file__)["mine"]
 
@@ -184,15 +184,13 @@ def test_arguments_of_another_locale_are_read_as_utf_8() -> None:
 LONE = "gr\udcf6"
 
 
-@cases(
+@each_case(
     "arguments",
-    [
-        *(["run", f"{LONE}.py:executor", "q"], ["check", f"{LONE}.py:executor"], ["draw", f"{LONE}:executor"]),
-        *(["view", f"{LONE}.jsonl"], ["run", "q", "--model", f"{LONE}:m"], ["run", "q", "--tools", f"{LONE}:m"]),
-        *(["check", f"{LONE}.py:executor", "--format", "json"], ["diff", f"{LONE}:m", "mine:m"], [LONE]),
-        *(["audit", LONE, LONE], ["export", f"{LONE}:m", "--format", "tla"], ["run", "q", f"--{LONE}"]),
-        *(["models", "pull", LONE], ["run", "q", "--memory", f"{LONE}/talk.jsonl"]),
-    ],
+    *(["run", f"{LONE}.py:executor", "q"], ["check", f"{LONE}.py:executor"], ["draw", f"{LONE}:executor"]),
+    *(["view", f"{LONE}.jsonl"], ["run", "q", "--model", f"{LONE}:m"], ["run", "q", "--tools", f"{LONE}:m"]),
+    *(["check", f"{LONE}.py:executor", "--format", "json"], ["diff", f"{LONE}:m", "mine:m"], [LONE]),
+    *(["audit", LONE, LONE], ["export", f"{LONE}:m", "--format", "tla"], ["run", "q", f"--{LONE}"]),
+    *(["models", "pull", LONE], ["run", "q", "--memory", f"{LONE}/talk.jsonl"]),
 )
 def test_names_with_lone_surrogates_are_reported(arguments: list[str]) -> None:
     code, _, err = in_locale("utf-8", *arguments)

@@ -15,7 +15,7 @@ from tests.cli.conversations import Conversation, Reply, Silence, native_tool_ca
 from tests.cli.machines_of_mine import lay_out
 from tests.cli.terminals import PATIENCE, Ended, Program, command
 from tests.live.readers import credentials
-from tests.parameters import cases, read_tables
+from tests.parameters import cases, each_case, read_tables
 from tests.traces import read_trace
 
 MINE: str = read_tables(__file__)["mine"]
@@ -157,21 +157,19 @@ OWN = "mine.py:executor"
 
 
 @pytest.mark.medium
-@cases(
+@each_case(
     ("options", "message"),
-    [
-        ([OWN, "--at", "99"], "trace.jsonl: there is no step 99: the run has steps 1 to 6; name one"),
-        ([OWN, "--at", "2", "--reply", "x"], "trace.jsonl: step 2 (parse) makes no calls"),
-        ([OWN, "--at", "3", "--reply", "x", "--call", "0"], "'x' is not a reply to CallTool; pass its obs"),
-        ([OWN, "--at", "1", "--observation", "x"], "CallModel is not the call of a tool"),
-        ([OWN, "--reply", "x", "--observation", "x"], "--observation is of a tool, and --reply of a model"),
-        ([OWN, "--tool-call", "{}"], "--tool-call '{}' names no tool; write"),
-        ([OWN, "--tool-call", "a {b"], "the arguments are not JSON"),
-        ([OWN, "--record", "trace.jsonl"], "--record trace.jsonl is the trace that is replayed; name another"),
-        ([OWN, "--model", "m"], "--model does not apply to mine.py:executor"),
-        ([], "the run in trace.jsonl had the tools look_up; name the executor of the run, as in graphexec replay "),
-        (["--tools", "mine.py:look_up"], "--model is 'scripted'"),
-    ],
+    ([OWN, "--at", "99"], "trace.jsonl: there is no step 99: the run has steps 1 to 6; name one"),
+    ([OWN, "--at", "2", "--reply", "x"], "trace.jsonl: step 2 (parse) makes no calls"),
+    ([OWN, "--at", "3", "--reply", "x", "--call", "0"], "'x' is not a reply to CallTool; pass its obs"),
+    ([OWN, "--at", "1", "--observation", "x"], "CallModel is not the call of a tool"),
+    ([OWN, "--reply", "x", "--observation", "x"], "--observation is of a tool, and --reply of a model"),
+    ([OWN, "--tool-call", "{}"], "--tool-call '{}' names no tool; write"),
+    ([OWN, "--tool-call", "a {b"], "the arguments are not JSON"),
+    ([OWN, "--record", "trace.jsonl"], "--record trace.jsonl is the trace that is replayed; name another"),
+    ([OWN, "--model", "m"], "--model does not apply to mine.py:executor"),
+    ([], "the run in trace.jsonl had the tools look_up; name the executor of the run, as in graphexec replay "),
+    (["--tools", "mine.py:look_up"], "--model is 'scripted'"),
 )
 def test_wrong_usage_is_one_line(options: list[str], message: str) -> None:
     record()

@@ -12,7 +12,7 @@ import pytest
 from tests.cli.conversations import Conversation, Reply, Silence, answer_text, native_tool_call, serving, tool_call_text
 from tests.cli.machines_of_mine import lay_out
 from tests.cli.terminals import ARGUMENTS, PATIENCE, Ended, Program, command, environment, program, refused
-from tests.parameters import cases, read_tables
+from tests.parameters import cases, each_case, read_tables
 
 TOOLS: str = read_tables(__file__)["tools"]
 
@@ -131,16 +131,14 @@ def test_native_tool_calls_are_traced() -> None:
 
 
 @pytest.mark.medium
-@cases(
+@each_case(
     ("option", "limit"),
-    [
-        ("--max-iterations=1", "1 iteration"),
-        ("--max-iterations=0", "0 iterations"),
-        ("--max-model-calls=1", "1 model call"),
-        ("--max-tool-calls=0", "0 tool calls"),
-        ("--max-tokens=50", "50 tokens"),
-        ("--max-seconds=0", "0 seconds"),
-    ],
+    ("--max-iterations=1", "1 iteration"),
+    ("--max-iterations=0", "0 iterations"),
+    ("--max-model-calls=1", "1 model call"),
+    ("--max-tool-calls=0", "0 tool calls"),
+    ("--max-tokens=50", "50 tokens"),
+    ("--max-seconds=0", "0 seconds"),
 )
 def test_limit_stops_the_run_without_an_answer(option: str, limit: str) -> None:
     ended = run([tool_call_text("calculator", expression="1")] * 3, option)
@@ -184,16 +182,14 @@ def test_json_has_one_valid_record_per_event(tools: str) -> None:
 
 @pytest.mark.medium
 @pytest.mark.usefixtures("tools")
-@cases(
+@each_case(
     ("options", "code", "status"),
-    [
-        (["--max-iterations", "1"], 3, "stopped"),
-        (use("fail"), 1, "error"),
-        (use("plain"), 2, "usage"),
-        (["--no-such-option"], 2, "usage"),
-        (["--max-iterations", "many"], 2, "usage"),
-        (["--max-seconds", "inf"], 2, "usage"),
-    ],
+    (["--max-iterations", "1"], 3, "stopped"),
+    (use("fail"), 1, "error"),
+    (use("plain"), 2, "usage"),
+    (["--no-such-option"], 2, "usage"),
+    (["--max-iterations", "many"], 2, "usage"),
+    (["--max-seconds", "inf"], 2, "usage"),
 )
 def test_json_includes_errors(options: list[str], code: int, status: str) -> None:
     ended = run([tool_call_text("fail")], "--json", *options)
@@ -250,14 +246,12 @@ SECRET = ["--base-url", "http://me:password@127.0.0.1:9/v1", "--retries", "0"]
 
 
 @pytest.mark.medium
-@cases(
+@each_case(
     ("options", "fact"),
-    [
-        (NOWHERE, "change the base URL (given, or in OPENAI_BASE_URL)"),
-        ([*NOWHERE, "--quiet"], "no connection to"),
-        ([], "set OPENAI_API_KEY to it"),
-        (SECRET, "gpt-9 at 127.0.0.1:9 "),
-    ],
+    (NOWHERE, "change the base URL (given, or in OPENAI_BASE_URL)"),
+    ([*NOWHERE, "--quiet"], "no connection to"),
+    ([], "set OPENAI_API_KEY to it"),
+    (SECRET, "gpt-9 at 127.0.0.1:9 "),
 )
 def test_model_errors_have_no_class_names(options: list[str], fact: str) -> None:
     ended = command("run", QUESTION, "--model", "gpt-9", *options)

@@ -22,7 +22,7 @@ from tests.cli.terminals import Ended, command, refused
 from tests.cli.test_run import NATIVE, QUESTION, asking, run
 from tests.executor.actors import echo
 from tests.models.pictures import PNG
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 
 FENCED = '```json\n{{"action": "{}", "action_input": "{}"}}\n```'
 TALKED = "Thought: Do I need to use a tool? No\nAI: It is 1776."
@@ -117,21 +117,19 @@ def test_stopped_run_may_generate_an_answer() -> None:
     assert "2 model calls" in ended.err
 
 
-@cases(
+@each_case(
     ("options", "expected"),
-    [
-        (["--agent", "react", "--memory", "talk.jsonl"], "--memory is not for the react agent, whose prompt has no"),
-        (["--memory", "nowhere/talk.jsonl"], "nowhere/talk.jsonl is in a directory that does not exist; create "),
-        (["--memory", "."], "is a directory; name a file in it"),
-        (["--memory", "x" * 300], "cannot be used: File name too long; name another file"),
-        (["--memory", "notes.txt"], "notes.txt, line 1, is not a turn: it is not JSON"),
-        (["--cache", "nowhere/replies.db"], "unable to open database file; pass a file in a writable folder"),
-        (["--cache", "notes.txt"], "cannot be used: file is not a database"),
-        (["--certificate", "nowhere/proof.json"], "nowhere/proof.json cannot be written: there is no folder "),
-        (["--trim", "0"], "Invalid value for '--trim': "),
-        (["--retries", "-1"], "Invalid value for '--retries': "),
-        (["--early-stopping", "hope"], "'--early-stopping': 'hope' is not one of 'force', 'generate'"),
-    ],
+    (["--agent", "react", "--memory", "talk.jsonl"], "--memory is not for the react agent, whose prompt has no"),
+    (["--memory", "nowhere/talk.jsonl"], "nowhere/talk.jsonl is in a directory that does not exist; create "),
+    (["--memory", "."], "is a directory; name a file in it"),
+    (["--memory", "x" * 300], "cannot be used: File name too long; name another file"),
+    (["--memory", "notes.txt"], "notes.txt, line 1, is not a turn: it is not JSON"),
+    (["--cache", "nowhere/replies.db"], "unable to open database file; pass a file in a writable folder"),
+    (["--cache", "notes.txt"], "cannot be used: file is not a database"),
+    (["--certificate", "nowhere/proof.json"], "nowhere/proof.json cannot be written: there is no folder "),
+    (["--trim", "0"], "Invalid value for '--trim': "),
+    (["--retries", "-1"], "Invalid value for '--retries': "),
+    (["--early-stopping", "hope"], "'--early-stopping': 'hope' is not one of 'force', 'generate'"),
 )
 def test_wrong_usage_asks_and_downloads_nothing(pulled: list[str], options: list[str], expected: str) -> None:
     with serving([]) as server:
@@ -240,16 +238,14 @@ def test_images_are_sent_with_the_question() -> None:
     assert "What is it?" in sent
 
 
-@cases(
+@each_case(
     ("image", "fact"),
-    [
-        ("dog.png", "No such file or directory; --image takes a file or an https:// address"),
-        (".", "Is a directory; --image takes a file"),
-        ("notes.txt", "it is not an image; --image takes a file of PNG, JPEG, GIF or WebP"),
-        ("ftp://pictures.example/a.png", "it is not an image; --image takes a file"),
-        *((name, "it is not a regular file; --image takes a file") for name in ("pipe", "/dev/zero")),
-        ("large.png", "it has more than 100,000,000 bytes; --image takes a file"),
-    ],
+    ("dog.png", "No such file or directory; --image takes a file or an https:// address"),
+    (".", "Is a directory; --image takes a file"),
+    ("notes.txt", "it is not an image; --image takes a file of PNG, JPEG, GIF or WebP"),
+    ("ftp://pictures.example/a.png", "it is not an image; --image takes a file"),
+    *((name, "it is not a regular file; --image takes a file") for name in ("pipe", "/dev/zero")),
+    ("large.png", "it has more than 100,000,000 bytes; --image takes a file"),
 )
 def test_wrong_image_is_wrong_usage(image: str, fact: str) -> None:
     Path("pipe").unlink(missing_ok=True)
@@ -309,14 +305,12 @@ def test_every_agent_follows_the_system_text(agent: str) -> None:
 TWICE = 'Twice 5? => calculator {"expression": "2 * 5"}'
 
 
-@cases(
+@each_case(
     ("examples", "pieces"),
-    [
-        ([EXAMPLE, "Hi! => Hello!"], ["What is 2 + 3?", "2 + 3", "It is 5.", "Hi!", "Hello!"]),
-        ([EXAMPLE, "Hi! => Hello!", "Day? => today => Monday"], ["It is 5.", "Hello!", "Day?", "Monday"]),
-        # The result of an example may be left out.
-        ([TWICE], ["Twice 5?", "2 * 5"]),
-    ],
+    ([EXAMPLE, "Hi! => Hello!"], ["What is 2 + 3?", "2 + 3", "It is 5.", "Hi!", "Hello!"]),
+    ([EXAMPLE, "Hi! => Hello!", "Day? => today => Monday"], ["It is 5.", "Hello!", "Day?", "Monday"]),
+    # The result of an example may be left out.
+    ([TWICE], ["Twice 5?", "2 * 5"]),
 )
 def test_examples_are_shown_to_the_model(examples: list[str], pieces: list[str]) -> None:
     options = [option for example in examples for option in ("--example", example)]
@@ -348,31 +342,29 @@ WRONG_NAMES = [
 ]
 
 
-@cases(
+@each_case(
     ("options", "expected"),
-    [
-        (["--temperature", "-1"], "Invalid value for '--temperature': it is not a number, 0 or more; write one"),
-        (["--temperature", "nan"], "Invalid value for '--temperature': it is not a number, 0 or more; write one"),
-        (["--timeout", "0"], "Invalid value for '--timeout': it is not a finite number of seconds above 0; write one"),
-        (["--timeout", "inf"], "Invalid value for '--timeout': it is not a finite number of seconds above 0"),
-        (["--max-reply-tokens", "0"], "Invalid value for '--max-reply-tokens': "),
-        (["--max-tokens", "-1"], "Invalid value for '--max-tokens': "),
-        (["--limit", "tokens"], "--limit tokens has no value; write --limit NAME=N, such as tool_calls=20"),
-        (["--limit", "tokens=many"], "the limit tokens is 'many'; pass a number, or none for no limit"),
-        (["--limit", "tokens=-1"], "tokens is -1"),
-        (["--limit", "iterations=1.5"], "iterations is 1.5"),
-        (["--limit", "tokns=5"], "--limit tokns is not a limit of this executor; did you mean tokens?"),
-        (["--limit", "cost=0"], "the limit cost is 0"),
-        (["--limit", "iterations=none"], "with --limit iterations=none, a run may not end; set a limit, such as --max"),
-        (["--example", "Hello => Hi!"], "--example 'Hello' has no call, and only the structured agent shows such"),
-        (["--agent=structured", "--example", "Hi"], "--example 'Hi' is not a question with its solution; write 'QUE"),
-        (["--agent=structured", "--example", "q => calc {} => 1"], "which is not a call of a tool (calculator, "),
-        (["--agent=structured", "--example", "q => today {] => 1"], "--example: the arguments of today are not JSON"),
-        (["--agent=structured", "--example", 'q => today {"a": 1} => 1'], "--example: today has no argument a; it has"),
-        (["--model", "azure:gpt-5"], "Azure needs an address of its own; write --model DEPLOYMENT --base-url https://"),
-        *((["--model", name], says) for name, says in WRONG_NAMES),
-        (["--model", " "], "--model is empty; write a provider and its model, such as --model openai:gpt-5-mini"),
-    ],
+    (["--temperature", "-1"], "Invalid value for '--temperature': it is not a number, 0 or more; write one"),
+    (["--temperature", "nan"], "Invalid value for '--temperature': it is not a number, 0 or more; write one"),
+    (["--timeout", "0"], "Invalid value for '--timeout': it is not a finite number of seconds above 0; write one"),
+    (["--timeout", "inf"], "Invalid value for '--timeout': it is not a finite number of seconds above 0"),
+    (["--max-reply-tokens", "0"], "Invalid value for '--max-reply-tokens': "),
+    (["--max-tokens", "-1"], "Invalid value for '--max-tokens': "),
+    (["--limit", "tokens"], "--limit tokens has no value; write --limit NAME=N, such as tool_calls=20"),
+    (["--limit", "tokens=many"], "the limit tokens is 'many'; pass a number, or none for no limit"),
+    (["--limit", "tokens=-1"], "tokens is -1"),
+    (["--limit", "iterations=1.5"], "iterations is 1.5"),
+    (["--limit", "tokns=5"], "--limit tokns is not a limit of this executor; did you mean tokens?"),
+    (["--limit", "cost=0"], "the limit cost is 0"),
+    (["--limit", "iterations=none"], "with --limit iterations=none, a run may not end; set a limit, such as --max"),
+    (["--example", "Hello => Hi!"], "--example 'Hello' has no call, and only the structured agent shows such"),
+    (["--agent=structured", "--example", "Hi"], "--example 'Hi' is not a question with its solution; write 'QUE"),
+    (["--agent=structured", "--example", "q => calc {} => 1"], "which is not a call of a tool (calculator, "),
+    (["--agent=structured", "--example", "q => today {] => 1"], "--example: the arguments of today are not JSON"),
+    (["--agent=structured", "--example", 'q => today {"a": 1} => 1'], "--example: today has no argument a; it has"),
+    (["--model", "azure:gpt-5"], "Azure needs an address of its own; write --model DEPLOYMENT --base-url https://"),
+    *((["--model", name], says) for name, says in WRONG_NAMES),
+    (["--model", " "], "--model is empty; write a provider and its model, such as --model openai:gpt-5-mini"),
 )
 def test_invalid_settings_name_the_option(options: list[str], expected: str) -> None:
     own_model = options[0] == "--model"

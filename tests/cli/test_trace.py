@@ -21,7 +21,7 @@ from graphexec.kernel.effects import CallContext, CallId, DetachedScope
 from graphexec.messages import ChatRequest, ModelReply, Usage, UserMessage
 from graphexec.testing import VirtualClock
 from tests.cli.terminals import Terminal
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 
 MODEL = CallModel(ChatRequest([UserMessage("Hi")]))
 
@@ -34,20 +34,18 @@ class Fetch(Effect[str]):
     page: str
 
 
-@cases(
+@each_case(
     ("waited", "expected"),
-    [
-        ([MODEL], "asking the model"),
-        ([CallAgent(Run({}))], "asking the agent"),
-        ([CallTool("double", "2")], "calling double"),
-        ([AskHuman("Go on?")], "asking a person"),
-        ([Fetch("/")], "requesting Fetch"),
-        ([Perform("polish", str, 1)], "running polish"),
-        ([CallTool("double", "2"), CallTool("halve", "2")], "calling double, halve"),
-        ([MODEL, MODEL], "asking the model"),
-        ([Fetch("/"), AskHuman("?"), CallTool("double", "2")], "calling double, requesting Fetch, asking a person"),
-        ([CallTool("\x1b[2Jdouble", "2")], "calling double"),
-    ],
+    ([MODEL], "asking the model"),
+    ([CallAgent(Run({}))], "asking the agent"),
+    ([CallTool("double", "2")], "calling double"),
+    ([AskHuman("Go on?")], "asking a person"),
+    ([Fetch("/")], "requesting Fetch"),
+    ([Perform("polish", str, 1)], "running polish"),
+    ([CallTool("double", "2"), CallTool("halve", "2")], "calling double, halve"),
+    ([MODEL, MODEL], "asking the model"),
+    ([Fetch("/"), AskHuman("?"), CallTool("double", "2")], "calling double, requesting Fetch, asking a person"),
+    ([CallTool("\x1b[2Jdouble", "2")], "calling double"),
 )
 def test_pending_effects_are_described(waited: list[Effect[Any]], expected: str) -> None:
     assert format_effects(waited) == expected
@@ -123,16 +121,14 @@ def test_usage_is_shown_where_a_model_was_called() -> None:
 TWO = two_tools()
 
 
-@cases(
+@each_case(
     ("before", "after", "parts"),
-    [
-        (
-            [Asked("plan", MODEL), Reported("plan", MODEL, "waited 2.0 s for a turn")],
-            [Answered("plan", MODEL, "Hello", 2.0, Spent())],
-            ["asking the model", "   waited 2.0 s for a turn"],
-        ),
-        (TWO[:4], TWO[4:], ["calling quick"]),
-    ],
+    (
+        [Asked("plan", MODEL), Reported("plan", MODEL, "waited 2.0 s for a turn")],
+        [Answered("plan", MODEL, "Hello", 2.0, Spent())],
+        ["asking the model", "   waited 2.0 s for a turn"],
+    ),
+    (TWO[:4], TWO[4:], ["calling quick"]),
 )
 def test_display_is_there_during_the_calls(
     monkeypatch: pytest.MonkeyPatch, before: list[Event[Any]], after: list[Event[Any]], parts: list[str]

@@ -11,7 +11,7 @@ from graphexec.draw.model.changes import picture_of_changes
 from graphexec.draw.model.picture import Picture, legend_of
 from tests.draw.debugged import stopped_run
 from tests.kernel.test_drafts import incomplete_diamond
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 from tests.verify.writing import PERFECTIONIST, WRITER
 
 FORMATS = ("mermaid", "mermaid-state", "dot", "markdown", "text", "svg", "html")
@@ -93,13 +93,11 @@ def test_every_format_has_signs_without_colour(how: str) -> None:
 
 
 @pytest.mark.medium
-@cases(
+@each_case(
     "how, part",
-    [
-        ("dot", 'color="#c21d1b", penwidth=2.4, fontcolor="#c21d1b", style="filled,dashed"'),
-        ("mermaid", "classDef removed stroke:#d62728,stroke-width:2px,stroke-dasharray:7 3"),
-        ("svg", 'class="node pure removed" data-node="polish"'),
-    ],
+    ("dot", 'color="#c21d1b", penwidth=2.4, fontcolor="#c21d1b", style="filled,dashed"'),
+    ("mermaid", "classDef removed stroke:#d62728,stroke-width:2px,stroke-dasharray:7 3"),
+    ("svg", 'class="node pure removed" data-node="polish"'),
 )
 def test_removed_parts_are_red_and_dashed(how: str, part: str, tmp_path: Path) -> None:
     difference = verify.diff(PERFECTIONIST, WRITER)

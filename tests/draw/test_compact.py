@@ -23,7 +23,7 @@ from graphexec.models import ScriptedModel
 from tests.cli.traced import record_run
 from tests.draw.browser import Browser, Page, Pages, open_page
 from tests.draw.debugged import failed_run, sixty_steps, two_agents
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 from tests.traces import read_compact, read_trace
 
 OLD = Path(__file__).with_name("version_2.jsonl")
@@ -147,20 +147,18 @@ def test_traces_of_version_2_and_of_several_runs_are_read() -> None:
     assert TraceReader().read('{"event": "result", "a": {"=": 3}}', "line 1") == {"event": "result", "a": {"=": 3}}
 
 
-@cases(
+@each_case(
     ("line", "fact"),
-    [
-        ('{"=":999}', "refers to kind 999, which no line before has"),
-        ('{"=":-1}', "refers to kind -1, which no line before has"),
-        ('{"=":true}', "refers to kind True, which no line before has"),
-        ('{"=":"x"}', "refers to kind 'x', which no line before has"),
-        ('{"event":"x","a":{"=":999}}', "refers to string 999, which no line before has"),
-        ('{"event":"x","a":[{"=":["b",999]}]}', "refers to string 999, which no line before has"),
-        ('{"event":"x","a":{"=":null}}', "refers to string None, which no line before has"),
-        ('{"=":[]}', "is not a record"),
-        ('{"=":[3]}', "is not a record"),
-        ('{"=":{"event":3}}', "is not a record"),
-    ],
+    ('{"=":999}', "refers to kind 999, which no line before has"),
+    ('{"=":-1}', "refers to kind -1, which no line before has"),
+    ('{"=":true}', "refers to kind True, which no line before has"),
+    ('{"=":"x"}', "refers to kind 'x', which no line before has"),
+    ('{"event":"x","a":{"=":999}}', "refers to string 999, which no line before has"),
+    ('{"event":"x","a":[{"=":["b",999]}]}', "refers to string 999, which no line before has"),
+    ('{"event":"x","a":{"=":null}}', "refers to string None, which no line before has"),
+    ('{"=":[]}', "is not a record"),
+    ('{"=":[3]}', "is not a record"),
+    ('{"=":{"event":3}}', "is not a record"),
 )
 def test_missing_reference_is_an_error_with_its_line(line: str, fact: str) -> None:
     with pytest.raises(InputError) as raised:
@@ -171,10 +169,7 @@ def test_missing_reference_is_an_error_with_its_line(line: str, fact: str) -> No
 
 def test_few_lines_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compact, "_TOGETHER", 1000)
-    doubling: list[Any] = [
-        {"event": "x", "a": LONG},
-        *({"=": 0, "a": {"=": [number, number]}} for number in range(1, 60)),
-    ]
+    doubling: list[Any] = [{"event": "x", "a": LONG}, *({"=": 0, "a": {"=": [n, n]}} for n in range(1, 60))]
     with pytest.raises(InputError, match="puts together strings of more than 1,000 characters"):
         read_compact([{"event": "x", "a": LONG}, *doubling])
     records: list[Record] = [{"event": "x", "a": [LONG, f"{number}{LONG}"]} for number in range(100)]
@@ -227,9 +222,7 @@ def payload(recording: Recording) -> int:
     """Return the characters of the replies, the arguments and the observations, each once."""
     replies = [reply for record in recording.records for reply in record.get("replies", ())]
     calls = [call["arguments"] for reply in replies for call in reply.get("tool_calls", ())]
-    return sum(len(reply.get("content", "")) + len(reply.get("observation", "")) for reply in replies) + sum(
-        map(len, calls)
-    )
+    return sum(len(one.get("content", "")) + len(one.get("observation", "")) for one in replies) + sum(map(len, calls))
 
 
 @pytest.mark.medium

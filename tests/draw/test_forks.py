@@ -24,7 +24,7 @@ from tests.draw import forked as own
 from tests.draw.debugged import answering, calling
 from tests.draw.forked import Colour, comparable, read_back, record_fork, requests_of, scripted, steps_of
 from tests.draw.recorded import recording_in, records_of_version_1
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 
 CALLED: list[str] = []
 
@@ -156,13 +156,11 @@ def test_calls_without_a_reply_are_made_and_charged_once(in_file: bool) -> None:
 LOOK_UP = gx.AgentAction("look_up", {"word": "b"})
 
 
-@cases(
+@each_case(
     "reply, output",
-    [
-        *((None, "a is a word"), ("A!", "A!"), (gx.AgentFinish({"output": "A!"}), "A!")),
-        *((LOOK_UP, "b is a word"), ([LOOK_UP], "b is a word")),
-        ({"content": "", "tool_calls": [{"name": "look_up", "arguments": {"word": "b"}}]}, "b is a word"),
-    ],
+    *((None, "a is a word"), ("A!", "A!"), (gx.AgentFinish({"output": "A!"}), "A!")),
+    *((LOOK_UP, "b is a word"), ([LOOK_UP], "b is a word")),
+    ({"content": "", "tool_calls": [{"name": "look_up", "arguments": {"word": "b"}}]}, "b is a word"),
 )
 def test_decision_of_a_function_may_be_replaced(reply: object, output: str) -> None:
     executor = gx.AgentExecutor(agent=decide_once, tools=[look_up])
@@ -249,23 +247,21 @@ def test_cost_reasoning_and_images_are_kept() -> None:
     assert requests(forked.executor)[0] == requests(first)[1]
 
 
-@cases(
+@each_case(
     "other, facts",
-    [
-        (
-            make(max_model_calls=1),
-            [
-                "step 3: plan calls CallModel in the recorded run",
-                "plan leads to stopped_response with LimitReached in that of this executor",
-                "pass the executor that ran, with the same tools and limits, or fork an earlier step",
-            ],
-        ),
-        (
-            gx.AgentExecutor(agent=lambda steps, inputs: [], tools=[]),
-            ["step 1: plan calls CallModel ", ", and plan calls CallAgent in that of this"],
-        ),
-        (make(handle_parsing_errors=False), None),
-    ],
+    (
+        make(max_model_calls=1),
+        [
+            "step 3: plan calls CallModel in the recorded run",
+            "plan leads to stopped_response with LimitReached in that of this executor",
+            "pass the executor that ran, with the same tools and limits, or fork an earlier step",
+        ],
+    ),
+    (
+        gx.AgentExecutor(agent=lambda steps, inputs: [], tools=[]),
+        ["step 1: plan calls CallModel ", ", and plan calls CallAgent in that of this"],
+    ),
+    (make(handle_parsing_errors=False), None),
 )
 def test_another_machine_is_refused_where_it_differs(other: gx.AgentExecutor, facts: list[str] | None) -> None:
     garbage = ModelReply("", (ToolCall("c", "look_up", "{not json"),), usage=Usage(1, 1))
@@ -276,21 +272,19 @@ def test_another_machine_is_refused_where_it_differs(other: gx.AgentExecutor, fa
         assert fact in str(refused.value)
 
 
-@cases(
+@each_case(
     "options, message",
-    [
-        ({"at": 0}, r"^there is no step 0: the run has steps 1 to 6; name one of them$"),
-        ({"at": 7}, r"^there is no step 7: the run has steps 1 to 6; name one of them$"),
-        ({"at": 2, "reply": "x"}, r"^step 2 \(parse\) makes no calls, .*; name a step that does, such as step 1$"),
-        ({"at": 3, "observation": "x"}, r"^step 3 \(dispatch_tools\) makes 2 calls: 0 \(look_up\), 1 \(look_up\); nam"),
-        ({"at": 3, "observation": "x", "call": 2}, r"^step 3 \(dispatch_tools\) has no call 2; its calls are 0 to 1$"),
-        ({"at": 3, "observation": "x", "call": -1}, r"has no call -1"),
-        ({"at": 3, "call": 1}, r"^call 1 of step 3 is named, but no other reply; pass its reply, or leave call out$"),
-        ({"at": 1, "observation": "x"}, r"^step 1 \(plan\): CallModel is not the call of a tool"),
-        ({"at": 3, "call": 0, "reply": "x"}, r"^step 3 \(dispatch_tools\): 'x' is not a reply to CallTool; pass its o"),
-        ({"at": 1, "reply": 5}, r"^step 1 \(plan\): 5 is not a reply to CallModel; pass a ModelReply$"),
-        ({"at": 1, "reply": "x", "observation": "x"}, r"^both a reply and an observation are given"),
-    ],
+    ({"at": 0}, r"^there is no step 0: the run has steps 1 to 6; name one of them$"),
+    ({"at": 7}, r"^there is no step 7: the run has steps 1 to 6; name one of them$"),
+    ({"at": 2, "reply": "x"}, r"^step 2 \(parse\) makes no calls, .*; name a step that does, such as step 1$"),
+    ({"at": 3, "observation": "x"}, r"^step 3 \(dispatch_tools\) makes 2 calls: 0 \(look_up\), 1 \(look_up\); nam"),
+    ({"at": 3, "observation": "x", "call": 2}, r"^step 3 \(dispatch_tools\) has no call 2; its calls are 0 to 1$"),
+    ({"at": 3, "observation": "x", "call": -1}, r"has no call -1"),
+    ({"at": 3, "call": 1}, r"^call 1 of step 3 is named, but no other reply; pass its reply, or leave call out$"),
+    ({"at": 1, "observation": "x"}, r"^step 1 \(plan\): CallModel is not the call of a tool"),
+    ({"at": 3, "call": 0, "reply": "x"}, r"^step 3 \(dispatch_tools\): 'x' is not a reply to CallTool; pass its o"),
+    ({"at": 1, "reply": 5}, r"^step 1 \(plan\): 5 is not a reply to CallModel; pass a ModelReply$"),
+    ({"at": 1, "reply": "x", "observation": "x"}, r"^both a reply and an observation are given"),
 )
 def test_fork_that_does_not_fit_is_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(gx.InputError, match=message):

@@ -11,7 +11,7 @@ from graphexec.draw import Recording, index_runs
 from graphexec.errors import InputError
 from tests.draw.browser import Browser, Page, Pages, fragment, open_page, press, shown, where
 from tests.draw.debugged import failed_run, sixty_steps, stopped_run, twelve_tools
-from tests.parameters import cases, mark_except
+from tests.parameters import cases, each_case, mark_except
 
 
 def with_start(recording: Recording, **fields: Any) -> Recording:
@@ -64,20 +64,18 @@ STOPPED = (5, 17, 29, 41)
 LONG, WIDE, FAILED = (len([at for at in range(50) if at % 3 == rest and at not in STOPPED]) for rest in range(3))
 
 
-@cases(
+@each_case(
     "words, count",
-    [
-        ("outcome:error", FAILED),
-        ("status:error", LONG + WIDE + FAILED),
-        ("tool:fetch >3.5s", WIDE),
-        ("tool:fetch status:error", LONG + WIDE),
-        ("tool:search status:error", 0),
-        ("node:stopped_response", 4),
-        (">40s", LONG),
-        ("outcome:LimitReached", 4),
-        ("twelve SHOPS", WIDE),
-        ("gpt-5 status:error", LONG),
-    ],
+    ("outcome:error", FAILED),
+    ("status:error", LONG + WIDE + FAILED),
+    ("tool:fetch >3.5s", WIDE),
+    ("tool:fetch status:error", LONG + WIDE),
+    ("tool:search status:error", 0),
+    ("node:stopped_response", 4),
+    (">40s", LONG),
+    ("outcome:LimitReached", 4),
+    ("twelve SHOPS", WIDE),
+    ("gpt-5 status:error", LONG),
 )
 def test_filter_selects_runs(fifty_runs: Page, words: str, count: int) -> None:
     assert len(select_runs(fifty_runs, words)) == count
@@ -269,15 +267,13 @@ def test_page_is_small() -> None:
     assert (many - few) / 8 < lines / 4
 
 
-@cases(
+@each_case(
     "runs, message",
-    [
-        (
-            [("a", failed_run()), ("b", "damaged"), ("a", "damaged")],
-            "two runs have the name a; give each run a name of its own",
-        ),
-        ([("a", 1)], "is not a run"),
-    ],
+    (
+        [("a", failed_run()), ("b", "damaged"), ("a", "damaged")],
+        "two runs have the name a; give each run a name of its own",
+    ),
+    ([("a", 1)], "is not a run"),
 )
 def test_wrong_runs_are_refused(runs: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):

@@ -12,7 +12,7 @@ from graphexec.draw.runs.overlay import overlay_runs
 from graphexec.executor import AGENT_EXECUTOR
 from graphexec.verify import Finding, verify
 from tests.draw.debugged import failed_run, sixty_steps, stopped_run, twelve_tools
-from tests.parameters import cases
+from tests.parameters import each_case
 from tests.verify.writing import PERFECTIONIST, WRITER
 
 
@@ -61,14 +61,12 @@ def test_missing_nodes_are_drawn() -> None:
         assert "revise" in draw(lacking, how)
 
 
-@cases(
+@each_case(
     "drawn, node, line",
-    [
-        (verify(WRITER), "revise", "costs 1 of 2 revisions"),
-        (verify(WRITER), "write", "costs 1 of 15 iterations"),
-        (verify(WRITER, Limits(iterations=None)), "write", "counts iterations, without limit"),
-        (WRITER, "write", "costs an iteration"),
-    ],
+    (verify(WRITER), "revise", "costs 1 of 2 revisions"),
+    (verify(WRITER), "write", "costs 1 of 15 iterations"),
+    (verify(WRITER, Limits(iterations=None)), "write", "counts iterations, without limit"),
+    (WRITER, "write", "costs an iteration"),
 )
 def test_budgets_are_labelled_with_their_limits(drawn: Any, node: str, line: str) -> None:
     assert {box.name: box.lines for box in picture_of(drawn).boxes}[node] == (line,)
@@ -82,15 +80,13 @@ def test_budgets_are_labelled_with_their_limits(drawn: Any, node: str, line: str
 SIXTY, TWELVE, FAILED, STOPPED = sixty_steps(), twelve_tools(), failed_run(), stopped_run()
 
 
-@cases(
+@each_case(
     "runs, expected",
-    [
-        ([SIXTY], {"dispatch_tools": "4 failed", "parse": "1 failed"}),
-        ([TWELVE], {"dispatch_tools": "2 failed"}),
-        ([FAILED], {"plan": "1 failed"}),
-        ([STOPPED], {}),
-        ([SIXTY, TWELVE, FAILED, STOPPED], {"dispatch_tools": "6 failed", "parse": "1 failed", "plan": "1 failed"}),
-    ],
+    ([SIXTY], {"dispatch_tools": "4 failed", "parse": "1 failed"}),
+    ([TWELVE], {"dispatch_tools": "2 failed"}),
+    ([FAILED], {"plan": "1 failed"}),
+    ([STOPPED], {}),
+    ([SIXTY, TWELVE, FAILED, STOPPED], {"dispatch_tools": "6 failed", "parse": "1 failed", "plan": "1 failed"}),
 )
 def test_failures_are_counted_at_their_nodes(runs: list[Recording], expected: dict[str, str]) -> None:
     picture = overlay_runs(SIXTY.machine, runs)
@@ -98,15 +94,13 @@ def test_failures_are_counted_at_their_nodes(runs: list[Recording], expected: di
     assert ("failed" in legend_of(picture)) == bool(expected)
 
 
-@cases(
+@each_case(
     ("format", "sign"),
-    [
-        ("svg", '"node tools failed'),
-        ("dot", 'color="#c21d1b", penwidth=3'),
-        ("mermaid", "class n2 failed"),
-        ("text", "✗ dispatch_tools"),
-        ("markdown", "2 failed"),
-    ],
+    ("svg", '"node tools failed'),
+    ("dot", 'color="#c21d1b", penwidth=3'),
+    ("mermaid", "class n2 failed"),
+    ("text", "✗ dispatch_tools"),
+    ("markdown", "2 failed"),
 )
 def test_every_format_shows_failures(format: str, sign: str) -> None:  # noqa: A002 - the name of draw's parameter
     pytest.importorskip("pygraphviz", reason="pictures are laid out with Graphviz")

@@ -30,7 +30,7 @@ from tests.draw.machines import HOSTILE as TEXTS
 from tests.draw.machines import ring
 from tests.draw.recorded import Sullen, asked_together, nested, record_events
 from tests.draw.test_timeline import three_entries
-from tests.parameters import cases, mark_except
+from tests.parameters import cases, each_case, mark_except
 from tests.traces import read_compact
 
 pytest.importorskip("pygraphviz", reason="the page's machine is laid out with Graphviz")
@@ -155,16 +155,14 @@ def test_only_deeply_nested_data_is_shortened(answered_run: Recording) -> None:
 
 
 # Numbers outside the range of JavaScript's are strings.
-@cases(
+@each_case(
     "value, written",
-    [
-        *((number, number) for number in (2**53, 0.5, True)),
-        *((number, str(number)) for number in (2**53 + 1, -(10**30), float("nan"), float("inf"))),
-        (Sullen(), "<Sullen that cannot be shown>"),
-        (10**6000, hex(10**6000)),
-        ({1}, [1]),
-        ({1: 2, None: 3}, {"1": 2, "null": 3}),
-    ],
+    *((number, number) for number in (2**53, 0.5, True)),
+    *((number, str(number)) for number in (2**53 + 1, -(10**30), float("nan"), float("inf"))),
+    (Sullen(), "<Sullen that cannot be shown>"),
+    (10**6000, hex(10**6000)),
+    ({1}, [1]),
+    ({1: 2, None: 3}, {"1": 2, "null": 3}),
 )
 def test_values_are_written_as_json(value: object, written: object) -> None:
     record: Record = {"event": "x", "value": value}
@@ -387,18 +385,14 @@ def matches(page: Page, words: str) -> list[str | None]:
     return [row.get_attribute("data-position") for row in page.locator("#list .row").all()]
 
 
-@cases(
+@each_case(
     "words, positions",
-    [
-        ("At your Disposal", ["1"]),
-        ("let me look it up", ["1", "2", "5"]),
-        ("CHECK_RETURN_DIRECT", ["3", "4", "7", "8"]),
-        ("(.*", []),
-    ],
+    ("At your Disposal", ["1"]),
+    ("let me look it up", ["1", "2", "5"]),
+    ("CHECK_RETURN_DIRECT", ["3", "4", "7", "8"]),
+    ("(.*", []),
 )
-def test_search_covers_prompts_replies_observations_and_outcomes(
-    page: Page, words: str, positions: list[str | None]
-) -> None:
+def test_search_covers_prompts_replies_and_outcomes(page: Page, words: str, positions: list[str | None]) -> None:
     press(page, "Home")
     assert matches(page, words) == positions
     assert shown(page, "#matches") == (str(len(positions)) if positions else "no match")
@@ -499,9 +493,7 @@ def test_thousand_steps_open_within_a_second(pages: Pages) -> None:
 
 @pytest.mark.full
 def test_hostile_texts_and_large_machines_are_shown(pages: Pages) -> None:
-    names = tuple(
-        name for name in TEXTS if name and name.encode("utf-8", "replace").decode() == name and "\x00" not in name
-    )
+    names = tuple(one for one in TEXTS if one and one.encode("utf-8", "replace").decode() == one and "\x00" not in one)
     picture = dataclasses.replace(ring(names, names), caption=names)
     page = pages.text(html(picture))
     titles = page.locator("g.edge[data-edge] > title").all_text_contents()

@@ -17,7 +17,7 @@ from graphexec.executor import Acted, Ready
 from graphexec.nodes import Piece
 from tests.draw.browser import Locator, Page, Pages, classes, press
 from tests.draw.plugged import APPROVE, COMPACT, CRITIC, GUARD, MANY, OUTPUT, REDACT, Fake, plugged
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 
 ALL = plugged(*MANY)
 
@@ -87,11 +87,9 @@ def test_default_view_depends_on_the_number_of_pieces() -> None:
     machine = plugged(CRITIC)
     whole = gx.embed(machine, "research")
     loosely: Any = gx.edges
-    outer: Any = gx.graph(
-        loosely(whole, gx.on(gx.AgentFinish, gx.END) | gx.on(gx.StoppedResponse, gx.END)), start=whole
-    )
-    assert picture_of(outer).boxes[5].path == ("research", "critic")
-    folded = fold_pieces(picture_of(outer))
+    root: Any = gx.graph(loosely(whole, gx.on(gx.AgentFinish, gx.END) | gx.on(gx.StoppedResponse, gx.END)), start=whole)
+    assert picture_of(root).boxes[5].path == ("research", "critic")
+    folded = fold_pieces(picture_of(root))
     badges = [one.badges for one in folded.arrows if (one.source, one.outcome) == ("research.parse", "AgentFinish")]
     assert badges == [("research.critic",)]
 
@@ -139,20 +137,18 @@ def run_with_a_piece() -> Any:
     return agent.plug(Piece("critic", (check,)), pass_on).run("?")
 
 
-@cases(
+@each_case(
     "view, count, rows",
-    [
-        (
-            "badges",
-            1,
-            [
-                "| `parse` | `AgentFinish` | `END` | passes critic; step 5; critic ×1 |",
-                "| `parse` | `Ready` | `plan` | from critic; step 2; critic ×1 |",
-            ],
-        ),
-        ("boxes", 1, ["| `check` | `Ready` | `plan` | step 3 |"]),
-        ("badges", 2, ["| `parse` | `AgentFinish` | `END` | passes critic; ×2 in 2 of 2 runs; critic ×2 |"]),
-    ],
+    (
+        "badges",
+        1,
+        [
+            "| `parse` | `AgentFinish` | `END` | passes critic; step 5; critic ×1 |",
+            "| `parse` | `Ready` | `plan` | from critic; step 2; critic ×1 |",
+        ],
+    ),
+    ("boxes", 1, ["| `check` | `Ready` | `plan` | step 3 |"]),
+    ("badges", 2, ["| `parse` | `AgentFinish` | `END` | passes critic; ×2 in 2 of 2 runs; critic ×2 |"]),
 )
 def test_runs_are_drawn_over_pieces(view: Any, count: int, rows: list[str]) -> None:
     result = run_with_a_piece()

@@ -229,9 +229,7 @@ def test_run_without_an_end_and_fields_without_values() -> None:
         return Unfinished(left.steps)
 
     finished = gx.graph(gx.edges(finish, gx.on(Unfinished, gx.END)), start=finish).run(Left(3))
-    assert [record["value"] for record in draw.recording_of(finished).records if record["event"] == "moved"] == [
-        {"known": 3}
-    ]
+    assert [one["value"] for one in draw.recording_of(finished).records if one["event"] == "moved"] == [{"known": 3}]
 
 
 @value

@@ -21,7 +21,7 @@ from tests.counting import count_calls
 from tests.draw.forked import timeless
 from tests.draw.recorded import Sullen, nested
 from tests.kernel.machines import SELF_LOOP, Left, check_refusal
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 
 CALL = "Look.\nAction: look_up\nAction Input: a"
 DIRECT = "Direct.\nAction: announce\nAction Input: a"
@@ -221,23 +221,21 @@ ASKED = '{"event": "asked", "node": "a", "effects": '
 UNKNOWN = '{"event": "start", "machine": {"start": "x", "boxes": [], "arrows": []}}'
 
 
-@cases(
+@each_case(
     "text, expected",
-    [
-        ("", "do not begin with a start"),
-        ('{"event": "moved"}\n', "do not begin with a start"),
-        ("not JSON\n", "line 1 is not a record"),
-        ('{"event": "start", "machine": {"start": "a"}}\n', "not the picture of a machine: boxes: Field required"),
-        ('{"event": "start", "machine": 7}\n', "not the picture of a machine"),
-        ("[1]\n", "line 1 is not a record"),
-        ("[" * 100_000, "line 1 is not a record"),
-        (START + ASKED + "[{}]}", "line 2 is not a valid record: asked.effects.0.effect: Field required"),
-        (START + ASKED + '"x"}', "line 2 is not a valid record: asked.effects: Input should be a valid list"),
-        (START + START, "these are records of several runs"),
-        (UNKNOWN, "names x, which is not one of its nodes"),
-        (START + '{"event": "moved", "node": "plan"}', "line 2 is not a valid record: moved.outcome: Field required"),
-        (START + '\n{"event": "asked"}\n', "line 3 is not a valid record: asked.node: Field required"),
-    ],
+    ("", "do not begin with a start"),
+    ('{"event": "moved"}\n', "do not begin with a start"),
+    ("not JSON\n", "line 1 is not a record"),
+    ('{"event": "start", "machine": {"start": "a"}}\n', "not the picture of a machine: boxes: Field required"),
+    ('{"event": "start", "machine": 7}\n', "not the picture of a machine"),
+    ("[1]\n", "line 1 is not a record"),
+    ("[" * 100_000, "line 1 is not a record"),
+    (START + ASKED + "[{}]}", "line 2 is not a valid record: asked.effects.0.effect: Field required"),
+    (START + ASKED + '"x"}', "line 2 is not a valid record: asked.effects: Input should be a valid list"),
+    (START + START, "these are records of several runs"),
+    (UNKNOWN, "names x, which is not one of its nodes"),
+    (START + '{"event": "moved", "node": "plan"}', "line 2 is not a valid record: moved.outcome: Field required"),
+    (START + '\n{"event": "asked"}\n', "line 3 is not a valid record: asked.node: Field required"),
 )
 def test_invalid_records_give_a_one_line_error(text: str, expected: str) -> None:
     with pytest.raises(gx.InputError, match=expected) as caught:
@@ -385,12 +383,10 @@ def test_proof_must_have_the_limits_of_the_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.medium
-@cases(
+@each_case(
     "suffix, begins",
-    [
-        *((".mmd", b"---\ntitle"), (".dot", b"digraph"), (".svg", b"<svg"), (".md", b"|"), (".txt", b"")),
-        (".png", b"\x89PNG\r\n"),
-    ],
+    *((".mmd", b"---\ntitle"), (".dot", b"digraph"), (".svg", b"<svg"), (".md", b"|"), (".txt", b"")),
+    (".png", b"\x89PNG\r\n"),
 )
 def test_suffix_sets_the_format(suffix: str, begins: bytes, tmp_path: Path) -> None:
     assert AGENT_EXECUTOR.draw(tmp_path / f"flow{suffix}").read_bytes().startswith(begins)

@@ -32,9 +32,7 @@ class Colour(enum.StrEnum):
 
 @pytest.mark.medium
 @given(RECORDS, RECORDS, st.integers(1, 40))
-def test_records_are_read_as_they_were_added(
-    first: list[dict[str, Any]], more: list[dict[str, Any]], times: int
-) -> None:
+def test_records_are_read_as_added(first: list[dict[str, Any]], more: list[dict[str, Any]], times: int) -> None:
     # Some are stored in several parts.
     first = first * times
     records = StoredRecords()

@@ -23,7 +23,7 @@ from graphexec.draw.layout.placement import lay_out
 from graphexec.draw.model.picture import Arrow, Box, Picture, legend_text, picture_of
 from graphexec.verify.proof.findings import Verdict
 from tests.draw.machines import BAD, EVERY_LOOK, HOSTILE, MACHINES, ring, with_marks, with_run
-from tests.parameters import cases, thorough
+from tests.parameters import cases, each_case, thorough
 from tests.verify.machines import graphs
 
 SPACE = "{http://www.w3.org/2000/svg}"
@@ -124,9 +124,7 @@ def holds(machine: Graph[Any, Any], drawing: str) -> None:
     drawn = read(drawing)
     edges = [(edge.source, edge.outcome.__name__, edge.target) for edge in machine.edges]
     edges += [(node.name, f"raises {error.__name__}", END.name) for node in machine for error in node.raises]
-    assert [title for title, _, _ in drawn.edges] == [
-        f"{source} --{name}--> {target}" for source, name, target in edges
-    ]
+    assert [text for text, _, _ in drawn.edges] == [f"{source} --{name}--> {target}" for source, name, target in edges]
     assert drawn.nodes.keys() - {END.name} == machine.nodes.keys()
     for (source, _, target), (title, begin, tip) in zip(edges, drawn.edges, strict=True):
         assert away(begin, drawn.nodes[source]) < NEAR, f"{title} begins elsewhere"
@@ -248,20 +246,18 @@ def test_caption_states_the_bound(name: str) -> None:
 
 
 @pytest.mark.medium
-@cases(
+@each_case(
     "drawing, end",
-    [
-        (
-            lambda: svg(picture_of(executor.AGENT_EXECUTOR.verify(Limits(iterations=3)))),
-            "14 transitions (4*iterations + 2), 3 model calls (iterations) and 3,000 tool calls (fan_out*iterations).",
-        ),
-        (
-            lambda: svg(picture_of(executor.AGENT_EXECUTOR.verify(Limits(iterations=3, seconds=30)))),
-            "30.05 seconds (seconds + 0.05), if nodes, policies and observers return at once and the event loop is not "
-            "blocked.",
-        ),
-        (lambda: drawing_of("examples_orders"), "7 transitions (attempts + 2) and 5 payments (attempts)."),
-    ],
+    (
+        lambda: svg(picture_of(executor.AGENT_EXECUTOR.verify(Limits(iterations=3)))),
+        "14 transitions (4*iterations + 2), 3 model calls (iterations) and 3,000 tool calls (fan_out*iterations).",
+    ),
+    (
+        lambda: svg(picture_of(executor.AGENT_EXECUTOR.verify(Limits(iterations=3, seconds=30)))),
+        "30.05 seconds (seconds + 0.05), if nodes, policies and observers return at once and the event loop is not "
+        "blocked.",
+    ),
+    (lambda: drawing_of("examples_orders"), "7 transitions (attempts + 2) and 5 payments (attempts)."),
 )
 def test_caption_depends_on_limits_and_meters(drawing: Callable[[], str], end: str) -> None:
     (sentence,) = captioned(drawing())

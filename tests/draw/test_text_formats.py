@@ -176,10 +176,8 @@ def test_every_look_has_a_name_a_cluster_and_a_shape() -> None:
 
 def test_mermaid_draws_the_standard_machine() -> None:
     lines = mermaid(picture_of(AGENT_EXECUTOR)).splitlines()
-    plan, tools = (
-        '["<b>plan</b><br/>asks the model<br/>costs an iteration"]',
-        '["<b>dispatch_tools</b><br/>calls tools"]',
-    )
+    plan = '["<b>plan</b><br/>asks the model<br/>costs an iteration"]'
+    tools = '["<b>dispatch_tools</b><br/>calls tools"]'
     for line in (f"n0({plan})", f"n2[{tools}]", 'n0 -- "Replied" --> n1', 'n0 -. "LimitReached" .-> n4'):
         assert f"    {line}" in lines
     assert "linkStyle" not in "".join(lines)

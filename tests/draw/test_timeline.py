@@ -19,7 +19,7 @@ from tests.draw import recorded
 from tests.draw.readers import read_sequence
 from tests.draw.recorded import asked_and_answered, asked_together, record_events, sample_conversation
 from tests.kernel.machines import Landed, Left, Stopped, countdown
-from tests.parameters import cases, read_tables
+from tests.parameters import cases, each_case, read_tables
 
 widths = st.integers(40, 160)
 # The number of an iteration, its start, and its waiting time.
@@ -216,17 +216,15 @@ def last_record(**fields: Any) -> Recording:
     return Recording([*records, {**result, "spent": records[-2]["spent"], **fields}])
 
 
-@cases(
+@each_case(
     "recording, numbers",
-    [
-        # Edges that reset iterations do not stop numbering.
-        (three_entries(), [1, 2, 3]),
-        (last_record(status="interrupted"), [1, 2, 3]),
-        # The last visit is not charged.
-        (last_record(), [1, 2, None]),
-        # It is charged elsewhere.
-        (record_events(*echoed(node="plan")), [None]),
-    ],
+    # Edges that reset iterations do not stop numbering.
+    (three_entries(), [1, 2, 3]),
+    (last_record(status="interrupted"), [1, 2, 3]),
+    # The last visit is not charged.
+    (last_record(), [1, 2, None]),
+    # It is charged elsewhere.
+    (record_events(*echoed(node="plan")), [None]),
 )
 def test_visits_that_consume_an_iteration_are_numbered(recording: Recording, numbers: Iterable[int | None]) -> None:
     assert [visit.iteration for visit in visits_of(recording)] == numbers

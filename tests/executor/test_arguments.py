@@ -21,7 +21,7 @@ from graphexec._mistakes import explain_calls, explain_class
 from graphexec.errors import InputError, SignatureError, ToolDefinitionError, format_value
 from graphexec.models.wrappers.caching import STORE
 from tests.kernel.machines import error_message
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 
 numbers = st.one_of(st.integers(), st.floats(), st.integers().map(lambda n: n * 10**400))
 
@@ -40,16 +40,14 @@ def test_other_values_are_not_numbers(value: object) -> None:
     assert not any(kind.fits(value) for kind in (whole(0), SECONDS, TIMEOUT))
 
 
-@cases(
+@each_case(
     ("kind", "fits", "others"),
-    [
-        (STRING, ["", "a"], [b"a", None, str]),
-        (NAME, ["a", " a"], ["", " \n", None, 3]),
-        (FLAG, [True, False], [0, 1, None, "no"]),
-        (PATH, ["a", Path("a")], ["", b"a", 3, None, Path]),
-        (arguments.has_methods("a list", "append", "pop"), [[]], [(), list, None]),
-        (optional(STRING), ["a", None], [3]),
-    ],
+    (STRING, ["", "a"], [b"a", None, str]),
+    (NAME, ["a", " a"], ["", " \n", None, 3]),
+    (FLAG, [True, False], [0, 1, None, "no"]),
+    (PATH, ["a", Path("a")], ["", b"a", 3, None, Path]),
+    (arguments.has_methods("a list", "append", "pop"), [[]], [(), list, None]),
+    (optional(STRING), ["a", None], [3]),
 )
 def test_constraint_accepts_only_its_values(kind: arguments.Constraint, fits: list[Any], others: list[Any]) -> None:
     assert [kind.fits(value) for value in [*fits, *others]] == [True] * len(fits) + [False] * len(others)
@@ -115,16 +113,14 @@ class Box:
 made: Any = Box
 
 
-@cases(
+@each_case(
     ("options", "message"),
-    [
-        ({"width": 3}, "Box has no option width; write size=..."),
-        ({"sise": 3}, "Box has no option sise; did you mean size?"),
-        ({"size": 3, "weight": 3}, "Box has no option weight; write Box(size=1)"),
-        ({"sise": 3, "width": 3}, "Box has no option sise; did you mean size? Box has no option width; write size=..."),
-        ({"size": 3, "weight": 3, "colour": 3}, "Box has no option weight or colour; write Box(size=1)"),
-        ({}, "Box needs size; write Box(size=1)"),
-    ],
+    ({"width": 3}, "Box has no option width; write size=..."),
+    ({"sise": 3}, "Box has no option sise; did you mean size?"),
+    ({"size": 3, "weight": 3}, "Box has no option weight; write Box(size=1)"),
+    ({"sise": 3, "width": 3}, "Box has no option sise; did you mean size? Box has no option width; write size=..."),
+    ({"size": 3, "weight": 3, "colour": 3}, "Box has no option weight or colour; write Box(size=1)"),
+    ({}, "Box needs size; write Box(size=1)"),
 )
 def test_wrong_options_name_a_remedy(options: dict[str, Any], message: str) -> None:
     with pytest.raises(SignatureError) as raised:

@@ -16,7 +16,7 @@ from graphexec.executor.streams import ChunkBuilder
 from graphexec.messages import AssistantMessage, ModelReply, ToolMessage, UserMessage
 from graphexec.testing.clock import on_loop_time, run_virtually
 from tests.executor.actors import act, answer, call, echo, make_executor, run_by, scripted, snapshot_after
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 from tests.semantics.endings import noting_tool
 
 
@@ -38,21 +38,17 @@ SURE = gx.AgentFinish({"output": "42", "sure": True}, "I know")
 
 
 @both
-@cases(
+@each_case(
     ("executor", "chunks"),
-    [
-        (make_executor(HI, answer()), [*STEP, {"output": "done", "messages": EMPTY}]),
-        (make_executor(HI, max_iterations=1), [*STEP, {"output": STOPPED, "messages": EMPTY}]),
-        (
-            make_executor(HI, answer(), return_intermediate_steps=True),
-            [*STEP, {"output": "done", "intermediate_steps": [(HI, "hi")], "messages": EMPTY}],
-        ),
-        (make_executor(SURE), [{"output": "42", "sure": True, "messages": [AssistantMessage("I know")]}]),
-    ],
+    (make_executor(HI, answer()), [*STEP, {"output": "done", "messages": EMPTY}]),
+    (make_executor(HI, max_iterations=1), [*STEP, {"output": STOPPED, "messages": EMPTY}]),
+    (
+        make_executor(HI, answer(), return_intermediate_steps=True),
+        [*STEP, {"output": "done", "intermediate_steps": [(HI, "hi")], "messages": EMPTY}],
+    ),
+    (make_executor(SURE), [{"output": "42", "sure": True, "messages": [AssistantMessage("I know")]}]),
 )
-def test_action_step_and_output_are_separate_chunks(
-    way: str, executor: gx.AgentExecutor, chunks: list[dict[str, Any]]
-) -> None:
+def test_action_step_and_output_are_chunks(way: str, executor: gx.AgentExecutor, chunks: list[dict[str, Any]]) -> None:
     assert run_by(way, executor) == chunks
 
 
@@ -111,12 +107,10 @@ ACT, DONE = "I look.\nAction: echo\nAction Input: a", "So.\nFinal Answer: 42"
 
 
 @both
-@cases(
+@each_case(
     ("create", "replies", "sent"),
-    [
-        (gx.create_tool_calling_agent, [[*CALLS], "done"], [CALLED, CALLED, *RESULTS, AssistantMessage("done")]),
-        (gx.create_react_agent, [ACT, DONE], [AssistantMessage(ACT), UserMessage("a"), AssistantMessage(DONE)]),
-    ],
+    (gx.create_tool_calling_agent, [[*CALLS], "done"], [CALLED, CALLED, *RESULTS, AssistantMessage("done")]),
+    (gx.create_react_agent, [ACT, DONE], [AssistantMessage(ACT), UserMessage("a"), AssistantMessage(DONE)]),
 )
 def test_chunks_have_the_messages_of_the_agent(way: str, create: Any, replies: list[Any], sent: list[Any]) -> None:
     # One call at a time, as concurrent tools are ordered by when they return.
@@ -200,16 +194,14 @@ def dispatch_with(executor: gx.AgentExecutor, dispatch: Any, routes: Any, *more:
 
 
 @both
-@cases(
+@each_case(
     ("dispatch", "routes", "order"),
-    [
-        (delegate, OBSERVED | LIMIT, TOGETHER),
-        (gx.charged(when_spent=ex.limit_reached)(gx.opaque(observe)), OBSERVED | LIMIT, TOGETHER),
-        (gx.node(observe), OBSERVED, TOGETHER),
-        (carry_out, gx.on(ex.Ready, ex.plan), TOGETHER),
-        (observe_first, OBSERVED | gx.on(ex.Acted, observe_first), ONE_BY_ONE),
-        (call_first, OBSERVED | LIMIT | gx.on(ex.Acted, call_first), TOGETHER),
-    ],
+    (delegate, OBSERVED | LIMIT, TOGETHER),
+    (gx.charged(when_spent=ex.limit_reached)(gx.opaque(observe)), OBSERVED | LIMIT, TOGETHER),
+    (gx.node(observe), OBSERVED, TOGETHER),
+    (carry_out, gx.on(ex.Ready, ex.plan), TOGETHER),
+    (observe_first, OBSERVED | gx.on(ex.Acted, observe_first), ONE_BY_ONE),
+    (call_first, OBSERVED | LIMIT | gx.on(ex.Acted, call_first), TOGETHER),
 )
 def test_every_dispatching_node_emits_each_action(way: str, dispatch: Any, routes: Any, order: list[str]) -> None:
     # The same decision again is another step; an unreadable reply has no action.
@@ -239,11 +231,9 @@ def refuse(acted: ex.Acted) -> gx.Asks[gx.AskHuman, ex.Acted | ex.Observed]:
     """Leave out all but one action, and refuse that one instead of calling its tool."""
     yield from gx.ask(gx.AskHuman("All of them?"))
     first = acted.actions[:1]
-    return (
-        ex.Observed(acted.run, first, (ToolResult("refused"),))
-        if len(acted.actions) == 1
-        else ex.Acted(acted.run, first)
-    )
+    if len(acted.actions) == 1:
+        return ex.Observed(acted.run, first, (ToolResult("refused"),))
+    return ex.Acted(acted.run, first)
 
 
 @both
@@ -347,16 +337,14 @@ def after_steps(node: Any, agent: Any) -> gx.AgentExecutor:
 
 
 @both
-@cases(
+@each_case(
     ("executor", "order"),
-    [
-        # The same action twice in one turn, and again in the next one.
-        (make_executor([WAIT, WAIT], [WAIT], answer(), tools=[wait]), [*TOGETHER, "actions", "steps"]),
-        (after_steps(redact, scripted(A, A, answer())), ["actions", "steps"] * 2),
-        (after_steps(forget, spell), ["actions", "steps"] * 4),
-        (make_executor([A, B], answer()).replace(kernel.rename(one_by_one, "dispatch_tools")), TOGETHER),
-        (make_executor(act("finish", text="so"), tools=[finish]), ["actions", "steps"]),
-    ],
+    # The same action twice in one turn, and again in the next one.
+    (make_executor([WAIT, WAIT], [WAIT], answer(), tools=[wait]), [*TOGETHER, "actions", "steps"]),
+    (after_steps(redact, scripted(A, A, answer())), ["actions", "steps"] * 2),
+    (after_steps(forget, spell), ["actions", "steps"] * 4),
+    (make_executor([A, B], answer()).replace(kernel.rename(one_by_one, "dispatch_tools")), TOGETHER),
+    (make_executor(act("finish", text="so"), tools=[finish]), ["actions", "steps"]),
 )
 def test_changed_steps_are_emitted_once(way: str, executor: gx.AgentExecutor, order: list[str]) -> None:
     assert kinds(run_by(way, executor)) == [*order, "output"]

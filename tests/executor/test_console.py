@@ -28,7 +28,7 @@ from graphexec.nodes.tool_calls import WARNING
 from tests.executor import actors
 from tests.executor.actors import act, answer, call, echo, make_executor, make_react, run_by
 from tests.executor.test_surgery import APPROVED
-from tests.parameters import cases, examples
+from tests.parameters import cases, each_case, examples
 from tests.semantics.endings import cancel_run, raising
 
 
@@ -257,17 +257,15 @@ ENDED = "4/4 runs · 1 finished · 2 stopped · 1 failed · iterations 6 · mode
 
 # A run with invalid inputs is counted, too.
 @both
-@cases(
+@each_case(
     ("make", "inputs", "error", "counts"),
-    [
-        (lambda: act_or_shout, ["long", "bad", "long", "a"], LookupError, ENDED),
-        (
-            lambda: gx.create_tool_calling_agent(models.ScriptedModel(["x"]), [echo]),
-            ["ok", {"question": "?"}],
-            errors.InputError,
-            "2/2 runs · 1 finished · 1 failed · ",
-        ),
-    ],
+    (lambda: act_or_shout, ["long", "bad", "long", "a"], LookupError, ENDED),
+    (
+        lambda: gx.create_tool_calling_agent(models.ScriptedModel(["x"]), [echo]),
+        ["ok", {"question": "?"}],
+        errors.InputError,
+        "2/2 runs · 1 finished · 1 failed · ",
+    ),
 )
 def test_batch_shows_its_counts(
     way: str, make: Any, inputs: Any, error: type, counts: str, capsys: pytest.CaptureFixture[str]
@@ -437,37 +435,35 @@ A, B = act("echo", text="a"), act("fail", text="b")
 SHOWN_A, SHOWN_B, FAILED = '-> echo({"text":"a"})', '-> fail({"text":"b"})', "<- fail failed: ValueError: no b"
 
 
-@cases(
+@each_case(
     ("make", "output"),
-    [
-        (lambda: make_react(ACT, DONE), WHOLE),
-        (lambda: make_react(f"{ACT}\nObservation: ho", f"{DONE}\nObservation: he"), NOT_READ),
-        (lambda: make_executor([A, B], answer("so")), printed(SHOWN_A, SHOWN_B, "<- a", FAILED, "so")),
-        (
-            lambda: make_react("garbage\n", DONE, handle_parsing_errors="Say it again."),
-            printed("garbage", "<- could not be read: Say it again.", "hi it is"),
-        ),
-        (lambda: make_executor(A, max_iterations=1), printed(SHOWN_A, "<- a", STOPPED, STOP)),
-        # An answer of several values is printed whole.
-        (lambda: make_executor(gx.AgentFinish({"answer": 42, "sure": True})), printed('{"answer":42,"sure":true}')),
-        # Long text is cut.
-        (lambda: make_executor(answer("x" * 3_500)), printed(f"{'x' * 2_000} [... 1,500 more characters]")),
-        (lambda: make_executor(answer("y" * 2_000)), printed("y" * 2_000)),
-        (
-            lambda: make_react("x" * 2_500 + f"\n{ACT}", DONE),
-            printed(f"{'x' * 2_000} [... 546 more characters]", "-> echo(hi)", "<- hi", "hi it is"),
-        ),
-        # Reports are printed, except for pieces of a reply.
-        (lambda: make_executor(act("careful"), answer(), tools=[careful]), printed(*CAREFUL)),
-        # Actions that a node asks about are printed once, and the text that a node adds is a note.
-        (lambda: make_react(ACT, DONE, handlers=YES).splice(APPROVED, after=parse, on=Acted), WHOLE),
-        (
-            lambda: make_react(ACT, ACT, DONE).plug(nodes.stop_repeats()),
-            printed(*SAID, *SAID, "<- hi", WARNING.format(times=2), "hi it is"),
-        ),
-        # Control characters are replaced.
-        (lambda: make_executor(answer(HOSTILE)), printed("\ufffd[2J\ufffdgone\ufffdback\tand\non")),
-    ],
+    (lambda: make_react(ACT, DONE), WHOLE),
+    (lambda: make_react(f"{ACT}\nObservation: ho", f"{DONE}\nObservation: he"), NOT_READ),
+    (lambda: make_executor([A, B], answer("so")), printed(SHOWN_A, SHOWN_B, "<- a", FAILED, "so")),
+    (
+        lambda: make_react("garbage\n", DONE, handle_parsing_errors="Say it again."),
+        printed("garbage", "<- could not be read: Say it again.", "hi it is"),
+    ),
+    (lambda: make_executor(A, max_iterations=1), printed(SHOWN_A, "<- a", STOPPED, STOP)),
+    # An answer of several values is printed whole.
+    (lambda: make_executor(gx.AgentFinish({"answer": 42, "sure": True})), printed('{"answer":42,"sure":true}')),
+    # Long text is cut.
+    (lambda: make_executor(answer("x" * 3_500)), printed(f"{'x' * 2_000} [... 1,500 more characters]")),
+    (lambda: make_executor(answer("y" * 2_000)), printed("y" * 2_000)),
+    (
+        lambda: make_react("x" * 2_500 + f"\n{ACT}", DONE),
+        printed(f"{'x' * 2_000} [... 546 more characters]", "-> echo(hi)", "<- hi", "hi it is"),
+    ),
+    # Reports are printed, except for pieces of a reply.
+    (lambda: make_executor(act("careful"), answer(), tools=[careful]), printed(*CAREFUL)),
+    # Actions that a node asks about are printed once, and the text that a node adds is a note.
+    (lambda: make_react(ACT, DONE, handlers=YES).splice(APPROVED, after=parse, on=Acted), WHOLE),
+    (
+        lambda: make_react(ACT, ACT, DONE).plug(nodes.stop_repeats()),
+        printed(*SAID, *SAID, "<- hi", WARNING.format(times=2), "hi it is"),
+    ),
+    # Control characters are replaced.
+    (lambda: make_executor(answer(HOSTILE)), printed("\ufffd[2J\ufffdgone\ufffdback\tand\non")),
 )
 def test_run_is_printed_from_start_to_end(make: Callable[[], gx.AgentExecutor], output: str) -> None:
     assert print_run(make()) == output
@@ -485,13 +481,11 @@ CALL = effects.CallTool("echo", "a")
 
 
 # Effects other than tool calls are not printed, and notices of any node are.
-@cases(
+@each_case(
     ("events", "output"),
-    [
-        ([BEGUN], "> the run begins\n"),
-        ([BEGUN, gx.Asked("plan", CALL), gx.Entered("of my own", object(), gx.Spent())], "> the run begins\n"),
-        ([gx.Reported("plan", CALL, "again in 2 s")], "   again in 2 s\n"),
-    ],
+    ([BEGUN], "> the run begins\n"),
+    ([BEGUN, gx.Asked("plan", CALL), gx.Entered("of my own", object(), gx.Spent())], "> the run begins\n"),
+    ([gx.Reported("plan", CALL, "again in 2 s")], "   again in 2 s\n"),
 )
 def test_other_events_are_printed_or_ignored(events: list[Any], output: str) -> None:
     assert print_events(events) == output

@@ -19,7 +19,7 @@ from graphexec.messages import ChatRequest, ModelRequest, SystemMessage, ToolCal
 from graphexec.models import Anthropic, FunctionModel, OpenAICompatible, ScriptedModel, cached
 from graphexec.models.wrappers.caching import MemoryCache
 from graphexec.tools import tools_of
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 
 ANSWER = '{"action": "final_answer", "answer": "12"}'
 
@@ -197,19 +197,15 @@ WRONG_OPTIONS: list[tuple[dict[str, Any], str]] = [
 AGENT_TYPE = r"no option agent_type; write kind='react', .*; .* no option max_steps; "
 
 
-@cases(
+@each_case(
     ("arguments", "options", "error", "message"),
-    [
-        *(((model, tools), {}, ToolDefinitionError, message) for model, tools, message in WRONG_TOOLS),
-        *(((model, [double]), {}, InputError, message) for model, message in WRONG_MODELS),
-        *(((M, [double]), options, InputError, message) for options, message in WRONG_OPTIONS),
-        ((), {"agent_type": "react", "max_steps": 3, "verbose": True}, InputError, AGENT_TYPE),
-        ((), {}, InputError, r"create_agent needs model; write create_agent\(model, tools\)"),
-    ],
+    *(((model, tools), {}, ToolDefinitionError, message) for model, tools, message in WRONG_TOOLS),
+    *(((model, [double]), {}, InputError, message) for model, message in WRONG_MODELS),
+    *(((M, [double]), options, InputError, message) for options, message in WRONG_OPTIONS),
+    ((), {"agent_type": "react", "max_steps": 3, "verbose": True}, InputError, AGENT_TYPE),
+    ((), {}, InputError, r"create_agent needs model; write create_agent\(model, tools\)"),
 )
-def test_mistake_gets_the_remedy(
-    arguments: tuple[Any, ...], options: dict[str, Any], error: type[Exception], message: str
-) -> None:
+def test_mistake_gets_the_remedy(arguments: tuple[Any, ...], options: dict[str, Any], error: Any, message: str) -> None:
     with pytest.raises(error, match=message):
         create(*arguments, **options)
 

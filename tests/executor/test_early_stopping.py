@@ -17,7 +17,7 @@ from graphexec.executor.table import STOPPED
 from tests.drivers import limit_of
 from tests.executor.actors import AnyTool, call, echo, fail, prompt, run_executor, snapshot_after, timed
 from tests.executor.test_streamed_answers import Streaming
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 
 ACT = "Thought: hm\nAction: echo\nAction Input: hi"
 DONE = "I have heard enough.\nFinal Answer: hi it is"
@@ -138,20 +138,18 @@ def test_agent_without_conclude_is_asked_again() -> None:
 # ---- the last reply
 
 
-@cases(
+@each_case(
     ("reply", "output", "generated"),
-    [
-        ("Final Answer: 42", "42", True),
-        ("  Final Answer:   42  \n", "42", True),
-        # A plain-text reply is the answer.
-        ("It is 42, I think.", "It is 42, I think.", True),
-        ("\n 42 \n", "42", True),
-        ("", STOPPED, False),
-        ("   \n", STOPPED, False),
-        ("Final Answer:", STOPPED, False),
-        # The reply asks for more actions, which are not carried out.
-        (ACT, STOPPED, False),
-    ],
+    ("Final Answer: 42", "42", True),
+    ("  Final Answer:   42  \n", "42", True),
+    # A plain-text reply is the answer.
+    ("It is 42, I think.", "It is 42, I think.", True),
+    ("\n 42 \n", "42", True),
+    ("", STOPPED, False),
+    ("   \n", STOPPED, False),
+    ("Final Answer:", STOPPED, False),
+    # The reply asks for more actions, which are not carried out.
+    (ACT, STOPPED, False),
 )
 def test_reply_is_the_answer_unless_empty_or_acting(reply: str, output: str, generated: bool) -> None:
     executor, model = react(ACT, ACT, reply)
@@ -174,17 +172,15 @@ def test_last_decision_of_a_function_is_the_answer(last: Any, answer: tuple[str,
 
 
 @pytest.mark.medium
-@cases(
+@each_case(
     ("limits", "limit", "calls"),
-    [
-        ({"max_iterations": 0}, "iterations", 1),
-        ({"max_iterations": 2}, "iterations", 3),
-        ({"max_iterations": 5, "max_model_calls": 2}, "model_calls", 3),
-        ({"max_iterations": 5, "max_model_calls": 0}, "model_calls", 1),
-        ({"max_iterations": 5, "max_tokens": 1}, "tokens", 2),
-        ({"max_iterations": 5, "max_tool_calls": 1}, "tool_calls", 3),
-        ({"max_iterations": 5, "max_fan_out": 0}, "fan_out", 2),
-    ],
+    ({"max_iterations": 0}, "iterations", 1),
+    ({"max_iterations": 2}, "iterations", 3),
+    ({"max_iterations": 5, "max_model_calls": 2}, "model_calls", 3),
+    ({"max_iterations": 5, "max_model_calls": 0}, "model_calls", 1),
+    ({"max_iterations": 5, "max_tokens": 1}, "tokens", 2),
+    ({"max_iterations": 5, "max_tool_calls": 1}, "tool_calls", 3),
+    ({"max_iterations": 5, "max_fan_out": 0}, "fan_out", 2),
 )
 def test_every_limit_allows_one_last_call(limits: dict[str, int], limit: str, calls: int) -> None:
     result = run_executor(lambda: react(*[ACT] * (calls - 1), DONE, **limits)[0])

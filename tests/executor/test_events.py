@@ -20,7 +20,7 @@ from graphexec.kernel.program import unfrozen
 from graphexec.messages import ModelRequest, ReplyDelta
 from graphexec.runtime.threads import MOST_REPORTS
 from tests.executor.actors import act, answer, echo, make_executor, make_react, run_executor, scripted
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 from tests.semantics.endings import noting_tool
 
 
@@ -54,12 +54,10 @@ STOPPED = [*visit("plan", "LimitReached", "stopped_response"), *visit("stopped_r
 PARSED = [*PLAN, *visit("parse", "Ready", "plan"), *PLAN, *visit("parse", "AgentFinish", "END")]
 
 
-@cases(
+@each_case(
     ("replies", "options", "events"),
-    [
-        ([ACT, "?", "Final Answer: a"], {"handle_parsing_errors": True}, [*STEP, *PARSED, "done AgentFinish"]),
-        ([ACT], {"max_iterations": 1}, [*STEP, *STOPPED, "done StoppedResponse"]),
-    ],
+    ([ACT, "?", "Final Answer: a"], {"handle_parsing_errors": True}, [*STEP, *PARSED, "done AgentFinish"]),
+    ([ACT], {"max_iterations": 1}, [*STEP, *STOPPED, "done StoppedResponse"]),
 )
 def test_events_come_in_the_order_of_the_table(replies: list[str], options: dict[str, Any], events: list[str]) -> None:
     result = run_executor(lambda: make_react(*replies, **options))

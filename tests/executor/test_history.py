@@ -20,7 +20,7 @@ from graphexec.messages import AssistantMessage, SystemMessage, ToolCall, ToolMe
 from graphexec.models import ScriptedModel
 from tests.executor import actors
 from tests.executor.actors import echo, prompt, search
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 
 BEFORE = (UserMessage("I am Ada."), AssistantMessage("Hello, Ada."))
 
@@ -124,18 +124,16 @@ def test_messages_survive_json(conversation: list[messages.Message]) -> None:
     assert parse_messages(stored) == parse_messages(conversation) == tuple(conversation)
 
 
-@cases(
+@each_case(
     ("role", "fields"),
-    [
-        ("user", {}),
-        ("user", {"content": None}),
-        ("tool", {"content": "a"}),
-        ("assistant", {"content": "a", "tool_calls": 3}),
-        ("assistant", {"content": "a", "tool_calls": [{"id": "1", "name": "echo"}]}),
-        ("assistant", {"content": "a", "reasoning": "Hm."}),
-        ("assistant", {"content": "a", "reasoning": [{"data": "x"}]}),
-        ("assistant", {"content": "a", "reasoning": [{"text": "x", "data": None}]}),
-    ],
+    ("user", {}),
+    ("user", {"content": None}),
+    ("tool", {"content": "a"}),
+    ("assistant", {"content": "a", "tool_calls": 3}),
+    ("assistant", {"content": "a", "tool_calls": [{"id": "1", "name": "echo"}]}),
+    ("assistant", {"content": "a", "reasoning": "Hm."}),
+    ("assistant", {"content": "a", "reasoning": [{"data": "x"}]}),
+    ("assistant", {"content": "a", "reasoning": [{"text": "x", "data": None}]}),
 )
 def test_incomplete_message_in_json_is_refused(role: str, fields: dict[str, Any]) -> None:
     assert parse_messages([*BEFORE, {"role": role, **fields}]) is None

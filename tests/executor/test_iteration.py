@@ -14,7 +14,7 @@ from graphexec.kernel.effects import CallContext
 from tests.drivers import FakeClock
 from tests.executor.actors import act, answer, direct, echo, scripted, timed
 from tests.executor.test_memory_nodes import Diary
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 
 
 def make_counter(turns: int = 3, **settings: Any) -> AgentExecutor:
@@ -83,13 +83,11 @@ def test_each_turn_yields_its_steps(how: str) -> None:
 
 
 @both
-@cases(
+@each_case(
     ("agent_turns", "options", "yielded", "output"),
-    [
-        ([[A, B], C, answer()], {}, [["a", "b"], ["c"]], "done"),
-        ([answer("at once")], {}, [], "at once"),
-        ([[], answer()], {"handle_parsing_errors": "what?"}, [["what?"]], "done"),
-    ],
+    ([[A, B], C, answer()], {}, [["a", "b"], ["c"]], "done"),
+    ([answer("at once")], {}, [], "at once"),
+    ([[], answer()], {"handle_parsing_errors": "what?"}, [["what?"]], "done"),
 )
 def test_a_turn_has_all_its_steps(how: str, agent_turns: Any, options: Any, yielded: Any, output: str) -> None:
     turns = make_executor(*agent_turns, **options).iter("q")
@@ -130,13 +128,11 @@ def test_changing_a_run_keeps_its_usage(how: str) -> None:
 
 
 @both
-@cases(
+@each_case(
     ("executor", "removals", "yielded", "reason", "iterations"),
-    [
-        (make_counter(2), 2, ["0", "0", "0", "1"], "finished", 5),
-        # Limits stop endless changes.
-        (make_counter(max_iterations=4), 3, ["0", "0", "0", "0"], "iterations", 4),
-    ],
+    (make_counter(2), 2, ["0", "0", "0", "1"], "finished", 5),
+    # Limits stop endless changes.
+    (make_counter(max_iterations=4), 3, ["0", "0", "0", "0"], "iterations", 4),
 )
 def test_steps_may_be_removed(
     how: str, executor: AgentExecutor, removals: int, yielded: list[str], reason: str, iterations: int
@@ -237,13 +233,11 @@ def test_time_of_the_memory_counts(how: str) -> None:
 
 
 @both
-@cases(
+@each_case(
     ("executor", "reason", "ended"),
-    [
-        (make_executor(act("direct", text="a"), max_iterations=5), "return_direct", True),
-        (make_executor(act("direct", text="a"), memory=Diary()), "return_direct", True),
-        (make_counter(1), "finished", False),
-    ],
+    (make_executor(act("direct", text="a"), max_iterations=5), "return_direct", True),
+    (make_executor(act("direct", text="a"), memory=Diary()), "return_direct", True),
+    (make_counter(1), "finished", False),
 )
 def test_last_turn_is_marked_as_ended(how: str, executor: AgentExecutor, reason: str, ended: bool) -> None:
     turns = executor.iter("q")

@@ -19,7 +19,7 @@ from tests.drivers import FakeClock
 from tests.executor import actors
 from tests.executor.actors import BlockingModel, act, answer, echo, run_async, run_by, run_sync, scripted, timed
 from tests.executor.test_observers import Failing
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 
 RunExecutor = Callable[..., Any]
 HOW = cases("run", [run_sync, run_async])
@@ -570,15 +570,13 @@ def test_string_is_the_input_not_provided_by_memory() -> None:
         executor.run({})
 
 
-@cases(
+@each_case(
     ("memory", "create", "facts"),
-    [
-        (BufferMemory, gx.create_react_agent, ["; make one, for example with BufferMemory"]),
-        (memories.MemoryHistory(), gx.create_react_agent, ["which has no keys, load, save, aload, asave; make one"]),
-        # The agent does not read it.
-        (BufferMemory(), gx.create_react_agent, ["provides chat_history", "write {chat_history} into its prompt"]),
-        (BufferMemory(key="before"), gx.create_tool_calling_agent, ["or make the memory with key='chat_history'"]),
-    ],
+    (BufferMemory, gx.create_react_agent, ["; make one, for example with BufferMemory"]),
+    (memories.MemoryHistory(), gx.create_react_agent, ["which has no keys, load, save, aload, asave; make one"]),
+    # The agent does not read it.
+    (BufferMemory(), gx.create_react_agent, ["provides chat_history", "write {chat_history} into its prompt"]),
+    (BufferMemory(key="before"), gx.create_tool_calling_agent, ["or make the memory with key='chat_history'"]),
 )
 def test_invalid_memory_is_refused(memory: Any, create: Callable[..., gx.Agent], facts: list[str]) -> None:
     with pytest.raises(InputError) as caught:

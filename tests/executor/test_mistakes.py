@@ -22,11 +22,9 @@ from graphexec.models import ScriptedModel
 from tests.executor.actors import answer, echo, fail, scripted, search, snapshot_after
 from tests.executor.test_surgery import APPROVED
 from tests.kernel.machines import check_refusal, error_message, value
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 
-CREATE: dict[str, Callable[..., gx.Agent]] = {
-    name: getattr(agents, name) for name in agents.__all__ if name.startswith("create_")
-}
+CREATE: dict[str, Any] = {name: getattr(agents, name) for name in agents.__all__ if name.startswith("create_")}
 
 EACH = cases("create", CREATE.values())
 
@@ -153,15 +151,13 @@ def test_input_keys_must_be_a_list(keys: str) -> None:
         gx.chat_agent(MADE.ask, MADE.read, ScriptedModel([]), **wrong)
 
 
-@cases(
+@each_case(
     ("wrong", "remedy"),
-    [
-        *((one, "make one with create_react_agent, say, or give a function") for one in (None, "gpt-4", MADE)),
-        *(
-            (one, rf"call it: {one.__name__}\(model, tools\)")
-            for one in (gx.create_agent, gx.create_structured_agent, create_self_ask_agent)
-        ),
-    ],
+    *((one, "make one with create_react_agent, say, or give a function") for one in (None, "gpt-4", MADE)),
+    *(
+        (one, rf"call it: {one.__name__}\(model, tools\)")
+        for one in (gx.create_agent, gx.create_structured_agent, create_self_ask_agent)
+    ),
 )
 def test_agent_must_be_a_function(wrong: Any, remedy: str) -> None:
     with pytest.raises(InputError, match=f"agent is .*; {remedy}"):
@@ -311,13 +307,11 @@ def test_invalid_option_is_refused_by_name(options: dict[str, Any], fact: str, r
     assert remedy in message
 
 
-@cases(
+@each_case(
     ("tools", "fact"),
-    [
-        (echo, "tools is the tool echo itself; pass a list of tools"),
-        ([len], "len is not a tool; decorate"),
-        ([echo, echo], "two tools are named echo"),
-    ],
+    (echo, "tools is the tool echo itself; pass a list of tools"),
+    ([len], "len is not a tool; decorate"),
+    ([echo, echo], "two tools are named echo"),
 )
 def test_invalid_tools_of_an_executor_are_refused(tools: Any, fact: str) -> None:
     with pytest.raises(ToolDefinitionError, match=fact):

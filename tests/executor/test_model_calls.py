@@ -21,7 +21,7 @@ from graphexec.runtime import make_run_context, run
 from tests.executor.actors import HOW, WAYS, Running, call, caller_of, echo, replayed, run_by, run_sync, snapshot_after
 from tests.executor.test_streamed_answers import Streaming
 from tests.kernel.machines import PROMPTS, Prompt
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 from tests.semantics.endings import raising
 
 
@@ -145,19 +145,17 @@ DONE = models.ScriptedModel(["done"], repeat_last=True)
 ANTHROPIC = models.Anthropic("claude-9")
 
 
-@cases(
+@each_case(
     "model",
-    [
-        models.OpenAIResponses("gpt-9"),
-        ANTHROPIC,
-        # Wrappers pass the check on, and raise an error that is no reason to fall back.
-        models.retrying(KEYLESS),
-        models.priced(KEYLESS, models.Price(1, 1)),
-        models.rate_limited(KEYLESS, at_once=1),
-        models.with_fallbacks(KEYLESS, ANTHROPIC),
-        models.retrying(models.with_fallbacks(KEYLESS, KEYLESS)),
-        models.with_fallbacks(KEYLESS, DONE, on=(errors.AuthenticationError,)),
-    ],
+    models.OpenAIResponses("gpt-9"),
+    ANTHROPIC,
+    # Wrappers pass the check on, and raise an error that is no reason to fall back.
+    models.retrying(KEYLESS),
+    models.priced(KEYLESS, models.Price(1, 1)),
+    models.rate_limited(KEYLESS, at_once=1),
+    models.with_fallbacks(KEYLESS, ANTHROPIC),
+    models.retrying(models.with_fallbacks(KEYLESS, KEYLESS)),
+    models.with_fallbacks(KEYLESS, DONE, on=(errors.AuthenticationError,)),
 )
 def test_every_remote_model_checks_its_key(model: Model) -> None:
     with pytest.raises(MissingAPIKeyError):

@@ -172,11 +172,11 @@ def test_interrupt_in_an_observer_loses_nothing(run: Running, seconds: float | N
     assert decisions == [0, 1]
 
 
-@cases("seconds", [None, LONG])
+@cases("limit", [None, LONG])
 @cases("stream", [False, True])
 @cases("count", [1, 2])
 def test_interrupt_in_an_async_tool_leaves_a_snapshot(
-    seconds: float | None, stream: bool, count: int, caplog: pytest.LogCaptureFixture
+    limit: float | None, stream: bool, count: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     """`asyncio` raises it directly out of the event loop, past the code that awaits the tool's task."""
 
@@ -187,9 +187,7 @@ def test_interrupt_in_an_async_tool_leaves_a_snapshot(
 
     seen: list[Any] = []
     agent = scripted([act("interrupt"), act("echo", text="a")][:count], answer())
-    executor = gx.AgentExecutor(
-        agent=agent, tools=[interrupt, echo], observers=[seen.append], max_execution_time=seconds
-    )
+    executor = gx.AgentExecutor(agent=agent, tools=[interrupt, echo], observers=[seen.append], max_execution_time=limit)
     with pytest.raises(KeyboardInterrupt) as caught:
         run_by("astream" if stream else "arun", executor)
     snapshot = actors.snapshot_in(caught.value)

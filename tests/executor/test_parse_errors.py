@@ -13,7 +13,7 @@ from graphexec.models.scripted import ScriptedReply
 from tests.executor import actors
 from tests.executor.actors import act, answer, echo, observations, run_executor, statuses
 from tests.kernel.machines import error_message
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 from tests.semantics.endings import A, B, C, run_agent, run_turns
 
 HOW = cases("run", [actors.run_sync, actors.run_async])
@@ -106,15 +106,13 @@ def test_policy_must_return_a_string(run: Run, returned: Any) -> None:
 
 
 @HOW
-@cases(
+@each_case(
     ("returned", "says"),
-    [
-        (None, "returned None; return an AgentAction, a list of them, or an AgentFinish"),
-        ("text", "returned 'text'; return an AgentAction"),
-        ({"output": "x"}, "returned {'output': 'x'}; return an AgentAction"),
-        ([act("echo"), "text"], "returned a list with 'text'; return a list of AgentAction only"),
-        ([answer()], "returned a list with AgentFinish"),
-    ],
+    (None, "returned None; return an AgentAction, a list of them, or an AgentFinish"),
+    ("text", "returned 'text'; return an AgentAction"),
+    ({"output": "x"}, "returned {'output': 'x'}; return an AgentAction"),
+    ([act("echo"), "text"], "returned a list with 'text'; return a list of AgentAction only"),
+    ([answer()], "returned a list with AgentFinish"),
 )
 def test_invalid_decision_is_an_agent_error(run: Run, returned: Any, says: str) -> None:
     def confused(steps: Any, inputs: Any) -> Any:
@@ -204,17 +202,15 @@ def test_yielded_finish_ends_the_run(agent: Callable[..., Any], chunks: Any) -> 
 
 @HOW
 @BOTH
-@cases(
+@each_case(
     ("chunks", "says"),
-    [
-        ([answer(), answer()], "yielded AgentFinish 2 times; yield one AgentFinish, or actions only"),
-        ([act("echo"), answer()], "yielded an AgentFinish and actions; yield one AgentFinish, or actions only"),
-        ([answer(), [act("echo")]], "yielded an AgentFinish and actions; yield one"),
-        ([], "yielded nothing; yield an AgentAction, a list of them, or an AgentFinish"),
-        (["text"], "returned 'text'; return an AgentAction"),
-        ([None], "returned None; return an AgentAction"),
-        ([[answer()]], "returned a list with AgentFinish"),
-    ],
+    ([answer(), answer()], "yielded AgentFinish 2 times; yield one AgentFinish, or actions only"),
+    ([act("echo"), answer()], "yielded an AgentFinish and actions; yield one AgentFinish, or actions only"),
+    ([answer(), [act("echo")]], "yielded an AgentFinish and actions; yield one"),
+    ([], "yielded nothing; yield an AgentAction, a list of them, or an AgentFinish"),
+    (["text"], "returned 'text'; return an AgentAction"),
+    ([None], "returned None; return an AgentAction"),
+    ([[answer()]], "returned a list with AgentFinish"),
 )
 def test_invalid_chunks_are_agent_errors(run: Any, agent: Any, chunks: Any, says: str) -> None:
     executor = gx.AgentExecutor(agent=agent(*chunks), tools=[echo], handle_parsing_errors=True)

@@ -23,7 +23,7 @@ from graphexec.models.scripted import ScriptedReply
 from graphexec.nodes import no_immediate_repeats, no_repeats, stop_repeats
 from graphexec.tools import AnyTool
 from tests.executor.actors import call, echo, fail, run_executor, snapshot_in, statuses
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 from tests.semantics.endings import noting_tool
 
 # What the synthesised examples use, and what they do not.
@@ -134,26 +134,24 @@ BOTH = (call("echo", "1", text="a"), call("echo", "2", text="b"))
 # ---- repeats
 
 
-@cases(
+@each_case(
     ("replies", "options", "calls", "branches", "steps"),
-    [
-        # The second call is answered without one.
-        ([CALL, CALL, END], {}, [OTHER], [ALL, ALL, LAST], 1),
-        # Defaults are compared as arguments.
-        *(([act(unit="C"), same, END], {}, [OTHER], [ALL, ALL, LAST], 1) for same in (act(unit="C"), CALL)),
-        ([CALL, act("Rome"), END], {}, [OTHER, "Rome"], [ALL, ALL, ALL], 2),
-        ([CALL, act(unit="F"), END], {}, [OTHER, OTHER], [ALL, ALL, ALL], 2),
-        ([CALL, act(name="local_time"), END], {}, [OTHER], [ALL, ALL, ALL], 2),
-        ([CALL, CALL, END], {"options": {"repeatable": True}}, [OTHER, OTHER], [ALL, ALL, ALL], 2),
-        ([COPY, COPY, END], {"rules": ()}, [DUMMY, DUMMY], [ALL, ALL, ALL], 2),
-        ([CALL, act(name="WEATHER"), END], {"tool_lookup": "case_insensitive"}, [OTHER], [ALL, ALL, LAST], 1),
-        # The immediate rule allows a call after another one, but not after a reply without a call.
-        ([CALL, act("Rome"), CALL, END], {"rules": ["no_repeats"]}, [OTHER, "Rome"], [*[ALL] * 3, LAST], 2),
-        ([CALL, act("Rome"), CALL, END], IMMEDIATE, [OTHER, "Rome", OTHER], [ALL] * 4, 3),
-        ([CALL, "garbage", CALL, END], IMMEDIATE, [OTHER], [*[ALL] * 3, LAST], 2),
-        ([CALL, act(name="nope"), CALL, END], IMMEDIATE, [OTHER], [*[ALL] * 3, LAST], 2),
-        ([CALL, act(unit="K"), CALL, END], IMMEDIATE, [OTHER], [*[ALL] * 3, LAST], 2),
-    ],
+    # The second call is answered without one.
+    ([CALL, CALL, END], {}, [OTHER], [ALL, ALL, LAST], 1),
+    # Defaults are compared as arguments.
+    *(([act(unit="C"), same, END], {}, [OTHER], [ALL, ALL, LAST], 1) for same in (act(unit="C"), CALL)),
+    ([CALL, act("Rome"), END], {}, [OTHER, "Rome"], [ALL, ALL, ALL], 2),
+    ([CALL, act(unit="F"), END], {}, [OTHER, OTHER], [ALL, ALL, ALL], 2),
+    ([CALL, act(name="local_time"), END], {}, [OTHER], [ALL, ALL, ALL], 2),
+    ([CALL, CALL, END], {"options": {"repeatable": True}}, [OTHER, OTHER], [ALL, ALL, ALL], 2),
+    ([COPY, COPY, END], {"rules": ()}, [DUMMY, DUMMY], [ALL, ALL, ALL], 2),
+    ([CALL, act(name="WEATHER"), END], {"tool_lookup": "case_insensitive"}, [OTHER], [ALL, ALL, LAST], 1),
+    # The immediate rule allows a call after another one, but not after a reply without a call.
+    ([CALL, act("Rome"), CALL, END], {"rules": ["no_repeats"]}, [OTHER, "Rome"], [*[ALL] * 3, LAST], 2),
+    ([CALL, act("Rome"), CALL, END], IMMEDIATE, [OTHER, "Rome", OTHER], [ALL] * 4, 3),
+    ([CALL, "garbage", CALL, END], IMMEDIATE, [OTHER], [*[ALL] * 3, LAST], 2),
+    ([CALL, act(name="nope"), CALL, END], IMMEDIATE, [OTHER], [*[ALL] * 3, LAST], 2),
+    ([CALL, act(unit="K"), CALL, END], IMMEDIATE, [OTHER], [*[ALL] * 3, LAST], 2),
 )
 def test_only_repeated_calls_are_not_made(
     replies: list[str], options: dict[str, Any], calls: list[str], branches: list[list[str]], steps: int
@@ -184,13 +182,11 @@ def test_arguments_are_compared_after_validation(first: Any, second: Any) -> Non
 
 
 # Unless its tool is repeatable, or another call is between.
-@cases(
+@each_case(
     ("tools", "replies", "options", "statuses"),
-    [
-        ([echo, fail], [call_of("fail")] * 3, {}, ["error", "error"]),
-        ([replace(fail, repeatable=True)], [call_of("fail")] * 3, {}, ["error"] * 3),
-        ([Weather().tool, fail], [CALL, call_of("fail"), CALL], IMMEDIATE, ["ok", "error", "ok"]),
-    ],
+    ([echo, fail], [call_of("fail")] * 3, {}, ["error", "error"]),
+    ([replace(fail, repeatable=True)], [call_of("fail")] * 3, {}, ["error"] * 3),
+    ([Weather().tool, fail], [CALL, call_of("fail"), CALL], IMMEDIATE, ["ok", "error", "ok"]),
 )
 def test_failed_call_is_made_again_once(tools: Any, replies: Any, options: Any, statuses: list[str]) -> None:
     executor, model = structured(tools, *replies, END, **options)
@@ -305,17 +301,15 @@ def test_chunks_have_each_step_once() -> None:
 # ---- dummies
 
 
-@cases(
+@each_case(
     ("replies", "agent", "question", "calls", "branches", "tools"),
-    [
-        # Each tool whose argument is copied is left out, if the question has no other value for it.
-        ([COPY, act(OTHER, name="local_time"), END], {}, NAMELESS, [], [ALL, TOWN, ALL], ["local_time"]),
-        ([COPY, COPIED_TOWN, END], {}, NAMELESS, [], [ALL, TOWN, LAST], []),
-        # With a value in the question, it is chosen; a second copy is not.
-        ([COPY, CALL, END], {}, HERE, [OTHER], [ALL, ALL, ALL], ["weather"]),
-        ([COPY, COPY, END], {}, HERE, [], [ALL, ALL, TOWN], []),
-        ([COPY, CALL, END], {"tool_choice": "required"}, HERE, [OTHER], [ALL[:2], ALL[:2], ALL], ["weather"]),
-    ],
+    # Each tool whose argument is copied is left out, if the question has no other value for it.
+    ([COPY, act(OTHER, name="local_time"), END], {}, NAMELESS, [], [ALL, TOWN, ALL], ["local_time"]),
+    ([COPY, COPIED_TOWN, END], {}, NAMELESS, [], [ALL, TOWN, LAST], []),
+    # With a value in the question, it is chosen; a second copy is not.
+    ([COPY, CALL, END], {}, HERE, [OTHER], [ALL, ALL, ALL], ["weather"]),
+    ([COPY, COPY, END], {}, HERE, [], [ALL, ALL, TOWN], []),
+    ([COPY, CALL, END], {"tool_choice": "required"}, HERE, [OTHER], [ALL[:2], ALL[:2], ALL], ["weather"]),
 )
 def test_copied_argument_is_not_used(
     replies: list[str], agent: dict[str, Any], question: str, calls: list[str], branches: Any, tools: list[str]
@@ -349,16 +343,14 @@ PIXEL = messages.Image.from_bytes(bytes.fromhex("89504e470d0a1a0a"), "image/png"
 USUAL = WorkedExample("is it raining, as usual?", (("weather", {"city": DUMMY}, "1"),), "")
 
 
-@cases(
+@each_case(
     ("inputs", "agent"),
-    [
-        (f"How is {DUMMY}?", {}),
-        (f"how is {DUMMY.upper()} today", {}),
-        ({"input": NAMELESS, "chat_history": [LIVES_HERE]}, {}),
-        ({"input": "How is the weather here?", "images": [PIXEL]}, {}),
-        ("How is it here?", {"prompt": f"{{tools}} The user lives in {DUMMY}."}),
-        ("Is it raining, as usual?", {"examples": [USUAL]}),
-    ],
+    (f"How is {DUMMY}?", {}),
+    (f"how is {DUMMY.upper()} today", {}),
+    ({"input": NAMELESS, "chat_history": [LIVES_HERE]}, {}),
+    ({"input": "How is the weather here?", "images": [PIXEL]}, {}),
+    ("How is it here?", {"prompt": f"{{tools}} The user lives in {DUMMY}."}),
+    ("Is it raining, as usual?", {"examples": [USUAL]}),
 )
 def test_argument_from_the_inputs_is_used(inputs: Any, agent: dict[str, Any]) -> None:
     scene = Scene(COPY, END, agent=agent)
@@ -425,18 +417,16 @@ OWN_BASKETS: list[Any] = [{"kettle": 2.5, "unit": "EUR", "name": "teapot"}, ["ke
 KETTLE = "How much is a kettle for 2.5, please?"
 
 
-@cases(
+@each_case(
     ("tool", "examples", "arguments", "question", "status"),
-    [
-        *((total, [SUM], {"numbers": few, "factor": by}, question, status) for question, few, by, status in SUMS),
-        # An expression is compared by its numbers.
-        *((calculator, [PRODUCT], PRODUCT, question, "ok") for question in PRODUCTS),
-        # Parts of an argument may be copied.
-        *((price, BASKETS, {"basket": basket}, KETTLE, "bad_arguments") for basket in COPIED_BASKETS),
-        *((price, BASKETS, {"basket": basket}, KETTLE, "ok") for basket in OWN_BASKETS),
-        # The default of a tool is not copied.
-        (forecast, [{"city": "Rome", "days": 3}], {"city": OTHER, "days": 3}, HERE, "ok"),
-    ],
+    *((total, [SUM], {"numbers": few, "factor": by}, question, status) for question, few, by, status in SUMS),
+    # An expression is compared by its numbers.
+    *((calculator, [PRODUCT], PRODUCT, question, "ok") for question in PRODUCTS),
+    # Parts of an argument may be copied.
+    *((price, BASKETS, {"basket": basket}, KETTLE, "bad_arguments") for basket in COPIED_BASKETS),
+    *((price, BASKETS, {"basket": basket}, KETTLE, "ok") for basket in OWN_BASKETS),
+    # The default of a tool is not copied.
+    (forecast, [{"city": "Rome", "days": 3}], {"city": OTHER, "days": 3}, HERE, "ok"),
 )
 def test_arguments_are_found_in_the_question(
     tool: AnyTool, examples: list[Any], arguments: dict[str, Any], question: str, status: str
@@ -492,17 +482,15 @@ def test_dummies_are_those_of_every_tool_but_no_enumerations() -> None:
         assert scene.weather.calls == calls
 
 
-@cases(
+@each_case(
     ("replies", "statuses"),
-    [
-        # What cannot be read leaves the first reply.
-        ([COPY, "garbage", END], ["bad_arguments"]),
-        # Unknown and refused calls are left to the tools.
-        (
-            [act(name="nope"), json.dumps({"action": "weather", "action_input": {"town": "?"}}), END],
-            ["unknown_tool", "bad_arguments"],
-        ),
-    ],
+    # What cannot be read leaves the first reply.
+    ([COPY, "garbage", END], ["bad_arguments"]),
+    # Unknown and refused calls are left to the tools.
+    (
+        [act(name="nope"), json.dumps({"action": "weather", "action_input": {"town": "?"}}), END],
+        ["unknown_tool", "bad_arguments"],
+    ),
 )
 def test_other_replies_are_left_to_the_tools(replies: list[str], statuses: list[str]) -> None:
     result = Scene(*replies).run()
@@ -667,13 +655,11 @@ def test_text_agent_is_asked_to_conclude() -> None:
     assert str(last.messages[-1]).count("return a final answer based on the previous steps:") == 1
 
 
-@cases(
+@each_case(
     ("make", "rules", "facts"),
-    [
-        (gx.create_structured_agent, ["no_repeat"], ("'no_repeat'", "no_dummies, no_repeats, no_immediate_repeats")),
-        (gx.create_structured_agent, ["no_repeats", "no_immediate_repeats"], ("and no_immediate_repeats; give one",)),
-        (gx.create_tool_calling_agent, ["no_dummies"], ("shows no worked examples; leave it out",)),
-    ],
+    (gx.create_structured_agent, ["no_repeat"], ("'no_repeat'", "no_dummies, no_repeats, no_immediate_repeats")),
+    (gx.create_structured_agent, ["no_repeats", "no_immediate_repeats"], ("and no_immediate_repeats; give one",)),
+    (gx.create_tool_calling_agent, ["no_dummies"], ("shows no worked examples; leave it out",)),
 )
 def test_invalid_rules_are_refused(make: Any, rules: Any, facts: tuple[str, ...]) -> None:
     with pytest.raises(errors.InputError) as caught:
@@ -716,16 +702,14 @@ def clock() -> str:
     return "noon"
 
 
-@cases(
+@each_case(
     ("tools", "options", "nodes"),
-    [
-        ([echo], {"rules": ["no_dummies"], "examples": ()}, []),
-        ([switch, clock], {"rules": ["no_dummies"]}, []),
-        ([clock], {"rules": ["no_immediate_repeats"]}, []),
-        ([clock], {"rules": ["no_repeats"]}, ["answer_repeats"]),
-        ([clock, switch], {"rules": ["no_immediate_repeats"]}, ["answer_repeats"]),
-        ([clock, echo], {}, ["avoid_dummies", "answer_repeats"]),
-    ],
+    ([echo], {"rules": ["no_dummies"], "examples": ()}, []),
+    ([switch, clock], {"rules": ["no_dummies"]}, []),
+    ([clock], {"rules": ["no_immediate_repeats"]}, []),
+    ([clock], {"rules": ["no_repeats"]}, ["answer_repeats"]),
+    ([clock, switch], {"rules": ["no_immediate_repeats"]}, ["answer_repeats"]),
+    ([clock, echo], {}, ["avoid_dummies", "answer_repeats"]),
 )
 def test_rule_without_effect_adds_no_node(tools: list[AnyTool], options: dict[str, Any], nodes: list[str]) -> None:
     agent = gx.create_structured_agent(ScriptedModel([]), tools, **options)

@@ -24,7 +24,7 @@ from graphexec.runtime import run
 from tests.drivers import ALL_DRIVERS, FakeClock, Script, drive_async, drive_sync, limit_of, run_script
 from tests.executor import actors
 from tests.executor.actors import BlockingModel, act, answer, call, echo, run_executor, scripted
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 from tests.semantics.endings import A, B, run_replies, run_turns, stop_of
 from tests.stopwatch import Stopwatch
 
@@ -356,16 +356,14 @@ ONE = dict.fromkeys(("max_iterations", "max_tool_calls", "max_model_calls"), 1)
 
 
 @pytest.mark.medium
-@cases(
+@each_case(
     ("turns", "limits", "output", "iterations"),
-    [
-        # A run may finish in its last iteration, or return directly.
-        ([A, B, answer()], {"max_iterations": 3}, "done", 3),
-        ([A, B, answer()], {"max_model_calls": 3}, "done", 3),
-        ([act("direct", text="a")], ONE, "a", 1),
-        # Iterations may be unlimited.
-        ([*[A] * 40, answer()], NO_LIMIT, "done", 41),
-    ],
+    # A run may finish in its last iteration, or return directly.
+    ([A, B, answer()], {"max_iterations": 3}, "done", 3),
+    ([A, B, answer()], {"max_model_calls": 3}, "done", 3),
+    ([act("direct", text="a")], ONE, "a", 1),
+    # Iterations may be unlimited.
+    ([*[A] * 40, answer()], NO_LIMIT, "done", 41),
 )
 def test_run_may_finish_at_its_limit(turns: Any, limits: dict[str, Any], output: str, iterations: int) -> None:
     result = run_turns(*turns, **limits)
@@ -374,13 +372,11 @@ def test_run_may_finish_at_its_limit(turns: Any, limits: dict[str, Any], output:
     assert result.spent.iterations == result.spent["model_calls"] == iterations
 
 
-@cases(
+@each_case(
     ("name", "allowed", "tool"),
-    [
-        *(("model_calls", allowed, "echo") for allowed in (0, 1, 4)),
-        # Calls that fail count, too.
-        *(("tool_calls", allowed, tool) for allowed, tool in [(0, "echo"), (1, "echo"), (4, "fail"), (4, "nope")]),
-    ],
+    *(("model_calls", allowed, "echo") for allowed in (0, 1, 4)),
+    # Calls that fail count, too.
+    *(("tool_calls", allowed, tool) for allowed, tool in [(0, "echo"), (1, "echo"), (4, "fail"), (4, "nope")]),
 )
 def test_calls_are_limited_exactly(name: str, allowed: int, tool: str) -> None:
     result = run_turns(act(tool, text="a"), max_iterations=50, **{f"max_{name}": allowed})
@@ -433,12 +429,10 @@ def test_first_limit_reached_is_named(iterations: int, tool_calls: int, model_ca
 COUNTED = ("iterations", "model_calls", "tool_calls", "tokens")
 
 
-@cases(
+@each_case(
     ("option", "value", "name"),
-    [
-        *((f"max_{name}", value, name) for name in COUNTED for value in (-1, math.nan, math.inf, True, "3", 1.5, [1])),
-        *(("max_execution_time", value, "seconds") for value in (-1, -0.1, math.nan, math.inf, True, "3")),
-    ],
+    *((f"max_{name}", value, name) for name in COUNTED for value in (-1, math.nan, math.inf, True, "3", 1.5, [1])),
+    *(("max_execution_time", value, "seconds") for value in (-1, -0.1, math.nan, math.inf, True, "3")),
 )
 def test_invalid_limit_is_refused_by_name(option: str, value: object, name: str) -> None:
     limits: dict[str, Any] = {option: value}

@@ -12,7 +12,7 @@ from graphexec.kernel import Cut
 from graphexec.messages import ModelReply, Usage
 from graphexec.runtime import make_run_context, run
 from tests.kernel import machines as m
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 
 
 @gx.charged(when_spent=m.Stopped)
@@ -46,27 +46,25 @@ def cut(name: str) -> ToolResult:
     return CallTool(name, "").cut(LATE)
 
 
-@cases(
+@each_case(
     ("machine", "value", "at", "answers", "outcome"),
-    [
-        # An effect with a reply of its own continues its node, and another one leaves it.
-        (LOOK, m.Left(1), 2.5, (), m.Total("cut: look was cut off: the limit of 2 seconds was reached (2.5 spent).")),
-        (m.INTERVIEW, m.Topic("tea"), 2.5, (), m.Stopped(m.Topic("tea"), gx.Exhausted("seconds", 2, 2.5))),
-        # A cut effect used all remaining time.
-        (m.INTERVIEW, m.Topic("tea"), 1.999, (), m.Stopped(m.Topic("tea"), LATE)),
-        # An unfinished batch is cut as a whole, and cut members keep their place in the replies.
-        (m.SURVEY, m.Topics(("a", "b")), 2.0, (), m.Survey((cut("a"), cut("b")))),
-        (m.SURVEY, ABC, 2.0, (A, Cut(), C), m.Survey((A, cut("b"), C))),
-        (m.SURVEY, ABC, 2.0, (Cut(), B, Cut()), m.Survey((cut("a"), B, cut("c")))),
-        # A later effect, and an opaque node.
-        (m.INTERVIEW, TEA.reply("fine", at=1.0), 2.5, (), m.Stopped(m.Topic("tea"), gx.Exhausted("seconds", 2, 2.5))),
-        (m.ERRAND, m.pending(m.ERRAND, m.Errand()).reply(UNDERWAY, at=1.0), 2.0, (), m.Stopped(UNDERWAY, LATE)),
-        # A cut member without a reply of its own leaves the node, which continues if that one has finished.
-        (BOTH, m.Left(1), 2.0, (), m.Stopped(m.Left(1), LATE)),
-        (BOTH, m.Left(1), 2.0, (A, Cut()), m.Stopped(m.Left(1), LATE)),
-        (BOTH, m.Left(1), 2.0, (Cut(), Cut()), m.Stopped(m.Left(1), LATE)),
-        (BOTH, m.Left(1), 2.0, (Cut(), "yes"), m.Total("cut, yes")),
-    ],
+    # An effect with a reply of its own continues its node, and another one leaves it.
+    (LOOK, m.Left(1), 2.5, (), m.Total("cut: look was cut off: the limit of 2 seconds was reached (2.5 spent).")),
+    (m.INTERVIEW, m.Topic("tea"), 2.5, (), m.Stopped(m.Topic("tea"), gx.Exhausted("seconds", 2, 2.5))),
+    # A cut effect used all remaining time.
+    (m.INTERVIEW, m.Topic("tea"), 1.999, (), m.Stopped(m.Topic("tea"), LATE)),
+    # An unfinished batch is cut as a whole, and cut members keep their place in the replies.
+    (m.SURVEY, m.Topics(("a", "b")), 2.0, (), m.Survey((cut("a"), cut("b")))),
+    (m.SURVEY, ABC, 2.0, (A, Cut(), C), m.Survey((A, cut("b"), C))),
+    (m.SURVEY, ABC, 2.0, (Cut(), B, Cut()), m.Survey((cut("a"), B, cut("c")))),
+    # A later effect, and an opaque node.
+    (m.INTERVIEW, TEA.reply("fine", at=1.0), 2.5, (), m.Stopped(m.Topic("tea"), gx.Exhausted("seconds", 2, 2.5))),
+    (m.ERRAND, m.pending(m.ERRAND, m.Errand()).reply(UNDERWAY, at=1.0), 2.0, (), m.Stopped(UNDERWAY, LATE)),
+    # A cut member without a reply of its own leaves the node, which continues if that one has finished.
+    (BOTH, m.Left(1), 2.0, (), m.Stopped(m.Left(1), LATE)),
+    (BOTH, m.Left(1), 2.0, (A, Cut()), m.Stopped(m.Left(1), LATE)),
+    (BOTH, m.Left(1), 2.0, (Cut(), Cut()), m.Stopped(m.Left(1), LATE)),
+    (BOTH, m.Left(1), 2.0, (Cut(), "yes"), m.Total("cut, yes")),
 )
 def test_run_continues_after_a_cut(machine: Any, value: object, at: float, answers: Any, outcome: object) -> None:
     cut_run = m.pending(machine, value, TWO_SECONDS).cut(at=at, answers=answers)
@@ -157,28 +155,23 @@ BEFORE = "the reply has at={}; give the seconds since the start of the run, 0 or
 reply_pair: Any = PAIR.reply
 
 
-@cases(
+@each_case(
     ("answer", "text"),
-    [
-        (lambda: TEA.cut(at=2.5), f"{ASKED} a Cut, but the run has no deadline; give a reply"),
-        (lambda: TEA.reply(LATE), f"{ASKED} an Exhausted, which only the engine creates; give a reply"),
-        (
-            lambda: run(m.INTERVIEW, m.Topic("tea"), make_run_context({m.Question: lambda question: LATE})),
-            f"{ASKED} an Exhausted, which only the engine creates; give a reply",
-        ),
-        (lambda: TIMED.cut(at=2.0, answers=(A,)), GIVE_TWO.format(1)),
-        (lambda: TIMED.cut(at=2.0, answers=(A, Cut(), Cut())), GIVE_TWO.format(3)),
-        (
-            lambda: m.pending(LOOK, m.Left(1), TWO_SECONDS).cut(at=2.0, answers=(Cut(),)),
-            "CallTool is not a batch; leave out answers=",
-        ),
-        *(
-            (partial(reply_pair, replies), OF_TWO.format(replies))
-            for replies in (("a",), ("a", "b", "c"), (), "ab", 3, None)
-        ),
-        *((partial(TEA.reply, "", at=at), BEFORE.format(at)) for at in (-1, -0.001, math.nan)),
-        *((partial(TEA.cut, at=at), BEFORE.format(at)) for at in (-1, -0.001, math.nan)),
-    ],
+    (lambda: TEA.cut(at=2.5), f"{ASKED} a Cut, but the run has no deadline; give a reply"),
+    (lambda: TEA.reply(LATE), f"{ASKED} an Exhausted, which only the engine creates; give a reply"),
+    (
+        lambda: run(m.INTERVIEW, m.Topic("tea"), make_run_context({m.Question: lambda question: LATE})),
+        f"{ASKED} an Exhausted, which only the engine creates; give a reply",
+    ),
+    (lambda: TIMED.cut(at=2.0, answers=(A,)), GIVE_TWO.format(1)),
+    (lambda: TIMED.cut(at=2.0, answers=(A, Cut(), Cut())), GIVE_TWO.format(3)),
+    (
+        lambda: m.pending(LOOK, m.Left(1), TWO_SECONDS).cut(at=2.0, answers=(Cut(),)),
+        "CallTool is not a batch; leave out answers=",
+    ),
+    *((partial(reply_pair, one), OF_TWO.format(one)) for one in (("a",), ("a", "b", "c"), (), "ab", 3, None)),
+    *((partial(TEA.reply, "", at=at), BEFORE.format(at)) for at in (-1, -0.001, math.nan)),
+    *((partial(TEA.cut, at=at), BEFORE.format(at)) for at in (-1, -0.001, math.nan)),
 )
 def test_invalid_answer_is_refused(answer: Callable[[], object], text: str) -> None:
     assert m.error_message(InputError, answer) == text

@@ -10,7 +10,7 @@ from graphexec.effects import AskHuman, CallTool, ToolResult, agent_limits
 from graphexec.kernel.node import Count
 from tests.drivers import LIVE, Driver, DriverResult, Script, drive_sync, run_script
 from tests.kernel import machines as m
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 
 
 @m.value
@@ -54,35 +54,31 @@ def cut(*batches: int, limit: str, most: float, reached: float) -> m.Halted:
     return m.Halted(Plan(batches), gx.Exhausted(limit, most, reached))
 
 
-@cases(
+@each_case(
     ("asks", "batches", "visits", "limits"),
-    [
-        *((3, batches, 1, {}) for batches in ((3,), (1, 2), (1, 1, 1), (2, 0, 1))),
-        *(((0, 2), batches, 1, {}) for batches in ((), (2,))),
-        *(((3, 4), batches, 1, {}) for batches in ((3,), (1, 1, 1, 1))),
-        # Each visit is counted separately, and `fan_out` does not limit a declared count.
-        (2, (1, 1), 5, {}),
-        (3, (3,), 1, {"fan_out": 1}),
-        ((0, 5), (1, 1, 1), 1, {"fan_out": 1}),
-    ],
+    *((3, batches, 1, {}) for batches in ((3,), (1, 2), (1, 1, 1), (2, 0, 1))),
+    *(((0, 2), batches, 1, {}) for batches in ((), (2,))),
+    *(((3, 4), batches, 1, {}) for batches in ((3,), (1, 1, 1, 1))),
+    # Each visit is counted separately, and `fan_out` does not limit a declared count.
+    (2, (1, 1), 5, {}),
+    (3, (3,), 1, {"fan_out": 1}),
+    ((0, 5), (1, 1, 1), 1, {"fan_out": 1}),
 )
 def test_node_asks_for_its_declared_number_of_effects(asks: Count, batches: Any, visits: int, limits: Any) -> None:
     assert fetch_all(asks, *batches, visits=visits, **limits).outcome == Fetched(sum(batches))
 
 
-@cases(
+@each_case(
     ("asks", "batches", "asked"),
-    [
-        (2, (3,), 3),
-        (2, (2, 1), 3),
-        ((0, 2), (1, 2), 3),
-        (0, (1,), 1),
-        # Too few.
-        (3, (2,), 2),
-        ((1, 4), (), 0),
-        ((1, 4), (0,), 0),
-        ((1, 2), (), 0),
-    ],
+    (2, (3,), 3),
+    (2, (2, 1), 3),
+    ((0, 2), (1, 2), 3),
+    (0, (1,), 1),
+    # Too few.
+    (3, (2,), 2),
+    ((1, 4), (), 0),
+    ((1, 4), (0,), 0),
+    ((1, 2), (), 0),
 )
 def test_undeclared_count_is_an_error(asks: Count, batches: tuple[int, ...], asked: int) -> None:
     called: list[str] = []
@@ -109,18 +105,16 @@ def test_undeclared_count_is_an_error(asks: Count, batches: tuple[int, ...], ask
     assert len(called) == sum(batches[:-1] if asked > most else batches)
 
 
-@cases(
+@each_case(
     ("limit", "batches", "stopped"),
-    [
-        (3, (3,), None),
-        (3, (1, 1, 1), None),
-        (3, (1, 2), None),
-        (3, (4,), (0, 4)),
-        (3, (2, 2), (2, 2)),
-        (2, (1, 1, 1), (2, 1)),
-        (0, (), None),
-        (0, (1,), (0, 1)),
-    ],
+    (3, (3,), None),
+    (3, (1, 1, 1), None),
+    (3, (1, 2), None),
+    (3, (4,), (0, 4)),
+    (3, (2, 2), (2, 2)),
+    (2, (1, 1, 1), (2, 1)),
+    (0, (), None),
+    (0, (1,), (0, 1)),
 )
 def test_visit_may_ask_for_fan_out_effects(limit: int, batches: Any, stopped: tuple[int, int] | None) -> None:
     result = fetch_all(None, *batches, fan_out=limit)
@@ -190,13 +184,11 @@ def test_visit_without_fan_out_has_only_other_limits(size: int, limits: Any) -> 
     assert drive_sync(Script(fetch_graph(), Plan((size,)), tools(**limits))).outcome == Fetched(size)
 
 
-@cases(
+@each_case(
     ("limits", "reported"),
-    [
-        ({"fan_out": 1, "tool_calls": 1, "restarts": 0}, "fan_out"),
-        ({"fan_out": 1, "tool_calls": 1, "seconds": 0}, "seconds"),
-        ({"fan_out": 2, "tool_calls": 1}, "tool_calls"),
-    ],
+    ({"fan_out": 1, "tool_calls": 1, "restarts": 0}, "fan_out"),
+    ({"fan_out": 1, "tool_calls": 1, "seconds": 0}, "seconds"),
+    ({"fan_out": 2, "tool_calls": 1}, "tool_calls"),
 )
 def test_fan_out_is_reported_before_other_limits(limits: dict[str, int], reported: str) -> None:
     assert fetch_all(None, 2, **limits).outcome.limit.limit == reported
@@ -229,20 +221,18 @@ def look(left: m.Left) -> m.Landed:
 COUNTED = gx.charged(when_spent=m.Halted, asks=(1, 3))(fetch)
 
 
-@cases(
+@each_case(
     ("one", "count"),
-    [
-        (fetch, (0, None)),
-        (gx.charged(when_spent=m.Halted)(fetch), (0, None)),
-        (gx.charged(when_spent=m.Halted, asks=2)(fetch), (2, 2)),
-        (gx.metered(when_spent=m.Halted, asks=(1, 3))(fetch), (1, 3)),
-        # Decorators above keep the count.
-        (gx.metered(when_spent=m.Halted)(COUNTED), (1, 3)),
-        # Pure and opaque nodes have fixed counts.
-        (land, (0, 0)),
-        (look, (1, 1)),
-        (m.leave, (1, 1)),
-    ],
+    (fetch, (0, None)),
+    (gx.charged(when_spent=m.Halted)(fetch), (0, None)),
+    (gx.charged(when_spent=m.Halted, asks=2)(fetch), (2, 2)),
+    (gx.metered(when_spent=m.Halted, asks=(1, 3))(fetch), (1, 3)),
+    # Decorators above keep the count.
+    (gx.metered(when_spent=m.Halted)(COUNTED), (1, 3)),
+    # Pure and opaque nodes have fixed counts.
+    (land, (0, 0)),
+    (look, (1, 1)),
+    (m.leave, (1, 1)),
 )
 def test_node_has_its_declared_count(one: kernel.Node[Any, Any], count: tuple[int, int | None]) -> None:
     assert (one.least, one.most) == count

@@ -105,9 +105,7 @@ def test_error_wins_over_the_cleanup(machine: Any, how: str) -> None:
     ("most", "then", "limits", "limit", "asked"),
     [(2, "hang", Limits(seconds=0.5), "seconds", 3), (99, "fail", Limits(fan_out=4), "fan_out", 4)],
 )
-def test_limit_wins_over_the_cleanup(
-    machine: Any, how: str, most: int, then: str, limits: Limits, limit: str, asked: int
-) -> None:
+def test_limit_beats_cleanup(machine: Any, how: str, most: int, then: str, limits: Any, limit: str, asked: int) -> None:
     answers = Answers(most, then)
     done = run_with(machine, answers.context(how, limits), how)
     answers.released.set()

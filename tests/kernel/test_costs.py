@@ -112,11 +112,7 @@ def test_cost_limit_is_proved_as_an_edge() -> None:
 
 @cases(
     ("limits", "exhausted"),
-    [
-        (gx.Limits(), set()),
-        (agent_limits(cost=0.5), {"money"}),
-        (agent_limits(cost=0.5, tokens=9), {"money", "tokens"}),
-    ],
+    [(gx.Limits(), set()), (agent_limits(cost=1), {"money"}), (agent_limits(cost=1, tokens=9), {"money", "tokens"})],
 )
 def test_explorer_tries_a_call_that_costs_everything(limits: gx.Limits, exhausted: set[str]) -> None:
     executor = executor_with_costs(0.0)

@@ -12,7 +12,7 @@ from graphexec.effects import CallTool, ToolResult, agent_limits
 from graphexec.runtime import RunContext, astream, make_run_context, stream
 from tests.drivers import LIVE, Driver, FakeClock, Script
 from tests.kernel import machines as m
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 
 
 def test_events_of_a_clock() -> None:
@@ -52,13 +52,11 @@ def test_events_of_a_batch() -> None:
 RESUMED = gx.Snapshot("interview", m.Topic("tea", 2), ("fine",))
 
 
-@cases(
+@each_case(
     ("machine", "value", "context", "names"),
-    [
-        # A resumed node has no second event for its entry, and a refused effect has none.
-        (m.INTERVIEW, RESUMED, m.reporter(), ["Asked", "Answered", "Moved", "Done"]),
-        (m.SURVEY, m.Topics(("a",)), m.surveyors(agent_limits(tool_calls=0)), ["Entered", "Moved", "Done"]),
-    ],
+    # A resumed node has no second event for its entry, and a refused effect has none.
+    (m.INTERVIEW, RESUMED, m.reporter(), ["Asked", "Answered", "Moved", "Done"]),
+    (m.SURVEY, m.Topics(("a",)), m.surveyors(agent_limits(tool_calls=0)), ["Entered", "Moved", "Done"]),
 )
 def test_only_what_happens_has_an_event(machine: Any, value: object, context: RunContext, names: list[str]) -> None:
     assert [type(event).__name__ for event in m.run_machine(machine, value, context).events] == names

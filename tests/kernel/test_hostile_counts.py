@@ -20,7 +20,7 @@ from graphexec.kernel.meters import add_counts
 from graphexec.kernel.serialization import format_json, parse_json
 from tests.executor.actors import snapshot_after
 from tests.kernel import machines as m
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 
 COINS, GRAMS = Meter("coins"), Meter("grams", whole=False)
 HUGE = 10**5000
@@ -70,12 +70,10 @@ GRAMS_WANTED = "; return a finite number of grams, 0 or more"
 EACH_WANTED = "return an amount, or None, for each of coins, grams"
 
 
-@cases(
+@each_case(
     ("amounts", "remedy"),
-    [
-        *(((1, amount), GRAMS_WANTED) for amount in (-1, -0.5, math.nan, math.inf, True, "1", HUGE)),
-        *((amounts, EACH_WANTED) for amounts in (None, 3, "ab", (), (1,), (1, 2.0, 3), {1, 2}, {"coins": 1})),
-    ],
+    *(((1, amount), GRAMS_WANTED) for amount in (-1, -0.5, math.nan, math.inf, True, "1", HUGE)),
+    *((amounts, EACH_WANTED) for amounts in (None, 3, "ab", (), (1,), (1, 2.0, 3), {1, 2}, {"coins": 1})),
 )
 def test_other_measured_amounts_are_refused(amounts: Any, remedy: str) -> None:
     message = m.error_message(errors.InputError, run_scales, amounts)
@@ -120,23 +118,18 @@ COUNTS: list[Any] = [-50, -0.5, math.nan, math.inf, -math.inf, True, "3", None, 
 LIMIT = {"limit": "coins", "value": 1, "reached": 1, "wanted": 1, "outer": False}
 
 
-@cases(
+@each_case(
     ("kind", "fields", "text"),
-    [
-        *((Spent, {name: one}, "Spent has ") for name in ("iterations", "seconds", "restarts") for one in COUNTS),
-        *((Spent, {name: {"coins": one}}, "Spent has ") for name in ("budgets", "meters") for one in COUNTS),
-        *((Spent, {"budgets": one}, f"Spent has budgets={one}; {GIVE_DICT}") for one in (None, 3, [("coins", 1)])),
-        *((Spent, {"meters": one}, f"Spent has meters={one}; {GIVE_DICT}") for one in (None, 3, [("coins", 1)])),
-        *(
-            (partial(Snapshot, "a", 1), {"sequence": one}, "Snapshot has sequence=")
-            for one in (-1, 0.5, True, None, "1")
-        ),
-        *((Exhausted, {**LIMIT, "value": one}, "Exhausted has ") for one in (-1, math.nan, True)),
-        *((Exhausted, {**LIMIT, "reached": one}, "Exhausted has ") for one in (math.inf, "1")),
-        *((Exhausted, {**LIMIT, "wanted": one}, "Exhausted has ") for one in (0.5, -1)),
-        *((Exhausted, {**LIMIT, "limit": one}, "Exhausted has ") for one in (3, None)),
-        (Exhausted, {**LIMIT, "outer": 1}, "Exhausted has "),
-    ],
+    *((Spent, {name: one}, "Spent has ") for name in ("iterations", "seconds", "restarts") for one in COUNTS),
+    *((Spent, {name: {"coins": one}}, "Spent has ") for name in ("budgets", "meters") for one in COUNTS),
+    *((Spent, {"budgets": one}, f"Spent has budgets={one}; {GIVE_DICT}") for one in (None, 3, [("coins", 1)])),
+    *((Spent, {"meters": one}, f"Spent has meters={one}; {GIVE_DICT}") for one in (None, 3, [("coins", 1)])),
+    *((partial(Snapshot, "a", 1), {"sequence": n}, "Snapshot has sequence=") for n in (-1, 0.5, True, None, "1")),
+    *((Exhausted, {**LIMIT, "value": one}, "Exhausted has ") for one in (-1, math.nan, True)),
+    *((Exhausted, {**LIMIT, "reached": one}, "Exhausted has ") for one in (math.inf, "1")),
+    *((Exhausted, {**LIMIT, "wanted": one}, "Exhausted has ") for one in (0.5, -1)),
+    *((Exhausted, {**LIMIT, "limit": one}, "Exhausted has ") for one in (3, None)),
+    (Exhausted, {**LIMIT, "outer": 1}, "Exhausted has "),
 )
 def test_spent_refuses_invalid_counts(kind: Callable[..., object], fields: Any, text: str) -> None:
     """So do a snapshot and a reached limit."""
@@ -255,16 +248,14 @@ as_limits: Any = Limits
 TOO_MUCH = "is 1.0e+5000, more than a float can hold; give None for no limit"
 
 
-@cases(
+@each_case(
     ("make", "text"),
-    [
-        (lambda: as_limits(seconds=HUGE), TOO_MUCH),
-        (lambda: as_limits(meters={GRAMS: HUGE}), TOO_MUCH),
-        (lambda: as_limits(iterations=-HUGE), "the limit iterations is -1.0e+5000; give 0 or more"),
-        # Values whose repr fails are shown by their classes.
-        (lambda: as_limits(iterations=_Unprintable()), "the limit iterations is <_Unprintable that cannot be shown>"),
-        (lambda: as_limits(iterations=(HUGE,)), "the limit iterations is <tuple that cannot be shown>"),
-    ],
+    (lambda: as_limits(seconds=HUGE), TOO_MUCH),
+    (lambda: as_limits(meters={GRAMS: HUGE}), TOO_MUCH),
+    (lambda: as_limits(iterations=-HUGE), "the limit iterations is -1.0e+5000; give 0 or more"),
+    # Values whose repr fails are shown by their classes.
+    (lambda: as_limits(iterations=_Unprintable()), "the limit iterations is <_Unprintable that cannot be shown>"),
+    (lambda: as_limits(iterations=(HUGE,)), "the limit iterations is <tuple that cannot be shown>"),
 )
 def test_invalid_limit_is_shown_shortly(make: Callable[[], object], text: str) -> None:
     assert text in m.error_message(errors.LimitsError, make)
@@ -291,18 +282,16 @@ def test_text_that_is_not_json_is_a_value_error(text: str) -> None:
         parse_json(text)
 
 
-@cases(
+@each_case(
     ("number", "spec", "text"),
-    [
-        (1234, ",", "1,234"),
-        (10**30 - 1, "", "9" * 30),
-        (10**30, "", "1.0e+30"),
-        (-(10**30), ",", "-1.0e+30"),
-        (HUGE, "", "1.0e+5000"),
-        (HUGE - 1, "", "1.0e+5000"),
-        (26 * 10**4999, "", "2.6e+5000"),
-        (10**400_000, "", "1.0e+400000"),
-    ],
+    (1234, ",", "1,234"),
+    (10**30 - 1, "", "9" * 30),
+    (10**30, "", "1.0e+30"),
+    (-(10**30), ",", "-1.0e+30"),
+    (HUGE, "", "1.0e+5000"),
+    (HUGE - 1, "", "1.0e+5000"),
+    (26 * 10**4999, "", "2.6e+5000"),
+    (10**400_000, "", "1.0e+400000"),
 )
 def test_long_integers_are_shortened(number: int, spec: str, text: str) -> None:
     assert errors.format_integer(number, spec) == text

@@ -27,7 +27,7 @@ from graphexec.messages.images import image_from_json
 from graphexec.messages.observations import split_observation
 from tests.kernel.machines import error_message
 from tests.models.pictures import ADDRESS, CAT, DOG, PNG
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 
 CAT_URL = f"data:image/png;base64,{base64.b64encode(PNG).decode()}"
 HEADS = {
@@ -123,18 +123,16 @@ def test_invalid_url_is_an_input_error(url: Any) -> None:
     assert image_from_json({"kind": "graphexec.image", "url": url}) is None
 
 
-@cases(
+@each_case(
     ("data", "media_type", "says"),
-    [
-        (b"hello", None, "not a PNG, JPEG, GIF or WebP image; pass their media_type"),
-        (b"", None, "not a PNG"),
-        (b"", "image/png", "empty"),
-        (b"hello", "png", "media type 'png'; give that of an image, such as image/png"),
-        (b"%PDF-1.7", "application/pdf", "media type 'application/pdf'"),
-        (PNG, "image/gif", "its bytes are image/png"),
-        (b"hello", "image/png", "its bytes are of another format"),
-        ("photo.png", None, "was given 'photo.png'; give bytes"),
-    ],
+    (b"hello", None, "not a PNG, JPEG, GIF or WebP image; pass their media_type"),
+    (b"", None, "not a PNG"),
+    (b"", "image/png", "empty"),
+    (b"hello", "png", "media type 'png'; give that of an image, such as image/png"),
+    (b"%PDF-1.7", "application/pdf", "media type 'application/pdf'"),
+    (PNG, "image/gif", "its bytes are image/png"),
+    (b"hello", "image/png", "its bytes are of another format"),
+    ("photo.png", None, "was given 'photo.png'; give bytes"),
 )
 def test_invalid_bytes_are_an_input_error(data: Any, media_type: str | None, says: str) -> None:
     with pytest.raises(InputError, match=says):

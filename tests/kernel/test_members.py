@@ -14,7 +14,7 @@ from graphexec.effects import TOOL_CALLS, ToolResult, agent_limits
 from graphexec.kernel.snapshot import PAID
 from tests.kernel import machines
 from tests.kernel.machines import INTERVIEW, SURVEY, Stopped, Survey, Topic, Topics, error_message
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 
 TEN = Limits(seconds=10)
 NAMES = tuple("abcdef")
@@ -86,13 +86,11 @@ def test_cut_and_failed_members_survive_json(order: Sequence[int]) -> None:
     assert outcome.results[1].error == "ValueError"
 
 
-@cases(
+@each_case(
     ("member", "reply", "at", "text"),
-    [
-        *((member, ToolResult("again"), 1.0, f"waits for the members [1], not for {member}") for member in (0, 2, -1)),
-        (1, ToolResult("a"), -1.0, "0 or more"),
-        (1, kernel.Cut(), 1.0, "no deadline"),
-    ],
+    *((member, ToolResult("again"), 1.0, f"waits for the members [1], not for {member}") for member in (0, 2, -1)),
+    (1, ToolResult("a"), -1.0, "0 or more"),
+    (1, kernel.Cut(), 1.0, "no deadline"),
 )
 def test_invalid_reply_of_a_member_is_refused(member: int, reply: object, at: float, text: str) -> None:
     state = pending(pending(Topics(("a", "b")), limits=Limits()).reply_member(0, ToolResult("a")), limits=Limits())

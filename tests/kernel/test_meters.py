@@ -12,33 +12,31 @@ from graphexec.runtime.runner import run
 from tests.drivers import Script, run_script
 from tests.executor.actors import snapshot_after
 from tests.kernel import machines as m
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 
 
-@cases(
+@each_case(
     ("machine", "value", "context", "outcome", "iterations"),
-    [
-        *(
-            (
-                m.CLOCK,
-                m.Tick(),
-                m.limited(iterations=limit),
-                m.Stopped(m.Tick(limit), gx.Exhausted("iterations", limit, limit)),
-                limit,
-            )
-            for limit in (0, 1, 2, 7)
-        ),
-        (m.CLOCK, m.Tick(), m.without_handlers(), m.Stopped(m.Tick(15), gx.Exhausted("iterations", 15, 15)), 15),
-        # The last allowed entry is counted.
-        (m.SELF_LOOP, m.Left(3), m.limited(iterations=3), m.Landed(), 3),
-        (m.SELF_LOOP, m.Left(4), m.limited(iterations=3), m.Stopped(m.Left(1), gx.Exhausted("iterations", 3, 3)), 3),
-        (m.SELF_LOOP, m.Left(1), m.limited(iterations=1), m.Landed(), 1),
-        # Without a limit, a meter only counts; without a meter, a node costs nothing.
-        (m.SELF_LOOP, m.Left(100), m.limited(), m.Landed(), 100),
-        (m.SURVEY, m.Topics(("a",)), m.surveyors(gx.Limits(iterations=0)), m.Survey((ToolResult("a"),)), 0),
-        # The seconds are checked before the iterations.
-        (m.CLOCK, m.Tick(), m.limited(iterations=0, seconds=0), m.Stopped(m.Tick(), gx.Exhausted("seconds", 0, 0)), 0),
-    ],
+    *(
+        (
+            m.CLOCK,
+            m.Tick(),
+            m.limited(iterations=limit),
+            m.Stopped(m.Tick(limit), gx.Exhausted("iterations", limit, limit)),
+            limit,
+        )
+        for limit in (0, 1, 2, 7)
+    ),
+    (m.CLOCK, m.Tick(), m.without_handlers(), m.Stopped(m.Tick(15), gx.Exhausted("iterations", 15, 15)), 15),
+    # The last allowed entry is counted.
+    (m.SELF_LOOP, m.Left(3), m.limited(iterations=3), m.Landed(), 3),
+    (m.SELF_LOOP, m.Left(4), m.limited(iterations=3), m.Stopped(m.Left(1), gx.Exhausted("iterations", 3, 3)), 3),
+    (m.SELF_LOOP, m.Left(1), m.limited(iterations=1), m.Landed(), 1),
+    # Without a limit, a meter only counts; without a meter, a node costs nothing.
+    (m.SELF_LOOP, m.Left(100), m.limited(), m.Landed(), 100),
+    (m.SURVEY, m.Topics(("a",)), m.surveyors(gx.Limits(iterations=0)), m.Survey((ToolResult("a"),)), 0),
+    # The seconds are checked before the iterations.
+    (m.CLOCK, m.Tick(), m.limited(iterations=0, seconds=0), m.Stopped(m.Tick(), gx.Exhausted("seconds", 0, 0)), 0),
 )
 def test_limit_bounds_the_entries_of_a_metered_node(
     machine: Any, value: object, context: RunContext, outcome: object, iterations: int
@@ -119,20 +117,18 @@ def test_batch_does_not_exceed_the_model_calls(limit: int, calls: int) -> None:
     assert reported_tokens(result.spent) == 5 * calls
 
 
-@cases(
+@each_case(
     ("limit", "usage", "calls"),
-    [
-        (0, Usage(1, 1), 0),
-        (1, Usage(1, 1), 1),
-        (2, Usage(1, 1), 1),
-        (3, Usage(1, 1), 2),
-        (10, Usage(3, 0), 4),
-        (10, Usage(0, 3), 4),
-        (3, Usage(1, 0), 3),
-        (3, Usage(0, 2), 2),
-        # A call is charged at least one token.
-        (3, Usage(), 3),
-    ],
+    (0, Usage(1, 1), 0),
+    (1, Usage(1, 1), 1),
+    (2, Usage(1, 1), 1),
+    (3, Usage(1, 1), 2),
+    (10, Usage(3, 0), 4),
+    (10, Usage(0, 3), 4),
+    (3, Usage(1, 0), 3),
+    (3, Usage(0, 2), 2),
+    # A call is charged at least one token.
+    (3, Usage(), 3),
 )
 def test_tokens_are_compared_before_each_model_call(limit: int, usage: Usage, calls: int) -> None:
     result = m.run_machine(m.PROMPTS, m.Prompt(), m.model_of(usage, agent_limits(tokens=limit)))
@@ -142,13 +138,11 @@ def test_tokens_are_compared_before_each_model_call(limit: int, usage: Usage, ca
     assert result.spent["prompt_tokens"] == calls * usage.prompt_tokens
 
 
-@cases(
+@each_case(
     ("limits", "reported"),
-    [
-        ({"seconds": 0, "tokens": 0, "model_calls": 0}, "seconds"),
-        ({"tokens": 0, "model_calls": 0}, "tokens"),
-        ({"model_calls": 0}, "model_calls"),
-    ],
+    ({"seconds": 0, "tokens": 0, "model_calls": 0}, "seconds"),
+    ({"tokens": 0, "model_calls": 0}, "tokens"),
+    ({"model_calls": 0}, "model_calls"),
 )
 def test_first_of_several_limits_is_reported(limits: dict[str, Any], reported: str) -> None:
     result = m.run_machine(m.PROMPTS, m.Prompt(), m.model_of(Usage(), agent_limits(**limits)))
@@ -159,12 +153,10 @@ NAMES = ["iterations", "seconds", "model_calls", "tool_calls", "tokens", "cost",
 
 
 @cases("name", NAMES)
-@cases(
+@each_case(
     ("value", "text"),
-    [
-        (-1, "is -1; give 0 or more, or None for no limit"),
-        *((value, "None for no limit") for value in (math.inf, math.nan, "3", True)),
-    ],
+    (-1, "is -1; give 0 or more, or None for no limit"),
+    *((value, "None for no limit") for value in (math.inf, math.nan, "3", True)),
 )
 def test_invalid_limit_is_refused(name: str, value: Any, text: str) -> None:
     message = m.error_message(LimitsError, lambda: agent_limits(**{name: value}))
@@ -176,23 +168,21 @@ OR_NONE = "or None for no limit"
 AFTERWARDS = "a cost is known only after a call; give an amount above 0, or model_calls=0"
 
 
-@cases(
+@each_case(
     ("limits", "text"),
-    [
-        ({"iterations": 1.5}, f"the limit iterations is 1.5; give a whole number, {OR_NONE}"),
-        ({"seconds": "1"}, f"the limit seconds is '1'; give a number of seconds, {OR_NONE}"),
-        ({"seconds": math.inf}, "the limit seconds is infinite; give None for no limit"),
-        ({"seconds": math.nan}, f"the limit seconds is nan; give 0 or more, {OR_NONE}"),
-        *(({"cost": one}, f"the limit cost is {one!r}; give an amount of money, {OR_NONE}") for one in ("much", True)),
-        ({"cost": math.inf}, "the limit cost is infinite; give None for no limit"),
-        ({"cost": math.nan}, f"the limit cost is nan; give 0 or more, {OR_NONE}"),
-        *(({"cost": one}, f"the limit cost is 0, but {AFTERWARDS}") for one in (0, 0.0)),
-        (
-            {"iterations": -1, "tokens": True},
-            "the limit iterations is -1; give 0 or more, or None for no limit; "
-            "the limit tokens is True; give a whole number, or None for no limit",
-        ),
-    ],
+    ({"iterations": 1.5}, f"the limit iterations is 1.5; give a whole number, {OR_NONE}"),
+    ({"seconds": "1"}, f"the limit seconds is '1'; give a number of seconds, {OR_NONE}"),
+    ({"seconds": math.inf}, "the limit seconds is infinite; give None for no limit"),
+    ({"seconds": math.nan}, f"the limit seconds is nan; give 0 or more, {OR_NONE}"),
+    *(({"cost": one}, f"the limit cost is {one!r}; give an amount of money, {OR_NONE}") for one in ("much", True)),
+    ({"cost": math.inf}, "the limit cost is infinite; give None for no limit"),
+    ({"cost": math.nan}, f"the limit cost is nan; give 0 or more, {OR_NONE}"),
+    *(({"cost": one}, f"the limit cost is 0, but {AFTERWARDS}") for one in (0, 0.0)),
+    (
+        {"iterations": -1, "tokens": True},
+        "the limit iterations is -1; give 0 or more, or None for no limit; "
+        "the limit tokens is True; give a whole number, or None for no limit",
+    ),
 )
 def test_invalid_limits_are_reported_precisely(limits: dict[str, Any], text: str) -> None:
     assert m.error_message(LimitsError, lambda: agent_limits(**limits)) == text

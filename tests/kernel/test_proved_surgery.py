@@ -7,7 +7,7 @@ import pytest
 
 import graphexec as gx
 from tests.kernel import machines as m
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 
 PATIENCE = gx.Budget("patience")
 
@@ -64,13 +64,11 @@ def test_splice_of_a_free_loop_is_refused(budget: gx.Budget) -> None:
     assert "; " in fault
 
 
-@cases(
+@each_case(
     ("of", "options"),
-    [
-        (machine(gx.Budget("patience", 5)), {"allow_nonterminating": True}),
-        # A machine that is not proved may stay so.
-        (UNPROVED, {}),
-    ],
+    (machine(gx.Budget("patience", 5)), {"allow_nonterminating": True}),
+    # A machine that is not proved may stay so.
+    (UNPROVED, {}),
 )
 def test_free_loop_is_spliced_on_request(of: gx.Graph[Any, Any], options: dict[str, bool]) -> None:
     changed = add_free_loop(of, **options)

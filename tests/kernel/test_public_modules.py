@@ -18,7 +18,7 @@ from graphexec.kernel.node import Edge
 from graphexec.kernel.serialization import public_module
 from graphexec.messages.images import ImageMarks
 from graphexec.messages.stored import Original
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 
 
 @cases("package", [graphexec, graphexec.messages])
@@ -40,16 +40,14 @@ def test_class_is_named_by_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
     assert module_of_outer(None, ("Outer",), monkeypatch)[0] == "tests.kernel.not_loaded"
 
 
-@cases(
+@each_case(
     ("named", "module"),
-    [
-        (json.decoder.JSONDecoder, "json"),
-        (json.decoder.JSONDecodeError, "json"),
-        (string.Template, "string"),
-        (ImageMarks, "graphexec.messages.images"),
-        (Edge, "graphexec.kernel"),
-        (int, "builtins"),
-    ],
+    (json.decoder.JSONDecoder, "json"),
+    (json.decoder.JSONDecodeError, "json"),
+    (string.Template, "string"),
+    (ImageMarks, "graphexec.messages.images"),
+    (Edge, "graphexec.kernel"),
+    (int, "builtins"),
 )
 def test_other_name_keeps_its_module(named: Any, module: str) -> None:
     assert public_module(named) == module

@@ -11,7 +11,7 @@ from graphexec import actions, effects, errors
 from graphexec.messages import AssistantMessage, ChatRequest, CompletionRequest, SystemMessage, ToolMessage, UserMessage
 from graphexec.messages.turns import Conversation
 from tests.kernel.machines import error_message
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 
 MESSAGES = (SystemMessage("s"), UserMessage("u"), AssistantMessage("a"), ToolMessage("c", "t"))
 
@@ -36,25 +36,23 @@ def lang_chain(kind: str) -> Any:
     return SimpleNamespace(type=kind, content="hi")
 
 
-@cases(
+@each_case(
     ("message", "remedy"),
-    [
-        ("hi", "write UserMessage('hi')"),
-        ({"role": "user", "content": "hi"}, "write UserMessage('hi')"),
-        ({"role": "system", "content": "hi"}, "write SystemMessage('hi')"),
-        ({"role": "developer", "content": "hi"}, "write SystemMessage('hi')"),
-        ({"role": "assistant", "content": "hi"}, "write AssistantMessage('hi')"),
-        ({"role": "tool", "content": "hi", "tool_call_id": "c"}, "write ToolMessage(call_id, 'hi')"),
-        ({"role": "user", "content": [{"type": "text", "text": "hi"}]}, "write UserMessage('...')"),
-        ({"role": ["user"]}, "write UserMessage('...')"),
-        (("human", "hi"), "write UserMessage('hi')"),
-        (("ai", "hi"), "write AssistantMessage('hi')"),
-        (lang_chain("human"), "write UserMessage('hi')"),
-        (lang_chain("ai"), "write AssistantMessage('hi')"),
-        (SimpleNamespace(content="hi"), "write UserMessage('hi')"),
-        (None, "write UserMessage('...')"),
-        (3, "write UserMessage('...')"),
-    ],
+    ("hi", "write UserMessage('hi')"),
+    ({"role": "user", "content": "hi"}, "write UserMessage('hi')"),
+    ({"role": "system", "content": "hi"}, "write SystemMessage('hi')"),
+    ({"role": "developer", "content": "hi"}, "write SystemMessage('hi')"),
+    ({"role": "assistant", "content": "hi"}, "write AssistantMessage('hi')"),
+    ({"role": "tool", "content": "hi", "tool_call_id": "c"}, "write ToolMessage(call_id, 'hi')"),
+    ({"role": "user", "content": [{"type": "text", "text": "hi"}]}, "write UserMessage('...')"),
+    ({"role": ["user"]}, "write UserMessage('...')"),
+    (("human", "hi"), "write UserMessage('hi')"),
+    (("ai", "hi"), "write AssistantMessage('hi')"),
+    (lang_chain("human"), "write UserMessage('hi')"),
+    (lang_chain("ai"), "write AssistantMessage('hi')"),
+    (SimpleNamespace(content="hi"), "write UserMessage('hi')"),
+    (None, "write UserMessage('...')"),
+    (3, "write UserMessage('...')"),
 )
 def test_message_of_another_form_is_refused(message: Any, remedy: str) -> None:
     for messages in ([*MESSAGES, message], (*MESSAGES, message)):
@@ -67,22 +65,20 @@ def test_message_of_another_form_is_refused(message: Any, remedy: str) -> None:
 SYSTEM = {"role": "system", "content": "hi"}
 
 
-@cases(
+@each_case(
     ("request_", "given", "start", "remedy"),
-    [
-        (ChatRequest, "hi", "ChatRequest has messages='hi'", "; write ChatRequest([UserMessage('hi')])"),
-        (ChatRequest, None, "ChatRequest has messages=None", "; write ChatRequest([UserMessage('...')])"),
-        (ChatRequest, SYSTEM, f"ChatRequest has messages={SYSTEM}", "; write ChatRequest([SystemMessage('hi')])"),
-        (ChatRequest, UserMessage("hi"), "ChatRequest has", "; write ChatRequest([UserMessage(content='hi'"),
-        *(
-            (CompletionRequest, prompt, "CompletionRequest has prompt=", "; give a string, or messages in a ChatReq")
-            for prompt in (None, ["hi"], [UserMessage("hi")])
-        ),
-        *(
-            (effects.CallModel, given, "CallModel has request=", "; write CallModel(ChatRequest([UserMessage('...')]))")
-            for given in ("hello", None, [UserMessage("hello")], UserMessage("hello"))
-        ),
-    ],
+    (ChatRequest, "hi", "ChatRequest has messages='hi'", "; write ChatRequest([UserMessage('hi')])"),
+    (ChatRequest, None, "ChatRequest has messages=None", "; write ChatRequest([UserMessage('...')])"),
+    (ChatRequest, SYSTEM, f"ChatRequest has messages={SYSTEM}", "; write ChatRequest([SystemMessage('hi')])"),
+    (ChatRequest, UserMessage("hi"), "ChatRequest has", "; write ChatRequest([UserMessage(content='hi'"),
+    *(
+        (CompletionRequest, prompt, "CompletionRequest has prompt=", "; give a string, or messages in a ChatReq")
+        for prompt in (None, ["hi"], [UserMessage("hi")])
+    ),
+    *(
+        (effects.CallModel, given, "CallModel has request=", "; write CallModel(ChatRequest([UserMessage('...')]))")
+        for given in ("hello", None, [UserMessage("hello")], UserMessage("hello"))
+    ),
 )
 def test_invalid_request_is_refused(request_: Any, given: object, start: str, remedy: str) -> None:
     message = error_message(errors.InputError, request_, given)

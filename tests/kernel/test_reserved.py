@@ -26,7 +26,7 @@ from graphexec.verify.audit.audit import audit
 from graphexec.verify.explorer.stub_nodes import explore_table
 from tests.drivers import LIVE, Driver, FakeClock, Script, run_script
 from tests.kernel import machines as m
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 from tests.stopwatch import Stopwatch
 from tests.verify.execution import execute
 from tests.verify.traces import proof_of, trace_of
@@ -75,18 +75,16 @@ def office(limits: gx.Limits, *, cost: float = 0.0) -> RunContext:
     )
 
 
-@cases(
+@each_case(
     ("limits", "calls"),
-    [
-        (agent_limits(iterations=0, model_calls=0), 0),
-        (agent_limits(iterations=0, model_calls=2), 2),
-        (agent_limits(model_calls=1, tool_calls=0), 1),
-        (agent_limits(tokens=0), 0),
-        (agent_limits(tokens=8), 2),
-        (agent_limits(cost=0.5), 1),
-        (agent_limits(model_calls=1, fan_out=0), 1),
-        (agent_limits(model_calls=1, tokens=1, cost=0.1, tool_calls=1, fan_out=1), 1),
-    ],
+    (agent_limits(iterations=0, model_calls=0), 0),
+    (agent_limits(iterations=0, model_calls=2), 2),
+    (agent_limits(model_calls=1, tool_calls=0), 1),
+    (agent_limits(tokens=0), 0),
+    (agent_limits(tokens=8), 2),
+    (agent_limits(cost=0.5), 1),
+    (agent_limits(model_calls=1, fan_out=0), 1),
+    (agent_limits(model_calls=1, tokens=1, cost=0.1, tool_calls=1, fan_out=1), 1),
 )
 def test_reserved_calls_are_counted_but_never_stopped(limits: gx.Limits, calls: int) -> None:
     result = m.run_machine(LAST_WORDS, m.Prompt(), office(limits, cost=1.0))
@@ -152,20 +150,18 @@ def slow(clock: FakeClock, seconds: float, limits: gx.Limits = TEN) -> RunContex
     return make_run_context({CallModel: answer, CallTool: lambda call: ToolResult("sent")}, limits=limits, clock=clock)
 
 
-@cases(
+@each_case(
     ("seconds", "outcome", "calls"),
-    [
-        # Calls end at 4, 8 and 12 seconds, when the grace is over.
-        (4.0, m.Halted, 3),
-        # Calls end at 3, 6, 9 and 12, exactly at the end of the grace.
-        (3.0, m.Halted, 4),
-        # Calls end at 5 and 10, the deadline; a reserved call ends at 15, too late for another.
-        (5.0, m.Halted, 3),
-        # Ten calls of 1 second; reserved calls end at 11 and 12, too late for the mails.
-        (1.0, m.Halted, 12),
-        # Twenty calls of half a second; reserved calls end at 10.5 and 11.
-        (0.5, Summary, 22),
-    ],
+    # Calls end at 4, 8 and 12 seconds, when the grace is over.
+    (4.0, m.Halted, 3),
+    # Calls end at 3, 6, 9 and 12, exactly at the end of the grace.
+    (3.0, m.Halted, 4),
+    # Calls end at 5 and 10, the deadline; a reserved call ends at 15, too late for another.
+    (5.0, m.Halted, 3),
+    # Ten calls of 1 second; reserved calls end at 11 and 12, too late for the mails.
+    (1.0, m.Halted, 12),
+    # Twenty calls of half a second; reserved calls end at 10.5 and 11.
+    (0.5, Summary, 22),
 )
 def test_every_driver_enforces_the_grace(seconds: float, outcome: type, calls: int) -> None:
     result = run_script(lambda: Script(LAST_WORDS, m.Prompt(), slow(FakeClock(), seconds)))
@@ -225,21 +221,16 @@ METERED = "words is reserved, so its entry costs nothing; leave out @metered"
 EVERYTHING: Any = None
 
 
-@cases(
+@each_case(
     ("write", "text"),
-    [
-        (lambda: gx.metered(when_spent=m.Halted)(reserved(when_spent=m.Halted)(WORDS)), METERED),
-        (lambda: reserved(when_spent=m.Halted)(gx.metered(when_spent=m.Halted)(WORDS)), METERED),
-        (
-            lambda: gx.metered(when_spent=m.Halted, budget=Budget("alpha", 1))(reserved(when_spent=m.Halted)(WORDS)),
-            METERED,
-        ),
-        (lambda: reserved(when_spent=m.Halted)(gx.node(silent)), "silent"),
-        (
-            lambda: reserved(when_spent=m.Halted, asks=EVERYTHING)(WORDS),
-            "is reserved and needs the number of its effects; write asks=1, or (least, most)",
-        ),
-    ],
+    (lambda: gx.metered(when_spent=m.Halted)(reserved(when_spent=m.Halted)(WORDS)), METERED),
+    (lambda: reserved(when_spent=m.Halted)(gx.metered(when_spent=m.Halted)(WORDS)), METERED),
+    (lambda: gx.metered(when_spent=m.Halted, budget=Budget("a", 1))(reserved(when_spent=m.Halted)(WORDS)), METERED),
+    (lambda: reserved(when_spent=m.Halted)(gx.node(silent)), "silent"),
+    (
+        lambda: reserved(when_spent=m.Halted, asks=EVERYTHING)(WORDS),
+        "is reserved and needs the number of its effects; write asks=1, or (least, most)",
+    ),
 )
 def test_reserved_asks_for_a_known_number_of_free_calls(write: Callable[[], object], text: str) -> None:
     assert text in m.error_message(NodeError, write)
@@ -269,21 +260,19 @@ def proof(machine: gx.Graph[Any, Any], limits: gx.Limits) -> Certificate:
 
 @pytest.mark.medium
 @cases("machine", BOTH)
-@cases(
+@each_case(
     ("limits", "calls", "form"),
-    [
-        *((gx.Limits(iterations=number), number + 1, "iterations + 1") for number in (0, 1, 3, 15)),
-        # One call remains for the end.
-        (agent_limits(iterations=3, model_calls=0), 1, None),
-        (agent_limits(iterations=3, model_calls=2), 3, None),
-        (agent_limits(iterations=None, model_calls=4), 5, None),
-        (agent_limits(iterations=3, model_calls=7), 4, None),
-        (agent_limits(iterations=3, tokens=2), 3, None),
-        (gx.Limits(iterations=2, seconds=4), 3, None),
-        # The call that a crash interrupted is made and counted again.
-        (gx.Limits(iterations=2, restarts=1), 4, None),
-        (agent_limits(iterations=2, tool_calls=1, fan_out=1), 3, None),
-    ],
+    *((gx.Limits(iterations=number), number + 1, "iterations + 1") for number in (0, 1, 3, 15)),
+    # One call remains for the end.
+    (agent_limits(iterations=3, model_calls=0), 1, None),
+    (agent_limits(iterations=3, model_calls=2), 3, None),
+    (agent_limits(iterations=None, model_calls=4), 5, None),
+    (agent_limits(iterations=3, model_calls=7), 4, None),
+    (agent_limits(iterations=3, tokens=2), 3, None),
+    (gx.Limits(iterations=2, seconds=4), 3, None),
+    # The call that a crash interrupted is made and counted again.
+    (gx.Limits(iterations=2, restarts=1), 4, None),
+    (agent_limits(iterations=2, tool_calls=1, fan_out=1), 3, None),
 )
 def test_generate_costs_one_more_model_call(machine: Any, limits: gx.Limits, calls: int, form: str | None) -> None:
     certificate = proof(machine, limits)

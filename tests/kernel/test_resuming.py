@@ -18,7 +18,7 @@ from graphexec.runtime import RunContext, make_run_context, run
 from graphexec.runtime.handlers import handlers_for
 from tests.drivers import LIVE, Driver, FakeClock, Script, drive_from_text, run_script
 from tests.kernel import machines as m
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 
 
 @cases("driver", LIVE)
@@ -90,12 +90,10 @@ def test_resume_does_not_charge_the_entry_again() -> None:
 
 
 @cases("driver", [*LIVE, drive_from_text])
-@cases(
+@each_case(
     ("spent", "outcome", "seconds"),
-    [
-        (7.0, m.Stopped(m.Topic("tea", 3), Exhausted("seconds", 10, 11.0)), 11.0),
-        (2.0, m.Interview(("fine",) * 3), 10.0),
-    ],
+    (7.0, m.Stopped(m.Topic("tea", 3), Exhausted("seconds", 10, 11.0)), 11.0),
+    (2.0, m.Interview(("fine",) * 3), 10.0),
 )
 def test_clock_continues_after_a_resume(driver: Driver, spent: float, outcome: object, seconds: float) -> None:
     # Another process has another clock.
@@ -214,35 +212,33 @@ NO_NODE = "the snapshot is at {}, which is not a node of this graph; resume it w
 UNFIT = "the snapshot at interview does not fit this graph: "
 
 
-@cases(
+@each_case(
     ("text", "says"),
-    [
-        ("", f"{NO_SNAPSHOT}JSONDecodeError"),
-        ("{", f"{NO_SNAPSHOT}JSONDecodeError"),
-        ("null", f"{NO_SNAPSHOT}TypeError"),
-        ("[]", f"{NO_SNAPSHOT}TypeError"),
-        ('"text"', f"{NO_SNAPSHOT}TypeError"),
-        ("{}", f"{NO_SNAPSHOT}KeyError('node')"),
-        ('{"node": "interview", "value": {}, "replies": [], "spent": {}}', "this snapshot has version 1, but this"),
-        (changed(version=3), "this snapshot has version 3, but this"),
-        (changed(node="tick"), NO_NODE.format("tick")),
-        (changed(node=[]), NO_NODE.format("[]")),
-        (
-            changed(value={"class": "Tick", "data": {}}),
-            "the snapshot holds a Tick, which no edge of this graph carries; resume it with its own graph",
-        ),
-        (changed(value=None), UNFIT),
-        (changed(value={"class": ["Topic"], "data": {}}), UNFIT),
-        (changed(value={"class": "Topic"}), f"{UNFIT}'data'"),
-        (changed(value={"class": "Topic", "data": {"name": 3}}), UNFIT),
-        (changed(replies=3), UNFIT),
-        (changed(replies="abc"), UNFIT),
-        (changed(replies=[{}]), f"{UNFIT}'reply'"),
-        (changed(replies=[{"reply": 3}]), f"{UNFIT}3 is not a stored reply"),
-        (changed(replies=[{"exhausted": {}}]), UNFIT),
-        (changed(spent={"seconds": "x"}), UNFIT),
-        (changed(spent=None), UNFIT),
-    ],
+    ("", f"{NO_SNAPSHOT}JSONDecodeError"),
+    ("{", f"{NO_SNAPSHOT}JSONDecodeError"),
+    ("null", f"{NO_SNAPSHOT}TypeError"),
+    ("[]", f"{NO_SNAPSHOT}TypeError"),
+    ('"text"', f"{NO_SNAPSHOT}TypeError"),
+    ("{}", f"{NO_SNAPSHOT}KeyError('node')"),
+    ('{"node": "interview", "value": {}, "replies": [], "spent": {}}', "this snapshot has version 1, but this"),
+    (changed(version=3), "this snapshot has version 3, but this"),
+    (changed(node="tick"), NO_NODE.format("tick")),
+    (changed(node=[]), NO_NODE.format("[]")),
+    (
+        changed(value={"class": "Tick", "data": {}}),
+        "the snapshot holds a Tick, which no edge of this graph carries; resume it with its own graph",
+    ),
+    (changed(value=None), UNFIT),
+    (changed(value={"class": ["Topic"], "data": {}}), UNFIT),
+    (changed(value={"class": "Topic"}), f"{UNFIT}'data'"),
+    (changed(value={"class": "Topic", "data": {"name": 3}}), UNFIT),
+    (changed(replies=3), UNFIT),
+    (changed(replies="abc"), UNFIT),
+    (changed(replies=[{}]), f"{UNFIT}'reply'"),
+    (changed(replies=[{"reply": 3}]), f"{UNFIT}3 is not a stored reply"),
+    (changed(replies=[{"exhausted": {}}]), UNFIT),
+    (changed(spent={"seconds": "x"}), UNFIT),
+    (changed(spent=None), UNFIT),
 )
 def test_snapshot_of_another_graph_is_refused(text: str, says: str) -> None:
     assert m.error_message(SnapshotError, Snapshot.from_json, text, m.INTERVIEW).startswith(says)
@@ -277,19 +273,17 @@ def test_altered_snapshot_is_read_or_refused(key: str, value: object) -> None:
 RESULT = {"observation": "a", "status": "ok", "return_direct": False}
 
 
-@cases(
+@each_case(
     ("machine", "value", "reply", "text"),
-    [
-        (m.INTERVIEW, m.Topic("tea"), {"class": "str", "data": 3}, "a stored reply is not a reply to Question"),
-        (m.INTERVIEW, m.Topic("tea"), {"class": "str", "data": None}, "a stored reply is not a reply to Question"),
-        (m.SURVEY, m.Topics(("a", "b")), {"class": "tuple", "data": [RESULT]}, "a stored reply is not a reply to All"),
-        (
-            m.ERRAND,
-            m.Errand(),
-            {"class": "Nowhere", "data": {}},
-            "the snapshot holds a Nowhere, which no edge of this graph carries",
-        ),
-    ],
+    (m.INTERVIEW, m.Topic("tea"), {"class": "str", "data": 3}, "a stored reply is not a reply to Question"),
+    (m.INTERVIEW, m.Topic("tea"), {"class": "str", "data": None}, "a stored reply is not a reply to Question"),
+    (m.SURVEY, m.Topics(("a", "b")), {"class": "tuple", "data": [RESULT]}, "a stored reply is not a reply to All"),
+    (
+        m.ERRAND,
+        m.Errand(),
+        {"class": "Nowhere", "data": {}},
+        "the snapshot holds a Nowhere, which no edge of this graph carries",
+    ),
 )
 def test_stored_reply_of_another_type_is_refused(machine: Any, value: object, reply: object, text: str) -> None:
     data = json.loads(m.pending(machine, value).snapshot.to_json())

@@ -13,7 +13,7 @@ from graphexec.kernel.snapshot import PAID
 from tests.drivers import ALL_DRIVERS, LIVE, Driver, Script
 from tests.executor.actors import snapshot_after
 from tests.kernel import machines as m
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 
 
 class Child(m.Total):  # pyright: ignore[reportGeneralTypeIssues]
@@ -107,17 +107,15 @@ def lying(lie: Any, kind: str) -> gx.Graph[m.Left, Any]:
 SPENT = gx.Exhausted("tokens", 1, 1)
 
 
-@cases(
+@each_case(
     ("kind", "lie"),
-    [
-        ("pure", Child("child")),
-        ("pure", None),
-        ("pure", "text"),
-        ("pure", SPENT),
-        ("metered", SPENT),
-        ("metered", m.Stopped(m.Left(1), SPENT)),
-        ("asks", SPENT),
-    ],
+    ("pure", Child("child")),
+    ("pure", None),
+    ("pure", "text"),
+    ("pure", SPENT),
+    ("metered", SPENT),
+    ("metered", m.Stopped(m.Left(1), SPENT)),
+    ("asks", SPENT),
 )
 def test_outcomes_are_matched_by_exact_class(kind: str, lie: Any) -> None:
     with pytest.raises(errors.UndeclaredOutcomeError, match=f"returned an? {type(lie).__name__}, which"):
@@ -150,14 +148,12 @@ def sneak(effect: Any) -> gx.Graph[m.Left, Any]:
 
 
 @cases("driver", ALL_DRIVERS)
-@cases(
+@each_case(
     ("effect", "asked"),
-    [
-        (effects.CallTool("rm", "everything"), "a CallTool"),
-        (gx.All((m.Question("and?"), effects.CallTool("rm", "everything"))), "an All"),
-        ("rm everything", "a str"),
-        (Louder("hey"), "a Louder"),
-    ],
+    (effects.CallTool("rm", "everything"), "a CallTool"),
+    (gx.All((m.Question("and?"), effects.CallTool("rm", "everything"))), "an All"),
+    ("rm everything", "a str"),
+    (Louder("hey"), "a Louder"),
 )
 def test_undeclared_effect_is_not_carried_out(effect: Any, asked: str, driver: Driver) -> None:
     calls: list[object] = []
@@ -251,15 +247,13 @@ GREET = m.machine_of(greet)
 INPUT, NOWHERE = errors.InputError, gx.Snapshot("nowhere", m.Left(1))
 
 
-@cases(
+@each_case(
     ("kind", "start", "text"),
-    [
-        (INPUT, lambda: m.run_machine(m.INTERVIEW, m.Number(3)), "interview takes Topic, not Number; start"),
-        (INPUT, lambda: m.run_machine(m.DIAMOND, m.Even(3)), "split takes Number, not Even; start the run with one"),
-        (INPUT, lambda: begin(bind(GREET, m.Landed()), m.Number(3)), "greet takes Even | Odd, not Number"),
-        (INPUT, lambda: begin(GREET, m.Odd(1)), "greet needs a Total | Landed for name; run bind(machine"),
-        (errors.SnapshotError, lambda: m.run_machine(m.INTERVIEW, NOWHERE, drivers=LIVE), "the snapshot is at nowhere"),
-    ],
+    (INPUT, lambda: m.run_machine(m.INTERVIEW, m.Number(3)), "interview takes Topic, not Number; start"),
+    (INPUT, lambda: m.run_machine(m.DIAMOND, m.Even(3)), "split takes Number, not Even; start the run with one"),
+    (INPUT, lambda: begin(bind(GREET, m.Landed()), m.Number(3)), "greet takes Even | Odd, not Number"),
+    (INPUT, lambda: begin(GREET, m.Odd(1)), "greet needs a Total | Landed for name; run bind(machine"),
+    (errors.SnapshotError, lambda: m.run_machine(m.INTERVIEW, NOWHERE, drivers=LIVE), "the snapshot is at nowhere"),
 )
 def test_run_refuses_an_invalid_start(kind: type[Exception], start: Callable[[], object], text: str) -> None:
     assert text in m.error_message(kind, start)

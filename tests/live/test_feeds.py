@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from graphexec.draw.runs.stored import StoredRecords
 from graphexec.live.feeds import Feed, feed_of
 from tests.cli.traced import record_run, recorder_of
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 from tests.traces import read_trace
 
 RECORDED = record_run()
@@ -92,9 +92,7 @@ CHANGES: list[tuple[int | None, Callable[[Path], object], str | None]] = [
 
 
 @cases("begun, change, after", CHANGES)
-def test_changed_file_is_another_run(
-    begun: int | None, change: Callable[[Path], object], after: str | None, tmp_path: Path
-) -> None:
+def test_changed_file_is_another_run(begun: int | None, change: Any, after: str | None, tmp_path: Path) -> None:
     file = tmp_path / "trace.jsonl"
     feed = written(file, "".join(RECORDED.splitlines(keepends=True)[:begun]))
     run = feed.run
@@ -112,13 +110,11 @@ def test_changed_file_is_another_run(
 NO_RECORDS = [b"{]", b"\xff\xfe", b"3", b'{"event": {}}', b"[" * 100_000 + b"]" * 100_000]
 
 
-@cases(
+@each_case(
     "wrong, line, fault",
-    [
-        *((wrong, 1, "not a record; ") for wrong in NO_RECORDS),
-        (b"\n[1]", 2, "not a record; "),
-        (b'{"event": "asked", "node": "plan"}', 1, "not a valid record: asked.effects: "),
-    ],
+    *((wrong, 1, "not a record; ") for wrong in NO_RECORDS),
+    (b"\n[1]", 2, "not a record; "),
+    (b'{"event": "asked", "node": "plan"}', 1, "not a valid record: asked.effects: "),
 )
 def test_invalid_line_ends_the_feed(file: Path, wrong: bytes, line: int, fault: str) -> None:
     file.write_bytes(RECORDED.encode() + wrong + b"\n" + RECORDED.encode())
@@ -143,7 +139,7 @@ def make_pipe(folder: Path) -> Path:
 
 IRREGULAR = "[Errno 22] it is not a regular file"
 INVALID: list[tuple[Callable[[Path], Path], str]] = [
-    *((lambda folder: folder, ""), (make_pipe, IRREGULAR), (lambda _: Path("/dev/zero"), IRREGULAR)),
+    *((lambda folder: folder, ""), (make_pipe, IRREGULAR), (lambda _: Path("/dev/zero"), IRREGULAR))
 ]
 
 

@@ -27,7 +27,7 @@ from graphexec.models import ScriptedModel
 from tests.executor.actors import prompt
 from tests.memory.stores import SlowHistory, stores, turn, turns, turns_with_images
 from tests.models.pictures import ADDRESS, CAT, DOG, PNG
-from tests.parameters import cases, examples
+from tests.parameters import cases, each_case, examples
 
 
 def save(memory: Memory, *saved: Turn) -> None:
@@ -99,17 +99,15 @@ class Colour(str, enum.Enum):  # noqa: UP042
     RED = "red"
 
 
-@cases(
+@each_case(
     ("value", "stored"),
-    [
-        ({"a": [1, None]}, '{"a":[1,null]}'),
-        (7, "7"),
-        (None, "null"),
-        (dt.date(2026, 2, 28), '"2026-02-28"'),
-        (Colour.RED, "red"),
-        ("", ""),
-        (b"\xff", "b'\\xff'"),
-    ],
+    ({"a": [1, None]}, '{"a":[1,null]}'),
+    (7, "7"),
+    (None, "null"),
+    (dt.date(2026, 2, 28), '"2026-02-28"'),
+    (Colour.RED, "red"),
+    ("", ""),
+    (b"\xff", "b'\\xff'"),
 )
 def test_other_values_are_stored_as_json(value: object, stored: str) -> None:
     memory = BufferMemory()

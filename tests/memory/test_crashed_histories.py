@@ -22,7 +22,7 @@ from graphexec.memory import FileHistory, History, SQLiteHistory, Turn
 from graphexec.runtime import files
 from tests.memory.stores import turn, turns
 from tests.models.pictures import CAT
-from tests.parameters import cases, examples, read_tables
+from tests.parameters import cases, each_case, examples, read_tables
 
 LINE = b'{"input": "in1", "output": "out1"}\n'
 # What stands at the end of a file after a crash: a part of a line, zeros, and blocks of other files.
@@ -178,15 +178,13 @@ def test_database_survives_power_failures(tmp_path: Path, monkeypatch: pytest.Mo
         assert database.execute("PRAGMA synchronous").fetchone() == (3,)
 
 
-@cases(
+@each_case(
     ("statement", "why"),
-    [
-        ("UPDATE graphexec_turns SET output = 7.5", "a row that is not a turn: it has 7.5 in the place of a string"),
-        ("UPDATE graphexec_turns SET output = x'ff'", "a row that is not a turn: 'utf-8' codec can't decode"),
-        ("UPDATE graphexec_turns SET output = CAST(x'ff' AS TEXT)", "is damaged: Could not decode to UTF-8"),
-        ("UPDATE graphexec_images SET url = 'nowhere'", "a row that is not a turn: "),
-        ("ALTER TABLE graphexec_turns RENAME COLUMN output TO answer", "is damaged: no such column: output"),
-    ],
+    ("UPDATE graphexec_turns SET output = 7.5", "a row that is not a turn: it has 7.5 in the place of a string"),
+    ("UPDATE graphexec_turns SET output = x'ff'", "a row that is not a turn: 'utf-8' codec can't decode"),
+    ("UPDATE graphexec_turns SET output = CAST(x'ff' AS TEXT)", "is damaged: Could not decode to UTF-8"),
+    ("UPDATE graphexec_images SET url = 'nowhere'", "a row that is not a turn: "),
+    ("ALTER TABLE graphexec_turns RENAME COLUMN output TO answer", "is damaged: no such column: output"),
 )
 def test_damaged_rows_are_named(statement: str, why: str, tmp_path: Path) -> None:
     file = tmp_path / "turns.sqlite"

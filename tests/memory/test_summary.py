@@ -17,7 +17,7 @@ from graphexec.messages import AssistantMessage, ChatRequest, ModelReply, ModelR
 from graphexec.models import FunctionModel, ScriptedModel
 from tests.memory.stores import SlowHistory, turn
 from tests.models.call_modes import Typewriter, record_reports
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 
 # A summary that is the prompt itself, so that a test sees its turns.
 ECHO = "{summary} {turns}"
@@ -280,16 +280,14 @@ def test_cancelled_save_keeps_its_turn() -> None:
 SHARED = MemoryHistory()
 
 
-@cases(
+@each_case(
     ("options", "why"),
-    [
-        ({"prompt": "Sum it up: {turns}"}, "the prompt lacks {summary}"),
-        ({"prompt": "{summary} {turns} {"}, "the prompt is not a template"),
-        ({"prompt": "{summary} {turns} {topic}"}, "SummaryMemory's prompt has the unknown variable {topic}"),
-        ({"key": "input"}, "SummaryMemory's key and input_key are both input"),
-        ({"history": SHARED, "summaries": SHARED}, "summaries are its history"),
-        ({"history": FileHistory("turns.jsonl"), "summaries": FileHistory("turns.jsonl")}, "summaries are its history"),
-    ],
+    ({"prompt": "Sum it up: {turns}"}, "the prompt lacks {summary}"),
+    ({"prompt": "{summary} {turns} {"}, "the prompt is not a template"),
+    ({"prompt": "{summary} {turns} {topic}"}, "SummaryMemory's prompt has the unknown variable {topic}"),
+    ({"key": "input"}, "SummaryMemory's key and input_key are both input"),
+    ({"history": SHARED, "summaries": SHARED}, "summaries are its history"),
+    ({"history": FileHistory("turns.jsonl"), "summaries": FileHistory("turns.jsonl")}, "summaries are its history"),
 )
 def test_invalid_option_is_refused_on_creation(options: dict[str, Any], why: str) -> None:
     with pytest.raises(InputError) as raised:

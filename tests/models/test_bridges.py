@@ -36,7 +36,7 @@ from tests.models import recorded
 from tests.models.actors import HELLO, LoopbackServer, chunks, response, split_events
 from tests.models.call_modes import MODES, Ask
 from tests.models.leaks import Search
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 
 if find_spec("openai") is None:
     pytest.skip("needs the extra dev", allow_module_level=True)
@@ -328,17 +328,13 @@ def test_stalled_call_ends_at_its_timeout(awaits: bool, ask: Ask) -> None:
             sent.close()
 
 
-@cases(
+@each_case(
     ("make", "name", "extra"),
-    [
-        (lambda: models.from_langchain(object()), "langchain_core", "langchain"),
-        (lambda: models.from_openai(object(), "tiny"), "openai", "openai"),
-        (lambda: models.from_pydantic_ai(object()), "pydantic_ai", "pydantic-ai"),
-    ],
+    (lambda: models.from_langchain(object()), "langchain_core", "langchain"),
+    (lambda: models.from_openai(object(), "tiny"), "openai", "openai"),
+    (lambda: models.from_pydantic_ai(object()), "pydantic_ai", "pydantic-ai"),
 )
-def test_missing_package_names_the_extra(
-    make: Callable[[], object], name: str, extra: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_package_names_the_extra(make: Any, name: str, extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if find_spec(name) is not None:
         with pytest.raises(errors.InputError, match="; give a "):
             make()

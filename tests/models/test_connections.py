@@ -21,7 +21,7 @@ from graphexec.runtime.calls import ForkSafeLock
 from tests.models import actors
 from tests.models.call_modes import Ask, both_calls, both_streams, call_async, call_blocking, stream_blocking
 from tests.models.recorded import CHAT, CHAT_REPLY, STREAM
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 
 EVENTS = actors.split_events(STREAM)
 GOOD = actors.send(actors.response(CHAT))
@@ -92,14 +92,12 @@ def test_close_does_not_leave_a_call_waiting() -> None:
 
 
 @pytest.mark.medium
-@cases(
+@each_case(
     "use",
-    [
-        "threading.Thread(target=list, args=(pieces,), daemon=True).start()",
-        "threading.Thread(target=model.complete, args=(request,), daemon=True).start()",
-        "next(pieces)",
-        "model.complete(request)",
-    ],
+    "threading.Thread(target=list, args=(pieces,), daemon=True).start()",
+    "threading.Thread(target=model.complete, args=(request,), daemon=True).start()",
+    "next(pieces)",
+    "model.complete(request)",
 )
 def test_program_can_end_at_any_time_silently(use: str) -> None:
     program = f"""
@@ -299,9 +297,9 @@ class TestClientsOfTheUsers:
     def test_passed_client_is_used_and_stays_open(self) -> None:
         with (
             httpx.Client(headers={"X-Mine": "yes"}) as client,
-            actors.serve(GOOD, GOOD, client=client) as (server, model),
+            actors.serve(GOOD, GOOD, client=client) as (server, one),
         ):
-            with model:
+            with one as model:
                 assert call_blocking(model) == CHAT_REPLY
             assert not client.is_closed
             assert call_blocking(OpenAICompatible("tiny", base_url=server.url, client=client)) == CHAT_REPLY

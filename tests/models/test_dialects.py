@@ -17,7 +17,7 @@ from tests.models import recorded as rec
 from tests.models.actors import HELLO, FakeTime, Script, sse
 from tests.models.call_modes import call_blocking, check_reply_or_error, stream_async, stream_blocking
 from tests.models.recorded import Recording
-from tests.parameters import cases, examples
+from tests.parameters import cases, each_case, examples
 
 
 @dataclass(frozen=True)
@@ -222,13 +222,11 @@ def test_each_dialect_has_its_route_and_headers(side: Side, path: str, headers: 
     assert request.headers["content-type"] == "application/json"
 
 
-@cases(
+@each_case(
     ("side", "host", "provider", "path"),
-    [
-        (ANTHROPIC, "api.anthropic.com", "ANTHROPIC", "v1/messages"),
-        (RESPONSES, "api.openai.com/v1", "OPENAI", "responses"),
-        (CHAT, "api.openai.com/v1", "OPENAI", "chat/completions"),
-    ],
+    (ANTHROPIC, "api.anthropic.com", "ANTHROPIC", "v1/messages"),
+    (RESPONSES, "api.openai.com/v1", "OPENAI", "responses"),
+    (CHAT, "api.openai.com/v1", "OPENAI", "chat/completions"),
 )
 def test_environment_provides_missing_options(
     side: Side, host: str, provider: str, path: str, monkeypatch: pytest.MonkeyPatch

@@ -15,7 +15,7 @@ from graphexec.models.providers import anthropic, openai_compatible, openai_resp
 from tests.models.actors import HELLO, scripted_server
 from tests.models.call_modes import Ask, all_modes
 from tests.models.pictures import ADDRESS, CAT, DOG
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 
 
 def encode(protocol: ModuleType, *messages: Message) -> Any:
@@ -93,15 +93,13 @@ def test_local_model_refuses_images(messages: tuple[Message, ...]) -> None:
 
 
 @all_modes
-@cases(
+@each_case(
     ("status", "reason"),
-    [
-        # What llama.cpp, OpenAI, vLLM and OpenRouter answer to images that a model cannot see.
-        (500, "image input is not supported - hint: if this is unexpected, you may need to provide the mmproj"),
-        (400, "Invalid content type. image_url is only supported by certain models."),
-        (400, "tiny is not a multimodal model"),
-        (404, "No endpoints found that support image input"),
-    ],
+    # What llama.cpp, OpenAI, vLLM and OpenRouter answer to images that a model cannot see.
+    (500, "image input is not supported - hint: if this is unexpected, you may need to provide the mmproj"),
+    (400, "Invalid content type. image_url is only supported by certain models."),
+    (400, "tiny is not a multimodal model"),
+    (404, "No endpoints found that support image input"),
 )
 def test_refusal_of_images_names_them(ask: Ask, status: int, reason: str) -> None:
     model = scripted_server(httpx.Response(status, json={"error": {"message": reason}}))
@@ -118,15 +116,13 @@ def test_other_refusal_of_a_request_with_images_names_them(request: ChatRequest,
         scripted_server(refusal).complete(request)
 
 
-@cases(
+@each_case(
     ("request", "status", "error", "kind"),
-    [
-        (ASKED, 401, {"message": "no images today"}, errors.AuthenticationError),
-        (ASKED, 404, {"message": "gpt-image-9 does not exist", "code": "model_not_found"}, errors.ModelNotFoundError),
-        (ASKED, 429, {"message": "no images today"}, errors.RateLimitError),
-        (ASKED, 503, {"message": "busy"}, errors.ServerError),
-        (HELLO, 500, "the image service failed", errors.ServerError),
-    ],
+    (ASKED, 401, {"message": "no images today"}, errors.AuthenticationError),
+    (ASKED, 404, {"message": "gpt-image-9 does not exist", "code": "model_not_found"}, errors.ModelNotFoundError),
+    (ASKED, 429, {"message": "no images today"}, errors.RateLimitError),
+    (ASKED, 503, {"message": "busy"}, errors.ServerError),
+    (HELLO, 500, "the image service failed", errors.ServerError),
 )
 def test_other_errors_keep_their_class(request: ChatRequest, status: int, error: Any, kind: type[Exception]) -> None:
     with pytest.raises(kind):

@@ -123,9 +123,7 @@ def test_truncated_arguments_can_be_sent_back() -> None:
 
 
 @cases("request", [QUESTION, STORY])
-def test_reply_has_text_and_token_counts_also_streamed(
-    model: LocalModel, request: ChatRequest | CompletionRequest
-) -> None:
+def test_reply_has_text_and_counts_also_streamed(model: LocalModel, request: ChatRequest | CompletionRequest) -> None:
     pieces = [*model.stream(request)]
     for reply in (model.complete(request), check_deltas(pieces)):
         assert reply.content

@@ -13,7 +13,7 @@ from graphexec.errors import InputError, InvalidReplyError, ServerError
 from graphexec.messages import ChatRequest, ModelReply, ModelRequest, ToolCall
 from graphexec.models import FunctionModel, ScriptedModel
 from tests.models.actors import HELLO
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 
 
 def shout(request: ModelRequest) -> str:
@@ -81,12 +81,10 @@ ONE = "; write a function of one argument, the request"
 NO_FUNCTION = "; give a function from a request to its reply"
 
 
-@cases(
+@each_case(
     ("function", "fact", "end"),
-    [
-        *((misfit, f"{shown}.*, which cannot be called with a request", ONE) for misfit, shown in MISFITS),
-        *((other, "FunctionModel has function=", NO_FUNCTION) for other in (3, "gpt-5", None, Shouting)),
-    ],
+    *((misfit, f"{shown}.*, which cannot be called with a request", ONE) for misfit, shown in MISFITS),
+    *((other, "FunctionModel has function=", NO_FUNCTION) for other in (3, "gpt-5", None, Shouting)),
 )
 def test_only_a_function_of_a_request_is_accepted(function: Any, fact: str, end: str) -> None:
     with pytest.raises(InputError, match=fact) as caught:

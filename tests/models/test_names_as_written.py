@@ -17,7 +17,7 @@ from graphexec.models.naming import has_native_tool_calls, has_provider, split_n
 from graphexec.models.provider_names import ADDRESS_REMEDIES, PROVIDERS, SERVERS
 from tests.cli.conversations import serving
 from tests.models.actors import HELLO
-from tests.parameters import cases, read_tables
+from tests.parameters import cases, each_case, read_tables
 
 TEXTS = read_tables(__file__)
 
@@ -193,14 +193,12 @@ def test_own_server_gets_the_whole_name(monkeypatch: pytest.MonkeyPatch, name: s
     assert split_name(name) == ("openai", name)
 
 
-@cases(
+@each_case(
     ("name", "model", "provider"),
-    [
-        ("ollama:qwen3:8b", "qwen3:8b", "127.0.0.1:11434"),
-        ("groq:llama", "llama", "127.0.0.1:10"),
-        ("openai:latest", "latest", "127.0.0.1:9"),
-        ("local", "smollm2-135m-instruct", "llama.cpp"),
-    ],
+    ("ollama:qwen3:8b", "qwen3:8b", "127.0.0.1:11434"),
+    ("groq:llama", "llama", "127.0.0.1:10"),
+    ("openai:latest", "latest", "127.0.0.1:9"),
+    ("local", "smollm2-135m-instruct", "llama.cpp"),
 )
 def test_named_server_is_kept(monkeypatch: pytest.MonkeyPatch, name: str, model: str, provider: str) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", OWN_SERVER)
@@ -236,12 +234,10 @@ NOT_A_NAME = "model is .*; give a name, as in 'openai:gpt-5-mini'"
 ADDRESS = "model is an address; give the name of the model, and base_url"
 
 
-@cases(
+@each_case(
     ("name", "facts"),
-    [
-        ("http://me:secret@127.0.0.1:11434/v1", ADDRESS),
-        *((name, NOT_A_NAME) for name in (None, 3, b"openai:x", ["openai:x"])),
-    ],
+    ("http://me:secret@127.0.0.1:11434/v1", ADDRESS),
+    *((name, NOT_A_NAME) for name in (None, 3, b"openai:x", ["openai:x"])),
 )
 def test_address_and_other_values_are_no_names(name: Any, facts: str) -> None:
     with pytest.raises(InputError, match=facts) as caught:

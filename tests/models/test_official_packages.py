@@ -24,7 +24,7 @@ from tests.executor.actors import echo
 from tests.models.picky_server import PickyServer, Protocol
 from tests.models.pictures import ADDRESS, CAT, DOG
 from tests.models.recorded import CLAUDE_TEXT, GPT_TEXT
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 
 if TYPE_CHECKING:
     from anthropic import Anthropic
@@ -133,17 +133,15 @@ def test_anthropic_package_sends_the_same_streamed_request() -> None:
     assert encode(anthropic, asked, "claude-9", None, 4096, stream=True) == server.sent_body
 
 
-@cases(
+@each_case(
     "schema",
-    [
-        SCHEMA,
-        {"type": "object", "properties": {"s": {"type": "string", "minLength": 2, "description": "Short."}}},
-        {"anyOf": [{"type": "array", "items": {"type": "number"}, "minItems": 3}, {"type": "null"}]},
-        {"oneOf": [{"$ref": "#/$defs/A"}], "$defs": {"A": {"type": "object", "additionalProperties": True}}},
-        {"type": "string", "format": "date", "title": "Day"},
-        {"type": "string", "format": "color"},
-        {"enum": ["a", "b"]},
-    ],
+    SCHEMA,
+    {"type": "object", "properties": {"s": {"type": "string", "minLength": 2, "description": "Short."}}},
+    {"anyOf": [{"type": "array", "items": {"type": "number"}, "minItems": 3}, {"type": "null"}]},
+    {"oneOf": [{"$ref": "#/$defs/A"}], "$defs": {"A": {"type": "object", "additionalProperties": True}}},
+    {"type": "string", "format": "date", "title": "Day"},
+    {"type": "string", "format": "color"},
+    {"enum": ["a", "b"]},
 )
 def test_anthropic_package_makes_the_same_schema(schema: dict[str, Any]) -> None:
     from anthropic import transform_schema
@@ -206,9 +204,7 @@ def test_openai_package_sends_the_same_request() -> None:
 
 @pytest.mark.medium
 @cases(("protocol", "types"), [("responses", conversation_items), ("anthropic", reasoning_blocks)])
-def test_package_types_describe_returned_reasoning(
-    protocol: Protocol, types: Callable[[], pydantic.TypeAdapter[Any]]
-) -> None:
+def test_types_describe_returned_reasoning(protocol: Protocol, types: Callable[[], pydantic.TypeAdapter[Any]]) -> None:
     scripted = PickyServer(protocol, [ToolCall("c1", "echo", '{"text": "hi"}'), "done"], thoughts="Hm.")
     agent = create_tool_calling_agent(scripted.model(), [echo])
     AgentExecutor(agent=agent, tools=[echo]).run("q")

@@ -19,7 +19,7 @@ from graphexec.models.providers.openai_compatible import encode
 from graphexec.models.wrappers.wrapping import ModelCall, WrappedModel
 from tests.models.actors import HELLO, Script
 from tests.models.picky_server import PickyServer, Protocol
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 
 ADD = ToolSpec("add", "Add two numbers.", {"type": "object", "properties": {}})
 OFFERING = (ADD, ToolSpec("now", "Tell the time.", {"type": "object", "properties": {}}))
@@ -148,25 +148,23 @@ def block(text: str, **members: Any) -> dict[str, Any]:
     return {"type": "text", "text": text, **members}
 
 
-@cases(
+@each_case(
     ("protocol", "extra", "expected"),
-    [
-        ("responses", {"tools": [SEARCH]}, {"tools": [{"type": "function", "strict": False, **FUNCTION}, SEARCH]}),
-        ("chat", {"tools": [SEARCH, SEARCH], "web_search_options": {}}, {"tools": [chat_tool(), SEARCH]}),
-        ("chat", {"tools": [{"function": {"name": "add", "strict": True}}]}, {"tools": [chat_tool(strict=True)]}),
-        ("anthropic", {"tools": [SEARCH]}, {"tools": [OURS, SEARCH], "system": "be brief"}),
-        # The name of one of ours, and no name.
-        ("anthropic", {"tools": [{"name": "add", **CACHE}]}, {"tools": [OURS | CACHE]}),
-        ("anthropic", {"tools": [CACHE, SEARCH]}, {"tools": [OURS | CACHE, SEARCH]}),
-        ("anthropic", {"tools": [{"name": "add", "description": "x"}]}, {"tools": [OURS]}),
-        ("anthropic", {"tools": [{"name": "other", **CACHE}], "system": None}, {"tools": [OURS]}),
-        ("anthropic", {"system": [CACHE]}, {"system": [block("be brief", **CACHE)]}),
-        ("anthropic", {"system": [block("x", **CACHE)]}, {"system": [block("be brief"), block("x", **CACHE)]}),
-        ("anthropic", {"system": "x"}, {"system": [block("be brief"), block("x")]}),
-        ("anthropic", CACHE, CACHE),
-    ],
+    ("responses", {"tools": [SEARCH]}, {"tools": [{"type": "function", "strict": False, **FUNCTION}, SEARCH]}),
+    ("chat", {"tools": [SEARCH, SEARCH], "web_search_options": {}}, {"tools": [chat_tool(), SEARCH]}),
+    ("chat", {"tools": [{"function": {"name": "add", "strict": True}}]}, {"tools": [chat_tool(strict=True)]}),
+    ("anthropic", {"tools": [SEARCH]}, {"tools": [OURS, SEARCH], "system": "be brief"}),
+    # The name of one of ours, and no name.
+    ("anthropic", {"tools": [{"name": "add", **CACHE}]}, {"tools": [OURS | CACHE]}),
+    ("anthropic", {"tools": [CACHE, SEARCH]}, {"tools": [OURS | CACHE, SEARCH]}),
+    ("anthropic", {"tools": [{"name": "add", "description": "x"}]}, {"tools": [OURS]}),
+    ("anthropic", {"tools": [{"name": "other", **CACHE}], "system": None}, {"tools": [OURS]}),
+    ("anthropic", {"system": [CACHE]}, {"system": [block("be brief", **CACHE)]}),
+    ("anthropic", {"system": [block("x", **CACHE)]}, {"system": [block("be brief"), block("x", **CACHE)]}),
+    ("anthropic", {"system": "x"}, {"system": [block("be brief"), block("x")]}),
+    ("anthropic", CACHE, CACHE),
 )
-def test_server_tools_and_cache_control_are_merged(
+def test_server_tools_and_caching_are_merged(
     protocol: Protocol, extra: dict[str, Any], expected: dict[str, Any]
 ) -> None:
     request = ChatRequest([SystemMessage("be brief"), UserMessage("hi")], (ADD,))
@@ -254,13 +252,11 @@ def test_tool_choice_is_sent_in_each_protocol(choice: str, chat: Any, responses:
     assert sent == [chat, responses, anthropic]
 
 
-@cases(
+@each_case(
     ("choice", "tools", "fact"),
-    [
-        ("multiply", OFFERING, "tool_choice='multiply': the request offers add, now; write auto"),
-        ("multiply", (), "tool_choice='multiply': the request offers no tools; write auto"),
-        ("required", (), "tool_choice='required': the request offers no tools"),
-    ],
+    ("multiply", OFFERING, "tool_choice='multiply': the request offers add, now; write auto"),
+    ("multiply", (), "tool_choice='multiply': the request offers no tools; write auto"),
+    ("required", (), "tool_choice='required': the request offers no tools"),
 )
 @cases("protocol", PROTOCOLS)
 def test_tool_choice_must_be_offered(protocol: Protocol, choice: str, tools: tuple[ToolSpec, ...], fact: str) -> None:
@@ -269,19 +265,17 @@ def test_tool_choice_must_be_offered(protocol: Protocol, choice: str, tools: tup
     assert "tool_choice" not in body_of(protocol, ChatRequest([UserMessage("hi")], tool_choice="none"))
 
 
-@cases(
+@each_case(
     ("base_url", "provider"),
-    [
-        (None, "openai"),
-        ("https://api.deepseek.com/v1", "deepseek"),
-        ("https://mine.openai.azure.com/openai/v1", "azure.ai.openai"),
-        ("https://us-central1-aiplatform.googleapis.com/v1", "gcp.vertex_ai"),
-        ("https://openrouter.ai/api/v1", "openrouter"),
-        ("https://me:secret@models.example:8443/v1", "models.example:8443"),
-        ("http://127.0.0.1:11434/v1", "127.0.0.1:11434"),
-        ("https://notopenrouter.ai", "notopenrouter.ai"),
-        ("http://[", ""),
-    ],
+    (None, "openai"),
+    ("https://api.deepseek.com/v1", "deepseek"),
+    ("https://mine.openai.azure.com/openai/v1", "azure.ai.openai"),
+    ("https://us-central1-aiplatform.googleapis.com/v1", "gcp.vertex_ai"),
+    ("https://openrouter.ai/api/v1", "openrouter"),
+    ("https://me:secret@models.example:8443/v1", "models.example:8443"),
+    ("http://127.0.0.1:11434/v1", "127.0.0.1:11434"),
+    ("https://notopenrouter.ai", "notopenrouter.ai"),
+    ("http://[", ""),
 )
 def test_provider_is_named_by_the_address(base_url: str | None, provider: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)

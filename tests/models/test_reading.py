@@ -16,7 +16,7 @@ from graphexec.models.http.stop_cutter import StopCutter
 from tests.models.actors import scripted_server
 from tests.models.call_modes import Ask, all_modes, stream_blocking
 from tests.models.recorded import CHAT, CHAT_REPLY, STREAM
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 
 
 class Pieces(httpx.SyncByteStream, httpx.AsyncByteStream):
@@ -49,13 +49,11 @@ JSON = ["application/json", "APPLICATION/JSON", "application/json ; Charset=UTF-
 BEGINNINGS = [b": a comment\n\n", b"\xef\xbb\xbf", b"\n\n", b"event: x\n", b"id: 1\n", b"retry: 5\n"]
 
 
-@cases(
+@each_case(
     ("content_type", "body"),
-    [
-        *((one, STREAM) for one in (*STREAMED, *WRONG)),
-        *((one, begin + CHAT) for one in (*JSON, "text/html", None, STREAMED[1]) for begin in (b"", b"\r\n \n")),
-        *(("application/json", begin + STREAM) for begin in BEGINNINGS),
-    ],
+    *((one, STREAM) for one in (*STREAMED, *WRONG)),
+    *((one, begin + CHAT) for one in (*JSON, "text/html", None, STREAMED[1]) for begin in (b"", b"\r\n \n")),
+    *(("application/json", begin + STREAM) for begin in BEGINNINGS),
 )
 @all_modes
 def test_body_is_known_by_its_beginning_and_may_have_any_type(ask: Ask, content_type: str | None, body: bytes) -> None:
@@ -70,21 +68,17 @@ def test_other_bodies_are_clear_errors(ask: Ask, body: bytes, content_type: str 
         read(ask, content_type, body)
 
 
-@cases(
+@each_case(
     ("body", "content_type", "needed"),
-    [
-        (b"data: x", "text/event-stream", 1),
-        (b"data: x", "application/json", 5),
-        (b'{"a": 1}', "application/json", 1),
-        (b"dark", "application/json", 3),
-        (b"dat", "application/json", None),
-    ],
+    (b"data: x", "text/event-stream", 1),
+    (b"data: x", "application/json", 5),
+    (b'{"a": 1}', "application/json", 1),
+    (b"dark", "application/json", 3),
+    (b"dat", "application/json", None),
 )
 def test_type_is_decided_by_as_few_bytes_as_possible(body: bytes, content_type: str, needed: int | None) -> None:
-    decided = [
-        end for end in range(len(body) + 1) if is_event_stream(body[:end], content_type, ended=False) is not None
-    ]
-    assert next(iter(decided), None) == needed
+    found = [end for end in range(len(body) + 1) if is_event_stream(body[:end], content_type, ended=False) is not None]
+    assert next(iter(found), None) == needed
     assert needed or not is_event_stream(body, content_type, ended=True)
     assert skip_blanks(b"\xef\xbb\xbf \r\n\tdata") == b"data"
 
@@ -132,17 +126,15 @@ def test_only_content_is_cut(text: str, cuts: list[int]) -> None:
     assert found == text.removesuffix(content) + before_the_first(content, ("STOP", "a\na"))
 
 
-@cases(
+@each_case(
     ("stop", "pieces", "shown"),
-    [
-        ("STOP", ["1 ST", "OP 2", "3"], ["1 ", "", ""]),
-        # A closing tag revokes the cut in the reasoning.
-        (
-            "\nObservation:",
-            ["If I act,\nObservation: 3.", " So.\n</think>\nAction: f", "\nObservation: 4"],
-            ["If I act,", "\nObservation: 3. So.\n</think>\nAction: f", ""],
-        ),
-    ],
+    ("STOP", ["1 ST", "OP 2", "3"], ["1 ", "", ""]),
+    # A closing tag revokes the cut in the reasoning.
+    (
+        "\nObservation:",
+        ["If I act,\nObservation: 3.", " So.\n</think>\nAction: f", "\nObservation: 4"],
+        ["If I act,", "\nObservation: 3. So.\n</think>\nAction: f", ""],
+    ),
 )
 def test_nothing_is_shown_after_the_cut(stop: str, pieces: list[str], shown: list[str]) -> None:
     cut = StopCutter((stop,))

@@ -16,7 +16,7 @@ from tests.executor.actors import echo
 from tests.models.actors import HELLO
 from tests.models.picky_server import PickyServer, Protocol, openai_refusal
 from tests.models.test_responses_wire import decode_stream, end, whole
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 
 PEER = Endpoint("thinker", "https://models.example/v1")
 CALL = messages.ToolCall("c1", "echo", '{"text": "hi"}')
@@ -213,12 +213,10 @@ class TestChatServers:
         details = [{"type": "reasoning.summary", "summary": "Hm."}]
         assert texts_of(read_chat(reasoning_details=details)) == texts_of(read_chat(content=parts)) == ["Hm."]
 
-    @cases(
+    @each_case(
         ("kind", "content"),
-        [
-            *((kind, "a4") for kind in ({"type": "text"}, {"type": "output_text"}, {})),
-            *(({"type": kind}, "4") for kind in ("reasoning", "redacted_thinking", "tool_result", "citation", "Text")),
-        ],
+        *((kind, "a4") for kind in ({"type": "text"}, {"type": "output_text"}, {})),
+        *(({"type": kind}, "4") for kind in ("reasoning", "redacted_thinking", "tool_result", "citation", "Text")),
     )
     def test_only_text_parts_are_the_content(self, kind: dict[str, str], content: str) -> None:
         parts = [{"text": "a"} | kind, {"type": "text", "text": "4"}]
@@ -244,17 +242,15 @@ TWO = {"summary": [{"type": "summary_text", "text": text} for text in ("One.", "
 
 
 class TestResponses:
-    @cases(
+    @each_case(
         ("members", "texts", "sent"),
-        [
-            # The parts of a summary are paragraphs.
-            (TWO, ["One.\n\nTwo."], [{**REASONING, **TWO}]),
-            # The server has not stored an item without content, so its id alone is unknown there.
-            (SAID, [THOUGHTS], [None]),
-            ({"summary": []}, [], []),
-            # An open model writes its reasoning as content.
-            (CONTENT, ["Hm."], [{**REASONING, "summary": [], **CONTENT}]),
-        ],
+        # The parts of a summary are paragraphs.
+        (TWO, ["One.\n\nTwo."], [{**REASONING, **TWO}]),
+        # The server has not stored an item without content, so its id alone is unknown there.
+        (SAID, [THOUGHTS], [None]),
+        ({"summary": []}, [], []),
+        # An open model writes its reasoning as content.
+        (CONTENT, ["Hm."], [{**REASONING, "summary": [], **CONTENT}]),
     )
     def test_reasoning_item_is_read(self, members: dict[str, Any], texts: list[str], sent: list[object]) -> None:
         reply = whole({**REASONING, **members})

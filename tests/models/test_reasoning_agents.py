@@ -87,12 +87,7 @@ def run_streamed_async(executor: AgentExecutor, inputs: dict[str, str]) -> RunRe
 
 Mode = Callable[[AgentExecutor, dict[str, str]], RunResult]
 run_blocking: Mode = AgentExecutor.run
-MODES: list[Mode] = [
-    run_blocking,
-    lambda executor, inputs: asyncio.run(executor.arun(inputs)),
-    run_streamed,
-    run_streamed_async,
-]
+MODES: list[Mode] = [run_blocking, lambda one, inputs: asyncio.run(one.arun(inputs)), run_streamed, run_streamed_async]
 
 
 def check_answer(kind: Kind, model: RemoteModel, mode: Mode) -> RunResult:
@@ -129,9 +124,7 @@ def test_every_agent_answers_on_a_reasoning_model(kind: Kind, protocol: Protocol
 @cases("tags", [("<think>", "</think>"), ("", "\n</think>\n\n")])
 @cases(("protocol", "mode"), [("chat", run_blocking), ("chat", run_streamed), ("responses", run_streamed)])
 @cases("kind", KINDS.values())
-def test_reasoning_in_the_content_misleads_no_agent(
-    kind: Kind, protocol: Protocol, mode: Mode, tags: tuple[str, str]
-) -> None:
+def test_reasoning_misleads_no_agent(kind: Kind, protocol: Protocol, mode: Mode, tags: tuple[str, str]) -> None:
     server = PickyServer(protocol, [kind.call, kind.answer], ("stop",), thoughts=TEXTS["misleading"], tags=tags)
     check_answer(kind, server.model(), mode)
 

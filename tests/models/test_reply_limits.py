@@ -20,7 +20,7 @@ from tests.models import hostile
 from tests.models.actors import HELLO, Act, LoopbackServer, response, send, serve
 from tests.models.call_modes import MODES, Ask, all_modes, both_streams, call_blocking, stream_async, stream_blocking
 from tests.models.recorded import CHAT, CHAT_REPLY, STREAM
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 
 LIMITS = ReplyLimits(bytes=10_000, calls=3, depth=20, values=1_000)
 
@@ -114,12 +114,10 @@ def test_compressed_replies_are_read(ask: Ask, body: bytes, kind: str, name: str
 
 @pytest.mark.medium
 @all_modes
-@cases(
+@each_case(
     ("body", "encoding", "fact"),
-    [
-        *((CHAT, encoding, f"Content-Encoding: {encoding}") for encoding in ("br", "zstd", "gzip, gzip")),
-        (b"no gzip", "gzip", "cannot be read"),
-    ],
+    *((CHAT, encoding, f"Content-Encoding: {encoding}") for encoding in ("br", "zstd", "gzip, gzip")),
+    (b"no gzip", "gzip", "cannot be read"),
 )
 def test_other_encodings_are_refused(ask: Ask, body: bytes, encoding: str, fact: str) -> None:
     act = hostile.respond(hostile.once(body), encoding=encoding)
@@ -146,14 +144,12 @@ def test_long_lists_are_not_read_to_their_end(part: str, error: type[ModelError]
 
 
 class TestLimits:
-    @cases(
+    @each_case(
         ("options", "words"),
-        [
-            ({"bytes": 0}, "bytes=0; give a whole number, 1 or more"),
-            ({"values": 1.5}, "values=1.5; give a whole number, 1 or more"),
-            ({"depth": 201}, "depth=201; give a whole number from 1 to 200"),
-            ({"calls": 10_001}, "calls=10001; give a whole number from 1 to 10000"),
-        ],
+        ({"bytes": 0}, "bytes=0; give a whole number, 1 or more"),
+        ({"values": 1.5}, "values=1.5; give a whole number, 1 or more"),
+        ({"depth": 201}, "depth=201; give a whole number from 1 to 200"),
+        ({"calls": 10_001}, "calls=10001; give a whole number from 1 to 10000"),
     )
     def test_invalid_limits_are_refused(self, options: dict[str, Any], words: str) -> None:
         assert ReplyLimits() == ReplyLimits(bytes=8_388_608, calls=1_000, depth=64, values=250_000)

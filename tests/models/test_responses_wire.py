@@ -19,7 +19,7 @@ from graphexec.models.providers.responses_reply import ResponsesStream
 from tests.counting import count_calls
 from tests.models.actors import HELLO
 from tests.models.test_anthropic_wire import MESSAGES
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 
 PEER = Endpoint("gpt-9", "https://api.example/v1")
 PARAMETERS = {"type": "object", "required": ("a", "b")}
@@ -139,15 +139,13 @@ def test_messages_are_sent_in_order(listed: list[Message]) -> None:
     assert body.get("instructions", "") == "\n\n".join(system)
 
 
-@cases(
+@each_case(
     ("status", "reason", "finish"),
-    [
-        ("completed", None, "stop"),
-        ("incomplete", "max_output_tokens", "length"),
-        ("incomplete", "content_filter", "other"),
-        ("incomplete", None, "other"),
-        ("cancelled", None, "other"),
-    ],
+    ("completed", None, "stop"),
+    ("incomplete", "max_output_tokens", "length"),
+    ("incomplete", "content_filter", "other"),
+    ("incomplete", None, "other"),
+    ("cancelled", None, "other"),
 )
 def test_each_status_has_its_finish_reason(status: str, reason: str | None, finish: messages.FinishReason) -> None:
     details = {"reason": reason}
@@ -213,15 +211,13 @@ def test_streamed_and_whole_texts_are_cut_equally(text: str, stops: tuple[str, .
     assert "".join(delta.content for delta in deltas) == streamed.content
 
 
-@cases(
+@each_case(
     ("code", "error"),
-    [
-        ("server_error", errors.ServerError),
-        ("server_is_overloaded", errors.OverloadedError),
-        ("rate_limit_exceeded", errors.RateLimitError),
-        ("context_length_exceeded", errors.ContextOverflowError),
-        ("invalid_prompt", errors.InvalidReplyError),
-    ],
+    ("server_error", errors.ServerError),
+    ("server_is_overloaded", errors.OverloadedError),
+    ("rate_limit_exceeded", errors.RateLimitError),
+    ("context_length_exceeded", errors.ContextOverflowError),
+    ("invalid_prompt", errors.InvalidReplyError),
 )
 def test_reported_errors_have_their_class(code: str, error: type[errors.ModelError]) -> None:
     reported = {"code": code, "message": "Sorry"}

@@ -17,7 +17,7 @@ from graphexec.runtime.threads import open_cancel_scope
 from tests.models.actors import HELLO, FakeTime, scripted_server, sse
 from tests.models.call_modes import Ask, Called, Typewriter, all_modes, both_streams, record_reports, stream_blocking
 from tests.models.recorded import CHAT, CHAT_REPLY, STREAM
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 from tests.runtime.actors import start_in_thread
 
 DOWN = errors.ServerError("503: busy")
@@ -51,12 +51,10 @@ TRANSIENT = [errors.RateLimitError("slow"), errors.ModelConnectionError("reset")
 
 
 @all_modes
-@cases(
+@each_case(
     ("make", "failure"),
-    [
-        *((wrapper, error) for error in (DOWN, *TRANSIENT)),
-        *((client, failure) for failure in (*BUSY, httpx.ConnectError("refused"), httpx.ReadError("reset"))),
-    ],
+    *((wrapper, error) for error in (DOWN, *TRANSIENT)),
+    *((client, failure) for failure in (*BUSY, httpx.ConnectError("refused"), httpx.ReadError("reset"))),
 )
 def test_transient_errors_are_retried_after_growing_waits(ask: Ask, make: Make, failure: Any) -> None:
     time = FakeTime()
@@ -78,16 +76,14 @@ QUOTA = httpx.Response(429, json={"error": {"code": "insufficient_quota", "messa
 
 
 @all_modes
-@cases(
+@each_case(
     ("make", "failure", "kind"),
-    [
-        *((wrapper, error, type(error)) for error in (errors.BadRequestError("no"), errors.InvalidReplyError("hm"))),
-        (wrapper, ValueError("a bug"), ValueError),
-        (client, httpx.Response(400), errors.BadRequestError),
-        (client, httpx.Response(200, content=b"hm"), errors.InvalidReplyError),
-        (client, httpx.ReadTimeout("slow"), errors.ModelTimeoutError),
-        (client, QUOTA, errors.RateLimitError),
-    ],
+    *((wrapper, error, type(error)) for error in (errors.BadRequestError("no"), errors.InvalidReplyError("hm"))),
+    (wrapper, ValueError("a bug"), ValueError),
+    (client, httpx.Response(400), errors.BadRequestError),
+    (client, httpx.Response(200, content=b"hm"), errors.InvalidReplyError),
+    (client, httpx.ReadTimeout("slow"), errors.ModelTimeoutError),
+    (client, QUOTA, errors.RateLimitError),
 )
 def test_permanent_errors_are_raised_at_once(ask: Ask, make: Make, failure: Any, kind: type[Exception]) -> None:
     time = FakeTime()
@@ -98,13 +94,11 @@ def test_permanent_errors_are_raised_at_once(ask: Ask, make: Make, failure: Any,
 
 
 @all_modes
-@cases(
+@each_case(
     ("make", "failure", "wait"),
-    [
-        *((wrapper, busy(wait), wait) for wait in (0.0, 7.0, 60.0)),
-        *((client, busy_response(f"{wait:g}"), wait) for wait in (0.0, 7.0, 60.0)),
-        (client, busy_response("Thu, 01 Jan 1970 00:17:10 GMT"), 30.0),
-    ],
+    *((wrapper, busy(wait), wait) for wait in (0.0, 7.0, 60.0)),
+    *((client, busy_response(f"{wait:g}"), wait) for wait in (0.0, 7.0, 60.0)),
+    (client, busy_response("Thu, 01 Jan 1970 00:17:10 GMT"), 30.0),
 )
 def test_server_determines_the_wait(ask: Ask, make: Make, failure: Any, wait: float) -> None:
     time = FakeTime()

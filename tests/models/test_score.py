@@ -16,7 +16,7 @@ from graphexec.cli.runs.options import EVERYDAY_EXAMPLES
 from graphexec.models.scripted import ScriptedReply
 from graphexec.tools import AnyTool
 from graphexec.tools.everyday import EVERYDAY_TOOLS
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "score.py"
 # The script is not a module of the package, so its names have no types here; its other files are beside it.
@@ -159,14 +159,12 @@ def test_score_of_the_first_tasks_is_printed() -> None:
     assert (done.returncode, done.stderr) == (1, "fewer than 5 are right\n")
 
 
-@cases(
+@each_case(
     ("options", "message"),
-    [
-        (("--gguf", "nowhere.gguf"), "there is no file nowhere.gguf"),
-        (("--api-key", "k"), "--api-key is for a model of a server; add --model NAME"),
-    ],
+    (("--gguf", "nowhere.gguf"), "there is no file nowhere.gguf"),
+    (("--api-key", "k"), "--api-key is for a model of a server; add --model NAME"),
 )
-def test_invalid_options_are_reported_in_one_line(
+def test_invalid_options_are_one_line(
     options: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert SCORE["main"](options) == 2

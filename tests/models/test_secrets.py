@@ -25,7 +25,7 @@ from tests.models import actors
 from tests.models.call_modes import Ask, all_modes, call_blocking, stream_blocking
 from tests.models.leaks import Search, record_log
 from tests.models.recorded import CHAT, CHAT_REPLY
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 
 KEY = "sk-Qx7/vR2+zT9uLmN4pW8y"
 CLASSES = (OpenAICompatible, OpenAIResponses, Anthropic)
@@ -255,18 +255,16 @@ def test_address_keeps_its_parameters() -> None:
     assert request.headers["authorization"] == "Basic bWU6cGEgc3M="
 
 
-@cases(
+@each_case(
     ("url", "shown"),
-    [
-        ("https://me:p@ss@host/v1", "https://host/v1"),
-        ("https://me:pa/ss@host/v1", "https://host/v1"),
-        ("me:password@host/v1", "host/v1"),
-        ("//me@host", "//host"),
-        ("https://host/v1/@cf/x", "https://host/v1/@cf/x"),
-        ("https://host:port/v1", "https://host:port/v1"),
-        ("https://host/v1?key=1&a=b&token=", "https://host/v1?key=***&a=b&token=***"),
-        ("https://[::1", "https://[::1"),
-    ],
+    ("https://me:p@ss@host/v1", "https://host/v1"),
+    ("https://me:pa/ss@host/v1", "https://host/v1"),
+    ("me:password@host/v1", "host/v1"),
+    ("//me@host", "//host"),
+    ("https://host/v1/@cf/x", "https://host/v1/@cf/x"),
+    ("https://host:port/v1", "https://host:port/v1"),
+    ("https://host/v1?key=1&a=b&token=", "https://host/v1?key=***&a=b&token=***"),
+    ("https://[::1", "https://[::1"),
 )
 def test_shown_address_has_no_credentials(url: str, shown: str) -> None:
     assert Address.parse(url).url == shown

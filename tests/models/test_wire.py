@@ -20,7 +20,7 @@ from tests.models import recorded
 from tests.models.actors import HELLO, scripted_server, sse
 from tests.models.call_modes import stream_blocking
 from tests.models.recorded import CALLS, CALLS_REPLY, CHAT, CHAT_REPLY, STREAM
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 
 PEER = Endpoint("tiny", "http://127.0.0.1:1/v1")
 ADD = messages.ToolSpec("add", "Add two numbers.", MappingProxyType({"type": "object", "required": ("a", "b")}))
@@ -77,10 +77,7 @@ def test_completions_have_their_own_route() -> None:
     assert encode_body(request) == {"model": "tiny", "prompt": "One two", "stop": ["three"]}
 
 
-@cases(
-    ("body", "reply"),
-    [(CHAT, CHAT_REPLY), (CALLS, CALLS_REPLY), (recorded.COMPLETION, recorded.COMPLETION_REPLY)],
-)
+@cases(("body", "reply"), [(CHAT, CHAT_REPLY), (CALLS, CALLS_REPLY), (recorded.COMPLETION, recorded.COMPLETION_REPLY)])
 def test_complete_replies_are_read_and_truncated_are_not(body: bytes, reply: messages.ModelReply) -> None:
     assert ChatStream(PEER).decode(body) == reply
     for end in range(len(body)):
@@ -135,12 +132,10 @@ def test_any_chunking_and_line_ending_works(newline: bytes) -> None:
 ADD_CALL = (messages.ToolCall("call_0", "add", '{"a": 1}'),)
 
 
-@cases(
+@each_case(
     ("message", "content", "calls"),
-    [
-        ('{"content": null}', "", ()),
-        ('{"tool_calls": [{"function": {"name": "add", "arguments": {"a": 1}}}]}', "", ADD_CALL),
-    ],
+    ('{"content": null}', "", ()),
+    ('{"tool_calls": [{"function": {"name": "add", "arguments": {"a": 1}}}]}', "", ADD_CALL),
 )
 def test_optional_members_have_defaults(message: str, content: str, calls: tuple[messages.ToolCall, ...]) -> None:
     body = f'{{"choices": [{{"message": {message}}}]}}'.encode()

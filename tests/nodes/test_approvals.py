@@ -21,7 +21,7 @@ from graphexec.nodes import Piece, Plugged, Review, ReviewCall, ReviewDecision, 
 from graphexec.nodes.approvals import MOST_REVIEWS, replace_arguments
 from tests.executor.actors import call, caller_of, messages
 from tests.nodes.shelf import make_executor, pause, proof_of, resume
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 
 Decide = Callable[[ReviewCall], Any]
 When = Callable[[gx.AgentAction], bool]
@@ -95,15 +95,13 @@ def steps_of(steps: Any) -> list[tuple[Any, str]]:
 
 
 class TestDecisions:
-    @cases(
+    @each_case(
         ("called", "review", "steps", "done"),
-        [
-            ("delete a", Review("approve"), [("deleted a", "ok")], ["delete a"]),
-            ("delete a", Review("reject", "Keep it."), [(f"{REJECTED} Keep it.", "rejected")], []),
-            ("delete a", Review("respond", "It is gone."), [("It is gone.", "ok")], []),
-            ("read a", "never asked", [("text of a", "ok")], ["read a"]),
-            ("Delete a", Review("reject"), [(f"D{REJECTED[1:]} Do not repeat the call.", "rejected")], []),
-        ],
+        ("delete a", Review("approve"), [("deleted a", "ok")], ["delete a"]),
+        ("delete a", Review("reject", "Keep it."), [(f"{REJECTED} Keep it.", "rejected")], []),
+        ("delete a", Review("respond", "It is gone."), [("It is gone.", "ok")], []),
+        ("read a", "never asked", [("text of a", "ok")], ["read a"]),
+        ("Delete a", Review("reject"), [(f"D{REJECTED[1:]} Do not repeat the call.", "rejected")], []),
     )
     def test_decision_is_carried_out(self, called: str, review: Any, steps: list[Any], done: list[str]) -> None:
         scene = Scene(calls(called), nodes=(gate(lambda _: review),), tool_lookup="case_insensitive")
@@ -163,13 +161,11 @@ class TestEdits:
         (message,) = [one for one in messages(scene.model.requests[-1]) if isinstance(one, AssistantMessage)]
         assert [json.loads(call.arguments) for call in message.tool_calls] == [{"path": "b"}, {"path": "x"}]
 
-    @cases(
+    @each_case(
         ("make", "reply", "last", "edited"),
-        [
-            (gx.create_react_agent, 'Action: delete\nAction Input: {"path": "a"}', FINAL, 'Input: {"path": "b"}'),
-            (gx.create_react_agent, "Action: delete\nAction Input: aa", FINAL, 'Input: {"path": "b"}'),
-            (gx.create_structured_agent, STRUCTURED[0], STRUCTURED[1], '_input": {"path": "b"}}'),
-        ],
+        (gx.create_react_agent, 'Action: delete\nAction Input: {"path": "a"}', FINAL, 'Input: {"path": "b"}'),
+        (gx.create_react_agent, "Action: delete\nAction Input: aa", FINAL, 'Input: {"path": "b"}'),
+        (gx.create_structured_agent, STRUCTURED[0], STRUCTURED[1], '_input": {"path": "b"}}'),
     )
     def test_text_of_the_model_is_edited(self, make: Any, reply: str, last: str, edited: str) -> None:
         files, model = Files(), models.ScriptedModel([reply, last])
@@ -408,24 +404,18 @@ def test_approval_dominates_every_call_of_a_tool(others: tuple[Plugged, ...]) ->
         check_dominance(order)
 
 
-@cases(
+@each_case(
     ("make", "arguments", "fact"),
-    [
-        (
-            approve_tools,
-            ({"delete": ["aprove"]},),
-            r"\['aprove'\] for delete; give some of approve, edit, reject, resp",
-        ),
-        (approve_tools, ({"delete": "approve"},), "decisions='approve' for delete; give some of"),
-        (approve_tools, ({"delete": []},), r"decisions=\[\] for delete"),
-        (approve_tools, (["delete"],), r"approve_tools has tools=\['delete'\]; write approve_tools"),
-        (approve_tools, ({approve_tools: ["approve"]},), "approve_tools has the key .*; give the tool's name"),
-        (approve_tools, ({"delet": ["approve"]},), r"approve_tools names the tool delet, .* did you mean delete\?"),
-        (Review, ("aprove",), "decision='aprove' is invalid; pass one of approve, edit, reject, respond"),
-        (Review, ("edit",), "'edit' has arguments=None; write"),
-        (Review, ("approve", "", {"path": "b"}), "'approve' has arguments="),
-        (Review, ("reject", None), "text=None is invalid; pass a string"),
-    ],
+    (approve_tools, ({"delete": ["aprove"]},), r"\['aprove'\] for delete; give some of approve, edit, reject, resp"),
+    (approve_tools, ({"delete": "approve"},), "decisions='approve' for delete; give some of"),
+    (approve_tools, ({"delete": []},), r"decisions=\[\] for delete"),
+    (approve_tools, (["delete"],), r"approve_tools has tools=\['delete'\]; write approve_tools"),
+    (approve_tools, ({approve_tools: ["approve"]},), "approve_tools has the key .*; give the tool's name"),
+    (approve_tools, ({"delet": ["approve"]},), r"approve_tools names the tool delet, .* did you mean delete\?"),
+    (Review, ("aprove",), "decision='aprove' is invalid; pass one of approve, edit, reject, respond"),
+    (Review, ("edit",), "'edit' has arguments=None; write"),
+    (Review, ("approve", "", {"path": "b"}), "'approve' has arguments="),
+    (Review, ("reject", None), "text=None is invalid; pass a string"),
 )
 def test_invalid_gates_and_reviews_are_refused(make: Callable[..., Any], arguments: Any, fact: str) -> None:
     with pytest.raises(gx.InputError, match=fact):

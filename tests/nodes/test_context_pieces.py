@@ -18,7 +18,7 @@ from graphexec.nodes.todos import find_todos
 from graphexec.tools import AnyTool
 from tests.executor import actors
 from tests.nodes.shelf import proof_of
-from tests.parameters import cases, examples
+from tests.parameters import cases, each_case, examples
 
 NAMES = ("search", "add", "mail", "read")
 ITERATIONS = 5
@@ -98,19 +98,17 @@ def test_bound_is_the_documented_one(
     assert (bounds.model_calls.number or 0) <= calls(iterations)
 
 
-@cases(
+@each_case(
     ("piece", "options", "text"),
-    [
-        (compact, {"max_tokens": 0}, "max_tokens"),
-        (compact, {"max_tokens": -5}, "max_tokens"),
-        (compact, {"max_tokens": 0.5}, "max_tokens"),
-        (compact, {"keep": 0}, "keep"),
-        (compact, {"keep": -1}, "keep"),
-        (compact, {"count": 4}, "count"),
-        (compact, {"name": ""}, "name"),
-        (critic, {"prompt": "Good?"}, "answer"),
-        (select_tools, {"always": ["maill"]}, "select_tools names the tool maill"),
-    ],
+    (compact, {"max_tokens": 0}, "max_tokens"),
+    (compact, {"max_tokens": -5}, "max_tokens"),
+    (compact, {"max_tokens": 0.5}, "max_tokens"),
+    (compact, {"keep": 0}, "keep"),
+    (compact, {"keep": -1}, "keep"),
+    (compact, {"count": 4}, "count"),
+    (compact, {"name": ""}, "name"),
+    (critic, {"prompt": "Good?"}, "answer"),
+    (select_tools, {"always": ["maill"]}, "select_tools names the tool maill"),
 )
 def test_options_are_validated(piece: Callable[..., Piece], options: dict[str, Any], text: str) -> None:
     with pytest.raises(InputError, match=text):
@@ -163,18 +161,16 @@ class TestCompact:
         assert result.output == "done"
         assert text_of(requests[3]).count("found") == 3
 
-    @cases(
+    @each_case(
         ("piece", "replies", "inputs", "asked"),
-        [
-            (compact(), [call("add"), call("mail"), "done"], "q", 3),
-            (compact(1, 1), [call("add"), "done"], "q " * 400, 2),
-            (compact(1, 3), [call("add"), call("mail"), call("read"), "done"], "q", 4),
-            (compact(1, 4), [call("add"), call("mail"), call("read"), "done"], "q", 4),
-            (compact(1, 100), [call("add"), call("mail"), call("read"), "done"], "q", 4),
-            (compact(100, 1, count=count_as(99)), [call("add"), call("mail"), "so far", "done"], "q", 3),
-            (compact(100, 1, count=count_as(100)), [call("add"), call("mail"), "so far", "done"], "q", 3),
-            (compact(100, 1, count=count_as(101)), [call("add"), call("mail"), "so far", "done"], "q", 4),
-        ],
+        (compact(), [call("add"), call("mail"), "done"], "q", 3),
+        (compact(1, 1), [call("add"), "done"], "q " * 400, 2),
+        (compact(1, 3), [call("add"), call("mail"), call("read"), "done"], "q", 4),
+        (compact(1, 4), [call("add"), call("mail"), call("read"), "done"], "q", 4),
+        (compact(1, 100), [call("add"), call("mail"), call("read"), "done"], "q", 4),
+        (compact(100, 1, count=count_as(99)), [call("add"), call("mail"), "so far", "done"], "q", 3),
+        (compact(100, 1, count=count_as(100)), [call("add"), call("mail"), "so far", "done"], "q", 3),
+        (compact(100, 1, count=count_as(101)), [call("add"), call("mail"), "so far", "done"], "q", 4),
     )
     def test_only_more_than_the_limit_is_summarized(self, piece: Piece, replies: Any, inputs: str, asked: int) -> None:
         assert len(run([piece], replies, inputs)[1]) == asked
@@ -220,22 +216,20 @@ class TestCompact:
 
 
 class TestSelectTools:
-    @cases(
+    @each_case(
         ("pieces", "replies", "tools"),
-        [
-            (
-                [select_tools(2, always=["read"])],
-                ["- mail\n- `add`.\nfly", call("mail"), "done"],
-                [[], ["add", "mail", "read"], ["add", "mail", "read"]],
-            ),
-            ([select_tools(1)], ["mail, add, search", "done"], [[], ["mail"]]),
-            *(
-                ([select_tools(1)], [reply, "done"], [[], [*NAMES]])
-                for reply in ("", "fly, swim", "mailing", '{"tools": 3}', ModelError("down"), call("add"))
-            ),
-            ([select_tools(1), todo_list()], ["mail", "done"], [[], ["mail", "write_todos"]]),
-            ([select_tools(4)], ["done"], [[*NAMES]]),
-        ],
+        (
+            [select_tools(2, always=["read"])],
+            ["- mail\n- `add`.\nfly", call("mail"), "done"],
+            [[], ["add", "mail", "read"], ["add", "mail", "read"]],
+        ),
+        ([select_tools(1)], ["mail, add, search", "done"], [[], ["mail"]]),
+        *(
+            ([select_tools(1)], [reply, "done"], [[], [*NAMES]])
+            for reply in ("", "fly, swim", "mailing", '{"tools": 3}', ModelError("down"), call("add"))
+        ),
+        ([select_tools(1), todo_list()], ["mail", "done"], [[], ["mail", "write_todos"]]),
+        ([select_tools(4)], ["done"], [[*NAMES]]),
     )
     def test_chosen_tools_are_offered(self, pieces: Any, replies: Any, tools: list[list[str]]) -> None:
         result, requests = run(pieces, replies)
@@ -272,12 +266,10 @@ class TestTodoList:
         assert "Your to-do list has open items:\n- buy" in text_of(requests[-1])
         assert len(requests) == 3
 
-    @cases(
+    @each_case(
         ("lists", "statuses", "kept"),
-        [
-            (([("a", "completed")], [("b", "pending")]), ["ok", "error"], [{"content": "a", "status": "completed"}]),
-            (([("a", "someday")],), ["bad_arguments"], []),
-        ],
+        (([("a", "completed")], [("b", "pending")]), ["ok", "error"], [{"content": "a", "status": "completed"}]),
+        (([("a", "someday")],), ["bad_arguments"], []),
     )
     def test_first_valid_list_is_kept(self, lists: Any, statuses: list[str], kept: Any) -> None:
         result, _ = run([todo_list()], [write(*lists), "done"])

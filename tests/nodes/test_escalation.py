@@ -16,7 +16,7 @@ from graphexec.nodes import AskStronger, escalate
 from graphexec.nodes.escalation import is_stuck
 from tests.executor.actors import HOW, Running, call, echo, fail, messages
 from tests.nodes.shelf import proof_of
-from tests.parameters import cases, examples
+from tests.parameters import cases, each_case, examples
 
 # Arguments that are not JSON.
 UNREADABLE = ToolCall("c1", "echo", "{")
@@ -45,17 +45,15 @@ def test_stronger_model_decides_after_two_failures(run: Running) -> None:
 
 
 @HOW
-@cases(
+@each_case(
     ("weak", "strong", "options", "ending", "asked"),
-    [
-        ([UNREADABLE], ["better"], {}, ("finished", "better"), (1, 1)),
-        # The agent goes on when the escalations are used up.
-        (FAILURES, FAILURES, {"max_iterations": 5}, ("iterations", "Agent stopped"), (5, 2)),
-        # A failure of the stronger model changes nothing.
-        ([UNREADABLE, "done"], [ServerError("down")], {"times": 1}, ("finished", "done"), (2, 1)),
-        ([UNREADABLE], ["better"], {"max_model_calls": 1}, ("model_calls", "Agent stopped"), (1, 0)),
-        (["weak"], ["strong"], AT_ONCE, ("finished", "strong"), (0, 1)),
-    ],
+    ([UNREADABLE], ["better"], {}, ("finished", "better"), (1, 1)),
+    # The agent goes on when the escalations are used up.
+    (FAILURES, FAILURES, {"max_iterations": 5}, ("iterations", "Agent stopped"), (5, 2)),
+    # A failure of the stronger model changes nothing.
+    ([UNREADABLE, "done"], [ServerError("down")], {"times": 1}, ("finished", "done"), (2, 1)),
+    ([UNREADABLE], ["better"], {"max_model_calls": 1}, ("model_calls", "Agent stopped"), (1, 0)),
+    (["weak"], ["strong"], AT_ONCE, ("finished", "strong"), (0, 1)),
 )
 def test_stronger_model_is_asked_within_the_limits(
     run: Running, weak: Any, strong: Any, options: Any, ending: tuple[str, str], asked: tuple[int, int]
@@ -88,13 +86,11 @@ def test_function_agent_goes_on_as_usual(run: Running) -> None:
     assert run(executor).output == "done"
 
 
-@cases(
+@each_case(
     ("statuses", "stuck"),
-    [
-        *(([], False), (["parse_error"], True), (["error"], False), (["error", "unknown_tool"], True)),
-        *((["parse_error", "bad_arguments"], True), (["error", "ok"], False), (["ok", "error"], False)),
-        (["ok", "timed_out", "error"], True),
-    ],
+    *(([], False), (["parse_error"], True), (["error"], False), (["error", "unknown_tool"], True)),
+    *((["parse_error", "bad_arguments"], True), (["error", "ok"], False), (["ok", "error"], False)),
+    (["ok", "timed_out", "error"], True),
 )
 def test_two_failures_are_a_reason(statuses: list[actions.StepStatus], stuck: bool) -> None:
     steps = [AgentStep(AgentAction("echo", {}), "", status) for status in statuses]

@@ -14,7 +14,7 @@ from graphexec.models import ScriptedModel
 from graphexec.nodes import Piece, guard_input, guard_output
 from graphexec.testing import scripted_tool
 from tests.executor.actors import call
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 
 SECRET, PAY = "the PIN is 4711", call("pay", x="5")
 
@@ -85,27 +85,18 @@ class TestInput:
         assert executor.plug(EARLY).verify().proved, "a piece may ask behind the guard"
         assert executor.run({"input": SECRET, "other": "harmless"}).output == "done"
 
-    @cases(
+    @each_case(
         ("options", "pieces", "error", "text"),
-        [
-            ({"check": "x"}, [], InputError, "check='x'; give a function"),
-            ({"check": await_pins, "blocking": True}, [], InputError, "blocking=True; leave it out"),
-            ({"check": no_pins, "inputs": "input"}, [], InputError, "give a list of names"),
-            ({"check": str.isprintable}, [], InputError, "the check returned True; return the reason"),
-            ({"check": no_pins, "name": "a b"}, [], NodeError, "cannot be named 'a b'"),
-            ({"check": no_pins}, [EARLY], GraphError, "choose asks before guard_input is done; put guard_input before"),
-            # A misspelt name would let everything pass.
-            (
-                {"check": no_pins, "inputs": ["other"]},
-                [],
-                InputError,
-                "the run has no input other to check; it has input",
-            ),
-        ],
+        ({"check": "x"}, [], InputError, "check='x'; give a function"),
+        ({"check": await_pins, "blocking": True}, [], InputError, "blocking=True; leave it out"),
+        ({"check": no_pins, "inputs": "input"}, [], InputError, "give a list of names"),
+        ({"check": str.isprintable}, [], InputError, "the check returned True; return the reason"),
+        ({"check": no_pins, "name": "a b"}, [], NodeError, "cannot be named 'a b'"),
+        ({"check": no_pins}, [EARLY], GraphError, "choose asks before guard_input is done; put guard_input before"),
+        # A misspelt name would let everything pass.
+        ({"check": no_pins, "inputs": ["other"]}, [], InputError, "the run has no input other to check; it has input"),
     )
-    def test_mistakes_are_refused(
-        self, options: dict[str, Any], pieces: list[Piece], error: type[Exception], text: str
-    ) -> None:
+    def test_mistakes_are_refused(self, options: dict[str, Any], pieces: list[Piece], error: Any, text: str) -> None:
         with pytest.raises(error, match=text):
             make_executor(ScriptedModel([]), *pieces, guard_input(**options)).run("hi")
 
@@ -113,9 +104,7 @@ class TestInput:
 class TestOutput:
     @cases("options", CHECKS)
     @cases("way", ["parse", "return_direct", "generate"])
-    def test_refused_answer_is_given_out_nowhere(
-        self, options: dict[str, Any], way: str, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_refused_answer_is_given_nowhere(self, options: Any, way: str, capsys: pytest.CaptureFixture[str]) -> None:
         replies: dict[str, list[Any]] = {"parse": [SECRET], "return_direct": [PAY], "generate": [PAY, SECRET]}
 
         def make() -> AgentExecutor:

@@ -24,7 +24,7 @@ from graphexec.memory import BufferMemory
 from graphexec.messages import ChatRequest, Message, ModelReply, ModelRequest, SystemMessage
 from graphexec.nodes import output_type
 from tests.executor.actors import call
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 
 
 class City(BaseModel):
@@ -76,29 +76,27 @@ def look_up(name: str) -> str:
 
 
 class TestAnswers:
-    @cases(
+    @each_case(
         ("kind", "reply", "expected"),
-        [
-            (City, PARIS, City(name="Paris", people=2)),
-            (City, f"```json\n{PARIS}\n```", City(name="Paris", people=2)),
-            (City, f"Here it is: {PARIS} Good luck!", City(name="Paris", people=2)),
-            (City, "{'name': 'Paris', 'people': 2,}", City(name="Paris", people=2)),
-            (Point, '{"x": 1, "y": 2.5}', Point(1.0, 2.5)),
-            (Size, '{"width": 3}', {"width": 3}),
-            (list[int], "[1, 2]", [1, 2]),
-            (list[int], '{"answer": [1, 2]}', [1, 2]),
-            (list[City], f"[{PARIS}]", [City(name="Paris", people=2)]),
-            (int | None, "null", None),
-            (int | str, "seven", "seven"),
-            (int, "7", 7),
-            (int, '{"answer": 7}', 7),
-            (bool, "true", True),
-            (date, "2026-11-23", date(2026, 11, 23)),
-            (Colour, '"red"', Colour.RED),
-            (Literal["yes", "no"], "no", "no"),
-            (str, ' {"not": "read"} ', ' {"not": "read"} '),
-            (City | Point, '{"x": 1, "y": 2}', Point(1.0, 2.0)),
-        ],
+        (City, PARIS, City(name="Paris", people=2)),
+        (City, f"```json\n{PARIS}\n```", City(name="Paris", people=2)),
+        (City, f"Here it is: {PARIS} Good luck!", City(name="Paris", people=2)),
+        (City, "{'name': 'Paris', 'people': 2,}", City(name="Paris", people=2)),
+        (Point, '{"x": 1, "y": 2.5}', Point(1.0, 2.5)),
+        (Size, '{"width": 3}', {"width": 3}),
+        (list[int], "[1, 2]", [1, 2]),
+        (list[int], '{"answer": [1, 2]}', [1, 2]),
+        (list[City], f"[{PARIS}]", [City(name="Paris", people=2)]),
+        (int | None, "null", None),
+        (int | str, "seven", "seven"),
+        (int, "7", 7),
+        (int, '{"answer": 7}', 7),
+        (bool, "true", True),
+        (date, "2026-11-23", date(2026, 11, 23)),
+        (Colour, '"red"', Colour.RED),
+        (Literal["yes", "no"], "no", "no"),
+        (str, ' {"not": "read"} ', ' {"not": "read"} '),
+        (City | Point, '{"x": 1, "y": 2}', Point(1.0, 2.0)),
     )
     def test_answer_is_an_instance(self, kind: Any, reply: str, expected: object) -> None:
         result = make(reply, kind=kind).run("Which?")
@@ -192,23 +190,21 @@ class TestForms:
         assert stored.answer == {"day": "2026-11-23"}
         assert executor.run(loaded).output == Day(day=date(2026, 11, 23))
 
-    @cases(
+    @each_case(
         ("kind", "reply", "expected"),
-        [
-            *((date | datetime, f"{quote}2026-11-29T00:00:00{quote}", datetime(2026, 11, 29)) for quote in ("", '"')),
-            (datetime | date, "2026-11-29", date(2026, 11, 29)),
-            (datetime | str, '"2026-11-29T00:00:00"', datetime(2026, 11, 29)),
-            (str | datetime, "2026-11-29T00:00:00", None),
-            (UUID | str, '"00000000-0000-0000-0000-000000000005"', UUID(int=5)),
-            (UUID | str, "five", "five"),
-            (float | Decimal, '"1.50"', Decimal("1.50")),
-            (float | Decimal, "1.5", 1.5),
-            (Aliased, '{"N": 1}', Aliased(N=1)),
-            (TwoNames, '{"read": 1}', TwoNames.model_validate({"read": 1})),
-            (dict[str, Aliased], '{"a": {"N": 1}}', {"a": Aliased(N=1)}),
-            (Annotated[int, AfterValidator(lambda number: number * 2)], "4", 8),
-            (list[tuple[int, str]], '[[1, "a"]]', [(1, "a")]),
-        ],
+        *((date | datetime, f"{quote}2026-11-29T00:00:00{quote}", datetime(2026, 11, 29)) for quote in ("", '"')),
+        (datetime | date, "2026-11-29", date(2026, 11, 29)),
+        (datetime | str, '"2026-11-29T00:00:00"', datetime(2026, 11, 29)),
+        (str | datetime, "2026-11-29T00:00:00", None),
+        (UUID | str, '"00000000-0000-0000-0000-000000000005"', UUID(int=5)),
+        (UUID | str, "five", "five"),
+        (float | Decimal, '"1.50"', Decimal("1.50")),
+        (float | Decimal, "1.5", 1.5),
+        (Aliased, '{"N": 1}', Aliased(N=1)),
+        (TwoNames, '{"read": 1}', TwoNames.model_validate({"read": 1})),
+        (dict[str, Aliased], '{"a": {"N": 1}}', {"a": Aliased(N=1)}),
+        (Annotated[int, AfterValidator(lambda number: number * 2)], "4", 8),
+        (list[tuple[int, str]], '[[1, "a"]]', [(1, "a")]),
     )
     def test_run_that_is_killed_has_the_same_answer(self, kind: Any, reply: str, expected: Any) -> None:
         def fail(effect: SaveMemory) -> None:
@@ -344,17 +340,15 @@ class TestRequests:
         assert list(result.ending.return_values) == ["answer"]  # type: ignore[union-attr]
 
 
-@cases(
+@each_case(
     ("mistake", "text"),
-    [
-        *((lambda kind=kind: output_type(kind), "output type") for kind in (None, 5, "City", City(name="a", people=1))),
-        *((lambda kind=kind: output_type(kind), "output type") for kind in ([int], lambda: 1, Unknown)),
-        (lambda: output_type(City, reasks=-1), "reasks"),
-        (
-            lambda: make(PARIS).plug(output_type(int, name="number")),
-            "number is another output type, and an executor has one; unplug output_type",
-        ),
-    ],
+    *((lambda kind=kind: output_type(kind), "output type") for kind in (None, 5, "City", City(name="a", people=1))),
+    *((lambda kind=kind: output_type(kind), "output type") for kind in ([int], lambda: 1, Unknown)),
+    (lambda: output_type(City, reasks=-1), "reasks"),
+    (
+        lambda: make(PARIS).plug(output_type(int, name="number")),
+        "number is another output type, and an executor has one; unplug output_type",
+    ),
 )
 def test_invalid_types_are_refused(mistake: Callable[[], object], text: str) -> None:
     with pytest.raises(gx.InputError, match=text):
@@ -363,9 +357,7 @@ def test_invalid_types_are_refused(mistake: Callable[[], object], text: str) -> 
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9),
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["name", "people", "x"]), inner, max_size=3)
-    ),
+    lambda one: st.lists(one, max_size=3) | st.dictionaries(st.sampled_from(["name", "people", "x"]), one, max_size=3),
     max_leaves=8,
 )
 NEAR = st.fixed_dictionaries({"name": JSON, "people": JSON}, optional={"more": JSON})
@@ -385,7 +377,7 @@ TEXTS = st.one_of(
     ),
 )
 KINDS: list[Any] = [
-    *(City, Closed, Point, Size, Colour, list[int], int, float, bool, date, str, Literal["a"], City | Point),
+    *(City, Closed, Point, Size, Colour, list[int], int, float, bool, date, str, Literal["a"], City | Point)
 ]
 
 

@@ -18,7 +18,7 @@ from graphexec.nodes import Piece, compact, critic, handoffs, redact_pii
 from graphexec.nodes.privacy.patterns import PATTERNS
 from tests.executor.actors import caller_of, messages
 from tests.nodes.shelf import run_in_pieces
-from tests.parameters import cases, examples, thorough
+from tests.parameters import cases, each_case, examples, thorough
 
 EMAIL, CARD, IBAN, PHONE = "ann@example.com", "4111 1111 1111 1111", "DE89 3704 0044 0532 0130 00", "+49 170 1234567"
 PLANTED = (EMAIL, "bob.b@x.org", CARD, IBAN, PHONE, "sk-abcdefghijklmnopqrstuvwx")
@@ -87,30 +87,26 @@ class TestBothWays:
         assert scene.executor.run(MAIL).output == "[EMAIL_1] and [PHONE]"
         assert scene.called == ["[EMAIL_1]"]
 
-    @cases(
+    @each_case(
         ("scene", "text", "output"),
-        [
-            # Invented tokens, and those that a tool writes, get no value.
-            (Scene("[EMAIL_2] [CARD_1] [EMAIL _1]"), MAIL, "[EMAIL_2] [CARD_1] [EMAIL _1]"),
-            (Scene(call("[EMAIL_1]"), "it says [TEXT_1]", results=["to [EMAIL_1]"]), MAIL, "it says [EMAIL_1]"),
-            (Scene("[BADGE_1]", nodes=[redact_pii(), BADGES]), f"B-123, B-000, {EMAIL}", "B-123"),
-            (Scene(call("x"), "so far [EMAIL_1]", **LAST_WORD), MAIL, f"so far {EMAIL}"),
-            (Scene(call("x"), "At [IP_1].", results=["IP: 192.168.1.100"], nodes=[ADDRESSES]), "", "At 192.168.1.100."),
-        ],
+        # Invented tokens, and those that a tool writes, get no value.
+        (Scene("[EMAIL_2] [CARD_1] [EMAIL _1]"), MAIL, "[EMAIL_2] [CARD_1] [EMAIL _1]"),
+        (Scene(call("[EMAIL_1]"), "it says [TEXT_1]", results=["to [EMAIL_1]"]), MAIL, "it says [EMAIL_1]"),
+        (Scene("[BADGE_1]", nodes=[redact_pii(), BADGES]), f"B-123, B-000, {EMAIL}", "B-123"),
+        (Scene(call("x"), "so far [EMAIL_1]", **LAST_WORD), MAIL, f"so far {EMAIL}"),
+        (Scene(call("x"), "At [IP_1].", results=["IP: 192.168.1.100"], nodes=[ADDRESSES]), "", "At 192.168.1.100."),
     )
     def test_answer_has_the_values(self, scene: Scene, text: str, output: str) -> None:
         assert scene.executor.run(text).output == output
 
-    @cases(
+    @each_case(
         ("scene", "text", "sent"),
-        [
-            (Scene("[BADGE_1]", nodes=[redact_pii(), BADGES]), f"B-123, B-000, {EMAIL}", "[BADGE_1], B-000, "),
-            (Scene("done", nodes=[redact_pii(), Piece("note", (add_note,))]), "hi", "ask [EMAIL]"),
-            # The names of unknown tools are hidden, and structured results keep their structure.
-            (Scene(ToolCall("1", EMAIL, "{}"), "done"), "hi", "[EMAIL"),
-            (Scene(call("x"), "done", results=[[{"type": "text", "text": f"Reach me at {EMAIL}"}]]), "hi", STRUCTURED),
-            (Scene(call("x"), "x", results=["IP: 192.168.1.100"], nodes=[ADDRESSES]), "", "IP: [IP_1]"),
-        ],
+        (Scene("[BADGE_1]", nodes=[redact_pii(), BADGES]), f"B-123, B-000, {EMAIL}", "[BADGE_1], B-000, "),
+        (Scene("done", nodes=[redact_pii(), Piece("note", (add_note,))]), "hi", "ask [EMAIL]"),
+        # The names of unknown tools are hidden, and structured results keep their structure.
+        (Scene(ToolCall("1", EMAIL, "{}"), "done"), "hi", "[EMAIL"),
+        (Scene(call("x"), "done", results=[[{"type": "text", "text": f"Reach me at {EMAIL}"}]]), "hi", STRUCTURED),
+        (Scene(call("x"), "x", results=["IP: 192.168.1.100"], nodes=[ADDRESSES]), "", "IP: [IP_1]"),
     )
     def test_model_reads_no_values(self, scene: Scene, text: str, sent: str) -> None:
         scene.executor.run(text)
@@ -209,31 +205,27 @@ class TestBothWays:
 
 
 class TestPatterns:
-    @cases(
+    @each_case(
         ("text", "kinds"),
-        [
-            ("a@b.co", "EMAIL"),
-            ("4111 1111 1111 1112", ""),
-            ("4111111111111111", "CARD"),
-            ("12 4111 1111 1111 1111", "CARD"),
-            ("DE89 3704 0044 0532 0130 00 AND MORE", "IBAN"),
-            ("DE88 3704 0044 0532 0130 00", ""),
-            ("+1 (555) 123-4567", "PHONE"),
-            ("12:30, 2024-01-01, 1+1 = 2", ""),
-            ("AKIAABCDEFGHIJKLMNOP", "API_KEY"),
-        ],
+        ("a@b.co", "EMAIL"),
+        ("4111 1111 1111 1112", ""),
+        ("4111111111111111", "CARD"),
+        ("12 4111 1111 1111 1111", "CARD"),
+        ("DE89 3704 0044 0532 0130 00 AND MORE", "IBAN"),
+        ("DE88 3704 0044 0532 0130 00", ""),
+        ("+1 (555) 123-4567", "PHONE"),
+        ("12:30, 2024-01-01, 1+1 = 2", ""),
+        ("AKIAABCDEFGHIJKLMNOP", "API_KEY"),
     )
     def test_shelf_finds(self, text: str, kinds: str) -> None:
         assert " ".join(kind for kind, find in PATTERNS.items() if [*find(text)]) == kinds
 
-    @cases(
+    @each_case(
         ("patterns", "text"),
-        [
-            (["MAIL"], "no pattern MAIL; it has EMAIL"),
-            ({"BADGE": "("}, "the pattern BADGE is invalid"),
-            ({"BADGE": "x*"}, "matches the empty string"),
-            ({"badge": "x"}, "name it in capitals"),
-        ],
+        (["MAIL"], "no pattern MAIL; it has EMAIL"),
+        ({"BADGE": "("}, "the pattern BADGE is invalid"),
+        ({"BADGE": "x*"}, "matches the empty string"),
+        ({"badge": "x"}, "name it in capitals"),
     )
     def test_wrong_patterns_are_refused(self, patterns: Any, text: str) -> None:
         with pytest.raises(InputError, match=text):

@@ -15,7 +15,7 @@ from graphexec.nodes.tool_calls import REPEATS, ROUND, WARNING, count_repeats
 from tests.drivers import limit_of
 from tests.executor.actors import act, answer, echo, prompt, run_executor, scripted
 from tests.nodes.shelf import proof_of
-from tests.parameters import cases, examples
+from tests.parameters import cases, each_case, examples
 
 ACT = "Thought: hm\nAction: echo\nAction Input: hi"
 DONE = "Thought: I know\nFinal Answer: done"
@@ -39,14 +39,12 @@ def count_naively(steps: Sequence[object], most: int) -> int:
 # ---- counting
 
 
-@cases(
+@each_case(
     ("letters", "times"),
-    [
-        *(("", 0), ("a", 1), ("ab", 1), ("aa", 2), ("aaa", 3), ("aaaa", 3), ("aab", 1), ("abab", 2), ("ababab", 3)),
-        *(("cabab", 2), ("abcabc", 2), ("abcdabcd", 2), ("aabaab", 2), ("abaab", 1)),
-        # A round has four turns at most.
-        ("abcdeabcde", 1),
-    ],
+    *(("", 0), ("a", 1), ("ab", 1), ("aa", 2), ("aaa", 3), ("aaaa", 3), ("aab", 1), ("abab", 2), ("ababab", 3)),
+    *(("cabab", 2), ("abcabc", 2), ("abcdabcd", 2), ("aabaab", 2), ("abaab", 1)),
+    # A round has four turns at most.
+    ("abcdeabcde", 1),
 )
 def test_round_has_one_to_four_steps(letters: str, times: int) -> None:
     assert count_repeats(make_steps(letters), 3) == times
@@ -65,15 +63,13 @@ def test_steps_before_the_rounds_do_not_matter(letters: str, round_: str, most: 
     assert count_repeats(make_steps(letters + round_ * most), most) == most
 
 
-@cases(
+@each_case(
     ("other", "times"),
-    [
-        (gx.AgentStep(act("look", at="a"), "A", excerpt=Excerpt(note=", a warning")), 2),
-        (gx.AgentStep(gx.AgentAction("look", {"at": "a"}, log="again", call_id="c2"), "A"), 2),
-        (gx.AgentStep(act("see", at="a"), "A"), 1),
-        (gx.AgentStep(act("look", at="b"), "A"), 1),
-        (gx.AgentStep(act("look", at="a"), "B"), 1),
-    ],
+    (gx.AgentStep(act("look", at="a"), "A", excerpt=Excerpt(note=", a warning")), 2),
+    (gx.AgentStep(gx.AgentAction("look", {"at": "a"}, log="again", call_id="c2"), "A"), 2),
+    (gx.AgentStep(act("see", at="a"), "A"), 1),
+    (gx.AgentStep(act("look", at="b"), "A"), 1),
+    (gx.AgentStep(act("look", at="a"), "B"), 1),
 )
 def test_only_tool_input_and_result_are_compared(other: gx.AgentStep, times: int) -> None:
     one = gx.AgentStep(gx.AgentAction("look", {"at": "a"}, log="first", call_id="c1"), "A")
@@ -196,15 +192,13 @@ def dice(text: str) -> str:
 rolled: list[str] = []
 
 
-@cases(
+@each_case(
     ("agent", "tool", "limit", "steps"),
-    [
-        (scripted(*[act("echo", text=letter) for letter in "ab" * 5]), echo, REPEATS, 6),
-        # Different results are no repetition.
-        (scripted(act("dice", text="a")), dice, "iterations", 20),
-        # Unreadable replies may repeat.
-        (gx.create_react_agent(models.ScriptedModel(["garbage"], repeat_last=True), [echo]), echo, REPEATS, 3),
-    ],
+    (scripted(*[act("echo", text=letter) for letter in "ab" * 5]), echo, REPEATS, 6),
+    # Different results are no repetition.
+    (scripted(act("dice", text="a")), dice, "iterations", 20),
+    # Unreadable replies may repeat.
+    (gx.create_react_agent(models.ScriptedModel(["garbage"], repeat_last=True), [echo]), echo, REPEATS, 3),
 )
 def test_limit_of_a_repeating_run(agent: Any, tool: Any, limit: str, steps: int) -> None:
     result = make_guarded_executor(agent, [tool], max_iterations=20, handle_parsing_errors=True).run("q")
@@ -257,17 +251,15 @@ def test_node_is_on_every_edge_to_plan(parsing: bool, stopping: Any) -> None:
 WHOLE = "; give a whole number, 2 or more"
 
 
-@cases(
+@each_case(
     ("options", "says"),
-    [
-        ({"warn_after": 1, "stop_after": 3}, "warn_after="),
-        ({"warn_after": 0, "stop_after": 3}, "warn_after="),
-        ({"warn_after": 3, "stop_after": 2}, "warn_after=3 and stop_after=2; make stop_after at least warn_after"),
-        ({"warn_after": -1, "stop_after": -1}, "(warn|stop)_after="),
-        ({"warn_after": 2, "stop_after": 1}, "(warn|stop)_after="),
-        *(({option: one}, f"{option}=.*{WHOLE}") for option in ("warn_after", "stop_after") for one in ("2", 2.5)),
-        *(({option: one}, f"{option}=.*{WHOLE}") for option in ("warn_after", "stop_after") for one in (True, None)),
-    ],
+    ({"warn_after": 1, "stop_after": 3}, "warn_after="),
+    ({"warn_after": 0, "stop_after": 3}, "warn_after="),
+    ({"warn_after": 3, "stop_after": 2}, "warn_after=3 and stop_after=2; make stop_after at least warn_after"),
+    ({"warn_after": -1, "stop_after": -1}, "(warn|stop)_after="),
+    ({"warn_after": 2, "stop_after": 1}, "(warn|stop)_after="),
+    *(({option: one}, f"{option}=.*{WHOLE}") for option in ("warn_after", "stop_after") for one in ("2", 2.5)),
+    *(({option: one}, f"{option}=.*{WHOLE}") for option in ("warn_after", "stop_after") for one in (True, None)),
 )
 def test_invalid_numbers_are_refused(options: dict[str, Any], says: str) -> None:
     with pytest.raises(errors.InputError, match=f"stop_repeats has {says}"):

@@ -9,7 +9,7 @@ from graphexec import AgentExecutor, InputError, ModelError, messages, nodes
 from graphexec.models import ScriptedModel
 from graphexec.tools import AnyTool, tool
 from tests.executor.actors import call, caller_of, snapshot_after
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 
 
 @tool
@@ -84,14 +84,12 @@ REJECTED = "research was not called: a run may call it 2 times, and has."
 NO_TASK = "research was not called: it needs a task, a string."
 
 
-@cases(
+@each_case(
     ("made", "inner", "steps"),
-    [
-        (task("a", "b", "c"), ["found"], ["ok found", "ok found", f"rejected {REJECTED}"]),
-        (call("research", task=3), ["found"], [f"bad_arguments {NO_TASK}"]),
-        # Errors of a tool are observed inside.
-        (task("a"), [call("search", query="fire"), "it burns"], ["ok it burns"]),
-    ],
+    (task("a", "b", "c"), ["found"], ["ok found", "ok found", f"rejected {REJECTED}"]),
+    (call("research", task=3), ["found"], [f"bad_arguments {NO_TASK}"]),
+    # Errors of a tool are observed inside.
+    (task("a"), [call("search", query="fire"), "it burns"], ["ok it burns"]),
 )
 def test_calls_are_answered(made: Any, inner: list[Any], steps: list[str]) -> None:
     executor = make_executor([made, "done"], inner, times=2)
@@ -154,15 +152,13 @@ def test_nested_sub_agents() -> None:
 WRONG: Any = ScriptedModel([])
 
 
-@cases(
+@each_case(
     ("mistake", "text"),
-    [
-        (lambda: nodes.sub_agent(executor_of(["x"], []), "research", "Research.", calls=0), "calls="),
-        (lambda: nodes.sub_agent(executor_of(["x"], []), "research", "Research.", iterations=0), "iterations="),
-        (lambda: nodes.sub_agent(WRONG, "helper", "Help."), "sub_agent: the executor of helper is <ScriptedModel"),
-        (lambda: nodes.handoffs(WRONG), "handoffs has members=.*; give a dict of executors by name"),
-        (lambda: nodes.handoffs({"helper": WRONG}), "handoffs: the member helper is <ScriptedModel"),
-    ],
+    (lambda: nodes.sub_agent(executor_of(["x"], []), "research", "Research.", calls=0), "calls="),
+    (lambda: nodes.sub_agent(executor_of(["x"], []), "research", "Research.", iterations=0), "iterations="),
+    (lambda: nodes.sub_agent(WRONG, "helper", "Help."), "sub_agent: the executor of helper is <ScriptedModel"),
+    (lambda: nodes.handoffs(WRONG), "handoffs has members=.*; give a dict of executors by name"),
+    (lambda: nodes.handoffs({"helper": WRONG}), "handoffs: the member helper is <ScriptedModel"),
 )
 def test_mistakes_are_refused(mistake: Callable[[], object], text: str) -> None:
     with pytest.raises(InputError, match=text):

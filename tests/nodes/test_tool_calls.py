@@ -12,7 +12,7 @@ from graphexec.models import ScriptedModel
 from graphexec.models.scripted import ScriptedReply
 from graphexec.nodes import Piece, Plugged, Review, approve_tools, ask_user, cache_tools, limit_tool
 from tests.nodes.shelf import pause, proof_of
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 
 
 def call(*several: str) -> ModelReply:
@@ -68,14 +68,12 @@ ONE, CACHE = limit_tool("search", 1), cache_tools("search")
 REFUSED = "search was not called: it may be called once in a run. Go on without it, or give your answer."
 
 
-@cases(
+@each_case(
     ("replies", "nodes", "steps", "called"),
-    [
-        ("search a; search b, read x", [ONE], ["1: a ok", f"{REFUSED} rejected", "about x ok"], "search a, read x"),
-        ("search a; search a, search b", [CACHE], ["1: a ok", "1: a ok", "2: b ok"], "search a, search b"),
-        ("search a, search a, search a", [CACHE], ["1: a ok"] * 3, "search a"),
-        ("ask_user a, ask_boss b", [ask_user(shout), ask_user(shout, name="ask_boss")], ["A ok", "B ok"], ""),
-    ],
+    ("search a; search b, read x", [ONE], ["1: a ok", f"{REFUSED} rejected", "about x ok"], "search a, read x"),
+    ("search a; search a, search b", [CACHE], ["1: a ok", "1: a ok", "2: b ok"], "search a, search b"),
+    ("search a, search a, search a", [CACHE], ["1: a ok"] * 3, "search a"),
+    ("ask_user a, ask_boss b", [ask_user(shout), ask_user(shout, name="ask_boss")], ["A ok", "B ok"], ""),
 )
 def test_calls_are_answered(replies: str, nodes: list[Piece], steps: list[str], called: str) -> None:
     scene = Scene(*script(replies), nodes=tuple(nodes))
@@ -86,15 +84,13 @@ def test_calls_are_answered(replies: str, nodes: list[Piece], steps: list[str], 
 REJECT = approve_tools({"ask_user": ["reject"]}, reviewer=lambda _: Review("reject"))
 
 
-@cases(
+@each_case(
     ("replies", "nodes", "statuses"),
-    [
-        (script("search a, search b, search c"), [limit_tool("search", 2)], "ok ok rejected"),
-        ([ToolCall("1", "search", "{}"), *script("search broken; search a")], [ONE], "bad_arguments error rejected"),
-        (script("search a, read b"), [ONE, limit_tool("read", 0, name="limit_read")], "ok rejected"),
-        # An approval comes before the question.
-        (script("ask_user Which?"), [ask_user(never_asked), REJECT], "rejected"),
-    ],
+    (script("search a, search b, search c"), [limit_tool("search", 2)], "ok ok rejected"),
+    ([ToolCall("1", "search", "{}"), *script("search broken; search a")], [ONE], "bad_arguments error rejected"),
+    (script("search a, read b"), [ONE, limit_tool("read", 0, name="limit_read")], "ok rejected"),
+    # An approval comes before the question.
+    (script("ask_user Which?"), [ask_user(never_asked), REJECT], "rejected"),
 )
 def test_calls_are_counted_and_gated(replies: Any, nodes: list[Piece], statuses: str) -> None:
     assert " ".join(status for _, status in Scene(*replies, nodes=tuple(nodes)).run()) == statuses
@@ -121,13 +117,11 @@ def test_person_is_not_asked_about_refused_calls(order: int) -> None:
     assert len(asked) == 1
 
 
-@cases(
+@each_case(
     ("refused", "text"),
-    [
-        (lambda: limit_tool("search", -1), "limit_tool has calls=-1"),
-        (lambda: Scene(nodes=(limit_tool("serch", 1),)), r"limit_tool names the tool serch, .* did you mean search\?"),
-        (cache_tools, "cache_tools has no tools; name those"),
-    ],
+    (lambda: limit_tool("search", -1), "limit_tool has calls=-1"),
+    (lambda: Scene(nodes=(limit_tool("serch", 1),)), r"limit_tool names the tool serch, .* did you mean search\?"),
+    (cache_tools, "cache_tools has no tools; name those"),
 )
 def test_wrong_options_are_refused(refused: Callable[[], object], text: str) -> None:
     with pytest.raises(gx.InputError, match=text):

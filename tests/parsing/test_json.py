@@ -11,40 +11,36 @@ from hypothesis import strategies as st
 
 from graphexec._parsing import json as parsing
 from graphexec._parsing.json import open_string, read_beginning, read_container, read_object, valid_json
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 
 
-@cases(
+@each_case(
     ("text", "value"),
-    [
-        ('{"a": "x\ny\tz\r"}', {"a": "x\ny\tz\r"}),
-        ('{"a": [1, 2,], "b": {"c": 3,},}', {"a": [1, 2], "b": {"c": 3}}),
-        ("{'a': 'b', \"c\": 'say \"d\"'}", {"a": "b", "c": 'say "d"'}),
-        ("{'a': \"it's\", 'b': 'it\\'s'}", {"a": "it's", "b": "it's"}),
-        ('{"a": "it\\\'s"}', {"a": "it's"}),
-        ("{“a”： “b”，“c”: [“d”，]}", {"a": "b", "c": ["d"]}),
-        ("{'a': None, 'b': [True, False]}", {"a": None, "b": [True, False]}),
-        ('{"a": 1, "a": 1}', {"a": 1}),
-        ('{"None": "True, None,}"}', {"None": "True, None,}"}),
-        ('{"a": "：，,]"}', {"a": "：，,]"}),
-        ('{‘a’: ‘say "b"’, ‘c’: [‘d’]}', {"a": 'say "b"', "c": ["d"]}),
-        ('{"a": 1e300, "b": 1e-999}', {"a": 1e300, "b": 0.0}),
-    ],
+    ('{"a": "x\ny\tz\r"}', {"a": "x\ny\tz\r"}),
+    ('{"a": [1, 2,], "b": {"c": 3,},}', {"a": [1, 2], "b": {"c": 3}}),
+    ("{'a': 'b', \"c\": 'say \"d\"'}", {"a": "b", "c": 'say "d"'}),
+    ("{'a': \"it's\", 'b': 'it\\'s'}", {"a": "it's", "b": "it's"}),
+    ('{"a": "it\\\'s"}', {"a": "it's"}),
+    ("{“a”： “b”，“c”: [“d”，]}", {"a": "b", "c": ["d"]}),
+    ("{'a': None, 'b': [True, False]}", {"a": None, "b": [True, False]}),
+    ('{"a": 1, "a": 1}', {"a": 1}),
+    ('{"None": "True, None,}"}', {"None": "True, None,}"}),
+    ('{"a": "：，,]"}', {"a": "：，,]"}),
+    ('{‘a’: ‘say "b"’, ‘c’: [‘d’]}', {"a": 'say "b"', "c": ["d"]}),
+    ('{"a": 1e300, "b": 1e-999}', {"a": 1e300, "b": 0.0}),
 )
 def test_clear_json_is_read(text: str, value: dict[str, Any]) -> None:
     assert read_object(text) == value
     assert json.loads(valid_json(text)) == value
 
 
-@cases(
+@each_case(
     "text",
-    [
-        *('{"a": 1e999}', "[-1e400]", '{"a": [{"b": 1' + "0" * 400 + ".5}]}", "{‘a’: ‘it’s’}", "", "{", "}", '{"a"}'),
-        *('{"a": }', '{"a": "b', '{"a": "b"', '{"a": tru', '{"a": 1} {"b": 2}', '{"a": 1} x', "{a: 1}"),
-        *("{'a': 'it's'}", "{'a': 'b' c'}", '{"a": "b"c"}', "{“a”: “b”c”}", '{"a": "b\\\nc"}', '{"a": "\\x41"}'),
-        *("{'a': 'b", '{"a": NaN}', '{"a": Infinity}', '{"a": "\\ud800"}', "\ud800", '{"a": 1, "a": 2}'),
-        *('{"a": {"b": [], "b": {}}}', '"text"', "3", "null", ",", "{,}", "[,]", "'"),
-    ],
+    *('{"a": 1e999}', "[-1e400]", '{"a": [{"b": 1' + "0" * 400 + ".5}]}", "{‘a’: ‘it’s’}", "", "{", "}", '{"a"}'),
+    *('{"a": }', '{"a": "b', '{"a": "b"', '{"a": tru', '{"a": 1} {"b": 2}', '{"a": 1} x', "{a: 1}"),
+    *("{'a': 'it's'}", "{'a': 'b' c'}", '{"a": "b"c"}', "{“a”: “b”c”}", '{"a": "b\\\nc"}', '{"a": "\\x41"}'),
+    *("{'a': 'b", '{"a": NaN}', '{"a": Infinity}', '{"a": "\\ud800"}', "\ud800", '{"a": 1, "a": 2}'),
+    *('{"a": {"b": [], "b": {}}}', '"text"', "3", "null", ",", "{,}", "[,]", "'"),
 )
 def test_unclear_json_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"\S"):

@@ -19,7 +19,7 @@ from graphexec.messages import ChatRequest, ModelReply, Reasoning, ReplyDelta, U
 from graphexec.models import ScriptedModel
 from tests.executor.actors import echo
 from tests.models.call_modes import Typewriter
-from tests.parameters import cases, mark_except, read_tables
+from tests.parameters import cases, each_case, mark_except, read_tables
 
 TABLES = read_tables(__file__)
 
@@ -55,9 +55,7 @@ ANSWERS = st.sampled_from(["The answer is 4.", "4", '"4"', "`4`", "(4)", "*4*", 
 
 
 @given(THOUGHTS, st.sampled_from([" ", "\n"]), CLOSINGS, st.sampled_from(["", " ", "\n", "\n\n"]), ANSWERS)
-def test_no_reasoning_leaks_into_the_answer(
-    thoughts: list[str], between: str, closing: str, blank: str, answer: str
-) -> None:
+def test_answer_has_no_reasoning(thoughts: list[str], between: str, closing: str, blank: str, answer: str) -> None:
     for opening, end in itertools.product(("", "<think>"), ("", blank)):
         assert split_reasoning(f"{opening}{between.join(thoughts)}{end}{closing}{blank}{answer}").content == answer
 
@@ -107,14 +105,12 @@ def test_pieces_are_separated_as_the_whole_reply_is(text: str, cuts: list[int]) 
     assert content == split_reasoning(text).content
 
 
-@cases(
+@each_case(
     ("text", "taken", "rest", "restarts"),
-    [
-        ("1 </thi", ("", "1 "), "</thi", 0),
-        ("1\n</think>", ("", "1\n"), "", 1),
-        ("<th", ("", ""), "<th", 0),
-        ("<think>1</thi", ("1", ""), "", 0),
-    ],
+    ("1 </thi", ("", "1 "), "</thi", 0),
+    ("1\n</think>", ("", "1\n"), "", 1),
+    ("<th", ("", ""), "<th", 0),
+    ("<think>1</thi", ("1", ""), "", 0),
 )
 def test_end_of_a_reply_shows_what_was_held_back(text: str, taken: tuple[str, str], rest: str, restarts: int) -> None:
     splitter = ReasoningSplitter()

@@ -92,8 +92,7 @@ def test_cancelled_error_of_an_agent_ends_the_run() -> None:
         raise asyncio.CancelledError
 
     executor = AgentExecutor(
-        agent=lambda steps, inputs: cancel() if len(steps) > 2 else decide(steps, inputs),
-        tools=[tool_named("a", ok)],
+        agent=lambda steps, inputs: cancel() if len(steps) > 2 else decide(steps, inputs), tools=[tool_named("a", ok)]
     )
     with pytest.raises(asyncio.CancelledError):
         run_async(executor)
@@ -102,9 +101,7 @@ def test_cancelled_error_of_an_agent_ends_the_run() -> None:
 @cases("limits", [{}, {"max_execution_time": 30.0}])
 @cases("is_async", [False, True])
 @HOW
-def test_context_variables_of_a_call_are_seen_by_the_next(
-    run: actors.Running, is_async: bool, limits: dict[str, Any]
-) -> None:
+def test_next_call_sees_context_variables(run: actors.Running, is_async: bool, limits: dict[str, Any]) -> None:
     """In whatever thread or task each of them runs; calls at once have their own."""
     variable = ContextVar("variable", default=0)
     seen: list[int] = []
@@ -237,9 +234,7 @@ def test_run_within_an_abandoned_call_charges_nothing_more() -> None:
     assert (snapshot.spent["model_calls"], snapshot.spent["tool_calls"]) == (3, 3)
 
 
-def run_and_cancel(
-    length: int, place: int, when: Callable[[asyncio.Task[Any]], None]
-) -> tuple[AgentExecutor, list[int], Any]:
+def run_and_cancel(length: int, place: int, when: Any) -> tuple[AgentExecutor, list[int], Any]:
     """Run as many calls of a tool, the one at this place with `when`; return the executor, the calls and the end."""
     calls: list[int] = []
     running: list[asyncio.Task[Any]] = []

@@ -81,7 +81,7 @@ def test_errors_come_after_the_items(how: How) -> None:
 
 
 BEGIN: list[Callable[[Work], object]] = [
-    *(lambda work: stream_sync(lambda: work(BLOCKING)), lambda work: stream_async(lambda: work(ASYNC))),
+    *(lambda work: stream_sync(lambda: work(BLOCKING)), lambda work: stream_async(lambda: work(ASYNC)))
 ]
 
 

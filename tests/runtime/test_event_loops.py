@@ -18,7 +18,7 @@ from graphexec.errors import EventLoopError
 from graphexec.memory import BufferMemory, FileHistory
 from graphexec.runtime.tasks import run_on_own_loop
 from tests.executor.actors import act, answer, make_executor, run_async, run_sync
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 from tests.runtime.actors import in_thread
 
 REQUEST = messages.ChatRequest([messages.UserMessage("Hello")])
@@ -229,9 +229,7 @@ Run = Callable[[AgentExecutor], Any]
 @pytest.mark.medium
 @cases("run", RUNS)
 @cases("name", FOREIGN)
-def test_tool_that_awaits_another_loop_gets_an_error(
-    name: str, run: Run, other_loop: asyncio.AbstractEventLoop
-) -> None:
+def test_tool_that_awaits_another_loop_gets_error(name: str, run: Run, other_loop: asyncio.AbstractEventLoop) -> None:
     result = run(weather(FOREIGN[name](other_loop)))
     assert result.steps[0].observation == (
         "weather failed: EventLoopError: the tool weather awaited something that belongs to another event loop; "
@@ -268,13 +266,11 @@ def test_error_is_retried_as_the_runtime_error_that_it_is(other_loop: asyncio.Ab
     assert len(calls) == 2
 
 
-@cases(
+@each_case(
     ("run", "says"),
-    [
-        *((run, "the tool weather needs an event loop and ran in a thread without one; write an") for run in RUNS[:2]),
-        # A sync call in the thread of the loop finds it.
-        (run_under_a_loop, "EventLoop"),
-    ],
+    *((run, "the tool weather needs an event loop and ran in a thread without one; write an") for run in RUNS[:2]),
+    # A sync call in the thread of the loop finds it.
+    (run_under_a_loop, "EventLoop"),
 )
 def test_function_that_needs_a_loop_must_be_async(run: Run, says: str) -> None:
     @tool

@@ -34,7 +34,7 @@ from tests.executor.actors import (
     snapshot_after,
 )
 from tests.kernel.machines import INTERVIEW, ROAD, TOLLS, Interview, Question, Topic, Travel, Trip
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 from tests.runtime.actors import HOW, LONG, MIXED, ignore, in_thread, succeeds_in_fork, tool_named
 
 
@@ -216,18 +216,14 @@ def test_limit_of_an_outer_run_holds_and_is_named(run: Running) -> None:
 
 
 @pytest.mark.medium
-@cases(
+@each_case(
     ("options", "runs"),
-    [
-        ({"max_depth": 3}, 2 + 4 + 8),
-        ({"max_depth": None, "max_nested_runs": 3}, 3),
-        ({"max_depth": None, "max_nested_runs": 0}, 0),
-    ],
+    ({"max_depth": 3}, 2 + 4 + 8),
+    ({"max_depth": None, "max_nested_runs": 3}, 3),
+    ({"max_depth": None, "max_nested_runs": 0}, 0),
 )
 @MIXED
-def test_nested_runs_are_limited_at_all_levels_together(
-    run: Running, is_async: bool, options: dict[str, Any], runs: int
-) -> None:
+def test_nested_runs_are_limited_together(run: Running, is_async: bool, options: dict[str, Any], runs: int) -> None:
     """Each run of a tree starts two; by the depth alone there would be 2**9 - 2."""
     model = Caller(2, answers_after=1)
     executor: AgentExecutor = caller_of(model, delegate_to(lambda: executor, is_async=is_async), **options)

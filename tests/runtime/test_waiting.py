@@ -27,7 +27,7 @@ from graphexec.runtime.tasks import await_all, await_for, call_in_thread, run_on
 from graphexec.runtime.threads import NOT_DONE, open_cancel_scope, wait_for, wait_for_all
 from tests.drivers import ALL_DRIVERS, LIVE, Driver, Script
 from tests.kernel import machines as m
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 from tests.runtime.actors import LONG, cancel_when, reports_of, start_in_thread
 
 # Long enough for a thread to be started on a busy machine, short enough to wait for.
@@ -268,14 +268,12 @@ async def fail() -> None:
     raise TimeoutError("mine")
 
 
-@cases(
+@each_case(
     ("waiting", "error", "says"),
-    [
-        (lambda: asyncio.run(await_for(fail, LONG)), TimeoutError, "mine"),
-        (lambda: asyncio.run(await_all([fail(), fail()], None, at_once=2)), TimeoutError, "mine"),
-        (lambda: asyncio.run(call_in_thread(lambda: next(iter(())))), RuntimeError, "raised StopIteration"),
-        (lambda: run_on_own_loop(fail), TimeoutError, "mine"),
-    ],
+    (lambda: asyncio.run(await_for(fail, LONG)), TimeoutError, "mine"),
+    (lambda: asyncio.run(await_all([fail(), fail()], None, at_once=2)), TimeoutError, "mine"),
+    (lambda: asyncio.run(call_in_thread(lambda: next(iter(())))), RuntimeError, "raised StopIteration"),
+    (lambda: run_on_own_loop(fail), TimeoutError, "mine"),
 )
 def test_exception_of_an_async_call_is_raised(waiting: Callable[[], object], error: type[Exception], says: str) -> None:
     with pytest.raises(error, match=says):
@@ -289,17 +287,13 @@ def test_stop_iteration_of_a_handler_raises(driver: Driver) -> None:
         driver(Script(m.INTERVIEW, m.Topic("tea"), make_run_context({m.Question: lambda _: next(empty)})))
 
 
-@cases(
+@each_case(
     ("machine", "value", "seconds", "effects"),
-    [
-        (m.INTERVIEW, m.Topic("tea"), None, ["Question"]),
-        (m.INTERVIEW, m.Topic("tea"), LONG, ["Question"]),
-        (m.SURVEY, m.Topics(("a", "b")), None, ["CallTool", "CallTool"]),
-    ],
+    (m.INTERVIEW, m.Topic("tea"), None, ["Question"]),
+    (m.INTERVIEW, m.Topic("tea"), LONG, ["Question"]),
+    (m.SURVEY, m.Topics(("a", "b")), None, ["CallTool", "CallTool"]),
 )
-def test_cancelling_a_run_cancels_its_calls(
-    machine: Any, value: Any, seconds: float | None, effects: list[str]
-) -> None:
+def test_cancelled_run_cancels_its_calls(machine: Any, value: Any, seconds: float | None, effects: list[str]) -> None:
     cancelled: list[str] = []
 
     async def cancel_run() -> None:

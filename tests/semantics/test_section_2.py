@@ -5,7 +5,7 @@ from typing import Any
 from graphexec import AgentExecutor, tool
 from tests.drivers import FakeClock, limit_of
 from tests.executor.actors import HOW, Running, act, answer, echo, fail, observations, scripted, snapshot_after, timed
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 from tests.semantics.endings import STOPPED, A, B, C, finish_of, run_turns
 
 
@@ -41,21 +41,19 @@ def test_row_11_raising_tool_ends_the_run(run: Running) -> None:
 NOPE, DIRECT = act("nope"), act("direct", text="42")
 
 
-@cases(
+@each_case(
     ("turns", "limit", "output", "iterations", "actions"),
-    [
-        # Row 10: the steps have the order of the actions; row 12: new steps stand behind those before.
-        ([[A, NOPE, B], answer()], None, "done", 2, [A, NOPE, B]),
-        ([A, [B, C], answer()], None, "done", 3, [A, B, C]),
-        # Row 13: a direct result is the answer; row 14: each step of several actions costs one iteration.
-        ([[DIRECT]], 1, "42", 1, [DIRECT]),
-        ([[DIRECT, A], answer()], None, "done", 2, [DIRECT, A]),
-        ([[A, DIRECT], answer()], None, "done", 2, [A, DIRECT]),
-        ([[DIRECT, B, NOPE]], 2, STOPPED, 2, [DIRECT, B, NOPE] * 2),
-        # An answer of the last iteration wins, also a direct one.
-        ([A, answer("42")], 2, "42", 2, [A]),
-        ([A, DIRECT], 2, "42", 2, [A, DIRECT]),
-    ],
+    # Row 10: the steps have the order of the actions; row 12: new steps stand behind those before.
+    ([[A, NOPE, B], answer()], None, "done", 2, [A, NOPE, B]),
+    ([A, [B, C], answer()], None, "done", 3, [A, B, C]),
+    # Row 13: a direct result is the answer; row 14: each step of several actions costs one iteration.
+    ([[DIRECT]], 1, "42", 1, [DIRECT]),
+    ([[DIRECT, A], answer()], None, "done", 2, [DIRECT, A]),
+    ([[A, DIRECT], answer()], None, "done", 2, [A, DIRECT]),
+    ([[DIRECT, B, NOPE]], 2, STOPPED, 2, [DIRECT, B, NOPE] * 2),
+    # An answer of the last iteration wins, also a direct one.
+    ([A, answer("42")], 2, "42", 2, [A]),
+    ([A, DIRECT], 2, "42", 2, [A, DIRECT]),
 )
 def test_rows_10_to_14_actions_become_steps(
     turns: list[Any], limit: int | None, output: str, iterations: int, actions: list[Any]

@@ -9,7 +9,7 @@ from graphexec.actions import Run, Steps
 from tests.executor import actors
 from tests.executor.actors import HOW, Running, act, answer, call, echo, fail, observations, scripted, statuses
 from tests.executor.test_memory_nodes import Diary
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 from tests.semantics.endings import A, finish_of, run_replies, run_turns
 
 # ---- 3.6 Tools
@@ -22,20 +22,18 @@ EXTRA = REQUIRED.replace("required.", "required; texd: Extra inputs are not perm
 MIXED = dict(enumerate(["fail failed: ValueError: no b", "a", UNKNOWN, EXTRA]))
 
 
-@cases(
+@each_case(
     ("actions", "tools", "results", "texts"),
-    [
-        # The lookup is exact.
-        ([act("Echo", text="a"), act("echo ", text="a"), A], [echo], ["unknown_tool", "unknown_tool", "ok"], {2: "a"}),
-        ([act("nope")], [], ["unknown_tool"], {0: "nope is not a valid tool, try one of []."}),
-        ([act("nope")], [echo, fail], ["unknown_tool"], {0: UNKNOWN}),
-        # A tool takes its input by name or as a string.
-        ([A, *(AgentAction("echo", one) for one in ("b", C_JSON))], [echo], ["ok"] * 3, dict(enumerate("abc"))),
-        # Invalid arguments do not call it.
-        ([act("echo"), act("echo", text=["a"])], [echo], ["bad_arguments"] * 2, {0: REQUIRED}),
-        # One that fails spares the others.
-        ([act("fail", text="b"), A, act("nope"), act("echo", texd="c")], [echo, fail], ALL, MIXED),
-    ],
+    # The lookup is exact.
+    ([act("Echo", text="a"), act("echo ", text="a"), A], [echo], ["unknown_tool", "unknown_tool", "ok"], {2: "a"}),
+    ([act("nope")], [], ["unknown_tool"], {0: "nope is not a valid tool, try one of []."}),
+    ([act("nope")], [echo, fail], ["unknown_tool"], {0: UNKNOWN}),
+    # A tool takes its input by name or as a string.
+    ([A, *(AgentAction("echo", one) for one in ("b", C_JSON))], [echo], ["ok"] * 3, dict(enumerate("abc"))),
+    # Invalid arguments do not call it.
+    ([act("echo"), act("echo", text=["a"])], [echo], ["bad_arguments"] * 2, {0: REQUIRED}),
+    # One that fails spares the others.
+    ([act("fail", text="b"), A, act("nope"), act("echo", texd="c")], [echo, fail], ALL, MIXED),
 )
 def test_calls_have_these_observations(actions: Any, tools: Any, results: list[str], texts: dict[int, str]) -> None:
     result = run_turns(actions, answer(), tools=tools)

@@ -14,7 +14,7 @@ from graphexec.models import ScriptedModel
 from tests.drivers import FakeClock
 from tests.executor import actors
 from tests.executor.actors import HOW, Running, act, answer, echo, scripted
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 from tests.semantics import endings
 from tests.semantics.endings import FINAL, STOPPED, A, run_agent, run_replies
 
@@ -155,16 +155,14 @@ SENT = gx.ParseError("no", observation="Say it again.", llm_output="garbage")
 NOT_SENT = gx.ParseError("no")
 
 
-@cases(
+@each_case(
     ("policy", "error", "observation", "log"),
-    [
-        (True, SENT, "Say it again.", "garbage"),
-        (True, NOT_SENT, "Invalid or incomplete response", "no"),
-        ("Fix it!", SENT, "Fix it!", "garbage"),
-        ("", SENT, "", "garbage"),
-        ("true", SENT, "true", "garbage"),
-        (fix, NOT_SENT, "no: fix it!", "no"),
-    ],
+    (True, SENT, "Say it again.", "garbage"),
+    (True, NOT_SENT, "Invalid or incomplete response", "no"),
+    ("Fix it!", SENT, "Fix it!", "garbage"),
+    ("", SENT, "", "garbage"),
+    ("true", SENT, "true", "garbage"),
+    (fix, NOT_SENT, "no: fix it!", "no"),
 )
 def test_policy_returns_the_observation(policy: Any, error: gx.ParseError, observation: str, log: str) -> None:
     result = run_agent(saying(error), handle_parsing_errors=policy)
@@ -182,21 +180,19 @@ def test_false_raises_with_error_and_remedy() -> None:
 LOST = endings.raising(LookupError("of the user"))
 
 
-@cases(
+@each_case(
     ("run", "error", "message"),
-    [
-        (lambda: run_agent(saying(SENT), handle_parsing_errors=LOST), LookupError, "of the user"),
-        (lambda: run_agent(LOST, handle_parsing_errors=True), LookupError, "of the user"),
-        # A parse error of the function that trims.
-        (
-            lambda: run_agent(scripted(answer()), trim_intermediate_steps=endings.raising(gx.ParseError("no"))),
-            gx.ParseError,
-            "no",
-        ),
-        (lambda: run_replies(ServerError("busy"), handle_parsing_errors=True), ServerError, "busy"),
-        # The one of a stopped run's last reply.
-        (lambda: run_replies(ServerError("busy"), **dict[str, Any](GENERATE, max_iterations=0)), ServerError, "busy"),
-    ],
+    (lambda: run_agent(saying(SENT), handle_parsing_errors=LOST), LookupError, "of the user"),
+    (lambda: run_agent(LOST, handle_parsing_errors=True), LookupError, "of the user"),
+    # A parse error of the function that trims.
+    (
+        lambda: run_agent(scripted(answer()), trim_intermediate_steps=endings.raising(gx.ParseError("no"))),
+        gx.ParseError,
+        "no",
+    ),
+    (lambda: run_replies(ServerError("busy"), handle_parsing_errors=True), ServerError, "busy"),
+    # The one of a stopped run's last reply.
+    (lambda: run_replies(ServerError("busy"), **dict[str, Any](GENERATE, max_iterations=0)), ServerError, "busy"),
 )
 def test_other_exceptions_are_not_parse_errors(run: Callable[[], Any], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):

@@ -68,10 +68,8 @@ def test_time_limit_spares_the_stream_consumer() -> None:
         last: Any = None
         past = asyncio.Event()
         asyncio.get_running_loop().call_later(0.03, past.set)
-        async for chunk in gx.AgentExecutor(agent=scripted(A), tools=[echo], max_execution_time=0.02).astream_chunks(
-            "q"
-        ):
-            last = chunk
+        async for one in gx.AgentExecutor(agent=scripted(A), tools=[echo], max_execution_time=0.02).astream_chunks("q"):
+            last = one
             # The consumer awaits something else, until after the limit.
             await past.wait()
         return last

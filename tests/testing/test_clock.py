@@ -17,7 +17,7 @@ from graphexec.testing import ScriptedModel, ScriptExhaustedError, VirtualClock,
 from graphexec.testing.failures import DeadlockError
 from graphexec.testing.scripted import NEVER, After, ScriptedTool, scripted_tool
 from graphexec.tools import AnyTool
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 from tests.stopwatch import Stopwatch
 
 
@@ -84,15 +84,13 @@ NEVER_BACK = scripted_tool("slow", [NEVER], repeat_last=True)
 LATE, STUBBORN = [After(3, "late")], [After(math.inf, stubborn=True)]
 
 
-@cases(
+@each_case(
     ("called", "settings", "statuses", "seconds"),
-    [
-        (scripted_tool("slow", LATE, repeat_last=True), {"max_execution_time": 10}, ["ok"] * 3 + ["cut"], 10),
-        # 60 more are what is left behind at the end is given.
-        (scripted_tool("stubborn", STUBBORN), {"max_execution_time": 10}, ["cut"], 10 + GRACE),
-        (tool(spin), {"max_execution_time": 10}, ["cut"], 10),
-        (dataclasses.replace(NEVER_BACK, timeout=4.0), {"max_iterations": 3}, ["timed_out"] * 3, 12),
-    ],
+    (scripted_tool("slow", LATE, repeat_last=True), {"max_execution_time": 10}, ["ok"] * 3 + ["cut"], 10),
+    # 60 more are what is left behind at the end is given.
+    (scripted_tool("stubborn", STUBBORN), {"max_execution_time": 10}, ["cut"], 10 + GRACE),
+    (tool(spin), {"max_execution_time": 10}, ["cut"], 10),
+    (dataclasses.replace(NEVER_BACK, timeout=4.0), {"max_iterations": 3}, ["timed_out"] * 3, 12),
 )
 def test_tool_is_cut(called: AnyTool, settings: dict[str, Any], statuses: list[str], seconds: float) -> None:
     clock = VirtualClock()

@@ -20,7 +20,7 @@ from graphexec.testing.own_code.watchdog import HangError, Watchdog
 from graphexec.tools import AnyTool
 from graphexec.verify.explorer.oracle import Replies
 from tests.kernel.machines import machine_of
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 from tests.stopwatch import Stopwatch
 from tests.testing.test_properties import Draft, Printed, TooMuch
 
@@ -117,17 +117,15 @@ def doze(text: str) -> str:
 
 
 @pytest.mark.medium
-@cases(
+@each_case(
     ("machine", "options"),
-    [
-        (executor_of(add).plug(sign), {"context": User("Ann")}),
-        (executor_of(add, max_cost=0.5), {}),
-        (executor_of(doze, max_execution_time=0.3), {}),
-        (
-            executor_of(add).splice(gx.edges(redact, gx.on(gx.AgentFinish, gx.END)), after=parse, on=gx.AgentFinish),
-            {"ignore": ["GX027"]},
-        ),
-    ],
+    (executor_of(add).plug(sign), {"context": User("Ann")}),
+    (executor_of(add, max_cost=0.5), {}),
+    (executor_of(doze, max_execution_time=0.3), {}),
+    (
+        executor_of(add).splice(gx.edges(redact, gx.on(gx.AgentFinish, gx.END)), after=parse, on=gx.AgentFinish),
+        {"ignore": ["GX027"]},
+    ),
 )
 def test_machine_without_a_bug_passes(machine: gx.AgentExecutor, options: dict[str, Any]) -> None:
     verify_termination(machine, examples=8, **options)
@@ -165,14 +163,12 @@ def test_a_late_failure_of_a_graph_is_found() -> None:
         verify_termination(machine_of(extend), start=Draft(""), examples=5)
 
 
-@cases(
+@each_case(
     ("options", "text"),
-    [
-        *(({"patience": wrong}, "patience") for wrong in (0, -1, "soon")),
-        ({"stateful": "add"}, r"stateful is 'add'; give a list of names: \['add'\]"),
-        ({"stateful": ["addd"]}, "neither a tool nor a node; did you mean add?"),
-        ({"ignore": ["GX007"]}, "ignore has 'GX007', which is no warning that fails a test; did you mean GX027?"),
-    ],
+    *(({"patience": wrong}, "patience") for wrong in (0, -1, "soon")),
+    ({"stateful": "add"}, r"stateful is 'add'; give a list of names: \['add'\]"),
+    ({"stateful": ["addd"]}, "neither a tool nor a node; did you mean add?"),
+    ({"ignore": ["GX007"]}, "ignore has 'GX007', which is no warning that fails a test; did you mean GX027?"),
 )
 def test_invalid_option_is_refused(options: dict[str, Any], text: str) -> None:
     with pytest.raises(gx.InputError, match=text):
@@ -295,14 +291,12 @@ def test_nested_runs_within_a_set_limit_pass() -> None:
 
 
 @pytest.mark.medium
-@cases(
+@each_case(
     ("finish", "memory"),
-    [
-        # A finish needs no step for its actions.
-        (gx.AgentFinish({}), None),
-        # That calls of a memory are not counted is an assumption of the proof, which the bound on model calls says.
-        (DONE, SummaryMemory(ScriptedModel(["They talked."] * 500))),
-    ],
+    # A finish needs no step for its actions.
+    (gx.AgentFinish({}), None),
+    # That calls of a memory are not counted is an assumption of the proof, which the bound on model calls says.
+    (DONE, SummaryMemory(ScriptedModel(["They talked."] * 500))),
 )
 def test_a_run_that_only_answers_passes(finish: gx.AgentFinish, memory: SummaryMemory | None) -> None:
     verify_termination(gx.AgentExecutor(agent=lambda steps, inputs: finish, tools=[], memory=memory), examples=3)

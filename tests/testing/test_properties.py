@@ -24,7 +24,7 @@ from graphexec.testing.setup import trial_of
 from graphexec.tools import AnyTool
 from tests.executor.actors import echo
 from tests.kernel.machines import INSISTENT, Asking, machine_of, value
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 from tests.verify.orders import FIVE, ORDERS, PARCELS, PAYMENTS, Order, Pay, Ship
 
 
@@ -60,13 +60,11 @@ def executor_of(kind: str = "tool calling", **settings: Any) -> gx.AgentExecutor
 
 
 @pytest.mark.medium
-@cases(
+@each_case(
     ("kind", "settings"),
-    [
-        *((kind, {}) for kind in AGENTS),
-        ("structured", {"max_execution_time": 20}),
-        ("react", {"handle_parsing_errors": False}),
-    ],
+    *((kind, {}) for kind in AGENTS),
+    ("structured", {"max_execution_time": 20}),
+    ("react", {"handle_parsing_errors": False}),
 )
 def test_an_executor_of_any_kind_keeps_its_promise(kind: str, settings: dict[str, Any]) -> None:
     executor = executor_of(kind, max_iterations=3, max_tool_calls=5, **settings)

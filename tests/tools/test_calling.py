@@ -15,7 +15,7 @@ from graphexec.effects import CallTool, ToolResult
 from graphexec.errors import InputError, ToolDefinitionError
 from graphexec.tools.calling import make_tool_handler
 from tests.executor import actors
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 from tests.tools.actors import HOW, KIND, Mute, call_tool, observe, raising
 
 
@@ -24,20 +24,18 @@ from tests.tools.actors import HOW, KIND, Mute, call_tool, observe, raising
 @KIND
 @cases("count", [1, 2])
 @cases("limit", [None, 30.0])
-@cases(
+@each_case(
     ("error", "message"),
-    [
-        (ValueError("bad"), "ValueError: bad"),
-        (KeyError("k"), "KeyError: 'k'"),
-        (RuntimeError(), "RuntimeError"),
-        (TimeoutError("late"), "TimeoutError: late"),
-        (asyncio.CancelledError("its own"), "CancelledError: its own"),
-        (ExceptionGroup("two", [ValueError("a"), OSError("b")]), "ExceptionGroup: two (2 sub-exceptions)"),
-        (UnicodeDecodeError("utf-8", b"\xff", 0, 1, "odd"), "UnicodeDecodeError: 'utf-8' codec"),
-        (AssertionError("no"), "AssertionError: no"),
-        (RecursionError("deep"), "RecursionError: deep"),
-        (MemoryError(), "MemoryError"),
-    ],
+    (ValueError("bad"), "ValueError: bad"),
+    (KeyError("k"), "KeyError: 'k'"),
+    (RuntimeError(), "RuntimeError"),
+    (TimeoutError("late"), "TimeoutError: late"),
+    (asyncio.CancelledError("its own"), "CancelledError: its own"),
+    (ExceptionGroup("two", [ValueError("a"), OSError("b")]), "ExceptionGroup: two (2 sub-exceptions)"),
+    (UnicodeDecodeError("utf-8", b"\xff", 0, 1, "odd"), "UnicodeDecodeError: 'utf-8' codec"),
+    (AssertionError("no"), "AssertionError: no"),
+    (RecursionError("deep"), "RecursionError: deep"),
+    (MemoryError(), "MemoryError"),
 )
 def test_exception_is_an_observation(
     run: actors.Running, kind: str, error: BaseException, message: str, count: int, limit: float | None
@@ -92,9 +90,7 @@ def test_decorated_async_tool_is_awaited(run: actors.Running, timeout: float | N
 @KIND
 @cases("count", [1, 2])
 @cases("settings", [{}, {"timeout": 20}])
-def test_on_error_raise_raises_the_tools_exception(
-    run: actors.Running, kind: str, count: int, settings: dict[str, Any]
-) -> None:
+def test_on_error_raise_raises_the_tools_exception(run: actors.Running, kind: str, count: int, settings: Any) -> None:
     error = LookupError("mine")
     tools = [actors.echo, raising(error, kind, on_error="raise", **settings)]
     executor = actors.make_executor(actors.act("echo", text="before"), [actors.act("raises")] * count, tools=tools)
@@ -132,19 +128,17 @@ def make_tools(*names: str) -> dict[str, actors.AnyTool]:
 ALONE = "Write its name alone; the arguments belong in the input."
 
 
-@cases(
+@each_case(
     ("requested", "suggested"),
-    [
-        ("web_serch", " Did you mean web_search?"),
-        ("WebSearch", " Did you mean web_search?"),
-        ("WEB_SEARCH", " Did you mean web_search?"),
-        ("calculator", " Did you mean Calculate?"),
-        ("weather", ""),
-        ("", ""),
-        ("webserch(query: 'x')", " Did you mean web_search?"),
-        ("web_search, Calculate", f" Did you mean web_search? {ALONE}"),
-        ("one of [web_search, Calculate]", ""),
-    ],
+    ("web_serch", " Did you mean web_search?"),
+    ("WebSearch", " Did you mean web_search?"),
+    ("WEB_SEARCH", " Did you mean web_search?"),
+    ("calculator", " Did you mean Calculate?"),
+    ("weather", ""),
+    ("", ""),
+    ("webserch(query: 'x')", " Did you mean web_search?"),
+    ("web_search, Calculate", f" Did you mean web_search? {ALONE}"),
+    ("one of [web_search, Calculate]", ""),
 )
 def test_unknown_tool_suggests_the_closest_name(requested: str, suggested: str) -> None:
     result = actors.reply_of(make_tool_handler(make_tools("web_search", "Calculate")), CallTool(requested, "x"))

@@ -22,7 +22,7 @@ from graphexec import Tool, tool, tools
 from graphexec.errors import InputError, ToolDefinitionError
 from graphexec.tools.tool import InvalidArgumentsError
 from tests.executor.actors import AnyTool, Running, act, make_executor, run_async, run_sync
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 from tests.tools.actors import HOW, observe
 
 
@@ -111,14 +111,12 @@ def test_untyped_function_receives_any_text(text: str) -> None:
 
 
 # The functions of a tool, and what a sync and an async run observe.
-@cases(
+@each_case(
     ("functions", "blocking", "awaited"),
-    [
-        ({"func": UNTYPED_ASYNC}, "awaited x", "awaited x"),
-        ({"func": None, "coroutine": UNTYPED_ASYNC}, "awaited x", "awaited x"),
-        ({"coroutine": UNTYPED_ASYNC}, "awaited x", "awaited x"),
-        ({"func": UNTYPED, "coroutine": UNTYPED_ASYNC}, "found x", "awaited x"),
-    ],
+    ({"func": UNTYPED_ASYNC}, "awaited x", "awaited x"),
+    ({"func": None, "coroutine": UNTYPED_ASYNC}, "awaited x", "awaited x"),
+    ({"coroutine": UNTYPED_ASYNC}, "awaited x", "awaited x"),
+    ({"func": UNTYPED, "coroutine": UNTYPED_ASYNC}, "found x", "awaited x"),
 )
 def test_coroutine_is_called_in_async_runs(functions: dict[str, Any], blocking: str, awaited: str) -> None:
     made: AnyTool = Tool(name="find", description="Find it.", **functions)
@@ -126,19 +124,17 @@ def test_coroutine_is_called_in_async_runs(functions: dict[str, Any], blocking: 
     assert observe(run_async, made, **made.read("x")) == awaited
 
 
-@cases(
+@each_case(
     ("arguments", "says"),
-    [
-        ({"func": lambda left, right: left}, "find takes left, right, and without .* string; annotate left and right"),
-        ({"func": lambda **named: named}, r"find takes \*\*named, which has no schema; name each argument"),
-        ({"func": None}, r"find has no function; pass func=..., or coroutine=... for an async def"),
-        ({"func": 3}, "tool was given 3; write @tool above a function, with def"),
-        ({"func": UNTYPED, "coroutine": UNTYPED}, r"find has coroutine=.*; give a function \(async def\)"),
-        ({"func": pair, "coroutine": UNTYPED_ASYNC}, "func that takes left, right, and a coroutine that takes q; give"),
-        ({"func": UNTYPED, "name": ""}, "a tool has name=''; give a name, as a string"),
-        ({"func": UNTYPED, "description": 3}, "find has description=3; give a string"),
-        ({"func": UNTYPED, "timeout": -1}, "find has timeout=-1; give seconds above 0"),
-    ],
+    ({"func": lambda left, right: left}, "find takes left, right, and without .* string; annotate left and right"),
+    ({"func": lambda **named: named}, r"find takes \*\*named, which has no schema; name each argument"),
+    ({"func": None}, r"find has no function; pass func=..., or coroutine=... for an async def"),
+    ({"func": 3}, "tool was given 3; write @tool above a function, with def"),
+    ({"func": UNTYPED, "coroutine": UNTYPED}, r"find has coroutine=.*; give a function \(async def\)"),
+    ({"func": pair, "coroutine": UNTYPED_ASYNC}, "func that takes left, right, and a coroutine that takes q; give"),
+    ({"func": UNTYPED, "name": ""}, "a tool has name=''; give a name, as a string"),
+    ({"func": UNTYPED, "description": 3}, "find has description=3; give a string"),
+    ({"func": UNTYPED, "timeout": -1}, "find has timeout=-1; give seconds above 0"),
 )
 def test_invalid_tool_is_refused_with_the_remedy(arguments: dict[str, Any], says: str) -> None:
     arguments = {"name": "find", "description": "Find it.", **arguments}
@@ -282,14 +278,12 @@ def test_examples_of_a_tool_are_read() -> None:
         make(examples=[{"text": "tea"}])
 
 
-@cases(
+@each_case(
     ("arguments", "says"),
-    [
-        ({"args_schema": Search}, r"no option args_schema; write Tool.from_function\(func, args_schema=Model\)"),
-        ({"handle_tool_error": True}, "no option handle_tool_error; write on_error=..."),
-        ({"retries": 2}, r"no option retries; write tool\(name=..., description=..., retries=2\)\(function\)"),
-        ({"descriptoin": "x"}, "no option descriptoin; did you mean description?"),
-    ],
+    ({"args_schema": Search}, r"no option args_schema; write Tool.from_function\(func, args_schema=Model\)"),
+    ({"handle_tool_error": True}, "no option handle_tool_error; write on_error=..."),
+    ({"retries": 2}, r"no option retries; write tool\(name=..., description=..., retries=2\)\(function\)"),
+    ({"descriptoin": "x"}, "no option descriptoin; did you mean description?"),
 )
 def test_unknown_option_gets_the_remedy(arguments: dict[str, Any], says: str) -> None:
     with pytest.raises(InputError, match=f"Tool has {says}"):

@@ -18,7 +18,7 @@ from graphexec.tools import tool_from_schema
 from graphexec.tools.schemas import copy_schema, format_schema, normalize_schema
 from graphexec.tools.tool import InvalidArgumentsError
 from tests.executor.actors import AnyTool, Running, act, answer, make_executor, run_async
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 from tests.tools.actors import HOW, observe
 
 # Any: the package has no types.
@@ -66,31 +66,27 @@ FALSE = {**of(a={"$ref": "#/$defs/A"}, b={"$ref": "#/$defs/B"}), "$defs": {"A": 
 EITHER = of(size={"anyOf": [{"type": "integer", "maximum": 9}, {"type": "null"}]})
 
 
-@cases(
+@each_case(
     ("schema", "text", "read"),
-    [
-        (of(city={"type": "string"}), "5", {"city": "5"}),
-        (COUNT, "5", {"count": 5}),
-        (COUNT, '{"count": 5}', {"count": 5}),
-        (of(flag={"type": "boolean"}), "true", {"flag": True}),
-        # A reference may lead to True.
-        (FALSE, {"a": 3}, {"a": 3}),
-    ],
+    (of(city={"type": "string"}), "5", {"city": "5"}),
+    (COUNT, "5", {"count": 5}),
+    (COUNT, '{"count": 5}', {"count": 5}),
+    (of(flag={"type": "boolean"}), "true", {"flag": True}),
+    # A reference may lead to True.
+    (FALSE, {"a": 3}, {"a": 3}),
 )
 def test_string_may_be_the_only_argument(schema: dict[str, Any], text: Any, read: dict[str, Any]) -> None:
     assert with_schema(schema).read(text) == read
 
 
-@cases(
+@each_case(
     ("schema", "given", "says"),
-    [
-        (COUNT, "five", "count: 'five' is not of type 'integer'"),
-        # The same error once, and in a choice that of the closest.
-        (TWICE, {"a": 3}, "take was not called: a: 3 is not of type 'string'. Call it"),
-        (EITHER, {"size": 12}, "size: 12 is greater than the maximum of 9"),
-        (FALSE, {"b": 3}, "b: False schema does not allow 3"),
-        (COUNT, {"count": "x" * 10_000}, "count: 'xxx"),
-    ],
+    (COUNT, "five", "count: 'five' is not of type 'integer'"),
+    # The same error once, and in a choice that of the closest.
+    (TWICE, {"a": 3}, "take was not called: a: 3 is not of type 'string'. Call it"),
+    (EITHER, {"size": 12}, "size: 12 is greater than the maximum of 9"),
+    (FALSE, {"b": 3}, "b: False schema does not allow 3"),
+    (COUNT, {"count": "x" * 10_000}, "count: 'xxx"),
 )
 def test_error_is_described_shortly(schema: dict[str, Any], given: Any, says: str) -> None:
     with pytest.raises(InvalidArgumentsError) as caught:
@@ -354,13 +350,11 @@ def test_invalid_pattern_is_refused(pattern: str) -> None:
 
 
 @pytest.mark.medium
-@cases(
+@each_case(
     ("levels", "keyword", "says"),
-    [
-        (600, "items", "take has a JSON schema that is nested too deeply"),
-        (100_000, "items", "take has parameters that are not a JSON schema"),
-        *((levels, "a", "take has a JSON schema that is nested too deeply; give") for levels in (100, 200, 400)),
-    ],
+    (600, "items", "take has a JSON schema that is nested too deeply"),
+    (100_000, "items", "take has parameters that are not a JSON schema"),
+    *((levels, "a", "take has a JSON schema that is nested too deeply; give") for levels in (100, 200, 400)),
 )
 def test_deep_schema_is_refused(levels: int, keyword: str, says: str) -> None:
     deep: dict[str, Any] = {}
@@ -395,17 +389,15 @@ def test_unreadable_pattern_is_sent_and_not_checked(pattern: str) -> None:
 
 @pytest.mark.medium
 @cases("pattern", UNREADABLE)
-@cases(
+@each_case(
     "schema",
-    [
-        {"patternProperties": {"PATTERN": {"type": "string"}}, "additionalProperties": False},
-        {"patternProperties": {"PATTERN": {"type": "string"}}, "unevaluatedProperties": False},
-        {"propertyNames": {"pattern": "PATTERN"}},
-        {"not": {"propertyNames": {"pattern": "PATTERN"}}},
-        {"not": {"patternProperties": {"PATTERN": {}}}},
-        {"oneOf": [{"propertyNames": {"pattern": "PATTERN"}}, {}]},
-        {"if": {"propertyNames": {"pattern": "PATTERN"}}, "then": {"minProperties": 3}},
-    ],
+    {"patternProperties": {"PATTERN": {"type": "string"}}, "additionalProperties": False},
+    {"patternProperties": {"PATTERN": {"type": "string"}}, "unevaluatedProperties": False},
+    {"propertyNames": {"pattern": "PATTERN"}},
+    {"not": {"propertyNames": {"pattern": "PATTERN"}}},
+    {"not": {"patternProperties": {"PATTERN": {}}}},
+    {"oneOf": [{"propertyNames": {"pattern": "PATTERN"}}, {}]},
+    {"if": {"propertyNames": {"pattern": "PATTERN"}}, "then": {"minProperties": 3}},
 )
 def test_unreadable_pattern_refuses_no_call(schema: dict[str, Any], pattern: str) -> None:
     written = json.dumps({"type": "object"} | schema).replace('"PATTERN"', json.dumps(pattern))
@@ -440,17 +432,15 @@ def test_pattern_is_checked_in_bounded_time(pattern: str, refused: bool) -> None
         made.read({"a": f"{LONG}!"})
 
 
-@cases(
+@each_case(
     ("schema", "refused"),
-    [
-        ({"patternProperties": {"^(a+)+$": {"type": "string"}}}, False),
-        ({"patternProperties": {"^(a+)+!$": {"type": "string"}}}, True),
-        ({"patternProperties": {"^(a+)+$": {}}, "additionalProperties": False}, True),
-        ({"patternProperties": {"^(?!b)(a+)+$": {}}, "additionalProperties": False}, False),
-        ({"patternProperties": {"^(a+)+$": {}}, "unevaluatedProperties": False}, False),
-        ({"propertyNames": {"not": {"pattern": "^(a+)+!$"}}}, True),
-        ({"propertyNames": {"not": {"pattern": "^(?!b)(a+)+$"}}}, False),
-    ],
+    ({"patternProperties": {"^(a+)+$": {"type": "string"}}}, False),
+    ({"patternProperties": {"^(a+)+!$": {"type": "string"}}}, True),
+    ({"patternProperties": {"^(a+)+$": {}}, "additionalProperties": False}, True),
+    ({"patternProperties": {"^(?!b)(a+)+$": {}}, "additionalProperties": False}, False),
+    ({"patternProperties": {"^(a+)+$": {}}, "unevaluatedProperties": False}, False),
+    ({"propertyNames": {"not": {"pattern": "^(a+)+!$"}}}, True),
+    ({"propertyNames": {"not": {"pattern": "^(?!b)(a+)+$"}}}, False),
 )
 def test_keys_are_checked_in_bounded_time(schema: dict[str, Any], refused: bool) -> None:
     made = with_schema({"type": "object"} | schema)
@@ -488,13 +478,11 @@ def test_invalid_schema_is_refused_with_the_remedy(parameters: Any, function: An
         tool_from_schema("take", "Take it.", parameters, function)
 
 
-@cases(
+@each_case(
     ("name", "options", "says"),
-    [
-        ("", {}, r"tool_from_schema has name=''; give .*has description=' '; give"),
-        ("take", {"timeuot": 3}, "take has no option timeuot; did you mean timeout"),
-        ("take", {"fast": True}, "take has no option fast; the options are return_direct, "),
-    ],
+    ("", {}, r"tool_from_schema has name=''; give .*has description=' '; give"),
+    ("take", {"timeuot": 3}, "take has no option timeuot; did you mean timeout"),
+    ("take", {"fast": True}, "take has no option fast; the options are return_direct, "),
 )
 def test_name_and_options_are_checked(name: str, options: Any, says: str) -> None:
     with pytest.raises(ToolDefinitionError, match=says):

@@ -21,7 +21,7 @@ from graphexec.tools.reading import FEW, has_few_characters, measure_json
 from graphexec.tools.units import UNITS
 from tests.counting import count_calls
 from tests.executor import actors
-from tests.parameters import cases, examples
+from tests.parameters import cases, each_case, examples
 from tests.tools.actors import call_tool
 
 MEGABYTE = 1_000_000
@@ -141,21 +141,19 @@ def test_builtin_tools_observe_any_short_text(fragment: str, length: int) -> Non
             assert not re.search("recursion|Exceeds the limit|MemoryError", str(result.observation))
 
 
-@cases(
+@each_case(
     ("expression", "says"),
-    [
-        ("9**9**9**9", "the number is too large; stay below 10**308"),
-        ("2**-99999999", "0"),
-        ("0.5 ** 10**300", "0"),
-        ("1" * 299 + "0", "1" * 299 + "0"),
-        ("(" * 140 + "1" + ")" * 140, "1"),
-        ("(" * 140, "is not a whole expression; write one such as"),
-        ("-" * 299 + "1", "-1"),
-        ("9" * 5_000, "calculator was not called: its arguments have 5,000 characters, and it takes at most 2,000"),
-        ("[" * 100_000, "its arguments have 100,000 characters"),
-        ("9" * 400, "the expression has 400 characters; write at most 300"),
-        ("٣ + ٤", "'٣' is not arithmetic; write numbers with"),
-    ],
+    ("9**9**9**9", "the number is too large; stay below 10**308"),
+    ("2**-99999999", "0"),
+    ("0.5 ** 10**300", "0"),
+    ("1" * 299 + "0", "1" * 299 + "0"),
+    ("(" * 140 + "1" + ")" * 140, "1"),
+    ("(" * 140, "is not a whole expression; write one such as"),
+    ("-" * 299 + "1", "-1"),
+    ("9" * 5_000, "calculator was not called: its arguments have 5,000 characters, and it takes at most 2,000"),
+    ("[" * 100_000, "its arguments have 100,000 characters"),
+    ("9" * 400, "the expression has 400 characters; write at most 300"),
+    ("٣ + ٤", "'٣' is not arithmetic; write numbers with"),
 )
 def test_extreme_expression_gets_a_clear_answer(expression: str, says: str) -> None:
     assert says in call_tool(calculator, expression).observation
@@ -224,20 +222,16 @@ def limited(**options: Any) -> tools.AnyTool:
 
 
 @pytest.mark.medium
-@cases(
+@each_case(
     ("of_tool", "of_executor", "taken"),
-    [
-        (None, {}, 900_000),
-        (None, {"max_tool_input": 50}, 50),
-        (None, {"max_tool_input": None}, 1_100_000),
-        (20, {}, 20),
-        (60, {"max_tool_input": 50}, 60),
-        (1_200_000, {}, 1_100_000),
-    ],
+    (None, {}, 900_000),
+    (None, {"max_tool_input": 50}, 50),
+    (None, {"max_tool_input": None}, 1_100_000),
+    (20, {}, 20),
+    (60, {"max_tool_input": 50}, 60),
+    (1_200_000, {}, 1_100_000),
 )
-def test_limit_of_executor_is_the_default_for_tools(
-    of_tool: int | None, of_executor: dict[str, Any], taken: int
-) -> None:
+def test_limit_of_executor_is_default_for_tools(of_tool: int | None, of_executor: dict[str, Any], taken: int) -> None:
     one = limited(max_tool_input=of_tool)
     limit = of_tool or of_executor.get("max_tool_input", 1_000_000)
     sizes = [taken, *([] if limit is None or limit > taken else [limit + 1])]
@@ -260,16 +254,14 @@ def ask_within(limit: int) -> AgentExecutor:
     )
 
 
-@cases(
+@each_case(
     ("executor", "says"),
-    [
-        (
-            actors.make_executor(actors.act("take", text="x" * MEGABYTE), actors.answer(), tools=[limited()]),
-            "characters, and it takes at most 1,000,000. Call it with shorter",
-        ),
-        (react_with(5), "it takes at most 5"),
-        (ask_within(50), "ask was not called: its arguments have 112 characters"),
-    ],
+    (
+        actors.make_executor(actors.act("take", text="x" * MEGABYTE), actors.answer(), tools=[limited()]),
+        "characters, and it takes at most 1,000,000. Call it with shorter",
+    ),
+    (react_with(5), "it takes at most 5"),
+    (ask_within(50), "ask was not called: its arguments have 112 characters"),
 )
 def test_every_executor_has_the_limit(executor: AgentExecutor, says: str) -> None:
     assert says in observed(executor)[0]
@@ -291,12 +283,10 @@ def test_changed_executor_and_resumed_run_keep_the_limit() -> None:
 SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
 
 
-@cases(
+@each_case(
     "one",
-    [
-        tools.Tool("take", echo, "Take it.", max_tool_input=5),
-        tools.tool_from_schema("take", "Take it.", SCHEMA, echo, max_tool_input=5),
-    ],
+    tools.Tool("take", echo, "Take it.", max_tool_input=5),
+    tools.tool_from_schema("take", "Take it.", SCHEMA, echo, max_tool_input=5),
 )
 def test_other_forms_of_tools_take_the_limit(one: tools.AnyTool) -> None:
     assert "it takes at most 5" in call_tool(one, "abcdef").observation

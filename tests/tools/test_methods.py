@@ -15,7 +15,7 @@ from graphexec.tools import tools_of
 from graphexec.tools.collecting import to_tools
 from graphexec.tools.tool import InvalidArgumentsError
 from tests.executor.actors import AnyTool, Running, act, echo, make_executor, run_async, run_sync
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 from tests.tools.actors import HOW, observe
 
 
@@ -109,13 +109,11 @@ def test_tools_of_an_object_are_bound_to_it() -> None:
     assert changed["branches"]("Oslo") == "Bakery in Oslo"
 
 
-@cases(
+@each_case(
     ("method", "arguments", "observed"),
-    [
-        (Shop.branches, {"city": "Oslo"}, "Shop in Oslo"),
-        (Shop.name, {}, "Shop"),
-        (Bakery(3).branches, {"city": "Oslo"}, "Bakery in Oslo"),
-    ],
+    (Shop.branches, {"city": "Oslo"}, "Shop in Oslo"),
+    (Shop.name, {}, "Shop"),
+    (Bakery(3).branches, {"city": "Oslo"}, "Bakery in Oslo"),
 )
 def test_class_method_is_a_tool_of_an_executor(method: Any, arguments: dict[str, str], observed: str) -> None:
     assert observe(run_sync, method, **arguments) == observed
@@ -215,13 +213,11 @@ SCHEMA = {"type": "object", "properties": {"query": {"type": "string"}}, "requir
 
 
 # The schema of a LangChain tool, its signature here, and its argument.
-@cases(
+@each_case(
     ("schema", "signature", "argument"),
-    [
-        (Question, "query: string, limit?: integer", "{'query': 'tea', 'limit': 3}"),
-        (SCHEMA, "query: string", "{'query': 'tea'}"),
-        (None, "tool_input: string", "tea"),
-    ],
+    (Question, "query: string, limit?: integer", "{'query': 'tea', 'limit': 3}"),
+    (SCHEMA, "query: string", "{'query': 'tea'}"),
+    (None, "tool_input: string", "tea"),
 )
 @cases(("run", "way"), [(run_sync, "invoked"), (run_async, "awaited")])
 def test_tool_of_langchain_is_invoked(schema: Any, signature: str, argument: str, run: Running, way: str) -> None:
@@ -255,14 +251,12 @@ class Aliased(BaseModel):
     nested: Question | None = None
 
 
-@cases(
+@each_case(
     ("arguments", "invoked"),
-    [
-        ({"query": "tea"}, {"query": "tea", "nested": None}),
-        ({"query": "tea", "limit": 5}, {"query": "tea", "limit": 5, "nested": None}),
-        ({"query": "tea", "max": 5}, {"query": "tea", "max": 5, "nested": None}),
-        ({"query": "tea", "nested": {"query": "milk"}}, {"query": "tea", "nested": {"query": "milk"}}),
-    ],
+    ({"query": "tea"}, {"query": "tea", "nested": None}),
+    ({"query": "tea", "limit": 5}, {"query": "tea", "limit": 5, "nested": None}),
+    ({"query": "tea", "max": 5}, {"query": "tea", "max": 5, "nested": None}),
+    ({"query": "tea", "nested": {"query": "milk"}}, {"query": "tea", "nested": {"query": "milk"}}),
 )
 def test_tool_of_langchain_is_invoked_with_aliases(arguments: Any, invoked: Any) -> None:
     (made,) = to_tools([LangChainTool(Aliased)])
@@ -297,21 +291,16 @@ class Unserializable(BaseModel):
     called: Callable[[], int]
 
 
-@cases(
+@each_case(
     ("wrong", "says"),
-    [
-        ([LangChainTool(Unserializable)], "search has an argument without a JSON schema"),
-        (
-            [LangChainTool(object)],
-            "search has args_schema=.*, which is not a model of pydantic 2; write class Arguments",
-        ),
-        ([LangChainTool(3)], "tool_from_schema has parameters=3; give a JSON schema"),
-        (3, "tools is 3; give a list of tools"),
-        ("search", "tools is 'search'; give a list of tools"),
-        ([3], "3 is not a tool; decorate the function with @tool"),
-        ([Shop(3)], r"shop has tools, and is none; write \*tools_of\(shop\) instead of it"),
-        ([lambda: 3], "a lambda has no name"),
-    ],
+    ([LangChainTool(Unserializable)], "search has an argument without a JSON schema"),
+    ([LangChainTool(object)], "search has args_schema=.*, which is not a model of pydantic 2; write class Arguments"),
+    ([LangChainTool(3)], "tool_from_schema has parameters=3; give a JSON schema"),
+    (3, "tools is 3; give a list of tools"),
+    ("search", "tools is 'search'; give a list of tools"),
+    ([3], "3 is not a tool; decorate the function with @tool"),
+    ([Shop(3)], r"shop has tools, and is none; write \*tools_of\(shop\) instead of it"),
+    ([lambda: 3], "a lambda has no name"),
 )
 def test_invalid_value_among_tools_is_refused(wrong: Any, says: str) -> None:
     with pytest.raises(errors.ToolDefinitionError, match=says):

@@ -16,7 +16,7 @@ from graphexec.executor import Observed
 from graphexec.kernel import Entered
 from graphexec.tools.calling import make_tool_handler
 from tests.executor import actors
-from tests.parameters import cases, examples
+from tests.parameters import cases, each_case, examples
 from tests.tools.actors import HOW, KIND, Mute, call_tool, raising
 
 
@@ -33,13 +33,11 @@ def explain(error: Exception) -> str:
 
 @pytest.mark.medium
 @KIND
-@cases(
+@each_case(
     ("error", "observed"),
-    [
-        (LookupError("no page"), "that did not work: no page"),
-        # The policy is for exceptions alone.
-        (asyncio.CancelledError("odd"), "raises failed: CancelledError: odd"),
-    ],
+    (LookupError("no page"), "that did not work: no page"),
+    # The policy is for exceptions alone.
+    (asyncio.CancelledError("odd"), "raises failed: CancelledError: odd"),
 )
 def test_function_makes_observation_from_exception(kind: str, error: BaseException, observed: str) -> None:
     result = actors.run_executor(lambda: executor_with(raising(error, kind, on_error=explain)))
@@ -47,15 +45,13 @@ def test_function_makes_observation_from_exception(kind: str, error: BaseExcepti
     assert actors.statuses(result) == ["error"] * 3
 
 
-@cases(
+@each_case(
     ("own", "default", "observed"),
-    [
-        (None, explain, "that did not work: no page"),
-        ("observe", explain, "raises failed: LookupError: no page"),
-        (None, "observe", "raises failed: LookupError: no page"),
-        ("observe", "raise", "raises failed: LookupError: no page"),
-        (explain, "raise", "that did not work: no page"),
-    ],
+    (None, explain, "that did not work: no page"),
+    ("observe", explain, "raises failed: LookupError: no page"),
+    (None, "observe", "raises failed: LookupError: no page"),
+    ("observe", "raise", "raises failed: LookupError: no page"),
+    (explain, "raise", "that did not work: no page"),
 )
 def test_executor_policy_is_the_default_for_tools(own: Any, default: Any, observed: str) -> None:
     one = raising(LookupError("no page"), on_error=own)
@@ -135,9 +131,7 @@ def test_steps_of_different_errors_differ() -> None:
 def test_snapshot_and_records_keep_the_error() -> None:
     executor = executor_with(raising(LookupError("no")))
     result = executor.run("q")
-    observed = next(
-        event for event in executor.stream("q") if isinstance(event, Entered) and isinstance(event.value, Observed)
-    )
+    observed = next(one for one in executor.stream("q") if isinstance(one, Entered) and isinstance(one.value, Observed))
     stored = Snapshot(observed.node, observed.value, spent=observed.spent).to_json()
     assert executor.run(Snapshot.from_json(stored, executor.graph)).steps[0].error == "LookupError"
     records = draw.recording_of(result).records
@@ -166,7 +160,7 @@ class Own(Exception):
 
 
 KINDS_OF_EXCEPTIONS: list[Any] = [
-    *(ValueError, KeyError, OSError, TimeoutError, StopIteration, StopAsyncIteration, Own, Mute),
+    *(ValueError, KeyError, OSError, TimeoutError, StopIteration, StopAsyncIteration, Own, Mute)
 ]
 EXCEPTIONS: st.SearchStrategy[Exception] = st.tuples(st.sampled_from(KINDS_OF_EXCEPTIONS), st.text()).map(
     lambda made: made[0](made[1])

@@ -8,7 +8,7 @@ import pytest
 
 import graphexec.agents
 from graphexec import actions, agents, create_tool_calling_agent, effects, errors, messages, models, tool, tools
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 
 
 def make_forecast(examples: Any) -> tools.AnyTool:
@@ -51,22 +51,17 @@ def test_tool_from_a_schema_has_examples() -> None:
 NO_STRING: Any = 3
 
 
-@cases(
+@each_case(
     ("examples", "message"),
-    [
-        (
-            "Oslo",
-            'forecast has examples=\'Oslo\'; give a list of arguments, such as [{"city": ..., "day": ...}], or of',
-        ),
-        ({"city": "Oslo"}, "forecast has examples={'city': 'Oslo'}; give a list of arguments"),
-        (tools.ToolExample({"city": "Oslo"}), "forecast has examples=ToolExample("),
-        (3, "forecast has examples=3; give a list"),
-        (["Oslo"], 'is \'Oslo\'; give its arguments by name, such as {"city": ..., "day": ...}'),
-        ([{"town": "Oslo"}], "does not fit it: forecast was not called: city: Field required"),
-        ([{"city": 3}], "does not fit it: forecast was not called: city:"),
-        ([{"city": "Oslo", "day": dt.date(2026, 1, 2)}], "has arguments that are not JSON: "),
-        ([tools.ToolExample({"city": "Oslo"}, question=NO_STRING)], "has question=3; give a string"),
-    ],
+    ("Oslo", 'forecast has examples=\'Oslo\'; give a list of arguments, such as [{"city": ..., "day": ...}], or of'),
+    ({"city": "Oslo"}, "forecast has examples={'city': 'Oslo'}; give a list of arguments"),
+    (tools.ToolExample({"city": "Oslo"}), "forecast has examples=ToolExample("),
+    (3, "forecast has examples=3; give a list"),
+    (["Oslo"], 'is \'Oslo\'; give its arguments by name, such as {"city": ..., "day": ...}'),
+    ([{"town": "Oslo"}], "does not fit it: forecast was not called: city: Field required"),
+    ([{"city": 3}], "does not fit it: forecast was not called: city:"),
+    ([{"city": "Oslo", "day": dt.date(2026, 1, 2)}], "has arguments that are not JSON: "),
+    ([tools.ToolExample({"city": "Oslo"}, question=NO_STRING)], "has question=3; give a string"),
 )
 def test_invalid_examples_are_refused(examples: Any, message: str) -> None:
     is_list = isinstance(examples, list)
@@ -78,12 +73,10 @@ def test_invalid_examples_are_refused(examples: Any, message: str) -> None:
 SHOWN = 'For example: {"city": "Ærø"}, {"city": "Oslo", "day": "2026-01-02"}'
 
 
-@cases(
+@each_case(
     ("examples", "description"),
-    [
-        ([{"city": "Ærø"}, {"city": "Oslo", "day": "2026-01-02"}], f"Forecast the weather.\n\n{SHOWN}"),
-        ((), "Forecast the weather."),
-    ],
+    ([{"city": "Ærø"}, {"city": "Oslo", "day": "2026-01-02"}], f"Forecast the weather.\n\n{SHOWN}"),
+    ((), "Forecast the weather."),
 )
 def test_tool_calling_agent_describes_the_examples(examples: Any, description: str) -> None:
     (spec,) = request_of(create_tool_calling_agent(models.ScriptedModel([]), [make_forecast(examples)])).tools

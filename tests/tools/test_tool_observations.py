@@ -20,7 +20,7 @@ from graphexec.kernel.serialization import format_json, parse_json
 from graphexec.messages.observations import format_observation, split_observation
 from graphexec.tools.calling import make_tool_handler
 from tests.executor import actors
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 from tests.tools.actors import HOW, call_tool
 
 
@@ -169,21 +169,19 @@ def test_images_beside_odd_text_survive_a_resume() -> None:
         assert split_observation(resumed(returned).observation) == split_observation(returned)
 
 
-@cases(
+@each_case(
     ("returned", "stored"),
-    [
-        (Aliased(city_name="Oslo"), {"city": "Oslo"}),
-        ([Aliased(city_name="Oslo")], [{"city": "Oslo"}]),
-        (Station("north", READING), {"name": "north", "last": {"at": "2026-02-28T07:30:00", "celsius": "-1.50"}}),
-        (Pair(1, 2), [1, 2]),
-        (Colour.RED, "red"),
-        ("text", "text"),
-        (1.5, 1.5),
-        (None, None),
-        (decimal.Decimal("1.50"), '"1.50"'),
-        (float("nan"), "NaN"),
-        *((value, value) for value in (42, "", {"a": [1, {"b": None}]}, "☃", [1.5, True])),
-    ],
+    (Aliased(city_name="Oslo"), {"city": "Oslo"}),
+    ([Aliased(city_name="Oslo")], [{"city": "Oslo"}]),
+    (Station("north", READING), {"name": "north", "last": {"at": "2026-02-28T07:30:00", "celsius": "-1.50"}}),
+    (Pair(1, 2), [1, 2]),
+    (Colour.RED, "red"),
+    ("text", "text"),
+    (1.5, 1.5),
+    (None, None),
+    (decimal.Decimal("1.50"), '"1.50"'),
+    (float("nan"), "NaN"),
+    *((value, value) for value in (42, "", {"a": [1, {"b": None}]}, "☃", [1.5, True])),
 )
 def test_resumed_observation_is_json_data(returned: Any, stored: Any) -> None:
     assert resumed(returned).observation == stored
@@ -233,20 +231,16 @@ def test_model_sees_beginning_of_long_observation(run: actors.Running) -> None:
     assert f"\nObservation: {step.text}\nThought: " in prompt
 
 
-@cases(
+@each_case(
     ("returned", "settings", "defaults", "text"),
-    [
-        ("abcdef", {}, {"max_observation": 4}, f"abcd\n{CUT.format(2)}"),
-        ("abcdef", {"max_observation": 6}, {"max_observation": 4}, "abcdef"),
-        ("abcdef", {"max_observation": 1}, {"max_observation": 4}, f"a\n{CUT.format(5)}"),
-        ("abcdef", {}, {}, "abcdef"),
-        # The JSON of an object is shortened.
-        (Station("north"), {"max_observation": 9}, {}, f'{{"name":"\n{CUT.format(19)}'),
-    ],
+    ("abcdef", {}, {"max_observation": 4}, f"abcd\n{CUT.format(2)}"),
+    ("abcdef", {"max_observation": 6}, {"max_observation": 4}, "abcdef"),
+    ("abcdef", {"max_observation": 1}, {"max_observation": 4}, f"a\n{CUT.format(5)}"),
+    ("abcdef", {}, {}, "abcdef"),
+    # The JSON of an object is shortened.
+    (Station("north"), {"max_observation": 9}, {}, f'{{"name":"\n{CUT.format(19)}'),
 )
-def test_executor_max_observation_is_the_default_for_tools(
-    returned: object, settings: Any, defaults: Any, text: str
-) -> None:
+def test_max_observation_is_the_default_for_tools(returned: object, settings: Any, defaults: Any, text: str) -> None:
     result = call_tool(gives(returned, **settings), {}, **defaults)
     assert result.observation == returned
     assert result.text == text

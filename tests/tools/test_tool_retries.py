@@ -23,7 +23,7 @@ from graphexec.tools import ToolRetried
 from graphexec.tools.calling import make_tool_handler
 from graphexec.tools.options import LONGEST_WAIT
 from tests.executor import actors
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 from tests.tools.actors import HOW as RUNS
 from tests.tools.actors import KIND, call_tool
 
@@ -90,9 +90,7 @@ def test_success_after_retries_is_the_result(kind: str, timeout: float | None) -
     st.sampled_from(["def", "async def"]),
     st.sampled_from([call_blocking, call_async]),
 )
-def test_retries_stop_at_success_or_the_limit(
-    retries: int, failures: int, kind: str, how: Callable[[actors.AnyTool], Any]
-) -> None:
+def test_retries_stop_at_success_or_the_limit(retries: int, failures: int, kind: str, how: Any) -> None:
     errors = [OSError(str(number)) for number in range(failures)]
     # By default, there are none.
     one, calls = flaky(*errors, kind=kind, **({"retries": retries} if retries else {}))
@@ -120,12 +118,10 @@ def test_retry_progress_has_tool_error_and_wait(how: How) -> None:
     assert reports == [ToolRetried("flaky", errors[0], 1, 0.0001), ToolRetried("flaky", errors[1], 2, 0.0002)]
 
 
-@cases(
+@each_case(
     ("report", "text"),
-    [
-        (ToolRetried("flaky", OSError("down"), 1, 2.5), "attempt 1 of flaky failed with OSError: down; .* in 2.5 s"),
-        (ToolRetried("flaky", OSError(), 2), "attempt 2 of flaky failed with OSError; the next one follows in 0.0 s"),
-    ],
+    (ToolRetried("flaky", OSError("down"), 1, 2.5), "attempt 1 of flaky failed with OSError: down; .* in 2.5 s"),
+    (ToolRetried("flaky", OSError(), 2), "attempt 2 of flaky failed with OSError; the next one follows in 0.0 s"),
 )
 def test_retry_progress_is_readable(report: ToolRetried, text: str) -> None:
     assert re.fullmatch(text, str(report))
@@ -148,15 +144,13 @@ def test_waits_double_up_to_a_minute_or_the_first(first: float, waits: list[floa
 
 @HOW
 @KIND
-@cases(
+@each_case(
     ("error", "settings", "calls_made"),
-    [
-        *((ConnectionError("down"), {"retry_on": on}, 2) for on in (OSError, (KeyError, OSError))),
-        (ConnectionError("down"), {"retry_on": KeyError}, 1),
-        # A timeout of the tool's own.
-        (TimeoutError("the server's"), {"retry_on": TimeoutError, "timeout": 20}, 2),
-        (asyncio.CancelledError("odd"), {}, 1),
-    ],
+    *((ConnectionError("down"), {"retry_on": on}, 2) for on in (OSError, (KeyError, OSError))),
+    (ConnectionError("down"), {"retry_on": KeyError}, 1),
+    # A timeout of the tool's own.
+    (TimeoutError("the server's"), {"retry_on": TimeoutError, "timeout": 20}, 2),
+    (asyncio.CancelledError("odd"), {}, 1),
 )
 def test_only_selected_errors_are_retried(
     how: How, kind: str, error: BaseException, settings: dict[str, Any], calls_made: int
@@ -317,26 +311,21 @@ def test_error_of_a_tool_is_garbage_collected(how: How, kind: str, failures: int
         gc.enable()
 
 
-@cases(
+@each_case(
     ("settings", "says"),
-    [
-        ({"retries": -1}, "retries=-1; give a whole number, 0 for none"),
-        ({"retries": 1.5}, "retries=1.5; give a whole number"),
-        ({"retries": "2"}, "retries='2'; give a whole number"),
-        ({"retries": 1, "retry_on": "OSError"}, "'OSError' in retry_on; give classes of Exception"),
-        (
-            {"retries": 1, "retry_on": (OSError, KeyboardInterrupt)},
-            ".*KeyboardInterrupt'> in retry_on; give classes",
-        ),
-        *(
-            ({"retries": 1, "retry_wait": wait}, f"retry_wait={wait!r}; give seconds, 0 or more")
-            for wait in (-1, float("nan"), float("inf"), "1")
-        ),
-        *(
-            (alone, "retry_on or retry_wait but no retries; add retries=2, say")
-            for alone in ({"retry_wait": 1}, {"retry_on": OSError})
-        ),
-    ],
+    ({"retries": -1}, "retries=-1; give a whole number, 0 for none"),
+    ({"retries": 1.5}, "retries=1.5; give a whole number"),
+    ({"retries": "2"}, "retries='2'; give a whole number"),
+    ({"retries": 1, "retry_on": "OSError"}, "'OSError' in retry_on; give classes of Exception"),
+    ({"retries": 1, "retry_on": (OSError, KeyboardInterrupt)}, ".*KeyboardInterrupt'> in retry_on; give classes"),
+    *(
+        ({"retries": 1, "retry_wait": wait}, f"retry_wait={wait!r}; give seconds, 0 or more")
+        for wait in (-1, float("nan"), float("inf"), "1")
+    ),
+    *(
+        (alone, "retry_on or retry_wait but no retries; add retries=2, say")
+        for alone in ({"retry_wait": 1}, {"retry_on": OSError})
+    ),
 )
 def test_invalid_retries_are_rejected_with_the_remedy(settings: dict[str, Any], says: str) -> None:
     with pytest.raises(ToolDefinitionError, match=f"flaky has {says}"):

@@ -7,7 +7,7 @@ import pytest
 
 from graphexec.tools.collecting import to_tools
 from tests.executor.actors import Running, act, answer, make_executor
-from tests.parameters import cases
+from tests.parameters import each_case
 from tests.tools.actors import HOW, call_tool
 
 if find_spec("langchain_core") is None:
@@ -37,15 +37,13 @@ class Noting(BaseTool):
         return f"{text} by {user_id}"
 
 
-@cases(
+@each_case(
     ("given", "written", "observed"),
-    [
-        (note, {"text": "hi"}, "hi by nobody"),
-        (note, {"text": "hi", "user_id": "root"}, "hi by nobody"),
-        (Noting(), {"text": "hi", "user_id": "root"}, "hi by nobody"),
-        (identified, {"text": "hi"}, "hi True"),
-        (identified, {"text": "hi", "call_id": "mine"}, "hi True"),
-    ],
+    (note, {"text": "hi"}, "hi by nobody"),
+    (note, {"text": "hi", "user_id": "root"}, "hi by nobody"),
+    (Noting(), {"text": "hi", "user_id": "root"}, "hi by nobody"),
+    (identified, {"text": "hi"}, "hi True"),
+    (identified, {"text": "hi", "call_id": "mine"}, "hi True"),
 )
 def test_injected_argument_is_neither_offered_nor_taken(given: Any, written: Any, observed: str) -> None:
     (one,) = to_tools([given])

@@ -14,7 +14,7 @@ from graphexec.verify import Bound, Certificate, verify
 from graphexec.verify.audit.audit import audit
 from graphexec.verify.explorer.stepping import Over
 from graphexec.verify.explorer.stub_nodes import Instruction, StubMachine
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 from tests.traces import read_trace
 from tests.verify import machines
 from tests.verify.proofs import certificate_of
@@ -188,21 +188,19 @@ def stopped_too_early(trace: Trace) -> Trace:
     return stopped(trace[: line_of(trace, "moved", "plan") - 2], "plan", trace[1]["spent"])
 
 
-@cases(
+@each_case(
     ("change", "fact"),
-    [
-        (answered_before_parse, "the run is answered and did not reach END"),
-        (asked_nowhere, "nowhere asks for CallTool, but the run is not at this node"),
-        (asked_at_parse, "parse asks for AskHuman, but the proved node never asks"),
-        # Effects that charge nothing are counted, too.
-        (asked_again, "plan asks for 2 effects in one visit, more than the proved node"),
-        (left_twice, "plan is left, but the run is not at this node"),
-        (
-            stopped_too_early,
-            "plan --LimitReached--> stopped_response is taken when a limit is reached, but none of iterations, "
-            "seconds, restarts is",
-        ),
-    ],
+    (answered_before_parse, "the run is answered and did not reach END"),
+    (asked_nowhere, "nowhere asks for CallTool, but the run is not at this node"),
+    (asked_at_parse, "parse asks for AskHuman, but the proved node never asks"),
+    # Effects that charge nothing are counted, too.
+    (asked_again, "plan asks for 2 effects in one visit, more than the proved node"),
+    (left_twice, "plan is left, but the run is not at this node"),
+    (
+        stopped_too_early,
+        "plan --LimitReached--> stopped_response is taken when a limit is reached, but none of iterations, "
+        "seconds, restarts is",
+    ),
 )
 def test_changed_order_is_the_violation(change: Callable[[Trace], Trace], fact: str) -> None:
     trace, proof = two_steps()
@@ -264,12 +262,10 @@ def test_unset_limit_stops_nothing() -> None:
     assert facts_of([limited[0], *records[1:]], proof) == []
 
 
-@cases(
+@each_case(
     ("options", "spent", "amounts"),
-    [
-        ({"max_model_calls": 2, "early_stopping_method": "generate"}, 3, "2, with 1 reserved beyond it"),
-        ({"max_model_calls": 5}, 3, "5"),
-    ],
+    ({"max_model_calls": 2, "early_stopping_method": "generate"}, 3, "2, with 1 reserved beyond it"),
+    ({"max_model_calls": 5}, 3, "5"),
 )
 def test_only_reserve_may_exceed_limit(options: dict[str, Any], spent: int, amounts: str) -> None:
     trace, proof = two_steps(**options)

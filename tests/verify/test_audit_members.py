@@ -16,7 +16,7 @@ from graphexec.runtime.handlers import RunOptions
 from graphexec.testing.clock import on_loop_time, run_virtually
 from graphexec.tools import AnyTool
 from graphexec.verify.audit.audit import audit
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 from tests.traces import read_trace
 from tests.verify.traces import Trace, acting, facts_of, line_of, proof_of, trace_of
 
@@ -75,13 +75,9 @@ def recorded(executor: AgentExecutor, **options: Any) -> Trace:
 def members(trace: Trace) -> list[tuple[str, int, float | None]]:
     """Return the tool records in order: event, member and duration."""
     return [
-        (
-            record["event"],
-            record["call"]["member"],
-            record["replies"][0]["seconds"] if record["event"] == "answered" else None,
-        )
-        for record in trace
-        if record["event"] in ("asked", "answered") and record["node"] == "dispatch_tools"
+        (one["event"], one["call"]["member"], one["replies"][0]["seconds"] if one["event"] == "answered" else None)
+        for one in trace
+        if one["event"] in ("asked", "answered") and one["node"] == "dispatch_tools"
     ]
 
 
@@ -92,38 +88,34 @@ def dispatched(trace: Trace, event: str, member: int) -> int:
 BOTH_ASKED = [("asked", 0, None), ("asked", 1, None)]
 
 
-@cases(
+@each_case(
     ("names", "options", "expected", "status"),
-    [
-        # Tools of different speed have their own records.
-        (["slow", "quick"], {}, [*BOTH_ASKED, ("answered", 1, 0.02), ("answered", 0, 0.5)], "answered"),
-        # Tools in turn are recorded in turn.
-        (
-            ["slow", "quick"],
-            {"tool_concurrency": 1},
-            [("asked", 0, None), ("answered", 0, 0.5), ("asked", 1, None), ("answered", 1, 0.02)],
-            "answered",
-        ),
-        # A tool that fails keeps the results of others.
-        (["quick", "broken"], RAISING, [*BOTH_ASKED, ("answered", 0, 0.02)], "error"),
-        (["quick", "broken", "slow"], RAISING, [*BOTH_ASKED, ("asked", 2, None), ("answered", 0, 0.02)], "error"),
-        # All members are charged before the first one starts.
-        (
-            ["quick", "broken", "slow"],
-            {**RAISING, "tool_concurrency": 1},
-            [("asked", 0, None), ("answered", 0, 0.02), ("asked", 1, None)],
-            "error",
-        ),
-    ],
+    # Tools of different speed have their own records.
+    (["slow", "quick"], {}, [*BOTH_ASKED, ("answered", 1, 0.02), ("answered", 0, 0.5)], "answered"),
+    # Tools in turn are recorded in turn.
+    (
+        ["slow", "quick"],
+        {"tool_concurrency": 1},
+        [("asked", 0, None), ("answered", 0, 0.5), ("asked", 1, None), ("answered", 1, 0.02)],
+        "answered",
+    ),
+    # A tool that fails keeps the results of others.
+    (["quick", "broken"], RAISING, [*BOTH_ASKED, ("answered", 0, 0.02)], "error"),
+    (["quick", "broken", "slow"], RAISING, [*BOTH_ASKED, ("asked", 2, None), ("answered", 0, 0.02)], "error"),
+    # All members are charged before the first one starts.
+    (
+        ["quick", "broken", "slow"],
+        {**RAISING, "tool_concurrency": 1},
+        [("asked", 0, None), ("answered", 0, 0.02), ("asked", 1, None)],
+        "error",
+    ),
 )
 def test_members_have_records_of_their_own(
     names: list[str], options: dict[str, Any], expected: list[tuple[str, int, float | None]], status: str
 ) -> None:
     executor = calling(*names, **options)
     trace = recorded(executor)
-    assert members(trace) == [
-        (event, member, seconds and pytest.approx(seconds)) for event, member, seconds in expected
-    ]
+    assert members(trace) == [(event, name, seconds and pytest.approx(seconds)) for event, name, seconds in expected]
     found = audit(trace, proof_of(executor))
     assert (found.violations, found.status) == ((), status)
 
@@ -159,15 +151,13 @@ def unanswered(trace: Trace) -> Trace:
     return [*trace[:line], *trace[line + 1 :]]
 
 
-@cases(
+@each_case(
     ("change", "violations", "fact"),
-    [
-        (copied("answered", 1, member=2), 1, "dispatch_tools is answered CallTool as 2.2, which was not asked for"),
-        (copied("answered", 1, sequence=3, member=0), 1, "is answered CallTool as 3.0, which was not asked for"),
-        (copied("answered", 0), 1, "dispatch_tools is answered CallTool as 2.0, which was answered before"),
-        (unanswered, 1, "dispatch_tools is left before CallTool is answered"),
-        (copied("asked", 1, 1, sequence=3, member=0), 11, "asks for CallTool before CallTool, CallTool is answered"),
-    ],
+    (copied("answered", 1, member=2), 1, "dispatch_tools is answered CallTool as 2.2, which was not asked for"),
+    (copied("answered", 1, sequence=3, member=0), 1, "is answered CallTool as 3.0, which was not asked for"),
+    (copied("answered", 0), 1, "dispatch_tools is answered CallTool as 2.0, which was answered before"),
+    (unanswered, 1, "dispatch_tools is left before CallTool is answered"),
+    (copied("asked", 1, 1, sequence=3, member=0), 11, "asks for CallTool before CallTool, CallTool is answered"),
 )
 def test_changed_member_is_reported(change: Callable[[Trace], Trace], violations: int, fact: str) -> None:
     executor = calling("quick", "slow")

@@ -11,7 +11,7 @@ from graphexec.models import ScriptedModel
 from graphexec.verify import CODES, UnprovedError
 from graphexec.verify.explorer.stub_nodes import explore_table
 from graphexec.verify.export.guarded import to_guarded_program
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 from tests.verify import bad_machines as bad
 from tests.verify.execution import adversary
 from tests.verify.flows import MISSING_CALLS
@@ -47,28 +47,26 @@ def test_executor_bounds_models_and_tools_by_default() -> None:
     assert str(limited.bounds and limited.bounds.tool_calls) == "tool_calls = 50 (at most)"
 
 
-@cases(
+@each_case(
     ("limits", "transitions", "models", "tools"),
-    [
-        (
-            Limits(iterations=10**6, fan_out=2),
-            "4*iterations + 2 = 4,000,002 (exact)",
-            "iterations = 1,000,000 (exact)",
-            "fan_out*iterations = 2,000,000 (exact)",
-        ),
-        (
-            Limits(iterations=3, restarts=2, fan_out=4),
-            "4*iterations + 2 = 14 (exact)",
-            "iterations + restarts = 5 (at most)",
-            "fan_out*iterations + fan_out*restarts = 20 (at most)",
-        ),
-        (
-            Limits(iterations=3, restarts=2),
-            "4*iterations + 2 = 14 (exact)",
-            "iterations + restarts = 5 (at most)",
-            "fan_out*iterations + fan_out*restarts = 5,000 (at most)",
-        ),
-    ],
+    (
+        Limits(iterations=10**6, fan_out=2),
+        "4*iterations + 2 = 4,000,002 (exact)",
+        "iterations = 1,000,000 (exact)",
+        "fan_out*iterations = 2,000,000 (exact)",
+    ),
+    (
+        Limits(iterations=3, restarts=2, fan_out=4),
+        "4*iterations + 2 = 14 (exact)",
+        "iterations + restarts = 5 (at most)",
+        "fan_out*iterations + fan_out*restarts = 20 (at most)",
+    ),
+    (
+        Limits(iterations=3, restarts=2),
+        "4*iterations + 2 = 14 (exact)",
+        "iterations + restarts = 5 (at most)",
+        "fan_out*iterations + fan_out*restarts = 5,000 (at most)",
+    ),
 )
 def test_repeated_effects_after_crash_are_counted(limits: Limits, transitions: str, models: str, tools: str) -> None:
     bounds = bounds_of(AGENT_EXECUTOR, limits)
@@ -81,15 +79,13 @@ BACK: Any = edges(bad.tock_ending, on(bad.A, TWICE) | on(bad.Over, END))
 TWO_METERS = graph(edges(TWICE, on(bad.B, bad.tock_ending) | on(bad.Left, END)) | BACK, start=TWICE)
 
 
-@cases(
+@each_case(
     ("machine", "limits", "form"),
-    [
-        (AGENT_EXECUTOR, agent_limits(iterations=9, model_calls=3), "4*model_calls + 2 = 14 (exact)"),
-        (AGENT_EXECUTOR, agent_limits(iterations=3, model_calls=9), "4*iterations + 2 = 14 (exact)"),
-        (AGENT_EXECUTOR, agent_limits(iterations=9, model_calls=8, tokens=2), "4*tokens + 2 = 10 (exact)"),
-        (TWO_METERS, Limits(iterations=5), "2*left + 1 = 5 (exact)"),
-        (TWO_METERS, Limits(iterations=1), "2*iterations + 1 = 3 (exact)"),
-    ],
+    (AGENT_EXECUTOR, agent_limits(iterations=9, model_calls=3), "4*model_calls + 2 = 14 (exact)"),
+    (AGENT_EXECUTOR, agent_limits(iterations=3, model_calls=9), "4*iterations + 2 = 14 (exact)"),
+    (AGENT_EXECUTOR, agent_limits(iterations=9, model_calls=8, tokens=2), "4*tokens + 2 = 10 (exact)"),
+    (TWO_METERS, Limits(iterations=5), "2*left + 1 = 5 (exact)"),
+    (TWO_METERS, Limits(iterations=1), "2*iterations + 1 = 3 (exact)"),
 )
 def test_tightest_limit_gives_closed_form(machine: Graph[Any, Any], limits: Limits, form: str) -> None:
     assert str(bounds_of(machine, limits).transitions) == form

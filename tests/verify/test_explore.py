@@ -39,7 +39,7 @@ from graphexec.verify.explorer.temporal import (
     never_without,
 )
 from tests.kernel import machines as kernel
-from tests.parameters import cases, read_tables
+from tests.parameters import cases, each_case, read_tables
 from tests.verify import errands
 from tests.verify.errands import GUARDED, KINDS, READY, SHORTCUT, Form, Kind, answer_with, executor_of, look_up
 from tests.verify.test_temporal import TERMS
@@ -241,26 +241,22 @@ def read(reply: messages.ModelReply) -> gx.AgentFinish:
     return gx.AgentFinish({"output": reply.content})
 
 
-READING = gx.AgentExecutor(
-    agent=gx.chat_agent(lambda run: QUESTION, read, models.ScriptedModel(["never asked"])), tools=[]
-)
+READING = gx.AgentExecutor(agent=gx.chat_agent(lambda run: QUESTION, read, models.ScriptedModel(["never"])), tools=[])
 
 
-@cases(
+@each_case(
     ("machine", "effect", "names"),
-    [
-        # The parser determines the replies of a model.
-        (executor_of("react", BOTH), QUESTION, ["finish", "unreadable", *CALLS]),
-        (executor_of("structured", BOTH), QUESTION, ["unreadable", "finish", *CALLS]),
-        (executor_of("tool calling", BOTH), QUESTION, ["finish", "unreadable", *CALLS, *SEVERAL]),
-        (executor_of("callable", BOTH), AGENT_CALL, ["finish", *CALLS, "calls none", "unreadable", *SEVERAL]),
-        (READING, QUESTION, ["finish", "read raises ZeroDivisionError"]),
-        # A tool that raises its errors replies none, and one with a timeout may time out.
-        (executor_of(tools=TOOLS), CallTool("delete_file", {}), ["ok", "bad_arguments"]),
-        (executor_of(tools=TOOLS), CallTool("look_up", {}), ["ok", "bad_arguments", "error"]),
-        (executor_of(tools=TOOLS), CallTool("no_such_tool", {}), ["unknown_tool"]),
-        (executor_of(tools=[wait]), CallTool("wait", {}), ["ok", "bad_arguments", "error", "timed_out"]),
-    ],
+    # The parser determines the replies of a model.
+    (executor_of("react", BOTH), QUESTION, ["finish", "unreadable", *CALLS]),
+    (executor_of("structured", BOTH), QUESTION, ["unreadable", "finish", *CALLS]),
+    (executor_of("tool calling", BOTH), QUESTION, ["finish", "unreadable", *CALLS, *SEVERAL]),
+    (executor_of("callable", BOTH), AGENT_CALL, ["finish", *CALLS, "calls none", "unreadable", *SEVERAL]),
+    (READING, QUESTION, ["finish", "read raises ZeroDivisionError"]),
+    # A tool that raises its errors replies none, and one with a timeout may time out.
+    (executor_of(tools=TOOLS), CallTool("delete_file", {}), ["ok", "bad_arguments"]),
+    (executor_of(tools=TOOLS), CallTool("look_up", {}), ["ok", "bad_arguments", "error"]),
+    (executor_of(tools=TOOLS), CallTool("no_such_tool", {}), ["unknown_tool"]),
+    (executor_of(tools=[wait]), CallTool("wait", {}), ["ok", "bad_arguments", "error", "timed_out"]),
 )
 def test_oracle_knows_classes_of_replies(machine: gx.AgentExecutor, effect: Any, names: list[str]) -> None:
     assert [reply.name for reply in replies_of(machine)(effect)] == names
@@ -319,9 +315,7 @@ def test_earlier_replies_distinguish_states() -> None:
 def test_long_visits_are_abstracted_by_reply_counts() -> None:
     """In order, there would be two to the number of the replies."""
     oracle = replies_of(kernel.INSISTENT, {gx.AskHuman: ["yes", "no", "perhaps"]})
-    four, few, many = (
-        explore(kernel.INSISTENT, Limits(fan_out=fan_out), kernel.Asking("OK?"), oracle) for fan_out in (4, 20, 40)
-    )
+    four, few, many = (explore(kernel.INSISTENT, Limits(fan_out=n), kernel.Asking("OK?"), oracle) for n in (4, 20, 40))
     assert set(few.endings) == set(many.endings) == {"Agreed", "GaveUp"}
     # Those that are all alike, and two of which the last one differs.
     assert (many.states - few.states) / 20 == 4
@@ -347,44 +341,36 @@ UNKNOWN = (dominates("aprove", ended()), never(entered("somewhere") | left("pars
 NO_TOOL = never_without(~calls_tool("lookup"), before=left("parse"))
 
 
-@cases(
+@each_case(
     ("refused", "facts"),
-    [
-        (
-            lambda: replies_of(kernel.INTERVIEW),
-            "no replies to Question~ pass replies={Question: [...]}, one of each kind",
-        ),
-        (lambda: replies_of(kernel.ERRAND), "results of leave are~Underway~; ~results of come_back are~Home"),
-        (
-            lambda: replies_of(kernel.ERRAND, {gx.AskHuman: "yes"}),
-            "replies to AskHuman are 'yes'; give a list of replies",
-        ),
-        (lambda: replies_of(executor_of("callable"))(QUESTION), "no replies to CallModel are known"),
-        (lambda: explored(Limits(iterations=15), most_states=10), "found 10 states and is not done"),
-        (lambda: as_explore(CAREFUL, Limits(), Form(), NOTHING), "is not a graph; write explore(executor.graph, ...)"),
-        (
-            lambda: as_explore(GUARDED, Limits(), Form(), NOTHING, most_states="many"),
-            "explore has most_states='many'; give a whole number, 1 or more",
-        ),
-        (
-            lambda: approved(CAREFUL, *UNKNOWN),
-            "dominates('aprove', ended()): the graph has no node aprove; its nodes are plan, parse, ~did you mean "
-            "approve?~never((entered('somewhere') | left('parse'))): the graph has no node somewhere; its nodes are ~"
-            "plan, parse, dispatch_tools, check_return_direct, stopped_response, approve",
-        ),
-        (
-            lambda: approved(CAREFUL, NO_TOOL),
-            "never_without(~calls_tool('lookup'), before=left('parse')): there is no tool lookup; the tools are "
-            "look_up; did you mean look_up? (a call of an unknown tool is one of no_such_tool)",
-        ),
-        # The graph has no name that a test could import.
-        (lambda: as_test(explored(Limits(iterations=1), properties=[never(left("parse"))]).failures[0]), "machine="),
-        # An exception that was injected is not the node's.
-        (
-            lambda: raised_by(stubborn_asking(), Limits(), Form(), [Choice("cancels")]),
-            "one of the choices cancels, which ends the run; leave it out",
-        ),
-    ],
+    (lambda: replies_of(kernel.INTERVIEW), "no replies to Question~ pass replies={Question: [...]}, one of each kind"),
+    (lambda: replies_of(kernel.ERRAND), "results of leave are~Underway~; ~results of come_back are~Home"),
+    (lambda: replies_of(kernel.ERRAND, {gx.AskHuman: "yes"}), "replies to AskHuman are 'yes'; give a list of replies"),
+    (lambda: replies_of(executor_of("callable"))(QUESTION), "no replies to CallModel are known"),
+    (lambda: explored(Limits(iterations=15), most_states=10), "found 10 states and is not done"),
+    (lambda: as_explore(CAREFUL, Limits(), Form(), NOTHING), "is not a graph; write explore(executor.graph, ...)"),
+    (
+        lambda: as_explore(GUARDED, Limits(), Form(), NOTHING, most_states="many"),
+        "explore has most_states='many'; give a whole number, 1 or more",
+    ),
+    (
+        lambda: approved(CAREFUL, *UNKNOWN),
+        "dominates('aprove', ended()): the graph has no node aprove; its nodes are plan, parse, ~did you mean "
+        "approve?~never((entered('somewhere') | left('parse'))): the graph has no node somewhere; its nodes are ~"
+        "plan, parse, dispatch_tools, check_return_direct, stopped_response, approve",
+    ),
+    (
+        lambda: approved(CAREFUL, NO_TOOL),
+        "never_without(~calls_tool('lookup'), before=left('parse')): there is no tool lookup; the tools are "
+        "look_up; did you mean look_up? (a call of an unknown tool is one of no_such_tool)",
+    ),
+    # The graph has no name that a test could import.
+    (lambda: as_test(explored(Limits(iterations=1), properties=[never(left("parse"))]).failures[0]), "machine="),
+    # An exception that was injected is not the node's.
+    (
+        lambda: raised_by(stubborn_asking(), Limits(), Form(), [Choice("cancels")]),
+        "one of the choices cancels, which ends the run; leave it out",
+    ),
 )
 def test_wrong_questions_are_refused_with_remedy(refused: Callable[[], object], facts: str) -> None:
     kernel.check_refusal(errors.InputError, facts.split("~"), refused)
@@ -468,16 +454,14 @@ def stubborn_asking() -> gx.Graph[Form, Any]:
 REPLIED, CUT = Choice("replies", "yes", "yes"), Choice("cuts", "", Cut())
 
 
-@cases(
+@each_case(
     ("choices", "raises"),
-    [
-        ([REPLIED], True),
-        ([Choice("crashes"), REPLIED], True),
-        ([], False),
-        ([CUT, REPLIED, REPLIED], False),
-        ([Choice("replies late", "yes", "yes")], True),
-        ([CUT, REPLIED], False),
-    ],
+    ([REPLIED], True),
+    ([Choice("crashes"), REPLIED], True),
+    ([], False),
+    ([CUT, REPLIED, REPLIED], False),
+    ([Choice("replies late", "yes", "yes")], True),
+    ([CUT, REPLIED], False),
 )
 @cases("name", ["stored", lambda: None])
 def test_run_is_repeated_from_its_choices(choices: list[Choice], name: Any, raises: bool) -> None:
@@ -548,17 +532,13 @@ def test_shortcut_around_approval_has_shortest_path() -> None:
     assert "linkStyle 2 stroke" in draw(SHORTCUT, "mermaid", marks=dict.fromkeys(failure.path, "orange"))
 
 
-@cases(
+@each_case(
     ("machine", "before", "sources"),
-    [
-        # Only after an approved deletion is an urgent one allowed.
-        (SHORTCUT, left("approve", errands.Approved), ["decide"]),
-        (GUARDED, calls_tool("list_files"), ["decide", "approve"]),
-    ],
+    # Only after an approved deletion is an urgent one allowed.
+    (SHORTCUT, left("approve", errands.Approved), ["decide"]),
+    (GUARDED, calls_tool("list_files"), ["decide", "approve"]),
 )
-def test_an_approval_of_another_call_is_not_enough(
-    machine: gx.Graph[Any, Any], before: Predicate, sources: list[str]
-) -> None:
+def test_an_approval_of_another_call_is_not_enough(machine: Any, before: Predicate, sources: list[str]) -> None:
     failure = shortest(machine, never_without(calls_tool("delete_file"), before=before))
     assert [edge.source for edge in failure.path] == sources
 
@@ -575,37 +555,33 @@ def run_pasted(source: str) -> None:
 
 
 @pytest.mark.medium
-@cases(
+@each_case(
     ("failure", "message", "text", "repaired"),
-    [
-        (
-            lambda: approved(CRASHING).raised[0],
-            "KeyError",
-            "def test_approve_raises_no_keyerror() -> None:",
-            "from tests.verify.test_explore import CAREFUL; machine = CAREFUL.graph",
-        ),
-        (
-            lambda: shortest(SHORTCUT),
-            "never_without",
-            "import SHORTCUT as machine",
-            "from tests.verify.errands import GUARDED as machine",
-        ),
-        # The test imports an executor of a module.
-        (
-            lambda: approved(CAREFUL, never(left("parse"))).failures[0],
-            "never",
-            "from tests.verify.test_explore import CAREFUL\n\nmachine = CAREFUL.graph\n",
-            None,
-        ),
-        # A failure at the end of the run.
-        (lambda: shortest(GUARDED, eventually(calls_tool("delete_file"))), "eventually", "Choice(", None),
-        # Start values round trip as source.
-        (lambda: unpacked(errands.CONTENTS, errands.Expected), "never", "Parcel(contents=[", None),
-    ],
+    (
+        lambda: approved(CRASHING).raised[0],
+        "KeyError",
+        "def test_approve_raises_no_keyerror() -> None:",
+        "from tests.verify.test_explore import CAREFUL; machine = CAREFUL.graph",
+    ),
+    (
+        lambda: shortest(SHORTCUT),
+        "never_without",
+        "import SHORTCUT as machine",
+        "from tests.verify.errands import GUARDED as machine",
+    ),
+    # The test imports an executor of a module.
+    (
+        lambda: approved(CAREFUL, never(left("parse"))).failures[0],
+        "never",
+        "from tests.verify.test_explore import CAREFUL\n\nmachine = CAREFUL.graph\n",
+        None,
+    ),
+    # A failure at the end of the run.
+    (lambda: shortest(GUARDED, eventually(calls_tool("delete_file"))), "eventually", "Choice(", None),
+    # Start values round trip as source.
+    (lambda: unpacked(errands.CONTENTS, errands.Expected), "never", "Parcel(contents=[", None),
 )
-def test_failure_test_fails_until_machine_is_fixed(
-    failure: Callable[[], Any], message: str, text: str, repaired: str | None
-) -> None:
+def test_failure_test_fails_until_machine_is_fixed(failure: Any, message: str, text: str, repaired: str | None) -> None:
     source = as_test(failure())
     assert text in source
     with pytest.raises(AssertionError, match=message):
@@ -674,9 +650,7 @@ def assertions(draw: st.DrawFn) -> Assertion:
         [Limits(iterations=2), Limits(iterations=1, seconds=1.0), agent_limits(iterations=2, tokens=1)]
     ),
 )
-def test_pruned_search_finds_shortest_failures(
-    machine: gx.Graph[Any, Any], assertion: Assertion, limits: Limits
-) -> None:
+def test_pruning_finds_shortest_failures(machine: gx.Graph[Any, Any], assertion: Assertion, limits: Limits) -> None:
     oracle = replies_of(machine, errands.REPLIES)
     pruned, every = (
         explore(machine, limits, errands.Errand(), oracle, properties=[assertion], prune=prune)

@@ -11,7 +11,7 @@ from graphexec import errors, models
 from graphexec.kernel import Budget, Limits, Meter, charged
 from graphexec.kernel.events import ChargedReply, Cut
 from graphexec.kernel.meters import FrozenMapping
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 from tests.verify.test_nested_proofs import PAGES, Address, Fetch, Missed, Page, fetch, missed
 
 MACHINE = gx.graph(gx.edges(fetch, gx.on(Page, gx.END) | gx.on(Missed, gx.END)), start=fetch)
@@ -28,27 +28,25 @@ class Lying(FrozenMapping[float]):
         return 10.0**9
 
 
-@cases(
+@each_case(
     "change",
-    [
-        lambda: KIND.charges.pop(PAGES),
-        lambda: KIND.charges.update({PAGES: 0}),
-        lambda: EXECUTOR.with_context(dataclasses.replace(EXECUTOR.run_context, proof=None)),
-        lambda: EXECUTOR.with_context(dataclasses.replace(EXECUTOR.run_context, limits=Limits(iterations=99))),
-        lambda: PROOF.ranks.update(fetch=((9, ()),)),
-        PROOF.limits.clear,
-        lambda: PROOF.bounds.meters.pop("pages"),
-        PROOF.bounds.transitions.potential.lines.clear,
-        lambda: setattr(PROOF, "ranks", {}),
-        lambda: setattr(MADE, "edges", ()),
-        lambda: setattr(MADE, "start", "elsewhere"),
-        lambda: MADE.nodes.pop("fetch"),
-        lambda: setattr(MADE["fetch"], "function", print),
-        lambda: setattr(PAGES, "name", "others"),
-        lambda: setattr(Budget("revisions", 3), "limit", 9),
-        lambda: Limits(Lying(("pages",), (1,))),
-        lambda: Limits(FrozenMapping(("pages",), (-1,))),
-    ],
+    lambda: KIND.charges.pop(PAGES),
+    lambda: KIND.charges.update({PAGES: 0}),
+    lambda: EXECUTOR.with_context(dataclasses.replace(EXECUTOR.run_context, proof=None)),
+    lambda: EXECUTOR.with_context(dataclasses.replace(EXECUTOR.run_context, limits=Limits(iterations=99))),
+    lambda: PROOF.ranks.update(fetch=((9, ()),)),
+    PROOF.limits.clear,
+    lambda: PROOF.bounds.meters.pop("pages"),
+    PROOF.bounds.transitions.potential.lines.clear,
+    lambda: setattr(PROOF, "ranks", {}),
+    lambda: setattr(MADE, "edges", ()),
+    lambda: setattr(MADE, "start", "elsewhere"),
+    lambda: MADE.nodes.pop("fetch"),
+    lambda: setattr(MADE["fetch"], "function", print),
+    lambda: setattr(PAGES, "name", "others"),
+    lambda: setattr(Budget("revisions", 3), "limit", 9),
+    lambda: Limits(Lying(("pages",), (1,))),
+    lambda: Limits(FrozenMapping(("pages",), (-1,))),
 )
 def test_nothing_that_a_proof_is_made_of_changes(change: Callable[[], object]) -> None:
     with pytest.raises((AttributeError, TypeError, errors.InputError, gx.LimitsError)):
@@ -78,14 +76,12 @@ def test_changed_cost_of_an_effect_is_an_error(charges: dict[Meter, int], monkey
         machine.run(Address(0), handlers={Look: lambda effect: "text"}, limits=LIMITS)
 
 
-@cases(
+@each_case(
     ("answer", "fact"),
-    [
-        (ChargedReply("text", {"pages": -5}), "a ChargedReply, which only the engine creates"),
-        (ChargedReply("text", {}), "a ChargedReply, which only the engine creates"),
-        (gx.Exhausted("pages", 1, 1), "an Exhausted, which only the engine creates"),
-        (Cut(), "a Cut, but the run has no deadline"),
-    ],
+    (ChargedReply("text", {"pages": -5}), "a ChargedReply, which only the engine creates"),
+    (ChargedReply("text", {}), "a ChargedReply, which only the engine creates"),
+    (gx.Exhausted("pages", 1, 1), "an Exhausted, which only the engine creates"),
+    (Cut(), "a Cut, but the run has no deadline"),
 )
 def test_answers_of_the_engine_are_not_taken_from_handlers(answer: object, fact: str) -> None:
     with pytest.raises(errors.InputError, match=fact):

@@ -22,7 +22,7 @@ from graphexec.verify.export.promela import promela
 from graphexec.verify.proof.flow import flow_of
 from graphexec.verify.reports import Subject, document, github, sarif, text
 from tests.executor.actors import echo
-from tests.parameters import cases, mark_except
+from tests.parameters import cases, each_case, mark_except
 from tests.verify.proofs import certificate_of
 from tests.verify.tampering import Path, changed, paths
 from tests.verify.traces import proof_of
@@ -83,17 +83,15 @@ def test_run_of_huge_counts_is_shown() -> None:
     assert "4.0e+5000 tokens (2.0e+5000 + 2." in shown
 
 
-@cases(
+@each_case(
     "value",
-    [
-        Usage(HUGE, 1),
-        ModelReply("", usage=Usage(1, HUGE)),
-        Spent(iterations=HUGE, meters={"coins": HUGE}),
-        Limits(iterations=HUGE),
-        Budget("rounds", HUGE),
-        Exhausted("cost", 1.5, HUGE),
-        Snapshot("plan", None, sequence=HUGE, spent=Spent(restarts=HUGE)),
-    ],
+    Usage(HUGE, 1),
+    ModelReply("", usage=Usage(1, HUGE)),
+    Spent(iterations=HUGE, meters={"coins": HUGE}),
+    Limits(iterations=HUGE),
+    Budget("rounds", HUGE),
+    Exhausted("cost", 1.5, HUGE),
+    Snapshot("plan", None, sequence=HUGE, spent=Spent(restarts=HUGE)),
 )
 def test_value_with_huge_counts_has_a_repr(value: object) -> None:
     assert "1.0e+5000" in repr(value)

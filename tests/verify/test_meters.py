@@ -28,7 +28,7 @@ from graphexec.verify.proof.flow import Flow, Transition, flow_of
 from graphexec.verify.reports.document import bounds_data, limits_data
 from graphexec.verify.reports.text import bound_lines
 from tests.kernel.machines import error_message, machine_of, value
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 from tests.traces import read_trace
 from tests.verify import orders
 from tests.verify.orders import FIVE, ORDERS, PARCELS, PAYMENTS, WEIGHT, Cancelled, Delivered, Order, Pay, Ship
@@ -134,18 +134,16 @@ METERED: Any = gx.metered(when_spent=Cancelled, budget=gx.Budget("payments", 3))
 REFUND: Any = dataclasses.replace(orders.pay, name="refund", effects=(Refund,))
 
 
-@cases(
+@each_case(
     ("build", "fault"),
-    [
-        (
-            lambda: orders.paying(METERED),
-            "pay asks for effects that charge the meter payments, but a budget has that name; rename one of them",
-        ),
-        (
-            lambda: gx.graph(orders.rows_of(orders.pay, REFUND) | orders.rows_of(REFUND), start=orders.pay),
-            "refund asks for effects that charge a second, different meter named ",
-        ),
-    ],
+    (
+        lambda: orders.paying(METERED),
+        "pay asks for effects that charge the meter payments, but a budget has that name; rename one of them",
+    ),
+    (
+        lambda: gx.graph(orders.rows_of(orders.pay, REFUND) | orders.rows_of(REFUND), start=orders.pay),
+        "refund asks for effects that charge a second, different meter named ",
+    ),
 )
 def test_names_counted_twice_are_refused(build: Callable[[], object], fault: str) -> None:
     with pytest.raises(errors.GraphError) as caught:
@@ -209,18 +207,16 @@ def test_difference_names_limits_and_bounds_of_meters() -> None:
     assert "~ bound payments: was no bound, now payments = 5 (at most)" in changes
 
 
-@cases(
+@each_case(
     ("limits", "written"),
-    [
-        (FIVE, "Limits({Meter('payments'): 5})"),
-        (
-            gx.Limits({PAYMENTS: 5, WEIGHT: 2}, iterations=3),
-            "Limits({Meter('payments'): 5, Meter('weight', whole=False): 2.0}, iterations=3)",
-        ),
-        (gx.Limits({PAYMENTS: 5}, seconds=9), "Limits({Meter('payments'): 5}, seconds=9)"),
-        (effects.agent_limits(model_calls=3, cost=1), "agent_limits(model_calls=3, cost=1.0)"),
-        (gx.Limits(iterations=None), "Limits(iterations=None)"),
-    ],
+    (FIVE, "Limits({Meter('payments'): 5})"),
+    (
+        gx.Limits({PAYMENTS: 5, WEIGHT: 2}, iterations=3),
+        "Limits({Meter('payments'): 5, Meter('weight', whole=False): 2.0}, iterations=3)",
+    ),
+    (gx.Limits({PAYMENTS: 5}, seconds=9), "Limits({Meter('payments'): 5}, seconds=9)"),
+    (effects.agent_limits(model_calls=3, cost=1), "agent_limits(model_calls=3, cost=1.0)"),
+    (gx.Limits(iterations=None), "Limits(iterations=None)"),
 )
 def test_failure_test_writes_all_kinds_of_limits(limits: gx.Limits, written: str) -> None:
     # Without a limit on payments, an order may be refused forever.
@@ -276,17 +272,15 @@ def test_run_with_custom_meters_conforms(accepted: list[bool], limits: gx.Limits
     assert facts_of(*trace_of(accepted, limits)) == []
 
 
-@cases(
+@each_case(
     ("meter", "more", "fact"),
-    [
-        ("payments", 1, "ship --Delivered--> END makes at most 1 payments, but 2 are counted"),
-        ("payments", 1, "ship asked for 0 payments, but 2 are counted"),
-        ("parcels", 5, "ship asked for 0 parcels, but 7 are counted"),
-        ("parcels", 5, "the run takes 7 parcels, but at most 2 is proved"),
-        ("parcels", 0.5, "parcels is 2.5; counts are whole numbers of at least 0"),
-        ("parcels", -2, "ship --Delivered--> END spends 2 of parcels, but 0 is spent before it and 0 after it"),
-        ("weight", -0.25, "weight goes back from 0.5 to 0.25"),
-    ],
+    ("payments", 1, "ship --Delivered--> END makes at most 1 payments, but 2 are counted"),
+    ("payments", 1, "ship asked for 0 payments, but 2 are counted"),
+    ("parcels", 5, "ship asked for 0 parcels, but 7 are counted"),
+    ("parcels", 5, "the run takes 7 parcels, but at most 2 is proved"),
+    ("parcels", 0.5, "parcels is 2.5; counts are whole numbers of at least 0"),
+    ("parcels", -2, "ship --Delivered--> END spends 2 of parcels, but 0 is spent before it and 0 after it"),
+    ("weight", -0.25, "weight goes back from 0.5 to 0.25"),
 )
 def test_wrong_charge_is_a_violation(meter: str, more: float, fact: str) -> None:
     records, proof = trace_of([False, True], FIVE)

@@ -25,10 +25,8 @@ def chain(count: int) -> Flow:
     return flow_of([Transition(f"n{at}", "Next", f"n{at + 1}" if at + 1 < count else "END") for at in range(count)])
 
 
-def ring(count: int) -> Flow:
-    steps = [
-        Transition(f"n{at}", "Next", f"n{(at + 1) % count}", spends=SPENT if at == 0 else ()) for at in range(count)
-    ]
+def ring(size: int) -> Flow:
+    steps = [Transition(f"n{at}", "Next", f"n{(at + 1) % size}", spends=SPENT if at == 0 else ()) for at in range(size)]
     ends = [
         Transition("n0", "Done", "END", spends=SPENT),
         Transition("n0", "LimitReached", "END", "gate", causes=("iterations",)),

@@ -25,7 +25,7 @@ from graphexec.verify.proof.findings import Witness
 from graphexec.verify.proof.flow import Transition
 from graphexec.verify.proof.prove import verify
 from tests.kernel.machines import CLOCK, DIAMOND, ERRAND, INTERVIEW, PROMPTS, SELF_LOOP, SURVEY, Prompt, Stopped
-from tests.parameters import cases, thorough
+from tests.parameters import cases, each_case, thorough
 from tests.verify import machines
 from tests.verify.errands import GUARDED, KINDS, READY, SHORTCUT, UNROUTED, Kind, executor_of, look_up
 from tests.verify.execution import adversary, execute
@@ -133,31 +133,27 @@ STOPPED = moves(AGENT_EXECUTOR, ("stopped_response", "StoppedResponse"))
 WRITING = moves(WRITER, ("write", "Text"), ("criticize", "Good"), ("edit", "Chapter"))
 
 
-@cases(
+@each_case(
     ("machine", "witness", "steps", "taken"),
-    [
-        # A loop is followed for any length; without a loop there is an end.
-        (AGENT_EXECUTOR, Witness(ACTING, UNREADABLE, NO_LIMITS), 1000, 1000),
-        (WRITER, Witness((), WRITING, NO_LIMITS), 99, 99),
-        (AGENT_EXECUTOR, Witness(ACTING, (), NO_LIMITS), 1000, 4),
-        # The edges of limits that are reached.
-        (AGENT_EXECUTOR, Witness((*ACTING, GATE, *STOPPED), (), Limits(iterations=1)), 100, 6),
-        (AGENT_EXECUTOR, Witness((*ACTING[:2], WITHIN, *STOPPED), (), agent_limits(tool_calls=0)), 100, 4),
-        (AGENT_EXECUTOR, Witness((*ACTING[:2], WITHIN, *STOPPED), (), Limits(seconds=1.0)), 100, 4),
-    ],
+    # A loop is followed for any length; without a loop there is an end.
+    (AGENT_EXECUTOR, Witness(ACTING, UNREADABLE, NO_LIMITS), 1000, 1000),
+    (WRITER, Witness((), WRITING, NO_LIMITS), 99, 99),
+    (AGENT_EXECUTOR, Witness(ACTING, (), NO_LIMITS), 1000, 4),
+    # The edges of limits that are reached.
+    (AGENT_EXECUTOR, Witness((*ACTING, GATE, *STOPPED), (), Limits(iterations=1)), 100, 6),
+    (AGENT_EXECUTOR, Witness((*ACTING[:2], WITHIN, *STOPPED), (), agent_limits(tool_calls=0)), 100, 4),
+    (AGENT_EXECUTOR, Witness((*ACTING[:2], WITHIN, *STOPPED), (), Limits(seconds=1.0)), 100, 4),
 )
 def test_engine_follows_witness(machine: Graph[Any, Any], witness: Witness, steps: int, taken: int) -> None:
     assert execute(machine, witness, steps) == taken
 
 
-@cases(
+@each_case(
     ("witness", "message"),
-    [
-        (Witness((), UNREADABLE, Limits(iterations=3)), "was to be step 7"),
-        (Witness((), moves(AGENT_EXECUTOR, ("parse", "Ready")), NO_LIMITS), "was to be step 1"),
-        (Witness((), STOPPING, Limits(iterations=0)), r"\(move\) was to be step 1"),
-        (Witness(FINISHING, UNREADABLE, NO_LIMITS), "nowhere"),
-    ],
+    (Witness((), UNREADABLE, Limits(iterations=3)), "was to be step 7"),
+    (Witness((), moves(AGENT_EXECUTOR, ("parse", "Ready")), NO_LIMITS), "was to be step 1"),
+    (Witness((), STOPPING, Limits(iterations=0)), r"\(move\) was to be step 1"),
+    (Witness(FINISHING, UNREADABLE, NO_LIMITS), "nowhere"),
 )
 def test_engine_rejects_wrong_witness(witness: Witness, message: str) -> None:
     with pytest.raises(AssertionError, match=message):
@@ -245,21 +241,19 @@ def asking(least: int, most: int | None, *effects: type[Effect[Any]]) -> Graph[A
 ONE_OF_EACH, TWO_OF_EACH = (agent_limits(model_calls=each, tool_calls=each) for each in (1, 2))
 
 
-@cases(
+@each_case(
     ("machine", "limits", "calls", "endings"),
-    [
-        # A call instead of a free effect is counted.
-        (asking(1, 1, AskHuman, CallTool), Limits(), (0, 1), {"Prompt": 2}),
-        # Neither limit allows two of one kind, so that only one of each comes back.
-        (asking(2, 2, CallModel, CallTool), ONE_OF_EACH, (1, 1), {"Prompt": 1, "Stopped": 3}),
-        (asking(3, 3, CallModel, CallTool), ONE_OF_EACH, (1, 1), {"Stopped": 4}),
-        (asking(4, 4, CallModel, CallTool), TWO_OF_EACH, (2, 2), {"Prompt": 1, "Stopped": 5}),
-        # Effects one after another are charged up to the limit.
-        (asking(4, 4, CallTool), agent_limits(tool_calls=2), (0, 2), {"Stopped": 2}),
-        (asking(4, None, CallTool), Limits(fan_out=2), (0, 2), {"Stopped": 2}),
-        # A limit on tokens stops a batch of calls.
-        (asking(0, None, CallModel), agent_limits(tokens=2), (2, 0), {"Prompt": 3, "Stopped": 2}),
-    ],
+    # A call instead of a free effect is counted.
+    (asking(1, 1, AskHuman, CallTool), Limits(), (0, 1), {"Prompt": 2}),
+    # Neither limit allows two of one kind, so that only one of each comes back.
+    (asking(2, 2, CallModel, CallTool), ONE_OF_EACH, (1, 1), {"Prompt": 1, "Stopped": 3}),
+    (asking(3, 3, CallModel, CallTool), ONE_OF_EACH, (1, 1), {"Stopped": 4}),
+    (asking(4, 4, CallModel, CallTool), TWO_OF_EACH, (2, 2), {"Prompt": 1, "Stopped": 5}),
+    # Effects one after another are charged up to the limit.
+    (asking(4, 4, CallTool), agent_limits(tool_calls=2), (0, 2), {"Stopped": 2}),
+    (asking(4, None, CallTool), Limits(fan_out=2), (0, 2), {"Stopped": 2}),
+    # A limit on tokens stops a batch of calls.
+    (asking(0, None, CallModel), agent_limits(tokens=2), (2, 0), {"Prompt": 3, "Stopped": 2}),
 )
 def test_visit_is_charged_for_what_it_asks(
     machine: Graph[Any, Any], limits: Limits, calls: tuple[int, int], endings: dict[str, int]
@@ -281,9 +275,7 @@ def test_wide_fan_out_is_narrowed(tool_calls: int | None, found: int, enough: in
 CALLS = [(CallModel, CallTool), (AskHuman, CallTool), (AskHuman, CallModel, CallTool)]
 CALL_LIMITS = [Limits({MODEL_CALLS: models, TOOL_CALLS: tools}) for models, tools in product((None, 0, 1, 2), repeat=2)]
 BUYS = [(Buy,), (Weigh,), (Buy, Weigh)]
-BUY_LIMITS = [
-    Limits({GOLD: gold, SILVER: silver}) for gold, silver in product((None, 0, 2, 3, 6, 7), (None, 0, 1, 2, 3, 5))
-]
+BUY_LIMITS = [Limits({GOLD: g, SILVER: s}) for g, s in product((None, 0, 2, 3, 6, 7), (None, 0, 1, 2, 3, 5))]
 COUNTS = [(least, most) for most in (1, 2, 3) for least in (0, 1, 2) if least <= most]
 
 

@@ -216,11 +216,7 @@ PLACES = [
     *[("members", place) for place in (TOOL, REPLY, Place("answered", "dispatch_tools", 2))],
 ]
 ORDER = [
-    *[
-        Tampering(*place, "", change)
-        for place in PLACES
-        for change in (left_out, twice, again_at_the_end, after_the_end)
-    ],
+    *[Tampering(*one, "", change) for one in PLACES for change in (left_out, twice, again_at_the_end, after_the_end)],
     *[Tampering("answered", place, "", swapped) for place in (ASKED, ANSWERED, MOVED, SECOND, REPLY, LEFT, RESULT)],
     *[
         Tampering("answered", place, "ends before the run does", lambda rows, line: rows[:line])

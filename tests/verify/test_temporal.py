@@ -14,7 +14,7 @@ from graphexec.messages import CompletionRequest
 from graphexec.verify.explorer import temporal
 from graphexec.verify.explorer.temporal import Predicate
 from tests.kernel.machines import error_message
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 from tests.verify.errands import Approved, Errand, Replied, approve
 
 MODEL = CallModel(CompletionRequest("What next?"))
@@ -122,19 +122,17 @@ def test_assertion_text_is_its_source(what: Predicate, other: Predicate, event: 
         assert set(assertion.uses) <= {Approved, CallTool, AskHuman, Replied, Errand}
 
 
-@cases(
+@each_case(
     ("what", "places"),
-    [
-        (temporal.entered("decide"), [0]),
-        (temporal.asked(CallModel), [2]),
-        (temporal.asked(CallTool), [3, 4, 5]),
-        (temporal.calls_tool("delete_file"), [3, 5]),
-        (temporal.answered(CallTool), [6, 7]),
-        (temporal.left("approve"), [8, 9]),
-        (temporal.left("approve", Approved), [8]),
-        (temporal.ended(Replied), [10]),
-        (temporal.ended(Errand), []),
-    ],
+    (temporal.entered("decide"), [0]),
+    (temporal.asked(CallModel), [2]),
+    (temporal.asked(CallTool), [3, 4, 5]),
+    (temporal.calls_tool("delete_file"), [3, 5]),
+    (temporal.answered(CallTool), [6, 7]),
+    (temporal.left("approve"), [8, 9]),
+    (temporal.left("approve", Approved), [8]),
+    (temporal.ended(Replied), [10]),
+    (temporal.ended(Errand), []),
 )
 def test_a_predicate_knows_its_events(what: Predicate, places: list[int]) -> None:
     assert [place for place, event in enumerate([*EVENTS, DONE]) if what(event)] == places

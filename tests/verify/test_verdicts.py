@@ -9,7 +9,7 @@ from graphexec import Graph, Limits, draft, edges, effects, errors, verify
 from graphexec.executor import AGENT_EXECUTOR, STRICT_AGENT_EXECUTOR, LimitReached
 from graphexec.verify.checker.check import check_ranks
 from graphexec.verify.explorer.stub_nodes import explore_table
-from tests.parameters import cases
+from tests.parameters import cases, each_case
 from tests.verify import bad_machines as bad
 from tests.verify.execution import execute
 from tests.verify.proofs import bounds_of, certificate_of, witness_of
@@ -79,20 +79,18 @@ def test_bound_of_standard_machine_is_attained(machine: Graph[Any, Any], iterati
     assert (explored.longest, explored.model_calls) == (bounds.transitions.number, bounds.model_calls.number)
 
 
-@cases(
+@each_case(
     ("machine", "limits", "bound"),
-    [
-        (AGENT_EXECUTOR, effects.agent_limits(iterations=None, model_calls=4), "4*model_calls + 2 = 18 (exact)"),
-        (AGENT_EXECUTOR, effects.agent_limits(iterations=None, tokens=4), "4*tokens + 2 = 18 (exact)"),
-        # parse --Ready--> plan calls no tool.
-        (AGENT_EXECUTOR, effects.agent_limits(iterations=None, tool_calls=4), None),
-        (STRICT_AGENT_EXECUTOR, effects.agent_limits(iterations=None, tool_calls=4), None),
-        (
-            bad.PAID_EXTENSION,
-            Limits(iterations=3, budgets={"extensions": 1}),
-            "4*extensions*iterations + 2*extensions + 4*iterations + 3 = 29 (exact)",
-        ),
-    ],
+    (AGENT_EXECUTOR, effects.agent_limits(iterations=None, model_calls=4), "4*model_calls + 2 = 18 (exact)"),
+    (AGENT_EXECUTOR, effects.agent_limits(iterations=None, tokens=4), "4*tokens + 2 = 18 (exact)"),
+    # parse --Ready--> plan calls no tool.
+    (AGENT_EXECUTOR, effects.agent_limits(iterations=None, tool_calls=4), None),
+    (STRICT_AGENT_EXECUTOR, effects.agent_limits(iterations=None, tool_calls=4), None),
+    (
+        bad.PAID_EXTENSION,
+        Limits(iterations=3, budgets={"extensions": 1}),
+        "4*extensions*iterations + 2*extensions + 4*iterations + 3 = 29 (exact)",
+    ),
 )
 def test_call_limit_bounds_loop_like_iterations(machine: Graph[Any, Any], limits: Limits, bound: str | None) -> None:
     bounds = machine.verify(limits).bounds

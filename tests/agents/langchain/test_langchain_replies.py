@@ -34,9 +34,7 @@ def read(kind: str, text: str) -> list[Any]:
 # The written replies that we read differently. LangChain reads the first ones as answers that are JSON, and the other
 # one as a call with an empty input, but it may be a call that was cut.
 DIFFERENT: dict[str, dict[str, list[Any]]] = {
-    "structured_chat": {
-        text: read("json_chat", text) for text in WRITTEN["json_chat"] if "```" not in text and "{" in text
-    },
+    "structured_chat": {one: read("json_chat", one) for one in WRITTEN["json_chat"] if "```" not in one and "{" in one},
     "xml": {"<tool>search</tool>": []},
 }
 
