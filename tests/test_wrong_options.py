@@ -173,7 +173,7 @@ WRONG_FOR_CLIENTS: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@cases(("make", "given", "options", "message"), WRONG)
+@cases(("make", "given", "options", "message"), *WRONG)
 def test_invalid_option_is_named_with_its_remedy(
     make: Callable[..., object], given: tuple[Any, ...], options: dict[str, Any], message: str
 ) -> None:
@@ -182,8 +182,8 @@ def test_invalid_option_is_named_with_its_remedy(
         make(*given, **options)
 
 
-@cases("make", CLIENTS)
-@cases(("options", "message"), WRONG_FOR_CLIENTS)
+@cases("make", *CLIENTS)
+@cases(("options", "message"), *WRONG_FOR_CLIENTS)
 def test_invalid_client_option_is_named_with_its_remedy(make: Any, options: dict[str, Any], message: str) -> None:
     owner = make.__name__
     with pytest.raises(InputError, match=f"^{re.escape(f'{owner} has {message.format(owner=owner)}')}"):
@@ -191,7 +191,7 @@ def test_invalid_client_option_is_named_with_its_remedy(make: Any, options: dict
 
 
 @pytest.mark.medium
-@cases("make", CLIENTS)
+@cases("make", *CLIENTS)
 def test_client_of_the_other_kind_is_rejected(make: Any) -> None:
     blocking, of_a_loop = httpx.Client(), httpx.AsyncClient()
     with pytest.raises(InputError, match=r"client=<httpx\.AsyncClient .*; give an httpx\.Client, or one like it"):
@@ -200,7 +200,7 @@ def test_client_of_the_other_kind_is_rejected(make: Any) -> None:
         make("tiny", async_client=blocking)
 
 
-@cases("key", [b"sk-secret", ["sk-secret"]])
+@cases("key", b"sk-secret", ["sk-secret"])
 def test_invalid_key_is_never_shown(key: Any) -> None:
     with pytest.raises(
         InputError, match=r"OpenAICompatible has an api_key of the class (bytes|list); give a string"
@@ -259,7 +259,7 @@ def test_any_option_is_accepted_or_rejected(room: tuple[Any, str], value: Any) -
     assert message is None or (f" has {option}=" in message and "; give " in message and "\n" not in message)
 
 
-@cases("request_", ["hello", [messages.UserMessage("hello")]])
+@cases("request_", "hello", [messages.UserMessage("hello")])
 def test_model_is_not_sent_a_prompt_alone(request_: Any) -> None:
     model = OpenAICompatible("a-model", api_key="k", base_url="http://127.0.0.1:1/v1")
 

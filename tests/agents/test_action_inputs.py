@@ -98,8 +98,8 @@ def call(make: Callable[..., Agent], reply: str, called: AnyTool) -> Called:
         return error.arguments[0] if error.arguments else ""
 
 
-@cases("agent", TEXTUAL)
-@cases("given", TABLES["texts"])
+@cases("agent", *TEXTUAL)
+@cases("given", *TABLES["texts"])
 def test_input_is_read_by_the_signature(agent: str, given: str) -> None:
     make, write = TEXTUAL[agent]
     if agent == "self_ask" and not given:
@@ -109,8 +109,8 @@ def test_input_is_read_by_the_signature(agent: str, given: str) -> None:
         assert call(make, write(given), TOOLS[name]) == wanted, name
 
 
-@cases("agent", [name for name, (_, write) in TEXTUAL.items() if write is as_json])
-@cases("given", TABLES["values"])
+@cases("agent", *[name for name, (_, write) in TEXTUAL.items() if write is as_json])
+@cases("given", *TABLES["values"])
 def test_input_may_be_a_value_of_json(agent: str, given: str) -> None:
     for name, wanted in TABLES["values"][given].items():
         reply = f'{{"action": "{NAME}", "action_input": {given}}}'

@@ -11,7 +11,7 @@ from graphexec.agents import WorkedExample
 from graphexec.agents.candidates import find_candidates
 from graphexec.agents.dummies import find_dummies, is_choice
 from graphexec.agents.tool_choice import find_subjects
-from tests.parameters import each_case
+from tests.parameters import cases
 
 STRING, NUMBER, WHOLE = {"type": "string"}, {"type": "number"}, {"type": "integer"}
 
@@ -25,7 +25,7 @@ def washing_temperature(fabric: str) -> int:
 SUBJECTS = find_subjects([washing_temperature])
 
 
-@each_case(
+@cases(
     ("question", "expected"),
     ("At what temperature should I wash wool?", ["wool"]),
     ("Washing temperatures for merino wool, please", ["merino", "merino wool", "wool"]),
@@ -38,7 +38,7 @@ def test_words_of_the_question_are_candidates(question: str, expected: list[str]
     assert list(find_candidates(STRING, [question], SUBJECTS)) == expected
 
 
-@each_case(
+@cases(
     ("schema", "expected"),
     (NUMBER, [91, -2.5, 7]),
     (WHOLE, [91, 7]),
@@ -78,7 +78,7 @@ def refer(name: str) -> dict[str, str]:
     return {"$ref": f"#/$defs/{name}"}
 
 
-@each_case(
+@cases(
     ("schema", "expected"),
     (ENUMERATION, True),
     ({"const": "C"}, True),

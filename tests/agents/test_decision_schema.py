@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 from graphexec import tool
 from graphexec.agents.structured import decision_schema
 from tests.executor.actors import AnyTool, echo
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 
 # An independent validator of JSON schemas; it has no type annotations.
 jsonschema: Any = importlib.import_module("jsonschema")
@@ -96,7 +96,7 @@ def test_schema_is_valid_json_schema() -> None:
     assert jsonschema.Draft202012Validator(decision_schema([])).is_valid(answer)
 
 
-@cases(("called", "arguments"), ARGUMENTS)
+@cases(("called", "arguments"), *ARGUMENTS)
 def test_branch_accepts_same_arguments_as_its_tool(called: AnyTool, arguments: dict[str, Any]) -> None:
     validator = jsonschema.Draft202012Validator(decision_schema(TOOLS))
     accepted = validator.is_valid({"action": called.name, "action_input": arguments})
@@ -104,7 +104,7 @@ def test_branch_accepts_same_arguments_as_its_tool(called: AnyTool, arguments: d
         called.arguments.validate_python(arguments)
 
 
-@each_case(
+@cases(
     "decision",
     {},
     {"action": "nope", "action_input": {}},

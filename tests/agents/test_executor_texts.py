@@ -9,7 +9,7 @@ from graphexec import actions, effects, errors, kernel, messages, models
 from graphexec.executor import STRICT_AGENT_EXECUTOR, Acted, LimitReached, Observed, Ready, limit_reached
 from tests.executor.actors import act, answer, echo, fail, run_async, scripted
 from tests.executor.test_mistakes import judged
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 
 STOPPED = "Agent stopped due to {} limit."
 
@@ -92,7 +92,7 @@ REACT = gx.create_react_agent(models.ScriptedModel(["gibberish"]), [])
 EMPTY = ("the agent returned an empty list of actions", "Decide on an action, or finish.", "")
 
 
-@each_case(
+@cases(
     ("agent", "reason", "observation", "reply"),
     (gx.Agent(REACT.ask, read_nothing, model=REACT.model), "no sense in it", "Say it again.", "gibberish"),
     (scripted([]), *EMPTY),
@@ -116,7 +116,7 @@ def test_finish_keeps_its_log_and_values() -> None:
     assert len(ending.steps) == 1
 
 
-@each_case(
+@cases(
     ("limit", "words"),
     *((limit, "iteration limit or time") for limit in ("iterations", "seconds")),
     *(("model_calls", "model call"), ("tokens", "token"), ("fan_out", "fan out"), ("restarts", "restart")),
@@ -130,7 +130,7 @@ def test_stop_names_its_limit(limit: str, words: str) -> None:
     assert stopped(reached) == gx.StoppedResponse(STOPPED.format(words), kernel.Exhausted(limit, 1, 1), run)
 
 
-@cases("results", [1, 0, 3])
+@cases("results", 1, 0, 3)
 def test_custom_dispatch_that_loses_results_is_rejected(results: int) -> None:
     check: Any = executor().graph["check_return_direct"].function
     with pytest.raises(ValueError, match=r"is (shorter|longer)"):

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphexec.agents.known_values import KnownText, may_be_known
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 
 
 def is_known(value: Any, question: str, *observations: str) -> bool:
@@ -36,7 +36,7 @@ def test_digits_of_other_scripts_are_read(number: int, zero: int) -> None:
     assert KnownText(f"What is {digits}?").has(number)
 
 
-@each_case(
+@cases(
     ("value", "text"),
     *((37.5, "37,5"), (37.0, "37.000"), (37_000, "37.000"), (13_752, "1,37,52"), (52, "1,37,52"), (0.57, "57 %")),
     *((0.57, "57 percent"), (37_000, "37k"), (1_500_000, "1.5M"), (0.75, "3/4"), (17, "5 p.m.")),
@@ -48,7 +48,7 @@ def test_text_means_the_number(value: float | str, text: str) -> None:
     assert KnownText(text).has(value)
 
 
-@each_case(
+@cases(
     "question",
     *("What is thirty-seven times two?", "What is half of it?", "Wie viel ist siebenunddreißig plus 5?"),
     *("¿Cuánto es treinta y siete por 5?", "Ile to jest trzydzieści siedem razy 5?"),
@@ -61,7 +61,7 @@ def test_numbers_that_cannot_be_read_may_be_known(question: str) -> None:
     assert is_known([37], question)
 
 
-@cases("question", ["What is 3 plus 4?", "Add 3 and 4, times 370.", "3 + 4", "How many lamps are there?"])
+@cases("question", "What is 3 plus 4?", "Add 3 and 4, times 370.", "3 + 4", "How many lamps are there?")
 def test_missing_number_is_not_known(question: str) -> None:
     assert not is_known(37, question)
     assert not is_known("37 * 5", question)
@@ -85,7 +85,7 @@ def test_word_is_found_with_a_missing_letter(place: int, word: str) -> None:
     assert is_known(word, f"What about {misspelled}?")
 
 
-@each_case(
+@cases(
     ("value", "question"),
     *(("Lisbon", text) for text in ("Wie ist das Wetter in Lissabon?", "リスボンの天気は?", "Погода в Лиссабоне")),
     *(("東京", "東京の天気は?"), ("東京", "What is the weather in Tokyo?"), ("2025-03-04", "What is there on 4.3.?")),
@@ -97,7 +97,7 @@ def test_value_may_be_known(value: Any, question: str) -> None:
     assert is_known(value, question)
 
 
-@each_case(
+@cases(
     ("value", "question"),
     ("Lisbon", "How is Oslo?"),
     ("Lisbon", "Was kostet das?"),

@@ -16,7 +16,7 @@ from graphexec.agents.langchain.xml import escape_tags, format_scratchpad, unesc
 from graphexec.messages import ModelReply
 from tests.agents.mutations.common import Meaning, meaning_of
 from tests.agents.strategies import any_text, names, objects, plain
-from tests.parameters import cases, each_case, read_tables
+from tests.parameters import cases, read_tables
 
 Read: TypeAlias = Callable[[ModelReply], agents.Decision]
 CATS, ADD = '{"action": "search", "action_input": "cats"}', '{"action": "add", "action_input": {"a": 1, "b": 2}}'
@@ -35,7 +35,7 @@ def action(read: Read, text: str) -> AgentAction:
 # ---- what is formatted is parsed back
 
 
-@each_case(
+@cases(
     ("read", "form"),
     (mrkl.read, "I look.\nAction: {}\nAction Input: {}"),
     (conversational.read, "Thought: Do I need to use a tool? Yes\nAction: {}\nAction Input: {}"),
@@ -46,7 +46,7 @@ def test_labelled_action_is_parsed_back(read: Read, form: str, tool: str, tool_i
     assert action(read, text) == AgentAction(tool, tool_input, text)
 
 
-@each_case(
+@cases(
     ("read", "form", "indent"),
     (chat.read, "Thought: hm\nAction:\n```\n{}\n```", 2),
     (structured_chat.read, "Thought: hm\nAction:\n```\n{}\n```", None),
@@ -115,12 +115,12 @@ def rows_of(table: str) -> list[tuple[Any, ...]]:
     return [(READERS[name], *row) for name, rows in TABLES[table].items() for row in rows]
 
 
-@cases(("read", "text", "meaning"), rows_of("meanings"))
+@cases(("read", "text", "meaning"), *rows_of("meanings"))
 def test_reply_has_a_meaning(read: Read, text: str, meaning: list[object]) -> None:
     assert meaning_of(read(ModelReply(text))) == tuple(meaning)
 
 
-@each_case(
+@cases(
     ("text", "output", "log"),
     ("Final Answer: 42", "42", "Final Answer: 42"),
     ("Final Answer: 4\nFinal Answer: 42\n\nIt is.", "42\n\nIt is.", None),
@@ -150,7 +150,7 @@ BEHIND_TAGS = [
 ]
 
 
-@each_case(
+@cases(
     ("read", "text", "meaning", "invented"),
     (mrkl.read, ACT, ("f", "x"), "\nObservation: y\nFinal Answer: y"),
     (mrkl.read, ACT, ("f", "x"), "\n\tObservation: y\nFinal Answer: y"),
@@ -180,7 +180,7 @@ FORMS: dict[Read, str] = {
 }
 
 
-@cases(("read", "text", "why"), [(*row, None)[:3] for row in rows_of("refused")])
+@cases(("read", "text", "why"), *[(*row, None)[:3] for row in rows_of("refused")])
 def test_other_replies_are_parse_errors(read: Read, text: str, why: str | None) -> None:
     with pytest.raises(ParseError) as raised:
         read(ModelReply(text))
@@ -192,7 +192,7 @@ def test_other_replies_are_parse_errors(read: Read, text: str, why: str | None) 
         assert why in str(raised.value.observation)
 
 
-@cases(("read", "text"), [(READERS[name], text) for name, texts in TABLES["both"].items() for text in texts])
+@cases(("read", "text"), *[(READERS[name], text) for name, texts in TABLES["both"].items() for text in texts])
 def test_answer_with_action_is_a_parse_error(read: Read, text: str) -> None:
     with pytest.raises(ParseError, match="both a final answer and a parse-able action") as raised:
         read(ModelReply(text))
@@ -207,7 +207,7 @@ CUTS = [
 ]
 
 
-@cases(("read", "blob", "before", "length"), CUTS)
+@cases(("read", "blob", "before", "length"), *CUTS)
 def test_truncated_json_is_neither_action_nor_answer(read: Read, blob: str, before: str, length: int) -> None:
     with pytest.raises(ParseError):
         read(ModelReply(before + blob[:length]))
@@ -223,7 +223,7 @@ def test_truncated_json_is_parsed_completely_or_not(tool_input: dict[str, Any], 
         assert meaning_of(json_chat.read(ModelReply(text[:length]))) == ("f", tool_input)
 
 
-@each_case(
+@cases(
     ("read", "text"),
     (json_chat.read, ECHO[:-3]),
     (self_ask.read, "Follow up: Who was the"),

@@ -11,7 +11,7 @@ from graphexec.errors import InputError, ToolDefinitionError
 from graphexec.messages import AssistantMessage, ChatRequest, ModelReply, SystemMessage, UserMessage
 from tests.agents.runs import run_and_record
 from tests.executor.actors import echo, messages, observations, prompt, statuses
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 
 Make = Callable[..., Agent]
 MODEL = models.ScriptedModel([])
@@ -33,7 +33,7 @@ def add(a: int, b: int) -> int:
 BRACES = ["{", "}", "{}", "{0}", "{a b}", "{a.b}", "{a[0]}", "{input!r}", "{input:>10}", "{input: x}", "{{{"]
 
 
-@cases("text", [*BRACES, '{"action": "x"}'])
+@cases("text", *BRACES, '{"action": "x"}')
 def test_single_braces_are_rejected_and_double_ones_literal(text: str) -> None:
     with pytest.raises(InputError, match=r"write \{\{ and \}\} for braces"):
         parse_template(text, required=())
@@ -46,7 +46,7 @@ def test_single_braces_are_rejected_and_double_ones_literal(text: str) -> None:
 WORK, TRAVEL = "{tools}{tool_names}{agent_scratchpad}", "{city} {day}"
 
 
-@each_case(
+@cases(
     ("make", "options", "reply"),
     (agents.create_react_agent, {"prompt": WORK + TRAVEL}, "Final Answer: done"),
     (agents.create_structured_agent, {"question": TRAVEL}, '{"action": "final_answer", "answer": "done"}'),
@@ -80,7 +80,7 @@ def test_input_cannot_replace_tools_or_scratchpad() -> None:
     assert prompt(model.requests[0]) == "echo|echo(text: string) - Say it again.||q"
 
 
-@cases("text", ["x" * 1_000_000, "\ud800 ☃ {} %s \x00"])
+@cases("text", "x" * 1_000_000, "\ud800 ☃ {} %s \x00")
 def test_huge_and_unusual_inputs_are_passed_unchanged(text: str) -> None:
     model = models.ScriptedModel([ModelReply("a")])
     AgentExecutor(agent=agents.create_tool_calling_agent(model, []), tools=[]).run(text)
@@ -106,7 +106,7 @@ REQUIRED: list[tuple[Make, str, tuple[str, ...]]] = [
 ]
 
 
-@cases(("make", "option", "names", "missing"), [(*row, missing) for row in REQUIRED for missing in row[2]])
+@cases(("make", "option", "names", "missing"), *[(*row, missing) for row in REQUIRED for missing in row[2]])
 def test_template_requires_its_variables(make: Make, option: str, names: tuple[str, ...], missing: str) -> None:
     template = " ".join(f"{{{name}}}" for name in (*names, "input") if name != missing and option != "tool_response")
     with pytest.raises(InputError, match=rf"the {option} lacks \{{{missing}\}}; write it") as raised:
@@ -114,7 +114,7 @@ def test_template_requires_its_variables(make: Make, option: str, names: tuple[s
     assert raised.value.missing == (missing,)
 
 
-@each_case(
+@cases(
     ("make", "name"),
     *((agents.create_structured_agent, name) for name in ("final_answer", "Final_Answer", "final answer")),
     (agents.create_structured_agent, " FINAL ANSWER "),
@@ -130,7 +130,7 @@ def test_reserved_tool_name_is_refused(make: Make, name: str) -> None:
 MOOD = r"tool_response has the variable \{mood\}; it can only have \{observation\}"
 
 
-@each_case(
+@cases(
     ("make", "tools", "options", "text"),
     (agents.create_self_ask_agent, [], {}, "is given no tool; give it exactly one tool, named with @"),
     (agents.create_self_ask_agent, [echo], {}, "is given echo; give it exactly one tool, named with @"),
@@ -143,7 +143,7 @@ def test_other_mistakes_are_refused(make: Make, tools: list[Any], options: dict[
         make(MODEL, tools, **options)
 
 
-@each_case(
+@cases(
     ("make", "options", "replies", "stop", "head", "step"),
     (
         agents.create_mrkl_agent,
@@ -182,7 +182,7 @@ def test_model_continues_one_text(
     assert [prompt(first), prompt(second)] == [head, head + step]
 
 
-@each_case(
+@cases(
     ("template", "text"),
     ("{input}{agent_scratchpad}", "Examples of follow up questions:\nFollow up: Who {was}?\n\nq"),
     (

@@ -12,7 +12,7 @@ from graphexec.messages import CompletionRequest, ModelReply, UserMessage
 from tests.agents.mutations.common import meaning_of
 from tests.agents.runs import run_and_record
 from tests.executor.actors import echo, fail, messages, observations, prompt
-from tests.parameters import cases, each_case, read_tables
+from tests.parameters import cases, read_tables
 
 
 def read_decision(text: str) -> AgentAction | AgentFinish:
@@ -26,7 +26,7 @@ def read_action(text: str) -> AgentAction:
     return action
 
 
-@cases(("text", "tool", "tool_input"), read_tables(__file__)["actions"])
+@cases(("text", "tool", "tool_input"), *read_tables(__file__)["actions"])
 def test_action_is_parsed_with_its_input(text: str, tool: str, tool_input: str) -> None:
     action = read_action(text)
     assert (action.tool, action.tool_input) == (tool, tool_input)
@@ -47,7 +47,7 @@ JSON = '{"note": "Weather:\nObservation: rain"}'
 
 @cases(
     ("tool_input", "unread"),
-    [("x", f"{label} y\nThought: I know\nFinal Answer: y") for label in LABELS] + [(JSON, "Observation: made up")],
+    *[("x", f"{label} y\nThought: I know\nFinal Answer: y") for label in LABELS] + [(JSON, "Observation: made up")],
 )
 def test_invented_observation_and_following_text_are_unread(tool_input: str, unread: str) -> None:
     log = f"Action: f\nAction Input: {tool_input}"
@@ -59,7 +59,9 @@ def test_invented_observation_and_following_text_are_unread(tool_input: str, unr
 
 @cases(
     "text",
-    ["an Observation: x\nobservations: y", "Hours:\nObservation deck 9 to 5", "```\nObservation: x\n```\nis a line"],
+    "an Observation: x\nobservations: y",
+    "Hours:\nObservation deck 9 to 5",
+    "```\nObservation: x\n```\nis a line",
 )
 def test_observation_of_the_models_own_is_kept(text: str) -> None:
     action, finish = read_action(f"Action: f\nAction Input: {text}"), read_decision(f"Final Answer: {text}")
@@ -68,8 +70,8 @@ def test_observation_of_the_models_own_is_kept(text: str) -> None:
     assert action.unread == finish.unread == ""
 
 
-@cases("text", ["Thought: hm\nAction: f\nAction Input: x", "Final Answer: x"])
-@each_case(
+@cases("text", "Thought: hm\nAction: f\nAction Input: x", "Final Answer: x")
+@cases(
     "form",
     *("```\n{}\n```", "```text\n{}\n``` </s>", "{}<|im_end|>\n", "{}</s> </s>", "{}\n</s>"),
     *("<answer>{}</answer>", "<Answer>\n{}\n</Answer></s>", "```\n<answer>\n{}\n</answer>\n```"),
@@ -80,8 +82,8 @@ def test_wrapping_of_the_reply_is_not_read(form: str, text: str) -> None:
     assert decision.log == text
 
 
-@cases("action", ["Search", "`SEARCH`", 'search(query="a (b)")', "**Search(cats)**."])
-@cases("label", ["action:", "行动："])
+@cases("action", "Search", "`SEARCH`", 'search(query="a (b)")', "**Search(cats)**.")
+@cases("label", "action:", "行动：")
 def test_action_after_an_answer_is_refused_in_other_case(action: str, label: str) -> None:
     with pytest.raises(ParseError):
         read(ModelReply(f"Final Answer: 42\n{label} {action}\naction input: cats"), ["search"])
@@ -103,7 +105,7 @@ def test_truncated_action_is_not_executed() -> None:
     assert meaning_of(read(ModelReply("Final Answer: 4", finish_reason="length"))) == ("4",)
 
 
-@each_case(
+@cases(
     ("text", "output"),
     ("Thought: I know\nFinal Answer: 42", "42"),
     ("Final Answer: 42\n\nand more\n", "42\n\nand more"),
@@ -126,7 +128,7 @@ NO_ACTION = "Invalid Format: Missing 'Action:' after 'Thought:'"
 NO_INPUT = "Invalid Format: Missing 'Action Input:' after 'Action:'"
 
 
-@each_case(
+@cases(
     ("text", "observation"),
     ("", NO_ACTION),
     ("I think.", NO_ACTION),
@@ -147,7 +149,7 @@ def test_neither_or_both_is_a_parse_error(text: str, observation: str | None) ->
 
 
 @pytest.mark.medium
-@cases(("spaces", "tokens"), [(60_000, 1), (0, 15_000)])
+@cases(("spaces", "tokens"), (60_000, 1), (0, 15_000))
 def test_tokens_at_the_end_are_stripped_in_linear_time(spaces: int, tokens: int) -> None:
     def seconds(times: int) -> float:
         ending = " " * spaces * times + "</s>" * tokens * (1 if spaces else times)

@@ -29,7 +29,7 @@ from graphexec.messages import ChatRequest
 from graphexec.tools import AnyTool, ToolExample, tool_from_schema
 from graphexec.tools.everyday import EVERYDAY_TOOLS
 from tests.executor.actors import echo
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 
 
 class Level(enum.Enum):
@@ -224,15 +224,15 @@ def test_tools_have_different_values() -> None:
     assert all(one != other for one, other in zip(cities[:3], cities[3:], strict=True))
 
 
-@cases("pattern", PATTERNS)
-@cases("turn", range(3))
+@cases("pattern", *PATTERNS)
+@cases("turn", *range(3))
 def test_pattern_has_a_string(pattern: str, turn: int) -> None:
     found = match_pattern(pattern, turn)
     assert found is not None
     assert re.search(pattern, found)
 
 
-@each_case(
+@cases(
     "pattern",
     *("(?=a)b", "(a", "a)", "[a", r"(a)\1", "*", "", "a{1000}", "(" * 5000, "[[a]]", "[^\\d\\D]", "\\", "a{3}{"),
     *("a^b", "a$b", "$^", "(^a){2}", "^*", "a++a", "a{2}{3}", "a{,3}", "a{3,1}", r"a\bb", r"\ba\b-", r"\b"),
@@ -243,7 +243,7 @@ def test_strange_pattern_has_none_or_a_match(pattern: str) -> None:
     assert found is None or re.search(pattern, found)
 
 
-@each_case(
+@cases(
     ("pattern", "text"),
     *((r"\bab\b-\b7", "ab-7"), (r"a\nb\.", "a\nb."), ("$^", ""), ("a{0}b{0,0}c{0,}", "c"), (r"x|(?=y)\1", None)),
     *(("x|y+", "x"), ("a{0,}b{2,4}", "abb"), ("a$b", None), ("a^b", None), (r"a\bb", None), ("^*", None)),
@@ -271,7 +271,7 @@ WEATHER = "Returns the current weather for a given location."
 DATE = "What is today's date and weekday?"
 
 
-@each_case(
+@cases(
     ("description", "arguments", "question"),
     (f"{PRICE}.", LAMP, "What is the price of lamp in the shop?"),
     (WEATHER, {"location": "Oslo"}, "What is the current weather for Oslo?"),
@@ -303,7 +303,7 @@ def test_natural_question_is_docstring_with_values(description: str, arguments: 
     assert natural_question(description, arguments) == question
 
 
-@each_case(
+@cases(
     ("description", "arguments", "question"),
     (f"{PRICE}.", LAMP, f"{PRICE}: item lamp."),
     ("Add two numbers.", {"a": 3, "b": 4}, "Add two numbers: a 3, b 4."),
@@ -326,7 +326,10 @@ def test_any_docstring_makes_a_question(description: str, arguments: dict[str, A
 
 @cases(
     "description",
-    ["Return " + "very " * 200 + "long text of a city", "返回城市的天气。" * 900, "返回城市的天气" * 900, "l" * 5000],
+    "Return " + "very " * 200 + "long text of a city",
+    "返回城市的天气。" * 900,
+    "返回城市的天气" * 900,
+    "l" * 5000,
 )
 def test_long_docstring_makes_a_short_question(description: str) -> None:
     assert len(natural_question(description, {"city": "Oslo"})) < 140
@@ -352,7 +355,7 @@ def test_examples_of_few_tools_have_two_forms() -> None:
     assert (first.question, last) == ("How many pieces of lantern are in stock?", GREETING)
 
 
-@cases(("tools", "examples"), [(0, 1), (1, 2), (2, 5), (4, 9), (5, 6), (6, 7), (11, 12), (30, 12)])
+@cases(("tools", "examples"), (0, 1), (1, 2), (2, 5), (4, 9), (5, 6), (6, 7), (11, 12), (30, 12))
 def test_number_of_examples_is_bounded(tools: int, examples: int) -> None:
     several = [tool(name=f"echo_{number}")(echo.function) for number in range(tools)]
     assert len(agents.synthesised_examples(several)) == examples
@@ -391,7 +394,7 @@ def request_of(agent: Any) -> ChatRequest:
     return effect.request
 
 
-@cases("most", [1, 300, None])
+@cases("most", 1, 300, None)
 def test_answer_has_a_greatest_length(most: int | None) -> None:
     agent: Any = create_structured_agent(models.ScriptedModel([]), [echo], max_answer=most)
     requests: list[Any] = [request_of(agent), agent.conclude(actions.Run({"input": "q"})).request]

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from graphexec import AgentExecutor, create_agent, create_structured_agent, messages, models, tool
 from graphexec.agents.tool_choice import find_subjects, is_tiny, needs_tool
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 
 
 @tool
@@ -47,7 +47,7 @@ def first_choices(model: models.ScriptedModel, question: str, **options: Any) ->
     return choices(model.requests[0])
 
 
-@cases(("choice", "allowed"), [("required", ["age", "today"]), ("age", ["age"])])
+@cases(("choice", "allowed"), ("required", ["age", "today"]), ("age", ["age"]))
 def test_call_is_required_until_a_tool_is_called(choice: str, allowed: list[str]) -> None:
     model = models.ScriptedModel(["unreadable", CALL, DONE])
     agent = create_structured_agent(model, [age, today], tool_choice=choice)
@@ -56,7 +56,7 @@ def test_call_is_required_until_a_tool_is_called(choice: str, allowed: list[str]
     assert list(map(choices, model.requests)) == [allowed, allowed, ["age", "today", "final_answer"]]
 
 
-@each_case(
+@cases(
     ("model", "tools", "options", "settings"),
     (models.ScriptedModel([DONE]), [age], {"tool_choice": "required"}, {"max_model_calls": 0}),
     # An agent without tools answers.
@@ -80,7 +80,7 @@ Thanks.That was all | yes/no | I'm fine, and you're great | 👍 | <3 | Dziękuj
 Vielen Dank für die Hilfe! | Guten Morgen, Herr Müller | ¡Gracias! | नमस्ते | Tell me a joke | THANK YOU SO MUCH"""
 
 
-@cases("question", [one.strip() for line in SMALL_TALK.splitlines() for one in line.split("|")])
+@cases("question", *[one.strip() for line in SMALL_TALK.splitlines() for one in line.split("|")])
 def test_smallest_models_answer_small_talk(question: str) -> None:
     assert not needs_tool(question, find_subjects([age, today, delete_file]))
     assert first_choices(Tiny([DONE]), question) == ["age", "today", "final_answer"]
@@ -93,13 +93,13 @@ QUESTIONS = [
 ]
 
 
-@cases("question", QUESTIONS)
+@cases("question", *QUESTIONS)
 def test_smallest_models_must_call_a_tool(question: str) -> None:
     assert first_choices(Tiny([CALL, DONE]), question) == ["age", "today"]
     assert first_choices(Tiny([DONE]), question, tool_choice="auto")[-1] == "final_answer"
 
 
-@each_case(
+@cases(
     ("question", "is_meant"),
     ("How humid is it?", True),
     ("Translate it, please", True),
@@ -131,7 +131,7 @@ def test_inferred_choice_is_shown(caplog: pytest.LogCaptureFixture) -> None:
     assert sum("must call a tool first" in record.message for record in caplog.records) == 1
 
 
-@each_case(
+@cases(
     ("name", "tiny"),
     *((name, True) for name in ("SmolLM2-135M-Instruct", "smollm2:135m", "ai/smollm2-135m")),
     *((name, False) for name in ("SmolLM2-1.7B", "qwen3:0.6b", "gpt-5-mini")),

@@ -22,7 +22,7 @@ from tests.agents.mutations.labelled import spell_labels_otherwise
 from tests.agents.mutations.tagged import leave_open
 from tests.agents.test_mutated_replies import REPLIES, SEEDS, apply
 from tests.executor.actors import echo
-from tests.parameters import cases, each_case, read_tables
+from tests.parameters import cases, read_tables
 
 Read: TypeAlias = Callable[..., Decision]
 
@@ -65,7 +65,7 @@ def begin_stop_string(stop: str) -> Callable[[Random], str]:
     return lambda chance: stop[: chance.randint(1 + stop.startswith("\n"), len(stop))]
 
 
-@cases("name", TEXTUAL)
+@cases("name", *TEXTUAL)
 @given(seed=SEEDS)
 def test_decision_ends_before_what_follows_it(name: str, seed: int) -> None:
     kind, chance = TEXTUAL[name], Random(seed)
@@ -94,7 +94,7 @@ STREAMED: dict[Read, Callable[[], AnswerReader]] = {
 }
 
 
-@each_case(
+@cases(
     ("read", "reply", "meaning", "unread"),
     *(
         (read, f"{label}: 42\n{turn}: y\nThought: z\n{label}: 4", ("42",), f"{turn}: y\nThought: z\n{label}: 4")
@@ -114,7 +114,7 @@ def test_rest_of_a_reply_is_unread(read: Read, reply: str, meaning: Meaning, unr
     assert (decision.output if isinstance(decision, AgentFinish) else "").startswith(streamed)
 
 
-@cases(("read", "reply"), [(READERS[name], reply) for name, reply in TABLES["refused"]])
+@cases(("read", "reply"), *[(READERS[name], reply) for name, reply in TABLES["refused"]])
 def test_second_decision_in_a_thought_is_refused(read: Read, reply: str) -> None:
     with pytest.raises(ParseError):
         read(ModelReply(reply))
@@ -128,7 +128,7 @@ def test_input_before_half_a_stop_string_may_be_cut() -> None:
 CODE = "    a = 1\n\n      b = 2"
 
 
-@each_case(
+@cases(
     ("fenced", "tool_input"),
     (f"```python\n{CODE}\n```", CODE),
     (f"```\n\n{CODE}\n\n```", CODE),
@@ -143,7 +143,7 @@ def test_fenced_lines_keep_their_indentation(fenced: str, tool_input: str) -> No
 AGENTS = [agents.create_chat_agent, agents.create_structured_chat_agent, agents.create_json_chat_agent]
 
 
-@cases("make", [create_react_agent, *AGENTS])
+@cases("make", create_react_agent, *AGENTS)
 def test_default_stop_string_is_langchains(make: Callable[..., Agent]) -> None:
     model = ScriptedModel(['{"action": "Final Answer", "action_input": "Final Answer: 4"}'])
     agent = make(model, [echo])

@@ -23,7 +23,7 @@ from tests.cli.conversations import Reply, Response, Silence, native_tool_call, 
 from tests.cli.machines_of_mine import MACHINES, lay_out
 from tests.cli.terminals import command
 from tests.executor.actors import echo
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 
 PACKAGE = Path(gx.__file__).parent
 
@@ -187,7 +187,7 @@ def options_of(arguments: tuple[str, ...]) -> set[str]:
 
 
 @pytest.mark.medium
-@cases("case", CASES)
+@cases("case", *CASES)
 def test_errors_name_options_of_their_command(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lay_out(tmp_path, monkeypatch, {"mine": MINE})
     Path("notes.txt").write_text("milk, eggs\n" * 9, encoding="utf-8")
@@ -219,7 +219,7 @@ def test_replaced_remedies_are_those_of_the_library() -> None:
     assert len(CASES) >= 100, "the table of errors is long"
 
 
-@cases("provider", STARTS)
+@cases("provider", *STARTS)
 def test_servers_on_this_machine_are_started(provider: str) -> None:
     assert is_own_server(provider)
     text = "no connection to m (refused); is the server running at x? Start it, or change the base URL"
@@ -248,7 +248,7 @@ def test_known_errors_get_advice_and_others_stay(monkeypatch: pytest.MonkeyPatch
     assert (ended.code, ended.err) == (1, "graphexec: no net; check it, or name a GGUF file of your own with --gguf\n")
 
 
-@each_case(
+@cases(
     ("limit", "expected"),
     (gx.Exhausted("iterations", 15, 15), "allow more with --max-iterations 30"),
     (gx.Exhausted("tokens", 50, 110), "allow more with --max-tokens 220"),
@@ -261,7 +261,7 @@ def test_stopped_run_names_a_larger_limit(limit: gx.Exhausted, expected: str) ->
     assert advise_on_limit(limit) == expected
 
 
-@each_case(
+@cases(
     ("make", "reply"),
     (gx.create_structured_agent, ModelReply('{"action": "final_', finish_reason="length")),
     (gx.create_react_agent, ModelReply("Action: echo\nAction Input: a", finish_reason="length")),
@@ -280,7 +280,7 @@ def test_readable_replies_need_more_iterations() -> None:
     assert advise_on_cut_replies(ended) is None
 
 
-@each_case(
+@cases(
     ("remedy", "expected"),
     ("set max_execution_time, or Limits(seconds=30)", "set --limit seconds=30"),
     ("Set max_iterations, or Limits(iterations=...).", "set --limit iterations=N."),

@@ -33,7 +33,7 @@ from graphexec.models import ScriptedModel
 from tests.cli.conversations import answer_text, serving, tool_call_text
 from tests.cli.terminals import PATIENCE, Ended, Terminal, command, refused
 from tests.cli.traced import double
-from tests.parameters import cases, each_case, read_tables
+from tests.parameters import cases, read_tables
 
 PROGRAMS = read_tables(__file__)
 
@@ -198,7 +198,7 @@ def test_answer_is_printed_while_it_comes() -> None:
     assert session.out.getvalue() == "red!\n"
 
 
-@cases(("quiet", "notes"), [(False, "  double(number=2) -> 4"), (True, "")])
+@cases(("quiet", "notes"), (False, "  double(number=2) -> 4"), (True, ""))
 def test_pipe_receives_whole_answers_alone(quiet: bool, notes: str) -> None:
     session = Session(DOUBLED, quiet=quiet)
     assert session.say("What is 2 * 2?") == 0
@@ -223,7 +223,7 @@ def test_stopped_run_says_which_limit_and_what_to_do() -> None:
     assert session.out.getvalue().endswith("4 and 4.\n")
 
 
-@cases("limit", [gx.Exhausted("tokens", 50, 110), gx.Exhausted("iterations", 0, 0), gx.Exhausted("cost", 0, 0)])
+@cases("limit", gx.Exhausted("tokens", 50, 110), gx.Exhausted("iterations", 0, 0), gx.Exhausted("cost", 0, 0))
 def test_chat_and_run_advise_the_same_amount(limit: gx.Exhausted) -> None:
     err = io.StringIO()
     TurnDisplay(io.StringIO(), err).on_end(gx.StoppedResponse("", limit), RunProgress())
@@ -293,7 +293,7 @@ def test_turns_that_cannot_be_stored_are_reported(tmp_path: Path, capsys: pytest
     assert session.say("/clear", "two") == 0
 
 
-@each_case(
+@cases(
     ("lines", "messages"),
     (["one", "", "  two  "], ["one", "", "two"]),
     (["one \\", "two\\", "three", "four"], ["one \ntwo\nthree", "four"]),
@@ -320,7 +320,7 @@ def test_lines_are_empty_or_begin_with_two_slashes() -> None:
 # ---- slash commands
 
 
-@cases(("encoding", "line"), [("utf-8", "│ plan "), ("ascii", "| plan ")])
+@cases(("encoding", "line"), ("utf-8", "│ plan "), ("ascii", "| plan "))
 def test_machine_is_drawn_with_its_proof(encoding: str, line: str) -> None:
     session, drawn = Session(), io.BytesIO()
     session.chat.out = io.TextIOWrapper(drawn, encoding, write_through=True)
@@ -358,7 +358,7 @@ def test_pages_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[str], m
 
 
 @pytest.mark.medium
-@cases(("reply", "reason"), [(ValueError("broken"), "broken"), (KeyboardInterrupt(), "interrupted")])
+@cases(("reply", "reason"), (ValueError("broken"), "broken"), (KeyboardInterrupt(), "interrupted"))
 def test_page_shows_a_run_that_failed(tmp_path: Path, reply: BaseException, reason: str) -> None:
     session, page = Session([reply]), tmp_path / "run.html"
     session.say("Hello")
@@ -377,7 +377,7 @@ def test_limits_show_proof_and_spending() -> None:
     assert "Every run ends: this is proved." in session.out.getvalue()
 
 
-@each_case(
+@cases(
     ("assignment", "name", "value"),
     ("iterations=5", "iterations", "5"),
     ("model_calls=7", "model_calls", "7"),
@@ -393,7 +393,7 @@ def test_limits_can_be_changed(assignment: str, name: str, value: str) -> None:
     assert session.say("Hello") == 0
 
 
-@each_case(
+@cases(
     ("assignment", "error"),
     ("iteration=5", "/limits: there is no limit iteration; did you mean iterations?"),
     ("iterations", "/limits: iterations needs a number; write iterations=10, or iterations=none for no limit"),
@@ -431,7 +431,7 @@ def test_help_tools_clear_and_quit(tmp_path: Path, capsys: pytest.CaptureFixture
     assert len(inputs_in(file)) == 1
 
 
-@each_case(
+@cases(
     ("line", "meant"),
     ("/machin", "/machine"),
     ("/tool", "/tools"),
@@ -458,7 +458,7 @@ def test_no_command_raises(name: str, rest: str) -> None:
     assert code in (0, 2)
 
 
-@cases("line", ["/etc/passwd is what?", "/", "/quit now", "/machine x"])
+@cases("line", "/etc/passwd is what?", "/", "/quit now", "/machine x")
 def test_wrong_command_asks_no_model(capsys: pytest.CaptureFixture[str], line: str) -> None:
     session = Session()
     assert session.say(line) == 2
@@ -468,7 +468,7 @@ def test_wrong_command_asks_no_model(capsys: pytest.CaptureFixture[str], line: s
     assert session.model.requests == []
 
 
-@cases("columns", ["20", "40", "60"])
+@cases("columns", "20", "40", "60")
 def test_narrow_terminals_lose_nothing(monkeypatch: pytest.MonkeyPatch, columns: str) -> None:
     monkeypatch.setenv("COLUMNS", columns)
     session = Session(DOUBLED, out=Pieces())
@@ -534,7 +534,7 @@ def test_own_executors_keep_or_get_a_memory(monkeypatch: pytest.MonkeyPatch, min
 NOT_TARGET = "is not an executor such as my_agent.py:executor; write messages at the prompt"
 
 
-@each_case(
+@cases(
     ("arguments", "expected"),
     (["What is 2+2?"], f"'What is 2+2?' {NOT_TARGET}"),
     (["hello"], f"'hello' {NOT_TARGET}"),

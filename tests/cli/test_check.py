@@ -14,7 +14,7 @@ from graphexec.draw.model.style import LIGHT
 from graphexec.verify import Certificate, Finding, check, verify
 from graphexec.verify.reports import Subject, subject_of
 from tests.cli.terminals import Terminal, command
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 from tests.verify.sarif_subset import validate
 from tests.verify.writing import PERFECTIONIST, WRITER
 
@@ -71,7 +71,7 @@ REPORTS = [
 ]
 
 
-@cases(("arguments", "code", "parts"), REPORTS)
+@cases(("arguments", "code", "parts"), *REPORTS)
 def test_report_has_verdict_bounds_and_findings(arguments: list[str], code: int, parts: list[str]) -> None:
     ended = command("check", *arguments)
     assert (ended.code, ended.err.removeprefix("a module prints\n")) == (code, "")
@@ -111,7 +111,7 @@ def test_json_has_limits_and_places() -> None:
     assert set(places("endless.py:Company.second").values()) == {21}
 
 
-@cases("how", ["text", "json", "sarif"])
+@cases("how", "text", "json", "sarif")
 def test_seconds_are_printed_with_their_assumptions(how: str) -> None:
     ended = command("check", STANDARD, "--limit", "seconds=30", "--format", how)
     (line,) = [line for line in ended.out.splitlines() if "30.05" in line]
@@ -176,7 +176,7 @@ def test_no_report_if_nothing_can_be_loaded() -> None:
     assert "Traceback (most recent call last)" in ended.err
 
 
-@cases(("module", "alias"), [("helped", "helped:AGENT_EXECUTOR"), ("whole.py", "whole.py:mine")])
+@cases(("module", "alias"), ("helped", "helped:AGENT_EXECUTOR"), ("whole.py", "whole.py:mine"))
 def test_imported_machines_are_not_checked(module: str, alias: str) -> None:
     ended = command("check", module)
     assert (ended.code, ended.out) == (2, "")
@@ -190,7 +190,7 @@ def test_imported_machines_are_not_checked(module: str, alias: str) -> None:
     assert names <= {one["target"] for one in json.loads(ended.out)["targets"]}
 
 
-@each_case(
+@cases(
     ("form", "line"),
     ("text", "  GX027 at redact (warning): guard missing on some exits  leaky.py:5\n"),
     ("json", '"code": "GX027"'),
@@ -207,7 +207,7 @@ def test_unguarded_exit_is_reported(form: str, line: str) -> None:
 WRITER_LIMIT, STRICT = ["writing:WRITER", "--limit"], ["writing:WRITER", "--strict", "--ignore"]
 
 
-@each_case(
+@cases(
     ("arguments", "expected"),
     (["."], ". is a folder; name a module or a file in it, such as ./agents.py"),
     (["below/"], "below/ is a folder; name a module or a file in it"),
@@ -251,7 +251,7 @@ def test_terminal_output_is_coloured(monkeypatch: pytest.MonkeyPatch) -> None:
     assert clean(screen.getvalue()) == file.getvalue()
 
 
-@cases("target", ["writing:PERFECTIONIST", "refused:executor"])
+@cases("target", "writing:PERFECTIONIST", "refused:executor")
 def test_findings_are_drawn_in_red(target: str) -> None:
     ended = command("draw", target)
     assert ended.code == 0
@@ -265,7 +265,7 @@ TABLE = "faulty.py cannot be imported: its table cannot be built (faulty.py, lin
 REFUSED = "refused cannot be imported: its executor is refused (refused.py, line 6):"
 
 
-@each_case(
+@cases(
     ("arguments", "error", "findings"),
     (["draw", "faulty.py:machine"], TABLE, ["  GX002", "  GX002", "  GX005"]),
     (["diff", "writing:WRITER", "faulty.py:machine"], TABLE, ["  GX002", "  GX002", "  GX005"]),
@@ -288,8 +288,8 @@ def test_invalid_table_cannot_be_drawn() -> None:
 IMPORTS_ONLY = "helped defines no machine, it only imports some; name one, such as helped:AGENT_EXECUTOR\n"
 
 
-@cases("arguments", [["draw"], ["diff", "writing:WRITER"], ["export", "--format", "tla"]])
-@each_case(
+@cases("arguments", ["draw"], ["diff", "writing:WRITER"], ["export", "--format", "tla"])
+@cases(
     ("target", "error"),
     ("agents.py", "agents.py names a file, not a machine; write agents.py:executor or agents.py:patient\n"),
     ("helped", IMPORTS_ONLY),
@@ -302,7 +302,7 @@ def test_module_without_object_lists_its_machines(arguments: list[str], target: 
     assert target != "helped" or ended.err == f"graphexec: {error}"
 
 
-@each_case(
+@cases(
     ("options", "code"),
     ((), 0),
     (("--strict",), 1),

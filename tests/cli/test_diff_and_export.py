@@ -11,7 +11,7 @@ from graphexec.verify.export.promela import promela
 from graphexec.verify.export.tla import tla, tla_config
 from graphexec.verify.proof.flow import flow_of
 from tests.cli.terminals import Ended, command, refused
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 from tests.verify.writing import PERFECTIONIST, WRITER
 
 pytestmark = pytest.mark.usefixtures("folder")
@@ -25,7 +25,7 @@ PATIENT = [
 LOST = ["~ verdict was proved, now refuted", "+ node polish"]
 
 
-@each_case(
+@cases(
     ("arguments", "code", "lines"),
     (["writing:WRITER", "writing.py:WRITER"], 0, ["no difference in nodes, edges, limits and bounds"]),
     # Executors are compared under their own limits.
@@ -59,7 +59,7 @@ def test_picture_of_differences_needs_a_known_suffix(folder: Path) -> None:
     assert "pass the format" not in error
 
 
-@cases("arguments", [["writing:WRITER"], ["writing:WRITER", "writing"], ["lacking:machine", "nowhere:x"]])
+@cases("arguments", ["writing:WRITER"], ["writing:WRITER", "writing"], ["lacking:machine", "nowhere:x"])
 def test_wrong_usage_exits_2(arguments: list[str]) -> None:
     ended = command("diff", *arguments)
     assert (ended.code, ended.out, bool(ended.err)) == (2, "", True)
@@ -102,7 +102,7 @@ def test_commands_in_the_header_work(folder: Path, options: list[str]) -> None:
     assert "`spin -t -p 'my writer.pml'`" in model
 
 
-@each_case(
+@cases(
     ("arguments", "expected"),
     (
         ["writing:PERFECTIONIST", "--format=tla", "--bound"],

@@ -18,7 +18,7 @@ from graphexec.cli.startup import enter
 from graphexec.cli.terminal import encodable, make_writable
 from tests.cli.machines_of_mine import lay_out
 from tests.cli.terminals import ARGUMENTS, PATIENCE, environment
-from tests.parameters import cases, each_case, read_tables
+from tests.parameters import cases, read_tables
 
 MINE: str = read_tables(__file__)["mine"]
 
@@ -129,7 +129,7 @@ PICTURES = ("svg", "html", "mermaid", "mermaid-state", "dot", "markdown", "png")
 
 @pytest.mark.medium
 @cases(
-    "command", [*(("draw", one, 0) for one in PICTURES), *(("check", one, None) for one in ("json", "sarif", "github"))]
+    "command", *(("draw", one, 0) for one in PICTURES), *(("check", one, None) for one in ("json", "sarif", "github"))
 )
 def test_data_is_the_same_in_every_locale(command: tuple[str, str, int | None]) -> None:
     name, how, expected = command
@@ -140,7 +140,7 @@ def test_data_is_the_same_in_every_locale(command: tuple[str, str, int | None]) 
     assert how != "svg" or ET.fromstring(out.decode()) is not None
 
 
-@cases("file", ["m.svg", "m.mmd", "m.dot", "m.html", "m.md", "m.txt"])
+@cases("file", "m.svg", "m.mmd", "m.dot", "m.html", "m.md", "m.txt")
 def test_files_are_utf_8_in_every_locale(file: str) -> None:
     contents: list[str] = []
     for encoding in ("utf-8", "ascii"):
@@ -184,7 +184,7 @@ def test_arguments_of_another_locale_are_read_as_utf_8() -> None:
 LONE = "gr\udcf6"
 
 
-@each_case(
+@cases(
     "arguments",
     *(["run", f"{LONE}.py:executor", "q"], ["check", f"{LONE}.py:executor"], ["draw", f"{LONE}:executor"]),
     *(["view", f"{LONE}.jsonl"], ["run", "q", "--model", f"{LONE}:m"], ["run", "q", "--tools", f"{LONE}:m"]),

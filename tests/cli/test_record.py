@@ -33,7 +33,7 @@ from tests.cli.test_run import SOLVED, asking, run
 from tests.cli.test_run import records as records_of
 from tests.cli.traced import double
 from tests.draw.debugged import two_agents
-from tests.parameters import each_case
+from tests.parameters import cases
 from tests.traces import read_trace
 from tests.verify.traces import Trace, acting, proof_of, trace_of
 
@@ -153,7 +153,7 @@ PRINTED, MISSING = "37 * 48 is 1776.\n", "is incomplete: No space left on device
 
 @pytest.mark.medium
 @pytest.mark.skipif(not FULL.exists(), reason="this system has no /dev/full")
-@each_case(
+@cases(
     ("full", "args", "ended"),
     ("", ["--record", str(FULL), "--quiet"], (0, PRINTED, f"graphexec: /dev/full {MISSING}")),
     ("stderr", [], (0, PRINTED, "")),

@@ -15,7 +15,7 @@ from tests.cli.conversations import Conversation, Reply, Silence, native_tool_ca
 from tests.cli.machines_of_mine import lay_out
 from tests.cli.terminals import PATIENCE, Ended, Program, command
 from tests.live.readers import credentials
-from tests.parameters import cases, each_case, read_tables
+from tests.parameters import cases, read_tables
 from tests.traces import read_trace
 
 MINE: str = read_tables(__file__)["mine"]
@@ -108,7 +108,7 @@ def test_calls_and_instructions_may_change() -> None:
     assert "check the options of the agent, such as --system and --trim\n" in ended.err
 
 
-@cases(("option", "at"), [("--reply", ["--at", "1"]), ("--observation", ["--at", "3", "--call", "0"])])
+@cases(("option", "at"), ("--reply", ["--at", "1"]), ("--observation", ["--at", "3", "--call", "0"]))
 def test_text_may_come_from_standard_input(monkeypatch: pytest.MonkeyPatch, option: str, at: list[str]) -> None:
     record()
     monkeypatch.setattr(sys, "stdin", io.StringIO("from a file\n"))
@@ -157,7 +157,7 @@ OWN = "mine.py:executor"
 
 
 @pytest.mark.medium
-@each_case(
+@cases(
     ("options", "message"),
     ([OWN, "--at", "99"], "trace.jsonl: there is no step 99: the run has steps 1 to 6; name one"),
     ([OWN, "--at", "2", "--reply", "x"], "trace.jsonl: step 2 (parse) makes no calls"),

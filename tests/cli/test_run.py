@@ -12,7 +12,7 @@ import pytest
 from tests.cli.conversations import Conversation, Reply, Silence, answer_text, native_tool_call, serving, tool_call_text
 from tests.cli.machines_of_mine import lay_out
 from tests.cli.terminals import ARGUMENTS, PATIENCE, Ended, Program, command, environment, program, refused
-from tests.parameters import cases, each_case, read_tables
+from tests.parameters import cases, read_tables
 
 TOOLS: str = read_tables(__file__)["tools"]
 
@@ -66,7 +66,7 @@ TRACED: list[tuple[list[Reply], list[str], str, list[str]]] = [
 
 @pytest.mark.medium
 @pytest.mark.usefixtures("tools")
-@cases(("replies", "options", "answer", "parts"), TRACED)
+@cases(("replies", "options", "answer", "parts"), *TRACED)
 def test_trace_is_beside_the_answer(replies: list[Reply], options: list[str], answer: str, parts: list[str]) -> None:
     ended = run(replies, *options)
     assert (ended.code, ended.out) == (0, f"{answer}\n")
@@ -131,7 +131,7 @@ def test_native_tool_calls_are_traced() -> None:
 
 
 @pytest.mark.medium
-@each_case(
+@cases(
     ("option", "limit"),
     ("--max-iterations=1", "1 iteration"),
     ("--max-iterations=0", "0 iterations"),
@@ -182,7 +182,7 @@ def test_json_has_one_valid_record_per_event(tools: str) -> None:
 
 @pytest.mark.medium
 @pytest.mark.usefixtures("tools")
-@each_case(
+@cases(
     ("options", "code", "status"),
     (["--max-iterations", "1"], 3, "stopped"),
     (use("fail"), 1, "error"),
@@ -225,14 +225,14 @@ WRONG = [
 
 
 @pytest.mark.usefixtures("tools")
-@cases(("options", "expected"), WRONG)
+@cases(("options", "expected"), *WRONG)
 def test_wrong_usage_is_one_line_and_exits_2(options: list[str], expected: str) -> None:
     for name, text in (("broken", "1 / 0\n"), ("leaves", "raise SystemExit(7)\n"), ("needs", "import nowhere\n")):
         Path(f"{name}.py").write_text(text, encoding="utf-8")
     assert expected in refused("run", QUESTION, *options)
 
 
-@cases("question", ["", "  \n"])
+@cases("question", "", "  \n")
 def test_empty_question_is_wrong_usage(question: str) -> None:
     ended = command("run", question)
     assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
@@ -246,7 +246,7 @@ SECRET = ["--base-url", "http://me:password@127.0.0.1:9/v1", "--retries", "0"]
 
 
 @pytest.mark.medium
-@each_case(
+@cases(
     ("options", "fact"),
     (NOWHERE, "change the base URL (given, or in OPENAI_BASE_URL)"),
     ([*NOWHERE, "--quiet"], "no connection to"),
@@ -266,7 +266,7 @@ PENDING: list[Reply] = [tool_call_text("calculator", expression="37 * 48"), Sile
 
 
 @pytest.mark.medium
-@cases("quiet", [False, True])
+@cases("quiet", False, True)
 def test_ctrl_c_ends_a_pending_model_call(quiet: bool) -> None:
     with serving(PENDING) as server, Program(*asking(server, *["--quiet"] * quiet)) as running:
         assert server.waiting.wait(PATIENCE)
@@ -278,7 +278,7 @@ def test_ctrl_c_ends_a_pending_model_call(quiet: bool) -> None:
 
 
 @pytest.mark.medium
-@cases("deadline", [[], ["--max-seconds", "600"]])
+@cases("deadline", [], ["--max-seconds", "600"])
 def test_ctrl_c_ends_a_blocked_tool(tools: str, deadline: list[str]) -> None:
     arguments = (*use("wait"), *deadline)
     folder = Path(tools).parent
@@ -317,7 +317,7 @@ def test_ctrl_c_ends_a_download(tmp_path: Path) -> None:
 
 
 @pytest.mark.medium
-@cases("pipe", ["graphexec run --json 2>&1 | head -1", "graphexec run 2>&1 | head -1", "graphexec draw | true"])
+@cases("pipe", "graphexec run --json 2>&1 | head -1", "graphexec run 2>&1 | head -1", "graphexec draw | true")
 def test_closed_pipe_prints_no_error(pipe: str) -> None:
     with serving(SOLVED) as server:
         arguments = asking(server) if "run" in pipe else ("draw",)

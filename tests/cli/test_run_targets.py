@@ -13,7 +13,7 @@ from tests.cli.conversations import serving
 from tests.cli.machines_of_mine import lay_out
 from tests.cli.terminals import Terminal, command, refused
 from tests.kernel.machines import error_message
-from tests.parameters import cases, each_case, read_tables
+from tests.parameters import cases, read_tables
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +39,7 @@ def test_own_executor_answers(target: str) -> None:
     assert "a module prints" in ended.err
 
 
-@each_case(
+@cases(
     ("arguments", "answer"),
     (["alone.py", "hello"], "HELLO"),
     # The only input has any name; others are named.
@@ -63,7 +63,7 @@ def test_own_executor_is_recorded_and_proved() -> None:
     assert json.loads(ended.out.splitlines()[0])["input"] == {"style": "short", "topic": "bees"}
 
 
-@each_case(
+@cases(
     ("options", "expected"),
     (["--max-iterations", "2"], "the limit of 2 iterations was reached"),
     (["--limit", "iterations=3"], "the limit of 3 iterations was reached"),
@@ -82,7 +82,7 @@ TOOLS_OPTIONS = ["--tools", "mine:think", "--temperature", "0"]
 
 
 @pytest.mark.medium
-@each_case(
+@cases(
     ("arguments", "expected"),
     ([*OWN, "--model", "small"], "--model does not apply to mine.py:executor, which has its own model; leave it"),
     ([*OWN, "--model", "small"], "leave it out, or change mine.py\n"),
@@ -131,7 +131,7 @@ def ask(*arguments: str) -> str:
 
 
 @pytest.mark.medium
-@cases("question", ["mine.py", "What does mine.py:executor do?", "ollama:qwen3", "see mine.py"])
+@cases("question", "mine.py", "What does mine.py:executor do?", "ollama:qwen3", "see mine.py")
 def test_one_argument_that_names_no_executor_is_a_question(question: str) -> None:
     Path("mine.py").unlink(missing_ok=True)
     assert ask(question) == question
@@ -152,14 +152,14 @@ def test_question_is_read_from_standard_input(monkeypatch: pytest.MonkeyPatch) -
     assert "the standard input is empty" in last
 
 
-@cases("arguments", [["mine.py:executor"], ["mine.py:executor", "-"]])
+@cases("arguments", ["mine.py:executor"], ["mine.py:executor", "-"])
 def test_target_reads_the_question_from_a_pipe(monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> None:
     pipe(monkeypatch, b"\xef\xbb\xbfna\xc3\xafve\r\n")
     ended = command("run", *arguments, "--quiet")
     assert (ended.code, ended.out) == (0, "NA\u00cfVE\n"), ended.err
 
 
-@each_case(
+@cases(
     ("content", "expected"),
     (b"", "the standard input is empty; write the question into it"),
     (b"\xef\xbb\xbf \n\t", "the standard input is empty"),
@@ -188,7 +188,7 @@ FOUND = {
 }
 
 
-@cases("reference", FOUND)
+@cases("reference", *FOUND)
 def test_functions_and_modules_are_tools(reference: str) -> None:
     assert [tool.name for tool in tools_at(reference)] == FOUND[reference]
 
@@ -213,12 +213,12 @@ WRONG = {
 }
 
 
-@cases("reference", WRONG)
+@cases("reference", *WRONG)
 def test_reference_without_tools_gets_the_remedy(reference: str) -> None:
     assert error_message(UsageError, tools_at, reference) == f"{reference} {WRONG[reference]}"
 
 
-@cases("reference", ["plain_functions.weather", "plain_functions.weather:x"])
+@cases("reference", "plain_functions.weather", "plain_functions.weather:x")
 def test_dot_before_an_object_gets_the_remedy(reference: str) -> None:
     remedy = r"no module plain_functions\.weather .*; did you mean plain_functions:weath"
     with pytest.raises(UsageError, match=remedy):

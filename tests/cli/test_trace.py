@@ -21,7 +21,7 @@ from graphexec.kernel.effects import CallContext, CallId, DetachedScope
 from graphexec.messages import ChatRequest, ModelReply, Usage, UserMessage
 from graphexec.testing import VirtualClock
 from tests.cli.terminals import Terminal
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 
 MODEL = CallModel(ChatRequest([UserMessage("Hi")]))
 
@@ -34,7 +34,7 @@ class Fetch(Effect[str]):
     page: str
 
 
-@each_case(
+@cases(
     ("waited", "expected"),
     ([MODEL], "asking the model"),
     ([CallAgent(Run({}))], "asking the agent"),
@@ -121,7 +121,7 @@ def test_usage_is_shown_where_a_model_was_called() -> None:
 TWO = two_tools()
 
 
-@each_case(
+@cases(
     ("before", "after", "parts"),
     (
         [Asked("plan", MODEL), Reported("plan", MODEL, "waited 2.0 s for a turn")],
@@ -205,7 +205,7 @@ def test_calls_are_counted_and_cut() -> None:
     assert (len(lines), lines[-1]) == (7, "and 6 more calls | the run 0.0 s")
 
 
-@cases("width", [12, 30, 70])
+@cases("width", 12, 30, 70)
 def test_long_names_stay_on_one_line(width: int) -> None:
     pending = without_terminal(VirtualClock())
     pending.add(CallTool("x" * 500, "\x1b[2J\n" * 99), None)

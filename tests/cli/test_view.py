@@ -17,7 +17,7 @@ from tests.cli.terminals import Ended, Program, command, program, refused
 from tests.cli.traced import TRACE, make_executor, record_run
 from tests.draw.browser import page_of
 from tests.live.readers import fetch
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 from tests.verify.traces import proof_of
 
 RECORDED = record_run()
@@ -108,7 +108,7 @@ def test_folder_makes_one_page(folder: Path, visited: list[str]) -> None:
     assert runs["folder.jsonl"]["problem"] == "cannot be read: Is a directory; name a text file"
 
 
-@each_case(
+@cases(
     ("way", "name", "drawn"),
     ("--sequence", "run.mmd", sequence_mermaid),
     ("--sequence", "run.MERMAID", sequence_mermaid),
@@ -132,7 +132,7 @@ SUFFIXES = [
 ]
 
 
-@cases(("arguments", "suffixes", "instead"), SUFFIXES)
+@cases(("arguments", "suffixes", "instead"), *SUFFIXES)
 def test_wrong_suffix_is_refused(folder: Path, arguments: list[str], suffixes: str, instead: str | None) -> None:
     file = arguments[-1]
     drawing = f"graphexec draw --run trace.jsonl -o {shlex.quote(file)}"
@@ -142,7 +142,7 @@ def test_wrong_suffix_is_refused(folder: Path, arguments: list[str], suffixes: s
     assert [one.name for one in folder.iterdir()] == [TRACE]
 
 
-@cases("columns", ["20", "60"])
+@cases("columns", "20", "60")
 def test_timeline_fits_the_terminal(folder: Path, monkeypatch: pytest.MonkeyPatch, columns: str) -> None:
     monkeypatch.setenv("COLUMNS", columns)
     out = io.TextIOWrapper(io.BytesIO(), "utf-8")
@@ -168,8 +168,8 @@ def test_incomplete_trace_is_shown(folder: Path) -> None:
 END = RECORDED.count("\n") + 1
 
 
-@cases("arguments", [["view", TRACE, "--no-open"], ["draw", "--run", TRACE]])
-@each_case(
+@cases("arguments", ["view", TRACE, "--no-open"], ["draw", "--run", TRACE])
+@cases(
     ("text", "expected"),
     ("", "these records do not begin with a start"),
     ("\n", "these records do not begin with a start"),
@@ -184,7 +184,7 @@ def test_invalid_trace_names_file_and_line(folder: Path, arguments: list[str], t
     assert f"graphexec: trace.jsonl: {expected}" in refused(*arguments)
 
 
-@each_case(
+@cases(
     ("arguments", "expected"),
     (["nowhere.jsonl"], "nowhere.jsonl cannot be read: there is no such file; "),
     (["trace.json"], f"trace.json cannot be read: there is no such file; did you mean {TRACE}?\n"),
@@ -214,7 +214,7 @@ def test_wrong_usage_is_one_line_and_exits_2(folder: Path, arguments: list[str],
 
 
 @pytest.mark.medium
-@cases(("name", "note"), [(TRACE, ""), ("later.jsonl", ", which does not exist yet")])
+@cases(("name", "note"), (TRACE, ""), ("later.jsonl", ", which does not exist yet"))
 def test_live_page_follows_a_file_until_ctrl_c(folder: Path, name: str, note: str) -> None:
     following = f"graphexec: following {name}{note}; press Ctrl-C to stop\n"
     with Program("view", "--live", name, "--no-open") as viewing:
@@ -280,8 +280,8 @@ READERS = [
 ]
 
 
-@cases("arguments", READERS)
-@cases(("fault", "line", "text"), BROKEN)
+@cases("arguments", *READERS)
+@cases(("fault", "line", "text"), *BROKEN)
 def test_invalid_record_is_named(folder: Path, arguments: list[str], fault: str, line: int, text: str) -> None:
     (folder / "proof.json").write_text(PROOF, encoding="utf-8")
     (folder / TRACE).write_text(text, encoding="utf-8")

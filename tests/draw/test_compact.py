@@ -23,7 +23,7 @@ from graphexec.models import ScriptedModel
 from tests.cli.traced import record_run
 from tests.draw.browser import Browser, Page, Pages, open_page
 from tests.draw.debugged import failed_run, sixty_steps, two_agents
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 from tests.traces import read_compact, read_trace
 
 OLD = Path(__file__).with_name("version_2.jsonl")
@@ -84,7 +84,7 @@ def test_beginning_of_a_trace_is_a_trace(records: list[Record]) -> None:
         assert exactly(read_trace("".join(lines[:count]))) == exactly(named[:count])
 
 
-@cases("make", [failed_run, sixty_steps, two_agents])
+@cases("make", failed_run, sixty_steps, two_agents)
 def test_records_of_runs_are_read_as_written(make: Any) -> None:
     recording = make()
     assert exactly(Recording.from_json_lines(recording.to_json_lines()).records) == exactly(recording.records)
@@ -105,7 +105,7 @@ DEEP: list[Record] = [{"event": "a", "deep": nested(200), "n": number} for numbe
 NUMBERED: list[Any] = [{"event": "a", "b": {name: LONG, "c": number}} for name in (1, None, 1.5) for number in range(2)]
 
 
-@cases("records", [DEEP, NUMBERED])
+@cases("records", DEEP, NUMBERED)
 def test_deep_values_and_names_that_are_numbers_are_as_they_are(records: list[Record]) -> None:
     assert exactly(read_compact(encoded(records))) == exactly(records)
 
@@ -147,7 +147,7 @@ def test_traces_of_version_2_and_of_several_runs_are_read() -> None:
     assert TraceReader().read('{"event": "result", "a": {"=": 3}}', "line 1") == {"event": "result", "a": {"=": 3}}
 
 
-@each_case(
+@cases(
     ("line", "fact"),
     ('{"=":999}', "refers to kind 999, which no line before has"),
     ('{"=":-1}', "refers to kind -1, which no line before has"),
@@ -226,7 +226,7 @@ def payload(recording: Recording) -> int:
 
 
 @pytest.mark.medium
-@cases("kind", ["tool_calling", "react"])
+@cases("kind", "tool_calling", "react")
 def test_trace_is_hardly_larger_than_its_payload(kind: str) -> None:
     recording = recorded(200, kind)
     assert len(recording.to_json_lines()) <= 1.5 * payload(recording)

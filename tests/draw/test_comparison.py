@@ -14,7 +14,7 @@ from graphexec.errors import InputError
 from graphexec.messages import ModelReply, Reasoning
 from tests.draw.browser import Browser, Page, Pages, fragment, press, shown
 from tests.draw.debugged import Turn, answering, calling, failed_run, record, sixty_steps
-from tests.parameters import each_case, mark_except
+from tests.parameters import cases, mark_except
 
 Compare = Callable[..., Page]
 
@@ -221,7 +221,7 @@ def diff_words(browser: Browser, before: str, after: str) -> Parts:
     return [(part["kind"], part["text"]) for part in parts]
 
 
-@each_case(
+@cases(
     "before, after, parts",
     ("", "", []),
     ("same", "same", [("same", "same")]),

@@ -11,7 +11,7 @@ from graphexec.draw.runs.visits import visits_of
 from tests.draw import debugged
 from tests.draw.browser import Locator, Page, Pages, fragment, press, resize, shown, where
 from tests.draw.debugged import answering, calling, failed_node, record, sixty_steps, stopped_run
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 
 pytestmark = pytest.mark.browser
 
@@ -231,7 +231,7 @@ def react_without_form() -> draw.Recording:
 
 
 @pytest.mark.full
-@cases("make, step, text", [(react_without_form, 2, "Next I would look it up."), (sixty_steps, 22, "fetch {not json")])
+@cases("make, step, text", (react_without_form, 2, "Next I would look it up."), (sixty_steps, 22, "fetch {not json"))
 def test_unparsed_reply_is_shown_where_it_was_parsed(pages: Pages, make: Any, step: int, text: str) -> None:
     parts = pages.run(make(), f"#step={step}").locator("#detail .part.failed")
     titles = parts.locator("h3").all_inner_texts()
@@ -305,7 +305,7 @@ def test_page_leaves_out_what_it_shows_elsewhere(pages: Pages) -> None:
 
 # The log of an agent repeats the reply; similar data of another machine are shown.
 @pytest.mark.full
-@each_case(
+@cases(
     "value, data",
     ({"actions": [{"tool": "search", "log": "Invoking"}]}, "actions [0] tool search"),
     ({"return_values": {"output": "done"}, "log": "done"}, "return_values output done"),

@@ -24,7 +24,7 @@ from tests.draw import forked as own
 from tests.draw.debugged import answering, calling
 from tests.draw.forked import Colour, comparable, read_back, record_fork, requests_of, scripted, steps_of
 from tests.draw.recorded import recording_in, records_of_version_1
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 
 CALLED: list[str] = []
 
@@ -115,7 +115,7 @@ def test_observation_is_a_result_of_the_tool() -> None:
 LATER = [looking("b"), answering("ab")]
 
 
-@cases("at, left", [(1, LATER), (3, LATER), (5, LATER[1:])])
+@cases("at, left", (1, LATER), (3, LATER), (5, LATER[1:]))
 def test_without_another_reply_the_run_goes_on_as_it_was(at: int, left: list[ModelReply]) -> None:
     recording = recorded(looking("a"), *LATER)
     second = make(*left)
@@ -139,7 +139,7 @@ def test_failed_run_goes_on_where_it_failed() -> None:
 IN_TURN: dict[str, Any] = {"handle_tool_errors": "raise", "tool_concurrency": 1}
 
 
-@cases("in_file", [False, True])
+@cases("in_file", False, True)
 def test_calls_without_a_reply_are_made_and_charged_once(in_file: bool) -> None:
     failed = failed_run(looking("a", "bad", "c"), answering("ac"), **IN_TURN)
     CALLED.clear()
@@ -156,7 +156,7 @@ def test_calls_without_a_reply_are_made_and_charged_once(in_file: bool) -> None:
 LOOK_UP = gx.AgentAction("look_up", {"word": "b"})
 
 
-@each_case(
+@cases(
     "reply, output",
     *((None, "a is a word"), ("A!", "A!"), (gx.AgentFinish({"output": "A!"}), "A!")),
     *((LOOK_UP, "b is a word"), ([LOOK_UP], "b is a word")),
@@ -184,7 +184,7 @@ def run_stream(forked: Fork) -> gx.Done[Any]:
 RUNS: list[Callable[[Fork], Any]] = [Fork.run, lambda forked: asyncio.run(forked.arun()), run_stream]
 
 
-@cases("run", RUNS)
+@cases("run", *RUNS)
 def test_fork_runs_in_every_way(run: Callable[[Fork], Any]) -> None:
     recording = recorded(looking("a"), answering("a"))
     whole = record_fork(fork(recording, make(answering("b")), at=3))
@@ -247,7 +247,7 @@ def test_cost_reasoning_and_images_are_kept() -> None:
     assert requests(forked.executor)[0] == requests(first)[1]
 
 
-@each_case(
+@cases(
     "other, facts",
     (
         make(max_model_calls=1),
@@ -272,7 +272,7 @@ def test_another_machine_is_refused_where_it_differs(other: gx.AgentExecutor, fa
         assert fact in str(refused.value)
 
 
-@each_case(
+@cases(
     "options, message",
     ({"at": 0}, r"^there is no step 0: the run has steps 1 to 6; name one of them$"),
     ({"at": 7}, r"^there is no step 7: the run has steps 1 to 6; name one of them$"),

@@ -11,7 +11,7 @@ from graphexec.draw import Recording, index_runs
 from graphexec.errors import InputError
 from tests.draw.browser import Browser, Page, Pages, fragment, open_page, press, shown, where
 from tests.draw.debugged import failed_run, sixty_steps, stopped_run, twelve_tools
-from tests.parameters import cases, each_case, mark_except
+from tests.parameters import cases, mark_except
 
 
 def with_start(recording: Recording, **fields: Any) -> Recording:
@@ -64,7 +64,7 @@ STOPPED = (5, 17, 29, 41)
 LONG, WIDE, FAILED = (len([at for at in range(50) if at % 3 == rest and at not in STOPPED]) for rest in range(3))
 
 
-@each_case(
+@cases(
     "words, count",
     ("outcome:error", FAILED),
     ("status:error", LONG + WIDE + FAILED),
@@ -210,7 +210,7 @@ def test_damaged_and_unfinished_runs_are_listed(pages: Pages) -> None:
 
 
 @pytest.mark.full
-@cases("runs", [[], [("notes.jsonl", "line 1 is not a record")]])
+@cases("runs", [], [("notes.jsonl", "line 1 is not a record")])
 def test_no_readable_run_is_no_error(pages: Pages, runs: list[tuple[str, str]]) -> None:
     page = pages.text(index_runs(runs))
     assert matches(page).endswith(("0 of 0 runs", "1 of 1 run"))
@@ -267,7 +267,7 @@ def test_page_is_small() -> None:
     assert (many - few) / 8 < lines / 4
 
 
-@each_case(
+@cases(
     "runs, message",
     (
         [("a", failed_run()), ("b", "damaged"), ("a", "damaged")],

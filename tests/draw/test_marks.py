@@ -12,7 +12,7 @@ from graphexec.draw.runs.overlay import overlay_runs
 from graphexec.executor import AGENT_EXECUTOR
 from graphexec.verify import Finding, verify
 from tests.draw.debugged import failed_run, sixty_steps, stopped_run, twelve_tools
-from tests.parameters import each_case
+from tests.parameters import cases
 from tests.verify.writing import PERFECTIONIST, WRITER
 
 
@@ -61,7 +61,7 @@ def test_missing_nodes_are_drawn() -> None:
         assert "revise" in draw(lacking, how)
 
 
-@each_case(
+@cases(
     "drawn, node, line",
     (verify(WRITER), "revise", "costs 1 of 2 revisions"),
     (verify(WRITER), "write", "costs 1 of 15 iterations"),
@@ -80,7 +80,7 @@ def test_budgets_are_labelled_with_their_limits(drawn: Any, node: str, line: str
 SIXTY, TWELVE, FAILED, STOPPED = sixty_steps(), twelve_tools(), failed_run(), stopped_run()
 
 
-@each_case(
+@cases(
     "runs, expected",
     ([SIXTY], {"dispatch_tools": "4 failed", "parse": "1 failed"}),
     ([TWELVE], {"dispatch_tools": "2 failed"}),
@@ -94,7 +94,7 @@ def test_failures_are_counted_at_their_nodes(runs: list[Recording], expected: di
     assert ("failed" in legend_of(picture)) == bool(expected)
 
 
-@each_case(
+@cases(
     ("format", "sign"),
     ("svg", '"node tools failed'),
     ("dot", 'color="#c21d1b", penwidth=3'),

@@ -30,7 +30,7 @@ from tests.draw.machines import HOSTILE as TEXTS
 from tests.draw.machines import ring
 from tests.draw.recorded import Sullen, asked_together, nested, record_events
 from tests.draw.test_timeline import three_entries
-from tests.parameters import cases, each_case, mark_except
+from tests.parameters import cases, mark_except
 from tests.traces import read_compact
 
 pytest.importorskip("pygraphviz", reason="the page's machine is laid out with Graphviz")
@@ -155,7 +155,7 @@ def test_only_deeply_nested_data_is_shortened(answered_run: Recording) -> None:
 
 
 # Numbers outside the range of JavaScript's are strings.
-@each_case(
+@cases(
     "value, written",
     *((number, number) for number in (2**53, 0.5, True)),
     *((number, str(number)) for number in (2**53 + 1, -(10**30), float("nan"), float("inf"))),
@@ -385,7 +385,7 @@ def matches(page: Page, words: str) -> list[str | None]:
     return [row.get_attribute("data-position") for row in page.locator("#list .row").all()]
 
 
-@each_case(
+@cases(
     "words, positions",
     ("At your Disposal", ["1"]),
     ("let me look it up", ["1", "2", "5"]),
@@ -543,7 +543,7 @@ def timed(pages: Pages) -> Page:
 
 
 # An iteration has four steps.
-@cases("position, took", [(1 + 4 * index, took) for index, took in enumerate(SECONDS)])
+@cases("position, took", *[(1 + 4 * index, took) for index, took in enumerate(SECONDS)])
 def test_durations_are_formatted_as_in_other_pictures(timed: Page, position: int, took: float) -> None:
     timed.locator("#slider").fill(str(position))
     assert heading(timed) == "plan"

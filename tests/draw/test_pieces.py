@@ -17,7 +17,7 @@ from graphexec.executor import Acted, Ready
 from graphexec.nodes import Piece
 from tests.draw.browser import Locator, Page, Pages, classes, press
 from tests.draw.plugged import APPROVE, COMPACT, CRITIC, GUARD, MANY, OUTPUT, REDACT, Fake, plugged
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 
 ALL = plugged(*MANY)
 
@@ -50,7 +50,7 @@ def test_other_exits_name_their_pieces() -> None:
     }
 
 
-@cases("seed", range(12))
+@cases("seed", *range(12))
 def test_folded_edges_are_the_paths_through_pieces(seed: int) -> None:
     """Compare each edge with a search of the unfolded picture."""
     pieces: list[Fake] = random.Random(seed).sample(MANY, k=seed + 1)
@@ -94,13 +94,13 @@ def test_default_view_depends_on_the_number_of_pieces() -> None:
     assert badges == [("research.critic",)]
 
 
-@cases("name", FORMATS)
+@cases("name", *FORMATS)
 def test_machine_without_pieces_has_one_view(name: Any) -> None:
     assert draw(plugged(), name, pieces="badges") == draw(plugged(), name, pieces="boxes")
 
 
 @pytest.mark.medium
-@cases("how, view", product(["mermaid", "mermaid-state", "dot", "svg", "text", "markdown"], ["boxes", "badges"]))
+@cases("how, view", *product(["mermaid", "mermaid-state", "dot", "svg", "text", "markdown"], ["boxes", "badges"]))
 def test_every_format_names_every_piece(how: str, view: Any) -> None:
     drawn = draw(ALL, how, pieces=view)
     for name, nodes in MANY:
@@ -137,7 +137,7 @@ def run_with_a_piece() -> Any:
     return agent.plug(Piece("critic", (check,)), pass_on).run("?")
 
 
-@each_case(
+@cases(
     "view, count, rows",
     (
         "badges",

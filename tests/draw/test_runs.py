@@ -21,7 +21,7 @@ from tests.counting import count_calls
 from tests.draw.forked import timeless
 from tests.draw.recorded import Sullen, nested
 from tests.kernel.machines import SELF_LOOP, Left, check_refusal
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 
 CALL = "Look.\nAction: look_up\nAction Input: a"
 DIRECT = "Direct.\nAction: announce\nAction Input: a"
@@ -150,7 +150,9 @@ def test_failed_run_is_recorded_by_its_observer_and_its_exception() -> None:
 
 @cases(
     "error, status, code",
-    [(KeyboardInterrupt(), "interrupted", 130), (GeneratorExit(), "interrupted", 130), (SystemExit(2), "error", 1)],
+    (KeyboardInterrupt(), "interrupted", 130),
+    (GeneratorExit(), "interrupted", 130),
+    (SystemExit(2), "error", 1),
 )
 def test_failed_status_depends_on_the_error(error: BaseException, status: str, code: int) -> None:
     record = Recorder(AGENT_EXECUTOR)(gx.Failed(error, gx.Snapshot("plan", None)))
@@ -211,7 +213,7 @@ REFUSED: list[tuple[Callable[[Path], object], list[str]]] = [
 ]
 
 
-@cases("call, facts", REFUSED)
+@cases("call, facts", *REFUSED)
 def test_wrong_call_is_refused(call: Callable[[Path], object], facts: list[str], tmp_path: Path) -> None:
     check_refusal(gx.InputError, facts, call, tmp_path)
 
@@ -221,7 +223,7 @@ ASKED = '{"event": "asked", "node": "a", "effects": '
 UNKNOWN = '{"event": "start", "machine": {"start": "x", "boxes": [], "arrows": []}}'
 
 
-@each_case(
+@cases(
     "text, expected",
     ("", "do not begin with a start"),
     ('{"event": "moved"}\n', "do not begin with a start"),
@@ -323,7 +325,7 @@ def test_records_grow_linearly_with_fan_out() -> None:
     assert size(80) < 4 * size(20)
 
 
-@cases("odd", [10**5000, [10**5000], Sullen(), [Sullen()], float("nan"), nested(5000, []), b"\xff", {1: {2}}])
+@cases("odd", 10**5000, [10**5000], Sullen(), [Sullen()], float("nan"), nested(5000, []), b"\xff", {1: {2}})
 def test_any_tool_result_can_be_recorded(odd: object) -> None:
     @gx.tool(return_direct=True)
     def give(it: str) -> Any:
@@ -383,7 +385,7 @@ def test_proof_must_have_the_limits_of_the_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.medium
-@each_case(
+@cases(
     "suffix, begins",
     *((".mmd", b"---\ntitle"), (".dot", b"digraph"), (".svg", b"<svg"), (".md", b"|"), (".txt", b"")),
     (".png", b"\x89PNG\r\n"),

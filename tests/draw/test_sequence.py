@@ -13,7 +13,7 @@ from graphexec.draw.runs.labels import format_effect, format_reply
 from graphexec.effects import CallTool, ToolResult
 from tests.draw import recorded
 from tests.draw.readers import Message, read_sequence
-from tests.parameters import each_case, read_tables
+from tests.parameters import cases, read_tables
 
 
 def key_of(record: Record) -> tuple[int, int]:
@@ -98,7 +98,7 @@ def test_failed_run_reports_the_error_to_the_user() -> None:
     assert lines[0] == "ValueError: <b>no</b>"
 
 
-@each_case(
+@cases(
     "text",
     "<script>alert(1)</script>",
     "]]> --> </svg> & &lt; &#0;",

@@ -85,7 +85,7 @@ def test_threads_read_what_another_one_adds() -> None:
     assert wrong == []
 
 
-@cases("within", [slice(None), slice(70, 130), slice(-5, None), slice(None, None, -1), slice(3, 200, 7)])
+@cases("within", slice(None), slice(70, 130), slice(-5, None), slice(None, None, -1), slice(3, 200, 7))
 def test_slices_are_those_of_a_list(within: slice) -> None:
     numbers = [{"number": number} for number in range(150)]
     records = StoredRecords(numbers)

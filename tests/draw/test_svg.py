@@ -23,7 +23,7 @@ from graphexec.draw.layout.placement import lay_out
 from graphexec.draw.model.picture import Arrow, Box, Picture, legend_text, picture_of
 from graphexec.verify.proof.findings import Verdict
 from tests.draw.machines import BAD, EVERY_LOOK, HOSTILE, MACHINES, ring, with_marks, with_run
-from tests.parameters import cases, each_case, thorough
+from tests.parameters import cases, thorough
 from tests.verify.machines import graphs
 
 SPACE = "{http://www.w3.org/2000/svg}"
@@ -182,7 +182,7 @@ def smallest_text(drawing: str) -> float:
     return min(float(one.attrib["font-size"]) for one in root.iter(f"{SPACE}text"))
 
 
-@cases("drawing", sorted(DIAGRAMS.rglob("*.svg")))
+@cases("drawing", *sorted(DIAGRAMS.rglob("*.svg")))
 def test_no_text_of_a_committed_diagram_is_under_nine_pixels(drawing: Path) -> None:
     assert smallest_text(drawing.read_text("utf-8")) >= 9
 
@@ -230,12 +230,12 @@ def test_legend_describes_a_machine(name: str) -> None:
 
 
 @pytest.mark.medium
-@cases("picture", [EVERY_LOOK, with_marks(EVERY_LOOK), with_run(EVERY_LOOK)])
+@cases("picture", EVERY_LOOK, with_marks(EVERY_LOOK), with_run(EVERY_LOOK))
 def test_legend_describes_a_picture(picture: Picture) -> None:
     explained(svg(picture))
 
 
-@cases("name", MACHINES)
+@cases("name", *MACHINES)
 def test_caption_states_the_bound(name: str) -> None:
     verdict = verdict_on(name)
     assert verdict.bounds is not None
@@ -246,7 +246,7 @@ def test_caption_states_the_bound(name: str) -> None:
 
 
 @pytest.mark.medium
-@each_case(
+@cases(
     "drawing, end",
     (
         lambda: svg(picture_of(executor.AGENT_EXECUTOR.verify(Limits(iterations=3)))),
@@ -265,7 +265,7 @@ def test_caption_depends_on_limits_and_meters(drawing: Callable[[], str], end: s
 
 
 @pytest.mark.slow
-@cases("name", BAD)
+@cases("name", *BAD)
 def test_nonterminating_loops_are_red(name: str) -> None:
     machine, verdict = BAD[name], verdict_on(name)
     seen = [one.witness for one in verdict.findings if one.witness is not None]
@@ -289,7 +289,7 @@ def test_refuted_machine_has_a_red_loop() -> None:
 
 
 @pytest.mark.medium
-@cases("hostile", HOSTILE)
+@cases("hostile", *HOSTILE)
 def test_hostile_text_is_escaped_everywhere(hostile: str) -> None:
     picture = ring((hostile or "a", 'in}"\\.ner', "b"), (hostile,))
     drawing = svg(picture)

@@ -19,7 +19,7 @@ from tests.draw import recorded
 from tests.draw.readers import read_sequence
 from tests.draw.recorded import asked_and_answered, asked_together, record_events, sample_conversation
 from tests.kernel.machines import Landed, Left, Stopped, countdown
-from tests.parameters import cases, each_case, read_tables
+from tests.parameters import cases, read_tables
 
 widths = st.integers(40, 160)
 # The number of an iteration, its start, and its waiting time.
@@ -142,7 +142,7 @@ def test_conversation_on_120_and_on_50_columns() -> None:
 CUT = "cut: the limit of 3 seconds was reached (3 spent)"
 
 
-@cases("fact", [f'echo("a") → {CUT}\n', f'echo("b") → {CUT}\n', 'echo("a") → error: oh', "May I? → no reply"])
+@cases("fact", f'echo("a") → {CUT}\n', f'echo("b") → {CUT}\n', 'echo("a") → error: oh', "May I? → no reply")
 def test_deadline_failure_and_wait_are_described(fact: str) -> None:
     limit = gx.Exhausted("seconds", 3.0, 3.0)
     run = record_events(
@@ -167,7 +167,7 @@ IN_TURN = [
 ]
 
 
-@cases("in_turn, rows", [(False, AT_ONCE), (True, IN_TURN)])
+@cases("in_turn, rows", (False, AT_ONCE), (True, IN_TURN))
 def test_calls_have_their_own_times(in_turn: bool, rows: list[str]) -> None:
     assert all_rows_of(timeline(record_events(*asked_together(*CALLS, in_turn=in_turn)), width=90)) == rows
 
@@ -216,7 +216,7 @@ def last_record(**fields: Any) -> Recording:
     return Recording([*records, {**result, "spent": records[-2]["spent"], **fields}])
 
 
-@each_case(
+@cases(
     "recording, numbers",
     # Edges that reset iterations do not stop numbering.
     (three_entries(), [1, 2, 3]),

@@ -14,7 +14,7 @@ from graphexec.executor import Acted, Observed, dispatch_tools, parse
 from graphexec.nodes import Piece, ask_user, limit_tool, sub_agent
 from graphexec.testing.plugin import summary
 from graphexec.verify.checker.check import check_certificate
-from tests.parameters import cases, each_case, examples
+from tests.parameters import cases, examples
 
 MODEL = models.ScriptedModel([""])
 
@@ -61,7 +61,7 @@ def decide(steps: object, inputs: object) -> gx.AgentFinish:
     return gx.AgentFinish({"output": ""})
 
 
-@each_case(
+@cases(
     "executor, calls",
     (make("structured", max_iterations=15), "iterations = 15 (exact)"),
     (make("react"), "iterations = 3 (exact)"),
@@ -156,7 +156,7 @@ def test_reply_with_more_actions_is_a_parse_error() -> None:
         gx.AgentExecutor(agent=agent, tools=[lookup]).run("?")
 
 
-@each_case(
+@cases(
     "limits",
     (("lookup_calls", 1),),
     (("lookup_calls", 1), ("read_calls", 1), ("iterations", -1)),
@@ -201,7 +201,7 @@ def test_call_that_no_quota_counts_is_an_error() -> None:
         executor.with_graph(gx.replace(executor.graph, node)).run("?")
 
 
-@cases("policy, exits", [(True, 2), (False, 3)])
+@cases("policy, exits", (True, 2), (False, 3))
 @pytest.mark.parametrize("text", ["no action", "Final Answer: yes", "Action: lookup\nAction Input: a"])
 def test_run_ends_with_one_of_the_exits(policy: bool, exits: int, text: str) -> None:
     agent = dataclasses.replace(make("react").agent, model=models.ScriptedModel([text], repeat_last=True))
@@ -221,7 +221,7 @@ def test_run_ends_with_one_of_the_exits(policy: bool, exits: int, text: str) -> 
 
 
 @pytest.mark.medium
-@each_case(
+@cases(
     "executor",
     make("tool_calling", TWO),
     make("tool_calling", TWO, ALSO, tools=TOOLS, max_fan_out=3),

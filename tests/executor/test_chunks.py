@@ -16,7 +16,7 @@ from graphexec.executor.streams import ChunkBuilder
 from graphexec.messages import AssistantMessage, ModelReply, ToolMessage, UserMessage
 from graphexec.testing.clock import on_loop_time, run_virtually
 from tests.executor.actors import act, answer, call, echo, make_executor, run_by, scripted, snapshot_after
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 from tests.semantics.endings import noting_tool
 
 
@@ -24,7 +24,7 @@ def kinds(chunks: list[dict[str, Any]]) -> list[str]:
     return [next(iter(chunk)) for chunk in chunks]
 
 
-both = cases("way", ["stream_chunks", "astream_chunks"])
+both = cases("way", "stream_chunks", "astream_chunks")
 # The chunks of a step with two actions.
 TOGETHER, ONE_BY_ONE = ["actions", "actions", "steps", "steps"], ["actions", "steps", "actions", "steps"]
 
@@ -38,7 +38,7 @@ SURE = gx.AgentFinish({"output": "42", "sure": True}, "I know")
 
 
 @both
-@each_case(
+@cases(
     ("executor", "chunks"),
     (make_executor(HI, answer()), [*STEP, {"output": "done", "messages": EMPTY}]),
     (make_executor(HI, max_iterations=1), [*STEP, {"output": STOPPED, "messages": EMPTY}]),
@@ -78,8 +78,8 @@ def seen_at(executor: gx.AgentExecutor, mode: str) -> dict[str, float]:
     return run_virtually(watch())
 
 
-@cases("mode", ["chunks", "events", "tokens"])
-@cases("order", [("0.02", "0.5"), ("0.5", "0.02")])
+@cases("mode", "chunks", "events", "tokens")
+@cases("order", ("0.02", "0.5"), ("0.5", "0.02"))
 def test_step_of_the_faster_tool_comes_first(mode: str, order: tuple[str, str]) -> None:
     turn = [act("wait", seconds=seconds) for seconds in order]
     executor = make_executor(turn, answer(), tools=[wait])
@@ -107,7 +107,7 @@ ACT, DONE = "I look.\nAction: echo\nAction Input: a", "So.\nFinal Answer: 42"
 
 
 @both
-@each_case(
+@cases(
     ("create", "replies", "sent"),
     (gx.create_tool_calling_agent, [[*CALLS], "done"], [CALLED, CALLED, *RESULTS, AssistantMessage("done")]),
     (gx.create_react_agent, [ACT, DONE], [AssistantMessage(ACT), UserMessage("a"), AssistantMessage(DONE)]),
@@ -194,7 +194,7 @@ def dispatch_with(executor: gx.AgentExecutor, dispatch: Any, routes: Any, *more:
 
 
 @both
-@each_case(
+@cases(
     ("dispatch", "routes", "order"),
     (delegate, OBSERVED | LIMIT, TOGETHER),
     (gx.charged(when_spent=ex.limit_reached)(gx.opaque(observe)), OBSERVED | LIMIT, TOGETHER),
@@ -239,7 +239,8 @@ def refuse(acted: ex.Acted) -> gx.Asks[gx.AskHuman, ex.Acted | ex.Observed]:
 @both
 @cases(
     ("guard", "routes"),
-    [(approve, gx.on(ex.Acted, ex.dispatch_tools)), (refuse, gx.on(ex.Acted, ex.dispatch_tools) | OBSERVED)],
+    (approve, gx.on(ex.Acted, ex.dispatch_tools)),
+    (refuse, gx.on(ex.Acted, ex.dispatch_tools) | OBSERVED),
 )
 def test_approval_emits_only_approved_actions(way: str, guard: Any, routes: Any) -> None:
     handlers: dict[Any, Callable[[object], str]] = {gx.AskHuman: lambda asked: "no"}
@@ -276,8 +277,8 @@ def make_nested_executor(decide: Any) -> gx.AgentExecutor:
 
 
 @both
-@cases("outer_steps", [1, 2, 3])
-@cases("inner_steps", [0, 1, 2, 3])
+@cases("outer_steps", 1, 2, 3)
+@cases("inner_steps", 0, 1, 2, 3)
 def test_each_step_of_an_embedded_agent_comes_once(way: str, outer_steps: int, inner_steps: int) -> None:
     def decide(steps: Steps, inputs: dict[str, Any]) -> Any:
         inner = "outer" in inputs
@@ -337,7 +338,7 @@ def after_steps(node: Any, agent: Any) -> gx.AgentExecutor:
 
 
 @both
-@each_case(
+@cases(
     ("executor", "order"),
     # The same action twice in one turn, and again in the next one.
     (make_executor([WAIT, WAIT], [WAIT], answer(), tools=[wait]), [*TOGETHER, "actions", "steps"]),
@@ -350,7 +351,7 @@ def test_changed_steps_are_emitted_once(way: str, executor: gx.AgentExecutor, or
     assert kinds(run_by(way, executor)) == [*order, "output"]
 
 
-@cases("dispatch", [ex.dispatch_tools, kernel.rename(delegate, "dispatch_tools")])
+@cases("dispatch", ex.dispatch_tools, kernel.rename(delegate, "dispatch_tools"))
 def test_action_is_emitted_before_its_effect(dispatch: Any) -> None:
     note, ran = noting_tool()
     agent = scripted(act("note", text="x"), answer())

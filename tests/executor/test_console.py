@@ -28,7 +28,7 @@ from graphexec.nodes.tool_calls import WARNING
 from tests.executor import actors
 from tests.executor.actors import act, answer, call, echo, make_executor, make_react, run_by
 from tests.executor.test_surgery import APPROVED
-from tests.parameters import cases, each_case, examples
+from tests.parameters import cases, examples
 from tests.semantics.endings import cancel_run, raising
 
 
@@ -123,7 +123,7 @@ def test_end_says_why() -> None:
 
 
 # Or the task is cancelled.
-@cases("error", [KeyboardInterrupt(), SystemExit(), asyncio.CancelledError(), None])
+@cases("error", KeyboardInterrupt(), SystemExit(), asyncio.CancelledError(), None)
 def test_interrupt_ends_the_progress(error: BaseException | None) -> None:
     view = Shown(ticks=True)
     if error is None:
@@ -225,7 +225,7 @@ def test_each_run_is_shown_for_itself() -> None:
     assert [status.finished for status in view.statuses if status.has_ended] == [1] * 4
 
 
-@cases("wrong", [print, "view", gx.Progress, 3])
+@cases("wrong", print, "view", gx.Progress, 3)
 def test_invalid_view_is_refused(wrong: Any) -> None:
     with pytest.raises(errors.InputError, match=r"Progress was given .*; pass an object with a method show\(status\)"):
         gx.Progress(wrong)
@@ -245,7 +245,7 @@ def test_forked_process_shows_nothing() -> None:
     assert os.waitpid(child, 0)[1] == 0
 
 
-both = cases("way", ["batch", "abatch"])
+both = cases("way", "batch", "abatch")
 
 
 def act_or_shout(steps: Any, inputs: dict[str, Any]) -> Any:
@@ -257,7 +257,7 @@ ENDED = "4/4 runs · 1 finished · 2 stopped · 1 failed · iterations 6 · mode
 
 # A run with invalid inputs is counted, too.
 @both
-@each_case(
+@cases(
     ("make", "inputs", "error", "counts"),
     (lambda: act_or_shout, ["long", "bad", "long", "a"], LookupError, ENDED),
     (
@@ -435,7 +435,7 @@ A, B = act("echo", text="a"), act("fail", text="b")
 SHOWN_A, SHOWN_B, FAILED = '-> echo({"text":"a"})', '-> fail({"text":"b"})', "<- fail failed: ValueError: no b"
 
 
-@each_case(
+@cases(
     ("make", "output"),
     (lambda: make_react(ACT, DONE), WHOLE),
     (lambda: make_react(f"{ACT}\nObservation: ho", f"{DONE}\nObservation: he"), NOT_READ),
@@ -469,8 +469,8 @@ def test_run_is_printed_from_start_to_end(make: Callable[[], gx.AgentExecutor], 
     assert print_run(make()) == output
 
 
-@cases("verbose", [True, False])
-@cases("run", [actors.run_sync, actors.run_async, functools.partial(run_by, "stream")])
+@cases("verbose", True, False)
+@cases("run", actors.run_sync, actors.run_async, functools.partial(run_by, "stream"))
 def test_only_a_verbose_executor_prints_to_stderr(run: Any, verbose: bool, capsys: pytest.CaptureFixture[str]) -> None:
     run(make_react(ACT, DONE, verbose=verbose))
     assert capsys.readouterr() == ("", WHOLE if verbose else "")
@@ -481,7 +481,7 @@ CALL = effects.CallTool("echo", "a")
 
 
 # Effects other than tool calls are not printed, and notices of any node are.
-@each_case(
+@cases(
     ("events", "output"),
     ([BEGUN], "> the run begins\n"),
     ([BEGUN, gx.Asked("plan", CALL), gx.Entered("of my own", object(), gx.Spent())], "> the run begins\n"),
@@ -507,7 +507,7 @@ def test_a_terminal_gets_colours() -> None:
     )
 
 
-@cases(("value", "colours"), [("1", False), ("", True)])
+@cases(("value", "colours"), ("1", False), ("", True))
 def test_no_color_turns_colours_off(monkeypatch: pytest.MonkeyPatch, value: str, colours: bool) -> None:
     monkeypatch.setenv("NO_COLOR", value)
     output = print_run(make_react(ACT, DONE), actors.Terminal())

@@ -19,7 +19,7 @@ from graphexec.messages import ChatRequest, ModelRequest, SystemMessage, ToolCal
 from graphexec.models import Anthropic, FunctionModel, OpenAICompatible, ScriptedModel, cached
 from graphexec.models.wrappers.caching import MemoryCache
 from graphexec.tools import tools_of
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 
 ANSWER = '{"action": "final_answer", "answer": "12"}'
 
@@ -37,8 +37,8 @@ SCRIPTS: dict[AgentKind, list[Any]] = {
 }
 
 
-@cases("kind", get_args(AgentKind))
-@cases("times", [1, 2])
+@cases("kind", *get_args(AgentKind))
+@cases("times", 1, 2)
 def test_every_kind_calls_a_function_and_answers(kind: AgentKind, times: int) -> None:
     """The repeat of a call is answered by its result."""
     called, answered = SCRIPTS[kind]
@@ -49,7 +49,7 @@ def test_every_kind_calls_a_function_and_answers(kind: AgentKind, times: int) ->
     assert result.spent["model_calls"] == times + 1
 
 
-@cases("kind", SCRIPTS)
+@cases("kind", *SCRIPTS)
 @given(prompt=st.text(min_size=1))
 def test_system_prompt_is_text_before_the_rest(kind: AgentKind, prompt: str) -> None:
     executor = create_agent(model := ScriptedModel(SCRIPTS[kind]), [double], kind=kind, system_prompt=prompt)
@@ -76,7 +76,7 @@ CHOSEN: list[tuple[Any, AgentKind]] = [
 ]
 
 
-@cases(("model", "kind"), CHOSEN)
+@cases(("model", "kind"), *CHOSEN)
 def test_auto_chooses_by_the_table(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, model: Any, kind: AgentKind
 ) -> None:
@@ -197,7 +197,7 @@ WRONG_OPTIONS: list[tuple[dict[str, Any], str]] = [
 AGENT_TYPE = r"no option agent_type; write kind='react', .*; .* no option max_steps; "
 
 
-@each_case(
+@cases(
     ("arguments", "options", "error", "message"),
     *(((model, tools), {}, ToolDefinitionError, message) for model, tools, message in WRONG_TOOLS),
     *(((model, [double]), {}, InputError, message) for model, message in WRONG_MODELS),
@@ -223,7 +223,7 @@ def test_options_reach_the_executor() -> None:
     assert executor.invoke("q")["intermediate_steps"] == []
 
 
-@cases("kind", ["structured", "tool_calling"])
+@cases("kind", "structured", "tool_calling")
 def test_memory_is_read_by_agents_with_messages(kind: AgentKind) -> None:
     model: Any = ScriptedModel([ANSWER] * 2)
     executor = create_agent(model, [double], kind=kind, memory=BufferMemory(as_messages=True))

@@ -17,7 +17,7 @@ from graphexec.executor.table import STOPPED
 from tests.drivers import limit_of
 from tests.executor.actors import AnyTool, call, echo, fail, prompt, run_executor, snapshot_after, timed
 from tests.executor.test_streamed_answers import Streaming
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 
 ACT = "Thought: hm\nAction: echo\nAction Input: hi"
 DONE = "I have heard enough.\nFinal Answer: hi it is"
@@ -49,7 +49,7 @@ def last_answer(executor: gx.AgentExecutor) -> tuple[str, bool]:
 # ---- the last request
 
 
-@cases("protocol", ["chat", "completion"])
+@cases("protocol", "chat", "completion")
 def test_react_prompt_ends_with_the_concluding_sentence(protocol: Any) -> None:
     forced, model = react(ACT, ACT, DONE, max_iterations=3, protocol=protocol)
     forced.run("say hi")
@@ -101,7 +101,7 @@ def test_concluding_sentence_joins_the_users_last_message() -> None:
     assert conclude_messages([reply]) == (reply, messages.UserMessage(FINAL_REQUEST))
 
 
-@cases("kind", ["def", "async def"])
+@cases("kind", "def", "async def")
 def test_callable_agent_is_asked_to_conclude(kind: str) -> None:
     seen: list[dict[str, Any]] = []
 
@@ -138,7 +138,7 @@ def test_agent_without_conclude_is_asked_again() -> None:
 # ---- the last reply
 
 
-@each_case(
+@cases(
     ("reply", "output", "generated"),
     ("Final Answer: 42", "42", True),
     ("  Final Answer:   42  \n", "42", True),
@@ -162,7 +162,8 @@ def test_reply_is_the_answer_unless_empty_or_acting(reply: str, output: str, gen
 # An answer of several values is kept whole; no actions are no answer.
 @cases(
     ("last", "answer"),
-    [(gx.AgentFinish({"answer": 42, "sure": True}), ('{"answer":42,"sure":true}', True)), ([], (STOPPED, False))],
+    (gx.AgentFinish({"answer": 42, "sure": True}), ('{"answer":42,"sure":true}', True)),
+    ([], (STOPPED, False)),
 )
 def test_last_decision_of_a_function_is_the_answer(last: Any, answer: tuple[str, bool]) -> None:
     def decide(steps: actions.Steps, inputs: dict[str, Any]) -> Any:
@@ -172,7 +173,7 @@ def test_last_decision_of_a_function_is_the_answer(last: Any, answer: tuple[str,
 
 
 @pytest.mark.medium
-@each_case(
+@cases(
     ("limits", "limit", "calls"),
     ({"max_iterations": 0}, "iterations", 1),
     ({"max_iterations": 2}, "iterations", 3),
@@ -193,7 +194,8 @@ def test_every_limit_allows_one_last_call(limits: dict[str, int], limit: str, ca
 
 @cases(
     ("last", "settings", "ending"),
-    [(DONE, {}, gx.AgentFinish), (ACT, {"early_stopping_method": "force"}, gx.StoppedResponse)],
+    (DONE, {}, gx.AgentFinish),
+    (ACT, {"early_stopping_method": "force"}, gx.StoppedResponse),
 )
 def test_other_runs_make_no_last_call(last: str, settings: dict[str, Any], ending: type) -> None:
     executor, model = react(ACT, last, **settings)
@@ -203,7 +205,7 @@ def test_other_runs_make_no_last_call(last: str, settings: dict[str, Any], endin
     assert (result.output, len(model.requests)) == (STOPPED if ending is gx.StoppedResponse else "hi it is", 2)
 
 
-@cases(("strict", "table"), [(False, STRICT_GENERATING_AGENT_EXECUTOR), (True, GENERATING_AGENT_EXECUTOR)])
+@cases(("strict", "table"), (False, STRICT_GENERATING_AGENT_EXECUTOR), (True, GENERATING_AGENT_EXECUTOR))
 def test_picture_shows_that_the_last_node_is_stopped(strict: bool, table: Any) -> None:
     executor, _ = react(handle_parsing_errors=strict)
     assert executor.graph.edges == table.edges
@@ -245,7 +247,7 @@ class Stuck:
         return await asyncio.to_thread(self.complete, request)
 
 
-@cases("how", ["sync", "async"])
+@cases("how", "sync", "async")
 def test_last_call_is_cut_after_the_grace(how: str) -> None:
     model = Stuck()
     executor = make_executor(gx.create_react_agent(model, [echo]), max_iterations=15, max_execution_time=5)

@@ -16,10 +16,10 @@ from graphexec import actions, effects, errors, kernel, messages, models
 from graphexec.models import ScriptedModel
 from tests.executor.actors import WAYS, act, answer, call, caller_of, echo, make_executor, prompt, run_by, run_executor
 from tests.executor.test_console import shout
-from tests.parameters import cases, each_case, examples
+from tests.parameters import cases, examples
 from tests.semantics.endings import raising
 
-HOW = cases("way", ["run", "arun"])
+HOW = cases("way", "run", "arun")
 
 
 def invoke(executor: gx.AgentExecutor, inputs: Any) -> dict[str, Any]:
@@ -47,7 +47,7 @@ STOPPED = "Agent stopped due to iteration limit or time limit."
 STEPS, ONCE = {"return_intermediate_steps": True}, {"max_iterations": 1}
 
 
-@each_case(
+@cases(
     ("turns", "options", "inputs", "expected"),
     ([answer("42")], {}, {"input": "q", "extra": [1]}, {"input": "q", "extra": [1], "output": "42"}),
     ([answer("42")], {}, "q", {"input": "q", "output": "42"}),
@@ -97,7 +97,7 @@ TYPES = "pass a dict of inputs by name, or the only input as a string"
 INVALID: list[tuple[Any, str]] = [(one, TYPES) for one in (None, 42, ["a"], [("role", "user")], b"bytes")]
 
 
-@cases(("inputs", "message"), [*INVALID, ({"query": 1}, r"the inputs lack input; pass \{'input': \.\.\.\}")])
+@cases(("inputs", "message"), *INVALID, ({"query": 1}, r"the inputs lack input; pass \{'input': \.\.\.\}"))
 def test_invalid_inputs_are_refused_before_the_run(inputs: Any, message: str) -> None:
     model = models.ScriptedModel([])
     executor = caller_of(model)
@@ -193,7 +193,7 @@ def as_pairs(steps: actions.Steps) -> list[tuple[gx.AgentAction, str]]:
 ALL = ["1", "2", "3", "4"]
 
 
-@each_case(
+@cases(
     ("trim", "last"),
     *((trim, ALL) for trim in (-5, -1, 0, 4, 9, 99, every)),
     *((1, ["4"]), (True, ["4"]), (2, ["3", "4"]), (3, ["2", "3", "4"])),
@@ -252,7 +252,7 @@ def on_the_loop(many: Any, agent: Any = shout, **given: Any) -> list[Any]:
     return asyncio.run(gx.AgentExecutor(agent=agent, tools=[]).abatch(many, **given))
 
 
-each_way = cases("batch", [in_threads, on_the_loop])
+each_way = cases("batch", in_threads, on_the_loop)
 Batch = Callable[..., list[Any]]
 
 
@@ -275,7 +275,7 @@ def test_results_and_exceptions_keep_the_order_of_inputs(batch: Batch, many: lis
 
 # Any collection of inputs is accepted.
 @each_way
-@each_case(
+@cases(
     ("many", "texts", "options"),
     ([f"q{number}" for number in range(100)], [f"q{number}" for number in range(100)], {}),
     ([], "", {}),
@@ -295,7 +295,7 @@ def test_missing_input_is_the_exception_of_its_run(batch: Batch) -> None:
 
 
 @each_way
-@cases("width", [1, 3])
+@cases("width", 1, 3)
 def test_batch_runs_as_many_as_allowed(batch: Batch, width: int) -> None:
     barrier, lock = threading.Barrier(width), threading.Lock()
     inside = most = 0
@@ -327,7 +327,7 @@ LETTERS = (one for one in ["a"])
 
 
 @each_way
-@each_case(
+@cases(
     ("many", "width", "message"),
     ("text", None, ONE),
     ({"input": "a"}, None, ONE),
@@ -342,7 +342,7 @@ def test_invalid_batch_is_refused(batch: Batch, many: Any, width: Any, message: 
 
 
 @each_way
-@cases("progress", [False, True])
+@cases("progress", False, True)
 def test_exception_ends_the_batch(batch: Batch, progress: bool, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(LookupError, match="bad"):
         batch(["a", "bad", "c"], progress=progress)
@@ -362,7 +362,7 @@ async def fail_later(steps: Any, inputs: dict[str, Any]) -> gx.AgentFinish:
     raise LookupError(inputs["input"])
 
 
-@cases("agent", [fail_together, fail_later])
+@cases("agent", fail_together, fail_later)
 def test_exceptions_of_a_batch_are_all_retrieved(agent: Any) -> None:
     """asyncio reports exceptions that are never retrieved; the batch itself raises only the first one."""
     reports: list[dict[str, Any]] = []

@@ -22,7 +22,7 @@ from graphexec.memory import BufferMemory
 from graphexec.tools import AnyTool
 from tests.executor import actors
 from tests.executor.actors import HOW, Caller, Running, act, answer, call, caller_of, echo, make_executor, scripted
-from tests.parameters import cases, each_case, examples, thorough
+from tests.parameters import cases, examples, thorough
 
 
 def make_inner(*replies: Any, **options: Any) -> gx.AgentExecutor:
@@ -93,7 +93,7 @@ FINISH = gx.AgentFinish({"answer": "yes", "why": "so"})
 
 # The second inner run is stopped, and the third one has several outputs.
 @HOW
-@each_case(
+@cases(
     ("make", "observation", "calls"),
     (lambda: make_inner(call("echo", text="a"), "found it"), "found it", 2),
     (lambda: make_inner(call("echo", text="a"), max_iterations=2), STOPPED, 2),
@@ -211,7 +211,7 @@ def test_nested_executor_is_drawn_and_documented(tmp_path: Path) -> None:
     assert "the limits and the time" in (gx.AgentExecutor.as_tool.__doc__ or "")
 
 
-@each_case(
+@cases(
     ("name", "description", "wrong"),
     *((name, "Find it out.", "name") for name in ("", "  ", None, 3)),
     *(("research", text, "description") for text in ("", None, 3)),
@@ -221,7 +221,7 @@ def test_invalid_names_and_descriptions_are_refused(name: Any, description: Any,
         make_inner("done").as_tool(name, description)
 
 
-@cases("key", ["call", "class", "my-topic"])
+@cases("key", "call", "class", "my-topic")
 def test_inputs_with_invalid_argument_names_are_refused(key: str) -> None:
     made = gx.chat_agent(lambda run: ..., lambda reply: ..., models.ScriptedModel(["done"]), input_keys=(key,))  # type: ignore[arg-type,return-value]  # pyright: ignore
     message = f"the input '{key}', an invalid argument name; rename the input"
@@ -275,7 +275,7 @@ STOPPED_RUN = ["Agent stopped due to iteration limit or time limit.", "iteration
 
 
 @HOW
-@each_case(
+@cases(
     ("make", "count", "output", "calls"),
     (
         lambda: gx.AgentExecutor(agent=overloaded, tools=[]),

@@ -14,7 +14,7 @@ from graphexec.kernel.effects import CallContext
 from tests.drivers import FakeClock
 from tests.executor.actors import act, answer, direct, echo, scripted, timed
 from tests.executor.test_memory_nodes import Diary
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 
 
 def make_counter(turns: int = 3, **settings: Any) -> AgentExecutor:
@@ -63,7 +63,7 @@ def iterate(turns: Stepwise, how: str, change: Change = lambda number, run: None
     return seen
 
 
-both = cases("how", ["sync", "async"])
+both = cases("how", "sync", "async")
 
 
 @both
@@ -83,7 +83,7 @@ def test_each_turn_yields_its_steps(how: str) -> None:
 
 
 @both
-@each_case(
+@cases(
     ("agent_turns", "options", "yielded", "output"),
     ([[A, B], C, answer()], {}, [["a", "b"], ["c"]], "done"),
     ([answer("at once")], {}, [], "at once"),
@@ -128,7 +128,7 @@ def test_changing_a_run_keeps_its_usage(how: str) -> None:
 
 
 @both
-@each_case(
+@cases(
     ("executor", "removals", "yielded", "reason", "iterations"),
     (make_counter(2), 2, ["0", "0", "0", "1"], "finished", 5),
     # Limits stop endless changes.
@@ -233,7 +233,7 @@ def test_time_of_the_memory_counts(how: str) -> None:
 
 
 @both
-@each_case(
+@cases(
     ("executor", "reason", "ended"),
     (make_executor(act("direct", text="a"), max_iterations=5), "return_direct", True),
     (make_executor(act("direct", text="a"), memory=Diary()), "return_direct", True),
@@ -248,7 +248,7 @@ def test_last_turn_is_marked_as_ended(how: str, executor: AgentExecutor, reason:
     assert (again.ended, again.result.reason) == (True, reason)
 
 
-@cases("changed", [False, True])
+@cases("changed", False, True)
 @both
 def test_time_of_the_caller_counts(how: str, changed: bool) -> None:
     clock = FakeClock(100)

@@ -21,7 +21,7 @@ from graphexec.runtime import make_run_context, run
 from tests.executor.actors import HOW, WAYS, Running, call, caller_of, echo, replayed, run_by, run_sync, snapshot_after
 from tests.executor.test_streamed_answers import Streaming
 from tests.kernel.machines import PROMPTS, Prompt
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 from tests.semantics.endings import raising
 
 
@@ -133,7 +133,7 @@ def make_caller(model: Model, **options: Any) -> gx.AgentExecutor:
     return caller_of(model, echo, **options)
 
 
-@cases("way", WAYS)
+@cases("way", *WAYS)
 def test_missing_key_is_found_before_the_first_step(way: str) -> None:
     events: list[object] = []
     with pytest.raises(MissingAPIKeyError, match=r"gpt-9 at https://models.example/v1 needs an API key; set OPENAI_"):
@@ -145,7 +145,7 @@ DONE = models.ScriptedModel(["done"], repeat_last=True)
 ANTHROPIC = models.Anthropic("claude-9")
 
 
-@each_case(
+@cases(
     "model",
     models.OpenAIResponses("gpt-9"),
     ANTHROPIC,
@@ -164,7 +164,7 @@ def test_every_remote_model_checks_its_key(model: Model) -> None:
         make_caller(model).run("q")
 
 
-@cases("model", [models.with_fallbacks(KEYLESS, DONE), models.with_fallbacks(DONE, KEYLESS)])
+@cases("model", models.with_fallbacks(KEYLESS, DONE), models.with_fallbacks(DONE, KEYLESS))
 def test_one_model_of_the_fallbacks_is_enough(model: Model) -> None:
     assert make_caller(model).run("q").output == "done"
 
@@ -296,13 +296,13 @@ def make_react(model: Any, **options: Any) -> gx.AgentExecutor:
 
 
 STREAMING = {"tokens": True}
-in_every_way = cases(("way", "options"), [("run", {}), ("arun", {}), ("stream", STREAMING), ("astream", STREAMING)])
+in_every_way = cases(("way", "options"), ("run", {}), ("arun", {}), ("stream", STREAMING), ("astream", STREAMING))
 
 
 @pytest.mark.medium
 @in_every_way
-@cases("field", ["prompt_tokens", "completion_tokens"])
-@cases("value", INVALID_TOKENS)
+@cases("field", "prompt_tokens", "completion_tokens")
+@cases("value", *INVALID_TOKENS)
 def test_invalid_tokens_end_the_run_with_its_steps(field: str, value: Any, way: str, options: Any) -> None:
     executor = make_react(Hostile(replies({field: value}), before=2), max_tokens=10)
     message = f"the model Hostile returned a reply with {field}=.*; pass a whole"
@@ -315,7 +315,7 @@ def test_invalid_tokens_end_the_run_with_its_steps(field: str, value: Any, way: 
 
 
 @in_every_way
-@cases("cost", INVALID_COSTS)
+@cases("cost", *INVALID_COSTS)
 def test_invalid_cost_ends_the_run(cost: Any, way: str, options: Any) -> None:
     executor = make_react(Hostile(replies({"cost": cost})), max_cost=1)
     with pytest.raises(ModelError, match=r"the model Hostile returned a reply with cost=.*; pass a finite number"):
@@ -323,7 +323,7 @@ def test_invalid_cost_ends_the_run(cost: Any, way: str, options: Any) -> None:
 
 
 @in_every_way
-@cases("reply", [None, "Final Answer: 4", {"content": "4"}, (ModelReply("4"),)])
+@cases("reply", None, "Final Answer: 4", {"content": "4"}, (ModelReply("4"),))
 def test_reply_of_another_class_ends_the_run(reply: Any, way: str, options: Any) -> None:
     with pytest.raises(ModelError, match=r"the model Hostile returned .*; return a ModelReply"):
         run_by(way, make_react(Hostile(reply)), "go", **options)
@@ -336,7 +336,7 @@ WRONG_PARTS: dict[str, tuple[list[Any], str]] = {
 }
 
 
-@cases(("part", "value"), [(part, value) for part, (values, _) in WRONG_PARTS.items() for value in values])
+@cases(("part", "value"), *[(part, value) for part, (values, _) in WRONG_PARTS.items() for value in values])
 def test_part_of_another_class_is_refused(part: str, value: Any) -> None:
     parts: dict[str, Any] = {"content": ACT, part: value}
     with pytest.raises(ModelError) as caught:
@@ -366,8 +366,8 @@ WRAPPERS: Mapping[str, Callable[[Any], Any]] = {
 }
 
 
-@cases("wrapper", WRAPPERS.values())
-@cases("value", [0.01, None, "3"])
+@cases("wrapper", *WRAPPERS.values())
+@cases("value", 0.01, None, "3")
 def test_wrappers_refuse_invalid_usage(wrapper: Callable[[Any], Any], value: Any) -> None:
     model = wrapper(Hostile(replies({"prompt_tokens": value})))
     with pytest.raises(errors.InvalidReplyError, match="the model Hostile returned a reply with prompt_tokens="):
@@ -380,7 +380,7 @@ def test_price_that_a_float_cannot_hold_is_refused() -> None:
         model.complete(CompletionRequest("?"))
 
 
-@cases("fields", [{"prompt_tokens": 0.01}, {"completion_tokens": -1}, {"cost": math.nan}])
+@cases("fields", {"prompt_tokens": 0.01}, {"completion_tokens": -1}, {"cost": math.nan})
 def test_handlers_and_callers_are_checked_too(fields: Mapping[str, Any]) -> None:
     limits = agent_limits(tokens=10)
     with pytest.raises(ModelError, match=f"with {next(iter(fields))}="):

@@ -31,7 +31,7 @@ def make_executor(*observers: Callable[[Any], object], agent: Any = None, **sett
     return gx.AgentExecutor(agent=agent, tools=[echo], observers=observers, **settings)
 
 
-every_way = cases("way", WAYS)
+every_way = cases("way", *WAYS)
 
 
 def kinds(events: list[Any]) -> list[type]:
@@ -129,7 +129,7 @@ def test_ordinary_observer_ends_no_run(way: str, caplog: pytest.LogCaptureFixtur
     assert logged.exc_info[1] is report.news.error
 
 
-@cases("kind", [Asked, Done])
+@cases("kind", Asked, Done)
 def test_consumer_receives_the_report_once(kind: type) -> None:
     events = list(make_executor(Failing(kind), Failing(Reported)).stream("q"))
     reports = [event for event in events if isinstance(event, Reported)]
@@ -147,9 +147,9 @@ def test_observer_that_fails_always_is_logged_once(caplog: pytest.LogCaptureFixt
     assert len(caplog.records) == 4
 
 
-@cases("run", [run_sync, run_async])
-@cases("seconds", [None, LONG])
-@cases("kind", [Entered, Asked, Answered, Moved, Done])
+@cases("run", run_sync, run_async)
+@cases("seconds", None, LONG)
+@cases("kind", Entered, Asked, Answered, Moved, Done)
 def test_interrupt_in_an_observer_loses_nothing(run: Running, seconds: float | None, kind: type) -> None:
     """Answered effects are not asked for again: each of the two decisions is made once."""
     interrupts, decisions, seen = [kind], list[int](), list[Any]()
@@ -172,9 +172,9 @@ def test_interrupt_in_an_observer_loses_nothing(run: Running, seconds: float | N
     assert decisions == [0, 1]
 
 
-@cases("limit", [None, LONG])
-@cases("stream", [False, True])
-@cases("count", [1, 2])
+@cases("limit", None, LONG)
+@cases("stream", False, True)
+@cases("count", 1, 2)
 def test_interrupt_in_an_async_tool_leaves_a_snapshot(
     limit: float | None, stream: bool, count: int, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -269,7 +269,7 @@ LEFT: list[tuple[Callable[[gx.AgentExecutor], None], list[type]]] = [
 ]
 
 
-@cases(("leave", "events"), LEFT)
+@cases(("leave", "events"), *LEFT)
 def test_run_that_is_left_has_one_end(leave: Callable[[gx.AgentExecutor], None], events: list[type]) -> None:
     seen: list[Any] = []
     leave(make_executor(seen.append))
@@ -310,9 +310,9 @@ def test_time_of_observers_is_measured(way: str) -> None:
     assert seen[-1].observer_seconds == 2 * (len(seen) - 1)
 
 
-@cases("run", [run_sync, run_async])
-@cases("observed", [True, False])
-@cases("seconds", [None, 1e6])
+@cases("run", run_sync, run_async)
+@cases("observed", True, False)
+@cases("seconds", None, 1e6)
 def test_time_of_nodes_and_policies_is_measured(run: Running, observed: bool, seconds: float | None) -> None:
     """It does not include the time of calls and observers."""
     clock = FakeClock()
@@ -365,7 +365,7 @@ def test_observers_belong_to_the_executor() -> None:
     assert kinds(seen).count(Done) == 3
 
 
-@cases("run", [run_sync, run_async])
+@cases("run", run_sync, run_async)
 def test_observed_run_keeps_no_events(run: Running) -> None:
     alive: list[int] = []
 

@@ -13,10 +13,10 @@ from graphexec.models.scripted import ScriptedReply
 from tests.executor import actors
 from tests.executor.actors import act, answer, echo, observations, run_executor, statuses
 from tests.kernel.machines import error_message
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 from tests.semantics.endings import A, B, C, run_agent, run_turns
 
-HOW = cases("run", [actors.run_sync, actors.run_async])
+HOW = cases("run", actors.run_sync, actors.run_async)
 Run = Callable[[gx.AgentExecutor], Any]
 Make = Callable[[ScriptedModel, list[actors.AnyTool]], gx.Agent]
 
@@ -29,7 +29,7 @@ AGENTS: dict[str, tuple[Make, ScriptedReply, ScriptedReply, str, str]] = {
     "structured": (gx.create_structured_agent, CUT, DONE, CUT, NO_JSON),
     "tool calling": (gx.create_tool_calling_agent, CUT_CALL, "done", 'echo({"text": )', NO_OBJECT),
 }
-EACH = cases("kind", AGENTS)
+EACH = cases("kind", *AGENTS)
 
 
 def executor_of(
@@ -57,7 +57,7 @@ def name_error(error: gx.ParseError) -> str:
 
 @pytest.mark.medium
 @EACH
-@cases(("policy", "feedback"), [(True, None), ("Try again!", "Try again!"), ("", ""), (name_error, "No: ParseError")])
+@cases(("policy", "feedback"), (True, None), ("Try again!", "Try again!"), ("", ""), (name_error, "No: ParseError"))
 def test_model_receives_its_reply_and_the_error(kind: str, policy: Any, feedback: str | None) -> None:
     make, garbage, good, reply, wrong = AGENTS[kind]
     models: list[ScriptedModel] = []
@@ -82,7 +82,7 @@ def test_model_receives_its_reply_and_the_error(kind: str, policy: Any, feedback
         model.assert_complete()
 
 
-@cases("policy", [True, "Try again!"])
+@cases("policy", True, "Try again!")
 def test_empty_list_of_actions_is_a_parse_error(policy: Any) -> None:
     result = run_turns(A, [], handle_parsing_errors=policy, max_iterations=3)
     assert statuses(result) == ["ok", "parse_error", "parse_error"]
@@ -98,7 +98,7 @@ def test_empty_list_of_actions_is_a_parse_error(policy: Any) -> None:
 
 
 @HOW
-@cases("returned", [None, 3, {"query": "x"}])
+@cases("returned", None, 3, {"query": "x"})
 def test_policy_must_return_a_string(run: Run, returned: Any) -> None:
     executor = executor_of(gx.create_react_agent, ScriptedModel(["garbage"]), lambda error: returned)
     with pytest.raises(InputError, match=r"handle_parsing_errors returned .*; return a string, the feedback for the m"):
@@ -106,7 +106,7 @@ def test_policy_must_return_a_string(run: Run, returned: Any) -> None:
 
 
 @HOW
-@each_case(
+@cases(
     ("returned", "says"),
     (None, "returned None; return an AgentAction, a list of them, or an AgentFinish"),
     ("text", "returned 'text'; return an AgentAction"),
@@ -137,7 +137,7 @@ def test_parse_error_in_a_tool_is_its_failure() -> None:
     assert isinstance(result.outcome, gx.AgentFinish)
 
 
-@cases(("make", "unreadable"), [(make, one) for make, one, *_ in AGENTS.values()])
+@cases(("make", "unreadable"), *[(make, one) for make, one, *_ in AGENTS.values()])
 def test_stopped_run_says_why_no_reply_was_read(make: Make, unreadable: ScriptedReply) -> None:
     model = ScriptedModel([unreadable], repeat_last=True)
     result = executor_of(make, model, max_iterations=2).run("q")
@@ -180,11 +180,11 @@ def wrap_in_function(agent: Callable[..., Any]) -> Callable[..., Any]:
     return decide
 
 
-BOTH = cases("agent", [make_generator_agent, make_async_generator_agent])
+BOTH = cases("agent", make_generator_agent, make_async_generator_agent)
 
 
 @BOTH
-@cases("chunks", [[[A], [B, C]], [A, B, C], [[], [A], (), B, (C,)]])
+@cases("chunks", [[A], [B, C]], [A, B, C], [[], [A], (), B, (C,)])
 def test_yielded_actions_are_one_decision(agent: Callable[..., Any], chunks: Any) -> None:
     result = run_agent(agent(*chunks))
     assert observations(result) == ["a", "b", "c"]
@@ -193,7 +193,7 @@ def test_yielded_actions_are_one_decision(agent: Callable[..., Any], chunks: Any
 
 
 @BOTH
-@cases("chunks", [[answer("one")], [[], answer("one")], [answer("one"), []]])
+@cases("chunks", [answer("one")], [[], answer("one")], [answer("one"), []])
 def test_yielded_finish_ends_the_run(agent: Callable[..., Any], chunks: Any) -> None:
     result = run_agent(agent(*chunks))
     assert isinstance(result.outcome, gx.AgentFinish)
@@ -202,7 +202,7 @@ def test_yielded_finish_ends_the_run(agent: Callable[..., Any], chunks: Any) -> 
 
 @HOW
 @BOTH
-@each_case(
+@cases(
     ("chunks", "says"),
     ([answer(), answer()], "yielded AgentFinish 2 times; yield one AgentFinish, or actions only"),
     ([act("echo"), answer()], "yielded an AgentFinish and actions; yield one AgentFinish, or actions only"),

@@ -23,7 +23,7 @@ from graphexec.models.scripted import ScriptedReply
 from graphexec.nodes import no_immediate_repeats, no_repeats, stop_repeats
 from graphexec.tools import AnyTool
 from tests.executor.actors import call, echo, fail, run_executor, snapshot_in, statuses
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 from tests.semantics.endings import noting_tool
 
 # What the synthesised examples use, and what they do not.
@@ -134,7 +134,7 @@ BOTH = (call("echo", "1", text="a"), call("echo", "2", text="b"))
 # ---- repeats
 
 
-@each_case(
+@cases(
     ("replies", "options", "calls", "branches", "steps"),
     # The second call is answered without one.
     ([CALL, CALL, END], {}, [OTHER], [ALL, ALL, LAST], 1),
@@ -173,7 +173,7 @@ def test_refused_answer_repeats_the_observation() -> None:
     assert result.spent["tool_calls"] == 1
 
 
-@cases(("first", "second"), [(5, "5.0"), ("5", 5), ("5.0", "5")])
+@cases(("first", "second"), (5, "5.0"), ("5", 5), ("5.0", "5"))
 def test_arguments_are_compared_after_validation(first: Any, second: Any) -> None:
     double, seen = doubling()
     replies = [json.dumps({"action": "double", "action_input": {"number": one}}) for one in (first, second)]
@@ -182,7 +182,7 @@ def test_arguments_are_compared_after_validation(first: Any, second: Any) -> Non
 
 
 # Unless its tool is repeatable, or another call is between.
-@each_case(
+@cases(
     ("tools", "replies", "options", "statuses"),
     ([echo, fail], [call_of("fail")] * 3, {}, ["error", "error"]),
     ([replace(fail, repeatable=True)], [call_of("fail")] * 3, {}, ["error"] * 3),
@@ -202,7 +202,7 @@ def test_repeat_of_one_call_hides_no_repeat_of_another() -> None:
     assert (result.spent["tool_calls"], [step.observation for step in result.steps]) == (2, ["a", "b", "a", "b"])
 
 
-@cases("rule", ["no_repeats", "no_immediate_repeats"])
+@cases("rule", "no_repeats", "no_immediate_repeats")
 def test_note_of_a_repeated_call_does_not_grow(rule: RuleName) -> None:
     scene = Scene(CALL, repeat_last=True, rules=[rule], max_iterations=6)
     first, *others = scene.run().steps
@@ -215,7 +215,7 @@ def test_note_of_a_repeated_call_does_not_grow(rule: RuleName) -> None:
     assert noted is None or noted.text == others[0].text
 
 
-@cases("again", [act(name="Weather"), act(name="WEATHER", unit="C"), act(unit="C")])
+@cases("again", act(name="Weather"), act(name="WEATHER", unit="C"), act(unit="C"))
 def test_failed_calls_are_compared_as_successful_ones(again: str) -> None:
     @gx.tool
     def weather(city: str, unit: Literal["C", "F"] = "C") -> str:
@@ -301,7 +301,7 @@ def test_chunks_have_each_step_once() -> None:
 # ---- dummies
 
 
-@each_case(
+@cases(
     ("replies", "agent", "question", "calls", "branches", "tools"),
     # Each tool whose argument is copied is left out, if the question has no other value for it.
     ([COPY, act(OTHER, name="local_time"), END], {}, NAMELESS, [], [ALL, TOWN, ALL], ["local_time"]),
@@ -328,7 +328,7 @@ def test_copied_argument_is_chosen_from_the_question() -> None:
     assert properties["city"] == {"enum": [OTHER]}
 
 
-@cases("limit", [3, 4])
+@cases("limit", 3, 4)
 def test_insisting_model_never_calls_the_tool(limit: int) -> None:
     scene = Scene(COPY, repeat_last=True, max_iterations=limit)
     result = scene.run()
@@ -343,7 +343,7 @@ PIXEL = messages.Image.from_bytes(bytes.fromhex("89504e470d0a1a0a"), "image/png"
 USUAL = WorkedExample("is it raining, as usual?", (("weather", {"city": DUMMY}, "1"),), "")
 
 
-@each_case(
+@cases(
     ("inputs", "agent"),
     (f"How is {DUMMY}?", {}),
     (f"how is {DUMMY.upper()} today", {}),
@@ -417,7 +417,7 @@ OWN_BASKETS: list[Any] = [{"kettle": 2.5, "unit": "EUR", "name": "teapot"}, ["ke
 KETTLE = "How much is a kettle for 2.5, please?"
 
 
-@each_case(
+@cases(
     ("tool", "examples", "arguments", "question", "status"),
     *((total, [SUM], {"numbers": few, "factor": by}, question, status) for question, few, by, status in SUMS),
     # An expression is compared by its numbers.
@@ -450,7 +450,7 @@ def test_number_with_a_unit_is_never_refused(number: int, unit: str) -> None:
     assert seen == [number]
 
 
-@cases(("city", "statuses"), [("Lisbon", ["bad_arguments"]), ("Porto", ["bad_arguments", "ok"])])
+@cases(("city", "statuses"), ("Lisbon", ["bad_arguments"]), ("Porto", ["bad_arguments", "ok"]))
 def test_error_makes_known_what_it_adds(city: str, statuses: list[str]) -> None:
     """An error that echoes a copied argument does not make it known."""
 
@@ -482,7 +482,7 @@ def test_dummies_are_those_of_every_tool_but_no_enumerations() -> None:
         assert scene.weather.calls == calls
 
 
-@each_case(
+@cases(
     ("replies", "statuses"),
     # What cannot be read leaves the first reply.
     ([COPY, "garbage", END], ["bad_arguments"]),
@@ -550,7 +550,7 @@ def test_rules_are_pieces() -> None:
         executor.plug(no_immediate_repeats())
 
 
-@cases("tools", [0, 1, 2, 3, 9])
+@cases("tools", 0, 1, 2, 3, 9)
 def test_bound_counts_a_request_per_rule_and_tool(tools: int) -> None:
     several = [gx.tool(name=f"echo_{number}")(echo.function) for number in range(tools)]
     agent = gx.create_structured_agent(ScriptedModel([]), several)
@@ -618,7 +618,7 @@ def test_answer_of_a_rule_is_saved_and_streamed() -> None:
     assert [turn.output for turn in memory.history.turns()] == ["It rains."]
 
 
-@cases("position", [0, 1, 2, 3])
+@cases("position", 0, 1, 2, 3)
 def test_run_resumes_in_the_question_of_a_rule(position: int) -> None:
     replies: list[ScriptedReply] = [act(), act(), finish("rain")]
     replies.insert(position, errors.ModelError("down"))
@@ -635,7 +635,7 @@ def test_run_resumes_in_the_question_of_a_rule(position: int) -> None:
     assert scene.weather.calls == [OTHER]
 
 
-@cases(("rule", "lacks"), [("no_dummies", ["narrow"]), ("no_repeats", ["narrow", "conclude"])])
+@cases(("rule", "lacks"), ("no_dummies", ["narrow"]), ("no_repeats", ["narrow", "conclude"]))
 def test_agent_must_be_able_to_ask_again(rule: RuleName, lacks: list[str]) -> None:
     agent = gx.create_structured_agent(ScriptedModel([]), [echo], rules=[rule])
     without: dict[str, Any] = dict.fromkeys(lacks)
@@ -655,7 +655,7 @@ def test_text_agent_is_asked_to_conclude() -> None:
     assert str(last.messages[-1]).count("return a final answer based on the previous steps:") == 1
 
 
-@each_case(
+@cases(
     ("make", "rules", "facts"),
     (gx.create_structured_agent, ["no_repeat"], ("'no_repeat'", "no_dummies, no_repeats, no_immediate_repeats")),
     (gx.create_structured_agent, ["no_repeats", "no_immediate_repeats"], ("and no_immediate_repeats; give one",)),
@@ -667,7 +667,7 @@ def test_invalid_rules_are_refused(make: Any, rules: Any, facts: tuple[str, ...]
     assert all(fact in str(caught.value) for fact in facts)
 
 
-@cases("repeatable", [False, True])
+@cases("repeatable", False, True)
 def test_call_that_stands_twice_is_made_once(repeatable: bool) -> None:
     paid: list[float] = []
 
@@ -702,7 +702,7 @@ def clock() -> str:
     return "noon"
 
 
-@each_case(
+@cases(
     ("tools", "options", "nodes"),
     ([echo], {"rules": ["no_dummies"], "examples": ()}, []),
     ([switch, clock], {"rules": ["no_dummies"]}, []),

@@ -25,7 +25,7 @@ from graphexec.executor import Acted, AnswerDiscarded, LimitReached, Ready, Repl
 from graphexec.messages import ModelReply, ModelRequest, ReplyDelta, ToolCall
 from graphexec.models.scripted import ScriptedReply
 from tests.executor.actors import call, echo, run_by
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 from tests.semantics.endings import noting_tool
 
 NATIVE = call("echo", text="a")
@@ -85,7 +85,7 @@ GENERATE = {"max_iterations": 1, "early_stopping_method": "generate"}
 STOPPED = "Agent stopped due to iteration limit or time limit."
 
 
-@each_case(
+@cases(
     ("replies", "options", "pieces", "answer"),
     ([ModelReply("", (NATIVE,)), END], {}, [*ANSWER], ANSWER),
     # Text before a call is discarded, also if it is the beginning of the answer, or the call cannot be read.
@@ -222,7 +222,7 @@ def pieces(make: Callable[[], gx.AgentExecutor]) -> list[str]:
 
 
 @pytest.mark.medium
-@cases("talk", TALKS)
+@cases("talk", *TALKS)
 def test_only_the_answer_is_streamed(talk: str) -> None:
     make, replies, letter_by_letter = TALKS[talk]
     found = pieces(lambda: executor(make, replies))
@@ -296,8 +296,8 @@ GUARDS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@cases("handling", [True, False])
-@cases("guard", GUARDS)
+@cases("handling", True, False)
+@cases("guard", *GUARDS)
 def test_guard_holds_the_answers_pieces(guard: str, handling: bool) -> None:
     def make() -> gx.AgentExecutor:
         plain = executor(react, [ACT, f"Final Answer: {ANSWER}"], handle_parsing_errors=handling)
@@ -464,7 +464,7 @@ def is_held_back(streamed: str, whole: str, written: str, kind: str, way: bool) 
 
 
 @pytest.mark.medium
-@cases("kind", WRITTEN)
+@cases("kind", *WRITTEN)
 @given(answer=ANY, way=st.booleans(), cuts=CUTS)
 @example(answer="\nI", way=False, cuts=[])
 @example(answer="\nObservation", way=False, cuts=[])
@@ -500,7 +500,7 @@ def test_held_line_comes_at_the_end() -> None:
     assert "".join(found) == "Who?\nI"
 
 
-@each_case(
+@cases(
     "reply",
     *("{}</s>", "{}\n<|im_end|>", "{} <|eot_id|></s>\n", "{}\u200b", "{}\ufeff\n"),
     *("```\n{}\n```", "```\n{}\n``` </s>", "<answer>\n{}\n</answer>", "<answer>\n{}</Answer></s>"),
@@ -553,7 +553,7 @@ PARTS: dict[str, tuple[Make, list[str]]] = {
 }
 
 
-@cases("kind", PARTS)
+@cases("kind", *PARTS)
 @given(data=st.data(), cuts=CUTS)
 def test_pieces_are_the_beginning_of_the_answer(kind: str, data: st.DataObject, cuts: list[int]) -> None:
     make, parts = PARTS[kind]
@@ -583,7 +583,7 @@ AI, FINAL = (functools.partial(make_label_reader, label) for label in (Label("AI
 JSON_READER = functools.partial(make_json_reader, ["answer"])
 
 
-@each_case(
+@cases(
     ("make", "reply", "answer"),
     # A label starts a line.
     (AI, "Thought: OpenAI: it is\n AI: hello", "hello"),
@@ -617,7 +617,7 @@ OTHERS = (
 )
 
 
-@cases("text", OTHERS)
+@cases("text", *OTHERS)
 def test_replies_without_an_answer_stream_nothing(text: str) -> None:
     for make in (structured, structured_chat, json_chat, xml):
         assert stream_text(make, text, list(range(0, 2_000, 7))) == ""

@@ -12,7 +12,7 @@ from graphexec.kernel import Cut
 from graphexec.messages import ModelReply, Usage
 from graphexec.runtime import make_run_context, run
 from tests.kernel import machines as m
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 
 
 @gx.charged(when_spent=m.Stopped)
@@ -46,7 +46,7 @@ def cut(name: str) -> ToolResult:
     return CallTool(name, "").cut(LATE)
 
 
-@each_case(
+@cases(
     ("machine", "value", "at", "answers", "outcome"),
     # An effect with a reply of its own continues its node, and another one leaves it.
     (LOOK, m.Left(1), 2.5, (), m.Total("cut: look was cut off: the limit of 2 seconds was reached (2.5 spent).")),
@@ -75,7 +75,7 @@ def test_run_continues_after_a_cut(machine: Any, value: object, at: float, answe
 
 @cases(
     ("finished", "reported"),
-    [((ModelReply("so", usage=usage), Cut()), usage) for usage in (Usage(2, 3), Usage(7, 5))]
+    *[((ModelReply("so", usage=usage), Cut()), usage) for usage in (Usage(2, 3), Usage(7, 5))]
     + [((Cut(), ModelReply("so", usage=Usage(2, 3))), Usage(2, 3))],
 )
 def test_finished_calls_of_a_cut_batch_are_charged(finished: tuple[object, ...], reported: Usage) -> None:
@@ -126,7 +126,7 @@ def test_replies_are_checked_and_counted() -> None:
 
 
 @cases(
-    ("usage", "tokens", "silent"), [(Usage(0, 0), 0, 1), (Usage(1, 0), 1, 0), (Usage(0, 1), 1, 0), (Usage(2, 3), 5, 0)]
+    ("usage", "tokens", "silent"), (Usage(0, 0), 0, 1), (Usage(1, 0), 1, 0), (Usage(0, 1), 1, 0), (Usage(2, 3), 5, 0)
 )
 def test_call_without_token_report_has_no_count(usage: Usage, tokens: int, silent: int) -> None:
     state = m.pending(m.PROMPTS, m.Prompt())
@@ -137,7 +137,7 @@ def test_call_without_token_report_has_no_count(usage: Usage, tokens: int, silen
     assert (reported_tokens(spent), silent_calls(spent), spent["tokens"]) == (tokens, silent, tokens + silent)
 
 
-@cases(("limit", "calls", "reached", "wanted"), [(0, 0, 0, 2), (1, 0, 0, 2), (2, 2, 2, 2), (3, 2, 2, 2), (4, 4, 4, 2)])
+@cases(("limit", "calls", "reached", "wanted"), (0, 0, 0, 2), (1, 0, 0, 2), (2, 2, 2, 2), (3, 2, 2, 2), (4, 4, 4, 2))
 def test_batch_needs_one_remaining_token_for_each_call(limit: int, calls: int, reached: int, wanted: int) -> None:
     result = m.run_machine(m.BRAINSTORM, m.Prompt(), m.model_of(Usage(), agent_limits(tokens=limit)))
     assert result.outcome == m.Stopped(m.Prompt(calls), gx.Exhausted("tokens", limit, reached))
@@ -155,7 +155,7 @@ BEFORE = "the reply has at={}; give the seconds since the start of the run, 0 or
 reply_pair: Any = PAIR.reply
 
 
-@each_case(
+@cases(
     ("answer", "text"),
     (lambda: TEA.cut(at=2.5), f"{ASKED} a Cut, but the run has no deadline; give a reply"),
     (lambda: TEA.reply(LATE), f"{ASKED} an Exhausted, which only the engine creates; give a reply"),
@@ -177,7 +177,7 @@ def test_invalid_answer_is_refused(answer: Callable[[], object], text: str) -> N
     assert m.error_message(InputError, answer) == text
 
 
-@cases(("at", "seconds"), [(None, 3.0), (1.0, 3.0), (4.0, 4.0)])
+@cases(("at", "seconds"), (None, 3.0), (1.0, 3.0), (4.0, 4.0))
 def test_clock_never_goes_back(at: float | None, seconds: float) -> None:
     first = TEA.reply("a", at=3.0)
     assert first.spent.seconds == 3.0

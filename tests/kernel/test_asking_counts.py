@@ -10,7 +10,7 @@ from graphexec.effects import AskHuman, CallTool, ToolResult, agent_limits
 from graphexec.kernel.node import Count
 from tests.drivers import LIVE, Driver, DriverResult, Script, drive_sync, run_script
 from tests.kernel import machines as m
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 
 
 @m.value
@@ -54,7 +54,7 @@ def cut(*batches: int, limit: str, most: float, reached: float) -> m.Halted:
     return m.Halted(Plan(batches), gx.Exhausted(limit, most, reached))
 
 
-@each_case(
+@cases(
     ("asks", "batches", "visits", "limits"),
     *((3, batches, 1, {}) for batches in ((3,), (1, 2), (1, 1, 1), (2, 0, 1))),
     *(((0, 2), batches, 1, {}) for batches in ((), (2,))),
@@ -68,7 +68,7 @@ def test_node_asks_for_its_declared_number_of_effects(asks: Count, batches: Any,
     assert fetch_all(asks, *batches, visits=visits, **limits).outcome == Fetched(sum(batches))
 
 
-@each_case(
+@cases(
     ("asks", "batches", "asked"),
     (2, (3,), 3),
     (2, (2, 1), 3),
@@ -105,7 +105,7 @@ def test_undeclared_count_is_an_error(asks: Count, batches: tuple[int, ...], ask
     assert len(called) == sum(batches[:-1] if asked > most else batches)
 
 
-@each_case(
+@cases(
     ("limit", "batches", "stopped"),
     (3, (3,), None),
     (3, (1, 1, 1), None),
@@ -146,7 +146,7 @@ ENDLESS = m.GaveUp(m.Asking("ok?"), gx.Exhausted("fan_out", 1_000, 1_000))
 
 
 @pytest.mark.medium
-@cases("drive", LIVE)
+@cases("drive", *LIVE)
 def test_endless_asking_is_stopped(drive: Driver) -> None:
     """The default limit on the effects of a visit is finite."""
     asked: list[str] = []
@@ -170,8 +170,8 @@ def test_endless_asking_is_stopped_in_manual_stepping() -> None:
 
 
 @pytest.mark.medium
-@cases("drive", LIVE)
-@cases(("batches", "reached"), [((1_001,), 0), ((1, 1_000), 1), ((1_000, 1), 1_000)])
+@cases("drive", *LIVE)
+@cases(("batches", "reached"), ((1_001,), 0), ((1, 1_000), 1), ((1_000, 1), 1_000))
 def test_wide_batch_is_refused_by_default(batches: tuple[int, ...], reached: int, drive: Driver) -> None:
     result = drive(Script(fetch_graph(), Plan(batches), tools()))
     assert result.outcome == cut(*batches, limit="fan_out", most=1_000, reached=reached)
@@ -179,12 +179,12 @@ def test_wide_batch_is_refused_by_default(batches: tuple[int, ...], reached: int
 
 
 @pytest.mark.medium
-@cases(("size", "limits"), [(1_000, {}), (1_001, {"fan_out": None})])
+@cases(("size", "limits"), (1_000, {}), (1_001, {"fan_out": None}))
 def test_visit_without_fan_out_has_only_other_limits(size: int, limits: Any) -> None:
     assert drive_sync(Script(fetch_graph(), Plan((size,)), tools(**limits))).outcome == Fetched(size)
 
 
-@each_case(
+@cases(
     ("limits", "reported"),
     ({"fan_out": 1, "tool_calls": 1, "restarts": 0}, "fan_out"),
     ({"fan_out": 1, "tool_calls": 1, "seconds": 0}, "seconds"),
@@ -221,7 +221,7 @@ def look(left: m.Left) -> m.Landed:
 COUNTED = gx.charged(when_spent=m.Halted, asks=(1, 3))(fetch)
 
 
-@each_case(
+@cases(
     ("one", "count"),
     (fetch, (0, None)),
     (gx.charged(when_spent=m.Halted)(fetch), (0, None)),
@@ -238,20 +238,20 @@ def test_node_has_its_declared_count(one: kernel.Node[Any, Any], count: tuple[in
     assert (one.least, one.most) == count
 
 
-@cases("asks", [-1, (2, 1), (-1, 2), (-2, -1), "many", [1, 16], True, (1, 2, 3)])
+@cases("asks", -1, (2, 1), (-1, 2), (-2, -1), "many", [1, 16], True, (1, 2, 3))
 def test_invalid_count_is_refused(asks: Any) -> None:
     text = f"fetch has asks={asks!r}; give a number of effects, or (least, most)"
     assert m.error_message(errors.NodeError, lambda: gx.charged(when_spent=m.Halted, asks=asks)(fetch)) == text
 
 
-@cases("one", [land, look])
+@cases("one", land, look)
 def test_count_of_a_node_without_effects_is_refused(one: kernel.Node[Any, Any]) -> None:
     assert m.error_message(errors.NodeError, lambda: gx.metered(when_spent=m.Stopped, asks=1)(one)) == (
         f"{one.name} does not yield effects, so asks= does not apply; write it with Asks[...], or leave out asks="
     )
 
 
-@cases("steps", [0, 1, 2])
+@cases("steps", 0, 1, 2)
 def test_effects_without_charges_are_counted(steps: int) -> None:
     @gx.charged(when_spent=m.Stopped, asks=1)
     @gx.node

@@ -9,7 +9,7 @@ import graphexec as gx
 from graphexec import errors, executor, runtime
 from graphexec.kernel import Limits, PendingEffect, reserved
 from tests.kernel.machines import Halted, check_refusal, error_message, finish, machine_of, pending, run_machine, value
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 
 
 @value
@@ -85,7 +85,7 @@ BARE = "needs a when_spent, the outcome for a limit that stops it; write"
 NODE, FORGETFUL, inquire_row = gx.node(respond), machine_of(forgetful), gx.edges(inquire, gx.on(Reply, gx.END))
 
 
-@each_case(
+@cases(
     ("mistake", "facts"),
     (lambda: as_edges(untyped, gx.on(Reply, gx.END)), NOT_A_NODE),
     (lambda: as_on(Asked, untyped), NOT_A_NODE),
@@ -153,7 +153,7 @@ def test_value_with_the_members_of_a_protocol_fits() -> None:
     assert gx.metered(when_spent=of_a_run)(gx.node(run_on)).when_spent is of_a_run
 
 
-@each_case(
+@cases(
     ("handlers", "text"),
     ({"AskHuman": respond}, "handlers has the key 'AskHuman'; use an effect class as the key"),
     ({Asked: respond}, f"handlers has the key {Asked!r}; use an effect class as the key"),
@@ -210,7 +210,7 @@ def asking(effect: gx.Effect[Any]) -> PendingEffect:
     return pending(machine_of(look), Asked("?"), Limits(seconds=9))
 
 
-@each_case(
+@cases(
     ("wrong", "facts"),
     (lambda: QUESTION.reply(True), ["inquire asked for AskHuman", "answered with True; reply with a str"]),
     (lambda: asking(Measure()).reply("3"), ["look asked for Measure", "answered with '3'; reply with a float"]),
@@ -223,6 +223,6 @@ def test_wrong_reply_is_refused(wrong: Callable[[], object], facts: Sequence[str
     check_refusal(errors.InputError, facts, wrong)
 
 
-@cases(("effect", "reply"), [(Measure(), 3), (Measure(), 2.5), (Look(), [1]), (Look(), None), (Anything(), object)])
+@cases(("effect", "reply"), (Measure(), 3), (Measure(), 2.5), (Look(), [1]), (Look(), None), (Anything(), object))
 def test_reply_of_its_class_is_taken(effect: gx.Effect[Any], reply: object) -> None:
     assert asking(effect).reply(reply).replies == (reply,)

@@ -11,7 +11,7 @@ from graphexec.effects import agent_limits
 from graphexec.kernel import ITERATIONS
 from tests.drivers import DriverResult
 from tests.kernel import machines as m
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 
 REVISIONS = gx.Budget("revisions", 2)
 
@@ -100,7 +100,7 @@ def spent_of(iterations: int = 0, **budgets: int) -> gx.Spent:
     return gx.Spent(iterations=iterations, budgets=budgets)
 
 
-@each_case(
+@cases(
     ("machine", "flaws", "limits", "outcome", "spent"),
     # A budget limits the entries of its node.
     (BOOK, (3,), {}, gave_up(1), {"revisions": 2}),
@@ -144,7 +144,7 @@ def test_budget_bounds_a_run(machine: Any, flaws: Any, limits: Any, outcome: obj
     assert (result.outcome, result.spent) == (outcome, spent_of(**spent))
 
 
-@cases(("machine", "budgets"), [(BOOK, {"revisions": 2}), (COUNTING, {"revisions": None}), (m.CLOCK, {})])
+@cases(("machine", "budgets"), (BOOK, {"revisions": 2}), (COUNTING, {"revisions": None}), (m.CLOCK, {}))
 def test_iterations_are_not_among_the_budgets(machine: gx.Graph[Any, Any], budgets: dict[str, int]) -> None:
     assert machine.budgets == budgets
 
@@ -173,7 +173,7 @@ def resume_interview(times: int, **limits: Any) -> DriverResult[Any]:
     return m.run_machine(m.INTERVIEW, restarted_interview(times), context)
 
 
-@cases(("limit", "times", "ends"), [(0, 0, True), (0, 1, False), (2, 2, True), (2, 3, False), (None, 9, True)])
+@cases(("limit", "times", "ends"), (0, 0, True), (0, 1, False), (2, 2, True), (2, 3, False), (None, 9, True))
 def test_restarts_are_limited(limit: int | None, times: int, ends: bool) -> None:
     assert restarted_interview(times).spent.restarts == times
     result = resume_interview(times, restarts=limit)
@@ -186,7 +186,7 @@ def test_restarts_are_limited(limit: int | None, times: int, ends: bool) -> None
         assert result.outcome == m.Stopped(m.Topic("tea"), gx.Exhausted("restarts", limit or 0, times))
 
 
-@each_case(
+@cases(
     ("limits", "reported"),
     ({"restarts": 0}, gx.Exhausted("restarts", 0, 1)),
     ({"restarts": 0, "iterations": 0}, gx.Exhausted("restarts", 0, 1)),
@@ -208,7 +208,7 @@ def test_restart_changes_nothing_else_and_may_be_limited() -> None:
     assert resume_interview(1, restarts=0, seconds=0).outcome.limit.limit == "seconds"
 
 
-@cases("name", ["revisions", "a.b", "research.deep.revisions", "iterations", "_x1"])
+@cases("name", "revisions", "a.b", "research.deep.revisions", "iterations", "_x1")
 def test_budget_name_is_a_dotted_identifier(name: str) -> None:
     assert (str(gx.Budget(name, 1)), gx.Budget(name).limit) == (name, None)
 
@@ -221,7 +221,7 @@ NEGATIVE = "the limit revisions is -1; give 0 or more, or None for no limit"
 NO_BUDGET = "{0} is a limit and not a budget; write Limits({0}=...)"
 
 
-@each_case(
+@cases(
     ("make", "text"),
     (lambda: gx.Budget("revisions", -1), NEGATIVE),
     (lambda: as_budget("revisions", 1.5), NOT_WHOLE.format(1.5)),
@@ -238,7 +238,7 @@ def test_invalid_limit_of_a_budget_is_refused(make: Callable[[], object], text: 
     assert m.error_message(errors.LimitsError, make) == text
 
 
-@each_case(
+@cases(
     ("build", "fault"),
     (
         lambda: book_with_costly_chapters(gx.Budget("revisions", 5)),
@@ -258,7 +258,7 @@ def test_faulty_budgets_are_refused(build: Callable[[], object], fault: str) -> 
 MANY = 10**17 + 1
 
 
-@each_case(
+@cases(
     ("limit", "text"),
     (gx.Exhausted("revisions", 2, 2), "the limit of 2 revisions was reached (2 spent)"),
     (gx.Exhausted("revisions", 1, 1), "the limit of 1 revision was reached (1 spent)"),

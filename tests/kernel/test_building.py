@@ -13,7 +13,7 @@ from graphexec.executor import LimitReached, Replied, parse, plan, stopped_respo
 from graphexec.executor.table import Acted, Observed, Ready, check_return_direct, dispatch_tools
 from graphexec.kernel import rename
 from tests.kernel import machines as m
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 
 # Any: type checkers refuse these tables, too (see tests/typing).
 row: Any = edges
@@ -42,7 +42,7 @@ def test_total_table_is_built() -> None:
     assert repr(END) == "END"
 
 
-@each_case(
+@cases(
     ("machine", "name", "hint"),
     (m.DIAMOND, "hlave", "the graph has no node hlave; did you mean halve?"),
     (m.CLOCK, "walk", "the graph has no node walk; its nodes are tick, tock"),
@@ -79,7 +79,7 @@ STOPPABLE = "which a limit may stop, but has no outcome for that; decorate it wi
 TO_END = "cannot reach END; route an outcome of it, or of a node after it, to END"
 
 
-@each_case(
+@cases(
     ("start", "table", "texts"),
     (m.split, row(m.split, on(m.Even, m.halve)) | HALVE | JOIN, [NO_EDGE.format("split", "Odd", "...")]),
     (m.tick, row(m.tick, on(m.Tock, m.tock)) | TOCK, [NO_EDGE.format("tick", "Stopped", "...")]),
@@ -186,7 +186,7 @@ def node_returning(kind: type) -> Any:
     return node(create)
 
 
-@each_case(
+@cases(
     ("kind", "fault"),
     (NotFinal, "not final; write @final above class NotFinal"),
     (NotFrozen, "not frozen; write @dataclass(frozen=True) above class NotFrozen"),
@@ -199,7 +199,7 @@ def test_outcome_must_be_final_and_frozen(kind: type, fault: str) -> None:
     assert texts_of(row(create, on(kind, END)), create) == [f"create returns {kind.__name__}, which is {fault}"]
 
 
-@cases("kind", [PlainMarker, FrozenModel, Pair, Colour])
+@cases("kind", PlainMarker, FrozenModel, Pair, Colour)
 def test_outcomes_may_be_markers_models_tuples_and_enums(kind: type) -> None:
     assert [edge.outcome for edge in m.machine_of(node_returning(kind)).edges] == [kind]
 

@@ -12,7 +12,7 @@ from graphexec.kernel import Entered, Limits, MeasureError, Snapshot, snapshot_o
 from graphexec.kernel.events import Journal, journal_of
 from graphexec.kernel.stepping import replay
 from tests.kernel.machines import machine_of, value
-from tests.parameters import each_case
+from tests.parameters import cases
 
 
 @value
@@ -138,7 +138,7 @@ def test_used_up_limit_comes_before_the_measure() -> None:
     assert str(machine.verify(Limits(iterations=3)).bounds.transitions) == "iterations + 1 = 4 (exact)"  # type: ignore[union-attr]
 
 
-@each_case(
+@cases(
     ("mistake", "message"),
     (lambda: gx.node(decreases=cast("Any", 3)), "a node has decreases=3; give a function of the node's value"),
     (gx.node, "a node has decreases=None"),

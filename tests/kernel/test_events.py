@@ -12,7 +12,7 @@ from graphexec.effects import CallTool, ToolResult, agent_limits
 from graphexec.runtime import RunContext, astream, make_run_context, stream
 from tests.drivers import LIVE, Driver, FakeClock, Script
 from tests.kernel import machines as m
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 
 
 def test_events_of_a_clock() -> None:
@@ -52,7 +52,7 @@ def test_events_of_a_batch() -> None:
 RESUMED = gx.Snapshot("interview", m.Topic("tea", 2), ("fine",))
 
 
-@each_case(
+@cases(
     ("machine", "value", "context", "names"),
     # A resumed node has no second event for its entry, and a refused effect has none.
     (m.INTERVIEW, RESUMED, m.reporter(), ["Asked", "Answered", "Moved", "Done"]),
@@ -116,8 +116,8 @@ def until(events: Generator[Any, None, None], kind: type) -> None:
     raise AssertionError(kind)
 
 
-@cases("machine", [CAREFUL, KEEPING])
-@cases("kind", [gx.Asked, gx.Answered])
+@cases("machine", CAREFUL, KEEPING)
+@cases("kind", gx.Asked, gx.Answered)
 def test_closing_a_stream_closes_the_node(machine: gx.Graph[Any, Any], kind: type) -> None:
     CLOSED.clear()
     events = stream(machine, m.Left(1), m.reporter())
@@ -129,7 +129,7 @@ def test_closing_a_stream_closes_the_node(machine: gx.Graph[Any, Any], kind: typ
     KEPT.clear()
 
 
-@cases("kind", [gx.Asked, gx.Answered])
+@cases("kind", gx.Asked, gx.Answered)
 def test_closing_an_async_stream_closes_the_node(kind: type) -> None:
     CLOSED.clear()
 
@@ -145,7 +145,7 @@ def test_closing_an_async_stream_closes_the_node(kind: type) -> None:
     assert CLOSED == ["careful"]
 
 
-@cases("driver", LIVE)
+@cases("driver", *LIVE)
 def test_failing_run_closes_its_node(driver: Driver) -> None:
     CLOSED.clear()
 

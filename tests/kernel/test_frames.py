@@ -16,7 +16,7 @@ from graphexec import kernel, testing
 from graphexec.errors import NodeError, SnapshotError
 from graphexec.kernel.events import Done
 from tests.kernel.machines import Question, error_message, machine_of, reporter, run_machine, value
-from tests.parameters import cases, each_case, examples
+from tests.parameters import cases, examples
 
 
 @value
@@ -113,7 +113,7 @@ def pauses_of(machine: gx.Graph[Any, Any], value: Any) -> list[gx.Snapshot]:
 
 
 class TestFrame:
-    @cases(("job", "notes"), [(Job(("elms", "oaks")), ("re: elms", "re: oaks")), (Job((), ("done",)), ("done",))])
+    @cases(("job", "notes"), (Job(("elms", "oaks")), ("re: elms", "re: oaks")), (Job((), ("done",)), ("done",)))
     def test_leave_receives_the_outer_value(self, job: Job, notes: tuple[str, ...]) -> None:
         """Other outcomes of `enter` leave at once."""
         assert run_machine(office(survey()), job, reporter()).outcome == Minutes(notes)
@@ -162,7 +162,7 @@ class TestFrame:
         with pytest.raises(SnapshotError, match=match):
             run_machine(machine, paused.retried(), reporter())
 
-    @cases("frames", [3, ["look"], {"look": 3}, {"look": {"class": "Nothing", "data": {}}}])
+    @cases("frames", 3, ["look"], {"look": 3}, {"look": {"class": "Nothing", "data": {}}})
     def test_invalid_frames_are_refused(self, frames: object) -> None:
         machine = office(survey())
         stored = json.loads(gx.Snapshot("look.enter", Job(())).to_json()) | {"frames": frames}
@@ -208,7 +208,7 @@ def underline(known: Known) -> Known:
 
 
 class TestEach:
-    @each_case(
+    @cases(
         ("make", "subjects", "notes"),
         (lambda: office(survey()), "abcde", ("re: a", "re: b", "re: c", "stopped by look.rounds")),
         # An own budget is refilled at each entry, and another one counts for the whole run.
@@ -335,7 +335,7 @@ WHOLE: dict[str, Any] = {**WITH_LEAVE, "each": ROUNDS, "when_spent": stop_early}
 
 
 class TestRefusals:
-    @each_case(
+    @cases(
         ("options", "message"),
         ({"leave": write_down}, "has leave= without enter=; pass enter, a function that starts the graph"),
         ({"each": ROUNDS}, "has each= without enter=; pass enter"),

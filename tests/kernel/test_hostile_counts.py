@@ -20,7 +20,7 @@ from graphexec.kernel.meters import add_counts
 from graphexec.kernel.serialization import format_json, parse_json
 from tests.executor.actors import snapshot_after
 from tests.kernel import machines as m
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 
 COINS, GRAMS = Meter("coins"), Meter("grams", whole=False)
 HUGE = 10**5000
@@ -58,7 +58,7 @@ def run_scales(reply: Any, count: int = 9, limits: Limits = COINS_ONLY) -> Any:
 INVALID = [-1, 0.5, 1.0, math.nan, math.inf, -math.inf, True, False, "1", b"1", [1], 1j]
 
 
-@cases("amount", INVALID)
+@cases("amount", *INVALID)
 def test_invalid_amount_of_a_whole_meter_is_refused(amount: Any) -> None:
     message = r"weigh asked for Weigh, .*; return a whole number of coins"
     snapshot = snapshot_after(errors.InputError, lambda: run_scales((amount, 0.0)), message)
@@ -70,7 +70,7 @@ GRAMS_WANTED = "; return a finite number of grams, 0 or more"
 EACH_WANTED = "return an amount, or None, for each of coins, grams"
 
 
-@each_case(
+@cases(
     ("amounts", "remedy"),
     *(((1, amount), GRAMS_WANTED) for amount in (-1, -0.5, math.nan, math.inf, True, "1", HUGE)),
     *((amounts, EACH_WANTED) for amounts in (None, 3, "ab", (), (1,), (1, 2.0, 3), {1, 2}, {"coins": 1})),
@@ -118,7 +118,7 @@ COUNTS: list[Any] = [-50, -0.5, math.nan, math.inf, -math.inf, True, "3", None, 
 LIMIT = {"limit": "coins", "value": 1, "reached": 1, "wanted": 1, "outer": False}
 
 
-@each_case(
+@cases(
     ("kind", "fields", "text"),
     *((Spent, {name: one}, "Spent has ") for name in ("iterations", "seconds", "restarts") for one in COUNTS),
     *((Spent, {name: {"coins": one}}, "Spent has ") for name in ("budgets", "meters") for one in COUNTS),
@@ -158,8 +158,8 @@ def stored_with(text: str, **fields: Any) -> str:
     return json.dumps({**GOOD, **fields}).replace('"#"', text)
 
 
-@cases("text", ["-50", "0.5", "true", "1e400", "NaN", "-Infinity", "null", '"3"', "[]", f"-1{'0' * 5000}"])
-@cases("name", ["iterations", "seconds", "restarts", "budgets", "meters"])
+@cases("text", "-50", "0.5", "true", "1e400", "NaN", "-Infinity", "null", '"3"', "[]", f"-1{'0' * 5000}")
+@cases("name", "iterations", "seconds", "restarts", "budgets", "meters")
 def test_stored_counts_that_are_invalid_are_refused(name: str, text: str) -> None:
     count, shown = ({"coins": "#"}, f"{name}['coins']") if name in ("budgets", "meters") else ("#", name)
     # Seconds and the counts of some meters are fractions.
@@ -167,8 +167,8 @@ def test_stored_counts_that_are_invalid_are_refused(name: str, text: str) -> Non
         assert snapshot_error(stored_with(text, spent={**GOOD["spent"], name: count})).startswith(f"Spent has {shown}=")
 
 
-@cases("text", ["-1", "true", "1e400", "NaN", "null", '"3"', "[]"])
-@cases("name", ["value", "reached"])
+@cases("text", "-1", "true", "1e400", "NaN", "null", '"3"', "[]")
+@cases("name", "value", "reached")
 def test_stored_limits_that_are_invalid_are_refused(name: str, text: str) -> None:
     stored = stored_with(text, replies=[{"exhausted": {**LIMIT, name: "#"}}])
     assert snapshot_error(stored).startswith(f"Exhausted has {name}=")
@@ -201,21 +201,21 @@ def stored_value(field: str, text: str, notes: tuple[str, ...] = ()) -> str:
 NUMBERS, NO_NUMBERS = ["count", "weight", "value", "reached", "wanted"], ["true", "false", '"3"', "null", "[]", "{}"]
 
 
-@cases(("field", "text"), [*itertools.product(NUMBERS, NO_NUMBERS), ("count", "1.0"), ("count", "1.5")])
-@cases("notes", [(), ("\ud800",)])
+@cases(("field", "text"), *itertools.product(NUMBERS, NO_NUMBERS), ("count", "1.0"), ("count", "1.5"))
+@cases("notes", (), ("\ud800",))
 def test_number_within_a_stored_value_is_not_converted(field: str, text: str, notes: tuple[str, ...]) -> None:
     assert "does not fit this graph" in snapshot_error(stored_value(field, text, notes), NOTES)
 
 
-@cases("count", [HUGE, -HUGE, 0])
-@cases("note", ["\ud800", "é", ""])
+@cases("count", HUGE, -HUGE, 0)
+@cases("note", "\ud800", "é", "")
 def test_value_is_read_as_it_was_stored(count: int, note: str) -> None:
     at = Snapshot("note_weight", Weighed(count, math.inf, Exhausted("coins", abs(count), 0), (note,)))
     assert Snapshot.from_json(at.to_json(), NOTES) == at
 
 
-@cases("field", ["version", "node", "value", "replies", "spent", "entered", "open", "sequence", "run"])
-@cases("text", ["true", "-1", "1e400", "NaN", f"1{'0' * 5000}", "[" * 100_000 + "]" * 100_000, "[" * 900 + "]" * 900])
+@cases("field", "version", "node", "value", "replies", "spent", "entered", "open", "sequence", "run")
+@cases("text", "true", "-1", "1e400", "NaN", f"1{'0' * 5000}", "[" * 100_000 + "]" * 100_000, "[" * 900 + "]" * 900)
 def test_any_snapshot_field_is_read_or_refused(field: str, text: str) -> None:
     whole = stored_with(text, **{field: "#"})
     if (field, text) in [("entered", "true"), ("sequence", f"1{'0' * 5000}")]:
@@ -238,7 +238,7 @@ def test_integers_of_any_size_are_stored_and_resumed() -> None:
     assert format_json(parse_json(f'{{"a": [{digits}]}}')) == f'{{"a": [{digits}]}}'
 
 
-@cases("limits", [{"iterations": HUGE}, {"fan_out": HUGE}, {"restarts": HUGE}, {"meters": {COINS: HUGE}}])
+@cases("limits", {"iterations": HUGE}, {"fan_out": HUGE}, {"restarts": HUGE}, {"meters": {COINS: HUGE}})
 def test_limits_of_any_size_are_limits(limits: Any) -> None:
     assert m.SELF_LOOP.verify(as_limits(**{"iterations": HUGE, **limits})).proved
 
@@ -248,7 +248,7 @@ as_limits: Any = Limits
 TOO_MUCH = "is 1.0e+5000, more than a float can hold; give None for no limit"
 
 
-@each_case(
+@cases(
     ("make", "text"),
     (lambda: as_limits(seconds=HUGE), TOO_MUCH),
     (lambda: as_limits(meters={GRAMS: HUGE}), TOO_MUCH),
@@ -276,13 +276,13 @@ def test_json_holds_integers_of_any_size(data: Any) -> None:
     assert parse_json(format_json(data)) == data
 
 
-@cases("text", ["[" * 100_000, '{"a":' * 100_000, "", "nul", "[1"])
+@cases("text", "[" * 100_000, '{"a":' * 100_000, "", "nul", "[1")
 def test_text_that_is_not_json_is_a_value_error(text: str) -> None:
     with pytest.raises(ValueError, match=r"\w"):
         parse_json(text)
 
 
-@each_case(
+@cases(
     ("number", "spec", "text"),
     (1234, ",", "1,234"),
     (10**30 - 1, "", "9" * 30),

@@ -27,7 +27,7 @@ from graphexec.messages.images import image_from_json
 from graphexec.messages.observations import split_observation
 from tests.kernel.machines import error_message
 from tests.models.pictures import ADDRESS, CAT, DOG, PNG
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 
 CAT_URL = f"data:image/png;base64,{base64.b64encode(PNG).decode()}"
 HEADS = {
@@ -38,7 +38,7 @@ HEADS = {
 }
 
 
-@cases("media_type", HEADS)
+@cases("media_type", *HEADS)
 @given(rest=st.binary(max_size=60))
 def test_bytes_name_their_format(media_type: str, rest: bytes) -> None:
     data = HEADS[media_type] + rest
@@ -49,7 +49,7 @@ def test_bytes_name_their_format(media_type: str, rest: bytes) -> None:
     assert str(image) == f"{media_type}, {len(data)} bytes"
 
 
-@cases("address", ["HTTPS://Example.com/Cat.png", "http://localhost:8000/a?b#c", "https://é.example/猫"])
+@cases("address", "HTTPS://Example.com/Cat.png", "http://localhost:8000/a?b#c", "https://é.example/猫")
 def test_address_keeps_all_but_its_scheme(address: str) -> None:
     scheme, _, rest = address.partition(":")
     assert Image(address).url == f"{scheme.lower()}:{rest}"
@@ -80,7 +80,7 @@ def test_image_is_bytes_or_an_address_also_in_json() -> None:
     assert image_from_json({"url": CAT.url, "kind": "graphexec.image", "more": 1}) is None
 
 
-@cases("spelling", ["image/jpg", "image/JPEG", "IMAGE/jpeg;charset=utf-8"])
+@cases("spelling", "image/jpg", "image/JPEG", "IMAGE/jpeg;charset=utf-8")
 def test_media_type_has_one_spelling(spelling: str) -> None:
     image = Image.from_bytes(HEADS["image/jpeg"])
     assert Image(f"DATA:{spelling};BASE64,{image.data}") == image
@@ -117,13 +117,13 @@ INVALID_URLS: dict[Any, str] = {
 }
 
 
-@cases("url", INVALID_URLS)
+@cases("url", *INVALID_URLS)
 def test_invalid_url_is_an_input_error(url: Any) -> None:
     assert INVALID_URLS[url] in error_message(InputError, Image, url)
     assert image_from_json({"kind": "graphexec.image", "url": url}) is None
 
 
-@each_case(
+@cases(
     ("data", "media_type", "says"),
     (b"hello", None, "not a PNG, JPEG, GIF or WebP image; pass their media_type"),
     (b"", None, "not a PNG"),
@@ -139,7 +139,7 @@ def test_invalid_bytes_are_an_input_error(data: Any, media_type: str | None, say
         Image.from_bytes(data, media_type)
 
 
-@cases(("size", "shown"), [(999, "999 bytes"), (12_345, "12 kB"), (3_400_000, "3.4 MB")])
+@cases(("size", "shown"), (999, "999 bytes"), (12_345, "12 kB"), (3_400_000, "3.4 MB"))
 def test_label_shows_type_and_size(size: int, shown: str) -> None:
     image = Image.from_bytes(PNG.ljust(size, b"\0"))
     assert image.label(2) == f"[image 2: image/png, {shown}]"

@@ -17,7 +17,7 @@ from graphexec.kernel.events import Cut
 from graphexec.kernel.execution import Execution
 from graphexec.kernel.meters import NOTHING, Counts, FrozenMapping
 from tests.kernel.machines import INTERVIEW, Stopped, Topic, check_refusal, error_message
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 
 PAYMENTS = Meter("payments")
 FEES = Meter("fees", whole=False, unit="an amount of money")
@@ -44,14 +44,14 @@ def test_meters_and_effects_have_defaults() -> None:
     assert (Pay.charges, Pay.measures) == ({PAYMENTS: 2}, ())
 
 
-@cases("kind", [Meter, Budget])
-@cases("name", ["", "two words", "9lives", "a-b", "a.", ".a", "a..b", "a.2", 5, None, ["payments"]])
+@cases("kind", Meter, Budget)
+@cases("name", "", "two words", "9lives", "a-b", "a.", ".a", "a..b", "a.2", 5, None, ["payments"])
 def test_name_must_be_an_identifier(kind: type[Meter | Budget], name: Any) -> None:
     text = f"a {kind.__name__.lower()} cannot be named {name!r}; give it a name that a variable could have"
     assert error_message(errors.LimitsError, kind, name) == text
 
 
-@each_case(
+@cases(
     ("make", "text"),
     *(
         (partial(kind, name), f"{name} is a limit already; find another name for the {kind.__name__.lower()}")
@@ -81,7 +81,7 @@ def test_name_of_a_limit_is_refused(make: Callable[[], object], text: str) -> No
 WHOLE = "the meter must count in whole numbers, and the charge be 1 or more: "
 
 
-@each_case(
+@cases(
     ("attributes", "facts"),
     *(
         ({"charges": {PAYMENTS: charge}}, [f'Pay has charges={{{PAYMENTS!r}: {charge}}}; {WHOLE}{{Meter("pages"): 1}}'])
@@ -126,7 +126,7 @@ def test_limits_are_values() -> None:
     assert Exhausted("tool_calls", 3, 2) != Exhausted("tool_calls", 3, 3)
 
 
-@each_case(
+@cases(
     ("meters", "text"),
     ({"payments": 3}, "the limits have 'payments', which is not a meter; give {Meter('payments'): 5}"),
     (PAYMENTS, "the limits are Meter(name='payments', whole=True); give a dict of meters and limits: {METER: 5}"),
@@ -146,7 +146,7 @@ def test_invalid_limits_on_meters_are_refused(meters: Any, text: str) -> None:
     assert error_message(errors.LimitsError, Limits, meters) == text
 
 
-@cases("attribute", ["meters", "budgets"])
+@cases("attribute", "meters", "budgets")
 def test_limits_are_immutable(attribute: str) -> None:
     limits = Limits({PAYMENTS: 3}, budgets={"payments": 2})
     with pytest.raises(dataclasses.FrozenInstanceError):
@@ -247,8 +247,8 @@ class Outer:
         raise AssertionError("no reply reports more")
 
 
-@cases("own", [None, 9.0])
-@cases(("answer", "at"), [(Cut(), 5.0), ("an answer after the deadline", 6.0)])
+@cases("own", None, 9.0)
+@cases(("answer", "at"), (Cut(), 5.0), ("an answer after the deadline", 6.0))
 def test_deadline_of_an_outer_run_ends_a_nested_run(own: float | None, answer: object, at: float) -> None:
     execution = Execution(INTERVIEW, begin(INTERVIEW, Topic("the sea")), Limits(seconds=own), outer=Outer(5.0))
     path = execution.run()

@@ -12,10 +12,10 @@ from graphexec.runtime.runner import run
 from tests.drivers import Script, run_script
 from tests.executor.actors import snapshot_after
 from tests.kernel import machines as m
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 
 
-@each_case(
+@cases(
     ("machine", "value", "context", "outcome", "iterations"),
     *(
         (
@@ -79,14 +79,14 @@ def test_failed_or_stopped_node_has_paid() -> None:
     assert snapshot.spent["tool_calls"] == 2
 
 
-@cases("limit", [0, 1, 3])
+@cases("limit", 0, 1, 3)
 def test_model_calls_are_charged_one_by_one(limit: int) -> None:
     result = m.run_machine(m.PROMPTS, m.Prompt(), m.model_of(Usage(), agent_limits(model_calls=limit)))
     assert result.outcome == m.Stopped(m.Prompt(limit), gx.Exhausted("model_calls", limit, limit))
     assert (result.spent["model_calls"], len(result.asked)) == (limit, limit)
 
 
-@cases(("calls", "limit", "carried_out"), [(0, 0, 0), (1, 0, None), (3, 3, 3), (3, 2, None), (3, 4, 3), (1, None, 1)])
+@cases(("calls", "limit", "carried_out"), (0, 0, 0), (1, 0, None), (3, 3, 3), (3, 2, None), (3, 4, 3), (1, None, 1))
 def test_batch_is_charged_completely_or_not_at_all(calls: int, limit: int | None, carried_out: int | None) -> None:
     called: list[str] = []
 
@@ -108,7 +108,7 @@ def test_batch_is_charged_completely_or_not_at_all(calls: int, limit: int | None
     assert len(called) == result.spent["tool_calls"] == (carried_out or 0)
 
 
-@cases(("limit", "calls"), [(0, 0), (1, 0), (2, 2), (3, 2), (4, 4), (5, 4)])
+@cases(("limit", "calls"), (0, 0), (1, 0), (2, 2), (3, 2), (4, 4), (5, 4))
 def test_batch_does_not_exceed_the_model_calls(limit: int, calls: int) -> None:
     result = m.run_machine(m.BRAINSTORM, m.Prompt(), m.model_of(Usage(2, 3), agent_limits(model_calls=limit)))
     assert result.outcome == m.Stopped(m.Prompt(calls), gx.Exhausted("model_calls", limit, calls))
@@ -117,7 +117,7 @@ def test_batch_does_not_exceed_the_model_calls(limit: int, calls: int) -> None:
     assert reported_tokens(result.spent) == 5 * calls
 
 
-@each_case(
+@cases(
     ("limit", "usage", "calls"),
     (0, Usage(1, 1), 0),
     (1, Usage(1, 1), 1),
@@ -138,7 +138,7 @@ def test_tokens_are_compared_before_each_model_call(limit: int, usage: Usage, ca
     assert result.spent["prompt_tokens"] == calls * usage.prompt_tokens
 
 
-@each_case(
+@cases(
     ("limits", "reported"),
     ({"seconds": 0, "tokens": 0, "model_calls": 0}, "seconds"),
     ({"tokens": 0, "model_calls": 0}, "tokens"),
@@ -152,8 +152,8 @@ def test_first_of_several_limits_is_reported(limits: dict[str, Any], reported: s
 NAMES = ["iterations", "seconds", "model_calls", "tool_calls", "tokens", "cost", "fan_out", "restarts"]
 
 
-@cases("name", NAMES)
-@each_case(
+@cases("name", *NAMES)
+@cases(
     ("value", "text"),
     (-1, "is -1; give 0 or more, or None for no limit"),
     *((value, "None for no limit") for value in (math.inf, math.nan, "3", True)),
@@ -168,7 +168,7 @@ OR_NONE = "or None for no limit"
 AFTERWARDS = "a cost is known only after a call; give an amount above 0, or model_calls=0"
 
 
-@each_case(
+@cases(
     ("limits", "text"),
     ({"iterations": 1.5}, f"the limit iterations is 1.5; give a whole number, {OR_NONE}"),
     ({"seconds": "1"}, f"the limit seconds is '1'; give a number of seconds, {OR_NONE}"),

@@ -9,7 +9,7 @@ import pytest
 import graphexec as gx
 from graphexec import errors, kernel
 from tests.kernel import machines as m
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 
 
 @m.value
@@ -171,7 +171,7 @@ TWICE, CHOOSING, TWO_OFFICES = solve_twice(), choose_next(), two_offices()
 NESTED = m.machine_of(gx.embed(OFFICE, "work", own=[gx.Budget("solve.tries", 2)]))
 
 
-@each_case(
+@cases(
     ("machine", "lines"),
     (
         OFFICE,
@@ -202,7 +202,7 @@ def test_edges_of_a_subgraph_are_inlined_with_its_resets(machine: gx.Graph[Any, 
     assert [one for one in str(machine).splitlines() if one in lines] == lines
 
 
-@each_case(
+@cases(
     ("machine", "nodes"),
     (OFFICE, ["solve.look", "solve.attempt", "deliver", "apologise"]),
     (NESTED, ["work.solve.look", "work.solve.attempt", "work.deliver", "work.apologise"]),
@@ -213,7 +213,7 @@ def test_subgraph_nodes_are_inlined_with_a_prefix(machine: gx.Graph[Any, Any], n
     assert machine.start == nodes[0]
 
 
-@each_case(
+@cases(
     ("machine", "budgets"),
     (office(gx.embed(solver(TRIES, SHARED), "solve", own=[TRIES])), {"solve.tries": 3, "shared": 100}),
     (SHARING, {"tries": 3}),
@@ -242,7 +242,7 @@ def test_embedded_node_has_types_and_a_piece() -> None:
         SOLVE.function(3)
 
 
-@each_case(
+@cases(
     ("machine", "tries", "limits", "outcome", "spent"),
     (OFFICE, (2, 0, 1), {}, "all solved", {"solve.tries": 2}),
     # Each entry resets own budgets, and the limits of the run use their full names; other budgets are shared.
@@ -330,7 +330,7 @@ def test_nested_loops_are_proved_together() -> None:
 NOT_OWN = "solve cannot own {}, which meters none of its nodes; own one"
 
 
-@each_case(
+@cases(
     ("child", "name", "own", "facts"),
     *((solver(TRIES), name, [], ["a node cannot be named"]) for name in ("", "a b", "a.b", "1st")),
     (solver(TRIES), "solve", [gx.Budget("trys", 3)], [NOT_OWN.format("trys"), "of tries"]),
@@ -342,7 +342,7 @@ def test_invalid_name_or_budget_is_refused(child: Any, name: str, own: list[gx.B
     m.check_refusal(errors.NodeError, facts, lambda: gx.embed(child, name, own=own))
 
 
-@each_case(
+@cases(
     ("build", "fault"),
     (
         lambda: gx.graph(loosely(SOLVE, gx.on(Solved, gx.END)), start=SOLVE),
@@ -358,7 +358,7 @@ def test_faults_of_a_subgraph_are_reported(build: Callable[[], object], fault: s
     assert m.faults_of(build) == [fault]
 
 
-@cases("given", [None, "clock", 3])
+@cases("given", None, "clock", 3)
 def test_embedding_a_value_without_a_graph_is_refused(given: Any) -> None:
     assert "is not a graph; write embed(graph, name)" in m.error_message(errors.InputError, gx.embed, given, "clock")
 

@@ -10,7 +10,7 @@ from graphexec import All, Asks, Effect, Exhausted, ask, charged, errors, kernel
 from graphexec.effects import CallModel, CallTool
 from graphexec.kernel.serialization import reply_adapter
 from tests.kernel import machines as m
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 
 # Functions that type checkers refuse.
 decorate: Any = node
@@ -56,7 +56,7 @@ class Shop:
         return m.Total(str(number.value))
 
 
-@each_case(
+@cases(
     ("one", "kind", "takes", "effects", "outcomes"),
     (node(sort), "pure", (m.Number,), (), (m.Even, m.Odd)),
     (node(look), "asks", (m.Number, m.Left), (CallTool, m.Question), (m.Even, m.Odd)),
@@ -156,7 +156,7 @@ BARE = "f does not annotate '{}'; write def f(number: In) -> Out"
 UNCHECKED = "which isinstance cannot check; name a class of your own"
 
 
-@each_case(
+@cases(
     ("function", "text"),
     (declare("f", "number", "translator", "return"), BARE.format("number")),
     (declare("f", "return"), BARE.format("return")),
@@ -211,7 +211,7 @@ meter: Any = metered
 as_opaque: Any = opaque
 
 
-@each_case(
+@cases(
     ("write", "text"),
     (
         lambda: meter(when_spent=m.GaveUp)(m.halve),
@@ -245,7 +245,7 @@ def test_invalid_decoration_or_reply_is_refused(write: Callable[[], object], tex
     assert m.error_message(errors.NodeError, write) == text
 
 
-@cases("when_spent", [by_protocol, unsaid])
+@cases("when_spent", by_protocol, unsaid)
 def test_when_spent_may_take_a_protocol_or_anything(when_spent: Any) -> None:
     assert meter(when_spent=when_spent)(m.halve).spent_outcome is m.Total
 
@@ -263,7 +263,7 @@ class Special(m.Question):
     pass
 
 
-@cases("effect", [m.Question, Special])
+@cases("effect", m.Question, Special)
 def test_reply_type_is_read_from_the_effect_class(effect: Any) -> None:
     assert reply_adapter(effect).validate_python("yes") == "yes"
 

@@ -7,7 +7,7 @@ import pytest
 
 import graphexec as gx
 from tests.kernel import machines as m
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 
 PATIENCE = gx.Budget("patience")
 
@@ -55,7 +55,7 @@ def add_free_loop(of: gx.Graph[Any, Any], **options: bool) -> gx.Graph[Any, Any]
 
 # A budget without a limit counts as limited.
 @pytest.mark.medium
-@cases("budget", [gx.Budget("patience", 5), PATIENCE])
+@cases("budget", gx.Budget("patience", 5), PATIENCE)
 def test_splice_of_a_free_loop_is_refused(budget: gx.Budget) -> None:
     (fault,) = m.faults_of(add_free_loop, machine(budget))
     assert fault.startswith("GX010")
@@ -64,7 +64,7 @@ def test_splice_of_a_free_loop_is_refused(budget: gx.Budget) -> None:
     assert "; " in fault
 
 
-@each_case(
+@cases(
     ("of", "options"),
     (machine(gx.Budget("patience", 5)), {"allow_nonterminating": True}),
     # A machine that is not proved may stay so.

@@ -16,7 +16,7 @@ from graphexec.messages import CompletionRequest, ModelReply, Usage
 from graphexec.runtime import RunContext, make_run_context, run, stream
 from tests.drivers import LIVE, Script, run_script
 from tests.kernel import machines as m
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 
 
 def with_ranks(ranks: Ranks, **limits: Any) -> RunContext:
@@ -46,8 +46,8 @@ def stopped(ticks: int, limit: int, reached: int) -> m.Stopped:
     return m.Stopped(m.Tick(ticks), gx.Exhausted("iterations", limit, reached))
 
 
-@cases("transform", [dict, deeper])
-@each_case(
+@cases("transform", dict, deeper)
+@cases(
     ("machine", "at", "ranks", "limits", "outcome"),
     (m.DIAMOND, m.Number(4), WAY, {}, m.Total("halved to 2")),
     (m.CLOCK, m.Tick(), TICKING, THREE, stopped(3, 3, 3)),
@@ -101,7 +101,7 @@ ANOTHER = (
 )
 
 
-@each_case(
+@cases(
     ("machine", "at", "ranks", "limits", "source", "target"),
     *(
         (m.DIAMOND, m.Number(4), {**WAY, "join": ((level, ()),)}, {}, "halve (2, 0, 0)", f"join ({level}, 0, 0)")
@@ -144,8 +144,8 @@ def _ranks() -> Iterator[Rank]:
             yield from (((component, ("iterations",)), (part, ())) for part in range(3))
 
 
-@cases("limit", [0, 1, 2])
-@cases("transform", [dict, deeper])
+@cases("limit", 0, 1, 2)
+@cases("transform", dict, deeper)
 def test_step_is_taken_only_if_the_rank_falls(transform: Callable[[Ranks], Ranks], limit: int) -> None:
     def value(rank: Rank, iterations: int) -> list[int]:
         return [number for part, budgets in rank for number in (part, *[limit - iterations for _ in budgets])]
@@ -164,7 +164,7 @@ def test_step_is_taken_only_if_the_rank_falls(transform: Callable[[Ranks], Ranks
                     run(machine, at, within)
 
 
-@each_case(
+@cases(
     ("machine", "value", "ranks", "name"),
     (m.CLOCK, m.Tick(), TICKING, "iterations"),
     *(
@@ -206,7 +206,7 @@ def thinking(counted: str, usages: Sequence[Usage], **limits: Any) -> RunContext
 PAID = gx.Snapshot("think", m.Prompt(0), spent=gx.Spent(meters={"prompt_tokens": 5, "tokens": 5}))
 
 
-@each_case(
+@cases(
     ("at", "counted", "usages", "limits", "turns", "limit", "tokens"),
     (m.Prompt(), "model_calls", [Usage(1, 1)], {"model_calls": 3}, 3, gx.Exhausted("model_calls", 3, 3), 6),
     (m.Prompt(), "tool_calls", [Usage(1, 1)], {"tool_calls": 3}, 3, gx.Exhausted("tool_calls", 3, 3), 8),

@@ -11,7 +11,7 @@ from graphexec import actions, effects, errors
 from graphexec.messages import AssistantMessage, ChatRequest, CompletionRequest, SystemMessage, ToolMessage, UserMessage
 from graphexec.messages.turns import Conversation
 from tests.kernel.machines import error_message
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 
 MESSAGES = (SystemMessage("s"), UserMessage("u"), AssistantMessage("a"), ToolMessage("c", "t"))
 
@@ -20,7 +20,7 @@ class Loud(UserMessage):
     """A message of a user's class."""
 
 
-@cases("messages", [(), [], MESSAGES, list(MESSAGES), [Loud("hi")], [*MESSAGES, Loud("hi")]])
+@cases("messages", (), [], MESSAGES, list(MESSAGES), [Loud("hi")], [*MESSAGES, Loud("hi")])
 def test_messages_make_a_request(messages: Any) -> None:
     assert ChatRequest(messages).messages is messages
 
@@ -36,7 +36,7 @@ def lang_chain(kind: str) -> Any:
     return SimpleNamespace(type=kind, content="hi")
 
 
-@each_case(
+@cases(
     ("message", "remedy"),
     ("hi", "write UserMessage('hi')"),
     ({"role": "user", "content": "hi"}, "write UserMessage('hi')"),
@@ -65,7 +65,7 @@ def test_message_of_another_form_is_refused(message: Any, remedy: str) -> None:
 SYSTEM = {"role": "system", "content": "hi"}
 
 
-@each_case(
+@cases(
     ("request_", "given", "start", "remedy"),
     (ChatRequest, "hi", "ChatRequest has messages='hi'", "; write ChatRequest([UserMessage('hi')])"),
     (ChatRequest, None, "ChatRequest has messages=None", "; write ChatRequest([UserMessage('...')])"),

@@ -26,7 +26,7 @@ from graphexec.verify.audit.audit import audit
 from graphexec.verify.explorer.stub_nodes import explore_table
 from tests.drivers import LIVE, Driver, FakeClock, Script, run_script
 from tests.kernel import machines as m
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 from tests.stopwatch import Stopwatch
 from tests.verify.execution import execute
 from tests.verify.traces import proof_of, trace_of
@@ -75,7 +75,7 @@ def office(limits: gx.Limits, *, cost: float = 0.0) -> RunContext:
     )
 
 
-@each_case(
+@cases(
     ("limits", "calls"),
     (agent_limits(iterations=0, model_calls=0), 0),
     (agent_limits(iterations=0, model_calls=2), 2),
@@ -94,7 +94,7 @@ def test_reserved_calls_are_counted_but_never_stopped(limits: gx.Limits, calls: 
     assert result.spent["cost"] == calls + 2
 
 
-@cases(("restarts", "outcome"), [(1, Summary), (2, m.Halted)])
+@cases(("restarts", "outcome"), (1, Summary), (2, m.Halted))
 def test_too_many_restarts_stop_reserved_calls(restarts: int, outcome: type) -> None:
     stopped = m.Stopped(m.Prompt(), gx.Exhausted("model_calls", 0, 0))
     crashed = gx.Snapshot("conclude", stopped, spent=Spent(restarts=restarts))
@@ -130,8 +130,8 @@ def test_grace_extends_the_deadline() -> None:
     assert done.outcome == Summary(("a", "b", "sent", cut))
 
 
-@cases("cut", [False, True])
-@cases("stored", [False, True])
+@cases("cut", False, True)
+@cases("stored", False, True)
 def test_reserved_calls_stop_after_the_grace(cut: bool, stored: bool) -> None:
     call = first_reserved_call()
     # A cut call used all remaining time, even if the clock lags slightly.
@@ -150,7 +150,7 @@ def slow(clock: FakeClock, seconds: float, limits: gx.Limits = TEN) -> RunContex
     return make_run_context({CallModel: answer, CallTool: lambda call: ToolResult("sent")}, limits=limits, clock=clock)
 
 
-@each_case(
+@cases(
     ("seconds", "outcome", "calls"),
     # Calls end at 4, 8 and 12 seconds, when the grace is over.
     (4.0, m.Halted, 3),
@@ -173,8 +173,8 @@ SOON = gx.replace(LAST_WORDS, dataclasses.replace(conclude, grace=0.6))
 
 
 @pytest.mark.medium
-@cases("drive", LIVE)
-@cases("hanging", ["sum up", "a mail"])
+@cases("drive", *LIVE)
+@cases("hanging", "sum up", "a mail")
 def test_grace_follows_a_cut_call(drive: Driver, hanging: str, released: threading.Event) -> None:
     """The deadline cuts a hanging call; a reserved call follows, and is cut after its grace."""
 
@@ -221,7 +221,7 @@ METERED = "words is reserved, so its entry costs nothing; leave out @metered"
 EVERYTHING: Any = None
 
 
-@each_case(
+@cases(
     ("write", "text"),
     (lambda: gx.metered(when_spent=m.Halted)(reserved(when_spent=m.Halted)(WORDS)), METERED),
     (lambda: reserved(when_spent=m.Halted)(gx.metered(when_spent=m.Halted)(WORDS)), METERED),
@@ -236,7 +236,7 @@ def test_reserved_asks_for_a_known_number_of_free_calls(write: Callable[[], obje
     assert text in m.error_message(NodeError, write)
 
 
-@cases("grace", [-1, -0.001, math.inf, math.nan, True, False])
+@cases("grace", -1, -0.001, math.inf, math.nan, True, False)
 def test_invalid_grace_is_refused(grace: Any) -> None:
     m.check_refusal(
         NodeError, [f"grace is {grace}; give seconds, 0 or more"], lambda: reserved(when_spent=m.Halted, grace=grace)
@@ -259,8 +259,8 @@ def proof(machine: gx.Graph[Any, Any], limits: gx.Limits) -> Certificate:
 
 
 @pytest.mark.medium
-@cases("machine", BOTH)
-@each_case(
+@cases("machine", *BOTH)
+@cases(
     ("limits", "calls", "form"),
     *((gx.Limits(iterations=number), number + 1, "iterations + 1") for number in (0, 1, 3, 15)),
     # One call remains for the end.
@@ -402,7 +402,7 @@ def test_explorer_knows_the_grace() -> None:
     assert found.longest == certificate.bounds.transitions.number == 5
 
 
-@cases("restarts", [0, 1, 2])
+@cases("restarts", 0, 1, 2)
 def test_crashed_reserved_call_is_made_again(restarts: int) -> None:
     """Found by a random machine: the bound counted one final call, even if restarts make it again."""
     machine = build_graph(DrawnNode((DrawnEdge("Red", None),), asks="models", least=0, most=1, grace=0.0))

@@ -18,10 +18,10 @@ from graphexec.runtime import RunContext, make_run_context, run
 from graphexec.runtime.handlers import handlers_for
 from tests.drivers import LIVE, Driver, FakeClock, Script, drive_from_text, run_script
 from tests.kernel import machines as m
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 
 
-@cases("driver", LIVE)
+@cases("driver", *LIVE)
 def test_resume_asks_only_for_missing_replies(driver: Driver) -> None:
     asked: list[str] = []
 
@@ -89,8 +89,8 @@ def test_resume_does_not_charge_the_entry_again() -> None:
         assert (result.outcome, result.spent.iterations) == (whole.outcome, 1)
 
 
-@cases("driver", [*LIVE, drive_from_text])
-@each_case(
+@cases("driver", *LIVE, drive_from_text)
+@cases(
     ("spent", "outcome", "seconds"),
     (7.0, m.Stopped(m.Topic("tea", 3), Exhausted("seconds", 10, 11.0)), 11.0),
     (2.0, m.Interview(("fine",) * 3), 10.0),
@@ -109,11 +109,12 @@ def test_clock_continues_after_a_resume(driver: Driver, spent: float, outcome: o
     assert (result.outcome, result.spent.seconds) == (outcome, seconds)
 
 
-@cases("driver", LIVE)
-@cases("limits", [Limits(), Limits(seconds=1_000), Limits(seconds=7)])
+@cases("driver", *LIVE)
+@cases("limits", Limits(), Limits(seconds=1_000), Limits(seconds=7))
 @cases(
     ("machine", "value", "effect"),
-    [(m.INTERVIEW, m.Topic("tea"), m.Question), (m.SURVEY, m.Topics(("a", "b")), CallTool)],
+    (m.INTERVIEW, m.Topic("tea"), m.Question),
+    (m.SURVEY, m.Topics(("a", "b")), CallTool),
 )
 def test_time_of_failed_calls_is_spent(driver: Driver, limits: Limits, machine: Any, value: Any, effect: type) -> None:
     clock = FakeClock(5_000_000.0)
@@ -212,7 +213,7 @@ NO_NODE = "the snapshot is at {}, which is not a node of this graph; resume it w
 UNFIT = "the snapshot at interview does not fit this graph: "
 
 
-@each_case(
+@cases(
     ("text", "says"),
     ("", f"{NO_SNAPSHOT}JSONDecodeError"),
     ("{", f"{NO_SNAPSHOT}JSONDecodeError"),
@@ -273,7 +274,7 @@ def test_altered_snapshot_is_read_or_refused(key: str, value: object) -> None:
 RESULT = {"observation": "a", "status": "ok", "return_direct": False}
 
 
-@each_case(
+@cases(
     ("machine", "value", "reply", "text"),
     (m.INTERVIEW, m.Topic("tea"), {"class": "str", "data": 3}, "a stored reply is not a reply to Question"),
     (m.INTERVIEW, m.Topic("tea"), {"class": "str", "data": None}, "a stored reply is not a reply to Question"),
@@ -301,7 +302,7 @@ def loop() -> list[Any]:
     return items
 
 
-@cases("inside", [Thing(), loop(), b"\xff", lambda: 1, {1: Thing()}, (Thing(),)])
+@cases("inside", Thing(), loop(), b"\xff", lambda: 1, {1: Thing()}, (Thing(),))
 def test_value_without_a_json_form_is_refused(inside: Any) -> None:
     for value, replies in ((inside, ()), (m.Topic(inside), ()), (m.Topic("tea"), (inside,))):
         message = m.error_message(SnapshotError, Snapshot("interview", value, replies).to_json)
@@ -314,7 +315,7 @@ def test_class_that_pydantic_cannot_read_is_refused() -> None:
     assert "the state at interview cannot be stored as JSON: " in message
 
 
-@cases("reply", ["", "ü\n\x00", "9" * 1000])
+@cases("reply", "", "ü\n\x00", "9" * 1000)
 def test_handler_may_reply_any_json_value(reply: str) -> None:
     context = make_run_context({m.Question: lambda _: reply})
     assert m.run_machine(m.INTERVIEW, m.Topic("tea", 1), context).outcome == m.Interview((reply,))

@@ -15,7 +15,7 @@ from graphexec.errors import InputError, LimitsError, MissingHandlerError
 from graphexec.kernel import Asked, Done, Event
 from graphexec.runtime import HandlerLike, runner
 from tests.kernel import machines as m
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 
 Way: TypeAlias = Callable[..., Done[Any]]
 Handlers: TypeAlias = Mapping[type[Effect[Any]], HandlerLike]
@@ -64,7 +64,7 @@ async def answer_async(asked: m.Question) -> str:
 
 
 WAYS: tuple[Way, ...] = (run, arun, stream, astream)
-in_every_way = cases("way", WAYS)
+in_every_way = cases("way", *WAYS)
 
 
 def comparable(done: Done[Any]) -> object:
@@ -117,14 +117,14 @@ def test_unproved_machine_is_refused(way: Way) -> None:
     assert travelled == []
 
 
-@cases("start", [m.ROAD.stream, m.ROAD.astream])
+@cases("start", m.ROAD.stream, m.ROAD.astream)
 def test_stream_refuses_before_the_first_event(start: Callable[..., object]) -> None:
     with pytest.raises(UnprovedError):
         start(m.Trip(2), handlers=travels(1.0))
 
 
 @in_every_way
-@each_case(
+@cases(
     ("miles", "reported", "options", "outcome", "tolls", "spent"),
     # An unproved machine runs on request, and limits prove it.
     (20, 1.0, {"allow_nonterminating": True}, m.Arrived(), 20, 20.0),
@@ -147,7 +147,7 @@ def test_limits_on_meters_end_a_run(
 
 
 @in_every_way
-@each_case(
+@cases(
     ("kind", "machine", "value", "options", "facts"),
     (LimitsError, m.SELF_LOOP, m.Left(1), {"limits": Limits(budgets={"patience": 1})}, ["patience"]),
     (
@@ -198,7 +198,7 @@ def test_sync_run_works_under_a_running_loop() -> None:
     assert asyncio.run(outcomes()) == [m.Interview(("tea 0 0",))] * 2
 
 
-@cases("way", [arun, astream])
+@cases("way", arun, astream)
 def test_blocking_handler_runs_beside_the_loop(way: Way) -> None:
     threads: list[threading.Thread] = []
 

@@ -41,7 +41,7 @@ import graphexec as gx
 from graphexec.errors import InputError, SnapshotError
 from graphexec.kernel import PendingEffect
 from tests.kernel import machines as m
-from tests.parameters import each_case
+from tests.parameters import cases
 
 T = TypeVar("T")
 
@@ -498,7 +498,7 @@ def message(kind: Any, value: object) -> str:
     return str(caught.value)
 
 
-@each_case(
+@cases(
     ("kind", "value", "place", "remedy"),
     (Login, Login(password=SecretStr("root")), "Held.x.password is a secret", "field_serializer"),
     (list[Zoo], [Zoo(animal=Dog())], "Held.x[0].animal is a Dog, and would be read back as an Animal", "annotate"),

@@ -14,7 +14,7 @@ from graphexec.kernel.surgery import unbind
 from tests.drivers import LIVE
 from tests.kernel import machines as m
 from tests.kernel.machines import interview, tick, tock
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 
 loosely: Any = gx.edges
 
@@ -103,7 +103,7 @@ WRAPPED_TWICE = gx.replace(gx.wrap(GUARDED, guard, before=lambda even: m.Even(ev
 KEPT = gx.edges(keep, gx.on(m.Even, m.halve) | gx.on(m.Odd, m.triple))
 
 
-@each_case(
+@cases(
     ("machine", "number", "text"),
     (GUARDED, 6, "halved to 3"),
     (GUARDED, 600, "600 is too much"),
@@ -184,7 +184,7 @@ TAKEN = "the graph already has a node {}; rename the function, or use replace"
 renamed_guard: Any = gx.edges(rename(guard, "halve"), gx.on(m.Even, m.halve) | gx.on(Refused, gx.END))
 
 
-@each_case(
+@cases(
     ("change", "faults"),
     (lambda: gx.replace(m.DIAMOND, rename(m.halve, "quarter")), NO_NODE.format("quarter")),
     (
@@ -238,7 +238,7 @@ def test_change_with_faults_is_refused(change: Callable[[], object], faults: str
     assert m.error_message(gx.GraphError, change) == faults
 
 
-@each_case(
+@cases(
     ("change", "text"),
     (lambda: splice(on=[]), "splice has on=[]; give an outcome class, or a list of them"),
     (lambda: splice(on=[m.Even, "Odd"]), "give an outcome class, or a list of them"),
@@ -355,7 +355,7 @@ def with_call(number: m.Number, call: gx.CallContext[None], greeting: Greeting) 
     return m.Total(f"{greeting.word} {number.value} in {call.node}")
 
 
-@each_case(
+@cases(
     ("greeter", "text"),
     (with_one, "Hi 3"),
     (with_two, "Hi 3!"),
@@ -370,7 +370,7 @@ def test_bound_node_receives_its_settings(greeter: gx.Node[m.Number, m.Total], t
     assert run_to(again, m.Number(3)) == m.Total(text.replace("!", "?"))
 
 
-@cases(("source", "text"), [(ask_politely, "re: Hello"), (shout_out, "HELLO"), (whisper, "hello")])
+@cases(("source", "text"), (ask_politely, "re: Hello"), (shout_out, "HELLO"), (whisper, "hello"))
 def test_every_kind_of_node_is_bound_and_wrapped(source: Any, text: str) -> None:
     machine = m.machine_of(source)
     assert run_to(bind(machine, Greeting("Hello")), m.Left(1), m.reporter()) == m.Total(text)

@@ -13,7 +13,7 @@ from graphexec.kernel.snapshot import PAID
 from tests.drivers import ALL_DRIVERS, LIVE, Driver, Script
 from tests.executor.actors import snapshot_after
 from tests.kernel import machines as m
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 
 
 class Child(m.Total):  # pyright: ignore[reportGeneralTypeIssues]
@@ -54,8 +54,8 @@ def opaquely(left: m.Left) -> m.Landed:
     return LIE
 
 
-@cases("driver", ALL_DRIVERS)
-@cases("liar", [purely, asking, asynchronously, opaquely])
+@cases("driver", *ALL_DRIVERS)
+@cases("liar", purely, asking, asynchronously, opaquely)
 def test_undeclared_outcome_is_not_followed(liar: Any, driver: Driver) -> None:
     consumed: list[object] = []
 
@@ -107,7 +107,7 @@ def lying(lie: Any, kind: str) -> gx.Graph[m.Left, Any]:
 SPENT = gx.Exhausted("tokens", 1, 1)
 
 
-@each_case(
+@cases(
     ("kind", "lie"),
     ("pure", Child("child")),
     ("pure", None),
@@ -147,8 +147,8 @@ def sneak(effect: Any) -> gx.Graph[m.Left, Any]:
     return m.machine_of(sneaking)
 
 
-@cases("driver", ALL_DRIVERS)
-@each_case(
+@cases("driver", *ALL_DRIVERS)
+@cases(
     ("effect", "asked"),
     (effects.CallTool("rm", "everything"), "a CallTool"),
     (gx.All((m.Question("and?"), effects.CallTool("rm", "everything"))), "an All"),
@@ -204,7 +204,7 @@ def test_batch_may_mix_effects() -> None:
     assert done.outcome == m.Stopped(m.Left(1), gx.Exhausted("seconds", 5, 5))
 
 
-@cases("driver", LIVE)
+@cases("driver", *LIVE)
 def test_node_exception_carries_the_snapshot(driver: Driver) -> None:
     @gx.node
     def failing(left: m.Left) -> m.Total:
@@ -219,7 +219,7 @@ def test_node_exception_carries_the_snapshot(driver: Driver) -> None:
     assert note == "graphexec: the run was at the node failing (iterations: 0); snapshot_of(error) is its state"
 
 
-@cases("driver", LIVE)
+@cases("driver", *LIVE)
 def test_run_resumes_after_a_handler_exception(driver: Driver) -> None:
     asked: list[str] = []
 
@@ -247,7 +247,7 @@ GREET = m.machine_of(greet)
 INPUT, NOWHERE = errors.InputError, gx.Snapshot("nowhere", m.Left(1))
 
 
-@each_case(
+@cases(
     ("kind", "start", "text"),
     (INPUT, lambda: m.run_machine(m.INTERVIEW, m.Number(3)), "interview takes Topic, not Number; start"),
     (INPUT, lambda: m.run_machine(m.DIAMOND, m.Even(3)), "split takes Number, not Even; start the run with one"),

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from graphexec.draw.runs.stored import StoredRecords
 from graphexec.live.feeds import Feed, feed_of
 from tests.cli.traced import record_run, recorder_of
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 from tests.traces import read_trace
 
 RECORDED = record_run()
@@ -91,7 +91,7 @@ CHANGES: list[tuple[int | None, Callable[[Path], object], str | None]] = [
 ]
 
 
-@cases("begun, change, after", CHANGES)
+@cases("begun, change, after", *CHANGES)
 def test_changed_file_is_another_run(begun: int | None, change: Any, after: str | None, tmp_path: Path) -> None:
     file = tmp_path / "trace.jsonl"
     feed = written(file, "".join(RECORDED.splitlines(keepends=True)[:begun]))
@@ -110,7 +110,7 @@ def test_changed_file_is_another_run(begun: int | None, change: Any, after: str 
 NO_RECORDS = [b"{]", b"\xff\xfe", b"3", b'{"event": {}}', b"[" * 100_000 + b"]" * 100_000]
 
 
-@each_case(
+@cases(
     "wrong, line, fault",
     *((wrong, 1, "not a record; ") for wrong in NO_RECORDS),
     (b"\n[1]", 2, "not a record; "),
@@ -123,7 +123,7 @@ def test_invalid_line_ends_the_feed(file: Path, wrong: bytes, line: int, fault: 
     assert feed.error.startswith(f"line {len(RECORDS) + line} of {file} is {fault}")
 
 
-@cases("beginning", ["", '{"event": "start"}\n'])
+@cases("beginning", "", '{"event": "start"}\n')
 def test_records_without_a_start_are_invalid(file: Path, beginning: str) -> None:
     file.write_text(beginning + RECORDED.partition("\n")[2], encoding="utf-8")
     feed = feed_of(file)
@@ -143,7 +143,7 @@ INVALID: list[tuple[Callable[[Path], Path], str]] = [
 ]
 
 
-@cases("make, error", INVALID)
+@cases("make, error", *INVALID)
 def test_folder_pipe_and_device_are_invalid(make: Callable[[Path], Path], error: str, tmp_path: Path) -> None:
     """Opening a pipe would wait for its writer, and a device has no end."""
     path = make(tmp_path)

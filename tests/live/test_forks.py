@@ -17,7 +17,7 @@ from graphexec.live.requests import ForkRequest, ForkRequestError
 from tests.draw.debugged import answering, calling
 from tests.draw.test_forks import look_up, looking, make
 from tests.live.readers import PATIENCE, TOKEN, client_of, credentials, reading
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 from tests.traces import read_trace
 
 
@@ -133,7 +133,7 @@ SITE, COOKIE = "Sec-Fetch-Site", {"Origin": "http://127.0.0.1"}
 
 
 @pytest.mark.medium
-@each_case(
+@cases(
     "headers, status",
     *(({"Origin": origin}, 403) for origin in ("http://evil.example", "http://127.0.0.1:8000", "null", "http://[")),
     ({"Origin": "http://localhost"}, 403),
@@ -157,7 +157,7 @@ FORKS = ["/fork", "/forks/0/fork", "/forks/1/fork", "/forks/1/", "/forks/1/event
 
 
 @pytest.mark.medium
-@cases("path, method", product(FORKS, ["GET", "POST"]))
+@cases("path, method", *product(FORKS, ["GET", "POST"]))
 def test_no_request_without_the_token_forks(trace: Path, path: str, method: str) -> None:
     with client_of(trace, make(), Authorization="Bearer wrong") as client:
         answer = client.request(method, path, json=OBSERVATION, headers=COOKIE)
@@ -167,7 +167,7 @@ def test_no_request_without_the_token_forks(trace: Path, path: str, method: str)
 
 
 @pytest.mark.medium
-@each_case(
+@cases(
     "body, kind, status, message",
     (b'{"step": 3}', "text/plain", 415, "the content type is 'text/plain'; send application/json"),
     (b'{"step": 3}', "application/x-www-form-urlencoded", 415, "the content type is"),

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from graphexec.errors import InputError
 from graphexec.memory import FileHistory, History, MemoryHistory, SQLiteHistory, Turn
 from tests.memory.stores import stores, texts, turn, turns_with_images
-from tests.parameters import cases, each_case, examples, read_tables
+from tests.parameters import cases, examples, read_tables
 
 WRITE: str = read_tables(__file__)["writer"]
 
@@ -113,7 +113,7 @@ def test_concurrent_processes_lose_no_turn(tmp_path: Path) -> None:
             assert outputs == [f"{n} " * 3000 for n in range(10)]
 
 
-@each_case(
+@cases(
     ("line", "why"),
     (b'{"input": "cut sh', "it is not JSON: Unterminated string"),
     (b"", "it is not JSON"),
@@ -167,8 +167,8 @@ Make: TypeAlias = Callable[[Path], History]
 MAKE: list[Make] = [FileHistory, functools.partial(SQLiteHistory, conversation="me")]
 
 
-@cases("make", MAKE)
-@each_case(
+@cases("make", *MAKE)
+@cases(
     ("path", "why"),
     ("", "is a directory; name a file in it"),
     ("missing/turns", r"is in a directory that does not exist; create .*missing first"),
@@ -182,7 +182,7 @@ def test_invalid_path_is_refused(make: Make, path: str, why: str, tmp_path: Path
         make(tmp_path / path)
 
 
-@cases("make", MAKE)
+@cases("make", *MAKE)
 def test_unwritable_path_is_refused(make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Who runs the tests may write everywhere.
     asked: list[Any] = []

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from graphexec.errors import InputError
 from graphexec.messages import Image, images
 from tests.models.pictures import PNG
-from tests.parameters import each_case
+from tests.parameters import cases
 
 IMAGE, LINKED = Image.from_bytes(PNG), Image("https://example.org/cat.png")
 
@@ -68,7 +68,7 @@ ENDLESS: list[Any] = []
 ENDLESS.append(ENDLESS)
 
 
-@each_case(
+@cases(
     ("observation", "dumped"),
     (Colour.RED, "red"),
     (deque([1, 2]), [1, 2]),
@@ -105,7 +105,7 @@ def test_deep_value_is_refused() -> None:
 TEXT: Any = "hello"
 
 
-@each_case(
+@cases(
     ("make", "facts"),
     (lambda: Image("ftp://example.org/a.png"), ["ftp://example.org/a.png"]),
     (lambda: Image("data:text/plain;base64,aGk="), ["text/plain", "image/png"]),

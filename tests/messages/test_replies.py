@@ -14,7 +14,7 @@ from graphexec.messages.conversation import transcript
 from graphexec.messages.foreign import dump_original, restore_original
 from graphexec.messages.replies import check_access, check_reply, request_parameters, require_reply
 from tests.models.pictures import PNG
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 
 CALL = gm.ToolCall("c1", "look", "{}")
 IMAGE = gm.Image.from_bytes(PNG)
@@ -25,7 +25,7 @@ def usage(**counts: Any) -> gm.ModelReply:
 
 
 # Any: wrong on purpose.
-@each_case(
+@cases(
     ("reply", "facts"),
     ("text", ["'text'", "ModelReply"]),
     (gm.ModelReply(b"a"), ["content=b'a'", "string"]),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
@@ -42,13 +42,13 @@ def test_invalid_reply_is_refused(reply: Any, facts: list[str]) -> None:
     assert [fact for fact in ("the model mine", *facts) if fact not in str(caught.value)] == []
 
 
-@cases("reply", [gm.ModelReply("a"), gm.ModelReply("", (CALL,)), gm.ModelReply("a", cost=0.5), usage(cached_tokens=1)])
+@cases("reply", gm.ModelReply("a"), gm.ModelReply("", (CALL,)), gm.ModelReply("a", cost=0.5), usage(cached_tokens=1))
 def test_valid_reply_is_returned(reply: gm.ModelReply) -> None:
     assert check_reply(reply, "mine") is reply
     assert reply.message == gm.AssistantMessage(reply.content, reply.tool_calls)
 
 
-@each_case(
+@cases(
     ("message", "line"),
     (gm.SystemMessage("Be brief."), "System: Be brief."),
     (gm.UserMessage("Hi"), "Me: Hi"),
@@ -100,7 +100,7 @@ def test_object_of_another_library_is_restored() -> None:
     assert action == actions.AgentAction("look", "x", "log")
 
 
-@each_case(
+@cases(
     ("name", "fields", "facts"),
     ("nowhere:Action", {}, ["nowhere.Action", "import it"]),
     (f"{__name__}:Nothing", {}, [f"{__name__}.Nothing"]),

@@ -20,7 +20,7 @@ from graphexec.models.providers.histories import HistoryForm, distinct_calls
 from graphexec.models.providers.schemas import close_schema
 from tests.models.actors import HELLO
 from tests.models.test_wire import encode_body as encode_for_openai
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 
 PEER = Endpoint("claude-9", "https://api.example", provider=ANTHROPIC)
 ADD = messages.ToolSpec("add", "Add two numbers.", MappingProxyType({"type": "object", "required": ("a", "b")}))
@@ -105,7 +105,7 @@ def test_completion_is_a_user_message() -> None:
     assert encode_body(request)["stop_sequences"] == ["three"]
 
 
-@each_case(
+@cases(
     ("listed", "contents"),
     ([AssistantMessage(" \n"), UserMessage("\t"), UserMessage("there")], [[text("hi"), text("there")]]),
     ([AssistantMessage("I say \n")], [[text("hi")], [text("I say")]]),
@@ -115,7 +115,7 @@ def test_blank_texts_are_removed(listed: list[Message], contents: list[object]) 
     assert "system" not in encode_body(ChatRequest([messages.SystemMessage(" "), UserMessage("hi")]))
 
 
-@each_case(
+@cases(
     ("request", "facts"),
     *(
         (messages.CompletionRequest("a", stop=("ok", stop)), [f"cannot stop at {stop!r}", "use a stop string with"])
@@ -138,7 +138,7 @@ ARGUMENTS: list[tuple[str, dict[str, int]]] = [
 ]
 
 
-@cases(("arguments", "sent"), ARGUMENTS)
+@cases(("arguments", "sent"), *ARGUMENTS)
 def test_only_readable_arguments_are_sent_back(arguments: str, sent: dict[str, int]) -> None:
     message = AssistantMessage("", (ToolCall("c1", "add", arguments),))
     function = encode_for_openai(ChatRequest([message]))["messages"][0]["tool_calls"][0]["function"]

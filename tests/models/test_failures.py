@@ -15,7 +15,7 @@ from graphexec.models.http.endpoint import Endpoint
 from graphexec.models.providers.anthropic import ANTHROPIC
 from tests.models.actors import HELLO, Script, scripted_server
 from tests.models.recorded import CHAT, CHAT_REPLY, OVERFLOW
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 
 PEER = Endpoint("gpt-9", "https://api.example/v1", Secret("sk-secret"))
 CLAUDE = Endpoint("claude-9", "https://api.example", provider=ANTHROPIC)
@@ -34,7 +34,7 @@ CHECK_KEY = "check that the API key (given, or in OPENAI_API_KEY) is one of this
 CHECK_ADDRESS = "check the model's name, and the base URL (given, or in OPENAI_BASE_URL), which usually"
 
 
-@each_case(
+@cases(
     ("status", "kind", "remedy"),
     *((status, errors.BadRequestError, "change what it names") for status in (400, 422)),
     (402, errors.QuotaError, "look at your account's plan and billing"),
@@ -73,7 +73,7 @@ def test_errors_name_neither_parameters_nor_options() -> None:
         assert not re.search(r"\w=|base_url|api_key|max_|--", str(error)), str(error)
 
 
-@cases("short", ["k", "now", "sk-1234"])
+@cases("short", "k", "now", "sk-1234")
 @given(key=st.text(st.characters(codec="ascii", categories=["L", "N"]), min_size=8), before=st.text(), after=st.text())
 def test_only_a_long_key_is_hidden(short: str, key: str, before: str, after: str) -> None:
     assert key not in Endpoint("gpt-9", "https://api.example/v1", Secret(key)).quote(before + key + after)
@@ -81,7 +81,7 @@ def test_only_a_long_key_is_hidden(short: str, key: str, before: str, after: str
     assert Endpoint("gpt-9", "https://api.example/v1", Secret(short)).quote(words) == words
 
 
-@each_case(
+@cases(
     ("body", "shown"),
     (b"", "without a message"),
     (b"<html>\r\n  <title>Bad\x1b[31m Gateway</title>", "<html> <title>Bad [31m Gateway</title>"),
@@ -103,7 +103,7 @@ CLAUDES = b'{"type": "error", "error": {"type": "invalid_request_error", "messag
 DECREASE = b"input length and `max_tokens` exceed context limit: 199658 + 21333 > 200000, decrease input"
 
 
-@each_case(
+@cases(
     ("peer", "body", "prompt", "context"),
     (PEER, OVERFLOW, 5031, 4096),
     (PEER, TOO_LONG % b"too long", None, None),
@@ -118,7 +118,7 @@ def test_overflow_error_has_token_counts(peer: Endpoint, body: bytes, prompt: in
     assert (error.prompt_tokens, error.context_tokens) == (prompt, context)
 
 
-@each_case(
+@cases(
     ("header", "seconds"),
     *(("2", 2.0), ("0.5", 0.5), ("-3", 0.0)),
     *(("Thu, 01 Jan 1970 00:01:00 GMT", 60.0), ("Wed, 31 Dec 1969 23:00:00 GMT", 0.0)),
@@ -132,7 +132,7 @@ PAY = b'{"error": {"code": "insufficient_quota", "message": "pay"}}'
 LONG_WAIT = "the server asks for 120 s, more than this client waits (60 s): try again in 120 s"
 
 
-@each_case(
+@cases(
     ("status", "body", "wait", "fact", "transient"),
     (429, b"", "7", "try again in 7 s", True),
     (429, b"busy", "120", LONG_WAIT, False),
@@ -150,7 +150,7 @@ def test_error_has_the_wait(status: int, body: bytes, wait: str, fact: str, tran
         assert failure.error.retry_after == (float(wait) if wait else None)
 
 
-@each_case(
+@cases(
     ("message", "prompt", "context"),
     ("This model's maximum prompt length is 8192 but the request contains 9001 tokens", 9001, 8192),
     ("prompt token count of 9001 exceeds the limit of 8192", 9001, 8192),
@@ -183,7 +183,7 @@ def test_overflow_is_known_by_its_sentence(message: str, prompt: int | None, con
         assert (error.prompt_tokens, error.context_tokens) == (prompt, context)
 
 
-@each_case(
+@cases(
     ("status", "message", "kind"),
     (429, "Too many tokens, please wait before trying again.", errors.RateLimitError),
     (400, "Request too large on tokens per minute (TPM): Limit 6000, Requested 7000", errors.BadRequestError),
@@ -198,7 +198,7 @@ def test_sentence_tells_the_class(status: int, message: str, kind: type[errors.M
     assert type(error_for(status, json.dumps({"error": {"message": message}}).encode())) is kind
 
 
-@each_case(
+@cases(
     ("code", "kind"),
     *((code, errors.RateLimitError) for code in (429, "429", "rate_limit_exceeded", "Throttling.RateQuota")),
     *((code, errors.QuotaError) for code in (402, "insufficient_quota", "1113")),
@@ -222,7 +222,7 @@ def test_code_in_a_body_tells_the_class(code: object, kind: type[errors.ModelErr
         assert (type(error), error.status) == (kind, 200)
 
 
-@each_case(
+@cases(
     ("headers", "body", "seconds"),
     ({"retry_after_ms": "3200", "retry_after": "7"}, b"", 3.2),
     ({"retry_after_ms": "soon", "retry_after": "7"}, b"", 7.0),
@@ -243,7 +243,7 @@ def test_wait_has_several_forms(headers: dict[str, str], body: bytes, seconds: f
 
 
 @cases(
-    ("code", "said", "transient"), [(500, "false", False), (400, "true", True), (429, "maybe", True), (404, "", False)]
+    ("code", "said", "transient"), (500, "false", False), (400, "true", True), (429, "maybe", True), (404, "", False)
 )
 def test_server_decides_on_retries(code: int, said: str, transient: bool) -> None:
     assert failure_for(code, x_should_retry=said).transient is transient
@@ -253,7 +253,7 @@ def test_server_decides_on_retries(code: int, said: str, transient: bool) -> Non
 BROKEN = errors.ModelConnectionError
 
 
-@each_case(
+@cases(
     ("error", "kind", "text"),
     (httpx.ConnectError("refused"), BROKEN, "is the server running at https://api.example/v1?"),
     (httpx.ConnectTimeout(""), BROKEN, "(ConnectTimeout); is the server running"),
@@ -277,7 +277,7 @@ def test_other_exceptions_are_unchanged() -> None:
         scripted_server(ZeroDivisionError()).complete(HELLO)
 
 
-@cases("url", ["", "nonsense", "ftp://here/v1", "http://[::1", "http://here:port/v1", "http://"])
+@cases("url", "", "nonsense", "ftp://here/v1", "http://[::1", "http://here:port/v1", "http://")
 def test_a_wrong_address_is_a_connection_error(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", url or "nonsense")
     with OpenAICompatible("gpt-9", api_key="", max_retries=0) as model, pytest.raises(errors.ModelConnectionError):
@@ -299,17 +299,17 @@ class TestKeys:
         sent: str | None = script.requests[0].headers.get("authorization")
         return sent
 
-    @cases("url", ["127.0.0.1:9/v1", "localhost:9/v1", "api.example/v1", "ftp://api.example/v1"])
+    @cases("url", "127.0.0.1:9/v1", "localhost:9/v1", "api.example/v1", "ftp://api.example/v1")
     def test_address_is_validated_before_the_key(self, url: str) -> None:
         with pytest.raises(errors.ModelConnectionError, match="begins with neither http:// nor https://") as caught:
             self.ask(url, None)
         assert "key" not in str(caught.value)
 
-    @cases("url", ["127.0.0.1:80/v1", "localhost/v1", "[::1]:1/v1", "0.0.0.0", "127.9.9.9"])
+    @cases("url", "127.0.0.1:80/v1", "localhost/v1", "[::1]:1/v1", "0.0.0.0", "127.9.9.9")
     def test_local_server_needs_no_key(self, url: str) -> None:
         assert self.ask(f"http://{url}", None) is None
 
-    @cases(("key", "sent"), [("", None), (None, "Bearer of-the-environment"), ("mine", "Bearer mine")])
+    @cases(("key", "sent"), ("", None), (None, "Bearer of-the-environment"), ("mine", "Bearer mine"))
     def test_environment_provides_a_key(self, monkeypatch: pytest.MonkeyPatch, key: str | None, sent: str) -> None:
         monkeypatch.setenv("OPENAI_API_KEY", "of-the-environment\n")
         assert self.ask("http://elsewhere/v1", key) == sent

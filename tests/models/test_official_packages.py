@@ -24,7 +24,7 @@ from tests.executor.actors import echo
 from tests.models.picky_server import PickyServer, Protocol
 from tests.models.pictures import ADDRESS, CAT, DOG
 from tests.models.recorded import CLAUDE_TEXT, GPT_TEXT
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 
 if TYPE_CHECKING:
     from anthropic import Anthropic
@@ -133,7 +133,7 @@ def test_anthropic_package_sends_the_same_streamed_request() -> None:
     assert encode(anthropic, asked, "claude-9", None, 4096, stream=True) == server.sent_body
 
 
-@each_case(
+@cases(
     "schema",
     SCHEMA,
     {"type": "object", "properties": {"s": {"type": "string", "minLength": 2, "description": "Short."}}},
@@ -203,7 +203,7 @@ def test_openai_package_sends_the_same_request() -> None:
 
 
 @pytest.mark.medium
-@cases(("protocol", "types"), [("responses", conversation_items), ("anthropic", reasoning_blocks)])
+@cases(("protocol", "types"), ("responses", conversation_items), ("anthropic", reasoning_blocks))
 def test_types_describe_returned_reasoning(protocol: Protocol, types: Callable[[], pydantic.TypeAdapter[Any]]) -> None:
     scripted = PickyServer(protocol, [ToolCall("c1", "echo", '{"text": "hi"}'), "done"], thoughts="Hm.")
     agent = create_tool_calling_agent(scripted.model(), [echo])

@@ -19,7 +19,7 @@ from graphexec.models.providers.openai_compatible import encode
 from graphexec.models.wrappers.wrapping import ModelCall, WrappedModel
 from tests.models.actors import HELLO, Script
 from tests.models.picky_server import PickyServer, Protocol
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 
 ADD = ToolSpec("add", "Add two numbers.", {"type": "object", "properties": {}})
 OFFERING = (ADD, ToolSpec("now", "Tell the time.", {"type": "object", "properties": {}}))
@@ -46,7 +46,7 @@ EFFORTS: dict[Protocol, dict[str, Any]] = {
 }
 
 
-@cases(("protocol", "effort"), EFFORTS.items())
+@cases(("protocol", "effort"), *EFFORTS.items())
 def test_only_set_options_are_sent_by_their_names(protocol: Protocol, effort: dict[str, Any]) -> None:
     # A seed, which the other protocols lack, may be in their extra body.
     seed: dict[str, Any] = {"seed": 3} if protocol == "chat" else {"extra_body": {"seed": 3}}
@@ -108,7 +108,7 @@ REFUSED: list[tuple[Any, dict[str, Any], str]] = [
 ]
 
 
-@cases(("make", "options", "message"), REFUSED)
+@cases(("make", "options", "message"), *REFUSED)
 def test_invalid_option_is_refused(make: Any, options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError) as caught:
         make("m", **options)
@@ -148,7 +148,7 @@ def block(text: str, **members: Any) -> dict[str, Any]:
     return {"type": "text", "text": text, **members}
 
 
-@each_case(
+@cases(
     ("protocol", "extra", "expected"),
     ("responses", {"tools": [SEARCH]}, {"tools": [{"type": "function", "strict": False, **FUNCTION}, SEARCH]}),
     ("chat", {"tools": [SEARCH, SEARCH], "web_search_options": {}}, {"tools": [chat_tool(), SEARCH]}),
@@ -188,7 +188,7 @@ VALUES = st.recursive(
 NAMES = st.sampled_from(["stream_options", "thinking", "include", "reasoning", "output_config", "text", "a", ""])
 
 
-@cases("protocol", PROTOCOLS)
+@cases("protocol", *PROTOCOLS)
 @given(extra=st.dictionaries(NAMES, VALUES, max_size=4))
 def test_any_extra_body_leaves_the_request_alone(protocol: Protocol, extra: dict[str, Any]) -> None:
     offering = ChatRequest([UserMessage("hi")], (ADD,), schema={"type": "object"})
@@ -245,27 +245,27 @@ CHOICES: list[tuple[str, Any, Any, Any]] = [
 ]
 
 
-@cases(("choice", "chat", "responses", "anthropic"), CHOICES)
+@cases(("choice", "chat", "responses", "anthropic"), *CHOICES)
 def test_tool_choice_is_sent_in_each_protocol(choice: str, chat: Any, responses: Any, anthropic: Any) -> None:
     request = ChatRequest([UserMessage("hi")], OFFERING, tool_choice=choice)
     sent = [body_of(protocol, request).get("tool_choice") for protocol in PROTOCOLS]
     assert sent == [chat, responses, anthropic]
 
 
-@each_case(
+@cases(
     ("choice", "tools", "fact"),
     ("multiply", OFFERING, "tool_choice='multiply': the request offers add, now; write auto"),
     ("multiply", (), "tool_choice='multiply': the request offers no tools; write auto"),
     ("required", (), "tool_choice='required': the request offers no tools"),
 )
-@cases("protocol", PROTOCOLS)
+@cases("protocol", *PROTOCOLS)
 def test_tool_choice_must_be_offered(protocol: Protocol, choice: str, tools: tuple[ToolSpec, ...], fact: str) -> None:
     with pytest.raises(BadRequestError, match=fact):
         body_of(protocol, ChatRequest([UserMessage("hi")], tools, tool_choice=choice))
     assert "tool_choice" not in body_of(protocol, ChatRequest([UserMessage("hi")], tool_choice="none"))
 
 
-@each_case(
+@cases(
     ("base_url", "provider"),
     (None, "openai"),
     ("https://api.deepseek.com/v1", "deepseek"),

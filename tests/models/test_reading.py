@@ -16,7 +16,7 @@ from graphexec.models.http.stop_cutter import StopCutter
 from tests.models.actors import scripted_server
 from tests.models.call_modes import Ask, all_modes, stream_blocking
 from tests.models.recorded import CHAT, CHAT_REPLY, STREAM
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 
 
 class Pieces(httpx.SyncByteStream, httpx.AsyncByteStream):
@@ -49,7 +49,7 @@ JSON = ["application/json", "APPLICATION/JSON", "application/json ; Charset=UTF-
 BEGINNINGS = [b": a comment\n\n", b"\xef\xbb\xbf", b"\n\n", b"event: x\n", b"id: 1\n", b"retry: 5\n"]
 
 
-@each_case(
+@cases(
     ("content_type", "body"),
     *((one, STREAM) for one in (*STREAMED, *WRONG)),
     *((one, begin + CHAT) for one in (*JSON, "text/html", None, STREAMED[1]) for begin in (b"", b"\r\n \n")),
@@ -60,15 +60,15 @@ def test_body_is_known_by_its_beginning_and_may_have_any_type(ask: Ask, content_
     assert read(ask, content_type, body) == CHAT_REPLY
 
 
-@cases("content_type", ["text/event-stream", "application/json", None])
-@cases("body", [b"", b"\n\n", b"<html>", b"dat", b"x: y", b"{", b"[]", b"null"])
+@cases("content_type", "text/event-stream", "application/json", None)
+@cases("body", b"", b"\n\n", b"<html>", b"dat", b"x: y", b"{", b"[]", b"null")
 @all_modes
 def test_other_bodies_are_clear_errors(ask: Ask, body: bytes, content_type: str | None) -> None:
     with pytest.raises(InvalidReplyError, match="check that the base URL is"):
         read(ask, content_type, body)
 
 
-@each_case(
+@cases(
     ("body", "content_type", "needed"),
     (b"data: x", "text/event-stream", 1),
     (b"data: x", "application/json", 5),
@@ -126,7 +126,7 @@ def test_only_content_is_cut(text: str, cuts: list[int]) -> None:
     assert found == text.removesuffix(content) + before_the_first(content, ("STOP", "a\na"))
 
 
-@each_case(
+@cases(
     ("stop", "pieces", "shown"),
     ("STOP", ["1 ST", "OP 2", "3"], ["1 ", "", ""]),
     # A closing tag revokes the cut in the reasoning.
@@ -142,7 +142,7 @@ def test_nothing_is_shown_after_the_cut(stop: str, pieces: list[str], shown: lis
     assert (cut.done, cut.rest()) == (True, "")
 
 
-@cases(("piece", "at_once"), [("so\nObs", "so"), ("so\nObs.", "so\nObs."), ("so\n\n", "so\n"), ("so", "so")])
+@cases(("piece", "at_once"), ("so\nObs", "so"), ("so\nObs.", "so\nObs."), ("so\n\n", "so\n"), ("so", "so"))
 def test_only_possible_stop_beginning_is_held_back(piece: str, at_once: str) -> None:
     cut = StopCutter(("\nObservation",))
     assert cut.take(piece) == at_once

@@ -19,7 +19,7 @@ from graphexec.models.providers.responses_reply import ResponsesStream
 from tests.counting import count_calls
 from tests.models.actors import HELLO
 from tests.models.test_anthropic_wire import MESSAGES
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 
 PEER = Endpoint("gpt-9", "https://api.example/v1")
 PARAMETERS = {"type": "object", "required": ("a", "b")}
@@ -139,7 +139,7 @@ def test_messages_are_sent_in_order(listed: list[Message]) -> None:
     assert body.get("instructions", "") == "\n\n".join(system)
 
 
-@each_case(
+@cases(
     ("status", "reason", "finish"),
     ("completed", None, "stop"),
     ("incomplete", "max_output_tokens", "length"),
@@ -154,7 +154,7 @@ def test_each_status_has_its_finish_reason(status: str, reason: str | None, fini
     assert reply == ModelReply("a", finish_reason=finish)
 
 
-@cases("indexes", [(0, 1), (3, 7), (None, None)])
+@cases("indexes", (0, 1), (3, 7), (None, None))
 def test_streamed_calls_are_distinguished(indexes: tuple[int | None, int | None]) -> None:
     first, second = indexes
     deltas, reply = decode_stream(
@@ -170,7 +170,7 @@ def test_streamed_calls_are_distinguished(indexes: tuple[int | None, int | None]
     assert deltas[:3] == [*begun, ReplyDelta(index=1, arguments="{}")]
 
 
-@cases("indexed", [True, False])
+@cases("indexed", True, False)
 def test_many_items_take_linear_work(indexed: bool) -> None:
     def read(number: int) -> int:
         places = [place if indexed else None for place in range(number)]
@@ -211,7 +211,7 @@ def test_streamed_and_whole_texts_are_cut_equally(text: str, stops: tuple[str, .
     assert "".join(delta.content for delta in deltas) == streamed.content
 
 
-@each_case(
+@cases(
     ("code", "error"),
     ("server_error", errors.ServerError),
     ("server_is_overloaded", errors.OverloadedError),

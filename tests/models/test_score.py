@@ -16,7 +16,7 @@ from graphexec.cli.runs.options import EVERYDAY_EXAMPLES
 from graphexec.models.scripted import ScriptedReply
 from graphexec.tools import AnyTool
 from graphexec.tools.everyday import EVERYDAY_TOOLS
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "score.py"
 # The script is not a module of the package, so its names have no types here; its other files are beside it.
@@ -75,7 +75,7 @@ WRONG: list[tuple[Any, tuple[ScriptedReply, ...]]] = [
 ]
 
 
-@cases(("row", "right"), [*((row, True) for row in RIGHT), *((row, False) for row in WRONG)])
+@cases(("row", "right"), *((row, True) for row in RIGHT), *((row, False) for row in WRONG))
 def test_only_right_calls_and_right_answer_count(row: tuple[Any, tuple[ScriptedReply, ...]], right: bool) -> None:
     task, replies = row
     assert run(task, *replies).right is right
@@ -159,7 +159,7 @@ def test_score_of_the_first_tasks_is_printed() -> None:
     assert (done.returncode, done.stderr) == (1, "fewer than 5 are right\n")
 
 
-@each_case(
+@cases(
     ("options", "message"),
     (("--gguf", "nowhere.gguf"), "there is no file nowhere.gguf"),
     (("--api-key", "k"), "--api-key is for a model of a server; add --model NAME"),

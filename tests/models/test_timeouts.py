@@ -26,7 +26,7 @@ from tests.models import actors
 from tests.models.call_modes import MODES, Ask, call_blocking, stream_blocking
 from tests.models.hostile import EVENTS_TYPE, PROTOCOLS, Protocol
 from tests.models.recorded import CHAT_REPLY, STREAM
-from tests.parameters import cases, each_case, mark_except
+from tests.parameters import cases, mark_except
 from tests.stopwatch import Stopwatch
 
 EVENTS = actors.split_events(STREAM)
@@ -127,7 +127,7 @@ class TestSlowServers:
     """Each of these servers could make a call last for as long as it liked."""
 
     @pytest.mark.medium
-    @cases("asynchronous", [False, True])
+    @cases("asynchronous", False, True)
     def test_calls_end_in_time(self, asynchronous: bool) -> None:
         with slow_servers() as urls:
             if asynchronous:
@@ -149,7 +149,7 @@ def stall() -> Iterator[bytes]:
     raise httpx.ReadTimeout("late")
 
 
-@each_case(
+@cases(
     ("answer", "phase"),
     (httpx.ConnectTimeout("late"), "accept a connection"),
     (httpx.WriteTimeout("late"), "take the request"),
@@ -183,8 +183,8 @@ def test_time_of_the_consumer_does_not_count() -> None:
 
 
 @pytest.mark.medium
-@cases("ask", MODES)
-@cases("name", ["LINGER", "TRAILING"])
+@cases("ask", *MODES)
+@cases("name", "LINGER", "TRAILING")
 def test_silence_behind_the_answer_ends_its_stream(name: str, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that keeps the connection open is awaited for a second, or for the usage a little longer."""
     assert (exchange.LINGER, exchange.TRAILING) == (1, 5)

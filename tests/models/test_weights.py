@@ -22,7 +22,7 @@ from graphexec.models import LocalModel, Weights, installed, pull, weights_path
 from graphexec.models.local.weights import CATALOGUE, DEFAULT, check_gguf
 from tests.models.actors import HELLO, Act, LoopbackServer, response, send, send_and_drop
 from tests.models.recorded import CHAT, CHAT_REPLY
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 
 BYTES = b"GGUF" + bytes(range(256)) * 40
 TOY = Weights(
@@ -133,7 +133,7 @@ def hide(monkeypatch: pytest.MonkeyPatch, *packages: str) -> None:
 
 
 @pytest.mark.medium
-@each_case(
+@cases(
     ("wrong", "facts"),
     *(({"content": content}, ["has other weights than toy"]) for content in (BYTES[:-1], BYTES[:-1] + b"x", b"")),
     ({"member": "elsewhere.gguf"}, ["has no toy_weights/toy.gguf"]),
@@ -223,7 +223,7 @@ def test_truncated_weights_are_replaced_and_altered_are_refused(index: Path, cac
     assert pull("toy").read_bytes() == BYTES
 
 
-@cases("download", [True, False])
+@cases("download", True, False)
 def test_altered_weights_are_not_served(cache: Path, monkeypatch: pytest.MonkeyPatch, download: bool) -> None:
     refuse: Callable[[Any], Any] = lambda _: pytest.fail("they are served")  # noqa: E731
     monkeypatch.setattr("graphexec.models.local.model.LlamaProcess", refuse)
@@ -330,7 +330,7 @@ NAMED_OPTION = re.compile(r"\w=|--")
 
 
 class TestFilesOfTheUsers:
-    @cases("content", [b"", b"GGU", b"PK\x03\x04"])
+    @cases("content", b"", b"GGU", b"PK\x03\x04")
     def test_only_gguf_files_are_accepted(self, tmp_path: Path, content: bytes) -> None:
         assert check_gguf(user_file(tmp_path)) == tmp_path / "mine.gguf"
         with pytest.raises(WeightsError, match=r"mine\.gguf is not a GGUF file"):
@@ -339,7 +339,7 @@ class TestFilesOfTheUsers:
             check_gguf(user_file(tmp_path, content))
         assert not NAMED_OPTION.search(str(caught.value))
 
-    @each_case(
+    @cases(
         ("call", "fact"),
         (lambda: check_gguf(Path("mine.gguf")), "read (No such file or directory); check the path"),
         (lambda: check_gguf(Path(DEFAULT)), f"did you mean model='{DEFAULT}'?"),
@@ -391,7 +391,7 @@ class TestTemplatesWithoutTools:
             assert [model.complete(WITH_TOOLS) for _ in range(2)] == [CHAT_REPLY] * 2
 
     @pytest.mark.medium
-    @cases("act", [send(response(b"{}", status="500 Internal Error")), send_and_drop(), send_and_drop(b"nonsense")])
+    @cases("act", send(response(b"{}", status="500 Internal Error")), send_and_drop(), send_and_drop(b"nonsense"))
     def test_unknown_template_support_is_left_to_calls(self, server: LoopbackServer, tmp_path: Path, act: Act) -> None:
         server.add_acts(act, GOOD)
         with LocalModel(user_file(tmp_path)) as model:

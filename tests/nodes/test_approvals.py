@@ -21,7 +21,7 @@ from graphexec.nodes import Piece, Plugged, Review, ReviewCall, ReviewDecision, 
 from graphexec.nodes.approvals import MOST_REVIEWS, replace_arguments
 from tests.executor.actors import call, caller_of, messages
 from tests.nodes.shelf import make_executor, pause, proof_of, resume
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 
 Decide = Callable[[ReviewCall], Any]
 When = Callable[[gx.AgentAction], bool]
@@ -95,7 +95,7 @@ def steps_of(steps: Any) -> list[tuple[Any, str]]:
 
 
 class TestDecisions:
-    @each_case(
+    @cases(
         ("called", "review", "steps", "done"),
         ("delete a", Review("approve"), [("deleted a", "ok")], ["delete a"]),
         ("delete a", Review("reject", "Keep it."), [(f"{REJECTED} Keep it.", "rejected")], []),
@@ -161,7 +161,7 @@ class TestEdits:
         (message,) = [one for one in messages(scene.model.requests[-1]) if isinstance(one, AssistantMessage)]
         assert [json.loads(call.arguments) for call in message.tool_calls] == [{"path": "b"}, {"path": "x"}]
 
-    @each_case(
+    @cases(
         ("make", "reply", "last", "edited"),
         (gx.create_react_agent, 'Action: delete\nAction Input: {"path": "a"}', FINAL, 'Input: {"path": "b"}'),
         (gx.create_react_agent, "Action: delete\nAction Input: aa", FINAL, 'Input: {"path": "b"}'),
@@ -293,7 +293,7 @@ class TestOrder:
         assert [call.tool for call in asked] == ["helper", "delete"]
         assert inner.files.called == []
 
-    @cases("make_piece", MAKERS)
+    @cases("make_piece", *MAKERS)
     def test_agents_of_pieces_need_their_own_approval(self, make_piece: Callable[[gx.AgentExecutor], Piece]) -> None:
         """A tool that is gated in an executor could otherwise be called by a member of its team."""
         look_up_gate = approve_tools({"look_up": ["approve"]})
@@ -398,13 +398,13 @@ GATE = gate()
 
 
 @pytest.mark.medium
-@cases("others", itertools.combinations(OTHERS, 2))
+@cases("others", *itertools.combinations(OTHERS, 2))
 def test_approval_dominates_every_call_of_a_tool(others: tuple[Plugged, ...]) -> None:
     for order in itertools.permutations((GATE, *others)):
         check_dominance(order)
 
 
-@each_case(
+@cases(
     ("make", "arguments", "fact"),
     (approve_tools, ({"delete": ["aprove"]},), r"\['aprove'\] for delete; give some of approve, edit, reject, resp"),
     (approve_tools, ({"delete": "approve"},), "decisions='approve' for delete; give some of"),

@@ -18,7 +18,7 @@ from graphexec.nodes.todos import find_todos
 from graphexec.tools import AnyTool
 from tests.executor import actors
 from tests.nodes.shelf import proof_of
-from tests.parameters import cases, each_case, examples
+from tests.parameters import cases, examples
 
 NAMES = ("search", "add", "mail", "read")
 ITERATIONS = 5
@@ -88,8 +88,8 @@ BOUNDS: list[tuple[Callable[[], Piece], Callable[[int], int], Callable[[int], in
 ]
 
 
-@cases(("make_piece", "transitions", "calls"), BOUNDS)
-@cases("iterations", [1, 3, 8])
+@cases(("make_piece", "transitions", "calls"), *BOUNDS)
+@cases("iterations", 1, 3, 8)
 def test_bound_is_the_documented_one(
     make_piece: Callable[[], Piece], transitions: Callable[[int], int], calls: Callable[[int], int], iterations: int
 ) -> None:
@@ -98,7 +98,7 @@ def test_bound_is_the_documented_one(
     assert (bounds.model_calls.number or 0) <= calls(iterations)
 
 
-@each_case(
+@cases(
     ("piece", "options", "text"),
     (compact, {"max_tokens": 0}, "max_tokens"),
     (compact, {"max_tokens": -5}, "max_tokens"),
@@ -155,13 +155,13 @@ class TestCompact:
         assert len(result.steps) == sum(map(len, turns))
         assert result.output == "done"
 
-    @cases("summary", ["", "<think>hm</think>", "long " * 200, ModelError("down")])
+    @cases("summary", "", "<think>hm</think>", "long " * 200, ModelError("down"))
     def test_failed_summary_changes_nothing(self, summary: ScriptedReply) -> None:
         result, requests = run([compact(200, 1)], [call("add", "mail"), call("search"), summary, "done"])
         assert result.output == "done"
         assert text_of(requests[3]).count("found") == 3
 
-    @each_case(
+    @cases(
         ("piece", "replies", "inputs", "asked"),
         (compact(), [call("add"), call("mail"), "done"], "q", 3),
         (compact(1, 1), [call("add"), "done"], "q " * 400, 2),
@@ -199,7 +199,7 @@ class TestCompact:
         results = [one.content for one in actors.messages(last) if isinstance(one, messages.ToolMessage)]
         assert results == [f"found {place}" for place in range(10)]
 
-    @cases("summary", ["Added and mailed.", ModelError("down")])
+    @cases("summary", "Added and mailed.", ModelError("down"))
     def test_asynchronous_run_is_summarized_alike(self, summary: ScriptedReply) -> None:
         replies: list[ScriptedReply] = [call("add", "mail"), call("search"), summary, "done"]
         model = models.ScriptedModel(replies)
@@ -216,7 +216,7 @@ class TestCompact:
 
 
 class TestSelectTools:
-    @each_case(
+    @cases(
         ("pieces", "replies", "tools"),
         (
             [select_tools(2, always=["read"])],
@@ -266,7 +266,7 @@ class TestTodoList:
         assert "Your to-do list has open items:\n- buy" in text_of(requests[-1])
         assert len(requests) == 3
 
-    @each_case(
+    @cases(
         ("lists", "statuses", "kept"),
         (([("a", "completed")], [("b", "pending")]), ["ok", "error"], [{"content": "a", "status": "completed"}]),
         (([("a", "someday")],), ["bad_arguments"], []),
@@ -286,7 +286,7 @@ class TestTellTime:
 
 
 class TestCritic:
-    @cases("review", ["OK", "ok.", "**OK**", "Okay!", "", ModelError("down")])
+    @cases("review", "OK", "ok.", "**OK**", "Okay!", "", ModelError("down"))
     def test_accepted_answer_is_given_out(self, review: ScriptedReply) -> None:
         result, requests = run([critic()], ["done", review, "no"])
         assert (result.output, len(requests)) == ("done", 2)
@@ -298,7 +298,7 @@ class TestCritic:
         assert "Your answer was reviewed: It is short." in text_of(requests[2])
         assert [step.status for step in result.steps] == ["rejected"]
 
-    @cases("rounds", [0, 1, 3])
+    @cases("rounds", 0, 1, 3)
     def test_rounds_are_bounded(self, rounds: int) -> None:
         result, requests = run([critic(rounds)], ["No."], max_iterations=9)
         assert isinstance(result.ending, gx.AgentFinish)

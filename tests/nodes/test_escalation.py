@@ -16,7 +16,7 @@ from graphexec.nodes import AskStronger, escalate
 from graphexec.nodes.escalation import is_stuck
 from tests.executor.actors import HOW, Running, call, echo, fail, messages
 from tests.nodes.shelf import proof_of
-from tests.parameters import cases, each_case, examples
+from tests.parameters import cases, examples
 
 # Arguments that are not JSON.
 UNREADABLE = ToolCall("c1", "echo", "{")
@@ -45,7 +45,7 @@ def test_stronger_model_decides_after_two_failures(run: Running) -> None:
 
 
 @HOW
-@each_case(
+@cases(
     ("weak", "strong", "options", "ending", "asked"),
     ([UNREADABLE], ["better"], {}, ("finished", "better"), (1, 1)),
     # The agent goes on when the escalations are used up.
@@ -86,7 +86,7 @@ def test_function_agent_goes_on_as_usual(run: Running) -> None:
     assert run(executor).output == "done"
 
 
-@each_case(
+@cases(
     ("statuses", "stuck"),
     *(([], False), (["parse_error"], True), (["error"], False), (["error", "unknown_tool"], True)),
     *((["parse_error", "bad_arguments"], True), (["error", "ok"], False), (["ok", "error"], False)),
@@ -97,7 +97,7 @@ def test_two_failures_are_a_reason(statuses: list[actions.StepStatus], stuck: bo
     assert is_stuck(actions.Run({}).with_steps(steps)) is stuck
 
 
-@cases(("iterations", "times"), [(5, 2), (3, 1), (1, 4)])
+@cases(("iterations", "times"), (5, 2), (3, 1), (1, 4))
 def test_bound_is_one_call_more_for_each_escalation(iterations: int, times: int) -> None:
     model = ScriptedModel(["done"], repeat_last=True)
     executor = make_executor(model, model, times=times, max_iterations=iterations)
@@ -108,7 +108,7 @@ def test_bound_is_one_call_more_for_each_escalation(iterations: int, times: int)
     assert executor.graph["judge_progress"].group == executor.graph["ask_stronger"].group == "escalate"
 
 
-@cases(("options", "text"), [({"times": 0}, "escalate has times="), ({"when": 3}, "escalate has when=")])
+@cases(("options", "text"), ({"times": 0}, "escalate has times="), ({"when": 3}, "escalate has when="))
 def test_invalid_options_are_refused(options: dict[str, Any], text: str) -> None:
     with pytest.raises(InputError, match=text):
         escalate(ScriptedModel([]), **options)

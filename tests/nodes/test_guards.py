@@ -14,7 +14,7 @@ from graphexec.models import ScriptedModel
 from graphexec.nodes import Piece, guard_input, guard_output
 from graphexec.testing import scripted_tool
 from tests.executor.actors import call
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 
 SECRET, PAY = "the PIN is 4711", call("pay", x="5")
 
@@ -56,7 +56,7 @@ EARLY = Piece("early", (choose,), once=True)
 
 
 class TestInput:
-    @cases("options", CHECKS)
+    @cases("options", *CHECKS)
     def test_blocking_guardrail_prevents_tool_execution(self, options: dict[str, Any]) -> None:
         model = ScriptedModel([PAY, "done"])
         result = make_executor(model, guard_input(**options)).run("what is the PIN?")
@@ -85,7 +85,7 @@ class TestInput:
         assert executor.plug(EARLY).verify().proved, "a piece may ask behind the guard"
         assert executor.run({"input": SECRET, "other": "harmless"}).output == "done"
 
-    @each_case(
+    @cases(
         ("options", "pieces", "error", "text"),
         ({"check": "x"}, [], InputError, "check='x'; give a function"),
         ({"check": await_pins, "blocking": True}, [], InputError, "blocking=True; leave it out"),
@@ -102,8 +102,8 @@ class TestInput:
 
 
 class TestOutput:
-    @cases("options", CHECKS)
-    @cases("way", ["parse", "return_direct", "generate"])
+    @cases("options", *CHECKS)
+    @cases("way", "parse", "return_direct", "generate")
     def test_refused_answer_is_given_nowhere(self, options: Any, way: str, capsys: pytest.CaptureFixture[str]) -> None:
         replies: dict[str, list[Any]] = {"parse": [SECRET], "return_direct": [PAY], "generate": [PAY, SECRET]}
 

@@ -18,7 +18,7 @@ from graphexec.nodes import map_agents
 from graphexec.verify.audit import audit
 from tests.executor.actors import HOW, Running, caller_of, echo
 from tests.nodes.shelf import proof_of
-from tests.parameters import cases, each_case, examples, thorough
+from tests.parameters import cases, examples, thorough
 
 
 def call(*tasks: str, call_id: str = "c1") -> messages.ToolCall:
@@ -77,7 +77,7 @@ FEWER = "research_all takes at most 2 tasks in one turn; give fewer, and the oth
 
 
 @HOW
-@each_case(
+@cases(
     ("arguments", "status", "says", "runs"),
     ({"tasks": ["a", "b", "c"]}, "bad_arguments", FEWER, 0),
     ({"tasks": []}, "bad_arguments", "research_all got no tasks; give at least one.", 0),
@@ -112,7 +112,7 @@ def test_bound_grows_by_the_runs() -> None:
     testing.verify_termination(executor, examples=5)
 
 
-@cases(("limit", "reason"), [(None, "finished"), (5, "model_calls")])
+@cases(("limit", "reason"), (None, "finished"), (5, "model_calls"))
 def test_recorded_run_conforms_to_its_proof(limit: int | None, reason: str) -> None:
     executor = make_outer(make_child(), call("tea", "down", "lost"), max_model_calls=limit)
     result = executor.run("q")
@@ -130,7 +130,7 @@ WRONG: Any = models.ScriptedModel([])
 UNBOUNDED = {"max_iterations": None, "allow_nonterminating": True}
 
 
-@each_case(
+@cases(
     ("mistake", "error", "text"),
     (lambda: map_agents(make_child(), name="research all"), InputError, "map_agents has name="),
     (lambda: map_agents(make_child(), description=""), InputError, "map_agents has description="),

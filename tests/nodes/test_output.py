@@ -24,7 +24,7 @@ from graphexec.memory import BufferMemory
 from graphexec.messages import ChatRequest, Message, ModelReply, ModelRequest, SystemMessage
 from graphexec.nodes import output_type
 from tests.executor.actors import call
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 
 
 class City(BaseModel):
@@ -76,7 +76,7 @@ def look_up(name: str) -> str:
 
 
 class TestAnswers:
-    @each_case(
+    @cases(
         ("kind", "reply", "expected"),
         (City, PARIS, City(name="Paris", people=2)),
         (City, f"```json\n{PARIS}\n```", City(name="Paris", people=2)),
@@ -114,7 +114,7 @@ class TestAnswers:
         assert "people: Field required" in step.observation
         assert step.action.log == '{"name": "Paris"}'
 
-    @cases("reasks", range(3))
+    @cases("reasks", *range(3))
     def test_reasks_are_bounded(self, reasks: int) -> None:
         # As pydantic-ai's test_output_validator_retries.
         model = models.ScriptedModel(["no"], repeat_last=True)
@@ -190,7 +190,7 @@ class TestForms:
         assert stored.answer == {"day": "2026-11-23"}
         assert executor.run(loaded).output == Day(day=date(2026, 11, 23))
 
-    @each_case(
+    @cases(
         ("kind", "reply", "expected"),
         *((date | datetime, f"{quote}2026-11-29T00:00:00{quote}", datetime(2026, 11, 29)) for quote in ("", '"')),
         (datetime | date, "2026-11-29", date(2026, 11, 29)),
@@ -340,7 +340,7 @@ class TestRequests:
         assert list(result.ending.return_values) == ["answer"]  # type: ignore[union-attr]
 
 
-@each_case(
+@cases(
     ("mistake", "text"),
     *((lambda kind=kind: output_type(kind), "output type") for kind in (None, 5, "City", City(name="a", people=1))),
     *((lambda kind=kind: output_type(kind), "output type") for kind in ([int], lambda: 1, Unknown)),
@@ -407,7 +407,7 @@ def test_any_reply_is_an_instance_or_a_stop(kind: Any, replies: list[str]) -> No
 
 
 @pytest.mark.medium
-@cases("kind", KINDS)
-@cases("reply", HOSTILE)
+@cases("kind", *KINDS)
+@cases("reply", *HOSTILE)
 def test_hostile_replies_never_raise(kind: Any, reply: str) -> None:
     check_replies(kind, [reply])

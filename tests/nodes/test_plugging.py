@@ -13,7 +13,7 @@ from graphexec.models.scripted import ScriptedReply
 from graphexec.nodes import HOMES, Piece, critic
 from tests.executor import actors
 from tests.kernel.machines import value
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 
 
 def make_executor(*replies: ScriptedReply, **options: object) -> gx.AgentExecutor:
@@ -162,7 +162,7 @@ class TestRemoval:
 
 
 class TestRefusals:
-    @cases("stopping", ["force", "generate"])
+    @cases("stopping", "force", "generate")
     def test_refusal_ends_the_run_without_a_model(self, stopping: str) -> None:
         executor = make_executor(call("a"), early_stopping_method=stopping).plug(forbid)
         result = executor.run("hi")
@@ -179,7 +179,7 @@ KNOWN, NO = effects.ToolResult("known", "rejected"), effects.ToolResult("no", "r
 
 
 class TestAnswers:
-    @each_case(
+    @cases(
         ("actions", "place", "answer", "error", "text"),
         (2, 2, 0, IndexError, "there is no action 2"),
         (2, 1, 1, ValueError, "the answer of action 1 is 1"),
@@ -189,7 +189,7 @@ class TestAnswers:
         with pytest.raises(error, match=text):
             Acted(Run({}), (gx.AgentAction("search", "a"),) * actions).answer(place, answer)
 
-    @each_case(
+    @cases(
         ("answers", "text"),
         ((None, NO), "2 answers for 1 actions; keep the actions"),
         *(((one,), f"the answer {one!r} for action 0") for one in (0, -1, "no")),
@@ -199,7 +199,7 @@ class TestAnswers:
         with pytest.raises(gx.InputError, match=text):
             Acted(Run({}), (gx.AgentAction("look_up", "x"),), answers)
 
-    @each_case(
+    @cases(
         ("answers", "steps", "called"),
         ({0: KNOWN}, [("known", "rejected"), ("found", "ok")], 1),
         # The place of an earlier action.
@@ -238,7 +238,7 @@ BEFORE = Piece("acting", (pass_acted,), acts=True, before="gating")
 
 
 class TestWrongPieces:
-    @each_case(
+    @cases(
         ("pieces", "error", "text"),
         ([sign, sign], gx.GraphError, "sign is plugged twice"),
         ([plan], gx.GraphError, "the machine and plan have a node plan"),
@@ -257,7 +257,7 @@ class TestWrongPieces:
         with pytest.raises(error, match=text):
             make_executor().plug(*pieces)
 
-    @cases("pieces", [critic(), critic, "critic"])
+    @cases("pieces", critic(), critic, "critic")
     def test_pieces_are_a_list(self, pieces: Any) -> None:
         with pytest.raises(gx.InputError, match=r"nodes is .*; give a list of pieces: nodes="):
             make_executor(nodes=pieces)

@@ -18,7 +18,7 @@ from graphexec.nodes import Piece, compact, critic, handoffs, redact_pii
 from graphexec.nodes.privacy.patterns import PATTERNS
 from tests.executor.actors import caller_of, messages
 from tests.nodes.shelf import run_in_pieces
-from tests.parameters import cases, each_case, examples, thorough
+from tests.parameters import cases, examples, thorough
 
 EMAIL, CARD, IBAN, PHONE = "ann@example.com", "4111 1111 1111 1111", "DE89 3704 0044 0532 0130 00", "+49 170 1234567"
 PLANTED = (EMAIL, "bob.b@x.org", CARD, IBAN, PHONE, "sk-abcdefghijklmnopqrstuvwx")
@@ -87,7 +87,7 @@ class TestBothWays:
         assert scene.executor.run(MAIL).output == "[EMAIL_1] and [PHONE]"
         assert scene.called == ["[EMAIL_1]"]
 
-    @each_case(
+    @cases(
         ("scene", "text", "output"),
         # Invented tokens, and those that a tool writes, get no value.
         (Scene("[EMAIL_2] [CARD_1] [EMAIL _1]"), MAIL, "[EMAIL_2] [CARD_1] [EMAIL _1]"),
@@ -99,7 +99,7 @@ class TestBothWays:
     def test_answer_has_the_values(self, scene: Scene, text: str, output: str) -> None:
         assert scene.executor.run(text).output == output
 
-    @each_case(
+    @cases(
         ("scene", "text", "sent"),
         (Scene("[BADGE_1]", nodes=[redact_pii(), BADGES]), f"B-123, B-000, {EMAIL}", "[BADGE_1], B-000, "),
         (Scene("done", nodes=[redact_pii(), Piece("note", (add_note,))]), "hi", "ask [EMAIL]"),
@@ -172,7 +172,7 @@ class TestBothWays:
         assert asked.requests
         assert "@" not in scene.sent + str(asked.requests)
 
-    @cases("text", ["No personal data here", "", " "])
+    @cases("text", "No personal data here", "", " ")
     def test_requests_without_personal_data_are_the_same(self, text: str) -> None:
         hiding, bare = (Scene(call("x"), "done", nodes=nodes) for nodes in ([redact_pii()], []))
         assert hiding.executor.run(text).steps == bare.executor.run(text).steps
@@ -188,7 +188,7 @@ class TestBothWays:
         ending = scene.executor.run(MAIL).ending
         assert "@" not in str(ending) + str(ending.run.aside)
 
-    @cases(("text", "found", "asked"), [(f"Email: {EMAIL}", "", 0), ("Search for John", EMAIL, 1)])
+    @cases(("text", "found", "asked"), (f"Email: {EMAIL}", "", 0), ("Search for John", EMAIL, 1))
     def test_personal_data_can_be_refused(self, text: str, found: str, asked: int) -> None:
         scene = Scene(call("x"), "done", results=[found], nodes=[Piece("refuse_data", (refuse_data,))])
         stopped = scene.executor.run(text).ending
@@ -205,7 +205,7 @@ class TestBothWays:
 
 
 class TestPatterns:
-    @each_case(
+    @cases(
         ("text", "kinds"),
         ("a@b.co", "EMAIL"),
         ("4111 1111 1111 1112", ""),
@@ -220,7 +220,7 @@ class TestPatterns:
     def test_shelf_finds(self, text: str, kinds: str) -> None:
         assert " ".join(kind for kind, find in PATTERNS.items() if [*find(text)]) == kinds
 
-    @each_case(
+    @cases(
         ("patterns", "text"),
         (["MAIL"], "no pattern MAIL; it has EMAIL"),
         ({"BADGE": "("}, "the pattern BADGE is invalid"),

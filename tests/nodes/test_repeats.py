@@ -15,7 +15,7 @@ from graphexec.nodes.tool_calls import REPEATS, ROUND, WARNING, count_repeats
 from tests.drivers import limit_of
 from tests.executor.actors import act, answer, echo, prompt, run_executor, scripted
 from tests.nodes.shelf import proof_of
-from tests.parameters import cases, each_case, examples
+from tests.parameters import cases, examples
 
 ACT = "Thought: hm\nAction: echo\nAction Input: hi"
 DONE = "Thought: I know\nFinal Answer: done"
@@ -39,7 +39,7 @@ def count_naively(steps: Sequence[object], most: int) -> int:
 # ---- counting
 
 
-@each_case(
+@cases(
     ("letters", "times"),
     *(("", 0), ("a", 1), ("ab", 1), ("aa", 2), ("aaa", 3), ("aaaa", 3), ("aab", 1), ("abab", 2), ("ababab", 3)),
     *(("cabab", 2), ("abcabc", 2), ("abcdabcd", 2), ("aabaab", 2), ("abaab", 1)),
@@ -63,7 +63,7 @@ def test_steps_before_the_rounds_do_not_matter(letters: str, round_: str, most: 
     assert count_repeats(make_steps(letters + round_ * most), most) == most
 
 
-@each_case(
+@cases(
     ("other", "times"),
     (gx.AgentStep(act("look", at="a"), "A", excerpt=Excerpt(note=", a warning")), 2),
     (gx.AgentStep(gx.AgentAction("look", {"at": "a"}, log="again", call_id="c2"), "A"), 2),
@@ -173,7 +173,7 @@ def test_warned_model_may_change_its_mind() -> None:
     assert [step.excerpt.note for step in result.steps] == ["", f"\n{warning}"]
 
 
-@cases(("warn_after", "stop_after", "warned"), [(2, 2, 0), (2, 3, 1), (2, 5, 3), (4, 5, 1), (3, 3, 0)])
+@cases(("warn_after", "stop_after", "warned"), (2, 2, 0), (2, 3, 1), (2, 5, 3), (4, 5, 1), (3, 3, 0))
 def test_warning_and_stop_follow_the_options(warn_after: int, stop_after: int, warned: int) -> None:
     options: dict[str, Any] = {"max_iterations": 20, "warn_after": warn_after, "stop_after": stop_after}
     result = make_guarded_executor(scripted(act("echo", text="a")), **options).run("q")
@@ -192,7 +192,7 @@ def dice(text: str) -> str:
 rolled: list[str] = []
 
 
-@each_case(
+@cases(
     ("agent", "tool", "limit", "steps"),
     (scripted(*[act("echo", text=letter) for letter in "ab" * 5]), echo, REPEATS, 6),
     # Different results are no repetition.
@@ -226,8 +226,8 @@ def test_repeating_run_may_generate_a_last_answer() -> None:
 # ---- the graph
 
 
-@cases("parsing", [True, False])
-@cases("stopping", ["force", "generate"])
+@cases("parsing", True, False)
+@cases("stopping", "force", "generate")
 def test_node_is_on_every_edge_to_plan(parsing: bool, stopping: Any) -> None:
     plain = gx.AgentExecutor(
         agent=gx.create_react_agent(models.ScriptedModel([DONE]), [echo]),
@@ -251,7 +251,7 @@ def test_node_is_on_every_edge_to_plan(parsing: bool, stopping: Any) -> None:
 WHOLE = "; give a whole number, 2 or more"
 
 
-@each_case(
+@cases(
     ("options", "says"),
     ({"warn_after": 1, "stop_after": 3}, "warn_after="),
     ({"warn_after": 0, "stop_after": 3}, "warn_after="),

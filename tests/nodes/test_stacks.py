@@ -12,7 +12,7 @@ from graphexec.draw import recording_of
 from graphexec.executor import Acted, AnswerDiscarded
 from graphexec.nodes.clock import ReadClock
 from tests.nodes.shelf import REPEAT_RULES, SAMPLES, call, calls, factories, make_executor, run_in_pieces
-from tests.parameters import each_case, examples, mark_except
+from tests.parameters import cases, examples, mark_except
 
 QUESTION = "What do you know about elms?"
 
@@ -46,7 +46,7 @@ def test_every_piece_has_a_sample() -> None:
     assert {*SAMPLES} == factories()
 
 
-@each_case(
+@cases(
     ("name", "called", "statuses"),
     ("sub_agent", ("Research", '{"task": "a"}'), ["ok", "ok"]),
     ("handoffs", ("Transfer_To_Other", "{}"), ["ok", "rejected"]),

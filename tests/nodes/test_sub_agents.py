@@ -9,7 +9,7 @@ from graphexec import AgentExecutor, InputError, ModelError, messages, nodes
 from graphexec.models import ScriptedModel
 from graphexec.tools import AnyTool, tool
 from tests.executor.actors import call, caller_of, snapshot_after
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 
 
 @tool
@@ -84,7 +84,7 @@ REJECTED = "research was not called: a run may call it 2 times, and has."
 NO_TASK = "research was not called: it needs a task, a string."
 
 
-@each_case(
+@cases(
     ("made", "inner", "steps"),
     (task("a", "b", "c"), ["found"], ["ok found", "ok found", f"rejected {REJECTED}"]),
     (call("research", task=3), ["found"], [f"bad_arguments {NO_TASK}"]),
@@ -103,7 +103,7 @@ def test_stopped_sub_agent_is_an_error() -> None:
     assert text.startswith("research has no answer. Stopped after 3 steps: the limit of 3 research.iterations was reac")
 
 
-@cases("limit", range(1, 8))
+@cases("limit", *range(1, 8))
 def test_counted_calls_are_asked(limit: int) -> None:
     """A limit in the middle stops the run there, and no call goes uncounted."""
     outer, inner = [task("a", "b"), "done"], [SEARCH, "found"]
@@ -152,7 +152,7 @@ def test_nested_sub_agents() -> None:
 WRONG: Any = ScriptedModel([])
 
 
-@each_case(
+@cases(
     ("mistake", "text"),
     (lambda: nodes.sub_agent(executor_of(["x"], []), "research", "Research.", calls=0), "calls="),
     (lambda: nodes.sub_agent(executor_of(["x"], []), "research", "Research.", iterations=0), "iterations="),

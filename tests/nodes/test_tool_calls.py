@@ -12,7 +12,7 @@ from graphexec.models import ScriptedModel
 from graphexec.models.scripted import ScriptedReply
 from graphexec.nodes import Piece, Plugged, Review, approve_tools, ask_user, cache_tools, limit_tool
 from tests.nodes.shelf import pause, proof_of
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 
 
 def call(*several: str) -> ModelReply:
@@ -68,7 +68,7 @@ ONE, CACHE = limit_tool("search", 1), cache_tools("search")
 REFUSED = "search was not called: it may be called once in a run. Go on without it, or give your answer."
 
 
-@each_case(
+@cases(
     ("replies", "nodes", "steps", "called"),
     ("search a; search b, read x", [ONE], ["1: a ok", f"{REFUSED} rejected", "about x ok"], "search a, read x"),
     ("search a; search a, search b", [CACHE], ["1: a ok", "1: a ok", "2: b ok"], "search a, search b"),
@@ -84,7 +84,7 @@ def test_calls_are_answered(replies: str, nodes: list[Piece], steps: list[str], 
 REJECT = approve_tools({"ask_user": ["reject"]}, reviewer=lambda _: Review("reject"))
 
 
-@each_case(
+@cases(
     ("replies", "nodes", "statuses"),
     (script("search a, search b, search c"), [limit_tool("search", 2)], "ok ok rejected"),
     ([ToolCall("1", "search", "{}"), *script("search broken; search a")], [ONE], "bad_arguments error rejected"),
@@ -96,7 +96,7 @@ def test_calls_are_counted_and_gated(replies: Any, nodes: list[Piece], statuses:
     assert " ".join(status for _, status in Scene(*replies, nodes=tuple(nodes)).run()) == statuses
 
 
-@cases("calls", range(4))
+@cases("calls", *range(4))
 def test_limit_is_never_exceeded(calls: int) -> None:
     replies = [call(*[f"Search {word}" for word in words]) for words in ("ab", "c", "de")]
     scene = Scene(*replies, nodes=(limit_tool("search", calls),), tool_lookup="case_insensitive")
@@ -104,7 +104,7 @@ def test_limit_is_never_exceeded(calls: int) -> None:
     assert len(scene.called) == calls
 
 
-@cases("order", [1, -1])
+@cases("order", 1, -1)
 def test_person_is_not_asked_about_refused_calls(order: int) -> None:
     asked: list[object] = []
 
@@ -117,7 +117,7 @@ def test_person_is_not_asked_about_refused_calls(order: int) -> None:
     assert len(asked) == 1
 
 
-@each_case(
+@cases(
     ("refused", "text"),
     (lambda: limit_tool("search", -1), "limit_tool has calls=-1"),
     (lambda: Scene(nodes=(limit_tool("serch", 1),)), r"limit_tool names the tool serch, .* did you mean search\?"),
@@ -160,7 +160,7 @@ def test_question_is_answered() -> None:
     assert "question" in text
 
 
-@cases("piece", [ONE, CACHE, ask_user(lambda _: "yes")])
+@cases("piece", ONE, CACHE, ask_user(lambda _: "yes"))
 def test_bound_is_one_transition_for_each_iteration(piece: Piece) -> None:
     scene = Scene(nodes=(), max_iterations=5)
     # The tool of `ask_user` is one that the rules against repetitions know, so they are in both machines.

@@ -19,12 +19,12 @@ from graphexec.messages import ChatRequest, ModelReply, Reasoning, ReplyDelta, U
 from graphexec.models import ScriptedModel
 from tests.executor.actors import echo
 from tests.models.call_modes import Typewriter
-from tests.parameters import cases, each_case, mark_except, read_tables
+from tests.parameters import cases, mark_except, read_tables
 
 TABLES = read_tables(__file__)
 
 
-@cases(("text", "reasoning", "content"), TABLES["separated"])
+@cases(("text", "reasoning", "content"), *TABLES["separated"])
 def test_reasoning_is_separated(text: str, reasoning: str, content: str) -> None:
     assert split_reasoning(text) == (reasoning, content)
     kept = (Reasoning(reasoning),) if reasoning else ()
@@ -34,7 +34,7 @@ def test_reasoning_is_separated(text: str, reasoning: str, content: str) -> None
     assert both == ModelReply(content, reasoning=(Reasoning("first"), *kept))
 
 
-@cases("text", TABLES["text"])
+@cases("text", *TABLES["text"])
 def test_tag_in_an_answer_is_text(text: str) -> None:
     assert split_reasoning(text) == (None, text)
     assert check_reply(ModelReply(text), "model") == ModelReply(text)
@@ -105,7 +105,7 @@ def test_pieces_are_separated_as_the_whole_reply_is(text: str, cuts: list[int]) 
     assert content == split_reasoning(text).content
 
 
-@each_case(
+@cases(
     ("text", "taken", "rest", "restarts"),
     ("1 </thi", ("", "1 "), "</thi", 0),
     ("1\n</think>", ("", "1\n"), "", 1),
@@ -164,7 +164,7 @@ def test_reasoning_is_not_in_the_next_prompt() -> None:
     assert "".join(delta.reasoning for delta in deltas) == THOUGHT[len("<think>") : THOUGHT.index("</think>")]
 
 
-@cases("make", [create_react_agent, create_tool_calling_agent])
+@cases("make", create_react_agent, create_tool_calling_agent)
 def test_streamed_answer_has_no_reasoning(make: Callable[..., Agent]) -> None:
     label = "Final Answer: " if make is create_react_agent else ""
     assert "".join(executor(Typewriter([f"{THOUGHT}{label}It is 42."]), make).stream_answer("q")) == "It is 42."
@@ -204,7 +204,7 @@ def test_agents_of_users_receive_content_only() -> None:
     assert memory.load({}) == {"chat_history": "Summary: They met."}
 
 
-@cases("make", [create_react_agent, create_tool_calling_agent])
+@cases("make", create_react_agent, create_tool_calling_agent)
 def test_reasoning_alone_is_a_parse_error(make: Callable[..., Agent]) -> None:
     with pytest.raises(ParseError):
         executor(ScriptedModel(["<think>It may be 42."]), make).run("q")

@@ -17,8 +17,8 @@ from tests.runtime.actors import HOW, LONG, start_in_thread, tool_named
 
 @pytest.mark.medium
 @HOW
-@cases("timeout", [None, 3 * LONG])
-@cases("kind", ["async def", "def that returns a coroutine"])
+@cases("timeout", None, 3 * LONG)
+@cases("kind", "async def", "def that returns a coroutine")
 def test_an_async_tool_is_cancelled_at_the_deadline(run: Running, timeout: float | None, kind: str) -> None:
     cancelled = threading.Event()
 
@@ -40,7 +40,7 @@ def test_an_async_tool_is_cancelled_at_the_deadline(run: Running, timeout: float
 
 @pytest.mark.medium
 @HOW
-@cases("of", ["tool", "async tool", "yielding async tool", "tool with a timeout", "agent", "async agent", "runnable"])
+@cases("of", "tool", "async tool", "yielding async tool", "tool with a timeout", "agent", "async agent", "runnable")
 def test_endless_generator_ends_with_its_call(run: Running, of: str) -> None:
     begun, ended = threading.Event(), threading.Event()
 

@@ -5,18 +5,18 @@ from typing import Any
 from graphexec import AgentExecutor, tool
 from tests.drivers import FakeClock, limit_of
 from tests.executor.actors import HOW, Running, act, answer, echo, fail, observations, scripted, snapshot_after, timed
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 from tests.semantics.endings import STOPPED, A, B, C, finish_of, run_turns
 
 
-@cases("limit", [0, 1, 3])
+@cases("limit", 0, 1, 3)
 def test_row_2_stops_when_iterations_are_used_up(limit: int) -> None:
     result = run_turns(A, max_iterations=limit)
     assert (result.outcome.output, limit_of(result.outcome).limit) == (STOPPED, "iterations")
     assert result.spent.iterations == len(result.outcome.steps) == limit
 
 
-@cases(("spent", "reason", "output"), [(5, "seconds", STOPPED), (4.9, "finished", "done")])
+@cases(("spent", "reason", "output"), (5, "seconds", STOPPED), (4.9, "finished", "done"))
 def test_rows_3_and_4_a_run_within_its_time_plans(spent: float, reason: str, output: str) -> None:
     clock = FakeClock()
 
@@ -41,7 +41,7 @@ def test_row_11_raising_tool_ends_the_run(run: Running) -> None:
 NOPE, DIRECT = act("nope"), act("direct", text="42")
 
 
-@each_case(
+@cases(
     ("turns", "limit", "output", "iterations", "actions"),
     # Row 10: the steps have the order of the actions; row 12: new steps stand behind those before.
     ([[A, NOPE, B], answer()], None, "done", 2, [A, NOPE, B]),

@@ -9,7 +9,7 @@ from graphexec.actions import Run, Steps
 from tests.executor import actors
 from tests.executor.actors import HOW, Running, act, answer, call, echo, fail, observations, scripted, statuses
 from tests.executor.test_memory_nodes import Diary
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 from tests.semantics.endings import A, finish_of, run_replies, run_turns
 
 # ---- 3.6 Tools
@@ -22,7 +22,7 @@ EXTRA = REQUIRED.replace("required.", "required; texd: Extra inputs are not perm
 MIXED = dict(enumerate(["fail failed: ValueError: no b", "a", UNKNOWN, EXTRA]))
 
 
-@each_case(
+@cases(
     ("actions", "tools", "results", "texts"),
     # The lookup is exact.
     ([act("Echo", text="a"), act("echo ", text="a"), A], [echo], ["unknown_tool", "unknown_tool", "ok"], {2: "a"}),
@@ -42,7 +42,7 @@ def test_calls_have_these_observations(actions: Any, tools: Any, results: list[s
 
 
 @pytest.mark.medium
-@cases("value", [3, None, 1.5, ["a"], {"a": 1}, ""])
+@cases("value", 3, None, 1.5, ["a"], {"a": 1}, "")
 def test_observation_is_the_unconverted_result(value: Any) -> None:
     @tool
     def give() -> Any:
@@ -66,7 +66,7 @@ def test_return_direct_needs_a_call_that_worked() -> None:
 # ---- 3.8 Memory
 
 
-@cases("way", actors.WAYS)
+@cases("way", *actors.WAYS)
 def test_memory_is_loaded_and_saved_once(way: str) -> None:
     memory = Diary()
     actors.run_by(way, AgentExecutor(agent=scripted(A, answer("42")), tools=[echo], memory=memory))

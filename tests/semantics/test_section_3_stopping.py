@@ -14,7 +14,7 @@ from graphexec.models import ScriptedModel
 from tests.drivers import FakeClock
 from tests.executor import actors
 from tests.executor.actors import HOW, Running, act, answer, echo, scripted
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 from tests.semantics import endings
 from tests.semantics.endings import FINAL, STOPPED, A, run_agent, run_replies
 
@@ -51,7 +51,7 @@ def test_late_finish_wins_over_time_limit(run: Running) -> None:
     assert run(actors.timed(executor, clock)).output == "42"
 
 
-@cases("kind", ["def", "async def"])
+@cases("kind", "def", "async def")
 def test_cut_tool_is_abandoned_or_cancelled(kind: str) -> None:
     released, ended = threading.Event(), threading.Event()
 
@@ -90,7 +90,7 @@ MAKE: dict[str, tuple[Callable[..., gx.Agent], str]] = {
     "chat": (create_chat_agent, IN_JSON),
     "structured chat": (create_structured_chat_agent, IN_JSON),
 }
-EACH = cases("kind", MAKE)
+EACH = cases("kind", *MAKE)
 GENERATE: dict[str, Any] = {"max_iterations": 1, "early_stopping_method": "generate"}
 
 
@@ -155,7 +155,7 @@ SENT = gx.ParseError("no", observation="Say it again.", llm_output="garbage")
 NOT_SENT = gx.ParseError("no")
 
 
-@each_case(
+@cases(
     ("policy", "error", "observation", "log"),
     (True, SENT, "Say it again.", "garbage"),
     (True, NOT_SENT, "Invalid or incomplete response", "no"),
@@ -180,7 +180,7 @@ def test_false_raises_with_error_and_remedy() -> None:
 LOST = endings.raising(LookupError("of the user"))
 
 
-@each_case(
+@cases(
     ("run", "error", "message"),
     (lambda: run_agent(saying(SENT), handle_parsing_errors=LOST), LookupError, "of the user"),
     (lambda: run_agent(LOST, handle_parsing_errors=True), LookupError, "of the user"),

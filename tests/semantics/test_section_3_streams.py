@@ -41,7 +41,7 @@ def test_parse_error_chunk_has_a_step_and_no_action() -> None:
     assert [step.observation for step in chunks[0]["steps"]] == ["Say it again."]
 
 
-@cases("seen", [0, 1, 2])
+@cases("seen", 0, 1, 2)
 def test_resumed_stream_repeats_no_step(seen: int) -> None:
     executor = two_steps()
     pauses = [

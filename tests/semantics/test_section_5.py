@@ -7,14 +7,14 @@ import pytest
 
 from graphexec import AgentExecutor, errors, tool
 from tests.executor.actors import act, answer, echo, scripted
-from tests.parameters import each_case
+from tests.parameters import cases
 from tests.semantics.endings import A, B, finish_of, run_turns
 
 FAIL, CLOSEST = act("fail", text="b"), "is not a valid tool, try one of [echo]. Did you mean echo?"
 POLICIES: dict[str, Callable[[Any], str]] = {"sorry, no b": lambda error: f"sorry, {error}", "": lambda error: ""}
 
 
-@each_case(
+@cases(
     ("action", "options", "observation", "status"),
     (act("ECHO", text="a"), {"tool_lookup": "case_insensitive"}, "a", "ok"),
     # The closest name is suggested.
@@ -36,7 +36,7 @@ def test_case_insensitive_lookup_refuses_equal_names() -> None:
         AgentExecutor(agent=scripted(answer()), tools=[echo, other], tool_lookup="case_insensitive")
 
 
-@each_case(
+@cases(
     ("batch", "output"),
     ([A, act("direct", text="b")], "b"),
     ([act("direct", text="a"), B], "a"),

@@ -17,7 +17,7 @@ from graphexec.testing import ScriptedModel, ScriptExhaustedError, VirtualClock,
 from graphexec.testing.failures import DeadlockError
 from graphexec.testing.scripted import NEVER, After, ScriptedTool, scripted_tool
 from graphexec.tools import AnyTool
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 from tests.stopwatch import Stopwatch
 
 
@@ -63,7 +63,7 @@ def test_clock_keeps_time_and_loops_may_be_real() -> None:
     assert asyncio.run(executor.arun("q")).output == 1
 
 
-@cases("limit", [1, 0.3, 7.25, 100_000])
+@cases("limit", 1, 0.3, 7.25, 100_000)
 def test_endless_run_ends_exactly_at_its_time_limit(limit: float) -> None:
     clock = VirtualClock(1000)
     executor = on_loop_time(calling("never", tools=[scripted_tool("never", [NEVER])], max_execution_time=limit), clock)
@@ -84,7 +84,7 @@ NEVER_BACK = scripted_tool("slow", [NEVER], repeat_last=True)
 LATE, STUBBORN = [After(3, "late")], [After(math.inf, stubborn=True)]
 
 
-@each_case(
+@cases(
     ("called", "settings", "statuses", "seconds"),
     (scripted_tool("slow", LATE, repeat_last=True), {"max_execution_time": 10}, ["ok"] * 3 + ["cut"], 10),
     # 60 more are what is left behind at the end is given.

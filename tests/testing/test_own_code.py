@@ -20,7 +20,7 @@ from graphexec.testing.own_code.watchdog import HangError, Watchdog
 from graphexec.tools import AnyTool
 from graphexec.verify.explorer.oracle import Replies
 from tests.kernel.machines import machine_of
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 from tests.stopwatch import Stopwatch
 from tests.testing.test_properties import Draft, Printed, TooMuch
 
@@ -69,7 +69,7 @@ def test_tools_are_called_with_what_fits() -> None:
 
 
 @pytest.mark.medium
-@cases("as_messages", [True, False])
+@cases("as_messages", True, False)
 def test_a_memory_may_remember(as_messages: bool) -> None:
     agent = gx.create_tool_calling_agent(ScriptedModel([]), [add])
     if not as_messages:
@@ -117,7 +117,7 @@ def doze(text: str) -> str:
 
 
 @pytest.mark.medium
-@each_case(
+@cases(
     ("machine", "options"),
     (executor_of(add).plug(sign), {"context": User("Ann")}),
     (executor_of(add, max_cost=0.5), {}),
@@ -163,7 +163,7 @@ def test_a_late_failure_of_a_graph_is_found() -> None:
         verify_termination(machine_of(extend), start=Draft(""), examples=5)
 
 
-@each_case(
+@cases(
     ("options", "text"),
     *(({"patience": wrong}, "patience") for wrong in (0, -1, "soon")),
     ({"stateful": "add"}, r"stateful is 'add'; give a list of names: \['add'\]"),
@@ -219,7 +219,7 @@ def test_code_of_a_tracer_is_not_interrupted(monkeypatch: pytest.MonkeyPatch) ->
 
 # A busy machine may let a thread wait for its turn while it is looked at.
 @pytest.mark.medium
-@cases("looks_without_a_turn", [0, 8])
+@cases("looks_without_a_turn", 0, 8)
 def test_hanging_code_is_interrupted(looks_without_a_turn: int, monkeypatch: pytest.MonkeyPatch) -> None:
     turns, looks, used_time = [0], itertools.count(), watchdog._used_time  # pyright: ignore[reportPrivateUsage]
 
@@ -291,7 +291,7 @@ def test_nested_runs_within_a_set_limit_pass() -> None:
 
 
 @pytest.mark.medium
-@each_case(
+@cases(
     ("finish", "memory"),
     # A finish needs no step for its actions.
     (gx.AgentFinish({}), None),

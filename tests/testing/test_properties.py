@@ -24,7 +24,7 @@ from graphexec.testing.setup import trial_of
 from graphexec.tools import AnyTool
 from tests.executor.actors import echo
 from tests.kernel.machines import INSISTENT, Asking, machine_of, value
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 from tests.verify.orders import FIVE, ORDERS, PARCELS, PAYMENTS, Order, Pay, Ship
 
 
@@ -60,7 +60,7 @@ def executor_of(kind: str = "tool calling", **settings: Any) -> gx.AgentExecutor
 
 
 @pytest.mark.medium
-@each_case(
+@cases(
     ("kind", "settings"),
     *((kind, {}) for kind in AGENTS),
     ("structured", {"max_execution_time": 20}),
@@ -390,7 +390,7 @@ TestOrders = pytest.mark.medium(executor_machine(ORDERS, start=Order(), limits=F
 
 
 @pytest.mark.medium
-@cases("defect", ["the check is <= for <", "the run's clock stands still"])
+@cases("defect", "the check is <= for <", "the run's clock stands still")
 def test_state_machine_finds_a_defect(defect: str) -> None:
     owner, name, made = DEFECTS[defect]
     # Any: Hypothesis creates the class, which has its settings.

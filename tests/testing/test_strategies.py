@@ -20,7 +20,7 @@ from graphexec.testing.strategies import attacks
 from graphexec.verify import verify
 from graphexec.verify.explorer.stub_nodes import explore_table
 from tests.executor.actors import echo
-from tests.parameters import each_case, thorough
+from tests.parameters import cases, thorough
 
 NEVER_BACK = ScriptedTurn("act", (Call("echo", 1), Call("unknown")), math.inf, stubborn=True)
 GARBAGE = ScriptedTurn("garbage", (), 2.5)
@@ -30,7 +30,7 @@ NODE = DrawnNode((DrawnEdge("Red", 0, ("alpha",)), DrawnEdge("Blue", None)), ("a
 LOOP = DrawnGraph((NODE,))
 
 
-@each_case(
+@cases(
     ("value", "text"),
     (SCRIPT, "(act unknown('x'), garbage after 2.5 s, act echo(1), unknown() never, stubborn)"),
     (ATTACK, "turns=(calls echo, raises after 0.5 s), results=(ok never, stubborn)"),

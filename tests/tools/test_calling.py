@@ -15,16 +15,16 @@ from graphexec.effects import CallTool, ToolResult
 from graphexec.errors import InputError, ToolDefinitionError
 from graphexec.tools.calling import make_tool_handler
 from tests.executor import actors
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 from tests.tools.actors import HOW, KIND, Mute, call_tool, observe, raising
 
 
 @pytest.mark.medium
 @HOW
 @KIND
-@cases("count", [1, 2])
-@cases("limit", [None, 30.0])
-@each_case(
+@cases("count", 1, 2)
+@cases("limit", None, 30.0)
+@cases(
     ("error", "message"),
     (ValueError("bad"), "ValueError: bad"),
     (KeyError("k"), "KeyError: 'k'"),
@@ -50,9 +50,9 @@ def test_exception_is_an_observation(
 @pytest.mark.medium
 @HOW
 @KIND
-@cases("error", [KeyboardInterrupt("ctrl-c"), SystemExit(3), GeneratorExit("odd")])
-@cases("limit", [None, 30.0])
-@cases("count", [1, 2])
+@cases("error", KeyboardInterrupt("ctrl-c"), SystemExit(3), GeneratorExit("odd"))
+@cases("limit", None, 30.0)
+@cases("count", 1, 2)
 def test_what_is_no_exception_is_raised(
     run: actors.Running, kind: str, error: BaseException, limit: float | None, count: int
 ) -> None:
@@ -62,13 +62,13 @@ def test_what_is_no_exception_is_raised(
 
 
 @HOW
-@cases(("error", "message"), [(StopIteration("end"), "StopIteration: end"), (Mute(), "Mute")])
+@cases(("error", "message"), (StopIteration("end"), "StopIteration: end"), (Mute(), "Mute"))
 def test_odd_exception_is_equal_in_all_drivers(run: actors.Running, error: Exception, message: str) -> None:
     assert observe(run, raising(error)) == f"raises failed: {message}"
 
 
 @HOW
-@cases("timeout", [None, 20])
+@cases("timeout", None, 20)
 def test_decorated_async_tool_is_awaited(run: actors.Running, timeout: float | None) -> None:
     async def greet(text: str) -> str:
         """Greet."""
@@ -88,8 +88,8 @@ def test_decorated_async_tool_is_awaited(run: actors.Running, timeout: float | N
 
 @HOW
 @KIND
-@cases("count", [1, 2])
-@cases("settings", [{}, {"timeout": 20}])
+@cases("count", 1, 2)
+@cases("settings", {}, {"timeout": 20})
 def test_on_error_raise_raises_the_tools_exception(run: actors.Running, kind: str, count: int, settings: Any) -> None:
     error = LookupError("mine")
     tools = [actors.echo, raising(error, kind, on_error="raise", **settings)]
@@ -128,7 +128,7 @@ def make_tools(*names: str) -> dict[str, actors.AnyTool]:
 ALONE = "Write its name alone; the arguments belong in the input."
 
 
-@each_case(
+@cases(
     ("requested", "suggested"),
     ("web_serch", " Did you mean web_search?"),
     ("WebSearch", " Did you mean web_search?"),
@@ -192,13 +192,13 @@ def test_case_insensitive_lookup_rejects_ambiguous_names() -> None:
         make_tool_handler(tools, lookup="case_insensitive")
 
 
-@cases("wrong", ["fuzzy", ["exact"], None])
+@cases("wrong", "fuzzy", ["exact"], None)
 def test_invalid_lookup_is_rejected(wrong: Any) -> None:
     with pytest.raises(InputError, match=f"^tool_lookup is {re.escape(repr(wrong))}; give 'exact' or 'case_"):
         make_tool_handler({}, lookup=wrong)
 
 
-@cases("tool_input", ["hi", {"text": "hi"}])
+@cases("tool_input", "hi", {"text": "hi"})
 def test_tool_handler_works_without_an_executor(tool_input: Any) -> None:
     assert call_tool(actors.echo, tool_input) == ToolResult("hi")
 

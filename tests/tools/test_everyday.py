@@ -14,7 +14,7 @@ from graphexec.tools.arithmetic import LARGEST, LONGEST, ExpressionError, evalua
 from graphexec.tools.everyday import EVERYDAY_TOOLS, calculator, convert_units, make_today, today
 from graphexec.tools.units import UNITS, UnknownUnitError, convert, find_unit
 from tests.kernel.machines import error_message
-from tests.parameters import each_case, examples
+from tests.parameters import cases, examples
 
 _NUMBERS = st.one_of(
     st.integers(0, 10**6).map(str), st.floats(0, 10**6, allow_subnormal=False).map(lambda number: f"{number:.6f}")
@@ -87,7 +87,7 @@ def test_calculator_handles_any_text(text: str) -> None:
     assert len(message) <= 310
 
 
-@each_case(
+@cases(
     ("use", "arguments", "answer"),
     (calculator, ("37 * 48",), "1776"),
     (calculator, ("10 / 2",), "5"),
@@ -126,7 +126,7 @@ def test_common_spellings_are_accepted(use: Any, arguments: tuple[Any, ...], ans
     assert use(*arguments) == answer
 
 
-@each_case(
+@cases(
     ("use", "arguments", "message"),
     (calculator, ("",), "is empty; write one such as (2 + 3) * 4"),
     (calculator, ("five plus three",), "'five' is not known here; write numbers with + - * /"),

@@ -22,7 +22,7 @@ from graphexec import Tool, tool, tools
 from graphexec.errors import InputError, ToolDefinitionError
 from graphexec.tools.tool import InvalidArgumentsError
 from tests.executor.actors import AnyTool, Running, act, make_executor, run_async, run_sync
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 from tests.tools.actors import HOW, observe
 
 
@@ -83,7 +83,7 @@ FUNCTIONS: list[tuple[Any, str, object]] = [
 ]
 
 
-@cases(("function", "signature", "result"), FUNCTIONS)
+@cases(("function", "signature", "result"), *FUNCTIONS)
 def test_tool_takes_a_plain_function(function: Any, signature: str, result: object) -> None:
     made: AnyTool = Tool(name="Find", func=function, description="Find it.")
     assert (made.signature, made.description) == (f"Find({signature})", "Find it.")
@@ -111,7 +111,7 @@ def test_untyped_function_receives_any_text(text: str) -> None:
 
 
 # The functions of a tool, and what a sync and an async run observe.
-@each_case(
+@cases(
     ("functions", "blocking", "awaited"),
     ({"func": UNTYPED_ASYNC}, "awaited x", "awaited x"),
     ({"func": None, "coroutine": UNTYPED_ASYNC}, "awaited x", "awaited x"),
@@ -124,7 +124,7 @@ def test_coroutine_is_called_in_async_runs(functions: dict[str, Any], blocking: 
     assert observe(run_async, made, **made.read("x")) == awaited
 
 
-@each_case(
+@cases(
     ("arguments", "says"),
     ({"func": lambda left, right: left}, "find takes left, right, and without .* string; annotate left and right"),
     ({"func": lambda **named: named}, r"find takes \*\*named, which has no schema; name each argument"),
@@ -169,7 +169,7 @@ def test_from_function_takes_a_schema_of_arguments() -> None:
     assert run_async(make_executor(act("web", query="x"), tools=[made])).output == "awaited x 10"
 
 
-@cases("schema", [{"type": "object"}, int, 3])
+@cases("schema", {"type": "object"}, int, 3)
 def test_from_function_refuses_another_schema(schema: Any) -> None:
     says = r"web has args_schema=.*, which is not a model of pydantic 2; write .* or tool_from_schema\("
     with pytest.raises(ToolDefinitionError, match=says):
@@ -227,7 +227,7 @@ CALLABLES: list[tuple[Any, str, str]] = [
 ]
 
 
-@cases(("called", "signature", "description"), CALLABLES)
+@cases(("called", "signature", "description"), *CALLABLES)
 def test_every_callable_is_a_tool(called: Any, signature: str, description: str) -> None:
     made: AnyTool = tool(called)
     assert (made.signature, made.description) == (signature, description)
@@ -278,7 +278,7 @@ def test_examples_of_a_tool_are_read() -> None:
         make(examples=[{"text": "tea"}])
 
 
-@each_case(
+@cases(
     ("arguments", "says"),
     ({"args_schema": Search}, r"no option args_schema; write Tool.from_function\(func, args_schema=Model\)"),
     ({"handle_tool_error": True}, "no option handle_tool_error; write on_error=..."),

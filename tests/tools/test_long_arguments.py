@@ -21,7 +21,7 @@ from graphexec.tools.reading import FEW, has_few_characters, measure_json
 from graphexec.tools.units import UNITS
 from tests.counting import count_calls
 from tests.executor import actors
-from tests.parameters import cases, each_case, examples
+from tests.parameters import cases, examples
 from tests.tools.actors import call_tool
 
 MEGABYTE = 1_000_000
@@ -89,7 +89,7 @@ def test_every_everyday_tool_is_known_here() -> None:
 
 
 @pytest.mark.medium
-@cases("name", BUILTIN)
+@cases("name", *BUILTIN)
 @given(FRAGMENT)
 @settings(max_examples=examples(25), deadline=None)
 def test_builtin_tool_answers_a_megabyte_at_once(name: str, fragment: str) -> None:
@@ -111,7 +111,7 @@ PLAIN = [
 
 
 @pytest.mark.medium
-@cases("name", PLAIN)
+@cases("name", *PLAIN)
 @given(FRAGMENT)
 @settings(max_examples=examples(25), deadline=None)
 def test_function_of_builtin_tool_needs_no_limit(name: str, fragment: str) -> None:
@@ -141,7 +141,7 @@ def test_builtin_tools_observe_any_short_text(fragment: str, length: int) -> Non
             assert not re.search("recursion|Exceeds the limit|MemoryError", str(result.observation))
 
 
-@each_case(
+@cases(
     ("expression", "says"),
     ("9**9**9**9", "the number is too large; stay below 10**308"),
     ("2**-99999999", "0"),
@@ -222,7 +222,7 @@ def limited(**options: Any) -> tools.AnyTool:
 
 
 @pytest.mark.medium
-@each_case(
+@cases(
     ("of_tool", "of_executor", "taken"),
     (None, {}, 900_000),
     (None, {"max_tool_input": 50}, 50),
@@ -254,7 +254,7 @@ def ask_within(limit: int) -> AgentExecutor:
     )
 
 
-@each_case(
+@cases(
     ("executor", "says"),
     (
         actors.make_executor(actors.act("take", text="x" * MEGABYTE), actors.answer(), tools=[limited()]),
@@ -283,7 +283,7 @@ def test_changed_executor_and_resumed_run_keep_the_limit() -> None:
 SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
 
 
-@each_case(
+@cases(
     "one",
     tools.Tool("take", echo, "Take it.", max_tool_input=5),
     tools.tool_from_schema("take", "Take it.", SCHEMA, echo, max_tool_input=5),
@@ -292,8 +292,8 @@ def test_other_forms_of_tools_take_the_limit(one: tools.AnyTool) -> None:
     assert "it takes at most 5" in call_tool(one, "abcdef").observation
 
 
-@cases("option", ["max_tool_input", "max_observation"])
-@cases("most", [0, -1, 2.5, "100", True])
+@cases("option", "max_tool_input", "max_observation")
+@cases("most", 0, -1, 2.5, "100", True)
 def test_invalid_limit_is_rejected(option: str, most: Any) -> None:
     invalid: dict[str, Any] = {option: most}
     says = "give a whole number of characters, 1 or more, or None for"
@@ -320,7 +320,7 @@ def test_arguments_are_measured_as_json(value: Any) -> None:
     assert not has_few_characters(value) or length < FEW
 
 
-@cases("part", ["x" * 101, 10**18, -(10**18), [], {}, 1j])
+@cases("part", "x" * 101, 10**18, -(10**18), [], {}, 1j)
 def test_only_short_parts_are_not_measured(part: Any) -> None:
     assert has_few_characters({"name": "x" * 100, "count": 10**18 - 1, "size": 0.5, "is_new": True, "to": None})
     assert has_few_characters({f"{number}" * 100: "x" * 100 for number in range(7)})

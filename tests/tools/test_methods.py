@@ -15,7 +15,7 @@ from graphexec.tools import tools_of
 from graphexec.tools.collecting import to_tools
 from graphexec.tools.tool import InvalidArgumentsError
 from tests.executor.actors import AnyTool, Running, act, echo, make_executor, run_async, run_sync
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 from tests.tools.actors import HOW, observe
 
 
@@ -109,7 +109,7 @@ def test_tools_of_an_object_are_bound_to_it() -> None:
     assert changed["branches"]("Oslo") == "Bakery in Oslo"
 
 
-@each_case(
+@cases(
     ("method", "arguments", "observed"),
     (Shop.branches, {"city": "Oslo"}, "Shop in Oslo"),
     (Shop.name, {}, "Shop"),
@@ -124,7 +124,7 @@ MODULE = types.ModuleType("shopping")
 vars(MODULE).update(search=echo, _hidden=Shop(3).price, number=3)
 
 
-@cases("source", [types.SimpleNamespace(first=echo, again=echo, other=3), MODULE])
+@cases("source", types.SimpleNamespace(first=echo, again=echo, other=3), MODULE)
 def test_attributes_are_tools_too(source: object) -> None:
     assert tools_of(source) == (echo,)
 
@@ -143,7 +143,7 @@ def test_tools_of_a_class_need_no_object() -> None:
         tools_of(Shop)
 
 
-@cases("empty", [types.ModuleType("empty"), object(), str, 3])
+@cases("empty", types.ModuleType("empty"), object(), str, 3)
 def test_source_without_tools_is_refused(empty: object) -> None:
     with pytest.raises(errors.ToolDefinitionError, match="has no tools; write @tool above the functions"):
         tools_of(empty)
@@ -213,13 +213,13 @@ SCHEMA = {"type": "object", "properties": {"query": {"type": "string"}}, "requir
 
 
 # The schema of a LangChain tool, its signature here, and its argument.
-@each_case(
+@cases(
     ("schema", "signature", "argument"),
     (Question, "query: string, limit?: integer", "{'query': 'tea', 'limit': 3}"),
     (SCHEMA, "query: string", "{'query': 'tea'}"),
     (None, "tool_input: string", "tea"),
 )
-@cases(("run", "way"), [(run_sync, "invoked"), (run_async, "awaited")])
+@cases(("run", "way"), (run_sync, "invoked"), (run_async, "awaited"))
 def test_tool_of_langchain_is_invoked(schema: Any, signature: str, argument: str, run: Running, way: str) -> None:
     given: list[Any] = [LangChainTool(schema)]
     (made,) = to_tools(given)
@@ -235,8 +235,8 @@ class FirstVersion:
         return {"title": "Question", **SCHEMA}
 
 
-@cases("schema", [Question, FirstVersion, SCHEMA, None])
-@cases("direct", [False, True])
+@cases("schema", Question, FirstVersion, SCHEMA, None)
+@cases("direct", False, True)
 def test_tool_of_langchain_may_return_directly(schema: Any, direct: bool) -> None:
     (made,) = to_tools([LangChainTool(schema, return_direct=direct)])
     assert made.return_direct is direct
@@ -251,7 +251,7 @@ class Aliased(BaseModel):
     nested: Question | None = None
 
 
-@each_case(
+@cases(
     ("arguments", "invoked"),
     ({"query": "tea"}, {"query": "tea", "nested": None}),
     ({"query": "tea", "limit": 5}, {"query": "tea", "limit": 5, "nested": None}),
@@ -279,7 +279,7 @@ class FailingTool(LangChainTool):
         raise ValueError("it is closed")
 
 
-@cases(("handled", "observed"), [(False, "search failed: ValueError: it is closed"), ("Try later.", "Try later.")])
+@cases(("handled", "observed"), (False, "search failed: ValueError: it is closed"), ("Try later.", "Try later."))
 def test_tool_of_langchain_handles_its_errors(handled: str | bool, observed: str) -> None:
     (made,) = to_tools([FailingTool(Question, handle_tool_error=handled)])
     assert observe(run_sync, made, query="tea") == observed
@@ -291,7 +291,7 @@ class Unserializable(BaseModel):
     called: Callable[[], int]
 
 
-@each_case(
+@cases(
     ("wrong", "says"),
     ([LangChainTool(Unserializable)], "search has an argument without a JSON schema"),
     ([LangChainTool(object)], "search has args_schema=.*, which is not a model of pydantic 2; write class Arguments"),

@@ -16,7 +16,7 @@ from graphexec.executor import Observed
 from graphexec.kernel import Entered
 from graphexec.tools.calling import make_tool_handler
 from tests.executor import actors
-from tests.parameters import cases, each_case, examples
+from tests.parameters import cases, examples
 from tests.tools.actors import HOW, KIND, Mute, call_tool, raising
 
 
@@ -33,7 +33,7 @@ def explain(error: Exception) -> str:
 
 @pytest.mark.medium
 @KIND
-@each_case(
+@cases(
     ("error", "observed"),
     (LookupError("no page"), "that did not work: no page"),
     # The policy is for exceptions alone.
@@ -45,7 +45,7 @@ def test_function_makes_observation_from_exception(kind: str, error: BaseExcepti
     assert actors.statuses(result) == ["error"] * 3
 
 
-@each_case(
+@cases(
     ("own", "default", "observed"),
     (None, explain, "that did not work: no page"),
     ("observe", explain, "raises failed: LookupError: no page"),
@@ -59,7 +59,7 @@ def test_executor_policy_is_the_default_for_tools(own: Any, default: Any, observ
 
 
 @HOW
-@cases(("own", "default"), [("raise", explain), (None, "raise")])
+@cases(("own", "default"), ("raise", explain), (None, "raise"))
 def test_raise_policy_ends_the_run(run: actors.Running, own: Any, default: Any) -> None:
     error = LookupError("mine")
     with pytest.raises(LookupError) as raised:
@@ -84,7 +84,7 @@ def test_invalid_policy_result_names_the_tool(run: actors.Running) -> None:
         run(executor_with(raising(LookupError("no"), on_error=silent)))
 
 
-@cases("own", [None, "raise"])
+@cases("own", None, "raise")
 def test_policy_receives_only_exceptions(own: Any) -> None:
     handler = make_tool_handler({"raises": raising(LookupError("no"), on_error=own)}, on_error=explain)
     assert actors.reply_of(handler, CallTool("raises", {"x": 1})).status == "bad_arguments"
@@ -97,8 +97,8 @@ class DeclinedError(Exception):
 
 @pytest.mark.medium
 @KIND
-@cases("policy", ["observe", explain])
-@cases(("error", "name"), [(ValueError("no"), "ValueError"), (DeclinedError("no"), f"{__name__}.DeclinedError")])
+@cases("policy", "observe", explain)
+@cases(("error", "name"), (ValueError("no"), "ValueError"), (DeclinedError("no"), f"{__name__}.DeclinedError"))
 def test_failed_result_keeps_the_exceptions_class(kind: str, policy: Any, error: Exception, name: str) -> None:
     result = actors.run_executor(lambda: executor_with(raising(error, kind, on_error=policy)))
     assert [step.error for step in result.outcome.steps] == [name] * 3
@@ -115,7 +115,7 @@ def test_timed_out_result_keeps_the_timeouts_class(released: threading.Event) ->
     assert (result.status, result.error) == ("timed_out", "TimeoutError")
 
 
-@cases(("name", "arguments"), [("raises", {"x": 1}), ("nope", {}), ("echo", {"text": "a"})])
+@cases(("name", "arguments"), ("raises", {"x": 1}), ("nope", {}), ("echo", {"text": "a"}))
 def test_other_results_have_no_error(name: str, arguments: dict[str, Any]) -> None:
     handler = make_tool_handler({"raises": raising(LookupError("no")), "echo": actors.echo})
     assert actors.reply_of(handler, CallTool(name, arguments)).error is None
@@ -144,7 +144,7 @@ async def explain_later(error: Exception) -> str:
     return str(error)
 
 
-@cases("policy", ["ignore", 3, True, ["observe"], explain_later])
+@cases("policy", "ignore", 3, True, ["observe"], explain_later)
 def test_invalid_policy_is_rejected(policy: Any) -> None:
     says = r"give 'observe', 'raise', or a function \(def\) from the exception"
     with pytest.raises(ToolDefinitionError, match=f"raises has on_error=.*; {says}"):

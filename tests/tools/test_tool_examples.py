@@ -8,7 +8,7 @@ import pytest
 
 import graphexec.agents
 from graphexec import actions, agents, create_tool_calling_agent, effects, errors, messages, models, tool, tools
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 
 
 def make_forecast(examples: Any) -> tools.AnyTool:
@@ -51,7 +51,7 @@ def test_tool_from_a_schema_has_examples() -> None:
 NO_STRING: Any = 3
 
 
-@each_case(
+@cases(
     ("examples", "message"),
     ("Oslo", 'forecast has examples=\'Oslo\'; give a list of arguments, such as [{"city": ..., "day": ...}], or of'),
     ({"city": "Oslo"}, "forecast has examples={'city': 'Oslo'}; give a list of arguments"),
@@ -73,7 +73,7 @@ def test_invalid_examples_are_refused(examples: Any, message: str) -> None:
 SHOWN = 'For example: {"city": "Ærø"}, {"city": "Oslo", "day": "2026-01-02"}'
 
 
-@each_case(
+@cases(
     ("examples", "description"),
     ([{"city": "Ærø"}, {"city": "Oslo", "day": "2026-01-02"}], f"Forecast the weather.\n\n{SHOWN}"),
     ((), "Forecast the weather."),
@@ -89,7 +89,7 @@ AGENTS: Mapping[str, Callable[..., agents.Agent]] = {
 }
 
 
-@cases("name", AGENTS)
+@cases("name", *AGENTS)
 def test_every_agent_shows_the_examples(name: str) -> None:
     @tool(name="Intermediate Answer", examples=[{"question": "How high is Ærø?"}, {"question": "Who?", "best_of": 2}])
     def search(question: str, best_of: int = 1) -> str:

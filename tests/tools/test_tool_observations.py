@@ -20,7 +20,7 @@ from graphexec.kernel.serialization import format_json, parse_json
 from graphexec.messages.observations import format_observation, split_observation
 from graphexec.tools.calling import make_tool_handler
 from tests.executor import actors
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 from tests.tools.actors import HOW, call_tool
 
 
@@ -118,7 +118,7 @@ def shown(run: actors.Running, one: actors.AnyTool) -> tuple[gx.AgentStep, str]:
 
 @pytest.mark.medium
 @HOW
-@cases(("returned", "text"), [*RETURNED, *PLAIN])
+@cases(("returned", "text"), *RETURNED, *PLAIN)
 def test_object_is_kept_and_shown_as_json(run: actors.Running, returned: Any, text: str) -> None:
     step, prompt = shown(run, gives(returned))
     assert type(step.observation) is type(returned)
@@ -157,7 +157,7 @@ def resumed(returned: object) -> gx.AgentStep:
 
 
 @pytest.mark.medium
-@cases("returned", [value for value, _ in RETURNED])
+@cases("returned", *[value for value, _ in RETURNED])
 def test_model_sees_the_same_text_after_a_resume(returned: Any) -> None:
     for one in (returned, [returned], {"key": returned}):
         assert format_observation(resumed(one).observation) == format_observation(one)
@@ -169,7 +169,7 @@ def test_images_beside_odd_text_survive_a_resume() -> None:
         assert split_observation(resumed(returned).observation) == split_observation(returned)
 
 
-@each_case(
+@cases(
     ("returned", "stored"),
     (Aliased(city_name="Oslo"), {"city": "Oslo"}),
     ([Aliased(city_name="Oslo")], [{"city": "Oslo"}]),
@@ -231,7 +231,7 @@ def test_model_sees_beginning_of_long_observation(run: actors.Running) -> None:
     assert f"\nObservation: {step.text}\nThought: " in prompt
 
 
-@each_case(
+@cases(
     ("returned", "settings", "defaults", "text"),
     ("abcdef", {}, {"max_observation": 4}, f"abcd\n{CUT.format(2)}"),
     ("abcdef", {"max_observation": 6}, {"max_observation": 4}, "abcdef"),
@@ -246,7 +246,7 @@ def test_max_observation_is_the_default_for_tools(returned: object, settings: An
     assert result.text == text
 
 
-@cases("policy", ["observe", "give failed: ValueError: {}".format])
+@cases("policy", "observe", "give failed: ValueError: {}".format)
 def test_text_of_an_exception_is_shortened(policy: Any) -> None:
     @gx.tool(max_observation=30, on_error=policy)
     def give() -> str:
@@ -291,7 +291,7 @@ async def counting_async(to: int) -> AsyncIterator[int]:
         yield number
 
 
-@cases("used", [counting, counting_async])
+@cases("used", counting, counting_async)
 def test_generator_result_becomes_a_list(used: Any) -> None:
     turns = actors.act("counting", to=2), actors.act("counting", to=9), actors.answer()
     result = actors.run_executor(lambda: actors.make_executor(*turns, tools=[used]))

@@ -23,7 +23,7 @@ from graphexec.tools import ToolRetried
 from graphexec.tools.calling import make_tool_handler
 from graphexec.tools.options import LONGEST_WAIT
 from tests.executor import actors
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 from tests.tools.actors import HOW as RUNS
 from tests.tools.actors import KIND, call_tool
 
@@ -65,12 +65,12 @@ def call_in_virtual_time(one: actors.AnyTool) -> ToolResult:
     return run_virtually(call_async(one))
 
 
-HOW = cases("how", [call_blocking, call_in_virtual_time])
+HOW = cases("how", call_blocking, call_in_virtual_time)
 
 
 @pytest.mark.medium
 @KIND
-@cases("timeout", [None, 20])
+@cases("timeout", None, 20)
 def test_success_after_retries_is_the_result(kind: str, timeout: float | None) -> None:
     errors = OSError("a"), ValueError("b")
 
@@ -118,7 +118,7 @@ def test_retry_progress_has_tool_error_and_wait(how: How) -> None:
     assert reports == [ToolRetried("flaky", errors[0], 1, 0.0001), ToolRetried("flaky", errors[1], 2, 0.0002)]
 
 
-@each_case(
+@cases(
     ("report", "text"),
     (ToolRetried("flaky", OSError("down"), 1, 2.5), "attempt 1 of flaky failed with OSError: down; .* in 2.5 s"),
     (ToolRetried("flaky", OSError(), 2), "attempt 2 of flaky failed with OSError; the next one follows in 0.0 s"),
@@ -127,7 +127,7 @@ def test_retry_progress_is_readable(report: ToolRetried, text: str) -> None:
     assert re.fullmatch(text, str(report))
 
 
-@cases(("first", "waits"), [(8, [8, 16, 32, *[LONGEST_WAIT] * 4]), (100, [100, 100])])
+@cases(("first", "waits"), (8, [8, 16, 32, *[LONGEST_WAIT] * 4]), (100, [100, 100]))
 def test_waits_double_up_to_a_minute_or_the_first(first: float, waits: list[float]) -> None:
     one, calls = flaky(*[OSError()] * len(waits), kind="async def", retries=len(waits), retry_wait=first)
     reports: list[Any] = []
@@ -144,7 +144,7 @@ def test_waits_double_up_to_a_minute_or_the_first(first: float, waits: list[floa
 
 @HOW
 @KIND
-@each_case(
+@cases(
     ("error", "settings", "calls_made"),
     *((ConnectionError("down"), {"retry_on": on}, 2) for on in (OSError, (KeyError, OSError))),
     (ConnectionError("down"), {"retry_on": KeyError}, 1),
@@ -163,7 +163,7 @@ def test_only_selected_errors_are_retried(
 
 @RUNS
 @KIND
-@cases("error", [KeyboardInterrupt(), SystemExit(3)])
+@cases("error", KeyboardInterrupt(), SystemExit(3))
 def test_interrupt_is_not_retried(run: actors.Running, kind: str, error: BaseException) -> None:
     one, calls = flaky(error, kind=kind, retries=3)
     with pytest.raises(type(error)):
@@ -172,7 +172,7 @@ def test_interrupt_is_not_retried(run: actors.Running, kind: str, error: BaseExc
 
 
 @HOW
-@cases("policy", ["raise", "in the end: {}".format])
+@cases("policy", "raise", "in the end: {}".format)
 def test_on_error_is_called_after_the_last_attempt(how: How, policy: Any) -> None:
     errors = [OSError("a"), OSError("b")]
     one, calls = flaky(*errors, retries=1, on_error=policy)
@@ -290,8 +290,8 @@ def test_earlier_cancellation_does_not_prevent_retries() -> None:
 
 
 # Only modes in which no thread of ours can still be ending.
-@cases(("how", "kind"), [(call_blocking, "def"), (call_in_virtual_time, "async def")])
-@cases("failures", [1, 3])
+@cases(("how", "kind"), (call_blocking, "def"), (call_in_virtual_time, "async def"))
+@cases("failures", 1, 3)
 def test_error_of_a_tool_is_garbage_collected(how: How, kind: str, failures: int) -> None:
     """The error is freed without the garbage collector, so there are no reference cycles."""
 
@@ -311,7 +311,7 @@ def test_error_of_a_tool_is_garbage_collected(how: How, kind: str, failures: int
         gc.enable()
 
 
-@each_case(
+@cases(
     ("settings", "says"),
     ({"retries": -1}, "retries=-1; give a whole number, 0 for none"),
     ({"retries": 1.5}, "retries=1.5; give a whole number"),

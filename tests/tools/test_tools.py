@@ -31,7 +31,7 @@ from tests.executor.actors import (
     statuses,
 )
 from tests.kernel.machines import error_message
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 from tests.tools.actors import HOW
 
 
@@ -123,7 +123,7 @@ def test_function_receives_validated_arguments() -> None:
 ADA = '{"name": "Ada", "home": {"street": "Main"}}'
 
 
-@each_case(
+@cases(
     ("called", "given_input", "read"),
     *((echo, text, {"text": text}) for text in ("plain text", "", '{"other": 1}', '["a"]', "42", "\ud800")),
     # Brackets alone are no JSON.
@@ -144,7 +144,7 @@ def test_string_is_one_argument_or_json_with_all(called: AnyTool, given_input: s
     assert called.read(given_input) == read
 
 
-@each_case(
+@cases(
     ("called", "given_input", "says"),
     (search, {"limit": 2}, "query: Field required"),
     (search, {"query": "q", "limit": "many"}, "limit: Input should be a valid integer"),
@@ -195,7 +195,7 @@ def test_truncated_json_is_never_a_string(value: dict[str, Any], cut: int, openi
 
 
 @HOW
-@cases("timeout", [None, 20])
+@cases("timeout", None, 20)
 def test_arguments_may_have_any_python_name(run: Running, timeout: float | None) -> None:
     @tool(timeout=timeout)
     def named(
@@ -306,13 +306,13 @@ MISTAKES: list[tuple[Callable[[], object], str]] = [
 ]
 
 
-@cases(("make", "says"), MISTAKES)
+@cases(("make", "says"), *MISTAKES)
 def test_mistake_is_rejected_with_the_remedy(make: Callable[[], object], says: str) -> None:
     with pytest.raises(errors.ToolDefinitionError, match=says):
         make()
 
 
-@cases("error", [TypeError, ZeroDivisionError, KeyError])
+@cases("error", TypeError, ZeroDivisionError, KeyError)
 def test_unexpected_validator_error_is_an_observation(error: type[Exception]) -> None:
     def picky(value: object) -> object:
         raise error("odd")

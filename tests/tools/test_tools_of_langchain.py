@@ -7,7 +7,7 @@ import pytest
 
 from graphexec.tools.collecting import to_tools
 from tests.executor.actors import Running, act, answer, make_executor
-from tests.parameters import each_case
+from tests.parameters import cases
 from tests.tools.actors import HOW, call_tool
 
 if find_spec("langchain_core") is None:
@@ -37,7 +37,7 @@ class Noting(BaseTool):
         return f"{text} by {user_id}"
 
 
-@each_case(
+@cases(
     ("given", "written", "observed"),
     (note, {"text": "hi"}, "hi by nobody"),
     (note, {"text": "hi", "user_id": "root"}, "hi by nobody"),

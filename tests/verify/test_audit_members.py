@@ -16,7 +16,7 @@ from graphexec.runtime.handlers import RunOptions
 from graphexec.testing.clock import on_loop_time, run_virtually
 from graphexec.tools import AnyTool
 from graphexec.verify.audit.audit import audit
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 from tests.traces import read_trace
 from tests.verify.traces import Trace, acting, facts_of, line_of, proof_of, trace_of
 
@@ -88,7 +88,7 @@ def dispatched(trace: Trace, event: str, member: int) -> int:
 BOTH_ASKED = [("asked", 0, None), ("asked", 1, None)]
 
 
-@each_case(
+@cases(
     ("names", "options", "expected", "status"),
     # Tools of different speed have their own records.
     (["slow", "quick"], {}, [*BOTH_ASKED, ("answered", 1, 0.02), ("answered", 0, 0.5)], "answered"),
@@ -120,7 +120,7 @@ def test_members_have_records_of_their_own(
     assert (found.violations, found.status) == ((), status)
 
 
-@cases("concurrency", [1, 2, 8])
+@cases("concurrency", 1, 2, 8)
 def test_a_deadline_cuts_each_member_alone(concurrency: int) -> None:
     executor = calling("quick", "slow", "slow", max_execution_time=0.1, tool_concurrency=concurrency)
     trace = recorded(executor)
@@ -151,7 +151,7 @@ def unanswered(trace: Trace) -> Trace:
     return [*trace[:line], *trace[line + 1 :]]
 
 
-@each_case(
+@cases(
     ("change", "violations", "fact"),
     (copied("answered", 1, member=2), 1, "dispatch_tools is answered CallTool as 2.2, which was not asked for"),
     (copied("answered", 1, sequence=3, member=0), 1, "is answered CallTool as 3.0, which was not asked for"),
@@ -211,7 +211,7 @@ def test_nested_charges_are_recorded() -> None:
     assert [one["within"] for one in draw.recording_of(result).records if "within" in one] == [record["within"]]
 
 
-@cases("by", [1, -1])
+@cases("by", 1, -1)
 def test_changed_nested_charges_are_reported(by: int) -> None:
     executor, _ = nesting(2)
     trace, proof = recorded(executor), proof_of(executor)

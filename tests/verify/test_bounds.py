@@ -11,7 +11,7 @@ from graphexec.models import ScriptedModel
 from graphexec.verify import CODES, UnprovedError
 from graphexec.verify.explorer.stub_nodes import explore_table
 from graphexec.verify.export.guarded import to_guarded_program
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 from tests.verify import bad_machines as bad
 from tests.verify.execution import adversary
 from tests.verify.flows import MISSING_CALLS
@@ -47,7 +47,7 @@ def test_executor_bounds_models_and_tools_by_default() -> None:
     assert str(limited.bounds and limited.bounds.tool_calls) == "tool_calls = 50 (at most)"
 
 
-@each_case(
+@cases(
     ("limits", "transitions", "models", "tools"),
     (
         Limits(iterations=10**6, fan_out=2),
@@ -79,7 +79,7 @@ BACK: Any = edges(bad.tock_ending, on(bad.A, TWICE) | on(bad.Over, END))
 TWO_METERS = graph(edges(TWICE, on(bad.B, bad.tock_ending) | on(bad.Left, END)) | BACK, start=TWICE)
 
 
-@each_case(
+@cases(
     ("machine", "limits", "form"),
     (AGENT_EXECUTOR, agent_limits(iterations=9, model_calls=3), "4*model_calls + 2 = 14 (exact)"),
     (AGENT_EXECUTOR, agent_limits(iterations=3, model_calls=9), "4*iterations + 2 = 14 (exact)"),
@@ -92,8 +92,8 @@ def test_tightest_limit_gives_closed_form(machine: Graph[Any, Any], limits: Limi
 
 
 @pytest.mark.medium
-@cases("iterations", [0, 1, 2])
-@cases("own", [0, 1, 3])
+@cases("iterations", 0, 1, 2)
+@cases("own", 0, 1, 3)
 def test_embedded_graph_resets_own_budget_at_entry(iterations: int, own: int) -> None:
     limits = Limits(budgets={"research.iterations": own, "tasks": iterations})
     bounds = bounds_of(bad.CHILD_COUNTED, limits)
@@ -153,7 +153,7 @@ def test_remedy_gives_unlimited_budget_a_limit() -> None:
     assert "Set max_tokens, or agent_limits(tokens=...)" not in why
 
 
-@cases(("restarts", "number"), [(None, 5), (0, 5), (1, 6), (3, 8)])
+@cases(("restarts", "number"), (None, 5), (0, 5), (1, 6), (3, 8))
 def test_reserved_calls_exceed_limit_and_repeat_after_crash(restarts: int | None, number: int) -> None:
     limits = agent_limits(iterations=None, model_calls=4, restarts=restarts)
     assert bounds_of(GENERATING_AGENT_EXECUTOR, limits).model_calls.number == number

@@ -39,7 +39,7 @@ from graphexec.verify.explorer.temporal import (
     never_without,
 )
 from tests.kernel import machines as kernel
-from tests.parameters import cases, each_case, read_tables
+from tests.parameters import cases, read_tables
 from tests.verify import errands
 from tests.verify.errands import GUARDED, KINDS, READY, SHORTCUT, Form, Kind, answer_with, executor_of, look_up
 from tests.verify.test_temporal import TERMS
@@ -61,8 +61,8 @@ def texts_of(values: Any) -> list[str]:
 
 
 @pytest.mark.medium
-@cases("kind", KINDS)
-@cases("iterations", [0, 1, 3, 15])
+@cases("kind", *KINDS)
+@cases("iterations", 0, 1, 3, 15)
 def test_executor_takes_few_transitions_per_iteration(iterations: int, kind: Kind) -> None:
     found = explored(Limits(iterations=iterations), kind)
     # A structured agent's rules are four more nodes, one of which asks for the answer after repeated calls.
@@ -150,7 +150,7 @@ def test_pruning_does_not_change_results(limits: Limits, kind: Kind, both: bool)
 
 
 @pytest.mark.medium
-@cases("rule", ["no_repeats", "no_immediate_repeats"])
+@cases("rule", "no_repeats", "no_immediate_repeats")
 def test_pruning_keeps_calls_that_rules_look_at(rule: agents.RuleName) -> None:
     agent = gx.create_tool_calling_agent(models.ScriptedModel(["never asked"]), (look_up,), rules=(rule,))
     executor = gx.AgentExecutor(agent=agent, tools=[look_up], handle_parsing_errors=True)
@@ -162,7 +162,7 @@ def test_pruning_keeps_calls_that_rules_look_at(rule: agents.RuleName) -> None:
     assert pruned.model_calls == 3
 
 
-@cases("iterations", [0, 1, 2, 3, 15])
+@cases("iterations", 0, 1, 2, 3, 15)
 def test_number_of_runs_follows_from_reply_classes(iterations: int) -> None:
     # From each plan: the answer, a raised error and a cancellation end it, and what cannot be read leads to the next. A
     # call of look_up has three results that do so, an unknown tool has one; of answer_with one is the answer and two go
@@ -173,7 +173,7 @@ def test_number_of_runs_follows_from_reply_classes(iterations: int) -> None:
     assert explored(Limits(iterations=iterations), tools=BOTH).paths == runs
 
 
-@cases("iterations", [0, 1, 2])
+@cases("iterations", 0, 1, 2)
 def test_exhaustive_search_follows_every_run(iterations: int) -> None:
     found = explored(Limits(iterations=iterations))
     assert explored(Limits(iterations=iterations), prune=False).runs == found.paths
@@ -244,7 +244,7 @@ def read(reply: messages.ModelReply) -> gx.AgentFinish:
 READING = gx.AgentExecutor(agent=gx.chat_agent(lambda run: QUESTION, read, models.ScriptedModel(["never"])), tools=[])
 
 
-@each_case(
+@cases(
     ("machine", "effect", "names"),
     # The parser determines the replies of a model.
     (executor_of("react", BOTH), QUESTION, ["finish", "unreadable", *CALLS]),
@@ -276,14 +276,14 @@ def test_errors_of_parsers_end_runs() -> None:
 
 
 @pytest.mark.medium
-@cases("crashes", [0, 1, 3])
+@cases("crashes", 0, 1, 3)
 def test_each_crash_costs_at_most_one_repeated_call(crashes: int) -> None:
     found = explored(Limits(iterations=2), crashes=crashes)
     assert (found.model_calls, found.longest) == (2 + crashes, 10)
     assert explored(agent_limits(iterations=2, model_calls=2), crashes=crashes).model_calls == 2
 
 
-@cases("restarts", [0, 1, 2])
+@cases("restarts", 0, 1, 2)
 def test_restarts_stay_within_limit(restarts: int) -> None:
     found = explored(Limits(iterations=2, restarts=restarts))
     assert (found.endless, found.model_calls) == (None, 2 + restarts)
@@ -341,7 +341,7 @@ UNKNOWN = (dominates("aprove", ended()), never(entered("somewhere") | left("pars
 NO_TOOL = never_without(~calls_tool("lookup"), before=left("parse"))
 
 
-@each_case(
+@cases(
     ("refused", "facts"),
     (lambda: replies_of(kernel.INTERVIEW), "no replies to Question~ pass replies={Question: [...]}, one of each kind"),
     (lambda: replies_of(kernel.ERRAND), "results of leave are~Underway~; ~results of come_back are~Home"),
@@ -416,7 +416,9 @@ def approved(executor: gx.AgentExecutor, *properties: Assertion, **options: Any)
 
 @cases(
     ("executor", "name"),
-    [(CRASHING, "KeyError"), (ASKING_TWICE, "UndeclaredCountError"), (UNDECLARED, "UndeclaredOutcomeError")],
+    (CRASHING, "KeyError"),
+    (ASKING_TWICE, "UndeclaredCountError"),
+    (UNDECLARED, "UndeclaredOutcomeError"),
 )
 def test_exception_of_node_has_shortest_run(executor: gx.AgentExecutor, name: str) -> None:
     found = approved(executor)
@@ -454,7 +456,7 @@ def stubborn_asking() -> gx.Graph[Form, Any]:
 REPLIED, CUT = Choice("replies", "yes", "yes"), Choice("cuts", "", Cut())
 
 
-@each_case(
+@cases(
     ("choices", "raises"),
     ([REPLIED], True),
     ([Choice("crashes"), REPLIED], True),
@@ -463,13 +465,13 @@ REPLIED, CUT = Choice("replies", "yes", "yes"), Choice("cuts", "", Cut())
     ([Choice("replies late", "yes", "yes")], True),
     ([CUT, REPLIED], False),
 )
-@cases("name", ["stored", lambda: None])
+@cases("name", "stored", lambda: None)
 def test_run_is_repeated_from_its_choices(choices: list[Choice], name: Any, raises: bool) -> None:
     error = raised_by(stubborn_asking(), Limits(seconds=2.0), Form(name), choices)
     assert isinstance(error, KeyError) if raises else error is None
 
 
-@cases("limits", [Limits(seconds=2.0), Limits(restarts=1), Limits()])
+@cases("limits", Limits(seconds=2.0), Limits(restarts=1), Limits())
 def test_exception_is_found_despite_crashes_and_cuts(limits: Limits) -> None:
     machine = stubborn_asking()
     (raised,) = explore(machine, limits, Form(), replies_of(machine), crashes=1).raised
@@ -509,7 +511,7 @@ def shortest(graph: gx.Graph[Any, Any], assertion: Assertion = APPROVAL) -> Fail
     return failure
 
 
-@cases("assertion", [APPROVAL, DOMINATES])
+@cases("assertion", APPROVAL, DOMINATES)
 def test_machine_that_always_asks_has_no_failure(assertion: Assertion) -> None:
     found = approval(GUARDED, assertion)
     assert (found.failures, found.holds) == ((), True)
@@ -532,7 +534,7 @@ def test_shortcut_around_approval_has_shortest_path() -> None:
     assert "linkStyle 2 stroke" in draw(SHORTCUT, "mermaid", marks=dict.fromkeys(failure.path, "orange"))
 
 
-@each_case(
+@cases(
     ("machine", "before", "sources"),
     # Only after an approved deletion is an urgent one allowed.
     (SHORTCUT, left("approve", errands.Approved), ["decide"]),
@@ -555,7 +557,7 @@ def run_pasted(source: str) -> None:
 
 
 @pytest.mark.medium
-@each_case(
+@cases(
     ("failure", "message", "text", "repaired"),
     (
         lambda: approved(CRASHING).raised[0],
@@ -591,8 +593,8 @@ def test_failure_test_fails_until_machine_is_fixed(failure: Any, message: str, t
 
 
 @pytest.mark.medium
-@cases("limits", [Limits(iterations=2), Limits(iterations=2, seconds=1.0, restarts=1)])
-@cases("kind", KINDS)
+@cases("limits", Limits(iterations=2), Limits(iterations=2, seconds=1.0, restarts=1))
+@cases("kind", *KINDS)
 def test_executor_failures_become_tests(kind: Kind, limits: Limits) -> None:
     twice = never_without(calls_tool("look_up"), before=~calls_tool("look_up") & left("check_return_direct"))
     (failure,) = explored(limits, kind, BOTH, properties=[twice]).failures
@@ -702,7 +704,7 @@ def test_unrouted_outcome_of_draft_raises() -> None:
     assert found.exceptions == {"UnhandledOutcomeError": 1}
 
 
-@cases(("topics", "paths"), [("abc", 3**3 + 2), ("abcd", 1 + 4 * 2 + 2)])
+@cases(("topics", "paths"), ("abc", 3**3 + 2), ("abcd", 1 + 4 * 2 + 2))
 def test_large_batch_varies_one_member_at_a_time(topics: str, paths: int) -> None:
     found = explore(kernel.SURVEY, Limits(), kernel.Topics(tuple(topics)), replies_of(kernel.SURVEY))
     assert found.paths == paths
@@ -752,7 +754,7 @@ DIFFERENT: list[tuple[object, object]] = [
 WORDS = frozenset({"word", "other word"})
 
 
-@cases("words", [WORDS, None])
+@cases("words", WORDS, None)
 def test_distinguishable_values_have_different_shapes(words: frozenset[str] | None) -> None:
     assert all(shape(one, words) != shape(other, words) for one, other in DIFFERENT)
     assert all(hash(shape(one, words)) == hash(shape(one, words)) for one, _ in [*SAME, *DIFFERENT])

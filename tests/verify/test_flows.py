@@ -11,7 +11,7 @@ from graphexec.effects import CallModel, CallTool, agent_limits
 from graphexec.verify.explorer.stub_nodes import explore_table
 from graphexec.verify.proof.flow import Flow, Transition, caps_of, flow_of, is_enabled, limits_of
 from tests.kernel.machines import error_message, value
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 from tests.verify.flows import calling
 from tests.verify.proofs import certificate_of, witness_of
 
@@ -132,7 +132,7 @@ ANY_MODELS, ANY_TOOLS, TWO_OF_EACH = calling(models=None), calling(tools=None), 
 ONE_FREE = calling(others=1)
 
 
-@each_case(
+@cases(
     ("entry", "transitions"),
     (pure, [made("pure")]),
     # A metered node spends one or is not entered.
@@ -199,7 +199,7 @@ def test_flow_has_nodes_resets_and_own_budgets() -> None:
     assert (flow_of(machine), flow_of(machine).digest) == (flow, flow.digest)
 
 
-@cases("outcome", [Made, Halted])
+@cases("outcome", Made, Halted)
 def test_unrouted_outcome_is_not_in_flow(outcome: type) -> None:
     drafted = gx.draft(rows(once, gx.on(outcome, gx.END)), start=once)
     assert [one.outcome for one in flow_of(drafted).transitions] == [outcome.__name__]
@@ -234,7 +234,7 @@ def test_digest_covers_every_part_of_flow_and_is_stable() -> None:
 # ---- limits
 
 
-@each_case(
+@cases(
     ("limits", "caps"),
     (agent_limits(model_calls=2, tokens=0), (15, 2, None, 0, 3, None)),
     (agent_limits(iterations=None, tool_calls=4, budgets={"x": None, "y": 0}), (None, None, 4, None, None, 0)),
@@ -245,8 +245,8 @@ def test_run_limits_override_budget_limits(limits: gx.Limits, caps: tuple[int | 
     assert caps_of(flow, limits) == dict(zip(names, caps, strict=True))
 
 
-@cases("cause", ["x", "iterations", "seconds", "restarts", "fan_out"])
-@cases("kind", ["gate", "within"])
+@cases("cause", "x", "iterations", "seconds", "restarts", "fan_out")
+@cases("kind", "gate", "within")
 def test_limit_transition_needs_its_limit(kind: Any, cause: str) -> None:
     one = Transition("a", "A", "END", kind, causes=("tokens", cause))
     none = gx.Limits(iterations=None, fan_out=None)
@@ -272,7 +272,7 @@ BESIDE = "the bounds on model calls include the nested runs of tools made by as_
 MORE = "it takes at most bounds.transitions_when_nested"
 
 
-@each_case(
+@cases(
     ("limits", "asks", "facts"),
     (gx.Limits(), None, (RETURNS, ONE_EACH, NEVER_AGAIN, NESTED, BESIDE)),
     (gx.Limits(fan_out=None), 3, (RETURNS, ONE_EACH, NEVER_AGAIN, NESTED, BESIDE, MORE)),
@@ -289,7 +289,7 @@ def test_proof_lists_its_assumptions(limits: gx.Limits, asks: Any, facts: tuple[
     assert str(verdict).splitlines()[-1] == last
 
 
-@each_case(
+@cases(
     ("node", "limits", "effect", "settings"),
     (think, gx.Limits(fan_out=None), "CallModel", ["fan_out", "model_calls"]),
     (think, agent_limits(tool_calls=3, fan_out=None), "CallModel", ["fan_out", "model_calls"]),
@@ -332,7 +332,7 @@ def give(given: Given, limit: gx.Exhausted) -> Given:
     return given
 
 
-@cases(("node", "status", "ends"), [(use, "unproved", True), (think, "refuted", False)])
+@cases(("node", "status", "ends"), (use, "unproved", True), (think, "refuted", False))
 def test_witness_does_not_rely_on_cut_tool(node: Any, status: str, ends: bool) -> None:
     """A tool that is cut has an observation for that, so its node goes on; a model that is cut has none."""
     one: Any = gx.charged(when_spent=give, asks=1)(node)
@@ -404,7 +404,7 @@ def test_fault_of_draft_has_path_if_reachable() -> None:
     assert (verdict.status, verdict.certificate) == ("refuted", None)
 
 
-@each_case(
+@cases(
     ("entry", "name", "hint"),
     (counting, "frist", "the machine has no budget frist; did you mean first?"),
     (counting, "zzzzz", "the machine has no budget zzzzz; it has first"),

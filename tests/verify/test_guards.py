@@ -9,7 +9,7 @@ from graphexec.executor import AGENT_EXECUTOR, Acted, LimitReached, NotSaved, Re
 from graphexec.executor.table import GENERATING_AGENT_EXECUTOR, stop_without_answer
 from graphexec.memory import BufferMemory
 from tests.executor.actors import answer, scripted
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 from tests.verify.orders import Delivered, Order, Paid, Refused
 
 
@@ -72,9 +72,9 @@ FINISHED, ENDED = gx.AgentFinish, [gx.AgentFinish, gx.StoppedResponse]
 MEMORY = executor(memory=BufferMemory()).graph
 
 
-@cases("handling", [True, False])
-@cases("method", ["force", "generate"])
-@cases("memory", [None, BufferMemory()])
+@cases("handling", True, False)
+@cases("method", "force", "generate")
+@cases("memory", None, BufferMemory())
 def test_stock_machines_have_no_guards(method: Any, handling: bool, memory: BufferMemory | None) -> None:
     stock = executor(early_stopping_method=method, handle_parsing_errors=handling, memory=memory)
     assert not warnings(stock.graph)
@@ -91,7 +91,7 @@ def remembering(*after: Any) -> gx.Graph[Any, Any]:
     return executor(memory=BufferMemory()).splice(REDACTED, after=after, on=gx.AgentFinish).graph
 
 
-@each_case(
+@cases(
     ("machine", "facts"),
     # A guard of the answer misses direct returns,
     (
@@ -141,7 +141,7 @@ EXPLAINED = gx.edges(explain, gx.on(LimitReached, table.stopped_response) | STOP
 NOTED, COPIED = gx.edges(note, STOP), gx.edges(kernel.rename(redact, "redact_direct"), FINISH)
 
 
-@each_case(
+@cases(
     "machine",
     redacted(AGENT_EXECUTOR, *BOTH),
     splice(AGENT_EXECUTOR, JUDGED, after=BOTH, on=FINISHED),
@@ -196,7 +196,7 @@ def haggle(order: Order) -> Order | Paid:
 LEAVE = gx.on(Refused, gx.END)
 
 
-@each_case(
+@cases(
     ("rows", "start"),
     # A run that leaves earlier has nothing to release yet.
     (

@@ -11,7 +11,7 @@ from graphexec import errors, models
 from graphexec.kernel import Budget, Limits, Meter, charged
 from graphexec.kernel.events import ChargedReply, Cut
 from graphexec.kernel.meters import FrozenMapping
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 from tests.verify.test_nested_proofs import PAGES, Address, Fetch, Missed, Page, fetch, missed
 
 MACHINE = gx.graph(gx.edges(fetch, gx.on(Page, gx.END) | gx.on(Missed, gx.END)), start=fetch)
@@ -28,7 +28,7 @@ class Lying(FrozenMapping[float]):
         return 10.0**9
 
 
-@each_case(
+@cases(
     "change",
     lambda: KIND.charges.pop(PAGES),
     lambda: KIND.charges.update({PAGES: 0}),
@@ -59,7 +59,7 @@ def test_a_changed_context_is_refused_with_the_way_to_change_it() -> None:
         setattr(EXECUTOR, "run_context", EXECUTOR.run_context)  # noqa: B010 - type checkers refuse the assignment
 
 
-@cases("charges", [{}, {PAGES: 2}, {Meter("others"): 1}])
+@cases("charges", {}, {PAGES: 2}, {Meter("others"): 1})
 def test_changed_cost_of_an_effect_is_an_error(charges: dict[Meter, int], monkeypatch: pytest.MonkeyPatch) -> None:
     @dataclasses.dataclass(frozen=True)
     class Look(gx.Effect[str]):
@@ -76,7 +76,7 @@ def test_changed_cost_of_an_effect_is_an_error(charges: dict[Meter, int], monkey
         machine.run(Address(0), handlers={Look: lambda effect: "text"}, limits=LIMITS)
 
 
-@each_case(
+@cases(
     ("answer", "fact"),
     (ChargedReply("text", {"pages": -5}), "a ChargedReply, which only the engine creates"),
     (ChargedReply("text", {}), "a ChargedReply, which only the engine creates"),

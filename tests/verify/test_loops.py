@@ -17,7 +17,7 @@ from graphexec.verify.proof.flow import Flow, Transition, caps_of, is_enabled, l
 from graphexec.verify.proof.loops import find_loops
 from graphexec.verify.proof.product import Product
 from graphexec.verify.proof.ranking import rank_nodes
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 from tests.verify.flows import calling, end, flow_with, gate, longest_run, way, within
 from tests.verify.proofs import prove, witness_of
 
@@ -89,7 +89,7 @@ def entering(node: str, budget: str, entry: str = "e") -> Flow:
     return flow_with(*ways, **{budget: 3})
 
 
-@each_case(
+@cases(
     ("flow", "text"),
     (SELF, "GX010 at a: the table alone does not end this loop: a --Toa--> a; it spends no budget. Meter a: @met~"),
     (TWO, "GX010 at a: ~ a --Tob--> b, b --Toa--> a; it spends no budget. Meter b: @metered(~"),
@@ -172,7 +172,7 @@ STOPPED_ELSEWHERE = Transition("s", "LimitReached", "t", "gate", causes=("iterat
 TOKENS: Any = {"asks": 1, "most": 1, "effect_charges": ((("tokens", 1),),)}
 
 
-@each_case(
+@cases(
     ("flow", "remedy"),
     (SELF, NEW_OUTCOME),
     # The outcome of another node is reused.
@@ -246,7 +246,7 @@ def test_loop_of_stopped_visits_has_its_own_code() -> None:
     assert len(witness_of(finding).stem) == 2
 
 
-@each_case(
+@cases(
     ("flow", "seconds", "text"),
     (
         flow_with(way("a", "a", asks=1), end("a"), within("a")),
@@ -312,7 +312,7 @@ _BRANCHES = (way("a", "b"), way("a", "c"), way("b", "b", "x"), gate("b", "x"), e
 
 
 @pytest.mark.medium
-@each_case(
+@cases(
     ("flow", "limits", "transitions", "calls"),
     (CHAIN, NO_LIMIT, "3 (exact)", "0 (exact)"),
     (AGENT, Limits(iterations=7), "2*iterations + 2 = 16 (exact)", "0 (exact)"),
@@ -355,7 +355,7 @@ def test_search_stops_at_its_state_limit(monkeypatch: pytest.MonkeyPatch) -> Non
     assert str(only_bounds(flow_with(*chain, end("f"))).transitions) == "6 (at most)"
 
 
-@cases("budgets", [6, 7, 20])
+@cases("budgets", 6, 7, 20)
 def test_closed_form_of_many_budgets_is_a_sum(budgets: int) -> None:
     others = [str(number) for number in range(budgets - 2)]
     chain = [way(here, there, here) for here, there in itertools.pairwise([*others, "a"])]
@@ -379,7 +379,7 @@ def side_loops(count: int) -> Flow:
 _RESETTING = (way("o", "i", "x", "y"), gate("o", "x"), end("o"), way("i", "i", "y"), gate("i", "y"), way("i", "o"))
 
 
-@each_case(
+@cases(
     ("flow", "iterations", "bound"),
     (side_loops(3), 4, "iterations + 2*rounds0 + 2*rounds1 + 2*rounds2 + 2 = 18 (exact)"),
     (side_loops(12), 4, f" = {4 + 12 * 2 * 2 + 2} ("),
@@ -397,7 +397,7 @@ CALLING = flow_with(
 )
 
 
-@each_case(
+@cases(
     ("limits", "models", "tools"),
     (Limits(), "iterations = 15 (exact)", "fan_out*iterations = 15,000 (exact)"),
     (Limits(fan_out=None), "iterations = 15 (exact)", "no bound"),

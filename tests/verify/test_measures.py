@@ -19,7 +19,7 @@ from graphexec.verify.proof.loops import find_loops
 from graphexec.verify.proof.product import Product
 from graphexec.verify.proof.prove import prove_flow
 from tests.kernel.machines import machine_of, value
-from tests.parameters import each_case, examples
+from tests.parameters import cases, examples
 from tests.verify.flows import MODEL_CALL, calling, end, flow_with, flows, gate, limits, way, within
 from tests.verify.proofs import certificate_of, prove, refuse, with_bound
 from tests.verify.traces import facts_of, recorded
@@ -190,7 +190,7 @@ def test_a_limit_gives_a_number_where_it_suffices() -> None:
 COUNTS = prove(flow_with(way("s", "a"), way("a", "a", "measure(a)"), end("a", "measure(a)")), NO_LIMIT)
 
 
-@each_case(
+@cases(
     ("changes", "fault"),
     ({"form": "measure(a) + 1"}, "closed form is too low"),
     ({"form": "3"}, "closed form is too low"),

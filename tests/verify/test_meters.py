@@ -28,7 +28,7 @@ from graphexec.verify.proof.flow import Flow, Transition, flow_of
 from graphexec.verify.reports.document import bounds_data, limits_data
 from graphexec.verify.reports.text import bound_lines
 from tests.kernel.machines import error_message, machine_of, value
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 from tests.traces import read_trace
 from tests.verify import orders
 from tests.verify.orders import FIVE, ORDERS, PARCELS, PAYMENTS, WEIGHT, Cancelled, Delivered, Order, Pay, Ship
@@ -95,7 +95,7 @@ class Scan(gx.Effect[int]):
         return (reply,)
 
 
-@cases("pages", [0, 1, None])
+@cases("pages", 0, 1, None)
 def test_measured_meter_stops_visit_when_used_up(pages: int | None) -> None:
     scanning: Any = dataclasses.replace(orders.pay, effects=(Scan,))
     machine, limits = orders.paying(scanning, scanning), gx.Limits({Meter("pages"): pages}, restarts=0)
@@ -113,7 +113,7 @@ def test_unreachable_charge_is_zero() -> None:
     assert str(prove(flow).bounds.meters["payments"]) == "0 (exact)"
 
 
-@cases("seconds", [None, 5])
+@cases("seconds", None, 5)
 def test_reserved_visit_may_ask_for_nothing(seconds: int | None) -> None:
     unreserved: Any = dataclasses.replace(orders.pay, when_spent=None, spent_outcome=None)
     machine = orders.paying(reserved(when_spent=Cancelled, asks=0)(unreserved))
@@ -134,7 +134,7 @@ METERED: Any = gx.metered(when_spent=Cancelled, budget=gx.Budget("payments", 3))
 REFUND: Any = dataclasses.replace(orders.pay, name="refund", effects=(Refund,))
 
 
-@each_case(
+@cases(
     ("build", "fault"),
     (
         lambda: orders.paying(METERED),
@@ -168,7 +168,7 @@ def run_once(machine: gx.Graph[Any, Any], limits: gx.Limits) -> object:
     return advance(machine, begin(machine, Order()), limits)
 
 
-@cases("use", [verify, run_once])
+@cases("use", verify, run_once)
 def test_meter_limit_on_own_budget_is_refused(use: Callable[[gx.Graph[Any, Any], gx.Limits], object]) -> None:
     text = "rounds is a budget of the machine and not a meter; write Limits(budgets={'rounds': 2})"
     assert error_message(errors.LimitsError, use, ROUNDS, gx.Limits({Meter("rounds"): 2})) == text
@@ -207,7 +207,7 @@ def test_difference_names_limits_and_bounds_of_meters() -> None:
     assert "~ bound payments: was no bound, now payments = 5 (at most)" in changes
 
 
-@each_case(
+@cases(
     ("limits", "written"),
     (FIVE, "Limits({Meter('payments'): 5})"),
     (
@@ -266,13 +266,13 @@ def trace_of(accepted: Sequence[bool], limits: gx.Limits) -> tuple[Trace, Certif
     return read_trace(recorder.recording.to_json_lines()), certificate_of(ORDERS, limits)
 
 
-@cases("accepted", [[True], [False, False, True], [False] * 5])
-@cases("limits", [FIVE, gx.Limits({PAYMENTS: 5, PARCELS: 1}), gx.Limits({PAYMENTS: 5, WEIGHT: 9})])
+@cases("accepted", [True], [False, False, True], [False] * 5)
+@cases("limits", FIVE, gx.Limits({PAYMENTS: 5, PARCELS: 1}), gx.Limits({PAYMENTS: 5, WEIGHT: 9}))
 def test_run_with_custom_meters_conforms(accepted: list[bool], limits: gx.Limits) -> None:
     assert facts_of(*trace_of(accepted, limits)) == []
 
 
-@each_case(
+@cases(
     ("meter", "more", "fact"),
     ("payments", 1, "ship --Delivered--> END makes at most 1 payments, but 2 are counted"),
     ("payments", 1, "ship asked for 0 payments, but 2 are counted"),

@@ -14,7 +14,7 @@ from graphexec import errors, kernel, memory
 from graphexec.kernel.effects import NestedRuns
 from tests.executor.actors import Caller, act, answer, caller_of, echo, scripted
 from tests.kernel.machines import machine_of, value
-from tests.parameters import cases, each_case, examples
+from tests.parameters import cases, examples
 from tests.verify.proofs import bounds_of, certificate_of, meters_of, refuse
 
 
@@ -117,7 +117,7 @@ MIDDLE = delegating(INNERMOST, max_iterations=2, max_fan_out=1)
 AGAIN = dataclasses.replace(INNER.as_tool("delegate", "Try it."), retry=trying.retry)
 
 
-@each_case(
+@cases(
     ("executor", "models", "tools"),
     (INNER, "iterations = 5 (exact)", "fan_out*iterations = 10 (exact)"),
     # Each outer call is an inner run, as far as the limit on these runs allows.
@@ -166,7 +166,7 @@ def test_nested_charges_are_assumptions_without_limits() -> None:
     assert linked.endswith("a run starts any number, at any depth")
 
 
-@each_case(
+@cases(
     ("limits", "others"),
     (gx.Limits(nested_runs=2), "4*nested_runs = 8 (at most)"),
     (gx.Limits(nested_runs=None), "no bound"),
@@ -229,9 +229,9 @@ DELEGATING = delegating(calling(max_iterations=5), max_nested_runs=2)
 CERTIFICATE = certificate_of(DELEGATING.graph, DELEGATING.limits)
 
 
-@cases("meter", ["model_calls", "tool_calls"])
-@cases("change", [-1, 1])
-@cases("where", ["meters", "alone"])
+@cases("meter", "model_calls", "tool_calls")
+@cases("change", -1, 1)
+@cases("where", "meters", "alone")
 def test_numbers_that_include_nested_runs_are_checked(where: str, change: int, meter: str) -> None:
     bounds = getattr(CERTIFICATE.bounds, where)
     forged: Any = {where: {**bounds, meter: dataclasses.replace(bounds[meter], number=bounds[meter].number + change)}}
@@ -242,7 +242,7 @@ def test_numbers_that_include_nested_runs_are_checked(where: str, change: int, m
 DEPTH, TRANSITIONS, NESTED = CERTIFICATE.bounds.depth, CERTIFICATE.bounds.transitions, CERTIFICATE.nested
 
 
-@each_case(
+@cases(
     ("changes", "fault"),
     ({"alone": {}}, "the bounds on its own effects are for other meters than its bounds"),
     ({"nested_runs": DEPTH}, "the bound on nested runs is not its limit"),
@@ -266,7 +266,7 @@ def unknown_charges(charges: Any) -> Any:
     return tuple((name, None, None) for name, *_ in charges)
 
 
-@each_case(
+@cases(
     ("change", "fault"),
     (charged_twice, "the charges of nested runs have two rows for one meter"),
     (unknown_charges, "the meters that it bounds are not those|nothing bounds the charges of nested runs"),
@@ -280,7 +280,7 @@ def test_charges_of_nested_runs_are_checked(change: Callable[[Any], Any], fault:
 # ---- meters of the runs within alone
 
 
-@each_case(
+@cases(
     ("others", "limits", "bound"),
     (4, gx.Limits(), "4 (at most)"),
     (4, gx.Limits(nested_runs=0), "0 (exact)"),
@@ -365,8 +365,8 @@ def work(todo: Todo) -> Worked:
 WORKING = gx.graph(gx.edges(work, gx.on(Worked, gx.END) | gx.on(Todo, work)), start=work)
 
 
-@cases("limits", [{"depth": 0}, {"nested_runs": 0}, {"seconds": 60}])
-@cases("is_async", [False, True])
+@cases("limits", {"depth": 0}, {"nested_runs": 0}, {"seconds": 60})
+@cases("is_async", False, True)
 def test_proof_by_states_does_not_hold_within_limits(limits: dict[str, Any], is_async: bool) -> None:
     @gx.tool
     async def look() -> str:
@@ -381,7 +381,7 @@ def test_proof_by_states_does_not_hold_within_limits(limits: dict[str, Any], is_
     assert WORKING.run(Todo()).outcome == Worked()
 
 
-@each_case(
+@cases(
     ("spent", "fact"),
     (1, "the run goes on to work after the last step that its certificate allows"),
     (2, "the snapshot has spent 2 iterations, and the proof is only for runs within the limit of 1"),

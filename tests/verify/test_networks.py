@@ -24,7 +24,7 @@ from graphexec.kernel import Edge
 from graphexec.testing.strategies import graphs as sound_graphs
 from graphexec.verify import dominates, postdominates, shortest_path, to_networkx
 from tests.kernel.machines import error_message
-from tests.parameters import each_case
+from tests.parameters import cases
 from tests.verify.machines import graphs
 from tests.verify.orders import Order, Paid, Refused
 from tests.verify.writing import WRITER
@@ -175,7 +175,7 @@ def begin(order: Order) -> Order:
 SPINNING = graph(edges(begin, on(Order, spin)) | edges(spin, on(Order, spin) | on(Over, END)), start=begin)
 
 
-@each_case(
+@cases(
     ("relation", "machine", "first", "second", "options", "holds"),
     # An approval comes before a payment. It may have been refused at first.
     (dominates, PAYMENTS, ask_first, pay, {}, True),
@@ -244,7 +244,7 @@ def test_a_path_around_is_there_unless_dominated(machine: Graph[Any, Any]) -> No
             assert path is None or all(avoided not in (edge.source, edge.target) for edge in path)
 
 
-@each_case(
+@cases(
     ("target", "options", "path"),
     (dispatch_tools, {}, ["plan --Replied--> parse", "parse --Acted--> dispatch_tools"]),
     (END, {}, ["plan --Replied--> parse", "parse --AgentFinish--> END"]),
@@ -274,7 +274,7 @@ def test_shortest_path_to_node_outcome_or_end(target: Any, options: Any, path: l
 NAME: Any = "plan"
 
 
-@each_case(
+@cases(
     ("asked", "message"),
     (lambda: dominates(PAYMENTS, "ask_frist", pay), "the graph has no node ask_frist; did you mean ask_first?"),
     (lambda: postdominates(PAYMENTS, pay, "wood"), "no node wood; its nodes are ask_first, refuse, pay, decide"),

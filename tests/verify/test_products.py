@@ -8,7 +8,7 @@ from graphexec.kernel import END, Limits
 from graphexec.verify.proof.flow import Flow, Transition
 from graphexec.verify.proof.moves import CountedMove
 from graphexec.verify.proof.product import Product
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 from tests.verify.flows import calling, end, flow_with, gate, way, within
 from tests.verify.proofs import prove
 
@@ -75,7 +75,7 @@ COST = flow_with(end("a", asks=1, **MODEL), within("a", "cost", **MODEL))
 ONE_OF_EACH = agent_limits(model_calls=2, tool_calls=1)
 
 
-@each_case(
+@cases(
     ("product", "flow", "limits", "state", "possible"),
     (Product, ENTRY, NO_LIMIT, "a 2", "Tob 1"),
     (Product, ENTRY, NO_LIMIT, "a 0", "gate 0"),
@@ -141,7 +141,7 @@ def test_steps_that_are_possible_but_not_sure() -> None:
     assert sure(GRACES, NO_TIME).begin == ("a", (2,))
 
 
-@cases(("asking", "left"), [(ANY_TOOLS, {"4", "3", "2", "0"}), (NINE_TOOLS, {"4", "0"})])
+@cases(("asking", "left"), (ANY_TOOLS, {"4", "3", "2", "0"}), (NINE_TOOLS, {"4", "0"}))
 def test_returning_visit_may_use_up_limit(asking: dict[str, Any], left: set[str]) -> None:
     flow = flow_with(way("a", "b", **asking), within("a", "tool_calls", **asking), end("b"))
     product = sure(flow, agent_limits(tool_calls=4, fan_out=None))
@@ -170,14 +170,14 @@ GRACES = flow_with(
 )
 
 
-@cases(("seconds", "begin", "possible"), [(5, (2, 1), (2,)), (0.5, (2, 1), (2,)), (0, (0,), ())])
+@cases(("seconds", "begin", "possible"), (5, (2, 1), (2,)), (0.5, (2, 1), (2,)), (0, (0,), ()))
 def test_time_is_left_or_not(seconds: float, begin: tuple[int, ...], possible: tuple[int, ...]) -> None:
     assert sure(CLOCKED, Limits(iterations=None, seconds=seconds)).begin == ("a", begin)
     assert Product(CLOCKED, Limits(iterations=None, seconds=seconds)).begin == ("a", possible)
     assert sure(CLOCKED, NO_LIMIT).begin == ("a", (2,))
 
 
-@each_case(
+@cases(
     ("flow", "begin", "state", "sure_steps"),
     # Effects may take all remaining time: they are answered late, or cut off.
     (CLOCKED, (2, 1), "a 2 1", "Tob 1 1, Tob 1 0, within 1 0"),
@@ -205,7 +205,7 @@ def test_sure_steps_with_a_clock(flow: Flow, begin: tuple[int, ...], state: str,
     assert steps(sure(flow, FIVE), state) == sure_steps
 
 
-@each_case(
+@cases(
     ("flow", "limits", "state", "among"),
     # With any number of effects a visit can be stopped at any time.
     (
@@ -228,7 +228,7 @@ def test_sure_steps_are_among_others(flow: Flow, limits: Limits, state: str, amo
     assert among <= set(steps(sure(flow, limits), state).split(", "))
 
 
-@cases("answered", [False, True])
+@cases("answered", False, True)
 def test_waiting_needs_amount_left_to_ask(answered: bool) -> None:
     asking: Any = TOOL | {"answered": answered}
     flow = flow_with(way("a", "a", "tool_calls", **asking, asks=1), within("a", "tool_calls", **asking), end("a"))
@@ -250,7 +250,7 @@ WEIGHTS: dict[str, Callable[[CountedMove], int]] = {
 }
 
 
-@cases(("limit", "longest"), [(0, 1), (1, 3), (5, 11)])
+@cases(("limit", "longest"), (0, 1), (1, 3), (5, 11))
 def test_the_longest_run_is_counted_by_each_weight(limit: int, longest: int) -> None:
     product = Product(ENTRY, Limits(iterations=None, budgets={"x": limit}))
     most = [product.most(WEIGHTS[name])[product.begin] for name in ("steps", "spends", "shut", "nothing")]
@@ -266,7 +266,7 @@ def test_longest_path_and_number_of_states() -> None:
     assert Product(flow_with(end("a")), NO_LIMIT).size() == 1
 
 
-@cases("least", [1, 2, 3])
+@cases("least", 1, 2, 3)
 def test_sure_visit_asks_for_no_fewer_effects_than_its_node(least: int) -> None:
     kinds = ((("model_calls", 1),),)
     spends = (("model_calls", least),)

@@ -80,7 +80,7 @@ def test_cost_is_linear_in_the_machine(make: Callable[[int], Flow], count: int) 
 
 
 @pytest.mark.slow
-@cases("make", [chain, ring, loops_in_a_row])
+@cases("make", chain, ring, loops_in_a_row)
 def test_cost_of_large_machines_is_linear(make: Callable[[int], Flow]) -> None:
     check_growth(make, 2_500)
 

@@ -21,14 +21,14 @@ from graphexec.verify.proof.flow import Flow, Transition, caps_of, flow_of, is_e
 from graphexec.verify.proof.polynomial import Polynomial, most
 from graphexec.verify.proof.ranking import Core, exhaustible_budgets, rank_nodes
 from tests.kernel.machines import error_message
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 from tests.verify.flows import calling, end, flow_with, flows, gate, limits, longest_run, way
 from tests.verify.proofs import certificate_of
 
 # ---- ranks
 
 
-@each_case(
+@cases(
     ("ways", "limited", "found"),
     ([], "x", ()),
     ([way("a", "a", "x")], "x", ("x",)),
@@ -42,7 +42,7 @@ def test_exhaustible_budgets_are_limited_not_reset(ways: Any, limited: str, foun
     assert exhaustible_budgets(ways, frozenset(limited.split())) == found
 
 
-@each_case(
+@cases(
     ("ways", "ranks"),
     ([way("a", "b"), way("b", "c"), end("c")], {"a": ((3, ()),), "b": ((2, ()),), "c": ((1, ()),)}),
     # The rank of a loop recurses after its budgets.
@@ -110,7 +110,7 @@ SHORT = [way("a", "b"), end("b")]
 FELL = "a --Tob--> b does not lower the rank"
 
 
-@each_case(
+@cases(
     ("ways", "ranks", "given"),
     (LOOP, LOOPED, {"x": 3}),
     (LOOP, LOOPED, {"x": 0}),
@@ -123,7 +123,7 @@ def test_checker_accepts_falling_rank(ways: list[Transition], ranks: Ranks, give
     check_ranks(certificate(ways, ranks, **given))
 
 
-@each_case(
+@cases(
     ("a", "b"),
     (((1, ()),), ((1, ()),)),
     (((1, ()),), ((2, ()),)),
@@ -140,12 +140,12 @@ def spent_once(rank_a: Rank, rank_b: Rank, **given: float | None) -> Certificate
     return certificate([way("a", "b", "x", "y"), gate("a", "x"), end("b")], {"a": rank_a, "b": rank_b}, **given)
 
 
-@cases("left", [("x",), ("x", "z"), ("z", "x")])
+@cases("left", ("x",), ("x", "z"), ("z", "x"))
 def test_checker_counts_whole_limits(left: tuple[str, ...]) -> None:
     check_ranks(spent_once(((1, left),), ((1, left),), x=1, z=0))
 
 
-@each_case(
+@cases(
     ("left", "left_then", "given"),
     # Not the same sum of the same budgets.
     (("x",), ("x", "z"), {"x": 1, "z": 1}),
@@ -303,14 +303,14 @@ WRONG_PARTS = [(part, wrong) for part in ("flow", "ranks", "limits", "bounds") f
 HARMLESS = [("limits", {"a": 3}), ("ranks", None)]
 
 
-@cases(("part", "wrong"), [one for one in WRONG_PARTS if one not in HARMLESS])
+@cases(("part", "wrong"), *[one for one in WRONG_PARTS if one not in HARMLESS])
 def test_invalid_part_of_certificate_is_refused_with_remedy(part: str, wrong: object) -> None:
     text = broken(**{part: wrong})
     assert text.startswith("this certificate is broken: ")
     assert text.endswith("; prove the machine again")
 
 
-@each_case(
+@cases(
     ("changes", "facts"),
     ({"graphexec_certificate": 1}, ("has version 1", "graphexec reads version 3", "prove the machine again")),
     ({"ranks": None}, ("this certificate was changed since it was made",)),
@@ -343,7 +343,7 @@ def test_text_that_is_no_certificate_is_refused_with_remedy() -> None:
             Certificate.from_json(other)
 
 
-@each_case(
+@cases(
     ("bound", "text"),
     (Bound(None, None), "no bound"),
     (Bound("measure(a) + 1", None), "measure(a) + 1 (at most, with the measure of the first visit)"),
@@ -374,7 +374,7 @@ def number(value: int) -> Polynomial:
     return polynomial.number(value)
 
 
-@each_case(
+@cases(
     ("made", "text"),
     (number(0), "0"),
     (number(7), "7"),
@@ -428,7 +428,7 @@ def test_maximum_is_at_least_both(one: Polynomial, other: Polynomial, point: dic
     assert one.or_more(one) == one
 
 
-@each_case(
+@cases(
     ("maximum", "text"),
     ((X * number(2) + ONE).or_more(X + number(5)), "2*x + 5"),
     ((X - ONE).or_more(Y), "x + y"),

@@ -28,7 +28,7 @@ from graphexec.verify.reports import (
     text,
 )
 from graphexec.verify.reports.subject import qualified
-from tests.parameters import each_case
+from tests.parameters import cases
 from tests.verify.sarif_subset import validate
 from tests.verify.writing import PERFECTIONIST, WRITER, Poor, polish, revise
 
@@ -175,7 +175,7 @@ def test_a_finding_keeps_its_fingerprint_when_lines_move() -> None:
     assert len(set(prints(table))) == len(table.findings)
 
 
-@each_case(
+@cases(
     ("file", "artifact"),
     ("/home/me/a b.py", {"uri": "a%20b.py", "uriBaseId": "%SRCROOT%"}),
     ("/opt/lib/x.py", {"uri": "file:///opt/lib/x.py"}),

@@ -25,7 +25,7 @@ from graphexec.verify.proof.findings import Witness
 from graphexec.verify.proof.flow import Transition
 from graphexec.verify.proof.prove import verify
 from tests.kernel.machines import CLOCK, DIAMOND, ERRAND, INTERVIEW, PROMPTS, SELF_LOOP, SURVEY, Prompt, Stopped
-from tests.parameters import cases, each_case, thorough
+from tests.parameters import cases, thorough
 from tests.verify import machines
 from tests.verify.errands import GUARDED, KINDS, READY, SHORTCUT, UNROUTED, Kind, executor_of, look_up
 from tests.verify.execution import adversary, execute
@@ -99,13 +99,13 @@ def test_no_adversary_exceeds_the_longest_run(data: st.DataObject, name: str, li
     assert all(edge.target == following.source for edge, following in pairwise(trace))
 
 
-@cases("limits", [agent_limits(tokens=4), agent_limits(model_calls=4)])
+@cases("limits", agent_limits(tokens=4), agent_limits(model_calls=4))
 def test_undeclared_count_may_be_zero(limits: Limits) -> None:
     assert explore_table(PROMPTS, limits).endless is not None
     assert explore_table(ASKING_ONCE, limits).longest == 5
 
 
-@cases("chapters", [0, 1, 3])
+@cases("chapters", 0, 1, 3)
 def test_edge_resets_budget(chapters: int) -> None:
     """A chapter is written, criticized and edited; each of its revisions is another criticism."""
     for revisions in (2, 4):
@@ -133,7 +133,7 @@ STOPPED = moves(AGENT_EXECUTOR, ("stopped_response", "StoppedResponse"))
 WRITING = moves(WRITER, ("write", "Text"), ("criticize", "Good"), ("edit", "Chapter"))
 
 
-@each_case(
+@cases(
     ("machine", "witness", "steps", "taken"),
     # A loop is followed for any length; without a loop there is an end.
     (AGENT_EXECUTOR, Witness(ACTING, UNREADABLE, NO_LIMITS), 1000, 1000),
@@ -148,7 +148,7 @@ def test_engine_follows_witness(machine: Graph[Any, Any], witness: Witness, step
     assert execute(machine, witness, steps) == taken
 
 
-@each_case(
+@cases(
     ("witness", "message"),
     (Witness((), UNREADABLE, Limits(iterations=3)), "was to be step 7"),
     (Witness((), moves(AGENT_EXECUTOR, ("parse", "Ready")), NO_LIMITS), "was to be step 1"),
@@ -193,7 +193,7 @@ class Nothing(enum.Enum):
     pass
 
 
-@cases("kind", [Colour, Word, Pair, Page, Refusing, Slotted, Chapter, int, str, tuple, object, ValueError])
+@cases("kind", Colour, Word, Pair, Page, Refusing, Slotted, Chapter, int, str, tuple, object, ValueError)
 def test_bare_instance_runs_no_class_code(kind: type) -> None:
     assert type(bare(kind)) is kind
 
@@ -203,7 +203,7 @@ class Unmade(abc.ABC):
     def made(self) -> None: ...
 
 
-@cases("kind", [Nothing, Unmade])
+@cases("kind", Nothing, Unmade)
 def test_a_class_that_has_no_instances_is_refused(kind: type) -> None:
     with pytest.raises(errors.InputError, match="cannot be an outcome"):
         bare(kind)
@@ -220,7 +220,7 @@ def test_run_is_resumed_with_other_limits() -> None:
         assert (found.endless, found.longest) == (None, longest)
 
 
-@cases("restarts", [0, 1, 3])
+@cases("restarts", 0, 1, 3)
 def test_crash_costs_at_most_one_repeated_call(restarts: int) -> None:
     found = explore_table(AGENT_EXECUTOR, Limits(iterations=2, restarts=restarts))
     assert found.longest == 10
@@ -241,7 +241,7 @@ def asking(least: int, most: int | None, *effects: type[Effect[Any]]) -> Graph[A
 ONE_OF_EACH, TWO_OF_EACH = (agent_limits(model_calls=each, tool_calls=each) for each in (1, 2))
 
 
-@each_case(
+@cases(
     ("machine", "limits", "calls", "endings"),
     # A call instead of a free effect is counted.
     (asking(1, 1, AskHuman, CallTool), Limits(), (0, 1), {"Prompt": 2}),
@@ -262,7 +262,7 @@ def test_visit_is_charged_for_what_it_asks(
     assert (found.model_calls, found.tool_calls, found.endings) == (*calls, endings)
 
 
-@cases(("tool_calls", "found", "enough"), [(None, 8, 8), (3, 3, 8), (20, 20, 21)])
+@cases(("tool_calls", "found", "enough"), (None, 8, 8), (3, 3, 8), (20, 20, 21))
 def test_wide_fan_out_is_narrowed(tool_calls: int | None, found: int, enough: int) -> None:
     wide, narrow = (
         explore_table(asking(0, None, CallTool), agent_limits(tool_calls=tool_calls, fan_out=fan_out))
@@ -282,7 +282,8 @@ COUNTS = [(least, most) for most in (1, 2, 3) for least in (0, 1, 2) if least <=
 @pytest.mark.medium
 @cases(
     ("effects", "count", "all_limits"),
-    [*product(CALLS, COUNTS, [CALL_LIMITS]), *product(BUYS, [(0, 1), (1, 2), (0, 3), (2, 3)], [BUY_LIMITS])],
+    *product(CALLS, COUNTS, [CALL_LIMITS]),
+    *product(BUYS, [(0, 1), (1, 2), (0, 3), (2, 3)], [BUY_LIMITS]),
 )
 def test_stub_nodes_cover_all_charges(
     effects: tuple[type[Effect[Any]], ...], count: tuple[int, int], all_limits: list[Limits]

@@ -49,7 +49,7 @@ def facts(run: str, tampered: Any) -> list[str]:
     return facts_of(tampered, proof_of(executor_of(run)))
 
 
-@cases("run", RUNS)
+@cases("run", *RUNS)
 def test_unchanged_trace_conforms(run: str) -> None:
     assert facts(run, trace(run)) == []
 
@@ -234,7 +234,7 @@ ORDER = [
 
 
 @pytest.mark.medium
-@cases("tampering", [*STATUS, *NUMBERS, *LIMITS, *REQUESTS, *MOVES, *ORDER])
+@cases("tampering", *STATUS, *NUMBERS, *LIMITS, *REQUESTS, *MOVES, *ORDER)
 def test_tampered_trace_is_refused(tampering: Tampering) -> None:
     records = trace(tampering.run)
     found = facts(tampering.run, tampering.change(records, tampering.place.of(records)))

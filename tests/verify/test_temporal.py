@@ -14,7 +14,7 @@ from graphexec.messages import CompletionRequest
 from graphexec.verify.explorer import temporal
 from graphexec.verify.explorer.temporal import Predicate
 from tests.kernel.machines import error_message
-from tests.parameters import cases, each_case
+from tests.parameters import cases
 from tests.verify.errands import Approved, Errand, Replied, approve
 
 MODEL = CallModel(CompletionRequest("What next?"))
@@ -122,7 +122,7 @@ def test_assertion_text_is_its_source(what: Predicate, other: Predicate, event: 
         assert set(assertion.uses) <= {Approved, CallTool, AskHuman, Replied, Errand}
 
 
-@each_case(
+@cases(
     ("what", "places"),
     (temporal.entered("decide"), [0]),
     (temporal.asked(CallModel), [2]),
@@ -158,7 +158,7 @@ def is_quiet(event: Event[Any]) -> bool:
     return type(event) is Entered
 
 
-@cases(("names", "given"), [((["a", "b"],), "['a', 'b']"), ((), "nothing")])
+@cases(("names", "given"), ((["a", "b"],), "['a', 'b']"), ((), "nothing"))
 def test_invalid_tool_names_are_refused(names: Any, given: str) -> None:
     assert error_message(InputError, temporal.calls_tool, *names) == f"calls_tool is given {given}; give names of tools"
 

@@ -39,7 +39,7 @@ DIFFERENT: dict[str, dict[str, list[Any]]] = {
 }
 
 
-@cases("kind", CASES)
+@cases("kind", *CASES)
 def test_langchains_own_replies_are_read_the_same_way(kind: str) -> None:
     expected = {text: CASES[kind][text] for text in WRITTEN[kind] if CASES[kind][text]} | DIFFERENT.get(kind, {})
     assert {text: read(kind, text) for text in expected} == expected
@@ -80,7 +80,7 @@ def begins(ours: Any, theirs: Any) -> bool:
     return bool(ours == theirs or theirs.strip().startswith(ours[:-1].strip()))
 
 
-@cases("kind", CASES)
+@cases("kind", *CASES)
 def test_every_difference_is_explained(kind: str) -> None:
     differences = {
         text: (theirs, ours)
