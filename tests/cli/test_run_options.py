@@ -284,7 +284,7 @@ def test_settings_of_the_model_are_sent() -> None:
     ended, _ = ask([talk.Silence()], "--timeout", "0.2", "--retries", "0")
     assert (ended.code, ended.out) == (1, "")
     assert "did not answer within 0.2 s" in ended.err
-    assert "allow a longer one with --timeout" in ended.err
+    assert "allow a longer timeout" in ended.err
 
 
 @cases(("limit", "sent"), (64, 64), (4096, 4096), (100_000, None))
