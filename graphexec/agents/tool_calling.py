@@ -172,33 +172,35 @@ def read(reply: ModelReply, tools: Sequence[AnyTool] = ()) -> Decision:
     if not reply.tool_calls:
         reject_empty(reply)
         return AgentFinish({"output": reply.content}, reply.content)
-    calls = with_own_ids(reply.tool_calls)
+    calls = reply.tool_calls
+    # The usual call has an id, and is the only one.
+    if calls[1:] or not calls[0].id:
+        calls = with_own_ids(calls)
     # `reply.message` written out, to save a call at each step.
     message = AssistantMessage(reply.content, calls, reply.reasoning)
     content = f"responded: {reply.content}\n" if reply.content else "\n"
     actions: list[AgentAction] = []
     for call in calls:
-        arguments = _arguments(call, reply)
+        try:
+            arguments = _read_arguments(call.arguments)
+        except ValueError as error:
+            raise _argument_error(call, reply, error) from None
         log = f"\nInvoking: `{call.name}` with `{arguments}`\n{content}\n"
         actions.append(AgentAction(call.name, arguments, log, call.id, message))
     return tuple(actions)
 
 
-def _arguments(call: ToolCall, reply: ModelReply) -> dict[str, Any]:
-    """Return the arguments of a call. Raises `ParseError` for those that cannot be read."""
-    try:
-        return _read_arguments(call.arguments)
-    except ValueError as error:
-        why = "they were cut at the token limit" if reply.finish_reason == "length" else str(error)
-        text = f"The arguments of the call to {call.name} are not a JSON object: {why}. Call it again."
-        calls = "".join(f"\n{each.name}({each.arguments})" for each in reply.tool_calls)
-        raw = f"{reply.content}{calls}".strip()
-        raise ParseError(f"{text} The arguments were: {call.arguments}", observation=text, llm_output=raw) from None
-
-
 def _read_arguments(written: str) -> dict[str, Any]:
-    """Parse arguments. Raises `ValueError` for truncated JSON: it is not completed by guessing."""
+    """Parse the arguments of a call. Raises `ValueError` for truncated JSON: it is not completed by guessing."""
     # The usual arguments, an object and nothing else, have no fence.
     if written[:1] != "{" or written[-1:] != "}":
         written = strip_fence(written.strip())
     return read_object("{}" if written in {"", "null"} else written)
+
+
+def _argument_error(call: ToolCall, reply: ModelReply, error: ValueError) -> ParseError:
+    why = "they were cut at the token limit" if reply.finish_reason == "length" else str(error)
+    text = f"The arguments of the call to {call.name} are not a JSON object: {why}. Call it again."
+    calls = "".join(f"\n{each.name}({each.arguments})" for each in reply.tool_calls)
+    raw = f"{reply.content}{calls}".strip()
+    return ParseError(f"{text} The arguments were: {call.arguments}", observation=text, llm_output=raw)
