@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -203,7 +203,7 @@ def change_some(steps: Steps) -> Sequence[Any]:
 
 
 # How the steps of a run are selected, and whether they keep their order.
-TRIMS: list[tuple[Any, bool]] = [
+TRIMS: list[tuple[int | Callable[[Steps], Sequence[Any]], bool]] = [
     (-1, True),
     (1, True),
     (2, True),
@@ -239,7 +239,7 @@ def edited(action: AgentAction, result: ToolResult, how: str) -> tuple[AgentActi
             return done, dataclasses.replace(result, observation=f"{named} of {new}")
 
 
-def edit_observed(edits: dict[str, str]) -> Any:
+def edit_observed(edits: Mapping[str, str]) -> Any:
     @node
     def edit(observed: Observed) -> Observed:
         """Edit what was done, by the mark of the call."""
