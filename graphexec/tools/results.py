@@ -110,8 +110,8 @@ def _parts(value: Any) -> Iterable[Any] | None:
         return value  # pyright: ignore[reportUnknownVariableType]
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return [getattr(value, field.name, None) for field in dataclasses.fields(value)]
-    # A model of pydantic.
-    return [*vars(value).values()] if hasattr(value, "model_fields_set") else None
+    # A model of pydantic, whose further fields are elsewhere.
+    return [*vars(value).values(), *(value.model_extra or {}).values()] if hasattr(value, "model_fields_set") else None
 
 
 def _read(lazy: Any, most: int | None) -> Any:
