@@ -19,6 +19,7 @@ from collections.abc import (
     Set as AbstractSet,
 )
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from graphexec.errors import InputError
@@ -30,7 +31,7 @@ from graphexec.tools.reading import PLAIN
 MOST_ITEMS = 100_000
 
 # What gives its values only once, or shows those of another object.
-_VIEWS: tuple[type[Any], ...] = (MappingView,)
+_VIEWS: tuple[type[Any], ...] = (MappingView, MappingProxyType)
 _ITERATORS: tuple[type[Any], ...] = (Iterator,)
 _ASYNC: tuple[type[Any], ...] = (AsyncIterator, Awaitable)
 _LAZY: tuple[type[Any], ...] = (*_VIEWS, *_ITERATORS, *_ASYNC)
@@ -120,7 +121,7 @@ def _read(lazy: Any, most: int | None) -> Any:
     Raises `AbandonedError` once this thread's call is cancelled.
     """
     if isinstance(lazy, _VIEWS):
-        return [*lazy]
+        return {**lazy} if isinstance(lazy, Mapping) else [*lazy]
     if isinstance(lazy, _ASYNC):
         from graphexec.runtime.tasks import run_on_own_loop
 
