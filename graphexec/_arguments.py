@@ -100,7 +100,7 @@ TIMEOUT = number("seconds above 0", positive=True)
 _PATH_LIKE = has_methods("a Path", "__fspath__")
 PATH = Constraint("a path, as a string or a Path", lambda value: NAME.fits(value) or _PATH_LIKE.fits(value))
 MODEL = has_methods(
-    "a model, such as create_model('openai:gpt-5-mini') or create_model('local'), of graphexec.models",
+    "a model, such as create_model('openai:gpt-5-mini') or create_model('local'), of graphexec.models, or an object of "
+    "yours with complete(request, *, timeout=None)",
     "complete",
-    "acomplete",
 )

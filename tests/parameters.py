@@ -55,7 +55,7 @@ def examples(number: int, gate: int = 300) -> int:
     return min(number, {QUICK: QUICK, GATE: gate}.get(settings().max_examples, number))
 
 
-def cases(names: str | Sequence[str], values: Iterable[Any]) -> Callable[[Test], Test]:
+def cases(names: str | Sequence[str], *rows: Any) -> Callable[[Test], Test]:
     """Run a test with each row of a table, as `pytest.mark.parametrize` does, but as one test of pytest.
 
     An item of pytest costs more than most cases do. Every case runs; the first failure is raised, and names the others.
@@ -63,8 +63,8 @@ def cases(names: str | Sequence[str], values: Iterable[Any]) -> Callable[[Test],
     The test's attribute `cases` is their number, which the last line of a session adds up.
     """
     columns = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
-    rows = [dict(zip(columns, (row,) if len(columns) == 1 else row, strict=True)) for row in values]
-    assert rows, f"no case of {names}"
+    table = [dict(zip(columns, (row,) if len(columns) == 1 else row, strict=True)) for row in rows]
+    assert table, f"no case of {names}"
 
     def fold(test: Test) -> Test:
         signature = inspect.signature(test)
@@ -72,7 +72,7 @@ def cases(names: str | Sequence[str], values: Iterable[Any]) -> Callable[[Test],
         @functools.wraps(test)
         def run_cases(*instance: Any, **fixtures: Any) -> None:
             failures: list[BaseException] = []
-            for number, row in enumerate(rows):
+            for number, row in enumerate(table):
                 try:
                     with _fresh(fixtures, number) as fresh:
                         test(*instance, **row, **fresh)
@@ -88,7 +88,7 @@ def cases(names: str | Sequence[str], values: Iterable[Any]) -> Callable[[Test],
         # What is left for pytest to give.
         kept = [one for name, one in signature.parameters.items() if name not in columns]
         run_cases.__signature__ = signature.replace(parameters=kept)  # type: ignore[attr-defined]
-        run_cases.cases = len(rows) * getattr(test, "cases", 1)  # type: ignore[attr-defined]
+        run_cases.cases = len(table) * getattr(test, "cases", 1)  # type: ignore[attr-defined]
         return run_cases
 
     return fold

@@ -3,7 +3,6 @@
 import threading
 import time
 from collections.abc import Callable
-from types import TracebackType
 from typing import Self
 
 # Seconds that the measuring thread waits at a time.
@@ -38,9 +37,7 @@ class Stopwatch:
         self._began = time.monotonic()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.elapsed = time.monotonic() - self._began
         self._stopped.set()
         self._thread.join()

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphexec import AgentExecutor, Budget, Limits, create_tool_calling_agent, messages, testing
+from graphexec import _arguments as arguments
 from graphexec.errors import InputError, LimitsError
 from graphexec.memory import (
     BufferMemory,
@@ -47,7 +48,7 @@ from tests.parameters import cases
 # Any: invalid on purpose, here and below.
 CLIENTS: list[Any] = [OpenAICompatible, OpenAIResponses, Anthropic]
 MODEL = ScriptedModel([])
-A_MODEL = "give a model, such as create_model('openai:gpt-5-mini') or create_model('local'), of graphexec.models"
+A_MODEL = f"give {arguments.MODEL.words}"
 A_STORE = "give MemoryCache(), or SQLiteCache(path) for a file, or None for a new one"
 PRICES = "give Price(prompt, completion), or a dict with one for each model's name"
 A_COUNT = "give a whole number, 1 or more"
@@ -72,10 +73,7 @@ WRONG: list[tuple[Any, tuple[Any, ...], dict[str, Any], str]] = [
     ),
     (cached, (MODEL, MemoryCache()), {"name": 3}, "cached has name=3; give a string"),
     *((MemoryCache, (n,), {}, f"MemoryCache has max_entries={n!r}; {A_COUNT}, or None for no limit") for n in (0, "3")),
-    *(
-        (SQLiteCache, (path,), {}, f"SQLiteCache has path={path!r}; give a path, as a string or")
-        for path in (3, None, "")
-    ),
+    *((SQLiteCache, (one,), {}, f"SQLiteCache has path={one!r}; give a path, as a string or") for one in (3, None, "")),
     (retrying, (OpenAICompatible,), {}, f"retrying has model=OpenAICompatible, a class; {A_MODEL}"),
     (retrying, ("gpt-4o",), {}, f"retrying has model='gpt-4o'; {A_MODEL}"),
     *((retrying, (MODEL,), {"attempts": n}, f"retrying has attempts={n!r}; {A_COUNT}:") for n in (0, "3", 2.5, True)),
@@ -89,12 +87,7 @@ WRONG: list[tuple[Any, tuple[Any, ...], dict[str, Any], str]] = [
     (with_fallbacks, (MODEL, ScriptedModel), {}, "with_fallbacks has model=ScriptedModel, a class; give models as"),
     (with_fallbacks, (MODEL, [MODEL]), {}, "with_fallbacks has model=[<ScriptedModel: 0 of 0 replies left>]; give"),
     (with_fallbacks, ("a", "b"), {}, "with_fallbacks has model='a'; give models as separate arguments, not in a list"),
-    (
-        rate_limited,
-        (ScriptedModel,),
-        {"at_once": 1},
-        f"rate_limited has model=ScriptedModel, a class; {A_MODEL}",
-    ),
+    (rate_limited, (ScriptedModel,), {"at_once": 1}, f"rate_limited has model=ScriptedModel, a class; {A_MODEL}"),
     *(
         (rate_limited, (MODEL,), {option: wrong}, f"rate_limited has {option}={wrong!r}; {A_COUNT}, or None for no")
         for option in ("per_second", "per_minute", "at_once")
@@ -180,7 +173,7 @@ WRONG_FOR_CLIENTS: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@cases(("make", "given", "options", "message"), WRONG)
+@cases(("make", "given", "options", "message"), *WRONG)
 def test_invalid_option_is_named_with_its_remedy(
     make: Callable[..., object], given: tuple[Any, ...], options: dict[str, Any], message: str
 ) -> None:
@@ -189,8 +182,8 @@ def test_invalid_option_is_named_with_its_remedy(
         make(*given, **options)
 
 
-@cases("make", CLIENTS)
-@cases(("options", "message"), WRONG_FOR_CLIENTS)
+@cases("make", *CLIENTS)
+@cases(("options", "message"), *WRONG_FOR_CLIENTS)
 def test_invalid_client_option_is_named_with_its_remedy(make: Any, options: dict[str, Any], message: str) -> None:
     owner = make.__name__
     with pytest.raises(InputError, match=f"^{re.escape(f'{owner} has {message.format(owner=owner)}')}"):
@@ -198,7 +191,7 @@ def test_invalid_client_option_is_named_with_its_remedy(make: Any, options: dict
 
 
 @pytest.mark.medium
-@cases("make", CLIENTS)
+@cases("make", *CLIENTS)
 def test_client_of_the_other_kind_is_rejected(make: Any) -> None:
     blocking, of_a_loop = httpx.Client(), httpx.AsyncClient()
     with pytest.raises(InputError, match=r"client=<httpx\.AsyncClient .*; give an httpx\.Client, or one like it"):
@@ -207,7 +200,7 @@ def test_client_of_the_other_kind_is_rejected(make: Any) -> None:
         make("tiny", async_client=blocking)
 
 
-@cases("key", [b"sk-secret", ["sk-secret"]])
+@cases("key", b"sk-secret", ["sk-secret"])
 def test_invalid_key_is_never_shown(key: Any) -> None:
     with pytest.raises(
         InputError, match=r"OpenAICompatible has an api_key of the class (bytes|list); give a string"
@@ -240,11 +233,7 @@ anything = st.one_of(
     st.sampled_from([int, MODEL, MemoryCache(), [MODEL], {"a": Price(1, 1)}, Price(1, 1), CHAT_COMPLETIONS]),
 )
 OPTIONS: list[tuple[Any, str]] = [
-    *(
-        (make, option)
-        for make in CLIENTS
-        for option in ("model", "temperature", "max_tokens", "timeout", "max_retries")
-    ),
+    *((make, name) for make in CLIENTS for name in ("model", "temperature", "max_tokens", "timeout", "max_retries")),
     *((partial(retrying, MODEL), option) for option in ("attempts", "first_wait", "longest_wait")),
     *((partial(rate_limited, MODEL, per_minute=1), option) for option in ("per_second", "at_once")),
     *((partial(cached, name="a"), option) for option in ("model", "store")),
@@ -270,7 +259,7 @@ def test_any_option_is_accepted_or_rejected(room: tuple[Any, str], value: Any) -
     assert message is None or (f" has {option}=" in message and "; give " in message and "\n" not in message)
 
 
-@cases("request_", ["hello", [messages.UserMessage("hello")]])
+@cases("request_", "hello", [messages.UserMessage("hello")])
 def test_model_is_not_sent_a_prompt_alone(request_: Any) -> None:
     model = OpenAICompatible("a-model", api_key="k", base_url="http://127.0.0.1:1/v1")
 

@@ -202,9 +202,13 @@ RUN_OPTIONS = _by_name(
         "max_tokens max_tool_calls max_model_calls",
         "limits belong to the executor, AgentExecutor(max_iterations=3), or for a graph to limits=Limits(iterations=3)",
     ),
-    ("callbacks hooks observers", "write AgentExecutor(observers=[function]), or read the events of stream"),
+    ("callbacks hooks", "write observers=[function], or read the events of stream"),
     (
-        "deps dependencies config configurable metadata tags user session",
+        "config tags metadata",
+        "write observers=[function], run_id=... and context=... in place of callbacks, tags and metadata",
+    ),
+    (
+        "deps dependencies configurable user session",
         "write context=..., and take it in a parameter annotated CallContext",
     ),
     (

@@ -47,8 +47,8 @@ Thought: {agent_scratchpad}"""
 def create_react_agent(
     model: Model,
     tools: Sequence[AnyTool],
-    *,
     prompt: str = REACT_PROMPT,
+    *,
     stop: Sequence[str] = STOP,
     protocol: TextProtocol = "chat",
 ) -> Agent:

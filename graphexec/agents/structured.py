@@ -75,8 +75,8 @@ RULES: tuple[RuleName, ...] = ("no_dummies", "no_repeats")
 def create_structured_agent(  # noqa: PLR0913
     model: Model,
     tools: Sequence[AnyTool],
-    *,
     prompt: str = STRUCTURED_PROMPT,
+    *,
     question: str = "{input}",
     examples: Sequence[WorkedExample] | Literal["auto"] = "auto",
     history: str = "chat_history",

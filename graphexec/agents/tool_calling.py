@@ -42,9 +42,9 @@ SYSTEM_PROMPT = "You are a helpful assistant. Use the tools where they help; ans
 def create_tool_calling_agent(
     model: Model,
     tools: Sequence[AnyTool],
+    prompt: str = "{input}",
     *,
     system: str = SYSTEM_PROMPT,
-    prompt: str = "{input}",
     history: str = "chat_history",
     tool_choice: str = "auto",
     rules: Sequence[RuleName] = (),

@@ -8,7 +8,6 @@ from graphexec.executor.executor import AgentExecutor
 from graphexec.executor.handlers import make_agent_handler, make_model_handler
 from graphexec.executor.inputs import Inputs
 from graphexec.executor.iteration import Stepwise
-from graphexec.executor.observers import Observer
 from graphexec.executor.options import ParsePolicy, Trim
 from graphexec.executor.plugging.memory_nodes import NotSaved, load_memory, return_unsaved, save_memory
 from graphexec.executor.result import RunResult
@@ -33,6 +32,7 @@ from graphexec.executor.table import (
     plan,
     stopped_response,
 )
+from graphexec.runtime.observers import Observer
 
 if TYPE_CHECKING:
     from graphexec.executor.progress import Progress, Status, View

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeVar, final
 
 from graphexec._arguments import optional, validate, whole
 from graphexec.errors import InputError, format_value
-from graphexec.executor.observers import Observer
 from graphexec.kernel.meters import is_whole
 from graphexec.runtime.handlers import AT_ONCE, RunOptions
 from graphexec.runtime.io import IO
+from graphexec.runtime.observers import Observer
 
 if TYPE_CHECKING:
     from graphexec.executor.progress import Progress

@@ -26,13 +26,13 @@ from graphexec.agents.tool_calling import SYSTEM_PROMPT
 from graphexec.agents.tool_choice import INFERRED
 from graphexec.errors import InputError, SignatureError, an, did_you_mean, format_value
 from graphexec.executor.executor import AgentExecutor
-from graphexec.executor.observers import Observer
 from graphexec.executor.options import EarlyStopping, ParsePolicy, Trim
 from graphexec.executor.plugging import Piece, Plugged, to_pieces
 from graphexec.executor.table import ReturnDirect
 from graphexec.kernel.effects import Effect
 from graphexec.messages import Model
 from graphexec.runtime.handlers import AroundCall, HandlerLike
+from graphexec.runtime.observers import Observer
 from graphexec.tools import AnyTool
 from graphexec.tools.calling import Lookup
 from graphexec.tools.collecting import to_tools

@@ -14,7 +14,7 @@ from graphexec.effects import agent_limits
 from graphexec.errors import InputError
 from graphexec.executor.as_tool import NestedGraph, executor_effect, executor_tool
 from graphexec.executor.handlers import validate_handlers
-from graphexec.executor.observers import Observer, Observers, validate_observers
+from graphexec.executor.observers import Observers
 from graphexec.executor.options import (
     EarlyStopping,
     ParsePolicy,
@@ -34,6 +34,7 @@ from graphexec.kernel.meters import DEPTH, FAN_OUT, NESTED_RUNS, Limits
 from graphexec.kernel.node import Node
 from graphexec.kernel.surgery import drop_edge, replace, splice
 from graphexec.runtime.handlers import AT_ONCE, AroundCall, HandlerLike, RunContext, World
+from graphexec.runtime.observers import Observer, validate_observers
 from graphexec.tools import AnyTool, tools_by_name
 from graphexec.tools.calling import Lookup
 from graphexec.tools.collecting import to_tools

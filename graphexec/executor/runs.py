@@ -17,7 +17,7 @@ from graphexec.executor.batch import BatchOptions, run_batch
 from graphexec.executor.handlers import Binding
 from graphexec.executor.inputs import Inputs, make_input_keys, name_inputs, read_file, to_outputs
 from graphexec.executor.iteration import Stepwise
-from graphexec.executor.observers import Observer, Observers
+from graphexec.executor.observers import Observers
 from graphexec.executor.plugging import Output
 from graphexec.executor.result import Ending, RunResult, T_co, load_answer, make_result
 from graphexec.executor.streams import AnswerExtractor, Chunk, ChunkBuilder, pairs
@@ -35,7 +35,7 @@ from graphexec.runtime.emission import emit, stream_async, stream_sync
 from graphexec.runtime.handlers import RunContext, RunOptions, World
 from graphexec.runtime.io import ASYNC, BLOCKING, IO, Items, iterate_sync, run_sync
 from graphexec.runtime.loop import conclude, follow
-from graphexec.runtime.observers import OnEvent
+from graphexec.runtime.observers import Observer, OnEvent
 from graphexec.tools import AnyTool
 
 if TYPE_CHECKING:
@@ -156,8 +156,9 @@ class RunMethods(Generic[T_co]):
         `Image`, bytes, a `pathlib.Path` or a URL; an agent that sends messages sends them with the question.
 
         `context` is a value for tools, handlers and nodes that take a `CallContext`; it is not stored. `run_id` is
-        generated unless given. A run that a tool starts is nested in the run that calls the tool, and shares its limits
-        and its deadline; elsewhere, pass that call as `host`.
+        generated unless given. `observers` are called with each event of this run, behind those of the executor. A run
+        that a tool starts is nested in the run that calls the tool, and shares its limits and its deadline; elsewhere,
+        pass that call as `host`.
 
         Raises `InputError` for missing inputs and invalid options, `ModelError` if the model fails, `ParseError` for an
         unreadable reply, and any exception of a tool, unless it is handled.
@@ -241,6 +242,7 @@ class RunMethods(Generic[T_co]):
         return_exceptions: bool = False,
         progress: bool = False,
         context: Any = None,
+        observers: Sequence[Observer] = (),
     ) -> list[Any]:
         """Invoke for each of `many`, at most `max_concurrency` at a time, in threads; return the results in order.
 
@@ -249,7 +251,7 @@ class RunMethods(Generic[T_co]):
         last numbers are printed, to stderr.
         """
         options = BatchOptions(max_concurrency, return_exceptions, progress)
-        return run_sync(run_batch(self._invoke, many, BLOCKING, options, RunOptions(context)))
+        return run_sync(run_batch(self._invoke, many, BLOCKING, options, RunOptions(context, observers=observers)))
 
     async def abatch(
         self,
@@ -259,10 +261,11 @@ class RunMethods(Generic[T_co]):
         return_exceptions: bool = False,
         progress: bool = False,
         context: Any = None,
+        observers: Sequence[Observer] = (),
     ) -> list[Any]:
         """Invoke like `batch`, on the running event loop."""
         options = BatchOptions(max_concurrency, return_exceptions, progress)
-        return await run_batch(self._invoke, many, ASYNC, options, RunOptions(context))
+        return await run_batch(self._invoke, many, ASYNC, options, RunOptions(context, observers=observers))
 
     def _follow(
         self,
@@ -280,12 +283,18 @@ class RunMethods(Generic[T_co]):
         def follow_from(start: Ready | Snapshot) -> Coroutine[Any, Any, Done[Ending]]:
             if self._checks_access and self._may_ask_model(start):
                 self.check_access()
-            notify, on_event = self._observers.make_listeners(
-                start, self.limits, self.run_context.clock, consumer, continues, watch
-            )
+            observers = self._observers.of_run(start, watch)
             # Not awaited here, to save one coroutine per event.
             return follow(
-                self._graph, start, self.run_context, io, on_event, notify=notify, pieces=tokens, options=options
+                self._graph,
+                start,
+                self.run_context,
+                io,
+                consumer,
+                observers=observers,
+                continues=continues,
+                pieces=tokens,
+                options=options,
             )
 
         async def read_files(inputs: Mapping[str, Any]) -> Done[Ending]:

@@ -17,7 +17,7 @@ from graphexec.memory.conversation import TurnMemory
 from graphexec.memory.history import HISTORY, History, MemoryHistory, Turn
 from graphexec.messages import ChatRequest, Message, Model, ModelReply, SystemMessage, UserMessage, check_reply
 from graphexec.runtime.calls import ask_within, current_call
-from graphexec.runtime.io import IO
+from graphexec.runtime.io import IO, call_method
 from graphexec.runtime.progress import report
 
 SUMMARY_PROMPT = """\
@@ -148,10 +148,7 @@ class SummaryMemory(TurnMemory):
 
         async def ask() -> ModelReply:
             report(SummaryRequested(request))
-            reply = await io.either(
-                lambda: self.model.complete(request, timeout=timeout),
-                lambda: self.model.acomplete(request, timeout=timeout),
-            )
+            reply = await call_method(io, self.model, "complete", request, timeout=timeout)
             return check_reply(reply, type(self.model).__name__)
 
         return await ask_within(call, CallModel(request), ask)

@@ -162,18 +162,15 @@ def _invalid_reply(model: str, field: str, value: object, remedy: str) -> Invali
 
 
 class Model(Protocol):
-    """A language model: anything with these two methods.
+    """A language model: anything with this method.
 
-    It may have more: `stream` and `astream`, `name` and `provider` (strings), and `check_access`, which raises an error
-    before a run if calls cannot be made, as for a missing API key.
+    It may have more: `acomplete`, its async form, without which async runs call `complete` in a thread; `stream` and
+    `astream`; `name` and `provider` (strings); and `check_access`, which raises an error before a run if calls cannot
+    be made, as for a missing API key.
     """
 
     def complete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
         """Return the whole answer, within `timeout` seconds if given. Raises `ModelError`."""
-        ...
-
-    async def acomplete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
-        """Return the whole answer, as `complete` does."""
         ...
 
 

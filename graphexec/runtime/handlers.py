@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,6 +20,7 @@ from graphexec.kernel.meters import Limits
 from graphexec.kernel.program import Proof
 from graphexec.kernel.signatures import find_call_parameter, resolve_hints
 from graphexec.runtime.io import IO
+from graphexec.runtime.observers import Observer, validate_observers
 from graphexec.runtime.threads import check_before_awaiting, current_cancel_scope
 
 T = TypeVar("T")
@@ -257,14 +258,18 @@ class RunOptions:
     """The options of a single run. `context` is passed to its calls and never stored.
 
     `run_id` defaults to that of the snapshot, or to a new one. `host` is the call that contains the run, by default the
-    current one (`current_call`). Raises `InputError` for an invalid `run_id` or `host`.
+    current one (`current_call`). `observers` are functions that are called with each event of this run, behind those of
+    an executor. Raises `InputError` for an invalid option.
     """
 
     context: Any = field(default=None, repr=False)
     run_id: str | None = None
     host: CallContext[Any] | None = None
+    observers: Sequence[Observer] = ()
 
     def __post_init__(self) -> None:
+        if self.observers != ():
+            object.__setattr__(self, "observers", validate_observers(self.observers))
         if self.run_id is None and self.host is None:
             return
         validate(
@@ -283,6 +288,7 @@ class RunSettings(TypedDict, total=False):
     context: Any
     run_id: str | None
     host: CallContext[Any] | None
+    observers: Sequence[Observer]
 
 
 def check_context(answering: Iterable[Handlers], of_nodes: tuple[type, ...], context: object) -> None:

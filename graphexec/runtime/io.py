@@ -357,6 +357,14 @@ BLOCKING = _BlockingIO()
 ASYNC = _AsyncIO()
 
 
+async def call_method(io: IO, owner: object, name: str, *args: object, **options: object) -> Any:
+    """Call a method of a user's object: in an async run its async form, `acomplete` of `complete`, or else a thread."""
+    method = getattr(owner, name if io.blocking else f"a{name}", None)
+    if method is None:
+        return await io.call(getattr(owner, name), *args, **options)
+    return method(*args, **options) if io.blocking else await method(*args, **options)
+
+
 def run_sync(coroutine: Coroutine[Any, Any, T], context: Context | None = None) -> T:
     """Return the result of a coroutine that waits through `BLOCKING`. Raises `RuntimeError` if it suspends.
 

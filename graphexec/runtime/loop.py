@@ -34,7 +34,7 @@ from graphexec.runtime.calls import (
 from graphexec.runtime.emission import Emission, emit
 from graphexec.runtime.handlers import NO_OPTIONS, NO_WORLDS, RunContext, RunOptions, check_context
 from graphexec.runtime.io import BLOCKING, IO
-from graphexec.runtime.observers import Notifier, OnEvent
+from graphexec.runtime.observers import Notifier, Observer, OnEvent
 from graphexec.runtime.threads import current_cancel_scope
 
 S = TypeVar("S")
@@ -50,28 +50,34 @@ _ID_BYTES = 8
 _UnfrozenDone = unfrozen(Done)
 
 
-def follow(
+def follow(  # noqa: PLR0913
     graph: Graph[S, F],
     value: S | Snapshot,
     run_context: RunContext,
     io: IO,
     on_event: OnEvent | None = None,
     *,
-    notify: Notifier | None = None,
+    observers: Sequence[Observer] = (),
+    continues: Callable[[], bool] | None = None,
     pieces: bool = False,
     options: RunOptions = NO_OPTIONS,
 ) -> Coroutine[Any, Any, Done[F]]:
     """Return the coroutine that drives a run to its end, for every kind of run.
 
-    `notify` is called with each event, then `on_event` is awaited with it, which may wait for a stream's consumer. A
-    call with a deadline has its own thread or task, which is abandoned if it is late. Raises `EventLoopError` if an
-    async run has no loop.
+    The `observers` and those of the `options` are called with each event, then `on_event` is awaited with it, which may
+    wait for a stream's consumer. `continues` returns whether the run goes on in another stream after this one is
+    closed; if so, observers receive no `Failed`. A call with a deadline has its own thread or task, which is abandoned
+    if it is late. Raises `EventLoopError` if an async run has no loop.
     """
     if not io.blocking:
         # Loads asyncio, which sync runs never need.
         from graphexec.runtime.tasks import require_event_loop
 
         require_event_loop()
+    notify = None
+    if observers or options.observers:
+        notify = Notifier((*observers, *options.observers), run_context.limits, run_context.clock, continues)
+        on_event = on_event and notify.reporting_to(on_event)
     return RunLoop(graph, value, run_context, io, on_event, notify, options, pieces=pieces).follow()
 
 

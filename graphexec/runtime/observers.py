@@ -3,15 +3,32 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, final
 
-from graphexec.errors import described
+from graphexec.errors import InputError, described
 from graphexec.kernel.events import Done, Event, Failed, Reported
+from graphexec.kernel.meters import Limits
+
+# A function that is called with each event of a run. An exception of it ends the run only if the function has
+# `raise_error = True`.
+Observer: TypeAlias = Callable[[Event[Any]], object]
 
 # Awaited with each event; it may wait until a consumer asks for the next one.
 OnEvent: TypeAlias = Callable[[Event[Any]], Awaitable[None]]
+
+
+class RunObserver(ABC):
+    """An observer that makes another one for each run, which knows the limits of the run."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def watch(self, limits: Limits | None = None) -> Observer:
+        """Return the observer of one run within `limits`."""
 
 
 @final
@@ -39,12 +56,13 @@ class Notifier:
 
     def __init__(
         self,
-        observers: Sequence[Callable[[Event[Any]], object]],
+        observers: Sequence[Observer],
+        limits: Limits,
         clock: Callable[[], float],
         continues: Callable[[], bool] | None = None,
     ) -> None:
         self.seconds = 0.0
-        self._observers = tuple(observers)
+        self._observers = tuple(one.watch(limits) if isinstance(one, RunObserver) else one for one in observers)
         self._clock = clock
         self._continues = continues
         # The number of observers that were called with the last event, `Done` or `Failed`.
@@ -140,3 +158,17 @@ def _is_raising(observer: object) -> bool:
 def _name_of(observer: object) -> str:
     name: object = getattr(observer, "__qualname__", None)
     return name if isinstance(name, str) else type(observer).__qualname__
+
+
+def validate_observers(observers: Sequence[Observer]) -> tuple[Observer, ...]:
+    """Return the observers as a tuple. Raises `InputError` for an invalid one."""
+    # Callers without a type checker may pass one function, an object with handler methods, or a coroutine function.
+    if not isinstance(observers, Sequence) or isinstance(observers, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InputError(f"observers is {observers!r}; pass a list of functions that take an event")
+    for observer in observers:
+        called = getattr(observer, "__call__", None)  # noqa: B004 - the method itself may be a coroutine function
+        if called is None or inspect.iscoroutinefunction(observer) or inspect.iscoroutinefunction(called):
+            raise InputError(
+                f"observers has {observer!r}; pass functions that take an event and are not coroutine functions"
+            )
+    return tuple(observers)

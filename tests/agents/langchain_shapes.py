@@ -88,8 +88,7 @@ def calls(message: AIMessage) -> list[AgentAction]:
     # Any: type checkers do not see that the class inherits a constructor of its own.
     make: Any = ToolAgentAction
     return [
-        make(call["name"], call["args"], "", message_log=[message], tool_call_id=call["id"])
-        for call in message.tool_calls
+        make(one["name"], one["args"], "", message_log=[message], tool_call_id=one["id"]) for one in message.tool_calls
     ]
 
 

@@ -128,8 +128,8 @@ def wanted(signature: str, given: str, cell: str) -> Mapping[str, Any] | None:
             raise AssertionError(cell)
 
 
-@cases("agent", TEXTUAL)
-@cases("signature", TABLE)
+@cases("agent", *TEXTUAL)
+@cases("signature", *TABLE)
 def test_input_is_read_by_the_signature(agent: str, signature: str) -> None:
     make, write = TEXTUAL[agent]
     for given, cell in zip(INPUTS, TABLE[signature], strict=True):
@@ -138,8 +138,8 @@ def test_input_is_read_by_the_signature(agent: str, signature: str) -> None:
             assert call(make, write(given), TOOLS[signature]) == wanted(signature, given, cell), given
 
 
-@cases("agent", [name for name, (_, write) in TEXTUAL.items() if write is as_json])
-@cases("signature", TABLE)
+@cases("agent", *[name for name, (_, write) in TEXTUAL.items() if write is as_json])
+@cases("signature", *TABLE)
 def test_input_may_be_a_value_of_json(agent: str, signature: str) -> None:
     """There, an object has the arguments by name, and null is an empty one."""
     for given, cell in zip(INPUTS, TABLE[signature], strict=True):

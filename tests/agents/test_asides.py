@@ -85,13 +85,13 @@ class TestRecord:
 
 
 class TestShown:
-    @cases("kind", AGENTS)
+    @cases("kind", *AGENTS)
     def test_no_aside_changes_nothing(self, kind: str) -> None:
         agent = AGENTS[kind]
         assert Policies().request(agent, RUN, lambda _, run: CallAgent(run)) == CallAgent(RUN)
         assert Policies().request(agent, RUN, ask) == agent.ask(RUN)
 
-    @cases("kind", AGENTS)
+    @cases("kind", *AGENTS)
     def test_summary_and_notes_are_shown(self, kind: str) -> None:
         text = text_of(RUN.with_aside(hidden=3, summary="Nothing found so far."), kind)
         assert text.count("Nothing found so far.") == 1
@@ -129,11 +129,9 @@ class TestShown:
 class TestTools:
     @cases(
         ("agent", "tools", "names"),
-        [
-            (AGENTS["tool_calling"], ("mail", "unknown"), ["mail"]),
-            (create_tool_calling_agent(MODEL, TOOLS, tool_choice="search"), ("add",), ["search", "add"]),
-            (written_by_hand("tool_calling"), ("add",), ["add"]),
-        ],
+        (AGENTS["tool_calling"], ("mail", "unknown"), ["mail"]),
+        (create_tool_calling_agent(MODEL, TOOLS, tool_choice="search"), ("add",), ["search", "add"]),
+        (written_by_hand("tool_calling"), ("add",), ["add"]),
     )
     def test_native_tools_are_those_on_offer(self, agent: Agent, tools: tuple[str, ...], names: list[str]) -> None:
         asked = request(Run({"input": "q"}).with_aside(tools=tools), agent)
@@ -159,7 +157,7 @@ class TestTools:
 
 
 class TestWithTools:
-    @cases("kind", AGENTS)
+    @cases("kind", *AGENTS)
     @given(names=st.sets(st.sampled_from(["search", "add", "mail"])))
     def test_remade_agent_asks_as_a_new_one(self, kind: str, names: set[str]) -> None:
         tools = [tool for tool in TOOLS if tool.name in names]

@@ -27,17 +27,12 @@ SUBJECTS = find_subjects([washing_temperature])
 
 @cases(
     ("question", "expected"),
-    [
-        ("At what temperature should I wash wool?", ["wool"]),
-        ("Washing temperatures for merino wool, please", ["merino", "merino wool", "wool"]),
-        ('How should I wash "the red one"?', ["the red one", "red"]),
-        (
-            "And what of Lord of the Rings costumes?",
-            ["Lord of the Rings", "Lord", "Rings", "Rings costumes", "costumes"],
-        ),
-        ("What is it?", []),
-        ("", []),
-    ],
+    ("At what temperature should I wash wool?", ["wool"]),
+    ("Washing temperatures for merino wool, please", ["merino", "merino wool", "wool"]),
+    ('How should I wash "the red one"?', ["the red one", "red"]),
+    ("And what of Lord of the Rings costumes?", ["Lord of the Rings", "Lord", "Rings", "Rings costumes", "costumes"]),
+    ("What is it?", []),
+    ("", []),
 )
 def test_words_of_the_question_are_candidates(question: str, expected: list[str]) -> None:
     assert list(find_candidates(STRING, [question], SUBJECTS)) == expected
@@ -45,13 +40,11 @@ def test_words_of_the_question_are_candidates(question: str, expected: list[str]
 
 @cases(
     ("schema", "expected"),
-    [
-        (NUMBER, [91, -2.5, 7]),
-        (WHOLE, [91, 7]),
-        ({"anyOf": [WHOLE, {"type": "null"}]}, [91, 7]),
-        ({"type": "array", "items": WHOLE}, []),
-        ({}, []),
-    ],
+    (NUMBER, [91, -2.5, 7]),
+    (WHOLE, [91, 7]),
+    ({"anyOf": [WHOLE, {"type": "null"}]}, [91, 7]),
+    ({"type": "array", "items": WHOLE}, []),
+    ({}, []),
 )
 def test_candidates_fit_the_schema(schema: dict[str, Any], expected: list[float]) -> None:
     assert list(find_candidates(schema, ["Is 91 or -2.5 more than 7? Not 3rd, nor 1.2.3"], SUBJECTS)) == expected
@@ -87,19 +80,17 @@ def refer(name: str) -> dict[str, str]:
 
 @cases(
     ("schema", "expected"),
-    [
-        (ENUMERATION, True),
-        ({"const": "C"}, True),
-        ({"type": "boolean"}, True),
-        (refer("Unit"), True),
-        (refer("Alias"), True),
-        (refer("Name"), False),
-        (refer("Loop"), False),
-        ({"anyOf": [refer("Unit"), {"type": "null"}]}, True),
-        ({"oneOf": [refer("Unit"), {"type": "string"}]}, False),
-        ({"type": "string"}, False),
-        ({"type": "array", "items": ENUMERATION}, False),
-    ],
+    (ENUMERATION, True),
+    ({"const": "C"}, True),
+    ({"type": "boolean"}, True),
+    (refer("Unit"), True),
+    (refer("Alias"), True),
+    (refer("Name"), False),
+    (refer("Loop"), False),
+    ({"anyOf": [refer("Unit"), {"type": "null"}]}, True),
+    ({"oneOf": [refer("Unit"), {"type": "string"}]}, False),
+    ({"type": "string"}, False),
+    ({"type": "array", "items": ENUMERATION}, False),
 )
 def test_choices_are_found_in_schemas(schema: dict[str, Any], expected: bool) -> None:
     parameters = {"type": "object", "properties": {"unit": schema}, "$defs": DEFINITIONS}

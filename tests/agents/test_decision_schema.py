@@ -96,7 +96,7 @@ def test_schema_is_valid_json_schema() -> None:
     assert jsonschema.Draft202012Validator(decision_schema([])).is_valid(answer)
 
 
-@cases(("called", "arguments"), ARGUMENTS)
+@cases(("called", "arguments"), *ARGUMENTS)
 def test_branch_accepts_same_arguments_as_its_tool(called: AnyTool, arguments: dict[str, Any]) -> None:
     validator = jsonschema.Draft202012Validator(decision_schema(TOOLS))
     accepted = validator.is_valid({"action": called.name, "action_input": arguments})
@@ -106,16 +106,14 @@ def test_branch_accepts_same_arguments_as_its_tool(called: AnyTool, arguments: d
 
 @cases(
     "decision",
-    [
-        {},
-        {"action": "nope", "action_input": {}},
-        {"action": "ping"},
-        {"action": "final_answer"},
-        {"action": "final_answer", "answer": 3},
-        {"action": "final_answer", "answer": "a", "thought": "b"},
-        {"action": "ping", "action_input": {}, "answer": "x"},
-        [{"action": "ping", "action_input": {}}],
-    ],
+    {},
+    {"action": "nope", "action_input": {}},
+    {"action": "ping"},
+    {"action": "final_answer"},
+    {"action": "final_answer", "answer": 3},
+    {"action": "final_answer", "answer": "a", "thought": "b"},
+    {"action": "ping", "action_input": {}, "answer": "x"},
+    [{"action": "ping", "action_input": {}}],
 )
 def test_schema_rejects_invalid_decisions(decision: Any) -> None:
     assert not jsonschema.Draft202012Validator(decision_schema(TOOLS)).is_valid(decision)

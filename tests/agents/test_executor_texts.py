@@ -94,10 +94,8 @@ EMPTY = ("the agent returned an empty list of actions", "Decide on an action, or
 
 @cases(
     ("agent", "reason", "observation", "reply"),
-    [
-        (gx.Agent(REACT.ask, read_nothing, model=REACT.model), "no sense in it", "Say it again.", "gibberish"),
-        (scripted([]), *EMPTY),
-    ],
+    (gx.Agent(REACT.ask, read_nothing, model=REACT.model), "no sense in it", "Say it again.", "gibberish"),
+    (scripted([]), *EMPTY),
 )
 def test_final_parse_error_has_reason_and_model_output(agent: Any, reason: str, observation: str, reply: str) -> None:
     with pytest.raises(gx.ParseError) as caught:
@@ -120,11 +118,9 @@ def test_finish_keeps_its_log_and_values() -> None:
 
 @cases(
     ("limit", "words"),
-    [
-        *((limit, "iteration limit or time") for limit in ("iterations", "seconds")),
-        *(("model_calls", "model call"), ("tokens", "token"), ("fan_out", "fan out"), ("restarts", "restart")),
-        ("new_sources_read", "new sources read"),
-    ],
+    *((limit, "iteration limit or time") for limit in ("iterations", "seconds")),
+    *(("model_calls", "model call"), ("tokens", "token"), ("fan_out", "fan out"), ("restarts", "restart")),
+    ("new_sources_read", "new sources read"),
 )
 def test_stop_names_its_limit(limit: str, words: str) -> None:
     stopped: Any = executor().graph["stopped_response"].function
@@ -134,7 +130,7 @@ def test_stop_names_its_limit(limit: str, words: str) -> None:
     assert stopped(reached) == gx.StoppedResponse(STOPPED.format(words), kernel.Exhausted(limit, 1, 1), run)
 
 
-@cases("results", [1, 0, 3])
+@cases("results", 1, 0, 3)
 def test_custom_dispatch_that_loses_results_is_rejected(results: int) -> None:
     check: Any = executor().graph["check_return_direct"].function
     with pytest.raises(ValueError, match=r"is (shorter|longer)"):

@@ -56,16 +56,14 @@ A, B = ToolMessage("a", "of a"), ToolMessage("b", "of b")
 
 @cases(
     ("history", "sent"),
-    [
-        ([LOOK, A, B], [LOOK, A, B]),
-        ([LOOK, B, A], [LOOK, A, B]),
-        ([LOOK, A, UserMessage("well?"), B], [LOOK, A, B, UserMessage("well?")]),
-        ([LOOK, A], [LOOK.with_calls(LOOK.tool_calls[:1]), A]),
-        ([A, LOOK, A, B], [UserMessage("of a"), LOOK, A, B]),
-        ([AssistantMessage("", LOOK.tool_calls)], []),
-        # An id that two messages have.
-        ([LOOK, A, B, LOOK, A, B], [LOOK, A, B, LOOK, A, B]),
-    ],
+    ([LOOK, A, B], [LOOK, A, B]),
+    ([LOOK, B, A], [LOOK, A, B]),
+    ([LOOK, A, UserMessage("well?"), B], [LOOK, A, B, UserMessage("well?")]),
+    ([LOOK, A], [LOOK.with_calls(LOOK.tool_calls[:1]), A]),
+    ([A, LOOK, A, B], [UserMessage("of a"), LOOK, A, B]),
+    ([AssistantMessage("", LOOK.tool_calls)], []),
+    # An id that two messages have.
+    ([LOOK, A, B, LOOK, A, B], [LOOK, A, B, LOOK, A, B]),
 )
 def test_history_is_repaired_before_it_is_sent(history: list[Message], sent: list[Message]) -> None:
     model = ScriptedModel(["done"])

@@ -41,7 +41,7 @@ def arguments_of(made: tools.AnyTool) -> dict[str, Any] | None:
 # ---- many parameters
 
 
-@cases("parameters", [19, 20, 21, 40])
+@cases("parameters", 19, 20, 21, 40)
 def test_many_numbers_are_all_different(parameters: int) -> None:
     made = tool_of({f"p{number}": {"type": "number"} for number in range(parameters)})
     (example,) = [one for one in agents.synthesised_examples([made]) if one.calls]
@@ -132,7 +132,7 @@ HOSTILE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 
 @pytest.mark.medium
-@cases("name", HOSTILE)
+@cases("name", *HOSTILE)
 def test_hostile_schema_takes_little_work(name: str) -> None:
     schema, definitions = HOSTILE[name]
     made = tool_of({"x": schema}, definitions)
@@ -145,14 +145,14 @@ def test_hostile_schema_takes_little_work(name: str) -> None:
 
 
 @pytest.mark.medium
-@cases("name", ["many values", "many branches", "doubled parts", "long values"])
+@cases("name", "many values", "many branches", "doubled parts", "long values")
 def test_large_schema_may_have_an_example(name: str) -> None:
     schema, definitions = HOSTILE[name]
     found = arguments_of(tool_of({"x": schema}, definitions))
     assert (found is None) == (name in ("doubled parts", "long values"))
 
 
-@cases("pattern", HOSTILE_PATTERNS.values())
+@cases("pattern", *HOSTILE_PATTERNS.values())
 def test_hostile_pattern_has_no_long_string(pattern: str) -> None:
     with contextlib.suppress(WorkLimitError):
         assert len(match_pattern(pattern) or "") <= 200
@@ -215,7 +215,7 @@ VALUES: list[tuple[dict[str, Any], list[Any]]] = [
 ]
 
 
-@cases(("schema", "values"), VALUES)
+@cases(("schema", "values"), *VALUES)
 def test_values_are_tried_in_order(schema: dict[str, Any], values: list[Any]) -> None:
     uses: Counter[str] = Counter()
 

@@ -46,7 +46,7 @@ def seconds(read: Callable[[messages.ModelReply], Decision], text: str) -> float
 
 
 @pytest.mark.slow
-@cases("read", READERS)
+@cases("read", *READERS)
 def test_hostile_text_is_parsed_in_linear_time(read: Callable[[messages.ModelReply], Decision]) -> None:
     for beginning in BEGINNINGS:
         for piece in (*PIECES, *PAIRS):
@@ -61,11 +61,9 @@ LONG = [("", "</think>"), (f"{BEGINNINGS[3]} ", "Action:"), ("", '{"a": 1}'), ("
 
 
 @pytest.mark.slow
-@cases("read", READERS)
-@cases(("beginning", "piece"), LONG)
-def test_twice_the_text_takes_twice_the_time(
-    read: Callable[[messages.ModelReply], Decision], beginning: str, piece: str
-) -> None:
+@cases("read", *READERS)
+@cases(("beginning", "piece"), *LONG)
+def test_time_grows_with_the_text(read: Callable[[messages.ModelReply], Decision], beginning: str, piece: str) -> None:
     def is_linear(length: int = 200_000) -> bool:
         once, twice = (seconds(read, beginning + piece * (many // len(piece))) for many in (length, 2 * length))
         return twice < 3 * once + 0.1

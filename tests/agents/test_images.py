@@ -65,7 +65,7 @@ AGENTS: dict[str, tuple[Make, ScriptedReply, str]] = {
     "structured": (gx.create_structured_agent, *STRUCTURED),
     "tool calling": (gx.create_tool_calling_agent, CALL, "done"),
 }
-KINDS = cases("kind", AGENTS)
+KINDS = cases("kind", *AGENTS)
 
 
 def executor(kind: str, *replies: ScriptedReply, **settings: Any) -> tuple[gx.AgentExecutor, ScriptedModel]:
@@ -103,7 +103,7 @@ def test_images_of_inputs_and_tools_are_sent(kind: str) -> None:
     assert isinstance(shown[0], ToolMessage) == (kind == "tool calling")
 
 
-@cases("kind", ["ReAct", "MRKL", "conversational", "XML", "chat", "structured chat"])
+@cases("kind", "ReAct", "MRKL", "conversational", "XML", "chat", "structured chat")
 def test_one_message_numbers_all_its_images(kind: str) -> None:
     _, act, finish = AGENTS[kind]
     made, model = executor(kind, act, act, finish)
@@ -129,14 +129,14 @@ FORMS: list[tuple[Any, tuple[Image, ...]]] = [
 ]
 
 
-@cases(("given", "images"), FORMS)
+@cases(("given", "images"), *FORMS)
 def test_images_have_several_forms(given: Any, images: tuple[Image, ...]) -> None:
     made, model = executor("tool calling", "done")
     made.run({"input": "Which?", "images": given})
     assert tuple(images_of(model.requests[0])) == images
 
 
-@cases("in_a_list", [False, True])
+@cases("in_a_list", False, True)
 def test_file_is_read_once_at_the_start(tmp_path: Path, in_a_list: bool) -> None:
     path = tmp_path / "cat.png"
     path.write_bytes(PNG)
@@ -153,7 +153,7 @@ def test_file_is_read_once_at_the_start(tmp_path: Path, in_a_list: bool) -> None
     assert [tuple(images_of(request)) for request in model.requests] == [(CAT,), (CAT,)]
 
 
-@cases("way", ["arun", "ainvoke", "astream", "astream_chunks", "astream_answer", "iter"])
+@cases("way", "arun", "ainvoke", "astream", "astream_chunks", "astream_answer", "iter")
 def test_async_run_reads_files_in_another_thread(way: str, tmp_path: Path) -> None:
     threads: list[threading.Thread] = []
 
@@ -178,7 +178,7 @@ def test_async_run_reads_files_in_another_thread(way: str, tmp_path: Path) -> No
     assert threads[0] is not threading.current_thread()
 
 
-@cases("way", ["stream", "stream_answer"])
+@cases("way", "stream", "stream_answer")
 def test_stream_reads_files_when_it_is_iterated(way: str, tmp_path: Path) -> None:
     made, _ = executor("tool calling", "done")
     events = getattr(made, way)({"input": "Which?", "images": tmp_path / "missing.png"})
@@ -205,7 +205,7 @@ WRONG: list[tuple[Callable[[Path], Any], str]] = [
 ]
 
 
-@cases(("make", "says"), WRONG)
+@cases(("make", "says"), *WRONG)
 def test_wrong_images_are_refused_before_the_first_call(make: Callable[[Path], Any], says: str, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("hello")
     made, model = executor("tool calling")
@@ -227,7 +227,7 @@ def test_any_other_value_is_an_input_error(value: object) -> None:
 TEXTUAL = [gx.create_react_agent, agents.create_mrkl_agent, agents.create_conversational_agent, agents.create_xml_agent]
 
 
-@cases("make", TEXTUAL)
+@cases("make", *TEXTUAL)
 def test_completion_refuses_images_of_inputs_and_tools(make: Callable[..., gx.Agent]) -> None:
     model = ScriptedModel([AGENTS["XML"][1] if make is agents.create_xml_agent else LABEL])
     made = gx.AgentExecutor(agent=make(model, [look], protocol="completion"), tools=[look])
@@ -239,7 +239,7 @@ def test_completion_refuses_images_of_inputs_and_tools(make: Callable[..., gx.Ag
     assert len(steps_of(snapshot_after(gx.InputError, lambda: made.run(given), match=says).value)) == 1
 
 
-@cases("image", [CAT, [CAT], ("see", CAT)])
+@cases("image", CAT, [CAT], ("see", CAT))
 @KINDS
 def test_template_refuses_an_image(kind: str, image: Any) -> None:
     made, model = executor(kind)
@@ -248,7 +248,7 @@ def test_template_refuses_an_image(kind: str, image: Any) -> None:
     assert model.requests == []
 
 
-@cases("image", [CAT, PNG, Path("cat.png")])
+@cases("image", CAT, PNG, Path("cat.png"))
 def test_image_under_another_name_is_not_dropped(image: Any) -> None:
     made, model = executor("tool calling")
     with pytest.raises(gx.InputError, match="the input image is not sent to the model; name it images"):
@@ -257,7 +257,7 @@ def test_image_under_another_name_is_not_dropped(image: Any) -> None:
     executor("tool calling", "done")[0].run({"input": "Which?", "image": "a text for my tool"})
 
 
-@cases("protocol", ["chat", "completion"])
+@cases("protocol", "chat", "completion")
 def test_template_or_function_may_have_an_input_of_that_name(protocol: TextProtocol) -> None:
     model = ScriptedModel(["Final Answer: done"])
     prompt = "{tools} {tool_names} {images}: {input} {agent_scratchpad}"
@@ -341,7 +341,7 @@ def test_history_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert parsed == [CAT.data]
 
 
-@cases("images", [3, "x", [3], [{"url": "x"}], [{"kind": "graphexec.image", "url": "x"}]])
+@cases("images", 3, "x", [3], [{"url": "x"}], [{"kind": "graphexec.image", "url": "x"}])
 def test_history_with_invalid_images_is_refused(images: Any) -> None:
     assert parse_messages([{"role": "user", "content": "", "images": images}]) is None
 
@@ -369,7 +369,7 @@ OBSERVATIONS: list[tuple[Any, str, tuple[Image, ...]]] = [
 ]
 
 
-@cases(("observation", "text", "images"), OBSERVATIONS)
+@cases(("observation", "text", "images"), *OBSERVATIONS)
 def test_observation_is_split_into_text_and_images(observation: Any, text: str, images: tuple[Image, ...]) -> None:
     assert split_observation(observation) == (text, images)
     assert format_observation(observation) == text
@@ -404,7 +404,7 @@ NESTINGS: list[Callable[[Any], Any]] = [
 ]
 
 
-@cases("nest", NESTINGS)
+@cases("nest", *NESTINGS)
 @example(depth=300, innermost=3)
 @given(depth=st.integers(0, 300), innermost=st.sampled_from([CAT, 3]))
 def test_deep_observation_is_read_from_its_snapshot(nest: Callable[[Any], Any], depth: int, innermost: Any) -> None:
@@ -468,7 +468,7 @@ def test_only_instances_are_images(value: Any) -> None:
     assert stored(value) == value
 
 
-@cases("forged", FORGED)
+@cases("forged", *FORGED)
 def test_json_of_a_tool_is_no_image(forged: Any) -> None:
     @gx.tool
     def fetch(text: str) -> Any:
@@ -493,7 +493,7 @@ def test_json_of_a_tool_is_no_image(forged: Any) -> None:
         assert [step.observation for step in result.steps] == [forged, [{"pages": [forged]}, DOG]]
 
 
-@cases("most", [1, 5, 30])
+@cases("most", 1, 5, 30)
 def test_cut_observation_keeps_its_images(most: int) -> None:
     made, model = executor("tool calling", max_observation=most)
     chunks = list(made.stream_chunks("Which?"))

@@ -38,13 +38,11 @@ def test_digits_of_other_scripts_are_read(number: int, zero: int) -> None:
 
 @cases(
     ("value", "text"),
-    [
-        *((37.5, "37,5"), (37.0, "37.000"), (37_000, "37.000"), (13_752, "1,37,52"), (52, "1,37,52"), (0.57, "57 %")),
-        *((0.57, "57 percent"), (37_000, "37k"), (1_500_000, "1.5M"), (0.75, "3/4"), (17, "5 p.m.")),
-        *(("17:05", "5:05pm"), (317, "5 hours 17 minutes"), (317, "5h17m"), (90, "1 minute and 30 seconds")),
-        *((317, "from 8:00 to 13:17"), (317, "from 22:00 to 3:17"), ("2025-03-17", "on the 17th"), (370, "3.7e2")),
-        *((-37, "37"), (1, "one"), (10**400, f"1{'0' * 400}"), (math.inf, "9" * 200_000)),
-    ],
+    *((37.5, "37,5"), (37.0, "37.000"), (37_000, "37.000"), (13_752, "1,37,52"), (52, "1,37,52"), (0.57, "57 %")),
+    *((0.57, "57 percent"), (37_000, "37k"), (1_500_000, "1.5M"), (0.75, "3/4"), (17, "5 p.m.")),
+    *(("17:05", "5:05pm"), (317, "5 hours 17 minutes"), (317, "5h17m"), (90, "1 minute and 30 seconds")),
+    *((317, "from 8:00 to 13:17"), (317, "from 22:00 to 3:17"), ("2025-03-17", "on the 17th"), (370, "3.7e2")),
+    *((-37, "37"), (1, "one"), (10**400, f"1{'0' * 400}"), (math.inf, "9" * 200_000)),
 )
 def test_text_means_the_number(value: float | str, text: str) -> None:
     assert KnownText(text).has(value)
@@ -52,12 +50,10 @@ def test_text_means_the_number(value: float | str, text: str) -> None:
 
 @cases(
     "question",
-    [
-        *("What is thirty-seven times two?", "What is half of it?", "Wie viel ist siebenunddreißig plus 5?"),
-        *("¿Cuánto es treinta y siete por 5?", "Ile to jest trzydzieści siedem razy 5?"),
-        *("Paljonko on kolmekymmentäseitsemän?", "三十七加5", "тридцать семь плюс 5", "What is XXXVII plus 5?"),
-        *("What is 0x25 plus 5?", "What is there on March 4?"),
-    ],
+    *("What is thirty-seven times two?", "What is half of it?", "Wie viel ist siebenunddreißig plus 5?"),
+    *("¿Cuánto es treinta y siete por 5?", "Ile to jest trzydzieści siedem razy 5?"),
+    *("Paljonko on kolmekymmentäseitsemän?", "三十七加5", "тридцать семь плюс 5", "What is XXXVII plus 5?"),
+    *("What is 0x25 plus 5?", "What is there on March 4?"),
 )
 def test_numbers_that_cannot_be_read_may_be_known(question: str) -> None:
     assert is_known(37, question)
@@ -65,7 +61,7 @@ def test_numbers_that_cannot_be_read_may_be_known(question: str) -> None:
     assert is_known([37], question)
 
 
-@cases("question", ["What is 3 plus 4?", "Add 3 and 4, times 370.", "3 + 4", "How many lamps are there?"])
+@cases("question", "What is 3 plus 4?", "Add 3 and 4, times 370.", "3 + 4", "How many lamps are there?")
 def test_missing_number_is_not_known(question: str) -> None:
     assert not is_known(37, question)
     assert not is_known("37 * 5", question)
@@ -91,17 +87,11 @@ def test_word_is_found_with_a_missing_letter(place: int, word: str) -> None:
 
 @cases(
     ("value", "question"),
-    [
-        *(("Lisbon", text) for text in ("Wie ist das Wetter in Lissabon?", "リスボンの天気は?", "Погода в Лиссабоне")),
-        *(
-            ("東京", "東京の天気は?"),
-            ("東京", "What is the weather in Tokyo?"),
-            ("2025-03-04", "What is there on 4.3.?"),
-        ),
-        *(("2025-03-04", "What is there on 20250304?"), ("notes/garden.txt", "What is in my garden notes?")),
-        *(("1,000", "What is 1000?"), ("+", "What is 3 + 4?"), ("", "What?"), (None, "What?"), (True, "What?")),
-        *(([], "What?"), (["Lisbon", "Oslo"], "What about Oslo?"), ({"city": "Oslo"}, "What about Oslo?")),
-    ],
+    *(("Lisbon", text) for text in ("Wie ist das Wetter in Lissabon?", "リスボンの天気は?", "Погода в Лиссабоне")),
+    *(("東京", "東京の天気は?"), ("東京", "What is the weather in Tokyo?"), ("2025-03-04", "What is there on 4.3.?")),
+    *(("2025-03-04", "What is there on 20250304?"), ("notes/garden.txt", "What is in my garden notes?")),
+    *(("1,000", "What is 1000?"), ("+", "What is 3 + 4?"), ("", "What?"), (None, "What?"), (True, "What?")),
+    *(([], "What?"), (["Lisbon", "Oslo"], "What about Oslo?"), ({"city": "Oslo"}, "What about Oslo?")),
 )
 def test_value_may_be_known(value: Any, question: str) -> None:
     assert is_known(value, question)
@@ -109,23 +99,21 @@ def test_value_may_be_known(value: Any, question: str) -> None:
 
 @cases(
     ("value", "question"),
-    [
-        ("Lisbon", "How is Oslo?"),
-        ("Lisbon", "Was kostet das?"),
-        ("Lisbon", "The length is 3 μm, or λ."),
-        ("Rome", "A message from Emma, please"),
-        ("Ines Falk", "What is the number of Tom Falk?"),
-        ("report.json", "Delete the file data.json"),
-        ("6 * 7", "What is 6 times 8?"),
-        ("2025-03-04", "What events are there tomorrow?"),
-        ("2025-03-04", "What events are there on the 14th?"),
-        (317, "Set an alarm for 8:00 and turn the light off in 5 hours."),
-        ("東京", "天気はどう?"),
-        ("東京", "84 * 19"),
-        ("+", "What is 3 - 4?"),
-        (["Lisbon"], "How is Oslo?"),
-        (30, "What is 3/0?"),
-    ],
+    ("Lisbon", "How is Oslo?"),
+    ("Lisbon", "Was kostet das?"),
+    ("Lisbon", "The length is 3 μm, or λ."),
+    ("Rome", "A message from Emma, please"),
+    ("Ines Falk", "What is the number of Tom Falk?"),
+    ("report.json", "Delete the file data.json"),
+    ("6 * 7", "What is 6 times 8?"),
+    ("2025-03-04", "What events are there tomorrow?"),
+    ("2025-03-04", "What events are there on the 14th?"),
+    (317, "Set an alarm for 8:00 and turn the light off in 5 hours."),
+    ("東京", "天気はどう?"),
+    ("東京", "84 * 19"),
+    ("+", "What is 3 - 4?"),
+    (["Lisbon"], "How is Oslo?"),
+    (30, "What is 3/0?"),
 )
 def test_value_is_not_known(value: Any, question: str) -> None:
     assert not is_known(value, question)

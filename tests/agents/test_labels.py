@@ -33,13 +33,13 @@ NAMES = ("weather", "Intermediate Answer")
 TABLES = read_tables(__file__)
 
 
-@cases("read", READERS)
-@cases(("text", "meaning"), TABLES["meanings"])
+@cases("read", *READERS)
+@cases(("text", "meaning"), *TABLES["meanings"])
 def test_label_is_read_however_it_is_written(read: Read, text: str, meaning: list[str]) -> None:
     assert meaning_of(read(messages.ModelReply(text))) == tuple(meaning)
 
 
-@cases("words", TRANSLATIONS)
+@cases("words", *TRANSLATIONS)
 def test_every_translation_is_found_at_a_line_start_only(words: str) -> None:
     labels = {"Action": ACTION, "Action Input": INPUT, "Final Answer": FINAL_ANSWER, "Observation": OBSERVATION}
     label = {**labels, "Question": TURN, "Thought": THOUGHT}[words]
@@ -51,7 +51,7 @@ def test_every_translation_is_found_at_a_line_start_only(words: str) -> None:
         assert all(may_become(label, translation[:length]) for length in range(len(translation)))
 
 
-@cases("text", TABLES["several"])
+@cases("text", *TABLES["several"])
 def test_several_decisions_are_refused(text: str) -> None:
     with pytest.raises(ParseError):
         react.read(messages.ModelReply(text), NAMES)
@@ -59,27 +59,25 @@ def test_several_decisions_are_refused(text: str) -> None:
 
 @cases(
     ("read", "text", "meaning"),
-    [
-        # An input with another answer is LangChain's.
-        (mrkl.read, "Action: f\nAction Input: Write:\nfinal answer: 42", ("f", "Write:\nfinal answer: 42")),
-        # A spoken answer may follow on the line.
-        (conversational.read, "Thought: no tool is needed. AI: Hello.", ("Hello.",)),
-        (conversational.read, "AI：Hello.", ("Hello.",)),
-        (conversational.read, "**AI:** Hello.", ("Hello.",)),
-    ],
+    # An input with another answer is LangChain's.
+    (mrkl.read, "Action: f\nAction Input: Write:\nfinal answer: 42", ("f", "Write:\nfinal answer: 42")),
+    # A spoken answer may follow on the line.
+    (conversational.read, "Thought: no tool is needed. AI: Hello.", ("Hello.",)),
+    (conversational.read, "AI：Hello.", ("Hello.",)),
+    (conversational.read, "**AI:** Hello.", ("Hello.",)),
 )
 def test_agents_of_langchain_read_more(read: Read, text: str, meaning: tuple[str, ...]) -> None:
     assert meaning_of(read(messages.ModelReply(text))) == meaning
 
 
-@cases("read", [mrkl.read, conversational.read])
-@cases("second", ["action input: y", "Action: weather", "行动：weather"])
+@cases("read", mrkl.read, conversational.read)
+@cases("second", "action input: y", "Action: weather", "行动：weather")
 def test_second_known_tool_is_refused(read: Read, second: str) -> None:
     with pytest.raises(ParseError):
         read(messages.ModelReply(f"Action: f\nAction Input: x\n{second}"), names=NAMES)
 
 
-@cases(("written", "tool"), TABLES["decorated"])
+@cases(("written", "tool"), *TABLES["decorated"])
 def test_known_tool_is_found_in_its_decoration(written: str, tool: str) -> None:
     decision = react.read(messages.ModelReply(f"Action: {written}\nAction Input: x"), NAMES)
     assert meaning_of(decision) == (tool, "x")
@@ -91,7 +89,7 @@ IN_JSON: list[Make] = [agents.create_chat_agent, agents.create_structured_chat_a
 OTHERS: list[Make] = [agents.create_conversational_agent, agents.create_structured_agent, agents.create_xml_agent]
 
 
-@cases("make", [*LABELLED, *IN_JSON, *OTHERS])
+@cases("make", *LABELLED, *IN_JSON, *OTHERS)
 def test_no_prompt_shows_a_list_where_a_name_belongs(make: Make) -> None:
     model = models.ScriptedModel(["Final Answer: x"])
     agent = make(model, [echo, fail])
@@ -101,7 +99,7 @@ def test_no_prompt_shows_a_list_where_a_name_belongs(make: Make) -> None:
     assert not re.search(r"(?i)action: *(?:one of|\[)", str(model.requests[0]))
 
 
-@cases("make", [*LABELLED, *IN_JSON])
+@cases("make", *LABELLED, *IN_JSON)
 def test_agents_pass_the_names_of_their_tools(make: Make) -> None:
     labels, data = "Action: one of [echo]\nAction Input: x", '{"action": "one of [echo]", "action_input": "x"}'
     decision = make(models.ScriptedModel([]), [echo]).read(messages.ModelReply(labels if make in LABELLED else data))
@@ -114,11 +112,9 @@ PIECES = ("Action ", "**Action", "行动", "1. ", "> ", "Action Input:", "*" * 9
 @pytest.mark.medium
 @cases(
     ("before", "piece"),
-    [
-        *itertools.product(("", "Action: f\nAction Input: ", "Final Answer: "), PIECES),
-        *(("", piece) for piece in ("Action", "Action:", "Final Answer", "\n")),
-        *(("Action", " "), ("Action: ", "Action 1 "), ("Action:", "1 Input"), ("Action: a\nAction Input: ", '"')),
-    ],
+    *itertools.product(("", "Action: f\nAction Input: ", "Final Answer: "), PIECES),
+    *(("", piece) for piece in ("Action", "Action:", "Final Answer", "\n")),
+    *(("Action", " "), ("Action: ", "Action 1 "), ("Action:", "1 Input"), ("Action: a\nAction Input: ", '"')),
 )
 def test_labels_are_found_in_linear_time(before: str, piece: str) -> None:
     text = before + piece * (100_000 // len(piece))

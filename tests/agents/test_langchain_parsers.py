@@ -37,10 +37,8 @@ def action(read: Read, text: str) -> AgentAction:
 
 @cases(
     ("read", "form"),
-    [
-        (mrkl.read, "I look.\nAction: {}\nAction Input: {}"),
-        (conversational.read, "Thought: Do I need to use a tool? Yes\nAction: {}\nAction Input: {}"),
-    ],
+    (mrkl.read, "I look.\nAction: {}\nAction Input: {}"),
+    (conversational.read, "Thought: Do I need to use a tool? Yes\nAction: {}\nAction Input: {}"),
 )
 @given(names(), plain())
 def test_labelled_action_is_parsed_back(read: Read, form: str, tool: str, tool_input: str) -> None:
@@ -50,14 +48,12 @@ def test_labelled_action_is_parsed_back(read: Read, form: str, tool: str, tool_i
 
 @cases(
     ("read", "form", "indent"),
-    [
-        (chat.read, "Thought: hm\nAction:\n```\n{}\n```", 2),
-        (structured_chat.read, "Thought: hm\nAction:\n```\n{}\n```", None),
-        (json_chat.read, "```json\n{}\n```", None),
-        (json_chat.read, "{}", None),
-        (json_chat.read, "[{}]", None),
-        (json_chat.read, "Sure!\n```\n{}\n```\nDone.", None),
-    ],
+    (chat.read, "Thought: hm\nAction:\n```\n{}\n```", 2),
+    (structured_chat.read, "Thought: hm\nAction:\n```\n{}\n```", None),
+    (json_chat.read, "```json\n{}\n```", None),
+    (json_chat.read, "{}", None),
+    (json_chat.read, "[{}]", None),
+    (json_chat.read, "Sure!\n```\n{}\n```\nDone.", None),
 )
 @given(names(), plain() | objects())
 def test_action_in_json_is_parsed_back(
@@ -119,23 +115,21 @@ def rows_of(table: str) -> list[tuple[Any, ...]]:
     return [(READERS[name], *row) for name, rows in TABLES[table].items() for row in rows]
 
 
-@cases(("read", "text", "meaning"), rows_of("meanings"))
+@cases(("read", "text", "meaning"), *rows_of("meanings"))
 def test_reply_has_a_meaning(read: Read, text: str, meaning: list[object]) -> None:
     assert meaning_of(read(ModelReply(text))) == tuple(meaning)
 
 
 @cases(
     ("text", "output", "log"),
-    [
-        ("Final Answer: 42", "42", "Final Answer: 42"),
-        ("Final Answer: 4\nFinal Answer: 42\n\nIt is.", "42\n\nIt is.", None),
-        ("final answer: 42", "42", None),
-        # The text after the answer is invented; the answer keeps its last character.
-        ("Final Answer: 42\n\nAction: foo\nAction Input: bar", "42", "Final Answer: 42"),
-        ("Final Answer: 42\nAction: foo\nAction Input: bar", "42", "Final Answer: 42\n"),
-        ("Final Answer: 42\nAction: foo\nAction Input: bar\n\nmore", "42", "Final Answer: 42\n"),
-        ("Final Answer: 42\n\tObservation: no\n\nAction: foo\nAction Input: bar", "42", "Final Answer: 42"),
-    ],
+    ("Final Answer: 42", "42", "Final Answer: 42"),
+    ("Final Answer: 4\nFinal Answer: 42\n\nIt is.", "42\n\nIt is.", None),
+    ("final answer: 42", "42", None),
+    # The text after the answer is invented; the answer keeps its last character.
+    ("Final Answer: 42\n\nAction: foo\nAction Input: bar", "42", "Final Answer: 42"),
+    ("Final Answer: 42\nAction: foo\nAction Input: bar", "42", "Final Answer: 42\n"),
+    ("Final Answer: 42\nAction: foo\nAction Input: bar\n\nmore", "42", "Final Answer: 42\n"),
+    ("Final Answer: 42\n\tObservation: no\n\nAction: foo\nAction Input: bar", "42", "Final Answer: 42"),
 )
 def test_answer_before_an_action_has_priority(text: str, output: str, log: str | None) -> None:
     finish = mrkl.read(ModelReply(text))
@@ -158,23 +152,19 @@ BEHIND_TAGS = [
 
 @cases(
     ("read", "text", "meaning", "invented"),
-    [
-        (mrkl.read, ACT, ("f", "x"), "\nObservation: y\nFinal Answer: y"),
-        (mrkl.read, ACT, ("f", "x"), "\n\tObservation: y\nFinal Answer: y"),
-        (mrkl.read, ACT, ("f", "x"), "\nobservation: y\nFinal Answer: y"),
-        (conversational.read, ACT, ("f", "x"), "\nObservation: y\nAI: y it is"),
-        (chat.read, f"Action:\n```\n{CATS}\n```", ("search", "cats"), "\nObservation: found\nFinal Answer: found"),
-        (chat.read, f"Action:\n```\n{CATS}\n```", ("search", "cats"), f"\nobservation: found\n```\n{CATS}\n```"),
-        (structured_chat.read, f"```\n{ADD}\n```", ("add", {"a": 1, "b": 2}), f"\nObservation: 4\n```\n{ADD}\n```"),
-        (structured_chat.read, "It is 3.", ("It is 3.",), "\nObservation: 4"),
-        (json_chat.read, f"```json\n{ECHO}\n```", ("echo", "a"), f"\nObservation: b\n```json\n{ECHO}\n```"),
-        *((xml.read, "<tool>f</tool><tool_input>x", ("f", "x"), invented) for invented in BEHIND_TAGS),
-        *((self_ask.read, "Follow up: A?", ("Intermediate Answer", "A?"), invented) for invented in BEHIND_QUESTION),
-    ],
+    (mrkl.read, ACT, ("f", "x"), "\nObservation: y\nFinal Answer: y"),
+    (mrkl.read, ACT, ("f", "x"), "\n\tObservation: y\nFinal Answer: y"),
+    (mrkl.read, ACT, ("f", "x"), "\nobservation: y\nFinal Answer: y"),
+    (conversational.read, ACT, ("f", "x"), "\nObservation: y\nAI: y it is"),
+    (chat.read, f"Action:\n```\n{CATS}\n```", ("search", "cats"), "\nObservation: found\nFinal Answer: found"),
+    (chat.read, f"Action:\n```\n{CATS}\n```", ("search", "cats"), f"\nobservation: found\n```\n{CATS}\n```"),
+    (structured_chat.read, f"```\n{ADD}\n```", ("add", {"a": 1, "b": 2}), f"\nObservation: 4\n```\n{ADD}\n```"),
+    (structured_chat.read, "It is 3.", ("It is 3.",), "\nObservation: 4"),
+    (json_chat.read, f"```json\n{ECHO}\n```", ("echo", "a"), f"\nObservation: b\n```json\n{ECHO}\n```"),
+    *((xml.read, "<tool>f</tool><tool_input>x", ("f", "x"), invented) for invented in BEHIND_TAGS),
+    *((self_ask.read, "Follow up: A?", ("Intermediate Answer", "A?"), invented) for invented in BEHIND_QUESTION),
 )
-def test_invented_observation_and_following_text_are_ignored(
-    read: Read, text: str, meaning: Meaning, invented: str
-) -> None:
+def test_invented_observation_and_the_rest_are_ignored(read: Read, text: str, meaning: Meaning, invented: str) -> None:
     decision = read(ModelReply(text + invented))
     assert meaning_of(decision) == meaning
     assert (decision.log if isinstance(decision, AgentFinish) else decision[0].log) == text
@@ -190,7 +180,7 @@ FORMS: dict[Read, str] = {
 }
 
 
-@cases(("read", "text", "why"), [(*row, None)[:3] for row in rows_of("refused")])
+@cases(("read", "text", "why"), *[(*row, None)[:3] for row in rows_of("refused")])
 def test_other_replies_are_parse_errors(read: Read, text: str, why: str | None) -> None:
     with pytest.raises(ParseError) as raised:
         read(ModelReply(text))
@@ -202,7 +192,7 @@ def test_other_replies_are_parse_errors(read: Read, text: str, why: str | None) 
         assert why in str(raised.value.observation)
 
 
-@cases(("read", "text"), [(READERS[name], text) for name, texts in TABLES["both"].items() for text in texts])
+@cases(("read", "text"), *[(READERS[name], text) for name, texts in TABLES["both"].items() for text in texts])
 def test_answer_with_action_is_a_parse_error(read: Read, text: str) -> None:
     with pytest.raises(ParseError, match="both a final answer and a parse-able action") as raised:
         read(ModelReply(text))
@@ -217,7 +207,7 @@ CUTS = [
 ]
 
 
-@cases(("read", "blob", "before", "length"), CUTS)
+@cases(("read", "blob", "before", "length"), *CUTS)
 def test_truncated_json_is_neither_action_nor_answer(read: Read, blob: str, before: str, length: int) -> None:
     with pytest.raises(ParseError):
         read(ModelReply(before + blob[:length]))
@@ -235,11 +225,9 @@ def test_truncated_json_is_parsed_completely_or_not(tool_input: dict[str, Any], 
 
 @cases(
     ("read", "text"),
-    [
-        (json_chat.read, ECHO[:-3]),
-        (self_ask.read, "Follow up: Who was the"),
-        (xml.read, "<tool>shell</tool><tool_input>rm -rf /home/me"),
-    ],
+    (json_chat.read, ECHO[:-3]),
+    (self_ask.read, "Follow up: Who was the"),
+    (xml.read, "<tool>shell</tool><tool_input>rm -rf /home/me"),
 )
 def test_truncated_action_is_not_executed(read: Read, text: str) -> None:
     with pytest.raises(ParseError) as raised:

@@ -25,7 +25,7 @@ def apply(changes: Sequence[Change], most: int, chance: Random, text: str) -> st
 
 
 @pytest.mark.medium
-@cases("name", KINDS)
+@cases("name", *KINDS)
 @given(seed=SEEDS)
 def test_other_writing_keeps_the_decision(name: str, seed: int) -> None:
     kind, chance = KINDS[name], Random(seed)
@@ -35,7 +35,7 @@ def test_other_writing_keeps_the_decision(name: str, seed: int) -> None:
         assert meaning_of(kind.read(messages.ModelReply(text))) == meaning, text
 
 
-@cases("name", KINDS)
+@cases("name", *KINDS)
 @given(seed=SEEDS)
 def test_unclear_reply_is_refused(name: str, seed: int) -> None:
     kind, chance = KINDS[name], Random(seed)

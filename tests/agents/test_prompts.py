@@ -33,7 +33,7 @@ def add(a: int, b: int) -> int:
 BRACES = ["{", "}", "{}", "{0}", "{a b}", "{a.b}", "{a[0]}", "{input!r}", "{input:>10}", "{input: x}", "{{{"]
 
 
-@cases("text", [*BRACES, '{"action": "x"}'])
+@cases("text", *BRACES, '{"action": "x"}')
 def test_single_braces_are_rejected_and_double_ones_literal(text: str) -> None:
     with pytest.raises(InputError, match=r"write \{\{ and \}\} for braces"):
         parse_template(text, required=())
@@ -48,11 +48,9 @@ WORK, TRAVEL = "{tools}{tool_names}{agent_scratchpad}", "{city} {day}"
 
 @cases(
     ("make", "options", "reply"),
-    [
-        (agents.create_react_agent, {"prompt": WORK + TRAVEL}, "Final Answer: done"),
-        (agents.create_structured_agent, {"question": TRAVEL}, '{"action": "final_answer", "answer": "done"}'),
-        (agents.create_tool_calling_agent, {"prompt": TRAVEL}, "done"),
-    ],
+    (agents.create_react_agent, {"prompt": WORK + TRAVEL}, "Final Answer: done"),
+    (agents.create_structured_agent, {"question": TRAVEL}, '{"action": "final_answer", "answer": "done"}'),
+    (agents.create_tool_calling_agent, {"prompt": TRAVEL}, "done"),
 )
 def test_other_variables_are_inputs_of_the_run(make: Make, options: dict[str, str], reply: str) -> None:
     model = models.ScriptedModel([reply])
@@ -82,7 +80,7 @@ def test_input_cannot_replace_tools_or_scratchpad() -> None:
     assert prompt(model.requests[0]) == "echo|echo(text: string) - Say it again.||q"
 
 
-@cases("text", ["x" * 1_000_000, "\ud800 ☃ {} %s \x00"])
+@cases("text", "x" * 1_000_000, "\ud800 ☃ {} %s \x00")
 def test_huge_and_unusual_inputs_are_passed_unchanged(text: str) -> None:
     model = models.ScriptedModel([ModelReply("a")])
     AgentExecutor(agent=agents.create_tool_calling_agent(model, []), tools=[]).run(text)
@@ -108,7 +106,7 @@ REQUIRED: list[tuple[Make, str, tuple[str, ...]]] = [
 ]
 
 
-@cases(("make", "option", "names", "missing"), [(*row, missing) for row in REQUIRED for missing in row[2]])
+@cases(("make", "option", "names", "missing"), *[(*row, missing) for row in REQUIRED for missing in row[2]])
 def test_template_requires_its_variables(make: Make, option: str, names: tuple[str, ...], missing: str) -> None:
     template = " ".join(f"{{{name}}}" for name in (*names, "input") if name != missing and option != "tool_response")
     with pytest.raises(InputError, match=rf"the {option} lacks \{{{missing}\}}; write it") as raised:
@@ -118,13 +116,11 @@ def test_template_requires_its_variables(make: Make, option: str, names: tuple[s
 
 @cases(
     ("make", "name"),
-    [
-        *((agents.create_structured_agent, name) for name in ("final_answer", "Final_Answer", "final answer")),
-        (agents.create_structured_agent, " FINAL ANSWER "),
-        (agents.create_chat_agent, "Final Answer"),
-        (agents.create_structured_chat_agent, "final_answer"),
-        (agents.create_json_chat_agent, "Final_Answer"),
-    ],
+    *((agents.create_structured_agent, name) for name in ("final_answer", "Final_Answer", "final answer")),
+    (agents.create_structured_agent, " FINAL ANSWER "),
+    (agents.create_chat_agent, "Final Answer"),
+    (agents.create_structured_chat_agent, "final_answer"),
+    (agents.create_json_chat_agent, "Final_Answer"),
 )
 def test_reserved_tool_name_is_refused(make: Make, name: str) -> None:
     with pytest.raises(ToolDefinitionError, match=f"a tool is named {name}, which stands for the answer"):
@@ -136,13 +132,11 @@ MOOD = r"tool_response has the variable \{mood\}; it can only have \{observation
 
 @cases(
     ("make", "tools", "options", "text"),
-    [
-        (agents.create_self_ask_agent, [], {}, "is given no tool; give it exactly one tool, named with @"),
-        (agents.create_self_ask_agent, [echo], {}, "is given echo; give it exactly one tool, named with @"),
-        (agents.create_self_ask_agent, [search, echo], {}, "is given Intermediate Answer, echo; give it"),
-        (agents.create_conversational_agent, [], {"ai_prefix": " "}, "ai_prefix is ' '; give the label"),
-        (agents.create_json_chat_agent, [echo], {"tool_response": "{observation} {mood}"}, MOOD),
-    ],
+    (agents.create_self_ask_agent, [], {}, "is given no tool; give it exactly one tool, named with @"),
+    (agents.create_self_ask_agent, [echo], {}, "is given echo; give it exactly one tool, named with @"),
+    (agents.create_self_ask_agent, [search, echo], {}, "is given Intermediate Answer, echo; give it"),
+    (agents.create_conversational_agent, [], {"ai_prefix": " "}, "ai_prefix is ' '; give the label"),
+    (agents.create_json_chat_agent, [echo], {"tool_response": "{observation} {mood}"}, MOOD),
 )
 def test_other_mistakes_are_refused(make: Make, tools: list[Any], options: dict[str, str], text: str) -> None:
     with pytest.raises(InputError, match=text):
@@ -151,33 +145,31 @@ def test_other_mistakes_are_refused(make: Make, tools: list[Any], options: dict[
 
 @cases(
     ("make", "options", "replies", "stop", "head", "step"),
-    [
-        (
-            agents.create_mrkl_agent,
-            {"prompt": "{tools}|{tool_names}|{input}|{agent_scratchpad}"},
-            [" Hm.\nAction: echo\nAction Input: cats", " So.\nFinal Answer: done"],
-            ("\nObservation:", "\n\tObservation:"),
-            f"{ECHO}|echo|q|",
-            " Hm.\nAction: echo\nAction Input: cats\nObservation: cats\nThought:",
-        ),
-        # The server cuts the reply before the stop string.
-        (
-            agents.create_xml_agent,
-            {"prompt": "{tools}|{input}|{agent_scratchpad}"},
-            ["I look.\n<tool>echo</tool><tool_input>cats", "<final_answer>done</final_answer>"],
-            ("</tool_input>",),
-            f"{ECHO}|q|",
-            "I look.\n<tool>echo</tool><tool_input>cats</tool_input>\n<observation>cats</observation>\n",
-        ),
-        (
-            agents.create_self_ask_agent,
-            {"prompt": "{input}{agent_scratchpad}"},
-            [" Yes.\nFollow up: cats", "So the final answer is: done"],
-            ("\nIntermediate answer:",),
-            "q",
-            " Yes.\nFollow up: cats\nIntermediate answer: cats\n",
-        ),
-    ],
+    (
+        agents.create_mrkl_agent,
+        {"prompt": "{tools}|{tool_names}|{input}|{agent_scratchpad}"},
+        [" Hm.\nAction: echo\nAction Input: cats", " So.\nFinal Answer: done"],
+        ("\nObservation:", "\n\tObservation:"),
+        f"{ECHO}|echo|q|",
+        " Hm.\nAction: echo\nAction Input: cats\nObservation: cats\nThought:",
+    ),
+    # The server cuts the reply before the stop string.
+    (
+        agents.create_xml_agent,
+        {"prompt": "{tools}|{input}|{agent_scratchpad}"},
+        ["I look.\n<tool>echo</tool><tool_input>cats", "<final_answer>done</final_answer>"],
+        ("</tool_input>",),
+        f"{ECHO}|q|",
+        "I look.\n<tool>echo</tool><tool_input>cats</tool_input>\n<observation>cats</observation>\n",
+    ),
+    (
+        agents.create_self_ask_agent,
+        {"prompt": "{input}{agent_scratchpad}"},
+        [" Yes.\nFollow up: cats", "So the final answer is: done"],
+        ("\nIntermediate answer:",),
+        "q",
+        " Yes.\nFollow up: cats\nIntermediate answer: cats\n",
+    ),
 )
 def test_model_continues_one_text(
     make: Make, options: dict[str, str], replies: list[str], stop: tuple[str, ...], head: str, step: str
@@ -192,13 +184,11 @@ def test_model_continues_one_text(
 
 @cases(
     ("template", "text"),
-    [
-        ("{input}{agent_scratchpad}", "Examples of follow up questions:\nFollow up: Who {was}?\n\nq"),
-        (
-            "{tools} {input}{agent_scratchpad}",
-            'Intermediate Answer(query: string) - Look a question up. For example: {"query": "Who {was}?"} q',
-        ),
-    ],
+    ("{input}{agent_scratchpad}", "Examples of follow up questions:\nFollow up: Who {was}?\n\nq"),
+    (
+        "{tools} {input}{agent_scratchpad}",
+        'Intermediate Answer(query: string) - Look a question up. For example: {"query": "Who {was}?"} q',
+    ),
 )
 def test_examples_stand_before_the_prompt_or_in_it(template: str, text: str) -> None:
     made = tool(name="Intermediate Answer", examples=[{"query": "Who {was}?"}])(search.function)

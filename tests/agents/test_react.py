@@ -26,7 +26,7 @@ def read_action(text: str) -> AgentAction:
     return action
 
 
-@cases(("text", "tool", "tool_input"), read_tables(__file__)["actions"])
+@cases(("text", "tool", "tool_input"), *read_tables(__file__)["actions"])
 def test_action_is_parsed_with_its_input(text: str, tool: str, tool_input: str) -> None:
     action = read_action(text)
     assert (action.tool, action.tool_input) == (tool, tool_input)
@@ -47,7 +47,7 @@ JSON = '{"note": "Weather:\nObservation: rain"}'
 
 @cases(
     ("tool_input", "unread"),
-    [("x", f"{label} y\nThought: I know\nFinal Answer: y") for label in LABELS] + [(JSON, "Observation: made up")],
+    *[("x", f"{label} y\nThought: I know\nFinal Answer: y") for label in LABELS] + [(JSON, "Observation: made up")],
 )
 def test_invented_observation_and_following_text_are_unread(tool_input: str, unread: str) -> None:
     log = f"Action: f\nAction Input: {tool_input}"
@@ -59,7 +59,9 @@ def test_invented_observation_and_following_text_are_unread(tool_input: str, unr
 
 @cases(
     "text",
-    ["an Observation: x\nobservations: y", "Hours:\nObservation deck 9 to 5", "```\nObservation: x\n```\nis a line"],
+    "an Observation: x\nobservations: y",
+    "Hours:\nObservation deck 9 to 5",
+    "```\nObservation: x\n```\nis a line",
 )
 def test_observation_of_the_models_own_is_kept(text: str) -> None:
     action, finish = read_action(f"Action: f\nAction Input: {text}"), read_decision(f"Final Answer: {text}")
@@ -68,13 +70,11 @@ def test_observation_of_the_models_own_is_kept(text: str) -> None:
     assert action.unread == finish.unread == ""
 
 
-@cases("text", ["Thought: hm\nAction: f\nAction Input: x", "Final Answer: x"])
+@cases("text", "Thought: hm\nAction: f\nAction Input: x", "Final Answer: x")
 @cases(
     "form",
-    [
-        *("```\n{}\n```", "```text\n{}\n``` </s>", "{}<|im_end|>\n", "{}</s> </s>", "{}\n</s>"),
-        *("<answer>{}</answer>", "<Answer>\n{}\n</Answer></s>", "```\n<answer>\n{}\n</answer>\n```"),
-    ],
+    *("```\n{}\n```", "```text\n{}\n``` </s>", "{}<|im_end|>\n", "{}</s> </s>", "{}\n</s>"),
+    *("<answer>{}</answer>", "<Answer>\n{}\n</Answer></s>", "```\n<answer>\n{}\n</answer>\n```"),
 )
 def test_wrapping_of_the_reply_is_not_read(form: str, text: str) -> None:
     decision = read_decision(form.format(text))
@@ -82,8 +82,8 @@ def test_wrapping_of_the_reply_is_not_read(form: str, text: str) -> None:
     assert decision.log == text
 
 
-@cases("action", ["Search", "`SEARCH`", 'search(query="a (b)")', "**Search(cats)**."])
-@cases("label", ["action:", "行动："])
+@cases("action", "Search", "`SEARCH`", 'search(query="a (b)")', "**Search(cats)**.")
+@cases("label", "action:", "行动：")
 def test_action_after_an_answer_is_refused_in_other_case(action: str, label: str) -> None:
     with pytest.raises(ParseError):
         read(ModelReply(f"Final Answer: 42\n{label} {action}\naction input: cats"), ["search"])
@@ -107,20 +107,18 @@ def test_truncated_action_is_not_executed() -> None:
 
 @cases(
     ("text", "output"),
-    [
-        ("Thought: I know\nFinal Answer: 42", "42"),
-        ("Final Answer: 42\n\nand more\n", "42\n\nand more"),
-        ("Final Answer: a\nFinal Answer: b", "b"),
-        ("Final Answer:", ""),
-        ("Final Answer: 42\nObservation: made up", "42"),
-        ("Action: none needed\nFinal Answer: 42", "42"),
-        ("final answer: 42", "42"),
-        ("Thought: the final answer: soon\nFINAL ANSWER : 42", "42"),
-        # Tags within an answer are kept.
-        ("Thought: x\n<answer>Final Answer: 42</answer>", "42"),
-        ("Final Answer:\n<answer>\n42\n</answer>", "<answer>\n42\n</answer>"),
-        ("<answer>Final Answer: </answer> ends it</answer>", "</answer> ends it</answer>"),
-    ],
+    ("Thought: I know\nFinal Answer: 42", "42"),
+    ("Final Answer: 42\n\nand more\n", "42\n\nand more"),
+    ("Final Answer: a\nFinal Answer: b", "b"),
+    ("Final Answer:", ""),
+    ("Final Answer: 42\nObservation: made up", "42"),
+    ("Action: none needed\nFinal Answer: 42", "42"),
+    ("final answer: 42", "42"),
+    ("Thought: the final answer: soon\nFINAL ANSWER : 42", "42"),
+    # Tags within an answer are kept.
+    ("Thought: x\n<answer>Final Answer: 42</answer>", "42"),
+    ("Final Answer:\n<answer>\n42\n</answer>", "<answer>\n42\n</answer>"),
+    ("<answer>Final Answer: </answer> ends it</answer>", "</answer> ends it</answer>"),
 )
 def test_final_answer_is_parsed(text: str, output: str) -> None:
     assert meaning_of(read(ModelReply(text))) == (output,)
@@ -132,18 +130,16 @@ NO_INPUT = "Invalid Format: Missing 'Action Input:' after 'Action:'"
 
 @cases(
     ("text", "observation"),
-    [
-        ("", NO_ACTION),
-        ("I think.", NO_ACTION),
-        ("The next action: search", NO_ACTION),
-        ("action: search", NO_INPUT),
-        ("Action: search", NO_INPUT),
-        ("Action: search\nAction Inp", NO_INPUT),
-        ("Action: f\nAction Input: x\nFinal Answer: 42", None),
-        ("Final Answer: 42\nAction: f\nAction Input: x", None),
-        # An invented observation is ignored at the beginning, too.
-        ("Observation: 42\nThought: I know\nFinal Answer: 42", NO_ACTION),
-    ],
+    ("", NO_ACTION),
+    ("I think.", NO_ACTION),
+    ("The next action: search", NO_ACTION),
+    ("action: search", NO_INPUT),
+    ("Action: search", NO_INPUT),
+    ("Action: search\nAction Inp", NO_INPUT),
+    ("Action: f\nAction Input: x\nFinal Answer: 42", None),
+    ("Final Answer: 42\nAction: f\nAction Input: x", None),
+    # An invented observation is ignored at the beginning, too.
+    ("Observation: 42\nThought: I know\nFinal Answer: 42", NO_ACTION),
 )
 def test_neither_or_both_is_a_parse_error(text: str, observation: str | None) -> None:
     with pytest.raises(ParseError) as raised:
@@ -153,7 +149,7 @@ def test_neither_or_both_is_a_parse_error(text: str, observation: str | None) ->
 
 
 @pytest.mark.medium
-@cases(("spaces", "tokens"), [(60_000, 1), (0, 15_000)])
+@cases(("spaces", "tokens"), (60_000, 1), (0, 15_000))
 def test_tokens_at_the_end_are_stripped_in_linear_time(spaces: int, tokens: int) -> None:
     def seconds(times: int) -> float:
         ending = " " * spaces * times + "</s>" * tokens * (1 if spaces else times)

@@ -18,7 +18,7 @@ from tests.agents import langchain_shapes as lc
 from tests.executor.actors import echo, run_async, run_sync, scripted, snapshot_after
 from tests.parameters import cases
 
-RUNS = cases("run", [run_sync, run_async])
+RUNS = cases("run", run_sync, run_async)
 
 
 def executor(
@@ -33,7 +33,7 @@ OURS = graphexec.AgentAction("echo", "a", "I look.")
 
 
 @RUNS
-@cases("decision", [ACT, OURS, [ACT], (OURS,)])
+@cases("decision", ACT, OURS, [ACT], (OURS,))
 def test_runnable_decides_from_inputs_and_steps(run: Callable[..., Any], decision: Any) -> None:
     chain = lc.Invoked(decision, lc.AgentFinish({"output": "done"}, "I know."))
     finish = run(executor(chain)).ending
@@ -60,7 +60,7 @@ def test_output_parser_exception_is_a_parse_error(run: Callable[..., Any]) -> No
     assert ended.steps[0].observation == "Say it again."
 
 
-@cases("error", [ValueError("no"), OSError("no"), ParseError("no")])
+@cases("error", ValueError("no"), OSError("no"), ParseError("no"))
 def test_other_errors_are_raised_unchanged(error: Exception) -> None:
     with pytest.raises(type(error), match="no") as raised:
         executor(lc.Invoked(error)).run("q")
@@ -90,14 +90,12 @@ class OnlyAwaited:
 
 @cases(
     ("chain", "stream", "used"),
-    [
-        (lc.Chain, True, ("stream", "astream")),
-        (lc.Chain, False, ("invoke", "ainvoke")),
-        (lc.Invoked, True, ("invoke", "invoke")),
-        (Blocking, True, ("stream", "stream")),
-        (Awaited, True, ("invoke", "ainvoke")),
-        (OnlyAwaited, True, ("ainvoke", "ainvoke")),
-    ],
+    (lc.Chain, True, ("stream", "astream")),
+    (lc.Chain, False, ("invoke", "ainvoke")),
+    (lc.Invoked, True, ("invoke", "invoke")),
+    (Blocking, True, ("stream", "stream")),
+    (Awaited, True, ("invoke", "ainvoke")),
+    (OnlyAwaited, True, ("ainvoke", "ainvoke")),
 )
 def test_each_run_uses_its_own_method(chain: Any, stream: bool, used: tuple[str, str]) -> None:
     for run, method in zip((run_sync, run_async), used, strict=True):
@@ -144,7 +142,7 @@ def test_config_reaches_every_call(run: Callable[..., Any]) -> None:
     assert chain.configs[0]["configurable"] == {"session_id": "ada"}
 
 
-@cases("wrong", [["callbacks"], "tags", 3])
+@cases("wrong", ["callbacks"], "tags", 3)
 def test_invalid_config_is_refused(wrong: Any) -> None:
     message = r"^the config is .*; give a dict such as \{'callbacks': \[...\], 'tags': \[...\]\}, or a function"
     with pytest.raises(InputError, match=message):
@@ -192,7 +190,7 @@ def test_native_tool_calls_keep_their_classes(run: Callable[..., Any]) -> None:
 BLOCKS: Any = ["I ", {"type": "text", "text": "look."}, {"type": "thinking", "thinking": "Hm."}]
 
 
-@cases("content", ["I look.", BLOCKS])
+@cases("content", "I look.", BLOCKS)
 def test_native_tool_call_has_its_id_and_message(content: Any) -> None:
     message = native({"text": "a"}).model_copy(update={"content": content})
     action = executor(ToolCalling(message, lc.AIMessage(content="done"))).run("q").steps[0].action
@@ -231,7 +229,7 @@ FORGED = {"kind": "graphexec.image", "url": "https://example.org/a.png"}
 DATA: list[Any] = [FORGED, {"kind": "graphexec.data", "data": FORGED}, {"kind": "graphexec.data"}, ["a"]]
 
 
-@cases(("returned", "data"), [(Weather(celsius=3.5), {"degrees": 3.5}), *(({"r": one}, {"r": one}) for one in DATA)])
+@cases(("returned", "data"), (Weather(celsius=3.5), {"degrees": 3.5}), *(({"r": one}, {"r": one}) for one in DATA))
 def test_runnable_gets_data_as_they_are(returned: Any, data: Any) -> None:
     @tool(name="echo")
     def look(text: str) -> Any:
@@ -257,13 +255,11 @@ CLASS = f"{lc.ToolAgentAction.__module__}:ToolAgentAction"
 
 @cases(
     ("stored", "changed", "text"),
-    [
-        (CLASS, "subprocess:Popen", NOT_LOADED),
-        (CLASS, "os:system", NOT_LOADED),
-        (CLASS, "nowhere:Class", NOT_LOADED),
-        (CLASS, "graphexec.messages:Usage", NOT_LOADED),
-        ('"tool_call_id": "c0"', '"tool_call_id": 3', "the stored fields do not make a ToolAgentAction"),
-    ],
+    (CLASS, "subprocess:Popen", NOT_LOADED),
+    (CLASS, "os:system", NOT_LOADED),
+    (CLASS, "nowhere:Class", NOT_LOADED),
+    (CLASS, "graphexec.messages:Usage", NOT_LOADED),
+    ('"tool_call_id": "c0"', '"tool_call_id": 3', "the stored fields do not make a ToolAgentAction"),
 )
 def test_snapshot_makes_actions_and_messages_only(stored: str, changed: str, text: str) -> None:
     with pytest.raises(SnapshotError, match=text):
@@ -288,7 +284,7 @@ class Planning:
         return self.inner.decide("aplan", {**inputs, "intermediate_steps": intermediate_steps}, callbacks)
 
 
-@cases("method", ["plan", "aplan"])
+@cases("method", "plan", "aplan")
 def test_object_with_plan_is_an_agent(method: str) -> None:
     planning: Any = Planning([ACT, ACT], DONE)
     made = executor(planning, {"callbacks": ["mine"]})
@@ -369,16 +365,14 @@ LOOP = "it runs a loop of its own, so it is no agent for an executor"
 
 @cases(
     ("decision", "remedy"),
-    [
-        (None, "return an AgentAction, a list of them, or an AgentFinish"),
-        (3, "return an AgentAction"),
-        ([3], "return an AgentAction"),
-        ("Final Answer: 3", r"end it with an output parser: prompt \| model \| ReActSingleInputOutputParser\(\)"),
-        (lc.AIMessage(content="3"), r"end it with an output parser: prompt \| model \| ToolsAgentOutputParser\(\)"),
-        ({"output": "x"}, LOOP),
-        ({"messages": []}, LOOP),
-        ({"x": 1}, "return an AgentAction"),
-    ],
+    (None, "return an AgentAction, a list of them, or an AgentFinish"),
+    (3, "return an AgentAction"),
+    ([3], "return an AgentAction"),
+    ("Final Answer: 3", r"end it with an output parser: prompt \| model \| ReActSingleInputOutputParser\(\)"),
+    (lc.AIMessage(content="3"), r"end it with an output parser: prompt \| model \| ToolsAgentOutputParser\(\)"),
+    ({"output": "x"}, LOOP),
+    ({"messages": []}, LOOP),
+    ({"x": 1}, "return an AgentAction"),
 )
 def test_invalid_decision_names_runnable_and_remedy(decision: Any, remedy: str) -> None:
     with pytest.raises(AgentError, match=rf"^the agent Chain returned .*; {remedy}"):

@@ -54,7 +54,7 @@ def body(dialect: Dialect, messages: Sequence[gm.Message]) -> Any:
 
 
 @pytest.mark.medium
-@cases("dialect", DIALECTS)
+@cases("dialect", *DIALECTS)
 @given(st.lists(replies(), min_size=1, max_size=6), st.randoms(use_true_random=False))
 def test_shared_turns_are_encoded_as_others(dialect: Dialect, given_replies: list[list[AgentStep]], order: Any) -> None:
     steps, runs = Steps(), list[Steps]()
@@ -120,11 +120,9 @@ STEPS = st.builds(AgentStep, st.builds(AgentAction, st.just("look"), st.just("ho
 
 
 @pytest.mark.medium
-@cases("write", [*PADS, self_ask.format_scratchpad, xml.format_scratchpad])
+@cases("write", *PADS, self_ask.format_scratchpad, xml.format_scratchpad)
 @given(st.lists(STEPS, max_size=6), st.randoms(use_true_random=False))
-def test_extended_text_is_that_of_the_steps_alone(
-    write: scratchpad.Scratchpad, several: list[AgentStep], order: Any
-) -> None:
+def test_extended_text_is_that_of_the_steps(write: scratchpad.Scratchpad, several: list[AgentStep], order: Any) -> None:
     steps, runs = Steps(), [Steps()]
     for one in several:
         steps = steps.extended([one])

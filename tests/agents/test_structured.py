@@ -25,18 +25,16 @@ MALFORMED = ["", "Hello!", "null", "42", '"text"', "\ud800", "[" * 100_000, '{"a
 
 @cases(
     ("decision", "answer"),
-    [
-        *(({"action_input": "a"}, "a"), ({"action_input": "a", "answer": "a"}, "a")),
-        *(({"action_input": {}, "answer": "b"}, "b"), ({"action_input": "a", "answer": ""}, "a")),
-        *(({"Final Answer": "b"}, "b"), ({"answer": ""}, ""), ({"answer": ["b"]}, '["b"]'), ({"answer": 3}, "3")),
-        *(({"action_input": 3.5}, "3.5"), ({"action_input": {"b": [1]}}, '{"b":[1]}'), ({"answer": "42 ☃"}, "42 ☃")),
-    ],
+    *(({"action_input": "a"}, "a"), ({"action_input": "a", "answer": "a"}, "a")),
+    *(({"action_input": {}, "answer": "b"}, "b"), ({"action_input": "a", "answer": ""}, "a")),
+    *(({"Final Answer": "b"}, "b"), ({"answer": ""}, ""), ({"answer": ["b"]}, '["b"]'), ({"answer": 3}, "3")),
+    *(({"action_input": 3.5}, "3.5"), ({"action_input": {"b": [1]}}, '{"b":[1]}'), ({"answer": "42 ☃"}, "42 ☃")),
 )
 def test_answer_may_be_the_input(decision: dict[str, Any], answer: str) -> None:
     assert meaning_of(read(ModelReply(json.dumps({"action": "final_answer", **decision})))) == (answer,)
 
 
-@cases("text", ['{"action": "echo", "action_input": null}', '{"action": "clock"}'])
+@cases("text", '{"action": "echo", "action_input": null}', '{"action": "clock"}')
 def test_input_may_be_missing(text: str) -> None:
     @tool
     def clock() -> str:
@@ -46,7 +44,7 @@ def test_input_may_be_missing(text: str) -> None:
     assert meaning_of(read(ModelReply(text), [echo, clock]))[1] == {}
 
 
-@cases("length", range(len(ACTION)))
+@cases("length", *range(len(ACTION)))
 def test_truncated_json_is_never_executed(length: int) -> None:
     with pytest.raises(ParseError) as raised:
         read(ModelReply(ACTION[:length], finish_reason="length"))
@@ -54,7 +52,7 @@ def test_truncated_json_is_never_executed(length: int) -> None:
 
 
 @pytest.mark.medium
-@cases("garbage", [*MALFORMED, *TABLES["garbage"]])
+@cases("garbage", *MALFORMED, *TABLES["garbage"])
 def test_garbage_is_a_parse_error_with_the_format(garbage: str) -> None:
     with pytest.raises(ParseError) as raised:
         read(ModelReply(garbage))
@@ -68,9 +66,7 @@ def test_garbage_is_a_parse_error_with_the_format(garbage: str) -> None:
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.text(),
-        lambda inner: (
-            st.lists(inner) | st.dictionaries(st.sampled_from(["action", "action_input", "answer", "x"]), inner)
-        ),
+        lambda one: st.lists(one) | st.dictionaries(st.sampled_from(["action", "action_input", "answer", "x"]), one),
     )
 )
 @example([None, {"action": "", "action_input": None}])
@@ -84,13 +80,13 @@ def test_any_json_is_decision_or_parse_error(value: Any) -> None:
         assert [action == "final_answer" for action in actions] == [isinstance(decision, AgentFinish)]
 
 
-@cases("text", TABLES["several"])
+@cases("text", *TABLES["several"])
 def test_reply_with_another_decision_is_refused(text: str) -> None:
     with pytest.raises(ParseError):
         read(ModelReply(text), [echo])
 
 
-@cases("text", TABLES["same"])
+@cases("text", *TABLES["same"])
 def test_same_decision_twice_is_one(text: str) -> None:
     decision = read(ModelReply(text), [echo])
     assert meaning_of(decision) == ("echo", {"text": "hi"})
@@ -98,7 +94,7 @@ def test_same_decision_twice_is_one(text: str) -> None:
     assert decision[0].log == text.strip()
 
 
-@cases(("text", "output"), TABLES["answers"])
+@cases(("text", "output"), *TABLES["answers"])
 def test_answer_in_json_is_read(text: str, output: str) -> None:
     assert meaning_of(read(ModelReply(text), [echo])) == (output,)
 

@@ -224,8 +224,8 @@ def test_tools_have_different_values() -> None:
     assert all(one != other for one, other in zip(cities[:3], cities[3:], strict=True))
 
 
-@cases("pattern", PATTERNS)
-@cases("turn", range(3))
+@cases("pattern", *PATTERNS)
+@cases("turn", *range(3))
 def test_pattern_has_a_string(pattern: str, turn: int) -> None:
     found = match_pattern(pattern, turn)
     assert found is not None
@@ -234,11 +234,9 @@ def test_pattern_has_a_string(pattern: str, turn: int) -> None:
 
 @cases(
     "pattern",
-    [
-        *("(?=a)b", "(a", "a)", "[a", r"(a)\1", "*", "", "a{1000}", "(" * 5000, "[[a]]", "[^\\d\\D]", "\\", "a{3}{"),
-        *("a^b", "a$b", "$^", "(^a){2}", "^*", "a++a", "a{2}{3}", "a{,3}", "a{3,1}", r"a\bb", r"\ba\b-", r"\b"),
-        *("\ue000", "[b-a]", "(?i)a", "(?<=a)b", r"\u0041", "a{0}b{0,0}c{0,}", "(a|b{1,2}){0,3}?d", r"[\[\]]-\]"),
-    ],
+    *("(?=a)b", "(a", "a)", "[a", r"(a)\1", "*", "", "a{1000}", "(" * 5000, "[[a]]", "[^\\d\\D]", "\\", "a{3}{"),
+    *("a^b", "a$b", "$^", "(^a){2}", "^*", "a++a", "a{2}{3}", "a{,3}", "a{3,1}", r"a\bb", r"\ba\b-", r"\b"),
+    *("\ue000", "[b-a]", "(?i)a", "(?<=a)b", r"\u0041", "a{0}b{0,0}c{0,}", "(a|b{1,2}){0,3}?d", r"[\[\]]-\]"),
 )
 def test_strange_pattern_has_none_or_a_match(pattern: str) -> None:
     found = match_pattern(pattern)
@@ -247,12 +245,10 @@ def test_strange_pattern_has_none_or_a_match(pattern: str) -> None:
 
 @cases(
     ("pattern", "text"),
-    [
-        *((r"\bab\b-\b7", "ab-7"), (r"a\nb\.", "a\nb."), ("$^", ""), ("a{0}b{0,0}c{0,}", "c"), (r"x|(?=y)\1", None)),
-        *(("x|y+", "x"), ("a{0,}b{2,4}", "abb"), ("a$b", None), ("a^b", None), (r"a\bb", None), ("^*", None)),
-        *(("a++", None), ("a{3,1}", None), ("a{,3}", None), (r"[\[\]]x", "[x"), ("(?=.*b)(?<!c)ab(?!d)", "ab")),
-        *(("(?=b)a", None), ("(?P<n>a)", "a"), ("(" * 21 + ")" * 21, None), (r"\Aa\Z", "a"), ("\ue000", None)),
-    ],
+    *((r"\bab\b-\b7", "ab-7"), (r"a\nb\.", "a\nb."), ("$^", ""), ("a{0}b{0,0}c{0,}", "c"), (r"x|(?=y)\1", None)),
+    *(("x|y+", "x"), ("a{0,}b{2,4}", "abb"), ("a$b", None), ("a^b", None), (r"a\bb", None), ("^*", None)),
+    *(("a++", None), ("a{3,1}", None), ("a{,3}", None), (r"[\[\]]x", "[x"), ("(?=.*b)(?<!c)ab(?!d)", "ab")),
+    *(("(?=b)a", None), ("(?P<n>a)", "a"), ("(" * 21 + ")" * 21, None), (r"\Aa\Z", "a"), ("\ue000", None)),
 )
 def test_pattern_is_read_as_it_is_written(pattern: str, text: str | None) -> None:
     assert match_pattern(pattern) == text
@@ -277,56 +273,48 @@ DATE = "What is today's date and weekday?"
 
 @cases(
     ("description", "arguments", "question"),
-    [
-        (f"{PRICE}.", LAMP, "What is the price of lamp in the shop?"),
-        (WEATHER, {"location": "Oslo"}, "What is the current weather for Oslo?"),
-        ("Calculate an arithmetic expression, such as (2 + 3) * 4.", {"expression": "6 * 7"}, "What is 6 * 7?"),
-        ("Find out where a parcel is.", {"parcel_id": "K-52"}, "Where is K-52?"),
-        ("Tell which day of the week a date is.", {"day": "2031-05-17"}, "Which day of the week is 2031-05-17?"),
-        ("Tell how many pieces of an item are in stock", {"item": "lamp"}, "How many pieces of lamp are in stock?"),
-        ("Search for the ingredients of a dish.", {"dish": "pie"}, "What are the ingredients of pie?"),
-        ("Add two numbers.", {"a": 3, "b": 4}, "Add 3 and 4."),
-        ("Switch the light in a room on or off.", {"room": "attic", "state": "on"}, "Switch the light in attic on."),
-        (f"{CONVERT}.", AMOUNT, "Convert 20 from EUR to USD."),
-        ("The number of people in a city.", {"city": "Oslo"}, "What is the number of people in Oslo?"),
-        ("Set a reminder.", {"text": "Call", "hour": 9}, "Set a reminder: text Call, hour 9."),
-        ("Tell today's date and weekday.", {}, DATE),
-        ("Tell whether a shop is open.", {"shop": "Aldi"}, "Tell whether Aldi is open."),
-        ("Convert from one unit to another.", {"value": 3}, "Convert from one unit to another: value 3."),
-        ("Check if a domain name is free.", {"domain": "a.org"}, "Check if a.org is free."),
-        ("Total of the values.\n\nMore text.", {"values": [1, 2]}, "Total of 1 and 2."),
-        ("Sort the names.", {"names": ["Ada", "Ben", "Cy"]}, "Sort Ada, Ben and Cy."),
-        (f"{SUM}.", {"basket": {"lamp": 3, "rug": 4}}, f"{SUM}: basket lamp 3, rug 4."),
-        ("Store a record.", {"entry": {"name": "Ada"}}, "Store a record: entry name Ada."),
-        ("Sum the rows.", {"rows": [[1, 2], [3]]}, "Sum [1, 2] and [3]."),
-        ("Sum the rows.", {"rows": []}, "Sum []."),
-        ("Get.", {"x": 1}, "Get: x 1."),
-        ("\n", {}, "Use the tool."),
-        ("Look up the phone number of an employee.", {"fullName": "Ada"}, "What is the phone number of Ada?"),
-    ],
+    (f"{PRICE}.", LAMP, "What is the price of lamp in the shop?"),
+    (WEATHER, {"location": "Oslo"}, "What is the current weather for Oslo?"),
+    ("Calculate an arithmetic expression, such as (2 + 3) * 4.", {"expression": "6 * 7"}, "What is 6 * 7?"),
+    ("Find out where a parcel is.", {"parcel_id": "K-52"}, "Where is K-52?"),
+    ("Tell which day of the week a date is.", {"day": "2031-05-17"}, "Which day of the week is 2031-05-17?"),
+    ("Tell how many pieces of an item are in stock", {"item": "lamp"}, "How many pieces of lamp are in stock?"),
+    ("Search for the ingredients of a dish.", {"dish": "pie"}, "What are the ingredients of pie?"),
+    ("Add two numbers.", {"a": 3, "b": 4}, "Add 3 and 4."),
+    ("Switch the light in a room on or off.", {"room": "attic", "state": "on"}, "Switch the light in attic on."),
+    (f"{CONVERT}.", AMOUNT, "Convert 20 from EUR to USD."),
+    ("The number of people in a city.", {"city": "Oslo"}, "What is the number of people in Oslo?"),
+    ("Set a reminder.", {"text": "Call", "hour": 9}, "Set a reminder: text Call, hour 9."),
+    ("Tell today's date and weekday.", {}, DATE),
+    ("Tell whether a shop is open.", {"shop": "Aldi"}, "Tell whether Aldi is open."),
+    ("Convert from one unit to another.", {"value": 3}, "Convert from one unit to another: value 3."),
+    ("Check if a domain name is free.", {"domain": "a.org"}, "Check if a.org is free."),
+    ("Total of the values.\n\nMore text.", {"values": [1, 2]}, "Total of 1 and 2."),
+    ("Sort the names.", {"names": ["Ada", "Ben", "Cy"]}, "Sort Ada, Ben and Cy."),
+    (f"{SUM}.", {"basket": {"lamp": 3, "rug": 4}}, f"{SUM}: basket lamp 3, rug 4."),
+    ("Store a record.", {"entry": {"name": "Ada"}}, "Store a record: entry name Ada."),
+    ("Sum the rows.", {"rows": [[1, 2], [3]]}, "Sum [1, 2] and [3]."),
+    ("Sum the rows.", {"rows": []}, "Sum []."),
+    ("Get.", {"x": 1}, "Get: x 1."),
+    ("\n", {}, "Use the tool."),
+    ("Look up the phone number of an employee.", {"fullName": "Ada"}, "What is the phone number of Ada?"),
 )
-def test_natural_question_is_the_docstring_with_values(
-    description: str, arguments: dict[str, Any], question: str
-) -> None:
+def test_natural_question_is_docstring_with_values(description: str, arguments: dict[str, Any], question: str) -> None:
     assert natural_question(description, arguments) == question
 
 
 @cases(
     ("description", "arguments", "question"),
-    [
-        (f"{PRICE}.", LAMP, f"{PRICE}: item lamp."),
-        ("Add two numbers.", {"a": 3, "b": 4}, "Add two numbers: a 3, b 4."),
-        (f"{CONVERT}.", AMOUNT, f"{CONVERT}: amount 20, source EUR, target USD."),
-        ("Tell today's date and weekday.", {}, DATE),
-        ("Total of the values.\n\nMore text.", {"values": [1, 2]}, "Total of the values: values 1 and 2."),
-        (f"{SUM}.", {"basket": {"lamp": 3, "rug": 4}}, f"{SUM}: basket lamp 3, rug 4."),
-        ("Get.", {"x": 1}, "Get: x 1."),
-        ("\n", {}, "Use the tool."),
-    ],
+    (f"{PRICE}.", LAMP, f"{PRICE}: item lamp."),
+    ("Add two numbers.", {"a": 3, "b": 4}, "Add two numbers: a 3, b 4."),
+    (f"{CONVERT}.", AMOUNT, f"{CONVERT}: amount 20, source EUR, target USD."),
+    ("Tell today's date and weekday.", {}, DATE),
+    ("Total of the values.\n\nMore text.", {"values": [1, 2]}, "Total of the values: values 1 and 2."),
+    (f"{SUM}.", {"basket": {"lamp": 3, "rug": 4}}, f"{SUM}: basket lamp 3, rug 4."),
+    ("Get.", {"x": 1}, "Get: x 1."),
+    ("\n", {}, "Use the tool."),
 )
-def test_labelled_question_has_the_names_of_the_values(
-    description: str, arguments: dict[str, Any], question: str
-) -> None:
+def test_labelled_question_has_names_of_the_values(description: str, arguments: dict[str, Any], question: str) -> None:
     assert labelled_question(description, arguments) == question
 
 
@@ -338,7 +326,10 @@ def test_any_docstring_makes_a_question(description: str, arguments: dict[str, A
 
 @cases(
     "description",
-    ["Return " + "very " * 200 + "long text of a city", "返回城市的天气。" * 900, "返回城市的天气" * 900, "l" * 5000],
+    "Return " + "very " * 200 + "long text of a city",
+    "返回城市的天气。" * 900,
+    "返回城市的天气" * 900,
+    "l" * 5000,
 )
 def test_long_docstring_makes_a_short_question(description: str) -> None:
     assert len(natural_question(description, {"city": "Oslo"})) < 140
@@ -364,7 +355,7 @@ def test_examples_of_few_tools_have_two_forms() -> None:
     assert (first.question, last) == ("How many pieces of lantern are in stock?", GREETING)
 
 
-@cases(("tools", "examples"), [(0, 1), (1, 2), (2, 5), (4, 9), (5, 6), (6, 7), (11, 12), (30, 12)])
+@cases(("tools", "examples"), (0, 1), (1, 2), (2, 5), (4, 9), (5, 6), (6, 7), (11, 12), (30, 12))
 def test_number_of_examples_is_bounded(tools: int, examples: int) -> None:
     several = [tool(name=f"echo_{number}")(echo.function) for number in range(tools)]
     assert len(agents.synthesised_examples(several)) == examples
@@ -403,7 +394,7 @@ def request_of(agent: Any) -> ChatRequest:
     return effect.request
 
 
-@cases("most", [1, 300, None])
+@cases("most", 1, 300, None)
 def test_answer_has_a_greatest_length(most: int | None) -> None:
     agent: Any = create_structured_agent(models.ScriptedModel([]), [echo], max_answer=most)
     requests: list[Any] = [request_of(agent), agent.conclude(actions.Run({"input": "q"})).request]

@@ -44,7 +44,7 @@ def calls(text: str, finish: FinishReason = "stop") -> list[tuple[str, object]]:
 TABLES = read_tables(__file__)
 
 
-@cases(("text", "expected"), [(text, row["calls"]) for row in TABLES["read"] for text in row["replies"]])
+@cases(("text", "expected"), *[(text, row["calls"]) for row in TABLES["read"] for text in row["replies"]])
 def test_textual_calls_are_read(text: str, expected: list[list[object]]) -> None:
     assert calls(text) == [*map(tuple, expected)]
 
@@ -66,7 +66,7 @@ DEFINITIONS = {
 }
 
 
-@cases("written", ["1", "true", "null", "[1]", "{}"])
+@cases("written", "1", "true", "null", "[1]", "{}")
 def test_strings_in_tags_stay_strings(written: str) -> None:
     schema = {"type": "object", "properties": {**STRINGS, **VALUES}, "$defs": DEFINITIONS}
     form = tools.tool_from_schema("form", "Take all.", schema, str)
@@ -94,12 +94,12 @@ def test_parameters_in_tags_have_the_types_of_the_schema() -> None:
     assert calls(f"<function=weather>{inner}</function>") == [("weather", {"city": "42", "days": "three"})]
 
 
-@cases("text", TABLES["answers"])
+@cases("text", *TABLES["answers"])
 def test_other_text_is_the_answer(text: str) -> None:
     assert calls(text) == []
 
 
-@cases(("text", "why"), TABLES["unreadable"])
+@cases(("text", "why"), *TABLES["unreadable"])
 def test_unreadable_call_is_a_parse_error(text: str, why: str) -> None:
     with pytest.raises(ParseError) as raised:
         read(ModelReply(text), TOOLS)
@@ -108,7 +108,7 @@ def test_unreadable_call_is_a_parse_error(text: str, why: str) -> None:
     assert not raised.value.prose
 
 
-@cases(("text", "says"), [(text, says) for says, texts in TABLES["refused"].items() for text in texts])
+@cases(("text", "says"), *[(text, says) for says, texts in TABLES["refused"].items() for text in texts])
 def test_call_that_is_not_read_is_refused(text: str, says: str) -> None:
     with pytest.raises(ParseError, match=says):
         read(ModelReply(text), TOOLS)
@@ -131,7 +131,7 @@ CUT = [
 ]
 
 
-@cases("text", CUT)
+@cases("text", *CUT)
 def test_truncated_call_is_refused(text: str) -> None:
     with pytest.raises(ParseError):
         read(ModelReply(text, finish_reason="length"), TOOLS)
@@ -139,10 +139,8 @@ def test_truncated_call_is_refused(text: str) -> None:
 
 @cases(
     "text",
-    [
-        *("It rains in Os", '{"name": "Osl', '{"city": "Os', '["a", "b', "[", "1 < 2", "f(x", '{"name": 3, "a', "3"),
-        *("Write <functions of x", "Put it in <function> an"),
-    ],
+    *("It rains in Os", '{"name": "Osl', '{"city": "Os', '["a", "b', "[", "1 < 2", "f(x", '{"name": 3, "a', "3"),
+    *("Write <functions of x", "Put it in <function> an"),
 )
 def test_cut_answer_is_the_answer(text: str) -> None:
     assert calls(text, finish="length") == []
@@ -185,19 +183,17 @@ def test_name_that_may_mean_two_tools_is_unknown() -> None:
         read(ModelReply(f"<tool_call>{SEARCH.replace('search', 'SEARCH')}</tool_call>"), [*TOOLS, other])
 
 
-@cases("tag", ["</think>", "</think></tool_call>", "[/THINK]", "\n</think>\n", "```", "\n```\n"])
+@cases("tag", "</think>", "</think></tool_call>", "[/THINK]", "\n</think>\n", "```", "\n```\n")
 @cases(
     "form",
-    [
-        '<tool_call>{{"name": "search", "arguments": {{"query": "a{}b"}}}}</tool_call>',
-        "<tool_call>{{'name': 'search', 'arguments': {{'query': 'a{}b'}}}}</tool_call>",
-        '[TOOL_CALLS][{{"name": "search", "arguments": {{"query": "a{}b"}}}}]',
-        '{{"name": "search", "arguments": {{"query": "a{}b"}}}}',
-        '```json\n{{"name": "search", "arguments": {{"query": "a{}b"}}}}\n```',
-        '``` {{"name": "search", "arguments": {{"query": "a{}b"}}}}```',
-        "<function=clock></function><function=search><parameter=query>a{}b</parameter></function>",
-        "I look.\n<function=search>\n<parameter=query>a{}b</parameter></function>",
-    ],
+    '<tool_call>{{"name": "search", "arguments": {{"query": "a{}b"}}}}</tool_call>',
+    "<tool_call>{{'name': 'search', 'arguments': {{'query': 'a{}b'}}}}</tool_call>",
+    '[TOOL_CALLS][{{"name": "search", "arguments": {{"query": "a{}b"}}}}]',
+    '{{"name": "search", "arguments": {{"query": "a{}b"}}}}',
+    '```json\n{{"name": "search", "arguments": {{"query": "a{}b"}}}}\n```',
+    '``` {{"name": "search", "arguments": {{"query": "a{}b"}}}}```',
+    "<function=clock></function><function=search><parameter=query>a{}b</parameter></function>",
+    "I look.\n<function=search>\n<parameter=query>a{}b</parameter></function>",
 )
 def test_tag_in_an_argument_is_text(form: str, tag: str) -> None:
     decision = read(ModelReply(form.format(tag)), TOOLS)
@@ -207,12 +203,10 @@ def test_tag_in_an_argument_is_text(form: str, tag: str) -> None:
 
 @cases(
     "thought",
-    [
-        f"I use <tool_call>{SEARCH}</tool_call>, it's clear.",
-        "It needs <function=clock> and <parameter=query>.",
-        '{"a": "b"} is not it\'s form.',
-        "<function=clock><parameter=a>b</parameter></function>",
-    ],
+    f"I use <tool_call>{SEARCH}</tool_call>, it's clear.",
+    "It needs <function=clock> and <parameter=query>.",
+    '{"a": "b"} is not it\'s form.',
+    "<function=clock><parameter=a>b</parameter></function>",
 )
 def test_call_in_thoughts_does_not_hide_their_end(thought: str) -> None:
     assert meaning_of(read(ModelReply(f"{thought}\n</think>\n{SEARCH}"), TOOLS)) == ("search", {"query": "cats"})

@@ -73,7 +73,7 @@ def test_parallel_calls_are_reported_in_order() -> None:
 A, B = call("echo", "a", text="1"), call("echo", "b", text="2")
 
 
-@cases("calls", [(A, B), (call("echo", "same", text="1"),) * 3, (call("echo", "", text="1"),) * 3])
+@cases("calls", (A, B), (call("echo", "same", text="1"),) * 3, (call("echo", "", text="1"),) * 3)
 def test_each_reply_is_a_separate_message(calls: tuple[gm.ToolCall, ...]) -> None:
     _, requests = run(*calls, "done")
     assert requests[-1][2:] == [
@@ -86,14 +86,12 @@ def test_each_reply_is_a_separate_message(calls: tuple[gm.ToolCall, ...]) -> Non
 @pytest.mark.medium
 @cases(
     ("arguments", "says"),
-    [
-        ('{"text": ', "EOF while parsing"),
-        ("[1]", "it is a list"),
-        ("3", "it is a single value"),
-        ("text", "expected"),
-        ('{"text": NaN}', ""),
-        ("[" * 100_000, "recursion limit"),
-    ],
+    ('{"text": ', "EOF while parsing"),
+    ("[1]", "it is a list"),
+    ("3", "it is a single value"),
+    ("text", "expected"),
+    ('{"text": NaN}', ""),
+    ("[" * 100_000, "recursion limit"),
 )
 def test_invalid_arguments_make_the_reply_a_parse_error(arguments: str, says: str) -> None:
     calls = (call("echo", "a", text="1"), gm.ToolCall("b", "echo", arguments))
@@ -108,7 +106,7 @@ def test_invalid_arguments_make_the_reply_a_parse_error(arguments: str, says: st
     assert user.content.endswith("Call it again.")
 
 
-@cases(("arguments", "tool_input"), [('```json\n{"text": "a"}\n```', {"text": "a"}), ("", {}), ("{}", {})])
+@cases(("arguments", "tool_input"), ('```json\n{"text": "a"}\n```', {"text": "a"}), ("", {}), ("{}", {}))
 def test_only_complete_arguments_are_read(arguments: str, tool_input: dict[str, str]) -> None:
     decision = read(gm.ModelReply("", (gm.ToolCall("a", "echo", arguments),)))
     assert not isinstance(decision, AgentFinish)
@@ -118,7 +116,7 @@ def test_only_complete_arguments_are_read(arguments: str, tool_input: dict[str, 
     assert "cut at the token limit" in str(raised.value.observation)
 
 
-@cases("content", ["42", "☃ \n"])
+@cases("content", "42", "☃ \n")
 def test_reply_without_calls_is_the_answer(content: str) -> None:
     decision = read(gm.ModelReply(content))
     assert isinstance(decision, AgentFinish)
@@ -138,14 +136,12 @@ def test_dropped_steps_are_not_sent_as_calls() -> None:
 
 @cases(
     ("finish", "why"),
-    [
-        ("length", "cut at the token limit; allow longer"),
-        ("stop", "ask again"),
-        ("other", "ask again"),
-        ("invalid_call", "could not read the call"),
-    ],
+    ("length", "cut at the token limit; allow longer"),
+    ("stop", "ask again"),
+    ("other", "ask again"),
+    ("invalid_call", "could not read the call"),
 )
-@cases("reasoning", [(), (gm.Reasoning("Hm."),)])
+@cases("reasoning", (), (gm.Reasoning("Hm."),))
 def test_empty_reply_is_no_answer(finish: Any, why: str, reasoning: tuple[gm.Reasoning, ...]) -> None:
     empty = gm.ModelReply(" ", finish_reason=finish, reasoning=reasoning)
     has = "reasoning, but neither" if reasoning else "neither"
@@ -186,7 +182,7 @@ def test_instructions_are_one_message() -> None:
     ]
 
 
-@cases("choice", ["required", "echo"])
+@cases("choice", "required", "echo")
 def test_forced_call_ends_with_the_first_call(choice: str) -> None:
     broken = gm.ModelReply("", (gm.ToolCall("a", "echo", "{"),))
     model = models.ScriptedModel([broken, call("echo", text="1"), call("echo", text="2"), "done"])
@@ -202,7 +198,7 @@ def test_forced_call_ends_with_the_first_call(choice: str) -> None:
 CREATE: list[Callable[..., Agent]] = [create_tool_calling_agent, create_structured_agent]
 
 
-@cases(("create", "choice"), [(CREATE[0], None), *((create, one) for create in CREATE for one in ("none", "add", ""))])
+@cases(("create", "choice"), (CREATE[0], None), *((create, one) for create in CREATE for one in ("none", "add", "")))
 def test_invalid_tool_choice_is_refused(create: Callable[..., Agent], choice: str | None) -> None:
     with pytest.raises(
         errors.InputError, match=rf"tool_choice is {choice!r}; give auto, required, or the name of a tool: echo$"

@@ -47,7 +47,7 @@ def first_choices(model: models.ScriptedModel, question: str, **options: Any) ->
     return choices(model.requests[0])
 
 
-@cases(("choice", "allowed"), [("required", ["age", "today"]), ("age", ["age"])])
+@cases(("choice", "allowed"), ("required", ["age", "today"]), ("age", ["age"]))
 def test_call_is_required_until_a_tool_is_called(choice: str, allowed: list[str]) -> None:
     model = models.ScriptedModel(["unreadable", CALL, DONE])
     agent = create_structured_agent(model, [age, today], tool_choice=choice)
@@ -58,11 +58,9 @@ def test_call_is_required_until_a_tool_is_called(choice: str, allowed: list[str]
 
 @cases(
     ("model", "tools", "options", "settings"),
-    [
-        (models.ScriptedModel([DONE]), [age], {"tool_choice": "required"}, {"max_model_calls": 0}),
-        # An agent without tools answers.
-        (Tiny([DONE]), [], {}, {}),
-    ],
+    (models.ScriptedModel([DONE]), [age], {"tool_choice": "required"}, {"max_model_calls": 0}),
+    # An agent without tools answers.
+    (Tiny([DONE]), [], {}, {}),
 )
 def test_last_answer_needs_no_call(model: models.ScriptedModel, tools: Any, options: Any, settings: Any) -> None:
     agent = create_structured_agent(model, tools, **options)
@@ -82,7 +80,7 @@ Thanks.That was all | yes/no | I'm fine, and you're great | 👍 | <3 | Dziękuj
 Vielen Dank für die Hilfe! | Guten Morgen, Herr Müller | ¡Gracias! | नमस्ते | Tell me a joke | THANK YOU SO MUCH"""
 
 
-@cases("question", [one.strip() for line in SMALL_TALK.splitlines() for one in line.split("|")])
+@cases("question", *[one.strip() for line in SMALL_TALK.splitlines() for one in line.split("|")])
 def test_smallest_models_answer_small_talk(question: str) -> None:
     assert not needs_tool(question, find_subjects([age, today, delete_file]))
     assert first_choices(Tiny([DONE]), question) == ["age", "today", "final_answer"]
@@ -95,7 +93,7 @@ QUESTIONS = [
 ]
 
 
-@cases("question", QUESTIONS)
+@cases("question", *QUESTIONS)
 def test_smallest_models_must_call_a_tool(question: str) -> None:
     assert first_choices(Tiny([CALL, DONE]), question) == ["age", "today"]
     assert first_choices(Tiny([DONE]), question, tool_choice="auto")[-1] == "final_answer"
@@ -103,14 +101,12 @@ def test_smallest_models_must_call_a_tool(question: str) -> None:
 
 @cases(
     ("question", "is_meant"),
-    [
-        ("How humid is it?", True),
-        ("Translate it, please", True),
-        ("into French", True),
-        ("the rooms", True),
-        ("roof", False),
-        ("number, string, properties", False),
-    ],
+    ("How humid is it?", True),
+    ("Translate it, please", True),
+    ("into French", True),
+    ("the rooms", True),
+    ("roof", False),
+    ("number, string, properties", False),
 )
 def test_words_of_tools_mean_them(question: str, is_meant: bool) -> None:
     @tool
@@ -137,10 +133,8 @@ def test_inferred_choice_is_shown(caplog: pytest.LogCaptureFixture) -> None:
 
 @cases(
     ("name", "tiny"),
-    [
-        *((name, True) for name in ("SmolLM2-135M-Instruct", "smollm2:135m", "ai/smollm2-135m")),
-        *((name, False) for name in ("SmolLM2-1.7B", "qwen3:0.6b", "gpt-5-mini")),
-    ],
+    *((name, True) for name in ("SmolLM2-135M-Instruct", "smollm2:135m", "ai/smollm2-135m")),
+    *((name, False) for name in ("SmolLM2-1.7B", "qwen3:0.6b", "gpt-5-mini")),
 )
 def test_small_model_is_known_at_a_server_too(name: str, tiny: bool) -> None:
     assert is_tiny(models.OpenAICompatible(name, base_url="http://127.0.0.1:1/v1")) is tiny

@@ -65,7 +65,7 @@ def begin_stop_string(stop: str) -> Callable[[Random], str]:
     return lambda chance: stop[: chance.randint(1 + stop.startswith("\n"), len(stop))]
 
 
-@cases("name", TEXTUAL)
+@cases("name", *TEXTUAL)
 @given(seed=SEEDS)
 def test_decision_ends_before_what_follows_it(name: str, seed: int) -> None:
     kind, chance = TEXTUAL[name], Random(seed)
@@ -96,14 +96,12 @@ STREAMED: dict[Read, Callable[[], AnswerReader]] = {
 
 @cases(
     ("read", "reply", "meaning", "unread"),
-    [
-        *(
-            (read, f"{label}: 42\n{turn}: y\nThought: z\n{label}: 4", ("42",), f"{turn}: y\nThought: z\n{label}: 4")
-            for read, label in [(react, "Final Answer"), (mrkl.read, "final answer"), (conversational.read, "AI")]
-            for turn in ("Question", "Human", "Observation")
-        ),
-        *((READERS[one[0]], one[1], tuple(one[2]), one[3] if one[3:] else None) for one in TABLES["unread"]),
-    ],
+    *(
+        (read, f"{label}: 42\n{turn}: y\nThought: z\n{label}: 4", ("42",), f"{turn}: y\nThought: z\n{label}: 4")
+        for read, label in [(react, "Final Answer"), (mrkl.read, "final answer"), (conversational.read, "AI")]
+        for turn in ("Question", "Human", "Observation")
+    ),
+    *((READERS[one[0]], one[1], tuple(one[2]), one[3] if one[3:] else None) for one in TABLES["unread"]),
 )
 def test_rest_of_a_reply_is_unread(read: Read, reply: str, meaning: Meaning, unread: str | None) -> None:
     decision = read(ModelReply(reply))
@@ -116,7 +114,7 @@ def test_rest_of_a_reply_is_unread(read: Read, reply: str, meaning: Meaning, unr
     assert (decision.output if isinstance(decision, AgentFinish) else "").startswith(streamed)
 
 
-@cases(("read", "reply"), [(READERS[name], reply) for name, reply in TABLES["refused"]])
+@cases(("read", "reply"), *[(READERS[name], reply) for name, reply in TABLES["refused"]])
 def test_second_decision_in_a_thought_is_refused(read: Read, reply: str) -> None:
     with pytest.raises(ParseError):
         read(ModelReply(reply))
@@ -132,13 +130,11 @@ CODE = "    a = 1\n\n      b = 2"
 
 @cases(
     ("fenced", "tool_input"),
-    [
-        (f"```python\n{CODE}\n```", CODE),
-        (f"```\n\n{CODE}\n\n```", CODE),
-        ("  ```\n    a = 1\n  b = 2\n  ```", "  a = 1\nb = 2"),
-        ("```\n\ta\n```", "\ta"),
-        ('```json\n  {"a": 1}\n```', '{"a": 1}'),
-    ],
+    (f"```python\n{CODE}\n```", CODE),
+    (f"```\n\n{CODE}\n\n```", CODE),
+    ("  ```\n    a = 1\n  b = 2\n  ```", "  a = 1\nb = 2"),
+    ("```\n\ta\n```", "\ta"),
+    ('```json\n  {"a": 1}\n```', '{"a": 1}'),
 )
 def test_fenced_lines_keep_their_indentation(fenced: str, tool_input: str) -> None:
     assert meaning_of(react(ModelReply(f"Action: f\nAction Input:\n{fenced}"))) == ("f", tool_input)
@@ -147,7 +143,7 @@ def test_fenced_lines_keep_their_indentation(fenced: str, tool_input: str) -> No
 AGENTS = [agents.create_chat_agent, agents.create_structured_chat_agent, agents.create_json_chat_agent]
 
 
-@cases("make", [create_react_agent, *AGENTS])
+@cases("make", create_react_agent, *AGENTS)
 def test_default_stop_string_is_langchains(make: Callable[..., Agent]) -> None:
     model = ScriptedModel(['{"action": "Final Answer", "action_input": "Final Answer: 4"}'])
     agent = make(model, [echo])

@@ -187,7 +187,7 @@ def options_of(arguments: tuple[str, ...]) -> set[str]:
 
 
 @pytest.mark.medium
-@cases("case", CASES)
+@cases("case", *CASES)
 def test_errors_name_options_of_their_command(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lay_out(tmp_path, monkeypatch, {"mine": MINE})
     Path("notes.txt").write_text("milk, eggs\n" * 9, encoding="utf-8")
@@ -219,7 +219,7 @@ def test_replaced_remedies_are_those_of_the_library() -> None:
     assert len(CASES) >= 100, "the table of errors is long"
 
 
-@cases("provider", STARTS)
+@cases("provider", *STARTS)
 def test_servers_on_this_machine_are_started(provider: str) -> None:
     assert is_own_server(provider)
     text = "no connection to m (refused); is the server running at x? Start it, or change the base URL"
@@ -250,14 +250,12 @@ def test_known_errors_get_advice_and_others_stay(monkeypatch: pytest.MonkeyPatch
 
 @cases(
     ("limit", "expected"),
-    [
-        (gx.Exhausted("iterations", 15, 15), "allow more with --max-iterations 30"),
-        (gx.Exhausted("tokens", 50, 110), "allow more with --max-tokens 220"),
-        (gx.Exhausted("seconds", 0.3, 0.3012), "allow more with --max-seconds 0.6"),
-        (gx.Exhausted("tool_calls", 0, 0), "allow more with --max-tool-calls 15"),
-        (gx.Exhausted("cost", 0.5, 0.75), "allow more with --limit cost=1.5"),
-        (gx.Exhausted("revisions", 2, 2), "allow more with --limit revisions=4"),
-    ],
+    (gx.Exhausted("iterations", 15, 15), "allow more with --max-iterations 30"),
+    (gx.Exhausted("tokens", 50, 110), "allow more with --max-tokens 220"),
+    (gx.Exhausted("seconds", 0.3, 0.3012), "allow more with --max-seconds 0.6"),
+    (gx.Exhausted("tool_calls", 0, 0), "allow more with --max-tool-calls 15"),
+    (gx.Exhausted("cost", 0.5, 0.75), "allow more with --limit cost=1.5"),
+    (gx.Exhausted("revisions", 2, 2), "allow more with --limit revisions=4"),
 )
 def test_stopped_run_names_a_larger_limit(limit: gx.Exhausted, expected: str) -> None:
     assert advise_on_limit(limit) == expected
@@ -265,11 +263,9 @@ def test_stopped_run_names_a_larger_limit(limit: gx.Exhausted, expected: str) ->
 
 @cases(
     ("make", "reply"),
-    [
-        (gx.create_structured_agent, ModelReply('{"action": "final_', finish_reason="length")),
-        (gx.create_react_agent, ModelReply("Action: echo\nAction Input: a", finish_reason="length")),
-        (gx.create_tool_calling_agent, ModelReply("", (ToolCall("1", "echo", '{"te'),), finish_reason="length")),
-    ],
+    (gx.create_structured_agent, ModelReply('{"action": "final_', finish_reason="length")),
+    (gx.create_react_agent, ModelReply("Action: echo\nAction Input: a", finish_reason="length")),
+    (gx.create_tool_calling_agent, ModelReply("", (ToolCall("1", "echo", '{"te'),), finish_reason="length")),
 )
 def test_cut_replies_need_longer_replies(make: Callable[..., gx.Agent], reply: ModelReply) -> None:
     agent = make(models.ScriptedModel([reply], repeat_last=True), [echo])
@@ -286,17 +282,15 @@ def test_readable_replies_need_more_iterations() -> None:
 
 @cases(
     ("remedy", "expected"),
-    [
-        ("set max_execution_time, or Limits(seconds=30)", "set --limit seconds=30"),
-        ("Set max_iterations, or Limits(iterations=...).", "set --limit iterations=N."),
-        ("set Limits(iterations=...)", "set --limit iterations=N"),
-        ("set max_tokens, or agent_limits(tokens=...)", "set --limit tokens=N"),
-        ("set a limit on payments: Limits({PAYMENTS: 5})", "set a limit on payments: --limit payments=5"),
-        ('Budget("n", 3), or Limits(budgets={"n": 3})', 'Budget("n", 3), or --limit n=3'),
-        ("set Limits({PAYMENTS: 5}) or Limits(fan_out=5)", "set --limit payments=5 or --limit fan_out=5"),
-        ("no bound; set max_iterations\n", "no bound; set --limit iterations=N\n"),
-        ("no bound; set max_tool_calls or max_fan_out\n", "no bound; set --limit tool_calls=N\n"),
-    ],
+    ("set max_execution_time, or Limits(seconds=30)", "set --limit seconds=30"),
+    ("Set max_iterations, or Limits(iterations=...).", "set --limit iterations=N."),
+    ("set Limits(iterations=...)", "set --limit iterations=N"),
+    ("set max_tokens, or agent_limits(tokens=...)", "set --limit tokens=N"),
+    ("set a limit on payments: Limits({PAYMENTS: 5})", "set a limit on payments: --limit payments=5"),
+    ('Budget("n", 3), or Limits(budgets={"n": 3})', 'Budget("n", 3), or --limit n=3'),
+    ("set Limits({PAYMENTS: 5}) or Limits(fan_out=5)", "set --limit payments=5 or --limit fan_out=5"),
+    ("no bound; set max_iterations\n", "no bound; set --limit iterations=N\n"),
+    ("no bound; set max_tool_calls or max_fan_out\n", "no bound; set --limit tool_calls=N\n"),
 )
 def test_remedies_for_graphs_are_options(remedy: str, expected: str) -> None:
     assert replace_limit_code(remedy) == expected

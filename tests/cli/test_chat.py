@@ -198,7 +198,7 @@ def test_answer_is_printed_while_it_comes() -> None:
     assert session.out.getvalue() == "red!\n"
 
 
-@cases(("quiet", "notes"), [(False, "  double(number=2) -> 4"), (True, "")])
+@cases(("quiet", "notes"), (False, "  double(number=2) -> 4"), (True, ""))
 def test_pipe_receives_whole_answers_alone(quiet: bool, notes: str) -> None:
     session = Session(DOUBLED, quiet=quiet)
     assert session.say("What is 2 * 2?") == 0
@@ -223,7 +223,7 @@ def test_stopped_run_says_which_limit_and_what_to_do() -> None:
     assert session.out.getvalue().endswith("4 and 4.\n")
 
 
-@cases("limit", [gx.Exhausted("tokens", 50, 110), gx.Exhausted("iterations", 0, 0), gx.Exhausted("cost", 0, 0)])
+@cases("limit", gx.Exhausted("tokens", 50, 110), gx.Exhausted("iterations", 0, 0), gx.Exhausted("cost", 0, 0))
 def test_chat_and_run_advise_the_same_amount(limit: gx.Exhausted) -> None:
     err = io.StringIO()
     TurnDisplay(io.StringIO(), err).on_end(gx.StoppedResponse("", limit), RunProgress())
@@ -295,16 +295,14 @@ def test_turns_that_cannot_be_stored_are_reported(tmp_path: Path, capsys: pytest
 
 @cases(
     ("lines", "messages"),
-    [
-        (["one", "", "  two  "], ["one", "", "two"]),
-        (["one \\", "two\\", "three", "four"], ["one \ntwo\nthree", "four"]),
-        (["one \\"], ["one"]),
-        (['"""', "  one", "", "two", '"""', "three"], ["one\n\ntwo", "three"]),
-        (['"""one"""', "two"], ["one", "two"]),
-        (['"""one', 'two"""'], ["one\ntwo"]),
-        (['"""one', "two"], ["one\ntwo"]),
-        ([], []),
-    ],
+    (["one", "", "  two  "], ["one", "", "two"]),
+    (["one \\", "two\\", "three", "four"], ["one \ntwo\nthree", "four"]),
+    (["one \\"], ["one"]),
+    (['"""', "  one", "", "two", '"""', "three"], ["one\n\ntwo", "three"]),
+    (['"""one"""', "two"], ["one", "two"]),
+    (['"""one', 'two"""'], ["one\ntwo"]),
+    (['"""one', "two"], ["one\ntwo"]),
+    ([], []),
 )
 def test_messages_of_several_lines(lines: list[str], messages: list[str]) -> None:
     assert list(iter(reader_of(lines).read, None)) == messages
@@ -322,7 +320,7 @@ def test_lines_are_empty_or_begin_with_two_slashes() -> None:
 # ---- slash commands
 
 
-@cases(("encoding", "line"), [("utf-8", "│ plan "), ("ascii", "| plan ")])
+@cases(("encoding", "line"), ("utf-8", "│ plan "), ("ascii", "| plan "))
 def test_machine_is_drawn_with_its_proof(encoding: str, line: str) -> None:
     session, drawn = Session(), io.BytesIO()
     session.chat.out = io.TextIOWrapper(drawn, encoding, write_through=True)
@@ -333,9 +331,7 @@ def test_machine_is_drawn_with_its_proof(encoding: str, line: str) -> None:
 
 
 @pytest.mark.medium
-def test_pages_of_runs_are_written(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pages_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     session = Session([HELLO])
     assert session.say("/page") == 2
     assert capsys.readouterr().err == "graphexec: /page: there is no run yet; ask something first\n"
@@ -362,7 +358,7 @@ def test_pages_of_runs_are_written(
 
 
 @pytest.mark.medium
-@cases(("reply", "reason"), [(ValueError("broken"), "broken"), (KeyboardInterrupt(), "interrupted")])
+@cases(("reply", "reason"), (ValueError("broken"), "broken"), (KeyboardInterrupt(), "interrupted"))
 def test_page_shows_a_run_that_failed(tmp_path: Path, reply: BaseException, reason: str) -> None:
     session, page = Session([reply]), tmp_path / "run.html"
     session.say("Hello")
@@ -383,13 +379,11 @@ def test_limits_show_proof_and_spending() -> None:
 
 @cases(
     ("assignment", "name", "value"),
-    [
-        ("iterations=5", "iterations", "5"),
-        ("model_calls=7", "model_calls", "7"),
-        ("--max-tool-calls=2", "tool_calls", "2"),
-        ("seconds=1.5", "seconds", "1.5"),
-        ("depth=none", "depth", "none"),
-    ],
+    ("iterations=5", "iterations", "5"),
+    ("model_calls=7", "model_calls", "7"),
+    ("--max-tool-calls=2", "tool_calls", "2"),
+    ("seconds=1.5", "seconds", "1.5"),
+    ("depth=none", "depth", "none"),
 )
 def test_limits_can_be_changed(assignment: str, name: str, value: str) -> None:
     session = Session([HELLO])
@@ -401,15 +395,13 @@ def test_limits_can_be_changed(assignment: str, name: str, value: str) -> None:
 
 @cases(
     ("assignment", "error"),
-    [
-        ("iteration=5", "/limits: there is no limit iteration; did you mean iterations?"),
-        ("iterations", "/limits: iterations needs a number; write iterations=10, or iterations=none for no limit"),
-        ("iterations=many", "/limits: iterations needs a number; write iterations=10"),
-        ("iterations=none", "/limits: with these limits it is not proved that every run ends, so nothing was changed"),
-        ("iterations=-1", "iterations"),
-        ("seconds=nan", "seconds"),
-        ("iterations='5", "/limits: No closing quotation; close the quotes"),
-    ],
+    ("iteration=5", "/limits: there is no limit iteration; did you mean iterations?"),
+    ("iterations", "/limits: iterations needs a number; write iterations=10, or iterations=none for no limit"),
+    ("iterations=many", "/limits: iterations needs a number; write iterations=10"),
+    ("iterations=none", "/limits: with these limits it is not proved that every run ends, so nothing was changed"),
+    ("iterations=-1", "iterations"),
+    ("seconds=nan", "seconds"),
+    ("iterations='5", "/limits: No closing quotation; close the quotes"),
 )
 def test_invalid_limits_change_nothing(capsys: pytest.CaptureFixture[str], assignment: str, error: str) -> None:
     session = Session()
@@ -441,14 +433,12 @@ def test_help_tools_clear_and_quit(tmp_path: Path, capsys: pytest.CaptureFixture
 
 @cases(
     ("line", "meant"),
-    [
-        ("/machin", "/machine"),
-        ("/tool", "/tools"),
-        ("/exit", "/quit"),
-        ("/new", "/clear"),
-        ("/?", "/help"),
-        ("/graph now", "/machine"),
-    ],
+    ("/machin", "/machine"),
+    ("/tool", "/tools"),
+    ("/exit", "/quit"),
+    ("/new", "/clear"),
+    ("/?", "/help"),
+    ("/graph now", "/machine"),
 )
 def test_unknown_command_has_a_suggestion(capsys: pytest.CaptureFixture[str], line: str, meant: str) -> None:
     assert Session().say(line) == 2
@@ -468,7 +458,7 @@ def test_no_command_raises(name: str, rest: str) -> None:
     assert code in (0, 2)
 
 
-@cases("line", ["/etc/passwd is what?", "/", "/quit now", "/machine x"])
+@cases("line", "/etc/passwd is what?", "/", "/quit now", "/machine x")
 def test_wrong_command_asks_no_model(capsys: pytest.CaptureFixture[str], line: str) -> None:
     session = Session()
     assert session.say(line) == 2
@@ -478,7 +468,7 @@ def test_wrong_command_asks_no_model(capsys: pytest.CaptureFixture[str], line: s
     assert session.model.requests == []
 
 
-@cases("columns", ["20", "40", "60"])
+@cases("columns", "20", "40", "60")
 def test_narrow_terminals_lose_nothing(monkeypatch: pytest.MonkeyPatch, columns: str) -> None:
     monkeypatch.setenv("COLUMNS", columns)
     session = Session(DOUBLED, out=Pieces())
@@ -546,17 +536,15 @@ NOT_TARGET = "is not an executor such as my_agent.py:executor; write messages at
 
 @cases(
     ("arguments", "expected"),
-    [
-        (["What is 2+2?"], f"'What is 2+2?' {NOT_TARGET}"),
-        (["hello"], f"'hello' {NOT_TARGET}"),
-        (["mine.py:bare", "hello"], "; write messages at the prompt of the chat"),
-        (["nowhere.py"], "there is no file nowhere.py"),
-        (["nowhere.py:executor"], "there is no file nowhere.py"),
-        (["graphexec.tools:Tool"], "name an executor"),
-        (["--model", "local", "mine.py:bare"], "--model does not apply to mine.py:bare, which has its own model"),
-        (["--session", "talk"], "No such option: --session; write --memory FILE; see graphexec chat --help\n"),
-        (["--agent", "react", "--memory", "talk.jsonl"], "--memory is not for the react agent"),
-    ],
+    (["What is 2+2?"], f"'What is 2+2?' {NOT_TARGET}"),
+    (["hello"], f"'hello' {NOT_TARGET}"),
+    (["mine.py:bare", "hello"], "; write messages at the prompt of the chat"),
+    (["nowhere.py"], "there is no file nowhere.py"),
+    (["nowhere.py:executor"], "there is no file nowhere.py"),
+    (["graphexec.tools:Tool"], "name an executor"),
+    (["--model", "local", "mine.py:bare"], "--model does not apply to mine.py:bare, which has its own model"),
+    (["--session", "talk"], "No such option: --session; write --memory FILE; see graphexec chat --help\n"),
+    (["--agent", "react", "--memory", "talk.jsonl"], "--memory is not for the react agent"),
 )
 def test_wrong_usage_is_one_line(mine: Path, arguments: list[str], expected: str) -> None:
     with contextlib.chdir(mine.parent):

@@ -164,7 +164,7 @@ def test_pasted_lines_and_earlier_lines() -> None:
         chat.leave("/quit\n")
 
 
-@cases("more", [{"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONUTF8": "0"}, {"NO_COLOR": "1"}])
+@cases("more", {"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONUTF8": "0"}, {"NO_COLOR": "1"})
 def test_plain_terminals(more: dict[str, str]) -> None:
     with chatting([answer_text("caf\N{LATIN SMALL LETTER E WITH ACUTE}")], **more) as (chat, _):
         chat.until(PROMPT)
@@ -176,7 +176,7 @@ def test_plain_terminals(more: dict[str, str]) -> None:
         assert "Traceback" not in chat.screen
 
 
-@cases("waits", [True, False])
+@cases("waits", True, False)
 def test_sigterm_ends_the_chat(waits: bool) -> None:
     with chatting([Silence()]) as (chat, server):
         chat.until(PROMPT)

@@ -71,7 +71,7 @@ REPORTS = [
 ]
 
 
-@cases(("arguments", "code", "parts"), REPORTS)
+@cases(("arguments", "code", "parts"), *REPORTS)
 def test_report_has_verdict_bounds_and_findings(arguments: list[str], code: int, parts: list[str]) -> None:
     ended = command("check", *arguments)
     assert (ended.code, ended.err.removeprefix("a module prints\n")) == (code, "")
@@ -111,7 +111,7 @@ def test_json_has_limits_and_places() -> None:
     assert set(places("endless.py:Company.second").values()) == {21}
 
 
-@cases("how", ["text", "json", "sarif"])
+@cases("how", "text", "json", "sarif")
 def test_seconds_are_printed_with_their_assumptions(how: str) -> None:
     ended = command("check", STANDARD, "--limit", "seconds=30", "--format", how)
     (line,) = [line for line in ended.out.splitlines() if "30.05" in line]
@@ -176,7 +176,7 @@ def test_no_report_if_nothing_can_be_loaded() -> None:
     assert "Traceback (most recent call last)" in ended.err
 
 
-@cases(("module", "alias"), [("helped", "helped:AGENT_EXECUTOR"), ("whole.py", "whole.py:mine")])
+@cases(("module", "alias"), ("helped", "helped:AGENT_EXECUTOR"), ("whole.py", "whole.py:mine"))
 def test_imported_machines_are_not_checked(module: str, alias: str) -> None:
     ended = command("check", module)
     assert (ended.code, ended.out) == (2, "")
@@ -192,12 +192,10 @@ def test_imported_machines_are_not_checked(module: str, alias: str) -> None:
 
 @cases(
     ("form", "line"),
-    [
-        ("text", "  GX027 at redact (warning): guard missing on some exits  leaky.py:5\n"),
-        ("json", '"code": "GX027"'),
-        ("sarif", '"ruleId": "GX027"'),
-        ("github", "::warning file=leaky.py,line=5,title=GX027::leaky.py:executor: GX027 at redact: "),
-    ],
+    ("text", "  GX027 at redact (warning): guard missing on some exits  leaky.py:5\n"),
+    ("json", '"code": "GX027"'),
+    ("sarif", '"ruleId": "GX027"'),
+    ("github", "::warning file=leaky.py,line=5,title=GX027::leaky.py:executor: GX027 at redact: "),
 )
 def test_unguarded_exit_is_reported(form: str, line: str) -> None:
     ended = command("check", "leaky.py:executor", "--format", form)
@@ -211,28 +209,26 @@ WRITER_LIMIT, STRICT = ["writing:WRITER", "--limit"], ["writing:WRITER", "--stri
 
 @cases(
     ("arguments", "expected"),
-    [
-        (["."], ". is a folder; name a module or a file in it, such as ./agents.py"),
-        (["below/"], "below/ is a folder; name a module or a file in it"),
-        ([".agents"], ".agents is neither a module nor a Python file; write module:object or file.py:object"),
-        (["nowhere"], "there is no module nowhere here"),
-        (["empty"], "empty has no graph and no executor at its top level; write one into it, such as executor = "),
-        (["agents:number"], "agents:number is an int, not a graph; name a Graph"),
-        (["agents:executor", "--max-iterations", "3"], "agents:executor has its own limits; set them there"),
-        ([*WRITER_LIMIT, "revisions"], "--limit revisions has no value; write --limit NAME=N, such as"),
-        ([*WRITER_LIMIT, "iterations=many"], "the limit iterations is 'many'; pass a number, or none"),
-        ([*WRITER_LIMIT, "iterations=-1"], "the limit iterations is -1; give 0 or more"),
-        ([*WRITER_LIMIT, "revision=1"], "the machine has no budget revision; did you mean revisions?"),
-        ([*WRITER_LIMIT, "iterations=1", "--max-iterations=2"], "the limit iterations is set twice"),
-        (["writing", "--certificate", "proof.json"], "writes one proof, and there are 2; name one machine"),
-        (["writing:WRITER", "--certificate", "no/proof.json"], "no/proof.json cannot be written"),
-        (["writing:WRITER", "--ignore", "GX027"], "graphexec: --ignore has no effect without --strict; add --strict\n"),
-        ([*STRICT, "GX0027"], "graphexec: --ignore GX0027 is not the code of a finding; did you mean GX027?\n"),
-        ([*STRICT, "guards"], "graphexec: --ignore guards is not the code of a finding; pass one such as GX027\n"),
-        (["missing:machine", "--strict"], "there is no module missing here"),
-        (["writing", "--format", "xml"], "Invalid value for '--format': 'xml' is not one of 'text', 'json', 'sarif'"),
-        ([], "Missing argument 'TARGET"),
-    ],
+    (["."], ". is a folder; name a module or a file in it, such as ./agents.py"),
+    (["below/"], "below/ is a folder; name a module or a file in it"),
+    ([".agents"], ".agents is neither a module nor a Python file; write module:object or file.py:object"),
+    (["nowhere"], "there is no module nowhere here"),
+    (["empty"], "empty has no graph and no executor at its top level; write one into it, such as executor = "),
+    (["agents:number"], "agents:number is an int, not a graph; name a Graph"),
+    (["agents:executor", "--max-iterations", "3"], "agents:executor has its own limits; set them there"),
+    ([*WRITER_LIMIT, "revisions"], "--limit revisions has no value; write --limit NAME=N, such as"),
+    ([*WRITER_LIMIT, "iterations=many"], "the limit iterations is 'many'; pass a number, or none"),
+    ([*WRITER_LIMIT, "iterations=-1"], "the limit iterations is -1; give 0 or more"),
+    ([*WRITER_LIMIT, "revision=1"], "the machine has no budget revision; did you mean revisions?"),
+    ([*WRITER_LIMIT, "iterations=1", "--max-iterations=2"], "the limit iterations is set twice"),
+    (["writing", "--certificate", "proof.json"], "writes one proof, and there are 2; name one machine"),
+    (["writing:WRITER", "--certificate", "no/proof.json"], "no/proof.json cannot be written"),
+    (["writing:WRITER", "--ignore", "GX027"], "graphexec: --ignore has no effect without --strict; add --strict\n"),
+    ([*STRICT, "GX0027"], "graphexec: --ignore GX0027 is not the code of a finding; did you mean GX027?\n"),
+    ([*STRICT, "guards"], "graphexec: --ignore guards is not the code of a finding; pass one such as GX027\n"),
+    (["missing:machine", "--strict"], "there is no module missing here"),
+    (["writing", "--format", "xml"], "Invalid value for '--format': 'xml' is not one of 'text', 'json', 'sarif'"),
+    ([], "Missing argument 'TARGET"),
 )
 def test_wrong_usage_is_one_line_and_exits_2(arguments: list[str], expected: str) -> None:
     Path("below").mkdir(exist_ok=True)
@@ -255,7 +251,7 @@ def test_terminal_output_is_coloured(monkeypatch: pytest.MonkeyPatch) -> None:
     assert clean(screen.getvalue()) == file.getvalue()
 
 
-@cases("target", ["writing:PERFECTIONIST", "refused:executor"])
+@cases("target", "writing:PERFECTIONIST", "refused:executor")
 def test_findings_are_drawn_in_red(target: str) -> None:
     ended = command("draw", target)
     assert ended.code == 0
@@ -271,11 +267,9 @@ REFUSED = "refused cannot be imported: its executor is refused (refused.py, line
 
 @cases(
     ("arguments", "error", "findings"),
-    [
-        (["draw", "faulty.py:machine"], TABLE, ["  GX002", "  GX002", "  GX005"]),
-        (["diff", "writing:WRITER", "faulty.py:machine"], TABLE, ["  GX002", "  GX002", "  GX005"]),
-        (["diff", "refused:executor", "writing:WRITER"], REFUSED, ["  GX010 at criticize"]),
-    ],
+    (["draw", "faulty.py:machine"], TABLE, ["  GX002", "  GX002", "  GX005"]),
+    (["diff", "writing:WRITER", "faulty.py:machine"], TABLE, ["  GX002", "  GX002", "  GX005"]),
+    (["diff", "refused:executor", "writing:WRITER"], REFUSED, ["  GX010 at criticize"]),
 )
 def test_each_error_of_a_table_has_a_line(arguments: list[str], error: str, findings: list[str]) -> None:
     ended = command(*arguments)
@@ -294,14 +288,12 @@ def test_invalid_table_cannot_be_drawn() -> None:
 IMPORTS_ONLY = "helped defines no machine, it only imports some; name one, such as helped:AGENT_EXECUTOR\n"
 
 
-@cases("arguments", [["draw"], ["diff", "writing:WRITER"], ["export", "--format", "tla"]])
+@cases("arguments", ["draw"], ["diff", "writing:WRITER"], ["export", "--format", "tla"])
 @cases(
     ("target", "error"),
-    [
-        ("agents.py", "agents.py names a file, not a machine; write agents.py:executor or agents.py:patient\n"),
-        ("helped", IMPORTS_ONLY),
-        ("empty.py", "empty.py has no graph and no executor at its top level"),
-    ],
+    ("agents.py", "agents.py names a file, not a machine; write agents.py:executor or agents.py:patient\n"),
+    ("helped", IMPORTS_ONLY),
+    ("empty.py", "empty.py has no graph and no executor at its top level"),
 )
 def test_module_without_object_lists_its_machines(arguments: list[str], target: str, error: str) -> None:
     ended = command(*arguments, target)
@@ -312,14 +304,12 @@ def test_module_without_object_lists_its_machines(arguments: list[str], target: 
 
 @cases(
     ("options", "code"),
-    [
-        ((), 0),
-        (("--strict",), 1),
-        (("--strict", "--ignore", "GX013"), 0),
-        (("--strict", "--ignore", "GX027"), 1),
-        (("--strict", "--ignore=GX027", "--ignore=GX013"), 0),
-        (("--strict", "--ignore=GX027,GX013"), 0),
-    ],
+    ((), 0),
+    (("--strict",), 1),
+    (("--strict", "--ignore", "GX013"), 0),
+    (("--strict", "--ignore", "GX027"), 1),
+    (("--strict", "--ignore=GX027", "--ignore=GX013"), 0),
+    (("--strict", "--ignore=GX027,GX013"), 0),
 )
 def test_strict_makes_warnings_fail(monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], code: int) -> None:
     warning = Finding("GX013", "warning", "write", None, "it may ask often", "say how often")

@@ -31,17 +31,15 @@ TABLE = "graphexec.executor.table"
 
 @cases(
     ("arguments", "expected"),
-    [
-        (["graphexec.executor:AGENT_EXECUTR"], "graphexec.executor has no AGENT_EXECUTR; did you mean AGENT_EXECUTOR"),
-        (["graphexec.executor:AGENT_EXECUTOR.strat"], "AGENT_EXECUTOR has no strat; did you mean start"),
-        (["graphexec.machin:AGENT_EXECUTOR"], "there is no module graphexec.machin here"),
-        ([f"{TABLE}:STOPPED"], f"{TABLE}:STOPPED is a str, not a graph; name a Graph"),
-        ([TABLE], f"{TABLE} names a module, not a machine; write {TABLE}:AGENT_EXECUTOR or"),
-        (["--format", "gif"], "Invalid value for '--format': 'gif' is not one of 'mermaid', 'mermaid-state', 'dot'"),
-        (["nowhere.py:machine"], "there is no file nowhere.py; this folder has machines_of_mine.py\n"),
-        (["below/nowhere.py:machine"], "there is no file below/nowhere.py; below has gadgets.py\n"),
-        (["nowhere:machine"], "there is no module nowhere here, nor is it installed; this folder has machines_of_mine"),
-    ],
+    (["graphexec.executor:AGENT_EXECUTR"], "graphexec.executor has no AGENT_EXECUTR; did you mean AGENT_EXECUTOR"),
+    (["graphexec.executor:AGENT_EXECUTOR.strat"], "AGENT_EXECUTOR has no strat; did you mean start"),
+    (["graphexec.machin:AGENT_EXECUTOR"], "there is no module graphexec.machin here"),
+    ([f"{TABLE}:STOPPED"], f"{TABLE}:STOPPED is a str, not a graph; name a Graph"),
+    ([TABLE], f"{TABLE} names a module, not a machine; write {TABLE}:AGENT_EXECUTOR or"),
+    (["--format", "gif"], "Invalid value for '--format': 'gif' is not one of 'mermaid', 'mermaid-state', 'dot'"),
+    (["nowhere.py:machine"], "there is no file nowhere.py; this folder has machines_of_mine.py\n"),
+    (["below/nowhere.py:machine"], "there is no file below/nowhere.py; below has gadgets.py\n"),
+    (["nowhere:machine"], "there is no module nowhere here, nor is it installed; this folder has machines_of_mine"),
 )
 def test_invalid_target_is_one_line_and_exits_2(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], expected: str
@@ -52,7 +50,7 @@ def test_invalid_target_is_one_line_and_exits_2(
     assert expected in refused("draw", *arguments)
 
 
-@cases("arguments", [["models"], ["models", "list"]])
+@cases("arguments", ["models"], ["models", "list"])
 def test_models_lists_local_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> None:
     monkeypatch.setenv("GRAPHEXEC_CACHE", str(tmp_path))
     ended = command(*arguments)
@@ -104,7 +102,7 @@ except SystemExit:
 
 
 @pytest.mark.medium
-@cases("arguments", [[], ["-h"], ["--help"]])
+@cases("arguments", [], ["-h"], ["--help"])
 def test_first_help_loads_no_command(arguments: list[str]) -> None:
     modules = modules_of(*arguments)
     # typer shows the help with rich.
@@ -127,20 +125,20 @@ def test_other_commands_load_only_what_they_need(tmp_path: Path, monkeypatch: py
     assert modules & {"asyncio", "httpx", "networkx", "rich", *unneeded} == set()
 
 
-@cases("name", COMMANDS)
+@cases("name", *COMMANDS)
 def test_list_of_commands_has_first_lines_of_their_help(name: str) -> None:
     assert COMMANDS[name].summary == " ".join(load_command(name).help.partition("\n\n")[0].split())
 
 
 @pytest.mark.medium
-@cases("package", ["typer", "rich"])
+@cases("package", "typer", "rich")
 def test_missing_extra_is_one_line(package: str) -> None:
     ended = python(f"import sys; sys.modules[{package!r}] = None; from graphexec.cli import main; main()")
     assert (ended.returncode, ended.stdout, ended.stderr.count("\n")) == (1, "", 1)
     assert 'pip install "graphexec-agents[cli]"' in ended.stderr
 
 
-@cases(("arguments", "expected"), TABLES["beginners"])
+@cases(("arguments", "expected"), *TABLES["beginners"])
 def test_beginners_mistake_gets_the_remedy(arguments: list[str], expected: str) -> None:
     assert expected in refused(*arguments)
 
@@ -162,7 +160,7 @@ def help_of(monkeypatch: pytest.MonkeyPatch, name: str) -> str:
 
 
 @pytest.mark.medium
-@cases("name", ["", *LEAVES])
+@cases("name", "", *LEAVES)
 def test_examples_name_commands_and_options_that_exist(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     shown = help_of(monkeypatch, name)
     epilog = shown.rpartition("╯")[2]
@@ -176,7 +174,7 @@ def test_examples_name_commands_and_options_that_exist(monkeypatch: pytest.Monke
 
 
 @pytest.mark.medium
-@cases("name", WITH_TARGETS)
+@cases("name", *WITH_TARGETS)
 def test_help_says_that_the_file_of_a_target_is_run(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     assert "imported, and so run" in help_of(monkeypatch, name)
 
@@ -242,7 +240,9 @@ POLITE = ("polite(times=2)", "from manners", "More about it.", "┌┈ polite", 
 @pytest.mark.usefixtures("package")
 @cases(
     ("name", "facts"),
-    [("polite", POLITE), ("rude", ["cannot be loaded: AttributeError"]), ("patient", ["Its arguments are your own"])],
+    ("polite", POLITE),
+    ("rude", ["cannot be loaded: AttributeError"]),
+    ("patient", ["Its arguments are your own"]),
 )
 def test_one_piece_is_described_and_drawn(name: str, facts: Sequence[str]) -> None:
     ended = command("nodes", name)
@@ -253,7 +253,7 @@ def test_one_piece_is_described_and_drawn(name: str, facts: Sequence[str]) -> No
 
 
 @pytest.mark.medium
-@cases("one", [one for one in find_pieces() if one.package == "graphexec"])
+@cases("one", *[one for one in find_pieces() if one.package == "graphexec"])
 def test_piece_of_the_shelf_is_drawn(one: Listed) -> None:
     """Its classes and its picture need a sample for the arguments that the function wants."""
     piece = make_sample(one.name, one.made_by)

@@ -302,21 +302,21 @@ def _flipped(document: bytes, chance: random.Random) -> bytes:
 
 
 @pytest.mark.medium
-@cases("kind", KINDS)
+@cases("kind", *KINDS)
 def test_damaged_file_raises_our_errors(kind: str, tmp_path: Path) -> None:
     assert read_many(kind, 3 * KINDS[kind][2], 1, tmp_path) >= 0
 
 
 @pytest.mark.slow
-@cases("kind", KINDS)
+@cases("kind", *KINDS)
 def test_many_damaged_files_raise_our_errors(kind: str, tmp_path: Path) -> None:
     shares = sum(share for _, _, share in KINDS.values())
     read_many(kind, -(-examples(10_000, 1_000) * KINDS[kind][2] // shares), 2, tmp_path)
 
 
 @pytest.mark.medium
-@cases("content", TEXTS)
-@cases("kind", [kind for kind in KINDS if not kind.startswith("cache")])
+@cases("content", *TEXTS)
+@cases("kind", *[kind for kind in KINDS if not kind.startswith("cache")])
 def test_text_that_stops_a_reader_is_refused(kind: str, content: bytes, tmp_path: Path) -> None:
     KINDS[kind][0](tmp_path)
     read_damaged(kind, content, tmp_path)
@@ -327,8 +327,8 @@ def test_text_that_stops_a_reader_is_refused(kind: str, content: bytes, tmp_path
 READERS = [["view", "{}", "--timeline"], ["draw", "--run", "{}"], ["audit", "{}", "{}"]]
 
 
-@cases("name", ["pipe", "/dev/zero"])
-@cases("arguments", READERS)
+@cases("name", "pipe", "/dev/zero")
+@cases("arguments", *READERS)
 def test_device_or_pipe_is_refused_at_once(arguments: list[str], name: str, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     path = tmp_path / name
@@ -337,7 +337,7 @@ def test_device_or_pipe_is_refused_at_once(arguments: list[str], name: str, tmp_
     assert "not a regular file" in error
 
 
-@cases("arguments", READERS)
+@cases("arguments", *READERS)
 def test_sparse_file_is_refused_without_reading_it(arguments: list[str], tmp_path: Path) -> None:
     """A trace of a gigabyte, almost all of it a hole that a crash left, takes no gigabyte of memory."""
     file = tmp_path / "trace.jsonl"

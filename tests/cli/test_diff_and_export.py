@@ -27,12 +27,10 @@ LOST = ["~ verdict was proved, now refuted", "+ node polish"]
 
 @cases(
     ("arguments", "code", "lines"),
-    [
-        (["writing:WRITER", "writing.py:WRITER"], 0, ["no difference in nodes, edges, limits and bounds"]),
-        # Executors are compared under their own limits.
-        (["agents:executor", "agents:patient"], 1, PATIENT),
-        (["writing:WRITER", "writing:PERFECTIONIST", "--max-iterations", "4"], 1, LOST),
-    ],
+    (["writing:WRITER", "writing.py:WRITER"], 0, ["no difference in nodes, edges, limits and bounds"]),
+    # Executors are compared under their own limits.
+    (["agents:executor", "agents:patient"], 1, PATIENT),
+    (["writing:WRITER", "writing:PERFECTIONIST", "--max-iterations", "4"], 1, LOST),
 )
 def test_differences_set_the_exit_code(arguments: list[str], code: int, lines: list[str]) -> None:
     ended = command("diff", *arguments)
@@ -61,7 +59,7 @@ def test_picture_of_differences_needs_a_known_suffix(folder: Path) -> None:
     assert "pass the format" not in error
 
 
-@cases("arguments", [["writing:WRITER"], ["writing:WRITER", "writing"], ["lacking:machine", "nowhere:x"]])
+@cases("arguments", ["writing:WRITER"], ["writing:WRITER", "writing"], ["lacking:machine", "nowhere:x"])
 def test_wrong_usage_exits_2(arguments: list[str]) -> None:
     ended = command("diff", *arguments)
     assert (ended.code, ended.out, bool(ended.err)) == (2, "", True)
@@ -106,16 +104,14 @@ def test_commands_in_the_header_work(folder: Path, options: list[str]) -> None:
 
 @cases(
     ("arguments", "expected"),
-    [
-        (
-            ["writing:PERFECTIONIST", "--format=tla", "--bound"],
-            "refuted, without a number of transitions; leave out --bound",
-        ),
-        (["writing:WRITER"], "Missing option '--format'"),
-        (["writing", "--format=tla"], "names a module, not a machine; write writing:WRITER or writing:PERFECTIONIST"),
-        (["writing:WRITER", "--format", "tla", "-o", "my writer.tla"], "'my writer' is not a name of a TLA+ module"),
-        (["lacking:machine", "--format", "tla"], "criticize may return Good, which no edge takes"),
-    ],
+    (
+        ["writing:PERFECTIONIST", "--format=tla", "--bound"],
+        "refuted, without a number of transitions; leave out --bound",
+    ),
+    (["writing:WRITER"], "Missing option '--format'"),
+    (["writing", "--format=tla"], "names a module, not a machine; write writing:WRITER or writing:PERFECTIONIST"),
+    (["writing:WRITER", "--format", "tla", "-o", "my writer.tla"], "'my writer' is not a name of a TLA+ module"),
+    (["lacking:machine", "--format", "tla"], "criticize may return Good, which no edge takes"),
 )
 def test_wrong_export_is_refused(arguments: list[str], expected: str) -> None:
     ended = command("export", *arguments)

@@ -30,20 +30,20 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return lay_out(tmp_path, monkeypatch, {"machines_of_mine": MACHINES})
 
 
-@cases("how", FORMATS)
+@cases("how", *FORMATS)
 def test_every_text_format_is_printed(how: str) -> None:
     assert command("draw", "--format", how) == Ended(0, draw(PROVED, how), "")
     assert {*get_args(Format)} == {*FORMATS, "png"}
 
 
-@cases("target", [[], *(["machines_of_mine" + one] for one in (":machine", ":Company.executor", ".py:machine"))])
+@cases("target", [], *(["machines_of_mine" + one] for one in (":machine", ":Company.executor", ".py:machine")))
 def test_draw_takes_graphs_and_executors(folder: Path, target: list[str]) -> None:
     assert command("draw", *target) == Ended(0, draw(PROVED, "mermaid"), "")
     assert "Proved: every run ends" in draw(PROVED, "mermaid")
 
 
 @pytest.mark.medium
-@cases(("suffix", "how"), SUFFIXES.items())
+@cases(("suffix", "how"), *SUFFIXES.items())
 def test_file_suffix_sets_the_format(folder: Path, suffix: str, how: str) -> None:
     assert command("draw", "-o", f"machine{suffix}") == Ended(0, "", "")
     content = (folder / f"machine{suffix}").read_bytes()
@@ -100,7 +100,7 @@ def long_run(folder: Path) -> Recording:
     return Recording.from_json_lines(text)
 
 
-@cases("target", [(), (STANDARD,), ("machines_of_mine:Company.executor",)])
+@cases("target", (), (STANDARD,), ("machines_of_mine:Company.executor",))
 def test_proof_has_the_limits_of_the_run(long_run: Recording, target: tuple[str, ...]) -> None:
     drawn = command("draw", *target, "--run", LONG, "--format", "markdown").out
     # Without a target, it is the machine that ran, whose agent has one action a reply.
@@ -114,7 +114,7 @@ def test_proof_has_the_limits_of_the_run(long_run: Recording, target: tuple[str,
         assert one not in drawn
 
 
-@cases("place", ["nowhere/machine.svg", "folder.svg"])
+@cases("place", "nowhere/machine.svg", "folder.svg")
 def test_unwritable_file_is_one_line(folder: Path, place: str) -> None:
     (folder / "folder.svg").mkdir(exist_ok=True)
     error = refused("draw", "-o", place)
@@ -139,14 +139,12 @@ def test_file_is_replaced_atomically(folder: Path) -> None:
 
 @cases(
     ("arguments", "expected"),
-    [
-        (["-o", "machine.gif"], "the suffix .gif of machine.gif is unknown; use one of .mmd,"),
-        (["-o", "machine"], ".png, or pass the format with --format\n"),
-        (["--run", "nowhere.jsonl"], "nowhere.jsonl cannot be read: "),
-        (["machines_of_mine.py:number", "--run", TRACE], "is an int, not a graph"),
-        (["examples_strict:machine", "--run", TRACE], "there is no module examples_strict"),
-        (RETRIED, "the run took parse --Ready--> plan, which this machine does not have; draw it over the one that "),
-    ],
+    (["-o", "machine.gif"], "the suffix .gif of machine.gif is unknown; use one of .mmd,"),
+    (["-o", "machine"], ".png, or pass the format with --format\n"),
+    (["--run", "nowhere.jsonl"], "nowhere.jsonl cannot be read: "),
+    (["machines_of_mine.py:number", "--run", TRACE], "is an int, not a graph"),
+    (["examples_strict:machine", "--run", TRACE], "there is no module examples_strict"),
+    (RETRIED, "the run took parse --Ready--> plan, which this machine does not have; draw it over the one that "),
 )
 def test_drawing_errors_are_one_line_and_exit_2(folder: Path, arguments: list[str], expected: str) -> None:
     (folder / "retried.jsonl").write_text(record_run("no JSON at all"), encoding="utf-8")

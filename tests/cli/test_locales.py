@@ -129,7 +129,7 @@ PICTURES = ("svg", "html", "mermaid", "mermaid-state", "dot", "markdown", "png")
 
 @pytest.mark.medium
 @cases(
-    "command", [*(("draw", one, 0) for one in PICTURES), *(("check", one, None) for one in ("json", "sarif", "github"))]
+    "command", *(("draw", one, 0) for one in PICTURES), *(("check", one, None) for one in ("json", "sarif", "github"))
 )
 def test_data_is_the_same_in_every_locale(command: tuple[str, str, int | None]) -> None:
     name, how, expected = command
@@ -140,7 +140,7 @@ def test_data_is_the_same_in_every_locale(command: tuple[str, str, int | None]) 
     assert how != "svg" or ET.fromstring(out.decode()) is not None
 
 
-@cases("file", ["m.svg", "m.mmd", "m.dot", "m.html", "m.md", "m.txt"])
+@cases("file", "m.svg", "m.mmd", "m.dot", "m.html", "m.md", "m.txt")
 def test_files_are_utf_8_in_every_locale(file: str) -> None:
     contents: list[str] = []
     for encoding in ("utf-8", "ascii"):
@@ -186,13 +186,11 @@ LONE = "gr\udcf6"
 
 @cases(
     "arguments",
-    [
-        *(["run", f"{LONE}.py:executor", "q"], ["check", f"{LONE}.py:executor"], ["draw", f"{LONE}:executor"]),
-        *(["view", f"{LONE}.jsonl"], ["run", "q", "--model", f"{LONE}:m"], ["run", "q", "--tools", f"{LONE}:m"]),
-        *(["check", f"{LONE}.py:executor", "--format", "json"], ["diff", f"{LONE}:m", "mine:m"], [LONE]),
-        *(["audit", LONE, LONE], ["export", f"{LONE}:m", "--format", "tla"], ["run", "q", f"--{LONE}"]),
-        *(["models", "pull", LONE], ["run", "q", "--memory", f"{LONE}/talk.jsonl"]),
-    ],
+    *(["run", f"{LONE}.py:executor", "q"], ["check", f"{LONE}.py:executor"], ["draw", f"{LONE}:executor"]),
+    *(["view", f"{LONE}.jsonl"], ["run", "q", "--model", f"{LONE}:m"], ["run", "q", "--tools", f"{LONE}:m"]),
+    *(["check", f"{LONE}.py:executor", "--format", "json"], ["diff", f"{LONE}:m", "mine:m"], [LONE]),
+    *(["audit", LONE, LONE], ["export", f"{LONE}:m", "--format", "tla"], ["run", "q", f"--{LONE}"]),
+    *(["models", "pull", LONE], ["run", "q", "--memory", f"{LONE}/talk.jsonl"]),
 )
 def test_names_with_lone_surrogates_are_reported(arguments: list[str]) -> None:
     code, _, err = in_locale("utf-8", *arguments)

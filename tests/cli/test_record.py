@@ -154,20 +154,16 @@ PRINTED, MISSING = "37 * 48 is 1776.\n", "is incomplete: No space left on device
 @pytest.mark.medium
 @pytest.mark.skipif(not FULL.exists(), reason="this system has no /dev/full")
 @cases(
-    ("full", "options", "ended"),
-    [
-        ("", ["--record", str(FULL), "--quiet"], (0, PRINTED, f"graphexec: /dev/full {MISSING}")),
-        ("stderr", [], (0, PRINTED, "")),
-        ("stdout", ["--json", "--record", "trace.jsonl"], (1, "", f"graphexec: the standard output {MISSING}")),
-        ("stdout", ["--quiet"], (1, "", "graphexec: OSError: [Errno 28] No space left on device\n")),
-    ],
+    ("full", "args", "ended"),
+    ("", ["--record", str(FULL), "--quiet"], (0, PRINTED, f"graphexec: /dev/full {MISSING}")),
+    ("stderr", [], (0, PRINTED, "")),
+    ("stdout", ["--json", "--record", "trace.jsonl"], (1, "", f"graphexec: the standard output {MISSING}")),
+    ("stdout", ["--quiet"], (1, "", "graphexec: OSError: [Errno 28] No space left on device\n")),
 )
-def test_full_device_loses_its_own_output_only(
-    tmp_path: Path, full: str, options: list[str], ended: tuple[int, str, str]
-) -> None:
+def test_full_device_loses_its_output(tmp_path: Path, full: str, args: list[str], ended: tuple[int, str, str]) -> None:
     with contextlib.chdir(tmp_path):
-        assert run_into(full, *options) == ended
-    if "trace.jsonl" in options:
+        assert run_into(full, *args) == ended
+    if "trace.jsonl" in args:
         assert read(tmp_path / "trace.jsonl")[-1]["output"] == "37 * 48 is 1776."
 
 

@@ -108,7 +108,7 @@ def test_calls_and_instructions_may_change() -> None:
     assert "check the options of the agent, such as --system and --trim\n" in ended.err
 
 
-@cases(("option", "at"), [("--reply", ["--at", "1"]), ("--observation", ["--at", "3", "--call", "0"])])
+@cases(("option", "at"), ("--reply", ["--at", "1"]), ("--observation", ["--at", "3", "--call", "0"]))
 def test_text_may_come_from_standard_input(monkeypatch: pytest.MonkeyPatch, option: str, at: list[str]) -> None:
     record()
     monkeypatch.setattr(sys, "stdin", io.StringIO("from a file\n"))
@@ -159,19 +159,17 @@ OWN = "mine.py:executor"
 @pytest.mark.medium
 @cases(
     ("options", "message"),
-    [
-        ([OWN, "--at", "99"], "trace.jsonl: there is no step 99: the run has steps 1 to 6; name one"),
-        ([OWN, "--at", "2", "--reply", "x"], "trace.jsonl: step 2 (parse) makes no calls"),
-        ([OWN, "--at", "3", "--reply", "x", "--call", "0"], "'x' is not a reply to CallTool; pass its obs"),
-        ([OWN, "--at", "1", "--observation", "x"], "CallModel is not the call of a tool"),
-        ([OWN, "--reply", "x", "--observation", "x"], "--observation is of a tool, and --reply of a model"),
-        ([OWN, "--tool-call", "{}"], "--tool-call '{}' names no tool; write"),
-        ([OWN, "--tool-call", "a {b"], "the arguments are not JSON"),
-        ([OWN, "--record", "trace.jsonl"], "--record trace.jsonl is the trace that is replayed; name another"),
-        ([OWN, "--model", "m"], "--model does not apply to mine.py:executor"),
-        ([], "the run in trace.jsonl had the tools look_up; name the executor of the run, as in graphexec replay "),
-        (["--tools", "mine.py:look_up"], "--model is 'scripted'"),
-    ],
+    ([OWN, "--at", "99"], "trace.jsonl: there is no step 99: the run has steps 1 to 6; name one"),
+    ([OWN, "--at", "2", "--reply", "x"], "trace.jsonl: step 2 (parse) makes no calls"),
+    ([OWN, "--at", "3", "--reply", "x", "--call", "0"], "'x' is not a reply to CallTool; pass its obs"),
+    ([OWN, "--at", "1", "--observation", "x"], "CallModel is not the call of a tool"),
+    ([OWN, "--reply", "x", "--observation", "x"], "--observation is of a tool, and --reply of a model"),
+    ([OWN, "--tool-call", "{}"], "--tool-call '{}' names no tool; write"),
+    ([OWN, "--tool-call", "a {b"], "the arguments are not JSON"),
+    ([OWN, "--record", "trace.jsonl"], "--record trace.jsonl is the trace that is replayed; name another"),
+    ([OWN, "--model", "m"], "--model does not apply to mine.py:executor"),
+    ([], "the run in trace.jsonl had the tools look_up; name the executor of the run, as in graphexec replay "),
+    (["--tools", "mine.py:look_up"], "--model is 'scripted'"),
 )
 def test_wrong_usage_is_one_line(options: list[str], message: str) -> None:
     record()

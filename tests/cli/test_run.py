@@ -66,7 +66,7 @@ TRACED: list[tuple[list[Reply], list[str], str, list[str]]] = [
 
 @pytest.mark.medium
 @pytest.mark.usefixtures("tools")
-@cases(("replies", "options", "answer", "parts"), TRACED)
+@cases(("replies", "options", "answer", "parts"), *TRACED)
 def test_trace_is_beside_the_answer(replies: list[Reply], options: list[str], answer: str, parts: list[str]) -> None:
     ended = run(replies, *options)
     assert (ended.code, ended.out) == (0, f"{answer}\n")
@@ -133,14 +133,12 @@ def test_native_tool_calls_are_traced() -> None:
 @pytest.mark.medium
 @cases(
     ("option", "limit"),
-    [
-        ("--max-iterations=1", "1 iteration"),
-        ("--max-iterations=0", "0 iterations"),
-        ("--max-model-calls=1", "1 model call"),
-        ("--max-tool-calls=0", "0 tool calls"),
-        ("--max-tokens=50", "50 tokens"),
-        ("--max-seconds=0", "0 seconds"),
-    ],
+    ("--max-iterations=1", "1 iteration"),
+    ("--max-iterations=0", "0 iterations"),
+    ("--max-model-calls=1", "1 model call"),
+    ("--max-tool-calls=0", "0 tool calls"),
+    ("--max-tokens=50", "50 tokens"),
+    ("--max-seconds=0", "0 seconds"),
 )
 def test_limit_stops_the_run_without_an_answer(option: str, limit: str) -> None:
     ended = run([tool_call_text("calculator", expression="1")] * 3, option)
@@ -186,14 +184,12 @@ def test_json_has_one_valid_record_per_event(tools: str) -> None:
 @pytest.mark.usefixtures("tools")
 @cases(
     ("options", "code", "status"),
-    [
-        (["--max-iterations", "1"], 3, "stopped"),
-        (use("fail"), 1, "error"),
-        (use("plain"), 2, "usage"),
-        (["--no-such-option"], 2, "usage"),
-        (["--max-iterations", "many"], 2, "usage"),
-        (["--max-seconds", "inf"], 2, "usage"),
-    ],
+    (["--max-iterations", "1"], 3, "stopped"),
+    (use("fail"), 1, "error"),
+    (use("plain"), 2, "usage"),
+    (["--no-such-option"], 2, "usage"),
+    (["--max-iterations", "many"], 2, "usage"),
+    (["--max-seconds", "inf"], 2, "usage"),
 )
 def test_json_includes_errors(options: list[str], code: int, status: str) -> None:
     ended = run([tool_call_text("fail")], "--json", *options)
@@ -229,14 +225,14 @@ WRONG = [
 
 
 @pytest.mark.usefixtures("tools")
-@cases(("options", "expected"), WRONG)
+@cases(("options", "expected"), *WRONG)
 def test_wrong_usage_is_one_line_and_exits_2(options: list[str], expected: str) -> None:
     for name, text in (("broken", "1 / 0\n"), ("leaves", "raise SystemExit(7)\n"), ("needs", "import nowhere\n")):
         Path(f"{name}.py").write_text(text, encoding="utf-8")
     assert expected in refused("run", QUESTION, *options)
 
 
-@cases("question", ["", "  \n"])
+@cases("question", "", "  \n")
 def test_empty_question_is_wrong_usage(question: str) -> None:
     ended = command("run", question)
     assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
@@ -252,12 +248,10 @@ SECRET = ["--base-url", "http://me:password@127.0.0.1:9/v1", "--retries", "0"]
 @pytest.mark.medium
 @cases(
     ("options", "fact"),
-    [
-        (NOWHERE, "change the base URL (given, or in OPENAI_BASE_URL)"),
-        ([*NOWHERE, "--quiet"], "no connection to"),
-        ([], "set OPENAI_API_KEY to it"),
-        (SECRET, "gpt-9 at 127.0.0.1:9 "),
-    ],
+    (NOWHERE, "change the base URL (given, or in OPENAI_BASE_URL)"),
+    ([*NOWHERE, "--quiet"], "no connection to"),
+    ([], "set OPENAI_API_KEY to it"),
+    (SECRET, "gpt-9 at 127.0.0.1:9 "),
 )
 def test_model_errors_have_no_class_names(options: list[str], fact: str) -> None:
     ended = command("run", QUESTION, "--model", "gpt-9", *options)
@@ -272,7 +266,7 @@ PENDING: list[Reply] = [tool_call_text("calculator", expression="37 * 48"), Sile
 
 
 @pytest.mark.medium
-@cases("quiet", [False, True])
+@cases("quiet", False, True)
 def test_ctrl_c_ends_a_pending_model_call(quiet: bool) -> None:
     with serving(PENDING) as server, Program(*asking(server, *["--quiet"] * quiet)) as running:
         assert server.waiting.wait(PATIENCE)
@@ -284,7 +278,7 @@ def test_ctrl_c_ends_a_pending_model_call(quiet: bool) -> None:
 
 
 @pytest.mark.medium
-@cases("deadline", [[], ["--max-seconds", "600"]])
+@cases("deadline", [], ["--max-seconds", "600"])
 def test_ctrl_c_ends_a_blocked_tool(tools: str, deadline: list[str]) -> None:
     arguments = (*use("wait"), *deadline)
     folder = Path(tools).parent
@@ -323,7 +317,7 @@ def test_ctrl_c_ends_a_download(tmp_path: Path) -> None:
 
 
 @pytest.mark.medium
-@cases("pipe", ["graphexec run --json 2>&1 | head -1", "graphexec run 2>&1 | head -1", "graphexec draw | true"])
+@cases("pipe", "graphexec run --json 2>&1 | head -1", "graphexec run 2>&1 | head -1", "graphexec draw | true")
 def test_closed_pipe_prints_no_error(pipe: str) -> None:
     with serving(SOLVED) as server:
         arguments = asking(server) if "run" in pipe else ("draw",)

@@ -55,7 +55,7 @@ def last_prompt(server: talk.Conversation) -> str:
 
 
 @pytest.mark.medium
-@cases("agent", get_args(AgentName))
+@cases("agent", *get_args(AgentName))
 def test_every_agent_calls_a_tool_and_answers(agent: str) -> None:
     ended = run(SAYS[agent], "--agent", agent)
     assert (ended.code, ended.out) == (0, "It is 1776.\n"), ended.err
@@ -100,7 +100,7 @@ def test_cache_answers_repeated_requests() -> None:
 
 
 @pytest.mark.medium
-@cases(("options", "code"), [([], 0), (["--retries", "1"], 1), (["--retries", "0"], 1)])
+@cases(("options", "code"), ([], 0), (["--retries", "1"], 1), (["--retries", "0"], 1))
 def test_retries_option_limits_requests(options: list[str], code: int) -> None:
     with serving([talk.REFUSAL, talk.REFUSAL, "It is 1776."]) as server:
         ended = command(*asking(server, *NATIVE, *options))
@@ -119,19 +119,17 @@ def test_stopped_run_may_generate_an_answer() -> None:
 
 @cases(
     ("options", "expected"),
-    [
-        (["--agent", "react", "--memory", "talk.jsonl"], "--memory is not for the react agent, whose prompt has no"),
-        (["--memory", "nowhere/talk.jsonl"], "nowhere/talk.jsonl is in a directory that does not exist; create "),
-        (["--memory", "."], "is a directory; name a file in it"),
-        (["--memory", "x" * 300], "cannot be used: File name too long; name another file"),
-        (["--memory", "notes.txt"], "notes.txt, line 1, is not a turn: it is not JSON"),
-        (["--cache", "nowhere/replies.db"], "unable to open database file; pass a file in a writable folder"),
-        (["--cache", "notes.txt"], "cannot be used: file is not a database"),
-        (["--certificate", "nowhere/proof.json"], "nowhere/proof.json cannot be written: there is no folder "),
-        (["--trim", "0"], "Invalid value for '--trim': "),
-        (["--retries", "-1"], "Invalid value for '--retries': "),
-        (["--early-stopping", "hope"], "'--early-stopping': 'hope' is not one of 'force', 'generate'"),
-    ],
+    (["--agent", "react", "--memory", "talk.jsonl"], "--memory is not for the react agent, whose prompt has no"),
+    (["--memory", "nowhere/talk.jsonl"], "nowhere/talk.jsonl is in a directory that does not exist; create "),
+    (["--memory", "."], "is a directory; name a file in it"),
+    (["--memory", "x" * 300], "cannot be used: File name too long; name another file"),
+    (["--memory", "notes.txt"], "notes.txt, line 1, is not a turn: it is not JSON"),
+    (["--cache", "nowhere/replies.db"], "unable to open database file; pass a file in a writable folder"),
+    (["--cache", "notes.txt"], "cannot be used: file is not a database"),
+    (["--certificate", "nowhere/proof.json"], "nowhere/proof.json cannot be written: there is no folder "),
+    (["--trim", "0"], "Invalid value for '--trim': "),
+    (["--retries", "-1"], "Invalid value for '--retries': "),
+    (["--early-stopping", "hope"], "'--early-stopping': 'hope' is not one of 'force', 'generate'"),
 )
 def test_wrong_usage_asks_and_downloads_nothing(pulled: list[str], options: list[str], expected: str) -> None:
     with serving([]) as server:
@@ -140,7 +138,7 @@ def test_wrong_usage_asks_and_downloads_nothing(pulled: list[str], options: list
     assert (server.asked, pulled) == ([], [])
 
 
-@cases("local", [["--gguf", "small.gguf"], []])
+@cases("local", ["--gguf", "small.gguf"], [])
 def test_local_model_refuses_retries(local: list[str]) -> None:
     Path("small.gguf").touch()
     error = refused("run", QUESTION, *local, "--retries", "1")
@@ -170,7 +168,7 @@ def run_unsaved(*options: str) -> Ended:
     return ended
 
 
-@cases(("limited", "reason"), [((), "finished"), (LAST_WORD, "iterations")])
+@cases(("limited", "reason"), ((), "finished"), (LAST_WORD, "iterations"))
 def test_result_is_recorded_if_saving_memory_fails(limited: tuple[str, ...], reason: str) -> None:
     result = json.loads(run_unsaved("--json", *limited).out.splitlines()[-1])
     assert (result["status"], result["output"], result["reason"]) == ("error", "It is 1776.", reason)
@@ -180,8 +178,8 @@ def test_result_is_recorded_if_saving_memory_fails(limited: tuple[str, ...], rea
 
 
 @pytest.mark.medium
-@cases("options", [[], ["--quiet"]])
-@cases("limited", [(), LAST_WORD])
+@cases("options", [], ["--quiet"])
+@cases("limited", (), LAST_WORD)
 def test_answer_is_printed_if_saving_memory_fails(options: list[str], limited: tuple[str, ...]) -> None:
     ended = run_unsaved(*options, *limited)
     assert ended.out == "It is 1776.\n"
@@ -205,7 +203,7 @@ def test_ctrl_c_during_save_keeps_the_answer(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.medium
-@cases("agent", SAYS)
+@cases("agent", *SAYS)
 def test_every_agent_answers_instead_of_a_repeat(agent: str) -> None:
     called, answer = SAYS[agent]
     ended = run([called, called, answer], "--agent", agent)
@@ -213,7 +211,7 @@ def test_every_agent_answers_instead_of_a_repeat(agent: str) -> None:
     assert "3 model calls · 1 tool call" in ended.err
 
 
-@cases("tools", [[echo], [*EVERYDAY_TOOLS, echo]])
+@cases("tools", [echo], [*EVERYDAY_TOOLS, echo])
 def test_tools_of_the_user_have_examples(tools: list[AnyTool]) -> None:
     agent = make_agent("structured", models.ScriptedModel([]), tools)
     assert agent.dummies["echo"]["text"][0] == "The lantern is green"
@@ -242,14 +240,12 @@ def test_images_are_sent_with_the_question() -> None:
 
 @cases(
     ("image", "fact"),
-    [
-        ("dog.png", "No such file or directory; --image takes a file or an https:// address"),
-        (".", "Is a directory; --image takes a file"),
-        ("notes.txt", "it is not an image; --image takes a file of PNG, JPEG, GIF or WebP"),
-        ("ftp://pictures.example/a.png", "it is not an image; --image takes a file"),
-        *((name, "it is not a regular file; --image takes a file") for name in ("pipe", "/dev/zero")),
-        ("large.png", "it has more than 100,000,000 bytes; --image takes a file"),
-    ],
+    ("dog.png", "No such file or directory; --image takes a file or an https:// address"),
+    (".", "Is a directory; --image takes a file"),
+    ("notes.txt", "it is not an image; --image takes a file of PNG, JPEG, GIF or WebP"),
+    ("ftp://pictures.example/a.png", "it is not an image; --image takes a file"),
+    *((name, "it is not a regular file; --image takes a file") for name in ("pipe", "/dev/zero")),
+    ("large.png", "it has more than 100,000,000 bytes; --image takes a file"),
 )
 def test_wrong_image_is_wrong_usage(image: str, fact: str) -> None:
     Path("pipe").unlink(missing_ok=True)
@@ -291,7 +287,7 @@ def test_settings_of_the_model_are_sent() -> None:
     assert "allow a longer one with --timeout" in ended.err
 
 
-@cases(("limit", "sent"), [(64, 64), (4096, 4096), (100_000, None)])
+@cases(("limit", "sent"), (64, 64), (4096, 4096), (100_000, None))
 def test_token_limit_of_the_run_caps_each_reply(limit: int, sent: int | None) -> None:
     ended, body = ask([native_tool_call("calculator", expression="1 + 1"), "two"], "--max-tokens", str(limit))
     assert body.get("max_tokens", body.get("max_completion_tokens")) == sent
@@ -299,7 +295,7 @@ def test_token_limit_of_the_run_caps_each_reply(limit: int, sent: int | None) ->
     assert (ended.code, "the limit of 64 tokens was reached" in ended.err) == ((3, True) if stopped else (0, False))
 
 
-@cases("agent", SAYS)
+@cases("agent", *SAYS)
 def test_every_agent_follows_the_system_text(agent: str) -> None:
     ended, body = ask(SAYS[agent][1:], "--system", 'Speak {"like"} a pirate.', agent=agent)
     assert (ended.code, ended.out) == (0, "It is 1776.\n"), ended.err
@@ -311,12 +307,10 @@ TWICE = 'Twice 5? => calculator {"expression": "2 * 5"}'
 
 @cases(
     ("examples", "pieces"),
-    [
-        ([EXAMPLE, "Hi! => Hello!"], ["What is 2 + 3?", "2 + 3", "It is 5.", "Hi!", "Hello!"]),
-        ([EXAMPLE, "Hi! => Hello!", "Day? => today => Monday"], ["It is 5.", "Hello!", "Day?", "Monday"]),
-        # The result of an example may be left out.
-        ([TWICE], ["Twice 5?", "2 * 5"]),
-    ],
+    ([EXAMPLE, "Hi! => Hello!"], ["What is 2 + 3?", "2 + 3", "It is 5.", "Hi!", "Hello!"]),
+    ([EXAMPLE, "Hi! => Hello!", "Day? => today => Monday"], ["It is 5.", "Hello!", "Day?", "Monday"]),
+    # The result of an example may be left out.
+    ([TWICE], ["Twice 5?", "2 * 5"]),
 )
 def test_examples_are_shown_to_the_model(examples: list[str], pieces: list[str]) -> None:
     options = [option for example in examples for option in ("--example", example)]
@@ -327,7 +321,7 @@ def test_examples_are_shown_to_the_model(examples: list[str], pieces: list[str])
     assert "How many kilometers" not in shown
 
 
-@cases("agent", [one for one in SAYS if one != "structured"])
+@cases("agent", *[one for one in SAYS if one != "structured"])
 def test_other_agents_show_the_calls_of_examples(agent: str) -> None:
     ended, body = ask(SAYS[agent][1:], "--example", f"{TWICE} => 10", agent=agent)
     assert (ended.code, ended.out) == (0, "It is 1776.\n"), ended.err
@@ -350,29 +344,27 @@ WRONG_NAMES = [
 
 @cases(
     ("options", "expected"),
-    [
-        (["--temperature", "-1"], "Invalid value for '--temperature': it is not a number, 0 or more; write one"),
-        (["--temperature", "nan"], "Invalid value for '--temperature': it is not a number, 0 or more; write one"),
-        (["--timeout", "0"], "Invalid value for '--timeout': it is not a finite number of seconds above 0; write one"),
-        (["--timeout", "inf"], "Invalid value for '--timeout': it is not a finite number of seconds above 0"),
-        (["--max-reply-tokens", "0"], "Invalid value for '--max-reply-tokens': "),
-        (["--max-tokens", "-1"], "Invalid value for '--max-tokens': "),
-        (["--limit", "tokens"], "--limit tokens has no value; write --limit NAME=N, such as tool_calls=20"),
-        (["--limit", "tokens=many"], "the limit tokens is 'many'; pass a number, or none for no limit"),
-        (["--limit", "tokens=-1"], "tokens is -1"),
-        (["--limit", "iterations=1.5"], "iterations is 1.5"),
-        (["--limit", "tokns=5"], "--limit tokns is not a limit of this executor; did you mean tokens?"),
-        (["--limit", "cost=0"], "the limit cost is 0"),
-        (["--limit", "iterations=none"], "with --limit iterations=none, a run may not end; set a limit, such as --max"),
-        (["--example", "Hello => Hi!"], "--example 'Hello' has no call, and only the structured agent shows such"),
-        (["--agent=structured", "--example", "Hi"], "--example 'Hi' is not a question with its solution; write 'QUE"),
-        (["--agent=structured", "--example", "q => calc {} => 1"], "which is not a call of a tool (calculator, "),
-        (["--agent=structured", "--example", "q => today {] => 1"], "--example: the arguments of today are not JSON"),
-        (["--agent=structured", "--example", 'q => today {"a": 1} => 1'], "--example: today has no argument a; it has"),
-        (["--model", "azure:gpt-5"], "Azure needs an address of its own; write --model DEPLOYMENT --base-url https://"),
-        *((["--model", name], says) for name, says in WRONG_NAMES),
-        (["--model", " "], "--model is empty; write a provider and its model, such as --model openai:gpt-5-mini"),
-    ],
+    (["--temperature", "-1"], "Invalid value for '--temperature': it is not a number, 0 or more; write one"),
+    (["--temperature", "nan"], "Invalid value for '--temperature': it is not a number, 0 or more; write one"),
+    (["--timeout", "0"], "Invalid value for '--timeout': it is not a finite number of seconds above 0; write one"),
+    (["--timeout", "inf"], "Invalid value for '--timeout': it is not a finite number of seconds above 0"),
+    (["--max-reply-tokens", "0"], "Invalid value for '--max-reply-tokens': "),
+    (["--max-tokens", "-1"], "Invalid value for '--max-tokens': "),
+    (["--limit", "tokens"], "--limit tokens has no value; write --limit NAME=N, such as tool_calls=20"),
+    (["--limit", "tokens=many"], "the limit tokens is 'many'; pass a number, or none for no limit"),
+    (["--limit", "tokens=-1"], "tokens is -1"),
+    (["--limit", "iterations=1.5"], "iterations is 1.5"),
+    (["--limit", "tokns=5"], "--limit tokns is not a limit of this executor; did you mean tokens?"),
+    (["--limit", "cost=0"], "the limit cost is 0"),
+    (["--limit", "iterations=none"], "with --limit iterations=none, a run may not end; set a limit, such as --max"),
+    (["--example", "Hello => Hi!"], "--example 'Hello' has no call, and only the structured agent shows such"),
+    (["--agent=structured", "--example", "Hi"], "--example 'Hi' is not a question with its solution; write 'QUE"),
+    (["--agent=structured", "--example", "q => calc {} => 1"], "which is not a call of a tool (calculator, "),
+    (["--agent=structured", "--example", "q => today {] => 1"], "--example: the arguments of today are not JSON"),
+    (["--agent=structured", "--example", 'q => today {"a": 1} => 1'], "--example: today has no argument a; it has"),
+    (["--model", "azure:gpt-5"], "Azure needs an address of its own; write --model DEPLOYMENT --base-url https://"),
+    *((["--model", name], says) for name, says in WRONG_NAMES),
+    (["--model", " "], "--model is empty; write a provider and its model, such as --model openai:gpt-5-mini"),
 )
 def test_invalid_settings_name_the_option(options: list[str], expected: str) -> None:
     own_model = options[0] == "--model"
@@ -381,7 +373,7 @@ def test_invalid_settings_name_the_option(options: list[str], expected: str) -> 
     assert expected in refused("run", "q", *model, *kind, *options)
 
 
-@cases("provider", [one for one in PROVIDERS if one != "local"])
+@cases("provider", *[one for one in PROVIDERS if one != "local"])
 def test_every_provider_takes_the_settings(provider: str) -> None:
     options = AgentOptions(model=f"{provider}:some", temperature=0.5, timeout=9.0, max_reply_tokens=50, system="Hi")
     assert build_executor(options).model == f"{provider}:some"
@@ -411,7 +403,7 @@ NAMED = [
 ]
 
 
-@cases(("name", "variable", "agent"), NAMED)
+@cases(("name", "variable", "agent"), *NAMED)
 def test_name_chooses_server_and_agent(monkeypatch: pytest.MonkeyPatch, name: str, variable: str, agent: str) -> None:
     with serving(SAYS[agent]) as server:
         monkeypatch.setenv(variable, server.url)
@@ -436,7 +428,7 @@ def test_provider_has_an_address_of_its_own(monkeypatch: pytest.MonkeyPatch) -> 
     assert "llama at http://127.0.0.1:9/v1" in ended.err
 
 
-@cases("name", ["local", "local:smollm2-135m-instruct", "smollm2-135m-instruct"])
+@cases("name", "local", "local:smollm2-135m-instruct", "smollm2-135m-instruct")
 def test_local_names_need_the_weights(pulled: list[str], name: str) -> None:
     assert command("run", QUESTION, "--model", name).code == 1
     assert pulled.pop() == "smollm2-135m-instruct"

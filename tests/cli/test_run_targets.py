@@ -41,12 +41,10 @@ def test_own_executor_answers(target: str) -> None:
 
 @cases(
     ("arguments", "answer"),
-    [
-        (["alone.py", "hello"], "HELLO"),
-        # The only input has any name; others are named.
-        (["mine.py:topical", "bees"], "about {topic}"),
-        (["mine.py:styled", "bees", "--input", "style=short"], "both"),
-    ],
+    (["alone.py", "hello"], "HELLO"),
+    # The only input has any name; others are named.
+    (["mine.py:topical", "bees"], "about {topic}"),
+    (["mine.py:styled", "bees", "--input", "style=short"], "both"),
 )
 def test_quiet_executor_prints_its_answer(arguments: list[str], answer: str) -> None:
     ended = command("run", *arguments, "--quiet")
@@ -67,13 +65,11 @@ def test_own_executor_is_recorded_and_proved() -> None:
 
 @cases(
     ("options", "expected"),
-    [
-        (["--max-iterations", "2"], "the limit of 2 iterations was reached"),
-        (["--limit", "iterations=3"], "the limit of 3 iterations was reached"),
-        (["--max-model-calls", "1"], "the limit of 1 model call was reached"),
-        (["--limit", "model_calls=1"], "the limit of 1 model call was reached"),
-        ([], "the limit of 9 iterations was reached"),
-    ],
+    (["--max-iterations", "2"], "the limit of 2 iterations was reached"),
+    (["--limit", "iterations=3"], "the limit of 3 iterations was reached"),
+    (["--max-model-calls", "1"], "the limit of 1 model call was reached"),
+    (["--limit", "model_calls=1"], "the limit of 1 model call was reached"),
+    ([], "the limit of 9 iterations was reached"),
 )
 def test_limits_apply_to_an_own_executor(options: list[str], expected: str) -> None:
     ended = command("run", "mine.py:looping", "go on", *options)
@@ -88,37 +84,35 @@ TOOLS_OPTIONS = ["--tools", "mine:think", "--temperature", "0"]
 @pytest.mark.medium
 @cases(
     ("arguments", "expected"),
-    [
-        ([*OWN, "--model", "small"], "--model does not apply to mine.py:executor, which has its own model; leave it"),
-        ([*OWN, "--model", "small"], "leave it out, or change mine.py\n"),
-        ([*OWN, *TOOLS_OPTIONS], "--temperature and --tools do not apply to mine.py:executor, which has its own model"),
-        ([*OWN, *TOOLS_OPTIONS], "which has its own model and tools; leave them"),
-        ([*OWN, "--memory", "talk.jsonl"], "in graphexec chat mine.py:executor --memory FILE"),
-        ([*OWN, "--limit", "iteration=3"], "--limit iteration is not a limit of this executor; did"),
-        ([*OWN, "--max-iterations=1", "--limit=iterations=3"], "the limit iterations is set twice"),
-        (["mine.py:machine", "q"], "mine.py:machine is a graph, which has no agent to answer; name an executor, such"),
-        (["mine.py:makes_graph", "q"], "mine.py:makes_graph() is a graph, which has no agent"),
-        (["mine.py:react", "q"], "mine.py:react is an agent, which runs within an executor; name one: executor = "),
-        (["mine.py:number", "q"], "mine.py:number is an int, not an executor; name an AgentExecutor in mine.py"),
-        (["mine.py:Class", "q"], "mine.py:Class is the class AgentExecutor; name an executor, or a function that"),
-        (["mine.py:needs", "q"], "mine.py:needs is a function with the parameter model; name an executor"),
-        (["mine.py:fails", "q"], "mine.py:fails() raised RuntimeError: no key (mine.py, line "),
-        (["mine.py:later", "q"], "mine.py:later is a coroutine function; name an executor"),
-        (["mine.py:executr", "q"], "mine.py has no executr; did you mean executor"),
-        (["mine.py", "q"], "mine.py has 4 executors; name mine.py:"),
-        (["nothing.py:executor", "q"], "there is no file nothing.py"),
-        (["nothing.py:executor"], "there is no file nothing.py"),
-        (["nothing:executor", "q"], "there is no module nothing here"),
-        (["who is there?", "mine.py:executor"], "the target stands before the question; write graphexec run mine.py"),
-        (["two", "words"], "'two' is not a target such as my_agent.py:executor ('words' is the second); write the"),
-        (["What", "is", "2+2?"], "Got unexpected extra arguments (is 2+2?); write the question in quotes"),
-        (["mine.py:styled", "q"], "has the inputs topic, style, and the question is one; add --input style=..."),
-        (["mine.py:styled", "--input", "style=s"], "mine.py:styled lacks the input topic; add --input topic=..."),
-        (["mine.py:styled", "q", "--input=stile=s"], "--input stile is not an input of mine.py:styled; did you mean"),
-        (["mine.py:topical", "q", "--input", "topic=s"], "--input topic and the question are the same input of mine"),
-        (["mine.py:topical", "q", "--input", "topic"], "--input topic has no value; write --input NAME=TEXT"),
-        (["q", "--input", "topic=x"], "--input is for an executor of your own, and there is no target; leave it out"),
-    ],
+    ([*OWN, "--model", "small"], "--model does not apply to mine.py:executor, which has its own model; leave it"),
+    ([*OWN, "--model", "small"], "leave it out, or change mine.py\n"),
+    ([*OWN, *TOOLS_OPTIONS], "--temperature and --tools do not apply to mine.py:executor, which has its own model"),
+    ([*OWN, *TOOLS_OPTIONS], "which has its own model and tools; leave them"),
+    ([*OWN, "--memory", "talk.jsonl"], "in graphexec chat mine.py:executor --memory FILE"),
+    ([*OWN, "--limit", "iteration=3"], "--limit iteration is not a limit of this executor; did"),
+    ([*OWN, "--max-iterations=1", "--limit=iterations=3"], "the limit iterations is set twice"),
+    (["mine.py:machine", "q"], "mine.py:machine is a graph, which has no agent to answer; name an executor, such"),
+    (["mine.py:makes_graph", "q"], "mine.py:makes_graph() is a graph, which has no agent"),
+    (["mine.py:react", "q"], "mine.py:react is an agent, which runs within an executor; name one: executor = "),
+    (["mine.py:number", "q"], "mine.py:number is an int, not an executor; name an AgentExecutor in mine.py"),
+    (["mine.py:Class", "q"], "mine.py:Class is the class AgentExecutor; name an executor, or a function that"),
+    (["mine.py:needs", "q"], "mine.py:needs is a function with the parameter model; name an executor"),
+    (["mine.py:fails", "q"], "mine.py:fails() raised RuntimeError: no key (mine.py, line "),
+    (["mine.py:later", "q"], "mine.py:later is a coroutine function; name an executor"),
+    (["mine.py:executr", "q"], "mine.py has no executr; did you mean executor"),
+    (["mine.py", "q"], "mine.py has 4 executors; name mine.py:"),
+    (["nothing.py:executor", "q"], "there is no file nothing.py"),
+    (["nothing.py:executor"], "there is no file nothing.py"),
+    (["nothing:executor", "q"], "there is no module nothing here"),
+    (["who is there?", "mine.py:executor"], "the target stands before the question; write graphexec run mine.py"),
+    (["two", "words"], "'two' is not a target such as my_agent.py:executor ('words' is the second); write the"),
+    (["What", "is", "2+2?"], "Got unexpected extra arguments (is 2+2?); write the question in quotes"),
+    (["mine.py:styled", "q"], "has the inputs topic, style, and the question is one; add --input style=..."),
+    (["mine.py:styled", "--input", "style=s"], "mine.py:styled lacks the input topic; add --input topic=..."),
+    (["mine.py:styled", "q", "--input=stile=s"], "--input stile is not an input of mine.py:styled; did you mean"),
+    (["mine.py:topical", "q", "--input", "topic=s"], "--input topic and the question are the same input of mine"),
+    (["mine.py:topical", "q", "--input", "topic"], "--input topic has no value; write --input NAME=TEXT"),
+    (["q", "--input", "topic=x"], "--input is for an executor of your own, and there is no target; leave it out"),
 )
 def test_wrong_target_is_one_line_and_exits_2(arguments: list[str], expected: str) -> None:
     ended = command("run", *arguments)
@@ -137,7 +131,7 @@ def ask(*arguments: str) -> str:
 
 
 @pytest.mark.medium
-@cases("question", ["mine.py", "What does mine.py:executor do?", "ollama:qwen3", "see mine.py"])
+@cases("question", "mine.py", "What does mine.py:executor do?", "ollama:qwen3", "see mine.py")
 def test_one_argument_that_names_no_executor_is_a_question(question: str) -> None:
     Path("mine.py").unlink(missing_ok=True)
     assert ask(question) == question
@@ -158,7 +152,7 @@ def test_question_is_read_from_standard_input(monkeypatch: pytest.MonkeyPatch) -
     assert "the standard input is empty" in last
 
 
-@cases("arguments", [["mine.py:executor"], ["mine.py:executor", "-"]])
+@cases("arguments", ["mine.py:executor"], ["mine.py:executor", "-"])
 def test_target_reads_the_question_from_a_pipe(monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> None:
     pipe(monkeypatch, b"\xef\xbb\xbfna\xc3\xafve\r\n")
     ended = command("run", *arguments, "--quiet")
@@ -167,12 +161,10 @@ def test_target_reads_the_question_from_a_pipe(monkeypatch: pytest.MonkeyPatch, 
 
 @cases(
     ("content", "expected"),
-    [
-        (b"", "the standard input is empty; write the question into it"),
-        (b"\xef\xbb\xbf \n\t", "the standard input is empty"),
-        (b"caf\xe9", "the standard input is not UTF-8: byte 4 is invalid; write the question in UTF-8"),
-        ("What?".encode("utf-16"), "the standard input is not UTF-8: byte 1 is invalid"),
-    ],
+    (b"", "the standard input is empty; write the question into it"),
+    (b"\xef\xbb\xbf \n\t", "the standard input is empty"),
+    (b"caf\xe9", "the standard input is not UTF-8: byte 4 is invalid; write the question in UTF-8"),
+    ("What?".encode("utf-16"), "the standard input is not UTF-8: byte 1 is invalid"),
 )
 def test_invalid_standard_input_is_wrong_usage(monkeypatch: pytest.MonkeyPatch, content: bytes, expected: str) -> None:
     pipe(monkeypatch, content)
@@ -196,7 +188,7 @@ FOUND = {
 }
 
 
-@cases("reference", FOUND)
+@cases("reference", *FOUND)
 def test_functions_and_modules_are_tools(reference: str) -> None:
     assert [tool.name for tool in tools_at(reference)] == FOUND[reference]
 
@@ -221,12 +213,12 @@ WRONG = {
 }
 
 
-@cases("reference", WRONG)
+@cases("reference", *WRONG)
 def test_reference_without_tools_gets_the_remedy(reference: str) -> None:
     assert error_message(UsageError, tools_at, reference) == f"{reference} {WRONG[reference]}"
 
 
-@cases("reference", ["plain_functions.weather", "plain_functions.weather:x"])
+@cases("reference", "plain_functions.weather", "plain_functions.weather:x")
 def test_dot_before_an_object_gets_the_remedy(reference: str) -> None:
     remedy = r"no module plain_functions\.weather .*; did you mean plain_functions:weath"
     with pytest.raises(UsageError, match=remedy):

@@ -62,7 +62,7 @@ def run_until_killed(replies: list[Reply], number: int, folder: Path, *options: 
 
 
 @pytest.mark.medium
-@cases("number", [signal.SIGTERM, signal.SIGHUP])
+@cases("number", signal.SIGTERM, signal.SIGHUP)
 def test_signal_leaves_a_result(number: signal.Signals, tmp_path: Path) -> None:
     ended, result = run_until_killed([Silence()], number, tmp_path)
     assert ended.code == result["exit_code"] == 128 + number
@@ -72,8 +72,8 @@ def test_signal_leaves_a_result(number: signal.Signals, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@cases("options", [[], ["--max-seconds", "1000"]])
-@cases("name", ["sleep", "wait", "child", "stubborn"])
+@cases("options", [], ["--max-seconds", "1000"])
+@cases("name", "sleep", "wait", "child", "stubborn")
 def test_blocked_tool_is_terminated(name: str, options: list[str], tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(f"{TOOLS}{MORE_TOOLS}", encoding="utf-8")
     call = tool_call_text(name)

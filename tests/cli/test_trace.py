@@ -36,18 +36,16 @@ class Fetch(Effect[str]):
 
 @cases(
     ("waited", "expected"),
-    [
-        ([MODEL], "asking the model"),
-        ([CallAgent(Run({}))], "asking the agent"),
-        ([CallTool("double", "2")], "calling double"),
-        ([AskHuman("Go on?")], "asking a person"),
-        ([Fetch("/")], "requesting Fetch"),
-        ([Perform("polish", str, 1)], "running polish"),
-        ([CallTool("double", "2"), CallTool("halve", "2")], "calling double, halve"),
-        ([MODEL, MODEL], "asking the model"),
-        ([Fetch("/"), AskHuman("?"), CallTool("double", "2")], "calling double, requesting Fetch, asking a person"),
-        ([CallTool("\x1b[2Jdouble", "2")], "calling double"),
-    ],
+    ([MODEL], "asking the model"),
+    ([CallAgent(Run({}))], "asking the agent"),
+    ([CallTool("double", "2")], "calling double"),
+    ([AskHuman("Go on?")], "asking a person"),
+    ([Fetch("/")], "requesting Fetch"),
+    ([Perform("polish", str, 1)], "running polish"),
+    ([CallTool("double", "2"), CallTool("halve", "2")], "calling double, halve"),
+    ([MODEL, MODEL], "asking the model"),
+    ([Fetch("/"), AskHuman("?"), CallTool("double", "2")], "calling double, requesting Fetch, asking a person"),
+    ([CallTool("\x1b[2Jdouble", "2")], "calling double"),
 )
 def test_pending_effects_are_described(waited: list[Effect[Any]], expected: str) -> None:
     assert format_effects(waited) == expected
@@ -125,14 +123,12 @@ TWO = two_tools()
 
 @cases(
     ("before", "after", "parts"),
-    [
-        (
-            [Asked("plan", MODEL), Reported("plan", MODEL, "waited 2.0 s for a turn")],
-            [Answered("plan", MODEL, "Hello", 2.0, Spent())],
-            ["asking the model", "   waited 2.0 s for a turn"],
-        ),
-        (TWO[:4], TWO[4:], ["calling quick"]),
-    ],
+    (
+        [Asked("plan", MODEL), Reported("plan", MODEL, "waited 2.0 s for a turn")],
+        [Answered("plan", MODEL, "Hello", 2.0, Spent())],
+        ["asking the model", "   waited 2.0 s for a turn"],
+    ),
+    (TWO[:4], TWO[4:], ["calling quick"]),
 )
 def test_display_is_there_during_the_calls(
     monkeypatch: pytest.MonkeyPatch, before: list[Event[Any]], after: list[Event[Any]], parts: list[str]
@@ -209,7 +205,7 @@ def test_calls_are_counted_and_cut() -> None:
     assert (len(lines), lines[-1]) == (7, "and 6 more calls | the run 0.0 s")
 
 
-@cases("width", [12, 30, 70])
+@cases("width", 12, 30, 70)
 def test_long_names_stay_on_one_line(width: int) -> None:
     pending = without_terminal(VirtualClock())
     pending.add(CallTool("x" * 500, "\x1b[2J\n" * 99), None)

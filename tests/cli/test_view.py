@@ -110,12 +110,10 @@ def test_folder_makes_one_page(folder: Path, visited: list[str]) -> None:
 
 @cases(
     ("way", "name", "drawn"),
-    [
-        ("--sequence", "run.mmd", sequence_mermaid),
-        ("--sequence", "run.MERMAID", sequence_mermaid),
-        ("--timeline", "run.txt", timeline),
-        ("--no-open", "run.htm", page_of),
-    ],
+    ("--sequence", "run.mmd", sequence_mermaid),
+    ("--sequence", "run.MERMAID", sequence_mermaid),
+    ("--timeline", "run.txt", timeline),
+    ("--no-open", "run.htm", page_of),
 )
 def test_file_content_matches_the_suffix(folder: Path, way: str, name: str, drawn: Callable[[Recording], str]) -> None:
     ended = command("view", TRACE, way, "-o", name)
@@ -134,7 +132,7 @@ SUFFIXES = [
 ]
 
 
-@cases(("arguments", "suffixes", "instead"), SUFFIXES)
+@cases(("arguments", "suffixes", "instead"), *SUFFIXES)
 def test_wrong_suffix_is_refused(folder: Path, arguments: list[str], suffixes: str, instead: str | None) -> None:
     file = arguments[-1]
     drawing = f"graphexec draw --run trace.jsonl -o {shlex.quote(file)}"
@@ -144,7 +142,7 @@ def test_wrong_suffix_is_refused(folder: Path, arguments: list[str], suffixes: s
     assert [one.name for one in folder.iterdir()] == [TRACE]
 
 
-@cases("columns", ["20", "60"])
+@cases("columns", "20", "60")
 def test_timeline_fits_the_terminal(folder: Path, monkeypatch: pytest.MonkeyPatch, columns: str) -> None:
     monkeypatch.setenv("COLUMNS", columns)
     out = io.TextIOWrapper(io.BytesIO(), "utf-8")
@@ -170,18 +168,16 @@ def test_incomplete_trace_is_shown(folder: Path) -> None:
 END = RECORDED.count("\n") + 1
 
 
-@cases("arguments", [["view", TRACE, "--no-open"], ["draw", "--run", TRACE]])
+@cases("arguments", ["view", TRACE, "--no-open"], ["draw", "--run", TRACE])
 @cases(
     ("text", "expected"),
-    [
-        ("", "these records do not begin with a start"),
-        ("\n", "these records do not begin with a start"),
-        (RECORDED.partition("\n")[2], "these records do not begin with a start"),
-        ('{"event": "start", "machine": {}}\n', "line 1: this is not the picture of a machine: start: "),
-        (RECORDED + "{]\n", f"line {END} is not a record; "),
-        (RECORDED + "\n[1]\n", f"line {END + 1} is not a record; "),
-        (RECORDED + '\n{"event": "moved", "node": "plan"}\n', f"line {END + 1} is not "),
-    ],
+    ("", "these records do not begin with a start"),
+    ("\n", "these records do not begin with a start"),
+    (RECORDED.partition("\n")[2], "these records do not begin with a start"),
+    ('{"event": "start", "machine": {}}\n', "line 1: this is not the picture of a machine: start: "),
+    (RECORDED + "{]\n", f"line {END} is not a record; "),
+    (RECORDED + "\n[1]\n", f"line {END + 1} is not a record; "),
+    (RECORDED + '\n{"event": "moved", "node": "plan"}\n', f"line {END + 1} is not "),
 )
 def test_invalid_trace_names_file_and_line(folder: Path, arguments: list[str], text: str, expected: str) -> None:
     (folder / TRACE).write_text(text, encoding="utf-8")
@@ -190,29 +186,27 @@ def test_invalid_trace_names_file_and_line(folder: Path, arguments: list[str], t
 
 @cases(
     ("arguments", "expected"),
-    [
-        (["nowhere.jsonl"], "nowhere.jsonl cannot be read: there is no such file; "),
-        (["trace.json"], f"trace.json cannot be read: there is no such file; did you mean {TRACE}?\n"),
-        (["trase.jsonl"], f"trase.jsonl cannot be read: there is no such file; did you mean {TRACE}?\n"),
-        (["no/t.jsonl"], "no/t.jsonl cannot be read: there is no such file; check the folder no\n"),
-        (["empty"], "empty has no .jsonl files; name a folder of traces of graphexec run --record\n"),
-        ([".", "--timeline"], ". is a folder, and --timeline shows one run; name a trace in it\n"),
-        ([".", TRACE], ". cannot be read: Is a directory; name a text file\n"),
-        ([".", "-o", "x.svg"], "x.svg does not have the suffix .html or .htm of a page; name such a file"),
-        ([TRACE, "--timeline", "--sequence"], "--timeline and --sequence exclude each other; leave one out"),
-        ([TRACE, "--live", "--sequence"], "--sequence and --live exclude each other; leave one out"),
-        ([TRACE, "--port", "80"], "--port needs --live; add --live"),
-        ([TRACE, "--live", "-o", "run.html"], "--live cannot write a file; leave out -o"),
-        (["-", "--live"], "the standard input cannot be followed; name the file"),
-        ([".", "--live"], ". is a folder; name the file"),
-        ([TRACE, TRACE, "--timeline"], "--timeline shows one run; name one trace, or leave out --timeline to compare"),
-        ([TRACE, TRACE, "--live"], "--live shows one run; name one trace, or leave out --live to compare two"),
-        ([TRACE] * 3, "3 traces are named; name one to show its run, or two to compare theirs"),
-        (["-", "-"], "the standard input can only be read once; name a file to compare it with"),
-        ([TRACE, "no.jsonl"], "no.jsonl cannot be read: there is no such file"),
-        ([TRACE, TRACE, "-o", "x.svg"], "x.svg does not have the suffix .html or .htm of a page; name such a file"),
-        ([TRACE, "-o", "nowhere/run.html", "--no-open"], "nowhere/run.html cannot be written: there is no folder "),
-    ],
+    (["nowhere.jsonl"], "nowhere.jsonl cannot be read: there is no such file; "),
+    (["trace.json"], f"trace.json cannot be read: there is no such file; did you mean {TRACE}?\n"),
+    (["trase.jsonl"], f"trase.jsonl cannot be read: there is no such file; did you mean {TRACE}?\n"),
+    (["no/t.jsonl"], "no/t.jsonl cannot be read: there is no such file; check the folder no\n"),
+    (["empty"], "empty has no .jsonl files; name a folder of traces of graphexec run --record\n"),
+    ([".", "--timeline"], ". is a folder, and --timeline shows one run; name a trace in it\n"),
+    ([".", TRACE], ". cannot be read: Is a directory; name a text file\n"),
+    ([".", "-o", "x.svg"], "x.svg does not have the suffix .html or .htm of a page; name such a file"),
+    ([TRACE, "--timeline", "--sequence"], "--timeline and --sequence exclude each other; leave one out"),
+    ([TRACE, "--live", "--sequence"], "--sequence and --live exclude each other; leave one out"),
+    ([TRACE, "--port", "80"], "--port needs --live; add --live"),
+    ([TRACE, "--live", "-o", "run.html"], "--live cannot write a file; leave out -o"),
+    (["-", "--live"], "the standard input cannot be followed; name the file"),
+    ([".", "--live"], ". is a folder; name the file"),
+    ([TRACE, TRACE, "--timeline"], "--timeline shows one run; name one trace, or leave out --timeline to compare"),
+    ([TRACE, TRACE, "--live"], "--live shows one run; name one trace, or leave out --live to compare two"),
+    ([TRACE] * 3, "3 traces are named; name one to show its run, or two to compare theirs"),
+    (["-", "-"], "the standard input can only be read once; name a file to compare it with"),
+    ([TRACE, "no.jsonl"], "no.jsonl cannot be read: there is no such file"),
+    ([TRACE, TRACE, "-o", "x.svg"], "x.svg does not have the suffix .html or .htm of a page; name such a file"),
+    ([TRACE, "-o", "nowhere/run.html", "--no-open"], "nowhere/run.html cannot be written: there is no folder "),
 )
 def test_wrong_usage_is_one_line_and_exits_2(folder: Path, arguments: list[str], expected: str) -> None:
     (folder / "empty").mkdir(exist_ok=True)
@@ -220,7 +214,7 @@ def test_wrong_usage_is_one_line_and_exits_2(folder: Path, arguments: list[str],
 
 
 @pytest.mark.medium
-@cases(("name", "note"), [(TRACE, ""), ("later.jsonl", ", which does not exist yet")])
+@cases(("name", "note"), (TRACE, ""), ("later.jsonl", ", which does not exist yet"))
 def test_live_page_follows_a_file_until_ctrl_c(folder: Path, name: str, note: str) -> None:
     following = f"graphexec: following {name}{note}; press Ctrl-C to stop\n"
     with Program("view", "--live", name, "--no-open") as viewing:
@@ -286,8 +280,8 @@ READERS = [
 ]
 
 
-@cases("arguments", READERS)
-@cases(("fault", "line", "text"), BROKEN)
+@cases("arguments", *READERS)
+@cases(("fault", "line", "text"), *BROKEN)
 def test_invalid_record_is_named(folder: Path, arguments: list[str], fault: str, line: int, text: str) -> None:
     (folder / "proof.json").write_text(PROOF, encoding="utf-8")
     (folder / TRACE).write_text(text, encoding="utf-8")

@@ -29,9 +29,7 @@ def test_sound_package_keeps_every_promise() -> None:
 # Tests one promise first; if it holds, all others.
 @pytest.mark.timeout(2 * PATIENCE + 60)
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "defect", mark_except(DEFECTS, *DEFECTS[::3], mark=pytest.mark.full), ids=lambda defect: defect.name
-)
+@pytest.mark.parametrize("defect", mark_except(DEFECTS, *DEFECTS[::3], mark=pytest.mark.full), ids=lambda one: one.name)
 def test_defect_breaks_its_promise(defect: Defect) -> None:
     defective = run_promises(defect, defect.killed_by)
     if defective.code == PASSED:

@@ -118,15 +118,11 @@ class _ChangedFinder(MetaPathFinder):
     def __init__(self, sources: Mapping[str, tuple[Path, str]]) -> None:
         self._sources = sources
 
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None, /
-    ) -> ModuleSpec | None:
-        if fullname not in self._sources:
+    def find_spec(self, name: str, path: Sequence[str] | None, _: ModuleType | None = None, /) -> ModuleSpec | None:
+        if name not in self._sources:
             return None
-        file, source = self._sources[fullname]
-        return importlib.util.spec_from_file_location(
-            fullname, file, loader=_ChangedLoader(fullname, str(file), source)
-        )
+        file, source = self._sources[name]
+        return importlib.util.spec_from_file_location(name, file, loader=_ChangedLoader(name, str(file), source))
 
 
 def _import_with(defect: Defect) -> None:

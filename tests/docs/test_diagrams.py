@@ -53,7 +53,7 @@ def test_a_changed_edge_changes_every_picture() -> None:
 # ---- pages of pieces
 
 
-@cases("name", PIECES)
+@cases("name", *PIECES)
 def test_page_of_a_piece_has_its_picture_options_and_example(name: str) -> None:
     page = (DOCS / "nodes" / f"{name}.md").read_text(encoding="utf-8")
     assert page.startswith(f"# {name}\n")
@@ -79,8 +79,8 @@ def test_index_and_navigation_name_every_piece() -> None:
 # ---- proofs
 
 
-@cases("iterations", [0, 1, 3, 15])
-@cases("name", MACHINES)
+@cases("iterations", 0, 1, 3, 15)
+@cases("name", *MACHINES)
 def test_each_machine_is_proved_and_reaches_its_bound(name: str, iterations: int) -> None:
     machine = MACHINES[name]
     limits = Limits(iterations=iterations)

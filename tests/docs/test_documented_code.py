@@ -82,7 +82,7 @@ def test_readme_shows_the_machine() -> None:
     assert shown == ["diagrams/agent_executor.svg"]
 
 
-@cases("page", PAGES)
+@cases("page", *PAGES)
 def test_what_a_page_links_to_is_there(page: Path) -> None:
     links = re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8"))
     missing = [link for link in links if "://" not in link and not (page.parent / link).exists()]
@@ -99,7 +99,10 @@ def test_every_name_that_the_migration_page_gives_is_public() -> None:
 
 @cases(
     ("text", "replies", "approved"),
-    [("", [], ""), ("hi", ["yes"], "hi"), ("hi", ["Hello!", "yes"], "Hello!"), ("hi", [""], "")],
+    ("", [], ""),
+    ("hi", ["yes"], "hi"),
+    ("hi", ["Hello!", "yes"], "Hello!"),
+    ("hi", [""], ""),
 )
 def test_approval_may_return_without_a_question(
     text: str, replies: list[str], approved: str, monkeypatch: pytest.MonkeyPatch

@@ -70,7 +70,7 @@ def check(name: str, words: list[str]) -> None:
 
 
 @pytest.mark.medium
-@cases("name", BLOCKS)
+@cases("name", *BLOCKS)
 def test_shell_block_is_valid(name: str) -> None:
     commands = BLOCKS[name]
     parsed = subprocess.run(["bash", "-n"], input=commands, capture_output=True, text=True, check=False)

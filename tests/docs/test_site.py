@@ -130,9 +130,7 @@ def columns(page: str) -> list[list[str]]:
 
 
 def test_events_page_has_every_event_and_field() -> None:
-    rows = {
-        cells[0].split("`")[1]: re.findall(r"`(\w+)`", cells[1]) for cells in columns("events.md") if "`" in cells[0]
-    }
+    rows = {row[0].split("`")[1]: re.findall(r"`(\w+)`", row[1]) for row in columns("events.md") if "`" in row[0]}
     for event in (Entered, Asked, Reported, Answered, Moved, Done, Failed):
         assert rows.pop(event.__name__) == [one.name for one in dataclasses.fields(event) if one.name != "call"]
     reported = {ReplyDelta, Retried, OptionRefused, FellBack, Waited, Cached, CacheFailed, ToolRetried}

@@ -14,9 +14,7 @@ from tests.verify import bad_machines
 MACHINES: dict[str, Graph[Any, Any]] = dict(
     runpy.run_path(str(Path(__file__).parents[2] / "diagrams" / "generate.py"))["machines"]()
 )
-BAD: dict[str, Graph[Any, Any]] = {
-    name: machine for name, machine in vars(bad_machines).items() if isinstance(machine, Graph)
-}
+BAD: dict[str, Graph[Any, Any]] = {name: one for name, one in vars(bad_machines).items() if isinstance(one, Graph)}
 
 # Text with syntax of some format, or similar to it.
 HOSTILE = (

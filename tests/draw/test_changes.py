@@ -85,7 +85,7 @@ def test_equal_and_reversed_differences() -> None:
     }
 
 
-@cases("how", FORMATS)
+@cases("how", *FORMATS)
 def test_every_format_has_signs_without_colour(how: str) -> None:
     drawn = draw(verify.diff(PERFECTIONIST, WRITER), how)
     for sign in ("#43;" if how.startswith("mermaid") else "+", "\N{MINUS SIGN}"):
@@ -95,11 +95,9 @@ def test_every_format_has_signs_without_colour(how: str) -> None:
 @pytest.mark.medium
 @cases(
     "how, part",
-    [
-        ("dot", 'color="#c21d1b", penwidth=2.4, fontcolor="#c21d1b", style="filled,dashed"'),
-        ("mermaid", "classDef removed stroke:#d62728,stroke-width:2px,stroke-dasharray:7 3"),
-        ("svg", 'class="node pure removed" data-node="polish"'),
-    ],
+    ("dot", 'color="#c21d1b", penwidth=2.4, fontcolor="#c21d1b", style="filled,dashed"'),
+    ("mermaid", "classDef removed stroke:#d62728,stroke-width:2px,stroke-dasharray:7 3"),
+    ("svg", 'class="node pure removed" data-node="polish"'),
 )
 def test_removed_parts_are_red_and_dashed(how: str, part: str, tmp_path: Path) -> None:
     difference = verify.diff(PERFECTIONIST, WRITER)
@@ -108,12 +106,12 @@ def test_removed_parts_are_red_and_dashed(how: str, part: str, tmp_path: Path) -
 
 
 @pytest.mark.medium
-@cases("one, other", [(incomplete_diamond(), WRITER), (WRITER, incomplete_diamond())])
+@cases("one, other", (incomplete_diamond(), WRITER), (WRITER, incomplete_diamond()))
 def test_unfinished_tables_are_compared(one: Any, other: Any) -> None:
     assert draw(verify.diff(one, other), "svg").startswith("<svg")
 
 
-@cases("options", [{"runs": stopped_run()}, {"marks": {executor.AGENT_EXECUTOR.edges[0]: "red"}}])
+@cases("options", {"runs": stopped_run()}, {"marks": {executor.AGENT_EXECUTOR.edges[0]: "red"}})
 def test_difference_has_no_runs_and_marks(options: dict[str, Any]) -> None:
     with pytest.raises(InputError, match="a difference has no runs and no marks of its own"):
         draw(verify.diff(executor.STRICT_AGENT_EXECUTOR, executor.AGENT_EXECUTOR), "svg", **options)

@@ -84,7 +84,7 @@ def test_beginning_of_a_trace_is_a_trace(records: list[Record]) -> None:
         assert exactly(read_trace("".join(lines[:count]))) == exactly(named[:count])
 
 
-@cases("make", [failed_run, sixty_steps, two_agents])
+@cases("make", failed_run, sixty_steps, two_agents)
 def test_records_of_runs_are_read_as_written(make: Any) -> None:
     recording = make()
     assert exactly(Recording.from_json_lines(recording.to_json_lines()).records) == exactly(recording.records)
@@ -105,7 +105,7 @@ DEEP: list[Record] = [{"event": "a", "deep": nested(200), "n": number} for numbe
 NUMBERED: list[Any] = [{"event": "a", "b": {name: LONG, "c": number}} for name in (1, None, 1.5) for number in range(2)]
 
 
-@cases("records", [DEEP, NUMBERED])
+@cases("records", DEEP, NUMBERED)
 def test_deep_values_and_names_that_are_numbers_are_as_they_are(records: list[Record]) -> None:
     assert exactly(read_compact(encoded(records))) == exactly(records)
 
@@ -149,18 +149,16 @@ def test_traces_of_version_2_and_of_several_runs_are_read() -> None:
 
 @cases(
     ("line", "fact"),
-    [
-        ('{"=":999}', "refers to kind 999, which no line before has"),
-        ('{"=":-1}', "refers to kind -1, which no line before has"),
-        ('{"=":true}', "refers to kind True, which no line before has"),
-        ('{"=":"x"}', "refers to kind 'x', which no line before has"),
-        ('{"event":"x","a":{"=":999}}', "refers to string 999, which no line before has"),
-        ('{"event":"x","a":[{"=":["b",999]}]}', "refers to string 999, which no line before has"),
-        ('{"event":"x","a":{"=":null}}', "refers to string None, which no line before has"),
-        ('{"=":[]}', "is not a record"),
-        ('{"=":[3]}', "is not a record"),
-        ('{"=":{"event":3}}', "is not a record"),
-    ],
+    ('{"=":999}', "refers to kind 999, which no line before has"),
+    ('{"=":-1}', "refers to kind -1, which no line before has"),
+    ('{"=":true}', "refers to kind True, which no line before has"),
+    ('{"=":"x"}', "refers to kind 'x', which no line before has"),
+    ('{"event":"x","a":{"=":999}}', "refers to string 999, which no line before has"),
+    ('{"event":"x","a":[{"=":["b",999]}]}', "refers to string 999, which no line before has"),
+    ('{"event":"x","a":{"=":null}}', "refers to string None, which no line before has"),
+    ('{"=":[]}', "is not a record"),
+    ('{"=":[3]}', "is not a record"),
+    ('{"=":{"event":3}}', "is not a record"),
 )
 def test_missing_reference_is_an_error_with_its_line(line: str, fact: str) -> None:
     with pytest.raises(InputError) as raised:
@@ -171,10 +169,7 @@ def test_missing_reference_is_an_error_with_its_line(line: str, fact: str) -> No
 
 def test_few_lines_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compact, "_TOGETHER", 1000)
-    doubling: list[Any] = [
-        {"event": "x", "a": LONG},
-        *({"=": 0, "a": {"=": [number, number]}} for number in range(1, 60)),
-    ]
+    doubling: list[Any] = [{"event": "x", "a": LONG}, *({"=": 0, "a": {"=": [n, n]}} for n in range(1, 60))]
     with pytest.raises(InputError, match="puts together strings of more than 1,000 characters"):
         read_compact([{"event": "x", "a": LONG}, *doubling])
     records: list[Record] = [{"event": "x", "a": [LONG, f"{number}{LONG}"]} for number in range(100)]
@@ -227,13 +222,11 @@ def payload(recording: Recording) -> int:
     """Return the characters of the replies, the arguments and the observations, each once."""
     replies = [reply for record in recording.records for reply in record.get("replies", ())]
     calls = [call["arguments"] for reply in replies for call in reply.get("tool_calls", ())]
-    return sum(len(reply.get("content", "")) + len(reply.get("observation", "")) for reply in replies) + sum(
-        map(len, calls)
-    )
+    return sum(len(one.get("content", "")) + len(one.get("observation", "")) for one in replies) + sum(map(len, calls))
 
 
 @pytest.mark.medium
-@cases("kind", ["tool_calling", "react"])
+@cases("kind", "tool_calling", "react")
 def test_trace_is_hardly_larger_than_its_payload(kind: str) -> None:
     recording = recorded(200, kind)
     assert len(recording.to_json_lines()) <= 1.5 * payload(recording)

@@ -223,21 +223,19 @@ def diff_words(browser: Browser, before: str, after: str) -> Parts:
 
 @cases(
     "before, after, parts",
-    [
-        ("", "", []),
-        ("same", "same", [("same", "same")]),
-        ("", "new", [("ins", "new")]),
-        ("old", "", [("del", "old")]),
-        (
-            "the quick brown fox",
-            "the slow red fox",
-            [("same", "the "), ("del", "quick brown"), ("ins", "slow red"), ("same", " fox")],
-        ),
-        ("price: 12.", "price: 13.", [("same", "price: "), ("del", "12"), ("ins", "13"), ("same", ".")]),
-        ("東京は晴れ", "大阪は晴れ", [("del", "東京"), ("ins", "大阪"), ("same", "は晴れ")]),
-        ("قال نعم", "قال لا", [("same", "قال "), ("del", "نعم"), ("ins", "لا")]),
-        ("good 👍🏽", "good 👎🏽", [("same", "good "), ("del", "👍"), ("ins", "👎"), ("same", "🏽")]),
-    ],
+    ("", "", []),
+    ("same", "same", [("same", "same")]),
+    ("", "new", [("ins", "new")]),
+    ("old", "", [("del", "old")]),
+    (
+        "the quick brown fox",
+        "the slow red fox",
+        [("same", "the "), ("del", "quick brown"), ("ins", "slow red"), ("same", " fox")],
+    ),
+    ("price: 12.", "price: 13.", [("same", "price: "), ("del", "12"), ("ins", "13"), ("same", ".")]),
+    ("東京は晴れ", "大阪は晴れ", [("del", "東京"), ("ins", "大阪"), ("same", "は晴れ")]),
+    ("قال نعم", "قال لا", [("same", "قال "), ("del", "نعم"), ("ins", "لا")]),
+    ("good 👍🏽", "good 👎🏽", [("same", "good "), ("del", "👍"), ("ins", "👎"), ("same", "🏽")]),
 )
 def test_words_are_compared(browser: Browser, before: str, after: str, parts: Parts) -> None:
     assert diff_words(browser, before, after) == parts
@@ -261,11 +259,7 @@ def test_long_texts_are_compared_by_lines(browser: Browser) -> None:
     assert changed == [("del", "a"), ("ins", "one"), ("del", "line"), ("ins", "row")]
     # Additions alone are found, however many they are.
     added = "".join(f"{number}\n" for number in range(20_000))
-    assert diff_words(browser, "start\nend", f"start\n{added}end") == [
-        ("same", "start\n"),
-        ("ins", added),
-        ("same", "end"),
-    ]
+    assert diff_words(browser, "from\nto", f"from\n{added}to") == [("same", "from\n"), ("ins", added), ("same", "to")]
     # Texts that differ too much are not compared.
     random = Random(19)
     before, after = ("\n".join(str(random.randrange(10**9)) for _ in range(20_000)) for _ in range(2))

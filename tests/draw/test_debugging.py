@@ -2,7 +2,7 @@
 
 import json
 import shlex
-from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -87,10 +87,7 @@ def test_failed_runs_show_where_and_what_they_received(pages: Pages) -> None:
     assert page.evaluate("location.hash") == "#step=8&call=0"
 
 
-CUT: list[tuple[dict[str, int], str]] = [
-    ({}, "cut after 16 tokens"),
-    ({"max_tokens": 20}, "cut after 16 tokens (max_tokens 20)"),
-]
+CUT: list[Any] = [({}, "cut after 16 tokens"), ({"max_tokens": 20}, "cut after 16 tokens (max_tokens 20)")]
 
 
 @pytest.mark.parametrize(("parameters", "cut"), [CUT[0], pytest.param(*CUT[1], marks=pytest.mark.full)])
@@ -226,7 +223,7 @@ def test_long_repeated_and_slow_steps_are_remarked(pages: Pages) -> None:
     assert part(page, "Where the time went").count() == 0
 
 
-def react_without_a_form() -> draw.Recording:
+def react_without_form() -> draw.Recording:
     """Record a ReAct run whose first reply has no action."""
     model = models.ScriptedModel(["Next I would look it up.", "Thought: I know.\\nFinal Answer: 42"])
     agent = create_react_agent(model, debugged.TOOLS)
@@ -234,12 +231,8 @@ def react_without_a_form() -> draw.Recording:
 
 
 @pytest.mark.full
-@cases(
-    "make, step, text", [(react_without_a_form, 2, "Next I would look it up."), (sixty_steps, 22, "fetch {not json")]
-)
-def test_unparsed_reply_is_shown_where_it_was_parsed(
-    pages: Pages, make: Callable[[], draw.Recording], step: int, text: str
-) -> None:
+@cases("make, step, text", (react_without_form, 2, "Next I would look it up."), (sixty_steps, 22, "fetch {not json"))
+def test_unparsed_reply_is_shown_where_it_was_parsed(pages: Pages, make: Any, step: int, text: str) -> None:
     parts = pages.run(make(), f"#step={step}").locator("#detail .part.failed")
     titles = parts.locator("h3").all_inner_texts()
     assert titles[0].lower().startswith("the reply could not be parsed")
@@ -314,13 +307,11 @@ def test_page_leaves_out_what_it_shows_elsewhere(pages: Pages) -> None:
 @pytest.mark.full
 @cases(
     "value, data",
-    [
-        ({"actions": [{"tool": "search", "log": "Invoking"}]}, "actions [0] tool search"),
-        ({"return_values": {"output": "done"}, "log": "done"}, "return_values output done"),
-        ({"log": "kept", "lines": 3}, "log kept lines 3"),
-        ({"actions": ["go", None, 1]}, "actions [0] go [1] null [2] 1"),
-        ({"actions": [{"log": "kept"}]}, "actions [0] log kept"),
-    ],
+    ({"actions": [{"tool": "search", "log": "Invoking"}]}, "actions [0] tool search"),
+    ({"return_values": {"output": "done"}, "log": "done"}, "return_values output done"),
+    ({"log": "kept", "lines": 3}, "log kept lines 3"),
+    ({"actions": ["go", None, 1]}, "actions [0] go [1] null [2] 1"),
+    ({"actions": [{"log": "kept"}]}, "actions [0] log kept"),
 )
 def test_outcome_leaves_out_the_log_of_an_agent(pages: Pages, value: object, data: str) -> None:
     run = record([(1.0, calling(("search", {"query": "x"}))), (1.0, answering("done"))], "q")

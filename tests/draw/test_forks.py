@@ -115,7 +115,7 @@ def test_observation_is_a_result_of_the_tool() -> None:
 LATER = [looking("b"), answering("ab")]
 
 
-@cases("at, left", [(1, LATER), (3, LATER), (5, LATER[1:])])
+@cases("at, left", (1, LATER), (3, LATER), (5, LATER[1:]))
 def test_without_another_reply_the_run_goes_on_as_it_was(at: int, left: list[ModelReply]) -> None:
     recording = recorded(looking("a"), *LATER)
     second = make(*left)
@@ -139,7 +139,7 @@ def test_failed_run_goes_on_where_it_failed() -> None:
 IN_TURN: dict[str, Any] = {"handle_tool_errors": "raise", "tool_concurrency": 1}
 
 
-@cases("in_file", [False, True])
+@cases("in_file", False, True)
 def test_calls_without_a_reply_are_made_and_charged_once(in_file: bool) -> None:
     failed = failed_run(looking("a", "bad", "c"), answering("ac"), **IN_TURN)
     CALLED.clear()
@@ -158,11 +158,9 @@ LOOK_UP = gx.AgentAction("look_up", {"word": "b"})
 
 @cases(
     "reply, output",
-    [
-        *((None, "a is a word"), ("A!", "A!"), (gx.AgentFinish({"output": "A!"}), "A!")),
-        *((LOOK_UP, "b is a word"), ([LOOK_UP], "b is a word")),
-        ({"content": "", "tool_calls": [{"name": "look_up", "arguments": {"word": "b"}}]}, "b is a word"),
-    ],
+    *((None, "a is a word"), ("A!", "A!"), (gx.AgentFinish({"output": "A!"}), "A!")),
+    *((LOOK_UP, "b is a word"), ([LOOK_UP], "b is a word")),
+    ({"content": "", "tool_calls": [{"name": "look_up", "arguments": {"word": "b"}}]}, "b is a word"),
 )
 def test_decision_of_a_function_may_be_replaced(reply: object, output: str) -> None:
     executor = gx.AgentExecutor(agent=decide_once, tools=[look_up])
@@ -186,7 +184,7 @@ def run_stream(forked: Fork) -> gx.Done[Any]:
 RUNS: list[Callable[[Fork], Any]] = [Fork.run, lambda forked: asyncio.run(forked.arun()), run_stream]
 
 
-@cases("run", RUNS)
+@cases("run", *RUNS)
 def test_fork_runs_in_every_way(run: Callable[[Fork], Any]) -> None:
     recording = recorded(looking("a"), answering("a"))
     whole = record_fork(fork(recording, make(answering("b")), at=3))
@@ -251,21 +249,19 @@ def test_cost_reasoning_and_images_are_kept() -> None:
 
 @cases(
     "other, facts",
-    [
-        (
-            make(max_model_calls=1),
-            [
-                "step 3: plan calls CallModel in the recorded run",
-                "plan leads to stopped_response with LimitReached in that of this executor",
-                "pass the executor that ran, with the same tools and limits, or fork an earlier step",
-            ],
-        ),
-        (
-            gx.AgentExecutor(agent=lambda steps, inputs: [], tools=[]),
-            ["step 1: plan calls CallModel ", ", and plan calls CallAgent in that of this"],
-        ),
-        (make(handle_parsing_errors=False), None),
-    ],
+    (
+        make(max_model_calls=1),
+        [
+            "step 3: plan calls CallModel in the recorded run",
+            "plan leads to stopped_response with LimitReached in that of this executor",
+            "pass the executor that ran, with the same tools and limits, or fork an earlier step",
+        ],
+    ),
+    (
+        gx.AgentExecutor(agent=lambda steps, inputs: [], tools=[]),
+        ["step 1: plan calls CallModel ", ", and plan calls CallAgent in that of this"],
+    ),
+    (make(handle_parsing_errors=False), None),
 )
 def test_another_machine_is_refused_where_it_differs(other: gx.AgentExecutor, facts: list[str] | None) -> None:
     garbage = ModelReply("", (ToolCall("c", "look_up", "{not json"),), usage=Usage(1, 1))
@@ -278,19 +274,17 @@ def test_another_machine_is_refused_where_it_differs(other: gx.AgentExecutor, fa
 
 @cases(
     "options, message",
-    [
-        ({"at": 0}, r"^there is no step 0: the run has steps 1 to 6; name one of them$"),
-        ({"at": 7}, r"^there is no step 7: the run has steps 1 to 6; name one of them$"),
-        ({"at": 2, "reply": "x"}, r"^step 2 \(parse\) makes no calls, .*; name a step that does, such as step 1$"),
-        ({"at": 3, "observation": "x"}, r"^step 3 \(dispatch_tools\) makes 2 calls: 0 \(look_up\), 1 \(look_up\); nam"),
-        ({"at": 3, "observation": "x", "call": 2}, r"^step 3 \(dispatch_tools\) has no call 2; its calls are 0 to 1$"),
-        ({"at": 3, "observation": "x", "call": -1}, r"has no call -1"),
-        ({"at": 3, "call": 1}, r"^call 1 of step 3 is named, but no other reply; pass its reply, or leave call out$"),
-        ({"at": 1, "observation": "x"}, r"^step 1 \(plan\): CallModel is not the call of a tool"),
-        ({"at": 3, "call": 0, "reply": "x"}, r"^step 3 \(dispatch_tools\): 'x' is not a reply to CallTool; pass its o"),
-        ({"at": 1, "reply": 5}, r"^step 1 \(plan\): 5 is not a reply to CallModel; pass a ModelReply$"),
-        ({"at": 1, "reply": "x", "observation": "x"}, r"^both a reply and an observation are given"),
-    ],
+    ({"at": 0}, r"^there is no step 0: the run has steps 1 to 6; name one of them$"),
+    ({"at": 7}, r"^there is no step 7: the run has steps 1 to 6; name one of them$"),
+    ({"at": 2, "reply": "x"}, r"^step 2 \(parse\) makes no calls, .*; name a step that does, such as step 1$"),
+    ({"at": 3, "observation": "x"}, r"^step 3 \(dispatch_tools\) makes 2 calls: 0 \(look_up\), 1 \(look_up\); nam"),
+    ({"at": 3, "observation": "x", "call": 2}, r"^step 3 \(dispatch_tools\) has no call 2; its calls are 0 to 1$"),
+    ({"at": 3, "observation": "x", "call": -1}, r"has no call -1"),
+    ({"at": 3, "call": 1}, r"^call 1 of step 3 is named, but no other reply; pass its reply, or leave call out$"),
+    ({"at": 1, "observation": "x"}, r"^step 1 \(plan\): CallModel is not the call of a tool"),
+    ({"at": 3, "call": 0, "reply": "x"}, r"^step 3 \(dispatch_tools\): 'x' is not a reply to CallTool; pass its o"),
+    ({"at": 1, "reply": 5}, r"^step 1 \(plan\): 5 is not a reply to CallModel; pass a ModelReply$"),
+    ({"at": 1, "reply": "x", "observation": "x"}, r"^both a reply and an observation are given"),
 )
 def test_fork_that_does_not_fit_is_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(gx.InputError, match=message):

@@ -75,7 +75,7 @@ VIEWS: list[tuple[Callable[[gx.RunResult, Path], str], list[str]]] = [
 
 
 @pytest.mark.medium
-@cases("show, labels", VIEWS)
+@cases("show, labels", *VIEWS)
 def test_pictures_show_labels(show: Callable[[gx.RunResult, Path], str], labels: list[str], tmp_path: Path) -> None:
     written = show(run(), tmp_path)
     # A page has scripts that know the word.
@@ -97,7 +97,7 @@ def test_forged_image_is_shown_as_data(tmp_path: Path) -> None:
         assert "graphexec.data" not in shown
 
 
-@cases("innermost", [3, {"kind": "graphexec.image", "url": ADDRESS.url}])
+@cases("innermost", 3, {"kind": "graphexec.image", "url": ADDRESS.url})
 def test_deep_data_have_a_label(innermost: Any) -> None:
     deep = nested(600, innermost)
     assert format_data(deep, 9) == f"{'[' * 8}…"

@@ -66,18 +66,16 @@ LONG, WIDE, FAILED = (len([at for at in range(50) if at % 3 == rest and at not i
 
 @cases(
     "words, count",
-    [
-        ("outcome:error", FAILED),
-        ("status:error", LONG + WIDE + FAILED),
-        ("tool:fetch >3.5s", WIDE),
-        ("tool:fetch status:error", LONG + WIDE),
-        ("tool:search status:error", 0),
-        ("node:stopped_response", 4),
-        (">40s", LONG),
-        ("outcome:LimitReached", 4),
-        ("twelve SHOPS", WIDE),
-        ("gpt-5 status:error", LONG),
-    ],
+    ("outcome:error", FAILED),
+    ("status:error", LONG + WIDE + FAILED),
+    ("tool:fetch >3.5s", WIDE),
+    ("tool:fetch status:error", LONG + WIDE),
+    ("tool:search status:error", 0),
+    ("node:stopped_response", 4),
+    (">40s", LONG),
+    ("outcome:LimitReached", 4),
+    ("twelve SHOPS", WIDE),
+    ("gpt-5 status:error", LONG),
 )
 def test_filter_selects_runs(fifty_runs: Page, words: str, count: int) -> None:
     assert len(select_runs(fifty_runs, words)) == count
@@ -212,7 +210,7 @@ def test_damaged_and_unfinished_runs_are_listed(pages: Pages) -> None:
 
 
 @pytest.mark.full
-@cases("runs", [[], [("notes.jsonl", "line 1 is not a record")]])
+@cases("runs", [], [("notes.jsonl", "line 1 is not a record")])
 def test_no_readable_run_is_no_error(pages: Pages, runs: list[tuple[str, str]]) -> None:
     page = pages.text(index_runs(runs))
     assert matches(page).endswith(("0 of 0 runs", "1 of 1 run"))
@@ -271,13 +269,11 @@ def test_page_is_small() -> None:
 
 @cases(
     "runs, message",
-    [
-        (
-            [("a", failed_run()), ("b", "damaged"), ("a", "damaged")],
-            "two runs have the name a; give each run a name of its own",
-        ),
-        ([("a", 1)], "is not a run"),
-    ],
+    (
+        [("a", failed_run()), ("b", "damaged"), ("a", "damaged")],
+        "two runs have the name a; give each run a name of its own",
+    ),
+    ([("a", 1)], "is not a run"),
 )
 def test_wrong_runs_are_refused(runs: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):

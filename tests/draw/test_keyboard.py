@@ -207,7 +207,7 @@ def test_dialog_documents_keys_and_gives_the_focus_back(page: Page) -> None:
     page.locator("#keys").wait_for(state="detached")
 
 
-@cases("act, effect", [one for keys in EFFECTS.values() for one in keys.values()])
+@cases("act, effect", *[one for keys in EFFECTS.values() for one in keys.values()])
 def test_every_documented_key_works(page: Page, act: Act, effect: str) -> None:
     assert act(page) == effect
 

@@ -85,10 +85,7 @@ def embedded() -> Picture:
 def scattered(seed: int) -> Picture:
     """Return a machine whose nodes lead to a later node, with some arrows to any node."""
     chosen = random.Random(seed)
-    arrows = [
-        Arrow(NAMES[chosen.randrange(max(0, number - 3), number)], f"To{number}", NAMES[number])
-        for number in range(1, NODES)
-    ]
+    arrows = [Arrow(NAMES[chosen.randrange(max(0, n - 3), n)], f"To{n}", NAMES[n]) for n in range(1, NODES)]
     arrows += [Arrow(chosen.choice(NAMES), f"Jump{number}", chosen.choice(NAMES)) for number in range(6)]
     return machine(NAMES, [*arrows, Arrow(NAMES[-1], "Done", END.name)])
 

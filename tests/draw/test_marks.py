@@ -63,12 +63,10 @@ def test_missing_nodes_are_drawn() -> None:
 
 @cases(
     "drawn, node, line",
-    [
-        (verify(WRITER), "revise", "costs 1 of 2 revisions"),
-        (verify(WRITER), "write", "costs 1 of 15 iterations"),
-        (verify(WRITER, Limits(iterations=None)), "write", "counts iterations, without limit"),
-        (WRITER, "write", "costs an iteration"),
-    ],
+    (verify(WRITER), "revise", "costs 1 of 2 revisions"),
+    (verify(WRITER), "write", "costs 1 of 15 iterations"),
+    (verify(WRITER, Limits(iterations=None)), "write", "counts iterations, without limit"),
+    (WRITER, "write", "costs an iteration"),
 )
 def test_budgets_are_labelled_with_their_limits(drawn: Any, node: str, line: str) -> None:
     assert {box.name: box.lines for box in picture_of(drawn).boxes}[node] == (line,)
@@ -84,13 +82,11 @@ SIXTY, TWELVE, FAILED, STOPPED = sixty_steps(), twelve_tools(), failed_run(), st
 
 @cases(
     "runs, expected",
-    [
-        ([SIXTY], {"dispatch_tools": "4 failed", "parse": "1 failed"}),
-        ([TWELVE], {"dispatch_tools": "2 failed"}),
-        ([FAILED], {"plan": "1 failed"}),
-        ([STOPPED], {}),
-        ([SIXTY, TWELVE, FAILED, STOPPED], {"dispatch_tools": "6 failed", "parse": "1 failed", "plan": "1 failed"}),
-    ],
+    ([SIXTY], {"dispatch_tools": "4 failed", "parse": "1 failed"}),
+    ([TWELVE], {"dispatch_tools": "2 failed"}),
+    ([FAILED], {"plan": "1 failed"}),
+    ([STOPPED], {}),
+    ([SIXTY, TWELVE, FAILED, STOPPED], {"dispatch_tools": "6 failed", "parse": "1 failed", "plan": "1 failed"}),
 )
 def test_failures_are_counted_at_their_nodes(runs: list[Recording], expected: dict[str, str]) -> None:
     picture = overlay_runs(SIXTY.machine, runs)
@@ -100,13 +96,11 @@ def test_failures_are_counted_at_their_nodes(runs: list[Recording], expected: di
 
 @cases(
     ("format", "sign"),
-    [
-        ("svg", '"node tools failed'),
-        ("dot", 'color="#c21d1b", penwidth=3'),
-        ("mermaid", "class n2 failed"),
-        ("text", "✗ dispatch_tools"),
-        ("markdown", "2 failed"),
-    ],
+    ("svg", '"node tools failed'),
+    ("dot", 'color="#c21d1b", penwidth=3'),
+    ("mermaid", "class n2 failed"),
+    ("text", "✗ dispatch_tools"),
+    ("markdown", "2 failed"),
 )
 def test_every_format_shows_failures(format: str, sign: str) -> None:  # noqa: A002 - the name of draw's parameter
     pytest.importorskip("pygraphviz", reason="pictures are laid out with Graphviz")

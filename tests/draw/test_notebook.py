@@ -74,7 +74,7 @@ def without_extra(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.medium
-@cases("value, fact", [(scripted("x", max_iterations=7), "costs 1 of 7 iterations"), (AGENT_EXECUTOR, "plan")])
+@cases("value, fact", (scripted("x", max_iterations=7), "costs 1 of 7 iterations"), (AGENT_EXECUTOR, "plan"))
 def test_picture_is_shown_with_its_limits(value: Any, fact: str) -> None:
     bundle = shown(value)
     assert set(bundle) == {"image/svg+xml", "text/plain"}
@@ -83,7 +83,7 @@ def test_picture_is_shown_with_its_limits(value: Any, fact: str) -> None:
     assert bundle["text/plain"] == repr(value)
 
 
-@cases("value", [AGENT_EXECUTOR, scripted("x")])
+@cases("value", AGENT_EXECUTOR, scripted("x"))
 def test_text_drawing_replaces_a_missing_extra(value: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     without_extra(monkeypatch)
     bundle = shown(value)

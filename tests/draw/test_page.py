@@ -157,14 +157,12 @@ def test_only_deeply_nested_data_is_shortened(answered_run: Recording) -> None:
 # Numbers outside the range of JavaScript's are strings.
 @cases(
     "value, written",
-    [
-        *((number, number) for number in (2**53, 0.5, True)),
-        *((number, str(number)) for number in (2**53 + 1, -(10**30), float("nan"), float("inf"))),
-        (Sullen(), "<Sullen that cannot be shown>"),
-        (10**6000, hex(10**6000)),
-        ({1}, [1]),
-        ({1: 2, None: 3}, {"1": 2, "null": 3}),
-    ],
+    *((number, number) for number in (2**53, 0.5, True)),
+    *((number, str(number)) for number in (2**53 + 1, -(10**30), float("nan"), float("inf"))),
+    (Sullen(), "<Sullen that cannot be shown>"),
+    (10**6000, hex(10**6000)),
+    ({1}, [1]),
+    ({1: 2, None: 3}, {"1": 2, "null": 3}),
 )
 def test_values_are_written_as_json(value: object, written: object) -> None:
     record: Record = {"event": "x", "value": value}
@@ -389,16 +387,12 @@ def matches(page: Page, words: str) -> list[str | None]:
 
 @cases(
     "words, positions",
-    [
-        ("At your Disposal", ["1"]),
-        ("let me look it up", ["1", "2", "5"]),
-        ("CHECK_RETURN_DIRECT", ["3", "4", "7", "8"]),
-        ("(.*", []),
-    ],
+    ("At your Disposal", ["1"]),
+    ("let me look it up", ["1", "2", "5"]),
+    ("CHECK_RETURN_DIRECT", ["3", "4", "7", "8"]),
+    ("(.*", []),
 )
-def test_search_covers_prompts_replies_observations_and_outcomes(
-    page: Page, words: str, positions: list[str | None]
-) -> None:
+def test_search_covers_prompts_replies_and_outcomes(page: Page, words: str, positions: list[str | None]) -> None:
     press(page, "Home")
     assert matches(page, words) == positions
     assert shown(page, "#matches") == (str(len(positions)) if positions else "no match")
@@ -499,9 +493,7 @@ def test_thousand_steps_open_within_a_second(pages: Pages) -> None:
 
 @pytest.mark.full
 def test_hostile_texts_and_large_machines_are_shown(pages: Pages) -> None:
-    names = tuple(
-        name for name in TEXTS if name and name.encode("utf-8", "replace").decode() == name and "\x00" not in name
-    )
+    names = tuple(one for one in TEXTS if one and one.encode("utf-8", "replace").decode() == one and "\x00" not in one)
     picture = dataclasses.replace(ring(names, names), caption=names)
     page = pages.text(html(picture))
     titles = page.locator("g.edge[data-edge] > title").all_text_contents()
@@ -551,7 +543,7 @@ def timed(pages: Pages) -> Page:
 
 
 # An iteration has four steps.
-@cases("position, took", [(1 + 4 * index, took) for index, took in enumerate(SECONDS)])
+@cases("position, took", *[(1 + 4 * index, took) for index, took in enumerate(SECONDS)])
 def test_durations_are_formatted_as_in_other_pictures(timed: Page, position: int, took: float) -> None:
     timed.locator("#slider").fill(str(position))
     assert heading(timed) == "plan"

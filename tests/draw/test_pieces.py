@@ -50,7 +50,7 @@ def test_other_exits_name_their_pieces() -> None:
     }
 
 
-@cases("seed", range(12))
+@cases("seed", *range(12))
 def test_folded_edges_are_the_paths_through_pieces(seed: int) -> None:
     """Compare each edge with a search of the unfolded picture."""
     pieces: list[Fake] = random.Random(seed).sample(MANY, k=seed + 1)
@@ -87,22 +87,20 @@ def test_default_view_depends_on_the_number_of_pieces() -> None:
     machine = plugged(CRITIC)
     whole = gx.embed(machine, "research")
     loosely: Any = gx.edges
-    outer: Any = gx.graph(
-        loosely(whole, gx.on(gx.AgentFinish, gx.END) | gx.on(gx.StoppedResponse, gx.END)), start=whole
-    )
-    assert picture_of(outer).boxes[5].path == ("research", "critic")
-    folded = fold_pieces(picture_of(outer))
+    root: Any = gx.graph(loosely(whole, gx.on(gx.AgentFinish, gx.END) | gx.on(gx.StoppedResponse, gx.END)), start=whole)
+    assert picture_of(root).boxes[5].path == ("research", "critic")
+    folded = fold_pieces(picture_of(root))
     badges = [one.badges for one in folded.arrows if (one.source, one.outcome) == ("research.parse", "AgentFinish")]
     assert badges == [("research.critic",)]
 
 
-@cases("name", FORMATS)
+@cases("name", *FORMATS)
 def test_machine_without_pieces_has_one_view(name: Any) -> None:
     assert draw(plugged(), name, pieces="badges") == draw(plugged(), name, pieces="boxes")
 
 
 @pytest.mark.medium
-@cases("how, view", product(["mermaid", "mermaid-state", "dot", "svg", "text", "markdown"], ["boxes", "badges"]))
+@cases("how, view", *product(["mermaid", "mermaid-state", "dot", "svg", "text", "markdown"], ["boxes", "badges"]))
 def test_every_format_names_every_piece(how: str, view: Any) -> None:
     drawn = draw(ALL, how, pieces=view)
     for name, nodes in MANY:
@@ -141,18 +139,16 @@ def run_with_a_piece() -> Any:
 
 @cases(
     "view, count, rows",
-    [
-        (
-            "badges",
-            1,
-            [
-                "| `parse` | `AgentFinish` | `END` | passes critic; step 5; critic ×1 |",
-                "| `parse` | `Ready` | `plan` | from critic; step 2; critic ×1 |",
-            ],
-        ),
-        ("boxes", 1, ["| `check` | `Ready` | `plan` | step 3 |"]),
-        ("badges", 2, ["| `parse` | `AgentFinish` | `END` | passes critic; ×2 in 2 of 2 runs; critic ×2 |"]),
-    ],
+    (
+        "badges",
+        1,
+        [
+            "| `parse` | `AgentFinish` | `END` | passes critic; step 5; critic ×1 |",
+            "| `parse` | `Ready` | `plan` | from critic; step 2; critic ×1 |",
+        ],
+    ),
+    ("boxes", 1, ["| `check` | `Ready` | `plan` | step 3 |"]),
+    ("badges", 2, ["| `parse` | `AgentFinish` | `END` | passes critic; ×2 in 2 of 2 runs; critic ×2 |"]),
 )
 def test_runs_are_drawn_over_pieces(view: Any, count: int, rows: list[str]) -> None:
     result = run_with_a_piece()

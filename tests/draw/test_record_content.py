@@ -160,7 +160,7 @@ def run_until(number: int) -> tuple[Strict, ValueError | None]:
 
 
 # The last event, `Done`, is that of a run that is over.
-@cases("number", range(len(run_until(1000)[0].seen) - 1))
+@cases("number", *range(len(run_until(1000)[0].seen) - 1))
 def test_records_end_at_the_event_that_ended_the_run(number: int) -> None:
     observer, error = run_until(number)
     assert error is not None
@@ -173,7 +173,7 @@ def test_records_end_at_the_event_that_ended_the_run(number: int) -> None:
     assert (failed["event"], failed["node"]) == ("failed", snapshot.node)
 
 
-@cases("decision", [(actions.AgentAction("look_up", {"what": "a"}),), actions.AgentFinish({"output": "x"})])
+@cases("decision", (actions.AgentAction("look_up", {"what": "a"}),), actions.AgentFinish({"output": "x"}))
 def test_an_interrupt_in_a_node_ends_the_records(decision: Any) -> None:
     interrupted: list[int] = []
 
@@ -194,7 +194,7 @@ def test_an_interrupt_in_a_node_ends_the_records(decision: Any) -> None:
     assert draw.recording_of(caught.value).records[-1]["status"] == "interrupted"
 
 
-@cases("last", [0, 1, 4])
+@cases("last", 0, 1, 4)
 def test_an_interrupt_in_a_loop_without_requests_ends_the_records(last: int) -> None:
     interrupted: list[int] = []
 
@@ -229,9 +229,7 @@ def test_run_without_an_end_and_fields_without_values() -> None:
         return Unfinished(left.steps)
 
     finished = gx.graph(gx.edges(finish, gx.on(Unfinished, gx.END)), start=finish).run(Left(3))
-    assert [record["value"] for record in draw.recording_of(finished).records if record["event"] == "moved"] == [
-        {"known": 3}
-    ]
+    assert [one["value"] for one in draw.recording_of(finished).records if one["event"] == "moved"] == [{"known": 3}]
 
 
 @value

@@ -150,7 +150,9 @@ def test_failed_run_is_recorded_by_its_observer_and_its_exception() -> None:
 
 @cases(
     "error, status, code",
-    [(KeyboardInterrupt(), "interrupted", 130), (GeneratorExit(), "interrupted", 130), (SystemExit(2), "error", 1)],
+    (KeyboardInterrupt(), "interrupted", 130),
+    (GeneratorExit(), "interrupted", 130),
+    (SystemExit(2), "error", 1),
 )
 def test_failed_status_depends_on_the_error(error: BaseException, status: str, code: int) -> None:
     record = Recorder(AGENT_EXECUTOR)(gx.Failed(error, gx.Snapshot("plan", None)))
@@ -211,7 +213,7 @@ REFUSED: list[tuple[Callable[[Path], object], list[str]]] = [
 ]
 
 
-@cases("call, facts", REFUSED)
+@cases("call, facts", *REFUSED)
 def test_wrong_call_is_refused(call: Callable[[Path], object], facts: list[str], tmp_path: Path) -> None:
     check_refusal(gx.InputError, facts, call, tmp_path)
 
@@ -223,21 +225,19 @@ UNKNOWN = '{"event": "start", "machine": {"start": "x", "boxes": [], "arrows": [
 
 @cases(
     "text, expected",
-    [
-        ("", "do not begin with a start"),
-        ('{"event": "moved"}\n', "do not begin with a start"),
-        ("not JSON\n", "line 1 is not a record"),
-        ('{"event": "start", "machine": {"start": "a"}}\n', "not the picture of a machine: boxes: Field required"),
-        ('{"event": "start", "machine": 7}\n', "not the picture of a machine"),
-        ("[1]\n", "line 1 is not a record"),
-        ("[" * 100_000, "line 1 is not a record"),
-        (START + ASKED + "[{}]}", "line 2 is not a valid record: asked.effects.0.effect: Field required"),
-        (START + ASKED + '"x"}', "line 2 is not a valid record: asked.effects: Input should be a valid list"),
-        (START + START, "these are records of several runs"),
-        (UNKNOWN, "names x, which is not one of its nodes"),
-        (START + '{"event": "moved", "node": "plan"}', "line 2 is not a valid record: moved.outcome: Field required"),
-        (START + '\n{"event": "asked"}\n', "line 3 is not a valid record: asked.node: Field required"),
-    ],
+    ("", "do not begin with a start"),
+    ('{"event": "moved"}\n', "do not begin with a start"),
+    ("not JSON\n", "line 1 is not a record"),
+    ('{"event": "start", "machine": {"start": "a"}}\n', "not the picture of a machine: boxes: Field required"),
+    ('{"event": "start", "machine": 7}\n', "not the picture of a machine"),
+    ("[1]\n", "line 1 is not a record"),
+    ("[" * 100_000, "line 1 is not a record"),
+    (START + ASKED + "[{}]}", "line 2 is not a valid record: asked.effects.0.effect: Field required"),
+    (START + ASKED + '"x"}', "line 2 is not a valid record: asked.effects: Input should be a valid list"),
+    (START + START, "these are records of several runs"),
+    (UNKNOWN, "names x, which is not one of its nodes"),
+    (START + '{"event": "moved", "node": "plan"}', "line 2 is not a valid record: moved.outcome: Field required"),
+    (START + '\n{"event": "asked"}\n', "line 3 is not a valid record: asked.node: Field required"),
 )
 def test_invalid_records_give_a_one_line_error(text: str, expected: str) -> None:
     with pytest.raises(gx.InputError, match=expected) as caught:
@@ -325,7 +325,7 @@ def test_records_grow_linearly_with_fan_out() -> None:
     assert size(80) < 4 * size(20)
 
 
-@cases("odd", [10**5000, [10**5000], Sullen(), [Sullen()], float("nan"), nested(5000, []), b"\xff", {1: {2}}])
+@cases("odd", 10**5000, [10**5000], Sullen(), [Sullen()], float("nan"), nested(5000, []), b"\xff", {1: {2}})
 def test_any_tool_result_can_be_recorded(odd: object) -> None:
     @gx.tool(return_direct=True)
     def give(it: str) -> Any:
@@ -387,10 +387,8 @@ def test_proof_must_have_the_limits_of_the_run(tmp_path: Path) -> None:
 @pytest.mark.medium
 @cases(
     "suffix, begins",
-    [
-        *((".mmd", b"---\ntitle"), (".dot", b"digraph"), (".svg", b"<svg"), (".md", b"|"), (".txt", b"")),
-        (".png", b"\x89PNG\r\n"),
-    ],
+    *((".mmd", b"---\ntitle"), (".dot", b"digraph"), (".svg", b"<svg"), (".md", b"|"), (".txt", b"")),
+    (".png", b"\x89PNG\r\n"),
 )
 def test_suffix_sets_the_format(suffix: str, begins: bytes, tmp_path: Path) -> None:
     assert AGENT_EXECUTOR.draw(tmp_path / f"flow{suffix}").read_bytes().startswith(begins)

@@ -58,12 +58,12 @@ def test_every_module_is_on_a_page() -> None:
     assert set(SOURCES) - set[str]().union(*REACHED.values()) == set()
 
 
-@cases("module", SOURCES)
+@cases("module", *SOURCES)
 def test_modules_begin_with_their_purpose(module: str) -> None:
     assert SOURCES[module].startswith("// ")
 
 
-@cases("module", SOURCES)
+@cases("module", *SOURCES)
 def test_functions_state_what_they_return(module: str) -> None:
     """TypeScript requires the types of parameters, but infers those of results."""
     assert [
@@ -73,7 +73,7 @@ def test_functions_state_what_they_return(module: str) -> None:
     ] == []
 
 
-@cases("entry", ENTRIES)
+@cases("entry", *ENTRIES)
 def test_bundle_is_one_script(entry: str) -> None:
     text = bundle(entry)
     counts = {module: text.count(SOURCES[module].splitlines()[0]) for module in MODULES}
@@ -93,7 +93,7 @@ def test_bundle_is_one_script(entry: str) -> None:
     assert STATEMENT.findall(bundle(entry)) == []
 
 
-@cases("module", SOURCES)
+@cases("module", *SOURCES)
 def test_no_text_of_several_lines_is_indented(module: str) -> None:
     """The bundle would change it."""
     code = re.sub(r"^ *(?://|/?\*).*", "", SOURCES[module], flags=re.MULTILINE)
@@ -109,7 +109,7 @@ def test_loading_part_is_outside_functions() -> None:
     assert loading_part("run/run.js").strip() == "export const run = makeRun(picture);"
 
 
-@cases("module", SOURCES)
+@cases("module", *SOURCES)
 def test_cycles_do_not_run_while_loading(module: str) -> None:
     loading = loading_part(module)
     assert [
@@ -121,7 +121,7 @@ def test_cycles_do_not_run_while_loading(module: str) -> None:
     ] == []
 
 
-@cases("module", SOURCES)
+@cases("module", *SOURCES)
 def test_imports_name_exports(module: str) -> None:
     """The bundle has one scope, in which a name that is imported by another name does not exist."""
     assert [
@@ -164,7 +164,7 @@ SCHEMA: dict[str, Any] = {
 }
 
 
-@cases("name", SCHEMA)
+@cases("name", *SCHEMA)
 def test_scripts_declare_the_fields_of_records(name: str) -> None:
     """The fields that scripts require are validated, and every validated field is declared."""
     schema = TypeAdapter(SCHEMA[name]).json_schema()
@@ -173,7 +173,7 @@ def test_scripts_declare_the_fields_of_records(name: str) -> None:
     assert declared.required - {"event"} <= set(schema.get("required", ()))
 
 
-@cases("kind", [Arrow, Box, Picture])
+@cases("kind", Arrow, Box, Picture)
 def test_scripts_declare_the_fields_of_pictures(kind: type[Arrow | Box | Picture]) -> None:
     declared = TYPES[f"{kind.__name__}Data"]
     assert declared.names == {field.name for field in fields(kind)}

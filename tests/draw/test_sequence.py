@@ -100,16 +100,14 @@ def test_failed_run_reports_the_error_to_the_user() -> None:
 
 @cases(
     "text",
-    [
-        "<script>alert(1)</script>",
-        "]]> --> </svg> & &lt; &#0;",
-        "end\npar x\nNote over p0: y",
-        "p0->>p1: z; activate p1 #59; %%{init: {}}%%",
-        "wrap: $$x$$ \\n `code`",
-        "\u202eright-to-left\u202c שלום \x1b[31m\x00\x07\u2028",
-        "🎉👩\u200d👩\u200d👧 x" * 10_000,
-        "",
-    ],
+    "<script>alert(1)</script>",
+    "]]> --> </svg> & &lt; &#0;",
+    "end\npar x\nNote over p0: y",
+    "p0->>p1: z; activate p1 #59; %%{init: {}}%%",
+    "wrap: $$x$$ \\n `code`",
+    "\u202eright-to-left\u202c שלום \x1b[31m\x00\x07\u2028",
+    "🎉👩\u200d👩\u200d👧 x" * 10_000,
+    "",
 )
 def test_hostile_text_is_escaped(text: str) -> None:
     run = recorded.record_events(
@@ -129,10 +127,8 @@ def test_hostile_text_is_escaped(text: str) -> None:
 
 
 def test_label_shows_last_whole_words_of_a_prompt() -> None:
-    prompt = {
-        "kept": 0,
-        "messages": [{"role": "user", "content": "You are an agent. Question: how many people live here?"}],
-    }
+    content = "You are an agent. Question: how many people live here?"
+    prompt = {"kept": 0, "messages": [{"role": "user", "content": content}]}
     assert format_effect({"effect": "CallModel", "prompt": prompt}, 30) == "…how many people live here?"
 
 

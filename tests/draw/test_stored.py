@@ -32,9 +32,7 @@ class Colour(enum.StrEnum):
 
 @pytest.mark.medium
 @given(RECORDS, RECORDS, st.integers(1, 40))
-def test_records_are_read_as_they_were_added(
-    first: list[dict[str, Any]], more: list[dict[str, Any]], times: int
-) -> None:
+def test_records_are_read_as_added(first: list[dict[str, Any]], more: list[dict[str, Any]], times: int) -> None:
     # Some are stored in several parts.
     first = first * times
     records = StoredRecords()
@@ -87,7 +85,7 @@ def test_threads_read_what_another_one_adds() -> None:
     assert wrong == []
 
 
-@cases("within", [slice(None), slice(70, 130), slice(-5, None), slice(None, None, -1), slice(3, 200, 7)])
+@cases("within", slice(None), slice(70, 130), slice(-5, None), slice(None, None, -1), slice(3, 200, 7))
 def test_slices_are_those_of_a_list(within: slice) -> None:
     numbers = [{"number": number} for number in range(150)]
     records = StoredRecords(numbers)

@@ -124,9 +124,7 @@ def holds(machine: Graph[Any, Any], drawing: str) -> None:
     drawn = read(drawing)
     edges = [(edge.source, edge.outcome.__name__, edge.target) for edge in machine.edges]
     edges += [(node.name, f"raises {error.__name__}", END.name) for node in machine for error in node.raises]
-    assert [title for title, _, _ in drawn.edges] == [
-        f"{source} --{name}--> {target}" for source, name, target in edges
-    ]
+    assert [text for text, _, _ in drawn.edges] == [f"{source} --{name}--> {target}" for source, name, target in edges]
     assert drawn.nodes.keys() - {END.name} == machine.nodes.keys()
     for (source, _, target), (title, begin, tip) in zip(edges, drawn.edges, strict=True):
         assert away(begin, drawn.nodes[source]) < NEAR, f"{title} begins elsewhere"
@@ -184,7 +182,7 @@ def smallest_text(drawing: str) -> float:
     return min(float(one.attrib["font-size"]) for one in root.iter(f"{SPACE}text"))
 
 
-@cases("drawing", sorted(DIAGRAMS.rglob("*.svg")))
+@cases("drawing", *sorted(DIAGRAMS.rglob("*.svg")))
 def test_no_text_of_a_committed_diagram_is_under_nine_pixels(drawing: Path) -> None:
     assert smallest_text(drawing.read_text("utf-8")) >= 9
 
@@ -232,12 +230,12 @@ def test_legend_describes_a_machine(name: str) -> None:
 
 
 @pytest.mark.medium
-@cases("picture", [EVERY_LOOK, with_marks(EVERY_LOOK), with_run(EVERY_LOOK)])
+@cases("picture", EVERY_LOOK, with_marks(EVERY_LOOK), with_run(EVERY_LOOK))
 def test_legend_describes_a_picture(picture: Picture) -> None:
     explained(svg(picture))
 
 
-@cases("name", MACHINES)
+@cases("name", *MACHINES)
 def test_caption_states_the_bound(name: str) -> None:
     verdict = verdict_on(name)
     assert verdict.bounds is not None
@@ -250,18 +248,16 @@ def test_caption_states_the_bound(name: str) -> None:
 @pytest.mark.medium
 @cases(
     "drawing, end",
-    [
-        (
-            lambda: svg(picture_of(executor.AGENT_EXECUTOR.verify(Limits(iterations=3)))),
-            "14 transitions (4*iterations + 2), 3 model calls (iterations) and 3,000 tool calls (fan_out*iterations).",
-        ),
-        (
-            lambda: svg(picture_of(executor.AGENT_EXECUTOR.verify(Limits(iterations=3, seconds=30)))),
-            "30.05 seconds (seconds + 0.05), if nodes, policies and observers return at once and the event loop is not "
-            "blocked.",
-        ),
-        (lambda: drawing_of("examples_orders"), "7 transitions (attempts + 2) and 5 payments (attempts)."),
-    ],
+    (
+        lambda: svg(picture_of(executor.AGENT_EXECUTOR.verify(Limits(iterations=3)))),
+        "14 transitions (4*iterations + 2), 3 model calls (iterations) and 3,000 tool calls (fan_out*iterations).",
+    ),
+    (
+        lambda: svg(picture_of(executor.AGENT_EXECUTOR.verify(Limits(iterations=3, seconds=30)))),
+        "30.05 seconds (seconds + 0.05), if nodes, policies and observers return at once and the event loop is not "
+        "blocked.",
+    ),
+    (lambda: drawing_of("examples_orders"), "7 transitions (attempts + 2) and 5 payments (attempts)."),
 )
 def test_caption_depends_on_limits_and_meters(drawing: Callable[[], str], end: str) -> None:
     (sentence,) = captioned(drawing())
@@ -269,7 +265,7 @@ def test_caption_depends_on_limits_and_meters(drawing: Callable[[], str], end: s
 
 
 @pytest.mark.slow
-@cases("name", BAD)
+@cases("name", *BAD)
 def test_nonterminating_loops_are_red(name: str) -> None:
     machine, verdict = BAD[name], verdict_on(name)
     seen = [one.witness for one in verdict.findings if one.witness is not None]
@@ -293,7 +289,7 @@ def test_refuted_machine_has_a_red_loop() -> None:
 
 
 @pytest.mark.medium
-@cases("hostile", HOSTILE)
+@cases("hostile", *HOSTILE)
 def test_hostile_text_is_escaped_everywhere(hostile: str) -> None:
     picture = ring((hostile or "a", 'in}"\\.ner', "b"), (hostile,))
     drawing = svg(picture)

@@ -33,7 +33,7 @@ WRITERS: Mapping[str, Callable[[Picture], str]] = {
     "markdown": markdown,
     "text": terminal,
 }
-every_format = cases("how", WRITERS)
+every_format = cases("how", *WRITERS)
 
 
 def edges_of(graph: Graph[Any, Any]) -> list[Edge]:
@@ -54,7 +54,7 @@ MACHINES = {**machines.MACHINES, "writer": WRITER, "perfectionist": PERFECTIONIS
 
 @pytest.mark.slow
 @every_format
-@cases("name", MACHINES)
+@cases("name", *MACHINES)
 def test_repository_machines_can_be_read_back(how: str, name: str) -> None:
     graph = MACHINES[name]
     for subject in (graph, verify(graph)):
@@ -66,7 +66,7 @@ def test_repository_machines_can_be_read_back(how: str, name: str) -> None:
 
 
 @pytest.mark.slow
-@cases("name", MACHINES)
+@cases("name", *MACHINES)
 def test_graphviz_and_pydot_agree(name: str) -> None:
     text = dot(picture_of(verify(MACHINES[name])))
     assert sorted(read_dot_with_graphviz(text)) == sorted(READERS["dot"](text))
@@ -149,7 +149,7 @@ def test_very_long_text_is_written_quickly(how: str) -> None:
     assert read(how, picture) == arrows_of(picture)
 
 
-@cases("write", [mermaid, mermaid_state])
+@cases("write", mermaid, mermaid_state)
 def test_mermaid_has_only_br_and_b_tags(write: Callable[[Picture], str]) -> None:
     text = write(ring(NAMES, HOSTILE))
     assert set(re.findall(r"<[^-][^>]*>", text)) <= {"<br/>", "<b>", "</b>"}
@@ -176,10 +176,8 @@ def test_every_look_has_a_name_a_cluster_and_a_shape() -> None:
 
 def test_mermaid_draws_the_standard_machine() -> None:
     lines = mermaid(picture_of(AGENT_EXECUTOR)).splitlines()
-    plan, tools = (
-        '["<b>plan</b><br/>asks the model<br/>costs an iteration"]',
-        '["<b>dispatch_tools</b><br/>calls tools"]',
-    )
+    plan = '["<b>plan</b><br/>asks the model<br/>costs an iteration"]'
+    tools = '["<b>dispatch_tools</b><br/>calls tools"]'
     for line in (f"n0({plan})", f"n2[{tools}]", 'n0 -- "Replied" --> n1', 'n0 -. "LimitReached" .-> n4'):
         assert f"    {line}" in lines
     assert "linkStyle" not in "".join(lines)
@@ -271,7 +269,7 @@ def test_terminal_lines_have_at_most_100_columns(notes: list[str], caption: list
     assert max(map(columns, drawn.splitlines())) <= 100
 
 
-@cases("text", ["wide " * 60, "\N{CJK UNIFIED IDEOGRAPH-4E2D}" * 200, "x" * 500])
+@cases("text", "wide " * 60, "\N{CJK UNIFIED IDEOGRAPH-4E2D}" * 200, "x" * 500)
 def test_terminal_wraps_long_lines_without_loss(text: str) -> None:
     drawn = terminal(ring(("plan", "inner.parse"), (text,)))
     assert max(map(columns, drawn.splitlines())) <= 100

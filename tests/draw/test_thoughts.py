@@ -130,7 +130,7 @@ def test_records_have_what_was_not_read() -> None:
     assert found == [("parse", INVENTED), ("parse", INVENTED), ("parse", LIED)]
 
 
-@cases("draw", [sequence_mermaid, partial(timeline, width=160)])
+@cases("draw", sequence_mermaid, partial(timeline, width=160))
 def test_diagrams_show_it_at_its_place(draw: Any) -> None:
     lines = draw(INVENTED_RUN).splitlines()
     shown = [line for line in lines if "not read: " in line]
@@ -159,6 +159,6 @@ def test_end_of_the_page_shows_it(pages: Pages) -> None:
     assert detail.get_by_text("not read: Observation: a rabbit").count() == 2
 
 
-@cases("value", [None, 3, {"actions": 3}, {"actions": [3, {}]}, {"actions": [{"unread": 3}]}, {"unread": "a"}])
+@cases("value", None, 3, {"actions": 3}, {"actions": [3, {}]}, {"actions": [{"unread": 3}]}, {"unread": "a"})
 def test_other_outcomes_have_nothing_unread(value: object) -> None:
     assert unread_text(value) == ""

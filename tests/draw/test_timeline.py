@@ -142,7 +142,7 @@ def test_conversation_on_120_and_on_50_columns() -> None:
 CUT = "cut: the limit of 3 seconds was reached (3 spent)"
 
 
-@cases("fact", [f'echo("a") → {CUT}\n', f'echo("b") → {CUT}\n', 'echo("a") → error: oh', "May I? → no reply"])
+@cases("fact", f'echo("a") → {CUT}\n', f'echo("b") → {CUT}\n', 'echo("a") → error: oh', "May I? → no reply")
 def test_deadline_failure_and_wait_are_described(fact: str) -> None:
     limit = gx.Exhausted("seconds", 3.0, 3.0)
     run = record_events(
@@ -167,7 +167,7 @@ IN_TURN = [
 ]
 
 
-@cases("in_turn, rows", [(False, AT_ONCE), (True, IN_TURN)])
+@cases("in_turn, rows", (False, AT_ONCE), (True, IN_TURN))
 def test_calls_have_their_own_times(in_turn: bool, rows: list[str]) -> None:
     assert all_rows_of(timeline(record_events(*asked_together(*CALLS, in_turn=in_turn)), width=90)) == rows
 
@@ -218,15 +218,13 @@ def last_record(**fields: Any) -> Recording:
 
 @cases(
     "recording, numbers",
-    [
-        # Edges that reset iterations do not stop numbering.
-        (three_entries(), [1, 2, 3]),
-        (last_record(status="interrupted"), [1, 2, 3]),
-        # The last visit is not charged.
-        (last_record(), [1, 2, None]),
-        # It is charged elsewhere.
-        (record_events(*echoed(node="plan")), [None]),
-    ],
+    # Edges that reset iterations do not stop numbering.
+    (three_entries(), [1, 2, 3]),
+    (last_record(status="interrupted"), [1, 2, 3]),
+    # The last visit is not charged.
+    (last_record(), [1, 2, None]),
+    # It is charged elsewhere.
+    (record_events(*echoed(node="plan")), [None]),
 )
 def test_visits_that_consume_an_iteration_are_numbered(recording: Recording, numbers: Iterable[int | None]) -> None:
     assert [visit.iteration for visit in visits_of(recording)] == numbers

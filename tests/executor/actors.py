@@ -153,9 +153,7 @@ class Caller:
         if self.answers_after is not None and len(results) >= self.answers_after:
             return ModelReply(results[-1] if results else "done", usage=self.usage)
         name = request.tools[0].name
-        calls = tuple(
-            call(name, f"c{number}.{position}", **{self.argument: "hello"}) for position in range(self.at_once)
-        )
+        calls = tuple(call(name, f"c{number}.{place}", **{self.argument: "hello"}) for place in range(self.at_once))
         return ModelReply("", calls, finish_reason="tool_calls", usage=self.usage)
 
     async def acomplete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:

@@ -511,8 +511,5 @@ class Actor:
             return ModelReply(f"Action: {first.tool}\nAction Input: {turn.calls[0].argument}")
         if self.plan.kind == "structured":
             return ModelReply(json.dumps({"action": first.tool, "action_input": first.tool_input}))
-        calls = [
-            ToolCall(f"c{place}", call.tool, json.dumps(call.action.tool_input))
-            for place, call in enumerate(turn.calls)
-        ]
+        calls = [ToolCall(f"c{at}", one.tool, json.dumps(one.action.tool_input)) for at, one in enumerate(turn.calls)]
         return ModelReply("", tuple(calls), finish_reason="tool_calls")

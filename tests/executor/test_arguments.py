@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 import graphexec
 from graphexec import Limits, agents, executor, kernel, memory, messages, models, tools, verify
 from graphexec import _arguments as arguments
-from graphexec._arguments import FLAG, MODEL, NAME, PATH, SECONDS, STRING, TIMEOUT, optional, validate, whole
+from graphexec._arguments import FLAG, NAME, PATH, SECONDS, STRING, TIMEOUT, optional, validate, whole
 from graphexec._mistakes import explain_calls, explain_class
 from graphexec.errors import InputError, SignatureError, ToolDefinitionError, format_value
-from graphexec.models import ScriptedModel
+from graphexec.models.wrappers.caching import STORE
 from tests.kernel.machines import error_message
 from tests.parameters import cases
 
@@ -35,21 +35,19 @@ def test_numbers_must_be_finite_and_large_enough(value: float, least: int) -> No
     assert TIMEOUT.fits(value) == (finite and value > 0)
 
 
-@cases("value", [None, True, "3", [], int, 1j])
+@cases("value", None, True, "3", [], int, 1j)
 def test_other_values_are_not_numbers(value: object) -> None:
     assert not any(kind.fits(value) for kind in (whole(0), SECONDS, TIMEOUT))
 
 
 @cases(
     ("kind", "fits", "others"),
-    [
-        (STRING, ["", "a"], [b"a", None, str]),
-        (NAME, ["a", " a"], ["", " \n", None, 3]),
-        (FLAG, [True, False], [0, 1, None, "no"]),
-        (PATH, ["a", Path("a")], ["", b"a", 3, None, Path]),
-        (arguments.has_methods("a list", "append", "pop"), [[]], [(), list, None]),
-        (optional(STRING), ["a", None], [3]),
-    ],
+    (STRING, ["", "a"], [b"a", None, str]),
+    (NAME, ["a", " a"], ["", " \n", None, 3]),
+    (FLAG, [True, False], [0, 1, None, "no"]),
+    (PATH, ["a", Path("a")], ["", b"a", 3, None, Path]),
+    (arguments.has_methods("a list", "append", "pop"), [[]], [(), list, None]),
+    (optional(STRING), ["a", None], [3]),
 )
 def test_constraint_accepts_only_its_values(kind: arguments.Constraint, fits: list[Any], others: list[Any]) -> None:
     assert [kind.fits(value) for value in [*fits, *others]] == [True] * len(fits) + [False] * len(others)
@@ -72,28 +70,28 @@ def test_all_invalid_arguments_are_reported_at_once() -> None:
     validate("box", wrong[1])
 
 
-class HalfAModel:
-    """A model without `acomplete`."""
+class HalfAStore:
+    """A store without `put`."""
 
-    complete = len
+    get = len
 
     def __repr__(self) -> str:
         return "<half>"
 
 
-def test_missing_method_of_a_model_is_named() -> None:
-    for kind, remedy in ((MODEL, ""), (optional(MODEL), ", or None for none")):
-        text = f"the model is <half>, which has no acomplete; give {MODEL.words}"
-        assert error_message(InputError, validate, "", ("the model", HalfAModel(), kind)) == f"{text}{remedy}"
-    assert MODEL.lacks(3) == MODEL.lacks(ScriptedModel([])) == ()
+def test_missing_method_is_named() -> None:
+    for kind, remedy in ((STORE, ""), (optional(STORE), ", or None for none")):
+        text = f"the store is <half>, which has no put; give {STORE.words}"
+        assert error_message(InputError, validate, "", ("the store", HalfAStore(), kind)) == f"{text}{remedy}"
+    assert STORE.lacks(3) == STORE.lacks(models.MemoryCache()) == ()
 
 
-@cases("several", [["a", "b"], ("a", "b"), {"a": 1, "b": 2}, iter("ab")])
+@cases("several", ["a", "b"], ("a", "b"), {"a": 1, "b": 2}, iter("ab"))
 def test_several_values_become_a_tuple(several: Any) -> None:
     assert arguments.validate_each("stop", several, str, "strings") == ("a", "b")
 
 
-@cases("wrong", ["ab", b"ab", None, 3, ["a", 3]])
+@cases("wrong", "ab", b"ab", None, 3, ["a", 3])
 def test_single_value_is_refused_where_a_list_belongs(wrong: Any) -> None:
     message = error_message(InputError, arguments.validate_each, "stop", wrong, str, "strings")
     assert message == f"stop is {wrong!r}; give a list of strings"
@@ -117,14 +115,12 @@ made: Any = Box
 
 @cases(
     ("options", "message"),
-    [
-        ({"width": 3}, "Box has no option width; write size=..."),
-        ({"sise": 3}, "Box has no option sise; did you mean size?"),
-        ({"size": 3, "weight": 3}, "Box has no option weight; write Box(size=1)"),
-        ({"sise": 3, "width": 3}, "Box has no option sise; did you mean size? Box has no option width; write size=..."),
-        ({"size": 3, "weight": 3, "colour": 3}, "Box has no option weight or colour; write Box(size=1)"),
-        ({}, "Box needs size; write Box(size=1)"),
-    ],
+    ({"width": 3}, "Box has no option width; write size=..."),
+    ({"sise": 3}, "Box has no option sise; did you mean size?"),
+    ({"size": 3, "weight": 3}, "Box has no option weight; write Box(size=1)"),
+    ({"sise": 3, "width": 3}, "Box has no option sise; did you mean size? Box has no option width; write size=..."),
+    ({"size": 3, "weight": 3, "colour": 3}, "Box has no option weight or colour; write Box(size=1)"),
+    ({}, "Box needs size; write Box(size=1)"),
 )
 def test_wrong_options_name_a_remedy(options: dict[str, Any], message: str) -> None:
     with pytest.raises(SignatureError) as raised:
@@ -172,7 +168,7 @@ def test_explained_objects_are_copied_and_pickled() -> None:
     assert copy.deepcopy(limits) == pickle.loads(pickle.dumps(limits)) == limits
 
 
-@cases("name", ["nothing", "_nothing", "StateGraph"])
+@cases("name", "nothing", "_nothing", "StateGraph")
 def test_package_has_no_missing_name(name: str) -> None:
     assert not hasattr(graphexec, name)
     with pytest.raises(ImportError):
@@ -231,7 +227,7 @@ MISSING_NAMES = [
 ]
 
 
-@cases(("package", "name", "remedy"), MISSING_NAMES)
+@cases(("package", "name", "remedy"), *MISSING_NAMES)
 def test_package_explains_missing_name(package: str, name: str, remedy: str) -> None:
     module = f"graphexec.{package}".rstrip(".")
     imported = error_message(ImportError, exec, f"from {module} import {name}")
@@ -250,7 +246,7 @@ MISSING_MODULES = [
 ]
 
 
-@cases(("module", "remedy"), MISSING_MODULES)
+@cases(("module", "remedy"), *MISSING_MODULES)
 def test_import_explains_missing_module(module: str, remedy: str) -> None:
     with pytest.raises(ModuleNotFoundError) as raised:
         exec(f"import graphexec.{module}")
@@ -258,25 +254,25 @@ def test_import_explains_missing_module(module: str, remedy: str) -> None:
     assert raised.value.name == f"graphexec.{module}"
 
 
-@cases("module", ["nothing_here", "graphexec.nothing", "graphexec.agents.nothing"])
+@cases("module", "nothing_here", "graphexec.nothing", "graphexec.agents.nothing")
 def test_other_module_is_missing_as_usual(module: str) -> None:
     with pytest.raises(ModuleNotFoundError, match=f"^No module named '{module}'$"):
         importlib.import_module(module)
 
 
-@cases("module", ["llms", "tolls", "nothing"])
+@cases("module", "llms", "tolls", "nothing")
 def test_missing_module_has_no_spec(module: str) -> None:
     assert importlib.util.find_spec(f"graphexec.{module}") is None
 
 
 @pytest.mark.medium
-@cases("package", PACKAGES)
+@cases("package", *PACKAGES)
 @given(name=st.from_regex(r"\A[a-zA-Z][a-zA-Z_]{0,8}\Z"))
 def test_any_missing_name_can_be_looked_up(package: ModuleType, name: str) -> None:
     assert getattr(package, name, None) is vars(package).get(name)
 
 
-@cases("package", PACKAGES)
+@cases("package", *PACKAGES)
 def test_submodules_are_imported_as_before(package: ModuleType) -> None:
     names = [one.partition(".")[2] for one in sys.modules if one.rpartition(".")[0] == package.__name__]
     assert names

@@ -63,41 +63,39 @@ def decide(steps: object, inputs: object) -> gx.AgentFinish:
 
 @cases(
     "executor, calls",
-    [
-        (make("structured", max_iterations=15), "iterations = 15 (exact)"),
-        (make("react"), "iterations = 3 (exact)"),
-        (make(), "fan_out*iterations = 3,000 (exact)"),
-        (gx.AgentExecutor(agent=decide, tools=TOOLS), "fan_out*iterations = 15,000 (exact)"),
-        # A lower limit on the calls of a step still holds, and one that is given later.
-        (make("react", max_fan_out=0), "fan_out*iterations = 0 (exact)"),
-        (make("react").with_limits(gx.agent_limits(fan_out=0)), "fan_out*iterations = 0 (exact)"),
-        (make("react", max_fan_out=0).with_limits(gx.agent_limits()), "iterations = 15 (exact)"),
-        # What surgery changes keeps what it can.
-        (spliced(make("react")), "iterations = 3 (exact)"),
-        (spliced(make("react")).with_agent(make().agent), "fan_out*iterations = 3,000 (exact)"),
-        (spliced(make("tool_calling", TWO)), "lookup_calls = 2 (at most)"),
-        (make("tool_calling", TWO), "lookup_calls = 2 (at most)"),
-        (make("tool_calling", TWO).unplug("limit_tool"), "fan_out*iterations = 3,000 (exact)"),
-        (make("tool_calling", TWO, max_tool_calls=1), "tool_calls = 1 (at most)"),
-        (make("tool_calling", limit_tool("lookup", 0)), "lookup_calls = 0 (at most)"),
-        (make("tool_calling", TWO, limit_tool("lookup", 1, name="once")), "lookup_calls = 1 (at most)"),
-        (make("react", limit_tool("lookup", 9)), "iterations = 3 (at most)"),
-        (make("tool_calling", TWO, ALSO, tools=TOOLS), "lookup_calls + read_calls = 5 (at most)"),
-        (make("tool_calling", TWO, tools=TOOLS), "fan_out*iterations = 3,000 (at most)"),
-        # The question of the model is no call of a tool.
-        (make("tool_calling", TWO, ask_user(lambda _: "yes")), "lookup_calls = 2 (at most)"),
-        # A piece of the user's may leave the calls of its tools to dispatch_tools.
-        (
-            make("tool_calling", TWO, Piece("p", (pass_on,), tools=(read,), acts=True)),
-            "fan_out*iterations = 3,000 (at most)",
-        ),
-        # A handler of the user's knows other tools.
-        (make("tool_calling", TWO, handlers={effects.CallTool: print}), "fan_out*iterations = 3,000 (exact)"),
-        (
-            make("react", sub_agent(make("tool_calling", TWO), "helper", "Helps."), max_iterations=3),
-            "2*helper.iterations*helper_calls + iterations = 27 (exact)",
-        ),
-    ],
+    (make("structured", max_iterations=15), "iterations = 15 (exact)"),
+    (make("react"), "iterations = 3 (exact)"),
+    (make(), "fan_out*iterations = 3,000 (exact)"),
+    (gx.AgentExecutor(agent=decide, tools=TOOLS), "fan_out*iterations = 15,000 (exact)"),
+    # A lower limit on the calls of a step still holds, and one that is given later.
+    (make("react", max_fan_out=0), "fan_out*iterations = 0 (exact)"),
+    (make("react").with_limits(gx.agent_limits(fan_out=0)), "fan_out*iterations = 0 (exact)"),
+    (make("react", max_fan_out=0).with_limits(gx.agent_limits()), "iterations = 15 (exact)"),
+    # What surgery changes keeps what it can.
+    (spliced(make("react")), "iterations = 3 (exact)"),
+    (spliced(make("react")).with_agent(make().agent), "fan_out*iterations = 3,000 (exact)"),
+    (spliced(make("tool_calling", TWO)), "lookup_calls = 2 (at most)"),
+    (make("tool_calling", TWO), "lookup_calls = 2 (at most)"),
+    (make("tool_calling", TWO).unplug("limit_tool"), "fan_out*iterations = 3,000 (exact)"),
+    (make("tool_calling", TWO, max_tool_calls=1), "tool_calls = 1 (at most)"),
+    (make("tool_calling", limit_tool("lookup", 0)), "lookup_calls = 0 (at most)"),
+    (make("tool_calling", TWO, limit_tool("lookup", 1, name="once")), "lookup_calls = 1 (at most)"),
+    (make("react", limit_tool("lookup", 9)), "iterations = 3 (at most)"),
+    (make("tool_calling", TWO, ALSO, tools=TOOLS), "lookup_calls + read_calls = 5 (at most)"),
+    (make("tool_calling", TWO, tools=TOOLS), "fan_out*iterations = 3,000 (at most)"),
+    # The question of the model is no call of a tool.
+    (make("tool_calling", TWO, ask_user(lambda _: "yes")), "lookup_calls = 2 (at most)"),
+    # A piece of the user's may leave the calls of its tools to dispatch_tools.
+    (
+        make("tool_calling", TWO, Piece("p", (pass_on,), tools=(read,), acts=True)),
+        "fan_out*iterations = 3,000 (at most)",
+    ),
+    # A handler of the user's knows other tools.
+    (make("tool_calling", TWO, handlers={effects.CallTool: print}), "fan_out*iterations = 3,000 (exact)"),
+    (
+        make("react", sub_agent(make("tool_calling", TWO), "helper", "Helps."), max_iterations=3),
+        "2*helper.iterations*helper_calls + iterations = 27 (exact)",
+    ),
 )
 def test_bound_of_tool_calls(executor: gx.AgentExecutor, calls: str) -> None:
     bounds = executor.verify().bounds
@@ -112,9 +110,7 @@ def test_bounds_of_tools_where_they_are_lower() -> None:
 
 
 def reply(*calls: tuple[str, str]) -> messages.ModelReply:
-    return messages.ModelReply(
-        "", tuple(messages.ToolCall(f"c{n}", name, text) for n, (name, text) in enumerate(calls))
-    )
+    return messages.ModelReply("", tuple(messages.ToolCall(f"c{n}", name, arg) for n, (name, arg) in enumerate(calls)))
 
 
 GOOD, BAD, UNKNOWN = ("lookup", '{"word": "a"}'), ("lookup", "{}"), ("nothing", "{}")
@@ -162,12 +158,10 @@ def test_reply_with_more_actions_is_a_parse_error() -> None:
 
 @cases(
     "limits",
-    [
-        (("lookup_calls", 1),),
-        (("lookup_calls", 1), ("read_calls", 1), ("iterations", -1)),
-        (("lookup_calls", 0), ("read_calls", 0)),
-        (("read_calls", 5),),
-    ],
+    (("lookup_calls", 1),),
+    (("lookup_calls", 1), ("read_calls", 1), ("iterations", -1)),
+    (("lookup_calls", 0), ("read_calls", 0)),
+    (("read_calls", 5),),
 )
 def test_checker_refuses_other_limits(limits: tuple[tuple[str, int], ...]) -> None:
     certificate = make("tool_calling", TWO, ALSO, tools=TOOLS).verify().certificate
@@ -207,7 +201,7 @@ def test_call_that_no_quota_counts_is_an_error() -> None:
         executor.with_graph(gx.replace(executor.graph, node)).run("?")
 
 
-@cases("policy, exits", [(True, 2), (False, 3)])
+@cases("policy, exits", (True, 2), (False, 3))
 @pytest.mark.parametrize("text", ["no action", "Final Answer: yes", "Action: lookup\nAction Input: a"])
 def test_run_ends_with_one_of_the_exits(policy: bool, exits: int, text: str) -> None:
     agent = dataclasses.replace(make("react").agent, model=models.ScriptedModel([text], repeat_last=True))
@@ -229,11 +223,9 @@ def test_run_ends_with_one_of_the_exits(policy: bool, exits: int, text: str) -> 
 @pytest.mark.medium
 @cases(
     "executor",
-    [
-        make("tool_calling", TWO),
-        make("tool_calling", TWO, ALSO, tools=TOOLS, max_fan_out=3),
-        make("react", ONE, tools=TOOLS),
-    ],
+    make("tool_calling", TWO),
+    make("tool_calling", TWO, ALSO, tools=TOOLS, max_fan_out=3),
+    make("react", ONE, tools=TOOLS),
 )
 def test_engine_keeps_the_quotas_on_every_path(executor: gx.AgentExecutor) -> None:
     testing.verify_termination(executor, examples=5)

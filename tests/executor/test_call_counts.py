@@ -106,10 +106,8 @@ PER_STEP: list[tuple[Callable[[int], gx.AgentExecutor], Callable[[gx.AgentExecut
 
 
 @pytest.mark.medium
-@cases(("make", "run", "most"), PER_STEP)
-def test_calls_per_step(
-    make: Callable[[int], gx.AgentExecutor], run: Callable[[gx.AgentExecutor], object], most: int
-) -> None:
+@cases(("make", "run", "most"), *PER_STEP)
+def test_calls_per_step(make: Callable[[int], gx.AgentExecutor], run: Any, most: int) -> None:
     long, short = make(2 * STEPS), make(STEPS)
     # The first runs fill caches.
     run(long)
@@ -120,7 +118,7 @@ def test_calls_per_step(
 
 # Measured on 3.11: 5,487, 7,895 and 9,991 bytes.
 @pytest.mark.medium
-@cases(("steps", "most"), [(0, 6_000), (5, 8_500), (10, 10 * 1024)])
+@cases(("steps", "most"), (0, 6_000), (5, 8_500), (10, 10 * 1024))
 def test_suspended_run_is_small(steps: int, most: int) -> None:
     """Measured in a separate process: other loaded modules would add to each task."""
     script = Path(__file__).parents[2] / "benchmarks" / "concurrency.py"

@@ -24,7 +24,7 @@ def kinds(chunks: list[dict[str, Any]]) -> list[str]:
     return [next(iter(chunk)) for chunk in chunks]
 
 
-both = cases("way", ["stream_chunks", "astream_chunks"])
+both = cases("way", "stream_chunks", "astream_chunks")
 # The chunks of a step with two actions.
 TOGETHER, ONE_BY_ONE = ["actions", "actions", "steps", "steps"], ["actions", "steps", "actions", "steps"]
 
@@ -40,19 +40,15 @@ SURE = gx.AgentFinish({"output": "42", "sure": True}, "I know")
 @both
 @cases(
     ("executor", "chunks"),
-    [
-        (make_executor(HI, answer()), [*STEP, {"output": "done", "messages": EMPTY}]),
-        (make_executor(HI, max_iterations=1), [*STEP, {"output": STOPPED, "messages": EMPTY}]),
-        (
-            make_executor(HI, answer(), return_intermediate_steps=True),
-            [*STEP, {"output": "done", "intermediate_steps": [(HI, "hi")], "messages": EMPTY}],
-        ),
-        (make_executor(SURE), [{"output": "42", "sure": True, "messages": [AssistantMessage("I know")]}]),
-    ],
+    (make_executor(HI, answer()), [*STEP, {"output": "done", "messages": EMPTY}]),
+    (make_executor(HI, max_iterations=1), [*STEP, {"output": STOPPED, "messages": EMPTY}]),
+    (
+        make_executor(HI, answer(), return_intermediate_steps=True),
+        [*STEP, {"output": "done", "intermediate_steps": [(HI, "hi")], "messages": EMPTY}],
+    ),
+    (make_executor(SURE), [{"output": "42", "sure": True, "messages": [AssistantMessage("I know")]}]),
 )
-def test_action_step_and_output_are_separate_chunks(
-    way: str, executor: gx.AgentExecutor, chunks: list[dict[str, Any]]
-) -> None:
+def test_action_step_and_output_are_chunks(way: str, executor: gx.AgentExecutor, chunks: list[dict[str, Any]]) -> None:
     assert run_by(way, executor) == chunks
 
 
@@ -82,8 +78,8 @@ def seen_at(executor: gx.AgentExecutor, mode: str) -> dict[str, float]:
     return run_virtually(watch())
 
 
-@cases("mode", ["chunks", "events", "tokens"])
-@cases("order", [("0.02", "0.5"), ("0.5", "0.02")])
+@cases("mode", "chunks", "events", "tokens")
+@cases("order", ("0.02", "0.5"), ("0.5", "0.02"))
 def test_step_of_the_faster_tool_comes_first(mode: str, order: tuple[str, str]) -> None:
     turn = [act("wait", seconds=seconds) for seconds in order]
     executor = make_executor(turn, answer(), tools=[wait])
@@ -113,10 +109,8 @@ ACT, DONE = "I look.\nAction: echo\nAction Input: a", "So.\nFinal Answer: 42"
 @both
 @cases(
     ("create", "replies", "sent"),
-    [
-        (gx.create_tool_calling_agent, [[*CALLS], "done"], [CALLED, CALLED, *RESULTS, AssistantMessage("done")]),
-        (gx.create_react_agent, [ACT, DONE], [AssistantMessage(ACT), UserMessage("a"), AssistantMessage(DONE)]),
-    ],
+    (gx.create_tool_calling_agent, [[*CALLS], "done"], [CALLED, CALLED, *RESULTS, AssistantMessage("done")]),
+    (gx.create_react_agent, [ACT, DONE], [AssistantMessage(ACT), UserMessage("a"), AssistantMessage(DONE)]),
 )
 def test_chunks_have_the_messages_of_the_agent(way: str, create: Any, replies: list[Any], sent: list[Any]) -> None:
     # One call at a time, as concurrent tools are ordered by when they return.
@@ -202,14 +196,12 @@ def dispatch_with(executor: gx.AgentExecutor, dispatch: Any, routes: Any, *more:
 @both
 @cases(
     ("dispatch", "routes", "order"),
-    [
-        (delegate, OBSERVED | LIMIT, TOGETHER),
-        (gx.charged(when_spent=ex.limit_reached)(gx.opaque(observe)), OBSERVED | LIMIT, TOGETHER),
-        (gx.node(observe), OBSERVED, TOGETHER),
-        (carry_out, gx.on(ex.Ready, ex.plan), TOGETHER),
-        (observe_first, OBSERVED | gx.on(ex.Acted, observe_first), ONE_BY_ONE),
-        (call_first, OBSERVED | LIMIT | gx.on(ex.Acted, call_first), TOGETHER),
-    ],
+    (delegate, OBSERVED | LIMIT, TOGETHER),
+    (gx.charged(when_spent=ex.limit_reached)(gx.opaque(observe)), OBSERVED | LIMIT, TOGETHER),
+    (gx.node(observe), OBSERVED, TOGETHER),
+    (carry_out, gx.on(ex.Ready, ex.plan), TOGETHER),
+    (observe_first, OBSERVED | gx.on(ex.Acted, observe_first), ONE_BY_ONE),
+    (call_first, OBSERVED | LIMIT | gx.on(ex.Acted, call_first), TOGETHER),
 )
 def test_every_dispatching_node_emits_each_action(way: str, dispatch: Any, routes: Any, order: list[str]) -> None:
     # The same decision again is another step; an unreadable reply has no action.
@@ -239,17 +231,16 @@ def refuse(acted: ex.Acted) -> gx.Asks[gx.AskHuman, ex.Acted | ex.Observed]:
     """Leave out all but one action, and refuse that one instead of calling its tool."""
     yield from gx.ask(gx.AskHuman("All of them?"))
     first = acted.actions[:1]
-    return (
-        ex.Observed(acted.run, first, (ToolResult("refused"),))
-        if len(acted.actions) == 1
-        else ex.Acted(acted.run, first)
-    )
+    if len(acted.actions) == 1:
+        return ex.Observed(acted.run, first, (ToolResult("refused"),))
+    return ex.Acted(acted.run, first)
 
 
 @both
 @cases(
     ("guard", "routes"),
-    [(approve, gx.on(ex.Acted, ex.dispatch_tools)), (refuse, gx.on(ex.Acted, ex.dispatch_tools) | OBSERVED)],
+    (approve, gx.on(ex.Acted, ex.dispatch_tools)),
+    (refuse, gx.on(ex.Acted, ex.dispatch_tools) | OBSERVED),
 )
 def test_approval_emits_only_approved_actions(way: str, guard: Any, routes: Any) -> None:
     handlers: dict[Any, Callable[[object], str]] = {gx.AskHuman: lambda asked: "no"}
@@ -286,8 +277,8 @@ def make_nested_executor(decide: Any) -> gx.AgentExecutor:
 
 
 @both
-@cases("outer_steps", [1, 2, 3])
-@cases("inner_steps", [0, 1, 2, 3])
+@cases("outer_steps", 1, 2, 3)
+@cases("inner_steps", 0, 1, 2, 3)
 def test_each_step_of_an_embedded_agent_comes_once(way: str, outer_steps: int, inner_steps: int) -> None:
     def decide(steps: Steps, inputs: dict[str, Any]) -> Any:
         inner = "outer" in inputs
@@ -349,20 +340,18 @@ def after_steps(node: Any, agent: Any) -> gx.AgentExecutor:
 @both
 @cases(
     ("executor", "order"),
-    [
-        # The same action twice in one turn, and again in the next one.
-        (make_executor([WAIT, WAIT], [WAIT], answer(), tools=[wait]), [*TOGETHER, "actions", "steps"]),
-        (after_steps(redact, scripted(A, A, answer())), ["actions", "steps"] * 2),
-        (after_steps(forget, spell), ["actions", "steps"] * 4),
-        (make_executor([A, B], answer()).replace(kernel.rename(one_by_one, "dispatch_tools")), TOGETHER),
-        (make_executor(act("finish", text="so"), tools=[finish]), ["actions", "steps"]),
-    ],
+    # The same action twice in one turn, and again in the next one.
+    (make_executor([WAIT, WAIT], [WAIT], answer(), tools=[wait]), [*TOGETHER, "actions", "steps"]),
+    (after_steps(redact, scripted(A, A, answer())), ["actions", "steps"] * 2),
+    (after_steps(forget, spell), ["actions", "steps"] * 4),
+    (make_executor([A, B], answer()).replace(kernel.rename(one_by_one, "dispatch_tools")), TOGETHER),
+    (make_executor(act("finish", text="so"), tools=[finish]), ["actions", "steps"]),
 )
 def test_changed_steps_are_emitted_once(way: str, executor: gx.AgentExecutor, order: list[str]) -> None:
     assert kinds(run_by(way, executor)) == [*order, "output"]
 
 
-@cases("dispatch", [ex.dispatch_tools, kernel.rename(delegate, "dispatch_tools")])
+@cases("dispatch", ex.dispatch_tools, kernel.rename(delegate, "dispatch_tools"))
 def test_action_is_emitted_before_its_effect(dispatch: Any) -> None:
     note, ran = noting_tool()
     agent = scripted(act("note", text="x"), answer())

@@ -205,8 +205,8 @@ USES: list[Callable[[AgentExecutor], Any]] = [
 ]
 
 
-@cases("limits", [{}, {"max_execution_time": 60}])
-@cases("use", USES)
+@cases("limits", {}, {"max_execution_time": 60})
+@cases("use", *USES)
 def test_sync_call_works_under_a_running_loop(use: Callable[[AgentExecutor], Any], limits: Any) -> None:
     async def cell() -> list[str]:
         USER.set("Ada")
@@ -227,7 +227,7 @@ def test_proof_and_picture_work_under_a_running_loop(tmp_path: Path) -> None:
 
 
 @pytest.mark.medium
-@cases("limits", [{}, {"max_execution_time": 60}])
+@cases("limits", {}, {"max_execution_time": 60})
 def test_interrupt_reaches_an_async_tool(limits: Any) -> None:
     """A kernel interrupts a cell by the signal, in the thread that waits for the run."""
     cancelled = threading.Event()

@@ -123,7 +123,7 @@ def test_end_says_why() -> None:
 
 
 # Or the task is cancelled.
-@cases("error", [KeyboardInterrupt(), SystemExit(), asyncio.CancelledError(), None])
+@cases("error", KeyboardInterrupt(), SystemExit(), asyncio.CancelledError(), None)
 def test_interrupt_ends_the_progress(error: BaseException | None) -> None:
     view = Shown(ticks=True)
     if error is None:
@@ -225,7 +225,7 @@ def test_each_run_is_shown_for_itself() -> None:
     assert [status.finished for status in view.statuses if status.has_ended] == [1] * 4
 
 
-@cases("wrong", [print, "view", gx.Progress, 3])
+@cases("wrong", print, "view", gx.Progress, 3)
 def test_invalid_view_is_refused(wrong: Any) -> None:
     with pytest.raises(errors.InputError, match=r"Progress was given .*; pass an object with a method show\(status\)"):
         gx.Progress(wrong)
@@ -245,7 +245,7 @@ def test_forked_process_shows_nothing() -> None:
     assert os.waitpid(child, 0)[1] == 0
 
 
-both = cases("way", ["batch", "abatch"])
+both = cases("way", "batch", "abatch")
 
 
 def act_or_shout(steps: Any, inputs: dict[str, Any]) -> Any:
@@ -259,15 +259,13 @@ ENDED = "4/4 runs · 1 finished · 2 stopped · 1 failed · iterations 6 · mode
 @both
 @cases(
     ("make", "inputs", "error", "counts"),
-    [
-        (lambda: act_or_shout, ["long", "bad", "long", "a"], LookupError, ENDED),
-        (
-            lambda: gx.create_tool_calling_agent(models.ScriptedModel(["x"]), [echo]),
-            ["ok", {"question": "?"}],
-            errors.InputError,
-            "2/2 runs · 1 finished · 1 failed · ",
-        ),
-    ],
+    (lambda: act_or_shout, ["long", "bad", "long", "a"], LookupError, ENDED),
+    (
+        lambda: gx.create_tool_calling_agent(models.ScriptedModel(["x"]), [echo]),
+        ["ok", {"question": "?"}],
+        errors.InputError,
+        "2/2 runs · 1 finished · 1 failed · ",
+    ),
 )
 def test_batch_shows_its_counts(
     way: str, make: Any, inputs: Any, error: type, counts: str, capsys: pytest.CaptureFixture[str]
@@ -439,42 +437,40 @@ SHOWN_A, SHOWN_B, FAILED = '-> echo({"text":"a"})', '-> fail({"text":"b"})', "<-
 
 @cases(
     ("make", "output"),
-    [
-        (lambda: make_react(ACT, DONE), WHOLE),
-        (lambda: make_react(f"{ACT}\nObservation: ho", f"{DONE}\nObservation: he"), NOT_READ),
-        (lambda: make_executor([A, B], answer("so")), printed(SHOWN_A, SHOWN_B, "<- a", FAILED, "so")),
-        (
-            lambda: make_react("garbage\n", DONE, handle_parsing_errors="Say it again."),
-            printed("garbage", "<- could not be read: Say it again.", "hi it is"),
-        ),
-        (lambda: make_executor(A, max_iterations=1), printed(SHOWN_A, "<- a", STOPPED, STOP)),
-        # An answer of several values is printed whole.
-        (lambda: make_executor(gx.AgentFinish({"answer": 42, "sure": True})), printed('{"answer":42,"sure":true}')),
-        # Long text is cut.
-        (lambda: make_executor(answer("x" * 3_500)), printed(f"{'x' * 2_000} [... 1,500 more characters]")),
-        (lambda: make_executor(answer("y" * 2_000)), printed("y" * 2_000)),
-        (
-            lambda: make_react("x" * 2_500 + f"\n{ACT}", DONE),
-            printed(f"{'x' * 2_000} [... 546 more characters]", "-> echo(hi)", "<- hi", "hi it is"),
-        ),
-        # Reports are printed, except for pieces of a reply.
-        (lambda: make_executor(act("careful"), answer(), tools=[careful]), printed(*CAREFUL)),
-        # Actions that a node asks about are printed once, and the text that a node adds is a note.
-        (lambda: make_react(ACT, DONE, handlers=YES).splice(APPROVED, after=parse, on=Acted), WHOLE),
-        (
-            lambda: make_react(ACT, ACT, DONE).plug(nodes.stop_repeats()),
-            printed(*SAID, *SAID, "<- hi", WARNING.format(times=2), "hi it is"),
-        ),
-        # Control characters are replaced.
-        (lambda: make_executor(answer(HOSTILE)), printed("\ufffd[2J\ufffdgone\ufffdback\tand\non")),
-    ],
+    (lambda: make_react(ACT, DONE), WHOLE),
+    (lambda: make_react(f"{ACT}\nObservation: ho", f"{DONE}\nObservation: he"), NOT_READ),
+    (lambda: make_executor([A, B], answer("so")), printed(SHOWN_A, SHOWN_B, "<- a", FAILED, "so")),
+    (
+        lambda: make_react("garbage\n", DONE, handle_parsing_errors="Say it again."),
+        printed("garbage", "<- could not be read: Say it again.", "hi it is"),
+    ),
+    (lambda: make_executor(A, max_iterations=1), printed(SHOWN_A, "<- a", STOPPED, STOP)),
+    # An answer of several values is printed whole.
+    (lambda: make_executor(gx.AgentFinish({"answer": 42, "sure": True})), printed('{"answer":42,"sure":true}')),
+    # Long text is cut.
+    (lambda: make_executor(answer("x" * 3_500)), printed(f"{'x' * 2_000} [... 1,500 more characters]")),
+    (lambda: make_executor(answer("y" * 2_000)), printed("y" * 2_000)),
+    (
+        lambda: make_react("x" * 2_500 + f"\n{ACT}", DONE),
+        printed(f"{'x' * 2_000} [... 546 more characters]", "-> echo(hi)", "<- hi", "hi it is"),
+    ),
+    # Reports are printed, except for pieces of a reply.
+    (lambda: make_executor(act("careful"), answer(), tools=[careful]), printed(*CAREFUL)),
+    # Actions that a node asks about are printed once, and the text that a node adds is a note.
+    (lambda: make_react(ACT, DONE, handlers=YES).splice(APPROVED, after=parse, on=Acted), WHOLE),
+    (
+        lambda: make_react(ACT, ACT, DONE).plug(nodes.stop_repeats()),
+        printed(*SAID, *SAID, "<- hi", WARNING.format(times=2), "hi it is"),
+    ),
+    # Control characters are replaced.
+    (lambda: make_executor(answer(HOSTILE)), printed("\ufffd[2J\ufffdgone\ufffdback\tand\non")),
 )
 def test_run_is_printed_from_start_to_end(make: Callable[[], gx.AgentExecutor], output: str) -> None:
     assert print_run(make()) == output
 
 
-@cases("verbose", [True, False])
-@cases("run", [actors.run_sync, actors.run_async, functools.partial(run_by, "stream")])
+@cases("verbose", True, False)
+@cases("run", actors.run_sync, actors.run_async, functools.partial(run_by, "stream"))
 def test_only_a_verbose_executor_prints_to_stderr(run: Any, verbose: bool, capsys: pytest.CaptureFixture[str]) -> None:
     run(make_react(ACT, DONE, verbose=verbose))
     assert capsys.readouterr() == ("", WHOLE if verbose else "")
@@ -487,11 +483,9 @@ CALL = effects.CallTool("echo", "a")
 # Effects other than tool calls are not printed, and notices of any node are.
 @cases(
     ("events", "output"),
-    [
-        ([BEGUN], "> the run begins\n"),
-        ([BEGUN, gx.Asked("plan", CALL), gx.Entered("of my own", object(), gx.Spent())], "> the run begins\n"),
-        ([gx.Reported("plan", CALL, "again in 2 s")], "   again in 2 s\n"),
-    ],
+    ([BEGUN], "> the run begins\n"),
+    ([BEGUN, gx.Asked("plan", CALL), gx.Entered("of my own", object(), gx.Spent())], "> the run begins\n"),
+    ([gx.Reported("plan", CALL, "again in 2 s")], "   again in 2 s\n"),
 )
 def test_other_events_are_printed_or_ignored(events: list[Any], output: str) -> None:
     assert print_events(events) == output
@@ -513,7 +507,7 @@ def test_a_terminal_gets_colours() -> None:
     )
 
 
-@cases(("value", "colours"), [("1", False), ("", True)])
+@cases(("value", "colours"), ("1", False), ("", True))
 def test_no_color_turns_colours_off(monkeypatch: pytest.MonkeyPatch, value: str, colours: bool) -> None:
     monkeypatch.setenv("NO_COLOR", value)
     output = print_run(make_react(ACT, DONE), actors.Terminal())

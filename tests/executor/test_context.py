@@ -67,7 +67,7 @@ def test_tools_get_the_context(run: Running, one: AnyTool, options: dict[str, An
     assert [step.observation for step in result.steps] == ["hello ada", "bye ada"]
 
 
-@cases("way", WAYS)
+@cases("way", *WAYS)
 def test_every_way_to_run_takes_it(way: str) -> None:
     returned = run_by(way, make_greeter(greet, return_intermediate_steps=True), context=ADA)
     # The streams of the answer have no steps.
@@ -137,8 +137,8 @@ async def awho_am_i(effect: WhoAmI, call: gx.CallContext[User]) -> str:
     return call.context.name
 
 
-@cases("last", [see_freely, asee_freely])
-@cases("handler", [who_am_i, awho_am_i])
+@cases("last", see_freely, asee_freely)
+@cases("handler", who_am_i, awho_am_i)
 def test_nodes_and_handlers_get_the_context(last: Any, handler: Callable[..., Any]) -> None:
     one = machine(last)
     options: Any = {"handlers": {WhoAmI: handler}, "context": ADA}
@@ -239,7 +239,7 @@ def seeing(of: Any) -> AnyTool:
     return gx.tool(name="see", description="See.")(see)
 
 
-@cases(("of", "context"), [(Named, ADA), (Settings, {"name": "ada"}), (User | str, "ada"), (list[str], ["ada"])])
+@cases(("of", "context"), (Named, ADA), (Settings, {"name": "ada"}), (User | str, "ada"), (list[str], ["ada"]))
 def test_classes_that_cannot_be_checked_are_accepted(of: Any, context: Any) -> None:
     assert make_greeter(seeing(of)).run("q", context=context).steps[0].observation == str(context)
     # A protocol that can be checked is.
@@ -250,7 +250,7 @@ def test_classes_that_cannot_be_checked_are_accepted(of: Any, context: Any) -> N
 # ---- independence of runs
 
 
-@cases("kind", ["threads", "tasks"])
+@cases("kind", "threads", "tasks")
 def test_simultaneous_runs_have_their_own_context(kind: str) -> None:
     users = [User(f"user {number}") for number in range(8)]
     together = threading.Barrier(len(users))

@@ -37,8 +37,8 @@ SCRIPTS: dict[AgentKind, list[Any]] = {
 }
 
 
-@cases("kind", get_args(AgentKind))
-@cases("times", [1, 2])
+@cases("kind", *get_args(AgentKind))
+@cases("times", 1, 2)
 def test_every_kind_calls_a_function_and_answers(kind: AgentKind, times: int) -> None:
     """The repeat of a call is answered by its result."""
     called, answered = SCRIPTS[kind]
@@ -49,7 +49,7 @@ def test_every_kind_calls_a_function_and_answers(kind: AgentKind, times: int) ->
     assert result.spent["model_calls"] == times + 1
 
 
-@cases("kind", SCRIPTS)
+@cases("kind", *SCRIPTS)
 @given(prompt=st.text(min_size=1))
 def test_system_prompt_is_text_before_the_rest(kind: AgentKind, prompt: str) -> None:
     executor = create_agent(model := ScriptedModel(SCRIPTS[kind]), [double], kind=kind, system_prompt=prompt)
@@ -76,7 +76,7 @@ CHOSEN: list[tuple[Any, AgentKind]] = [
 ]
 
 
-@cases(("model", "kind"), CHOSEN)
+@cases(("model", "kind"), *CHOSEN)
 def test_auto_chooses_by_the_table(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, model: Any, kind: AgentKind
 ) -> None:
@@ -199,17 +199,13 @@ AGENT_TYPE = r"no option agent_type; write kind='react', .*; .* no option max_st
 
 @cases(
     ("arguments", "options", "error", "message"),
-    [
-        *(((model, tools), {}, ToolDefinitionError, message) for model, tools, message in WRONG_TOOLS),
-        *(((model, [double]), {}, InputError, message) for model, message in WRONG_MODELS),
-        *(((M, [double]), options, InputError, message) for options, message in WRONG_OPTIONS),
-        ((), {"agent_type": "react", "max_steps": 3, "verbose": True}, InputError, AGENT_TYPE),
-        ((), {}, InputError, r"create_agent needs model; write create_agent\(model, tools\)"),
-    ],
+    *(((model, tools), {}, ToolDefinitionError, message) for model, tools, message in WRONG_TOOLS),
+    *(((model, [double]), {}, InputError, message) for model, message in WRONG_MODELS),
+    *(((M, [double]), options, InputError, message) for options, message in WRONG_OPTIONS),
+    ((), {"agent_type": "react", "max_steps": 3, "verbose": True}, InputError, AGENT_TYPE),
+    ((), {}, InputError, r"create_agent needs model; write create_agent\(model, tools\)"),
 )
-def test_mistake_gets_the_remedy(
-    arguments: tuple[Any, ...], options: dict[str, Any], error: type[Exception], message: str
-) -> None:
+def test_mistake_gets_the_remedy(arguments: tuple[Any, ...], options: dict[str, Any], error: Any, message: str) -> None:
     with pytest.raises(error, match=message):
         create(*arguments, **options)
 
@@ -227,7 +223,7 @@ def test_options_reach_the_executor() -> None:
     assert executor.invoke("q")["intermediate_steps"] == []
 
 
-@cases("kind", ["structured", "tool_calling"])
+@cases("kind", "structured", "tool_calling")
 def test_memory_is_read_by_agents_with_messages(kind: AgentKind) -> None:
     model: Any = ScriptedModel([ANSWER] * 2)
     executor = create_agent(model, [double], kind=kind, memory=BufferMemory(as_messages=True))

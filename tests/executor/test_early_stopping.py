@@ -49,7 +49,7 @@ def last_answer(executor: gx.AgentExecutor) -> tuple[str, bool]:
 # ---- the last request
 
 
-@cases("protocol", ["chat", "completion"])
+@cases("protocol", "chat", "completion")
 def test_react_prompt_ends_with_the_concluding_sentence(protocol: Any) -> None:
     forced, model = react(ACT, ACT, DONE, max_iterations=3, protocol=protocol)
     forced.run("say hi")
@@ -101,7 +101,7 @@ def test_concluding_sentence_joins_the_users_last_message() -> None:
     assert conclude_messages([reply]) == (reply, messages.UserMessage(FINAL_REQUEST))
 
 
-@cases("kind", ["def", "async def"])
+@cases("kind", "def", "async def")
 def test_callable_agent_is_asked_to_conclude(kind: str) -> None:
     seen: list[dict[str, Any]] = []
 
@@ -140,18 +140,16 @@ def test_agent_without_conclude_is_asked_again() -> None:
 
 @cases(
     ("reply", "output", "generated"),
-    [
-        ("Final Answer: 42", "42", True),
-        ("  Final Answer:   42  \n", "42", True),
-        # A plain-text reply is the answer.
-        ("It is 42, I think.", "It is 42, I think.", True),
-        ("\n 42 \n", "42", True),
-        ("", STOPPED, False),
-        ("   \n", STOPPED, False),
-        ("Final Answer:", STOPPED, False),
-        # The reply asks for more actions, which are not carried out.
-        (ACT, STOPPED, False),
-    ],
+    ("Final Answer: 42", "42", True),
+    ("  Final Answer:   42  \n", "42", True),
+    # A plain-text reply is the answer.
+    ("It is 42, I think.", "It is 42, I think.", True),
+    ("\n 42 \n", "42", True),
+    ("", STOPPED, False),
+    ("   \n", STOPPED, False),
+    ("Final Answer:", STOPPED, False),
+    # The reply asks for more actions, which are not carried out.
+    (ACT, STOPPED, False),
 )
 def test_reply_is_the_answer_unless_empty_or_acting(reply: str, output: str, generated: bool) -> None:
     executor, model = react(ACT, ACT, reply)
@@ -164,7 +162,8 @@ def test_reply_is_the_answer_unless_empty_or_acting(reply: str, output: str, gen
 # An answer of several values is kept whole; no actions are no answer.
 @cases(
     ("last", "answer"),
-    [(gx.AgentFinish({"answer": 42, "sure": True}), ('{"answer":42,"sure":true}', True)), ([], (STOPPED, False))],
+    (gx.AgentFinish({"answer": 42, "sure": True}), ('{"answer":42,"sure":true}', True)),
+    ([], (STOPPED, False)),
 )
 def test_last_decision_of_a_function_is_the_answer(last: Any, answer: tuple[str, bool]) -> None:
     def decide(steps: actions.Steps, inputs: dict[str, Any]) -> Any:
@@ -176,15 +175,13 @@ def test_last_decision_of_a_function_is_the_answer(last: Any, answer: tuple[str,
 @pytest.mark.medium
 @cases(
     ("limits", "limit", "calls"),
-    [
-        ({"max_iterations": 0}, "iterations", 1),
-        ({"max_iterations": 2}, "iterations", 3),
-        ({"max_iterations": 5, "max_model_calls": 2}, "model_calls", 3),
-        ({"max_iterations": 5, "max_model_calls": 0}, "model_calls", 1),
-        ({"max_iterations": 5, "max_tokens": 1}, "tokens", 2),
-        ({"max_iterations": 5, "max_tool_calls": 1}, "tool_calls", 3),
-        ({"max_iterations": 5, "max_fan_out": 0}, "fan_out", 2),
-    ],
+    ({"max_iterations": 0}, "iterations", 1),
+    ({"max_iterations": 2}, "iterations", 3),
+    ({"max_iterations": 5, "max_model_calls": 2}, "model_calls", 3),
+    ({"max_iterations": 5, "max_model_calls": 0}, "model_calls", 1),
+    ({"max_iterations": 5, "max_tokens": 1}, "tokens", 2),
+    ({"max_iterations": 5, "max_tool_calls": 1}, "tool_calls", 3),
+    ({"max_iterations": 5, "max_fan_out": 0}, "fan_out", 2),
 )
 def test_every_limit_allows_one_last_call(limits: dict[str, int], limit: str, calls: int) -> None:
     result = run_executor(lambda: react(*[ACT] * (calls - 1), DONE, **limits)[0])
@@ -197,7 +194,8 @@ def test_every_limit_allows_one_last_call(limits: dict[str, int], limit: str, ca
 
 @cases(
     ("last", "settings", "ending"),
-    [(DONE, {}, gx.AgentFinish), (ACT, {"early_stopping_method": "force"}, gx.StoppedResponse)],
+    (DONE, {}, gx.AgentFinish),
+    (ACT, {"early_stopping_method": "force"}, gx.StoppedResponse),
 )
 def test_other_runs_make_no_last_call(last: str, settings: dict[str, Any], ending: type) -> None:
     executor, model = react(ACT, last, **settings)
@@ -207,7 +205,7 @@ def test_other_runs_make_no_last_call(last: str, settings: dict[str, Any], endin
     assert (result.output, len(model.requests)) == (STOPPED if ending is gx.StoppedResponse else "hi it is", 2)
 
 
-@cases(("strict", "table"), [(False, STRICT_GENERATING_AGENT_EXECUTOR), (True, GENERATING_AGENT_EXECUTOR)])
+@cases(("strict", "table"), (False, STRICT_GENERATING_AGENT_EXECUTOR), (True, GENERATING_AGENT_EXECUTOR))
 def test_picture_shows_that_the_last_node_is_stopped(strict: bool, table: Any) -> None:
     executor, _ = react(handle_parsing_errors=strict)
     assert executor.graph.edges == table.edges
@@ -249,7 +247,7 @@ class Stuck:
         return await asyncio.to_thread(self.complete, request)
 
 
-@cases("how", ["sync", "async"])
+@cases("how", "sync", "async")
 def test_last_call_is_cut_after_the_grace(how: str) -> None:
     model = Stuck()
     executor = make_executor(gx.create_react_agent(model, [echo]), max_iterations=15, max_execution_time=5)

@@ -56,10 +56,8 @@ PARSED = [*PLAN, *visit("parse", "Ready", "plan"), *PLAN, *visit("parse", "Agent
 
 @cases(
     ("replies", "options", "events"),
-    [
-        ([ACT, "?", "Final Answer: a"], {"handle_parsing_errors": True}, [*STEP, *PARSED, "done AgentFinish"]),
-        ([ACT], {"max_iterations": 1}, [*STEP, *STOPPED, "done StoppedResponse"]),
-    ],
+    ([ACT, "?", "Final Answer: a"], {"handle_parsing_errors": True}, [*STEP, *PARSED, "done AgentFinish"]),
+    ([ACT], {"max_iterations": 1}, [*STEP, *STOPPED, "done StoppedResponse"]),
 )
 def test_events_come_in_the_order_of_the_table(replies: list[str], options: dict[str, Any], events: list[str]) -> None:
     result = run_executor(lambda: make_react(*replies, **options))
@@ -182,7 +180,7 @@ NAMES = [
 ]
 
 
-@cases("name", NAMES)
+@cases("name", *NAMES)
 def test_object_of_a_run_is_frozen(name: str) -> None:
     made = made_in_a_run()[name]
     first = dataclasses.fields(made)[0].name
@@ -192,8 +190,8 @@ def test_object_of_a_run_is_frozen(name: str) -> None:
     assert not hasattr(made, "__dict__")
 
 
-@cases("copied", [copy.copy, dataclasses.replace])
-@cases("name", NAMES)
+@cases("copied", copy.copy, dataclasses.replace)
+@cases("name", *NAMES)
 def test_object_of_a_run_is_of_its_class(name: str, copied: Callable[[Any], Any]) -> None:
     made = made_in_a_run()[name]
     other = copied(made)
@@ -273,8 +271,8 @@ def take(executor: gx.AgentExecutor, how: str, look: Callable[[int], None], *, t
         assert any(map(saw, events))
 
 
-IN_BOTH_WAYS = cases("how", ["sync", "async"])
-DEADLINE = cases("seconds", [None, 3 * LONG])
+IN_BOTH_WAYS = cases("how", "sync", "async")
+DEADLINE = cases("seconds", None, 3 * LONG)
 
 
 @IN_BOTH_WAYS
@@ -293,7 +291,7 @@ def test_model_is_only_a_few_pieces_ahead(how: str, seconds: float | None) -> No
 
 @IN_BOTH_WAYS
 @DEADLINE
-@cases("tokens", [False, True])
+@cases("tokens", False, True)
 def test_tools_in_threads_are_only_a_little_ahead(how: str, seconds: float | None, tokens: bool) -> None:
     """Both of the two tools in the step report endlessly."""
     lock, stop = threading.Lock(), threading.Event()

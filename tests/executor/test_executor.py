@@ -19,7 +19,7 @@ from tests.executor.test_console import shout
 from tests.parameters import cases, examples
 from tests.semantics.endings import raising
 
-HOW = cases("way", ["run", "arun"])
+HOW = cases("way", "run", "arun")
 
 
 def invoke(executor: gx.AgentExecutor, inputs: Any) -> dict[str, Any]:
@@ -49,24 +49,22 @@ STEPS, ONCE = {"return_intermediate_steps": True}, {"max_iterations": 1}
 
 @cases(
     ("turns", "options", "inputs", "expected"),
-    [
-        ([answer("42")], {}, {"input": "q", "extra": [1]}, {"input": "q", "extra": [1], "output": "42"}),
-        ([answer("42")], {}, "q", {"input": "q", "output": "42"}),
-        ([answer(None)], {}, {"input": "q", "none": None}, {"input": "q", "none": None, "output": None}),
-        ([answer("42")], {}, {"callbacks": 1}, {"callbacks": 1, "output": "42"}),
-        ([answer("42")], {}, {"intermediate_steps": [()]}, {"intermediate_steps": [()], "output": "42"}),
-        # Outputs override inputs of the same name, and may have other names.
-        ([gx.AgentFinish({"output": "42", "why": "so"})], {}, {"output": "mine"}, {"output": "42", "why": "so"}),
-        ([gx.AgentFinish({"answer": "42"})], {}, "q", {"input": "q", "answer": "42"}),
-        # The steps are not trimmed.
-        (
-            [[A, NOPE], answer()],
-            STEPS | {"trim_intermediate_steps": 1},
-            "q",
-            {"input": "q", "output": "done", "intermediate_steps": PAIRS},
-        ),
-        ([A], STEPS | ONCE, "q", {"input": "q", "output": STOPPED, "intermediate_steps": PAIRS[:1]}),
-    ],
+    ([answer("42")], {}, {"input": "q", "extra": [1]}, {"input": "q", "extra": [1], "output": "42"}),
+    ([answer("42")], {}, "q", {"input": "q", "output": "42"}),
+    ([answer(None)], {}, {"input": "q", "none": None}, {"input": "q", "none": None, "output": None}),
+    ([answer("42")], {}, {"callbacks": 1}, {"callbacks": 1, "output": "42"}),
+    ([answer("42")], {}, {"intermediate_steps": [()]}, {"intermediate_steps": [()], "output": "42"}),
+    # Outputs override inputs of the same name, and may have other names.
+    ([gx.AgentFinish({"output": "42", "why": "so"})], {}, {"output": "mine"}, {"output": "42", "why": "so"}),
+    ([gx.AgentFinish({"answer": "42"})], {}, "q", {"input": "q", "answer": "42"}),
+    # The steps are not trimmed.
+    (
+        [[A, NOPE], answer()],
+        STEPS | {"trim_intermediate_steps": 1},
+        "q",
+        {"input": "q", "output": "done", "intermediate_steps": PAIRS},
+    ),
+    ([A], STEPS | ONCE, "q", {"input": "q", "output": STOPPED, "intermediate_steps": PAIRS[:1]}),
 )
 def test_invoke_returns_inputs_outputs_and_steps(
     turns: list[Any], options: dict[str, Any], inputs: Any, expected: dict[str, Any]
@@ -99,7 +97,7 @@ TYPES = "pass a dict of inputs by name, or the only input as a string"
 INVALID: list[tuple[Any, str]] = [(one, TYPES) for one in (None, 42, ["a"], [("role", "user")], b"bytes")]
 
 
-@cases(("inputs", "message"), [*INVALID, ({"query": 1}, r"the inputs lack input; pass \{'input': \.\.\.\}")])
+@cases(("inputs", "message"), *INVALID, ({"query": 1}, r"the inputs lack input; pass \{'input': \.\.\.\}"))
 def test_invalid_inputs_are_refused_before_the_run(inputs: Any, message: str) -> None:
     model = models.ScriptedModel([])
     executor = caller_of(model)
@@ -166,11 +164,9 @@ def shown_with(trim: Any, *, steps: int = 4, **settings: Any) -> list[list[str]]
     def decide(shown: actions.Steps, inputs: dict[str, Any]) -> gx.AgentAction | gx.AgentFinish:
         seen.append([str(step.observation) for step in shown])
         # The visible steps cannot be counted, as they are trimmed.
-        return (
-            gx.AgentFinish({"output": "done"})
-            if len(seen) > steps
-            else gx.AgentAction("echo", {"text": str(len(seen))})
-        )
+        if len(seen) > steps:
+            return gx.AgentFinish({"output": "done"})
+        return gx.AgentAction("echo", {"text": str(len(seen))})
 
     result = gx.AgentExecutor(agent=decide, tools=[echo], trim_intermediate_steps=trim, **settings).run("q")
     assert [step.observation for step in result.steps] == [str(number) for number in range(1, steps + 1)]
@@ -199,11 +195,9 @@ ALL = ["1", "2", "3", "4"]
 
 @cases(
     ("trim", "last"),
-    [
-        *((trim, ALL) for trim in (-5, -1, 0, 4, 9, 99, every)),
-        *((1, ["4"]), (True, ["4"]), (2, ["3", "4"]), (3, ["2", "3", "4"])),
-        *((first_and_last, ["1", "4"]), (none, []), (as_pairs, ["again", "again"])),
-    ],
+    *((trim, ALL) for trim in (-5, -1, 0, 4, 9, 99, every)),
+    *((1, ["4"]), (True, ["4"]), (2, ["3", "4"]), (3, ["2", "3", "4"])),
+    *((first_and_last, ["1", "4"]), (none, []), (as_pairs, ["again", "again"])),
 )
 def test_agent_sees_the_selected_steps(trim: Any, last: list[str]) -> None:
     first, *_, end = shown_with(trim)
@@ -258,7 +252,7 @@ def on_the_loop(many: Any, agent: Any = shout, **given: Any) -> list[Any]:
     return asyncio.run(gx.AgentExecutor(agent=agent, tools=[]).abatch(many, **given))
 
 
-each_way = cases("batch", [in_threads, on_the_loop])
+each_way = cases("batch", in_threads, on_the_loop)
 Batch = Callable[..., list[Any]]
 
 
@@ -267,9 +261,7 @@ def show_errors(results: list[Any]) -> list[Any]:
 
 
 def expected(texts: Iterable[str]) -> list[Any]:
-    return [
-        repr(LookupError(text)) if text.startswith("bad") else {"input": text, "output": text.upper()} for text in texts
-    ]
+    return [repr(LookupError(one)) if one.startswith("bad") else {"input": one, "output": one.upper()} for one in texts]
 
 
 @each_way
@@ -285,18 +277,14 @@ def test_results_and_exceptions_keep_the_order_of_inputs(batch: Batch, many: lis
 @each_way
 @cases(
     ("many", "texts", "options"),
-    [
-        ([f"q{number}" for number in range(100)], [f"q{number}" for number in range(100)], {}),
-        ([], "", {}),
-        ([{"input": "a"}, "b"], "ab", {"max_concurrency": 1}),
-        ({"first": "a", "second": "b"}.values(), "ab", {}),
-        (["a", "bad", "b"], ["a", "bad", "b"], {"return_exceptions": True}),
-        (["a", {"input": "b"}, "bad"], ["a", "b", "bad"], {"return_exceptions": True, "max_concurrency": 2}),
-    ],
+    ([f"q{number}" for number in range(100)], [f"q{number}" for number in range(100)], {}),
+    ([], "", {}),
+    ([{"input": "a"}, "b"], "ab", {"max_concurrency": 1}),
+    ({"first": "a", "second": "b"}.values(), "ab", {}),
+    (["a", "bad", "b"], ["a", "bad", "b"], {"return_exceptions": True}),
+    (["a", {"input": "b"}, "bad"], ["a", "b", "bad"], {"return_exceptions": True, "max_concurrency": 2}),
 )
-def test_a_batch_returns_its_results_in_order(
-    batch: Batch, many: Any, texts: Iterable[str], options: dict[str, Any]
-) -> None:
+def test_batch_returns_results_in_order(batch: Batch, many: Any, texts: Iterable[str], options: dict[str, Any]) -> None:
     assert show_errors(batch(many, **options)) == expected(texts)
 
 
@@ -307,7 +295,7 @@ def test_missing_input_is_the_exception_of_its_run(batch: Batch) -> None:
 
 
 @each_way
-@cases("width", [1, 3])
+@cases("width", 1, 3)
 def test_batch_runs_as_many_as_allowed(batch: Batch, width: int) -> None:
     barrier, lock = threading.Barrier(width), threading.Lock()
     inside = most = 0
@@ -341,14 +329,12 @@ LETTERS = (one for one in ["a"])
 @each_way
 @cases(
     ("many", "width", "message"),
-    [
-        ("text", None, ONE),
-        ({"input": "a"}, None, ONE),
-        *((many, None, LIST.format(repr(many))) for many in (None, 3, LETTERS)),
-        # Also without inputs.
-        *(([], width, WIDTH.format(width, "1")) for width in (0, -1)),
-        *(([], width, WIDTH.format(repr(width), WHOLE)) for width in (2.5, "3", True)),
-    ],
+    ("text", None, ONE),
+    ({"input": "a"}, None, ONE),
+    *((many, None, LIST.format(repr(many))) for many in (None, 3, LETTERS)),
+    # Also without inputs.
+    *(([], width, WIDTH.format(width, "1")) for width in (0, -1)),
+    *(([], width, WIDTH.format(repr(width), WHOLE)) for width in (2.5, "3", True)),
 )
 def test_invalid_batch_is_refused(batch: Batch, many: Any, width: Any, message: str) -> None:
     with pytest.raises(errors.InputError, match=re.escape(message)):
@@ -356,7 +342,7 @@ def test_invalid_batch_is_refused(batch: Batch, many: Any, width: Any, message: 
 
 
 @each_way
-@cases("progress", [False, True])
+@cases("progress", False, True)
 def test_exception_ends_the_batch(batch: Batch, progress: bool, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(LookupError, match="bad"):
         batch(["a", "bad", "c"], progress=progress)
@@ -376,7 +362,7 @@ async def fail_later(steps: Any, inputs: dict[str, Any]) -> gx.AgentFinish:
     raise LookupError(inputs["input"])
 
 
-@cases("agent", [fail_together, fail_later])
+@cases("agent", fail_together, fail_later)
 def test_exceptions_of_a_batch_are_all_retrieved(agent: Any) -> None:
     """asyncio reports exceptions that are never retrieved; the batch itself raises only the first one."""
     reports: list[dict[str, Any]] = []

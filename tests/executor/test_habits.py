@@ -75,7 +75,7 @@ ROWS: list[tuple[type[Exception], list[list[str]]]] = [
 ]
 
 
-@cases(("error", "line", "facts"), [(error, line, facts) for error, rows in ROWS for line, *facts in rows])
+@cases(("error", "line", "facts"), *[(error, line, facts) for error, rows in ROWS for line, *facts in rows])
 def test_habit_is_answered_with_a_remedy(error: type[Exception], line: str, facts: list[str]) -> None:
     with pytest.raises(error) as raised:
         exec(line, dict(NAMES))
@@ -94,7 +94,7 @@ def test_other_inputs_are_ignored() -> None:
 NO_PROVIDERS = ["ft:gpt-4o:ours", "gpt-4o", "unknown:gpt-4o"]
 
 
-@cases(("name", "url"), [*((name, None) for name in NO_PROVIDERS), ("openai:gpt-4o", "http://127.0.0.1:4000/v1")])
+@cases(("name", "url"), *((name, None) for name in NO_PROVIDERS), ("openai:gpt-4o", "http://127.0.0.1:4000/v1"))
 def test_names_of_models_may_have_colons(name: str, url: str | None) -> None:
     assert OpenAICompatible(name, base_url=url).name == name
 
@@ -114,7 +114,7 @@ def give_nothing(text: str, seen: list[str] = []) -> None:  # noqa: B006 - users
     seen.append(text)
 
 
-@cases("used", [plain, echo_later, give_nothing, fail.function])
+@cases("used", plain, echo_later, give_nothing, fail.function)
 def test_usual_functions_are_tools(used: Any) -> None:
     calls = ScriptedModel([f"Action: {used.__name__}\nAction Input: a", "Final Answer: I am fine."])
     assert create_agent(calls, [used], kind="react").run("How are you?").output == "I am fine."
@@ -137,6 +137,6 @@ def test_run_works_on_an_event_loop() -> None:
         assert asyncio.run(main(awaited=True)).output == "I am fine."
 
 
-@cases("create", [create_react_agent, create_tool_calling_agent])
+@cases("create", create_react_agent, create_tool_calling_agent)
 def test_tool_with_parentheses_is_a_tool(create: Any) -> None:
     assert create(model, [tool()(plain)]).tools[0].name == "plain"

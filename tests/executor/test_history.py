@@ -42,7 +42,7 @@ ASKED_WITH_TEXT: dict[str, tuple[Callable[..., Agent], Any]] = {
     "XML": (agents.create_xml_agent, echo),
 }
 
-HOW = cases("kind", ASKED_WITH_MESSAGES)
+HOW = cases("kind", *ASKED_WITH_MESSAGES)
 
 
 def make_agent(kind: str, question: str = "{input}", **options: Any) -> Agent:
@@ -92,7 +92,7 @@ def test_template_variable_receives_history_as_text(kind: str) -> None:
 
 
 @HOW
-@cases("other", ["", "Human: I am Ada.", None, 3, [("human", "I am Ada.")], [{"role": "human"}], b"", b"I"])
+@cases("other", "", "Human: I am Ada.", None, 3, [("human", "I am Ada.")], [{"role": "human"}], b"", b"I")
 def test_invalid_list_of_messages_is_refused(kind: str, other: Any) -> None:
     with pytest.raises(InputError, match=r"the input chat_history is .*; give messages, .* write \{chat_history\}"):
         make_agent(kind).ask(Run({"input": "Who am I?", "chat_history": other}))
@@ -126,16 +126,14 @@ def test_messages_survive_json(conversation: list[messages.Message]) -> None:
 
 @cases(
     ("role", "fields"),
-    [
-        ("user", {}),
-        ("user", {"content": None}),
-        ("tool", {"content": "a"}),
-        ("assistant", {"content": "a", "tool_calls": 3}),
-        ("assistant", {"content": "a", "tool_calls": [{"id": "1", "name": "echo"}]}),
-        ("assistant", {"content": "a", "reasoning": "Hm."}),
-        ("assistant", {"content": "a", "reasoning": [{"data": "x"}]}),
-        ("assistant", {"content": "a", "reasoning": [{"text": "x", "data": None}]}),
-    ],
+    ("user", {}),
+    ("user", {"content": None}),
+    ("tool", {"content": "a"}),
+    ("assistant", {"content": "a", "tool_calls": 3}),
+    ("assistant", {"content": "a", "tool_calls": [{"id": "1", "name": "echo"}]}),
+    ("assistant", {"content": "a", "reasoning": "Hm."}),
+    ("assistant", {"content": "a", "reasoning": [{"data": "x"}]}),
+    ("assistant", {"content": "a", "reasoning": [{"text": "x", "data": None}]}),
 )
 def test_incomplete_message_in_json_is_refused(role: str, fields: dict[str, Any]) -> None:
     assert parse_messages([*BEFORE, {"role": role, **fields}]) is None
@@ -144,7 +142,7 @@ def test_incomplete_message_in_json_is_refused(role: str, fields: dict[str, Any]
 TURNS = st.lists(st.builds(Turn, st.text(max_size=20), st.text(max_size=20)), max_size=4)
 
 
-@cases("kind", ASKED_WITH_TEXT)
+@cases("kind", *ASKED_WITH_TEXT)
 @given(turns=TURNS)
 def test_text_prompt_formats_messages_like_a_memory(kind: str, turns: list[Turn]) -> None:
     create, one = ASKED_WITH_TEXT[kind]

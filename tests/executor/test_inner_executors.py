@@ -95,11 +95,9 @@ FINISH = gx.AgentFinish({"answer": "yes", "why": "so"})
 @HOW
 @cases(
     ("make", "observation", "calls"),
-    [
-        (lambda: make_inner(call("echo", text="a"), "found it"), "found it", 2),
-        (lambda: make_inner(call("echo", text="a"), max_iterations=2), STOPPED, 2),
-        (lambda: make_executor(FINISH, tools=[]), {"answer": "yes", "why": "so"}, 1),
-    ],
+    (lambda: make_inner(call("echo", text="a"), "found it"), "found it", 2),
+    (lambda: make_inner(call("echo", text="a"), max_iterations=2), STOPPED, 2),
+    (lambda: make_executor(FINISH, tools=[]), {"answer": "yes", "why": "so"}, 1),
 )
 def test_answer_is_the_observation(run: Running, make: Any, observation: object, calls: int) -> None:
     result = run(make_outer(research(make())))
@@ -215,17 +213,15 @@ def test_nested_executor_is_drawn_and_documented(tmp_path: Path) -> None:
 
 @cases(
     ("name", "description", "wrong"),
-    [
-        *((name, "Find it out.", "name") for name in ("", "  ", None, 3)),
-        *(("research", text, "description") for text in ("", None, 3)),
-    ],
+    *((name, "Find it out.", "name") for name in ("", "  ", None, 3)),
+    *(("research", text, "description") for text in ("", None, 3)),
 )
 def test_invalid_names_and_descriptions_are_refused(name: Any, description: Any, wrong: str) -> None:
     with pytest.raises(errors.ToolDefinitionError, match=f"as_tool has {wrong}="):
         make_inner("done").as_tool(name, description)
 
 
-@cases("key", ["call", "class", "my-topic"])
+@cases("key", "call", "class", "my-topic")
 def test_inputs_with_invalid_argument_names_are_refused(key: str) -> None:
     made = gx.chat_agent(lambda run: ..., lambda reply: ..., models.ScriptedModel(["done"]), input_keys=(key,))  # type: ignore[arg-type,return-value]  # pyright: ignore
     message = f"the input '{key}', an invalid argument name; rename the input"
@@ -281,16 +277,14 @@ STOPPED_RUN = ["Agent stopped due to iteration limit or time limit.", "iteration
 @HOW
 @cases(
     ("make", "count", "output", "calls"),
-    [
-        (
-            lambda: gx.AgentExecutor(agent=overloaded, tools=[]),
-            3,
-            [["task 0", "finished", None], FAILED, ["task 2", "finished", None]],
-            3,
-        ),
-        (lambda: caller_of(Caller(), echo, max_iterations=2), 1, [STOPPED_RUN], 2),
-        (lambda: caller_of(Caller(answers_after=2), echo), 3, [["hello", "finished", None]] * 3, 9),
-    ],
+    (
+        lambda: gx.AgentExecutor(agent=overloaded, tools=[]),
+        3,
+        [["task 0", "finished", None], FAILED, ["task 2", "finished", None]],
+        3,
+    ),
+    (lambda: caller_of(Caller(), echo, max_iterations=2), 1, [STOPPED_RUN], 2),
+    (lambda: caller_of(Caller(answers_after=2), echo), 3, [["hello", "finished", None]] * 3, 9),
 )
 def test_ending_of_each_run_is_known(run: Running, make: Any, count: int, output: list[Any], calls: int) -> None:
     result = run(make_fan(make(), count))
@@ -498,7 +492,7 @@ def test_runs_count_what_they_ask_within_the_bound(data: st.DataObject) -> None:
 
     data_after = data.draw(st.integers(0, 3), label="answers after")
     options = {
-        name: data.draw(st.none() | st.integers(0, 14), label=name) for name in ("max_model_calls", "max_tool_calls")
+        one: data.draw(st.none() | st.integers(0, 14), label=one) for one in ("max_model_calls", "max_tool_calls")
     }
     child = gx.AgentExecutor(agent=decide, tools=[echo], max_iterations=data.draw(small, label="child's iterations"))
     count = data.draw(small, label="runs")

@@ -63,7 +63,7 @@ def iterate(turns: Stepwise, how: str, change: Change = lambda number, run: None
     return seen
 
 
-both = cases("how", ["sync", "async"])
+both = cases("how", "sync", "async")
 
 
 @both
@@ -85,11 +85,9 @@ def test_each_turn_yields_its_steps(how: str) -> None:
 @both
 @cases(
     ("agent_turns", "options", "yielded", "output"),
-    [
-        ([[A, B], C, answer()], {}, [["a", "b"], ["c"]], "done"),
-        ([answer("at once")], {}, [], "at once"),
-        ([[], answer()], {"handle_parsing_errors": "what?"}, [["what?"]], "done"),
-    ],
+    ([[A, B], C, answer()], {}, [["a", "b"], ["c"]], "done"),
+    ([answer("at once")], {}, [], "at once"),
+    ([[], answer()], {"handle_parsing_errors": "what?"}, [["what?"]], "done"),
 )
 def test_a_turn_has_all_its_steps(how: str, agent_turns: Any, options: Any, yielded: Any, output: str) -> None:
     turns = make_executor(*agent_turns, **options).iter("q")
@@ -132,11 +130,9 @@ def test_changing_a_run_keeps_its_usage(how: str) -> None:
 @both
 @cases(
     ("executor", "removals", "yielded", "reason", "iterations"),
-    [
-        (make_counter(2), 2, ["0", "0", "0", "1"], "finished", 5),
-        # Limits stop endless changes.
-        (make_counter(max_iterations=4), 3, ["0", "0", "0", "0"], "iterations", 4),
-    ],
+    (make_counter(2), 2, ["0", "0", "0", "1"], "finished", 5),
+    # Limits stop endless changes.
+    (make_counter(max_iterations=4), 3, ["0", "0", "0", "0"], "iterations", 4),
 )
 def test_steps_may_be_removed(
     how: str, executor: AgentExecutor, removals: int, yielded: list[str], reason: str, iterations: int
@@ -239,11 +235,9 @@ def test_time_of_the_memory_counts(how: str) -> None:
 @both
 @cases(
     ("executor", "reason", "ended"),
-    [
-        (make_executor(act("direct", text="a"), max_iterations=5), "return_direct", True),
-        (make_executor(act("direct", text="a"), memory=Diary()), "return_direct", True),
-        (make_counter(1), "finished", False),
-    ],
+    (make_executor(act("direct", text="a"), max_iterations=5), "return_direct", True),
+    (make_executor(act("direct", text="a"), memory=Diary()), "return_direct", True),
+    (make_counter(1), "finished", False),
 )
 def test_last_turn_is_marked_as_ended(how: str, executor: AgentExecutor, reason: str, ended: bool) -> None:
     turns = executor.iter("q")
@@ -254,7 +248,7 @@ def test_last_turn_is_marked_as_ended(how: str, executor: AgentExecutor, reason:
     assert (again.ended, again.result.reason) == (True, reason)
 
 
-@cases("changed", [False, True])
+@cases("changed", False, True)
 @both
 def test_time_of_the_caller_counts(how: str, changed: bool) -> None:
     clock = FakeClock(100)

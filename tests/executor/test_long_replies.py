@@ -54,8 +54,8 @@ def make_executor(reply: ModelReply, read: Any, kind: str, **options: Any) -> gx
 
 
 @pytest.mark.medium
-@cases("kind", ["scripted", "model", "handler"])
-@cases("reply", REPLIES)
+@cases("kind", "scripted", "model", "handler")
+@cases("reply", *REPLIES)
 def test_deadline_cuts_a_slow_reader(kind: str, reply: ModelReply) -> None:
     held = threading.Event()
 
@@ -77,9 +77,9 @@ def test_deadline_cuts_a_slow_reader(kind: str, reply: ModelReply) -> None:
     asyncio.run(main())
 
 
-@cases("kind", ["scripted", "model", "handler"])
-@cases("reply", REPLIES)
-@cases("error", [None, ParseError("unclear", observation="again")])
+@cases("kind", "scripted", "model", "handler")
+@cases("reply", *REPLIES)
+@cases("error", None, ParseError("unclear", observation="again"))
 def test_long_reply_is_read_once(kind: str, reply: ModelReply, error: ParseError | None) -> None:
     threads: list[int] = []
 

@@ -22,7 +22,7 @@ from tests.executor.test_observers import Failing
 from tests.parameters import cases
 
 RunExecutor = Callable[..., Any]
-HOW = cases("run", [run_sync, run_async])
+HOW = cases("run", run_sync, run_async)
 
 LONG = 10.0
 
@@ -99,7 +99,7 @@ def test_memory_nodes_come_first_and_last() -> None:
     assert executor.verify().proved
 
 
-@cases("method", ["force", "generate"])
+@cases("method", "force", "generate")
 def test_save_has_the_longest_grace(method: Any) -> None:
     executor = make_executor(BufferMemory(), early_stopping_method=method)
     graces = {one.name: one.grace for one in executor.graph if one.grace is not None}
@@ -144,8 +144,8 @@ GUARDS: dict[str, tuple[Callable[[gx.Graph[Any, Any]], gx.Graph[Any, Any]], str]
 
 
 @HOW
-@cases("bare", [False, True])
-@cases("kind", GUARDS)
+@cases("bare", False, True)
+@cases("kind", *GUARDS)
 def test_an_ending_of_a_users_node_is_saved(run: RunExecutor, kind: str, bare: bool) -> None:
     change, output = GUARDS[kind]
     memory = Diary()
@@ -218,7 +218,7 @@ def test_loaded_value_must_be_a_dict() -> None:
 
 @pytest.mark.medium
 @HOW
-@cases("method", ["force", "generate"])
+@cases("method", "force", "generate")
 def test_the_deadline_cuts_a_load(run: RunExecutor, method: Any) -> None:
     """No model is asked for a last answer, as the inputs of its prompt are missing."""
     held = threading.Event()
@@ -266,7 +266,7 @@ def test_late_save_continues_in_the_background(run: RunExecutor) -> None:
 
 @pytest.mark.medium
 @HOW
-@cases("stream", [False, True])
+@cases("stream", False, True)
 def test_a_slow_summary_is_charged_and_reported(run: RunExecutor, stream: bool) -> None:
     """The run ends at its deadline, and is charged for the model's call that continues."""
     model, heard = BlockingModel(), list[Any]()
@@ -354,7 +354,7 @@ def test_usage_includes_the_memorys_seconds() -> None:
 
 
 @HOW
-@cases("error", [OSError, KeyboardInterrupt])
+@cases("error", OSError, KeyboardInterrupt)
 def test_run_resumed_at_its_save_only_saves(run: RunExecutor, error: type[BaseException]) -> None:
     failing: list[type[BaseException]] = [error]
 
@@ -381,7 +381,7 @@ async def timeout(call: Awaitable[Any]) -> None:
 CANCELS: list[Callable[[Awaitable[Any]], Any]] = [timeout, lambda call: asyncio.wait_for(call, 0.05)]
 
 
-@cases("cancel", CANCELS)
+@cases("cancel", *CANCELS)
 def test_a_cancelled_save_loses_no_answer(cancel: Callable[[Awaitable[Any]], Any]) -> None:
     held: list[float] = [LONG]
     executor = make_executor(memory := Diary(saving=lambda: asyncio.sleep(held[0])))
@@ -490,7 +490,7 @@ def test_failing_summary_loses_nothing(run: RunExecutor) -> None:
     assert memory.load({}) == {"chat_history": "Summary: They met."}
 
 
-@cases("how", ["sync", "async"])
+@cases("how", "sync", "async")
 def test_reports_of_a_memory_name_its_effect(how: str) -> None:
     watched: list[Any] = []
     memory = SummaryMemory(models.ScriptedModel([ServerError("gone")]))
@@ -506,7 +506,7 @@ def test_reports_of_a_memory_name_its_effect(how: str) -> None:
     assert isinstance(answered, gx.Answered)
 
 
-@cases("way", ["stream", "astream"])
+@cases("way", "stream", "astream")
 def test_invalid_inputs_are_refused_before_loading(way: str) -> None:
     memory, loads = Diary(), list[int]()
     observers: list[Callable[[object], None]] = [lambda event: loads.append(len(memory.loaded))]
@@ -572,13 +572,11 @@ def test_string_is_the_input_not_provided_by_memory() -> None:
 
 @cases(
     ("memory", "create", "facts"),
-    [
-        (BufferMemory, gx.create_react_agent, ["; make one, for example with BufferMemory"]),
-        (memories.MemoryHistory(), gx.create_react_agent, ["which has no keys, load, save, aload, asave; make one"]),
-        # The agent does not read it.
-        (BufferMemory(), gx.create_react_agent, ["provides chat_history", "write {chat_history} into its prompt"]),
-        (BufferMemory(key="before"), gx.create_tool_calling_agent, ["or make the memory with key='chat_history'"]),
-    ],
+    (BufferMemory, gx.create_react_agent, ["; make one, for example with BufferMemory"]),
+    (memories.MemoryHistory(), gx.create_react_agent, ["which has no keys, load, save, aload, asave; make one"]),
+    # The agent does not read it.
+    (BufferMemory(), gx.create_react_agent, ["provides chat_history", "write {chat_history} into its prompt"]),
+    (BufferMemory(key="before"), gx.create_tool_calling_agent, ["or make the memory with key='chat_history'"]),
 )
 def test_invalid_memory_is_refused(memory: Any, create: Callable[..., gx.Agent], facts: list[str]) -> None:
     with pytest.raises(InputError) as caught:

@@ -24,11 +24,9 @@ from tests.executor.test_surgery import APPROVED
 from tests.kernel.machines import check_refusal, error_message, value
 from tests.parameters import cases
 
-CREATE: dict[str, Callable[..., gx.Agent]] = {
-    name: getattr(agents, name) for name in agents.__all__ if name.startswith("create_")
-}
+CREATE: dict[str, Any] = {name: getattr(agents, name) for name in agents.__all__ if name.startswith("create_")}
 
-EACH = cases("create", CREATE.values())
+EACH = cases("create", *CREATE.values())
 
 
 def tools_for(create: Callable[..., gx.Agent]) -> list[Any]:
@@ -40,8 +38,8 @@ ARGUMENTS: list[tuple[Callable[[Any, Any], tuple[Any, Any]], str]] = [
     (lambda model, tools: (ScriptedModel, tools), "the model is ScriptedModel, a class; give a model, such as"),
     (lambda _, tools: ("gpt-4", tools), r"the model is 'gpt-4'; give .* create_model\('openai:gpt-5-mini'\)"),
     (
-        lambda _, tools: (SimpleNamespace(complete=len), tools),
-        r"the model is namespace\(.*\), .* no acomplete; give a m",
+        lambda _, tools: (SimpleNamespace(acomplete=len), tools),
+        r"the model is namespace\(.*\); give .* with complete\(request",
     ),
     (lambda _, tools: (None, tools), "the model is None; give a model, such as"),
     (lambda _, tools: (len, tools), "the model is <built-in function len>; give a model, such as"),
@@ -56,7 +54,7 @@ ARGUMENTS: list[tuple[Callable[[Any, Any], tuple[Any, Any]], str]] = [
 
 
 @EACH
-@cases(("wrong", "message"), ARGUMENTS)
+@cases(("wrong", "message"), *ARGUMENTS)
 def test_invalid_model_or_tools_are_refused(create: Callable[..., Agent], wrong: Any, message: str) -> None:
     error = InputError if message.startswith("the model is") else ToolDefinitionError
     with pytest.raises(error, match=message) as raised:
@@ -95,10 +93,13 @@ def test_invalid_options_are_refused(create: Callable[..., gx.Agent]) -> None:
 
 @EACH
 def test_options_have_the_same_order(create: Callable[..., gx.Agent]) -> None:
-    order = ["model", "tools", "system", "prompt", "question", "examples", "tool_response", "ai_prefix"]
+    order = ["model", "tools", "prompt", "system", "question", "examples", "tool_response", "ai_prefix"]
     order += ["stop", "protocol", "history", "max_answer", "tool_choice", "rules"]
-    names = list(inspect.signature(create).parameters)
+    parameters = inspect.signature(create).parameters
+    names = list(parameters)
     assert names == sorted(names, key=order.index)
+    by_position = [name for name, one in parameters.items() if one.kind is not one.KEYWORD_ONLY]
+    assert by_position == ["model", "tools", "prompt"]
 
 
 @EACH
@@ -110,7 +111,7 @@ def test_tools_may_be_any_iterable(create: Callable[..., gx.Agent]) -> None:
     assert listed.ask(run) == generated.ask(run)
 
 
-@cases("name", [name for name in CREATE if "stop" in inspect.signature(CREATE[name]).parameters])
+@cases("name", *[name for name in CREATE if "stop" in inspect.signature(CREATE[name]).parameters])
 def test_stop_texts_are_part_of_the_request(name: str) -> None:
     create = CREATE[name]
     agent = create(ScriptedModel([]), tools_for(create), stop=["END", "STOP"])
@@ -143,7 +144,7 @@ def test_a_history_without_a_name_is_refused() -> None:
 MADE: Any = gx.create_structured_agent(ScriptedModel([]), [echo])
 
 
-@cases("keys", ["input_keys", "optional_keys"])
+@cases("keys", "input_keys", "optional_keys")
 def test_input_keys_must_be_a_list(keys: str) -> None:
     wrong: Any = {keys: "question"}
     with pytest.raises(InputError, match=f"{keys} is 'question'; give a list of strings"):
@@ -152,13 +153,11 @@ def test_input_keys_must_be_a_list(keys: str) -> None:
 
 @cases(
     ("wrong", "remedy"),
-    [
-        *((one, "make one with create_react_agent, say, or give a function") for one in (None, "gpt-4", MADE)),
-        *(
-            (one, rf"call it: {one.__name__}\(model, tools\)")
-            for one in (gx.create_agent, gx.create_structured_agent, create_self_ask_agent)
-        ),
-    ],
+    *((one, "make one with create_react_agent, say, or give a function") for one in (None, "gpt-4", MADE)),
+    *(
+        (one, rf"call it: {one.__name__}\(model, tools\)")
+        for one in (gx.create_agent, gx.create_structured_agent, create_self_ask_agent)
+    ),
 )
 def test_agent_must_be_a_function(wrong: Any, remedy: str) -> None:
     with pytest.raises(InputError, match=f"agent is .*; {remedy}"):
@@ -172,7 +171,7 @@ class MyExecutor(gx.AgentExecutor):
     description = "Mine."
 
 
-@cases("kind", [gx.AgentExecutor, MyExecutor])
+@cases("kind", gx.AgentExecutor, MyExecutor)
 def test_executor_is_recognized(kind: type[gx.AgentExecutor]) -> None:
     executor: Any = kind(agent=gx.create_structured_agent(ScriptedModel([]), [echo]), tools=[echo])
     for agent in (executor, executor.run, executor.arun):
@@ -252,7 +251,7 @@ MISTAKES: list[tuple[Callable[[], object], str, str]] = [
 ]
 
 
-@cases(("make", "fact", "remedy"), MISTAKES)
+@cases(("make", "fact", "remedy"), *MISTAKES)
 def test_mistake_is_refused_with_the_remedy(make: Any, fact: str, remedy: str) -> None:
     check_refusal(InputError, [fact, remedy], make)
 
@@ -300,7 +299,7 @@ EXECUTOR_OPTIONS: list[tuple[dict[str, Any], str, str]] = [
 ]
 
 
-@cases(("options", "fact", "remedy"), EXECUTOR_OPTIONS)
+@cases(("options", "fact", "remedy"), *EXECUTOR_OPTIONS)
 def test_invalid_option_is_refused_by_name(options: dict[str, Any], fact: str, remedy: str) -> None:
     (name,) = options
     message = error_message(InputError, executor, **options)
@@ -310,11 +309,9 @@ def test_invalid_option_is_refused_by_name(options: dict[str, Any], fact: str, r
 
 @cases(
     ("tools", "fact"),
-    [
-        (echo, "tools is the tool echo itself; pass a list of tools"),
-        ([len], "len is not a tool; decorate"),
-        ([echo, echo], "two tools are named echo"),
-    ],
+    (echo, "tools is the tool echo itself; pass a list of tools"),
+    ([len], "len is not a tool; decorate"),
+    ([echo, echo], "two tools are named echo"),
 )
 def test_invalid_tools_of_an_executor_are_refused(tools: Any, fact: str) -> None:
     with pytest.raises(ToolDefinitionError, match=fact):
@@ -359,7 +356,7 @@ AGENTS: list[Agent] = [
 ]
 
 
-@cases("agent", AGENTS)
+@cases("agent", *AGENTS)
 def test_every_agent_knows_its_tools_and_kind(agent: Agent) -> None:
     assert agent.tools == (search,)
     executor = gx.AgentExecutor(agent=agent, tools=[search])
@@ -385,7 +382,7 @@ DIFFERENT: list[tuple[list[Any], list[Any], str]] = [
 ]
 
 
-@cases(("known", "given", "difference"), DIFFERENT)
+@cases(("known", "given", "difference"), *DIFFERENT)
 def test_different_tools_are_refused(known: list[Any], given: list[Any], difference: str) -> None:
     agent = gx.create_react_agent(ScriptedModel([]), known)
     message = f"the agent and the executor have different tools: {difference}; pass the same list to both"

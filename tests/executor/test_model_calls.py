@@ -1,6 +1,7 @@
 """Calls of models: those that may fail, their keys, and their usage."""
 
 import math
+import threading
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from types import SimpleNamespace
 from typing import Any
@@ -14,10 +15,10 @@ from graphexec.effects import AttemptModel, CallAgent, CallModel, ModelFailure, 
 from graphexec.errors import InputError, MissingAPIKeyError, ModelError, ServerError
 from graphexec.executor import Ready, Replied, limit_reached
 from graphexec.kernel.signatures import reply_classes
-from graphexec.memory import BufferMemory, Turn
+from graphexec.memory import BufferMemory, SummaryMemory, Turn
 from graphexec.messages import CompletionRequest, Model, ModelReply, ModelRequest, ReplyDelta, Usage
 from graphexec.runtime import make_run_context, run
-from tests.executor.actors import HOW, WAYS, Running, call, caller_of, echo, replayed, run_by, snapshot_after
+from tests.executor.actors import HOW, WAYS, Running, call, caller_of, echo, replayed, run_by, run_sync, snapshot_after
 from tests.executor.test_streamed_answers import Streaming
 from tests.kernel.machines import PROMPTS, Prompt
 from tests.parameters import cases
@@ -132,7 +133,7 @@ def make_caller(model: Model, **options: Any) -> gx.AgentExecutor:
     return caller_of(model, echo, **options)
 
 
-@cases("way", WAYS)
+@cases("way", *WAYS)
 def test_missing_key_is_found_before_the_first_step(way: str) -> None:
     events: list[object] = []
     with pytest.raises(MissingAPIKeyError, match=r"gpt-9 at https://models.example/v1 needs an API key; set OPENAI_"):
@@ -146,17 +147,15 @@ ANTHROPIC = models.Anthropic("claude-9")
 
 @cases(
     "model",
-    [
-        models.OpenAIResponses("gpt-9"),
-        ANTHROPIC,
-        # Wrappers pass the check on, and raise an error that is no reason to fall back.
-        models.retrying(KEYLESS),
-        models.priced(KEYLESS, models.Price(1, 1)),
-        models.rate_limited(KEYLESS, at_once=1),
-        models.with_fallbacks(KEYLESS, ANTHROPIC),
-        models.retrying(models.with_fallbacks(KEYLESS, KEYLESS)),
-        models.with_fallbacks(KEYLESS, DONE, on=(errors.AuthenticationError,)),
-    ],
+    models.OpenAIResponses("gpt-9"),
+    ANTHROPIC,
+    # Wrappers pass the check on, and raise an error that is no reason to fall back.
+    models.retrying(KEYLESS),
+    models.priced(KEYLESS, models.Price(1, 1)),
+    models.rate_limited(KEYLESS, at_once=1),
+    models.with_fallbacks(KEYLESS, ANTHROPIC),
+    models.retrying(models.with_fallbacks(KEYLESS, KEYLESS)),
+    models.with_fallbacks(KEYLESS, DONE, on=(errors.AuthenticationError,)),
 )
 def test_every_remote_model_checks_its_key(model: Model) -> None:
     with pytest.raises(MissingAPIKeyError):
@@ -165,7 +164,7 @@ def test_every_remote_model_checks_its_key(model: Model) -> None:
         make_caller(model).run("q")
 
 
-@cases("model", [models.with_fallbacks(KEYLESS, DONE), models.with_fallbacks(DONE, KEYLESS)])
+@cases("model", models.with_fallbacks(KEYLESS, DONE), models.with_fallbacks(DONE, KEYLESS))
 def test_one_model_of_the_fallbacks_is_enough(model: Model) -> None:
     assert make_caller(model).run("q").output == "done"
 
@@ -227,6 +226,23 @@ def test_saving_a_memory_needs_no_key() -> None:
     assert make_caller(KEYLESS, memory=memory).run(state).output == "done"
 
 
+@HOW
+def test_model_with_complete_alone_serves_every_kind_of_run(run: Running) -> None:
+    class Slow:
+        """A model that notes the thread of its calls."""
+
+        def complete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
+            del request, timeout
+            threads.append(threading.current_thread() is threading.main_thread())
+            return ModelReply("Final Answer: done")
+
+    threads = list[bool]()
+    for model in (Slow(), models.retrying(Slow())):
+        agent, memory = gx.create_tool_calling_agent(model, []), SummaryMemory(Slow(), as_messages=True)
+        assert run(gx.AgentExecutor(agent=agent, tools=[], memory=memory)).output == "Final Answer: done"
+    assert threads == [run is run_sync] * 4
+
+
 def test_own_model_may_have_its_own_check_or_none() -> None:
     scripted = models.ScriptedModel(["Final Answer: done"])
     model: Any = SimpleNamespace(complete=scripted.complete, acomplete=scripted.acomplete)
@@ -280,13 +296,13 @@ def make_react(model: Any, **options: Any) -> gx.AgentExecutor:
 
 
 STREAMING = {"tokens": True}
-in_every_way = cases(("way", "options"), [("run", {}), ("arun", {}), ("stream", STREAMING), ("astream", STREAMING)])
+in_every_way = cases(("way", "options"), ("run", {}), ("arun", {}), ("stream", STREAMING), ("astream", STREAMING))
 
 
 @pytest.mark.medium
 @in_every_way
-@cases("field", ["prompt_tokens", "completion_tokens"])
-@cases("value", INVALID_TOKENS)
+@cases("field", "prompt_tokens", "completion_tokens")
+@cases("value", *INVALID_TOKENS)
 def test_invalid_tokens_end_the_run_with_its_steps(field: str, value: Any, way: str, options: Any) -> None:
     executor = make_react(Hostile(replies({field: value}), before=2), max_tokens=10)
     message = f"the model Hostile returned a reply with {field}=.*; pass a whole"
@@ -299,7 +315,7 @@ def test_invalid_tokens_end_the_run_with_its_steps(field: str, value: Any, way: 
 
 
 @in_every_way
-@cases("cost", INVALID_COSTS)
+@cases("cost", *INVALID_COSTS)
 def test_invalid_cost_ends_the_run(cost: Any, way: str, options: Any) -> None:
     executor = make_react(Hostile(replies({"cost": cost})), max_cost=1)
     with pytest.raises(ModelError, match=r"the model Hostile returned a reply with cost=.*; pass a finite number"):
@@ -307,7 +323,7 @@ def test_invalid_cost_ends_the_run(cost: Any, way: str, options: Any) -> None:
 
 
 @in_every_way
-@cases("reply", [None, "Final Answer: 4", {"content": "4"}, (ModelReply("4"),)])
+@cases("reply", None, "Final Answer: 4", {"content": "4"}, (ModelReply("4"),))
 def test_reply_of_another_class_ends_the_run(reply: Any, way: str, options: Any) -> None:
     with pytest.raises(ModelError, match=r"the model Hostile returned .*; return a ModelReply"):
         run_by(way, make_react(Hostile(reply)), "go", **options)
@@ -320,7 +336,7 @@ WRONG_PARTS: dict[str, tuple[list[Any], str]] = {
 }
 
 
-@cases(("part", "value"), [(part, value) for part, (values, _) in WRONG_PARTS.items() for value in values])
+@cases(("part", "value"), *[(part, value) for part, (values, _) in WRONG_PARTS.items() for value in values])
 def test_part_of_another_class_is_refused(part: str, value: Any) -> None:
     parts: dict[str, Any] = {"content": ACT, part: value}
     with pytest.raises(ModelError) as caught:
@@ -350,8 +366,8 @@ WRAPPERS: Mapping[str, Callable[[Any], Any]] = {
 }
 
 
-@cases("wrapper", WRAPPERS.values())
-@cases("value", [0.01, None, "3"])
+@cases("wrapper", *WRAPPERS.values())
+@cases("value", 0.01, None, "3")
 def test_wrappers_refuse_invalid_usage(wrapper: Callable[[Any], Any], value: Any) -> None:
     model = wrapper(Hostile(replies({"prompt_tokens": value})))
     with pytest.raises(errors.InvalidReplyError, match="the model Hostile returned a reply with prompt_tokens="):
@@ -364,7 +380,7 @@ def test_price_that_a_float_cannot_hold_is_refused() -> None:
         model.complete(CompletionRequest("?"))
 
 
-@cases("fields", [{"prompt_tokens": 0.01}, {"completion_tokens": -1}, {"cost": math.nan}])
+@cases("fields", {"prompt_tokens": 0.01}, {"completion_tokens": -1}, {"cost": math.nan})
 def test_handlers_and_callers_are_checked_too(fields: Mapping[str, Any]) -> None:
     limits = agent_limits(tokens=10)
     with pytest.raises(ModelError, match=f"with {next(iter(fields))}="):

@@ -13,6 +13,7 @@ import pytest
 
 import graphexec as gx
 from graphexec import Answered, Asked, Done, Entered, Failed, Moved, Reported, actions, runtime, snapshot_of
+from graphexec.errors import InputError
 from graphexec.executor import Ready, parse
 from graphexec.runtime import run as run_table
 from tests.drivers import FakeClock
@@ -30,7 +31,7 @@ def make_executor(*observers: Callable[[Any], object], agent: Any = None, **sett
     return gx.AgentExecutor(agent=agent, tools=[echo], observers=observers, **settings)
 
 
-every_way = cases("way", WAYS)
+every_way = cases("way", *WAYS)
 
 
 def kinds(events: list[Any]) -> list[type]:
@@ -51,6 +52,35 @@ def test_every_observer_receives_every_event_once(way: str) -> None:
     assert [one.node for one in first if isinstance(one, Entered)] == [*decided, *acted, *decided]
     asked = [type(one.effect).__name__ for one in first if isinstance(one, Asked)]
     assert asked == ["CallAgent", "CallTool", "CallAgent"]
+
+
+@every_way
+def test_observers_of_one_run_come_behind_those_of_the_executor(way: str) -> None:
+    seen = list[tuple[str, Any]]()
+    executor = make_executor(lambda event: seen.append(("own", event)))
+
+    def watch(event: object) -> None:
+        seen.append(("run", event))
+
+    run_by(way, executor, observers=[watch])
+    assert [name for name, _ in seen] == ["own", "run"] * len(WHOLE)
+    assert kinds([event for name, event in seen if name == "run"]) == WHOLE
+    executor.run("q")
+    assert [name for name, _ in seen[2 * len(WHOLE) :]] == ["own"] * len(WHOLE)
+
+
+def test_machine_without_an_agent_has_observers_too() -> None:
+    @gx.node
+    def finish(ready: Ready) -> gx.AgentFinish:
+        """End at once."""
+        return gx.AgentFinish({"output": "done"}, run=ready.run)
+
+    machine, seen = gx.graph(gx.edges(finish, gx.on(gx.AgentFinish, gx.END)), start=finish), list[Any]()
+    machine.run(Ready(actions.Run({})), observers=[seen.append])
+    assert kinds(seen) == [Entered, Moved, Done]
+    invalid: Any = print
+    with pytest.raises(InputError, match=r"^observers is <built-in function print>; pass a list of functions"):
+        machine.run(Ready(actions.Run({})), observers=invalid)
 
 
 class Failing:
@@ -99,7 +129,7 @@ def test_ordinary_observer_ends_no_run(way: str, caplog: pytest.LogCaptureFixtur
     assert logged.exc_info[1] is report.news.error
 
 
-@cases("kind", [Asked, Done])
+@cases("kind", Asked, Done)
 def test_consumer_receives_the_report_once(kind: type) -> None:
     events = list(make_executor(Failing(kind), Failing(Reported)).stream("q"))
     reports = [event for event in events if isinstance(event, Reported)]
@@ -117,9 +147,9 @@ def test_observer_that_fails_always_is_logged_once(caplog: pytest.LogCaptureFixt
     assert len(caplog.records) == 4
 
 
-@cases("run", [run_sync, run_async])
-@cases("seconds", [None, LONG])
-@cases("kind", [Entered, Asked, Answered, Moved, Done])
+@cases("run", run_sync, run_async)
+@cases("seconds", None, LONG)
+@cases("kind", Entered, Asked, Answered, Moved, Done)
 def test_interrupt_in_an_observer_loses_nothing(run: Running, seconds: float | None, kind: type) -> None:
     """Answered effects are not asked for again: each of the two decisions is made once."""
     interrupts, decisions, seen = [kind], list[int](), list[Any]()
@@ -142,11 +172,11 @@ def test_interrupt_in_an_observer_loses_nothing(run: Running, seconds: float | N
     assert decisions == [0, 1]
 
 
-@cases("seconds", [None, LONG])
-@cases("stream", [False, True])
-@cases("count", [1, 2])
+@cases("limit", None, LONG)
+@cases("stream", False, True)
+@cases("count", 1, 2)
 def test_interrupt_in_an_async_tool_leaves_a_snapshot(
-    seconds: float | None, stream: bool, count: int, caplog: pytest.LogCaptureFixture
+    limit: float | None, stream: bool, count: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     """`asyncio` raises it directly out of the event loop, past the code that awaits the tool's task."""
 
@@ -157,9 +187,7 @@ def test_interrupt_in_an_async_tool_leaves_a_snapshot(
 
     seen: list[Any] = []
     agent = scripted([act("interrupt"), act("echo", text="a")][:count], answer())
-    executor = gx.AgentExecutor(
-        agent=agent, tools=[interrupt, echo], observers=[seen.append], max_execution_time=seconds
-    )
+    executor = gx.AgentExecutor(agent=agent, tools=[interrupt, echo], observers=[seen.append], max_execution_time=limit)
     with pytest.raises(KeyboardInterrupt) as caught:
         run_by("astream" if stream else "arun", executor)
     snapshot = actors.snapshot_in(caught.value)
@@ -241,7 +269,7 @@ LEFT: list[tuple[Callable[[gx.AgentExecutor], None], list[type]]] = [
 ]
 
 
-@cases(("leave", "events"), LEFT)
+@cases(("leave", "events"), *LEFT)
 def test_run_that_is_left_has_one_end(leave: Callable[[gx.AgentExecutor], None], events: list[type]) -> None:
     seen: list[Any] = []
     leave(make_executor(seen.append))
@@ -282,9 +310,9 @@ def test_time_of_observers_is_measured(way: str) -> None:
     assert seen[-1].observer_seconds == 2 * (len(seen) - 1)
 
 
-@cases("run", [run_sync, run_async])
-@cases("observed", [True, False])
-@cases("seconds", [None, 1e6])
+@cases("run", run_sync, run_async)
+@cases("observed", True, False)
+@cases("seconds", None, 1e6)
 def test_time_of_nodes_and_policies_is_measured(run: Running, observed: bool, seconds: float | None) -> None:
     """It does not include the time of calls and observers."""
     clock = FakeClock()
@@ -337,7 +365,7 @@ def test_observers_belong_to_the_executor() -> None:
     assert kinds(seen).count(Done) == 3
 
 
-@cases("run", [run_sync, run_async])
+@cases("run", run_sync, run_async)
 def test_observed_run_keeps_no_events(run: Running) -> None:
     alive: list[int] = []
 

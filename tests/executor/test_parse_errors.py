@@ -16,7 +16,7 @@ from tests.kernel.machines import error_message
 from tests.parameters import cases
 from tests.semantics.endings import A, B, C, run_agent, run_turns
 
-HOW = cases("run", [actors.run_sync, actors.run_async])
+HOW = cases("run", actors.run_sync, actors.run_async)
 Run = Callable[[gx.AgentExecutor], Any]
 Make = Callable[[ScriptedModel, list[actors.AnyTool]], gx.Agent]
 
@@ -29,7 +29,7 @@ AGENTS: dict[str, tuple[Make, ScriptedReply, ScriptedReply, str, str]] = {
     "structured": (gx.create_structured_agent, CUT, DONE, CUT, NO_JSON),
     "tool calling": (gx.create_tool_calling_agent, CUT_CALL, "done", 'echo({"text": )', NO_OBJECT),
 }
-EACH = cases("kind", AGENTS)
+EACH = cases("kind", *AGENTS)
 
 
 def executor_of(
@@ -57,7 +57,7 @@ def name_error(error: gx.ParseError) -> str:
 
 @pytest.mark.medium
 @EACH
-@cases(("policy", "feedback"), [(True, None), ("Try again!", "Try again!"), ("", ""), (name_error, "No: ParseError")])
+@cases(("policy", "feedback"), (True, None), ("Try again!", "Try again!"), ("", ""), (name_error, "No: ParseError"))
 def test_model_receives_its_reply_and_the_error(kind: str, policy: Any, feedback: str | None) -> None:
     make, garbage, good, reply, wrong = AGENTS[kind]
     models: list[ScriptedModel] = []
@@ -82,7 +82,7 @@ def test_model_receives_its_reply_and_the_error(kind: str, policy: Any, feedback
         model.assert_complete()
 
 
-@cases("policy", [True, "Try again!"])
+@cases("policy", True, "Try again!")
 def test_empty_list_of_actions_is_a_parse_error(policy: Any) -> None:
     result = run_turns(A, [], handle_parsing_errors=policy, max_iterations=3)
     assert statuses(result) == ["ok", "parse_error", "parse_error"]
@@ -98,7 +98,7 @@ def test_empty_list_of_actions_is_a_parse_error(policy: Any) -> None:
 
 
 @HOW
-@cases("returned", [None, 3, {"query": "x"}])
+@cases("returned", None, 3, {"query": "x"})
 def test_policy_must_return_a_string(run: Run, returned: Any) -> None:
     executor = executor_of(gx.create_react_agent, ScriptedModel(["garbage"]), lambda error: returned)
     with pytest.raises(InputError, match=r"handle_parsing_errors returned .*; return a string, the feedback for the m"):
@@ -108,13 +108,11 @@ def test_policy_must_return_a_string(run: Run, returned: Any) -> None:
 @HOW
 @cases(
     ("returned", "says"),
-    [
-        (None, "returned None; return an AgentAction, a list of them, or an AgentFinish"),
-        ("text", "returned 'text'; return an AgentAction"),
-        ({"output": "x"}, "returned {'output': 'x'}; return an AgentAction"),
-        ([act("echo"), "text"], "returned a list with 'text'; return a list of AgentAction only"),
-        ([answer()], "returned a list with AgentFinish"),
-    ],
+    (None, "returned None; return an AgentAction, a list of them, or an AgentFinish"),
+    ("text", "returned 'text'; return an AgentAction"),
+    ({"output": "x"}, "returned {'output': 'x'}; return an AgentAction"),
+    ([act("echo"), "text"], "returned a list with 'text'; return a list of AgentAction only"),
+    ([answer()], "returned a list with AgentFinish"),
 )
 def test_invalid_decision_is_an_agent_error(run: Run, returned: Any, says: str) -> None:
     def confused(steps: Any, inputs: Any) -> Any:
@@ -139,7 +137,7 @@ def test_parse_error_in_a_tool_is_its_failure() -> None:
     assert isinstance(result.outcome, gx.AgentFinish)
 
 
-@cases(("make", "unreadable"), [(make, one) for make, one, *_ in AGENTS.values()])
+@cases(("make", "unreadable"), *[(make, one) for make, one, *_ in AGENTS.values()])
 def test_stopped_run_says_why_no_reply_was_read(make: Make, unreadable: ScriptedReply) -> None:
     model = ScriptedModel([unreadable], repeat_last=True)
     result = executor_of(make, model, max_iterations=2).run("q")
@@ -182,11 +180,11 @@ def wrap_in_function(agent: Callable[..., Any]) -> Callable[..., Any]:
     return decide
 
 
-BOTH = cases("agent", [make_generator_agent, make_async_generator_agent])
+BOTH = cases("agent", make_generator_agent, make_async_generator_agent)
 
 
 @BOTH
-@cases("chunks", [[[A], [B, C]], [A, B, C], [[], [A], (), B, (C,)]])
+@cases("chunks", [[A], [B, C]], [A, B, C], [[], [A], (), B, (C,)])
 def test_yielded_actions_are_one_decision(agent: Callable[..., Any], chunks: Any) -> None:
     result = run_agent(agent(*chunks))
     assert observations(result) == ["a", "b", "c"]
@@ -195,7 +193,7 @@ def test_yielded_actions_are_one_decision(agent: Callable[..., Any], chunks: Any
 
 
 @BOTH
-@cases("chunks", [[answer("one")], [[], answer("one")], [answer("one"), []]])
+@cases("chunks", [answer("one")], [[], answer("one")], [answer("one"), []])
 def test_yielded_finish_ends_the_run(agent: Callable[..., Any], chunks: Any) -> None:
     result = run_agent(agent(*chunks))
     assert isinstance(result.outcome, gx.AgentFinish)
@@ -206,15 +204,13 @@ def test_yielded_finish_ends_the_run(agent: Callable[..., Any], chunks: Any) -> 
 @BOTH
 @cases(
     ("chunks", "says"),
-    [
-        ([answer(), answer()], "yielded AgentFinish 2 times; yield one AgentFinish, or actions only"),
-        ([act("echo"), answer()], "yielded an AgentFinish and actions; yield one AgentFinish, or actions only"),
-        ([answer(), [act("echo")]], "yielded an AgentFinish and actions; yield one"),
-        ([], "yielded nothing; yield an AgentAction, a list of them, or an AgentFinish"),
-        (["text"], "returned 'text'; return an AgentAction"),
-        ([None], "returned None; return an AgentAction"),
-        ([[answer()]], "returned a list with AgentFinish"),
-    ],
+    ([answer(), answer()], "yielded AgentFinish 2 times; yield one AgentFinish, or actions only"),
+    ([act("echo"), answer()], "yielded an AgentFinish and actions; yield one AgentFinish, or actions only"),
+    ([answer(), [act("echo")]], "yielded an AgentFinish and actions; yield one"),
+    ([], "yielded nothing; yield an AgentAction, a list of them, or an AgentFinish"),
+    (["text"], "returned 'text'; return an AgentAction"),
+    ([None], "returned None; return an AgentAction"),
+    ([[answer()]], "returned a list with AgentFinish"),
 )
 def test_invalid_chunks_are_agent_errors(run: Any, agent: Any, chunks: Any, says: str) -> None:
     executor = gx.AgentExecutor(agent=agent(*chunks), tools=[echo], handle_parsing_errors=True)

@@ -165,7 +165,7 @@ def run_code(code: str, tmp_path: Path) -> Any:
     return asyncio.run(result) if inspect.iscoroutine(result) else result
 
 
-@cases("code", sorted({code for text in TEXTS for code in find_calls(text)}))
+@cases("code", *sorted({code for text in TEXTS for code in find_calls(text)}))
 def test_call_in_a_remedy_works(code: str, tmp_path: Path) -> None:
     assert run_code(code, tmp_path) is not None
 
@@ -174,7 +174,7 @@ def test_call_in_a_remedy_works(code: str, tmp_path: Path) -> None:
 READ = r"\b(?:result|executor|tool)\.\w+(?:\.\w+|\[\w+\])*|f'[^']*'"
 
 
-@cases("code", sorted({code for text in TEXTS for code in re.findall(READ, without_calls(text))}))
+@cases("code", *sorted({code for text in TEXTS for code in re.findall(READ, without_calls(text))}))
 def test_attribute_in_a_remedy_exists(code: str) -> None:
     dear = models.ScriptedModel(['{"action": "final_answer", "answer": "yes"}'])
     agent = gx.create_structured_agent(models.priced(dear, models.Price(1, 1)), [])
@@ -202,7 +202,7 @@ WRITTEN = [
 ]
 
 
-@cases(("table", "option"), WRITTEN)
+@cases(("table", "option"), *WRITTEN)
 def test_option_in_a_remedy_exists(table: str, option: str) -> None:
     assert any(option in options_of(owner) for owner in OWNERS[table])
 
@@ -224,13 +224,13 @@ OFFERED = [
 ]
 
 
-@cases(("option", "name"), sorted(set(OFFERED)))
+@cases(("option", "name"), *sorted(set(OFFERED)))
 def test_remedy_names_a_class_that_takes_the_option(option: str, name: str) -> None:
     owners = {one.__name__: one for several in OWNERS.values() for one in several}
     assert option in options_of(owners[name])
 
 
-@cases("option", ["examples", "max_answer", "protocol", "question", "rules", "stop", "tool_choice"])
+@cases("option", "examples", "max_answer", "protocol", "question", "rules", "stop", "tool_choice")
 def test_options_of_agents_have_a_remedy_that_works(option: str, tmp_path: Path) -> None:
     call: Any = gx.create_agent
     with pytest.raises(errors.SignatureError) as raised:
@@ -240,7 +240,7 @@ def test_options_of_agents_have_a_remedy_that_works(option: str, tmp_path: Path)
     assert isinstance(run_code(code, tmp_path), gx.AgentExecutor)
 
 
-@cases("call", [gx.AgentExecutor, gx.create_agent, models.OpenAICompatible])
+@cases("call", gx.AgentExecutor, gx.create_agent, models.OpenAICompatible)
 def test_requests_per_minute_belong_to_a_wrapper(call: Callable[..., Any]) -> None:
     with pytest.raises(errors.SignatureError, match="max_rpm; wrap the model in rate_limited"):
         call(max_rpm=3)

@@ -136,24 +136,22 @@ BOTH = (call("echo", "1", text="a"), call("echo", "2", text="b"))
 
 @cases(
     ("replies", "options", "calls", "branches", "steps"),
-    [
-        # The second call is answered without one.
-        ([CALL, CALL, END], {}, [OTHER], [ALL, ALL, LAST], 1),
-        # Defaults are compared as arguments.
-        *(([act(unit="C"), same, END], {}, [OTHER], [ALL, ALL, LAST], 1) for same in (act(unit="C"), CALL)),
-        ([CALL, act("Rome"), END], {}, [OTHER, "Rome"], [ALL, ALL, ALL], 2),
-        ([CALL, act(unit="F"), END], {}, [OTHER, OTHER], [ALL, ALL, ALL], 2),
-        ([CALL, act(name="local_time"), END], {}, [OTHER], [ALL, ALL, ALL], 2),
-        ([CALL, CALL, END], {"options": {"repeatable": True}}, [OTHER, OTHER], [ALL, ALL, ALL], 2),
-        ([COPY, COPY, END], {"rules": ()}, [DUMMY, DUMMY], [ALL, ALL, ALL], 2),
-        ([CALL, act(name="WEATHER"), END], {"tool_lookup": "case_insensitive"}, [OTHER], [ALL, ALL, LAST], 1),
-        # The immediate rule allows a call after another one, but not after a reply without a call.
-        ([CALL, act("Rome"), CALL, END], {"rules": ["no_repeats"]}, [OTHER, "Rome"], [*[ALL] * 3, LAST], 2),
-        ([CALL, act("Rome"), CALL, END], IMMEDIATE, [OTHER, "Rome", OTHER], [ALL] * 4, 3),
-        ([CALL, "garbage", CALL, END], IMMEDIATE, [OTHER], [*[ALL] * 3, LAST], 2),
-        ([CALL, act(name="nope"), CALL, END], IMMEDIATE, [OTHER], [*[ALL] * 3, LAST], 2),
-        ([CALL, act(unit="K"), CALL, END], IMMEDIATE, [OTHER], [*[ALL] * 3, LAST], 2),
-    ],
+    # The second call is answered without one.
+    ([CALL, CALL, END], {}, [OTHER], [ALL, ALL, LAST], 1),
+    # Defaults are compared as arguments.
+    *(([act(unit="C"), same, END], {}, [OTHER], [ALL, ALL, LAST], 1) for same in (act(unit="C"), CALL)),
+    ([CALL, act("Rome"), END], {}, [OTHER, "Rome"], [ALL, ALL, ALL], 2),
+    ([CALL, act(unit="F"), END], {}, [OTHER, OTHER], [ALL, ALL, ALL], 2),
+    ([CALL, act(name="local_time"), END], {}, [OTHER], [ALL, ALL, ALL], 2),
+    ([CALL, CALL, END], {"options": {"repeatable": True}}, [OTHER, OTHER], [ALL, ALL, ALL], 2),
+    ([COPY, COPY, END], {"rules": ()}, [DUMMY, DUMMY], [ALL, ALL, ALL], 2),
+    ([CALL, act(name="WEATHER"), END], {"tool_lookup": "case_insensitive"}, [OTHER], [ALL, ALL, LAST], 1),
+    # The immediate rule allows a call after another one, but not after a reply without a call.
+    ([CALL, act("Rome"), CALL, END], {"rules": ["no_repeats"]}, [OTHER, "Rome"], [*[ALL] * 3, LAST], 2),
+    ([CALL, act("Rome"), CALL, END], IMMEDIATE, [OTHER, "Rome", OTHER], [ALL] * 4, 3),
+    ([CALL, "garbage", CALL, END], IMMEDIATE, [OTHER], [*[ALL] * 3, LAST], 2),
+    ([CALL, act(name="nope"), CALL, END], IMMEDIATE, [OTHER], [*[ALL] * 3, LAST], 2),
+    ([CALL, act(unit="K"), CALL, END], IMMEDIATE, [OTHER], [*[ALL] * 3, LAST], 2),
 )
 def test_only_repeated_calls_are_not_made(
     replies: list[str], options: dict[str, Any], calls: list[str], branches: list[list[str]], steps: int
@@ -175,7 +173,7 @@ def test_refused_answer_repeats_the_observation() -> None:
     assert result.spent["tool_calls"] == 1
 
 
-@cases(("first", "second"), [(5, "5.0"), ("5", 5), ("5.0", "5")])
+@cases(("first", "second"), (5, "5.0"), ("5", 5), ("5.0", "5"))
 def test_arguments_are_compared_after_validation(first: Any, second: Any) -> None:
     double, seen = doubling()
     replies = [json.dumps({"action": "double", "action_input": {"number": one}}) for one in (first, second)]
@@ -186,11 +184,9 @@ def test_arguments_are_compared_after_validation(first: Any, second: Any) -> Non
 # Unless its tool is repeatable, or another call is between.
 @cases(
     ("tools", "replies", "options", "statuses"),
-    [
-        ([echo, fail], [call_of("fail")] * 3, {}, ["error", "error"]),
-        ([replace(fail, repeatable=True)], [call_of("fail")] * 3, {}, ["error"] * 3),
-        ([Weather().tool, fail], [CALL, call_of("fail"), CALL], IMMEDIATE, ["ok", "error", "ok"]),
-    ],
+    ([echo, fail], [call_of("fail")] * 3, {}, ["error", "error"]),
+    ([replace(fail, repeatable=True)], [call_of("fail")] * 3, {}, ["error"] * 3),
+    ([Weather().tool, fail], [CALL, call_of("fail"), CALL], IMMEDIATE, ["ok", "error", "ok"]),
 )
 def test_failed_call_is_made_again_once(tools: Any, replies: Any, options: Any, statuses: list[str]) -> None:
     executor, model = structured(tools, *replies, END, **options)
@@ -206,7 +202,7 @@ def test_repeat_of_one_call_hides_no_repeat_of_another() -> None:
     assert (result.spent["tool_calls"], [step.observation for step in result.steps]) == (2, ["a", "b", "a", "b"])
 
 
-@cases("rule", ["no_repeats", "no_immediate_repeats"])
+@cases("rule", "no_repeats", "no_immediate_repeats")
 def test_note_of_a_repeated_call_does_not_grow(rule: RuleName) -> None:
     scene = Scene(CALL, repeat_last=True, rules=[rule], max_iterations=6)
     first, *others = scene.run().steps
@@ -219,7 +215,7 @@ def test_note_of_a_repeated_call_does_not_grow(rule: RuleName) -> None:
     assert noted is None or noted.text == others[0].text
 
 
-@cases("again", [act(name="Weather"), act(name="WEATHER", unit="C"), act(unit="C")])
+@cases("again", act(name="Weather"), act(name="WEATHER", unit="C"), act(unit="C"))
 def test_failed_calls_are_compared_as_successful_ones(again: str) -> None:
     @gx.tool
     def weather(city: str, unit: Literal["C", "F"] = "C") -> str:
@@ -307,15 +303,13 @@ def test_chunks_have_each_step_once() -> None:
 
 @cases(
     ("replies", "agent", "question", "calls", "branches", "tools"),
-    [
-        # Each tool whose argument is copied is left out, if the question has no other value for it.
-        ([COPY, act(OTHER, name="local_time"), END], {}, NAMELESS, [], [ALL, TOWN, ALL], ["local_time"]),
-        ([COPY, COPIED_TOWN, END], {}, NAMELESS, [], [ALL, TOWN, LAST], []),
-        # With a value in the question, it is chosen; a second copy is not.
-        ([COPY, CALL, END], {}, HERE, [OTHER], [ALL, ALL, ALL], ["weather"]),
-        ([COPY, COPY, END], {}, HERE, [], [ALL, ALL, TOWN], []),
-        ([COPY, CALL, END], {"tool_choice": "required"}, HERE, [OTHER], [ALL[:2], ALL[:2], ALL], ["weather"]),
-    ],
+    # Each tool whose argument is copied is left out, if the question has no other value for it.
+    ([COPY, act(OTHER, name="local_time"), END], {}, NAMELESS, [], [ALL, TOWN, ALL], ["local_time"]),
+    ([COPY, COPIED_TOWN, END], {}, NAMELESS, [], [ALL, TOWN, LAST], []),
+    # With a value in the question, it is chosen; a second copy is not.
+    ([COPY, CALL, END], {}, HERE, [OTHER], [ALL, ALL, ALL], ["weather"]),
+    ([COPY, COPY, END], {}, HERE, [], [ALL, ALL, TOWN], []),
+    ([COPY, CALL, END], {"tool_choice": "required"}, HERE, [OTHER], [ALL[:2], ALL[:2], ALL], ["weather"]),
 )
 def test_copied_argument_is_not_used(
     replies: list[str], agent: dict[str, Any], question: str, calls: list[str], branches: Any, tools: list[str]
@@ -334,7 +328,7 @@ def test_copied_argument_is_chosen_from_the_question() -> None:
     assert properties["city"] == {"enum": [OTHER]}
 
 
-@cases("limit", [3, 4])
+@cases("limit", 3, 4)
 def test_insisting_model_never_calls_the_tool(limit: int) -> None:
     scene = Scene(COPY, repeat_last=True, max_iterations=limit)
     result = scene.run()
@@ -351,14 +345,12 @@ USUAL = WorkedExample("is it raining, as usual?", (("weather", {"city": DUMMY}, 
 
 @cases(
     ("inputs", "agent"),
-    [
-        (f"How is {DUMMY}?", {}),
-        (f"how is {DUMMY.upper()} today", {}),
-        ({"input": NAMELESS, "chat_history": [LIVES_HERE]}, {}),
-        ({"input": "How is the weather here?", "images": [PIXEL]}, {}),
-        ("How is it here?", {"prompt": f"{{tools}} The user lives in {DUMMY}."}),
-        ("Is it raining, as usual?", {"examples": [USUAL]}),
-    ],
+    (f"How is {DUMMY}?", {}),
+    (f"how is {DUMMY.upper()} today", {}),
+    ({"input": NAMELESS, "chat_history": [LIVES_HERE]}, {}),
+    ({"input": "How is the weather here?", "images": [PIXEL]}, {}),
+    ("How is it here?", {"prompt": f"{{tools}} The user lives in {DUMMY}."}),
+    ("Is it raining, as usual?", {"examples": [USUAL]}),
 )
 def test_argument_from_the_inputs_is_used(inputs: Any, agent: dict[str, Any]) -> None:
     scene = Scene(COPY, END, agent=agent)
@@ -427,16 +419,14 @@ KETTLE = "How much is a kettle for 2.5, please?"
 
 @cases(
     ("tool", "examples", "arguments", "question", "status"),
-    [
-        *((total, [SUM], {"numbers": few, "factor": by}, question, status) for question, few, by, status in SUMS),
-        # An expression is compared by its numbers.
-        *((calculator, [PRODUCT], PRODUCT, question, "ok") for question in PRODUCTS),
-        # Parts of an argument may be copied.
-        *((price, BASKETS, {"basket": basket}, KETTLE, "bad_arguments") for basket in COPIED_BASKETS),
-        *((price, BASKETS, {"basket": basket}, KETTLE, "ok") for basket in OWN_BASKETS),
-        # The default of a tool is not copied.
-        (forecast, [{"city": "Rome", "days": 3}], {"city": OTHER, "days": 3}, HERE, "ok"),
-    ],
+    *((total, [SUM], {"numbers": few, "factor": by}, question, status) for question, few, by, status in SUMS),
+    # An expression is compared by its numbers.
+    *((calculator, [PRODUCT], PRODUCT, question, "ok") for question in PRODUCTS),
+    # Parts of an argument may be copied.
+    *((price, BASKETS, {"basket": basket}, KETTLE, "bad_arguments") for basket in COPIED_BASKETS),
+    *((price, BASKETS, {"basket": basket}, KETTLE, "ok") for basket in OWN_BASKETS),
+    # The default of a tool is not copied.
+    (forecast, [{"city": "Rome", "days": 3}], {"city": OTHER, "days": 3}, HERE, "ok"),
 )
 def test_arguments_are_found_in_the_question(
     tool: AnyTool, examples: list[Any], arguments: dict[str, Any], question: str, status: str
@@ -460,7 +450,7 @@ def test_number_with_a_unit_is_never_refused(number: int, unit: str) -> None:
     assert seen == [number]
 
 
-@cases(("city", "statuses"), [("Lisbon", ["bad_arguments"]), ("Porto", ["bad_arguments", "ok"])])
+@cases(("city", "statuses"), ("Lisbon", ["bad_arguments"]), ("Porto", ["bad_arguments", "ok"]))
 def test_error_makes_known_what_it_adds(city: str, statuses: list[str]) -> None:
     """An error that echoes a copied argument does not make it known."""
 
@@ -494,15 +484,13 @@ def test_dummies_are_those_of_every_tool_but_no_enumerations() -> None:
 
 @cases(
     ("replies", "statuses"),
-    [
-        # What cannot be read leaves the first reply.
-        ([COPY, "garbage", END], ["bad_arguments"]),
-        # Unknown and refused calls are left to the tools.
-        (
-            [act(name="nope"), json.dumps({"action": "weather", "action_input": {"town": "?"}}), END],
-            ["unknown_tool", "bad_arguments"],
-        ),
-    ],
+    # What cannot be read leaves the first reply.
+    ([COPY, "garbage", END], ["bad_arguments"]),
+    # Unknown and refused calls are left to the tools.
+    (
+        [act(name="nope"), json.dumps({"action": "weather", "action_input": {"town": "?"}}), END],
+        ["unknown_tool", "bad_arguments"],
+    ),
 )
 def test_other_replies_are_left_to_the_tools(replies: list[str], statuses: list[str]) -> None:
     result = Scene(*replies).run()
@@ -562,7 +550,7 @@ def test_rules_are_pieces() -> None:
         executor.plug(no_immediate_repeats())
 
 
-@cases("tools", [0, 1, 2, 3, 9])
+@cases("tools", 0, 1, 2, 3, 9)
 def test_bound_counts_a_request_per_rule_and_tool(tools: int) -> None:
     several = [gx.tool(name=f"echo_{number}")(echo.function) for number in range(tools)]
     agent = gx.create_structured_agent(ScriptedModel([]), several)
@@ -630,7 +618,7 @@ def test_answer_of_a_rule_is_saved_and_streamed() -> None:
     assert [turn.output for turn in memory.history.turns()] == ["It rains."]
 
 
-@cases("position", [0, 1, 2, 3])
+@cases("position", 0, 1, 2, 3)
 def test_run_resumes_in_the_question_of_a_rule(position: int) -> None:
     replies: list[ScriptedReply] = [act(), act(), finish("rain")]
     replies.insert(position, errors.ModelError("down"))
@@ -647,7 +635,7 @@ def test_run_resumes_in_the_question_of_a_rule(position: int) -> None:
     assert scene.weather.calls == [OTHER]
 
 
-@cases(("rule", "lacks"), [("no_dummies", ["narrow"]), ("no_repeats", ["narrow", "conclude"])])
+@cases(("rule", "lacks"), ("no_dummies", ["narrow"]), ("no_repeats", ["narrow", "conclude"]))
 def test_agent_must_be_able_to_ask_again(rule: RuleName, lacks: list[str]) -> None:
     agent = gx.create_structured_agent(ScriptedModel([]), [echo], rules=[rule])
     without: dict[str, Any] = dict.fromkeys(lacks)
@@ -669,11 +657,9 @@ def test_text_agent_is_asked_to_conclude() -> None:
 
 @cases(
     ("make", "rules", "facts"),
-    [
-        (gx.create_structured_agent, ["no_repeat"], ("'no_repeat'", "no_dummies, no_repeats, no_immediate_repeats")),
-        (gx.create_structured_agent, ["no_repeats", "no_immediate_repeats"], ("and no_immediate_repeats; give one",)),
-        (gx.create_tool_calling_agent, ["no_dummies"], ("shows no worked examples; leave it out",)),
-    ],
+    (gx.create_structured_agent, ["no_repeat"], ("'no_repeat'", "no_dummies, no_repeats, no_immediate_repeats")),
+    (gx.create_structured_agent, ["no_repeats", "no_immediate_repeats"], ("and no_immediate_repeats; give one",)),
+    (gx.create_tool_calling_agent, ["no_dummies"], ("shows no worked examples; leave it out",)),
 )
 def test_invalid_rules_are_refused(make: Any, rules: Any, facts: tuple[str, ...]) -> None:
     with pytest.raises(errors.InputError) as caught:
@@ -681,7 +667,7 @@ def test_invalid_rules_are_refused(make: Any, rules: Any, facts: tuple[str, ...]
     assert all(fact in str(caught.value) for fact in facts)
 
 
-@cases("repeatable", [False, True])
+@cases("repeatable", False, True)
 def test_call_that_stands_twice_is_made_once(repeatable: bool) -> None:
     paid: list[float] = []
 
@@ -718,14 +704,12 @@ def clock() -> str:
 
 @cases(
     ("tools", "options", "nodes"),
-    [
-        ([echo], {"rules": ["no_dummies"], "examples": ()}, []),
-        ([switch, clock], {"rules": ["no_dummies"]}, []),
-        ([clock], {"rules": ["no_immediate_repeats"]}, []),
-        ([clock], {"rules": ["no_repeats"]}, ["answer_repeats"]),
-        ([clock, switch], {"rules": ["no_immediate_repeats"]}, ["answer_repeats"]),
-        ([clock, echo], {}, ["avoid_dummies", "answer_repeats"]),
-    ],
+    ([echo], {"rules": ["no_dummies"], "examples": ()}, []),
+    ([switch, clock], {"rules": ["no_dummies"]}, []),
+    ([clock], {"rules": ["no_immediate_repeats"]}, []),
+    ([clock], {"rules": ["no_repeats"]}, ["answer_repeats"]),
+    ([clock, switch], {"rules": ["no_immediate_repeats"]}, ["answer_repeats"]),
+    ([clock, echo], {}, ["avoid_dummies", "answer_repeats"]),
 )
 def test_rule_without_effect_adds_no_node(tools: list[AnyTool], options: dict[str, Any], nodes: list[str]) -> None:
     agent = gx.create_structured_agent(ScriptedModel([]), tools, **options)

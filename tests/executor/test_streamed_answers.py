@@ -87,18 +87,16 @@ STOPPED = "Agent stopped due to iteration limit or time limit."
 
 @cases(
     ("replies", "options", "pieces", "answer"),
-    [
-        ([ModelReply("", (NATIVE,)), END], {}, [*ANSWER], ANSWER),
-        # Text before a call is discarded, also if it is the beginning of the answer, or the call cannot be read.
-        ([LOOK, END], {"cuts": []}, ["I look.", AnswerDiscarded("\n"), ANSWER], ANSWER),
-        ([ModelReply("It is", (NATIVE,)), END], {"cuts": []}, ["It is", "\n", ANSWER], ANSWER),
-        ([ModelReply("I look.", (ToolCall("1", "echo", "{"),)), END], {"cuts": []}, ["I look.", "\n", ANSWER], ANSWER),
-        # So it is in a run that is stopped, whose last answer is streamed.
-        ([LOOK], {"cuts": [], "max_iterations": 1}, ["I look.", "\n", STOPPED], STOPPED),
-        ([LOOK, END], GENERATE, [*"I look.", "\n", *ANSWER], ANSWER),
-        # Text like a call is held back.
-        *(([ModelReply(text)], {}, [text], text) for text in ('{"a": 1}', "[1]", "```\n1\n```", "  <b>1</b>")),
-    ],
+    ([ModelReply("", (NATIVE,)), END], {}, [*ANSWER], ANSWER),
+    # Text before a call is discarded, also if it is the beginning of the answer, or the call cannot be read.
+    ([LOOK, END], {"cuts": []}, ["I look.", AnswerDiscarded("\n"), ANSWER], ANSWER),
+    ([ModelReply("It is", (NATIVE,)), END], {"cuts": []}, ["It is", "\n", ANSWER], ANSWER),
+    ([ModelReply("I look.", (ToolCall("1", "echo", "{"),)), END], {"cuts": []}, ["I look.", "\n", ANSWER], ANSWER),
+    # So it is in a run that is stopped, whose last answer is streamed.
+    ([LOOK], {"cuts": [], "max_iterations": 1}, ["I look.", "\n", STOPPED], STOPPED),
+    ([LOOK, END], GENERATE, [*"I look.", "\n", *ANSWER], ANSWER),
+    # Text like a call is held back.
+    *(([ModelReply(text)], {}, [text], text) for text in ('{"a": 1}', "[1]", "```\n1\n```", "  <b>1</b>")),
 )
 def test_discarded_text_is_marked(replies: Any, options: Any, pieces: list[str], answer: str) -> None:
     found, output = stream(*replies, **options)
@@ -224,7 +222,7 @@ def pieces(make: Callable[[], gx.AgentExecutor]) -> list[str]:
 
 
 @pytest.mark.medium
-@cases("talk", TALKS)
+@cases("talk", *TALKS)
 def test_only_the_answer_is_streamed(talk: str) -> None:
     make, replies, letter_by_letter = TALKS[talk]
     found = pieces(lambda: executor(make, replies))
@@ -291,17 +289,15 @@ def add_saving_node(graph: Any) -> Any:
 
 GUARDS: dict[str, Callable[[Any], Any]] = {
     "behind parse": lambda graph: gx.splice(graph, WITHHOLDING, after=parse, on=AgentFinish),
-    "before parse": lambda graph: gx.splice(
-        graph, gx.edges(withhold_reply, gx.on(Replied, parse)), after=plan, on=Replied
-    ),
+    "before parse": lambda one: gx.splice(one, gx.edges(withhold_reply, gx.on(Replied, parse)), after=plan, on=Replied),
     "around parse": lambda graph: gx.wrap(graph, parse, after=withhold_finish),
     "around plan": lambda graph: gx.wrap(graph, plan, after=withhold_text),
     "behind the memory": lambda graph: gx.splice(add_saving_node(graph), WITHHOLDING, after=SAVE, on=AgentFinish),
 }
 
 
-@cases("handling", [True, False])
-@cases("guard", GUARDS)
+@cases("handling", True, False)
+@cases("guard", *GUARDS)
 def test_guard_holds_the_answers_pieces(guard: str, handling: bool) -> None:
     def make() -> gx.AgentExecutor:
         plain = executor(react, [ACT, f"Final Answer: {ANSWER}"], handle_parsing_errors=handling)
@@ -416,7 +412,7 @@ WRITTEN: dict[str, tuple[Make, Callable[[str, bool], str]]] = {
 
 # What ReAct does not read at the end of a reply, and what it does not read there if the reply begins accordingly.
 ENDINGS = "|".join(["\\s", "\ufeff", "\u200b", *map(re.escape, END_TOKENS)])
-UNREAD_ENDING = re.compile(f"(?:{ENDINGS})*+")
+UNREAD_END = re.compile(f"(?:{ENDINGS})*+")
 HELD_ENDING = re.compile(f"(?:{ENDINGS}|`|(?ai:</answer>))*+")
 
 
@@ -425,9 +421,7 @@ def is_unread(rest: str, kind: str) -> bool:
     # An observation or a question that the model invents, and all text after it, or the beginning of a stop string.
     ends = any(label.at_line.match(rest.lstrip()) for label in (OBSERVATION, TURN, THOUGHT))
     ends = ends or OBSERVATION.stop.startswith(rest.strip(" \t\r\n*_"))
-    return (ends and WRITTEN[kind][1] is after_a_label) or (
-        kind == "ReAct" and UNREAD_ENDING.fullmatch(rest) is not None
-    )
+    return (ends and WRITTEN[kind][1] is after_a_label) or (kind == "ReAct" and UNREAD_END.fullmatch(rest) is not None)
 
 
 def is_ending(rest: str) -> bool:
@@ -470,7 +464,7 @@ def is_held_back(streamed: str, whole: str, written: str, kind: str, way: bool) 
 
 
 @pytest.mark.medium
-@cases("kind", WRITTEN)
+@cases("kind", *WRITTEN)
 @given(answer=ANY, way=st.booleans(), cuts=CUTS)
 @example(answer="\nI", way=False, cuts=[])
 @example(answer="\nObservation", way=False, cuts=[])
@@ -508,10 +502,8 @@ def test_held_line_comes_at_the_end() -> None:
 
 @cases(
     "reply",
-    [
-        *("{}</s>", "{}\n<|im_end|>", "{} <|eot_id|></s>\n", "{}\u200b", "{}\ufeff\n"),
-        *("```\n{}\n```", "```\n{}\n``` </s>", "<answer>\n{}\n</answer>", "<answer>\n{}</Answer></s>"),
-    ],
+    *("{}</s>", "{}\n<|im_end|>", "{} <|eot_id|></s>\n", "{}\u200b", "{}\ufeff\n"),
+    *("```\n{}\n```", "```\n{}\n``` </s>", "<answer>\n{}\n</answer>", "<answer>\n{}</Answer></s>"),
 )
 def test_unread_end_of_a_reply_is_not_streamed(reply: str) -> None:
     found = pieces(lambda: executor(react, [reply.format(f"Final Answer: {ANSWER}")]))
@@ -561,7 +553,7 @@ PARTS: dict[str, tuple[Make, list[str]]] = {
 }
 
 
-@cases("kind", PARTS)
+@cases("kind", *PARTS)
 @given(data=st.data(), cuts=CUTS)
 def test_pieces_are_the_beginning_of_the_answer(kind: str, data: st.DataObject, cuts: list[int]) -> None:
     make, parts = PARTS[kind]
@@ -593,21 +585,19 @@ JSON_READER = functools.partial(make_json_reader, ["answer"])
 
 @cases(
     ("make", "reply", "answer"),
-    [
-        # A label starts a line.
-        (AI, "Thought: OpenAI: it is\n AI: hello", "hello"),
-        (AI, "Thought: I say 'AI: x' soon\n AI: hello", "hello"),
-        (AI, "Thought: AIX: x\n AI: hello", "hello"),
-        (AI, "Thought: \n\nthe AI: x\n AI: hello", "hello"),
-        # A line that may be a label is held.
-        (AI, "AI: one\nobs two\n  Observe!\nObservation: x", "one\nobs two\n  Observe!"),
-        (FINAL, "**Final Answer:** It is **42**", "It is **42**"),
-        # The emphasis may end after the answer.
-        (FINAL, "**Final Answer: 42**", ""),
-        # Neither is JSON.
-        (JSON_READER, '{"action": "final_answer", answer: 1', ""),
-        (structured(speaking(), TOOLS).answer, '{"action": "final_answer", "answer": "a\\qb"}', "a"),
-    ],
+    # A label starts a line.
+    (AI, "Thought: OpenAI: it is\n AI: hello", "hello"),
+    (AI, "Thought: I say 'AI: x' soon\n AI: hello", "hello"),
+    (AI, "Thought: AIX: x\n AI: hello", "hello"),
+    (AI, "Thought: \n\nthe AI: x\n AI: hello", "hello"),
+    # A line that may be a label is held.
+    (AI, "AI: one\nobs two\n  Observe!\nObservation: x", "one\nobs two\n  Observe!"),
+    (FINAL, "**Final Answer:** It is **42**", "It is **42**"),
+    # The emphasis may end after the answer.
+    (FINAL, "**Final Answer: 42**", ""),
+    # Neither is JSON.
+    (JSON_READER, '{"action": "final_answer", answer: 1', ""),
+    (structured(speaking(), TOOLS).answer, '{"action": "final_answer", "answer": "a\\qb"}', "a"),
 )
 def test_reader_returns_the_answer_alone(make: Callable[[], AnswerReader], reply: str, answer: str) -> None:
     assert read_in_pieces(make(), reply, EACH_LETTER) == answer
@@ -627,7 +617,7 @@ OTHERS = (
 )
 
 
-@cases("text", OTHERS)
+@cases("text", *OTHERS)
 def test_replies_without_an_answer_stream_nothing(text: str) -> None:
     for make in (structured, structured_chat, json_chat, xml):
         assert stream_text(make, text, list(range(0, 2_000, 7))) == ""

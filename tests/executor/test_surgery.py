@@ -77,8 +77,8 @@ SETTINGS = {**_CALLS, "max_execution_time": 60, "max_iterations": 5, "max_fan_ou
 
 
 @pytest.mark.medium
-@cases("unset", [None, *SETTINGS])
-@cases("rows", [REVIEWED, DEBATED, DOUBTED])
+@cases("unset", None, *SETTINGS)
+@cases("rows", REVIEWED, DEBATED, DOUBTED)
 def test_no_refusal_advises_a_limit_that_is_set(rows: Any, unset: str | None) -> None:
     options: dict[str, Any] = {name: value for name, value in SETTINGS.items() if name != unset}
     if unset == "max_iterations":
@@ -104,7 +104,7 @@ def proofread(ending: gx.AgentFinish | gx.StoppedResponse) -> gx.AgentFinish | g
     return gx.AgentFinish({"output": f"{ending.output}!"}) if isinstance(ending, gx.AgentFinish) else ending
 
 
-@cases("wanted", [1, 2])
+@cases("wanted", 1, 2)
 def test_guard_on_every_exit_precedes_the_memory(wanted: int) -> None:
     """`END` in the rows then means the node that saves the memory."""
     memory = BufferMemory()
@@ -183,7 +183,7 @@ def test_graph_is_spliced_if_some_limit_ends_it() -> None:
 
 # ---- changes of the graph itself: spliced, replaced and wrapped nodes
 
-HOW = cases("run", [actors.run_sync, actors.run_async])
+HOW = cases("run", actors.run_sync, actors.run_async)
 Run = Callable[[gx.AgentExecutor], gx.RunResult]
 Change = Callable[[gx.Graph[Ready, Ending]], gx.Graph[Ready, Ending]]
 A, B = act("echo", text="a"), act("echo", text="b")
@@ -225,7 +225,7 @@ def behind_parse(rows: Any) -> Change:
 add_approval = behind_parse(APPROVED)
 
 
-@cases(("handling", "bound"), [(True, True), (False, True), (False, False)])
+@cases(("handling", "bound"), (True, True), (False, True), (False, False))
 def test_every_driver_runs_a_guard_that_asks(handling: bool, bound: bool) -> None:
     def executor(person: Any) -> gx.AgentExecutor:
         options: dict[str, Any] = {"handlers": {gx.AskHuman: person}, "handle_parsing_errors": handling}
@@ -252,7 +252,7 @@ def test_original_executor_is_unchanged() -> None:
 
 @pytest.mark.medium
 @HOW
-@cases("kind", ["def", "async def"])
+@cases("kind", "def", "async def")
 def test_unanswered_question_is_cut_at_the_deadline(run: Run, kind: str, released: threading.Event) -> None:
     def silent(asked: gx.AskHuman) -> str:
         released.wait(20)
@@ -287,7 +287,7 @@ def first_only(acted: Acted) -> Acted:
     return dataclasses.replace(acted, actions=acted.actions[:1])
 
 
-@cases("bound", [True, False])
+@cases("bound", True, False)
 def test_wrapped_node_sees_and_returns_changed_values(bound: bool) -> None:
     def executor() -> gx.AgentExecutor:
         model = models.ScriptedModel([(call("echo", "a", text="1"), call("echo", "b", text="2")), "done"])
@@ -297,7 +297,7 @@ def test_wrapped_node_sees_and_returns_changed_values(bound: bool) -> None:
     assert observations(run_executor(executor)) == ["1"]
 
 
-@cases("bound", [True, False])
+@cases("bound", True, False)
 def test_a_wrapped_parse_keeps_its_settings(bound: bool) -> None:
     def shortened(outcome: Acted | gx.AgentFinish | Ready) -> Acted | gx.AgentFinish | Ready:
         return first_only(outcome) if isinstance(outcome, Acted) else outcome
@@ -450,8 +450,8 @@ DIFFERENCES: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-@cases("difference", DIFFERENCES)
-@cases("way", WAYS)
+@cases("difference", *DIFFERENCES)
+@cases("way", *WAYS)
 def test_nodes_of_a_different_executor_are_refused(way: str, difference: str) -> None:
     settings, problem = DIFFERENCES[difference]
     inner, outer = outer_executor(**settings), outer_executor()
@@ -459,7 +459,7 @@ def test_nodes_of_a_different_executor_are_refused(way: str, difference: str) ->
         outer.with_graph(WAYS[way](inner, outer))
 
 
-@cases("way", WAYS)
+@cases("way", *WAYS)
 def test_nodes_of_an_equal_executor_are_run(way: str) -> None:
     inner, outer = outer_executor(max_iterations=3), outer_executor()
     assert outer.with_graph(WAYS[way](inner, outer)).run("q").output == "done"

@@ -100,7 +100,7 @@ def test_slow_tool_is_cut_without_losing_other_results(how: str, kind: str, rele
 
 
 @pytest.mark.medium
-@cases("how", ["sync", "async"])
+@cases("how", "sync", "async")
 def test_slow_model_is_cut_at_the_deadline(how: str) -> None:
     model = BlockingModel()
     executor = gx.AgentExecutor(agent=gx.create_react_agent(model, [echo]), tools=[echo], max_execution_time=SECONDS)
@@ -269,8 +269,8 @@ def test_cancelled_run_cancels_its_tools() -> None:
 
 
 @pytest.mark.medium
-@cases("how", ["run('q')", "arun('q')"])
-@cases("kind", ["def", "async def"])
+@cases("how", "run('q')", "arun('q')")
+@cases("kind", "def", "async def")
 def test_abandoned_tool_does_not_delay_the_exit(how: str, kind: str) -> None:
     wait = "time.sleep(60)" if kind == "def" else "await asyncio.sleep(60)"
     run = f"executor.{how}" if how.startswith("run") else f"asyncio.run(executor.{how})"
@@ -313,8 +313,8 @@ ENDLESS: dict[str, tuple[Make, ScriptedReply, str]] = {
 
 
 @pytest.mark.medium
-@cases("kind", ENDLESS)
-@cases("allowed", [0, 1, 15])
+@cases("kind", *ENDLESS)
+@cases("allowed", 0, 1, 15)
 def test_max_iterations_limits_model_calls_exactly(kind: str, allowed: int) -> None:
     make, reply, status = ENDLESS[kind]
     models: list[ScriptedModel] = []
@@ -334,7 +334,7 @@ def test_max_iterations_limits_model_calls_exactly(kind: str, allowed: int) -> N
 
 
 @pytest.mark.medium
-@cases("reply", ["Action: echo\nAction Input: hi", "Well.", "Action: nope\nAction Input: x"])
+@cases("reply", "Action: echo\nAction Input: hi", "Well.", "Action: nope\nAction Input: x")
 def test_a_thousand_iterations_are_a_thousand_model_calls(reply: str) -> None:
     for driver in (drive_sync, drive_async):
         model = ScriptedModel([reply], repeat_last=True)
@@ -358,14 +358,12 @@ ONE = dict.fromkeys(("max_iterations", "max_tool_calls", "max_model_calls"), 1)
 @pytest.mark.medium
 @cases(
     ("turns", "limits", "output", "iterations"),
-    [
-        # A run may finish in its last iteration, or return directly.
-        ([A, B, answer()], {"max_iterations": 3}, "done", 3),
-        ([A, B, answer()], {"max_model_calls": 3}, "done", 3),
-        ([act("direct", text="a")], ONE, "a", 1),
-        # Iterations may be unlimited.
-        ([*[A] * 40, answer()], NO_LIMIT, "done", 41),
-    ],
+    # A run may finish in its last iteration, or return directly.
+    ([A, B, answer()], {"max_iterations": 3}, "done", 3),
+    ([A, B, answer()], {"max_model_calls": 3}, "done", 3),
+    ([act("direct", text="a")], ONE, "a", 1),
+    # Iterations may be unlimited.
+    ([*[A] * 40, answer()], NO_LIMIT, "done", 41),
 )
 def test_run_may_finish_at_its_limit(turns: Any, limits: dict[str, Any], output: str, iterations: int) -> None:
     result = run_turns(*turns, **limits)
@@ -376,11 +374,9 @@ def test_run_may_finish_at_its_limit(turns: Any, limits: dict[str, Any], output:
 
 @cases(
     ("name", "allowed", "tool"),
-    [
-        *(("model_calls", allowed, "echo") for allowed in (0, 1, 4)),
-        # Calls that fail count, too.
-        *(("tool_calls", allowed, tool) for allowed, tool in [(0, "echo"), (1, "echo"), (4, "fail"), (4, "nope")]),
-    ],
+    *(("model_calls", allowed, "echo") for allowed in (0, 1, 4)),
+    # Calls that fail count, too.
+    *(("tool_calls", allowed, tool) for allowed, tool in [(0, "echo"), (1, "echo"), (4, "fail"), (4, "nope")]),
 )
 def test_calls_are_limited_exactly(name: str, allowed: int, tool: str) -> None:
     result = run_turns(act(tool, text="a"), max_iterations=50, **{f"max_{name}": allowed})
@@ -389,7 +385,7 @@ def test_calls_are_limited_exactly(name: str, allowed: int, tool: str) -> None:
     assert result.spent[name] == len(result.outcome.steps) == allowed
 
 
-@cases("run", [actors.run_sync, actors.run_async])
+@cases("run", actors.run_sync, actors.run_async)
 def test_fan_out_beyond_the_limit_runs_no_tool(run: Callable[[gx.AgentExecutor], Any]) -> None:
     called: list[int] = []
 
@@ -407,7 +403,7 @@ def test_fan_out_beyond_the_limit_runs_no_tool(run: Callable[[gx.AgentExecutor],
     assert result.spent["tool_calls"] == 2
 
 
-@cases(("limit", "reached"), [(0, 0), (1, 10), (10, 10), (11, 20), (30, 30)])
+@cases(("limit", "reached"), (0, 0), (1, 10), (10, 10), (11, 20), (30, 30))
 def test_tokens_are_compared_before_each_model_call(limit: int, reached: int) -> None:
     reply = messages.ModelReply("Action: echo\nAction Input: a", usage=messages.Usage(7, 3))
     result = run_replies(*[reply] * 4, max_tokens=limit)
@@ -422,7 +418,9 @@ def test_missing_usage_does_not_prevent_the_stop() -> None:
 
 @cases(
     ("iterations", "tool_calls", "model_calls", "reason"),
-    [(3, 2, 9, "tool_calls"), (3, 9, 2, "model_calls"), (2, 9, 9, "iterations")],
+    (3, 2, 9, "tool_calls"),
+    (3, 9, 2, "model_calls"),
+    (2, 9, 9, "iterations"),
 )
 def test_first_limit_reached_is_named(iterations: int, tool_calls: int, model_calls: int, reason: str) -> None:
     limits: dict[str, Any] = {"max_tool_calls": tool_calls, "max_model_calls": model_calls}
@@ -435,10 +433,8 @@ COUNTED = ("iterations", "model_calls", "tool_calls", "tokens")
 
 @cases(
     ("option", "value", "name"),
-    [
-        *((f"max_{name}", value, name) for name in COUNTED for value in (-1, math.nan, math.inf, True, "3", 1.5, [1])),
-        *(("max_execution_time", value, "seconds") for value in (-1, -0.1, math.nan, math.inf, True, "3")),
-    ],
+    *((f"max_{name}", value, name) for name in COUNTED for value in (-1, math.nan, math.inf, True, "3", 1.5, [1])),
+    *(("max_execution_time", value, "seconds") for value in (-1, -0.1, math.nan, math.inf, True, "3")),
 )
 def test_invalid_limit_is_refused_by_name(option: str, value: object, name: str) -> None:
     limits: dict[str, Any] = {option: value}

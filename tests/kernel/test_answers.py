@@ -48,25 +48,23 @@ def cut(name: str) -> ToolResult:
 
 @cases(
     ("machine", "value", "at", "answers", "outcome"),
-    [
-        # An effect with a reply of its own continues its node, and another one leaves it.
-        (LOOK, m.Left(1), 2.5, (), m.Total("cut: look was cut off: the limit of 2 seconds was reached (2.5 spent).")),
-        (m.INTERVIEW, m.Topic("tea"), 2.5, (), m.Stopped(m.Topic("tea"), gx.Exhausted("seconds", 2, 2.5))),
-        # A cut effect used all remaining time.
-        (m.INTERVIEW, m.Topic("tea"), 1.999, (), m.Stopped(m.Topic("tea"), LATE)),
-        # An unfinished batch is cut as a whole, and cut members keep their place in the replies.
-        (m.SURVEY, m.Topics(("a", "b")), 2.0, (), m.Survey((cut("a"), cut("b")))),
-        (m.SURVEY, ABC, 2.0, (A, Cut(), C), m.Survey((A, cut("b"), C))),
-        (m.SURVEY, ABC, 2.0, (Cut(), B, Cut()), m.Survey((cut("a"), B, cut("c")))),
-        # A later effect, and an opaque node.
-        (m.INTERVIEW, TEA.reply("fine", at=1.0), 2.5, (), m.Stopped(m.Topic("tea"), gx.Exhausted("seconds", 2, 2.5))),
-        (m.ERRAND, m.pending(m.ERRAND, m.Errand()).reply(UNDERWAY, at=1.0), 2.0, (), m.Stopped(UNDERWAY, LATE)),
-        # A cut member without a reply of its own leaves the node, which continues if that one has finished.
-        (BOTH, m.Left(1), 2.0, (), m.Stopped(m.Left(1), LATE)),
-        (BOTH, m.Left(1), 2.0, (A, Cut()), m.Stopped(m.Left(1), LATE)),
-        (BOTH, m.Left(1), 2.0, (Cut(), Cut()), m.Stopped(m.Left(1), LATE)),
-        (BOTH, m.Left(1), 2.0, (Cut(), "yes"), m.Total("cut, yes")),
-    ],
+    # An effect with a reply of its own continues its node, and another one leaves it.
+    (LOOK, m.Left(1), 2.5, (), m.Total("cut: look was cut off: the limit of 2 seconds was reached (2.5 spent).")),
+    (m.INTERVIEW, m.Topic("tea"), 2.5, (), m.Stopped(m.Topic("tea"), gx.Exhausted("seconds", 2, 2.5))),
+    # A cut effect used all remaining time.
+    (m.INTERVIEW, m.Topic("tea"), 1.999, (), m.Stopped(m.Topic("tea"), LATE)),
+    # An unfinished batch is cut as a whole, and cut members keep their place in the replies.
+    (m.SURVEY, m.Topics(("a", "b")), 2.0, (), m.Survey((cut("a"), cut("b")))),
+    (m.SURVEY, ABC, 2.0, (A, Cut(), C), m.Survey((A, cut("b"), C))),
+    (m.SURVEY, ABC, 2.0, (Cut(), B, Cut()), m.Survey((cut("a"), B, cut("c")))),
+    # A later effect, and an opaque node.
+    (m.INTERVIEW, TEA.reply("fine", at=1.0), 2.5, (), m.Stopped(m.Topic("tea"), gx.Exhausted("seconds", 2, 2.5))),
+    (m.ERRAND, m.pending(m.ERRAND, m.Errand()).reply(UNDERWAY, at=1.0), 2.0, (), m.Stopped(UNDERWAY, LATE)),
+    # A cut member without a reply of its own leaves the node, which continues if that one has finished.
+    (BOTH, m.Left(1), 2.0, (), m.Stopped(m.Left(1), LATE)),
+    (BOTH, m.Left(1), 2.0, (A, Cut()), m.Stopped(m.Left(1), LATE)),
+    (BOTH, m.Left(1), 2.0, (Cut(), Cut()), m.Stopped(m.Left(1), LATE)),
+    (BOTH, m.Left(1), 2.0, (Cut(), "yes"), m.Total("cut, yes")),
 )
 def test_run_continues_after_a_cut(machine: Any, value: object, at: float, answers: Any, outcome: object) -> None:
     cut_run = m.pending(machine, value, TWO_SECONDS).cut(at=at, answers=answers)
@@ -77,7 +75,7 @@ def test_run_continues_after_a_cut(machine: Any, value: object, at: float, answe
 
 @cases(
     ("finished", "reported"),
-    [((ModelReply("so", usage=usage), Cut()), usage) for usage in (Usage(2, 3), Usage(7, 5))]
+    *[((ModelReply("so", usage=usage), Cut()), usage) for usage in (Usage(2, 3), Usage(7, 5))]
     + [((Cut(), ModelReply("so", usage=Usage(2, 3))), Usage(2, 3))],
 )
 def test_finished_calls_of_a_cut_batch_are_charged(finished: tuple[object, ...], reported: Usage) -> None:
@@ -128,7 +126,7 @@ def test_replies_are_checked_and_counted() -> None:
 
 
 @cases(
-    ("usage", "tokens", "silent"), [(Usage(0, 0), 0, 1), (Usage(1, 0), 1, 0), (Usage(0, 1), 1, 0), (Usage(2, 3), 5, 0)]
+    ("usage", "tokens", "silent"), (Usage(0, 0), 0, 1), (Usage(1, 0), 1, 0), (Usage(0, 1), 1, 0), (Usage(2, 3), 5, 0)
 )
 def test_call_without_token_report_has_no_count(usage: Usage, tokens: int, silent: int) -> None:
     state = m.pending(m.PROMPTS, m.Prompt())
@@ -139,7 +137,7 @@ def test_call_without_token_report_has_no_count(usage: Usage, tokens: int, silen
     assert (reported_tokens(spent), silent_calls(spent), spent["tokens"]) == (tokens, silent, tokens + silent)
 
 
-@cases(("limit", "calls", "reached", "wanted"), [(0, 0, 0, 2), (1, 0, 0, 2), (2, 2, 2, 2), (3, 2, 2, 2), (4, 4, 4, 2)])
+@cases(("limit", "calls", "reached", "wanted"), (0, 0, 0, 2), (1, 0, 0, 2), (2, 2, 2, 2), (3, 2, 2, 2), (4, 4, 4, 2))
 def test_batch_needs_one_remaining_token_for_each_call(limit: int, calls: int, reached: int, wanted: int) -> None:
     result = m.run_machine(m.BRAINSTORM, m.Prompt(), m.model_of(Usage(), agent_limits(tokens=limit)))
     assert result.outcome == m.Stopped(m.Prompt(calls), gx.Exhausted("tokens", limit, reached))
@@ -159,32 +157,27 @@ reply_pair: Any = PAIR.reply
 
 @cases(
     ("answer", "text"),
-    [
-        (lambda: TEA.cut(at=2.5), f"{ASKED} a Cut, but the run has no deadline; give a reply"),
-        (lambda: TEA.reply(LATE), f"{ASKED} an Exhausted, which only the engine creates; give a reply"),
-        (
-            lambda: run(m.INTERVIEW, m.Topic("tea"), make_run_context({m.Question: lambda question: LATE})),
-            f"{ASKED} an Exhausted, which only the engine creates; give a reply",
-        ),
-        (lambda: TIMED.cut(at=2.0, answers=(A,)), GIVE_TWO.format(1)),
-        (lambda: TIMED.cut(at=2.0, answers=(A, Cut(), Cut())), GIVE_TWO.format(3)),
-        (
-            lambda: m.pending(LOOK, m.Left(1), TWO_SECONDS).cut(at=2.0, answers=(Cut(),)),
-            "CallTool is not a batch; leave out answers=",
-        ),
-        *(
-            (partial(reply_pair, replies), OF_TWO.format(replies))
-            for replies in (("a",), ("a", "b", "c"), (), "ab", 3, None)
-        ),
-        *((partial(TEA.reply, "", at=at), BEFORE.format(at)) for at in (-1, -0.001, math.nan)),
-        *((partial(TEA.cut, at=at), BEFORE.format(at)) for at in (-1, -0.001, math.nan)),
-    ],
+    (lambda: TEA.cut(at=2.5), f"{ASKED} a Cut, but the run has no deadline; give a reply"),
+    (lambda: TEA.reply(LATE), f"{ASKED} an Exhausted, which only the engine creates; give a reply"),
+    (
+        lambda: run(m.INTERVIEW, m.Topic("tea"), make_run_context({m.Question: lambda question: LATE})),
+        f"{ASKED} an Exhausted, which only the engine creates; give a reply",
+    ),
+    (lambda: TIMED.cut(at=2.0, answers=(A,)), GIVE_TWO.format(1)),
+    (lambda: TIMED.cut(at=2.0, answers=(A, Cut(), Cut())), GIVE_TWO.format(3)),
+    (
+        lambda: m.pending(LOOK, m.Left(1), TWO_SECONDS).cut(at=2.0, answers=(Cut(),)),
+        "CallTool is not a batch; leave out answers=",
+    ),
+    *((partial(reply_pair, one), OF_TWO.format(one)) for one in (("a",), ("a", "b", "c"), (), "ab", 3, None)),
+    *((partial(TEA.reply, "", at=at), BEFORE.format(at)) for at in (-1, -0.001, math.nan)),
+    *((partial(TEA.cut, at=at), BEFORE.format(at)) for at in (-1, -0.001, math.nan)),
 )
 def test_invalid_answer_is_refused(answer: Callable[[], object], text: str) -> None:
     assert m.error_message(InputError, answer) == text
 
 
-@cases(("at", "seconds"), [(None, 3.0), (1.0, 3.0), (4.0, 4.0)])
+@cases(("at", "seconds"), (None, 3.0), (1.0, 3.0), (4.0, 4.0))
 def test_clock_never_goes_back(at: float | None, seconds: float) -> None:
     first = TEA.reply("a", at=3.0)
     assert first.spent.seconds == 3.0

@@ -56,15 +56,13 @@ def cut(*batches: int, limit: str, most: float, reached: float) -> m.Halted:
 
 @cases(
     ("asks", "batches", "visits", "limits"),
-    [
-        *((3, batches, 1, {}) for batches in ((3,), (1, 2), (1, 1, 1), (2, 0, 1))),
-        *(((0, 2), batches, 1, {}) for batches in ((), (2,))),
-        *(((3, 4), batches, 1, {}) for batches in ((3,), (1, 1, 1, 1))),
-        # Each visit is counted separately, and `fan_out` does not limit a declared count.
-        (2, (1, 1), 5, {}),
-        (3, (3,), 1, {"fan_out": 1}),
-        ((0, 5), (1, 1, 1), 1, {"fan_out": 1}),
-    ],
+    *((3, batches, 1, {}) for batches in ((3,), (1, 2), (1, 1, 1), (2, 0, 1))),
+    *(((0, 2), batches, 1, {}) for batches in ((), (2,))),
+    *(((3, 4), batches, 1, {}) for batches in ((3,), (1, 1, 1, 1))),
+    # Each visit is counted separately, and `fan_out` does not limit a declared count.
+    (2, (1, 1), 5, {}),
+    (3, (3,), 1, {"fan_out": 1}),
+    ((0, 5), (1, 1, 1), 1, {"fan_out": 1}),
 )
 def test_node_asks_for_its_declared_number_of_effects(asks: Count, batches: Any, visits: int, limits: Any) -> None:
     assert fetch_all(asks, *batches, visits=visits, **limits).outcome == Fetched(sum(batches))
@@ -72,17 +70,15 @@ def test_node_asks_for_its_declared_number_of_effects(asks: Count, batches: Any,
 
 @cases(
     ("asks", "batches", "asked"),
-    [
-        (2, (3,), 3),
-        (2, (2, 1), 3),
-        ((0, 2), (1, 2), 3),
-        (0, (1,), 1),
-        # Too few.
-        (3, (2,), 2),
-        ((1, 4), (), 0),
-        ((1, 4), (0,), 0),
-        ((1, 2), (), 0),
-    ],
+    (2, (3,), 3),
+    (2, (2, 1), 3),
+    ((0, 2), (1, 2), 3),
+    (0, (1,), 1),
+    # Too few.
+    (3, (2,), 2),
+    ((1, 4), (), 0),
+    ((1, 4), (0,), 0),
+    ((1, 2), (), 0),
 )
 def test_undeclared_count_is_an_error(asks: Count, batches: tuple[int, ...], asked: int) -> None:
     called: list[str] = []
@@ -111,16 +107,14 @@ def test_undeclared_count_is_an_error(asks: Count, batches: tuple[int, ...], ask
 
 @cases(
     ("limit", "batches", "stopped"),
-    [
-        (3, (3,), None),
-        (3, (1, 1, 1), None),
-        (3, (1, 2), None),
-        (3, (4,), (0, 4)),
-        (3, (2, 2), (2, 2)),
-        (2, (1, 1, 1), (2, 1)),
-        (0, (), None),
-        (0, (1,), (0, 1)),
-    ],
+    (3, (3,), None),
+    (3, (1, 1, 1), None),
+    (3, (1, 2), None),
+    (3, (4,), (0, 4)),
+    (3, (2, 2), (2, 2)),
+    (2, (1, 1, 1), (2, 1)),
+    (0, (), None),
+    (0, (1,), (0, 1)),
 )
 def test_visit_may_ask_for_fan_out_effects(limit: int, batches: Any, stopped: tuple[int, int] | None) -> None:
     result = fetch_all(None, *batches, fan_out=limit)
@@ -152,7 +146,7 @@ ENDLESS = m.GaveUp(m.Asking("ok?"), gx.Exhausted("fan_out", 1_000, 1_000))
 
 
 @pytest.mark.medium
-@cases("drive", LIVE)
+@cases("drive", *LIVE)
 def test_endless_asking_is_stopped(drive: Driver) -> None:
     """The default limit on the effects of a visit is finite."""
     asked: list[str] = []
@@ -176,8 +170,8 @@ def test_endless_asking_is_stopped_in_manual_stepping() -> None:
 
 
 @pytest.mark.medium
-@cases("drive", LIVE)
-@cases(("batches", "reached"), [((1_001,), 0), ((1, 1_000), 1), ((1_000, 1), 1_000)])
+@cases("drive", *LIVE)
+@cases(("batches", "reached"), ((1_001,), 0), ((1, 1_000), 1), ((1_000, 1), 1_000))
 def test_wide_batch_is_refused_by_default(batches: tuple[int, ...], reached: int, drive: Driver) -> None:
     result = drive(Script(fetch_graph(), Plan(batches), tools()))
     assert result.outcome == cut(*batches, limit="fan_out", most=1_000, reached=reached)
@@ -185,18 +179,16 @@ def test_wide_batch_is_refused_by_default(batches: tuple[int, ...], reached: int
 
 
 @pytest.mark.medium
-@cases(("size", "limits"), [(1_000, {}), (1_001, {"fan_out": None})])
+@cases(("size", "limits"), (1_000, {}), (1_001, {"fan_out": None}))
 def test_visit_without_fan_out_has_only_other_limits(size: int, limits: Any) -> None:
     assert drive_sync(Script(fetch_graph(), Plan((size,)), tools(**limits))).outcome == Fetched(size)
 
 
 @cases(
     ("limits", "reported"),
-    [
-        ({"fan_out": 1, "tool_calls": 1, "restarts": 0}, "fan_out"),
-        ({"fan_out": 1, "tool_calls": 1, "seconds": 0}, "seconds"),
-        ({"fan_out": 2, "tool_calls": 1}, "tool_calls"),
-    ],
+    ({"fan_out": 1, "tool_calls": 1, "restarts": 0}, "fan_out"),
+    ({"fan_out": 1, "tool_calls": 1, "seconds": 0}, "seconds"),
+    ({"fan_out": 2, "tool_calls": 1}, "tool_calls"),
 )
 def test_fan_out_is_reported_before_other_limits(limits: dict[str, int], reported: str) -> None:
     assert fetch_all(None, 2, **limits).outcome.limit.limit == reported
@@ -231,37 +223,35 @@ COUNTED = gx.charged(when_spent=m.Halted, asks=(1, 3))(fetch)
 
 @cases(
     ("one", "count"),
-    [
-        (fetch, (0, None)),
-        (gx.charged(when_spent=m.Halted)(fetch), (0, None)),
-        (gx.charged(when_spent=m.Halted, asks=2)(fetch), (2, 2)),
-        (gx.metered(when_spent=m.Halted, asks=(1, 3))(fetch), (1, 3)),
-        # Decorators above keep the count.
-        (gx.metered(when_spent=m.Halted)(COUNTED), (1, 3)),
-        # Pure and opaque nodes have fixed counts.
-        (land, (0, 0)),
-        (look, (1, 1)),
-        (m.leave, (1, 1)),
-    ],
+    (fetch, (0, None)),
+    (gx.charged(when_spent=m.Halted)(fetch), (0, None)),
+    (gx.charged(when_spent=m.Halted, asks=2)(fetch), (2, 2)),
+    (gx.metered(when_spent=m.Halted, asks=(1, 3))(fetch), (1, 3)),
+    # Decorators above keep the count.
+    (gx.metered(when_spent=m.Halted)(COUNTED), (1, 3)),
+    # Pure and opaque nodes have fixed counts.
+    (land, (0, 0)),
+    (look, (1, 1)),
+    (m.leave, (1, 1)),
 )
 def test_node_has_its_declared_count(one: kernel.Node[Any, Any], count: tuple[int, int | None]) -> None:
     assert (one.least, one.most) == count
 
 
-@cases("asks", [-1, (2, 1), (-1, 2), (-2, -1), "many", [1, 16], True, (1, 2, 3)])
+@cases("asks", -1, (2, 1), (-1, 2), (-2, -1), "many", [1, 16], True, (1, 2, 3))
 def test_invalid_count_is_refused(asks: Any) -> None:
     text = f"fetch has asks={asks!r}; give a number of effects, or (least, most)"
     assert m.error_message(errors.NodeError, lambda: gx.charged(when_spent=m.Halted, asks=asks)(fetch)) == text
 
 
-@cases("one", [land, look])
+@cases("one", land, look)
 def test_count_of_a_node_without_effects_is_refused(one: kernel.Node[Any, Any]) -> None:
     assert m.error_message(errors.NodeError, lambda: gx.metered(when_spent=m.Stopped, asks=1)(one)) == (
         f"{one.name} does not yield effects, so asks= does not apply; write it with Asks[...], or leave out asks="
     )
 
 
-@cases("steps", [0, 1, 2])
+@cases("steps", 0, 1, 2)
 def test_effects_without_charges_are_counted(steps: int) -> None:
     @gx.charged(when_spent=m.Stopped, asks=1)
     @gx.node

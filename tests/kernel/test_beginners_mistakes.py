@@ -87,56 +87,54 @@ NODE, FORGETFUL, inquire_row = gx.node(respond), machine_of(forgetful), gx.edges
 
 @cases(
     ("mistake", "facts"),
-    [
-        (lambda: as_edges(untyped, gx.on(Reply, gx.END)), NOT_A_NODE),
-        (lambda: as_on(Asked, untyped), NOT_A_NODE),
-        (lambda: as_on(Asked, None), ["None is not a node; decorate the function with @node"]),
-        (lambda: as_graph(gx.edges(NODE, gx.on(Reply, gx.END)), start=untyped), NOT_A_NODE),
-        (lambda: as_on("Reply", gx.END), ["'Reply' is not an outcome class; write on(Outcome, target), one for each"]),
-        (lambda: as_on(Asked | Reply, gx.END), ["one for each class"]),
-        (lambda: as_graph([1], start=NODE), ["the table is [1]; write edges(...) | edges(...)"]),
-        (lambda: as_charge(untyped), ["respond is not a node; put @node below @charged or @metered"]),
-        (lambda: as_metered(when_spent=stopped, budget="patience"), ["'patience'", "budget=Budget('patience', 3)"]),
-        (
-            lambda: gx.metered(when_spent=stopped, budget=gx.Budget("iterations", 5)),
-            ["the limit of iterations", "Limits(iterations=...)", "@metered(when_spent=...) without a budget"],
-        ),
-        (
-            lambda: gx.metered(when_spent=Halted, budget=PATIENCE)(as_charge(NODE)),
-            ["respond has the outcome Reply when one limit stops it and Halted when another does", "same when_spent"],
-        ),
-        (lambda: as_on(Reply, gx.END, resets=PATIENCE), [f"on(Reply, ...) has resets={PATIENCE!r}; {BUDGETS}"]),
-        (lambda: as_on(Reply, gx.END, resets=[PATIENCE, "a"]), [f"has resets=[{PATIENCE!r}, 'a']; {BUDGETS}"]),
-        (lambda: as_node(NODE), ["respond is a node already; leave out the second @node"]),
-        (lambda: as_on(Reply, "inquire"), [f"'inquire' {IN_QUOTES} the node itself, without quotes"]),
-        (lambda: as_on(Reply, "END"), [f"'END' {IN_QUOTES} END, imported from graphexec, without quotes"]),
-        (lambda: as_graph(inquire_row, start="inquire"), [f"'inquire' {IN_QUOTES} the node itself, without quotes"]),
-        (
-            lambda: as_charged(when_spent=executor.stopped_response),
-            [
-                "when_spent is stopped_response, a node; write when_spent=stop",
-                "with def stop(value, limit: Exhausted) -> LimitReached, and on(LimitReached, stopped_response)",
-            ],
-        ),
-        (lambda: as_metered(when_spent="stop"), ["when_spent is 'stop'; give a function", "such as limit_reached"]),
-        (
-            lambda: as_charged(when_spent=executor.LimitReached)(inquire),
-            ["inquire takes Asked, which LimitReached does not", "as limit_reached makes a LimitReached, or widen"],
-        ),
-        (as_charged, [f"charged {BARE} @charged(when_spent=limit_reached)"]),
-        (lambda: as_charged(inquire), [f"charged {BARE} @charged(when_spent=limit_reached)"]),
-        (lambda: as_metered(inquire), [f"metered {BARE} @metered(when_spent=limit_reached)"]),
-        (lambda: as_reserved(inquire), [f"reserved {BARE} @reserved(when_spent=limit_reached)"]),
-        (lambda: as_reserved(when_spent=stopped, grace="10"), ["grace is '10'; give seconds, 0 or more"]),
-        (lambda: as_node(waits), ["waits is async def, but", "write def waits(...) -> Asks[Effect, Outcome]"]),
-        (
-            lambda: as_node(waits_and_yields),
-            ["waits_and_yields is async def, but a node that asks for effects is def; write def waits_and_yields(...)"],
-        ),
-        (lambda: gx.charged(when_spent=of_a_run)(NODE), ["respond takes Asked, which of_a_run does not"]),
-        (lambda: gx.metered(when_spent=of_a_run)(NODE), ["respond takes Asked, which of_a_run does not"]),
-        (lambda: run_machine(FORGETFUL, Asked("?")), ["forgetful", "Asks[...]", "reply = yield from ask(...)"]),
-    ],
+    (lambda: as_edges(untyped, gx.on(Reply, gx.END)), NOT_A_NODE),
+    (lambda: as_on(Asked, untyped), NOT_A_NODE),
+    (lambda: as_on(Asked, None), ["None is not a node; decorate the function with @node"]),
+    (lambda: as_graph(gx.edges(NODE, gx.on(Reply, gx.END)), start=untyped), NOT_A_NODE),
+    (lambda: as_on("Reply", gx.END), ["'Reply' is not an outcome class; write on(Outcome, target), one for each"]),
+    (lambda: as_on(Asked | Reply, gx.END), ["one for each class"]),
+    (lambda: as_graph([1], start=NODE), ["the table is [1]; write edges(...) | edges(...)"]),
+    (lambda: as_charge(untyped), ["respond is not a node; put @node below @charged or @metered"]),
+    (lambda: as_metered(when_spent=stopped, budget="patience"), ["'patience'", "budget=Budget('patience', 3)"]),
+    (
+        lambda: gx.metered(when_spent=stopped, budget=gx.Budget("iterations", 5)),
+        ["the limit of iterations", "Limits(iterations=...)", "@metered(when_spent=...) without a budget"],
+    ),
+    (
+        lambda: gx.metered(when_spent=Halted, budget=PATIENCE)(as_charge(NODE)),
+        ["respond has the outcome Reply when one limit stops it and Halted when another does", "same when_spent"],
+    ),
+    (lambda: as_on(Reply, gx.END, resets=PATIENCE), [f"on(Reply, ...) has resets={PATIENCE!r}; {BUDGETS}"]),
+    (lambda: as_on(Reply, gx.END, resets=[PATIENCE, "a"]), [f"has resets=[{PATIENCE!r}, 'a']; {BUDGETS}"]),
+    (lambda: as_node(NODE), ["respond is a node already; leave out the second @node"]),
+    (lambda: as_on(Reply, "inquire"), [f"'inquire' {IN_QUOTES} the node itself, without quotes"]),
+    (lambda: as_on(Reply, "END"), [f"'END' {IN_QUOTES} END, imported from graphexec, without quotes"]),
+    (lambda: as_graph(inquire_row, start="inquire"), [f"'inquire' {IN_QUOTES} the node itself, without quotes"]),
+    (
+        lambda: as_charged(when_spent=executor.stopped_response),
+        [
+            "when_spent is stopped_response, a node; write when_spent=stop",
+            "with def stop(value, limit: Exhausted) -> LimitReached, and on(LimitReached, stopped_response)",
+        ],
+    ),
+    (lambda: as_metered(when_spent="stop"), ["when_spent is 'stop'; give a function", "such as limit_reached"]),
+    (
+        lambda: as_charged(when_spent=executor.LimitReached)(inquire),
+        ["inquire takes Asked, which LimitReached does not", "as limit_reached makes a LimitReached, or widen"],
+    ),
+    (as_charged, [f"charged {BARE} @charged(when_spent=limit_reached)"]),
+    (lambda: as_charged(inquire), [f"charged {BARE} @charged(when_spent=limit_reached)"]),
+    (lambda: as_metered(inquire), [f"metered {BARE} @metered(when_spent=limit_reached)"]),
+    (lambda: as_reserved(inquire), [f"reserved {BARE} @reserved(when_spent=limit_reached)"]),
+    (lambda: as_reserved(when_spent=stopped, grace="10"), ["grace is '10'; give seconds, 0 or more"]),
+    (lambda: as_node(waits), ["waits is async def, but", "write def waits(...) -> Asks[Effect, Outcome]"]),
+    (
+        lambda: as_node(waits_and_yields),
+        ["waits_and_yields is async def, but a node that asks for effects is def; write def waits_and_yields(...)"],
+    ),
+    (lambda: gx.charged(when_spent=of_a_run)(NODE), ["respond takes Asked, which of_a_run does not"]),
+    (lambda: gx.metered(when_spent=of_a_run)(NODE), ["respond takes Asked, which of_a_run does not"]),
+    (lambda: run_machine(FORGETFUL, Asked("?")), ["forgetful", "Asks[...]", "reply = yield from ask(...)"]),
 )
 def test_mistake_is_refused_with_a_remedy(mistake: Callable[[], object], facts: Sequence[str]) -> None:
     check_refusal(errors.NodeError, facts, mistake)
@@ -157,11 +155,9 @@ def test_value_with_the_members_of_a_protocol_fits() -> None:
 
 @cases(
     ("handlers", "text"),
-    [
-        ({"AskHuman": respond}, "handlers has the key 'AskHuman'; use an effect class as the key"),
-        ({Asked: respond}, f"handlers has the key {Asked!r}; use an effect class as the key"),
-        ({gx.AskHuman: "yes"}, "the handler of AskHuman is 'yes'; pass a function from the effect to its reply"),
-    ],
+    ({"AskHuman": respond}, "handlers has the key 'AskHuman'; use an effect class as the key"),
+    ({Asked: respond}, f"handlers has the key {Asked!r}; use an effect class as the key"),
+    ({gx.AskHuman: "yes"}, "the handler of AskHuman is 'yes'; pass a function from the effect to its reply"),
 )
 def test_invalid_handlers_are_refused(handlers: Any, text: str) -> None:
     assert error_message(errors.InputError, runtime.make_run_context, handlers) == text
@@ -216,19 +212,17 @@ def asking(effect: gx.Effect[Any]) -> PendingEffect:
 
 @cases(
     ("wrong", "facts"),
-    [
-        (lambda: QUESTION.reply(True), ["inquire asked for AskHuman", "answered with True; reply with a str"]),
-        (lambda: asking(Measure()).reply("3"), ["look asked for Measure", "answered with '3'; reply with a float"]),
-        (lambda: asking(Measure()).reply(None), ["look asked for Measure", "answered with None; reply with a float"]),
-        (lambda: asking(Look()).reply("[1]"), ["look asked for Look", "with '[1]'; reply with list[int] | None"]),
-        (lambda: BATCH.reply(("a", 2)), ["both asked for AskHuman", "2; reply with a str"]),
-        (lambda: BATCH.reply_member(1, None), ["both asked for AskHuman", "answered with None; reply with a str"]),
-    ],
+    (lambda: QUESTION.reply(True), ["inquire asked for AskHuman", "answered with True; reply with a str"]),
+    (lambda: asking(Measure()).reply("3"), ["look asked for Measure", "answered with '3'; reply with a float"]),
+    (lambda: asking(Measure()).reply(None), ["look asked for Measure", "answered with None; reply with a float"]),
+    (lambda: asking(Look()).reply("[1]"), ["look asked for Look", "with '[1]'; reply with list[int] | None"]),
+    (lambda: BATCH.reply(("a", 2)), ["both asked for AskHuman", "2; reply with a str"]),
+    (lambda: BATCH.reply_member(1, None), ["both asked for AskHuman", "answered with None; reply with a str"]),
 )
 def test_wrong_reply_is_refused(wrong: Callable[[], object], facts: Sequence[str]) -> None:
     check_refusal(errors.InputError, facts, wrong)
 
 
-@cases(("effect", "reply"), [(Measure(), 3), (Measure(), 2.5), (Look(), [1]), (Look(), None), (Anything(), object)])
+@cases(("effect", "reply"), (Measure(), 3), (Measure(), 2.5), (Look(), [1]), (Look(), None), (Anything(), object))
 def test_reply_of_its_class_is_taken(effect: gx.Effect[Any], reply: object) -> None:
     assert asking(effect).reply(reply).replies == (reply,)

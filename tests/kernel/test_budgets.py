@@ -102,51 +102,49 @@ def spent_of(iterations: int = 0, **budgets: int) -> gx.Spent:
 
 @cases(
     ("machine", "flaws", "limits", "outcome", "spent"),
-    [
-        # A budget limits the entries of its node.
-        (BOOK, (3,), {}, gave_up(1), {"revisions": 2}),
-        (BOOK, (0,), {}, Book(), {"revisions": 0}),
-        # The limits of a run override or remove its limit.
-        (BOOK, (1,), {"revisions": 0}, gave_up(1, limit=0), {"revisions": 0}),
-        (BOOK, (0,), {"revisions": 0}, Book(), {"revisions": 0}),
-        (BOOK, (2,), {"revisions": 1}, gave_up(1, limit=1), {"revisions": 1}),
-        (BOOK, (5,), {"revisions": 5}, Book(), {"revisions": 5}),
-        (BOOK, (30,), {"revisions": None}, Book(), {"revisions": 30}),
-        # Without a limit, it only counts.
-        (COUNTING, (7, 7), {}, Book(), {"revisions": 14}),
-        (COUNTING, (2,), {"revisions": 1}, gave_up(1, limit=1), {"revisions": 1}),
-        # An edge resets or keeps it, and also the iterations; other budgets are unchanged.
-        (BOOK, (2, 2, 1), {}, Book(), {"revisions": 1}),
-        (BOOK, (2, 3), {}, gave_up(1), {"revisions": 2}),
-        (book(), (2, 2, 1), {}, gave_up(2, 1), {"revisions": 2}),
-        (ITERATED_ANEW, (2, 1), {"iterations": 2}, Book(), {"iterations": 1}),
-        (ITERATED, (2, 1), {"iterations": 2}, gave_up(1, name="iterations"), {"iterations": 2}),
-        (
-            book(gx.metered(when_spent=m.Halted)(revise), resets=[REVISIONS]),
-            (2, 2),
-            {},
-            Book(),
-            {"iterations": 4, "revisions": 2},
-        ),
-        # An entry costs one of each budget, and nothing if it is refused.
-        (book_with_budgets(REVISIONS, PATIENCE), (2,), {}, Book(), {"revisions": 2, "patience": 2}),
-        (book_with_budgets(REVISIONS, REVISIONS), (2,), {}, Book(), {"revisions": 2}),
-        (THREE, (9,), {}, gave_up(7), {"iterations": 2, "revisions": 2, "patience": 2}),
-        # The iterations are reported before other budgets, and the lowest decorator before those above.
-        (THREE, (1,), {"iterations": 0, "patience": 0, "revisions": 0}, gave_up(1, name="iterations", limit=0), ZERO),
-        (THREE, (1,), {"patience": 0, "revisions": 0}, gave_up(1, name="patience", limit=0), ZERO),
-        (THREE, (1,), {"patience": 1, "revisions": 0}, gave_up(1, name="revisions", limit=0), ZERO),
-        # Nodes may share a budget.
-        (book_with_costly_chapters(REVISIONS), (1,), {}, Book(), {"revisions": 2}),
-        (book_with_costly_chapters(REVISIONS), (2,), {}, gave_up(1), {"revisions": 2}),
-    ],
+    # A budget limits the entries of its node.
+    (BOOK, (3,), {}, gave_up(1), {"revisions": 2}),
+    (BOOK, (0,), {}, Book(), {"revisions": 0}),
+    # The limits of a run override or remove its limit.
+    (BOOK, (1,), {"revisions": 0}, gave_up(1, limit=0), {"revisions": 0}),
+    (BOOK, (0,), {"revisions": 0}, Book(), {"revisions": 0}),
+    (BOOK, (2,), {"revisions": 1}, gave_up(1, limit=1), {"revisions": 1}),
+    (BOOK, (5,), {"revisions": 5}, Book(), {"revisions": 5}),
+    (BOOK, (30,), {"revisions": None}, Book(), {"revisions": 30}),
+    # Without a limit, it only counts.
+    (COUNTING, (7, 7), {}, Book(), {"revisions": 14}),
+    (COUNTING, (2,), {"revisions": 1}, gave_up(1, limit=1), {"revisions": 1}),
+    # An edge resets or keeps it, and also the iterations; other budgets are unchanged.
+    (BOOK, (2, 2, 1), {}, Book(), {"revisions": 1}),
+    (BOOK, (2, 3), {}, gave_up(1), {"revisions": 2}),
+    (book(), (2, 2, 1), {}, gave_up(2, 1), {"revisions": 2}),
+    (ITERATED_ANEW, (2, 1), {"iterations": 2}, Book(), {"iterations": 1}),
+    (ITERATED, (2, 1), {"iterations": 2}, gave_up(1, name="iterations"), {"iterations": 2}),
+    (
+        book(gx.metered(when_spent=m.Halted)(revise), resets=[REVISIONS]),
+        (2, 2),
+        {},
+        Book(),
+        {"iterations": 4, "revisions": 2},
+    ),
+    # An entry costs one of each budget, and nothing if it is refused.
+    (book_with_budgets(REVISIONS, PATIENCE), (2,), {}, Book(), {"revisions": 2, "patience": 2}),
+    (book_with_budgets(REVISIONS, REVISIONS), (2,), {}, Book(), {"revisions": 2}),
+    (THREE, (9,), {}, gave_up(7), {"iterations": 2, "revisions": 2, "patience": 2}),
+    # The iterations are reported before other budgets, and the lowest decorator before those above.
+    (THREE, (1,), {"iterations": 0, "patience": 0, "revisions": 0}, gave_up(1, name="iterations", limit=0), ZERO),
+    (THREE, (1,), {"patience": 0, "revisions": 0}, gave_up(1, name="patience", limit=0), ZERO),
+    (THREE, (1,), {"patience": 1, "revisions": 0}, gave_up(1, name="revisions", limit=0), ZERO),
+    # Nodes may share a budget.
+    (book_with_costly_chapters(REVISIONS), (1,), {}, Book(), {"revisions": 2}),
+    (book_with_costly_chapters(REVISIONS), (2,), {}, gave_up(1), {"revisions": 2}),
 )
 def test_budget_bounds_a_run(machine: Any, flaws: Any, limits: Any, outcome: object, spent: Any) -> None:
     result = m.run_machine(machine, Chapters(flaws), m.without_handlers(limits_of(**limits)))
     assert (result.outcome, result.spent) == (outcome, spent_of(**spent))
 
 
-@cases(("machine", "budgets"), [(BOOK, {"revisions": 2}), (COUNTING, {"revisions": None}), (m.CLOCK, {})])
+@cases(("machine", "budgets"), (BOOK, {"revisions": 2}), (COUNTING, {"revisions": None}), (m.CLOCK, {}))
 def test_iterations_are_not_among_the_budgets(machine: gx.Graph[Any, Any], budgets: dict[str, int]) -> None:
     assert machine.budgets == budgets
 
@@ -175,7 +173,7 @@ def resume_interview(times: int, **limits: Any) -> DriverResult[Any]:
     return m.run_machine(m.INTERVIEW, restarted_interview(times), context)
 
 
-@cases(("limit", "times", "ends"), [(0, 0, True), (0, 1, False), (2, 2, True), (2, 3, False), (None, 9, True)])
+@cases(("limit", "times", "ends"), (0, 0, True), (0, 1, False), (2, 2, True), (2, 3, False), (None, 9, True))
 def test_restarts_are_limited(limit: int | None, times: int, ends: bool) -> None:
     assert restarted_interview(times).spent.restarts == times
     result = resume_interview(times, restarts=limit)
@@ -190,11 +188,9 @@ def test_restarts_are_limited(limit: int | None, times: int, ends: bool) -> None
 
 @cases(
     ("limits", "reported"),
-    [
-        ({"restarts": 0}, gx.Exhausted("restarts", 0, 1)),
-        ({"restarts": 0, "iterations": 0}, gx.Exhausted("restarts", 0, 1)),
-        ({"seconds": 0, "restarts": 0, "iterations": 0}, gx.Exhausted("seconds", 0, 0)),
-    ],
+    ({"restarts": 0}, gx.Exhausted("restarts", 0, 1)),
+    ({"restarts": 0, "iterations": 0}, gx.Exhausted("restarts", 0, 1)),
+    ({"seconds": 0, "restarts": 0, "iterations": 0}, gx.Exhausted("seconds", 0, 0)),
 )
 def test_too_many_restarts_refuse_a_metered_entry(limits: Any, reported: gx.Exhausted) -> None:
     """The seconds are checked before restarts, and restarts before the budgets."""
@@ -212,7 +208,7 @@ def test_restart_changes_nothing_else_and_may_be_limited() -> None:
     assert resume_interview(1, restarts=0, seconds=0).outcome.limit.limit == "seconds"
 
 
-@cases("name", ["revisions", "a.b", "research.deep.revisions", "iterations", "_x1"])
+@cases("name", "revisions", "a.b", "research.deep.revisions", "iterations", "_x1")
 def test_budget_name_is_a_dotted_identifier(name: str) -> None:
     assert (str(gx.Budget(name, 1)), gx.Budget(name).limit) == (name, None)
 
@@ -227,18 +223,16 @@ NO_BUDGET = "{0} is a limit and not a budget; write Limits({0}=...)"
 
 @cases(
     ("make", "text"),
-    [
-        (lambda: gx.Budget("revisions", -1), NEGATIVE),
-        (lambda: as_budget("revisions", 1.5), NOT_WHOLE.format(1.5)),
-        (lambda: as_budget("revisions", math.inf), NOT_WHOLE.format(math.inf)),
-        (lambda: gx.Limits(budgets={"revisions": -1}), NEGATIVE),
-        (lambda: as_limits(budgets={"revisions": "2"}), NOT_WHOLE.format("'2'")),
-        (lambda: agent_limits(budgets={"tokens": 2}), "tokens is a limit of its own; write agent_limits(tokens=...)"),
-        (
-            lambda: gx.Limits(budgets={"iterations": 2, "revisions": -1, "other": 3}),
-            f"{NEGATIVE}; {NO_BUDGET.format('iterations')}",
-        ),
-    ],
+    (lambda: gx.Budget("revisions", -1), NEGATIVE),
+    (lambda: as_budget("revisions", 1.5), NOT_WHOLE.format(1.5)),
+    (lambda: as_budget("revisions", math.inf), NOT_WHOLE.format(math.inf)),
+    (lambda: gx.Limits(budgets={"revisions": -1}), NEGATIVE),
+    (lambda: as_limits(budgets={"revisions": "2"}), NOT_WHOLE.format("'2'")),
+    (lambda: agent_limits(budgets={"tokens": 2}), "tokens is a limit of its own; write agent_limits(tokens=...)"),
+    (
+        lambda: gx.Limits(budgets={"iterations": 2, "revisions": -1, "other": 3}),
+        f"{NEGATIVE}; {NO_BUDGET.format('iterations')}",
+    ),
 )
 def test_invalid_limit_of_a_budget_is_refused(make: Callable[[], object], text: str) -> None:
     assert m.error_message(errors.LimitsError, make) == text
@@ -246,18 +240,16 @@ def test_invalid_limit_of_a_budget_is_refused(make: Callable[[], object], text: 
 
 @cases(
     ("build", "fault"),
-    [
-        (
-            lambda: book_with_costly_chapters(gx.Budget("revisions", 5)),
-            "GX011 repair None: repair is metered by revisions with the limit 2, but another node has the limit 5; "
-            "use one Budget for both",
-        ),
-        (
-            lambda: book(resets=(REVISIONS, PATIENCE)),
-            "GX011 read Chapters: read --Chapters (resets revisions, patience)--> write resets patience, but no node "
-            "is metered by it; put @metered(budget=...) on the node that it bounds, or remove the reset",
-        ),
-    ],
+    (
+        lambda: book_with_costly_chapters(gx.Budget("revisions", 5)),
+        "GX011 repair None: repair is metered by revisions with the limit 2, but another node has the limit 5; "
+        "use one Budget for both",
+    ),
+    (
+        lambda: book(resets=(REVISIONS, PATIENCE)),
+        "GX011 read Chapters: read --Chapters (resets revisions, patience)--> write resets patience, but no node "
+        "is metered by it; put @metered(budget=...) on the node that it bounds, or remove the reset",
+    ),
 )
 def test_faulty_budgets_are_refused(build: Callable[[], object], fault: str) -> None:
     assert m.faults_of(build) == [fault]
@@ -268,23 +260,21 @@ MANY = 10**17 + 1
 
 @cases(
     ("limit", "text"),
-    [
-        (gx.Exhausted("revisions", 2, 2), "the limit of 2 revisions was reached (2 spent)"),
-        (gx.Exhausted("revisions", 1, 1), "the limit of 1 revision was reached (1 spent)"),
-        (gx.Exhausted("restarts", 0, 1), "the limit of 0 restarts was reached (1 spent)"),
-        (gx.Exhausted("fan_out", 1, 0, wanted=2), "the limit of 1 fan out does not allow 2 more (0 spent)"),
-        (gx.Exhausted("patience", 1, 1), "the limit of 1 patience was reached (1 spent)"),
-        (gx.Exhausted("model_calls", 3, 3), "the limit of 3 model calls was reached (3 spent)"),
-        (gx.Exhausted("tool_calls", 3, 0, wanted=5), "the limit of 3 tool calls does not allow 5 more (0 spent)"),
-        # Counts are shown exactly, and seconds are rounded.
-        (gx.Exhausted("seconds", 0.5, 0.75), "the limit of 0.5 seconds was reached (0.75 spent)"),
-        (gx.Exhausted("seconds", 10.0, 10.5), "the limit of 10 seconds was reached (10.5 spent)"),
-        (gx.Exhausted("seconds", 1.0, 1.00049), "the limit of 1 second was reached (1 spent)"),
-        (gx.Exhausted("seconds", 0.25, 100.1257), "the limit of 0.25 seconds was reached (100.126 spent)"),
-        (gx.Exhausted("tokens", MANY, MANY), f"the limit of {MANY} tokens was reached ({MANY} spent)"),
-        (gx.Exhausted("miles", 10.0, 12.0), "the limit of 10 on the miles was reached (12 spent)"),
-        (gx.Exhausted("cost", 0.01, 0.0123456789), "the limit of 0.01 on the cost was reached (0.0123457 spent)"),
-    ],
+    (gx.Exhausted("revisions", 2, 2), "the limit of 2 revisions was reached (2 spent)"),
+    (gx.Exhausted("revisions", 1, 1), "the limit of 1 revision was reached (1 spent)"),
+    (gx.Exhausted("restarts", 0, 1), "the limit of 0 restarts was reached (1 spent)"),
+    (gx.Exhausted("fan_out", 1, 0, wanted=2), "the limit of 1 fan out does not allow 2 more (0 spent)"),
+    (gx.Exhausted("patience", 1, 1), "the limit of 1 patience was reached (1 spent)"),
+    (gx.Exhausted("model_calls", 3, 3), "the limit of 3 model calls was reached (3 spent)"),
+    (gx.Exhausted("tool_calls", 3, 0, wanted=5), "the limit of 3 tool calls does not allow 5 more (0 spent)"),
+    # Counts are shown exactly, and seconds are rounded.
+    (gx.Exhausted("seconds", 0.5, 0.75), "the limit of 0.5 seconds was reached (0.75 spent)"),
+    (gx.Exhausted("seconds", 10.0, 10.5), "the limit of 10 seconds was reached (10.5 spent)"),
+    (gx.Exhausted("seconds", 1.0, 1.00049), "the limit of 1 second was reached (1 spent)"),
+    (gx.Exhausted("seconds", 0.25, 100.1257), "the limit of 0.25 seconds was reached (100.126 spent)"),
+    (gx.Exhausted("tokens", MANY, MANY), f"the limit of {MANY} tokens was reached ({MANY} spent)"),
+    (gx.Exhausted("miles", 10.0, 12.0), "the limit of 10 on the miles was reached (12 spent)"),
+    (gx.Exhausted("cost", 0.01, 0.0123456789), "the limit of 0.01 on the cost was reached (0.0123457 spent)"),
 )
 def test_exhausted_limit_has_a_readable_text(limit: gx.Exhausted, text: str) -> None:
     assert str(limit) == text

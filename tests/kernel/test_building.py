@@ -44,10 +44,8 @@ def test_total_table_is_built() -> None:
 
 @cases(
     ("machine", "name", "hint"),
-    [
-        (m.DIAMOND, "hlave", "the graph has no node hlave; did you mean halve?"),
-        (m.CLOCK, "walk", "the graph has no node walk; its nodes are tick, tock"),
-    ],
+    (m.DIAMOND, "hlave", "the graph has no node hlave; did you mean halve?"),
+    (m.CLOCK, "walk", "the graph has no node walk; its nodes are tick, tock"),
 )
 def test_lookup_of_an_unknown_node_gives_a_hint(machine: Graph[Any, Any], name: str, hint: str) -> None:
     assert hint in m.error_message(KeyError, machine.__getitem__, name)
@@ -83,65 +81,55 @@ TO_END = "cannot reach END; route an outcome of it, or of a node after it, to EN
 
 @cases(
     ("start", "table", "texts"),
-    [
-        (m.split, row(m.split, on(m.Even, m.halve)) | HALVE | JOIN, [NO_EDGE.format("split", "Odd", "...")]),
-        (m.tick, row(m.tick, on(m.Tock, m.tock)) | TOCK, [NO_EDGE.format("tick", "Stopped", "...")]),
-        # The only node that takes an outcome is proposed.
-        (m.tick, row(m.tick, on(m.Stopped, END)) | TOCK, [NO_EDGE.format("tick", "Tock", "tock")]),
-        # Without the edge for Even, nothing reaches halve; only the missing edge is reported.
-        (
-            m.split,
-            row(m.split, on(m.Odd, m.triple)) | HALVE | TRIPLE | JOIN,
-            [NO_EDGE.format("split", "Even", "halve")],
-        ),
-        (m.split, SPLIT | TRIPLE | JOIN, ["halve has no row; add edges(halve, ...)"]),
-        (
-            m.split,
-            JOIN,
-            [
-                "split has no row; add edges(split, ...)",
-                "join cannot be reached from split; route an outcome to it, or remove its row",
-            ],
-        ),
-        (m.join, row(m.join, on(m.Total, END) | on(m.Even, END)), ["join never returns Even; remove on(Even, END)"]),
-        (
-            m.join,
-            edges(m.join, on(m.Total, END) | on(m.Total, END)),
-            ["join routes Total twice; remove on(Total, END)"],
-        ),
-        (
-            m.split,
-            row(m.split, loosely(m.Even, m.join) | loosely(m.Odd, m.join)) | JOIN,
-            [f"split sends {one} to join, which takes Sum; send it to a node that takes it" for one in ("Even", "Odd")],
-        ),
-        (m.join, JOIN | JOIN, ["join has two rows; join its routes with | in one row"]),
-        (
-            m.split,
-            edges(m.split, on(m.Even, m.halve) | on(m.Odd, NAMED_HALVE)) | HALVE | JOIN,
-            [
-                "two nodes are named halve; rename one of the functions",
-                # An edge has only the name of its target, so it counts as an edge to the first node.
-                "split sends Odd to halve, which takes Even; send it to a node that takes it",
-            ],
-        ),
-        (
-            NAMED_END,
-            edges(NAMED_END, on(m.Total, END)),
-            [
-                "the name END is reserved for the end of a run; rename the node's function",
-                "END sends Total to END, which takes Sum; send it to a node that takes it",
-            ],
-        ),
-        (m.join, JOIN | HALVE, ["halve cannot be reached from join; route an outcome to it, or remove its row"]),
-        (
-            ticking,
-            edges(ticking, on(m.Tock, m.tock)) | edges(m.tock, on(m.Tick, ticking)),
-            [f"ticking {TO_END}", f"tock {TO_END}"],
-        ),
-        (look_up, edges(look_up, on(m.Total, END)), [f"look_up asks for CallTool, {STOPPABLE} that outcome"]),
-        (read, edges(read, on(m.Total, END)), [f"read is @opaque, {STOPPABLE} that outcome"]),
-        (fetch, edges(fetch, on(m.Total, END)), [f"fetch is an async function, {STOPPABLE} that outcome"]),
-    ],
+    (m.split, row(m.split, on(m.Even, m.halve)) | HALVE | JOIN, [NO_EDGE.format("split", "Odd", "...")]),
+    (m.tick, row(m.tick, on(m.Tock, m.tock)) | TOCK, [NO_EDGE.format("tick", "Stopped", "...")]),
+    # The only node that takes an outcome is proposed.
+    (m.tick, row(m.tick, on(m.Stopped, END)) | TOCK, [NO_EDGE.format("tick", "Tock", "tock")]),
+    # Without the edge for Even, nothing reaches halve; only the missing edge is reported.
+    (m.split, row(m.split, on(m.Odd, m.triple)) | HALVE | TRIPLE | JOIN, [NO_EDGE.format("split", "Even", "halve")]),
+    (m.split, SPLIT | TRIPLE | JOIN, ["halve has no row; add edges(halve, ...)"]),
+    (
+        m.split,
+        JOIN,
+        [
+            "split has no row; add edges(split, ...)",
+            "join cannot be reached from split; route an outcome to it, or remove its row",
+        ],
+    ),
+    (m.join, row(m.join, on(m.Total, END) | on(m.Even, END)), ["join never returns Even; remove on(Even, END)"]),
+    (m.join, edges(m.join, on(m.Total, END) | on(m.Total, END)), ["join routes Total twice; remove on(Total, END)"]),
+    (
+        m.split,
+        row(m.split, loosely(m.Even, m.join) | loosely(m.Odd, m.join)) | JOIN,
+        [f"split sends {one} to join, which takes Sum; send it to a node that takes it" for one in ("Even", "Odd")],
+    ),
+    (m.join, JOIN | JOIN, ["join has two rows; join its routes with | in one row"]),
+    (
+        m.split,
+        edges(m.split, on(m.Even, m.halve) | on(m.Odd, NAMED_HALVE)) | HALVE | JOIN,
+        [
+            "two nodes are named halve; rename one of the functions",
+            # An edge has only the name of its target, so it counts as an edge to the first node.
+            "split sends Odd to halve, which takes Even; send it to a node that takes it",
+        ],
+    ),
+    (
+        NAMED_END,
+        edges(NAMED_END, on(m.Total, END)),
+        [
+            "the name END is reserved for the end of a run; rename the node's function",
+            "END sends Total to END, which takes Sum; send it to a node that takes it",
+        ],
+    ),
+    (m.join, JOIN | HALVE, ["halve cannot be reached from join; route an outcome to it, or remove its row"]),
+    (
+        ticking,
+        edges(ticking, on(m.Tock, m.tock)) | edges(m.tock, on(m.Tick, ticking)),
+        [f"ticking {TO_END}", f"tock {TO_END}"],
+    ),
+    (look_up, edges(look_up, on(m.Total, END)), [f"look_up asks for CallTool, {STOPPABLE} that outcome"]),
+    (read, edges(read, on(m.Total, END)), [f"read is @opaque, {STOPPABLE} that outcome"]),
+    (fetch, edges(fetch, on(m.Total, END)), [f"fetch is an async function, {STOPPABLE} that outcome"]),
 )
 def test_fault_of_a_table_is_reported_once(start: Any, table: Any, texts: list[str]) -> None:
     assert texts_of(table, start) == texts
@@ -200,20 +188,18 @@ def node_returning(kind: type) -> Any:
 
 @cases(
     ("kind", "fault"),
-    [
-        (NotFinal, "not final; write @final above class NotFinal"),
-        (NotFrozen, "not frozen; write @dataclass(frozen=True) above class NotFrozen"),
-        (PlainWithFields, "not frozen; write @dataclass(frozen=True) above class PlainWithFields"),
-        (LooseModel, "not frozen; write @dataclass(frozen=True) above class LooseModel"),
-        (str, "a built-in class; return a frozen dataclass that holds the value"),
-    ],
+    (NotFinal, "not final; write @final above class NotFinal"),
+    (NotFrozen, "not frozen; write @dataclass(frozen=True) above class NotFrozen"),
+    (PlainWithFields, "not frozen; write @dataclass(frozen=True) above class PlainWithFields"),
+    (LooseModel, "not frozen; write @dataclass(frozen=True) above class LooseModel"),
+    (str, "a built-in class; return a frozen dataclass that holds the value"),
 )
 def test_outcome_must_be_final_and_frozen(kind: type, fault: str) -> None:
     create = node_returning(kind)
     assert texts_of(row(create, on(kind, END)), create) == [f"create returns {kind.__name__}, which is {fault}"]
 
 
-@cases("kind", [PlainMarker, FrozenModel, Pair, Colour])
+@cases("kind", PlainMarker, FrozenModel, Pair, Colour)
 def test_outcomes_may_be_markers_models_tuples_and_enums(kind: type) -> None:
     assert [edge.outcome for edge in m.machine_of(node_returning(kind)).edges] == [kind]
 

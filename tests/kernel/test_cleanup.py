@@ -18,7 +18,7 @@ from tests.executor.actors import until
 from tests.kernel.machines import Interview, Question, Stopped, Topic, machine_of
 from tests.parameters import cases
 
-HOW = cases("how", ["sync", "async"])
+HOW = cases("how", "sync", "async")
 
 
 @charged(when_spent=Stopped)
@@ -43,7 +43,7 @@ def bare_except_asks(topic: Topic) -> Asks[Question, Interview]:
     return Interview(())
 
 
-MACHINES = cases("machine", [machine_of(finally_asks), machine_of(bare_except_asks)])
+MACHINES = cases("machine", machine_of(finally_asks), machine_of(bare_except_asks))
 
 
 @pytest.fixture(autouse=True)
@@ -103,11 +103,10 @@ def test_error_wins_over_the_cleanup(machine: Any, how: str) -> None:
 @MACHINES
 @cases(
     ("most", "then", "limits", "limit", "asked"),
-    [(2, "hang", Limits(seconds=0.5), "seconds", 3), (99, "fail", Limits(fan_out=4), "fan_out", 4)],
+    (2, "hang", Limits(seconds=0.5), "seconds", 3),
+    (99, "fail", Limits(fan_out=4), "fan_out", 4),
 )
-def test_limit_wins_over_the_cleanup(
-    machine: Any, how: str, most: int, then: str, limits: Limits, limit: str, asked: int
-) -> None:
+def test_limit_beats_cleanup(machine: Any, how: str, most: int, then: str, limits: Any, limit: str, asked: int) -> None:
     answers = Answers(most, then)
     done = run_with(machine, answers.context(how, limits), how)
     answers.released.set()

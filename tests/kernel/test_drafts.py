@@ -54,12 +54,10 @@ def test_draft_may_have_nodes_without_edges() -> None:
     def settle(total: m.Total) -> m.Sum:
         return m.Sum(1, total.text)
 
-    machine = lax(
-        row(m.split, on(m.Even, m.halve) | on(m.Odd, m.triple)) | row(settle, on(m.Sum, m.join)), start=m.split
-    )
-    assert list(machine.nodes) == ["split", "settle", "halve", "triple", "join"]
+    draft = lax(row(m.split, on(m.Even, m.halve) | on(m.Odd, m.triple)) | row(settle, on(m.Sum, m.join)), start=m.split)
+    assert list(draft.nodes) == ["split", "settle", "halve", "triple", "join"]
     with pytest.raises(UnhandledOutcomeError, match="join returned a Total"):
-        m.run_machine(machine, Snapshot("settle", m.Total("so")), drivers=LIVE)
+        m.run_machine(draft, Snapshot("settle", m.Total("so")), drivers=LIVE)
     # A graph that was built without `graph` may have such edges.
     lines = [Edge("split", m.Even, "halve"), Edge("split", m.Odd, "triple"), Edge("triple", m.Sum, "join")]
     unchecked: Graph[m.Number, Any] = Graph([m.split, m.halve], lines, "split")

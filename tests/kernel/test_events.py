@@ -54,11 +54,9 @@ RESUMED = gx.Snapshot("interview", m.Topic("tea", 2), ("fine",))
 
 @cases(
     ("machine", "value", "context", "names"),
-    [
-        # A resumed node has no second event for its entry, and a refused effect has none.
-        (m.INTERVIEW, RESUMED, m.reporter(), ["Asked", "Answered", "Moved", "Done"]),
-        (m.SURVEY, m.Topics(("a",)), m.surveyors(agent_limits(tool_calls=0)), ["Entered", "Moved", "Done"]),
-    ],
+    # A resumed node has no second event for its entry, and a refused effect has none.
+    (m.INTERVIEW, RESUMED, m.reporter(), ["Asked", "Answered", "Moved", "Done"]),
+    (m.SURVEY, m.Topics(("a",)), m.surveyors(agent_limits(tool_calls=0)), ["Entered", "Moved", "Done"]),
 )
 def test_only_what_happens_has_an_event(machine: Any, value: object, context: RunContext, names: list[str]) -> None:
     assert [type(event).__name__ for event in m.run_machine(machine, value, context).events] == names
@@ -118,8 +116,8 @@ def until(events: Generator[Any, None, None], kind: type) -> None:
     raise AssertionError(kind)
 
 
-@cases("machine", [CAREFUL, KEEPING])
-@cases("kind", [gx.Asked, gx.Answered])
+@cases("machine", CAREFUL, KEEPING)
+@cases("kind", gx.Asked, gx.Answered)
 def test_closing_a_stream_closes_the_node(machine: gx.Graph[Any, Any], kind: type) -> None:
     CLOSED.clear()
     events = stream(machine, m.Left(1), m.reporter())
@@ -131,7 +129,7 @@ def test_closing_a_stream_closes_the_node(machine: gx.Graph[Any, Any], kind: typ
     KEPT.clear()
 
 
-@cases("kind", [gx.Asked, gx.Answered])
+@cases("kind", gx.Asked, gx.Answered)
 def test_closing_an_async_stream_closes_the_node(kind: type) -> None:
     CLOSED.clear()
 
@@ -147,7 +145,7 @@ def test_closing_an_async_stream_closes_the_node(kind: type) -> None:
     assert CLOSED == ["careful"]
 
 
-@cases("driver", LIVE)
+@cases("driver", *LIVE)
 def test_failing_run_closes_its_node(driver: Driver) -> None:
     CLOSED.clear()
 

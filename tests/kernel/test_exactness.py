@@ -68,17 +68,15 @@ DEQUE: collections.deque[int] = collections.deque([1], maxlen=2)
 
 @cases(
     ("value", "restored"),
-    [
-        (Open.model_validate({"more": 1}), Open.model_validate({"more": 1})),
-        (OpenRecord(name="a", more=1), OpenRecord(name="a", more=1)),  # type: ignore[call-arg]
-        (Plain(1, [2.0]), Plain(1, [2.0])),
-        (OneSlot({"a"}), OneSlot({"a"})),
-        (Equal(), Equal()),
-        (NOON.replace(tzinfo=UTC), NOON.replace(tzinfo=UTC)),
-        ({1: {"a"}, "b": (dt.time(1), bytearray(b"x"))}, {1: {"a"}, "b": (dt.time(1), bytearray(b"x"))}),
-        (collections.defaultdict(list, a=[1]), collections.defaultdict(list, a=[1])),
-        (DEQUE, collections.deque([1], maxlen=2)),
-    ],
+    (Open.model_validate({"more": 1}), Open.model_validate({"more": 1})),
+    (OpenRecord(name="a", more=1), OpenRecord(name="a", more=1)),  # type: ignore[call-arg]
+    (Plain(1, [2.0]), Plain(1, [2.0])),
+    (OneSlot({"a"}), OneSlot({"a"})),
+    (Equal(), Equal()),
+    (NOON.replace(tzinfo=UTC), NOON.replace(tzinfo=UTC)),
+    ({1: {"a"}, "b": (dt.time(1), bytearray(b"x"))}, {1: {"a"}, "b": (dt.time(1), bytearray(b"x"))}),
+    (collections.defaultdict(list, a=[1]), collections.defaultdict(list, a=[1])),
+    (DEQUE, collections.deque([1], maxlen=2)),
 )
 def test_equal_values_of_one_type_are_the_same(value: object, restored: object) -> None:
     assert find_difference(value, restored) is None
@@ -86,31 +84,29 @@ def test_equal_values_of_one_type_are_the_same(value: object, restored: object) 
 
 @cases(
     ("value", "restored", "place"),
-    [
-        (1, True, ""),
-        (decimal.Decimal("1.0"), decimal.Decimal("1.00"), ""),
-        (0.0, -0.0, ""),
-        (Open.model_validate({"more": 1}), Open(), ""),
-        (Open.model_validate({"more": 1}), Open.model_validate({"more": 2}), ".more"),
-        (OpenRecord(name="a", more=1), OpenRecord(name="a"), ""),  # type: ignore[call-arg]
-        (Plain([1]), Plain([2]), ".one[0]"),
-        (OneSlot(1), OneSlot(2), ".one"),
-        (Unequal(), Unequal(), ""),
-        (len, sum, ""),
-        ({"a": 1}, {}, ""),
-        ({"a": 1}, {"b": 1}, " has the key 'a', which"),
-        ({"a": [1]}, {"a": [2]}, "['a'][0]"),
-        ([1], [1, 2], ""),
-        (DEQUE, collections.deque([1]), ""),
-        ({1}, {2}, ""),
-        ({(1,)}, {(True,)}, " has a member which[0]"),
-        (NOON, NOON.replace(tzinfo=UTC), ""),
-        (NOON.replace(tzinfo=EAST), NOON.replace(tzinfo=UTC), ""),
-        (NOON.replace(tzinfo=Odd()), NOON.replace(tzinfo=UTC), ""),
-        (NOON, NOON.replace(hour=1), ""),
-        (b"a", b"b", ""),
-        (pydantic.SecretStr("a"), pydantic.SecretStr("*"), ""),
-    ],
+    (1, True, ""),
+    (decimal.Decimal("1.0"), decimal.Decimal("1.00"), ""),
+    (0.0, -0.0, ""),
+    (Open.model_validate({"more": 1}), Open(), ""),
+    (Open.model_validate({"more": 1}), Open.model_validate({"more": 2}), ".more"),
+    (OpenRecord(name="a", more=1), OpenRecord(name="a"), ""),  # type: ignore[call-arg]
+    (Plain([1]), Plain([2]), ".one[0]"),
+    (OneSlot(1), OneSlot(2), ".one"),
+    (Unequal(), Unequal(), ""),
+    (len, sum, ""),
+    ({"a": 1}, {}, ""),
+    ({"a": 1}, {"b": 1}, " has the key 'a', which"),
+    ({"a": [1]}, {"a": [2]}, "['a'][0]"),
+    ([1], [1, 2], ""),
+    (DEQUE, collections.deque([1]), ""),
+    ({1}, {2}, ""),
+    ({(1,)}, {(True,)}, " has a member which[0]"),
+    (NOON, NOON.replace(tzinfo=UTC), ""),
+    (NOON.replace(tzinfo=EAST), NOON.replace(tzinfo=UTC), ""),
+    (NOON.replace(tzinfo=Odd()), NOON.replace(tzinfo=UTC), ""),
+    (NOON, NOON.replace(hour=1), ""),
+    (b"a", b"b", ""),
+    (pydantic.SecretStr("a"), pydantic.SecretStr("*"), ""),
 )
 def test_another_value_is_found_at_its_place(value: object, restored: object, place: str) -> None:
     found = find_difference(value, restored)

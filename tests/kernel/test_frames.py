@@ -113,7 +113,7 @@ def pauses_of(machine: gx.Graph[Any, Any], value: Any) -> list[gx.Snapshot]:
 
 
 class TestFrame:
-    @cases(("job", "notes"), [(Job(("elms", "oaks")), ("re: elms", "re: oaks")), (Job((), ("done",)), ("done",))])
+    @cases(("job", "notes"), (Job(("elms", "oaks")), ("re: elms", "re: oaks")), (Job((), ("done",)), ("done",)))
     def test_leave_receives_the_outer_value(self, job: Job, notes: tuple[str, ...]) -> None:
         """Other outcomes of `enter` leave at once."""
         assert run_machine(office(survey()), job, reporter()).outcome == Minutes(notes)
@@ -162,7 +162,7 @@ class TestFrame:
         with pytest.raises(SnapshotError, match=match):
             run_machine(machine, paused.retried(), reporter())
 
-    @cases("frames", [3, ["look"], {"look": 3}, {"look": {"class": "Nothing", "data": {}}}])
+    @cases("frames", 3, ["look"], {"look": 3}, {"look": {"class": "Nothing", "data": {}}})
     def test_invalid_frames_are_refused(self, frames: object) -> None:
         machine = office(survey())
         stored = json.loads(gx.Snapshot("look.enter", Job(())).to_json()) | {"frames": frames}
@@ -210,15 +210,13 @@ def underline(known: Known) -> Known:
 class TestEach:
     @cases(
         ("make", "subjects", "notes"),
-        [
-            (lambda: office(survey()), "abcde", ("re: a", "re: b", "re: c", "stopped by look.rounds")),
-            # An own budget is refilled at each entry, and another one counts for the whole run.
-            (lambda: two_surveys(survey(own=(ROUNDS,))), "ab", ("re: a", "re: b")),
-            (lambda: two_surveys(survey(own=())), "ab", ("re: a", "stopped by rounds")),
-            # Own budgets of the child are refilled in each round.
-            (lambda: office(survey(own=(ROUNDS, TRY), child=limited_inquiry(TRY))), "ab", ("re: a", "re: b")),
-            (lambda: office(survey(child=limited_inquiry(TRY))), "ab", ("no more: tries",)),
-        ],
+        (lambda: office(survey()), "abcde", ("re: a", "re: b", "re: c", "stopped by look.rounds")),
+        # An own budget is refilled at each entry, and another one counts for the whole run.
+        (lambda: two_surveys(survey(own=(ROUNDS,))), "ab", ("re: a", "re: b")),
+        (lambda: two_surveys(survey(own=())), "ab", ("re: a", "stopped by rounds")),
+        # Own budgets of the child are refilled in each round.
+        (lambda: office(survey(own=(ROUNDS, TRY), child=limited_inquiry(TRY))), "ab", ("re: a", "re: b")),
+        (lambda: office(survey(child=limited_inquiry(TRY))), "ab", ("no more: tries",)),
     )
     def test_loop_ends_with_its_budget(self, make: Callable[[], Any], subjects: str, notes: tuple[str, ...]) -> None:
         assert minutes_of(make(), *subjects) == notes
@@ -283,7 +281,7 @@ def department(inner: gx.Graph[Job, Minutes]) -> gx.Graph[Agenda, Minutes]:
     def take_list(agenda: Agenda) -> Job:
         return Job(agenda.lists[0])
 
-    def collect(minutes: Minutes, agenda: Agenda) -> Agenda | Minutes:
+    def gather(minutes: Minutes, agenda: Agenda) -> Agenda | Minutes:
         notes = (*agenda.notes, *minutes.notes)
         return Agenda(agenda.lists[1:], notes) if agenda.lists[1:] else Minutes(notes)
 
@@ -292,9 +290,7 @@ def department(inner: gx.Graph[Job, Minutes]) -> gx.Graph[Agenda, Minutes]:
 
     # The inner graph starts with a graph of its own, so no edge of its table refills that one's rounds.
     lists, rounds = gx.Budget("lists", 3), gx.Budget("look.rounds", 3)
-    team: Any = gx.embed(
-        inner, "team", own=[lists, rounds], enter=take_list, leave=collect, each=lists, when_spent=stop
-    )
+    team: Any = gx.embed(inner, "team", own=[lists, rounds], enter=take_list, leave=gather, each=lists, when_spent=stop)
     return machine_of(team)
 
 
@@ -341,39 +337,28 @@ WHOLE: dict[str, Any] = {**WITH_LEAVE, "each": ROUNDS, "when_spent": stop_early}
 class TestRefusals:
     @cases(
         ("options", "message"),
-        [
-            ({"leave": write_down}, "look has leave= without enter=; pass enter, a function that starts the graph"),
-            ({"each": ROUNDS}, "look has each= without enter=; pass enter"),
-            ({"enter": take_first, "each": ROUNDS}, "look has each=rounds without when_spent=; pass a function"),
-            ({"enter": take_first, "when_spent": stop_early}, "look has when_spent= without each=; pass each"),
-            (
-                WHOLE | {"each": gx.Budget("rounds")},
-                'look has each=rounds, which has no limit; write Budget("rounds", 3)',
-            ),
-            ({"enter": reopen}, "look starts with Subject, but its enter returns Job; return Subject"),
-            (
-                WITH_LEAVE | {"leave": leave_of_jobs},
-                "look ends with Known | Unknown, but its leave takes Job; take Known |",
-            ),
-            (WITH_LEAVE | {"leave": underline}, "look has a leave that takes one value; write def leave"),
-            (
-                WITH_LEAVE | {"leave": strange_outer},
-                "look is entered with Job, but the parameter outer of its leave takes Agenda; widen the annotation",
-            ),
-            ({"enter": asking_enter}, "look has the enter asking_enter, which asks for effects; give a pure function"),
-            (
-                WHOLE | {"leave": one_way},
-                "look has each=rounds, but its leave never returns Job, which enters it again",
-            ),
-            (
-                WHOLE | {"when_spent": start_again},
-                "look is entered with Subject, and when_spent returns that, too; return another class",
-            ),
-            ({"enter": take_first, "own": [TRY]}, "look cannot own tries, which meters none"),
-        ],
+        ({"leave": write_down}, "has leave= without enter=; pass enter, a function that starts the graph"),
+        ({"each": ROUNDS}, "has each= without enter=; pass enter"),
+        ({"enter": take_first, "each": ROUNDS}, "has each=rounds without when_spent=; pass a function"),
+        ({"enter": take_first, "when_spent": stop_early}, "has when_spent= without each=; pass each"),
+        (WHOLE | {"each": gx.Budget("rounds")}, 'has each=rounds, which has no limit; write Budget("rounds", 3)'),
+        ({"enter": reopen}, "starts with Subject, but its enter returns Job; return Subject"),
+        (WITH_LEAVE | {"leave": leave_of_jobs}, "ends with Known | Unknown, but its leave takes Job; take Known |"),
+        (WITH_LEAVE | {"leave": underline}, "has a leave that takes one value; write def leave"),
+        (
+            WITH_LEAVE | {"leave": strange_outer},
+            "is entered with Job, but the parameter outer of its leave takes Agenda; widen the annotation",
+        ),
+        ({"enter": asking_enter}, "has the enter asking_enter, which asks for effects; give a pure function"),
+        (WHOLE | {"leave": one_way}, "has each=rounds, but its leave never returns Job, which enters it again"),
+        (
+            WHOLE | {"when_spent": start_again},
+            "is entered with Subject, and when_spent returns that, too; return another class",
+        ),
+        ({"enter": take_first, "own": [TRY]}, "cannot own tries, which meters none"),
     )
     def test_unfitting_functions(self, options: dict[str, Any], message: str) -> None:
-        assert error_message(NodeError, lambda: gx.embed(INQUIRY, "look", **options)).startswith(message)
+        assert error_message(NodeError, lambda: gx.embed(INQUIRY, "look", **options)).startswith(f"look {message}")
 
     def test_names_and_budget_are_checked(self) -> None:
         child = machine_of(kernel.rename(inquire, "leave"))

@@ -58,7 +58,7 @@ def run_scales(reply: Any, count: int = 9, limits: Limits = COINS_ONLY) -> Any:
 INVALID = [-1, 0.5, 1.0, math.nan, math.inf, -math.inf, True, False, "1", b"1", [1], 1j]
 
 
-@cases("amount", INVALID)
+@cases("amount", *INVALID)
 def test_invalid_amount_of_a_whole_meter_is_refused(amount: Any) -> None:
     message = r"weigh asked for Weigh, .*; return a whole number of coins"
     snapshot = snapshot_after(errors.InputError, lambda: run_scales((amount, 0.0)), message)
@@ -72,10 +72,8 @@ EACH_WANTED = "return an amount, or None, for each of coins, grams"
 
 @cases(
     ("amounts", "remedy"),
-    [
-        *(((1, amount), GRAMS_WANTED) for amount in (-1, -0.5, math.nan, math.inf, True, "1", HUGE)),
-        *((amounts, EACH_WANTED) for amounts in (None, 3, "ab", (), (1,), (1, 2.0, 3), {1, 2}, {"coins": 1})),
-    ],
+    *(((1, amount), GRAMS_WANTED) for amount in (-1, -0.5, math.nan, math.inf, True, "1", HUGE)),
+    *((amounts, EACH_WANTED) for amounts in (None, 3, "ab", (), (1,), (1, 2.0, 3), {1, 2}, {"coins": 1})),
 )
 def test_other_measured_amounts_are_refused(amounts: Any, remedy: str) -> None:
     message = m.error_message(errors.InputError, run_scales, amounts)
@@ -122,21 +120,16 @@ LIMIT = {"limit": "coins", "value": 1, "reached": 1, "wanted": 1, "outer": False
 
 @cases(
     ("kind", "fields", "text"),
-    [
-        *((Spent, {name: one}, "Spent has ") for name in ("iterations", "seconds", "restarts") for one in COUNTS),
-        *((Spent, {name: {"coins": one}}, "Spent has ") for name in ("budgets", "meters") for one in COUNTS),
-        *((Spent, {"budgets": one}, f"Spent has budgets={one}; {GIVE_DICT}") for one in (None, 3, [("coins", 1)])),
-        *((Spent, {"meters": one}, f"Spent has meters={one}; {GIVE_DICT}") for one in (None, 3, [("coins", 1)])),
-        *(
-            (partial(Snapshot, "a", 1), {"sequence": one}, "Snapshot has sequence=")
-            for one in (-1, 0.5, True, None, "1")
-        ),
-        *((Exhausted, {**LIMIT, "value": one}, "Exhausted has ") for one in (-1, math.nan, True)),
-        *((Exhausted, {**LIMIT, "reached": one}, "Exhausted has ") for one in (math.inf, "1")),
-        *((Exhausted, {**LIMIT, "wanted": one}, "Exhausted has ") for one in (0.5, -1)),
-        *((Exhausted, {**LIMIT, "limit": one}, "Exhausted has ") for one in (3, None)),
-        (Exhausted, {**LIMIT, "outer": 1}, "Exhausted has "),
-    ],
+    *((Spent, {name: one}, "Spent has ") for name in ("iterations", "seconds", "restarts") for one in COUNTS),
+    *((Spent, {name: {"coins": one}}, "Spent has ") for name in ("budgets", "meters") for one in COUNTS),
+    *((Spent, {"budgets": one}, f"Spent has budgets={one}; {GIVE_DICT}") for one in (None, 3, [("coins", 1)])),
+    *((Spent, {"meters": one}, f"Spent has meters={one}; {GIVE_DICT}") for one in (None, 3, [("coins", 1)])),
+    *((partial(Snapshot, "a", 1), {"sequence": n}, "Snapshot has sequence=") for n in (-1, 0.5, True, None, "1")),
+    *((Exhausted, {**LIMIT, "value": one}, "Exhausted has ") for one in (-1, math.nan, True)),
+    *((Exhausted, {**LIMIT, "reached": one}, "Exhausted has ") for one in (math.inf, "1")),
+    *((Exhausted, {**LIMIT, "wanted": one}, "Exhausted has ") for one in (0.5, -1)),
+    *((Exhausted, {**LIMIT, "limit": one}, "Exhausted has ") for one in (3, None)),
+    (Exhausted, {**LIMIT, "outer": 1}, "Exhausted has "),
 )
 def test_spent_refuses_invalid_counts(kind: Callable[..., object], fields: Any, text: str) -> None:
     """So do a snapshot and a reached limit."""
@@ -165,8 +158,8 @@ def stored_with(text: str, **fields: Any) -> str:
     return json.dumps({**GOOD, **fields}).replace('"#"', text)
 
 
-@cases("text", ["-50", "0.5", "true", "1e400", "NaN", "-Infinity", "null", '"3"', "[]", f"-1{'0' * 5000}"])
-@cases("name", ["iterations", "seconds", "restarts", "budgets", "meters"])
+@cases("text", "-50", "0.5", "true", "1e400", "NaN", "-Infinity", "null", '"3"', "[]", f"-1{'0' * 5000}")
+@cases("name", "iterations", "seconds", "restarts", "budgets", "meters")
 def test_stored_counts_that_are_invalid_are_refused(name: str, text: str) -> None:
     count, shown = ({"coins": "#"}, f"{name}['coins']") if name in ("budgets", "meters") else ("#", name)
     # Seconds and the counts of some meters are fractions.
@@ -174,8 +167,8 @@ def test_stored_counts_that_are_invalid_are_refused(name: str, text: str) -> Non
         assert snapshot_error(stored_with(text, spent={**GOOD["spent"], name: count})).startswith(f"Spent has {shown}=")
 
 
-@cases("text", ["-1", "true", "1e400", "NaN", "null", '"3"', "[]"])
-@cases("name", ["value", "reached"])
+@cases("text", "-1", "true", "1e400", "NaN", "null", '"3"', "[]")
+@cases("name", "value", "reached")
 def test_stored_limits_that_are_invalid_are_refused(name: str, text: str) -> None:
     stored = stored_with(text, replies=[{"exhausted": {**LIMIT, name: "#"}}])
     assert snapshot_error(stored).startswith(f"Exhausted has {name}=")
@@ -208,21 +201,21 @@ def stored_value(field: str, text: str, notes: tuple[str, ...] = ()) -> str:
 NUMBERS, NO_NUMBERS = ["count", "weight", "value", "reached", "wanted"], ["true", "false", '"3"', "null", "[]", "{}"]
 
 
-@cases(("field", "text"), [*itertools.product(NUMBERS, NO_NUMBERS), ("count", "1.0"), ("count", "1.5")])
-@cases("notes", [(), ("\ud800",)])
+@cases(("field", "text"), *itertools.product(NUMBERS, NO_NUMBERS), ("count", "1.0"), ("count", "1.5"))
+@cases("notes", (), ("\ud800",))
 def test_number_within_a_stored_value_is_not_converted(field: str, text: str, notes: tuple[str, ...]) -> None:
     assert "does not fit this graph" in snapshot_error(stored_value(field, text, notes), NOTES)
 
 
-@cases("count", [HUGE, -HUGE, 0])
-@cases("note", ["\ud800", "é", ""])
+@cases("count", HUGE, -HUGE, 0)
+@cases("note", "\ud800", "é", "")
 def test_value_is_read_as_it_was_stored(count: int, note: str) -> None:
     at = Snapshot("note_weight", Weighed(count, math.inf, Exhausted("coins", abs(count), 0), (note,)))
     assert Snapshot.from_json(at.to_json(), NOTES) == at
 
 
-@cases("field", ["version", "node", "value", "replies", "spent", "entered", "open", "sequence", "run"])
-@cases("text", ["true", "-1", "1e400", "NaN", f"1{'0' * 5000}", "[" * 100_000 + "]" * 100_000, "[" * 900 + "]" * 900])
+@cases("field", "version", "node", "value", "replies", "spent", "entered", "open", "sequence", "run")
+@cases("text", "true", "-1", "1e400", "NaN", f"1{'0' * 5000}", "[" * 100_000 + "]" * 100_000, "[" * 900 + "]" * 900)
 def test_any_snapshot_field_is_read_or_refused(field: str, text: str) -> None:
     whole = stored_with(text, **{field: "#"})
     if (field, text) in [("entered", "true"), ("sequence", f"1{'0' * 5000}")]:
@@ -245,7 +238,7 @@ def test_integers_of_any_size_are_stored_and_resumed() -> None:
     assert format_json(parse_json(f'{{"a": [{digits}]}}')) == f'{{"a": [{digits}]}}'
 
 
-@cases("limits", [{"iterations": HUGE}, {"fan_out": HUGE}, {"restarts": HUGE}, {"meters": {COINS: HUGE}}])
+@cases("limits", {"iterations": HUGE}, {"fan_out": HUGE}, {"restarts": HUGE}, {"meters": {COINS: HUGE}})
 def test_limits_of_any_size_are_limits(limits: Any) -> None:
     assert m.SELF_LOOP.verify(as_limits(**{"iterations": HUGE, **limits})).proved
 
@@ -257,14 +250,12 @@ TOO_MUCH = "is 1.0e+5000, more than a float can hold; give None for no limit"
 
 @cases(
     ("make", "text"),
-    [
-        (lambda: as_limits(seconds=HUGE), TOO_MUCH),
-        (lambda: as_limits(meters={GRAMS: HUGE}), TOO_MUCH),
-        (lambda: as_limits(iterations=-HUGE), "the limit iterations is -1.0e+5000; give 0 or more"),
-        # Values whose repr fails are shown by their classes.
-        (lambda: as_limits(iterations=_Unprintable()), "the limit iterations is <_Unprintable that cannot be shown>"),
-        (lambda: as_limits(iterations=(HUGE,)), "the limit iterations is <tuple that cannot be shown>"),
-    ],
+    (lambda: as_limits(seconds=HUGE), TOO_MUCH),
+    (lambda: as_limits(meters={GRAMS: HUGE}), TOO_MUCH),
+    (lambda: as_limits(iterations=-HUGE), "the limit iterations is -1.0e+5000; give 0 or more"),
+    # Values whose repr fails are shown by their classes.
+    (lambda: as_limits(iterations=_Unprintable()), "the limit iterations is <_Unprintable that cannot be shown>"),
+    (lambda: as_limits(iterations=(HUGE,)), "the limit iterations is <tuple that cannot be shown>"),
 )
 def test_invalid_limit_is_shown_shortly(make: Callable[[], object], text: str) -> None:
     assert text in m.error_message(errors.LimitsError, make)
@@ -285,7 +276,7 @@ def test_json_holds_integers_of_any_size(data: Any) -> None:
     assert parse_json(format_json(data)) == data
 
 
-@cases("text", ["[" * 100_000, '{"a":' * 100_000, "", "nul", "[1"])
+@cases("text", "[" * 100_000, '{"a":' * 100_000, "", "nul", "[1")
 def test_text_that_is_not_json_is_a_value_error(text: str) -> None:
     with pytest.raises(ValueError, match=r"\w"):
         parse_json(text)
@@ -293,16 +284,14 @@ def test_text_that_is_not_json_is_a_value_error(text: str) -> None:
 
 @cases(
     ("number", "spec", "text"),
-    [
-        (1234, ",", "1,234"),
-        (10**30 - 1, "", "9" * 30),
-        (10**30, "", "1.0e+30"),
-        (-(10**30), ",", "-1.0e+30"),
-        (HUGE, "", "1.0e+5000"),
-        (HUGE - 1, "", "1.0e+5000"),
-        (26 * 10**4999, "", "2.6e+5000"),
-        (10**400_000, "", "1.0e+400000"),
-    ],
+    (1234, ",", "1,234"),
+    (10**30 - 1, "", "9" * 30),
+    (10**30, "", "1.0e+30"),
+    (-(10**30), ",", "-1.0e+30"),
+    (HUGE, "", "1.0e+5000"),
+    (HUGE - 1, "", "1.0e+5000"),
+    (26 * 10**4999, "", "2.6e+5000"),
+    (10**400_000, "", "1.0e+400000"),
 )
 def test_long_integers_are_shortened(number: int, spec: str, text: str) -> None:
     assert errors.format_integer(number, spec) == text

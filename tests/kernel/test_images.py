@@ -38,7 +38,7 @@ HEADS = {
 }
 
 
-@cases("media_type", HEADS)
+@cases("media_type", *HEADS)
 @given(rest=st.binary(max_size=60))
 def test_bytes_name_their_format(media_type: str, rest: bytes) -> None:
     data = HEADS[media_type] + rest
@@ -49,7 +49,7 @@ def test_bytes_name_their_format(media_type: str, rest: bytes) -> None:
     assert str(image) == f"{media_type}, {len(data)} bytes"
 
 
-@cases("address", ["HTTPS://Example.com/Cat.png", "http://localhost:8000/a?b#c", "https://é.example/猫"])
+@cases("address", "HTTPS://Example.com/Cat.png", "http://localhost:8000/a?b#c", "https://é.example/猫")
 def test_address_keeps_all_but_its_scheme(address: str) -> None:
     scheme, _, rest = address.partition(":")
     assert Image(address).url == f"{scheme.lower()}:{rest}"
@@ -80,7 +80,7 @@ def test_image_is_bytes_or_an_address_also_in_json() -> None:
     assert image_from_json({"url": CAT.url, "kind": "graphexec.image", "more": 1}) is None
 
 
-@cases("spelling", ["image/jpg", "image/JPEG", "IMAGE/jpeg;charset=utf-8"])
+@cases("spelling", "image/jpg", "image/JPEG", "IMAGE/jpeg;charset=utf-8")
 def test_media_type_has_one_spelling(spelling: str) -> None:
     image = Image.from_bytes(HEADS["image/jpeg"])
     assert Image(f"DATA:{spelling};BASE64,{image.data}") == image
@@ -117,7 +117,7 @@ INVALID_URLS: dict[Any, str] = {
 }
 
 
-@cases("url", INVALID_URLS)
+@cases("url", *INVALID_URLS)
 def test_invalid_url_is_an_input_error(url: Any) -> None:
     assert INVALID_URLS[url] in error_message(InputError, Image, url)
     assert image_from_json({"kind": "graphexec.image", "url": url}) is None
@@ -125,23 +125,21 @@ def test_invalid_url_is_an_input_error(url: Any) -> None:
 
 @cases(
     ("data", "media_type", "says"),
-    [
-        (b"hello", None, "not a PNG, JPEG, GIF or WebP image; pass their media_type"),
-        (b"", None, "not a PNG"),
-        (b"", "image/png", "empty"),
-        (b"hello", "png", "media type 'png'; give that of an image, such as image/png"),
-        (b"%PDF-1.7", "application/pdf", "media type 'application/pdf'"),
-        (PNG, "image/gif", "its bytes are image/png"),
-        (b"hello", "image/png", "its bytes are of another format"),
-        ("photo.png", None, "was given 'photo.png'; give bytes"),
-    ],
+    (b"hello", None, "not a PNG, JPEG, GIF or WebP image; pass their media_type"),
+    (b"", None, "not a PNG"),
+    (b"", "image/png", "empty"),
+    (b"hello", "png", "media type 'png'; give that of an image, such as image/png"),
+    (b"%PDF-1.7", "application/pdf", "media type 'application/pdf'"),
+    (PNG, "image/gif", "its bytes are image/png"),
+    (b"hello", "image/png", "its bytes are of another format"),
+    ("photo.png", None, "was given 'photo.png'; give bytes"),
 )
 def test_invalid_bytes_are_an_input_error(data: Any, media_type: str | None, says: str) -> None:
     with pytest.raises(InputError, match=says):
         Image.from_bytes(data, media_type)
 
 
-@cases(("size", "shown"), [(999, "999 bytes"), (12_345, "12 kB"), (3_400_000, "3.4 MB")])
+@cases(("size", "shown"), (999, "999 bytes"), (12_345, "12 kB"), (3_400_000, "3.4 MB"))
 def test_label_shows_type_and_size(size: int, shown: str) -> None:
     image = Image.from_bytes(PNG.ljust(size, b"\0"))
     assert image.label(2) == f"[image 2: image/png, {shown}]"

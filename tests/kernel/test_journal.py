@@ -136,7 +136,7 @@ REPLIES = (
 )
 
 
-@cases("reply", REPLIES)
+@cases("reply", *REPLIES)
 def test_reply_is_restored_from_what_a_journal_keeps(reply: object) -> None:
     journal = journal_of(executor([FINISH]).run("?"))
     kept = CompactReply.part_of(reply)

@@ -44,8 +44,8 @@ def test_meters_and_effects_have_defaults() -> None:
     assert (Pay.charges, Pay.measures) == ({PAYMENTS: 2}, ())
 
 
-@cases("kind", [Meter, Budget])
-@cases("name", ["", "two words", "9lives", "a-b", "a.", ".a", "a..b", "a.2", 5, None, ["payments"]])
+@cases("kind", Meter, Budget)
+@cases("name", "", "two words", "9lives", "a-b", "a.", ".a", "a..b", "a.2", 5, None, ["payments"])
 def test_name_must_be_an_identifier(kind: type[Meter | Budget], name: Any) -> None:
     text = f"a {kind.__name__.lower()} cannot be named {name!r}; give it a name that a variable could have"
     assert error_message(errors.LimitsError, kind, name) == text
@@ -53,27 +53,25 @@ def test_name_must_be_an_identifier(kind: type[Meter | Budget], name: Any) -> No
 
 @cases(
     ("make", "text"),
-    [
-        *(
-            (partial(kind, name), f"{name} is a limit already; find another name for the {kind.__name__.lower()}")
-            for kind in (Meter, Budget)
-            for name in ("seconds", "fan_out", "restarts")
-        ),
-        (partial(Meter, "iterations"), "iterations are counted at entries and not by effects; find another name"),
-        *(
-            (partial(Limits, budgets={name: 5}), f"{name} is a limit and not a budget; write Limits({name}=...)")
-            for name in ("iterations", "seconds", "fan_out", "restarts")
-        ),
-        (
-            lambda: Limits(budgets={"two words": 5}),
-            "budgets has 'two words', which is not a budget name; give names and limits, such as {'revisions': 5}",
-        ),
-        (
-            lambda: as_limits(budgets=["revisions"]),
-            "budgets is ['revisions']; give a dict of names and limits: {'revisions': 5}",
-        ),
-        (lambda: dataclasses.replace(Limits({PAYMENTS: 3}), seconds=-1), "the limit seconds is -1"),
-    ],
+    *(
+        (partial(kind, name), f"{name} is a limit already; find another name for the {kind.__name__.lower()}")
+        for kind in (Meter, Budget)
+        for name in ("seconds", "fan_out", "restarts")
+    ),
+    (partial(Meter, "iterations"), "iterations are counted at entries and not by effects; find another name"),
+    *(
+        (partial(Limits, budgets={name: 5}), f"{name} is a limit and not a budget; write Limits({name}=...)")
+        for name in ("iterations", "seconds", "fan_out", "restarts")
+    ),
+    (
+        lambda: Limits(budgets={"two words": 5}),
+        "budgets has 'two words', which is not a budget name; give names and limits, such as {'revisions': 5}",
+    ),
+    (
+        lambda: as_limits(budgets=["revisions"]),
+        "budgets is ['revisions']; give a dict of names and limits: {'revisions': 5}",
+    ),
+    (lambda: dataclasses.replace(Limits({PAYMENTS: 3}), seconds=-1), "the limit seconds is -1"),
 )
 def test_name_of_a_limit_is_refused(make: Callable[[], object], text: str) -> None:
     """So are names that no budget can have."""
@@ -85,22 +83,17 @@ WHOLE = "the meter must count in whole numbers, and the charge be 1 or more: "
 
 @cases(
     ("attributes", "facts"),
-    [
-        *(
-            (
-                {"charges": {PAYMENTS: charge}},
-                [f'Pay has charges={{{PAYMENTS!r}: {charge}}}; {WHOLE}{{Meter("pages"): 1}}'],
-            )
-            for charge in (0, -1, 1.5, True)
-        ),
-        ({"charges": {FEES: 1}}, [WHOLE]),
-        (
-            {"measures": (FEES, PAYMENTS)},
-            ["Pay measures fees, payments but defines no measure method; define measure(self, reply)"],
-        ),
-        ({"charges": property(lambda self: {PAYMENTS: 3})}, ["Pay has charges that differ from effect to effect"]),
-        ({"measures": property(lambda self: {PAYMENTS: 3})}, ["Pay has measures that differ from effect to effect"]),
-    ],
+    *(
+        ({"charges": {PAYMENTS: charge}}, [f'Pay has charges={{{PAYMENTS!r}: {charge}}}; {WHOLE}{{Meter("pages"): 1}}'])
+        for charge in (0, -1, 1.5, True)
+    ),
+    ({"charges": {FEES: 1}}, [WHOLE]),
+    (
+        {"measures": (FEES, PAYMENTS)},
+        ["Pay measures fees, payments but defines no measure method; define measure(self, reply)"],
+    ),
+    ({"charges": property(lambda self: {PAYMENTS: 3})}, ["Pay has charges that differ from effect to effect"]),
+    ({"measures": property(lambda self: {PAYMENTS: 3})}, ["Pay has measures that differ from effect to effect"]),
 )
 def test_invalid_charges_are_refused(attributes: Any, facts: list[str]) -> None:
     check_refusal(errors.NodeError, facts, type, "Pay", (Effect,), attributes)
@@ -135,27 +128,25 @@ def test_limits_are_values() -> None:
 
 @cases(
     ("meters", "text"),
-    [
-        ({"payments": 3}, "the limits have 'payments', which is not a meter; give {Meter('payments'): 5}"),
-        (PAYMENTS, "the limits are Meter(name='payments', whole=True); give a dict of meters and limits: {METER: 5}"),
-        (3, "the limits are 3; give a dict of meters and limits: {METER: 5}"),
-        ({PAYMENTS: 1.5}, "the limit payments is 1.5; give a whole number, or None for no limit"),
-        ({PAYMENTS: -1}, "the limit payments is -1; give 0 or more, or None for no limit"),
-        ({FEES: "3"}, "the limit fees is '3'; give an amount of money, or None for no limit"),
-        ({FEES: float("inf")}, "the limit fees is infinite; give None for no limit"),
-        ({FEES: 0}, "the limit fees is 0, but what an effect consumes is only known afterwards; give more than 0"),
-        (
-            {PAYMENTS: -1, FEES: -2},
-            "the limit payments is -1; give 0 or more, or None for no limit; "
-            "the limit fees is -2; give 0 or more, or None for no limit",
-        ),
-    ],
+    ({"payments": 3}, "the limits have 'payments', which is not a meter; give {Meter('payments'): 5}"),
+    (PAYMENTS, "the limits are Meter(name='payments', whole=True); give a dict of meters and limits: {METER: 5}"),
+    (3, "the limits are 3; give a dict of meters and limits: {METER: 5}"),
+    ({PAYMENTS: 1.5}, "the limit payments is 1.5; give a whole number, or None for no limit"),
+    ({PAYMENTS: -1}, "the limit payments is -1; give 0 or more, or None for no limit"),
+    ({FEES: "3"}, "the limit fees is '3'; give an amount of money, or None for no limit"),
+    ({FEES: float("inf")}, "the limit fees is infinite; give None for no limit"),
+    ({FEES: 0}, "the limit fees is 0, but what an effect consumes is only known afterwards; give more than 0"),
+    (
+        {PAYMENTS: -1, FEES: -2},
+        "the limit payments is -1; give 0 or more, or None for no limit; "
+        "the limit fees is -2; give 0 or more, or None for no limit",
+    ),
 )
 def test_invalid_limits_on_meters_are_refused(meters: Any, text: str) -> None:
     assert error_message(errors.LimitsError, Limits, meters) == text
 
 
-@cases("attribute", ["meters", "budgets"])
+@cases("attribute", "meters", "budgets")
 def test_limits_are_immutable(attribute: str) -> None:
     limits = Limits({PAYMENTS: 3}, budgets={"payments": 2})
     with pytest.raises(dataclasses.FrozenInstanceError):
@@ -256,8 +247,8 @@ class Outer:
         raise AssertionError("no reply reports more")
 
 
-@cases("own", [None, 9.0])
-@cases(("answer", "at"), [(Cut(), 5.0), ("an answer after the deadline", 6.0)])
+@cases("own", None, 9.0)
+@cases(("answer", "at"), (Cut(), 5.0), ("an answer after the deadline", 6.0))
 def test_deadline_of_an_outer_run_ends_a_nested_run(own: float | None, answer: object, at: float) -> None:
     execution = Execution(INTERVIEW, begin(INTERVIEW, Topic("the sea")), Limits(seconds=own), outer=Outer(5.0))
     path = execution.run()

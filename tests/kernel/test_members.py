@@ -74,7 +74,7 @@ def test_retry_charges_the_open_members_again() -> None:
     assert outcome.limit.limit == "tool_calls"
 
 
-@cases("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
+@cases("order", (0, 1, 2), (2, 1, 0), (1, 2, 0))
 def test_cut_and_failed_members_survive_json(order: Sequence[int]) -> None:
     replies = [kernel.Cut(), ToolResult("no", "error", error="ValueError"), ToolResult("c")]
     snapshot = begin(SURVEY, Topics(("a", "b", "c")))
@@ -88,11 +88,9 @@ def test_cut_and_failed_members_survive_json(order: Sequence[int]) -> None:
 
 @cases(
     ("member", "reply", "at", "text"),
-    [
-        *((member, ToolResult("again"), 1.0, f"waits for the members [1], not for {member}") for member in (0, 2, -1)),
-        (1, ToolResult("a"), -1.0, "0 or more"),
-        (1, kernel.Cut(), 1.0, "no deadline"),
-    ],
+    *((member, ToolResult("again"), 1.0, f"waits for the members [1], not for {member}") for member in (0, 2, -1)),
+    (1, ToolResult("a"), -1.0, "0 or more"),
+    (1, kernel.Cut(), 1.0, "no deadline"),
 )
 def test_invalid_reply_of_a_member_is_refused(member: int, reply: object, at: float, text: str) -> None:
     state = pending(pending(Topics(("a", "b")), limits=Limits()).reply_member(0, ToolResult("a")), limits=Limits())
@@ -104,7 +102,7 @@ def test_single_effect_has_no_members() -> None:
     assert "Question is not a batch" in error_message(errors.InputError, single.reply_member, 0, "fine")
 
 
-@cases("change", [replace, Snapshot.retried])
+@cases("change", replace, Snapshot.retried)
 def test_snapshot_of_another_batch_is_refused(change: Callable[[Snapshot], Snapshot]) -> None:
     fewer = replace(pending(Topics(NAMES)).reply_member(3, ToolResult("d")), value=Topics(NAMES[:4]))
     text = "has 6 open calls, but survey asks for 4; resume it with its own graph"

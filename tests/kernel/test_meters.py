@@ -17,28 +17,26 @@ from tests.parameters import cases
 
 @cases(
     ("machine", "value", "context", "outcome", "iterations"),
-    [
-        *(
-            (
-                m.CLOCK,
-                m.Tick(),
-                m.limited(iterations=limit),
-                m.Stopped(m.Tick(limit), gx.Exhausted("iterations", limit, limit)),
-                limit,
-            )
-            for limit in (0, 1, 2, 7)
-        ),
-        (m.CLOCK, m.Tick(), m.without_handlers(), m.Stopped(m.Tick(15), gx.Exhausted("iterations", 15, 15)), 15),
-        # The last allowed entry is counted.
-        (m.SELF_LOOP, m.Left(3), m.limited(iterations=3), m.Landed(), 3),
-        (m.SELF_LOOP, m.Left(4), m.limited(iterations=3), m.Stopped(m.Left(1), gx.Exhausted("iterations", 3, 3)), 3),
-        (m.SELF_LOOP, m.Left(1), m.limited(iterations=1), m.Landed(), 1),
-        # Without a limit, a meter only counts; without a meter, a node costs nothing.
-        (m.SELF_LOOP, m.Left(100), m.limited(), m.Landed(), 100),
-        (m.SURVEY, m.Topics(("a",)), m.surveyors(gx.Limits(iterations=0)), m.Survey((ToolResult("a"),)), 0),
-        # The seconds are checked before the iterations.
-        (m.CLOCK, m.Tick(), m.limited(iterations=0, seconds=0), m.Stopped(m.Tick(), gx.Exhausted("seconds", 0, 0)), 0),
-    ],
+    *(
+        (
+            m.CLOCK,
+            m.Tick(),
+            m.limited(iterations=limit),
+            m.Stopped(m.Tick(limit), gx.Exhausted("iterations", limit, limit)),
+            limit,
+        )
+        for limit in (0, 1, 2, 7)
+    ),
+    (m.CLOCK, m.Tick(), m.without_handlers(), m.Stopped(m.Tick(15), gx.Exhausted("iterations", 15, 15)), 15),
+    # The last allowed entry is counted.
+    (m.SELF_LOOP, m.Left(3), m.limited(iterations=3), m.Landed(), 3),
+    (m.SELF_LOOP, m.Left(4), m.limited(iterations=3), m.Stopped(m.Left(1), gx.Exhausted("iterations", 3, 3)), 3),
+    (m.SELF_LOOP, m.Left(1), m.limited(iterations=1), m.Landed(), 1),
+    # Without a limit, a meter only counts; without a meter, a node costs nothing.
+    (m.SELF_LOOP, m.Left(100), m.limited(), m.Landed(), 100),
+    (m.SURVEY, m.Topics(("a",)), m.surveyors(gx.Limits(iterations=0)), m.Survey((ToolResult("a"),)), 0),
+    # The seconds are checked before the iterations.
+    (m.CLOCK, m.Tick(), m.limited(iterations=0, seconds=0), m.Stopped(m.Tick(), gx.Exhausted("seconds", 0, 0)), 0),
 )
 def test_limit_bounds_the_entries_of_a_metered_node(
     machine: Any, value: object, context: RunContext, outcome: object, iterations: int
@@ -81,14 +79,14 @@ def test_failed_or_stopped_node_has_paid() -> None:
     assert snapshot.spent["tool_calls"] == 2
 
 
-@cases("limit", [0, 1, 3])
+@cases("limit", 0, 1, 3)
 def test_model_calls_are_charged_one_by_one(limit: int) -> None:
     result = m.run_machine(m.PROMPTS, m.Prompt(), m.model_of(Usage(), agent_limits(model_calls=limit)))
     assert result.outcome == m.Stopped(m.Prompt(limit), gx.Exhausted("model_calls", limit, limit))
     assert (result.spent["model_calls"], len(result.asked)) == (limit, limit)
 
 
-@cases(("calls", "limit", "carried_out"), [(0, 0, 0), (1, 0, None), (3, 3, 3), (3, 2, None), (3, 4, 3), (1, None, 1)])
+@cases(("calls", "limit", "carried_out"), (0, 0, 0), (1, 0, None), (3, 3, 3), (3, 2, None), (3, 4, 3), (1, None, 1))
 def test_batch_is_charged_completely_or_not_at_all(calls: int, limit: int | None, carried_out: int | None) -> None:
     called: list[str] = []
 
@@ -110,7 +108,7 @@ def test_batch_is_charged_completely_or_not_at_all(calls: int, limit: int | None
     assert len(called) == result.spent["tool_calls"] == (carried_out or 0)
 
 
-@cases(("limit", "calls"), [(0, 0), (1, 0), (2, 2), (3, 2), (4, 4), (5, 4)])
+@cases(("limit", "calls"), (0, 0), (1, 0), (2, 2), (3, 2), (4, 4), (5, 4))
 def test_batch_does_not_exceed_the_model_calls(limit: int, calls: int) -> None:
     result = m.run_machine(m.BRAINSTORM, m.Prompt(), m.model_of(Usage(2, 3), agent_limits(model_calls=limit)))
     assert result.outcome == m.Stopped(m.Prompt(calls), gx.Exhausted("model_calls", limit, calls))
@@ -121,18 +119,16 @@ def test_batch_does_not_exceed_the_model_calls(limit: int, calls: int) -> None:
 
 @cases(
     ("limit", "usage", "calls"),
-    [
-        (0, Usage(1, 1), 0),
-        (1, Usage(1, 1), 1),
-        (2, Usage(1, 1), 1),
-        (3, Usage(1, 1), 2),
-        (10, Usage(3, 0), 4),
-        (10, Usage(0, 3), 4),
-        (3, Usage(1, 0), 3),
-        (3, Usage(0, 2), 2),
-        # A call is charged at least one token.
-        (3, Usage(), 3),
-    ],
+    (0, Usage(1, 1), 0),
+    (1, Usage(1, 1), 1),
+    (2, Usage(1, 1), 1),
+    (3, Usage(1, 1), 2),
+    (10, Usage(3, 0), 4),
+    (10, Usage(0, 3), 4),
+    (3, Usage(1, 0), 3),
+    (3, Usage(0, 2), 2),
+    # A call is charged at least one token.
+    (3, Usage(), 3),
 )
 def test_tokens_are_compared_before_each_model_call(limit: int, usage: Usage, calls: int) -> None:
     result = m.run_machine(m.PROMPTS, m.Prompt(), m.model_of(usage, agent_limits(tokens=limit)))
@@ -144,11 +140,9 @@ def test_tokens_are_compared_before_each_model_call(limit: int, usage: Usage, ca
 
 @cases(
     ("limits", "reported"),
-    [
-        ({"seconds": 0, "tokens": 0, "model_calls": 0}, "seconds"),
-        ({"tokens": 0, "model_calls": 0}, "tokens"),
-        ({"model_calls": 0}, "model_calls"),
-    ],
+    ({"seconds": 0, "tokens": 0, "model_calls": 0}, "seconds"),
+    ({"tokens": 0, "model_calls": 0}, "tokens"),
+    ({"model_calls": 0}, "model_calls"),
 )
 def test_first_of_several_limits_is_reported(limits: dict[str, Any], reported: str) -> None:
     result = m.run_machine(m.PROMPTS, m.Prompt(), m.model_of(Usage(), agent_limits(**limits)))
@@ -158,13 +152,11 @@ def test_first_of_several_limits_is_reported(limits: dict[str, Any], reported: s
 NAMES = ["iterations", "seconds", "model_calls", "tool_calls", "tokens", "cost", "fan_out", "restarts"]
 
 
-@cases("name", NAMES)
+@cases("name", *NAMES)
 @cases(
     ("value", "text"),
-    [
-        (-1, "is -1; give 0 or more, or None for no limit"),
-        *((value, "None for no limit") for value in (math.inf, math.nan, "3", True)),
-    ],
+    (-1, "is -1; give 0 or more, or None for no limit"),
+    *((value, "None for no limit") for value in (math.inf, math.nan, "3", True)),
 )
 def test_invalid_limit_is_refused(name: str, value: Any, text: str) -> None:
     message = m.error_message(LimitsError, lambda: agent_limits(**{name: value}))
@@ -178,21 +170,19 @@ AFTERWARDS = "a cost is known only after a call; give an amount above 0, or mode
 
 @cases(
     ("limits", "text"),
-    [
-        ({"iterations": 1.5}, f"the limit iterations is 1.5; give a whole number, {OR_NONE}"),
-        ({"seconds": "1"}, f"the limit seconds is '1'; give a number of seconds, {OR_NONE}"),
-        ({"seconds": math.inf}, "the limit seconds is infinite; give None for no limit"),
-        ({"seconds": math.nan}, f"the limit seconds is nan; give 0 or more, {OR_NONE}"),
-        *(({"cost": one}, f"the limit cost is {one!r}; give an amount of money, {OR_NONE}") for one in ("much", True)),
-        ({"cost": math.inf}, "the limit cost is infinite; give None for no limit"),
-        ({"cost": math.nan}, f"the limit cost is nan; give 0 or more, {OR_NONE}"),
-        *(({"cost": one}, f"the limit cost is 0, but {AFTERWARDS}") for one in (0, 0.0)),
-        (
-            {"iterations": -1, "tokens": True},
-            "the limit iterations is -1; give 0 or more, or None for no limit; "
-            "the limit tokens is True; give a whole number, or None for no limit",
-        ),
-    ],
+    ({"iterations": 1.5}, f"the limit iterations is 1.5; give a whole number, {OR_NONE}"),
+    ({"seconds": "1"}, f"the limit seconds is '1'; give a number of seconds, {OR_NONE}"),
+    ({"seconds": math.inf}, "the limit seconds is infinite; give None for no limit"),
+    ({"seconds": math.nan}, f"the limit seconds is nan; give 0 or more, {OR_NONE}"),
+    *(({"cost": one}, f"the limit cost is {one!r}; give an amount of money, {OR_NONE}") for one in ("much", True)),
+    ({"cost": math.inf}, "the limit cost is infinite; give None for no limit"),
+    ({"cost": math.nan}, f"the limit cost is nan; give 0 or more, {OR_NONE}"),
+    *(({"cost": one}, f"the limit cost is 0, but {AFTERWARDS}") for one in (0, 0.0)),
+    (
+        {"iterations": -1, "tokens": True},
+        "the limit iterations is -1; give 0 or more, or None for no limit; "
+        "the limit tokens is True; give a whole number, or None for no limit",
+    ),
 )
 def test_invalid_limits_are_reported_precisely(limits: dict[str, Any], text: str) -> None:
     assert m.error_message(LimitsError, lambda: agent_limits(**limits)) == text

@@ -173,32 +173,30 @@ NESTED = m.machine_of(gx.embed(OFFICE, "work", own=[gx.Budget("solve.tries", 2)]
 
 @cases(
     ("machine", "lines"),
-    [
-        (
-            OFFICE,
-            [
-                "solve.look --Trying--> solve.attempt",
-                "solve.attempt --Trying--> solve.attempt",
-                "solve.attempt --Solved--> deliver",
-                "solve.attempt --Failed--> apologise",
-                "deliver --Task (resets solve.tries)--> solve.look",
-                "deliver --Total--> END",
-                "apologise --Total--> END",
-            ],
-        ),
-        (RESETTING, ["solve.look --Trying (resets solve.tries, shared)--> solve.attempt"]),
-        (REFILLING, ["solve.attempt --Solved (resets tries)--> deliver"]),
-        (CHOOSING, ["choose.begin_again --Task (resets solve.tries)--> solve.look"]),
-        (hand_out_to(SOLVE, kernel.ITERATIONS), ["hand_out --Task (resets solve.tries)--> solve.look"]),
-        # A leaving edge combines both resets.
-        (
-            leave_with_resets(),
-            [
-                "inner.once --Solved (resets inner.tries, shared)--> deliver",
-                "inner.once --Failed (resets inner.tries, shared)--> apologise",
-            ],
-        ),
-    ],
+    (
+        OFFICE,
+        [
+            "solve.look --Trying--> solve.attempt",
+            "solve.attempt --Trying--> solve.attempt",
+            "solve.attempt --Solved--> deliver",
+            "solve.attempt --Failed--> apologise",
+            "deliver --Task (resets solve.tries)--> solve.look",
+            "deliver --Total--> END",
+            "apologise --Total--> END",
+        ],
+    ),
+    (RESETTING, ["solve.look --Trying (resets solve.tries, shared)--> solve.attempt"]),
+    (REFILLING, ["solve.attempt --Solved (resets tries)--> deliver"]),
+    (CHOOSING, ["choose.begin_again --Task (resets solve.tries)--> solve.look"]),
+    (hand_out_to(SOLVE, kernel.ITERATIONS), ["hand_out --Task (resets solve.tries)--> solve.look"]),
+    # A leaving edge combines both resets.
+    (
+        leave_with_resets(),
+        [
+            "inner.once --Solved (resets inner.tries, shared)--> deliver",
+            "inner.once --Failed (resets inner.tries, shared)--> apologise",
+        ],
+    ),
 )
 def test_edges_of_a_subgraph_are_inlined_with_its_resets(machine: gx.Graph[Any, Any], lines: list[str]) -> None:
     assert [one for one in str(machine).splitlines() if one in lines] == lines
@@ -206,11 +204,9 @@ def test_edges_of_a_subgraph_are_inlined_with_its_resets(machine: gx.Graph[Any, 
 
 @cases(
     ("machine", "nodes"),
-    [
-        (OFFICE, ["solve.look", "solve.attempt", "deliver", "apologise"]),
-        (NESTED, ["work.solve.look", "work.solve.attempt", "work.deliver", "work.apologise"]),
-        (hand_out_to(SOLVE, kernel.ITERATIONS), ["hand_out", "solve.look", "solve.attempt"]),
-    ],
+    (OFFICE, ["solve.look", "solve.attempt", "deliver", "apologise"]),
+    (NESTED, ["work.solve.look", "work.solve.attempt", "work.deliver", "work.apologise"]),
+    (hand_out_to(SOLVE, kernel.ITERATIONS), ["hand_out", "solve.look", "solve.attempt"]),
 )
 def test_subgraph_nodes_are_inlined_with_a_prefix(machine: gx.Graph[Any, Any], nodes: list[str]) -> None:
     assert list(machine.nodes) == nodes
@@ -219,15 +215,13 @@ def test_subgraph_nodes_are_inlined_with_a_prefix(machine: gx.Graph[Any, Any], n
 
 @cases(
     ("machine", "budgets"),
-    [
-        (office(gx.embed(solver(TRIES, SHARED), "solve", own=[TRIES])), {"solve.tries": 3, "shared": 100}),
-        (SHARING, {"tries": 3}),
-        (OWN_ITERATIONS, {"solve.iterations": 3}),
-        (TWICE, {"first.tries": 3, "second.tries": 1}),
-        (NESTED, {"work.solve.tries": 2}),
-        (TWO_OFFICES, {"first.solve.tries": 3, "second.solve.tries": 1}),
-        (hand_out_to(SOLVE, gx.Budget("tries", 9)), {"tries": 9, "solve.tries": 3}),
-    ],
+    (office(gx.embed(solver(TRIES, SHARED), "solve", own=[TRIES])), {"solve.tries": 3, "shared": 100}),
+    (SHARING, {"tries": 3}),
+    (OWN_ITERATIONS, {"solve.iterations": 3}),
+    (TWICE, {"first.tries": 3, "second.tries": 1}),
+    (NESTED, {"work.solve.tries": 2}),
+    (TWO_OFFICES, {"first.solve.tries": 3, "second.solve.tries": 1}),
+    (hand_out_to(SOLVE, gx.Budget("tries", 9)), {"tries": 9, "solve.tries": 3}),
 )
 def test_only_own_budgets_get_the_prefix(machine: gx.Graph[Any, Any], budgets: dict[str, int]) -> None:
     assert machine.budgets == budgets
@@ -250,42 +244,38 @@ def test_embedded_node_has_types_and_a_piece() -> None:
 
 @cases(
     ("machine", "tries", "limits", "outcome", "spent"),
-    [
-        (OFFICE, (2, 0, 1), {}, "all solved", {"solve.tries": 2}),
-        # Each entry resets own budgets, and the limits of the run use their full names; other budgets are shared.
-        (OFFICE, (2, 2, 2, 2), {}, "all solved", {"solve.tries": 3}),
-        (OFFICE, (2, 3), {}, "Trying (0,): the limit of 3 solve.tries was reached (3 spent)", {"solve.tries": 3}),
-        (OFFICE, (4, 4), {"solve.tries": 5}, "all solved", {"solve.tries": 5}),
-        (SHARING, (2, 2), {}, "Trying (2,): the limit of 3 tries was reached (3 spent)", {"tries": 3}),
-        (REFILLING, (2, 2, 2), {}, "all solved", {"tries": 0}),
-        (RESETTING, (2, 2), {}, "all solved", {"solve.tries": 3, "shared": 3}),
-        (OWN_ITERATIONS, (2, 2, 2), {"iterations": 1}, "all solved", {"solve.iterations": 3}),
-        (
-            SHARED_ITERATIONS,
-            (2, 2),
-            {"iterations": 4},
-            "Trying (1,): the limit of 4 iterations was reached (4 spent)",
-            {"iterations": 4},
-        ),
-        # Several and nested subgraphs.
-        (hand_out_to(SOLVE, kernel.ITERATIONS), (1, 2), {}, Solved((2,)), {"iterations": 1, "solve.tries": 2}),
-        (TWICE, (2, 0), {}, Solved(()), {"first.tries": 3, "second.tries": 1}),
-        (TWICE, (2, 1), {}, "Trying (0,): the limit of 1 second.trie was reached (1 spent)", TWICE.budgets),
-        (CHOOSING, (2, 2, 2), {}, "done", {"solve.tries": 3}),
-        (NESTED, (1, 1), {}, "all solved", {"work.solve.tries": 2}),
-        (NESTED, (1, 2), {}, "Trying (0,): the limit of 2 work.solve.tries was reached (2 spent)", NESTED.budgets),
-        (
-            TWO_OFFICES,
-            (2,),
-            {},
-            "Trying (1,): the limit of 1 second.solve.trie was reached (1 spent)",
-            {"first.solve.tries": 3, "second.solve.tries": 1},
-        ),
-    ],
+    (OFFICE, (2, 0, 1), {}, "all solved", {"solve.tries": 2}),
+    # Each entry resets own budgets, and the limits of the run use their full names; other budgets are shared.
+    (OFFICE, (2, 2, 2, 2), {}, "all solved", {"solve.tries": 3}),
+    (OFFICE, (2, 3), {}, "Trying (0,): the limit of 3 solve.tries was reached (3 spent)", {"solve.tries": 3}),
+    (OFFICE, (4, 4), {"solve.tries": 5}, "all solved", {"solve.tries": 5}),
+    (SHARING, (2, 2), {}, "Trying (2,): the limit of 3 tries was reached (3 spent)", {"tries": 3}),
+    (REFILLING, (2, 2, 2), {}, "all solved", {"tries": 0}),
+    (RESETTING, (2, 2), {}, "all solved", {"solve.tries": 3, "shared": 3}),
+    (OWN_ITERATIONS, (2, 2, 2), {"iterations": 1}, "all solved", {"solve.iterations": 3}),
+    (
+        SHARED_ITERATIONS,
+        (2, 2),
+        {"iterations": 4},
+        "Trying (1,): the limit of 4 iterations was reached (4 spent)",
+        {"iterations": 4},
+    ),
+    # Several and nested subgraphs.
+    (hand_out_to(SOLVE, kernel.ITERATIONS), (1, 2), {}, Solved((2,)), {"iterations": 1, "solve.tries": 2}),
+    (TWICE, (2, 0), {}, Solved(()), {"first.tries": 3, "second.tries": 1}),
+    (TWICE, (2, 1), {}, "Trying (0,): the limit of 1 second.trie was reached (1 spent)", TWICE.budgets),
+    (CHOOSING, (2, 2, 2), {}, "done", {"solve.tries": 3}),
+    (NESTED, (1, 1), {}, "all solved", {"work.solve.tries": 2}),
+    (NESTED, (1, 2), {}, "Trying (0,): the limit of 2 work.solve.tries was reached (2 spent)", NESTED.budgets),
+    (
+        TWO_OFFICES,
+        (2,),
+        {},
+        "Trying (1,): the limit of 1 second.solve.trie was reached (1 spent)",
+        {"first.solve.tries": 3, "second.solve.tries": 1},
+    ),
 )
-def test_run_spends_the_budgets_of_its_subgraphs(
-    machine: Any, tries: Any, limits: Any, outcome: Any, spent: Any
-) -> None:
+def test_run_spends_budgets_of_its_subgraphs(machine: Any, tries: Any, limits: Any, outcome: Any, spent: Any) -> None:
     budgets = {name: limit for name, limit in limits.items() if name != "iterations"}
     context = m.without_handlers(gx.Limits(iterations=limits.get("iterations", 15), budgets=budgets))
     result = m.run_machine(machine, Task(tries), context)
@@ -342,13 +332,11 @@ NOT_OWN = "solve cannot own {}, which meters none of its nodes; own one"
 
 @cases(
     ("child", "name", "own", "facts"),
-    [
-        *((solver(TRIES), name, [], ["a node cannot be named"]) for name in ("", "a b", "a.b", "1st")),
-        (solver(TRIES), "solve", [gx.Budget("trys", 3)], [NOT_OWN.format("trys"), "of tries"]),
-        (solver(TRIES, SHARED), "solve", [gx.Budget("trys", 3)], [NOT_OWN.format("trys"), "tries", "shared"]),
-        (solver(kernel.ITERATIONS), "solve", [kernel.ITERATIONS, TRIES], [NOT_OWN.format("tries"), "of iterations"]),
-        (m.machine_of(apologise), "solve", [TRIES], [NOT_OWN.format("tries"), "of none"]),
-    ],
+    *((solver(TRIES), name, [], ["a node cannot be named"]) for name in ("", "a b", "a.b", "1st")),
+    (solver(TRIES), "solve", [gx.Budget("trys", 3)], [NOT_OWN.format("trys"), "of tries"]),
+    (solver(TRIES, SHARED), "solve", [gx.Budget("trys", 3)], [NOT_OWN.format("trys"), "tries", "shared"]),
+    (solver(kernel.ITERATIONS), "solve", [kernel.ITERATIONS, TRIES], [NOT_OWN.format("tries"), "of iterations"]),
+    (m.machine_of(apologise), "solve", [TRIES], [NOT_OWN.format("tries"), "of none"]),
 )
 def test_invalid_name_or_budget_is_refused(child: Any, name: str, own: list[gx.Budget], facts: list[str]) -> None:
     m.check_refusal(errors.NodeError, facts, lambda: gx.embed(child, name, own=own))
@@ -356,23 +344,21 @@ def test_invalid_name_or_budget_is_refused(child: Any, name: str, own: list[gx.B
 
 @cases(
     ("build", "fault"),
-    [
-        (
-            lambda: gx.graph(loosely(SOLVE, gx.on(Solved, gx.END)), start=SOLVE),
-            "GX002 solve Failed: solve may return Failed, which no edge takes; add on(Failed, ...)",
-        ),
-        (
-            lambda: hand_out_to(gx.embed(solver(TRIES, SHARED), "solve", own=[TRIES]), gx.Budget("shared", 5)),
-            "GX011 solve None: solve is metered by shared with the limit 100, but another node has the limit 5; "
-            "use one Budget for both",
-        ),
-    ],
+    (
+        lambda: gx.graph(loosely(SOLVE, gx.on(Solved, gx.END)), start=SOLVE),
+        "GX002 solve Failed: solve may return Failed, which no edge takes; add on(Failed, ...)",
+    ),
+    (
+        lambda: hand_out_to(gx.embed(solver(TRIES, SHARED), "solve", own=[TRIES]), gx.Budget("shared", 5)),
+        "GX011 solve None: solve is metered by shared with the limit 100, but another node has the limit 5; "
+        "use one Budget for both",
+    ),
 )
 def test_faults_of_a_subgraph_are_reported(build: Callable[[], object], fault: str) -> None:
     assert m.faults_of(build) == [fault]
 
 
-@cases("given", [None, "clock", 3])
+@cases("given", None, "clock", 3)
 def test_embedding_a_value_without_a_graph_is_refused(given: Any) -> None:
     assert "is not a graph; write embed(graph, name)" in m.error_message(errors.InputError, gx.embed, given, "clock")
 

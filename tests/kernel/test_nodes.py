@@ -58,17 +58,15 @@ class Shop:
 
 @cases(
     ("one", "kind", "takes", "effects", "outcomes"),
-    [
-        (node(sort), "pure", (m.Number,), (), (m.Even, m.Odd)),
-        (node(look), "asks", (m.Number, m.Left), (CallTool, m.Question), (m.Even, m.Odd)),
-        # A function may return a generator, or have its annotation.
-        (node(inquire_elsewhere), "asks", (m.Number,), (m.Question,), (m.Total,)),
-        (decorate(yields_without_asks), "asks", (m.Number,), (CallTool,), (m.Total,)),
-        (node(fetch), "opaque", (m.Number,), (kernel.Perform,), (m.Total,)),
-        (opaque(read), "opaque", (m.Number,), (kernel.Perform,), (m.Total,)),
-        (opaque(fetch), "opaque", (m.Number,), (kernel.Perform,), (m.Total,)),
-        (node(Shop().sell), "pure", (m.Number,), (), (m.Total,)),
-    ],
+    (node(sort), "pure", (m.Number,), (), (m.Even, m.Odd)),
+    (node(look), "asks", (m.Number, m.Left), (CallTool, m.Question), (m.Even, m.Odd)),
+    # A function may return a generator, or have its annotation.
+    (node(inquire_elsewhere), "asks", (m.Number,), (m.Question,), (m.Total,)),
+    (decorate(yields_without_asks), "asks", (m.Number,), (CallTool,), (m.Total,)),
+    (node(fetch), "opaque", (m.Number,), (kernel.Perform,), (m.Total,)),
+    (opaque(read), "opaque", (m.Number,), (kernel.Perform,), (m.Total,)),
+    (opaque(fetch), "opaque", (m.Number,), (kernel.Perform,), (m.Total,)),
+    (node(Shop().sell), "pure", (m.Number,), (), (m.Total,)),
 )
 def test_node_is_read_from_its_annotations(one: Any, kind: str, takes: Any, effects: Any, outcomes: Any) -> None:
     assert (one.kind, one.takes, one.effects, one.outcomes) == (kind, takes, effects, outcomes)
@@ -160,33 +158,31 @@ UNCHECKED = "which isinstance cannot check; name a class of your own"
 
 @cases(
     ("function", "text"),
-    [
-        (declare("f", "number", "translator", "return"), BARE.format("number")),
-        (declare("f", "return"), BARE.format("return")),
-        (declare("f", "translator"), BARE.format("translator")),
-        (without_value, "without_value takes no value; write def without_value(value: In) -> Out"),
-        (only_keywords, "only_keywords takes no value; write def only_keywords(value: In) -> Out"),
-        (declare("f", **{"return": None}), f"f returns None, {UNCHECKED}"),
-        (declare("f", **{"return": m.Total | None}), f"f returns None, {UNCHECKED}"),
-        (declare("f", **{"return": list[m.Total]}), f"f returns list[tests.kernel.machines.Total], {UNCHECKED}"),
-        (declare("f", **{"return": Any}), f"f returns typing.Any, {UNCHECKED}"),
-        (declare("f", **{"return": Literal["yes", "no"]}), f"f returns typing.Literal['yes', 'no'], {UNCHECKED}"),
-        (declare("f", number=Any), f"f takes number typing.Any, {UNCHECKED}"),
-        (declare("f", number=HasValue), f"f takes number <class 'tests.kernel.test_nodes.HasValue'>, {UNCHECKED}"),
-        (declare("f", number=Record), f"f takes number <class 'tests.kernel.test_nodes.Record'>, {UNCHECKED}"),
-        (declare("f", number=Callable[[], int]), f"f takes number collections.abc.Callable[[], int], {UNCHECKED}"),
-        (declare("f", number=T), f"f takes number ~T, {UNCHECKED}"),
-        (declare("f", translator=list[Translator]), f"f takes translator list[{__name__}.Translator], {UNCHECKED}"),
-        (
-            declare("f", **{"return": "Nowhere"}),
-            "f has an annotation that cannot be resolved: name 'Nowhere' is not defined; import or define it",
-        ),
-        (misdeclared, "misdeclared yields, but returns typing.Any; write -> Asks[Effect, Outcome]"),
-        (asks_int, "asks_int asks for <class 'int'>, which is not an effect; write class Name(Effect[Reply])"),
-        (declare("<lambda>"), "a node cannot be named '<lambda>'; define its function with def"),
-        (Instance(), "Instance is not a function; define it with def"),
-        (functools.partial(read, number=m.Number(3)), "partial is not a function; define it with def"),
-    ],
+    (declare("f", "number", "translator", "return"), BARE.format("number")),
+    (declare("f", "return"), BARE.format("return")),
+    (declare("f", "translator"), BARE.format("translator")),
+    (without_value, "without_value takes no value; write def without_value(value: In) -> Out"),
+    (only_keywords, "only_keywords takes no value; write def only_keywords(value: In) -> Out"),
+    (declare("f", **{"return": None}), f"f returns None, {UNCHECKED}"),
+    (declare("f", **{"return": m.Total | None}), f"f returns None, {UNCHECKED}"),
+    (declare("f", **{"return": list[m.Total]}), f"f returns list[tests.kernel.machines.Total], {UNCHECKED}"),
+    (declare("f", **{"return": Any}), f"f returns typing.Any, {UNCHECKED}"),
+    (declare("f", **{"return": Literal["yes", "no"]}), f"f returns typing.Literal['yes', 'no'], {UNCHECKED}"),
+    (declare("f", number=Any), f"f takes number typing.Any, {UNCHECKED}"),
+    (declare("f", number=HasValue), f"f takes number <class 'tests.kernel.test_nodes.HasValue'>, {UNCHECKED}"),
+    (declare("f", number=Record), f"f takes number <class 'tests.kernel.test_nodes.Record'>, {UNCHECKED}"),
+    (declare("f", number=Callable[[], int]), f"f takes number collections.abc.Callable[[], int], {UNCHECKED}"),
+    (declare("f", number=T), f"f takes number ~T, {UNCHECKED}"),
+    (declare("f", translator=list[Translator]), f"f takes translator list[{__name__}.Translator], {UNCHECKED}"),
+    (
+        declare("f", **{"return": "Nowhere"}),
+        "f has an annotation that cannot be resolved: name 'Nowhere' is not defined; import or define it",
+    ),
+    (misdeclared, "misdeclared yields, but returns typing.Any; write -> Asks[Effect, Outcome]"),
+    (asks_int, "asks_int asks for <class 'int'>, which is not an effect; write class Name(Effect[Reply])"),
+    (declare("<lambda>"), "a node cannot be named '<lambda>'; define its function with def"),
+    (Instance(), "Instance is not a function; define it with def"),
+    (functools.partial(read, number=m.Number(3)), "partial is not a function; define it with def"),
 )
 def test_invalid_node_function_is_refused_with_a_remedy(function: Any, text: str) -> None:
     assert m.error_message(errors.NodeError, decorate, function) == text
@@ -217,41 +213,39 @@ as_opaque: Any = opaque
 
 @cases(
     ("write", "text"),
-    [
-        (
-            lambda: meter(when_spent=m.GaveUp)(m.halve),
-            "halve takes Even, which GaveUp does not; give a function that makes one, as limit_reached makes a "
-            "LimitReached, or widen its field",
-        ),
-        (
-            lambda: meter(when_spent=silent)(m.halve),
-            "silent does not annotate its outcome; write def silent(value: In, limit: Exhausted) -> Out",
-        ),
-        (
-            lambda: meter(when_spent=undecided)(m.halve),
-            "undecided returns 2 outcomes, but a limit takes one edge; return one class",
-        ),
-        (
-            lambda: as_opaque(yields_without_asks),
-            "yields_without_asks yields effects, so it is not opaque; decorate it with @node",
-        ),
-        (
-            lambda: kernel.rename(m.halve, "cut in half"),
-            "a node cannot be named 'cut in half'; give it a name that a function could have",
-        ),
-        (lambda: reply_adapter(Unsaid), "Unsaid does not declare its reply; write class Unsaid(Effect[Reply])"),
-        (
-            lambda: reply_adapter(Strange),
-            "Strange has the reply <class 'tests.kernel.test_nodes.Translator'>, which cannot be stored as JSON; reply "
-            "with a dataclass or a pydantic model",
-        ),
-    ],
+    (
+        lambda: meter(when_spent=m.GaveUp)(m.halve),
+        "halve takes Even, which GaveUp does not; give a function that makes one, as limit_reached makes a "
+        "LimitReached, or widen its field",
+    ),
+    (
+        lambda: meter(when_spent=silent)(m.halve),
+        "silent does not annotate its outcome; write def silent(value: In, limit: Exhausted) -> Out",
+    ),
+    (
+        lambda: meter(when_spent=undecided)(m.halve),
+        "undecided returns 2 outcomes, but a limit takes one edge; return one class",
+    ),
+    (
+        lambda: as_opaque(yields_without_asks),
+        "yields_without_asks yields effects, so it is not opaque; decorate it with @node",
+    ),
+    (
+        lambda: kernel.rename(m.halve, "cut in half"),
+        "a node cannot be named 'cut in half'; give it a name that a function could have",
+    ),
+    (lambda: reply_adapter(Unsaid), "Unsaid does not declare its reply; write class Unsaid(Effect[Reply])"),
+    (
+        lambda: reply_adapter(Strange),
+        "Strange has the reply <class 'tests.kernel.test_nodes.Translator'>, which cannot be stored as JSON; reply "
+        "with a dataclass or a pydantic model",
+    ),
 )
 def test_invalid_decoration_or_reply_is_refused(write: Callable[[], object], text: str) -> None:
     assert m.error_message(errors.NodeError, write) == text
 
 
-@cases("when_spent", [by_protocol, unsaid])
+@cases("when_spent", by_protocol, unsaid)
 def test_when_spent_may_take_a_protocol_or_anything(when_spent: Any) -> None:
     assert meter(when_spent=when_spent)(m.halve).spent_outcome is m.Total
 
@@ -269,7 +263,7 @@ class Special(m.Question):
     pass
 
 
-@cases("effect", [m.Question, Special])
+@cases("effect", m.Question, Special)
 def test_reply_type_is_read_from_the_effect_class(effect: Any) -> None:
     assert reply_adapter(effect).validate_python("yes") == "yes"
 

@@ -87,7 +87,7 @@ def described(error: BaseException) -> tuple[object, ...]:
     return type(error), str(error), repr(error.args), attributes
 
 
-@cases("name", sorted(classes()))
+@cases("name", *sorted(classes()))
 def test_exception_survives_pickling_and_copying(name: str) -> None:
     error = example(classes()[name])
     for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):
@@ -161,7 +161,7 @@ class _WithATextForNotes(Exception):
     __notes__: Any = "no list"
 
 
-@cases("kind", [_WithoutNotes, _WithATextForNotes])
+@cases("kind", _WithoutNotes, _WithATextForNotes)
 def test_exception_that_takes_no_note_has_its_snapshot(kind: type[Exception]) -> None:
     error = kind("mine")
     attach_snapshot(error, Snapshot("plan", 3))

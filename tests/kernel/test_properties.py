@@ -114,12 +114,7 @@ def machines(draw: st.DrawFn) -> Drawn:
             )
         )
     # The target of every backward edge is metered.
-    back = {
-        target
-        for number, plan in enumerate(plans)
-        for target in plan.targets
-        if target is not None and target <= number
-    }
+    back = {one for number, plan in enumerate(plans) for one in plan.targets if one is not None and one <= number}
     plans = [dataclasses.replace(plan, metered=plan.metered or number in back) for number, plan in enumerate(plans)]
     return build_graph(plans), plans
 
@@ -144,9 +139,7 @@ def longest_unmetered_path(plans: list[Plan]) -> int:
     """Return the most nodes that a run can visit between two metered ones, or before the end."""
 
     def from_node(number: int) -> int:
-        inner = [
-            from_node(target) for target in plans[number].targets if target is not None and not plans[target].metered
-        ]
+        inner = [from_node(one) for one in plans[number].targets if one is not None and not plans[one].metered]
         return 1 + max(inner, default=0)
 
     starts = [number for number, plan in enumerate(plans) if not plan.metered]

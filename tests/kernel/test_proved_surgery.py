@@ -55,7 +55,7 @@ def add_free_loop(of: gx.Graph[Any, Any], **options: bool) -> gx.Graph[Any, Any]
 
 # A budget without a limit counts as limited.
 @pytest.mark.medium
-@cases("budget", [gx.Budget("patience", 5), PATIENCE])
+@cases("budget", gx.Budget("patience", 5), PATIENCE)
 def test_splice_of_a_free_loop_is_refused(budget: gx.Budget) -> None:
     (fault,) = m.faults_of(add_free_loop, machine(budget))
     assert fault.startswith("GX010")
@@ -66,11 +66,9 @@ def test_splice_of_a_free_loop_is_refused(budget: gx.Budget) -> None:
 
 @cases(
     ("of", "options"),
-    [
-        (machine(gx.Budget("patience", 5)), {"allow_nonterminating": True}),
-        # A machine that is not proved may stay so.
-        (UNPROVED, {}),
-    ],
+    (machine(gx.Budget("patience", 5)), {"allow_nonterminating": True}),
+    # A machine that is not proved may stay so.
+    (UNPROVED, {}),
 )
 def test_free_loop_is_spliced_on_request(of: gx.Graph[Any, Any], options: dict[str, bool]) -> None:
     changed = add_free_loop(of, **options)

@@ -21,7 +21,7 @@ from graphexec.messages.stored import Original
 from tests.parameters import cases
 
 
-@cases("package", [graphexec, graphexec.messages])
+@cases("package", graphexec, graphexec.messages)
 def test_exported_class_is_named_by_its_package(package: ModuleType) -> None:
     classes = {one for one in (getattr(package, name) for name in package.__all__) if isinstance(one, type)}
     assert len(classes) > 10
@@ -42,14 +42,12 @@ def test_class_is_named_by_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @cases(
     ("named", "module"),
-    [
-        (json.decoder.JSONDecoder, "json"),
-        (json.decoder.JSONDecodeError, "json"),
-        (string.Template, "string"),
-        (ImageMarks, "graphexec.messages.images"),
-        (Edge, "graphexec.kernel"),
-        (int, "builtins"),
-    ],
+    (json.decoder.JSONDecoder, "json"),
+    (json.decoder.JSONDecodeError, "json"),
+    (string.Template, "string"),
+    (ImageMarks, "graphexec.messages.images"),
+    (Edge, "graphexec.kernel"),
+    (int, "builtins"),
 )
 def test_other_name_keeps_its_module(named: Any, module: str) -> None:
     assert public_module(named) == module
@@ -78,7 +76,7 @@ def test_stored_class_names_its_public_module(monkeypatch: pytest.MonkeyPatch) -
     assert Original(Outer()).dump()["class"] == f"{__name__}:Outer"
 
 
-@cases("module", ["graphexec.messages", "graphexec.messages.conversation"])
+@cases("module", "graphexec.messages", "graphexec.messages.conversation")
 def test_stored_message_is_restored_by_each_name(module: str) -> None:
     stored = Original(messages.AssistantMessage("hi")).dump()
     named = {**stored, "class": f"{module}:AssistantMessage"}

@@ -46,34 +46,26 @@ def stopped(ticks: int, limit: int, reached: int) -> m.Stopped:
     return m.Stopped(m.Tick(ticks), gx.Exhausted("iterations", limit, reached))
 
 
-@cases("transform", [dict, deeper])
+@cases("transform", dict, deeper)
 @cases(
     ("machine", "at", "ranks", "limits", "outcome"),
-    [
-        (m.DIAMOND, m.Number(4), WAY, {}, m.Total("halved to 2")),
-        (m.CLOCK, m.Tick(), TICKING, THREE, stopped(3, 3, 3)),
-        # A level may count several budgets, and a run may spend a whole one.
-        (m.CLOCK, m.Tick(), BOTH, {"iterations": 2, "tool_calls": 5}, stopped(2, 2, 2)),
-        (m.CLOCK, gx.Snapshot("tick", m.Tick(), spent=gx.Spent(iterations=3)), TICKING, THREE, stopped(0, 3, 3)),
-        # Under lower limits, a resumed run stops; nothing remains of an overspent budget.
-        (
-            m.CLOCK,
-            gx.Snapshot("tick", m.Tick(), spent=SPENT, entered=True),
-            TICKING,
-            {"iterations": 0},
-            stopped(1, 0, 13),
-        ),
-        (m.CLOCK, gx.Snapshot("tick", m.Tick(), spent=SPENT, entered=True), TICKING, THREE, stopped(1, 3, 13)),
-        (
-            m.DIAMOND,
-            gx.Snapshot("split", m.Number(4), spent=SPENT),
-            {**WAY, "halve": ((2, ("iterations",)), (0, ()))},
-            THREE,
-            m.Total("halved to 2"),
-        ),
-        # The amounts that remained at the entry are unknown.
-        (m.DIAMOND, gx.Snapshot("triple", m.Odd(3), entered=True), FLAT, {}, m.Total("tripled to 10")),
-    ],
+    (m.DIAMOND, m.Number(4), WAY, {}, m.Total("halved to 2")),
+    (m.CLOCK, m.Tick(), TICKING, THREE, stopped(3, 3, 3)),
+    # A level may count several budgets, and a run may spend a whole one.
+    (m.CLOCK, m.Tick(), BOTH, {"iterations": 2, "tool_calls": 5}, stopped(2, 2, 2)),
+    (m.CLOCK, gx.Snapshot("tick", m.Tick(), spent=gx.Spent(iterations=3)), TICKING, THREE, stopped(0, 3, 3)),
+    # Under lower limits, a resumed run stops; nothing remains of an overspent budget.
+    (m.CLOCK, gx.Snapshot("tick", m.Tick(), spent=SPENT, entered=True), TICKING, {"iterations": 0}, stopped(1, 0, 13)),
+    (m.CLOCK, gx.Snapshot("tick", m.Tick(), spent=SPENT, entered=True), TICKING, THREE, stopped(1, 3, 13)),
+    (
+        m.DIAMOND,
+        gx.Snapshot("split", m.Number(4), spent=SPENT),
+        {**WAY, "halve": ((2, ("iterations",)), (0, ()))},
+        THREE,
+        m.Total("halved to 2"),
+    ),
+    # The amounts that remained at the entry are unknown.
+    (m.DIAMOND, gx.Snapshot("triple", m.Odd(3), entered=True), FLAT, {}, m.Total("tripled to 10")),
 )
 def test_falling_rank_changes_nothing(
     machine: Any, at: object, ranks: Ranks, limits: Any, outcome: object, transform: Callable[[Ranks], Ranks]
@@ -111,17 +103,15 @@ ANOTHER = (
 
 @cases(
     ("machine", "at", "ranks", "limits", "source", "target"),
-    [
-        *(
-            (m.DIAMOND, m.Number(4), {**WAY, "join": ((level, ()),)}, {}, "halve (2, 0, 0)", f"join ({level}, 0, 0)")
-            for level in (2, 3, 4)
-        ),
-        # Ranks are compared from left to right.
-        (m.CLOCK, m.Tick(), SWAPPED, THREE, "tock (1, 2, 1, 0, 0)", "tick (1, 2, 2, 0, 0)"),
-        # A run that is resumed before an entry checks it, and one that is resumed within a node the later ones.
-        (m.DIAMOND, gx.Snapshot("triple", m.Odd(3)), FLAT, {}, "triple (2, 0, 0)", "join (2, 0, 0)"),
-        (m.DIAMOND, gx.Snapshot("split", m.Number(3), entered=True), FLAT, {}, "triple (2, 0, 0)", "join (2, 0, 0)"),
-    ],
+    *(
+        (m.DIAMOND, m.Number(4), {**WAY, "join": ((level, ()),)}, {}, "halve (2, 0, 0)", f"join ({level}, 0, 0)")
+        for level in (2, 3, 4)
+    ),
+    # Ranks are compared from left to right.
+    (m.CLOCK, m.Tick(), SWAPPED, THREE, "tock (1, 2, 1, 0, 0)", "tick (1, 2, 2, 0, 0)"),
+    # A run that is resumed before an entry checks it, and one that is resumed within a node the later ones.
+    (m.DIAMOND, gx.Snapshot("triple", m.Odd(3)), FLAT, {}, "triple (2, 0, 0)", "join (2, 0, 0)"),
+    (m.DIAMOND, gx.Snapshot("split", m.Number(3), entered=True), FLAT, {}, "triple (2, 0, 0)", "join (2, 0, 0)"),
 )
 def test_step_without_a_lower_rank_ends_the_run(
     machine: Any, at: object, ranks: Ranks, limits: Any, source: str, target: str
@@ -154,8 +144,8 @@ def _ranks() -> Iterator[Rank]:
             yield from (((component, ("iterations",)), (part, ())) for part in range(3))
 
 
-@cases("limit", [0, 1, 2])
-@cases("transform", [dict, deeper])
+@cases("limit", 0, 1, 2)
+@cases("transform", dict, deeper)
 def test_step_is_taken_only_if_the_rank_falls(transform: Callable[[Ranks], Ranks], limit: int) -> None:
     def value(rank: Rank, iterations: int) -> list[int]:
         return [number for part, budgets in rank for number in (part, *[limit - iterations for _ in budgets])]
@@ -176,13 +166,11 @@ def test_step_is_taken_only_if_the_rank_falls(transform: Callable[[Ranks], Ranks
 
 @cases(
     ("machine", "value", "ranks", "name"),
-    [
-        (m.CLOCK, m.Tick(), TICKING, "iterations"),
-        *(
-            (m.DIAMOND, m.Number(4), {"split": ((3, (name,)),)}, name)
-            for name in ("iterations", "model_calls", "tool_calls", "tokens", "elsewhere")
-        ),
-    ],
+    (m.CLOCK, m.Tick(), TICKING, "iterations"),
+    *(
+        (m.DIAMOND, m.Number(4), {"split": ((3, (name,)),)}, name)
+        for name in ("iterations", "model_calls", "tool_calls", "tokens", "elsewhere")
+    ),
 )
 def test_rank_needs_limits_on_its_budgets(machine: Any, value: object, ranks: Ranks, name: str) -> None:
     assert rank_error(machine, value, with_ranks(ranks, iterations=None)) == (
@@ -211,9 +199,7 @@ def thinking(counted: str, usages: Sequence[Usage], **limits: Any) -> RunContext
     def answer(call: CallModel) -> ModelReply:
         return ModelReply("so", usage=left.pop(0) if len(left) > 1 else left[0])
 
-    context = make_run_context(
-        {CallModel: answer, CallTool: lambda call: ToolResult("")}, limits=agent_limits(**limits)
-    )
+    context = make_run_context({CallModel: answer, CallTool: lambda _: ToolResult("")}, limits=agent_limits(**limits))
     return RunContext(context.handlers, context.limits, proof=Proof({"think": ((1, (counted,)),)}))
 
 
@@ -222,19 +208,17 @@ PAID = gx.Snapshot("think", m.Prompt(0), spent=gx.Spent(meters={"prompt_tokens":
 
 @cases(
     ("at", "counted", "usages", "limits", "turns", "limit", "tokens"),
-    [
-        (m.Prompt(), "model_calls", [Usage(1, 1)], {"model_calls": 3}, 3, gx.Exhausted("model_calls", 3, 3), 6),
-        (m.Prompt(), "tool_calls", [Usage(1, 1)], {"tool_calls": 3}, 3, gx.Exhausted("tool_calls", 3, 3), 8),
-        (m.Prompt(), "tokens", [Usage(1, 1)], {"tokens": 6}, 3, gx.Exhausted("tokens", 6, 6), 6),
-        (m.Prompt(), "patience", [Usage(1, 1)], {}, 4, gx.Exhausted("patience", 4, 4), 8),
-        (m.Prompt(), "patience", [Usage(1, 1)], {"budgets": {"patience": 2}}, 2, gx.Exhausted("patience", 2, 2), 4),
-        # Tokens beyond the limit do not affect ranks, and a resumed run with fewer tokens has the lowest one.
-        (m.Prompt(), "tokens", [Usage(3, 2)], {"tokens": 9}, 2, gx.Exhausted("tokens", 9, 10), 10),
-        (PAID, "tokens", [Usage()], {"tokens": 0}, 0, gx.Exhausted("tokens", 0, 5), 5),
-        # A call that reports no tokens counts as one, and lowers the rank.
-        (m.Prompt(), "tokens", [Usage()], {"tokens": 3}, 3, gx.Exhausted("tokens", 3, 3), 0),
-        (m.Prompt(), "tokens", [Usage(3, 3), Usage()], {"tokens": 8}, 3, gx.Exhausted("tokens", 8, 8), 6),
-    ],
+    (m.Prompt(), "model_calls", [Usage(1, 1)], {"model_calls": 3}, 3, gx.Exhausted("model_calls", 3, 3), 6),
+    (m.Prompt(), "tool_calls", [Usage(1, 1)], {"tool_calls": 3}, 3, gx.Exhausted("tool_calls", 3, 3), 8),
+    (m.Prompt(), "tokens", [Usage(1, 1)], {"tokens": 6}, 3, gx.Exhausted("tokens", 6, 6), 6),
+    (m.Prompt(), "patience", [Usage(1, 1)], {}, 4, gx.Exhausted("patience", 4, 4), 8),
+    (m.Prompt(), "patience", [Usage(1, 1)], {"budgets": {"patience": 2}}, 2, gx.Exhausted("patience", 2, 2), 4),
+    # Tokens beyond the limit do not affect ranks, and a resumed run with fewer tokens has the lowest one.
+    (m.Prompt(), "tokens", [Usage(3, 2)], {"tokens": 9}, 2, gx.Exhausted("tokens", 9, 10), 10),
+    (PAID, "tokens", [Usage()], {"tokens": 0}, 0, gx.Exhausted("tokens", 0, 5), 5),
+    # A call that reports no tokens counts as one, and lowers the rank.
+    (m.Prompt(), "tokens", [Usage()], {"tokens": 3}, 3, gx.Exhausted("tokens", 3, 3), 0),
+    (m.Prompt(), "tokens", [Usage(3, 3), Usage()], {"tokens": 8}, 3, gx.Exhausted("tokens", 8, 8), 6),
 )
 def test_rank_falls_with_any_budget_spent_per_turn(
     at: object, counted: str, usages: list[Usage], limits: Any, turns: int, limit: gx.Exhausted, tokens: int

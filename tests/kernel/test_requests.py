@@ -20,7 +20,7 @@ class Loud(UserMessage):
     """A message of a user's class."""
 
 
-@cases("messages", [(), [], MESSAGES, list(MESSAGES), [Loud("hi")], [*MESSAGES, Loud("hi")]])
+@cases("messages", (), [], MESSAGES, list(MESSAGES), [Loud("hi")], [*MESSAGES, Loud("hi")])
 def test_messages_make_a_request(messages: Any) -> None:
     assert ChatRequest(messages).messages is messages
 
@@ -38,23 +38,21 @@ def lang_chain(kind: str) -> Any:
 
 @cases(
     ("message", "remedy"),
-    [
-        ("hi", "write UserMessage('hi')"),
-        ({"role": "user", "content": "hi"}, "write UserMessage('hi')"),
-        ({"role": "system", "content": "hi"}, "write SystemMessage('hi')"),
-        ({"role": "developer", "content": "hi"}, "write SystemMessage('hi')"),
-        ({"role": "assistant", "content": "hi"}, "write AssistantMessage('hi')"),
-        ({"role": "tool", "content": "hi", "tool_call_id": "c"}, "write ToolMessage(call_id, 'hi')"),
-        ({"role": "user", "content": [{"type": "text", "text": "hi"}]}, "write UserMessage('...')"),
-        ({"role": ["user"]}, "write UserMessage('...')"),
-        (("human", "hi"), "write UserMessage('hi')"),
-        (("ai", "hi"), "write AssistantMessage('hi')"),
-        (lang_chain("human"), "write UserMessage('hi')"),
-        (lang_chain("ai"), "write AssistantMessage('hi')"),
-        (SimpleNamespace(content="hi"), "write UserMessage('hi')"),
-        (None, "write UserMessage('...')"),
-        (3, "write UserMessage('...')"),
-    ],
+    ("hi", "write UserMessage('hi')"),
+    ({"role": "user", "content": "hi"}, "write UserMessage('hi')"),
+    ({"role": "system", "content": "hi"}, "write SystemMessage('hi')"),
+    ({"role": "developer", "content": "hi"}, "write SystemMessage('hi')"),
+    ({"role": "assistant", "content": "hi"}, "write AssistantMessage('hi')"),
+    ({"role": "tool", "content": "hi", "tool_call_id": "c"}, "write ToolMessage(call_id, 'hi')"),
+    ({"role": "user", "content": [{"type": "text", "text": "hi"}]}, "write UserMessage('...')"),
+    ({"role": ["user"]}, "write UserMessage('...')"),
+    (("human", "hi"), "write UserMessage('hi')"),
+    (("ai", "hi"), "write AssistantMessage('hi')"),
+    (lang_chain("human"), "write UserMessage('hi')"),
+    (lang_chain("ai"), "write AssistantMessage('hi')"),
+    (SimpleNamespace(content="hi"), "write UserMessage('hi')"),
+    (None, "write UserMessage('...')"),
+    (3, "write UserMessage('...')"),
 )
 def test_message_of_another_form_is_refused(message: Any, remedy: str) -> None:
     for messages in ([*MESSAGES, message], (*MESSAGES, message)):
@@ -69,20 +67,18 @@ SYSTEM = {"role": "system", "content": "hi"}
 
 @cases(
     ("request_", "given", "start", "remedy"),
-    [
-        (ChatRequest, "hi", "ChatRequest has messages='hi'", "; write ChatRequest([UserMessage('hi')])"),
-        (ChatRequest, None, "ChatRequest has messages=None", "; write ChatRequest([UserMessage('...')])"),
-        (ChatRequest, SYSTEM, f"ChatRequest has messages={SYSTEM}", "; write ChatRequest([SystemMessage('hi')])"),
-        (ChatRequest, UserMessage("hi"), "ChatRequest has", "; write ChatRequest([UserMessage(content='hi'"),
-        *(
-            (CompletionRequest, prompt, "CompletionRequest has prompt=", "; give a string, or messages in a ChatReq")
-            for prompt in (None, ["hi"], [UserMessage("hi")])
-        ),
-        *(
-            (effects.CallModel, given, "CallModel has request=", "; write CallModel(ChatRequest([UserMessage('...')]))")
-            for given in ("hello", None, [UserMessage("hello")], UserMessage("hello"))
-        ),
-    ],
+    (ChatRequest, "hi", "ChatRequest has messages='hi'", "; write ChatRequest([UserMessage('hi')])"),
+    (ChatRequest, None, "ChatRequest has messages=None", "; write ChatRequest([UserMessage('...')])"),
+    (ChatRequest, SYSTEM, f"ChatRequest has messages={SYSTEM}", "; write ChatRequest([SystemMessage('hi')])"),
+    (ChatRequest, UserMessage("hi"), "ChatRequest has", "; write ChatRequest([UserMessage(content='hi'"),
+    *(
+        (CompletionRequest, prompt, "CompletionRequest has prompt=", "; give a string, or messages in a ChatReq")
+        for prompt in (None, ["hi"], [UserMessage("hi")])
+    ),
+    *(
+        (effects.CallModel, given, "CallModel has request=", "; write CallModel(ChatRequest([UserMessage('...')]))")
+        for given in ("hello", None, [UserMessage("hello")], UserMessage("hello"))
+    ),
 )
 def test_invalid_request_is_refused(request_: Any, given: object, start: str, remedy: str) -> None:
     message = error_message(errors.InputError, request_, given)

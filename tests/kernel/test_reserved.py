@@ -77,16 +77,14 @@ def office(limits: gx.Limits, *, cost: float = 0.0) -> RunContext:
 
 @cases(
     ("limits", "calls"),
-    [
-        (agent_limits(iterations=0, model_calls=0), 0),
-        (agent_limits(iterations=0, model_calls=2), 2),
-        (agent_limits(model_calls=1, tool_calls=0), 1),
-        (agent_limits(tokens=0), 0),
-        (agent_limits(tokens=8), 2),
-        (agent_limits(cost=0.5), 1),
-        (agent_limits(model_calls=1, fan_out=0), 1),
-        (agent_limits(model_calls=1, tokens=1, cost=0.1, tool_calls=1, fan_out=1), 1),
-    ],
+    (agent_limits(iterations=0, model_calls=0), 0),
+    (agent_limits(iterations=0, model_calls=2), 2),
+    (agent_limits(model_calls=1, tool_calls=0), 1),
+    (agent_limits(tokens=0), 0),
+    (agent_limits(tokens=8), 2),
+    (agent_limits(cost=0.5), 1),
+    (agent_limits(model_calls=1, fan_out=0), 1),
+    (agent_limits(model_calls=1, tokens=1, cost=0.1, tool_calls=1, fan_out=1), 1),
 )
 def test_reserved_calls_are_counted_but_never_stopped(limits: gx.Limits, calls: int) -> None:
     result = m.run_machine(LAST_WORDS, m.Prompt(), office(limits, cost=1.0))
@@ -96,7 +94,7 @@ def test_reserved_calls_are_counted_but_never_stopped(limits: gx.Limits, calls: 
     assert result.spent["cost"] == calls + 2
 
 
-@cases(("restarts", "outcome"), [(1, Summary), (2, m.Halted)])
+@cases(("restarts", "outcome"), (1, Summary), (2, m.Halted))
 def test_too_many_restarts_stop_reserved_calls(restarts: int, outcome: type) -> None:
     stopped = m.Stopped(m.Prompt(), gx.Exhausted("model_calls", 0, 0))
     crashed = gx.Snapshot("conclude", stopped, spent=Spent(restarts=restarts))
@@ -132,8 +130,8 @@ def test_grace_extends_the_deadline() -> None:
     assert done.outcome == Summary(("a", "b", "sent", cut))
 
 
-@cases("cut", [False, True])
-@cases("stored", [False, True])
+@cases("cut", False, True)
+@cases("stored", False, True)
 def test_reserved_calls_stop_after_the_grace(cut: bool, stored: bool) -> None:
     call = first_reserved_call()
     # A cut call used all remaining time, even if the clock lags slightly.
@@ -154,18 +152,16 @@ def slow(clock: FakeClock, seconds: float, limits: gx.Limits = TEN) -> RunContex
 
 @cases(
     ("seconds", "outcome", "calls"),
-    [
-        # Calls end at 4, 8 and 12 seconds, when the grace is over.
-        (4.0, m.Halted, 3),
-        # Calls end at 3, 6, 9 and 12, exactly at the end of the grace.
-        (3.0, m.Halted, 4),
-        # Calls end at 5 and 10, the deadline; a reserved call ends at 15, too late for another.
-        (5.0, m.Halted, 3),
-        # Ten calls of 1 second; reserved calls end at 11 and 12, too late for the mails.
-        (1.0, m.Halted, 12),
-        # Twenty calls of half a second; reserved calls end at 10.5 and 11.
-        (0.5, Summary, 22),
-    ],
+    # Calls end at 4, 8 and 12 seconds, when the grace is over.
+    (4.0, m.Halted, 3),
+    # Calls end at 3, 6, 9 and 12, exactly at the end of the grace.
+    (3.0, m.Halted, 4),
+    # Calls end at 5 and 10, the deadline; a reserved call ends at 15, too late for another.
+    (5.0, m.Halted, 3),
+    # Ten calls of 1 second; reserved calls end at 11 and 12, too late for the mails.
+    (1.0, m.Halted, 12),
+    # Twenty calls of half a second; reserved calls end at 10.5 and 11.
+    (0.5, Summary, 22),
 )
 def test_every_driver_enforces_the_grace(seconds: float, outcome: type, calls: int) -> None:
     result = run_script(lambda: Script(LAST_WORDS, m.Prompt(), slow(FakeClock(), seconds)))
@@ -177,8 +173,8 @@ SOON = gx.replace(LAST_WORDS, dataclasses.replace(conclude, grace=0.6))
 
 
 @pytest.mark.medium
-@cases("drive", LIVE)
-@cases("hanging", ["sum up", "a mail"])
+@cases("drive", *LIVE)
+@cases("hanging", "sum up", "a mail")
 def test_grace_follows_a_cut_call(drive: Driver, hanging: str, released: threading.Event) -> None:
     """The deadline cuts a hanging call; a reserved call follows, and is cut after its grace."""
 
@@ -227,25 +223,20 @@ EVERYTHING: Any = None
 
 @cases(
     ("write", "text"),
-    [
-        (lambda: gx.metered(when_spent=m.Halted)(reserved(when_spent=m.Halted)(WORDS)), METERED),
-        (lambda: reserved(when_spent=m.Halted)(gx.metered(when_spent=m.Halted)(WORDS)), METERED),
-        (
-            lambda: gx.metered(when_spent=m.Halted, budget=Budget("alpha", 1))(reserved(when_spent=m.Halted)(WORDS)),
-            METERED,
-        ),
-        (lambda: reserved(when_spent=m.Halted)(gx.node(silent)), "silent"),
-        (
-            lambda: reserved(when_spent=m.Halted, asks=EVERYTHING)(WORDS),
-            "is reserved and needs the number of its effects; write asks=1, or (least, most)",
-        ),
-    ],
+    (lambda: gx.metered(when_spent=m.Halted)(reserved(when_spent=m.Halted)(WORDS)), METERED),
+    (lambda: reserved(when_spent=m.Halted)(gx.metered(when_spent=m.Halted)(WORDS)), METERED),
+    (lambda: gx.metered(when_spent=m.Halted, budget=Budget("a", 1))(reserved(when_spent=m.Halted)(WORDS)), METERED),
+    (lambda: reserved(when_spent=m.Halted)(gx.node(silent)), "silent"),
+    (
+        lambda: reserved(when_spent=m.Halted, asks=EVERYTHING)(WORDS),
+        "is reserved and needs the number of its effects; write asks=1, or (least, most)",
+    ),
 )
 def test_reserved_asks_for_a_known_number_of_free_calls(write: Callable[[], object], text: str) -> None:
     assert text in m.error_message(NodeError, write)
 
 
-@cases("grace", [-1, -0.001, math.inf, math.nan, True, False])
+@cases("grace", -1, -0.001, math.inf, math.nan, True, False)
 def test_invalid_grace_is_refused(grace: Any) -> None:
     m.check_refusal(
         NodeError, [f"grace is {grace}; give seconds, 0 or more"], lambda: reserved(when_spent=m.Halted, grace=grace)
@@ -268,22 +259,20 @@ def proof(machine: gx.Graph[Any, Any], limits: gx.Limits) -> Certificate:
 
 
 @pytest.mark.medium
-@cases("machine", BOTH)
+@cases("machine", *BOTH)
 @cases(
     ("limits", "calls", "form"),
-    [
-        *((gx.Limits(iterations=number), number + 1, "iterations + 1") for number in (0, 1, 3, 15)),
-        # One call remains for the end.
-        (agent_limits(iterations=3, model_calls=0), 1, None),
-        (agent_limits(iterations=3, model_calls=2), 3, None),
-        (agent_limits(iterations=None, model_calls=4), 5, None),
-        (agent_limits(iterations=3, model_calls=7), 4, None),
-        (agent_limits(iterations=3, tokens=2), 3, None),
-        (gx.Limits(iterations=2, seconds=4), 3, None),
-        # The call that a crash interrupted is made and counted again.
-        (gx.Limits(iterations=2, restarts=1), 4, None),
-        (agent_limits(iterations=2, tool_calls=1, fan_out=1), 3, None),
-    ],
+    *((gx.Limits(iterations=number), number + 1, "iterations + 1") for number in (0, 1, 3, 15)),
+    # One call remains for the end.
+    (agent_limits(iterations=3, model_calls=0), 1, None),
+    (agent_limits(iterations=3, model_calls=2), 3, None),
+    (agent_limits(iterations=None, model_calls=4), 5, None),
+    (agent_limits(iterations=3, model_calls=7), 4, None),
+    (agent_limits(iterations=3, tokens=2), 3, None),
+    (gx.Limits(iterations=2, seconds=4), 3, None),
+    # The call that a crash interrupted is made and counted again.
+    (gx.Limits(iterations=2, restarts=1), 4, None),
+    (agent_limits(iterations=2, tool_calls=1, fan_out=1), 3, None),
 )
 def test_generate_costs_one_more_model_call(machine: Any, limits: gx.Limits, calls: int, form: str | None) -> None:
     certificate = proof(machine, limits)
@@ -413,7 +402,7 @@ def test_explorer_knows_the_grace() -> None:
     assert found.longest == certificate.bounds.transitions.number == 5
 
 
-@cases("restarts", [0, 1, 2])
+@cases("restarts", 0, 1, 2)
 def test_crashed_reserved_call_is_made_again(restarts: int) -> None:
     """Found by a random machine: the bound counted one final call, even if restarts make it again."""
     machine = build_graph(DrawnNode((DrawnEdge("Red", None),), asks="models", least=0, most=1, grace=0.0))

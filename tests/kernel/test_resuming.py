@@ -21,7 +21,7 @@ from tests.kernel import machines as m
 from tests.parameters import cases
 
 
-@cases("driver", LIVE)
+@cases("driver", *LIVE)
 def test_resume_asks_only_for_missing_replies(driver: Driver) -> None:
     asked: list[str] = []
 
@@ -89,13 +89,11 @@ def test_resume_does_not_charge_the_entry_again() -> None:
         assert (result.outcome, result.spent.iterations) == (whole.outcome, 1)
 
 
-@cases("driver", [*LIVE, drive_from_text])
+@cases("driver", *LIVE, drive_from_text)
 @cases(
     ("spent", "outcome", "seconds"),
-    [
-        (7.0, m.Stopped(m.Topic("tea", 3), Exhausted("seconds", 10, 11.0)), 11.0),
-        (2.0, m.Interview(("fine",) * 3), 10.0),
-    ],
+    (7.0, m.Stopped(m.Topic("tea", 3), Exhausted("seconds", 10, 11.0)), 11.0),
+    (2.0, m.Interview(("fine",) * 3), 10.0),
 )
 def test_clock_continues_after_a_resume(driver: Driver, spent: float, outcome: object, seconds: float) -> None:
     # Another process has another clock.
@@ -111,11 +109,12 @@ def test_clock_continues_after_a_resume(driver: Driver, spent: float, outcome: o
     assert (result.outcome, result.spent.seconds) == (outcome, seconds)
 
 
-@cases("driver", LIVE)
-@cases("limits", [Limits(), Limits(seconds=1_000), Limits(seconds=7)])
+@cases("driver", *LIVE)
+@cases("limits", Limits(), Limits(seconds=1_000), Limits(seconds=7))
 @cases(
     ("machine", "value", "effect"),
-    [(m.INTERVIEW, m.Topic("tea"), m.Question), (m.SURVEY, m.Topics(("a", "b")), CallTool)],
+    (m.INTERVIEW, m.Topic("tea"), m.Question),
+    (m.SURVEY, m.Topics(("a", "b")), CallTool),
 )
 def test_time_of_failed_calls_is_spent(driver: Driver, limits: Limits, machine: Any, value: Any, effect: type) -> None:
     clock = FakeClock(5_000_000.0)
@@ -216,33 +215,31 @@ UNFIT = "the snapshot at interview does not fit this graph: "
 
 @cases(
     ("text", "says"),
-    [
-        ("", f"{NO_SNAPSHOT}JSONDecodeError"),
-        ("{", f"{NO_SNAPSHOT}JSONDecodeError"),
-        ("null", f"{NO_SNAPSHOT}TypeError"),
-        ("[]", f"{NO_SNAPSHOT}TypeError"),
-        ('"text"', f"{NO_SNAPSHOT}TypeError"),
-        ("{}", f"{NO_SNAPSHOT}KeyError('node')"),
-        ('{"node": "interview", "value": {}, "replies": [], "spent": {}}', "this snapshot has version 1, but this"),
-        (changed(version=3), "this snapshot has version 3, but this"),
-        (changed(node="tick"), NO_NODE.format("tick")),
-        (changed(node=[]), NO_NODE.format("[]")),
-        (
-            changed(value={"class": "Tick", "data": {}}),
-            "the snapshot holds a Tick, which no edge of this graph carries; resume it with its own graph",
-        ),
-        (changed(value=None), UNFIT),
-        (changed(value={"class": ["Topic"], "data": {}}), UNFIT),
-        (changed(value={"class": "Topic"}), f"{UNFIT}'data'"),
-        (changed(value={"class": "Topic", "data": {"name": 3}}), UNFIT),
-        (changed(replies=3), UNFIT),
-        (changed(replies="abc"), UNFIT),
-        (changed(replies=[{}]), f"{UNFIT}'reply'"),
-        (changed(replies=[{"reply": 3}]), f"{UNFIT}3 is not a stored reply"),
-        (changed(replies=[{"exhausted": {}}]), UNFIT),
-        (changed(spent={"seconds": "x"}), UNFIT),
-        (changed(spent=None), UNFIT),
-    ],
+    ("", f"{NO_SNAPSHOT}JSONDecodeError"),
+    ("{", f"{NO_SNAPSHOT}JSONDecodeError"),
+    ("null", f"{NO_SNAPSHOT}TypeError"),
+    ("[]", f"{NO_SNAPSHOT}TypeError"),
+    ('"text"', f"{NO_SNAPSHOT}TypeError"),
+    ("{}", f"{NO_SNAPSHOT}KeyError('node')"),
+    ('{"node": "interview", "value": {}, "replies": [], "spent": {}}', "this snapshot has version 1, but this"),
+    (changed(version=3), "this snapshot has version 3, but this"),
+    (changed(node="tick"), NO_NODE.format("tick")),
+    (changed(node=[]), NO_NODE.format("[]")),
+    (
+        changed(value={"class": "Tick", "data": {}}),
+        "the snapshot holds a Tick, which no edge of this graph carries; resume it with its own graph",
+    ),
+    (changed(value=None), UNFIT),
+    (changed(value={"class": ["Topic"], "data": {}}), UNFIT),
+    (changed(value={"class": "Topic"}), f"{UNFIT}'data'"),
+    (changed(value={"class": "Topic", "data": {"name": 3}}), UNFIT),
+    (changed(replies=3), UNFIT),
+    (changed(replies="abc"), UNFIT),
+    (changed(replies=[{}]), f"{UNFIT}'reply'"),
+    (changed(replies=[{"reply": 3}]), f"{UNFIT}3 is not a stored reply"),
+    (changed(replies=[{"exhausted": {}}]), UNFIT),
+    (changed(spent={"seconds": "x"}), UNFIT),
+    (changed(spent=None), UNFIT),
 )
 def test_snapshot_of_another_graph_is_refused(text: str, says: str) -> None:
     assert m.error_message(SnapshotError, Snapshot.from_json, text, m.INTERVIEW).startswith(says)
@@ -279,17 +276,15 @@ RESULT = {"observation": "a", "status": "ok", "return_direct": False}
 
 @cases(
     ("machine", "value", "reply", "text"),
-    [
-        (m.INTERVIEW, m.Topic("tea"), {"class": "str", "data": 3}, "a stored reply is not a reply to Question"),
-        (m.INTERVIEW, m.Topic("tea"), {"class": "str", "data": None}, "a stored reply is not a reply to Question"),
-        (m.SURVEY, m.Topics(("a", "b")), {"class": "tuple", "data": [RESULT]}, "a stored reply is not a reply to All"),
-        (
-            m.ERRAND,
-            m.Errand(),
-            {"class": "Nowhere", "data": {}},
-            "the snapshot holds a Nowhere, which no edge of this graph carries",
-        ),
-    ],
+    (m.INTERVIEW, m.Topic("tea"), {"class": "str", "data": 3}, "a stored reply is not a reply to Question"),
+    (m.INTERVIEW, m.Topic("tea"), {"class": "str", "data": None}, "a stored reply is not a reply to Question"),
+    (m.SURVEY, m.Topics(("a", "b")), {"class": "tuple", "data": [RESULT]}, "a stored reply is not a reply to All"),
+    (
+        m.ERRAND,
+        m.Errand(),
+        {"class": "Nowhere", "data": {}},
+        "the snapshot holds a Nowhere, which no edge of this graph carries",
+    ),
 )
 def test_stored_reply_of_another_type_is_refused(machine: Any, value: object, reply: object, text: str) -> None:
     data = json.loads(m.pending(machine, value).snapshot.to_json())
@@ -307,7 +302,7 @@ def loop() -> list[Any]:
     return items
 
 
-@cases("inside", [Thing(), loop(), b"\xff", lambda: 1, {1: Thing()}, (Thing(),)])
+@cases("inside", Thing(), loop(), b"\xff", lambda: 1, {1: Thing()}, (Thing(),))
 def test_value_without_a_json_form_is_refused(inside: Any) -> None:
     for value, replies in ((inside, ()), (m.Topic(inside), ()), (m.Topic("tea"), (inside,))):
         message = m.error_message(SnapshotError, Snapshot("interview", value, replies).to_json)
@@ -320,7 +315,7 @@ def test_class_that_pydantic_cannot_read_is_refused() -> None:
     assert "the state at interview cannot be stored as JSON: " in message
 
 
-@cases("reply", ["", "ü\n\x00", "9" * 1000])
+@cases("reply", "", "ü\n\x00", "9" * 1000)
 def test_handler_may_reply_any_json_value(reply: str) -> None:
     context = make_run_context({m.Question: lambda _: reply})
     assert m.run_machine(m.INTERVIEW, m.Topic("tea", 1), context).outcome == m.Interview((reply,))

@@ -64,7 +64,7 @@ async def answer_async(asked: m.Question) -> str:
 
 
 WAYS: tuple[Way, ...] = (run, arun, stream, astream)
-in_every_way = cases("way", WAYS)
+in_every_way = cases("way", *WAYS)
 
 
 def comparable(done: Done[Any]) -> object:
@@ -117,7 +117,7 @@ def test_unproved_machine_is_refused(way: Way) -> None:
     assert travelled == []
 
 
-@cases("start", [m.ROAD.stream, m.ROAD.astream])
+@cases("start", m.ROAD.stream, m.ROAD.astream)
 def test_stream_refuses_before_the_first_event(start: Callable[..., object]) -> None:
     with pytest.raises(UnprovedError):
         start(m.Trip(2), handlers=travels(1.0))
@@ -126,18 +126,16 @@ def test_stream_refuses_before_the_first_event(start: Callable[..., object]) -> 
 @in_every_way
 @cases(
     ("miles", "reported", "options", "outcome", "tolls", "spent"),
-    [
-        # An unproved machine runs on request, and limits prove it.
-        (20, 1.0, {"allow_nonterminating": True}, m.Arrived(), 20, 20.0),
-        (2, 1.0, {"limits": Limits({m.TOLLS: 3})}, m.Arrived(), 2, 2.0),
-        # A charged meter stops before the effect, and the last effect may exceed a measured limit.
-        (5, 1.0, {"limits": Limits({m.TOLLS: 0})}, stopped(5, "tolls", 0, 0), 0, 0),
-        (5, 1.0, {"limits": Limits({m.TOLLS: 1})}, stopped(4, "tolls", 1, 1), 1, 1.0),
-        (5, 1.0, {"limits": Limits({m.TOLLS: 4})}, stopped(1, "tolls", 4, 4), 4, 4.0),
-        (50, 4.0, {"limits": Limits({m.TOLLS: 9, m.MILES: 10.0})}, stopped(38, "miles", 10, 12), 3, 12.0),
-        # An amount that is not reported counts nothing if it is not limited.
-        (2, None, {"limits": Limits({m.TOLLS: 3})}, stopped(2, "tolls", 3, 3), 3, 0),
-    ],
+    # An unproved machine runs on request, and limits prove it.
+    (20, 1.0, {"allow_nonterminating": True}, m.Arrived(), 20, 20.0),
+    (2, 1.0, {"limits": Limits({m.TOLLS: 3})}, m.Arrived(), 2, 2.0),
+    # A charged meter stops before the effect, and the last effect may exceed a measured limit.
+    (5, 1.0, {"limits": Limits({m.TOLLS: 0})}, stopped(5, "tolls", 0, 0), 0, 0),
+    (5, 1.0, {"limits": Limits({m.TOLLS: 1})}, stopped(4, "tolls", 1, 1), 1, 1.0),
+    (5, 1.0, {"limits": Limits({m.TOLLS: 4})}, stopped(1, "tolls", 4, 4), 4, 4.0),
+    (50, 4.0, {"limits": Limits({m.TOLLS: 9, m.MILES: 10.0})}, stopped(38, "miles", 10, 12), 3, 12.0),
+    # An amount that is not reported counts nothing if it is not limited.
+    (2, None, {"limits": Limits({m.TOLLS: 3})}, stopped(2, "tolls", 3, 3), 3, 0),
 )
 def test_limits_on_meters_end_a_run(
     miles: float, reported: float | None, options: Any, outcome: object, tolls: int, spent: float, way: Way
@@ -151,23 +149,19 @@ def test_limits_on_meters_end_a_run(
 @in_every_way
 @cases(
     ("kind", "machine", "value", "options", "facts"),
-    [
-        (LimitsError, m.SELF_LOOP, m.Left(1), {"limits": Limits(budgets={"patience": 1})}, ["patience"]),
-        (
-            InputError,
-            m.ROAD,
-            m.Trip(2),
-            {"handlers": travels(None), "limits": Limits({m.TOLLS: 3, m.MILES: 10.0})},
-            ["travel asked for Travel, and the reply does not report its miles", "is limited; report the miles"],
-        ),
-        (MissingHandlerError, m.INTERVIEW, m.Topic("tea"), {}, ["no handler answers Question; pass handlers="]),
-        (InputError, m.SELF_LOOP, 3, {}, ["countdown takes Left, not int"]),
-        (InputError, m.INTERVIEW, m.Topic("tea"), {"handlers": {"Question": str}}, ["use an effect class as the key"]),
-    ],
+    (LimitsError, m.SELF_LOOP, m.Left(1), {"limits": Limits(budgets={"patience": 1})}, ["patience"]),
+    (
+        InputError,
+        m.ROAD,
+        m.Trip(2),
+        {"handlers": travels(None), "limits": Limits({m.TOLLS: 3, m.MILES: 10.0})},
+        ["travel asked for Travel, and the reply does not report its miles", "is limited; report the miles"],
+    ),
+    (MissingHandlerError, m.INTERVIEW, m.Topic("tea"), {}, ["no handler answers Question; pass handlers="]),
+    (InputError, m.SELF_LOOP, 3, {}, ["countdown takes Left, not int"]),
+    (InputError, m.INTERVIEW, m.Topic("tea"), {"handlers": {"Question": str}}, ["use an effect class as the key"]),
 )
-def test_invalid_run_is_refused(
-    kind: type[Exception], machine: Any, value: object, options: Any, facts: list[str], way: Way
-) -> None:
+def test_invalid_run_is_refused(kind: Any, machine: Any, value: Any, options: Any, facts: list[str], way: Way) -> None:
     m.check_refusal(kind, facts, lambda: way(machine, value, **options))
 
 
@@ -204,7 +198,7 @@ def test_sync_run_works_under_a_running_loop() -> None:
     assert asyncio.run(outcomes()) == [m.Interview(("tea 0 0",))] * 2
 
 
-@cases("way", [arun, astream])
+@cases("way", arun, astream)
 def test_blocking_handler_runs_beside_the_loop(way: Way) -> None:
     threads: list[threading.Thread] = []
 

@@ -17,9 +17,7 @@ STEPS = st.lists(STEP, max_size=4)
 
 
 @given(first=STEPS, extensions=st.lists(st.tuples(st.integers(0, 30), STEPS), max_size=12))
-def test_any_steps_can_be_extended_anytime(
-    first: list[AgentStep], extensions: list[tuple[int, list[AgentStep]]]
-) -> None:
+def test_steps_can_be_extended_anytime(first: list[AgentStep], extensions: list[tuple[int, list[AgentStep]]]) -> None:
     made, model = [Steps(first)], [tuple(first)]
     for which, more in extensions:
         older = which % len(made)

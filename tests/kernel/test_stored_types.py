@@ -397,15 +397,13 @@ def stored_in_a_field(number: int, value: object) -> object:
 def stored_as_a_reply(number: int, value: object) -> object:
     machine = asker(number)
 
-    def pending(snapshot: gx.Snapshot) -> PendingEffect:
-        state = gx.advance(machine, snapshot, gx.Limits())
+    def pending(paused: gx.Snapshot) -> PendingEffect:
+        state = gx.advance(machine, paused, gx.Limits())
         assert isinstance(state, PendingEffect)
         return state
 
-    snapshot = pending(gx.begin(machine, Start())).reply(value)
-    done: Any = gx.advance(
-        machine, pending(gx.Snapshot.from_json(snapshot.to_json(), machine)).reply(value), gx.Limits()
-    )
+    paused = pending(gx.begin(machine, Start())).reply(value)
+    done: Any = gx.advance(machine, pending(gx.Snapshot.from_json(paused.to_json(), machine)).reply(value), gx.Limits())
     return done.outcome.first
 
 
@@ -502,18 +500,16 @@ def message(kind: Any, value: object) -> str:
 
 @cases(
     ("kind", "value", "place", "remedy"),
-    [
-        (Login, Login(password=SecretStr("root")), "Held.x.password is a secret", "field_serializer"),
-        (list[Zoo], [Zoo(animal=Dog())], "Held.x[0].animal is a Dog, and would be read back as an Animal", "annotate"),
-        (Any, {"a": [(1,)]}, "Held.x['a'][0] is a tuple, and would be read back as a list", "annotate"),
-        (Any, {1: 2}, "Held.x has the key 1, which is an int", "annotate"),
-        (dict[str, TwoAliases], {"a": TWO_ALIASES}, "Held.x['a'].n cannot be read", "one alias"),
-        (Private, Private.of(5), "Held.x._hidden", "field_serializer"),
-        (dict[tuple[int, int], int], {(1, 2): 3}, "Held.x cannot be read back", "use a type that JSON keeps"),
-        (Any, [b"\xff"], "Held.x[0] cannot be written", "context"),
-        (bytearray, bytearray(b"a"), "Held.x has no JSON: ", "bytearray"),
-        (datetime, datetime(2020, 1, 1, tzinfo=ZoneInfo("Europe/Berlin")), "the time zone Europe/Berlin", "UTC"),
-    ],
+    (Login, Login(password=SecretStr("root")), "Held.x.password is a secret", "field_serializer"),
+    (list[Zoo], [Zoo(animal=Dog())], "Held.x[0].animal is a Dog, and would be read back as an Animal", "annotate"),
+    (Any, {"a": [(1,)]}, "Held.x['a'][0] is a tuple, and would be read back as a list", "annotate"),
+    (Any, {1: 2}, "Held.x has the key 1, which is an int", "annotate"),
+    (dict[str, TwoAliases], {"a": TWO_ALIASES}, "Held.x['a'].n cannot be read", "one alias"),
+    (Private, Private.of(5), "Held.x._hidden", "field_serializer"),
+    (dict[tuple[int, int], int], {(1, 2): 3}, "Held.x cannot be read back", "use a type that JSON keeps"),
+    (Any, [b"\xff"], "Held.x[0] cannot be written", "context"),
+    (bytearray, bytearray(b"a"), "Held.x has no JSON: ", "bytearray"),
+    (datetime, datetime(2020, 1, 1, tzinfo=ZoneInfo("Europe/Berlin")), "the time zone Europe/Berlin", "UTC"),
 )
 def test_refusal_names_the_place_and_the_remedy(kind: Any, value: object, place: str, remedy: str) -> None:
     said = message(kind, value)

@@ -105,28 +105,26 @@ KEPT = gx.edges(keep, gx.on(m.Even, m.halve) | gx.on(m.Odd, m.triple))
 
 @cases(
     ("machine", "number", "text"),
-    [
-        (GUARDED, 6, "halved to 3"),
-        (GUARDED, 600, "600 is too much"),
-        (GUARDED, 601, "tripled to 1804"),
-        # An edge to END.
-        (gx.splice(m.DIAMOND, gx.edges(shout, gx.on(m.Total, gx.END)), after=m.join, on=m.Total), 6, "HALVED TO 3"),
-        # The edges of other nodes are kept, or one node is inserted into several edges.
-        (gx.splice(m.DIAMOND, NOTED, after=m.halve, on=m.Sum), 6, "halved, noted, to 3"),
-        (gx.splice(m.DIAMOND, NOTED, after=m.halve, on=m.Sum), 7, "tripled to 22"),
-        (gx.splice(m.DIAMOND, NOTED, after=[m.halve, m.triple], on=m.Sum), 6, "halved, noted, to 3"),
-        (gx.splice(m.DIAMOND, NOTED, after=[m.halve, m.triple], on=m.Sum), 7, "tripled, noted, to 22"),
-        (gx.splice(m.DIAMOND, KEPT, after=m.split, on=[m.Even, m.Odd]), 6, "halved to 3"),
-        (gx.splice(m.DIAMOND, KEPT, after=m.split, on=[m.Even, m.Odd]), 7, "tripled to 22"),
-        (drop_edge(m.DIAMOND, after=m.split, on=m.Odd), 6, "halved to 3"),
-        # A pure node is wrapped: not at all, before and after, or twice.
-        (gx.wrap(m.DIAMOND, m.halve), 6, "halved to 3"),
-        (gx.wrap(m.DIAMOND, m.halve, before=lambda even: m.Even(even.value + 2), after=negate), 6, "halved to -4"),
-        (gx.wrap(gx.wrap(m.DIAMOND, m.join, after=add("!")), m.join, after=add("?")), 6, "halved to 3!?"),
-        # Surgery can be repeated.
-        (WRAPPED_TWICE, 6, "206 is too much"),
-        (WRAPPED_TWICE, 7, "tripled to 22"),
-    ],
+    (GUARDED, 6, "halved to 3"),
+    (GUARDED, 600, "600 is too much"),
+    (GUARDED, 601, "tripled to 1804"),
+    # An edge to END.
+    (gx.splice(m.DIAMOND, gx.edges(shout, gx.on(m.Total, gx.END)), after=m.join, on=m.Total), 6, "HALVED TO 3"),
+    # The edges of other nodes are kept, or one node is inserted into several edges.
+    (gx.splice(m.DIAMOND, NOTED, after=m.halve, on=m.Sum), 6, "halved, noted, to 3"),
+    (gx.splice(m.DIAMOND, NOTED, after=m.halve, on=m.Sum), 7, "tripled to 22"),
+    (gx.splice(m.DIAMOND, NOTED, after=[m.halve, m.triple], on=m.Sum), 6, "halved, noted, to 3"),
+    (gx.splice(m.DIAMOND, NOTED, after=[m.halve, m.triple], on=m.Sum), 7, "tripled, noted, to 22"),
+    (gx.splice(m.DIAMOND, KEPT, after=m.split, on=[m.Even, m.Odd]), 6, "halved to 3"),
+    (gx.splice(m.DIAMOND, KEPT, after=m.split, on=[m.Even, m.Odd]), 7, "tripled to 22"),
+    (drop_edge(m.DIAMOND, after=m.split, on=m.Odd), 6, "halved to 3"),
+    # A pure node is wrapped: not at all, before and after, or twice.
+    (gx.wrap(m.DIAMOND, m.halve), 6, "halved to 3"),
+    (gx.wrap(m.DIAMOND, m.halve, before=lambda even: m.Even(even.value + 2), after=negate), 6, "halved to -4"),
+    (gx.wrap(gx.wrap(m.DIAMOND, m.join, after=add("!")), m.join, after=add("?")), 6, "halved to 3!?"),
+    # Surgery can be repeated.
+    (WRAPPED_TWICE, 6, "206 is too much"),
+    (WRAPPED_TWICE, 7, "tripled to 22"),
 )
 def test_changed_diamond_runs(machine: gx.Graph[m.Number, m.Total], number: int, text: str) -> None:
     assert run_to(machine, m.Number(number)) == m.Total(text)
@@ -188,55 +186,53 @@ renamed_guard: Any = gx.edges(rename(guard, "halve"), gx.on(m.Even, m.halve) | g
 
 @cases(
     ("change", "faults"),
-    [
-        (lambda: gx.replace(m.DIAMOND, rename(m.halve, "quarter")), NO_NODE.format("quarter")),
-        (
-            lambda: gx.replace(m.DIAMOND, rename(misfitting, "halve")),
-            "split sends Even to halve, which takes Odd; send it to a node that takes it\n"
-            "halve may return Total, which no edge takes; add on(Total, ...)",
-        ),
-        (
-            lambda: gx.replace(m.CLOCK, rename(unmetered, "tick")),
-            "tick is metered by iterations in the graph and not in its replacement; decorate it with @metered(...)",
-        ),
-        (lambda: splice(on=m.Sum), "split has no edge for Sum; splice on one of Even, Odd"),
-        (lambda: splice(after=tick, on=m.Sum), NO_NODE.format("tick")),
-        (
-            lambda: splice(NOTED, after=[m.halve, m.split, m.join], on=m.Sum),
-            "split has no edge for Sum; splice on one of Even, Odd\njoin has no edge for Sum; splice on one of Total",
-        ),
-        (
-            lambda: splice(NOTED, after=[m.halve, m.triple], on=[m.Sum, m.Total]),
-            "none of halve, triple has an edge for Total; leave Total out of on=",
-        ),
-        (lambda: splice(renamed_guard), TAKEN.format("halve")),
-        (lambda: splice(ROWS | ROWS), f"{TAKEN.format('guard')}\n{TAKEN.format('guard')}"),
-        (
-            lambda: splice(GUARD_TO_EXCUSE),
-            "guard leads to excuse, which is not in the graph; add edges(excuse, ...) to the table",
-        ),
-        (
-            lambda: splice(loosely(guard, gx.on(m.Even, m.halve))),
-            "guard may return Refused, which no edge takes; add on(Refused, ...)",
-        ),
-        (
-            lambda: splice(gx.edges(other, gx.on(m.Odd, m.triple))),
-            "split sends Even to other, which takes Odd; send it to a node that takes it\n"
-            "halve cannot be reached from split; route an outcome to it, or remove its row",
-        ),
-        (drop, "split has no edge for Sum; drop one of Even, Odd"),
-        (
-            lambda: drop(m.CLOCK, after=tick, on=m.Stopped),
-            "tick returns Stopped when a limit stops it; keep the edge, or splice into it",
-        ),
-        (lambda: drop(after=m.halve), "halve returns nothing but Sum; keep the edge, or splice into it"),
-        (lambda: gx.wrap(m.DIAMOND, tick), NO_NODE.format("tick")),
-        (
-            lambda: bind(GREET, Mark("!"), Mark("?")),
-            "greet needs one Greeting for greeting, and none was given; pass it to bind(machine, ...)\n"
-            "greet needs one Mark for mark, and 2 were given; pass it to bind(machine, ...)",
-        ),
-    ],
+    (lambda: gx.replace(m.DIAMOND, rename(m.halve, "quarter")), NO_NODE.format("quarter")),
+    (
+        lambda: gx.replace(m.DIAMOND, rename(misfitting, "halve")),
+        "split sends Even to halve, which takes Odd; send it to a node that takes it\n"
+        "halve may return Total, which no edge takes; add on(Total, ...)",
+    ),
+    (
+        lambda: gx.replace(m.CLOCK, rename(unmetered, "tick")),
+        "tick is metered by iterations in the graph and not in its replacement; decorate it with @metered(...)",
+    ),
+    (lambda: splice(on=m.Sum), "split has no edge for Sum; splice on one of Even, Odd"),
+    (lambda: splice(after=tick, on=m.Sum), NO_NODE.format("tick")),
+    (
+        lambda: splice(NOTED, after=[m.halve, m.split, m.join], on=m.Sum),
+        "split has no edge for Sum; splice on one of Even, Odd\njoin has no edge for Sum; splice on one of Total",
+    ),
+    (
+        lambda: splice(NOTED, after=[m.halve, m.triple], on=[m.Sum, m.Total]),
+        "none of halve, triple has an edge for Total; leave Total out of on=",
+    ),
+    (lambda: splice(renamed_guard), TAKEN.format("halve")),
+    (lambda: splice(ROWS | ROWS), f"{TAKEN.format('guard')}\n{TAKEN.format('guard')}"),
+    (
+        lambda: splice(GUARD_TO_EXCUSE),
+        "guard leads to excuse, which is not in the graph; add edges(excuse, ...) to the table",
+    ),
+    (
+        lambda: splice(loosely(guard, gx.on(m.Even, m.halve))),
+        "guard may return Refused, which no edge takes; add on(Refused, ...)",
+    ),
+    (
+        lambda: splice(gx.edges(other, gx.on(m.Odd, m.triple))),
+        "split sends Even to other, which takes Odd; send it to a node that takes it\n"
+        "halve cannot be reached from split; route an outcome to it, or remove its row",
+    ),
+    (drop, "split has no edge for Sum; drop one of Even, Odd"),
+    (
+        lambda: drop(m.CLOCK, after=tick, on=m.Stopped),
+        "tick returns Stopped when a limit stops it; keep the edge, or splice into it",
+    ),
+    (lambda: drop(after=m.halve), "halve returns nothing but Sum; keep the edge, or splice into it"),
+    (lambda: gx.wrap(m.DIAMOND, tick), NO_NODE.format("tick")),
+    (
+        lambda: bind(GREET, Mark("!"), Mark("?")),
+        "greet needs one Greeting for greeting, and none was given; pass it to bind(machine, ...)\n"
+        "greet needs one Mark for mark, and 2 were given; pass it to bind(machine, ...)",
+    ),
 )
 def test_change_with_faults_is_refused(change: Callable[[], object], faults: str) -> None:
     assert m.error_message(gx.GraphError, change) == faults
@@ -244,14 +240,12 @@ def test_change_with_faults_is_refused(change: Callable[[], object], faults: str
 
 @cases(
     ("change", "text"),
-    [
-        (lambda: splice(on=[]), "splice has on=[]; give an outcome class, or a list of them"),
-        (lambda: splice(on=[m.Even, "Odd"]), "give an outcome class, or a list of them"),
-        (lambda: splice(on={m.Even}), "give an outcome class, or a list of them"),
-        (lambda: splice(after=()), "splice has after=(); give a node, or a list of them"),
-        (lambda: splice(after="split"), "splice has after='split'; give a node, or a list of them"),
-        (lambda: drop(on=[m.Even, m.Odd]), "give one node and one outcome class"),
-    ],
+    (lambda: splice(on=[]), "splice has on=[]; give an outcome class, or a list of them"),
+    (lambda: splice(on=[m.Even, "Odd"]), "give an outcome class, or a list of them"),
+    (lambda: splice(on={m.Even}), "give an outcome class, or a list of them"),
+    (lambda: splice(after=()), "splice has after=(); give a node, or a list of them"),
+    (lambda: splice(after="split"), "splice has after='split'; give a node, or a list of them"),
+    (lambda: drop(on=[m.Even, m.Odd]), "give one node and one outcome class"),
 )
 def test_change_of_an_invalid_edge_is_refused(change: Callable[[], object], text: str) -> None:
     assert text in m.error_message(InputError, change)
@@ -363,13 +357,11 @@ def with_call(number: m.Number, call: gx.CallContext[None], greeting: Greeting) 
 
 @cases(
     ("greeter", "text"),
-    [
-        (with_one, "Hi 3"),
-        (with_two, "Hi 3!"),
-        (with_three, "Hi 3! 7"),
-        (with_call, "Hi 3 in with_call"),
-        (greet, "Hi, 3!"),
-    ],
+    (with_one, "Hi 3"),
+    (with_two, "Hi 3!"),
+    (with_three, "Hi 3! 7"),
+    (with_call, "Hi 3 in with_call"),
+    (greet, "Hi, 3!"),
 )
 def test_bound_node_receives_its_settings(greeter: gx.Node[m.Number, m.Total], text: str) -> None:
     bound = bind(m.machine_of(greeter), m.Left(7), Mark("!"), Greeting("Hi"))
@@ -378,7 +370,7 @@ def test_bound_node_receives_its_settings(greeter: gx.Node[m.Number, m.Total], t
     assert run_to(again, m.Number(3)) == m.Total(text.replace("!", "?"))
 
 
-@cases(("source", "text"), [(ask_politely, "re: Hello"), (shout_out, "HELLO"), (whisper, "hello")])
+@cases(("source", "text"), (ask_politely, "re: Hello"), (shout_out, "HELLO"), (whisper, "hello"))
 def test_every_kind_of_node_is_bound_and_wrapped(source: Any, text: str) -> None:
     machine = m.machine_of(source)
     assert run_to(bind(machine, Greeting("Hello")), m.Left(1), m.reporter()) == m.Total(text)

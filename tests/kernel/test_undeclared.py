@@ -54,8 +54,8 @@ def opaquely(left: m.Left) -> m.Landed:
     return LIE
 
 
-@cases("driver", ALL_DRIVERS)
-@cases("liar", [purely, asking, asynchronously, opaquely])
+@cases("driver", *ALL_DRIVERS)
+@cases("liar", purely, asking, asynchronously, opaquely)
 def test_undeclared_outcome_is_not_followed(liar: Any, driver: Driver) -> None:
     consumed: list[object] = []
 
@@ -109,15 +109,13 @@ SPENT = gx.Exhausted("tokens", 1, 1)
 
 @cases(
     ("kind", "lie"),
-    [
-        ("pure", Child("child")),
-        ("pure", None),
-        ("pure", "text"),
-        ("pure", SPENT),
-        ("metered", SPENT),
-        ("metered", m.Stopped(m.Left(1), SPENT)),
-        ("asks", SPENT),
-    ],
+    ("pure", Child("child")),
+    ("pure", None),
+    ("pure", "text"),
+    ("pure", SPENT),
+    ("metered", SPENT),
+    ("metered", m.Stopped(m.Left(1), SPENT)),
+    ("asks", SPENT),
 )
 def test_outcomes_are_matched_by_exact_class(kind: str, lie: Any) -> None:
     with pytest.raises(errors.UndeclaredOutcomeError, match=f"returned an? {type(lie).__name__}, which"):
@@ -149,15 +147,13 @@ def sneak(effect: Any) -> gx.Graph[m.Left, Any]:
     return m.machine_of(sneaking)
 
 
-@cases("driver", ALL_DRIVERS)
+@cases("driver", *ALL_DRIVERS)
 @cases(
     ("effect", "asked"),
-    [
-        (effects.CallTool("rm", "everything"), "a CallTool"),
-        (gx.All((m.Question("and?"), effects.CallTool("rm", "everything"))), "an All"),
-        ("rm everything", "a str"),
-        (Louder("hey"), "a Louder"),
-    ],
+    (effects.CallTool("rm", "everything"), "a CallTool"),
+    (gx.All((m.Question("and?"), effects.CallTool("rm", "everything"))), "an All"),
+    ("rm everything", "a str"),
+    (Louder("hey"), "a Louder"),
 )
 def test_undeclared_effect_is_not_carried_out(effect: Any, asked: str, driver: Driver) -> None:
     calls: list[object] = []
@@ -208,7 +204,7 @@ def test_batch_may_mix_effects() -> None:
     assert done.outcome == m.Stopped(m.Left(1), gx.Exhausted("seconds", 5, 5))
 
 
-@cases("driver", LIVE)
+@cases("driver", *LIVE)
 def test_node_exception_carries_the_snapshot(driver: Driver) -> None:
     @gx.node
     def failing(left: m.Left) -> m.Total:
@@ -223,7 +219,7 @@ def test_node_exception_carries_the_snapshot(driver: Driver) -> None:
     assert note == "graphexec: the run was at the node failing (iterations: 0); snapshot_of(error) is its state"
 
 
-@cases("driver", LIVE)
+@cases("driver", *LIVE)
 def test_run_resumes_after_a_handler_exception(driver: Driver) -> None:
     asked: list[str] = []
 
@@ -253,13 +249,11 @@ INPUT, NOWHERE = errors.InputError, gx.Snapshot("nowhere", m.Left(1))
 
 @cases(
     ("kind", "start", "text"),
-    [
-        (INPUT, lambda: m.run_machine(m.INTERVIEW, m.Number(3)), "interview takes Topic, not Number; start"),
-        (INPUT, lambda: m.run_machine(m.DIAMOND, m.Even(3)), "split takes Number, not Even; start the run with one"),
-        (INPUT, lambda: begin(bind(GREET, m.Landed()), m.Number(3)), "greet takes Even | Odd, not Number"),
-        (INPUT, lambda: begin(GREET, m.Odd(1)), "greet needs a Total | Landed for name; run bind(machine"),
-        (errors.SnapshotError, lambda: m.run_machine(m.INTERVIEW, NOWHERE, drivers=LIVE), "the snapshot is at nowhere"),
-    ],
+    (INPUT, lambda: m.run_machine(m.INTERVIEW, m.Number(3)), "interview takes Topic, not Number; start"),
+    (INPUT, lambda: m.run_machine(m.DIAMOND, m.Even(3)), "split takes Number, not Even; start the run with one"),
+    (INPUT, lambda: begin(bind(GREET, m.Landed()), m.Number(3)), "greet takes Even | Odd, not Number"),
+    (INPUT, lambda: begin(GREET, m.Odd(1)), "greet needs a Total | Landed for name; run bind(machine"),
+    (errors.SnapshotError, lambda: m.run_machine(m.INTERVIEW, NOWHERE, drivers=LIVE), "the snapshot is at nowhere"),
 )
 def test_run_refuses_an_invalid_start(kind: type[Exception], start: Callable[[], object], text: str) -> None:
     assert text in m.error_message(kind, start)

@@ -68,8 +68,8 @@ def observations(executor: gx.AgentExecutor) -> list[Any]:
 class TestAnswers:
     def test_own_model_tools_and_memory(self) -> None:
         def script() -> Script[Ready, Any]:
-            executor = delegating(archivist(CALLS, "Final Answer: I have found it"))
-            return Script(executor.graph, START, executor.run_context)
+            outer = delegating(archivist(CALLS, "Final Answer: I have found it"))
+            return Script(outer.graph, START, outer.run_context)
 
         assert [step.observation for step in run_script(script).outcome.run.steps] == ["I have found it"]
         inner = archivist(CALLS, "Final Answer: found")
@@ -93,8 +93,8 @@ class TestAnswers:
             graph: gx.Graph[Any, Any]
             world: object
 
-        executor = delegating(WithoutPerson(inner.graph, bare), handlers=OUTER)
-        assert observations(executor) == ["outer"]
+        outer = delegating(WithoutPerson(inner.graph, bare), handlers=OUTER)
+        assert observations(outer) == ["outer"]
 
     def test_world_of_a_node_is_kept(self) -> None:
         middle = delegating(archivist("Final Answer: innermost"))
@@ -105,18 +105,16 @@ class TestAnswers:
         assert all(one.world is None for one in archivist().graph)
         assert all(one.world is not None for one in delegating(archivist()).graph if one.name == "inner.plan")
         assert not compile_program(archivist().graph, gx.Limits()).worlds
-        executor, other = delegating(archivist()), machine_of(gx.embed(archivist().graph, "inner"))
+        outer, other = delegating(archivist()), machine_of(gx.embed(archivist().graph, "inner"))
         with pytest.raises(errors.InputError, match=r"embed its executor, as in embed\(inner, name\)"):
-            executor.with_graph(other)
-        executor = delegating(archivist("Final Answer: found"))
+            outer.with_graph(other)
+        outer = delegating(archivist("Final Answer: found"))
 
         @gx.node
         def look(acted: Acted) -> Acted:
             return acted
 
-        changed = executor.splice(
-            gx.edges(look, gx.on(Acted, dispatch_tools)), after=executor.graph["inner.leave"], on=Acted
-        )
+        changed = outer.splice(gx.edges(look, gx.on(Acted, dispatch_tools)), after=outer.graph["inner.leave"], on=Acted)
         assert observations(changed) == ["found"]
 
 

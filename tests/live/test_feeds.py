@@ -91,10 +91,8 @@ CHANGES: list[tuple[int | None, Callable[[Path], object], str | None]] = [
 ]
 
 
-@cases("begun, change, after", CHANGES)
-def test_changed_file_is_another_run(
-    begun: int | None, change: Callable[[Path], object], after: str | None, tmp_path: Path
-) -> None:
+@cases("begun, change, after", *CHANGES)
+def test_changed_file_is_another_run(begun: int | None, change: Any, after: str | None, tmp_path: Path) -> None:
     file = tmp_path / "trace.jsonl"
     feed = written(file, "".join(RECORDED.splitlines(keepends=True)[:begun]))
     run = feed.run
@@ -114,11 +112,9 @@ NO_RECORDS = [b"{]", b"\xff\xfe", b"3", b'{"event": {}}', b"[" * 100_000 + b"]" 
 
 @cases(
     "wrong, line, fault",
-    [
-        *((wrong, 1, "not a record; ") for wrong in NO_RECORDS),
-        (b"\n[1]", 2, "not a record; "),
-        (b'{"event": "asked", "node": "plan"}', 1, "not a valid record: asked.effects: "),
-    ],
+    *((wrong, 1, "not a record; ") for wrong in NO_RECORDS),
+    (b"\n[1]", 2, "not a record; "),
+    (b'{"event": "asked", "node": "plan"}', 1, "not a valid record: asked.effects: "),
 )
 def test_invalid_line_ends_the_feed(file: Path, wrong: bytes, line: int, fault: str) -> None:
     file.write_bytes(RECORDED.encode() + wrong + b"\n" + RECORDED.encode())
@@ -127,7 +123,7 @@ def test_invalid_line_ends_the_feed(file: Path, wrong: bytes, line: int, fault: 
     assert feed.error.startswith(f"line {len(RECORDS) + line} of {file} is {fault}")
 
 
-@cases("beginning", ["", '{"event": "start"}\n'])
+@cases("beginning", "", '{"event": "start"}\n')
 def test_records_without_a_start_are_invalid(file: Path, beginning: str) -> None:
     file.write_text(beginning + RECORDED.partition("\n")[2], encoding="utf-8")
     feed = feed_of(file)
@@ -143,11 +139,11 @@ def make_pipe(folder: Path) -> Path:
 
 IRREGULAR = "[Errno 22] it is not a regular file"
 INVALID: list[tuple[Callable[[Path], Path], str]] = [
-    *((lambda folder: folder, ""), (make_pipe, IRREGULAR), (lambda _: Path("/dev/zero"), IRREGULAR)),
+    *((lambda folder: folder, ""), (make_pipe, IRREGULAR), (lambda _: Path("/dev/zero"), IRREGULAR))
 ]
 
 
-@cases("make, error", INVALID)
+@cases("make, error", *INVALID)
 def test_folder_pipe_and_device_are_invalid(make: Callable[[Path], Path], error: str, tmp_path: Path) -> None:
     """Opening a pipe would wait for its writer, and a device has no end."""
     path = make(tmp_path)

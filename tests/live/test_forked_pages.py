@@ -43,9 +43,7 @@ def test_page_of_another_port_cannot_fork(browser: Browser, trace: Path, tmp_pat
             assert context.cookies()
             address = f"http://{urlsplit(url).netloc}/fork"
             statuses: list[int] = []
-            context.on(
-                "response", lambda response: statuses.append(response.status) if response.url == address else None
-            )
+            context.on("response", lambda one: statuses.append(one.status) if one.url == address else None)
             page.goto(f"http://127.0.0.1:{other.server_address[1]}/")
             with page.expect_navigation():
                 page.evaluate(read_tables(__file__)["attack"], [address, "text/plain"])

@@ -135,14 +135,12 @@ SITE, COOKIE = "Sec-Fetch-Site", {"Origin": "http://127.0.0.1"}
 @pytest.mark.medium
 @cases(
     "headers, status",
-    [
-        *(({"Origin": origin}, 403) for origin in ("http://evil.example", "http://127.0.0.1:8000", "null", "http://[")),
-        ({"Origin": "http://localhost"}, 403),
-        *((COOKIE | {SITE: site}, 403) for site in ("cross-site", "same-site", "none")),
-        ({SITE: "same-origin"}, 403),
-        ({}, 403),
-        (COOKIE | {SITE: "same-origin"}, 201),
-    ],
+    *(({"Origin": origin}, 403) for origin in ("http://evil.example", "http://127.0.0.1:8000", "null", "http://[")),
+    ({"Origin": "http://localhost"}, 403),
+    *((COOKIE | {SITE: site}, 403) for site in ("cross-site", "same-site", "none")),
+    ({SITE: "same-origin"}, 403),
+    ({}, 403),
+    (COOKIE | {SITE: "same-origin"}, 201),
 )
 def test_only_the_page_itself_can_fork(headers: dict[str, str], status: int, tmp_path: Path) -> None:
     source = write_trace(tmp_path)
@@ -159,7 +157,7 @@ FORKS = ["/fork", "/forks/0/fork", "/forks/1/fork", "/forks/1/", "/forks/1/event
 
 
 @pytest.mark.medium
-@cases("path, method", product(FORKS, ["GET", "POST"]))
+@cases("path, method", *product(FORKS, ["GET", "POST"]))
 def test_no_request_without_the_token_forks(trace: Path, path: str, method: str) -> None:
     with client_of(trace, make(), Authorization="Bearer wrong") as client:
         answer = client.request(method, path, json=OBSERVATION, headers=COOKIE)
@@ -171,29 +169,27 @@ def test_no_request_without_the_token_forks(trace: Path, path: str, method: str)
 @pytest.mark.medium
 @cases(
     "body, kind, status, message",
-    [
-        (b'{"step": 3}', "text/plain", 415, "the content type is 'text/plain'; send application/json"),
-        (b'{"step": 3}', "application/x-www-form-urlencoded", 415, "the content type is"),
-        (b'{"step": "%s"}' % (b"x" * (1 << 20)), "application/json", 413, "more than 1,048,576 bytes"),
-        (b'{"step": 99}', "application/json; charset=utf-8", 400, "there is no step 99: the run has steps 1 to 6"),
-        *(
-            (body, "application/json", 400, message)
-            for body, message in (
-                (b"{", "the request is not JSON: "),
-                (b"[" * 100_000, "the request is not JSON: "),
-                (b"\xff", "the request is not JSON: "),
-                (b"[3]", "the request is [3]; send an object with a step"),
-                (b"{}", "the step is None; send a whole number, from 1"),
-                (b'{"step": true}', "the step is True; send"),
-                (b'{"step": 3, "call": "0"}', "the call is '0'; send its index"),
-                (b'{"step": 3, "file": "x"}', "the request has 'file'; send step, call, and"),
-                (b'{"step": 1, "reply": "", "observation": ""}', "both a reply and an observation"),
-                (b'{"step": 3, "observation": "x"}', "step 3 (dispatch_tools) makes 2 calls: 0 (look"),
-                (b'{"step": 1, "reply": {"text": "x"}}', "step 1 (plan): the reply is {'text': 'x'};"),
-                (b'{"step": 1, "reply": null}', "None is not a reply to CallModel"),
-            )
-        ),
-    ],
+    (b'{"step": 3}', "text/plain", 415, "the content type is 'text/plain'; send application/json"),
+    (b'{"step": 3}', "application/x-www-form-urlencoded", 415, "the content type is"),
+    (b'{"step": "%s"}' % (b"x" * (1 << 20)), "application/json", 413, "more than 1,048,576 bytes"),
+    (b'{"step": 99}', "application/json; charset=utf-8", 400, "there is no step 99: the run has steps 1 to 6"),
+    *(
+        (body, "application/json", 400, message)
+        for body, message in (
+            (b"{", "the request is not JSON: "),
+            (b"[" * 100_000, "the request is not JSON: "),
+            (b"\xff", "the request is not JSON: "),
+            (b"[3]", "the request is [3]; send an object with a step"),
+            (b"{}", "the step is None; send a whole number, from 1"),
+            (b'{"step": true}', "the step is True; send"),
+            (b'{"step": 3, "call": "0"}', "the call is '0'; send its index"),
+            (b'{"step": 3, "file": "x"}', "the request has 'file'; send step, call, and"),
+            (b'{"step": 1, "reply": "", "observation": ""}', "both a reply and an observation"),
+            (b'{"step": 3, "observation": "x"}', "step 3 (dispatch_tools) makes 2 calls: 0 (look"),
+            (b'{"step": 1, "reply": {"text": "x"}}', "step 1 (plan): the reply is {'text': 'x'};"),
+            (b'{"step": 1, "reply": null}', "None is not a reply to CallModel"),
+        )
+    ),
 )
 def test_invalid_requests_are_refused(trace: Path, body: bytes, kind: str, status: int, message: str) -> None:
     with client_of(trace, make()) as client:

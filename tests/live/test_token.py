@@ -67,7 +67,7 @@ REFUSAL = (
 
 
 @pytest.mark.medium
-@cases("path, method", product(PATHS, METHODS))
+@cases("path, method", *product(PATHS, METHODS))
 def test_no_route_answers_without_the_token(path: str, method: str) -> None:
     answers: list[Response] = []
     with open_client() as client:
@@ -87,7 +87,7 @@ def test_no_route_answers_without_the_token(path: str, method: str) -> None:
 
 
 @pytest.mark.medium
-@cases("scheme", ["Bearer", "token", "bearer", "Token"])
+@cases("scheme", "Bearer", "token", "bearer", "Token")
 def test_header_opens_every_route(scheme: str) -> None:
     with open_client() as client:
         client.headers["Authorization"] = f"{scheme} {TOKEN}"
@@ -97,7 +97,7 @@ def test_header_opens_every_route(scheme: str) -> None:
         assert client.post("/").status_code == 405
 
 
-@cases("path", ["/", "/events", "/nowhere?a=1&b=%26"])
+@cases("path", "/", "/events", "/nowhere?a=1&b=%26")
 def test_first_visit_sets_a_cookie_and_drops_the_token(path: str) -> None:
     with open_client() as client:
         answer = client.get(f"{path}{'&' if '?' in path else '?'}token={TOKEN}")
@@ -139,7 +139,7 @@ def test_cookies_stay_in_their_folder_and_on_tls() -> None:
         assert client.get("/").status_code == 200
 
 
-@cases("token", ["", "fifteen-letters", "sixteen letters!", "a" * 16 + "/", "a" * 16 + "\n", None, b"a" * 16])
+@cases("token", "", "fifteen-letters", "sixteen letters!", "a" * 16 + "/", "a" * 16 + "\n", None, b"a" * 16)
 def test_weak_token_is_refused_unseen(token: object) -> None:
     with pytest.raises(InputError, match="token is not a string of 16 or more letters") as refused:
         live.live_page(recorder_of(), token=token)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] # wrong on purpose

@@ -101,15 +101,13 @@ class Colour(str, enum.Enum):  # noqa: UP042
 
 @cases(
     ("value", "stored"),
-    [
-        ({"a": [1, None]}, '{"a":[1,null]}'),
-        (7, "7"),
-        (None, "null"),
-        (dt.date(2026, 2, 28), '"2026-02-28"'),
-        (Colour.RED, "red"),
-        ("", ""),
-        (b"\xff", "b'\\xff'"),
-    ],
+    ({"a": [1, None]}, '{"a":[1,null]}'),
+    (7, "7"),
+    (None, "null"),
+    (dt.date(2026, 2, 28), '"2026-02-28"'),
+    (Colour.RED, "red"),
+    ("", ""),
+    (b"\xff", "b'\\xff'"),
 )
 def test_other_values_are_stored_as_json(value: object, stored: str) -> None:
     memory = BufferMemory()
@@ -139,7 +137,7 @@ MAKE: list[Callable[[], TurnMemory]] = [
 ]
 
 
-@cases("make", MAKE)
+@cases("make", *MAKE)
 def test_memories_share_only_a_common_history(make: Callable[[], TurnMemory]) -> None:
     one, other = make(), make()
     save(one, turn(1))
@@ -216,7 +214,7 @@ def test_concurrent_nested_runs_are_recorded_in_order(order: list[int]) -> None:
     assert memory.history.turns() == tuple(turn(number) for number in [*order, *order])
 
 
-@cases("kind", ["memory", "file", "sqlite"])
+@cases("kind", "memory", "file", "sqlite")
 def test_tasks_that_save_at_once_lose_no_turn(kind: str, tmp_path: Path) -> None:
     memory = BufferMemory(stores(tmp_path)[kind]())
 
@@ -321,7 +319,7 @@ def test_database_has_a_table_of_images(tmp_path: Path) -> None:
         assert database.execute("SELECT count(*) FROM graphexec_images").fetchone() == (1,)
 
 
-@cases("images", ['["photo.png"]', "[3]", [CAT], CAT, ("x",)])
+@cases("images", '["photo.png"]', "[3]", [CAT], CAT, ("x",))
 def test_invalid_images_are_refused(images: Any, tmp_path: Path) -> None:
     path = tmp_path / "turns.jsonl"
     path.write_text(f'{{"input": "a", "output": "b", "images": {images}}}\n')

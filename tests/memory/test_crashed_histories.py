@@ -42,8 +42,8 @@ ENDS = [
 ]
 
 
-@cases("end", ENDS)
-@cases("whole", [1, 3])
+@cases("end", *ENDS)
+@cases("whole", 1, 3)
 def test_cut_end_is_named_and_set_aside(end: bytes, whole: int, tmp_path: Path) -> None:
     file = tmp_path / "turns.jsonl"
     file.write_bytes(LINE * whole + end)
@@ -79,7 +79,7 @@ def test_line_may_be_cut_anywhere(
     assert history.turns() == (*kept, turn(2))
 
 
-@cases("content", [b"buy milk", b"buy milk\nbuy bread", b"\x89PNG\r\n\0\0\0IHDR", b"7"])
+@cases("content", b"buy milk", b"buy milk\nbuy bread", b"\x89PNG\r\n\0\0\0IHDR", b"7")
 def test_file_of_another_kind_is_left_alone(content: bytes, tmp_path: Path) -> None:
     file = tmp_path / "notes.txt"
     file.write_bytes(content)
@@ -145,8 +145,8 @@ def test_histories_are_private(tmp_path: Path) -> None:
     assert modes == {"a.jsonl": 0o600, "a.sqlite": 0o600, "b.jsonl": 0o640, "b.jsonl.cut": 0o600}
 
 
-@cases("make", [FileHistory, functools.partial(SQLiteHistory, conversation="me")])
-@cases("name", ["pipe", "/dev/zero"])
+@cases("make", FileHistory, functools.partial(SQLiteHistory, conversation="me"))
+@cases("name", "pipe", "/dev/zero")
 def test_device_or_pipe_is_refused(make: Callable[[Path], History], name: str, tmp_path: Path) -> None:
     later = FileHistory(tmp_path / "pipe")
     os.mkfifo(tmp_path / "pipe")
@@ -180,13 +180,11 @@ def test_database_survives_power_failures(tmp_path: Path, monkeypatch: pytest.Mo
 
 @cases(
     ("statement", "why"),
-    [
-        ("UPDATE graphexec_turns SET output = 7.5", "a row that is not a turn: it has 7.5 in the place of a string"),
-        ("UPDATE graphexec_turns SET output = x'ff'", "a row that is not a turn: 'utf-8' codec can't decode"),
-        ("UPDATE graphexec_turns SET output = CAST(x'ff' AS TEXT)", "is damaged: Could not decode to UTF-8"),
-        ("UPDATE graphexec_images SET url = 'nowhere'", "a row that is not a turn: "),
-        ("ALTER TABLE graphexec_turns RENAME COLUMN output TO answer", "is damaged: no such column: output"),
-    ],
+    ("UPDATE graphexec_turns SET output = 7.5", "a row that is not a turn: it has 7.5 in the place of a string"),
+    ("UPDATE graphexec_turns SET output = x'ff'", "a row that is not a turn: 'utf-8' codec can't decode"),
+    ("UPDATE graphexec_turns SET output = CAST(x'ff' AS TEXT)", "is damaged: Could not decode to UTF-8"),
+    ("UPDATE graphexec_images SET url = 'nowhere'", "a row that is not a turn: "),
+    ("ALTER TABLE graphexec_turns RENAME COLUMN output TO answer", "is damaged: no such column: output"),
 )
 def test_damaged_rows_are_named(statement: str, why: str, tmp_path: Path) -> None:
     file = tmp_path / "turns.sqlite"
@@ -252,7 +250,7 @@ def turns_after_kills(kind: str, folder: Path, rounds: int, seed: int) -> tuple[
 
 
 @pytest.mark.slow
-@cases("kind", ["file", "sqlite"])
+@cases("kind", "file", "sqlite")
 def test_many_kills_lose_no_acknowledged_turn(kind: str, tmp_path: Path) -> None:
     kills = examples(300, 50)
     acknowledged, lost = turns_after_kills(kind, tmp_path, kills, 17)
@@ -260,6 +258,6 @@ def test_many_kills_lose_no_acknowledged_turn(kind: str, tmp_path: Path) -> None
 
 
 @pytest.mark.medium
-@cases("kind", ["file", "sqlite"])
+@cases("kind", "file", "sqlite")
 def test_a_few_kills_lose_no_acknowledged_turn(kind: str, tmp_path: Path) -> None:
     assert turns_after_kills(kind, tmp_path, 10, 5)[1] == set()

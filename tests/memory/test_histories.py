@@ -115,15 +115,13 @@ def test_concurrent_processes_lose_no_turn(tmp_path: Path) -> None:
 
 @cases(
     ("line", "why"),
-    [
-        (b'{"input": "cut sh', "it is not JSON: Unterminated string"),
-        (b"", "it is not JSON"),
-        (b"\xff\xfe", "it is not JSON: 'utf-8' codec"),
-        (b"[" * 100_000, "it is not JSON"),
-        (b'["in", "out"]', "it does not have the strings input and output"),
-        (b'{"input": "in"}', "it does not have the strings input and output"),
-        (b'{"input": "in", "output": 7}', "it does not have the strings input and output"),
-    ],
+    (b'{"input": "cut sh', "it is not JSON: Unterminated string"),
+    (b"", "it is not JSON"),
+    (b"\xff\xfe", "it is not JSON: 'utf-8' codec"),
+    (b"[" * 100_000, "it is not JSON"),
+    (b'["in", "out"]', "it does not have the strings input and output"),
+    (b'{"input": "in"}', "it does not have the strings input and output"),
+    (b'{"input": "in", "output": 7}', "it does not have the strings input and output"),
 )
 def test_invalid_line_is_named_and_kept(line: bytes, why: str, tmp_path: Path) -> None:
     file = tmp_path / "turns.jsonl"
@@ -169,16 +167,14 @@ Make: TypeAlias = Callable[[Path], History]
 MAKE: list[Make] = [FileHistory, functools.partial(SQLiteHistory, conversation="me")]
 
 
-@cases("make", MAKE)
+@cases("make", *MAKE)
 @cases(
     ("path", "why"),
-    [
-        ("", "is a directory; name a file in it"),
-        ("missing/turns", r"is in a directory that does not exist; create .*missing first"),
-        ("file/turns", r"is in a directory that does not exist; create .*file first"),
-        ("x" * 300, r"path .*xxx cannot be used: File name too long; name another file"),
-        ("a\0b", r"cannot be used: .*embedded null"),
-    ],
+    ("", "is a directory; name a file in it"),
+    ("missing/turns", r"is in a directory that does not exist; create .*missing first"),
+    ("file/turns", r"is in a directory that does not exist; create .*file first"),
+    ("x" * 300, r"path .*xxx cannot be used: File name too long; name another file"),
+    ("a\0b", r"cannot be used: .*embedded null"),
 )
 def test_invalid_path_is_refused(make: Make, path: str, why: str, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
@@ -186,7 +182,7 @@ def test_invalid_path_is_refused(make: Make, path: str, why: str, tmp_path: Path
         make(tmp_path / path)
 
 
-@cases("make", MAKE)
+@cases("make", *MAKE)
 def test_unwritable_path_is_refused(make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Who runs the tests may write everywhere.
     asked: list[Any] = []
@@ -217,9 +213,7 @@ def test_invalid_database_is_named_and_unchanged(tmp_path: Path) -> None:
     assert file.read_bytes() == before
 
 
-def test_files_begin_empty_survive_chdir_and_may_lack_a_line_break(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_survive_chdir_and_may_lack_a_line_break(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path)
     histories: list[History] = [FileHistory("turns.jsonl"), SQLiteHistory("turns.sqlite", conversation="me")]

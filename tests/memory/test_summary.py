@@ -144,8 +144,8 @@ FAILING: list[Callable[[], SummaryMemory]] = [
 ]
 
 
-@cases("awaited", [False, True])
-@cases("make", FAILING)
+@cases("awaited", False, True)
+@cases("make", *FAILING)
 def test_failed_summary_keeps_the_turn(make: Callable[[], SummaryMemory], awaited: bool) -> None:
     """So a caller that retries a failed save never stores a turn twice."""
     memory = make()
@@ -156,7 +156,7 @@ def test_failed_summary_keeps_the_turn(make: Callable[[], SummaryMemory], awaite
     assert loaded(memory) == "Human: in1\nAI: out1"
 
 
-@cases("awaited", [False, True])
+@cases("awaited", False, True)
 def test_save_raises_if_the_turn_is_not_stored(awaited: bool) -> None:
     model = ScriptedModel(["A summary."])
     memory = SummaryMemory(model, history=Full())
@@ -169,7 +169,7 @@ def test_save_raises_if_the_turn_is_not_stored(awaited: bool) -> None:
     assert timed.timeouts == [2]
 
 
-@cases("reply", [ModelReply("They m", finish_reason="length"), ModelReply(" \n")])
+@cases("reply", ModelReply("They m", finish_reason="length"), ModelReply(" \n"))
 def test_truncated_or_empty_summary_replaces_nothing(reply: ModelReply) -> None:
     memory = SummaryMemory(ScriptedModel([reply, "Both."]))
     with record_reports() as news:
@@ -282,14 +282,12 @@ SHARED = MemoryHistory()
 
 @cases(
     ("options", "why"),
-    [
-        ({"prompt": "Sum it up: {turns}"}, "the prompt lacks {summary}"),
-        ({"prompt": "{summary} {turns} {"}, "the prompt is not a template"),
-        ({"prompt": "{summary} {turns} {topic}"}, "SummaryMemory's prompt has the unknown variable {topic}"),
-        ({"key": "input"}, "SummaryMemory's key and input_key are both input"),
-        ({"history": SHARED, "summaries": SHARED}, "summaries are its history"),
-        ({"history": FileHistory("turns.jsonl"), "summaries": FileHistory("turns.jsonl")}, "summaries are its history"),
-    ],
+    ({"prompt": "Sum it up: {turns}"}, "the prompt lacks {summary}"),
+    ({"prompt": "{summary} {turns} {"}, "the prompt is not a template"),
+    ({"prompt": "{summary} {turns} {topic}"}, "SummaryMemory's prompt has the unknown variable {topic}"),
+    ({"key": "input"}, "SummaryMemory's key and input_key are both input"),
+    ({"history": SHARED, "summaries": SHARED}, "summaries are its history"),
+    ({"history": FileHistory("turns.jsonl"), "summaries": FileHistory("turns.jsonl")}, "summaries are its history"),
 )
 def test_invalid_option_is_refused_on_creation(options: dict[str, Any], why: str) -> None:
     with pytest.raises(InputError) as raised:

@@ -70,15 +70,13 @@ ENDLESS.append(ENDLESS)
 
 @cases(
     ("observation", "dumped"),
-    [
-        (Colour.RED, "red"),
-        (deque([1, 2]), [1, 2]),
-        (b"\xff", "b'\\xff'"),
-        (math.nan, "NaN"),
-        (ENDLESS, "[[...]]"),
-        ([Hostile()], "<list>"),
-        ([IMAGE, ENDLESS], [images.dump_observation(IMAGE), "[[...]]"]),
-    ],
+    (Colour.RED, "red"),
+    (deque([1, 2]), [1, 2]),
+    (b"\xff", "b'\\xff'"),
+    (math.nan, "NaN"),
+    (ENDLESS, "[[...]]"),
+    ([Hostile()], "<list>"),
+    ([IMAGE, ENDLESS], [images.dump_observation(IMAGE), "[[...]]"]),
 )
 def test_observation_without_json_is_its_text(observation: Any, dumped: Any) -> None:
     assert images.dump_observation(observation) == dumped
@@ -109,13 +107,11 @@ TEXT: Any = "hello"
 
 @cases(
     ("make", "facts"),
-    [
-        (lambda: Image("ftp://example.org/a.png"), ["ftp://example.org/a.png"]),
-        (lambda: Image("data:text/plain;base64,aGk="), ["text/plain", "image/png"]),
-        (lambda: Image("data:image/png;base64,"), ["Image.from_bytes(data)"]),
-        (lambda: Image.from_bytes(b"hello"), ["media_type"]),
-        (lambda: Image.from_bytes(TEXT), ["'hello'", "path.read_bytes()"]),
-    ],
+    (lambda: Image("ftp://example.org/a.png"), ["ftp://example.org/a.png"]),
+    (lambda: Image("data:text/plain;base64,aGk="), ["text/plain", "image/png"]),
+    (lambda: Image("data:image/png;base64,"), ["Image.from_bytes(data)"]),
+    (lambda: Image.from_bytes(b"hello"), ["media_type"]),
+    (lambda: Image.from_bytes(TEXT), ["'hello'", "path.read_bytes()"]),
 )
 def test_invalid_image_is_refused_with_its_remedy(make: Any, facts: list[str]) -> None:
     with pytest.raises(InputError) as caught:

@@ -27,16 +27,14 @@ def usage(**counts: Any) -> gm.ModelReply:
 # Any: wrong on purpose.
 @cases(
     ("reply", "facts"),
-    [
-        ("text", ["'text'", "ModelReply"]),
-        (gm.ModelReply(b"a"), ["content=b'a'", "string"]),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-        (gm.ModelReply("a", [CALL]), ["tool_calls=", "ToolCall(id, name, arguments)"]),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-        (gm.ModelReply("a", ("look",)), ["tool_calls=('look',)"]),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-        (gm.ModelReply("a", usage=3), ["usage=3", "Usage(prompt_tokens, completion_tokens)"]),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-        *((usage(**{name: -1}), [f"{name}=-1", "0 or more"]) for name in ("prompt_tokens", "completion_tokens")),
-        *((usage(cached_tokens=wrong), [f"cached_tokens={wrong!r}"]) for wrong in (-1, 1.5, True, "3")),
-        *((gm.ModelReply("a", cost=wrong), [f"cost={wrong!r}", "or None"]) for wrong in (-0.1, float("nan"), True)),
-    ],
+    ("text", ["'text'", "ModelReply"]),
+    (gm.ModelReply(b"a"), ["content=b'a'", "string"]),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    (gm.ModelReply("a", [CALL]), ["tool_calls=", "ToolCall(id, name, arguments)"]),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    (gm.ModelReply("a", ("look",)), ["tool_calls=('look',)"]),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    (gm.ModelReply("a", usage=3), ["usage=3", "Usage(prompt_tokens, completion_tokens)"]),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    *((usage(**{name: -1}), [f"{name}=-1", "0 or more"]) for name in ("prompt_tokens", "completion_tokens")),
+    *((usage(cached_tokens=wrong), [f"cached_tokens={wrong!r}"]) for wrong in (-1, 1.5, True, "3")),
+    *((gm.ModelReply("a", cost=wrong), [f"cost={wrong!r}", "or None"]) for wrong in (-0.1, float("nan"), True)),
 )
 def test_invalid_reply_is_refused(reply: Any, facts: list[str]) -> None:
     with pytest.raises(errors.InvalidReplyError) as caught:
@@ -44,7 +42,7 @@ def test_invalid_reply_is_refused(reply: Any, facts: list[str]) -> None:
     assert [fact for fact in ("the model mine", *facts) if fact not in str(caught.value)] == []
 
 
-@cases("reply", [gm.ModelReply("a"), gm.ModelReply("", (CALL,)), gm.ModelReply("a", cost=0.5), usage(cached_tokens=1)])
+@cases("reply", gm.ModelReply("a"), gm.ModelReply("", (CALL,)), gm.ModelReply("a", cost=0.5), usage(cached_tokens=1))
 def test_valid_reply_is_returned(reply: gm.ModelReply) -> None:
     assert check_reply(reply, "mine") is reply
     assert reply.message == gm.AssistantMessage(reply.content, reply.tool_calls)
@@ -52,16 +50,14 @@ def test_valid_reply_is_returned(reply: gm.ModelReply) -> None:
 
 @cases(
     ("message", "line"),
-    [
-        (gm.SystemMessage("Be brief."), "System: Be brief."),
-        (gm.UserMessage("Hi"), "Me: Hi"),
-        (gm.UserMessage("", images=(IMAGE,)), f"Me: {IMAGE.label(1)}"),
-        (gm.UserMessage(f"See {IMAGE.label(1)}", images=(IMAGE,)), f"Me: See {IMAGE.label(1)}"),
-        (gm.AssistantMessage("Wait."), "It: Wait."),
-        (gm.AssistantMessage("", (CALL,)), "It: look({})"),
-        (gm.AssistantMessage("Wait.", (CALL,)), "It: Wait.\nlook({})"),
-        (gm.ToolMessage("c1", "seen", images=(IMAGE,)), f"Tool: seen\n{IMAGE.label(1)}"),
-    ],
+    (gm.SystemMessage("Be brief."), "System: Be brief."),
+    (gm.UserMessage("Hi"), "Me: Hi"),
+    (gm.UserMessage("", images=(IMAGE,)), f"Me: {IMAGE.label(1)}"),
+    (gm.UserMessage(f"See {IMAGE.label(1)}", images=(IMAGE,)), f"Me: See {IMAGE.label(1)}"),
+    (gm.AssistantMessage("Wait."), "It: Wait."),
+    (gm.AssistantMessage("", (CALL,)), "It: look({})"),
+    (gm.AssistantMessage("Wait.", (CALL,)), "It: Wait.\nlook({})"),
+    (gm.ToolMessage("c1", "seen", images=(IMAGE,)), f"Tool: seen\n{IMAGE.label(1)}"),
 )
 def test_transcript_has_a_line_for_each_message(message: Any, line: str) -> None:
     assert transcript([message, gm.UserMessage("x")], human="Me", ai="It") == f"{line}\nMe: x"
@@ -106,15 +102,13 @@ def test_object_of_another_library_is_restored() -> None:
 
 @cases(
     ("name", "fields", "facts"),
-    [
-        ("nowhere:Action", {}, ["nowhere.Action", "import it"]),
-        (f"{__name__}:Nothing", {}, [f"{__name__}.Nothing"]),
-        (f"{__name__}:CALL", {}, [f"{__name__}.CALL"]),
-        # Neither an action nor a message.
-        ("fractions:Fraction", {}, ["fractions.Fraction"]),
-        ("graphexec.messages:Usage", {"prompt_tokens": 1}, ["graphexec.messages.Usage"]),
-        (f"{__name__}:Acted", {"tool": "look"}, ["an Acted", "tool_input"]),
-    ],
+    ("nowhere:Action", {}, ["nowhere.Action", "import it"]),
+    (f"{__name__}:Nothing", {}, [f"{__name__}.Nothing"]),
+    (f"{__name__}:CALL", {}, [f"{__name__}.CALL"]),
+    # Neither an action nor a message.
+    ("fractions:Fraction", {}, ["fractions.Fraction"]),
+    ("graphexec.messages:Usage", {"prompt_tokens": 1}, ["graphexec.messages.Usage"]),
+    (f"{__name__}:Acted", {"tool": "look"}, ["an Acted", "tool_input"]),
 )
 def test_other_classes_are_not_made(name: str, fields: dict[str, Any], facts: list[str]) -> None:
     with pytest.raises(errors.SnapshotError) as caught:

@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from types import TracebackType
 from typing import Any, Self
 
 import httpx
@@ -164,9 +163,7 @@ class LoopbackServer:
         self._start(self._accept)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         # Wakes the accepting thread, which `close` does not.
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()

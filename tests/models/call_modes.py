@@ -48,9 +48,9 @@ def check_reply_or_error(call: Callable[[], object]) -> None:
 
 
 # The modes of calling a model, as cases of a test.
-all_modes = cases("ask", MODES)
-both_calls = cases("ask", MODES[:2])
-both_streams = cases("ask", MODES[2:])
+all_modes = cases("ask", *MODES)
+both_calls = cases("ask", *MODES[:2])
+both_streams = cases("ask", *MODES[2:])
 
 
 @contextmanager

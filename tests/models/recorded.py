@@ -28,8 +28,7 @@ _TOOL_CALLS = (ToolCall("MMvR", "add", _SUM), ToolCall("MMvS", "now", "{}"))
 CHAT_TEXT = _read("llama_cpp_text", ModelReply("Café costs €4.", (), Usage(37, 12), "stop", "tiny"))
 CHAT_CALLS = _read("llama_cpp_calls", ModelReply("", (ToolCall("yO5m", "add", _SUM),), Usage(320, 36), "tool_calls"))
 CLAUDE_TEXT = _read(
-    "claude_thinking",
-    ModelReply("Café costs €4.", (), Usage(37, 12, 20), "stop", "claude-9", reasoning=(_THINKING,)),
+    "claude_thinking", ModelReply("Café costs €4.", (), Usage(37, 12, 20), "stop", "claude-9", reasoning=(_THINKING,))
 )
 CLAUDE_CALLS = _read("claude_calls", ModelReply("Let me add.", _TOOL_CALLS, Usage(320, 36, 1), "tool_calls", "tiny"))
 GPT_TEXT = _read("responses_text", ModelReply("Café costs €4.", (), Usage(37, 12), "stop", "gpt-9"))

@@ -66,10 +66,7 @@ def test_messages_are_encoded_for_anthropic() -> None:
     request = ChatRequest([systems[0], UserMessage("1 + 1?"), AssistantMessage("Adding.", calls), *results, systems[1]])
     add = {"type": "tool_use", "id": "c1", "name": "add", "input": {"a": 1, "b": 1}}
     now: dict[str, Any] = {"type": "tool_use", "id": "c2", "name": "now", "input": {}}
-    answers = [
-        {"type": "tool_result", "tool_use_id": "c1", "content": "2"},
-        {"type": "tool_result", "tool_use_id": "c2"},
-    ]
+    parts = [{"type": "tool_result", "tool_use_id": "c1", "content": "2"}, {"type": "tool_result", "tool_use_id": "c2"}]
     assert encode_body(request) == {
         "model": "claude-9",
         "max_tokens": 4096,
@@ -77,7 +74,7 @@ def test_messages_are_encoded_for_anthropic() -> None:
         "messages": [
             {"role": "user", "content": [text("1 + 1?")]},
             {"role": "assistant", "content": [text("Adding."), add, now]},
-            {"role": "user", "content": answers},
+            {"role": "user", "content": parts},
         ],
     }
     # The results precede the user's text.
@@ -110,10 +107,8 @@ def test_completion_is_a_user_message() -> None:
 
 @cases(
     ("listed", "contents"),
-    [
-        ([AssistantMessage(" \n"), UserMessage("\t"), UserMessage("there")], [[text("hi"), text("there")]]),
-        ([AssistantMessage("I say \n")], [[text("hi")], [text("I say")]]),
-    ],
+    ([AssistantMessage(" \n"), UserMessage("\t"), UserMessage("there")], [[text("hi"), text("there")]]),
+    ([AssistantMessage("I say \n")], [[text("hi")], [text("I say")]]),
 )
 def test_blank_texts_are_removed(listed: list[Message], contents: list[object]) -> None:
     assert [turn["content"] for turn in turns(UserMessage("hi"), *listed)] == contents
@@ -122,14 +117,12 @@ def test_blank_texts_are_removed(listed: list[Message], contents: list[object]) 
 
 @cases(
     ("request", "facts"),
-    [
-        *(
-            (messages.CompletionRequest("a", stop=("ok", stop)), [f"cannot stop at {stop!r}", "use a stop string with"])
-            for stop in ("\n", " ", "", "\t\n")
-        ),
-        (ChatRequest([messages.SystemMessage("be brief"), UserMessage(" ")]), ["add a user message with text"]),
-        (ChatRequest(HELLO.messages, (messages.ToolSpec("a", "", {"enum": {1, 2}}),)), ["set is not JSON"]),
-    ],
+    *(
+        (messages.CompletionRequest("a", stop=("ok", stop)), [f"cannot stop at {stop!r}", "use a stop string with"])
+        for stop in ("\n", " ", "", "\t\n")
+    ),
+    (ChatRequest([messages.SystemMessage("be brief"), UserMessage(" ")]), ["add a user message with text"]),
+    (ChatRequest(HELLO.messages, (messages.ToolSpec("a", "", {"enum": {1, 2}}),)), ["set is not JSON"]),
 )
 def test_invalid_request_is_rejected(request: messages.ModelRequest, facts: list[str]) -> None:
     with pytest.raises(errors.BadRequestError) as caught:
@@ -145,7 +138,7 @@ ARGUMENTS: list[tuple[str, dict[str, int]]] = [
 ]
 
 
-@cases(("arguments", "sent"), ARGUMENTS)
+@cases(("arguments", "sent"), *ARGUMENTS)
 def test_only_readable_arguments_are_sent_back(arguments: str, sent: dict[str, int]) -> None:
     message = AssistantMessage("", (ToolCall("c1", "add", arguments),))
     function = encode_for_openai(ChatRequest([message]))["messages"][0]["tool_calls"][0]["function"]

@@ -99,8 +99,8 @@ PACKAGES: dict[Bridge, str] = {
     langchain: "langchain_openai",
 }
 BRIDGES = [bridge for bridge, name in PACKAGES.items() if find_spec(name) is not None]
-each_bridge = cases("bridge", BRIDGES)
-each_call = cases(("bridge", "ask"), [(bridge, ask) for bridge in BRIDGES for ask in MODES])
+each_bridge = cases("bridge", *BRIDGES)
+each_call = cases(("bridge", "ask"), *[(bridge, ask) for bridge in BRIDGES for ask in MODES])
 
 
 class Server:
@@ -283,7 +283,7 @@ def test_completions_are_sent_as_such() -> None:
     assert server.bodies[0] == {"model": "tiny", "prompt": "1", "temperature": 0.5, "min_p": 0.1}
 
 
-@cases("bridge", [bridge for bridge in BRIDGES if bridge in {async_openai, pydantic_ai}])
+@cases("bridge", *[bridge for bridge in BRIDGES if bridge in {async_openai, pydantic_ai}])
 def test_async_client_keeps_its_connection_in_sync_runs(bridge: Bridge) -> None:
     def send_text(connection: Any) -> bool:
         connection.sendall(response(TEXT))
@@ -303,7 +303,7 @@ def at_server(server: LoopbackServer, *, awaits: bool) -> Any:
     return client(transport, awaits=awaits).with_options(base_url=server.url)
 
 
-@cases("awaits", [False, True])
+@cases("awaits", False, True)
 def test_closed_stream_closes_its_connection(awaits: bool) -> None:
     with LoopbackServer() as server:
         server.add_acts(server.stall(chunks(*TEXT_EVENTS[:2], end=False)))
@@ -314,7 +314,7 @@ def test_closed_stream_closes_its_connection(awaits: bool) -> None:
         assert server.connections == 1
 
 
-@cases(("awaits", "ask"), [(awaits, ask) for awaits in (False, True) for ask in MODES])
+@cases(("awaits", "ask"), *[(awaits, ask) for awaits in (False, True) for ask in MODES])
 def test_stalled_call_ends_at_its_timeout(awaits: bool, ask: Ask) -> None:
     with LoopbackServer() as server:
         server.add_acts(server.stall(chunks(TEXT_EVENTS[1], end=False)))
@@ -330,15 +330,11 @@ def test_stalled_call_ends_at_its_timeout(awaits: bool, ask: Ask) -> None:
 
 @cases(
     ("make", "name", "extra"),
-    [
-        (lambda: models.from_langchain(object()), "langchain_core", "langchain"),
-        (lambda: models.from_openai(object(), "tiny"), "openai", "openai"),
-        (lambda: models.from_pydantic_ai(object()), "pydantic_ai", "pydantic-ai"),
-    ],
+    (lambda: models.from_langchain(object()), "langchain_core", "langchain"),
+    (lambda: models.from_openai(object(), "tiny"), "openai", "openai"),
+    (lambda: models.from_pydantic_ai(object()), "pydantic_ai", "pydantic-ai"),
 )
-def test_missing_package_names_the_extra(
-    make: Callable[[], object], name: str, extra: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_package_names_the_extra(make: Any, name: str, extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if find_spec(name) is not None:
         with pytest.raises(errors.InputError, match="; give a "):
             make()
@@ -368,7 +364,7 @@ WRONG: list[tuple[str, Callable[[], object], str]] = [
 ]
 
 
-@cases(("call", "fact"), [(call, fact) for name, call, fact in WRONG if find_spec(name) is not None])
+@cases(("call", "fact"), *[(call, fact) for name, call, fact in WRONG if find_spec(name) is not None])
 def test_wrong_arguments_are_explained(call: Callable[[], object], fact: str) -> None:
     with pytest.raises(errors.InputError, match=fact):
         call()
@@ -415,7 +411,7 @@ def test_langchain_gets_its_reasoning_back() -> None:
 
 
 @pytest.mark.skipif(find_spec("pydantic_ai") is None, reason="needs the extra dev")
-@cases("streams", [False, True])
+@cases("streams", False, True)
 def test_pydantic_ai_gets_its_reasoning_back(streams: bool) -> None:
     types, function = package("pydantic_ai.messages"), package("pydantic_ai.models.function")
     seen: list[list[Any]] = []

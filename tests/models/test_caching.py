@@ -31,7 +31,7 @@ from tests.parameters import cases, examples
 FULL = ModelReply("text", (ToolCall("c1", "add", '{"a": 1'),), Usage(3, 4), finish_reason="length", model="m", cost=0.5)
 MakeStore = Callable[[Path], models.CacheStore]
 STORES: list[MakeStore] = [lambda _: MemoryCache(), lambda folder: SQLiteCache(folder / "replies.db")]
-all_stores = cases("make_store", STORES)
+all_stores = cases("make_store", *STORES)
 
 
 @all_stores
@@ -109,7 +109,7 @@ def test_equal_requests_have_equal_keys() -> None:
         assert model.complete(ChatRequest([], schema=schema)).content == "two"
 
 
-@cases("value", [object(), b"bytes", {1}])
+@cases("value", object(), b"bytes", {1})
 def test_request_must_be_json(value: object) -> None:
     with pytest.raises(InputError, match=r"a request to a cached model contains .*, which is not JSON; remove it"):
         cached(ScriptedModel([])).complete(ChatRequest([], schema={"default": value}))
@@ -175,7 +175,7 @@ class OddStore:
 
 
 @all_modes
-@cases("broken", BROKEN)
+@cases("broken", *BROKEN)
 def test_invalid_entry_is_replaced(ask: Ask, broken: str) -> None:
     reads = iter([broken])
     model = cached(ScriptedModel(["one", "two"]), OddStore(lambda entry: next(reads, entry)), name="a")
@@ -302,7 +302,7 @@ def test_broken_file_is_reported_without_failing(ask: Ask, tmp_path: Path) -> No
     assert str(reports[0]).startswith("the cache failed with DatabaseError: file is not a database; the run continues")
 
 
-@cases("name", ["c", "missing/c", ""])
+@cases("name", "c", "missing/c", "")
 def test_invalid_file_is_rejected(tmp_path: Path, name: str) -> None:
     (tmp_path / "c").write_bytes(NO_DATABASE)
     with pytest.raises(InputError, match=r"the cache .* cannot be used: .*; pass a file in a writable folder"):

@@ -94,12 +94,10 @@ def test_close_does_not_leave_a_call_waiting() -> None:
 @pytest.mark.medium
 @cases(
     "use",
-    [
-        "threading.Thread(target=list, args=(pieces,), daemon=True).start()",
-        "threading.Thread(target=model.complete, args=(request,), daemon=True).start()",
-        "next(pieces)",
-        "model.complete(request)",
-    ],
+    "threading.Thread(target=list, args=(pieces,), daemon=True).start()",
+    "threading.Thread(target=model.complete, args=(request,), daemon=True).start()",
+    "next(pieces)",
+    "model.complete(request)",
 )
 def test_program_can_end_at_any_time_silently(use: str) -> None:
     program = f"""
@@ -164,8 +162,8 @@ def test_failed_connections_are_retried(ask: Ask) -> None:
 
 
 @pytest.mark.medium
-@cases("sent", [b"", HALF])
-@cases(("ask", "own", "timeout"), [(call_blocking, 1.5, None), (call_blocking, 60, 1.5), (call_async, 60, 1.5)])
+@cases("sent", b"", HALF)
+@cases(("ask", "own", "timeout"), (call_blocking, 1.5, None), (call_blocking, 60, 1.5), (call_async, 60, 1.5))
 def test_slow_server_is_a_timeout(sent: bytes, ask: Ask, own: float, timeout: float | None) -> None:
     # The request is sent in this time on a busy machine, too.
     with actors.serve(timeout=own) as (server, model):
@@ -183,7 +181,7 @@ def test_stalled_stream_is_a_timeout(ask: Ask) -> None:
             ask(model)
 
 
-@cases("collected", [False, True])
+@cases("collected", False, True)
 def test_closed_or_collected_stream_closes_its_connection(collected: bool) -> None:
     async def talk(server: actors.LoopbackServer, model: OpenAICompatible) -> None:
         pieces = model.astream(actors.HELLO)
@@ -267,7 +265,7 @@ class TestProxies:
 
     @pytest.mark.medium
     @both_calls
-    @cases("host", ["127.0.0.1", "127.8.9.1", "localhost", "tiny.localhost", "[::ffff:127.0.0.1]", *SHORT_ADDRESSES])
+    @cases("host", "127.0.0.1", "127.8.9.1", "localhost", "tiny.localhost", "[::ffff:127.0.0.1]", *SHORT_ADDRESSES)
     def test_loopback_server_is_called_directly(self, proxy: actors.LoopbackServer, host: str, ask: Ask) -> None:
         with actors.LoopbackServer(GOOD) as server:
             url = server.url.replace("127.0.0.1", host)
@@ -299,9 +297,9 @@ class TestClientsOfTheUsers:
     def test_passed_client_is_used_and_stays_open(self) -> None:
         with (
             httpx.Client(headers={"X-Mine": "yes"}) as client,
-            actors.serve(GOOD, GOOD, client=client) as (server, model),
+            actors.serve(GOOD, GOOD, client=client) as (server, one),
         ):
-            with model:
+            with one as model:
                 assert call_blocking(model) == CHAT_REPLY
             assert not client.is_closed
             assert call_blocking(OpenAICompatible("tiny", base_url=server.url, client=client)) == CHAT_REPLY

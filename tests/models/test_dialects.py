@@ -46,8 +46,8 @@ RESPONSES = Side(models.OpenAIResponses, "gpt-9", "http://127.0.0.1:1/v1", OVERL
 OUT_OF_MEMORY = b'{"error":{"code":500,"type":"server_error","message":"Overloaded"}}'
 CHAT = Side(models.OpenAICompatible, "tiny", "http://127.0.0.1:1/v1", OUT_OF_MEMORY, rec.CHAT_TEXT, rec.CHAT_CALLS)
 ALL = (ANTHROPIC, RESPONSES, CHAT)
-SIDES = cases("side", ALL)
-RECORDED = cases(("side", "recording"), [(side, one) for side in ALL for one in (side.text, side.calls)])
+SIDES = cases("side", *ALL)
+RECORDED = cases(("side", "recording"), *[(side, one) for side in ALL for one in (side.text, side.calls)])
 
 
 @pytest.mark.medium
@@ -196,7 +196,7 @@ FAULTS: dict[Side, list[tuple[bytes, str]]] = {
 }
 
 
-@cases(("side", "body", "fault"), [(side, *row) for side, rows in FAULTS.items() for row in rows])
+@cases(("side", "body", "fault"), *[(side, *row) for side, rows in FAULTS.items() for row in rows])
 def test_invalid_reply_error_has_the_reason(side: Side, body: bytes, fault: str) -> None:
     with pytest.raises(errors.InvalidReplyError) as caught:
         call_blocking(side.model(httpx.Response(200, content=body)))
@@ -211,7 +211,9 @@ BEARER = {"authorization": "Bearer sk-secret"}
 
 @cases(
     ("side", "path", "headers"),
-    [(ANTHROPIC, "messages", CLAUDES), (RESPONSES, "responses", BEARER), (CHAT, "chat/completions", BEARER)],
+    (ANTHROPIC, "messages", CLAUDES),
+    (RESPONSES, "responses", BEARER),
+    (CHAT, "chat/completions", BEARER),
 )
 def test_each_dialect_has_its_route_and_headers(side: Side, path: str, headers: dict[str, str | None]) -> None:
     script = Script(httpx.Response(200, content=side.text.body))
@@ -224,11 +226,9 @@ def test_each_dialect_has_its_route_and_headers(side: Side, path: str, headers: 
 
 @cases(
     ("side", "host", "provider", "path"),
-    [
-        (ANTHROPIC, "api.anthropic.com", "ANTHROPIC", "v1/messages"),
-        (RESPONSES, "api.openai.com/v1", "OPENAI", "responses"),
-        (CHAT, "api.openai.com/v1", "OPENAI", "chat/completions"),
-    ],
+    (ANTHROPIC, "api.anthropic.com", "ANTHROPIC", "v1/messages"),
+    (RESPONSES, "api.openai.com/v1", "OPENAI", "responses"),
+    (CHAT, "api.openai.com/v1", "OPENAI", "chat/completions"),
 )
 def test_environment_provides_missing_options(
     side: Side, host: str, provider: str, path: str, monkeypatch: pytest.MonkeyPatch

@@ -36,14 +36,12 @@ CHECK_ADDRESS = "check the model's name, and the base URL (given, or in OPENAI_B
 
 @cases(
     ("status", "kind", "remedy"),
-    [
-        *((status, errors.BadRequestError, "change what it names") for status in (400, 422)),
-        (402, errors.QuotaError, "look at your account's plan and billing"),
-        *((status, errors.AuthenticationError, CHECK_KEY) for status in (401, 403)),
-        (404, errors.ModelNotFoundError, CHECK_ADDRESS),
-        (429, errors.RateLimitError, "try again later, or ask less often"),
-        *((status, errors.ServerError, "look at the server's log") for status in (500, 503)),
-    ],
+    *((status, errors.BadRequestError, "change what it names") for status in (400, 422)),
+    (402, errors.QuotaError, "look at your account's plan and billing"),
+    *((status, errors.AuthenticationError, CHECK_KEY) for status in (401, 403)),
+    (404, errors.ModelNotFoundError, CHECK_ADDRESS),
+    (429, errors.RateLimitError, "try again later, or ask less often"),
+    *((status, errors.ServerError, "look at the server's log") for status in (500, 503)),
 )
 def test_each_status_has_its_error(status: int, kind: type[errors.ModelError], remedy: str) -> None:
     error = error_for(status, b'{"error": {"message": "because", "type": "x", "code": 400}}')
@@ -75,7 +73,7 @@ def test_errors_name_neither_parameters_nor_options() -> None:
         assert not re.search(r"\w=|base_url|api_key|max_|--", str(error)), str(error)
 
 
-@cases("short", ["k", "now", "sk-1234"])
+@cases("short", "k", "now", "sk-1234")
 @given(key=st.text(st.characters(codec="ascii", categories=["L", "N"]), min_size=8), before=st.text(), after=st.text())
 def test_only_a_long_key_is_hidden(short: str, key: str, before: str, after: str) -> None:
     assert key not in Endpoint("gpt-9", "https://api.example/v1", Secret(key)).quote(before + key + after)
@@ -85,17 +83,15 @@ def test_only_a_long_key_is_hidden(short: str, key: str, before: str, after: str
 
 @cases(
     ("body", "shown"),
-    [
-        (b"", "without a message"),
-        (b"<html>\r\n  <title>Bad\x1b[31m Gateway</title>", "<html> <title>Bad [31m Gateway</title>"),
-        (b'{"error": "model not loaded"}', "model not loaded"),
-        (b'{"detail": [{"loc": ["body"], "msg": "field required"}]}', "body: field required"),
-        (b'{"message": "no such route", "object": "error"}', "no such route"),
-        (b'{"error": {"code": 7}}', '{"code": 7}'),
-        (b'[{"error": {"message": "listed"}}]', "listed"),
-        (b"\xff\xfe", "��"),
-        (b'{"error": {"message": "the key sk-secret is wrong"}}', "the key *** is wrong"),
-    ],
+    (b"", "without a message"),
+    (b"<html>\r\n  <title>Bad\x1b[31m Gateway</title>", "<html> <title>Bad [31m Gateway</title>"),
+    (b'{"error": "model not loaded"}', "model not loaded"),
+    (b'{"detail": [{"loc": ["body"], "msg": "field required"}]}', "body: field required"),
+    (b'{"message": "no such route", "object": "error"}', "no such route"),
+    (b'{"error": {"code": 7}}', '{"code": 7}'),
+    (b'[{"error": {"message": "listed"}}]', "listed"),
+    (b"\xff\xfe", "��"),
+    (b'{"error": {"message": "the key sk-secret is wrong"}}', "the key *** is wrong"),
 )
 def test_server_message_is_one_line_without_key(body: bytes, shown: str) -> None:
     assert f"(400: {shown})" in str(error_for(400, body))
@@ -109,14 +105,12 @@ DECREASE = b"input length and `max_tokens` exceed context limit: 199658 + 21333 
 
 @cases(
     ("peer", "body", "prompt", "context"),
-    [
-        (PEER, OVERFLOW, 5031, 4096),
-        (PEER, TOO_LONG % b"too long", None, None),
-        (PEER, TOO_LONG % (LONGEST + b" 8192 tokens. However, your messages resulted in 9001 tokens."), 9001, 8192),
-        (PEER, b'{"message": "%s 2048 tokens. However, you requested 2100 tokens", "code": 400}' % LONGEST, 2100, 2048),
-        (CLAUDE, CLAUDES % b"prompt is too long: 205351 tokens > 200000 maximum", 205351, 200000),
-        (CLAUDE, CLAUDES % DECREASE, 199658, 200000),
-    ],
+    (PEER, OVERFLOW, 5031, 4096),
+    (PEER, TOO_LONG % b"too long", None, None),
+    (PEER, TOO_LONG % (LONGEST + b" 8192 tokens. However, your messages resulted in 9001 tokens."), 9001, 8192),
+    (PEER, b'{"message": "%s 2048 tokens. However, you requested 2100 tokens", "code": 400}' % LONGEST, 2100, 2048),
+    (CLAUDE, CLAUDES % b"prompt is too long: 205351 tokens > 200000 maximum", 205351, 200000),
+    (CLAUDE, CLAUDES % DECREASE, 199658, 200000),
 )
 def test_overflow_error_has_token_counts(peer: Endpoint, body: bytes, prompt: int | None, context: int | None) -> None:
     error = error_for(400, body, peer)
@@ -126,11 +120,9 @@ def test_overflow_error_has_token_counts(peer: Endpoint, body: bytes, prompt: in
 
 @cases(
     ("header", "seconds"),
-    [
-        *(("2", 2.0), ("0.5", 0.5), ("-3", 0.0)),
-        *(("Thu, 01 Jan 1970 00:01:00 GMT", 60.0), ("Wed, 31 Dec 1969 23:00:00 GMT", 0.0)),
-        *((header, None) for header in (None, "soon", "nan", "inf", "Thu, 99 Jan 1970 00:01:00 GMT")),
-    ],
+    *(("2", 2.0), ("0.5", 0.5), ("-3", 0.0)),
+    *(("Thu, 01 Jan 1970 00:01:00 GMT", 60.0), ("Wed, 31 Dec 1969 23:00:00 GMT", 0.0)),
+    *((header, None) for header in (None, "soon", "nan", "inf", "Thu, 99 Jan 1970 00:01:00 GMT")),
 )
 def test_retry_after_is_seconds_or_a_date(header: str | None, seconds: float | None) -> None:
     assert failures.parse_retry_after(header, now=0.0) == seconds
@@ -142,12 +134,10 @@ LONG_WAIT = "the server asks for 120 s, more than this client waits (60 s): try 
 
 @cases(
     ("status", "body", "wait", "fact", "transient"),
-    [
-        (429, b"", "7", "try again in 7 s", True),
-        (429, b"busy", "120", LONG_WAIT, False),
-        (503, b"busy", "120", LONG_WAIT, False),
-        (429, PAY, "", "(429: pay); look at your account's plan and billing", False),
-    ],
+    (429, b"", "7", "try again in 7 s", True),
+    (429, b"busy", "120", LONG_WAIT, False),
+    (503, b"busy", "120", LONG_WAIT, False),
+    (429, PAY, "", "(429: pay); look at your account's plan and billing", False),
 )
 def test_error_has_the_wait(status: int, body: bytes, wait: str, fact: str, transient: bool) -> None:
     assert f"more than {failures.LONGEST_ADVISED:g} s" in (OpenAICompatible.__doc__ or "")
@@ -162,29 +152,27 @@ def test_error_has_the_wait(status: int, body: bytes, wait: str, fact: str, tran
 
 @cases(
     ("message", "prompt", "context"),
-    [
-        ("This model's maximum prompt length is 8192 but the request contains 9001 tokens", 9001, 8192),
-        ("prompt token count of 9001 exceeds the limit of 8192", 9001, 8192),
-        (
-            "Prompt contains 9001 tokens and 0 draft tokens, too large for model with 8192 maximum context length",
-            9001,
-            8192,
-        ),
-        ("Prompt has 9,001 tokens, but the configured context size is 8,192 tokens", 9001, 8192),
-        ("The input (9001 tokens) is longer than the model's context length (8192 tokens).", 9001, 8192),
-        ("Your request exceeded model token limit: 8192 (requested: 9001)", 9001, 8192),
-        ("Input length 9001 exceeds the maximum allowed input length of 8192 tokens.", 9001, 8192),
-        ("Range of input length should be [1, 8192]", None, 8192),
-        ("Please reduce the length of the messages. Current length is 9001 while limit is 8192", 9001, 8192),
-        ("The decoder prompt (length 9001) is longer than the maximum model length of 8192.", 9001, 8192),
-        ("`inputs` must have less than 8192 tokens. Given: 9001", 9001, 8192),
-        ("the input token count is 9001111 but model only supports up to 8192222", 9001111, 8192222),
-        ("prompt too long; exceeded max context length by 5000 tokens", None, None),
-        ("input length exceeds the context length", None, None),
-        ("Your input exceeds the context window of this model.", None, None),
-        ("litellm.ContextWindowExceededError: too much", None, None),
-        ("Prompt exceeds max length", None, None),
-    ],
+    ("This model's maximum prompt length is 8192 but the request contains 9001 tokens", 9001, 8192),
+    ("prompt token count of 9001 exceeds the limit of 8192", 9001, 8192),
+    (
+        "Prompt contains 9001 tokens and 0 draft tokens, too large for model with 8192 maximum context length",
+        9001,
+        8192,
+    ),
+    ("Prompt has 9,001 tokens, but the configured context size is 8,192 tokens", 9001, 8192),
+    ("The input (9001 tokens) is longer than the model's context length (8192 tokens).", 9001, 8192),
+    ("Your request exceeded model token limit: 8192 (requested: 9001)", 9001, 8192),
+    ("Input length 9001 exceeds the maximum allowed input length of 8192 tokens.", 9001, 8192),
+    ("Range of input length should be [1, 8192]", None, 8192),
+    ("Please reduce the length of the messages. Current length is 9001 while limit is 8192", 9001, 8192),
+    ("The decoder prompt (length 9001) is longer than the maximum model length of 8192.", 9001, 8192),
+    ("`inputs` must have less than 8192 tokens. Given: 9001", 9001, 8192),
+    ("the input token count is 9001111 but model only supports up to 8192222", 9001111, 8192222),
+    ("prompt too long; exceeded max context length by 5000 tokens", None, None),
+    ("input length exceeds the context length", None, None),
+    ("Your input exceeds the context window of this model.", None, None),
+    ("litellm.ContextWindowExceededError: too much", None, None),
+    ("Prompt exceeds max length", None, None),
 )
 def test_overflow_is_known_by_its_sentence(message: str, prompt: int | None, context: int | None) -> None:
     for status in (200, 400, 500):
@@ -197,16 +185,14 @@ def test_overflow_is_known_by_its_sentence(message: str, prompt: int | None, con
 
 @cases(
     ("status", "message", "kind"),
-    [
-        (429, "Too many tokens, please wait before trying again.", errors.RateLimitError),
-        (400, "Request too large on tokens per minute (TPM): Limit 6000, Requested 7000", errors.BadRequestError),
-        (400, "max_tokens is too large: 9000. This model supports at most 8192 tokens", errors.BadRequestError),
-        (500, "Jinja Exception: System message must be at the beginning.", errors.BadRequestError),
-        (403, "Your team does not have any credits", errors.QuotaError),
-        (400, "API key not valid. Please pass a valid API key.", errors.AuthenticationError),
-        (503, "The model is overloaded.", errors.OverloadedError),
-        (403, "Your input was flagged", errors.RefusalError),
-    ],
+    (429, "Too many tokens, please wait before trying again.", errors.RateLimitError),
+    (400, "Request too large on tokens per minute (TPM): Limit 6000, Requested 7000", errors.BadRequestError),
+    (400, "max_tokens is too large: 9000. This model supports at most 8192 tokens", errors.BadRequestError),
+    (500, "Jinja Exception: System message must be at the beginning.", errors.BadRequestError),
+    (403, "Your team does not have any credits", errors.QuotaError),
+    (400, "API key not valid. Please pass a valid API key.", errors.AuthenticationError),
+    (503, "The model is overloaded.", errors.OverloadedError),
+    (403, "Your input was flagged", errors.RefusalError),
 )
 def test_sentence_tells_the_class(status: int, message: str, kind: type[errors.ModelError]) -> None:
     assert type(error_for(status, json.dumps({"error": {"message": message}}).encode())) is kind
@@ -214,19 +200,17 @@ def test_sentence_tells_the_class(status: int, message: str, kind: type[errors.M
 
 @cases(
     ("code", "kind"),
-    [
-        *((code, errors.RateLimitError) for code in (429, "429", "rate_limit_exceeded", "Throttling.RateQuota")),
-        *((code, errors.QuotaError) for code in (402, "insufficient_quota", "1113")),
-        *((code, errors.OverloadedError) for code in (529, "engine_overloaded_error")),
-        *((code, errors.ServerError) for code in (408, 500, 502, "503", 524, "InternalServerError")),
-        *((code, errors.AuthenticationError) for code in (401, "invalid_api_key", "PermissionDenied")),
-        *((code, errors.RefusalError) for code in ("content_filter", "data_inspection_failed")),
-        (404, errors.ModelNotFoundError),
-        (400, errors.BadRequestError),
-        ("tool_use_failed", errors.InvalidCallError),
-        (7, errors.InvalidReplyError),
-        (True, errors.InvalidReplyError),
-    ],
+    *((code, errors.RateLimitError) for code in (429, "429", "rate_limit_exceeded", "Throttling.RateQuota")),
+    *((code, errors.QuotaError) for code in (402, "insufficient_quota", "1113")),
+    *((code, errors.OverloadedError) for code in (529, "engine_overloaded_error")),
+    *((code, errors.ServerError) for code in (408, 500, 502, "503", 524, "InternalServerError")),
+    *((code, errors.AuthenticationError) for code in (401, "invalid_api_key", "PermissionDenied")),
+    *((code, errors.RefusalError) for code in ("content_filter", "data_inspection_failed")),
+    (404, errors.ModelNotFoundError),
+    (400, errors.BadRequestError),
+    ("tool_use_failed", errors.InvalidCallError),
+    (7, errors.InvalidReplyError),
+    (True, errors.InvalidReplyError),
 )
 def test_code_in_a_body_tells_the_class(code: object, kind: type[errors.ModelError]) -> None:
     for body in (
@@ -240,32 +224,29 @@ def test_code_in_a_body_tells_the_class(code: object, kind: type[errors.ModelErr
 
 @cases(
     ("headers", "body", "seconds"),
-    [
-        ({"retry_after_ms": "3200", "retry_after": "7"}, b"", 3.2),
-        ({"retry_after_ms": "soon", "retry_after": "7"}, b"", 7.0),
-        ({}, b'{"error": {"message": "x", "details": ["y", {"retryDelay": "27.5s"}]}}', 27.5),
-        ({}, b'{"error": {"message": "Please try again in 120ms."}}', 0.12),
-        ({}, b'{"error": {"message": "Please retry in 1m2.5s, or later."}}', 62.5),
-        # MoneyPrinterTurbo#339.
-        ({}, b'{"error": {"message": "please try again after 1 seconds"}}', 1.0),
-        ({}, b'{"error": {"message": "Please retry after 26 seconds."}}', 26.0),
-        ({}, b'{"error": {"message": "Try again in 2 minutes."}}', 120.0),
-        ({}, b'{"error": {"message": "Retry after 1 hour, 2 min and 3 secs"}}', 3723.0),
-        ({}, b'{"error": {"message": "try again in 250 milliseconds"}}', 0.25),
-        ({}, b'{"error": {"message": "try again in a while"}}', None),
-        ({}, b'{"error": {"message": "try again in 5 models"}}', None),
-    ],
+    ({"retry_after_ms": "3200", "retry_after": "7"}, b"", 3.2),
+    ({"retry_after_ms": "soon", "retry_after": "7"}, b"", 7.0),
+    ({}, b'{"error": {"message": "x", "details": ["y", {"retryDelay": "27.5s"}]}}', 27.5),
+    ({}, b'{"error": {"message": "Please try again in 120ms."}}', 0.12),
+    ({}, b'{"error": {"message": "Please retry in 1m2.5s, or later."}}', 62.5),
+    # MoneyPrinterTurbo#339.
+    ({}, b'{"error": {"message": "please try again after 1 seconds"}}', 1.0),
+    ({}, b'{"error": {"message": "Please retry after 26 seconds."}}', 26.0),
+    ({}, b'{"error": {"message": "Try again in 2 minutes."}}', 120.0),
+    ({}, b'{"error": {"message": "Retry after 1 hour, 2 min and 3 secs"}}', 3723.0),
+    ({}, b'{"error": {"message": "try again in 250 milliseconds"}}', 0.25),
+    ({}, b'{"error": {"message": "try again in a while"}}', None),
+    ({}, b'{"error": {"message": "try again in 5 models"}}', None),
 )
 def test_wait_has_several_forms(headers: dict[str, str], body: bytes, seconds: float | None) -> None:
     assert failure_for(429, body, PEER, **headers).advised == seconds
 
 
 @cases(
-    ("status", "said", "transient"),
-    [(500, "false", False), (400, "true", True), (429, "maybe", True), (404, "", False)],
+    ("code", "said", "transient"), (500, "false", False), (400, "true", True), (429, "maybe", True), (404, "", False)
 )
-def test_server_decides_on_retries(status: int, said: str, transient: bool) -> None:
-    assert failure_for(status, x_should_retry=said).transient is transient
+def test_server_decides_on_retries(code: int, said: str, transient: bool) -> None:
+    assert failure_for(code, x_should_retry=said).transient is transient
 
 
 # tests/models/test_timeouts.py has those of a timeout.
@@ -274,13 +255,11 @@ BROKEN = errors.ModelConnectionError
 
 @cases(
     ("error", "kind", "text"),
-    [
-        (httpx.ConnectError("refused"), BROKEN, "is the server running at https://api.example/v1?"),
-        (httpx.ConnectTimeout(""), BROKEN, "(ConnectTimeout); is the server running"),
-        (httpx.RemoteProtocolError("cut"), BROKEN, "the connection to gpt-9"),
-        *((error, BROKEN, "broke (cut); try again") for error in (httpx.ReadError("cut"), ConnectionResetError("cut"))),
-        *((wrong("x"), BROKEN, "must be an address") for wrong in (httpx.UnsupportedProtocol, httpx.InvalidURL)),
-    ],
+    (httpx.ConnectError("refused"), BROKEN, "is the server running at https://api.example/v1?"),
+    (httpx.ConnectTimeout(""), BROKEN, "(ConnectTimeout); is the server running"),
+    (httpx.RemoteProtocolError("cut"), BROKEN, "the connection to gpt-9"),
+    *((error, BROKEN, "broke (cut); try again") for error in (httpx.ReadError("cut"), ConnectionResetError("cut"))),
+    *((wrong("x"), BROKEN, "must be an address") for wrong in (httpx.UnsupportedProtocol, httpx.InvalidURL)),
 )
 def test_each_client_exception_has_its_error(error: Exception, kind: type[errors.ModelError], text: str) -> None:
     failure = failures.classify_exception(PEER, error, seconds=3.0)
@@ -298,7 +277,7 @@ def test_other_exceptions_are_unchanged() -> None:
         scripted_server(ZeroDivisionError()).complete(HELLO)
 
 
-@cases("url", ["", "nonsense", "ftp://here/v1", "http://[::1", "http://here:port/v1", "http://"])
+@cases("url", "", "nonsense", "ftp://here/v1", "http://[::1", "http://here:port/v1", "http://")
 def test_a_wrong_address_is_a_connection_error(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", url or "nonsense")
     with OpenAICompatible("gpt-9", api_key="", max_retries=0) as model, pytest.raises(errors.ModelConnectionError):
@@ -320,17 +299,17 @@ class TestKeys:
         sent: str | None = script.requests[0].headers.get("authorization")
         return sent
 
-    @cases("url", ["127.0.0.1:9/v1", "localhost:9/v1", "api.example/v1", "ftp://api.example/v1"])
+    @cases("url", "127.0.0.1:9/v1", "localhost:9/v1", "api.example/v1", "ftp://api.example/v1")
     def test_address_is_validated_before_the_key(self, url: str) -> None:
         with pytest.raises(errors.ModelConnectionError, match="begins with neither http:// nor https://") as caught:
             self.ask(url, None)
         assert "key" not in str(caught.value)
 
-    @cases("url", ["127.0.0.1:80/v1", "localhost/v1", "[::1]:1/v1", "0.0.0.0", "127.9.9.9"])
+    @cases("url", "127.0.0.1:80/v1", "localhost/v1", "[::1]:1/v1", "0.0.0.0", "127.9.9.9")
     def test_local_server_needs_no_key(self, url: str) -> None:
         assert self.ask(f"http://{url}", None) is None
 
-    @cases(("key", "sent"), [("", None), (None, "Bearer of-the-environment"), ("mine", "Bearer mine")])
+    @cases(("key", "sent"), ("", None), (None, "Bearer of-the-environment"), ("mine", "Bearer mine"))
     def test_environment_provides_a_key(self, monkeypatch: pytest.MonkeyPatch, key: str | None, sent: str) -> None:
         monkeypatch.setenv("OPENAI_API_KEY", "of-the-environment\n")
         assert self.ask("http://elsewhere/v1", key) == sent

@@ -86,12 +86,10 @@ def test_first_successful_model_is_the_last_called(up: list[bool]) -> None:
     assert len(reports) == last
 
 
-@cases(
-    ("second", "instant", "identity"), [(ScriptedModel([]), True, ""), (Typewriter([], identity="b"), False, "a or b")]
-)
-def test_model_is_what_all_of_its_models_are(second: ScriptedModel | Typewriter, instant: bool, identity: str) -> None:
+@cases(("second", "instant", "name"), (ScriptedModel([]), True, ""), (Typewriter([], identity="b"), False, "a or b"))
+def test_model_is_what_all_of_its_models_are(second: ScriptedModel | Typewriter, instant: bool, name: str) -> None:
     assert with_fallbacks(ScriptedModel([]), second).instant is instant
-    assert with_fallbacks(Typewriter([], identity="a"), second).identity == identity
+    assert with_fallbacks(Typewriter([], identity="a"), second).identity == name
     with pytest.raises(InputError, match="has only <ScriptedModel: 0 of 0 replies left>; pass the model to call"):
         with_fallbacks(ScriptedModel([]))
 
@@ -134,7 +132,7 @@ def test_price_has_exact_or_longest_matching_name() -> None:
 
 
 @all_modes
-@cases("name", ["claude", "", "gp"])
+@cases("name", "claude", "", "gp")
 def test_model_without_a_price_is_named(ask: Ask, name: str) -> None:
     model = priced(Typewriter(["hm"], model=name), PRICES)
     with pytest.raises(InputError, match=f"the model '{name}' has no price; add it to those of gpt, gpt-4o, gpt-4o-m"):

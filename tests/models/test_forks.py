@@ -76,7 +76,7 @@ def run(program: str, *args: str, seconds: float = 60) -> list[str]:
     return done.stdout.split()
 
 
-@cases(("way", "opened"), [("sync", 3), ("async", 4)])
+@cases(("way", "opened"), ("sync", 3), ("async", 4))
 def test_forked_process_opens_its_own_connections(way: str, opened: int) -> None:
     with serve() as server:
         assert run("calls", server.url, "5", "2", way) == ["5"] * 3
@@ -84,7 +84,7 @@ def test_forked_process_opens_its_own_connections(way: str, opened: int) -> None
         assert server.connections == opened
 
 
-@cases("way", ["sync", "async"])
+@cases("way", "sync", "async")
 def test_no_worker_gets_the_answer_of_another(way: str) -> None:
     with serve() as server:
         assert run("calls", server.url, "300", "4", way, seconds=110) == ["300"] * 5

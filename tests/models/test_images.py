@@ -79,14 +79,14 @@ def test_anthropic_is_sent_images() -> None:
     ]
 
 
-@cases("protocol", [openai_compatible, openai_responses, anthropic])
+@cases("protocol", openai_compatible, openai_responses, anthropic)
 def test_images_without_text_are_sent_alone(protocol: ModuleType) -> None:
     sent = encode(protocol, UserMessage("", (CAT,)))
     (message,) = sent.get("messages") or sent["input"]
     assert len(message["content"]) == 1
 
 
-@cases("messages", [(QUESTION,), (UserMessage("?"), *TURN)])
+@cases("messages", (QUESTION,), (UserMessage("?"), *TURN))
 def test_local_model_refuses_images(messages: tuple[Message, ...]) -> None:
     with pytest.raises(errors.BadRequestError, match=r"cannot see the images .* llama-server --mmproj"):
         models.LocalModel(download=False).complete(ChatRequest(messages))
@@ -95,13 +95,11 @@ def test_local_model_refuses_images(messages: tuple[Message, ...]) -> None:
 @all_modes
 @cases(
     ("status", "reason"),
-    [
-        # What llama.cpp, OpenAI, vLLM and OpenRouter answer to images that a model cannot see.
-        (500, "image input is not supported - hint: if this is unexpected, you may need to provide the mmproj"),
-        (400, "Invalid content type. image_url is only supported by certain models."),
-        (400, "tiny is not a multimodal model"),
-        (404, "No endpoints found that support image input"),
-    ],
+    # What llama.cpp, OpenAI, vLLM and OpenRouter answer to images that a model cannot see.
+    (500, "image input is not supported - hint: if this is unexpected, you may need to provide the mmproj"),
+    (400, "Invalid content type. image_url is only supported by certain models."),
+    (400, "tiny is not a multimodal model"),
+    (404, "No endpoints found that support image input"),
 )
 def test_refusal_of_images_names_them(ask: Ask, status: int, reason: str) -> None:
     model = scripted_server(httpx.Response(status, json={"error": {"message": reason}}))
@@ -111,7 +109,7 @@ def test_refusal_of_images_names_them(ask: Ask, status: int, reason: str) -> Non
     assert "use a model that accepts such images, or leave them out" in str(raised.value)
 
 
-@cases(("request", "remedy"), [(ASKED, ", or leave out the images if"), (HELLO, "$")])
+@cases(("request", "remedy"), (ASKED, ", or leave out the images if"), (HELLO, "$"))
 def test_other_refusal_of_a_request_with_images_names_them(request: ChatRequest, remedy: str) -> None:
     refusal = httpx.Response(400, json={"error": {"message": "messages[0].content must be a string"}})
     with pytest.raises(errors.BadRequestError, match=rf"must be a string.; change what it names{remedy}"):
@@ -120,13 +118,11 @@ def test_other_refusal_of_a_request_with_images_names_them(request: ChatRequest,
 
 @cases(
     ("request", "status", "error", "kind"),
-    [
-        (ASKED, 401, {"message": "no images today"}, errors.AuthenticationError),
-        (ASKED, 404, {"message": "gpt-image-9 does not exist", "code": "model_not_found"}, errors.ModelNotFoundError),
-        (ASKED, 429, {"message": "no images today"}, errors.RateLimitError),
-        (ASKED, 503, {"message": "busy"}, errors.ServerError),
-        (HELLO, 500, "the image service failed", errors.ServerError),
-    ],
+    (ASKED, 401, {"message": "no images today"}, errors.AuthenticationError),
+    (ASKED, 404, {"message": "gpt-image-9 does not exist", "code": "model_not_found"}, errors.ModelNotFoundError),
+    (ASKED, 429, {"message": "no images today"}, errors.RateLimitError),
+    (ASKED, 503, {"message": "busy"}, errors.ServerError),
+    (HELLO, 500, "the image service failed", errors.ServerError),
 )
 def test_other_errors_keep_their_class(request: ChatRequest, status: int, error: Any, kind: type[Exception]) -> None:
     with pytest.raises(kind):

@@ -122,10 +122,8 @@ def test_truncated_arguments_can_be_sent_back() -> None:
         assert model.complete(ChatRequest([*SUM, *turn], (ADD,))).usage.completion_tokens > 0
 
 
-@cases("request", [QUESTION, STORY])
-def test_reply_has_text_and_token_counts_also_streamed(
-    model: LocalModel, request: ChatRequest | CompletionRequest
-) -> None:
+@cases("request", QUESTION, STORY)
+def test_reply_has_text_and_counts_also_streamed(model: LocalModel, request: ChatRequest | CompletionRequest) -> None:
     pieces = [*model.stream(request)]
     for reply in (model.complete(request), check_deltas(pieces)):
         assert reply.content
@@ -149,7 +147,7 @@ def test_model_works_on_several_event_loops(model: LocalModel) -> None:
 
 
 @pytest.mark.full
-@cases("ask", [call_blocking, stream_blocking])
+@cases("ask", call_blocking, stream_blocking)
 def test_token_limits_bound_replies_and_prompts(make: Make, ask: Ask) -> None:
     with make(max_tokens=3) as tiny:
         reply = tiny.complete(STORY)
@@ -225,7 +223,7 @@ LOOKED: list[messages.Message] = [UserMessage("Which?"), LOOK, messages.ToolMess
 
 
 @pytest.mark.full
-@cases("shown", [[UserMessage("Which?", (CAT,))], LOOKED])
+@cases("shown", [UserMessage("Which?", (CAT,))], LOOKED)
 def test_server_finds_images_and_refuses_them(make: Make, shown: list[messages.Message]) -> None:
     with make() as model, pytest.raises(errors.BadRequestError, match=r"image input is not .*use a model that"):
         model.complete(ChatRequest(shown))
@@ -286,7 +284,7 @@ def run(program: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.full
-@cases("listening", [True, False])
+@cases("listening", True, False)
 def test_program_can_end_at_any_time_silently(listening: bool) -> None:
     listen = "threading.Thread(target=list, args=(pieces,), daemon=True).start()"
     ended = run(TEXTS["ending"] + listen if listening else TEXTS["ending"])

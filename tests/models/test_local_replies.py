@@ -42,7 +42,10 @@ SHOUTING = Shouting()
 
 @cases(
     ("function", "name"),
-    [(shout, "shout"), (shout_later, "shout_later"), (SHOUTING, "Shouting"), (ShoutingLater(), "ShoutingLater")],
+    (shout, "shout"),
+    (shout_later, "shout_later"),
+    (SHOUTING, "Shouting"),
+    (ShoutingLater(), "ShoutingLater"),
 )
 def test_function_replies_in_both_ways(function: Any, name: str) -> None:
     model = FunctionModel(function)
@@ -53,7 +56,7 @@ def test_function_replies_in_both_ways(function: Any, name: str) -> None:
     assert function is not SHOUTING or SHOUTING.thread is not threading.main_thread()
 
 
-@cases("wrong", [None, 3, ["HELLO"]])
+@cases("wrong", None, 3, ["HELLO"])
 def test_other_reply_is_refused(wrong: Any) -> None:
     with pytest.raises(InvalidReplyError, match=r"<lambda> returned .*; return a string, or a ModelReply"):
         FunctionModel(lambda _: wrong).complete(HELLO)
@@ -83,10 +86,8 @@ NO_FUNCTION = "; give a function from a request to its reply"
 
 @cases(
     ("function", "fact", "end"),
-    [
-        *((misfit, f"{shown}.*, which cannot be called with a request", ONE) for misfit, shown in MISFITS),
-        *((other, "FunctionModel has function=", NO_FUNCTION) for other in (3, "gpt-5", None, Shouting)),
-    ],
+    *((misfit, f"{shown}.*, which cannot be called with a request", ONE) for misfit, shown in MISFITS),
+    *((other, "FunctionModel has function=", NO_FUNCTION) for other in (3, "gpt-5", None, Shouting)),
 )
 def test_only_a_function_of_a_request_is_accepted(function: Any, fact: str, end: str) -> None:
     with pytest.raises(InputError, match=fact) as caught:
@@ -97,7 +98,7 @@ def test_only_a_function_of_a_request_is_accepted(function: Any, fact: str, end:
 ANY: Callable[..., str] = lambda *requests: ""  # noqa: E731
 
 
-@cases("function", [with_default, ANY, partial(with_default, times=1), print, max])
+@cases("function", with_default, ANY, partial(with_default, times=1), print, max)
 def test_function_that_takes_a_request_is_accepted(function: Any) -> None:
     assert repr(FunctionModel(function)).startswith("FunctionModel(")
 

@@ -30,7 +30,7 @@ def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(f"{provider}_API_KEY", raising=False)
 
 
-@cases("provider", PROVIDERS)
+@cases("provider", *PROVIDERS)
 def test_model_of_every_provider_has_its_name(provider: str) -> None:
     model: Any = create_model(f"{provider}:{'x.gguf' if provider == 'local' else 'a:b/c'}")
     assert model.name == ("x" if provider == "local" else "a:b/c")
@@ -41,7 +41,7 @@ def test_model_of_every_provider_has_its_name(provider: str) -> None:
     assert not set(ADDRESS_REMEDIES) & set(PROVIDERS)
 
 
-@cases(("name", "shown"), TEXTS["named"].items())
+@cases(("name", "shown"), *TEXTS["named"].items())
 def test_name_makes_a_model_without_a_socket(monkeypatch: pytest.MonkeyPatch, name: str, shown: str) -> None:
     refuse: Callable[..., Any] = lambda *_: pytest.fail("a model was asked")  # noqa: E731
     monkeypatch.setattr(socket, "socket", refuse)
@@ -53,7 +53,7 @@ KEYS = {"openai": "OPENAI_API_KEY", "groq": "GROQ_API_KEY", "gemini": "GEMINI_AP
 LOCAL_SERVERS = ("ollama", "lmstudio", "vllm", "llamacpp")
 
 
-@cases(("provider", "variable"), [*KEYS.items(), *((server, "") for server in LOCAL_SERVERS)])
+@cases(("provider", "variable"), *KEYS.items(), *((server, "") for server in LOCAL_SERVERS))
 def test_missing_key_is_named_by_its_variable(monkeypatch: pytest.MonkeyPatch, provider: str, variable: str) -> None:
     model: Any = create_model(f"{provider}:x")
     if variable:
@@ -91,7 +91,7 @@ WRONG = {
 }
 
 
-@cases(("name", "end"), WRONG.items())
+@cases(("name", "end"), *WRONG.items())
 def test_wrong_name_gets_the_remedy(name: str, end: str) -> None:
     with pytest.raises(InputError) as caught:
         create_model(name)
@@ -118,14 +118,14 @@ def test_name_of_a_model_is_kept(provider: str, model: str) -> None:
     assert [name for name in names if has_provider(name)] == ["local", "azure:x"]
 
 
-@cases(("table", "native"), [(TEXTS["native"], True), (TEXTS["not_native"], False)])
+@cases(("table", "native"), (TEXTS["native"], True), (TEXTS["not_native"], False))
 def test_known_models_call_tools(table: str, native: bool) -> None:
     rows = [tuple(one.split()) for one in table.strip().replace("\n", " | ").split(" | ")]
     assert [(provider, name) for provider, name in rows if has_native_tool_calls(provider, name) is not native] == []
     assert not any(has_native_tool_calls(provider, "") for provider in ("", "openai"))
 
 
-@cases("name", ["local", "local:x.gguf", "openai:gpt-5-mini"])
+@cases("name", "local", "local:x.gguf", "openai:gpt-5-mini")
 def test_sampling_options_are_those_of_every_model(name: str) -> None:
     options: Any = {"temperature": 0.5, "max_tokens": 9, "top_p": 0.9, "seed": 1, "timeout": 3.0}
     model: Any = create_model(name, **options, extra_body={"min_p": 0.1})
@@ -142,7 +142,7 @@ NOT_LOCAL = {
 }
 
 
-@cases(("option", "error"), NOT_LOCAL.items())
+@cases(("option", "error"), *NOT_LOCAL.items())
 def test_option_that_a_local_model_lacks_is_refused(option: str, error: str) -> None:
     options: Any = {option: "low"}
     with pytest.raises(InputError, match=error):
@@ -166,7 +166,7 @@ huggingface:Qwen/Qwen3-8B:nebius nvidia:01-ai/yi-large perplexity:r1-1776 ollama
 """
 
 
-@cases("name", RIGHT.split())
+@cases("name", *RIGHT.split())
 def test_clear_name_is_taken(name: str) -> None:
     provider, _, model = name.partition(":")
     assert split_name(name) == (provider, model)
@@ -179,7 +179,7 @@ anthropic:claude-sonnet-4-5 azure:gpt-5 gpt-5-mini
 """
 
 
-@cases("name", OWN_NAMES.split())
+@cases("name", *OWN_NAMES.split())
 def test_own_server_gets_the_whole_name(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     assert make_model(name, OWN_SERVER, None).model.name == name  # type: ignore[attr-defined]
     if name in ("anthropic:claude-sonnet-4-5", "azure:gpt-5") or name.startswith("openai:"):
@@ -195,12 +195,10 @@ def test_own_server_gets_the_whole_name(monkeypatch: pytest.MonkeyPatch, name: s
 
 @cases(
     ("name", "model", "provider"),
-    [
-        ("ollama:qwen3:8b", "qwen3:8b", "127.0.0.1:11434"),
-        ("groq:llama", "llama", "127.0.0.1:10"),
-        ("openai:latest", "latest", "127.0.0.1:9"),
-        ("local", "smollm2-135m-instruct", "llama.cpp"),
-    ],
+    ("ollama:qwen3:8b", "qwen3:8b", "127.0.0.1:11434"),
+    ("groq:llama", "llama", "127.0.0.1:10"),
+    ("openai:latest", "latest", "127.0.0.1:9"),
+    ("local", "smollm2-135m-instruct", "llama.cpp"),
 )
 def test_named_server_is_kept(monkeypatch: pytest.MonkeyPatch, name: str, model: str, provider: str) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", OWN_SERVER)
@@ -238,10 +236,8 @@ ADDRESS = "model is an address; give the name of the model, and base_url"
 
 @cases(
     ("name", "facts"),
-    [
-        ("http://me:secret@127.0.0.1:11434/v1", ADDRESS),
-        *((name, NOT_A_NAME) for name in (None, 3, b"openai:x", ["openai:x"])),
-    ],
+    ("http://me:secret@127.0.0.1:11434/v1", ADDRESS),
+    *((name, NOT_A_NAME) for name in (None, 3, b"openai:x", ["openai:x"])),
 )
 def test_address_and_other_values_are_no_names(name: Any, facts: str) -> None:
     with pytest.raises(InputError, match=facts) as caught:

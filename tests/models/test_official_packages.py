@@ -135,15 +135,13 @@ def test_anthropic_package_sends_the_same_streamed_request() -> None:
 
 @cases(
     "schema",
-    [
-        SCHEMA,
-        {"type": "object", "properties": {"s": {"type": "string", "minLength": 2, "description": "Short."}}},
-        {"anyOf": [{"type": "array", "items": {"type": "number"}, "minItems": 3}, {"type": "null"}]},
-        {"oneOf": [{"$ref": "#/$defs/A"}], "$defs": {"A": {"type": "object", "additionalProperties": True}}},
-        {"type": "string", "format": "date", "title": "Day"},
-        {"type": "string", "format": "color"},
-        {"enum": ["a", "b"]},
-    ],
+    SCHEMA,
+    {"type": "object", "properties": {"s": {"type": "string", "minLength": 2, "description": "Short."}}},
+    {"anyOf": [{"type": "array", "items": {"type": "number"}, "minItems": 3}, {"type": "null"}]},
+    {"oneOf": [{"$ref": "#/$defs/A"}], "$defs": {"A": {"type": "object", "additionalProperties": True}}},
+    {"type": "string", "format": "date", "title": "Day"},
+    {"type": "string", "format": "color"},
+    {"enum": ["a", "b"]},
 )
 def test_anthropic_package_makes_the_same_schema(schema: dict[str, Any]) -> None:
     from anthropic import transform_schema
@@ -205,10 +203,8 @@ def test_openai_package_sends_the_same_request() -> None:
 
 
 @pytest.mark.medium
-@cases(("protocol", "types"), [("responses", conversation_items), ("anthropic", reasoning_blocks)])
-def test_package_types_describe_returned_reasoning(
-    protocol: Protocol, types: Callable[[], pydantic.TypeAdapter[Any]]
-) -> None:
+@cases(("protocol", "types"), ("responses", conversation_items), ("anthropic", reasoning_blocks))
+def test_types_describe_returned_reasoning(protocol: Protocol, types: Callable[[], pydantic.TypeAdapter[Any]]) -> None:
     scripted = PickyServer(protocol, [ToolCall("c1", "echo", '{"text": "hi"}'), "done"], thoughts="Hm.")
     agent = create_tool_calling_agent(scripted.model(), [echo])
     AgentExecutor(agent=agent, tools=[echo]).run("q")

@@ -46,7 +46,7 @@ EFFORTS: dict[Protocol, dict[str, Any]] = {
 }
 
 
-@cases(("protocol", "effort"), EFFORTS.items())
+@cases(("protocol", "effort"), *EFFORTS.items())
 def test_only_set_options_are_sent_by_their_names(protocol: Protocol, effort: dict[str, Any]) -> None:
     # A seed, which the other protocols lack, may be in their extra body.
     seed: dict[str, Any] = {"seed": 3} if protocol == "chat" else {"extra_body": {"seed": 3}}
@@ -108,7 +108,7 @@ REFUSED: list[tuple[Any, dict[str, Any], str]] = [
 ]
 
 
-@cases(("make", "options", "message"), REFUSED)
+@cases(("make", "options", "message"), *REFUSED)
 def test_invalid_option_is_refused(make: Any, options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError) as caught:
         make("m", **options)
@@ -150,23 +150,21 @@ def block(text: str, **members: Any) -> dict[str, Any]:
 
 @cases(
     ("protocol", "extra", "expected"),
-    [
-        ("responses", {"tools": [SEARCH]}, {"tools": [{"type": "function", "strict": False, **FUNCTION}, SEARCH]}),
-        ("chat", {"tools": [SEARCH, SEARCH], "web_search_options": {}}, {"tools": [chat_tool(), SEARCH]}),
-        ("chat", {"tools": [{"function": {"name": "add", "strict": True}}]}, {"tools": [chat_tool(strict=True)]}),
-        ("anthropic", {"tools": [SEARCH]}, {"tools": [OURS, SEARCH], "system": "be brief"}),
-        # The name of one of ours, and no name.
-        ("anthropic", {"tools": [{"name": "add", **CACHE}]}, {"tools": [OURS | CACHE]}),
-        ("anthropic", {"tools": [CACHE, SEARCH]}, {"tools": [OURS | CACHE, SEARCH]}),
-        ("anthropic", {"tools": [{"name": "add", "description": "x"}]}, {"tools": [OURS]}),
-        ("anthropic", {"tools": [{"name": "other", **CACHE}], "system": None}, {"tools": [OURS]}),
-        ("anthropic", {"system": [CACHE]}, {"system": [block("be brief", **CACHE)]}),
-        ("anthropic", {"system": [block("x", **CACHE)]}, {"system": [block("be brief"), block("x", **CACHE)]}),
-        ("anthropic", {"system": "x"}, {"system": [block("be brief"), block("x")]}),
-        ("anthropic", CACHE, CACHE),
-    ],
+    ("responses", {"tools": [SEARCH]}, {"tools": [{"type": "function", "strict": False, **FUNCTION}, SEARCH]}),
+    ("chat", {"tools": [SEARCH, SEARCH], "web_search_options": {}}, {"tools": [chat_tool(), SEARCH]}),
+    ("chat", {"tools": [{"function": {"name": "add", "strict": True}}]}, {"tools": [chat_tool(strict=True)]}),
+    ("anthropic", {"tools": [SEARCH]}, {"tools": [OURS, SEARCH], "system": "be brief"}),
+    # The name of one of ours, and no name.
+    ("anthropic", {"tools": [{"name": "add", **CACHE}]}, {"tools": [OURS | CACHE]}),
+    ("anthropic", {"tools": [CACHE, SEARCH]}, {"tools": [OURS | CACHE, SEARCH]}),
+    ("anthropic", {"tools": [{"name": "add", "description": "x"}]}, {"tools": [OURS]}),
+    ("anthropic", {"tools": [{"name": "other", **CACHE}], "system": None}, {"tools": [OURS]}),
+    ("anthropic", {"system": [CACHE]}, {"system": [block("be brief", **CACHE)]}),
+    ("anthropic", {"system": [block("x", **CACHE)]}, {"system": [block("be brief"), block("x", **CACHE)]}),
+    ("anthropic", {"system": "x"}, {"system": [block("be brief"), block("x")]}),
+    ("anthropic", CACHE, CACHE),
 )
-def test_server_tools_and_cache_control_are_merged(
+def test_server_tools_and_caching_are_merged(
     protocol: Protocol, extra: dict[str, Any], expected: dict[str, Any]
 ) -> None:
     request = ChatRequest([SystemMessage("be brief"), UserMessage("hi")], (ADD,))
@@ -190,7 +188,7 @@ VALUES = st.recursive(
 NAMES = st.sampled_from(["stream_options", "thinking", "include", "reasoning", "output_config", "text", "a", ""])
 
 
-@cases("protocol", PROTOCOLS)
+@cases("protocol", *PROTOCOLS)
 @given(extra=st.dictionaries(NAMES, VALUES, max_size=4))
 def test_any_extra_body_leaves_the_request_alone(protocol: Protocol, extra: dict[str, Any]) -> None:
     offering = ChatRequest([UserMessage("hi")], (ADD,), schema={"type": "object"})
@@ -247,7 +245,7 @@ CHOICES: list[tuple[str, Any, Any, Any]] = [
 ]
 
 
-@cases(("choice", "chat", "responses", "anthropic"), CHOICES)
+@cases(("choice", "chat", "responses", "anthropic"), *CHOICES)
 def test_tool_choice_is_sent_in_each_protocol(choice: str, chat: Any, responses: Any, anthropic: Any) -> None:
     request = ChatRequest([UserMessage("hi")], OFFERING, tool_choice=choice)
     sent = [body_of(protocol, request).get("tool_choice") for protocol in PROTOCOLS]
@@ -256,13 +254,11 @@ def test_tool_choice_is_sent_in_each_protocol(choice: str, chat: Any, responses:
 
 @cases(
     ("choice", "tools", "fact"),
-    [
-        ("multiply", OFFERING, "tool_choice='multiply': the request offers add, now; write auto"),
-        ("multiply", (), "tool_choice='multiply': the request offers no tools; write auto"),
-        ("required", (), "tool_choice='required': the request offers no tools"),
-    ],
+    ("multiply", OFFERING, "tool_choice='multiply': the request offers add, now; write auto"),
+    ("multiply", (), "tool_choice='multiply': the request offers no tools; write auto"),
+    ("required", (), "tool_choice='required': the request offers no tools"),
 )
-@cases("protocol", PROTOCOLS)
+@cases("protocol", *PROTOCOLS)
 def test_tool_choice_must_be_offered(protocol: Protocol, choice: str, tools: tuple[ToolSpec, ...], fact: str) -> None:
     with pytest.raises(BadRequestError, match=fact):
         body_of(protocol, ChatRequest([UserMessage("hi")], tools, tool_choice=choice))
@@ -271,17 +267,15 @@ def test_tool_choice_must_be_offered(protocol: Protocol, choice: str, tools: tup
 
 @cases(
     ("base_url", "provider"),
-    [
-        (None, "openai"),
-        ("https://api.deepseek.com/v1", "deepseek"),
-        ("https://mine.openai.azure.com/openai/v1", "azure.ai.openai"),
-        ("https://us-central1-aiplatform.googleapis.com/v1", "gcp.vertex_ai"),
-        ("https://openrouter.ai/api/v1", "openrouter"),
-        ("https://me:secret@models.example:8443/v1", "models.example:8443"),
-        ("http://127.0.0.1:11434/v1", "127.0.0.1:11434"),
-        ("https://notopenrouter.ai", "notopenrouter.ai"),
-        ("http://[", ""),
-    ],
+    (None, "openai"),
+    ("https://api.deepseek.com/v1", "deepseek"),
+    ("https://mine.openai.azure.com/openai/v1", "azure.ai.openai"),
+    ("https://us-central1-aiplatform.googleapis.com/v1", "gcp.vertex_ai"),
+    ("https://openrouter.ai/api/v1", "openrouter"),
+    ("https://me:secret@models.example:8443/v1", "models.example:8443"),
+    ("http://127.0.0.1:11434/v1", "127.0.0.1:11434"),
+    ("https://notopenrouter.ai", "notopenrouter.ai"),
+    ("http://[", ""),
 )
 def test_provider_is_named_by_the_address(base_url: str | None, provider: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)

@@ -261,7 +261,7 @@ def test_places_are_first_come_first_served(places: int, acts: list[str]) -> Non
         assert not any(map(gate.admits, queue))
 
 
-@cases("how", ["sync", "async"])
+@cases("how", "sync", "async")
 def test_turn_after_the_run_deadline_stops_it(how: str) -> None:
     model = rate_limited(ScriptedModel(["Action: nothing\nAction Input: x"], repeat_last=True), per_minute=1)
     executor = AgentExecutor(agent=create_react_agent(model, []), tools=[], max_execution_time=20)

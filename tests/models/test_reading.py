@@ -51,19 +51,17 @@ BEGINNINGS = [b": a comment\n\n", b"\xef\xbb\xbf", b"\n\n", b"event: x\n", b"id:
 
 @cases(
     ("content_type", "body"),
-    [
-        *((one, STREAM) for one in (*STREAMED, *WRONG)),
-        *((one, begin + CHAT) for one in (*JSON, "text/html", None, STREAMED[1]) for begin in (b"", b"\r\n \n")),
-        *(("application/json", begin + STREAM) for begin in BEGINNINGS),
-    ],
+    *((one, STREAM) for one in (*STREAMED, *WRONG)),
+    *((one, begin + CHAT) for one in (*JSON, "text/html", None, STREAMED[1]) for begin in (b"", b"\r\n \n")),
+    *(("application/json", begin + STREAM) for begin in BEGINNINGS),
 )
 @all_modes
 def test_body_is_known_by_its_beginning_and_may_have_any_type(ask: Ask, content_type: str | None, body: bytes) -> None:
     assert read(ask, content_type, body) == CHAT_REPLY
 
 
-@cases("content_type", ["text/event-stream", "application/json", None])
-@cases("body", [b"", b"\n\n", b"<html>", b"dat", b"x: y", b"{", b"[]", b"null"])
+@cases("content_type", "text/event-stream", "application/json", None)
+@cases("body", b"", b"\n\n", b"<html>", b"dat", b"x: y", b"{", b"[]", b"null")
 @all_modes
 def test_other_bodies_are_clear_errors(ask: Ask, body: bytes, content_type: str | None) -> None:
     with pytest.raises(InvalidReplyError, match="check that the base URL is"):
@@ -72,19 +70,15 @@ def test_other_bodies_are_clear_errors(ask: Ask, body: bytes, content_type: str 
 
 @cases(
     ("body", "content_type", "needed"),
-    [
-        (b"data: x", "text/event-stream", 1),
-        (b"data: x", "application/json", 5),
-        (b'{"a": 1}', "application/json", 1),
-        (b"dark", "application/json", 3),
-        (b"dat", "application/json", None),
-    ],
+    (b"data: x", "text/event-stream", 1),
+    (b"data: x", "application/json", 5),
+    (b'{"a": 1}', "application/json", 1),
+    (b"dark", "application/json", 3),
+    (b"dat", "application/json", None),
 )
 def test_type_is_decided_by_as_few_bytes_as_possible(body: bytes, content_type: str, needed: int | None) -> None:
-    decided = [
-        end for end in range(len(body) + 1) if is_event_stream(body[:end], content_type, ended=False) is not None
-    ]
-    assert next(iter(decided), None) == needed
+    found = [end for end in range(len(body) + 1) if is_event_stream(body[:end], content_type, ended=False) is not None]
+    assert next(iter(found), None) == needed
     assert needed or not is_event_stream(body, content_type, ended=True)
     assert skip_blanks(b"\xef\xbb\xbf \r\n\tdata") == b"data"
 
@@ -134,15 +128,13 @@ def test_only_content_is_cut(text: str, cuts: list[int]) -> None:
 
 @cases(
     ("stop", "pieces", "shown"),
-    [
-        ("STOP", ["1 ST", "OP 2", "3"], ["1 ", "", ""]),
-        # A closing tag revokes the cut in the reasoning.
-        (
-            "\nObservation:",
-            ["If I act,\nObservation: 3.", " So.\n</think>\nAction: f", "\nObservation: 4"],
-            ["If I act,", "\nObservation: 3. So.\n</think>\nAction: f", ""],
-        ),
-    ],
+    ("STOP", ["1 ST", "OP 2", "3"], ["1 ", "", ""]),
+    # A closing tag revokes the cut in the reasoning.
+    (
+        "\nObservation:",
+        ["If I act,\nObservation: 3.", " So.\n</think>\nAction: f", "\nObservation: 4"],
+        ["If I act,", "\nObservation: 3. So.\n</think>\nAction: f", ""],
+    ),
 )
 def test_nothing_is_shown_after_the_cut(stop: str, pieces: list[str], shown: list[str]) -> None:
     cut = StopCutter((stop,))
@@ -150,7 +142,7 @@ def test_nothing_is_shown_after_the_cut(stop: str, pieces: list[str], shown: lis
     assert (cut.done, cut.rest()) == (True, "")
 
 
-@cases(("piece", "at_once"), [("so\nObs", "so"), ("so\nObs.", "so\nObs."), ("so\n\n", "so\n"), ("so", "so")])
+@cases(("piece", "at_once"), ("so\nObs", "so"), ("so\nObs.", "so\nObs."), ("so\n\n", "so\n"), ("so", "so"))
 def test_only_possible_stop_beginning_is_held_back(piece: str, at_once: str) -> None:
     cut = StopCutter(("\nObservation",))
     assert cut.take(piece) == at_once

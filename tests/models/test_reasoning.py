@@ -21,7 +21,7 @@ from tests.parameters import cases
 PEER = Endpoint("thinker", "https://models.example/v1")
 CALL = messages.ToolCall("c1", "echo", '{"text": "hi"}')
 PROTOCOLS: list[Protocol] = ["chat", "responses", "anthropic"]
-all_protocols = cases("protocol", PROTOCOLS)
+all_protocols = cases("protocol", *PROTOCOLS)
 THOUGHTS = "First I say it.\nThen I am done."
 
 
@@ -49,7 +49,7 @@ def texts_of(reply: messages.ModelReply) -> list[str]:
 
 
 @all_protocols
-@cases(("reply", "content"), [("done", "done"), (CALL, "")])
+@cases(("reply", "content"), ("done", "done"), (CALL, ""))
 def test_reasoning_is_read_whole_and_streamed(protocol: Protocol, reply: str | messages.ToolCall, content: str) -> None:
     server = PickyServer(protocol, [reply] * 2, thoughts=THOUGHTS)
     whole = server.model().complete(HELLO)
@@ -114,7 +114,7 @@ def send_again(protocol: Protocol, reply: messages.ModelReply) -> dict[str, Any]
     return server.bodies[0]
 
 
-@cases("source", PROTOCOLS)
+@cases("source", *PROTOCOLS)
 @all_protocols
 def test_reasoning_of_another_protocol_is_not_sent(source: Protocol, protocol: Protocol) -> None:
     """Both servers have the same address, as those of a provider with several protocols."""
@@ -123,7 +123,7 @@ def test_reasoning_of_another_protocol_is_not_sent(source: Protocol, protocol: P
 
 
 @all_protocols
-@cases("provider", ["elsewhere", None])
+@cases("provider", "elsewhere", None)
 def test_reasoning_of_others_or_without_calls_is_not_sent(protocol: Protocol, provider: str | None) -> None:
     reply = PickyServer(protocol, [CALL], thoughts=THOUGHTS).model().complete(HELLO)
     parts = tuple(dataclasses.replace(part, provider=provider) for part in reply.reasoning if provider)
@@ -180,13 +180,13 @@ class TestChatServers:
     """The forms of DeepSeek, vLLM, llama.cpp, OpenRouter, Mistral and Gemini."""
 
     # Both names are one reasoning.
-    @cases("names", [["reasoning_content"], ["reasoning"], ["reasoning_content", "reasoning"]])
+    @cases("names", ["reasoning_content"], ["reasoning"], ["reasoning_content", "reasoning"])
     def test_reasoning_is_read_under_each_name(self, names: list[str]) -> None:
         reply = read_chat(**dict.fromkeys(names, "Hm."))
         assert (texts_of(reply), data_of(reply)) == (["Hm."], {names[0]: "Hm."})
         assert stream_chat(*(dict.fromkeys(names, piece) for piece in ("H", "m.")), FOUR) == ("Hm.", reply)
 
-    @cases("empty", ["", None])
+    @cases("empty", "", None)
     def test_empty_reasoning_is_sent_back_only_beside_calls(self, empty: str | None) -> None:
         """DeepSeek refuses a history whose calls lack the member."""
         assert read_chat(reasoning_content=empty).reasoning == ()
@@ -215,10 +215,8 @@ class TestChatServers:
 
     @cases(
         ("kind", "content"),
-        [
-            *((kind, "a4") for kind in ({"type": "text"}, {"type": "output_text"}, {})),
-            *(({"type": kind}, "4") for kind in ("reasoning", "redacted_thinking", "tool_result", "citation", "Text")),
-        ],
+        *((kind, "a4") for kind in ({"type": "text"}, {"type": "output_text"}, {})),
+        *(({"type": kind}, "4") for kind in ("reasoning", "redacted_thinking", "tool_result", "citation", "Text")),
     )
     def test_only_text_parts_are_the_content(self, kind: dict[str, str], content: str) -> None:
         parts = [{"text": "a"} | kind, {"type": "text", "text": "4"}]
@@ -246,15 +244,13 @@ TWO = {"summary": [{"type": "summary_text", "text": text} for text in ("One.", "
 class TestResponses:
     @cases(
         ("members", "texts", "sent"),
-        [
-            # The parts of a summary are paragraphs.
-            (TWO, ["One.\n\nTwo."], [{**REASONING, **TWO}]),
-            # The server has not stored an item without content, so its id alone is unknown there.
-            (SAID, [THOUGHTS], [None]),
-            ({"summary": []}, [], []),
-            # An open model writes its reasoning as content.
-            (CONTENT, ["Hm."], [{**REASONING, "summary": [], **CONTENT}]),
-        ],
+        # The parts of a summary are paragraphs.
+        (TWO, ["One.\n\nTwo."], [{**REASONING, **TWO}]),
+        # The server has not stored an item without content, so its id alone is unknown there.
+        (SAID, [THOUGHTS], [None]),
+        ({"summary": []}, [], []),
+        # An open model writes its reasoning as content.
+        (CONTENT, ["Hm."], [{**REASONING, "summary": [], **CONTENT}]),
     )
     def test_reasoning_item_is_read(self, members: dict[str, Any], texts: list[str], sent: list[object]) -> None:
         reply = whole({**REASONING, **members})
@@ -269,7 +265,7 @@ class TestResponses:
         pieces, reply = decode_stream(end(output=[{**REASONING, **SAID}]))
         assert [piece.reasoning for piece in pieces] == texts_of(reply) == [THOUGHTS]
 
-    @cases("kind", ["reasoning_text", "summary_text", "thinking"])
+    @cases("kind", "reasoning_text", "summary_text", "thinking")
     def test_message_may_have_parts_of_reasoning(self, kind: str) -> None:
         parts = [{"type": kind, "text": "<tool_call>"}, {"type": "output_text", "text": "Oslo"}, {"refusal": "."}]
         message = {"type": "message", "content": parts}

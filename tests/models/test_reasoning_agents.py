@@ -87,12 +87,7 @@ def run_streamed_async(executor: AgentExecutor, inputs: dict[str, str]) -> RunRe
 
 Mode = Callable[[AgentExecutor, dict[str, str]], RunResult]
 run_blocking: Mode = AgentExecutor.run
-MODES: list[Mode] = [
-    run_blocking,
-    lambda executor, inputs: asyncio.run(executor.arun(inputs)),
-    run_streamed,
-    run_streamed_async,
-]
+MODES: list[Mode] = [run_blocking, lambda one, inputs: asyncio.run(one.arun(inputs)), run_streamed, run_streamed_async]
 
 
 def check_answer(kind: Kind, model: RemoteModel, mode: Mode) -> RunResult:
@@ -111,9 +106,9 @@ REFUSED: dict[Protocol, tuple[str, ...]] = {
 
 
 @pytest.mark.medium
-@cases("mode", MODES)
-@cases("protocol", REFUSED)
-@cases("kind", KINDS.values())
+@cases("mode", *MODES)
+@cases("protocol", *REFUSED)
+@cases("kind", *KINDS.values())
 def test_every_agent_answers_on_a_reasoning_model(kind: Kind, protocol: Protocol, mode: Mode) -> None:
     server = PickyServer(protocol, [kind.call, kind.answer], REFUSED[protocol], thoughts=TEXTS["misleading"])
     options = {"seed": 3} if protocol == "chat" else {}
@@ -126,19 +121,17 @@ def test_every_agent_answers_on_a_reasoning_model(kind: Kind, protocol: Protocol
 
 # The prompt may contain the opening tag.
 @pytest.mark.medium
-@cases("tags", [("<think>", "</think>"), ("", "\n</think>\n\n")])
-@cases(("protocol", "mode"), [("chat", run_blocking), ("chat", run_streamed), ("responses", run_streamed)])
-@cases("kind", KINDS.values())
-def test_reasoning_in_the_content_misleads_no_agent(
-    kind: Kind, protocol: Protocol, mode: Mode, tags: tuple[str, str]
-) -> None:
+@cases("tags", ("<think>", "</think>"), ("", "\n</think>\n\n"))
+@cases(("protocol", "mode"), ("chat", run_blocking), ("chat", run_streamed), ("responses", run_streamed))
+@cases("kind", *KINDS.values())
+def test_reasoning_misleads_no_agent(kind: Kind, protocol: Protocol, mode: Mode, tags: tuple[str, str]) -> None:
     server = PickyServer(protocol, [kind.call, kind.answer], ("stop",), thoughts=TEXTS["misleading"], tags=tags)
     check_answer(kind, server.model(), mode)
 
 
 @pytest.mark.medium
-@cases("protocol", REFUSED)
-@cases("kind", KINDS.values())
+@cases("protocol", *REFUSED)
+@cases("kind", *KINDS.values())
 def test_streamed_answer_has_no_reasoning(kind: Kind, protocol: Protocol) -> None:
     server = PickyServer(protocol, [kind.call, kind.answer], REFUSED[protocol], thoughts=TEXTS["misleading"])
     executor = AgentExecutor(agent=kind.create(server.model(temperature=0.0), [kind.tool]), tools=[kind.tool])
@@ -146,8 +139,8 @@ def test_streamed_answer_has_no_reasoning(kind: Kind, protocol: Protocol) -> Non
 
 
 @pytest.mark.medium
-@cases("protocol", REFUSED)
-@cases("kind", KINDS.values())
+@cases("protocol", *REFUSED)
+@cases("kind", *KINDS.values())
 def test_empty_reply_is_fed_back_in_every_agent(kind: Kind, protocol: Protocol) -> None:
     server = PickyServer(protocol, ["", " ", kind.call, kind.answer])
     agent = kind.create(server.model(), [kind.tool])
@@ -189,8 +182,8 @@ SHAPES: dict[str, Shape] = {
 }
 
 
-@cases("mode", [run_blocking, run_streamed_async])
-@cases("shape", SHAPES)
+@cases("mode", run_blocking, run_streamed_async)
+@cases("shape", *SHAPES)
 def test_refusals_of_each_provider_are_understood(shape: str, mode: Mode) -> None:
     kind = KINDS["react"]
     refuses = ("stop", "max_tokens", "temperature")

@@ -167,7 +167,7 @@ OTHER_ERRORS: list[object] = [
 ]
 
 
-@cases(("body", "names"), [*REFUSALS, *((body, "") for body in OTHER_ERRORS)])
+@cases(("body", "names"), *REFUSALS, *((body, "") for body in OTHER_ERRORS))
 def test_refusal_names_exactly_its_parameters(body: object, names: str) -> None:
     assert names_in(body) == names_in(body, 422) == {*names.split()}
     # Only errors of the client are refusals.
@@ -262,7 +262,7 @@ def test_refusals_of_one_call_are_learned_together() -> None:
 
 
 # What the user adds to the body is the user's to change.
-@cases(("name", "options"), [("messages", {}), ("min_p", {"extra_body": {"min_p": 0.1}})])
+@cases(("name", "options"), ("messages", {}), ("min_p", {"extra_body": {"min_p": 0.1}}))
 def test_unknown_refusal_stays_an_error(name: str, options: dict[str, Any]) -> None:
     server = PickyServer("chat", ["a"], (name,))
     with pytest.raises(BadRequestError, match=f"'{name}' is not supported"):
@@ -295,7 +295,7 @@ def test_repeated_call_keeps_to_its_timeout() -> None:
     assert len(server.refused) == 3
 
 
-@cases("protocol", ["chat", "responses", "anthropic"])
+@cases("protocol", "chat", "responses", "anthropic")
 def test_reply_is_cut_where_the_server_ignores_stop(protocol: Any) -> None:
     server = PickyServer(protocol, ["one STOP two"] * 2)
     whole = server.model().complete(STOPPED)

@@ -87,15 +87,15 @@ def check_attacks(protocol: hostile.Protocol, ask: Ask, attacks: dict[str, Attac
 
 # A server may ignore that a request asks for a stream.
 @pytest.mark.medium
-@cases("ask", [call_blocking, stream_async])
-@cases("protocol", hostile.PROTOCOLS)
+@cases("ask", call_blocking, stream_async)
+@cases("protocol", *hostile.PROTOCOLS)
 def test_hostile_replies_exceed_a_limit(protocol: hostile.Protocol, ask: Ask) -> None:
     check_attacks(protocol, ask, PLAIN)
 
 
 @pytest.mark.medium
 @both_streams
-@cases("protocol", hostile.PROTOCOLS)
+@cases("protocol", *hostile.PROTOCOLS)
 def test_hostile_streams_exceed_a_limit(protocol: hostile.Protocol, ask: Ask) -> None:
     check_attacks(protocol, ask, STREAMED)
 
@@ -103,9 +103,10 @@ def test_hostile_streams_exceed_a_limit(protocol: hostile.Protocol, ask: Ask) ->
 @pytest.mark.medium
 @cases(
     ("ask", "body", "kind"),
-    [*((ask, CHAT, hostile.JSON_TYPE) for ask in MODES), *((ask, STREAM, hostile.EVENTS_TYPE) for ask in MODES[2:])],
+    *((ask, CHAT, hostile.JSON_TYPE) for ask in MODES),
+    *((ask, STREAM, hostile.EVENTS_TYPE) for ask in MODES[2:]),
 )
-@cases("name", hostile.WINDOWS)
+@cases("name", *hostile.WINDOWS)
 def test_compressed_replies_are_read(ask: Ask, body: bytes, kind: str, name: str) -> None:
     packed = hostile.once(hostile.compress(body, hostile.WINDOWS[name]))
     with serve(hostile.respond(packed, kind=kind, encoding=name.split(maxsplit=1)[0])) as (_, model):
@@ -116,10 +117,8 @@ def test_compressed_replies_are_read(ask: Ask, body: bytes, kind: str, name: str
 @all_modes
 @cases(
     ("body", "encoding", "fact"),
-    [
-        *((CHAT, encoding, f"Content-Encoding: {encoding}") for encoding in ("br", "zstd", "gzip, gzip")),
-        (b"no gzip", "gzip", "cannot be read"),
-    ],
+    *((CHAT, encoding, f"Content-Encoding: {encoding}") for encoding in ("br", "zstd", "gzip, gzip")),
+    (b"no gzip", "gzip", "cannot be read"),
 )
 def test_other_encodings_are_refused(ask: Ask, body: bytes, encoding: str, fact: str) -> None:
     act = hostile.respond(hostile.once(body), encoding=encoding)
@@ -129,7 +128,7 @@ def test_other_encodings_are_refused(ask: Ask, body: bytes, encoding: str, fact:
 
 @pytest.mark.medium
 @all_modes
-@cases("body", [b'{"choices": [], "usage": {"prompt_tokens": %s}}', b'{"error": %s}'])
+@cases("body", b'{"choices": [], "usage": {"prompt_tokens": %s}}', b'{"error": %s}')
 def test_numbers_of_any_length_are_model_errors(ask: Ask, body: bytes) -> None:
     with serve(send(response(body % (b"9" * 100_000)))) as (_, model):
         with pytest.raises(ModelError) as caught:
@@ -137,7 +136,7 @@ def test_numbers_of_any_length_are_model_errors(ask: Ask, body: bytes) -> None:
         assert len(str(caught.value)) < 2_000
 
 
-@cases(("part", "error"), [("1", InvalidReplyError), ("{}", ReplyLimitError)])
+@cases(("part", "error"), ("1", InvalidReplyError), ("{}", ReplyLimitError))
 def test_long_lists_are_not_read_to_their_end(part: str, error: type[ModelError]) -> None:
     """Each of a hundred thousand parts, or of their errors, would take a kilobyte."""
     body = f'{{"choices": [{{"message": {{"tool_calls": [{",".join([part] * 50_000)}]}}}}]}}'.encode()
@@ -148,19 +147,17 @@ def test_long_lists_are_not_read_to_their_end(part: str, error: type[ModelError]
 class TestLimits:
     @cases(
         ("options", "words"),
-        [
-            ({"bytes": 0}, "bytes=0; give a whole number, 1 or more"),
-            ({"values": 1.5}, "values=1.5; give a whole number, 1 or more"),
-            ({"depth": 201}, "depth=201; give a whole number from 1 to 200"),
-            ({"calls": 10_001}, "calls=10001; give a whole number from 1 to 10000"),
-        ],
+        ({"bytes": 0}, "bytes=0; give a whole number, 1 or more"),
+        ({"values": 1.5}, "values=1.5; give a whole number, 1 or more"),
+        ({"depth": 201}, "depth=201; give a whole number from 1 to 200"),
+        ({"calls": 10_001}, "calls=10001; give a whole number from 1 to 10000"),
     )
     def test_invalid_limits_are_refused(self, options: dict[str, Any], words: str) -> None:
         assert ReplyLimits() == ReplyLimits(bytes=8_388_608, calls=1_000, depth=64, values=250_000)
         with pytest.raises(InputError, match=words):
             ReplyLimits(**options)
 
-    @cases("make", [LocalModel, *(protocol.make for protocol in hostile.PROTOCOLS)])
+    @cases("make", LocalModel, *(protocol.make for protocol in hostile.PROTOCOLS))
     def test_every_model_has_the_option(self, make: Any) -> None:
         for name in ("openai:gpt-5-mini", "local"):
             create_model(name, reply_limits=LIMITS)
@@ -198,7 +195,7 @@ def test_any_bytes_are_measured(data: bytes) -> None:
     find_excess(data, ReplyLimits(depth=1, values=1))
 
 
-@cases("part", [b'{"a":', b'["', b'"a":1,', b'"\\"",'])
+@cases("part", b'{"a":', b'["', b'"a":1,', b'"\\"",')
 def test_measuring_takes_little_memory(part: bytes) -> None:
     data = b"{" * 65 + part * 100_000
     tracemalloc.start()
@@ -230,8 +227,8 @@ def test_events_are_those_of_httpx_sse(lines: list[bytes], end: bytes, size: int
     assert found == [one.data for one in source.iter_sse() if one.data]
 
 
-@cases("size", [1, 2, 3, 5, 7, 64, 1_000])
-@cases("end", [b"\n", b"\r\n", b"\r"])
+@cases("size", 1, 2, 3, 5, 7, 64, 1_000)
+@cases("end", b"\n", b"\r\n", b"\r")
 def test_events_do_not_depend_on_the_pieces(size: int, end: bytes) -> None:
     """Characters that end a line elsewhere, bytes that are no UTF-8, comments, names, and an event that is cut."""
     lines = [
@@ -245,8 +242,8 @@ def test_events_do_not_depend_on_the_pieces(size: int, end: bytes) -> None:
     assert [*found, *reader.end()] == wanted
 
 
-@cases("piece", [b"x", b"data: x\n", b": x\n\n", b"data:\n\n"])
-@cases("times", [1, 40])
+@cases("piece", b"x", b"data: x\n", b": x\n\n", b"data:\n\n")
+@cases("times", 1, 40)
 def test_no_line_and_no_event_is_held_beyond_the_limit(piece: bytes, times: int) -> None:
     reader = EventReader("server", ReplyLimits(bytes=1_000))
     with pytest.raises(ReplyLimitError) as caught:

@@ -67,7 +67,7 @@ CASES = [("complete", "acomplete", BODIES), ("stream", "astream", STREAMS)]
 @pytest.mark.slow
 @cases(
     ("protocol", "mode", "name"),
-    [
+    *[
         (protocol, mode, name)
         for *modes, attacks in CASES
         for mode in modes

@@ -141,13 +141,11 @@ def test_messages_are_sent_in_order(listed: list[Message]) -> None:
 
 @cases(
     ("status", "reason", "finish"),
-    [
-        ("completed", None, "stop"),
-        ("incomplete", "max_output_tokens", "length"),
-        ("incomplete", "content_filter", "other"),
-        ("incomplete", None, "other"),
-        ("cancelled", None, "other"),
-    ],
+    ("completed", None, "stop"),
+    ("incomplete", "max_output_tokens", "length"),
+    ("incomplete", "content_filter", "other"),
+    ("incomplete", None, "other"),
+    ("cancelled", None, "other"),
 )
 def test_each_status_has_its_finish_reason(status: str, reason: str | None, finish: messages.FinishReason) -> None:
     details = {"reason": reason}
@@ -156,7 +154,7 @@ def test_each_status_has_its_finish_reason(status: str, reason: str | None, fini
     assert reply == ModelReply("a", finish_reason=finish)
 
 
-@cases("indexes", [(0, 1), (3, 7), (None, None)])
+@cases("indexes", (0, 1), (3, 7), (None, None))
 def test_streamed_calls_are_distinguished(indexes: tuple[int | None, int | None]) -> None:
     first, second = indexes
     deltas, reply = decode_stream(
@@ -172,7 +170,7 @@ def test_streamed_calls_are_distinguished(indexes: tuple[int | None, int | None]
     assert deltas[:3] == [*begun, ReplyDelta(index=1, arguments="{}")]
 
 
-@cases("indexed", [True, False])
+@cases("indexed", True, False)
 def test_many_items_take_linear_work(indexed: bool) -> None:
     def read(number: int) -> int:
         places = [place if indexed else None for place in range(number)]
@@ -215,13 +213,11 @@ def test_streamed_and_whole_texts_are_cut_equally(text: str, stops: tuple[str, .
 
 @cases(
     ("code", "error"),
-    [
-        ("server_error", errors.ServerError),
-        ("server_is_overloaded", errors.OverloadedError),
-        ("rate_limit_exceeded", errors.RateLimitError),
-        ("context_length_exceeded", errors.ContextOverflowError),
-        ("invalid_prompt", errors.InvalidReplyError),
-    ],
+    ("server_error", errors.ServerError),
+    ("server_is_overloaded", errors.OverloadedError),
+    ("rate_limit_exceeded", errors.RateLimitError),
+    ("context_length_exceeded", errors.ContextOverflowError),
+    ("invalid_prompt", errors.InvalidReplyError),
 )
 def test_reported_errors_have_their_class(code: str, error: type[errors.ModelError]) -> None:
     reported = {"code": code, "message": "Sorry"}

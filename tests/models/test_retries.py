@@ -53,10 +53,8 @@ TRANSIENT = [errors.RateLimitError("slow"), errors.ModelConnectionError("reset")
 @all_modes
 @cases(
     ("make", "failure"),
-    [
-        *((wrapper, error) for error in (DOWN, *TRANSIENT)),
-        *((client, failure) for failure in (*BUSY, httpx.ConnectError("refused"), httpx.ReadError("reset"))),
-    ],
+    *((wrapper, error) for error in (DOWN, *TRANSIENT)),
+    *((client, failure) for failure in (*BUSY, httpx.ConnectError("refused"), httpx.ReadError("reset"))),
 )
 def test_transient_errors_are_retried_after_growing_waits(ask: Ask, make: Make, failure: Any) -> None:
     time = FakeTime()
@@ -80,14 +78,12 @@ QUOTA = httpx.Response(429, json={"error": {"code": "insufficient_quota", "messa
 @all_modes
 @cases(
     ("make", "failure", "kind"),
-    [
-        *((wrapper, error, type(error)) for error in (errors.BadRequestError("no"), errors.InvalidReplyError("hm"))),
-        (wrapper, ValueError("a bug"), ValueError),
-        (client, httpx.Response(400), errors.BadRequestError),
-        (client, httpx.Response(200, content=b"hm"), errors.InvalidReplyError),
-        (client, httpx.ReadTimeout("slow"), errors.ModelTimeoutError),
-        (client, QUOTA, errors.RateLimitError),
-    ],
+    *((wrapper, error, type(error)) for error in (errors.BadRequestError("no"), errors.InvalidReplyError("hm"))),
+    (wrapper, ValueError("a bug"), ValueError),
+    (client, httpx.Response(400), errors.BadRequestError),
+    (client, httpx.Response(200, content=b"hm"), errors.InvalidReplyError),
+    (client, httpx.ReadTimeout("slow"), errors.ModelTimeoutError),
+    (client, QUOTA, errors.RateLimitError),
 )
 def test_permanent_errors_are_raised_at_once(ask: Ask, make: Make, failure: Any, kind: type[Exception]) -> None:
     time = FakeTime()
@@ -100,11 +96,9 @@ def test_permanent_errors_are_raised_at_once(ask: Ask, make: Make, failure: Any,
 @all_modes
 @cases(
     ("make", "failure", "wait"),
-    [
-        *((wrapper, busy(wait), wait) for wait in (0.0, 7.0, 60.0)),
-        *((client, busy_response(f"{wait:g}"), wait) for wait in (0.0, 7.0, 60.0)),
-        (client, busy_response("Thu, 01 Jan 1970 00:17:10 GMT"), 30.0),
-    ],
+    *((wrapper, busy(wait), wait) for wait in (0.0, 7.0, 60.0)),
+    *((client, busy_response(f"{wait:g}"), wait) for wait in (0.0, 7.0, 60.0)),
+    (client, busy_response("Thu, 01 Jan 1970 00:17:10 GMT"), 30.0),
 )
 def test_server_determines_the_wait(ask: Ask, make: Make, failure: Any, wait: float) -> None:
     time = FakeTime()
@@ -114,8 +108,8 @@ def test_server_determines_the_wait(ask: Ask, make: Make, failure: Any, wait: fl
 
 # Above a minute, or beyond the timeout.
 @all_modes
-@cases(("seconds", "timeout", "slept"), [(61, None, []), (7, 10, [7])])
-@cases(("make", "fail"), [(wrapper, busy), (client, busy_response)])
+@cases(("seconds", "timeout", "slept"), (61, None, []), (7, 10, [7]))
+@cases(("make", "fail"), (wrapper, busy), (client, busy_response))
 def test_too_long_wait_is_not_started(
     ask: Ask, make: Make, fail: Callable[[int], Any], seconds: int, timeout: float | None, slept: list[float]
 ) -> None:
@@ -307,7 +301,7 @@ def test_attempts_and_waits_respect_their_limits(attempts: int, failures: int, l
 
 
 @both_streams
-@cases("way", ["stream", "astream"])
+@cases("way", "stream", "astream")
 def test_model_may_have_only_one_stream_method(ask: Ask, way: str) -> None:
     inner = Typewriter(["hello"])
 
@@ -320,7 +314,7 @@ def test_model_may_have_only_one_stream_method(ask: Ask, way: str) -> None:
 
 
 @all_modes
-@cases("reply", ["a text", None])
+@cases("reply", "a text", None)
 def test_invalid_return_value_is_an_error(ask: Ask, reply: Any) -> None:
     class Wrong:
         def complete(self, request: ModelRequest, *, timeout: float | None = None) -> Any:

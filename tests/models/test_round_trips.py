@@ -158,7 +158,7 @@ def expected(source: str, target: str, parts: list[Part]) -> list[str]:
 
 @pytest.mark.medium
 @settings(max_examples=examples(100))
-@cases("target", APIS)
+@cases("target", *APIS)
 @given(HISTORIES)
 def test_history_of_any_provider_is_sent_to_any_other(target: str, history: list[tuple[str, list[Part]]]) -> None:
     messages: list[Message] = []

@@ -75,7 +75,7 @@ WRONG: list[tuple[Any, tuple[ScriptedReply, ...]]] = [
 ]
 
 
-@cases(("row", "right"), [*((row, True) for row in RIGHT), *((row, False) for row in WRONG)])
+@cases(("row", "right"), *((row, True) for row in RIGHT), *((row, False) for row in WRONG))
 def test_only_right_calls_and_right_answer_count(row: tuple[Any, tuple[ScriptedReply, ...]], right: bool) -> None:
     task, replies = row
     assert run(task, *replies).right is right
@@ -161,12 +161,10 @@ def test_score_of_the_first_tasks_is_printed() -> None:
 
 @cases(
     ("options", "message"),
-    [
-        (("--gguf", "nowhere.gguf"), "there is no file nowhere.gguf"),
-        (("--api-key", "k"), "--api-key is for a model of a server; add --model NAME"),
-    ],
+    (("--gguf", "nowhere.gguf"), "there is no file nowhere.gguf"),
+    (("--api-key", "k"), "--api-key is for a model of a server; add --model NAME"),
 )
-def test_invalid_options_are_reported_in_one_line(
+def test_invalid_options_are_one_line(
     options: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert SCORE["main"](options) == 2

@@ -112,7 +112,7 @@ def make(kind: type[RemoteModel], act: actors.Answer) -> RemoteModel:
 
 @pytest.mark.medium
 @all_modes
-@cases("kind", CLASSES)
+@cases("kind", *CLASSES)
 def test_no_failure_shows_the_key(kind: type[RemoteModel], ask: Ask) -> None:
     with nothing_leaks() as search:
         for name, act in FAILURES.items():
@@ -145,7 +145,7 @@ class TestSecret:
             Secret(KEY.encode())  # type: ignore[arg-type]  # pyright: ignore
 
 
-@cases("key", [KEY, Secret(KEY), SecretStr(KEY)])
+@cases("key", KEY, Secret(KEY), SecretStr(KEY))
 def test_key_may_be_hidden(key: object) -> None:
     script = actors.Script(httpx.Response(401))
     with httpx.Client(transport=script.transport) as client, pytest.raises(ModelError):
@@ -153,8 +153,8 @@ def test_key_may_be_hidden(key: object) -> None:
     assert script.requests[0].headers["authorization"] == f"Bearer {KEY}"
 
 
-@cases("attempt", [pickle.dumps, copy.copy, copy.deepcopy])
-@cases("kind", CLASSES)
+@cases("attempt", pickle.dumps, copy.copy, copy.deepcopy)
+@cases("kind", *CLASSES)
 def test_model_cannot_be_pickled_or_copied(kind: type[RemoteModel], attempt: Callable[[object], object]) -> None:
     with pytest.raises(SecretError, match=f"make the {kind.__name__} where it is used"):
         attempt(kind("tiny", api_key=KEY))
@@ -173,8 +173,8 @@ WRONG: list[dict[str, Any]] = [
 ]
 
 
-@cases("options", WRONG)
-@cases("create", [*CLASSES, create_model])
+@cases("options", *WRONG)
+@cases("create", *CLASSES, create_model)
 def test_wrong_options_show_no_secret(create: Callable[..., object], options: dict[str, Any]) -> None:
     if create is create_model and "base_url" in options:
         return
@@ -184,7 +184,7 @@ def test_wrong_options_show_no_secret(create: Callable[..., object], options: di
         search.in_error(caught.value)
 
 
-@cases("key", [f"{KEY}\nX-Evil: 1", f"{KEY}é", f"{KEY} blank", "sk-ключ", "sk with blanks", "sk\x00zero"])
+@cases("key", f"{KEY}\nX-Evil: 1", f"{KEY}é", f"{KEY} blank", "sk-ключ", "sk with blanks", "sk\x00zero")
 def test_invalid_key_is_not_shown(key: str) -> None:
     with nothing_leaks(key) as search:
         with pytest.raises(AuthenticationError) as caught:
@@ -225,8 +225,8 @@ def echo_request(request: httpx.Request) -> httpx.Response:
 
 
 @pytest.mark.medium
-@cases("name", EXTRA)
-@cases("kind", CLASSES)
+@cases("name", *EXTRA)
+@cases("kind", *CLASSES)
 def test_keys_in_other_places_are_hidden(kind: type[RemoteModel], name: str) -> None:
     script = actors.Script(echo_request, echo_request)
     options: dict[str, Any] = {"base_url": "https://models.example/v1", "api_key": "unused"} | EXTRA[name]
@@ -257,16 +257,14 @@ def test_address_keeps_its_parameters() -> None:
 
 @cases(
     ("url", "shown"),
-    [
-        ("https://me:p@ss@host/v1", "https://host/v1"),
-        ("https://me:pa/ss@host/v1", "https://host/v1"),
-        ("me:password@host/v1", "host/v1"),
-        ("//me@host", "//host"),
-        ("https://host/v1/@cf/x", "https://host/v1/@cf/x"),
-        ("https://host:port/v1", "https://host:port/v1"),
-        ("https://host/v1?key=1&a=b&token=", "https://host/v1?key=***&a=b&token=***"),
-        ("https://[::1", "https://[::1"),
-    ],
+    ("https://me:p@ss@host/v1", "https://host/v1"),
+    ("https://me:pa/ss@host/v1", "https://host/v1"),
+    ("me:password@host/v1", "host/v1"),
+    ("//me@host", "//host"),
+    ("https://host/v1/@cf/x", "https://host/v1/@cf/x"),
+    ("https://host:port/v1", "https://host:port/v1"),
+    ("https://host/v1?key=1&a=b&token=", "https://host/v1?key=***&a=b&token=***"),
+    ("https://[::1", "https://[::1"),
 )
 def test_shown_address_has_no_credentials(url: str, shown: str) -> None:
     assert Address.parse(url).url == shown
@@ -319,14 +317,14 @@ ENCODINGS: dict[str, Callable[[str], str]] = {
 }
 
 
-@cases("encoding", ENCODINGS)
-@cases("key", [KEY, ODD, LONG])
+@cases("encoding", *ENCODINGS)
+@cases("key", KEY, ODD, LONG)
 def test_encoded_key_is_removed(key: str, encoding: str) -> None:
     shown = redact(f"the key <{ENCODINGS[encoding](key)}> is wrong", [Secret(key)])
     assert re.fullmatch(r"the key <\*\*\*.?> is wrong", shown)
 
 
-@cases("text", ["\\", "%25", "&amp;", f"{KEY[0]}\\", KEY[:-1], f"{KEY}\\"])
+@cases("text", "\\", "%25", "&amp;", f"{KEY[0]}\\", KEY[:-1], f"{KEY}\\")
 def test_removing_keys_from_a_long_text_is_fast(text: str) -> None:
     endpoint = Endpoint("tiny", "https://models.example/v1", Secret(KEY))
     began = time.thread_time()
@@ -334,7 +332,7 @@ def test_removing_keys_from_a_long_text_is_fast(text: str) -> None:
     assert time.thread_time() - began < 0.5
 
 
-@cases("before", range(0, 90, 7))
+@cases("before", *range(0, 90, 7))
 def test_cut_text_shows_no_part_of_a_key(before: int) -> None:
     key = "sk-" + "Zq" * 40
     endpoint = Endpoint("tiny", "https://models.example/v1", Secret(key))
@@ -348,7 +346,7 @@ def test_cut_text_shows_no_part_of_a_key(before: int) -> None:
 
 @pytest.mark.medium
 @all_modes
-@cases("scheme", ["http", "https"])
+@cases("scheme", "http", "https")
 def test_password_of_a_proxy_is_not_shown(ask: Ask, scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
     basic = base64.b64encode(f"me:{KEY}".encode()).decode()
     answer = f"HTTP/1.1 407 {KEY} {basic}\r\nX-Echo: {basic}\r\nContent-Length: {len(KEY)}\r\n\r\n{KEY}".encode()
@@ -365,7 +363,7 @@ def test_password_of_a_proxy_is_not_shown(ask: Ask, scheme: str, monkeypatch: py
 
 @pytest.mark.medium
 @all_modes
-@cases("url", [f"http://me:{KEY}@127.0.0.1:1", "gopher://me:hunter2-at-home@127.0.0.1:9"])
+@cases("url", f"http://me:{KEY}@127.0.0.1:1", "gopher://me:hunter2-at-home@127.0.0.1:9")
 def test_password_of_an_invalid_proxy_is_not_shown(ask: Ask, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("ALL_PROXY", "all_proxy"):
         monkeypatch.setenv(name, url)

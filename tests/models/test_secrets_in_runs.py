@@ -75,8 +75,8 @@ def run_all(executor: AgentExecutor, folder: Path, search: Search) -> None:
 
 
 @pytest.mark.medium
-@cases("act", [answer(401, ECHO), answer(500, ECHO), answer(200, f"no JSON: {KEY}")])
-@cases("kind", CLASSES)
+@cases("act", answer(401, ECHO), answer(500, ECHO), answer(200, f"no JSON: {KEY}"))
+@cases("kind", *CLASSES)
 def test_failed_runs_show_no_key(kind: type[RemoteModel], act: Callable[..., Any], tmp_path: Path) -> None:
     reports: list[object] = []
     with nothing_leaks() as search, listen_with(Listener(reports.append)):

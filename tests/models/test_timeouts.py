@@ -127,7 +127,7 @@ class TestSlowServers:
     """Each of these servers could make a call last for as long as it liked."""
 
     @pytest.mark.medium
-    @cases("asynchronous", [False, True])
+    @cases("asynchronous", False, True)
     def test_calls_end_in_time(self, asynchronous: bool) -> None:
         with slow_servers() as urls:
             if asynchronous:
@@ -151,12 +151,10 @@ def stall() -> Iterator[bytes]:
 
 @cases(
     ("answer", "phase"),
-    [
-        (httpx.ConnectTimeout("late"), "accept a connection"),
-        (httpx.WriteTimeout("late"), "take the request"),
-        *((late, "answer") for late in (httpx.PoolTimeout("late"), httpx.ReadTimeout("late"), TimeoutError())),
-        (httpx.Response(200, content=stall()), "finish its reply"),
-    ],
+    (httpx.ConnectTimeout("late"), "accept a connection"),
+    (httpx.WriteTimeout("late"), "take the request"),
+    *((late, "answer") for late in (httpx.PoolTimeout("late"), httpx.ReadTimeout("late"), TimeoutError())),
+    (httpx.Response(200, content=stall()), "finish its reply"),
 )
 def test_error_says_what_the_server_did_not_do(answer: Exception | httpx.Response, phase: str) -> None:
     with pytest.raises(ModelTimeoutError, match=f"did not {phase} within 8 s; allow a longer timeout"):
@@ -185,8 +183,8 @@ def test_time_of_the_consumer_does_not_count() -> None:
 
 
 @pytest.mark.medium
-@cases("ask", MODES)
-@cases("name", ["LINGER", "TRAILING"])
+@cases("ask", *MODES)
+@cases("name", "LINGER", "TRAILING")
 def test_silence_behind_the_answer_ends_its_stream(name: str, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that keeps the connection open is awaited for a second, or for the usage a little longer."""
     assert (exchange.LINGER, exchange.TRAILING) == (1, 5)

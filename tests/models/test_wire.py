@@ -77,10 +77,7 @@ def test_completions_have_their_own_route() -> None:
     assert encode_body(request) == {"model": "tiny", "prompt": "One two", "stop": ["three"]}
 
 
-@cases(
-    ("body", "reply"),
-    [(CHAT, CHAT_REPLY), (CALLS, CALLS_REPLY), (recorded.COMPLETION, recorded.COMPLETION_REPLY)],
-)
+@cases(("body", "reply"), (CHAT, CHAT_REPLY), (CALLS, CALLS_REPLY), (recorded.COMPLETION, recorded.COMPLETION_REPLY))
 def test_complete_replies_are_read_and_truncated_are_not(body: bytes, reply: messages.ModelReply) -> None:
     assert ChatStream(PEER).decode(body) == reply
     for end in range(len(body)):
@@ -126,7 +123,7 @@ def test_any_history_is_accepted(turns: list[tuple[str, list[tuple[str, str]]]],
     json.dumps(sent, ensure_ascii=False).encode()
 
 
-@cases("newline", [b"\n", b"\r\n", b"\r"])
+@cases("newline", b"\n", b"\r\n", b"\r")
 def test_any_chunking_and_line_ending_works(newline: bytes) -> None:
     body = STREAM.replace(b"\n", newline)
     assert stream_blocking(scripted_server(sse([body[i : i + 1] for i in range(len(body))]))) == CHAT_REPLY
@@ -137,10 +134,8 @@ ADD_CALL = (messages.ToolCall("call_0", "add", '{"a": 1}'),)
 
 @cases(
     ("message", "content", "calls"),
-    [
-        ('{"content": null}', "", ()),
-        ('{"tool_calls": [{"function": {"name": "add", "arguments": {"a": 1}}}]}', "", ADD_CALL),
-    ],
+    ('{"content": null}', "", ()),
+    ('{"tool_calls": [{"function": {"name": "add", "arguments": {"a": 1}}}]}', "", ADD_CALL),
 )
 def test_optional_members_have_defaults(message: str, content: str, calls: tuple[messages.ToolCall, ...]) -> None:
     body = f'{{"choices": [{{"message": {message}}}]}}'.encode()
@@ -154,7 +149,7 @@ def call_chunk(**call: Any) -> dict[str, Any]:
 END: dict[str, Any] = {"choices": [{"delta": {}, "finish_reason": "tool_calls"}]}
 
 
-@cases("indexes", [(0, 1), (0, 0), (None, None), (3, 7)])
+@cases("indexes", (0, 1), (0, 0), (None, None), (3, 7))
 def test_streamed_calls_are_distinguished(indexes: tuple[int | None, int | None]) -> None:
     first, second = indexes
     reply = decode_stream(

@@ -36,7 +36,7 @@ from tests.parameters import cases, examples
 
 CORPUS = load_corpus()
 STREAMED = [shape for shape in CORPUS if shape.events and shape.expected is not None]
-each_shape = cases("shape", CORPUS)
+each_shape = cases("shape", *CORPUS)
 
 
 def check_server(shape: Shape, server: WireServer, outcome: Outcome) -> None:
@@ -79,7 +79,7 @@ def test_shape_is_read_on_an_event_loop(shape: Shape) -> None:
 
 
 @pytest.mark.medium
-@cases("shape", STREAMED)
+@cases("shape", *STREAMED)
 def test_cut_stream_is_an_error_or_the_same_reply(shape: Shape) -> None:
     whole = read_events(shape, shape.events)
     for number in range(len(shape.events)):
@@ -134,7 +134,7 @@ def test_mutated_stream_is_an_error_or_the_same_reply(shape: Shape, number: int)
 
 
 @pytest.mark.slow
-@cases("shape", STREAMED)
+@cases("shape", *STREAMED)
 def test_no_mutation_changes_a_reply_silently(shape: Shape) -> None:
     """All mutations, more than 20,000 for the whole corpus."""
     whole = read_events(shape, shape.events)
@@ -259,7 +259,7 @@ def readings(shape: Shape) -> Iterator[tuple[Read, Read | Exception]]:
 
 
 @pytest.mark.medium
-@cases("shape", [shape for shape in CORPUS if shape.expected is not None and shape.status == HTTPStatus.OK])
+@cases("shape", *[shape for shape in CORPUS if shape.expected is not None and shape.status == HTTPStatus.OK])
 def test_official_clients_agree_unless_the_file_says_why(shape: Shape) -> None:
     if find_spec("openai") is None or find_spec("anthropic") is None:
         pytest.skip("needs the extra dev")

@@ -56,11 +56,7 @@ JSON: TypeAlias = dict[str, Any]
 # A reply, or the error instead of it.
 Outcome: TypeAlias = ModelReply | ModelError
 
-_CLASSES: dict[str, type[RemoteModel]] = {
-    "chat": OpenAICompatible,
-    "anthropic": Anthropic,
-    "responses": OpenAIResponses,
-}
+_MODELS: dict[str, type[RemoteModel]] = {"chat": OpenAICompatible, "anthropic": Anthropic, "responses": OpenAIResponses}
 _OK: dict[str, JSON] = {
     "chat": {"choices": [{"message": {"role": "assistant", "content": "ok"}, "finish_reason": "stop"}]},
     "anthropic": {"content": [{"type": "text", "text": "ok"}], "stop_reason": "end_turn"},
@@ -173,7 +169,7 @@ class WireServer:
         clients = clients_of(httpx.MockTransport(self._answer))
         address = self._shape.file.get("base_url", "http://127.0.0.1:1/v1")
         name = self._shape.file.get("model", "tiny")
-        return _CLASSES[self._shape.api](name, base_url=address, api_key="k", clock=self.time.clock, **clients)
+        return _MODELS[self._shape.api](name, base_url=address, api_key="k", clock=self.time.clock, **clients)
 
     def _answer(self, request: httpx.Request) -> httpx.Response:
         self.bodies.append(json.loads(request.content))

@@ -97,13 +97,11 @@ def steps_of(steps: Any) -> list[tuple[Any, str]]:
 class TestDecisions:
     @cases(
         ("called", "review", "steps", "done"),
-        [
-            ("delete a", Review("approve"), [("deleted a", "ok")], ["delete a"]),
-            ("delete a", Review("reject", "Keep it."), [(f"{REJECTED} Keep it.", "rejected")], []),
-            ("delete a", Review("respond", "It is gone."), [("It is gone.", "ok")], []),
-            ("read a", "never asked", [("text of a", "ok")], ["read a"]),
-            ("Delete a", Review("reject"), [(f"D{REJECTED[1:]} Do not repeat the call.", "rejected")], []),
-        ],
+        ("delete a", Review("approve"), [("deleted a", "ok")], ["delete a"]),
+        ("delete a", Review("reject", "Keep it."), [(f"{REJECTED} Keep it.", "rejected")], []),
+        ("delete a", Review("respond", "It is gone."), [("It is gone.", "ok")], []),
+        ("read a", "never asked", [("text of a", "ok")], ["read a"]),
+        ("Delete a", Review("reject"), [(f"D{REJECTED[1:]} Do not repeat the call.", "rejected")], []),
     )
     def test_decision_is_carried_out(self, called: str, review: Any, steps: list[Any], done: list[str]) -> None:
         scene = Scene(calls(called), nodes=(gate(lambda _: review),), tool_lookup="case_insensitive")
@@ -165,11 +163,9 @@ class TestEdits:
 
     @cases(
         ("make", "reply", "last", "edited"),
-        [
-            (gx.create_react_agent, 'Action: delete\nAction Input: {"path": "a"}', FINAL, 'Input: {"path": "b"}'),
-            (gx.create_react_agent, "Action: delete\nAction Input: aa", FINAL, 'Input: {"path": "b"}'),
-            (gx.create_structured_agent, STRUCTURED[0], STRUCTURED[1], '_input": {"path": "b"}}'),
-        ],
+        (gx.create_react_agent, 'Action: delete\nAction Input: {"path": "a"}', FINAL, 'Input: {"path": "b"}'),
+        (gx.create_react_agent, "Action: delete\nAction Input: aa", FINAL, 'Input: {"path": "b"}'),
+        (gx.create_structured_agent, STRUCTURED[0], STRUCTURED[1], '_input": {"path": "b"}}'),
     )
     def test_text_of_the_model_is_edited(self, make: Any, reply: str, last: str, edited: str) -> None:
         files, model = Files(), models.ScriptedModel([reply, last])
@@ -297,7 +293,7 @@ class TestOrder:
         assert [call.tool for call in asked] == ["helper", "delete"]
         assert inner.files.called == []
 
-    @cases("make_piece", MAKERS)
+    @cases("make_piece", *MAKERS)
     def test_agents_of_pieces_need_their_own_approval(self, make_piece: Callable[[gx.AgentExecutor], Piece]) -> None:
         """A tool that is gated in an executor could otherwise be called by a member of its team."""
         look_up_gate = approve_tools({"look_up": ["approve"]})
@@ -402,7 +398,7 @@ GATE = gate()
 
 
 @pytest.mark.medium
-@cases("others", itertools.combinations(OTHERS, 2))
+@cases("others", *itertools.combinations(OTHERS, 2))
 def test_approval_dominates_every_call_of_a_tool(others: tuple[Plugged, ...]) -> None:
     for order in itertools.permutations((GATE, *others)):
         check_dominance(order)
@@ -410,22 +406,16 @@ def test_approval_dominates_every_call_of_a_tool(others: tuple[Plugged, ...]) ->
 
 @cases(
     ("make", "arguments", "fact"),
-    [
-        (
-            approve_tools,
-            ({"delete": ["aprove"]},),
-            r"\['aprove'\] for delete; give some of approve, edit, reject, resp",
-        ),
-        (approve_tools, ({"delete": "approve"},), "decisions='approve' for delete; give some of"),
-        (approve_tools, ({"delete": []},), r"decisions=\[\] for delete"),
-        (approve_tools, (["delete"],), r"approve_tools has tools=\['delete'\]; write approve_tools"),
-        (approve_tools, ({approve_tools: ["approve"]},), "approve_tools has the key .*; give the tool's name"),
-        (approve_tools, ({"delet": ["approve"]},), r"approve_tools names the tool delet, .* did you mean delete\?"),
-        (Review, ("aprove",), "decision='aprove' is invalid; pass one of approve, edit, reject, respond"),
-        (Review, ("edit",), "'edit' has arguments=None; write"),
-        (Review, ("approve", "", {"path": "b"}), "'approve' has arguments="),
-        (Review, ("reject", None), "text=None is invalid; pass a string"),
-    ],
+    (approve_tools, ({"delete": ["aprove"]},), r"\['aprove'\] for delete; give some of approve, edit, reject, resp"),
+    (approve_tools, ({"delete": "approve"},), "decisions='approve' for delete; give some of"),
+    (approve_tools, ({"delete": []},), r"decisions=\[\] for delete"),
+    (approve_tools, (["delete"],), r"approve_tools has tools=\['delete'\]; write approve_tools"),
+    (approve_tools, ({approve_tools: ["approve"]},), "approve_tools has the key .*; give the tool's name"),
+    (approve_tools, ({"delet": ["approve"]},), r"approve_tools names the tool delet, .* did you mean delete\?"),
+    (Review, ("aprove",), "decision='aprove' is invalid; pass one of approve, edit, reject, respond"),
+    (Review, ("edit",), "'edit' has arguments=None; write"),
+    (Review, ("approve", "", {"path": "b"}), "'approve' has arguments="),
+    (Review, ("reject", None), "text=None is invalid; pass a string"),
 )
 def test_invalid_gates_and_reviews_are_refused(make: Callable[..., Any], arguments: Any, fact: str) -> None:
     with pytest.raises(gx.InputError, match=fact):

@@ -88,8 +88,8 @@ BOUNDS: list[tuple[Callable[[], Piece], Callable[[int], int], Callable[[int], in
 ]
 
 
-@cases(("make_piece", "transitions", "calls"), BOUNDS)
-@cases("iterations", [1, 3, 8])
+@cases(("make_piece", "transitions", "calls"), *BOUNDS)
+@cases("iterations", 1, 3, 8)
 def test_bound_is_the_documented_one(
     make_piece: Callable[[], Piece], transitions: Callable[[int], int], calls: Callable[[int], int], iterations: int
 ) -> None:
@@ -100,17 +100,15 @@ def test_bound_is_the_documented_one(
 
 @cases(
     ("piece", "options", "text"),
-    [
-        (compact, {"max_tokens": 0}, "max_tokens"),
-        (compact, {"max_tokens": -5}, "max_tokens"),
-        (compact, {"max_tokens": 0.5}, "max_tokens"),
-        (compact, {"keep": 0}, "keep"),
-        (compact, {"keep": -1}, "keep"),
-        (compact, {"count": 4}, "count"),
-        (compact, {"name": ""}, "name"),
-        (critic, {"prompt": "Good?"}, "answer"),
-        (select_tools, {"always": ["maill"]}, "select_tools names the tool maill"),
-    ],
+    (compact, {"max_tokens": 0}, "max_tokens"),
+    (compact, {"max_tokens": -5}, "max_tokens"),
+    (compact, {"max_tokens": 0.5}, "max_tokens"),
+    (compact, {"keep": 0}, "keep"),
+    (compact, {"keep": -1}, "keep"),
+    (compact, {"count": 4}, "count"),
+    (compact, {"name": ""}, "name"),
+    (critic, {"prompt": "Good?"}, "answer"),
+    (select_tools, {"always": ["maill"]}, "select_tools names the tool maill"),
 )
 def test_options_are_validated(piece: Callable[..., Piece], options: dict[str, Any], text: str) -> None:
     with pytest.raises(InputError, match=text):
@@ -157,7 +155,7 @@ class TestCompact:
         assert len(result.steps) == sum(map(len, turns))
         assert result.output == "done"
 
-    @cases("summary", ["", "<think>hm</think>", "long " * 200, ModelError("down")])
+    @cases("summary", "", "<think>hm</think>", "long " * 200, ModelError("down"))
     def test_failed_summary_changes_nothing(self, summary: ScriptedReply) -> None:
         result, requests = run([compact(200, 1)], [call("add", "mail"), call("search"), summary, "done"])
         assert result.output == "done"
@@ -165,16 +163,14 @@ class TestCompact:
 
     @cases(
         ("piece", "replies", "inputs", "asked"),
-        [
-            (compact(), [call("add"), call("mail"), "done"], "q", 3),
-            (compact(1, 1), [call("add"), "done"], "q " * 400, 2),
-            (compact(1, 3), [call("add"), call("mail"), call("read"), "done"], "q", 4),
-            (compact(1, 4), [call("add"), call("mail"), call("read"), "done"], "q", 4),
-            (compact(1, 100), [call("add"), call("mail"), call("read"), "done"], "q", 4),
-            (compact(100, 1, count=count_as(99)), [call("add"), call("mail"), "so far", "done"], "q", 3),
-            (compact(100, 1, count=count_as(100)), [call("add"), call("mail"), "so far", "done"], "q", 3),
-            (compact(100, 1, count=count_as(101)), [call("add"), call("mail"), "so far", "done"], "q", 4),
-        ],
+        (compact(), [call("add"), call("mail"), "done"], "q", 3),
+        (compact(1, 1), [call("add"), "done"], "q " * 400, 2),
+        (compact(1, 3), [call("add"), call("mail"), call("read"), "done"], "q", 4),
+        (compact(1, 4), [call("add"), call("mail"), call("read"), "done"], "q", 4),
+        (compact(1, 100), [call("add"), call("mail"), call("read"), "done"], "q", 4),
+        (compact(100, 1, count=count_as(99)), [call("add"), call("mail"), "so far", "done"], "q", 3),
+        (compact(100, 1, count=count_as(100)), [call("add"), call("mail"), "so far", "done"], "q", 3),
+        (compact(100, 1, count=count_as(101)), [call("add"), call("mail"), "so far", "done"], "q", 4),
     )
     def test_only_more_than_the_limit_is_summarized(self, piece: Piece, replies: Any, inputs: str, asked: int) -> None:
         assert len(run([piece], replies, inputs)[1]) == asked
@@ -203,7 +199,7 @@ class TestCompact:
         results = [one.content for one in actors.messages(last) if isinstance(one, messages.ToolMessage)]
         assert results == [f"found {place}" for place in range(10)]
 
-    @cases("summary", ["Added and mailed.", ModelError("down")])
+    @cases("summary", "Added and mailed.", ModelError("down"))
     def test_asynchronous_run_is_summarized_alike(self, summary: ScriptedReply) -> None:
         replies: list[ScriptedReply] = [call("add", "mail"), call("search"), summary, "done"]
         model = models.ScriptedModel(replies)
@@ -222,20 +218,18 @@ class TestCompact:
 class TestSelectTools:
     @cases(
         ("pieces", "replies", "tools"),
-        [
-            (
-                [select_tools(2, always=["read"])],
-                ["- mail\n- `add`.\nfly", call("mail"), "done"],
-                [[], ["add", "mail", "read"], ["add", "mail", "read"]],
-            ),
-            ([select_tools(1)], ["mail, add, search", "done"], [[], ["mail"]]),
-            *(
-                ([select_tools(1)], [reply, "done"], [[], [*NAMES]])
-                for reply in ("", "fly, swim", "mailing", '{"tools": 3}', ModelError("down"), call("add"))
-            ),
-            ([select_tools(1), todo_list()], ["mail", "done"], [[], ["mail", "write_todos"]]),
-            ([select_tools(4)], ["done"], [[*NAMES]]),
-        ],
+        (
+            [select_tools(2, always=["read"])],
+            ["- mail\n- `add`.\nfly", call("mail"), "done"],
+            [[], ["add", "mail", "read"], ["add", "mail", "read"]],
+        ),
+        ([select_tools(1)], ["mail, add, search", "done"], [[], ["mail"]]),
+        *(
+            ([select_tools(1)], [reply, "done"], [[], [*NAMES]])
+            for reply in ("", "fly, swim", "mailing", '{"tools": 3}', ModelError("down"), call("add"))
+        ),
+        ([select_tools(1), todo_list()], ["mail", "done"], [[], ["mail", "write_todos"]]),
+        ([select_tools(4)], ["done"], [[*NAMES]]),
     )
     def test_chosen_tools_are_offered(self, pieces: Any, replies: Any, tools: list[list[str]]) -> None:
         result, requests = run(pieces, replies)
@@ -274,10 +268,8 @@ class TestTodoList:
 
     @cases(
         ("lists", "statuses", "kept"),
-        [
-            (([("a", "completed")], [("b", "pending")]), ["ok", "error"], [{"content": "a", "status": "completed"}]),
-            (([("a", "someday")],), ["bad_arguments"], []),
-        ],
+        (([("a", "completed")], [("b", "pending")]), ["ok", "error"], [{"content": "a", "status": "completed"}]),
+        (([("a", "someday")],), ["bad_arguments"], []),
     )
     def test_first_valid_list_is_kept(self, lists: Any, statuses: list[str], kept: Any) -> None:
         result, _ = run([todo_list()], [write(*lists), "done"])
@@ -294,7 +286,7 @@ class TestTellTime:
 
 
 class TestCritic:
-    @cases("review", ["OK", "ok.", "**OK**", "Okay!", "", ModelError("down")])
+    @cases("review", "OK", "ok.", "**OK**", "Okay!", "", ModelError("down"))
     def test_accepted_answer_is_given_out(self, review: ScriptedReply) -> None:
         result, requests = run([critic()], ["done", review, "no"])
         assert (result.output, len(requests)) == ("done", 2)
@@ -306,7 +298,7 @@ class TestCritic:
         assert "Your answer was reviewed: It is short." in text_of(requests[2])
         assert [step.status for step in result.steps] == ["rejected"]
 
-    @cases("rounds", [0, 1, 3])
+    @cases("rounds", 0, 1, 3)
     def test_rounds_are_bounded(self, rounds: int) -> None:
         result, requests = run([critic(rounds)], ["No."], max_iterations=9)
         assert isinstance(result.ending, gx.AgentFinish)

@@ -47,15 +47,13 @@ def test_stronger_model_decides_after_two_failures(run: Running) -> None:
 @HOW
 @cases(
     ("weak", "strong", "options", "ending", "asked"),
-    [
-        ([UNREADABLE], ["better"], {}, ("finished", "better"), (1, 1)),
-        # The agent goes on when the escalations are used up.
-        (FAILURES, FAILURES, {"max_iterations": 5}, ("iterations", "Agent stopped"), (5, 2)),
-        # A failure of the stronger model changes nothing.
-        ([UNREADABLE, "done"], [ServerError("down")], {"times": 1}, ("finished", "done"), (2, 1)),
-        ([UNREADABLE], ["better"], {"max_model_calls": 1}, ("model_calls", "Agent stopped"), (1, 0)),
-        (["weak"], ["strong"], AT_ONCE, ("finished", "strong"), (0, 1)),
-    ],
+    ([UNREADABLE], ["better"], {}, ("finished", "better"), (1, 1)),
+    # The agent goes on when the escalations are used up.
+    (FAILURES, FAILURES, {"max_iterations": 5}, ("iterations", "Agent stopped"), (5, 2)),
+    # A failure of the stronger model changes nothing.
+    ([UNREADABLE, "done"], [ServerError("down")], {"times": 1}, ("finished", "done"), (2, 1)),
+    ([UNREADABLE], ["better"], {"max_model_calls": 1}, ("model_calls", "Agent stopped"), (1, 0)),
+    (["weak"], ["strong"], AT_ONCE, ("finished", "strong"), (0, 1)),
 )
 def test_stronger_model_is_asked_within_the_limits(
     run: Running, weak: Any, strong: Any, options: Any, ending: tuple[str, str], asked: tuple[int, int]
@@ -90,18 +88,16 @@ def test_function_agent_goes_on_as_usual(run: Running) -> None:
 
 @cases(
     ("statuses", "stuck"),
-    [
-        *(([], False), (["parse_error"], True), (["error"], False), (["error", "unknown_tool"], True)),
-        *((["parse_error", "bad_arguments"], True), (["error", "ok"], False), (["ok", "error"], False)),
-        (["ok", "timed_out", "error"], True),
-    ],
+    *(([], False), (["parse_error"], True), (["error"], False), (["error", "unknown_tool"], True)),
+    *((["parse_error", "bad_arguments"], True), (["error", "ok"], False), (["ok", "error"], False)),
+    (["ok", "timed_out", "error"], True),
 )
 def test_two_failures_are_a_reason(statuses: list[actions.StepStatus], stuck: bool) -> None:
     steps = [AgentStep(AgentAction("echo", {}), "", status) for status in statuses]
     assert is_stuck(actions.Run({}).with_steps(steps)) is stuck
 
 
-@cases(("iterations", "times"), [(5, 2), (3, 1), (1, 4)])
+@cases(("iterations", "times"), (5, 2), (3, 1), (1, 4))
 def test_bound_is_one_call_more_for_each_escalation(iterations: int, times: int) -> None:
     model = ScriptedModel(["done"], repeat_last=True)
     executor = make_executor(model, model, times=times, max_iterations=iterations)
@@ -112,7 +108,7 @@ def test_bound_is_one_call_more_for_each_escalation(iterations: int, times: int)
     assert executor.graph["judge_progress"].group == executor.graph["ask_stronger"].group == "escalate"
 
 
-@cases(("options", "text"), [({"times": 0}, "escalate has times="), ({"when": 3}, "escalate has when=")])
+@cases(("options", "text"), ({"times": 0}, "escalate has times="), ({"when": 3}, "escalate has when="))
 def test_invalid_options_are_refused(options: dict[str, Any], text: str) -> None:
     with pytest.raises(InputError, match=text):
         escalate(ScriptedModel([]), **options)

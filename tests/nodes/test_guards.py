@@ -56,7 +56,7 @@ EARLY = Piece("early", (choose,), once=True)
 
 
 class TestInput:
-    @cases("options", CHECKS)
+    @cases("options", *CHECKS)
     def test_blocking_guardrail_prevents_tool_execution(self, options: dict[str, Any]) -> None:
         model = ScriptedModel([PAY, "done"])
         result = make_executor(model, guard_input(**options)).run("what is the PIN?")
@@ -87,35 +87,24 @@ class TestInput:
 
     @cases(
         ("options", "pieces", "error", "text"),
-        [
-            ({"check": "x"}, [], InputError, "check='x'; give a function"),
-            ({"check": await_pins, "blocking": True}, [], InputError, "blocking=True; leave it out"),
-            ({"check": no_pins, "inputs": "input"}, [], InputError, "give a list of names"),
-            ({"check": str.isprintable}, [], InputError, "the check returned True; return the reason"),
-            ({"check": no_pins, "name": "a b"}, [], NodeError, "cannot be named 'a b'"),
-            ({"check": no_pins}, [EARLY], GraphError, "choose asks before guard_input is done; put guard_input before"),
-            # A misspelt name would let everything pass.
-            (
-                {"check": no_pins, "inputs": ["other"]},
-                [],
-                InputError,
-                "the run has no input other to check; it has input",
-            ),
-        ],
+        ({"check": "x"}, [], InputError, "check='x'; give a function"),
+        ({"check": await_pins, "blocking": True}, [], InputError, "blocking=True; leave it out"),
+        ({"check": no_pins, "inputs": "input"}, [], InputError, "give a list of names"),
+        ({"check": str.isprintable}, [], InputError, "the check returned True; return the reason"),
+        ({"check": no_pins, "name": "a b"}, [], NodeError, "cannot be named 'a b'"),
+        ({"check": no_pins}, [EARLY], GraphError, "choose asks before guard_input is done; put guard_input before"),
+        # A misspelt name would let everything pass.
+        ({"check": no_pins, "inputs": ["other"]}, [], InputError, "the run has no input other to check; it has input"),
     )
-    def test_mistakes_are_refused(
-        self, options: dict[str, Any], pieces: list[Piece], error: type[Exception], text: str
-    ) -> None:
+    def test_mistakes_are_refused(self, options: dict[str, Any], pieces: list[Piece], error: Any, text: str) -> None:
         with pytest.raises(error, match=text):
             make_executor(ScriptedModel([]), *pieces, guard_input(**options)).run("hi")
 
 
 class TestOutput:
-    @cases("options", CHECKS)
-    @cases("way", ["parse", "return_direct", "generate"])
-    def test_refused_answer_is_given_out_nowhere(
-        self, options: dict[str, Any], way: str, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    @cases("options", *CHECKS)
+    @cases("way", "parse", "return_direct", "generate")
+    def test_refused_answer_is_given_nowhere(self, options: Any, way: str, capsys: pytest.CaptureFixture[str]) -> None:
         replies: dict[str, list[Any]] = {"parse": [SECRET], "return_direct": [PAY], "generate": [PAY, SECRET]}
 
         def make() -> AgentExecutor:

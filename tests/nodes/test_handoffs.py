@@ -47,7 +47,8 @@ def test_basic_swarm() -> None:
 
 @cases(
     ("members", "output"),
-    [({"hotels": [to("host")]}, "done by the host"), ({"hotels": [to("cars")], "cars": ["a car"]}, "a car")],
+    ({"hotels": [to("host")]}, "done by the host"),
+    ({"hotels": [to("cars")], "cars": ["a car"]}, "a car"),
 )
 def test_handoffs_go_to_the_host_and_to_members(members: dict[str, Any], output: str) -> None:
     assert team([to("hotels"), "done by the host"], members).run("trip").output == output
@@ -81,7 +82,7 @@ def test_bound_holds() -> None:
     assert result.spent.meters["model_calls"] == asked(executor) <= 16
 
 
-@cases("limit", range(1, 6))
+@cases("limit", *range(1, 6))
 def test_counted_calls_are_asked(limit: int) -> None:
     executor = team([to("hotels")], {"hotels": [call("book", what="x"), "done"]}, max_model_calls=limit)
     result = executor.run("trip")
@@ -100,7 +101,7 @@ def test_guard_sees_the_answers_of_members() -> None:
     assert "".join(team([to("hotels")], {"hotels": ["booked"]}).stream_answer("trip")) == "booked"
 
 
-@cases("members", [{}, {"host": ["x"]}, {"a hotel": ["x"]}])
+@cases("members", {}, {"host": ["x"]}, {"a hotel": ["x"]})
 def test_invalid_members_are_refused(members: dict[str, Any]) -> None:
     with pytest.raises(InputError, match="give each a name of its own"):
         team(["x"], members)

@@ -79,13 +79,11 @@ FEWER = "research_all takes at most 2 tasks in one turn; give fewer, and the oth
 @HOW
 @cases(
     ("arguments", "status", "says", "runs"),
-    [
-        ({"tasks": ["a", "b", "c"]}, "bad_arguments", FEWER, 0),
-        ({"tasks": []}, "bad_arguments", "research_all got no tasks; give at least one.", 0),
-        ({"tasks": "tea"}, "bad_arguments", "tasks", 0),
-        # Tasks without answers are an error.
-        ({"tasks": ["lost", "down"]}, "error", "Task 1: lost", 2),
-    ],
+    ({"tasks": ["a", "b", "c"]}, "bad_arguments", FEWER, 0),
+    ({"tasks": []}, "bad_arguments", "research_all got no tasks; give at least one.", 0),
+    ({"tasks": "tea"}, "bad_arguments", "tasks", 0),
+    # Tasks without answers are an error.
+    ({"tasks": ["lost", "down"]}, "error", "Task 1: lost", 2),
 )
 def test_wrong_tasks_are_explained(run: Running, arguments: Any, status: str, says: str, runs: int) -> None:
     result = run(make_outer(make_child(), messages.ToolCall("c1", "research_all", json.dumps(arguments)), most=2))
@@ -114,7 +112,7 @@ def test_bound_grows_by_the_runs() -> None:
     testing.verify_termination(executor, examples=5)
 
 
-@cases(("limit", "reason"), [(None, "finished"), (5, "model_calls")])
+@cases(("limit", "reason"), (None, "finished"), (5, "model_calls"))
 def test_recorded_run_conforms_to_its_proof(limit: int | None, reason: str) -> None:
     executor = make_outer(make_child(), call("tea", "down", "lost"), max_model_calls=limit)
     result = executor.run("q")
@@ -134,19 +132,17 @@ UNBOUNDED = {"max_iterations": None, "allow_nonterminating": True}
 
 @cases(
     ("mistake", "error", "text"),
-    [
-        (lambda: map_agents(make_child(), name="research all"), InputError, "map_agents has name="),
-        (lambda: map_agents(make_child(), description=""), InputError, "map_agents has description="),
-        (lambda: map_agents(make_child(), most=0), InputError, "map_agents has most="),
-        (lambda: map_agents(of_two_inputs()), InputError, "has the inputs topic, reader; pass one whose agent has one"),
-        (lambda: map_agents(make_child(**UNBOUNDED)), verify.UnprovedError, "GX016 at plan"),
-        (lambda: map_agents(WRONG), InputError, "map_agents: the executor is <ScriptedModel"),
-        (
-            lambda: make_outer(make_child()).plug(map_agents(make_child())),
-            GraphError,
-            "research_all is plugged twice; give one of them another name",
-        ),
-    ],
+    (lambda: map_agents(make_child(), name="research all"), InputError, "map_agents has name="),
+    (lambda: map_agents(make_child(), description=""), InputError, "map_agents has description="),
+    (lambda: map_agents(make_child(), most=0), InputError, "map_agents has most="),
+    (lambda: map_agents(of_two_inputs()), InputError, "has the inputs topic, reader; pass one whose agent has one"),
+    (lambda: map_agents(make_child(**UNBOUNDED)), verify.UnprovedError, "GX016 at plan"),
+    (lambda: map_agents(WRONG), InputError, "map_agents: the executor is <ScriptedModel"),
+    (
+        lambda: make_outer(make_child()).plug(map_agents(make_child())),
+        GraphError,
+        "research_all is plugged twice; give one of them another name",
+    ),
 )
 def test_mistakes_are_refused(mistake: Callable[[], object], error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=text):

@@ -78,27 +78,25 @@ def look_up(name: str) -> str:
 class TestAnswers:
     @cases(
         ("kind", "reply", "expected"),
-        [
-            (City, PARIS, City(name="Paris", people=2)),
-            (City, f"```json\n{PARIS}\n```", City(name="Paris", people=2)),
-            (City, f"Here it is: {PARIS} Good luck!", City(name="Paris", people=2)),
-            (City, "{'name': 'Paris', 'people': 2,}", City(name="Paris", people=2)),
-            (Point, '{"x": 1, "y": 2.5}', Point(1.0, 2.5)),
-            (Size, '{"width": 3}', {"width": 3}),
-            (list[int], "[1, 2]", [1, 2]),
-            (list[int], '{"answer": [1, 2]}', [1, 2]),
-            (list[City], f"[{PARIS}]", [City(name="Paris", people=2)]),
-            (int | None, "null", None),
-            (int | str, "seven", "seven"),
-            (int, "7", 7),
-            (int, '{"answer": 7}', 7),
-            (bool, "true", True),
-            (date, "2026-11-23", date(2026, 11, 23)),
-            (Colour, '"red"', Colour.RED),
-            (Literal["yes", "no"], "no", "no"),
-            (str, ' {"not": "read"} ', ' {"not": "read"} '),
-            (City | Point, '{"x": 1, "y": 2}', Point(1.0, 2.0)),
-        ],
+        (City, PARIS, City(name="Paris", people=2)),
+        (City, f"```json\n{PARIS}\n```", City(name="Paris", people=2)),
+        (City, f"Here it is: {PARIS} Good luck!", City(name="Paris", people=2)),
+        (City, "{'name': 'Paris', 'people': 2,}", City(name="Paris", people=2)),
+        (Point, '{"x": 1, "y": 2.5}', Point(1.0, 2.5)),
+        (Size, '{"width": 3}', {"width": 3}),
+        (list[int], "[1, 2]", [1, 2]),
+        (list[int], '{"answer": [1, 2]}', [1, 2]),
+        (list[City], f"[{PARIS}]", [City(name="Paris", people=2)]),
+        (int | None, "null", None),
+        (int | str, "seven", "seven"),
+        (int, "7", 7),
+        (int, '{"answer": 7}', 7),
+        (bool, "true", True),
+        (date, "2026-11-23", date(2026, 11, 23)),
+        (Colour, '"red"', Colour.RED),
+        (Literal["yes", "no"], "no", "no"),
+        (str, ' {"not": "read"} ', ' {"not": "read"} '),
+        (City | Point, '{"x": 1, "y": 2}', Point(1.0, 2.0)),
     )
     def test_answer_is_an_instance(self, kind: Any, reply: str, expected: object) -> None:
         result = make(reply, kind=kind).run("Which?")
@@ -116,7 +114,7 @@ class TestAnswers:
         assert "people: Field required" in step.observation
         assert step.action.log == '{"name": "Paris"}'
 
-    @cases("reasks", range(3))
+    @cases("reasks", *range(3))
     def test_reasks_are_bounded(self, reasks: int) -> None:
         # As pydantic-ai's test_output_validator_retries.
         model = models.ScriptedModel(["no"], repeat_last=True)
@@ -194,21 +192,19 @@ class TestForms:
 
     @cases(
         ("kind", "reply", "expected"),
-        [
-            *((date | datetime, f"{quote}2026-11-29T00:00:00{quote}", datetime(2026, 11, 29)) for quote in ("", '"')),
-            (datetime | date, "2026-11-29", date(2026, 11, 29)),
-            (datetime | str, '"2026-11-29T00:00:00"', datetime(2026, 11, 29)),
-            (str | datetime, "2026-11-29T00:00:00", None),
-            (UUID | str, '"00000000-0000-0000-0000-000000000005"', UUID(int=5)),
-            (UUID | str, "five", "five"),
-            (float | Decimal, '"1.50"', Decimal("1.50")),
-            (float | Decimal, "1.5", 1.5),
-            (Aliased, '{"N": 1}', Aliased(N=1)),
-            (TwoNames, '{"read": 1}', TwoNames.model_validate({"read": 1})),
-            (dict[str, Aliased], '{"a": {"N": 1}}', {"a": Aliased(N=1)}),
-            (Annotated[int, AfterValidator(lambda number: number * 2)], "4", 8),
-            (list[tuple[int, str]], '[[1, "a"]]', [(1, "a")]),
-        ],
+        *((date | datetime, f"{quote}2026-11-29T00:00:00{quote}", datetime(2026, 11, 29)) for quote in ("", '"')),
+        (datetime | date, "2026-11-29", date(2026, 11, 29)),
+        (datetime | str, '"2026-11-29T00:00:00"', datetime(2026, 11, 29)),
+        (str | datetime, "2026-11-29T00:00:00", None),
+        (UUID | str, '"00000000-0000-0000-0000-000000000005"', UUID(int=5)),
+        (UUID | str, "five", "five"),
+        (float | Decimal, '"1.50"', Decimal("1.50")),
+        (float | Decimal, "1.5", 1.5),
+        (Aliased, '{"N": 1}', Aliased(N=1)),
+        (TwoNames, '{"read": 1}', TwoNames.model_validate({"read": 1})),
+        (dict[str, Aliased], '{"a": {"N": 1}}', {"a": Aliased(N=1)}),
+        (Annotated[int, AfterValidator(lambda number: number * 2)], "4", 8),
+        (list[tuple[int, str]], '[[1, "a"]]', [(1, "a")]),
     )
     def test_run_that_is_killed_has_the_same_answer(self, kind: Any, reply: str, expected: Any) -> None:
         def fail(effect: SaveMemory) -> None:
@@ -346,15 +342,13 @@ class TestRequests:
 
 @cases(
     ("mistake", "text"),
-    [
-        *((lambda kind=kind: output_type(kind), "output type") for kind in (None, 5, "City", City(name="a", people=1))),
-        *((lambda kind=kind: output_type(kind), "output type") for kind in ([int], lambda: 1, Unknown)),
-        (lambda: output_type(City, reasks=-1), "reasks"),
-        (
-            lambda: make(PARIS).plug(output_type(int, name="number")),
-            "number is another output type, and an executor has one; unplug output_type",
-        ),
-    ],
+    *((lambda kind=kind: output_type(kind), "output type") for kind in (None, 5, "City", City(name="a", people=1))),
+    *((lambda kind=kind: output_type(kind), "output type") for kind in ([int], lambda: 1, Unknown)),
+    (lambda: output_type(City, reasks=-1), "reasks"),
+    (
+        lambda: make(PARIS).plug(output_type(int, name="number")),
+        "number is another output type, and an executor has one; unplug output_type",
+    ),
 )
 def test_invalid_types_are_refused(mistake: Callable[[], object], text: str) -> None:
     with pytest.raises(gx.InputError, match=text):
@@ -363,9 +357,7 @@ def test_invalid_types_are_refused(mistake: Callable[[], object], text: str) -> 
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9),
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["name", "people", "x"]), inner, max_size=3)
-    ),
+    lambda one: st.lists(one, max_size=3) | st.dictionaries(st.sampled_from(["name", "people", "x"]), one, max_size=3),
     max_leaves=8,
 )
 NEAR = st.fixed_dictionaries({"name": JSON, "people": JSON}, optional={"more": JSON})
@@ -385,7 +377,7 @@ TEXTS = st.one_of(
     ),
 )
 KINDS: list[Any] = [
-    *(City, Closed, Point, Size, Colour, list[int], int, float, bool, date, str, Literal["a"], City | Point),
+    *(City, Closed, Point, Size, Colour, list[int], int, float, bool, date, str, Literal["a"], City | Point)
 ]
 
 
@@ -415,7 +407,7 @@ def test_any_reply_is_an_instance_or_a_stop(kind: Any, replies: list[str]) -> No
 
 
 @pytest.mark.medium
-@cases("kind", KINDS)
-@cases("reply", HOSTILE)
+@cases("kind", *KINDS)
+@cases("reply", *HOSTILE)
 def test_hostile_replies_never_raise(kind: Any, reply: str) -> None:
     check_replies(kind, [reply])

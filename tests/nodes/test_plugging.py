@@ -162,7 +162,7 @@ class TestRemoval:
 
 
 class TestRefusals:
-    @cases("stopping", ["force", "generate"])
+    @cases("stopping", "force", "generate")
     def test_refusal_ends_the_run_without_a_model(self, stopping: str) -> None:
         executor = make_executor(call("a"), early_stopping_method=stopping).plug(forbid)
         result = executor.run("hi")
@@ -181,24 +181,18 @@ KNOWN, NO = effects.ToolResult("known", "rejected"), effects.ToolResult("no", "r
 class TestAnswers:
     @cases(
         ("actions", "place", "answer", "error", "text"),
-        [
-            (2, 2, 0, IndexError, "there is no action 2"),
-            (2, 1, 1, ValueError, "the answer of action 1 is 1"),
-            (0, 0, KNOWN, IndexError, "there is no action 0; there are 0"),
-        ],
+        (2, 2, 0, IndexError, "there is no action 2"),
+        (2, 1, 1, ValueError, "the answer of action 1 is 1"),
+        (0, 0, KNOWN, IndexError, "there is no action 0; there are 0"),
     )
-    def test_wrong_places_are_refused(
-        self, actions: int, place: int, answer: Any, error: type[Exception], text: str
-    ) -> None:
+    def test_wrong_places_are_refused(self, actions: int, place: int, answer: Any, error: Any, text: str) -> None:
         with pytest.raises(error, match=text):
             Acted(Run({}), (gx.AgentAction("search", "a"),) * actions).answer(place, answer)
 
     @cases(
         ("answers", "text"),
-        [
-            ((None, NO), "2 answers for 1 actions; keep the actions"),
-            *(((one,), f"the answer {one!r} for action 0") for one in (0, -1, "no")),
-        ],
+        ((None, NO), "2 answers for 1 actions; keep the actions"),
+        *(((one,), f"the answer {one!r} for action 0") for one in (0, -1, "no")),
     )
     def test_answers_belong_to_actions(self, answers: Any, text: str) -> None:
         """Without its rejected neighbour, an action would take over the answer, and a rejected one lose it."""
@@ -207,12 +201,10 @@ class TestAnswers:
 
     @cases(
         ("answers", "steps", "called"),
-        [
-            ({0: KNOWN}, [("known", "rejected"), ("found", "ok")], 1),
-            # The place of an earlier action.
-            ({1: 0}, [("found", "ok"), ("found", "ok")], 1),
-            ({0: NO, 1: NO}, [("no", "rejected"), ("no", "rejected")], 0),
-        ],
+        ({0: KNOWN}, [("known", "rejected"), ("found", "ok")], 1),
+        # The place of an earlier action.
+        ({1: 0}, [("found", "ok"), ("found", "ok")], 1),
+        ({0: NO, 1: NO}, [("no", "rejected"), ("no", "rejected")], 0),
     )
     def test_answered_action_is_not_called(self, answers: Any, steps: list[Any], called: int) -> None:
         @gx.node
@@ -248,26 +240,24 @@ BEFORE = Piece("acting", (pass_acted,), acts=True, before="gating")
 class TestWrongPieces:
     @cases(
         ("pieces", "error", "text"),
-        [
-            ([sign, sign], gx.GraphError, "sign is plugged twice"),
-            ([plan], gx.GraphError, "the machine and plan have a node plan"),
-            ([take_short], gx.InputError, "piece take_short takes Short, which has no home; take one of Ready"),
-            ([return_short], gx.GraphError, "return_short returns Short, which has no home, and no node of return_sh"),
-            ([again], verify.UnprovedError, "again"),
-            ([sign, Piece("doubt", (doubt,), before="sing")], gx.GraphError, r"before='sing', .* did you mean sign\?"),
-            ([BEFORE, GATING], gx.GraphError, "acting carries out calls, so it sits behind gating"),
-            ([lengthen], gx.InputError, "lengthen is a function; call it, lengthen"),
-            (["critic"], gx.InputError, "'critic' is not a piece; pass a piece"),
-            ([Piece], gx.InputError, "is not a piece"),
-            ([make_executor()], gx.InputError, "is not a piece; pass a piece such as"),
-            ([Piece("sign", (sign,), before="sign")], gx.GraphError, "sign has before='sign', which is no pie"),
-        ],
+        ([sign, sign], gx.GraphError, "sign is plugged twice"),
+        ([plan], gx.GraphError, "the machine and plan have a node plan"),
+        ([take_short], gx.InputError, "piece take_short takes Short, which has no home; take one of Ready"),
+        ([return_short], gx.GraphError, "return_short returns Short, which has no home, and no node of return_sh"),
+        ([again], verify.UnprovedError, "again"),
+        ([sign, Piece("doubt", (doubt,), before="sing")], gx.GraphError, r"before='sing', .* did you mean sign\?"),
+        ([BEFORE, GATING], gx.GraphError, "acting carries out calls, so it sits behind gating"),
+        ([lengthen], gx.InputError, "lengthen is a function; call it, lengthen"),
+        (["critic"], gx.InputError, "'critic' is not a piece; pass a piece"),
+        ([Piece], gx.InputError, "is not a piece"),
+        ([make_executor()], gx.InputError, "is not a piece; pass a piece such as"),
+        ([Piece("sign", (sign,), before="sign")], gx.GraphError, "sign has before='sign', which is no pie"),
     )
     def test_wrong_pieces_are_refused(self, pieces: Any, error: type[Exception], text: str) -> None:
         with pytest.raises(error, match=text):
             make_executor().plug(*pieces)
 
-    @cases("pieces", [critic(), critic, "critic"])
+    @cases("pieces", critic(), critic, "critic")
     def test_pieces_are_a_list(self, pieces: Any) -> None:
         with pytest.raises(gx.InputError, match=r"nodes is .*; give a list of pieces: nodes="):
             make_executor(nodes=pieces)

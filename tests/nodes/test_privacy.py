@@ -89,28 +89,24 @@ class TestBothWays:
 
     @cases(
         ("scene", "text", "output"),
-        [
-            # Invented tokens, and those that a tool writes, get no value.
-            (Scene("[EMAIL_2] [CARD_1] [EMAIL _1]"), MAIL, "[EMAIL_2] [CARD_1] [EMAIL _1]"),
-            (Scene(call("[EMAIL_1]"), "it says [TEXT_1]", results=["to [EMAIL_1]"]), MAIL, "it says [EMAIL_1]"),
-            (Scene("[BADGE_1]", nodes=[redact_pii(), BADGES]), f"B-123, B-000, {EMAIL}", "B-123"),
-            (Scene(call("x"), "so far [EMAIL_1]", **LAST_WORD), MAIL, f"so far {EMAIL}"),
-            (Scene(call("x"), "At [IP_1].", results=["IP: 192.168.1.100"], nodes=[ADDRESSES]), "", "At 192.168.1.100."),
-        ],
+        # Invented tokens, and those that a tool writes, get no value.
+        (Scene("[EMAIL_2] [CARD_1] [EMAIL _1]"), MAIL, "[EMAIL_2] [CARD_1] [EMAIL _1]"),
+        (Scene(call("[EMAIL_1]"), "it says [TEXT_1]", results=["to [EMAIL_1]"]), MAIL, "it says [EMAIL_1]"),
+        (Scene("[BADGE_1]", nodes=[redact_pii(), BADGES]), f"B-123, B-000, {EMAIL}", "B-123"),
+        (Scene(call("x"), "so far [EMAIL_1]", **LAST_WORD), MAIL, f"so far {EMAIL}"),
+        (Scene(call("x"), "At [IP_1].", results=["IP: 192.168.1.100"], nodes=[ADDRESSES]), "", "At 192.168.1.100."),
     )
     def test_answer_has_the_values(self, scene: Scene, text: str, output: str) -> None:
         assert scene.executor.run(text).output == output
 
     @cases(
         ("scene", "text", "sent"),
-        [
-            (Scene("[BADGE_1]", nodes=[redact_pii(), BADGES]), f"B-123, B-000, {EMAIL}", "[BADGE_1], B-000, "),
-            (Scene("done", nodes=[redact_pii(), Piece("note", (add_note,))]), "hi", "ask [EMAIL]"),
-            # The names of unknown tools are hidden, and structured results keep their structure.
-            (Scene(ToolCall("1", EMAIL, "{}"), "done"), "hi", "[EMAIL"),
-            (Scene(call("x"), "done", results=[[{"type": "text", "text": f"Reach me at {EMAIL}"}]]), "hi", STRUCTURED),
-            (Scene(call("x"), "x", results=["IP: 192.168.1.100"], nodes=[ADDRESSES]), "", "IP: [IP_1]"),
-        ],
+        (Scene("[BADGE_1]", nodes=[redact_pii(), BADGES]), f"B-123, B-000, {EMAIL}", "[BADGE_1], B-000, "),
+        (Scene("done", nodes=[redact_pii(), Piece("note", (add_note,))]), "hi", "ask [EMAIL]"),
+        # The names of unknown tools are hidden, and structured results keep their structure.
+        (Scene(ToolCall("1", EMAIL, "{}"), "done"), "hi", "[EMAIL"),
+        (Scene(call("x"), "done", results=[[{"type": "text", "text": f"Reach me at {EMAIL}"}]]), "hi", STRUCTURED),
+        (Scene(call("x"), "x", results=["IP: 192.168.1.100"], nodes=[ADDRESSES]), "", "IP: [IP_1]"),
     )
     def test_model_reads_no_values(self, scene: Scene, text: str, sent: str) -> None:
         scene.executor.run(text)
@@ -176,7 +172,7 @@ class TestBothWays:
         assert asked.requests
         assert "@" not in scene.sent + str(asked.requests)
 
-    @cases("text", ["No personal data here", "", " "])
+    @cases("text", "No personal data here", "", " ")
     def test_requests_without_personal_data_are_the_same(self, text: str) -> None:
         hiding, bare = (Scene(call("x"), "done", nodes=nodes) for nodes in ([redact_pii()], []))
         assert hiding.executor.run(text).steps == bare.executor.run(text).steps
@@ -192,7 +188,7 @@ class TestBothWays:
         ending = scene.executor.run(MAIL).ending
         assert "@" not in str(ending) + str(ending.run.aside)
 
-    @cases(("text", "found", "asked"), [(f"Email: {EMAIL}", "", 0), ("Search for John", EMAIL, 1)])
+    @cases(("text", "found", "asked"), (f"Email: {EMAIL}", "", 0), ("Search for John", EMAIL, 1))
     def test_personal_data_can_be_refused(self, text: str, found: str, asked: int) -> None:
         scene = Scene(call("x"), "done", results=[found], nodes=[Piece("refuse_data", (refuse_data,))])
         stopped = scene.executor.run(text).ending
@@ -211,29 +207,25 @@ class TestBothWays:
 class TestPatterns:
     @cases(
         ("text", "kinds"),
-        [
-            ("a@b.co", "EMAIL"),
-            ("4111 1111 1111 1112", ""),
-            ("4111111111111111", "CARD"),
-            ("12 4111 1111 1111 1111", "CARD"),
-            ("DE89 3704 0044 0532 0130 00 AND MORE", "IBAN"),
-            ("DE88 3704 0044 0532 0130 00", ""),
-            ("+1 (555) 123-4567", "PHONE"),
-            ("12:30, 2024-01-01, 1+1 = 2", ""),
-            ("AKIAABCDEFGHIJKLMNOP", "API_KEY"),
-        ],
+        ("a@b.co", "EMAIL"),
+        ("4111 1111 1111 1112", ""),
+        ("4111111111111111", "CARD"),
+        ("12 4111 1111 1111 1111", "CARD"),
+        ("DE89 3704 0044 0532 0130 00 AND MORE", "IBAN"),
+        ("DE88 3704 0044 0532 0130 00", ""),
+        ("+1 (555) 123-4567", "PHONE"),
+        ("12:30, 2024-01-01, 1+1 = 2", ""),
+        ("AKIAABCDEFGHIJKLMNOP", "API_KEY"),
     )
     def test_shelf_finds(self, text: str, kinds: str) -> None:
         assert " ".join(kind for kind, find in PATTERNS.items() if [*find(text)]) == kinds
 
     @cases(
         ("patterns", "text"),
-        [
-            (["MAIL"], "no pattern MAIL; it has EMAIL"),
-            ({"BADGE": "("}, "the pattern BADGE is invalid"),
-            ({"BADGE": "x*"}, "matches the empty string"),
-            ({"badge": "x"}, "name it in capitals"),
-        ],
+        (["MAIL"], "no pattern MAIL; it has EMAIL"),
+        ({"BADGE": "("}, "the pattern BADGE is invalid"),
+        ({"BADGE": "x*"}, "matches the empty string"),
+        ({"badge": "x"}, "name it in capitals"),
     )
     def test_wrong_patterns_are_refused(self, patterns: Any, text: str) -> None:
         with pytest.raises(InputError, match=text):

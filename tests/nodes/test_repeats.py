@@ -41,12 +41,10 @@ def count_naively(steps: Sequence[object], most: int) -> int:
 
 @cases(
     ("letters", "times"),
-    [
-        *(("", 0), ("a", 1), ("ab", 1), ("aa", 2), ("aaa", 3), ("aaaa", 3), ("aab", 1), ("abab", 2), ("ababab", 3)),
-        *(("cabab", 2), ("abcabc", 2), ("abcdabcd", 2), ("aabaab", 2), ("abaab", 1)),
-        # A round has four turns at most.
-        ("abcdeabcde", 1),
-    ],
+    *(("", 0), ("a", 1), ("ab", 1), ("aa", 2), ("aaa", 3), ("aaaa", 3), ("aab", 1), ("abab", 2), ("ababab", 3)),
+    *(("cabab", 2), ("abcabc", 2), ("abcdabcd", 2), ("aabaab", 2), ("abaab", 1)),
+    # A round has four turns at most.
+    ("abcdeabcde", 1),
 )
 def test_round_has_one_to_four_steps(letters: str, times: int) -> None:
     assert count_repeats(make_steps(letters), 3) == times
@@ -67,13 +65,11 @@ def test_steps_before_the_rounds_do_not_matter(letters: str, round_: str, most: 
 
 @cases(
     ("other", "times"),
-    [
-        (gx.AgentStep(act("look", at="a"), "A", excerpt=Excerpt(note=", a warning")), 2),
-        (gx.AgentStep(gx.AgentAction("look", {"at": "a"}, log="again", call_id="c2"), "A"), 2),
-        (gx.AgentStep(act("see", at="a"), "A"), 1),
-        (gx.AgentStep(act("look", at="b"), "A"), 1),
-        (gx.AgentStep(act("look", at="a"), "B"), 1),
-    ],
+    (gx.AgentStep(act("look", at="a"), "A", excerpt=Excerpt(note=", a warning")), 2),
+    (gx.AgentStep(gx.AgentAction("look", {"at": "a"}, log="again", call_id="c2"), "A"), 2),
+    (gx.AgentStep(act("see", at="a"), "A"), 1),
+    (gx.AgentStep(act("look", at="b"), "A"), 1),
+    (gx.AgentStep(act("look", at="a"), "B"), 1),
 )
 def test_only_tool_input_and_result_are_compared(other: gx.AgentStep, times: int) -> None:
     one = gx.AgentStep(gx.AgentAction("look", {"at": "a"}, log="first", call_id="c1"), "A")
@@ -177,7 +173,7 @@ def test_warned_model_may_change_its_mind() -> None:
     assert [step.excerpt.note for step in result.steps] == ["", f"\n{warning}"]
 
 
-@cases(("warn_after", "stop_after", "warned"), [(2, 2, 0), (2, 3, 1), (2, 5, 3), (4, 5, 1), (3, 3, 0)])
+@cases(("warn_after", "stop_after", "warned"), (2, 2, 0), (2, 3, 1), (2, 5, 3), (4, 5, 1), (3, 3, 0))
 def test_warning_and_stop_follow_the_options(warn_after: int, stop_after: int, warned: int) -> None:
     options: dict[str, Any] = {"max_iterations": 20, "warn_after": warn_after, "stop_after": stop_after}
     result = make_guarded_executor(scripted(act("echo", text="a")), **options).run("q")
@@ -198,13 +194,11 @@ rolled: list[str] = []
 
 @cases(
     ("agent", "tool", "limit", "steps"),
-    [
-        (scripted(*[act("echo", text=letter) for letter in "ab" * 5]), echo, REPEATS, 6),
-        # Different results are no repetition.
-        (scripted(act("dice", text="a")), dice, "iterations", 20),
-        # Unreadable replies may repeat.
-        (gx.create_react_agent(models.ScriptedModel(["garbage"], repeat_last=True), [echo]), echo, REPEATS, 3),
-    ],
+    (scripted(*[act("echo", text=letter) for letter in "ab" * 5]), echo, REPEATS, 6),
+    # Different results are no repetition.
+    (scripted(act("dice", text="a")), dice, "iterations", 20),
+    # Unreadable replies may repeat.
+    (gx.create_react_agent(models.ScriptedModel(["garbage"], repeat_last=True), [echo]), echo, REPEATS, 3),
 )
 def test_limit_of_a_repeating_run(agent: Any, tool: Any, limit: str, steps: int) -> None:
     result = make_guarded_executor(agent, [tool], max_iterations=20, handle_parsing_errors=True).run("q")
@@ -232,8 +226,8 @@ def test_repeating_run_may_generate_a_last_answer() -> None:
 # ---- the graph
 
 
-@cases("parsing", [True, False])
-@cases("stopping", ["force", "generate"])
+@cases("parsing", True, False)
+@cases("stopping", "force", "generate")
 def test_node_is_on_every_edge_to_plan(parsing: bool, stopping: Any) -> None:
     plain = gx.AgentExecutor(
         agent=gx.create_react_agent(models.ScriptedModel([DONE]), [echo]),
@@ -259,15 +253,13 @@ WHOLE = "; give a whole number, 2 or more"
 
 @cases(
     ("options", "says"),
-    [
-        ({"warn_after": 1, "stop_after": 3}, "warn_after="),
-        ({"warn_after": 0, "stop_after": 3}, "warn_after="),
-        ({"warn_after": 3, "stop_after": 2}, "warn_after=3 and stop_after=2; make stop_after at least warn_after"),
-        ({"warn_after": -1, "stop_after": -1}, "(warn|stop)_after="),
-        ({"warn_after": 2, "stop_after": 1}, "(warn|stop)_after="),
-        *(({option: one}, f"{option}=.*{WHOLE}") for option in ("warn_after", "stop_after") for one in ("2", 2.5)),
-        *(({option: one}, f"{option}=.*{WHOLE}") for option in ("warn_after", "stop_after") for one in (True, None)),
-    ],
+    ({"warn_after": 1, "stop_after": 3}, "warn_after="),
+    ({"warn_after": 0, "stop_after": 3}, "warn_after="),
+    ({"warn_after": 3, "stop_after": 2}, "warn_after=3 and stop_after=2; make stop_after at least warn_after"),
+    ({"warn_after": -1, "stop_after": -1}, "(warn|stop)_after="),
+    ({"warn_after": 2, "stop_after": 1}, "(warn|stop)_after="),
+    *(({option: one}, f"{option}=.*{WHOLE}") for option in ("warn_after", "stop_after") for one in ("2", 2.5)),
+    *(({option: one}, f"{option}=.*{WHOLE}") for option in ("warn_after", "stop_after") for one in (True, None)),
 )
 def test_invalid_numbers_are_refused(options: dict[str, Any], says: str) -> None:
     with pytest.raises(errors.InputError, match=f"stop_repeats has {says}"):

@@ -48,11 +48,9 @@ def test_every_piece_has_a_sample() -> None:
 
 @cases(
     ("name", "called", "statuses"),
-    [
-        ("sub_agent", ("Research", '{"task": "a"}'), ["ok", "ok"]),
-        ("handoffs", ("Transfer_To_Other", "{}"), ["ok", "rejected"]),
-        ("todo_list", ("Write_Todos", '{"todos": []}'), ["ok", "error"]),
-    ],
+    ("sub_agent", ("Research", '{"task": "a"}'), ["ok", "ok"]),
+    ("handoffs", ("Transfer_To_Other", "{}"), ["ok", "rejected"]),
+    ("todo_list", ("Write_Todos", '{"todos": []}'), ["ok", "error"]),
 )
 def test_tools_of_pieces_are_looked_up_without_case(name: str, called: tuple[str, str], statuses: list[str]) -> None:
     executor = make([name], models.ScriptedModel([calls(called, called), "done"]), tool_lookup="case_insensitive")

@@ -86,12 +86,10 @@ NO_TASK = "research was not called: it needs a task, a string."
 
 @cases(
     ("made", "inner", "steps"),
-    [
-        (task("a", "b", "c"), ["found"], ["ok found", "ok found", f"rejected {REJECTED}"]),
-        (call("research", task=3), ["found"], [f"bad_arguments {NO_TASK}"]),
-        # Errors of a tool are observed inside.
-        (task("a"), [call("search", query="fire"), "it burns"], ["ok it burns"]),
-    ],
+    (task("a", "b", "c"), ["found"], ["ok found", "ok found", f"rejected {REJECTED}"]),
+    (call("research", task=3), ["found"], [f"bad_arguments {NO_TASK}"]),
+    # Errors of a tool are observed inside.
+    (task("a"), [call("search", query="fire"), "it burns"], ["ok it burns"]),
 )
 def test_calls_are_answered(made: Any, inner: list[Any], steps: list[str]) -> None:
     executor = make_executor([made, "done"], inner, times=2)
@@ -105,7 +103,7 @@ def test_stopped_sub_agent_is_an_error() -> None:
     assert text.startswith("research has no answer. Stopped after 3 steps: the limit of 3 research.iterations was reac")
 
 
-@cases("limit", range(1, 8))
+@cases("limit", *range(1, 8))
 def test_counted_calls_are_asked(limit: int) -> None:
     """A limit in the middle stops the run there, and no call goes uncounted."""
     outer, inner = [task("a", "b"), "done"], [SEARCH, "found"]
@@ -156,13 +154,11 @@ WRONG: Any = ScriptedModel([])
 
 @cases(
     ("mistake", "text"),
-    [
-        (lambda: nodes.sub_agent(executor_of(["x"], []), "research", "Research.", calls=0), "calls="),
-        (lambda: nodes.sub_agent(executor_of(["x"], []), "research", "Research.", iterations=0), "iterations="),
-        (lambda: nodes.sub_agent(WRONG, "helper", "Help."), "sub_agent: the executor of helper is <ScriptedModel"),
-        (lambda: nodes.handoffs(WRONG), "handoffs has members=.*; give a dict of executors by name"),
-        (lambda: nodes.handoffs({"helper": WRONG}), "handoffs: the member helper is <ScriptedModel"),
-    ],
+    (lambda: nodes.sub_agent(executor_of(["x"], []), "research", "Research.", calls=0), "calls="),
+    (lambda: nodes.sub_agent(executor_of(["x"], []), "research", "Research.", iterations=0), "iterations="),
+    (lambda: nodes.sub_agent(WRONG, "helper", "Help."), "sub_agent: the executor of helper is <ScriptedModel"),
+    (lambda: nodes.handoffs(WRONG), "handoffs has members=.*; give a dict of executors by name"),
+    (lambda: nodes.handoffs({"helper": WRONG}), "handoffs: the member helper is <ScriptedModel"),
 )
 def test_mistakes_are_refused(mistake: Callable[[], object], text: str) -> None:
     with pytest.raises(InputError, match=text):

@@ -70,12 +70,10 @@ REFUSED = "search was not called: it may be called once in a run. Go on without 
 
 @cases(
     ("replies", "nodes", "steps", "called"),
-    [
-        ("search a; search b, read x", [ONE], ["1: a ok", f"{REFUSED} rejected", "about x ok"], "search a, read x"),
-        ("search a; search a, search b", [CACHE], ["1: a ok", "1: a ok", "2: b ok"], "search a, search b"),
-        ("search a, search a, search a", [CACHE], ["1: a ok"] * 3, "search a"),
-        ("ask_user a, ask_boss b", [ask_user(shout), ask_user(shout, name="ask_boss")], ["A ok", "B ok"], ""),
-    ],
+    ("search a; search b, read x", [ONE], ["1: a ok", f"{REFUSED} rejected", "about x ok"], "search a, read x"),
+    ("search a; search a, search b", [CACHE], ["1: a ok", "1: a ok", "2: b ok"], "search a, search b"),
+    ("search a, search a, search a", [CACHE], ["1: a ok"] * 3, "search a"),
+    ("ask_user a, ask_boss b", [ask_user(shout), ask_user(shout, name="ask_boss")], ["A ok", "B ok"], ""),
 )
 def test_calls_are_answered(replies: str, nodes: list[Piece], steps: list[str], called: str) -> None:
     scene = Scene(*script(replies), nodes=tuple(nodes))
@@ -88,19 +86,17 @@ REJECT = approve_tools({"ask_user": ["reject"]}, reviewer=lambda _: Review("reje
 
 @cases(
     ("replies", "nodes", "statuses"),
-    [
-        (script("search a, search b, search c"), [limit_tool("search", 2)], "ok ok rejected"),
-        ([ToolCall("1", "search", "{}"), *script("search broken; search a")], [ONE], "bad_arguments error rejected"),
-        (script("search a, read b"), [ONE, limit_tool("read", 0, name="limit_read")], "ok rejected"),
-        # An approval comes before the question.
-        (script("ask_user Which?"), [ask_user(never_asked), REJECT], "rejected"),
-    ],
+    (script("search a, search b, search c"), [limit_tool("search", 2)], "ok ok rejected"),
+    ([ToolCall("1", "search", "{}"), *script("search broken; search a")], [ONE], "bad_arguments error rejected"),
+    (script("search a, read b"), [ONE, limit_tool("read", 0, name="limit_read")], "ok rejected"),
+    # An approval comes before the question.
+    (script("ask_user Which?"), [ask_user(never_asked), REJECT], "rejected"),
 )
 def test_calls_are_counted_and_gated(replies: Any, nodes: list[Piece], statuses: str) -> None:
     assert " ".join(status for _, status in Scene(*replies, nodes=tuple(nodes)).run()) == statuses
 
 
-@cases("calls", range(4))
+@cases("calls", *range(4))
 def test_limit_is_never_exceeded(calls: int) -> None:
     replies = [call(*[f"Search {word}" for word in words]) for words in ("ab", "c", "de")]
     scene = Scene(*replies, nodes=(limit_tool("search", calls),), tool_lookup="case_insensitive")
@@ -108,7 +104,7 @@ def test_limit_is_never_exceeded(calls: int) -> None:
     assert len(scene.called) == calls
 
 
-@cases("order", [1, -1])
+@cases("order", 1, -1)
 def test_person_is_not_asked_about_refused_calls(order: int) -> None:
     asked: list[object] = []
 
@@ -123,11 +119,9 @@ def test_person_is_not_asked_about_refused_calls(order: int) -> None:
 
 @cases(
     ("refused", "text"),
-    [
-        (lambda: limit_tool("search", -1), "limit_tool has calls=-1"),
-        (lambda: Scene(nodes=(limit_tool("serch", 1),)), r"limit_tool names the tool serch, .* did you mean search\?"),
-        (cache_tools, "cache_tools has no tools; name those"),
-    ],
+    (lambda: limit_tool("search", -1), "limit_tool has calls=-1"),
+    (lambda: Scene(nodes=(limit_tool("serch", 1),)), r"limit_tool names the tool serch, .* did you mean search\?"),
+    (cache_tools, "cache_tools has no tools; name those"),
 )
 def test_wrong_options_are_refused(refused: Callable[[], object], text: str) -> None:
     with pytest.raises(gx.InputError, match=text):
@@ -166,7 +160,7 @@ def test_question_is_answered() -> None:
     assert "question" in text
 
 
-@cases("piece", [ONE, CACHE, ask_user(lambda _: "yes")])
+@cases("piece", ONE, CACHE, ask_user(lambda _: "yes"))
 def test_bound_is_one_transition_for_each_iteration(piece: Piece) -> None:
     scene = Scene(nodes=(), max_iterations=5)
     # The tool of `ask_user` is one that the rules against repetitions know, so they are in both machines.

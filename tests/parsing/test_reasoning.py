@@ -24,7 +24,7 @@ from tests.parameters import cases, mark_except, read_tables
 TABLES = read_tables(__file__)
 
 
-@cases(("text", "reasoning", "content"), TABLES["separated"])
+@cases(("text", "reasoning", "content"), *TABLES["separated"])
 def test_reasoning_is_separated(text: str, reasoning: str, content: str) -> None:
     assert split_reasoning(text) == (reasoning, content)
     kept = (Reasoning(reasoning),) if reasoning else ()
@@ -34,7 +34,7 @@ def test_reasoning_is_separated(text: str, reasoning: str, content: str) -> None
     assert both == ModelReply(content, reasoning=(Reasoning("first"), *kept))
 
 
-@cases("text", TABLES["text"])
+@cases("text", *TABLES["text"])
 def test_tag_in_an_answer_is_text(text: str) -> None:
     assert split_reasoning(text) == (None, text)
     assert check_reply(ModelReply(text), "model") == ModelReply(text)
@@ -55,9 +55,7 @@ ANSWERS = st.sampled_from(["The answer is 4.", "4", '"4"', "`4`", "(4)", "*4*", 
 
 
 @given(THOUGHTS, st.sampled_from([" ", "\n"]), CLOSINGS, st.sampled_from(["", " ", "\n", "\n\n"]), ANSWERS)
-def test_no_reasoning_leaks_into_the_answer(
-    thoughts: list[str], between: str, closing: str, blank: str, answer: str
-) -> None:
+def test_answer_has_no_reasoning(thoughts: list[str], between: str, closing: str, blank: str, answer: str) -> None:
     for opening, end in itertools.product(("", "<think>"), ("", blank)):
         assert split_reasoning(f"{opening}{between.join(thoughts)}{end}{closing}{blank}{answer}").content == answer
 
@@ -109,12 +107,10 @@ def test_pieces_are_separated_as_the_whole_reply_is(text: str, cuts: list[int]) 
 
 @cases(
     ("text", "taken", "rest", "restarts"),
-    [
-        ("1 </thi", ("", "1 "), "</thi", 0),
-        ("1\n</think>", ("", "1\n"), "", 1),
-        ("<th", ("", ""), "<th", 0),
-        ("<think>1</thi", ("1", ""), "", 0),
-    ],
+    ("1 </thi", ("", "1 "), "</thi", 0),
+    ("1\n</think>", ("", "1\n"), "", 1),
+    ("<th", ("", ""), "<th", 0),
+    ("<think>1</thi", ("1", ""), "", 0),
 )
 def test_end_of_a_reply_shows_what_was_held_back(text: str, taken: tuple[str, str], rest: str, restarts: int) -> None:
     splitter = ReasoningSplitter()
@@ -168,7 +164,7 @@ def test_reasoning_is_not_in_the_next_prompt() -> None:
     assert "".join(delta.reasoning for delta in deltas) == THOUGHT[len("<think>") : THOUGHT.index("</think>")]
 
 
-@cases("make", [create_react_agent, create_tool_calling_agent])
+@cases("make", create_react_agent, create_tool_calling_agent)
 def test_streamed_answer_has_no_reasoning(make: Callable[..., Agent]) -> None:
     label = "Final Answer: " if make is create_react_agent else ""
     assert "".join(executor(Typewriter([f"{THOUGHT}{label}It is 42."]), make).stream_answer("q")) == "It is 42."
@@ -208,7 +204,7 @@ def test_agents_of_users_receive_content_only() -> None:
     assert memory.load({}) == {"chat_history": "Summary: They met."}
 
 
-@cases("make", [create_react_agent, create_tool_calling_agent])
+@cases("make", create_react_agent, create_tool_calling_agent)
 def test_reasoning_alone_is_a_parse_error(make: Callable[..., Agent]) -> None:
     with pytest.raises(ParseError):
         executor(ScriptedModel(["<think>It may be 42."]), make).run("q")

@@ -23,8 +23,8 @@ T = TypeVar("T")
 LONG = 20.0
 
 # Ways to run an executor, and sync and async tools in each of them.
-HOW = cases("run", [run_sync, run_async])
-MIXED = cases(("run", "is_async"), [(run, is_async) for run in (run_sync, run_async) for is_async in (False, True)])
+HOW = cases("run", run_sync, run_async)
+MIXED = cases(("run", "is_async"), *[(run, is_async) for run in (run_sync, run_async) for is_async in (False, True)])
 
 
 def ignore(event: object) -> None:

@@ -17,8 +17,8 @@ from tests.runtime.actors import HOW, LONG, start_in_thread, tool_named
 
 @pytest.mark.medium
 @HOW
-@cases("timeout", [None, 3 * LONG])
-@cases("kind", ["async def", "def that returns a coroutine"])
+@cases("timeout", None, 3 * LONG)
+@cases("kind", "async def", "def that returns a coroutine")
 def test_an_async_tool_is_cancelled_at_the_deadline(run: Running, timeout: float | None, kind: str) -> None:
     cancelled = threading.Event()
 
@@ -40,9 +40,7 @@ def test_an_async_tool_is_cancelled_at_the_deadline(run: Running, timeout: float
 
 @pytest.mark.medium
 @HOW
-@cases(
-    "of", ["tool", "async tool", "tool that yields async", "tool with a timeout", "agent", "async agent", "runnable"]
-)
+@cases("of", "tool", "async tool", "yielding async tool", "tool with a timeout", "agent", "async agent", "runnable")
 def test_endless_generator_ends_with_its_call(run: Running, of: str) -> None:
     begun, ended = threading.Event(), threading.Event()
 
@@ -76,7 +74,7 @@ def test_endless_generator_ends_with_its_call(run: Running, of: str) -> None:
 
     agents: dict[str, Any] = {"agent": decide, "async agent": endless_async, "runnable": Endless()}
     timeout = LONG if of == "tool with a timeout" else None
-    functions: dict[str, Any] = {"async tool": generate, "tool that yields async": yielding}
+    functions: dict[str, Any] = {"async tool": generate, "yielding async tool": yielding}
     used = tool_named("generate", functions.get(of, endless), timeout=timeout)
     # On a busy machine the call may not begin in the shorter ones.
     for seconds in (0.05, 0.5, 5):

@@ -88,9 +88,9 @@ RUNS: list[Callable[..., Any]] = [
 ]
 
 
-@cases("run_it", RUNS)
-@cases("handler", [look, alook])
-@cases("at_once", [1, 64])
+@cases("run_it", *RUNS)
+@cases("handler", look, alook)
+@cases("at_once", 1, 64)
 def test_handlers_and_nodes_get_their_call(run_it: Any, handler: Callable[..., Any], at_once: int) -> None:
     done = run_it(MACHINE, Start(), make_run_context({Look: handler}, at_once=at_once), options=R)
     assert done.outcome == Finished(IDS)
@@ -105,7 +105,7 @@ def optional(effect: Look, call: gx.CallContext[Any] | None = None) -> str:
     return "none" if call is None else str(call.id)
 
 
-@cases("handler", [look, annotated, optional])
+@cases("handler", look, annotated, optional)
 def test_graph_run_takes_the_run_id(handler: Any) -> None:
     assert MACHINE.run(Start(), handlers={Look: handler}, run_id="r").outcome == Finished(IDS)
 
@@ -119,8 +119,8 @@ def test_run_id_is_made_up_and_kept() -> None:
     assert kernel.CallId("r", 2, 1) == ("r", 2, 1)
 
 
-@cases("run_it", RUNS)
-@cases("failing", ["r/1.0", "r/2.0", "r/2.1", "r/3.0"])
+@cases("run_it", *RUNS)
+@cases("failing", "r/1.0", "r/2.0", "r/2.1", "r/3.0")
 def test_id_survives_a_resume_from_json(run_it: Any, failing: str) -> None:
     attempts: list[str] = []
 
@@ -183,15 +183,15 @@ async def aidentify(text: str, call: gx.CallContext[object]) -> str:
 
 
 @HOW
-@cases("options", [{}, {"tool_concurrency": 1}, {"max_execution_time": LONG}])
-@cases("one", [identify, aidentify])
+@cases("options", {}, {"tool_concurrency": 1}, {"max_execution_time": LONG})
+@cases("one", identify, aidentify)
 def test_tools_get_their_call(run: actors.Running, options: dict[str, Any], one: actors.AnyTool) -> None:
     result = ids_of(run, one, turns=[act("identify", text="a"), acts("identify", "a", "b")], **options)
     assert [step.observation for step in result.steps] == ["2.0", "4.0", "4.1"]
 
 
 @HOW
-@cases("timeout", [None, LONG])
+@cases("timeout", None, LONG)
 def test_id_survives_the_retries_of_a_tool(run: actors.Running, timeout: float | None) -> None:
     seen: list[kernel.CallId] = []
 
@@ -265,7 +265,7 @@ def announce(text: str, call: gx.CallContext[Any]) -> str:
 
 
 @HOW
-@cases("options", [{}, {"tool_concurrency": 1}, {"max_execution_time": LONG}])
+@cases("options", {}, {"tool_concurrency": 1}, {"max_execution_time": LONG})
 def test_events_carry_their_call(run: actors.Running, options: dict[str, Any]) -> None:
     events: list[Any] = []
     result = ids_of(run, announce, turns=[acts("announce", "a", "b")], observers=[events.append], **options)
@@ -281,7 +281,7 @@ def test_events_carry_their_call(run: actors.Running, options: dict[str, Any]) -
     assert all(event.news.endswith(f"{event.call.id.sequence}.{event.call.id.member}") for event in reported)
 
 
-@cases("tokens", [False, True])
+@cases("tokens", False, True)
 def test_reports_of_a_stream_carry_their_call(tokens: bool) -> None:
     executor = actors.make_executor(acts("announce", "a", "b"), actors.answer(), tools=[announce])
     reported: list[Any] = [one for one in executor.stream("q", tokens=tokens) if isinstance(one, gx.Reported)]
@@ -331,8 +331,8 @@ def seeing(seen: list[str], *, is_async: bool = False) -> actors.AnyTool:
 
 
 @HOW
-@cases("is_async", [False, True])
-@cases("options", [{}, {"tool_concurrency": 1}, {"max_execution_time": LONG}, {"observers": [ignore]}])
+@cases("is_async", False, True)
+@cases("options", {}, {"tool_concurrency": 1}, {"max_execution_time": LONG}, {"observers": [ignore]})
 def test_span_is_around_each_call_once(run: actors.Running, is_async: bool, options: dict[str, Any]) -> None:
     spans, one = Spans(), seeing([], is_async=is_async)
     result = ids_of(run, one, turns=[acts("see", "a", "b"), act("see", text="c")], around_call=spans, **options)
@@ -341,9 +341,9 @@ def test_span_is_around_each_call_once(run: actors.Running, is_async: bool, opti
     assert span.get() == "none"
 
 
-@cases("way", ["stream", "astream"])
-@cases("tokens", [False, True])
-@cases("seconds", [None, LONG])
+@cases("way", "stream", "astream")
+@cases("tokens", False, True)
+@cases("seconds", None, LONG)
 def test_span_is_around_the_calls_of_a_stream(way: str, tokens: bool, seconds: float | None) -> None:
     seen, spans = list[str](), Spans()
     turns = act("see", text="a"), acts("see", "b", "c"), actors.answer()
@@ -382,7 +382,7 @@ def test_span_receives_the_exception_of_a_call(run: actors.Running) -> None:
 
 
 @HOW
-@cases("width", [1, 8])
+@cases("width", 1, 8)
 def test_exception_of_a_span_ends_the_run(run: actors.Running, width: int) -> None:
     @contextmanager
     def broken(call: gx.CallContext[Any]) -> Generator[None, None, None]:

@@ -24,7 +24,7 @@ TEN = Limits(seconds=10)
 STOPPED = m.Stopped(m.Topic("tea", 2), Exhausted("seconds", 10, 99))
 
 
-@cases(("count", "outcome"), [(1, m.Interview(("at last",))), (2, STOPPED)])
+@cases(("count", "outcome"), (1, m.Interview(("at last",))), (2, STOPPED))
 def test_late_reply_counts_but_ends_asking(count: int, outcome: object) -> None:
     late = m.pending(m.INTERVIEW, m.Topic("tea", count), TEN).reply("at last", at=99.0)
     assert m.finish(m.INTERVIEW, m.reload(late, m.INTERVIEW), TEN).outcome == outcome
@@ -38,7 +38,7 @@ def test_no_second_stops_a_run_at_once() -> None:
 # ---- in the drivers, with a clock that only handlers advance
 
 
-@cases(("seconds_each", "answers"), [(1.0, 3), (4.0, 3), (5.0, 2), (9.0, 2), (10.0, 1), (99.0, 1)])
+@cases(("seconds_each", "answers"), (1.0, 3), (4.0, 3), (5.0, 2), (9.0, 2), (10.0, 1), (99.0, 1))
 def test_clock_is_read_between_effects(seconds_each: float, answers: int) -> None:
     asked: list[str] = []
 
@@ -74,8 +74,8 @@ async def never_at_once(effect: object, call: CallContext[Any], io: IO) -> Any:
     return never(effect)
 
 
-@cases("driver", ALL_DRIVERS)
-@cases("answer", [never, Handler(never_at_once, instant=True)])
+@cases("driver", *ALL_DRIVERS)
+@cases("answer", never, Handler(never_at_once, instant=True))
 def test_past_deadline_cuts_a_batch_and_an_effect(driver: Driver, answer: Any) -> None:
     done = driver(Script(m.SURVEY, m.Topics(("a", "b")), late({effects.CallTool: answer})))
     assert [result.status for result in done.outcome.results] == ["cut", "cut"]
@@ -96,8 +96,8 @@ async def await_forever(question: m.Question) -> str:
 
 
 @pytest.mark.medium
-@cases("driver", ALL_DRIVERS)
-@cases("kind", ["def", "async def"])
+@cases("driver", *ALL_DRIVERS)
+@cases("kind", "def", "async def")
 def test_a_handler_that_blocks_is_cut(driver: Driver, kind: str) -> None:
     over = threading.Event()
 
@@ -142,7 +142,7 @@ def test_an_opaque_node_that_blocks_is_cut(driver: Driver, released: threading.E
     assert isinstance(driver(script).outcome, m.Stopped)
 
 
-@cases("driver", ALL_DRIVERS)
+@cases("driver", *ALL_DRIVERS)
 def test_timeout_error_of_a_handler_is_not_a_deadline(driver: Driver) -> None:
     def failing(question: m.Question) -> str:
         raise TimeoutError("mine")
@@ -151,8 +151,8 @@ def test_timeout_error_of_a_handler_is_not_a_deadline(driver: Driver) -> None:
         driver(Script(m.INTERVIEW, m.Topic("tea"), make_run_context({m.Question: failing}, limits=TEN)))
 
 
-@cases("driver", ALL_DRIVERS)
-@cases(("limits", "left"), [(TEN, [10, 7, 4]), (Limits(), [None, None, None])])
+@cases("driver", *ALL_DRIVERS)
+@cases(("limits", "left"), (TEN, [10, 7, 4]), (Limits(), [None, None, None]))
 def test_handlers_know_the_seconds_left(driver: Driver, limits: Limits, left: list[float | None]) -> None:
     result: list[float | None] = []
     clock = FakeClock()
@@ -166,7 +166,7 @@ def test_handlers_know_the_seconds_left(driver: Driver, limits: Limits, left: li
     assert result == left
 
 
-@cases("seconds", [None, 60.0])
+@cases("seconds", None, 60.0)
 def test_instant_handler_runs_in_the_driver_thread(seconds: float | None) -> None:
     threads: set[int] = set()
 

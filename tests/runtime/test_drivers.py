@@ -41,13 +41,13 @@ SCRIPTS: dict[str, tuple[Callable[[], Script[Any, Any]], object]] = {
 }
 
 
-@cases("name", SCRIPTS)
+@cases("name", *SCRIPTS)
 def test_every_driver_comes_to_the_same(name: str) -> None:
     script, outcome = SCRIPTS[name]
     assert run_script(script).outcome == outcome
 
 
-@cases("name", SCRIPTS)
+@cases("name", *SCRIPTS)
 def test_every_driver_works_under_a_running_loop(name: str) -> None:
     script, outcome = SCRIPTS[name]
 
@@ -58,7 +58,7 @@ def test_every_driver_works_under_a_running_loop(name: str) -> None:
     assert asyncio.run(notebook()) == outcome
 
 
-@cases("name", SCRIPTS)
+@cases("name", *SCRIPTS)
 def test_second_run_equals_the_first(name: str) -> None:
     script, outcome = SCRIPTS[name]
     one = script()
@@ -113,7 +113,7 @@ def fail(_: Fetch) -> int:
     raise OSError("the line is dead")
 
 
-@cases("odd_one", [drive_from_text, LIVE[1]])
+@cases("odd_one", drive_from_text, LIVE[1])
 def test_a_driver_that_alone_raises_is_found_out(odd_one: Driver) -> None:
     scripts = iter([make_run_context({Fetch: lambda _: 1}), make_run_context({Fetch: fail})])
     with pytest.raises(AssertionError, match="the line is dead") as caught:

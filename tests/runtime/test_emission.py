@@ -32,7 +32,7 @@ def in_a_loop(work: Work) -> list[Any]:
     return asyncio.run(collect())
 
 
-HOW = cases("how", [in_sync, in_a_loop])
+HOW = cases("how", in_sync, in_a_loop)
 How = Callable[[Work], list[Any]]
 
 
@@ -81,11 +81,11 @@ def test_errors_come_after_the_items(how: How) -> None:
 
 
 BEGIN: list[Callable[[Work], object]] = [
-    *(lambda work: stream_sync(lambda: work(BLOCKING)), lambda work: stream_async(lambda: work(ASYNC))),
+    *(lambda work: stream_sync(lambda: work(BLOCKING)), lambda work: stream_async(lambda: work(ASYNC)))
 ]
 
 
-@cases("begin", BEGIN)
+@cases("begin", *BEGIN)
 def test_unused_streams_never_begin(begin: Callable[[Work], object]) -> None:
     async def work(_: IO) -> None:
         raise AssertionError
@@ -111,7 +111,7 @@ def test_closing_a_sync_stream_cleans_up() -> None:
     assert list(items) == []
 
 
-@cases("closing", ["aclose", "forget", "end of the loop"])
+@cases("closing", "aclose", "forget", "end of the loop")
 def test_closing_an_async_stream_waits_for_its_cleanup(closing: str) -> None:
     cleaned: list[str] = []
 
@@ -195,7 +195,7 @@ def numbers() -> Generator[int, None, None]:
     return iterate_sync(count(BLOCKING))
 
 
-@cases("begin", [numbers, lambda: retrying(Typewriter(["abc"])).stream(HELLO)])
+@cases("begin", numbers, lambda: retrying(Typewriter(["abc"])).stream(HELLO))
 def test_sync_streams_outlive_the_loop_they_began_under(begin: Callable[[], Generator[Any, None, None]]) -> None:
     """An event loop closes async generators that began under it, but not a sync stream."""
 

@@ -129,9 +129,9 @@ def in_copied_context(work: Callable[[], Any]) -> None:
         raise raised[0]
 
 
-@cases("drive", ALL_DRIVERS)
-@cases("place", PLACES)
-@cases("how", ["here", "in a thread"])
+@cases("drive", *ALL_DRIVERS)
+@cases("place", *PLACES)
+@cases("how", "here", "in a thread")
 def test_code_in_no_call_cannot_start_a_run(drive: Driver, place: str, how: str) -> None:
     executor, model = inner()
 
@@ -149,8 +149,8 @@ def test_code_in_no_call_cannot_start_a_run(drive: Driver, place: str, how: str)
     assert executor.run("q").output == "hello"
 
 
-@cases("drive", LIVE)
-@cases("place", ["a handler", "around a call"])
+@cases("drive", *LIVE)
+@cases("place", "a handler", "around a call")
 def test_what_is_within_a_call_is_charged(drive: Driver, place: str) -> None:
     executor, model = inner()
     tries.clear()
@@ -176,8 +176,8 @@ def observing(observe: Callable[[Any], object], **options: Any) -> gx.AgentExecu
     return caller_of(Caller(2, answers_after=1), echo, observers=[observe], **options)
 
 
-@cases(("way", "options"), [*((way, {}) for way in ("run", "arun", "stream", "astream")), ("stream", {"tokens": True})])
-@cases("width", [1, 8])
+@cases(("way", "options"), *((way, {}) for way in ("run", "arun", "stream", "astream")), ("stream", {"tokens": True}))
+@cases("width", 1, 8)
 def test_an_observer_cannot_start_a_run(way: str, options: dict[str, Any], width: int) -> None:
     """It is told so at every event, also at the end."""
     executor, model = inner()
@@ -250,7 +250,7 @@ def test_a_task_of_an_observer_cannot_start_a_run() -> None:
     assert model.calls == 2
 
 
-@cases("is_async", [False, True])
+@cases("is_async", False, True)
 def test_the_consumer_of_a_stream_may_start_runs(is_async: bool) -> None:
     """Also in another task for each event, and after it has left the stream early."""
     executor, model = inner()
@@ -277,7 +277,7 @@ def test_the_consumer_of_a_stream_may_start_runs(is_async: bool) -> None:
     assert model.calls == 2 * 7
 
 
-@cases("lock", [calls.sharing, threads._threads._lock])  # pyright: ignore[reportPrivateUsage]
+@cases("lock", calls.sharing, threads._threads._lock)  # pyright: ignore[reportPrivateUsage]
 def test_a_run_is_collected_while_its_thread_holds_a_lock(lock: Any) -> None:
     """Closing it takes the same lock: it waited for itself for ever."""
     outer = caller_of(Caller(), echo, max_execution_time=LONG)

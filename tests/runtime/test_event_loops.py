@@ -94,13 +94,13 @@ def step(call: Callable[[Path], Awaitable[Any]], folder: Path) -> None:
         gc.collect()
 
 
-@cases("name", ASYNC_CALLS)
+@cases("name", *ASYNC_CALLS)
 def test_async_call_without_asyncio_says_so(name: str, tmp_path: Path) -> None:
     with pytest.raises(EventLoopError, match=r"needs asyncio, and no event loop runs it; call a sync method, such as"):
         step(ASYNC_CALLS[name], tmp_path)
 
 
-@cases("name", ASYNC_CALLS)
+@cases("name", *ASYNC_CALLS)
 def test_async_call_under_trio_names_its_threads(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trio = types.SimpleNamespace(lowlevel=types.SimpleNamespace(in_trio_run=lambda: True))
     monkeypatch.setitem(__import__("sys").modules, "trio", trio)
@@ -108,7 +108,7 @@ def test_async_call_under_trio_names_its_threads(name: str, tmp_path: Path, monk
         step(ASYNC_CALLS[name], tmp_path)
 
 
-@cases(("found", "says"), [("curio", "curio runs it"), ("asyncio", "no event loop"), (None, "no ev")])
+@cases(("found", "says"), ("curio", "curio runs it"), ("asyncio", "no event loop"), (None, "no ev"))
 def test_error_names_the_library_that_runs_the_call(
     found: str | None, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -227,11 +227,9 @@ Run = Callable[[AgentExecutor], Any]
 
 
 @pytest.mark.medium
-@cases("run", RUNS)
-@cases("name", FOREIGN)
-def test_tool_that_awaits_another_loop_gets_an_error(
-    name: str, run: Run, other_loop: asyncio.AbstractEventLoop
-) -> None:
+@cases("run", *RUNS)
+@cases("name", *FOREIGN)
+def test_tool_that_awaits_another_loop_gets_error(name: str, run: Run, other_loop: asyncio.AbstractEventLoop) -> None:
     result = run(weather(FOREIGN[name](other_loop)))
     assert result.steps[0].observation == (
         "weather failed: EventLoopError: the tool weather awaited something that belongs to another event loop; "
@@ -240,7 +238,7 @@ def test_tool_that_awaits_another_loop_gets_an_error(
     assert result.spent.seconds < DEADLINE / 2
 
 
-@cases("run", RUNS[:3])
+@cases("run", *RUNS[:3])
 def test_future_of_a_closed_loop_gets_an_error(run: Run) -> None:
     loop = asyncio.new_event_loop()
     future: asyncio.Future[str] = loop.create_future()
@@ -248,7 +246,7 @@ def test_future_of_a_closed_loop_gets_an_error(run: Run) -> None:
     assert "belongs to another event loop" in observed(weather(lambda: future), run)
 
 
-@cases("run", RUNS[:3])
+@cases("run", *RUNS[:3])
 def test_raised_error_names_its_cause(run: Run, other_loop: asyncio.AbstractEventLoop) -> None:
     future: asyncio.Future[str] = other_loop.create_future()
     with pytest.raises(EventLoopError, match="the tool weather awaited something") as raised:
@@ -270,11 +268,9 @@ def test_error_is_retried_as_the_runtime_error_that_it_is(other_loop: asyncio.Ab
 
 @cases(
     ("run", "says"),
-    [
-        *((run, "the tool weather needs an event loop and ran in a thread without one; write an") for run in RUNS[:2]),
-        # A sync call in the thread of the loop finds it.
-        (run_under_a_loop, "EventLoop"),
-    ],
+    *((run, "the tool weather needs an event loop and ran in a thread without one; write an") for run in RUNS[:2]),
+    # A sync call in the thread of the loop finds it.
+    (run_under_a_loop, "EventLoop"),
 )
 def test_function_that_needs_a_loop_must_be_async(run: Run, says: str) -> None:
     @tool
@@ -305,7 +301,7 @@ async def await_in_wait(loop: asyncio.AbstractEventLoop) -> None:
     await asyncio.wait([future])
 
 
-@cases(("run", "wait"), [(run_sync, await_event), (run_under_a_loop, await_event), (run_sync, await_in_wait)])
+@cases(("run", "wait"), (run_sync, await_event), (run_under_a_loop, await_event), (run_sync, await_in_wait))
 def test_future_set_by_another_loop_is_an_error(
     run: Run, wait: Callable[[Any], Awaitable[None]], other_loop: asyncio.AbstractEventLoop
 ) -> None:
@@ -327,7 +323,7 @@ def test_another_thread_may_wake_the_loop() -> None:
     assert run_on_own_loop(work) == "woken"
 
 
-@cases("run", RUNS[:3])
+@cases("run", *RUNS[:3])
 def test_future_of_another_loop_may_be_wrapped(run: Run, other_loop: asyncio.AbstractEventLoop) -> None:
     async def rain() -> str:
         future = asyncio.run_coroutine_threadsafe(asyncio.sleep(0, "rain"), other_loop)
@@ -336,7 +332,7 @@ def test_future_of_another_loop_may_be_wrapped(run: Run, other_loop: asyncio.Abs
     assert observed(weather(rain), run) == "rain"
 
 
-@cases("run", RUNS[:3])
+@cases("run", *RUNS[:3])
 def test_sync_run_in_an_async_tool_works(run: Run) -> None:
     async def block() -> str:
         return observed(weather(lambda: asyncio.sleep(0, "inside")), run_sync)
@@ -344,7 +340,7 @@ def test_sync_run_in_an_async_tool_works(run: Run) -> None:
     assert observed(weather(block), run) == "inside"
 
 
-@cases("run", RUNS[:3])
+@cases("run", *RUNS[:3])
 def test_model_of_an_agent_gets_the_error(run: Run, other_loop: asyncio.AbstractEventLoop) -> None:
     async def decide(steps: Any, inputs: Any) -> Any:
         del steps, inputs

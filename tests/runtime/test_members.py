@@ -73,8 +73,8 @@ WAYS: dict[str, Callable[[Make, Watch, Any], object]] = {
     "stream with tokens": partial(stream_to, tokens=True),
     "astream with tokens": partial(astream_to, tokens=True),
 }
-every_way = cases("way", WAYS)
-with_deadline = cases("seconds", [None, 3 * LONG])
+every_way = cases("way", *WAYS)
+with_deadline = cases("seconds", None, 3 * LONG)
 
 
 def run_in(way: str, tools: Sequence[AnyTool], watch: Watch, inputs: Any = "q", **options: Any) -> None:
@@ -89,7 +89,7 @@ def is_answer_of(event: gx.Event[Any], name: str) -> bool:
 @pytest.mark.medium
 @every_way
 @with_deadline
-@cases("kind", [0, 1])
+@cases("kind", 0, 1)
 def test_a_quick_result_does_not_wait(way: str, seconds: float | None, kind: int) -> None:
     """The slow tool waits until the answer of the quick one is seen."""
     in_time, released = list[bool](), threading.Event()
@@ -191,8 +191,8 @@ class Siblings:
 @pytest.mark.medium
 @every_way
 @with_deadline
-@cases("kind", ["def", "async def"])
-@cases("as_json", [False, True])
+@cases("kind", "def", "async def")
+@cases("as_json", False, True)
 def test_failure_keeps_finished_replies(way: str, seconds: float | None, kind: str, as_json: bool) -> None:
     """The resume makes exactly two calls again, with their ids, and five are charged."""
     siblings = Siblings(kind)
@@ -307,7 +307,7 @@ def fetch(wanted: Wanted) -> gx.Asks[Fetch | LookUp, Pages]:
 FETCHING: gx.Graph[Wanted, Pages | Halted] = machine_of(fetch)
 
 
-@cases("drive", LIVE)
+@cases("drive", *LIVE)
 @with_deadline
 def test_instant_failure_keeps_finished_replies(drive: Driver, seconds: float | None) -> None:
     """Two at a time: one runs while the next ones are answered, and the last one fails at once."""
@@ -341,7 +341,7 @@ def test_instant_failure_keeps_finished_replies(drive: Driver, seconds: float | 
     assert done.spent[PAGES] == 6
 
 
-@cases("seconds", [None, LONG])
+@cases("seconds", None, LONG)
 def test_instant_failure_keeps_just_finished_replies(seconds: float | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """The other call's thread has ended, but its reply is not taken yet."""
     pool = vars(threads)["_Threads"]()
@@ -367,7 +367,7 @@ def test_instant_failure_keeps_just_finished_replies(seconds: float | None, monk
     assert snapshot.open[0] == "DONE"
 
 
-@cases("turns", range(6))
+@cases("turns", *range(6))
 @with_deadline
 def test_failure_keeps_replies_that_finish_with_it(turns: int, seconds: float | None) -> None:
     """A task that ends some iterations of the event loop later is cancelled, or its reply is kept."""
@@ -411,7 +411,7 @@ def statuses_of(way: str, tools: Sequence[AnyTool], **options: Any) -> dict[str,
 
 @pytest.mark.medium
 @every_way
-@cases("kind", ["def", "async def"])
+@cases("kind", "def", "async def")
 def test_the_deadline_cuts_only_open_members(way: str, kind: str, released: threading.Event) -> None:
     async def hang() -> None:
         await until(released)

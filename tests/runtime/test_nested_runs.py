@@ -58,7 +58,7 @@ def recording(inner: Callable[[], AgentExecutor], results: list[Any]) -> AnyTool
 
 
 @MIXED
-@cases(("levels", "most"), [(1, 3), (2, 7), (None, 20)])
+@cases(("levels", "most"), (1, 3), (2, 7), (None, 20))
 def test_inner_runs_share_the_outermost_limit(run: Running, is_async: bool, levels: int | None, most: int) -> None:
     """With so many levels of inner runs, or without end."""
     model = Caller()
@@ -102,7 +102,7 @@ def test_tokens_and_cost_are_shared(run: Running) -> None:
     assert (cost.reason, model.calls, cost.spent["cost"]) == ("cost", 4 + 3, 3.0)
 
 
-@cases(("run", "is_async"), [(run_sync, False), (run_async, True)])
+@cases(("run", "is_async"), (run_sync, False), (run_async, True))
 def test_simultaneous_inner_runs_spend_exactly_the_limit(run: Running, is_async: bool) -> None:
     model = Caller()
     inner = inner_of(model, max_iterations=15)
@@ -142,7 +142,7 @@ def test_failing_inner_run_is_charged(run: Running, is_async: bool) -> None:
     assert replayed(result) == result.spent
 
 
-@cases("is_async", [False, True])
+@cases("is_async", False, True)
 def test_batch_within_a_tool_is_charged(is_async: bool) -> None:
     model = Caller(answers_after=2)
     inner = inner_of(model)
@@ -158,7 +158,7 @@ def test_batch_within_a_tool_is_charged(is_async: bool) -> None:
     assert (model.calls, result.spent["model_calls"]) == (9, 11)
 
 
-@cases("is_async", [False, True])
+@cases("is_async", False, True)
 def test_outer_limit_covers_unknown_meters(is_async: bool) -> None:
     travels: list[Travel] = []
 
@@ -187,7 +187,7 @@ def test_outer_limit_covers_unknown_meters(is_async: bool) -> None:
 # ---- recursion
 
 
-@cases(("options", "depth"), [({}, 8), ({"max_depth": 2}, 2), ({"max_depth": 0}, 0)])
+@cases(("options", "depth"), ({}, 8), ({"max_depth": 2}, 2), ({"max_depth": 0}, 0))
 @MIXED
 def test_recursion_ends_at_the_depth_limit(run: Running, is_async: bool, options: dict[str, Any], depth: int) -> None:
     model = Caller(answers_after=1)
@@ -218,16 +218,12 @@ def test_limit_of_an_outer_run_holds_and_is_named(run: Running) -> None:
 @pytest.mark.medium
 @cases(
     ("options", "runs"),
-    [
-        ({"max_depth": 3}, 2 + 4 + 8),
-        ({"max_depth": None, "max_nested_runs": 3}, 3),
-        ({"max_depth": None, "max_nested_runs": 0}, 0),
-    ],
+    ({"max_depth": 3}, 2 + 4 + 8),
+    ({"max_depth": None, "max_nested_runs": 3}, 3),
+    ({"max_depth": None, "max_nested_runs": 0}, 0),
 )
 @MIXED
-def test_nested_runs_are_limited_at_all_levels_together(
-    run: Running, is_async: bool, options: dict[str, Any], runs: int
-) -> None:
+def test_nested_runs_are_limited_together(run: Running, is_async: bool, options: dict[str, Any], runs: int) -> None:
     """Each run of a tree starts two; by the depth alone there would be 2**9 - 2."""
     model = Caller(2, answers_after=1)
     executor: AgentExecutor = caller_of(model, delegate_to(lambda: executor, is_async=is_async), **options)
@@ -268,7 +264,7 @@ def test_outer_limit_stops_where_no_own_limit_can(run: Running) -> None:
 
 
 @HOW
-@cases("kind", ["thread", "run_in_executor"])
+@cases("kind", "thread", "run_in_executor")
 def test_host_places_a_run_within_a_call(run: Running, kind: str) -> None:
     model = Caller()
     inner = inner_of(model)
@@ -302,7 +298,7 @@ def test_code_outside_a_call_knows_none(run: Running) -> None:
         assert {current_call() for _ in timed.stream("q", tokens=tokens)} == {None}
 
 
-@cases("way", ["stream", "stream_chunks", "iter"])
+@cases("way", "stream", "stream_chunks", "iter")
 def test_inner_run_of_a_stream_is_charged(way: str) -> None:
     inner, model = inner_of(Caller(), max_iterations=15), Caller()
     outer = caller_of(model, delegate_to(lambda: inner, is_async=False), max_model_calls=3)
@@ -342,8 +338,8 @@ def test_leftover_task_goes_no_further() -> None:
     assert model.calls == 1
 
 
-@cases("options", [{}, {"max_execution_time": LONG}, {"observers": [ignore]}])
-@cases("when", ["in the next call", "after the run"])
+@cases("options", {}, {"max_execution_time": LONG}, {"observers": [ignore]})
+@cases("when", "in the next call", "after the run")
 def test_leftover_task_begins_nothing(options: dict[str, Any], when: str) -> None:
     model = Caller()
 
@@ -378,8 +374,8 @@ def test_leftover_task_begins_nothing(options: dict[str, Any], when: str) -> Non
     assert model.calls == 0
 
 
-@cases("kind", ["context", "host"])
-@cases("fails", [False, True])
+@cases("kind", "context", "host")
+@cases("fails", False, True)
 def test_leftover_thread_goes_no_further(kind: str, fails: bool) -> None:
     model, released, begun = Caller(), threading.Event(), threading.Event()
     raised: list[BaseException] = []
@@ -423,7 +419,7 @@ def test_leftover_thread_goes_no_further(kind: str, fails: bool) -> None:
 # ---- deadlines
 
 
-@cases(("own", "reason"), [(100.0, "seconds"), (None, "seconds"), (3.0, "finished")])
+@cases(("own", "reason"), (100.0, "seconds"), (None, "seconds"), (3.0, "finished"))
 def test_earlier_deadline_holds_for_an_inner_run(own: float | None, reason: str) -> None:
     clock = testing.VirtualClock()
     left: list[float | None] = []
@@ -476,7 +472,7 @@ def test_outer_deadline_cuts_a_sync_inner_run(released: threading.Event) -> None
 
 
 @pytest.mark.medium
-@cases("width", [1, 8])
+@cases("width", 1, 8)
 @HOW
 def test_replay_counts_runs_within_cut_calls(run: Running, width: int, released: threading.Event) -> None:
     inner = caller_of(Caller(), hanging(released))
@@ -518,7 +514,7 @@ def test_resumed_run_keeps_nested_charges(run: Running, is_async: bool) -> None:
 
 
 @HOW
-@cases("width", [1, 8])
+@cases("width", 1, 8)
 def test_replay_counts_nested_runs(run: Running, width: int) -> None:
     inner = inner_of(Caller(answers_after=2, usage=messages.Usage(3, 1)))
     outer = caller_of(Caller(3, answers_after=6), delegate_to(lambda: inner, is_async=False), tool_concurrency=width)
@@ -559,7 +555,7 @@ def test_ranks_fall_with_nested_runs(turns: list[list[int]], limit: int, asynchr
 @pytest.mark.medium
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-@cases("lock", [calls.sharing, actions.extending])
+@cases("lock", calls.sharing, actions.extending)
 def test_forked_process_holds_no_lock_of_another_thread(lock: Any) -> None:
     held, inner = threading.Event(), inner_of(Caller(answers_after=2))
     outer = caller_of(Caller(answers_after=2), delegate_to(lambda: inner, is_async=False))

@@ -49,7 +49,7 @@ def streamed(
     return events
 
 
-EVERY_WAY = cases(("how", "pieces"), [(how, on) for how in ("sync", "async") for on in (False, True)])
+EVERY_WAY = cases(("how", "pieces"), *[(how, on) for how in ("sync", "async") for on in (False, True)])
 
 
 def thinking(question: Question) -> str:
@@ -69,8 +69,8 @@ async def thinking_too(question: Question) -> str:
 
 
 @EVERY_WAY
-@cases("handler", [thinking, thinking_too])
-@cases("limits", [Limits(), Limits(seconds=LONG)])
+@cases("handler", thinking, thinking_too)
+@cases("limits", Limits(), Limits(seconds=LONG))
 def test_reports_come_between_asked_and_answered(how: str, pieces: bool, handler: Any, limits: Limits) -> None:
     made = make_run_context({Question: handler}, limits=limits)
     events = streamed(INTERVIEW, Topic("tea", 2), made, how=how, pieces=pieces)
@@ -83,7 +83,7 @@ def test_reports_come_between_asked_and_answered(how: str, pieces: bool, handler
             assert (one.node, one.effect) == (asked.node, asked.effect)
 
 
-@cases("handler", [thinking, thinking_too])
+@cases("handler", thinking, thinking_too)
 def test_every_driver_emits_the_same_events(handler: Any) -> None:
     result = run_script(lambda: Script(INTERVIEW, Topic("tea", 2), make_run_context({Question: handler})), drivers=LIVE)
     assert len(news(result.events)) == 4
@@ -107,7 +107,7 @@ def test_unobserved_run_has_no_listener() -> None:
 
 
 @EVERY_WAY
-@cases("limits", [Limits(), Limits(seconds=LONG)])
+@cases("limits", Limits(), Limits(seconds=LONG))
 def test_every_call_of_a_batch_is_heard(how: str, pieces: bool, limits: Limits) -> None:
     def answer(call: CallTool) -> ToolResult:
         report(call.name)
@@ -123,7 +123,7 @@ def test_every_call_of_a_batch_is_heard(how: str, pieces: bool, limits: Limits) 
 
 
 @EVERY_WAY
-@cases("kind", ["def", "async def"])
+@cases("kind", "def", "async def")
 def test_reports_precede_an_exception(how: str, pieces: bool, kind: str) -> None:
     def broken(question: Question) -> str:
         report("trying")
@@ -214,7 +214,7 @@ def asking(model: Any, *, seconds: float | None = None, clock: Callable[[], floa
     return made if clock is None else dataclasses.replace(made, clock=clock)
 
 
-@cases("seconds", [None, LONG])
+@cases("seconds", None, LONG)
 def test_pieces_come_as_they_are_made(seconds: float | None) -> None:
     model = StreamingModel()
     with closing(stream(PROMPTS, Prompt(), asking(model, seconds=seconds), pieces=True)) as events:
@@ -233,7 +233,7 @@ def test_pieces_come_as_they_are_made(seconds: float | None) -> None:
     assert model.closed.is_set()
 
 
-@cases("seconds", [None, LONG])
+@cases("seconds", None, LONG)
 def test_pieces_arrive_on_the_loop_as_produced(seconds: float | None) -> None:
     async def scenario() -> None:
         model = StreamingModel()
@@ -268,10 +268,11 @@ def test_a_model_that_cannot_stream_answers_as_ever(how: str, pieces: bool) -> N
     assert news(events) == ["a notice"]
 
 
-@cases("how", ["sync", "async"])
+@cases("how", "sync", "async")
 @cases(
     ("pieces", "made", "events"),
-    [(False, 0, ["Asked", "Answered"]), (True, 3, ["Asked", *["Reported"] * 3, "Answered"])],
+    (False, 0, ["Asked", "Answered"]),
+    (True, 3, ["Asked", *["Reported"] * 3, "Answered"]),
 )
 def test_model_streams_only_for_pieces(how: str, pieces: bool, made: int, events: list[str]) -> None:
     model = StreamingModel()
@@ -280,7 +281,7 @@ def test_model_streams_only_for_pieces(how: str, pieces: bool, made: int, events
     assert model.made == made
 
 
-@cases("how", ["sync", "async"])
+@cases("how", "sync", "async")
 def test_pieces_before_a_model_error_are_delivered(how: str) -> None:
     seen: list[Event[Any]] = []
     model = StreamingModel(("It ",), OSError("the line is dead"))
@@ -293,7 +294,7 @@ def test_pieces_before_a_model_error_are_delivered(how: str) -> None:
 # ---- consumers that close the stream
 
 
-@cases("seconds", [None, LONG])
+@cases("seconds", None, LONG)
 def test_closing_a_stream_abandons_its_call(seconds: float | None) -> None:
     abandoned = threading.Event()
     model = StreamingModel()
@@ -319,7 +320,7 @@ def test_closing_a_stream_abandons_its_call(seconds: float | None) -> None:
     assert model.made == 2
 
 
-@cases("seconds", [None, LONG])
+@cases("seconds", None, LONG)
 def test_closing_an_async_stream_cancels_its_call(seconds: float | None) -> None:
     async def scenario() -> StreamingModel:
         model = StreamingModel()
@@ -336,7 +337,7 @@ def test_closing_an_async_stream_cancels_its_call(seconds: float | None) -> None
     assert model.made == 1
 
 
-@cases("how", ["sync", "async"])
+@cases("how", "sync", "async")
 def test_deadline_cuts_a_streamed_reply(how: str) -> None:
     model = StreamingModel()
     model.going.release()

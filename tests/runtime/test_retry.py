@@ -65,7 +65,7 @@ def in_a_loop(one: Try, by: RetryPolicy, **settings: Any) -> int:
     return asyncio.run(one.retry(by, ASYNC, **settings))
 
 
-HOW = cases("how", [in_sync, in_a_loop])
+HOW = cases("how", in_sync, in_a_loop)
 How = Callable[..., int]
 
 
@@ -120,7 +120,7 @@ def test_each_wait_has_its_own_jitter(how: How) -> None:
 
 
 @HOW
-@cases("error", [ValueError("a bug"), KeyboardInterrupt(), SystemExit(3)])
+@cases("error", ValueError("a bug"), KeyboardInterrupt(), SystemExit(3))
 def test_other_errors_are_raised_at_once(how: How, error: BaseException) -> None:
     one = Try(error)
     with pytest.raises(type(error)) as raised:

@@ -26,7 +26,7 @@ def raising(steps: Any, inputs: dict[str, Any]) -> AgentFinish:
     raise StopAsyncIteration
 
 
-@cases("way", ["iter", "stream_chunks", "stream_answer"])
+@cases("way", "iter", "stream_chunks", "stream_answer")
 def test_stop_async_iteration_does_not_end_a_stream(way: str) -> None:
     executor = AgentExecutor(agent=raising, tools=[])
     with pytest.raises(RuntimeError, match="StopAsyncIteration"):
@@ -160,8 +160,8 @@ ANSWERS: list[Any] = [
 ]
 
 
-@cases("function", ANSWERS)
-@cases("made", [lambda function: function, Handler])
+@cases("function", *ANSWERS)
+@cases("made", lambda function: function, Handler)
 def test_function_is_as_good_as_a_handler(function: Any, made: Callable[[Any], Any]) -> None:
     asked = run(INTERVIEW, Topic("tea"), make_run_context({Question: function}))
     assert run(INTERVIEW, Topic("tea"), RunContext({Question: made(function)}, Limits())).outcome == asked.outcome

@@ -14,11 +14,11 @@ from tests.runtime.actors import LONG, reports_of
 
 
 @pytest.mark.medium
-@cases("kind", [KeyboardInterrupt, SystemExit])
-@cases("timeout", [None, LONG])
-@cases("seconds", [None, LONG])
-@cases("count", [1, 3])
-@cases(("way", "options"), [("arun", {}), ("astream", {"tokens": False}), ("astream", {"tokens": True})])
+@cases("kind", KeyboardInterrupt, SystemExit)
+@cases("timeout", None, LONG)
+@cases("seconds", None, LONG)
+@cases("count", 1, 3)
+@cases(("way", "options"), ("arun", {}), ("astream", {"tokens": False}), ("astream", {"tokens": True}))
 def test_interrupt_in_a_task_keeps_the_snapshot(
     way: str, options: Any, count: int, seconds: float | None, timeout: float | None, kind: type[BaseException]
 ) -> None:

@@ -56,7 +56,7 @@ def works(tool: AnyTool, **options: Any) -> gx.AgentExecutor:
 
 @pytest.mark.medium
 @HOW
-@cases("kind", ["def", "async def"])
+@cases("kind", "def", "async def")
 def test_control_returns_from_a_tool(run: Running, kind: str) -> None:
     released = threading.Event()
 
@@ -124,7 +124,7 @@ class Hanging:
 
 @pytest.mark.medium
 @HOW
-@cases("where", ["load", "save"])
+@cases("where", "load", "save")
 def test_control_returns_from_a_memory(run: Running, where: str, released: threading.Event) -> None:
     memory = Hanging(where, released)
     executor = make_executor(answer("the answer"), tools=[], memory=memory, max_execution_time=SECONDS)
@@ -177,7 +177,7 @@ def test_a_cut_keeps_the_answers_before_it(run: Running) -> None:
     assert result.spent[TOOL_CALLS] == 2
 
 
-@cases("drive", [drive_sync, drive_async])
+@cases("drive", drive_sync, drive_async)
 def test_a_clock_that_stands_still_cuts_nothing(drive: Driver) -> None:
     clock = FakeClock()
 
@@ -194,7 +194,7 @@ def test_a_clock_that_stands_still_cuts_nothing(drive: Driver) -> None:
 # ---- exceptions and interrupts
 
 
-@cases("drive", [drive_sync, drive_async])
+@cases("drive", drive_sync, drive_async)
 def test_an_error_has_snapshot_and_journal(drive: Driver) -> None:
     def fail(question: Question) -> str:
         if question.text.startswith("tea 2"):

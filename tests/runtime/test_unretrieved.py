@@ -234,16 +234,16 @@ async def finish() -> None:
 
 
 @pytest.mark.medium
-@cases("closes_early", [False, True])
-@cases("names", GROUPS)
-@cases("scenario", SCENARIOS)
+@cases("closes_early", False, True)
+@cases("names", *GROUPS)
+@cases("scenario", *SCENARIOS)
 def test_nothing_is_left_unretrieved(scenario: str, names: tuple[str, ...], closes_early: bool) -> None:
     messages = run_scenario(SCENARIOS[scenario], names, closes_early=closes_early)
     usual = OF_A_CLOSED_LOOP if closes_early else ()
     assert [message for message in messages if not any(one in message for one in usual)] == []
 
 
-@cases("kind", ["agent", "tool", "handler"])
+@cases("kind", "agent", "tool", "handler")
 @HOW
 def test_late_coroutine_is_closed(kind: str, run: Running) -> None:
     begun, released = threading.Event(), threading.Event()

@@ -47,7 +47,7 @@ async def hang() -> None:
 # ---- a single call
 
 
-@cases("seconds", [LONG, 1e300])
+@cases("seconds", LONG, 1e300)
 def test_a_call_that_comes_in_time_is_returned(seconds: float) -> None:
     assert wait_for(lambda: 3, seconds) == 3
     assert wait_for_all([lambda: 3], seconds, at_once=1) == (3,)
@@ -58,7 +58,7 @@ def test_late_call_is_abandoned(released: threading.Event) -> None:
     assert wait_for_all([lambda: released.wait() or 1, lambda: 2], SOON, at_once=2) == (NOT_DONE, 2)
 
 
-@cases("seconds", [0.0, -1.0])
+@cases("seconds", 0.0, -1.0)
 def test_without_time_nothing_is_begun(seconds: float) -> None:
     begun: list[int] = []
     assert wait_for(lambda: begun.append(1), seconds) is NOT_DONE
@@ -73,8 +73,8 @@ WAITING: list[Callable[[Any], object]] = [
 ]
 
 
-@cases("raised", [TimeoutError("mine"), KeyError("x"), StopIteration("x"), SystemExit(3)])
-@cases("waiting", WAITING)
+@cases("raised", TimeoutError("mine"), KeyError("x"), StopIteration("x"), SystemExit(3))
+@cases("waiting", *WAITING)
 def test_exception_of_a_call_is_raised(raised: BaseException, waiting: Callable[[Any], object]) -> None:
     def fail() -> None:
         raise raised
@@ -101,7 +101,7 @@ def test_wait_ends_when_the_caller_is_cancelled(released: threading.Event) -> No
 # ---- several calls
 
 
-@cases("seconds", [None, SOON])
+@cases("seconds", None, SOON)
 def test_no_calls_are_done_at_once(seconds: float | None) -> None:
     assert wait_for_all([], seconds, at_once=3) == ()
     assert asyncio.run(await_all([], seconds, at_once=3)) == ()
@@ -141,7 +141,7 @@ class Crowd:
             self.inside -= 1
 
 
-@cases("at_once", [1, 2, 5])
+@cases("at_once", 1, 2, 5)
 def test_exactly_at_once_calls_run_concurrently(at_once: int) -> None:
     crowd = Crowd(at_once)
     wait_for_all([crowd.visit] * (at_once * 3), None, at_once=at_once)
@@ -155,7 +155,7 @@ def test_exactly_at_once_calls_run_concurrently(at_once: int) -> None:
     assert crowd.most == at_once
 
 
-@cases("driver", LIVE)
+@cases("driver", *LIVE)
 def test_batch_runs_at_most_at_once_effects(driver: Driver) -> None:
     crowd = Crowd(3)
 
@@ -169,8 +169,8 @@ def test_batch_runs_at_most_at_once_effects(driver: Driver) -> None:
     assert crowd.most == 3
 
 
-@cases("at_once", [1, 2, 9])
-@cases("seconds", [None, LONG])
+@cases("at_once", 1, 2, 9)
+@cases("seconds", None, LONG)
 def test_first_error_abandons_the_other_calls(at_once: int, seconds: float | None, released: threading.Event) -> None:
     begun = threading.Event()
 
@@ -270,19 +270,17 @@ async def fail() -> None:
 
 @cases(
     ("waiting", "error", "says"),
-    [
-        (lambda: asyncio.run(await_for(fail, LONG)), TimeoutError, "mine"),
-        (lambda: asyncio.run(await_all([fail(), fail()], None, at_once=2)), TimeoutError, "mine"),
-        (lambda: asyncio.run(call_in_thread(lambda: next(iter(())))), RuntimeError, "raised StopIteration"),
-        (lambda: run_on_own_loop(fail), TimeoutError, "mine"),
-    ],
+    (lambda: asyncio.run(await_for(fail, LONG)), TimeoutError, "mine"),
+    (lambda: asyncio.run(await_all([fail(), fail()], None, at_once=2)), TimeoutError, "mine"),
+    (lambda: asyncio.run(call_in_thread(lambda: next(iter(())))), RuntimeError, "raised StopIteration"),
+    (lambda: run_on_own_loop(fail), TimeoutError, "mine"),
 )
 def test_exception_of_an_async_call_is_raised(waiting: Callable[[], object], error: type[Exception], says: str) -> None:
     with pytest.raises(error, match=says):
         waiting()
 
 
-@cases("driver", ALL_DRIVERS)
+@cases("driver", *ALL_DRIVERS)
 def test_stop_iteration_of_a_handler_raises(driver: Driver) -> None:
     empty: Iterator[str] = iter(())
     with pytest.raises((RuntimeError, StopIteration)):
@@ -291,15 +289,11 @@ def test_stop_iteration_of_a_handler_raises(driver: Driver) -> None:
 
 @cases(
     ("machine", "value", "seconds", "effects"),
-    [
-        (m.INTERVIEW, m.Topic("tea"), None, ["Question"]),
-        (m.INTERVIEW, m.Topic("tea"), LONG, ["Question"]),
-        (m.SURVEY, m.Topics(("a", "b")), None, ["CallTool", "CallTool"]),
-    ],
+    (m.INTERVIEW, m.Topic("tea"), None, ["Question"]),
+    (m.INTERVIEW, m.Topic("tea"), LONG, ["Question"]),
+    (m.SURVEY, m.Topics(("a", "b")), None, ["CallTool", "CallTool"]),
 )
-def test_cancelling_a_run_cancels_its_calls(
-    machine: Any, value: Any, seconds: float | None, effects: list[str]
-) -> None:
+def test_cancelled_run_cancels_its_calls(machine: Any, value: Any, seconds: float | None, effects: list[str]) -> None:
     cancelled: list[str] = []
 
     async def cancel_run() -> None:
@@ -386,10 +380,10 @@ def test_busy_async_run_yields_to_other_tasks() -> None:
 WHO: contextvars.ContextVar[str] = contextvars.ContextVar("who", default="no one")
 
 
-@cases("seconds", [None, LONG])
-@cases("driver", ALL_DRIVERS)
-@cases("kind", ["def", "async def"])
-@cases("topics", [("a",), ("a", "b")])
+@cases("seconds", None, LONG)
+@cases("driver", *ALL_DRIVERS)
+@cases("kind", "def", "async def")
+@cases("topics", ("a",), ("a", "b"))
 def test_context_variables_reach_the_handlers(
     driver: Driver, seconds: float | None, kind: str, topics: tuple[str, ...]
 ) -> None:
@@ -411,7 +405,7 @@ def test_context_variables_reach_the_handlers(
     assert seen == ["me"] * len(topics)
 
 
-@cases("driver", LIVE)
+@cases("driver", *LIVE)
 def test_batch_calls_have_separate_contexts(driver: Driver) -> None:
     seen: list[str] = []
 
@@ -457,7 +451,7 @@ def test_functions_become_handlers() -> None:
     assert m.reporter().handlers.keys() == made.keys()
 
 
-@cases("several", [1, 3])
+@cases("several", 1, 3)
 def test_async_call_is_cancelled_with_its_sync_caller(several: int) -> None:
     cancelled = threading.Semaphore(0)
 

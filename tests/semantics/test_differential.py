@@ -321,16 +321,16 @@ LAST_WORDS: dict[str, Turn] = {
 
 
 @pytest.mark.medium
-@cases("flavour", FLAVOURS)
-@cases("trap", TRAPS)
+@cases("flavour", *FLAVOURS)
+@cases("trap", *TRAPS)
 def test_no_run_falls_into_a_known_trap(trap: str, flavour: Flavour) -> None:
     turns, given = TRAPS[trap]
     check(turns, LATE, given, flavour)
 
 
 @pytest.mark.medium
-@cases("flavour", FLAVOURS)
-@cases("words", LAST_WORDS)
+@cases("flavour", *FLAVOURS)
+@cases("words", *LAST_WORDS)
 def test_a_stopped_run_has_these_last_words(words: str, flavour: Flavour) -> None:
     for limit in (Settings(iterations=2), Settings(model_calls=1), Settings(tool_calls=1), Settings(seconds=0)):
         check((ECHO,), LAST_WORDS[words], dataclasses.replace(limit, early_stopping="generate"), flavour)

@@ -9,14 +9,14 @@ from tests.parameters import cases
 from tests.semantics.endings import STOPPED, A, B, C, finish_of, run_turns
 
 
-@cases("limit", [0, 1, 3])
+@cases("limit", 0, 1, 3)
 def test_row_2_stops_when_iterations_are_used_up(limit: int) -> None:
     result = run_turns(A, max_iterations=limit)
     assert (result.outcome.output, limit_of(result.outcome).limit) == (STOPPED, "iterations")
     assert result.spent.iterations == len(result.outcome.steps) == limit
 
 
-@cases(("spent", "reason", "output"), [(5, "seconds", STOPPED), (4.9, "finished", "done")])
+@cases(("spent", "reason", "output"), (5, "seconds", STOPPED), (4.9, "finished", "done"))
 def test_rows_3_and_4_a_run_within_its_time_plans(spent: float, reason: str, output: str) -> None:
     clock = FakeClock()
 
@@ -43,19 +43,17 @@ NOPE, DIRECT = act("nope"), act("direct", text="42")
 
 @cases(
     ("turns", "limit", "output", "iterations", "actions"),
-    [
-        # Row 10: the steps have the order of the actions; row 12: new steps stand behind those before.
-        ([[A, NOPE, B], answer()], None, "done", 2, [A, NOPE, B]),
-        ([A, [B, C], answer()], None, "done", 3, [A, B, C]),
-        # Row 13: a direct result is the answer; row 14: each step of several actions costs one iteration.
-        ([[DIRECT]], 1, "42", 1, [DIRECT]),
-        ([[DIRECT, A], answer()], None, "done", 2, [DIRECT, A]),
-        ([[A, DIRECT], answer()], None, "done", 2, [A, DIRECT]),
-        ([[DIRECT, B, NOPE]], 2, STOPPED, 2, [DIRECT, B, NOPE] * 2),
-        # An answer of the last iteration wins, also a direct one.
-        ([A, answer("42")], 2, "42", 2, [A]),
-        ([A, DIRECT], 2, "42", 2, [A, DIRECT]),
-    ],
+    # Row 10: the steps have the order of the actions; row 12: new steps stand behind those before.
+    ([[A, NOPE, B], answer()], None, "done", 2, [A, NOPE, B]),
+    ([A, [B, C], answer()], None, "done", 3, [A, B, C]),
+    # Row 13: a direct result is the answer; row 14: each step of several actions costs one iteration.
+    ([[DIRECT]], 1, "42", 1, [DIRECT]),
+    ([[DIRECT, A], answer()], None, "done", 2, [DIRECT, A]),
+    ([[A, DIRECT], answer()], None, "done", 2, [A, DIRECT]),
+    ([[DIRECT, B, NOPE]], 2, STOPPED, 2, [DIRECT, B, NOPE] * 2),
+    # An answer of the last iteration wins, also a direct one.
+    ([A, answer("42")], 2, "42", 2, [A]),
+    ([A, DIRECT], 2, "42", 2, [A, DIRECT]),
 )
 def test_rows_10_to_14_actions_become_steps(
     turns: list[Any], limit: int | None, output: str, iterations: int, actions: list[Any]

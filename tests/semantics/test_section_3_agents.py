@@ -33,7 +33,7 @@ AGENTS: dict[str, tuple[Callable[..., Agent], str, tuple[str, ...], str]] = {
 }
 
 
-@cases("kind", AGENTS)
+@cases("kind", *AGENTS)
 def test_an_agent_has_its_stop_words_and_scratchpad(kind: str) -> None:
     make, text, stop, scratchpad = AGENTS[kind]
     tools: list[AnyTool] = [search if kind == "self ask" else echo]
@@ -124,7 +124,7 @@ EDGES: dict[str, tuple[Read, str | ModelReply, object]] = {
 }
 
 
-@cases("edge", EDGES)
+@cases("edge", *EDGES)
 def test_a_parser_reads(edge: str) -> None:
     read, text, expected = EDGES[edge]
     assert in_short(read, text) == expected

@@ -24,18 +24,16 @@ MIXED = dict(enumerate(["fail failed: ValueError: no b", "a", UNKNOWN, EXTRA]))
 
 @cases(
     ("actions", "tools", "results", "texts"),
-    [
-        # The lookup is exact.
-        ([act("Echo", text="a"), act("echo ", text="a"), A], [echo], ["unknown_tool", "unknown_tool", "ok"], {2: "a"}),
-        ([act("nope")], [], ["unknown_tool"], {0: "nope is not a valid tool, try one of []."}),
-        ([act("nope")], [echo, fail], ["unknown_tool"], {0: UNKNOWN}),
-        # A tool takes its input by name or as a string.
-        ([A, *(AgentAction("echo", one) for one in ("b", C_JSON))], [echo], ["ok"] * 3, dict(enumerate("abc"))),
-        # Invalid arguments do not call it.
-        ([act("echo"), act("echo", text=["a"])], [echo], ["bad_arguments"] * 2, {0: REQUIRED}),
-        # One that fails spares the others.
-        ([act("fail", text="b"), A, act("nope"), act("echo", texd="c")], [echo, fail], ALL, MIXED),
-    ],
+    # The lookup is exact.
+    ([act("Echo", text="a"), act("echo ", text="a"), A], [echo], ["unknown_tool", "unknown_tool", "ok"], {2: "a"}),
+    ([act("nope")], [], ["unknown_tool"], {0: "nope is not a valid tool, try one of []."}),
+    ([act("nope")], [echo, fail], ["unknown_tool"], {0: UNKNOWN}),
+    # A tool takes its input by name or as a string.
+    ([A, *(AgentAction("echo", one) for one in ("b", C_JSON))], [echo], ["ok"] * 3, dict(enumerate("abc"))),
+    # Invalid arguments do not call it.
+    ([act("echo"), act("echo", text=["a"])], [echo], ["bad_arguments"] * 2, {0: REQUIRED}),
+    # One that fails spares the others.
+    ([act("fail", text="b"), A, act("nope"), act("echo", texd="c")], [echo, fail], ALL, MIXED),
 )
 def test_calls_have_these_observations(actions: Any, tools: Any, results: list[str], texts: dict[int, str]) -> None:
     result = run_turns(actions, answer(), tools=tools)
@@ -44,7 +42,7 @@ def test_calls_have_these_observations(actions: Any, tools: Any, results: list[s
 
 
 @pytest.mark.medium
-@cases("value", [3, None, 1.5, ["a"], {"a": 1}, ""])
+@cases("value", 3, None, 1.5, ["a"], {"a": 1}, "")
 def test_observation_is_the_unconverted_result(value: Any) -> None:
     @tool
     def give() -> Any:
@@ -68,7 +66,7 @@ def test_return_direct_needs_a_call_that_worked() -> None:
 # ---- 3.8 Memory
 
 
-@cases("way", actors.WAYS)
+@cases("way", *actors.WAYS)
 def test_memory_is_loaded_and_saved_once(way: str) -> None:
     memory = Diary()
     actors.run_by(way, AgentExecutor(agent=scripted(A, answer("42")), tools=[echo], memory=memory))

@@ -51,7 +51,7 @@ def test_late_finish_wins_over_time_limit(run: Running) -> None:
     assert run(actors.timed(executor, clock)).output == "42"
 
 
-@cases("kind", ["def", "async def"])
+@cases("kind", "def", "async def")
 def test_cut_tool_is_abandoned_or_cancelled(kind: str) -> None:
     released, ended = threading.Event(), threading.Event()
 
@@ -90,7 +90,7 @@ MAKE: dict[str, tuple[Callable[..., gx.Agent], str]] = {
     "chat": (create_chat_agent, IN_JSON),
     "structured chat": (create_structured_chat_agent, IN_JSON),
 }
-EACH = cases("kind", MAKE)
+EACH = cases("kind", *MAKE)
 GENERATE: dict[str, Any] = {"max_iterations": 1, "early_stopping_method": "generate"}
 
 
@@ -157,14 +157,12 @@ NOT_SENT = gx.ParseError("no")
 
 @cases(
     ("policy", "error", "observation", "log"),
-    [
-        (True, SENT, "Say it again.", "garbage"),
-        (True, NOT_SENT, "Invalid or incomplete response", "no"),
-        ("Fix it!", SENT, "Fix it!", "garbage"),
-        ("", SENT, "", "garbage"),
-        ("true", SENT, "true", "garbage"),
-        (fix, NOT_SENT, "no: fix it!", "no"),
-    ],
+    (True, SENT, "Say it again.", "garbage"),
+    (True, NOT_SENT, "Invalid or incomplete response", "no"),
+    ("Fix it!", SENT, "Fix it!", "garbage"),
+    ("", SENT, "", "garbage"),
+    ("true", SENT, "true", "garbage"),
+    (fix, NOT_SENT, "no: fix it!", "no"),
 )
 def test_policy_returns_the_observation(policy: Any, error: gx.ParseError, observation: str, log: str) -> None:
     result = run_agent(saying(error), handle_parsing_errors=policy)
@@ -184,19 +182,17 @@ LOST = endings.raising(LookupError("of the user"))
 
 @cases(
     ("run", "error", "message"),
-    [
-        (lambda: run_agent(saying(SENT), handle_parsing_errors=LOST), LookupError, "of the user"),
-        (lambda: run_agent(LOST, handle_parsing_errors=True), LookupError, "of the user"),
-        # A parse error of the function that trims.
-        (
-            lambda: run_agent(scripted(answer()), trim_intermediate_steps=endings.raising(gx.ParseError("no"))),
-            gx.ParseError,
-            "no",
-        ),
-        (lambda: run_replies(ServerError("busy"), handle_parsing_errors=True), ServerError, "busy"),
-        # The one of a stopped run's last reply.
-        (lambda: run_replies(ServerError("busy"), **dict[str, Any](GENERATE, max_iterations=0)), ServerError, "busy"),
-    ],
+    (lambda: run_agent(saying(SENT), handle_parsing_errors=LOST), LookupError, "of the user"),
+    (lambda: run_agent(LOST, handle_parsing_errors=True), LookupError, "of the user"),
+    # A parse error of the function that trims.
+    (
+        lambda: run_agent(scripted(answer()), trim_intermediate_steps=endings.raising(gx.ParseError("no"))),
+        gx.ParseError,
+        "no",
+    ),
+    (lambda: run_replies(ServerError("busy"), handle_parsing_errors=True), ServerError, "busy"),
+    # The one of a stopped run's last reply.
+    (lambda: run_replies(ServerError("busy"), **dict[str, Any](GENERATE, max_iterations=0)), ServerError, "busy"),
 )
 def test_other_exceptions_are_not_parse_errors(run: Callable[[], Any], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):

@@ -41,7 +41,7 @@ def test_parse_error_chunk_has_a_step_and_no_action() -> None:
     assert [step.observation for step in chunks[0]["steps"]] == ["Say it again."]
 
 
-@cases("seen", [0, 1, 2])
+@cases("seen", 0, 1, 2)
 def test_resumed_stream_repeats_no_step(seen: int) -> None:
     executor = two_steps()
     pauses = [
@@ -68,10 +68,8 @@ def test_time_limit_spares_the_stream_consumer() -> None:
         last: Any = None
         past = asyncio.Event()
         asyncio.get_running_loop().call_later(0.03, past.set)
-        async for chunk in gx.AgentExecutor(agent=scripted(A), tools=[echo], max_execution_time=0.02).astream_chunks(
-            "q"
-        ):
-            last = chunk
+        async for one in gx.AgentExecutor(agent=scripted(A), tools=[echo], max_execution_time=0.02).astream_chunks("q"):
+            last = one
             # The consumer awaits something else, until after the limit.
             await past.wait()
         return last

@@ -16,14 +16,12 @@ POLICIES: dict[str, Callable[[Any], str]] = {"sorry, no b": lambda error: f"sorr
 
 @cases(
     ("action", "options", "observation", "status"),
-    [
-        (act("ECHO", text="a"), {"tool_lookup": "case_insensitive"}, "a", "ok"),
-        # The closest name is suggested.
-        (act("Echo", text="a"), {"tools": [echo]}, f"Echo {CLOSEST}", "unknown_tool"),
-        # An exception reaches the model, as it is or as a policy makes it, which may be empty.
-        (FAIL, {}, "fail failed: ValueError: no b", "error"),
-        *((FAIL, {"handle_tool_errors": policy}, text, "error") for text, policy in POLICIES.items()),
-    ],
+    (act("ECHO", text="a"), {"tool_lookup": "case_insensitive"}, "a", "ok"),
+    # The closest name is suggested.
+    (act("Echo", text="a"), {"tools": [echo]}, f"Echo {CLOSEST}", "unknown_tool"),
+    # An exception reaches the model, as it is or as a policy makes it, which may be empty.
+    (FAIL, {}, "fail failed: ValueError: no b", "error"),
+    *((FAIL, {"handle_tool_errors": policy}, text, "error") for text, policy in POLICIES.items()),
 )
 def test_call_has_this_observation(action: Any, options: dict[str, Any], observation: object, status: str) -> None:
     result = run_turns(action, answer(), **options)
@@ -40,12 +38,10 @@ def test_case_insensitive_lookup_refuses_equal_names() -> None:
 
 @cases(
     ("batch", "output"),
-    [
-        ([A, act("direct", text="b")], "b"),
-        ([act("direct", text="a"), B], "a"),
-        ([act("direct", text="a"), act("direct", text="b")], "b"),
-        ([act("direct", text="a"), act("direct", wrong="b")], "a"),
-    ],
+    ([A, act("direct", text="b")], "b"),
+    ([act("direct", text="a"), B], "a"),
+    ([act("direct", text="a"), act("direct", text="b")], "b"),
+    ([act("direct", text="a"), act("direct", wrong="b")], "a"),
 )
 def test_return_direct_any_takes_the_last_result(batch: Any, output: str) -> None:
     result = run_turns(batch, answer(), return_direct="any")

@@ -63,7 +63,7 @@ def test_clock_keeps_time_and_loops_may_be_real() -> None:
     assert asyncio.run(executor.arun("q")).output == 1
 
 
-@cases("limit", [1, 0.3, 7.25, 100_000])
+@cases("limit", 1, 0.3, 7.25, 100_000)
 def test_endless_run_ends_exactly_at_its_time_limit(limit: float) -> None:
     clock = VirtualClock(1000)
     executor = on_loop_time(calling("never", tools=[scripted_tool("never", [NEVER])], max_execution_time=limit), clock)
@@ -86,13 +86,11 @@ LATE, STUBBORN = [After(3, "late")], [After(math.inf, stubborn=True)]
 
 @cases(
     ("called", "settings", "statuses", "seconds"),
-    [
-        (scripted_tool("slow", LATE, repeat_last=True), {"max_execution_time": 10}, ["ok"] * 3 + ["cut"], 10),
-        # 60 more are what is left behind at the end is given.
-        (scripted_tool("stubborn", STUBBORN), {"max_execution_time": 10}, ["cut"], 10 + GRACE),
-        (tool(spin), {"max_execution_time": 10}, ["cut"], 10),
-        (dataclasses.replace(NEVER_BACK, timeout=4.0), {"max_iterations": 3}, ["timed_out"] * 3, 12),
-    ],
+    (scripted_tool("slow", LATE, repeat_last=True), {"max_execution_time": 10}, ["ok"] * 3 + ["cut"], 10),
+    # 60 more are what is left behind at the end is given.
+    (scripted_tool("stubborn", STUBBORN), {"max_execution_time": 10}, ["cut"], 10 + GRACE),
+    (tool(spin), {"max_execution_time": 10}, ["cut"], 10),
+    (dataclasses.replace(NEVER_BACK, timeout=4.0), {"max_iterations": 3}, ["timed_out"] * 3, 12),
 )
 def test_tool_is_cut(called: AnyTool, settings: dict[str, Any], statuses: list[str], seconds: float) -> None:
     clock = VirtualClock()

@@ -69,7 +69,7 @@ def test_tools_are_called_with_what_fits() -> None:
 
 
 @pytest.mark.medium
-@cases("as_messages", [True, False])
+@cases("as_messages", True, False)
 def test_a_memory_may_remember(as_messages: bool) -> None:
     agent = gx.create_tool_calling_agent(ScriptedModel([]), [add])
     if not as_messages:
@@ -119,15 +119,13 @@ def doze(text: str) -> str:
 @pytest.mark.medium
 @cases(
     ("machine", "options"),
-    [
-        (executor_of(add).plug(sign), {"context": User("Ann")}),
-        (executor_of(add, max_cost=0.5), {}),
-        (executor_of(doze, max_execution_time=0.3), {}),
-        (
-            executor_of(add).splice(gx.edges(redact, gx.on(gx.AgentFinish, gx.END)), after=parse, on=gx.AgentFinish),
-            {"ignore": ["GX027"]},
-        ),
-    ],
+    (executor_of(add).plug(sign), {"context": User("Ann")}),
+    (executor_of(add, max_cost=0.5), {}),
+    (executor_of(doze, max_execution_time=0.3), {}),
+    (
+        executor_of(add).splice(gx.edges(redact, gx.on(gx.AgentFinish, gx.END)), after=parse, on=gx.AgentFinish),
+        {"ignore": ["GX027"]},
+    ),
 )
 def test_machine_without_a_bug_passes(machine: gx.AgentExecutor, options: dict[str, Any]) -> None:
     verify_termination(machine, examples=8, **options)
@@ -167,12 +165,10 @@ def test_a_late_failure_of_a_graph_is_found() -> None:
 
 @cases(
     ("options", "text"),
-    [
-        *(({"patience": wrong}, "patience") for wrong in (0, -1, "soon")),
-        ({"stateful": "add"}, r"stateful is 'add'; give a list of names: \['add'\]"),
-        ({"stateful": ["addd"]}, "neither a tool nor a node; did you mean add?"),
-        ({"ignore": ["GX007"]}, "ignore has 'GX007', which is no warning that fails a test; did you mean GX027?"),
-    ],
+    *(({"patience": wrong}, "patience") for wrong in (0, -1, "soon")),
+    ({"stateful": "add"}, r"stateful is 'add'; give a list of names: \['add'\]"),
+    ({"stateful": ["addd"]}, "neither a tool nor a node; did you mean add?"),
+    ({"ignore": ["GX007"]}, "ignore has 'GX007', which is no warning that fails a test; did you mean GX027?"),
 )
 def test_invalid_option_is_refused(options: dict[str, Any], text: str) -> None:
     with pytest.raises(gx.InputError, match=text):
@@ -223,7 +219,7 @@ def test_code_of_a_tracer_is_not_interrupted(monkeypatch: pytest.MonkeyPatch) ->
 
 # A busy machine may let a thread wait for its turn while it is looked at.
 @pytest.mark.medium
-@cases("looks_without_a_turn", [0, 8])
+@cases("looks_without_a_turn", 0, 8)
 def test_hanging_code_is_interrupted(looks_without_a_turn: int, monkeypatch: pytest.MonkeyPatch) -> None:
     turns, looks, used_time = [0], itertools.count(), watchdog._used_time  # pyright: ignore[reportPrivateUsage]
 
@@ -297,12 +293,10 @@ def test_nested_runs_within_a_set_limit_pass() -> None:
 @pytest.mark.medium
 @cases(
     ("finish", "memory"),
-    [
-        # A finish needs no step for its actions.
-        (gx.AgentFinish({}), None),
-        # That calls of a memory are not counted is an assumption of the proof, which the bound on model calls says.
-        (DONE, SummaryMemory(ScriptedModel(["They talked."] * 500))),
-    ],
+    # A finish needs no step for its actions.
+    (gx.AgentFinish({}), None),
+    # That calls of a memory are not counted is an assumption of the proof, which the bound on model calls says.
+    (DONE, SummaryMemory(ScriptedModel(["They talked."] * 500))),
 )
 def test_a_run_that_only_answers_passes(finish: gx.AgentFinish, memory: SummaryMemory | None) -> None:
     verify_termination(gx.AgentExecutor(agent=lambda steps, inputs: finish, tools=[], memory=memory), examples=3)

@@ -89,7 +89,7 @@ REPORTS: list[tuple[str, str, list[str], dict[str, int]]] = [
 
 
 @pytest.mark.medium
-@cases(("text", "options", "lines", "outcomes"), REPORTS)
+@cases(("text", "options", "lines", "outcomes"), *REPORTS)
 def test_machine_or_mistake_is_reported(
     pytester: pytest.Pytester, text: str, options: str, lines: list[str], outcomes: dict[str, int]
 ) -> None:

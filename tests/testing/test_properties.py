@@ -62,11 +62,9 @@ def executor_of(kind: str = "tool calling", **settings: Any) -> gx.AgentExecutor
 @pytest.mark.medium
 @cases(
     ("kind", "settings"),
-    [
-        *((kind, {}) for kind in AGENTS),
-        ("structured", {"max_execution_time": 20}),
-        ("react", {"handle_parsing_errors": False}),
-    ],
+    *((kind, {}) for kind in AGENTS),
+    ("structured", {"max_execution_time": 20}),
+    ("react", {"handle_parsing_errors": False}),
 )
 def test_an_executor_of_any_kind_keeps_its_promise(kind: str, settings: dict[str, Any]) -> None:
     executor = executor_of(kind, max_iterations=3, max_tool_calls=5, **settings)
@@ -392,7 +390,7 @@ TestOrders = pytest.mark.medium(executor_machine(ORDERS, start=Order(), limits=F
 
 
 @pytest.mark.medium
-@cases("defect", ["the check is <= for <", "the run's clock stands still"])
+@cases("defect", "the check is <= for <", "the run's clock stands still")
 def test_state_machine_finds_a_defect(defect: str) -> None:
     owner, name, made = DEFECTS[defect]
     # Any: Hypothesis creates the class, which has its settings.

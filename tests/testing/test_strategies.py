@@ -32,11 +32,9 @@ LOOP = DrawnGraph((NODE,))
 
 @cases(
     ("value", "text"),
-    [
-        (SCRIPT, "(act unknown('x'), garbage after 2.5 s, act echo(1), unknown() never, stubborn)"),
-        (ATTACK, "turns=(calls echo, raises after 0.5 s), results=(ok never, stubborn)"),
-        (LOOP, "{n0: (Red -> n0 resets alpha, Blue -> END; costs alpha; asks 1..2 tools; spent -> END)}"),
-    ],
+    (SCRIPT, "(act unknown('x'), garbage after 2.5 s, act echo(1), unknown() never, stubborn)"),
+    (ATTACK, "turns=(calls echo, raises after 0.5 s), results=(ok never, stubborn)"),
+    (LOOP, "{n0: (Red -> n0 resets alpha, Blue -> END; costs alpha; asks 1..2 tools; spent -> END)}"),
 )
 def test_drawn_values_have_a_readable_repr(value: object, text: str) -> None:
     assert repr(value) == text
@@ -128,9 +126,7 @@ def test_proof_and_engine_agree_on_random_machines(drawn: DrawnGraph) -> None:
         assert exploration.endless is not None, str(verdict)
 
 
-test_proof_and_engine_agree_on_many_machines = thorough(
-    test_proof_and_engine_agree_on_random_machines, 3000, drawn_graphs()
-)
+test_proof_and_engine_agree_on_many = thorough(test_proof_and_engine_agree_on_random_machines, 3000, drawn_graphs())
 
 
 @given(drawn=drawn_graphs(loops=False), choices=st.lists(st.integers(0, 3), max_size=8))

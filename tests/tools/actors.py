@@ -8,8 +8,8 @@ from graphexec.tools.calling import make_tool_handler
 from tests.executor.actors import AnyTool, Running, act, answer, make_executor, reply_of, run_async, run_sync
 from tests.parameters import cases
 
-HOW = cases("run", [run_sync, run_async])
-KIND = cases("kind", ["def", "async def"])
+HOW = cases("run", run_sync, run_async)
+KIND = cases("kind", "def", "async def")
 
 
 class Mute(Exception):

@@ -43,22 +43,20 @@ USUAL: dict[str, Any] = {**PLAIN, "text": "", "most": 3, "when": None, "price": 
 
 @cases(
     ("written", "read"),
-    [
-        ({"values": "[1, 2]"}, {"values": [1, 2]}),
-        # A string stays one where one is wanted, or anything.
-        ({**PLAIN, "text": "[1]"}, {"text": "[1]"}),
-        ({**PLAIN, "more": "[1]"}, {"more": "[1]"}),
-        ({**PLAIN, "by": '{"ids": [1]}'}, {"by": Filter(ids=[1])}),
-        ({**PLAIN, "by": {"ids": "[1]", "limit": None}}, {"by": Filter(ids=[1])}),
-        ({**PLAIN, "most": None}, {}),
-        ({**PLAIN, "when": None}, {}),
-        ({**PLAIN, "when": "2026-11-29"}, {"when": dt.date(2026, 11, 29)}),
-        ({**PLAIN, "when": "2026-11-29T00:00:00"}, {"when": dt.datetime(2026, 11, 29)}),
-        ({**PLAIN, "price": "1.10"}, {"price": decimal.Decimal("1.10")}),
-        ({**PLAIN, "price": 1.5}, {"price": 1.5}),
-        # Of an agent of one's own, whose arguments need not be JSON.
-        ({**PLAIN, "more": {1: dt.date(2026, 1, 1)}}, {"more": {1: dt.date(2026, 1, 1)}}),
-    ],
+    ({"values": "[1, 2]"}, {"values": [1, 2]}),
+    # A string stays one where one is wanted, or anything.
+    ({**PLAIN, "text": "[1]"}, {"text": "[1]"}),
+    ({**PLAIN, "more": "[1]"}, {"more": "[1]"}),
+    ({**PLAIN, "by": '{"ids": [1]}'}, {"by": Filter(ids=[1])}),
+    ({**PLAIN, "by": {"ids": "[1]", "limit": None}}, {"by": Filter(ids=[1])}),
+    ({**PLAIN, "most": None}, {}),
+    ({**PLAIN, "when": None}, {}),
+    ({**PLAIN, "when": "2026-11-29"}, {"when": dt.date(2026, 11, 29)}),
+    ({**PLAIN, "when": "2026-11-29T00:00:00"}, {"when": dt.datetime(2026, 11, 29)}),
+    ({**PLAIN, "price": "1.10"}, {"price": decimal.Decimal("1.10")}),
+    ({**PLAIN, "price": 1.5}, {"price": 1.5}),
+    # Of an agent of one's own, whose arguments need not be JSON.
+    ({**PLAIN, "more": {1: dt.date(2026, 1, 1)}}, {"more": {1: dt.date(2026, 1, 1)}}),
 )
 def test_argument_is_what_the_model_means(written: Any, read: Any) -> None:
     before = copy.deepcopy(written)
@@ -70,12 +68,10 @@ def test_argument_is_what_the_model_means(written: Any, read: Any) -> None:
 
 @cases(
     ("written", "fact"),
-    [
-        ({"values": "abc"}, "values: Input should be a valid array"),
-        ({"values": None}, "values: Input should be a valid array"),
-        ({"values": '["x"]'}, "values: Input should be a valid array"),
-        ({**PLAIN, "other": None}, "other: Extra inputs are not permitted"),
-    ],
+    ({"values": "abc"}, "values: Input should be a valid array"),
+    ({"values": None}, "values: Input should be a valid array"),
+    ({"values": '["x"]'}, "values: Input should be a valid array"),
+    ({**PLAIN, "other": None}, "other: Extra inputs are not permitted"),
 )
 def test_what_cannot_be_meant_is_refused(written: Any, fact: str) -> None:
     result = call_tool(search, written)
@@ -157,11 +153,9 @@ def test_function_with_a_schema_of_its_own_gets_the_call() -> None:
 
 @cases(
     ("define", "fact"),
-    [
-        (lambda: gx.Tool.from_function(look, args_schema=Clash), AS_CALL),
-        (lambda: gx.Tool.from_function(visit, args_schema=City), "does not take city"),
-        (lambda: tool_from_schema("x", "d", {"type": "object", "properties": {"call": {}, "city": {}}}, look), AS_CALL),
-    ],
+    (lambda: gx.Tool.from_function(look, args_schema=Clash), AS_CALL),
+    (lambda: gx.Tool.from_function(visit, args_schema=City), "does not take city"),
+    (lambda: tool_from_schema("x", "d", {"type": "object", "properties": {"call": {}, "city": {}}}, look), AS_CALL),
 )
 def test_function_that_does_not_fit_its_schema_is_refused(define: Any, fact: str) -> None:
     with pytest.raises(ToolDefinitionError, match=fact):
@@ -181,15 +175,13 @@ def test_memory_that_saves_another_input_is_refused_when_the_executor_is_made() 
 
 @cases(
     ("error", "told"),
-    [
-        (
-            ExceptionGroup("unhandled errors in a TaskGroup", [ConnectionError("refused by db1"), ValueError("x")]),
-            "ExceptionGroup: unhandled errors in a TaskGroup (2 sub-exceptions): ConnectionError: refused by db1; "
-            "ValueError: x",
-        ),
-        (ExceptionGroup("a", [ExceptionGroup("b", [KeyError("deep")])]), "KeyError: 'deep'"),
-        (ExceptionGroup("many", [ValueError(str(number)) for number in range(9)]), "ValueError: 4; and 4 more"),
-    ],
+    (
+        ExceptionGroup("unhandled errors in a TaskGroup", [ConnectionError("refused by db1"), ValueError("x")]),
+        "ExceptionGroup: unhandled errors in a TaskGroup (2 sub-exceptions): ConnectionError: refused by db1; "
+        "ValueError: x",
+    ),
+    (ExceptionGroup("a", [ExceptionGroup("b", [KeyError("deep")])]), "KeyError: 'deep'"),
+    (ExceptionGroup("many", [ValueError(str(number)) for number in range(9)]), "ValueError: 4; and 4 more"),
 )
 def test_exceptions_of_a_group_are_told(error: Exception, told: str) -> None:
     @gx.tool

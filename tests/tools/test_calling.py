@@ -22,22 +22,20 @@ from tests.tools.actors import HOW, KIND, Mute, call_tool, observe, raising
 @pytest.mark.medium
 @HOW
 @KIND
-@cases("count", [1, 2])
-@cases("limit", [None, 30.0])
+@cases("count", 1, 2)
+@cases("limit", None, 30.0)
 @cases(
     ("error", "message"),
-    [
-        (ValueError("bad"), "ValueError: bad"),
-        (KeyError("k"), "KeyError: 'k'"),
-        (RuntimeError(), "RuntimeError"),
-        (TimeoutError("late"), "TimeoutError: late"),
-        (asyncio.CancelledError("its own"), "CancelledError: its own"),
-        (ExceptionGroup("two", [ValueError("a"), OSError("b")]), "ExceptionGroup: two (2 sub-exceptions)"),
-        (UnicodeDecodeError("utf-8", b"\xff", 0, 1, "odd"), "UnicodeDecodeError: 'utf-8' codec"),
-        (AssertionError("no"), "AssertionError: no"),
-        (RecursionError("deep"), "RecursionError: deep"),
-        (MemoryError(), "MemoryError"),
-    ],
+    (ValueError("bad"), "ValueError: bad"),
+    (KeyError("k"), "KeyError: 'k'"),
+    (RuntimeError(), "RuntimeError"),
+    (TimeoutError("late"), "TimeoutError: late"),
+    (asyncio.CancelledError("its own"), "CancelledError: its own"),
+    (ExceptionGroup("two", [ValueError("a"), OSError("b")]), "ExceptionGroup: two (2 sub-exceptions)"),
+    (UnicodeDecodeError("utf-8", b"\xff", 0, 1, "odd"), "UnicodeDecodeError: 'utf-8' codec"),
+    (AssertionError("no"), "AssertionError: no"),
+    (RecursionError("deep"), "RecursionError: deep"),
+    (MemoryError(), "MemoryError"),
 )
 def test_exception_is_an_observation(
     run: actors.Running, kind: str, error: BaseException, message: str, count: int, limit: float | None
@@ -52,9 +50,9 @@ def test_exception_is_an_observation(
 @pytest.mark.medium
 @HOW
 @KIND
-@cases("error", [KeyboardInterrupt("ctrl-c"), SystemExit(3), GeneratorExit("odd")])
-@cases("limit", [None, 30.0])
-@cases("count", [1, 2])
+@cases("error", KeyboardInterrupt("ctrl-c"), SystemExit(3), GeneratorExit("odd"))
+@cases("limit", None, 30.0)
+@cases("count", 1, 2)
 def test_what_is_no_exception_is_raised(
     run: actors.Running, kind: str, error: BaseException, limit: float | None, count: int
 ) -> None:
@@ -64,13 +62,13 @@ def test_what_is_no_exception_is_raised(
 
 
 @HOW
-@cases(("error", "message"), [(StopIteration("end"), "StopIteration: end"), (Mute(), "Mute")])
+@cases(("error", "message"), (StopIteration("end"), "StopIteration: end"), (Mute(), "Mute"))
 def test_odd_exception_is_equal_in_all_drivers(run: actors.Running, error: Exception, message: str) -> None:
     assert observe(run, raising(error)) == f"raises failed: {message}"
 
 
 @HOW
-@cases("timeout", [None, 20])
+@cases("timeout", None, 20)
 def test_decorated_async_tool_is_awaited(run: actors.Running, timeout: float | None) -> None:
     async def greet(text: str) -> str:
         """Greet."""
@@ -90,11 +88,9 @@ def test_decorated_async_tool_is_awaited(run: actors.Running, timeout: float | N
 
 @HOW
 @KIND
-@cases("count", [1, 2])
-@cases("settings", [{}, {"timeout": 20}])
-def test_on_error_raise_raises_the_tools_exception(
-    run: actors.Running, kind: str, count: int, settings: dict[str, Any]
-) -> None:
+@cases("count", 1, 2)
+@cases("settings", {}, {"timeout": 20})
+def test_on_error_raise_raises_the_tools_exception(run: actors.Running, kind: str, count: int, settings: Any) -> None:
     error = LookupError("mine")
     tools = [actors.echo, raising(error, kind, on_error="raise", **settings)]
     executor = actors.make_executor(actors.act("echo", text="before"), [actors.act("raises")] * count, tools=tools)
@@ -134,17 +130,15 @@ ALONE = "Write its name alone; the arguments belong in the input."
 
 @cases(
     ("requested", "suggested"),
-    [
-        ("web_serch", " Did you mean web_search?"),
-        ("WebSearch", " Did you mean web_search?"),
-        ("WEB_SEARCH", " Did you mean web_search?"),
-        ("calculator", " Did you mean Calculate?"),
-        ("weather", ""),
-        ("", ""),
-        ("webserch(query: 'x')", " Did you mean web_search?"),
-        ("web_search, Calculate", f" Did you mean web_search? {ALONE}"),
-        ("one of [web_search, Calculate]", ""),
-    ],
+    ("web_serch", " Did you mean web_search?"),
+    ("WebSearch", " Did you mean web_search?"),
+    ("WEB_SEARCH", " Did you mean web_search?"),
+    ("calculator", " Did you mean Calculate?"),
+    ("weather", ""),
+    ("", ""),
+    ("webserch(query: 'x')", " Did you mean web_search?"),
+    ("web_search, Calculate", f" Did you mean web_search? {ALONE}"),
+    ("one of [web_search, Calculate]", ""),
 )
 def test_unknown_tool_suggests_the_closest_name(requested: str, suggested: str) -> None:
     result = actors.reply_of(make_tool_handler(make_tools("web_search", "Calculate")), CallTool(requested, "x"))
@@ -198,13 +192,13 @@ def test_case_insensitive_lookup_rejects_ambiguous_names() -> None:
         make_tool_handler(tools, lookup="case_insensitive")
 
 
-@cases("wrong", ["fuzzy", ["exact"], None])
+@cases("wrong", "fuzzy", ["exact"], None)
 def test_invalid_lookup_is_rejected(wrong: Any) -> None:
     with pytest.raises(InputError, match=f"^tool_lookup is {re.escape(repr(wrong))}; give 'exact' or 'case_"):
         make_tool_handler({}, lookup=wrong)
 
 
-@cases("tool_input", ["hi", {"text": "hi"}])
+@cases("tool_input", "hi", {"text": "hi"})
 def test_tool_handler_works_without_an_executor(tool_input: Any) -> None:
     assert call_tool(actors.echo, tool_input) == ToolResult("hi")
 

@@ -83,7 +83,7 @@ FUNCTIONS: list[tuple[Any, str, object]] = [
 ]
 
 
-@cases(("function", "signature", "result"), FUNCTIONS)
+@cases(("function", "signature", "result"), *FUNCTIONS)
 def test_tool_takes_a_plain_function(function: Any, signature: str, result: object) -> None:
     made: AnyTool = Tool(name="Find", func=function, description="Find it.")
     assert (made.signature, made.description) == (f"Find({signature})", "Find it.")
@@ -113,12 +113,10 @@ def test_untyped_function_receives_any_text(text: str) -> None:
 # The functions of a tool, and what a sync and an async run observe.
 @cases(
     ("functions", "blocking", "awaited"),
-    [
-        ({"func": UNTYPED_ASYNC}, "awaited x", "awaited x"),
-        ({"func": None, "coroutine": UNTYPED_ASYNC}, "awaited x", "awaited x"),
-        ({"coroutine": UNTYPED_ASYNC}, "awaited x", "awaited x"),
-        ({"func": UNTYPED, "coroutine": UNTYPED_ASYNC}, "found x", "awaited x"),
-    ],
+    ({"func": UNTYPED_ASYNC}, "awaited x", "awaited x"),
+    ({"func": None, "coroutine": UNTYPED_ASYNC}, "awaited x", "awaited x"),
+    ({"coroutine": UNTYPED_ASYNC}, "awaited x", "awaited x"),
+    ({"func": UNTYPED, "coroutine": UNTYPED_ASYNC}, "found x", "awaited x"),
 )
 def test_coroutine_is_called_in_async_runs(functions: dict[str, Any], blocking: str, awaited: str) -> None:
     made: AnyTool = Tool(name="find", description="Find it.", **functions)
@@ -128,17 +126,15 @@ def test_coroutine_is_called_in_async_runs(functions: dict[str, Any], blocking: 
 
 @cases(
     ("arguments", "says"),
-    [
-        ({"func": lambda left, right: left}, "find takes left, right, and without .* string; annotate left and right"),
-        ({"func": lambda **named: named}, r"find takes \*\*named, which has no schema; name each argument"),
-        ({"func": None}, r"find has no function; pass func=..., or coroutine=... for an async def"),
-        ({"func": 3}, "tool was given 3; write @tool above a function, with def"),
-        ({"func": UNTYPED, "coroutine": UNTYPED}, r"find has coroutine=.*; give a function \(async def\)"),
-        ({"func": pair, "coroutine": UNTYPED_ASYNC}, "func that takes left, right, and a coroutine that takes q; give"),
-        ({"func": UNTYPED, "name": ""}, "a tool has name=''; give a name, as a string"),
-        ({"func": UNTYPED, "description": 3}, "find has description=3; give a string"),
-        ({"func": UNTYPED, "timeout": -1}, "find has timeout=-1; give seconds above 0"),
-    ],
+    ({"func": lambda left, right: left}, "find takes left, right, and without .* string; annotate left and right"),
+    ({"func": lambda **named: named}, r"find takes \*\*named, which has no schema; name each argument"),
+    ({"func": None}, r"find has no function; pass func=..., or coroutine=... for an async def"),
+    ({"func": 3}, "tool was given 3; write @tool above a function, with def"),
+    ({"func": UNTYPED, "coroutine": UNTYPED}, r"find has coroutine=.*; give a function \(async def\)"),
+    ({"func": pair, "coroutine": UNTYPED_ASYNC}, "func that takes left, right, and a coroutine that takes q; give"),
+    ({"func": UNTYPED, "name": ""}, "a tool has name=''; give a name, as a string"),
+    ({"func": UNTYPED, "description": 3}, "find has description=3; give a string"),
+    ({"func": UNTYPED, "timeout": -1}, "find has timeout=-1; give seconds above 0"),
 )
 def test_invalid_tool_is_refused_with_the_remedy(arguments: dict[str, Any], says: str) -> None:
     arguments = {"name": "find", "description": "Find it.", **arguments}
@@ -173,7 +169,7 @@ def test_from_function_takes_a_schema_of_arguments() -> None:
     assert run_async(make_executor(act("web", query="x"), tools=[made])).output == "awaited x 10"
 
 
-@cases("schema", [{"type": "object"}, int, 3])
+@cases("schema", {"type": "object"}, int, 3)
 def test_from_function_refuses_another_schema(schema: Any) -> None:
     says = r"web has args_schema=.*, which is not a model of pydantic 2; write .* or tool_from_schema\("
     with pytest.raises(ToolDefinitionError, match=says):
@@ -231,7 +227,7 @@ CALLABLES: list[tuple[Any, str, str]] = [
 ]
 
 
-@cases(("called", "signature", "description"), CALLABLES)
+@cases(("called", "signature", "description"), *CALLABLES)
 def test_every_callable_is_a_tool(called: Any, signature: str, description: str) -> None:
     made: AnyTool = tool(called)
     assert (made.signature, made.description) == (signature, description)
@@ -284,12 +280,10 @@ def test_examples_of_a_tool_are_read() -> None:
 
 @cases(
     ("arguments", "says"),
-    [
-        ({"args_schema": Search}, r"no option args_schema; write Tool.from_function\(func, args_schema=Model\)"),
-        ({"handle_tool_error": True}, "no option handle_tool_error; write on_error=..."),
-        ({"retries": 2}, r"no option retries; write tool\(name=..., description=..., retries=2\)\(function\)"),
-        ({"descriptoin": "x"}, "no option descriptoin; did you mean description?"),
-    ],
+    ({"args_schema": Search}, r"no option args_schema; write Tool.from_function\(func, args_schema=Model\)"),
+    ({"handle_tool_error": True}, "no option handle_tool_error; write on_error=..."),
+    ({"retries": 2}, r"no option retries; write tool\(name=..., description=..., retries=2\)\(function\)"),
+    ({"descriptoin": "x"}, "no option descriptoin; did you mean description?"),
 )
 def test_unknown_option_gets_the_remedy(arguments: dict[str, Any], says: str) -> None:
     with pytest.raises(InputError, match=f"Tool has {says}"):

@@ -68,14 +68,12 @@ EITHER = of(size={"anyOf": [{"type": "integer", "maximum": 9}, {"type": "null"}]
 
 @cases(
     ("schema", "text", "read"),
-    [
-        (of(city={"type": "string"}), "5", {"city": "5"}),
-        (COUNT, "5", {"count": 5}),
-        (COUNT, '{"count": 5}', {"count": 5}),
-        (of(flag={"type": "boolean"}), "true", {"flag": True}),
-        # A reference may lead to True.
-        (FALSE, {"a": 3}, {"a": 3}),
-    ],
+    (of(city={"type": "string"}), "5", {"city": "5"}),
+    (COUNT, "5", {"count": 5}),
+    (COUNT, '{"count": 5}', {"count": 5}),
+    (of(flag={"type": "boolean"}), "true", {"flag": True}),
+    # A reference may lead to True.
+    (FALSE, {"a": 3}, {"a": 3}),
 )
 def test_string_may_be_the_only_argument(schema: dict[str, Any], text: Any, read: dict[str, Any]) -> None:
     assert with_schema(schema).read(text) == read
@@ -83,14 +81,12 @@ def test_string_may_be_the_only_argument(schema: dict[str, Any], text: Any, read
 
 @cases(
     ("schema", "given", "says"),
-    [
-        (COUNT, "five", "count: 'five' is not of type 'integer'"),
-        # The same error once, and in a choice that of the closest.
-        (TWICE, {"a": 3}, "take was not called: a: 3 is not of type 'string'. Call it"),
-        (EITHER, {"size": 12}, "size: 12 is greater than the maximum of 9"),
-        (FALSE, {"b": 3}, "b: False schema does not allow 3"),
-        (COUNT, {"count": "x" * 10_000}, "count: 'xxx"),
-    ],
+    (COUNT, "five", "count: 'five' is not of type 'integer'"),
+    # The same error once, and in a choice that of the closest.
+    (TWICE, {"a": 3}, "take was not called: a: 3 is not of type 'string'. Call it"),
+    (EITHER, {"size": 12}, "size: 12 is greater than the maximum of 9"),
+    (FALSE, {"b": 3}, "b: False schema does not allow 3"),
+    (COUNT, {"count": "x" * 10_000}, "count: 'xxx"),
 )
 def test_error_is_described_shortly(schema: dict[str, Any], given: Any, says: str) -> None:
     with pytest.raises(InvalidArgumentsError) as caught:
@@ -110,7 +106,7 @@ INVALID: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@cases(("arguments", "says"), INVALID)
+@cases(("arguments", "says"), *INVALID)
 def test_invalid_arguments_are_described_to_the_model(arguments: dict[str, Any], says: str) -> None:
     with pytest.raises(InvalidArgumentsError, match=r"^take was not called: ") as caught:
         with_schema(WEATHER).read(arguments)
@@ -141,7 +137,7 @@ SHORT: list[tuple[Any, str]] = [
 ]
 
 
-@cases(("schema", "short"), SHORT)
+@cases(("schema", "short"), *SHORT)
 def test_signature_has_a_short_form(schema: Any, short: str) -> None:
     assert format_schema(schema) == short
 
@@ -171,7 +167,7 @@ SAME: list[dict[str, Any]] = [
 ]
 
 
-@cases("schema", SAME)
+@cases("schema", *SAME)
 def test_references_lead_to_definitions(schema: dict[str, Any]) -> None:
     made = with_schema(schema)
     assert "place" in made.names
@@ -196,7 +192,7 @@ def test_property_may_have_the_name_of_a_keyword() -> None:
     assert with_schema(data).parameters["properties"] == data["properties"]
 
 
-@cases("wrong", [{"a": "x", "b": 1}, {"a": "xx"}])
+@cases("wrong", {"a": "x", "b": 1}, {"a": "xx"})
 def test_parts_at_the_top_are_merged_exactly(wrong: dict[str, Any]) -> None:
     parts = of(a={"type": "string"}), {**of(a={"minLength": 2}), "minProperties": 1}, {"minProperties": 2}, True
     made = with_schema({"allOf": [*parts]})
@@ -220,7 +216,7 @@ DEPENDING: list[dict[str, Any]] = [
 ]
 
 
-@cases("schema", DEPENDING)
+@cases("schema", *DEPENDING)
 def test_closed_part_stays_closed(schema: dict[str, Any]) -> None:
     made = with_schema(schema)
     assert made.read({"a": "x"}) == {"a": "x"}
@@ -229,8 +225,8 @@ def test_closed_part_stays_closed(schema: dict[str, Any]) -> None:
 
 
 @pytest.mark.medium
-@cases("closed", [{}, {"additionalProperties": True}, {"unevaluatedProperties": True}])
-@cases("last", [of(a={"type": "string"}), {"$ref": "#/$defs/s0"}])
+@cases("closed", {}, {"additionalProperties": True}, {"unevaluatedProperties": True})
+@cases("last", of(a={"type": "string"}), {"$ref": "#/$defs/s0"})
 def test_doubled_parts_are_merged_once(closed: dict[str, Any], last: dict[str, Any]) -> None:
     # The last schema is a part of the first one 2**30 times, and again in the first one or not.
     parts = [{"$ref": f"#/$defs/s{number + 1}"} for number in range(30)]
@@ -239,7 +235,7 @@ def test_doubled_parts_are_merged_once(closed: dict[str, Any], last: dict[str, A
     assert len(json.dumps(made.parameters)) < 20_000
 
 
-@cases("parts", [[{"$ref": "#/$defs/A"}, {"required": ["a"]}], [{"required": ["a"]}, {"$ref": "#/$defs/A"}]])
+@cases("parts", [{"$ref": "#/$defs/A"}, {"required": ["a"]}], [{"required": ["a"]}, {"$ref": "#/$defs/A"}])
 def test_only_closed_part_is_merged(parts: list[dict[str, Any]]) -> None:
     assert with_schema({"allOf": parts, "$defs": {"A": CLOSED}}).parameters == {**CLOSED, "required": ["a"]}
 
@@ -343,7 +339,7 @@ def test_multiples_are_decided_in_decimal() -> None:
 BROKEN = ["(a", f"a{{{'9' * 5000}}}", "a{99999999999}", "(" * 3000 + ")" * 3000, "[", "(", ")", "*", "a)", "([a-z]"]
 
 
-@cases("pattern", BROKEN)
+@cases("pattern", *BROKEN)
 def test_invalid_pattern_is_refused(pattern: str) -> None:
     text: dict[str, Any] = {"type": "string", "pattern": pattern}
     draft = {"$schema": "http://json-schema.org/draft-04/schema#"}
@@ -356,11 +352,9 @@ def test_invalid_pattern_is_refused(pattern: str) -> None:
 @pytest.mark.medium
 @cases(
     ("levels", "keyword", "says"),
-    [
-        (600, "items", "take has a JSON schema that is nested too deeply"),
-        (100_000, "items", "take has parameters that are not a JSON schema"),
-        *((levels, "a", "take has a JSON schema that is nested too deeply; give") for levels in (100, 200, 400)),
-    ],
+    (600, "items", "take has a JSON schema that is nested too deeply"),
+    (100_000, "items", "take has parameters that are not a JSON schema"),
+    *((levels, "a", "take has a JSON schema that is nested too deeply; give") for levels in (100, 200, 400)),
 )
 def test_deep_schema_is_refused(levels: int, keyword: str, says: str) -> None:
     deep: dict[str, Any] = {}
@@ -370,7 +364,7 @@ def test_deep_schema_is_refused(levels: int, keyword: str, says: str) -> None:
         with_schema(of(a=deep) if keyword == "items" else deep)
 
 
-@cases("levels", [101, 400, 100_000])
+@cases("levels", 101, 400, 100_000)
 def test_deep_arguments_are_an_error(levels: int) -> None:
     nested: dict[str, Any] = {}
     for _ in range(levels):
@@ -383,7 +377,7 @@ def test_deep_arguments_are_an_error(levels: int) -> None:
 UNREADABLE = [r"^[\w-.]+$", r"^\p{L}+$", r"^(?<y>\d{4})$", r"\u{1F600}", r"^\cJ$", "^[^]$", "(?<n>a)\\k<n>"]
 
 
-@cases("pattern", UNREADABLE)
+@cases("pattern", *UNREADABLE)
 def test_unreadable_pattern_is_sent_and_not_checked(pattern: str) -> None:
     made = with_schema(of(a={"type": "string", "pattern": pattern}))
     assert made.parameters["properties"]["a"]["pattern"] == pattern
@@ -394,18 +388,16 @@ def test_unreadable_pattern_is_sent_and_not_checked(pattern: str) -> None:
 
 
 @pytest.mark.medium
-@cases("pattern", UNREADABLE)
+@cases("pattern", *UNREADABLE)
 @cases(
     "schema",
-    [
-        {"patternProperties": {"PATTERN": {"type": "string"}}, "additionalProperties": False},
-        {"patternProperties": {"PATTERN": {"type": "string"}}, "unevaluatedProperties": False},
-        {"propertyNames": {"pattern": "PATTERN"}},
-        {"not": {"propertyNames": {"pattern": "PATTERN"}}},
-        {"not": {"patternProperties": {"PATTERN": {}}}},
-        {"oneOf": [{"propertyNames": {"pattern": "PATTERN"}}, {}]},
-        {"if": {"propertyNames": {"pattern": "PATTERN"}}, "then": {"minProperties": 3}},
-    ],
+    {"patternProperties": {"PATTERN": {"type": "string"}}, "additionalProperties": False},
+    {"patternProperties": {"PATTERN": {"type": "string"}}, "unevaluatedProperties": False},
+    {"propertyNames": {"pattern": "PATTERN"}},
+    {"not": {"propertyNames": {"pattern": "PATTERN"}}},
+    {"not": {"patternProperties": {"PATTERN": {}}}},
+    {"oneOf": [{"propertyNames": {"pattern": "PATTERN"}}, {}]},
+    {"if": {"propertyNames": {"pattern": "PATTERN"}}, "then": {"minProperties": 3}},
 )
 def test_unreadable_pattern_refuses_no_call(schema: dict[str, Any], pattern: str) -> None:
     written = json.dumps({"type": "object"} | schema).replace('"PATTERN"', json.dumps(pattern))
@@ -433,7 +425,7 @@ COSTLY = [
 
 
 @pytest.mark.filterwarnings("ignore:Possible nested set")
-@cases(("pattern", "refused"), COSTLY)
+@cases(("pattern", "refused"), *COSTLY)
 def test_pattern_is_checked_in_bounded_time(pattern: str, refused: bool) -> None:
     made = with_schema(of(a={"type": "string", "pattern": pattern}))
     with pytest.raises(InvalidArgumentsError, match="does not match") if refused else contextlib.nullcontext():
@@ -442,15 +434,13 @@ def test_pattern_is_checked_in_bounded_time(pattern: str, refused: bool) -> None
 
 @cases(
     ("schema", "refused"),
-    [
-        ({"patternProperties": {"^(a+)+$": {"type": "string"}}}, False),
-        ({"patternProperties": {"^(a+)+!$": {"type": "string"}}}, True),
-        ({"patternProperties": {"^(a+)+$": {}}, "additionalProperties": False}, True),
-        ({"patternProperties": {"^(?!b)(a+)+$": {}}, "additionalProperties": False}, False),
-        ({"patternProperties": {"^(a+)+$": {}}, "unevaluatedProperties": False}, False),
-        ({"propertyNames": {"not": {"pattern": "^(a+)+!$"}}}, True),
-        ({"propertyNames": {"not": {"pattern": "^(?!b)(a+)+$"}}}, False),
-    ],
+    ({"patternProperties": {"^(a+)+$": {"type": "string"}}}, False),
+    ({"patternProperties": {"^(a+)+!$": {"type": "string"}}}, True),
+    ({"patternProperties": {"^(a+)+$": {}}, "additionalProperties": False}, True),
+    ({"patternProperties": {"^(?!b)(a+)+$": {}}, "additionalProperties": False}, False),
+    ({"patternProperties": {"^(a+)+$": {}}, "unevaluatedProperties": False}, False),
+    ({"propertyNames": {"not": {"pattern": "^(a+)+!$"}}}, True),
+    ({"propertyNames": {"not": {"pattern": "^(?!b)(a+)+$"}}}, False),
 )
 def test_keys_are_checked_in_bounded_time(schema: dict[str, Any], refused: bool) -> None:
     made = with_schema({"type": "object"} | schema)
@@ -482,7 +472,7 @@ REFUSED: list[tuple[Any, Any, str]] = [
 ]
 
 
-@cases(("parameters", "function", "says"), REFUSED)
+@cases(("parameters", "function", "says"), *REFUSED)
 def test_invalid_schema_is_refused_with_the_remedy(parameters: Any, function: Any, says: str) -> None:
     with pytest.raises(ToolDefinitionError, match=says):
         tool_from_schema("take", "Take it.", parameters, function)
@@ -490,11 +480,9 @@ def test_invalid_schema_is_refused_with_the_remedy(parameters: Any, function: An
 
 @cases(
     ("name", "options", "says"),
-    [
-        ("", {}, r"tool_from_schema has name=''; give .*has description=' '; give"),
-        ("take", {"timeuot": 3}, "take has no option timeuot; did you mean timeout"),
-        ("take", {"fast": True}, "take has no option fast; the options are return_direct, "),
-    ],
+    ("", {}, r"tool_from_schema has name=''; give .*has description=' '; give"),
+    ("take", {"timeuot": 3}, "take has no option timeuot; did you mean timeout"),
+    ("take", {"fast": True}, "take has no option fast; the options are return_direct, "),
 )
 def test_name_and_options_are_checked(name: str, options: Any, says: str) -> None:
     with pytest.raises(ToolDefinitionError, match=says):

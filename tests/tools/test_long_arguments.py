@@ -89,7 +89,7 @@ def test_every_everyday_tool_is_known_here() -> None:
 
 
 @pytest.mark.medium
-@cases("name", BUILTIN)
+@cases("name", *BUILTIN)
 @given(FRAGMENT)
 @settings(max_examples=examples(25), deadline=None)
 def test_builtin_tool_answers_a_megabyte_at_once(name: str, fragment: str) -> None:
@@ -111,7 +111,7 @@ PLAIN = [
 
 
 @pytest.mark.medium
-@cases("name", PLAIN)
+@cases("name", *PLAIN)
 @given(FRAGMENT)
 @settings(max_examples=examples(25), deadline=None)
 def test_function_of_builtin_tool_needs_no_limit(name: str, fragment: str) -> None:
@@ -143,19 +143,17 @@ def test_builtin_tools_observe_any_short_text(fragment: str, length: int) -> Non
 
 @cases(
     ("expression", "says"),
-    [
-        ("9**9**9**9", "the number is too large; stay below 10**308"),
-        ("2**-99999999", "0"),
-        ("0.5 ** 10**300", "0"),
-        ("1" * 299 + "0", "1" * 299 + "0"),
-        ("(" * 140 + "1" + ")" * 140, "1"),
-        ("(" * 140, "is not a whole expression; write one such as"),
-        ("-" * 299 + "1", "-1"),
-        ("9" * 5_000, "calculator was not called: its arguments have 5,000 characters, and it takes at most 2,000"),
-        ("[" * 100_000, "its arguments have 100,000 characters"),
-        ("9" * 400, "the expression has 400 characters; write at most 300"),
-        ("٣ + ٤", "'٣' is not arithmetic; write numbers with"),
-    ],
+    ("9**9**9**9", "the number is too large; stay below 10**308"),
+    ("2**-99999999", "0"),
+    ("0.5 ** 10**300", "0"),
+    ("1" * 299 + "0", "1" * 299 + "0"),
+    ("(" * 140 + "1" + ")" * 140, "1"),
+    ("(" * 140, "is not a whole expression; write one such as"),
+    ("-" * 299 + "1", "-1"),
+    ("9" * 5_000, "calculator was not called: its arguments have 5,000 characters, and it takes at most 2,000"),
+    ("[" * 100_000, "its arguments have 100,000 characters"),
+    ("9" * 400, "the expression has 400 characters; write at most 300"),
+    ("٣ + ٤", "'٣' is not arithmetic; write numbers with"),
 )
 def test_extreme_expression_gets_a_clear_answer(expression: str, says: str) -> None:
     assert says in call_tool(calculator, expression).observation
@@ -226,18 +224,14 @@ def limited(**options: Any) -> tools.AnyTool:
 @pytest.mark.medium
 @cases(
     ("of_tool", "of_executor", "taken"),
-    [
-        (None, {}, 900_000),
-        (None, {"max_tool_input": 50}, 50),
-        (None, {"max_tool_input": None}, 1_100_000),
-        (20, {}, 20),
-        (60, {"max_tool_input": 50}, 60),
-        (1_200_000, {}, 1_100_000),
-    ],
+    (None, {}, 900_000),
+    (None, {"max_tool_input": 50}, 50),
+    (None, {"max_tool_input": None}, 1_100_000),
+    (20, {}, 20),
+    (60, {"max_tool_input": 50}, 60),
+    (1_200_000, {}, 1_100_000),
 )
-def test_limit_of_executor_is_the_default_for_tools(
-    of_tool: int | None, of_executor: dict[str, Any], taken: int
-) -> None:
+def test_limit_of_executor_is_default_for_tools(of_tool: int | None, of_executor: dict[str, Any], taken: int) -> None:
     one = limited(max_tool_input=of_tool)
     limit = of_tool or of_executor.get("max_tool_input", 1_000_000)
     sizes = [taken, *([] if limit is None or limit > taken else [limit + 1])]
@@ -262,14 +256,12 @@ def ask_within(limit: int) -> AgentExecutor:
 
 @cases(
     ("executor", "says"),
-    [
-        (
-            actors.make_executor(actors.act("take", text="x" * MEGABYTE), actors.answer(), tools=[limited()]),
-            "characters, and it takes at most 1,000,000. Call it with shorter",
-        ),
-        (react_with(5), "it takes at most 5"),
-        (ask_within(50), "ask was not called: its arguments have 112 characters"),
-    ],
+    (
+        actors.make_executor(actors.act("take", text="x" * MEGABYTE), actors.answer(), tools=[limited()]),
+        "characters, and it takes at most 1,000,000. Call it with shorter",
+    ),
+    (react_with(5), "it takes at most 5"),
+    (ask_within(50), "ask was not called: its arguments have 112 characters"),
 )
 def test_every_executor_has_the_limit(executor: AgentExecutor, says: str) -> None:
     assert says in observed(executor)[0]
@@ -293,17 +285,15 @@ SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}}, "require
 
 @cases(
     "one",
-    [
-        tools.Tool("take", echo, "Take it.", max_tool_input=5),
-        tools.tool_from_schema("take", "Take it.", SCHEMA, echo, max_tool_input=5),
-    ],
+    tools.Tool("take", echo, "Take it.", max_tool_input=5),
+    tools.tool_from_schema("take", "Take it.", SCHEMA, echo, max_tool_input=5),
 )
 def test_other_forms_of_tools_take_the_limit(one: tools.AnyTool) -> None:
     assert "it takes at most 5" in call_tool(one, "abcdef").observation
 
 
-@cases("option", ["max_tool_input", "max_observation"])
-@cases("most", [0, -1, 2.5, "100", True])
+@cases("option", "max_tool_input", "max_observation")
+@cases("most", 0, -1, 2.5, "100", True)
 def test_invalid_limit_is_rejected(option: str, most: Any) -> None:
     invalid: dict[str, Any] = {option: most}
     says = "give a whole number of characters, 1 or more, or None for"
@@ -330,7 +320,7 @@ def test_arguments_are_measured_as_json(value: Any) -> None:
     assert not has_few_characters(value) or length < FEW
 
 
-@cases("part", ["x" * 101, 10**18, -(10**18), [], {}, 1j])
+@cases("part", "x" * 101, 10**18, -(10**18), [], {}, 1j)
 def test_only_short_parts_are_not_measured(part: Any) -> None:
     assert has_few_characters({"name": "x" * 100, "count": 10**18 - 1, "size": 0.5, "is_new": True, "to": None})
     assert has_few_characters({f"{number}" * 100: "x" * 100 for number in range(7)})

@@ -111,11 +111,9 @@ def test_tools_of_an_object_are_bound_to_it() -> None:
 
 @cases(
     ("method", "arguments", "observed"),
-    [
-        (Shop.branches, {"city": "Oslo"}, "Shop in Oslo"),
-        (Shop.name, {}, "Shop"),
-        (Bakery(3).branches, {"city": "Oslo"}, "Bakery in Oslo"),
-    ],
+    (Shop.branches, {"city": "Oslo"}, "Shop in Oslo"),
+    (Shop.name, {}, "Shop"),
+    (Bakery(3).branches, {"city": "Oslo"}, "Bakery in Oslo"),
 )
 def test_class_method_is_a_tool_of_an_executor(method: Any, arguments: dict[str, str], observed: str) -> None:
     assert observe(run_sync, method, **arguments) == observed
@@ -126,7 +124,7 @@ MODULE = types.ModuleType("shopping")
 vars(MODULE).update(search=echo, _hidden=Shop(3).price, number=3)
 
 
-@cases("source", [types.SimpleNamespace(first=echo, again=echo, other=3), MODULE])
+@cases("source", types.SimpleNamespace(first=echo, again=echo, other=3), MODULE)
 def test_attributes_are_tools_too(source: object) -> None:
     assert tools_of(source) == (echo,)
 
@@ -145,7 +143,7 @@ def test_tools_of_a_class_need_no_object() -> None:
         tools_of(Shop)
 
 
-@cases("empty", [types.ModuleType("empty"), object(), str, 3])
+@cases("empty", types.ModuleType("empty"), object(), str, 3)
 def test_source_without_tools_is_refused(empty: object) -> None:
     with pytest.raises(errors.ToolDefinitionError, match="has no tools; write @tool above the functions"):
         tools_of(empty)
@@ -217,13 +215,11 @@ SCHEMA = {"type": "object", "properties": {"query": {"type": "string"}}, "requir
 # The schema of a LangChain tool, its signature here, and its argument.
 @cases(
     ("schema", "signature", "argument"),
-    [
-        (Question, "query: string, limit?: integer", "{'query': 'tea', 'limit': 3}"),
-        (SCHEMA, "query: string", "{'query': 'tea'}"),
-        (None, "tool_input: string", "tea"),
-    ],
+    (Question, "query: string, limit?: integer", "{'query': 'tea', 'limit': 3}"),
+    (SCHEMA, "query: string", "{'query': 'tea'}"),
+    (None, "tool_input: string", "tea"),
 )
-@cases(("run", "way"), [(run_sync, "invoked"), (run_async, "awaited")])
+@cases(("run", "way"), (run_sync, "invoked"), (run_async, "awaited"))
 def test_tool_of_langchain_is_invoked(schema: Any, signature: str, argument: str, run: Running, way: str) -> None:
     given: list[Any] = [LangChainTool(schema)]
     (made,) = to_tools(given)
@@ -239,8 +235,8 @@ class FirstVersion:
         return {"title": "Question", **SCHEMA}
 
 
-@cases("schema", [Question, FirstVersion, SCHEMA, None])
-@cases("direct", [False, True])
+@cases("schema", Question, FirstVersion, SCHEMA, None)
+@cases("direct", False, True)
 def test_tool_of_langchain_may_return_directly(schema: Any, direct: bool) -> None:
     (made,) = to_tools([LangChainTool(schema, return_direct=direct)])
     assert made.return_direct is direct
@@ -257,12 +253,10 @@ class Aliased(BaseModel):
 
 @cases(
     ("arguments", "invoked"),
-    [
-        ({"query": "tea"}, {"query": "tea", "nested": None}),
-        ({"query": "tea", "limit": 5}, {"query": "tea", "limit": 5, "nested": None}),
-        ({"query": "tea", "max": 5}, {"query": "tea", "max": 5, "nested": None}),
-        ({"query": "tea", "nested": {"query": "milk"}}, {"query": "tea", "nested": {"query": "milk"}}),
-    ],
+    ({"query": "tea"}, {"query": "tea", "nested": None}),
+    ({"query": "tea", "limit": 5}, {"query": "tea", "limit": 5, "nested": None}),
+    ({"query": "tea", "max": 5}, {"query": "tea", "max": 5, "nested": None}),
+    ({"query": "tea", "nested": {"query": "milk"}}, {"query": "tea", "nested": {"query": "milk"}}),
 )
 def test_tool_of_langchain_is_invoked_with_aliases(arguments: Any, invoked: Any) -> None:
     (made,) = to_tools([LangChainTool(Aliased)])
@@ -285,7 +279,7 @@ class FailingTool(LangChainTool):
         raise ValueError("it is closed")
 
 
-@cases(("handled", "observed"), [(False, "search failed: ValueError: it is closed"), ("Try later.", "Try later.")])
+@cases(("handled", "observed"), (False, "search failed: ValueError: it is closed"), ("Try later.", "Try later."))
 def test_tool_of_langchain_handles_its_errors(handled: str | bool, observed: str) -> None:
     (made,) = to_tools([FailingTool(Question, handle_tool_error=handled)])
     assert observe(run_sync, made, query="tea") == observed
@@ -299,19 +293,14 @@ class Unserializable(BaseModel):
 
 @cases(
     ("wrong", "says"),
-    [
-        ([LangChainTool(Unserializable)], "search has an argument without a JSON schema"),
-        (
-            [LangChainTool(object)],
-            "search has args_schema=.*, which is not a model of pydantic 2; write class Arguments",
-        ),
-        ([LangChainTool(3)], "tool_from_schema has parameters=3; give a JSON schema"),
-        (3, "tools is 3; give a list of tools"),
-        ("search", "tools is 'search'; give a list of tools"),
-        ([3], "3 is not a tool; decorate the function with @tool"),
-        ([Shop(3)], r"shop has tools, and is none; write \*tools_of\(shop\) instead of it"),
-        ([lambda: 3], "a lambda has no name"),
-    ],
+    ([LangChainTool(Unserializable)], "search has an argument without a JSON schema"),
+    ([LangChainTool(object)], "search has args_schema=.*, which is not a model of pydantic 2; write class Arguments"),
+    ([LangChainTool(3)], "tool_from_schema has parameters=3; give a JSON schema"),
+    (3, "tools is 3; give a list of tools"),
+    ("search", "tools is 'search'; give a list of tools"),
+    ([3], "3 is not a tool; decorate the function with @tool"),
+    ([Shop(3)], r"shop has tools, and is none; write \*tools_of\(shop\) instead of it"),
+    ([lambda: 3], "a lambda has no name"),
 )
 def test_invalid_value_among_tools_is_refused(wrong: Any, says: str) -> None:
     with pytest.raises(errors.ToolDefinitionError, match=says):

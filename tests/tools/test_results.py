@@ -315,7 +315,7 @@ def test_tool_that_is_an_async_generator_gives_its_items(run: Running) -> None:
     assert (result.steps[0].observation, result.steps[0].status) == ([0, 1], "ok")
 
 
-@cases("lazy", [itertools.count, lambda: yielding_async([*range(9_999)])])
+@cases("lazy", itertools.count, lambda: yielding_async([*range(9_999)]))
 def test_endless_result_stops_behind_what_is_shown(lazy: Callable[[], Any]) -> None:
     result = call_tool(tool_of(lazy, is_async=False), {}, max_observation=20)
     assert result.text.startswith("[0,1,2,3,4,5,6,7,8,9\n[... ")
@@ -391,7 +391,7 @@ def test_what_cannot_be_copied_stays_as_it_is() -> None:
     assert result.observation == [lock, ["1"]]
 
 
-@cases(("limit", "text"), [(None, "nothing to see"), (7, "nothing\n[... 7 more characters were cut; ask for less]")])
+@cases(("limit", "text"), (None, "nothing to see"), (7, "nothing\n[... 7 more characters were cut; ask for less]"))
 def test_changed_observation_is_what_the_model_is_sent(limit: int | None, text: str) -> None:
     result = call_tool(tool_of(lambda: "the password is hunter2", is_async=False), {}, max_observation=limit)
     changed = dataclasses.replace(result, observation="nothing to see")

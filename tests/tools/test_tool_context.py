@@ -62,7 +62,7 @@ def traced(function: Callable[..., str]) -> Callable[..., str]:
 
 wrapped = tool(name="wrapped")(traced(note.function))
 TOOLS: list[AnyTool] = [note, anote, noted_in_time, noted_twice, tool(optionally), wrapped]
-EACH = cases("one", TOOLS)
+EACH = cases("one", *TOOLS)
 
 
 @pytest.mark.medium
@@ -93,7 +93,7 @@ def test_model_cannot_pass_a_run(one: AnyTool) -> None:
 
 
 @EACH
-@cases(("run", "observed"), [(Run({"input": "q"}), "a for q: "), (None, "a for None: ")])
+@cases(("run", "observed"), (Run({"input": "q"}), "a for q: "), (None, "a for None: "))
 def test_string_is_the_only_argument_from_the_model(one: AnyTool, run: Run | None, observed: str) -> None:
     """Outside a run, the tool receives an empty one."""
     assert reply_of(make_tool_handler({one.name: one}), effects.CallTool(one.name, "a", run)).observation == observed

@@ -35,11 +35,9 @@ def explain(error: Exception) -> str:
 @KIND
 @cases(
     ("error", "observed"),
-    [
-        (LookupError("no page"), "that did not work: no page"),
-        # The policy is for exceptions alone.
-        (asyncio.CancelledError("odd"), "raises failed: CancelledError: odd"),
-    ],
+    (LookupError("no page"), "that did not work: no page"),
+    # The policy is for exceptions alone.
+    (asyncio.CancelledError("odd"), "raises failed: CancelledError: odd"),
 )
 def test_function_makes_observation_from_exception(kind: str, error: BaseException, observed: str) -> None:
     result = actors.run_executor(lambda: executor_with(raising(error, kind, on_error=explain)))
@@ -49,13 +47,11 @@ def test_function_makes_observation_from_exception(kind: str, error: BaseExcepti
 
 @cases(
     ("own", "default", "observed"),
-    [
-        (None, explain, "that did not work: no page"),
-        ("observe", explain, "raises failed: LookupError: no page"),
-        (None, "observe", "raises failed: LookupError: no page"),
-        ("observe", "raise", "raises failed: LookupError: no page"),
-        (explain, "raise", "that did not work: no page"),
-    ],
+    (None, explain, "that did not work: no page"),
+    ("observe", explain, "raises failed: LookupError: no page"),
+    (None, "observe", "raises failed: LookupError: no page"),
+    ("observe", "raise", "raises failed: LookupError: no page"),
+    (explain, "raise", "that did not work: no page"),
 )
 def test_executor_policy_is_the_default_for_tools(own: Any, default: Any, observed: str) -> None:
     one = raising(LookupError("no page"), on_error=own)
@@ -63,7 +59,7 @@ def test_executor_policy_is_the_default_for_tools(own: Any, default: Any, observ
 
 
 @HOW
-@cases(("own", "default"), [("raise", explain), (None, "raise")])
+@cases(("own", "default"), ("raise", explain), (None, "raise"))
 def test_raise_policy_ends_the_run(run: actors.Running, own: Any, default: Any) -> None:
     error = LookupError("mine")
     with pytest.raises(LookupError) as raised:
@@ -88,7 +84,7 @@ def test_invalid_policy_result_names_the_tool(run: actors.Running) -> None:
         run(executor_with(raising(LookupError("no"), on_error=silent)))
 
 
-@cases("own", [None, "raise"])
+@cases("own", None, "raise")
 def test_policy_receives_only_exceptions(own: Any) -> None:
     handler = make_tool_handler({"raises": raising(LookupError("no"), on_error=own)}, on_error=explain)
     assert actors.reply_of(handler, CallTool("raises", {"x": 1})).status == "bad_arguments"
@@ -101,8 +97,8 @@ class DeclinedError(Exception):
 
 @pytest.mark.medium
 @KIND
-@cases("policy", ["observe", explain])
-@cases(("error", "name"), [(ValueError("no"), "ValueError"), (DeclinedError("no"), f"{__name__}.DeclinedError")])
+@cases("policy", "observe", explain)
+@cases(("error", "name"), (ValueError("no"), "ValueError"), (DeclinedError("no"), f"{__name__}.DeclinedError"))
 def test_failed_result_keeps_the_exceptions_class(kind: str, policy: Any, error: Exception, name: str) -> None:
     result = actors.run_executor(lambda: executor_with(raising(error, kind, on_error=policy)))
     assert [step.error for step in result.outcome.steps] == [name] * 3
@@ -119,7 +115,7 @@ def test_timed_out_result_keeps_the_timeouts_class(released: threading.Event) ->
     assert (result.status, result.error) == ("timed_out", "TimeoutError")
 
 
-@cases(("name", "arguments"), [("raises", {"x": 1}), ("nope", {}), ("echo", {"text": "a"})])
+@cases(("name", "arguments"), ("raises", {"x": 1}), ("nope", {}), ("echo", {"text": "a"}))
 def test_other_results_have_no_error(name: str, arguments: dict[str, Any]) -> None:
     handler = make_tool_handler({"raises": raising(LookupError("no")), "echo": actors.echo})
     assert actors.reply_of(handler, CallTool(name, arguments)).error is None
@@ -135,9 +131,7 @@ def test_steps_of_different_errors_differ() -> None:
 def test_snapshot_and_records_keep_the_error() -> None:
     executor = executor_with(raising(LookupError("no")))
     result = executor.run("q")
-    observed = next(
-        event for event in executor.stream("q") if isinstance(event, Entered) and isinstance(event.value, Observed)
-    )
+    observed = next(one for one in executor.stream("q") if isinstance(one, Entered) and isinstance(one.value, Observed))
     stored = Snapshot(observed.node, observed.value, spent=observed.spent).to_json()
     assert executor.run(Snapshot.from_json(stored, executor.graph)).steps[0].error == "LookupError"
     records = draw.recording_of(result).records
@@ -150,7 +144,7 @@ async def explain_later(error: Exception) -> str:
     return str(error)
 
 
-@cases("policy", ["ignore", 3, True, ["observe"], explain_later])
+@cases("policy", "ignore", 3, True, ["observe"], explain_later)
 def test_invalid_policy_is_rejected(policy: Any) -> None:
     says = r"give 'observe', 'raise', or a function \(def\) from the exception"
     with pytest.raises(ToolDefinitionError, match=f"raises has on_error=.*; {says}"):
@@ -166,7 +160,7 @@ class Own(Exception):
 
 
 KINDS_OF_EXCEPTIONS: list[Any] = [
-    *(ValueError, KeyError, OSError, TimeoutError, StopIteration, StopAsyncIteration, Own, Mute),
+    *(ValueError, KeyError, OSError, TimeoutError, StopIteration, StopAsyncIteration, Own, Mute)
 ]
 EXCEPTIONS: st.SearchStrategy[Exception] = st.tuples(st.sampled_from(KINDS_OF_EXCEPTIONS), st.text()).map(
     lambda made: made[0](made[1])

@@ -53,20 +53,15 @@ NO_STRING: Any = 3
 
 @cases(
     ("examples", "message"),
-    [
-        (
-            "Oslo",
-            'forecast has examples=\'Oslo\'; give a list of arguments, such as [{"city": ..., "day": ...}], or of',
-        ),
-        ({"city": "Oslo"}, "forecast has examples={'city': 'Oslo'}; give a list of arguments"),
-        (tools.ToolExample({"city": "Oslo"}), "forecast has examples=ToolExample("),
-        (3, "forecast has examples=3; give a list"),
-        (["Oslo"], 'is \'Oslo\'; give its arguments by name, such as {"city": ..., "day": ...}'),
-        ([{"town": "Oslo"}], "does not fit it: forecast was not called: city: Field required"),
-        ([{"city": 3}], "does not fit it: forecast was not called: city:"),
-        ([{"city": "Oslo", "day": dt.date(2026, 1, 2)}], "has arguments that are not JSON: "),
-        ([tools.ToolExample({"city": "Oslo"}, question=NO_STRING)], "has question=3; give a string"),
-    ],
+    ("Oslo", 'forecast has examples=\'Oslo\'; give a list of arguments, such as [{"city": ..., "day": ...}], or of'),
+    ({"city": "Oslo"}, "forecast has examples={'city': 'Oslo'}; give a list of arguments"),
+    (tools.ToolExample({"city": "Oslo"}), "forecast has examples=ToolExample("),
+    (3, "forecast has examples=3; give a list"),
+    (["Oslo"], 'is \'Oslo\'; give its arguments by name, such as {"city": ..., "day": ...}'),
+    ([{"town": "Oslo"}], "does not fit it: forecast was not called: city: Field required"),
+    ([{"city": 3}], "does not fit it: forecast was not called: city:"),
+    ([{"city": "Oslo", "day": dt.date(2026, 1, 2)}], "has arguments that are not JSON: "),
+    ([tools.ToolExample({"city": "Oslo"}, question=NO_STRING)], "has question=3; give a string"),
 )
 def test_invalid_examples_are_refused(examples: Any, message: str) -> None:
     is_list = isinstance(examples, list)
@@ -80,10 +75,8 @@ SHOWN = 'For example: {"city": "Ærø"}, {"city": "Oslo", "day": "2026-01-02"}'
 
 @cases(
     ("examples", "description"),
-    [
-        ([{"city": "Ærø"}, {"city": "Oslo", "day": "2026-01-02"}], f"Forecast the weather.\n\n{SHOWN}"),
-        ((), "Forecast the weather."),
-    ],
+    ([{"city": "Ærø"}, {"city": "Oslo", "day": "2026-01-02"}], f"Forecast the weather.\n\n{SHOWN}"),
+    ((), "Forecast the weather."),
 )
 def test_tool_calling_agent_describes_the_examples(examples: Any, description: str) -> None:
     (spec,) = request_of(create_tool_calling_agent(models.ScriptedModel([]), [make_forecast(examples)])).tools
@@ -96,7 +89,7 @@ AGENTS: Mapping[str, Callable[..., agents.Agent]] = {
 }
 
 
-@cases("name", AGENTS)
+@cases("name", *AGENTS)
 def test_every_agent_shows_the_examples(name: str) -> None:
     @tool(name="Intermediate Answer", examples=[{"question": "How high is Ærø?"}, {"question": "Who?", "best_of": 2}])
     def search(question: str, best_of: int = 1) -> str:

@@ -118,7 +118,7 @@ def shown(run: actors.Running, one: actors.AnyTool) -> tuple[gx.AgentStep, str]:
 
 @pytest.mark.medium
 @HOW
-@cases(("returned", "text"), [*RETURNED, *PLAIN])
+@cases(("returned", "text"), *RETURNED, *PLAIN)
 def test_object_is_kept_and_shown_as_json(run: actors.Running, returned: Any, text: str) -> None:
     step, prompt = shown(run, gives(returned))
     assert type(step.observation) is type(returned)
@@ -157,7 +157,7 @@ def resumed(returned: object) -> gx.AgentStep:
 
 
 @pytest.mark.medium
-@cases("returned", [value for value, _ in RETURNED])
+@cases("returned", *[value for value, _ in RETURNED])
 def test_model_sees_the_same_text_after_a_resume(returned: Any) -> None:
     for one in (returned, [returned], {"key": returned}):
         assert format_observation(resumed(one).observation) == format_observation(one)
@@ -171,19 +171,17 @@ def test_images_beside_odd_text_survive_a_resume() -> None:
 
 @cases(
     ("returned", "stored"),
-    [
-        (Aliased(city_name="Oslo"), {"city": "Oslo"}),
-        ([Aliased(city_name="Oslo")], [{"city": "Oslo"}]),
-        (Station("north", READING), {"name": "north", "last": {"at": "2026-02-28T07:30:00", "celsius": "-1.50"}}),
-        (Pair(1, 2), [1, 2]),
-        (Colour.RED, "red"),
-        ("text", "text"),
-        (1.5, 1.5),
-        (None, None),
-        (decimal.Decimal("1.50"), '"1.50"'),
-        (float("nan"), "NaN"),
-        *((value, value) for value in (42, "", {"a": [1, {"b": None}]}, "☃", [1.5, True])),
-    ],
+    (Aliased(city_name="Oslo"), {"city": "Oslo"}),
+    ([Aliased(city_name="Oslo")], [{"city": "Oslo"}]),
+    (Station("north", READING), {"name": "north", "last": {"at": "2026-02-28T07:30:00", "celsius": "-1.50"}}),
+    (Pair(1, 2), [1, 2]),
+    (Colour.RED, "red"),
+    ("text", "text"),
+    (1.5, 1.5),
+    (None, None),
+    (decimal.Decimal("1.50"), '"1.50"'),
+    (float("nan"), "NaN"),
+    *((value, value) for value in (42, "", {"a": [1, {"b": None}]}, "☃", [1.5, True])),
 )
 def test_resumed_observation_is_json_data(returned: Any, stored: Any) -> None:
     assert resumed(returned).observation == stored
@@ -235,24 +233,20 @@ def test_model_sees_beginning_of_long_observation(run: actors.Running) -> None:
 
 @cases(
     ("returned", "settings", "defaults", "text"),
-    [
-        ("abcdef", {}, {"max_observation": 4}, f"abcd\n{CUT.format(2)}"),
-        ("abcdef", {"max_observation": 6}, {"max_observation": 4}, "abcdef"),
-        ("abcdef", {"max_observation": 1}, {"max_observation": 4}, f"a\n{CUT.format(5)}"),
-        ("abcdef", {}, {}, "abcdef"),
-        # The JSON of an object is shortened.
-        (Station("north"), {"max_observation": 9}, {}, f'{{"name":"\n{CUT.format(19)}'),
-    ],
+    ("abcdef", {}, {"max_observation": 4}, f"abcd\n{CUT.format(2)}"),
+    ("abcdef", {"max_observation": 6}, {"max_observation": 4}, "abcdef"),
+    ("abcdef", {"max_observation": 1}, {"max_observation": 4}, f"a\n{CUT.format(5)}"),
+    ("abcdef", {}, {}, "abcdef"),
+    # The JSON of an object is shortened.
+    (Station("north"), {"max_observation": 9}, {}, f'{{"name":"\n{CUT.format(19)}'),
 )
-def test_executor_max_observation_is_the_default_for_tools(
-    returned: object, settings: Any, defaults: Any, text: str
-) -> None:
+def test_max_observation_is_the_default_for_tools(returned: object, settings: Any, defaults: Any, text: str) -> None:
     result = call_tool(gives(returned, **settings), {}, **defaults)
     assert result.observation == returned
     assert result.text == text
 
 
-@cases("policy", ["observe", "give failed: ValueError: {}".format])
+@cases("policy", "observe", "give failed: ValueError: {}".format)
 def test_text_of_an_exception_is_shortened(policy: Any) -> None:
     @gx.tool(max_observation=30, on_error=policy)
     def give() -> str:
@@ -297,7 +291,7 @@ async def counting_async(to: int) -> AsyncIterator[int]:
         yield number
 
 
-@cases("used", [counting, counting_async])
+@cases("used", counting, counting_async)
 def test_generator_result_becomes_a_list(used: Any) -> None:
     turns = actors.act("counting", to=2), actors.act("counting", to=9), actors.answer()
     result = actors.run_executor(lambda: actors.make_executor(*turns, tools=[used]))

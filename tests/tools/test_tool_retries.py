@@ -65,12 +65,12 @@ def call_in_virtual_time(one: actors.AnyTool) -> ToolResult:
     return run_virtually(call_async(one))
 
 
-HOW = cases("how", [call_blocking, call_in_virtual_time])
+HOW = cases("how", call_blocking, call_in_virtual_time)
 
 
 @pytest.mark.medium
 @KIND
-@cases("timeout", [None, 20])
+@cases("timeout", None, 20)
 def test_success_after_retries_is_the_result(kind: str, timeout: float | None) -> None:
     errors = OSError("a"), ValueError("b")
 
@@ -90,9 +90,7 @@ def test_success_after_retries_is_the_result(kind: str, timeout: float | None) -
     st.sampled_from(["def", "async def"]),
     st.sampled_from([call_blocking, call_async]),
 )
-def test_retries_stop_at_success_or_the_limit(
-    retries: int, failures: int, kind: str, how: Callable[[actors.AnyTool], Any]
-) -> None:
+def test_retries_stop_at_success_or_the_limit(retries: int, failures: int, kind: str, how: Any) -> None:
     errors = [OSError(str(number)) for number in range(failures)]
     # By default, there are none.
     one, calls = flaky(*errors, kind=kind, **({"retries": retries} if retries else {}))
@@ -122,16 +120,14 @@ def test_retry_progress_has_tool_error_and_wait(how: How) -> None:
 
 @cases(
     ("report", "text"),
-    [
-        (ToolRetried("flaky", OSError("down"), 1, 2.5), "attempt 1 of flaky failed with OSError: down; .* in 2.5 s"),
-        (ToolRetried("flaky", OSError(), 2), "attempt 2 of flaky failed with OSError; the next one follows in 0.0 s"),
-    ],
+    (ToolRetried("flaky", OSError("down"), 1, 2.5), "attempt 1 of flaky failed with OSError: down; .* in 2.5 s"),
+    (ToolRetried("flaky", OSError(), 2), "attempt 2 of flaky failed with OSError; the next one follows in 0.0 s"),
 )
 def test_retry_progress_is_readable(report: ToolRetried, text: str) -> None:
     assert re.fullmatch(text, str(report))
 
 
-@cases(("first", "waits"), [(8, [8, 16, 32, *[LONGEST_WAIT] * 4]), (100, [100, 100])])
+@cases(("first", "waits"), (8, [8, 16, 32, *[LONGEST_WAIT] * 4]), (100, [100, 100]))
 def test_waits_double_up_to_a_minute_or_the_first(first: float, waits: list[float]) -> None:
     one, calls = flaky(*[OSError()] * len(waits), kind="async def", retries=len(waits), retry_wait=first)
     reports: list[Any] = []
@@ -150,13 +146,11 @@ def test_waits_double_up_to_a_minute_or_the_first(first: float, waits: list[floa
 @KIND
 @cases(
     ("error", "settings", "calls_made"),
-    [
-        *((ConnectionError("down"), {"retry_on": on}, 2) for on in (OSError, (KeyError, OSError))),
-        (ConnectionError("down"), {"retry_on": KeyError}, 1),
-        # A timeout of the tool's own.
-        (TimeoutError("the server's"), {"retry_on": TimeoutError, "timeout": 20}, 2),
-        (asyncio.CancelledError("odd"), {}, 1),
-    ],
+    *((ConnectionError("down"), {"retry_on": on}, 2) for on in (OSError, (KeyError, OSError))),
+    (ConnectionError("down"), {"retry_on": KeyError}, 1),
+    # A timeout of the tool's own.
+    (TimeoutError("the server's"), {"retry_on": TimeoutError, "timeout": 20}, 2),
+    (asyncio.CancelledError("odd"), {}, 1),
 )
 def test_only_selected_errors_are_retried(
     how: How, kind: str, error: BaseException, settings: dict[str, Any], calls_made: int
@@ -169,7 +163,7 @@ def test_only_selected_errors_are_retried(
 
 @RUNS
 @KIND
-@cases("error", [KeyboardInterrupt(), SystemExit(3)])
+@cases("error", KeyboardInterrupt(), SystemExit(3))
 def test_interrupt_is_not_retried(run: actors.Running, kind: str, error: BaseException) -> None:
     one, calls = flaky(error, kind=kind, retries=3)
     with pytest.raises(type(error)):
@@ -178,7 +172,7 @@ def test_interrupt_is_not_retried(run: actors.Running, kind: str, error: BaseExc
 
 
 @HOW
-@cases("policy", ["raise", "in the end: {}".format])
+@cases("policy", "raise", "in the end: {}".format)
 def test_on_error_is_called_after_the_last_attempt(how: How, policy: Any) -> None:
     errors = [OSError("a"), OSError("b")]
     one, calls = flaky(*errors, retries=1, on_error=policy)
@@ -296,8 +290,8 @@ def test_earlier_cancellation_does_not_prevent_retries() -> None:
 
 
 # Only modes in which no thread of ours can still be ending.
-@cases(("how", "kind"), [(call_blocking, "def"), (call_in_virtual_time, "async def")])
-@cases("failures", [1, 3])
+@cases(("how", "kind"), (call_blocking, "def"), (call_in_virtual_time, "async def"))
+@cases("failures", 1, 3)
 def test_error_of_a_tool_is_garbage_collected(how: How, kind: str, failures: int) -> None:
     """The error is freed without the garbage collector, so there are no reference cycles."""
 
@@ -319,24 +313,19 @@ def test_error_of_a_tool_is_garbage_collected(how: How, kind: str, failures: int
 
 @cases(
     ("settings", "says"),
-    [
-        ({"retries": -1}, "retries=-1; give a whole number, 0 for none"),
-        ({"retries": 1.5}, "retries=1.5; give a whole number"),
-        ({"retries": "2"}, "retries='2'; give a whole number"),
-        ({"retries": 1, "retry_on": "OSError"}, "'OSError' in retry_on; give classes of Exception"),
-        (
-            {"retries": 1, "retry_on": (OSError, KeyboardInterrupt)},
-            ".*KeyboardInterrupt'> in retry_on; give classes",
-        ),
-        *(
-            ({"retries": 1, "retry_wait": wait}, f"retry_wait={wait!r}; give seconds, 0 or more")
-            for wait in (-1, float("nan"), float("inf"), "1")
-        ),
-        *(
-            (alone, "retry_on or retry_wait but no retries; add retries=2, say")
-            for alone in ({"retry_wait": 1}, {"retry_on": OSError})
-        ),
-    ],
+    ({"retries": -1}, "retries=-1; give a whole number, 0 for none"),
+    ({"retries": 1.5}, "retries=1.5; give a whole number"),
+    ({"retries": "2"}, "retries='2'; give a whole number"),
+    ({"retries": 1, "retry_on": "OSError"}, "'OSError' in retry_on; give classes of Exception"),
+    ({"retries": 1, "retry_on": (OSError, KeyboardInterrupt)}, ".*KeyboardInterrupt'> in retry_on; give classes"),
+    *(
+        ({"retries": 1, "retry_wait": wait}, f"retry_wait={wait!r}; give seconds, 0 or more")
+        for wait in (-1, float("nan"), float("inf"), "1")
+    ),
+    *(
+        (alone, "retry_on or retry_wait but no retries; add retries=2, say")
+        for alone in ({"retry_wait": 1}, {"retry_on": OSError})
+    ),
 )
 def test_invalid_retries_are_rejected_with_the_remedy(settings: dict[str, Any], says: str) -> None:
     with pytest.raises(ToolDefinitionError, match=f"flaky has {says}"):

@@ -125,22 +125,20 @@ ADA = '{"name": "Ada", "home": {"street": "Main"}}'
 
 @cases(
     ("called", "given_input", "read"),
-    [
-        *((echo, text, {"text": text}) for text in ("plain text", "", '["a"]', "42", "\ud800")),
-        # Brackets alone are no JSON.
-        *((echo, text, {"text": text}) for text in ('{"a": 1}["a"]', "{x} = {1, 2", "[draft] hi", 'say {"text": "')),
-        *((echo, text, {"text": text}) for text in ("{{a}", "'{'")),
-        (echo, '{"text": "by name"}', {"text": "by name"}),
-        (search, "only the query", {"query": "only the query"}),
-        (search, '{"query": "q", "limit": 2}', {"query": "q", "limit": 2}),
-        (total, "[1, 2.5]", {"numbers": [1.0, 2.5]}),
-        (total, '{"numbers": [1]}', {"numbers": [1.0]}),
-        (invite, ADA, {"person": Person(name="Ada", home=Address(street="Main"))}),
-        (due, "2026-02-28", {"day": dt.date(2026, 2, 28)}),
-        (ping, "", {}),
-        (ping, "{}", {}),
-        (ping, "None", {}),
-    ],
+    *((echo, text, {"text": text}) for text in ("plain text", "", '["a"]', "42", "\ud800")),
+    # Brackets alone are no JSON.
+    *((echo, text, {"text": text}) for text in ('{"a": 1}["a"]', "{x} = {1, 2", "[draft] hi", 'say {"text": "')),
+    *((echo, text, {"text": text}) for text in ("{{a}", "'{'")),
+    (echo, '{"text": "by name"}', {"text": "by name"}),
+    (search, "only the query", {"query": "only the query"}),
+    (search, '{"query": "q", "limit": 2}', {"query": "q", "limit": 2}),
+    (total, "[1, 2.5]", {"numbers": [1.0, 2.5]}),
+    (total, '{"numbers": [1]}', {"numbers": [1.0]}),
+    (invite, ADA, {"person": Person(name="Ada", home=Address(street="Main"))}),
+    (due, "2026-02-28", {"day": dt.date(2026, 2, 28)}),
+    (ping, "", {}),
+    (ping, "{}", {}),
+    (ping, "None", {}),
 )
 def test_string_is_one_argument_or_json_with_all(called: AnyTool, given_input: str, read: dict[str, Any]) -> None:
     assert called.read(given_input) == read
@@ -148,24 +146,22 @@ def test_string_is_one_argument_or_json_with_all(called: AnyTool, given_input: s
 
 @cases(
     ("called", "given_input", "says"),
-    [
-        (search, {"limit": 2}, "query: Field required"),
-        (search, {"query": "q", "limit": "many"}, "limit: Input should be a valid integer"),
-        (search, {"query": "q", "depth": 2}, "depth: Extra inputs are not permitted"),
-        (paint, {"wall": "north", "colour": "green"}, "colour: Input should be 'red' or 'blue'"),
-        (paint, {"wall": "n", "colour": "red"}, "wall: String should have at least 2 characters"),
-        (paint, "north", "its input is not a JSON object with wall, colour, mode, coats"),
-        (paint, '{"wall": "north", "col', "its input is not a JSON object with wall, colour, mode, coats"),
-        *(
-            (echo, text, "its input is not a JSON object with text")
-            for text in ('{"text": "a"b"}', "{‘text’: ‘it’s’}", '{"text": 1e999}', "{", '```json\n{"text": "a"}')
-        ),
-        (invite, {"person": {"name": "Ada", "home": {}}}, "person.home.street: Field required"),
-        (total, "[1, x]", "numbers: Input should be a valid array"),
-        (total, '[1, "x"]', "numbers.1: Input should be a valid number"),
-        (total, "[" * 100_000, "numbers: Input should be a valid array"),
-        (ping, {"x": 1}, "x: Extra inputs are not permitted"),
-    ],
+    (search, {"limit": 2}, "query: Field required"),
+    (search, {"query": "q", "limit": "many"}, "limit: Input should be a valid integer"),
+    (search, {"query": "q", "depth": 2}, "depth: Extra inputs are not permitted"),
+    (paint, {"wall": "north", "colour": "green"}, "colour: Input should be 'red' or 'blue'"),
+    (paint, {"wall": "n", "colour": "red"}, "wall: String should have at least 2 characters"),
+    (paint, "north", "its input is not a JSON object with wall, colour, mode, coats"),
+    (paint, '{"wall": "north", "col', "its input is not a JSON object with wall, colour, mode, coats"),
+    *(
+        (echo, text, "its input is not a JSON object with text")
+        for text in ('{"text": "a"b"}', "{‘text’: ‘it’s’}", '{"text": 1e999}', "{", '```json\n{"text": "a"}')
+    ),
+    (invite, {"person": {"name": "Ada", "home": {}}}, "person.home.street: Field required"),
+    (total, "[1, x]", "numbers: Input should be a valid array"),
+    (total, '[1, "x"]', "numbers.1: Input should be a valid number"),
+    (total, "[" * 100_000, "numbers: Input should be a valid array"),
+    (ping, {"x": 1}, "x: Extra inputs are not permitted"),
 )
 def test_invalid_argument_error_has_name_and_signature(called: AnyTool, given_input: Any, says: str) -> None:
     text = error_message(InvalidArgumentsError, called.read, given_input)
@@ -190,9 +186,7 @@ TRUNCATED = st.dictionaries(st.text(), st.text() | st.integers() | st.lists(st.t
 
 
 @given(TRUNCATED, st.integers(1), st.sampled_from(["", "```json\n", "``` ", " "]), st.booleans())
-def test_truncated_json_is_never_a_string_argument(
-    value: dict[str, Any], cut: int, opening: str, is_list: bool
-) -> None:
+def test_truncated_json_is_never_a_string(value: dict[str, Any], cut: int, opening: str, is_list: bool) -> None:
     text = json.dumps([value] if is_list else value)
     beginning = text[: len('[{"') + cut % (len(text) - len('[{"'))]
     for called in (echo, ping):
@@ -201,7 +195,7 @@ def test_truncated_json_is_never_a_string_argument(
 
 
 @HOW
-@cases("timeout", [None, 20])
+@cases("timeout", None, 20)
 def test_arguments_may_have_any_python_name(run: Running, timeout: float | None) -> None:
     @tool(timeout=timeout)
     def named(
@@ -312,13 +306,13 @@ MISTAKES: list[tuple[Callable[[], object], str]] = [
 ]
 
 
-@cases(("make", "says"), MISTAKES)
+@cases(("make", "says"), *MISTAKES)
 def test_mistake_is_rejected_with_the_remedy(make: Callable[[], object], says: str) -> None:
     with pytest.raises(errors.ToolDefinitionError, match=says):
         make()
 
 
-@cases("error", [TypeError, ZeroDivisionError, KeyError])
+@cases("error", TypeError, ZeroDivisionError, KeyError)
 def test_unexpected_validator_error_is_an_observation(error: type[Exception]) -> None:
     def picky(value: object) -> object:
         raise error("odd")

@@ -39,13 +39,11 @@ class Noting(BaseTool):
 
 @cases(
     ("given", "written", "observed"),
-    [
-        (note, {"text": "hi"}, "hi by nobody"),
-        (note, {"text": "hi", "user_id": "root"}, "hi by nobody"),
-        (Noting(), {"text": "hi", "user_id": "root"}, "hi by nobody"),
-        (identified, {"text": "hi"}, "hi True"),
-        (identified, {"text": "hi", "call_id": "mine"}, "hi True"),
-    ],
+    (note, {"text": "hi"}, "hi by nobody"),
+    (note, {"text": "hi", "user_id": "root"}, "hi by nobody"),
+    (Noting(), {"text": "hi", "user_id": "root"}, "hi by nobody"),
+    (identified, {"text": "hi"}, "hi True"),
+    (identified, {"text": "hi", "call_id": "mine"}, "hi True"),
 )
 def test_injected_argument_is_neither_offered_nor_taken(given: Any, written: Any, observed: str) -> None:
     (one,) = to_tools([given])

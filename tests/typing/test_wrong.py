@@ -57,7 +57,7 @@ def found_by_pyright() -> Errors:
 
 
 @pytest.mark.slow
-@cases(("checker", "find"), [("mypy", found_by_mypy), ("pyright", found_by_pyright)])
+@cases(("checker", "find"), ("mypy", found_by_mypy), ("pyright", found_by_pyright))
 def test_checkers_reject_exactly_the_marked_lines(checker: str, find: Any) -> None:
     found, expected = find(), marked_errors(checker)
     assert expected

@@ -35,10 +35,8 @@ def follow(finding: Finding, verdict: Verdict, known: dict[str, Any]) -> list[Ve
             # A lambda of the remedy.
             machine = _with(machine, dataclasses.replace(node, decreases=eval(match["code"])))
         elif match := _UNRESET.fullmatch(part):
-            edges = [
-                dataclasses.replace(one, resets=()) if str(_bare(one)) == match["edge"] else one
-                for one in machine.edges
-            ]
+            bare = [dataclasses.replace(edge, resets=()) for edge in machine.edges]
+            edges = [one if str(one) == match["edge"] else edge for one, edge in zip(bare, machine.edges, strict=True)]
             assert edges != [*machine.edges], f"no edge is {match['edge']}"
             machine = check_table(machine, edges, machine.start)
         elif match := _BUDGET.fullmatch(part):
@@ -52,10 +50,6 @@ def follow(finding: Finding, verdict: Verdict, known: dict[str, Any]) -> list[Ve
             continue
         found.append(verify(machine, limits))
     return found
-
-
-def _bare(edge: Edge) -> Edge:
-    return dataclasses.replace(edge, resets=())
 
 
 def _meter(machine: Graph[Any, Any], code: dict[str, Any], known: dict[str, Any]) -> Graph[Any, Any]:

@@ -190,19 +190,17 @@ def stopped_too_early(trace: Trace) -> Trace:
 
 @cases(
     ("change", "fact"),
-    [
-        (answered_before_parse, "the run is answered and did not reach END"),
-        (asked_nowhere, "nowhere asks for CallTool, but the run is not at this node"),
-        (asked_at_parse, "parse asks for AskHuman, but the proved node never asks"),
-        # Effects that charge nothing are counted, too.
-        (asked_again, "plan asks for 2 effects in one visit, more than the proved node"),
-        (left_twice, "plan is left, but the run is not at this node"),
-        (
-            stopped_too_early,
-            "plan --LimitReached--> stopped_response is taken when a limit is reached, but none of iterations, "
-            "seconds, restarts is",
-        ),
-    ],
+    (answered_before_parse, "the run is answered and did not reach END"),
+    (asked_nowhere, "nowhere asks for CallTool, but the run is not at this node"),
+    (asked_at_parse, "parse asks for AskHuman, but the proved node never asks"),
+    # Effects that charge nothing are counted, too.
+    (asked_again, "plan asks for 2 effects in one visit, more than the proved node"),
+    (left_twice, "plan is left, but the run is not at this node"),
+    (
+        stopped_too_early,
+        "plan --LimitReached--> stopped_response is taken when a limit is reached, but none of iterations, "
+        "seconds, restarts is",
+    ),
 )
 def test_changed_order_is_the_violation(change: Callable[[Trace], Trace], fact: str) -> None:
     trace, proof = two_steps()
@@ -239,7 +237,7 @@ def test_invalid_certificate_is_reported_first() -> None:
     assert str(found.violations[0]).startswith("the certificate proves nothing: ")
 
 
-@cases("trace", [[], [{"event": "result"}], [{"event": "start"}], [{"event": "start", "limits": []}]])
+@cases("trace", [], [{"event": "result"}], [{"event": "start"}], [{"event": "start", "limits": []}])
 def test_invalid_trace_is_one_violation(trace: Trace) -> None:
     assert len(facts_of(trace, two_steps()[1])) == 1
 
@@ -266,10 +264,8 @@ def test_unset_limit_stops_nothing() -> None:
 
 @cases(
     ("options", "spent", "amounts"),
-    [
-        ({"max_model_calls": 2, "early_stopping_method": "generate"}, 3, "2, with 1 reserved beyond it"),
-        ({"max_model_calls": 5}, 3, "5"),
-    ],
+    ({"max_model_calls": 2, "early_stopping_method": "generate"}, 3, "2, with 1 reserved beyond it"),
+    ({"max_model_calls": 5}, 3, "5"),
 )
 def test_only_reserve_may_exceed_limit(options: dict[str, Any], spent: int, amounts: str) -> None:
     trace, proof = two_steps(**options)
@@ -301,7 +297,7 @@ def test_every_request_is_counted_and_answered(script: list[int], data: st.DataO
 
 
 @pytest.mark.medium
-@cases(("script", "reason"), [([1, 1_001], "fan_out"), ([1_000], "finished")])
+@cases(("script", "reason"), ([1, 1_001], "fan_out"), ([1_000], "finished"))
 def test_run_stopped_by_fan_out_conforms(script: list[int], reason: str) -> None:
     executor = acting(script)
     trace = trace_of(executor)
@@ -317,7 +313,7 @@ def test_earlier_gate_does_not_stop_run_later() -> None:
     )
 
 
-@cases("status", ["error", "interrupted"])
+@cases("status", "error", "interrupted")
 def test_run_that_ended_before_first_node_conforms(status: str) -> None:
     trace, proof = two_steps()
     found = audit([trace[0], trace[-1] | {"status": status, "spent": trace[1]["spent"]}], proof)
@@ -347,7 +343,7 @@ COUNTS: list[tuple[Callable[[int], int], str]] = [
 ]
 
 
-@cases(("count", "expected"), COUNTS)
+@cases(("count", "expected"), *COUNTS)
 def test_calls_are_counted_from_zero(count: Callable[[int], int], expected: str) -> None:
     trace, proof = two_steps()
     for spent in spendings(trace):
@@ -383,8 +379,8 @@ def ending_with(error: type[BaseException], at: int) -> AgentExecutor:
     return AgentExecutor(agent=decide, tools=[])
 
 
-@cases("at", [0, 2, 4])
-@cases(("error", "status"), [(ValueError, "error"), (KeyboardInterrupt, "interrupted")])
+@cases("at", 0, 2, 4)
+@cases(("error", "status"), (ValueError, "error"), (KeyboardInterrupt, "interrupted"))
 def test_interrupted_run_conforms(error: type[BaseException], status: str, at: int) -> None:
     executor = ending_with(error, at)
     found = audit(trace_of(executor), proof_of(executor))

@@ -75,13 +75,9 @@ def recorded(executor: AgentExecutor, **options: Any) -> Trace:
 def members(trace: Trace) -> list[tuple[str, int, float | None]]:
     """Return the tool records in order: event, member and duration."""
     return [
-        (
-            record["event"],
-            record["call"]["member"],
-            record["replies"][0]["seconds"] if record["event"] == "answered" else None,
-        )
-        for record in trace
-        if record["event"] in ("asked", "answered") and record["node"] == "dispatch_tools"
+        (one["event"], one["call"]["member"], one["replies"][0]["seconds"] if one["event"] == "answered" else None)
+        for one in trace
+        if one["event"] in ("asked", "answered") and one["node"] == "dispatch_tools"
     ]
 
 
@@ -94,41 +90,37 @@ BOTH_ASKED = [("asked", 0, None), ("asked", 1, None)]
 
 @cases(
     ("names", "options", "expected", "status"),
-    [
-        # Tools of different speed have their own records.
-        (["slow", "quick"], {}, [*BOTH_ASKED, ("answered", 1, 0.02), ("answered", 0, 0.5)], "answered"),
-        # Tools in turn are recorded in turn.
-        (
-            ["slow", "quick"],
-            {"tool_concurrency": 1},
-            [("asked", 0, None), ("answered", 0, 0.5), ("asked", 1, None), ("answered", 1, 0.02)],
-            "answered",
-        ),
-        # A tool that fails keeps the results of others.
-        (["quick", "broken"], RAISING, [*BOTH_ASKED, ("answered", 0, 0.02)], "error"),
-        (["quick", "broken", "slow"], RAISING, [*BOTH_ASKED, ("asked", 2, None), ("answered", 0, 0.02)], "error"),
-        # All members are charged before the first one starts.
-        (
-            ["quick", "broken", "slow"],
-            {**RAISING, "tool_concurrency": 1},
-            [("asked", 0, None), ("answered", 0, 0.02), ("asked", 1, None)],
-            "error",
-        ),
-    ],
+    # Tools of different speed have their own records.
+    (["slow", "quick"], {}, [*BOTH_ASKED, ("answered", 1, 0.02), ("answered", 0, 0.5)], "answered"),
+    # Tools in turn are recorded in turn.
+    (
+        ["slow", "quick"],
+        {"tool_concurrency": 1},
+        [("asked", 0, None), ("answered", 0, 0.5), ("asked", 1, None), ("answered", 1, 0.02)],
+        "answered",
+    ),
+    # A tool that fails keeps the results of others.
+    (["quick", "broken"], RAISING, [*BOTH_ASKED, ("answered", 0, 0.02)], "error"),
+    (["quick", "broken", "slow"], RAISING, [*BOTH_ASKED, ("asked", 2, None), ("answered", 0, 0.02)], "error"),
+    # All members are charged before the first one starts.
+    (
+        ["quick", "broken", "slow"],
+        {**RAISING, "tool_concurrency": 1},
+        [("asked", 0, None), ("answered", 0, 0.02), ("asked", 1, None)],
+        "error",
+    ),
 )
 def test_members_have_records_of_their_own(
     names: list[str], options: dict[str, Any], expected: list[tuple[str, int, float | None]], status: str
 ) -> None:
     executor = calling(*names, **options)
     trace = recorded(executor)
-    assert members(trace) == [
-        (event, member, seconds and pytest.approx(seconds)) for event, member, seconds in expected
-    ]
+    assert members(trace) == [(event, name, seconds and pytest.approx(seconds)) for event, name, seconds in expected]
     found = audit(trace, proof_of(executor))
     assert (found.violations, found.status) == ((), status)
 
 
-@cases("concurrency", [1, 2, 8])
+@cases("concurrency", 1, 2, 8)
 def test_a_deadline_cuts_each_member_alone(concurrency: int) -> None:
     executor = calling("quick", "slow", "slow", max_execution_time=0.1, tool_concurrency=concurrency)
     trace = recorded(executor)
@@ -161,13 +153,11 @@ def unanswered(trace: Trace) -> Trace:
 
 @cases(
     ("change", "violations", "fact"),
-    [
-        (copied("answered", 1, member=2), 1, "dispatch_tools is answered CallTool as 2.2, which was not asked for"),
-        (copied("answered", 1, sequence=3, member=0), 1, "is answered CallTool as 3.0, which was not asked for"),
-        (copied("answered", 0), 1, "dispatch_tools is answered CallTool as 2.0, which was answered before"),
-        (unanswered, 1, "dispatch_tools is left before CallTool is answered"),
-        (copied("asked", 1, 1, sequence=3, member=0), 11, "asks for CallTool before CallTool, CallTool is answered"),
-    ],
+    (copied("answered", 1, member=2), 1, "dispatch_tools is answered CallTool as 2.2, which was not asked for"),
+    (copied("answered", 1, sequence=3, member=0), 1, "is answered CallTool as 3.0, which was not asked for"),
+    (copied("answered", 0), 1, "dispatch_tools is answered CallTool as 2.0, which was answered before"),
+    (unanswered, 1, "dispatch_tools is left before CallTool is answered"),
+    (copied("asked", 1, 1, sequence=3, member=0), 11, "asks for CallTool before CallTool, CallTool is answered"),
 )
 def test_changed_member_is_reported(change: Callable[[Trace], Trace], violations: int, fact: str) -> None:
     executor = calling("quick", "slow")
@@ -221,7 +211,7 @@ def test_nested_charges_are_recorded() -> None:
     assert [one["within"] for one in draw.recording_of(result).records if "within" in one] == [record["within"]]
 
 
-@cases("by", [1, -1])
+@cases("by", 1, -1)
 def test_changed_nested_charges_are_reported(by: int) -> None:
     executor, _ = nesting(2)
     trace, proof = recorded(executor), proof_of(executor)

@@ -49,26 +49,24 @@ def test_executor_bounds_models_and_tools_by_default() -> None:
 
 @cases(
     ("limits", "transitions", "models", "tools"),
-    [
-        (
-            Limits(iterations=10**6, fan_out=2),
-            "4*iterations + 2 = 4,000,002 (exact)",
-            "iterations = 1,000,000 (exact)",
-            "fan_out*iterations = 2,000,000 (exact)",
-        ),
-        (
-            Limits(iterations=3, restarts=2, fan_out=4),
-            "4*iterations + 2 = 14 (exact)",
-            "iterations + restarts = 5 (at most)",
-            "fan_out*iterations + fan_out*restarts = 20 (at most)",
-        ),
-        (
-            Limits(iterations=3, restarts=2),
-            "4*iterations + 2 = 14 (exact)",
-            "iterations + restarts = 5 (at most)",
-            "fan_out*iterations + fan_out*restarts = 5,000 (at most)",
-        ),
-    ],
+    (
+        Limits(iterations=10**6, fan_out=2),
+        "4*iterations + 2 = 4,000,002 (exact)",
+        "iterations = 1,000,000 (exact)",
+        "fan_out*iterations = 2,000,000 (exact)",
+    ),
+    (
+        Limits(iterations=3, restarts=2, fan_out=4),
+        "4*iterations + 2 = 14 (exact)",
+        "iterations + restarts = 5 (at most)",
+        "fan_out*iterations + fan_out*restarts = 20 (at most)",
+    ),
+    (
+        Limits(iterations=3, restarts=2),
+        "4*iterations + 2 = 14 (exact)",
+        "iterations + restarts = 5 (at most)",
+        "fan_out*iterations + fan_out*restarts = 5,000 (at most)",
+    ),
 )
 def test_repeated_effects_after_crash_are_counted(limits: Limits, transitions: str, models: str, tools: str) -> None:
     bounds = bounds_of(AGENT_EXECUTOR, limits)
@@ -83,21 +81,19 @@ TWO_METERS = graph(edges(TWICE, on(bad.B, bad.tock_ending) | on(bad.Left, END)) 
 
 @cases(
     ("machine", "limits", "form"),
-    [
-        (AGENT_EXECUTOR, agent_limits(iterations=9, model_calls=3), "4*model_calls + 2 = 14 (exact)"),
-        (AGENT_EXECUTOR, agent_limits(iterations=3, model_calls=9), "4*iterations + 2 = 14 (exact)"),
-        (AGENT_EXECUTOR, agent_limits(iterations=9, model_calls=8, tokens=2), "4*tokens + 2 = 10 (exact)"),
-        (TWO_METERS, Limits(iterations=5), "2*left + 1 = 5 (exact)"),
-        (TWO_METERS, Limits(iterations=1), "2*iterations + 1 = 3 (exact)"),
-    ],
+    (AGENT_EXECUTOR, agent_limits(iterations=9, model_calls=3), "4*model_calls + 2 = 14 (exact)"),
+    (AGENT_EXECUTOR, agent_limits(iterations=3, model_calls=9), "4*iterations + 2 = 14 (exact)"),
+    (AGENT_EXECUTOR, agent_limits(iterations=9, model_calls=8, tokens=2), "4*tokens + 2 = 10 (exact)"),
+    (TWO_METERS, Limits(iterations=5), "2*left + 1 = 5 (exact)"),
+    (TWO_METERS, Limits(iterations=1), "2*iterations + 1 = 3 (exact)"),
 )
 def test_tightest_limit_gives_closed_form(machine: Graph[Any, Any], limits: Limits, form: str) -> None:
     assert str(bounds_of(machine, limits).transitions) == form
 
 
 @pytest.mark.medium
-@cases("iterations", [0, 1, 2])
-@cases("own", [0, 1, 3])
+@cases("iterations", 0, 1, 2)
+@cases("own", 0, 1, 3)
 def test_embedded_graph_resets_own_budget_at_entry(iterations: int, own: int) -> None:
     limits = Limits(budgets={"research.iterations": own, "tasks": iterations})
     bounds = bounds_of(bad.CHILD_COUNTED, limits)
@@ -157,7 +153,7 @@ def test_remedy_gives_unlimited_budget_a_limit() -> None:
     assert "Set max_tokens, or agent_limits(tokens=...)" not in why
 
 
-@cases(("restarts", "number"), [(None, 5), (0, 5), (1, 6), (3, 8)])
+@cases(("restarts", "number"), (None, 5), (0, 5), (1, 6), (3, 8))
 def test_reserved_calls_exceed_limit_and_repeat_after_crash(restarts: int | None, number: int) -> None:
     limits = agent_limits(iterations=None, model_calls=4, restarts=restarts)
     assert bounds_of(GENERATING_AGENT_EXECUTOR, limits).model_calls.number == number

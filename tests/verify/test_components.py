@@ -153,9 +153,7 @@ def test_cycles_are_the_shortest(pairs: list[Pair]) -> None:
                 assert [end for _, end in cycle] == [*(begin for begin, _ in cycle[1:]), node]
 
 
-@cases(
-    ("edges", "labels"), [("1:a-b 2:a-b", "1"), ("1:a-x 2:a-y 3:y-b 4:x-b", "14"), ("1:a-y 2:a-x 3:x-b 4:y-b", "14")]
-)
+@cases(("edges", "labels"), ("1:a-b 2:a-b", "1"), ("1:a-x 2:a-y 3:y-b 4:x-b", "14"), ("1:a-y 2:a-x 3:x-b 4:y-b", "14"))
 def test_first_of_equal_paths_is_found(edges: str, labels: str) -> None:
     made = label_edges((edge[2], edge[4], edge[0]) for edge in edges.split())
     assert find_path(made, "a", "b") == list(labels)

@@ -27,7 +27,7 @@ LIMITED = [Annotated[str, Field(min_length=3)], Annotated[int, Field(ge=10)], An
 OTHERS = [Annotated[str, Field(examples=["2020-01-01"])], Annotated[list[int], Field(min_length=2)]]
 
 
-@cases("kind", [*PLAIN, *LIMITED, *OTHERS])
+@cases("kind", *PLAIN, *LIMITED, *OTHERS)
 def test_an_example_fits_its_schema(kind: Any) -> None:
     adapter: TypeAdapter[Any] = TypeAdapter(kind)
     adapter.validate_python(example_of(adapter.json_schema()), strict=False)
@@ -37,7 +37,7 @@ BOUNDED = [Annotated[int, Field(gt=0)], Annotated[int, Field(multiple_of=7)], An
 SHORT = [Annotated[list[str], Field(max_length=0)], Annotated[str, Field(pattern="a+")], set[int]]
 
 
-@cases("kind", [*PLAIN, *LIMITED, *OTHERS, *BOUNDED, *SHORT])
+@cases("kind", *PLAIN, *LIMITED, *OTHERS, *BOUNDED, *SHORT)
 def test_unusual_arguments_fit_their_schema(kind: Any) -> None:
     adapter: TypeAdapter[Any] = TypeAdapter(kind)
     schema = adapter.json_schema()
@@ -47,7 +47,11 @@ def test_unusual_arguments_fit_their_schema(kind: Any) -> None:
 
 @cases(
     ("kind", "values"),
-    [(str, [""]), (int, [0, -1, 100]), (bool, [False]), (Literal["a", "b"], ["b"]), (list[int], [[], [1]])],
+    (str, [""]),
+    (int, [0, -1, 100]),
+    (bool, [False]),
+    (Literal["a", "b"], ["b"]),
+    (list[int], [[], [1]]),
 )
 def test_unusual_arguments_are_often_forgotten(kind: Any, values: list[object]) -> None:
     schema = TypeAdapter[Any](kind).json_schema()

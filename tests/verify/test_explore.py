@@ -61,8 +61,8 @@ def texts_of(values: Any) -> list[str]:
 
 
 @pytest.mark.medium
-@cases("kind", KINDS)
-@cases("iterations", [0, 1, 3, 15])
+@cases("kind", *KINDS)
+@cases("iterations", 0, 1, 3, 15)
 def test_executor_takes_few_transitions_per_iteration(iterations: int, kind: Kind) -> None:
     found = explored(Limits(iterations=iterations), kind)
     # A structured agent's rules are four more nodes, one of which asks for the answer after repeated calls.
@@ -150,7 +150,7 @@ def test_pruning_does_not_change_results(limits: Limits, kind: Kind, both: bool)
 
 
 @pytest.mark.medium
-@cases("rule", ["no_repeats", "no_immediate_repeats"])
+@cases("rule", "no_repeats", "no_immediate_repeats")
 def test_pruning_keeps_calls_that_rules_look_at(rule: agents.RuleName) -> None:
     agent = gx.create_tool_calling_agent(models.ScriptedModel(["never asked"]), (look_up,), rules=(rule,))
     executor = gx.AgentExecutor(agent=agent, tools=[look_up], handle_parsing_errors=True)
@@ -162,7 +162,7 @@ def test_pruning_keeps_calls_that_rules_look_at(rule: agents.RuleName) -> None:
     assert pruned.model_calls == 3
 
 
-@cases("iterations", [0, 1, 2, 3, 15])
+@cases("iterations", 0, 1, 2, 3, 15)
 def test_number_of_runs_follows_from_reply_classes(iterations: int) -> None:
     # From each plan: the answer, a raised error and a cancellation end it, and what cannot be read leads to the next. A
     # call of look_up has three results that do so, an unknown tool has one; of answer_with one is the answer and two go
@@ -173,7 +173,7 @@ def test_number_of_runs_follows_from_reply_classes(iterations: int) -> None:
     assert explored(Limits(iterations=iterations), tools=BOTH).paths == runs
 
 
-@cases("iterations", [0, 1, 2])
+@cases("iterations", 0, 1, 2)
 def test_exhaustive_search_follows_every_run(iterations: int) -> None:
     found = explored(Limits(iterations=iterations))
     assert explored(Limits(iterations=iterations), prune=False).runs == found.paths
@@ -241,26 +241,22 @@ def read(reply: messages.ModelReply) -> gx.AgentFinish:
     return gx.AgentFinish({"output": reply.content})
 
 
-READING = gx.AgentExecutor(
-    agent=gx.chat_agent(lambda run: QUESTION, read, models.ScriptedModel(["never asked"])), tools=[]
-)
+READING = gx.AgentExecutor(agent=gx.chat_agent(lambda run: QUESTION, read, models.ScriptedModel(["never"])), tools=[])
 
 
 @cases(
     ("machine", "effect", "names"),
-    [
-        # The parser determines the replies of a model.
-        (executor_of("react", BOTH), QUESTION, ["finish", "unreadable", *CALLS]),
-        (executor_of("structured", BOTH), QUESTION, ["unreadable", "finish", *CALLS]),
-        (executor_of("tool calling", BOTH), QUESTION, ["finish", "unreadable", *CALLS, *SEVERAL]),
-        (executor_of("callable", BOTH), AGENT_CALL, ["finish", *CALLS, "calls none", "unreadable", *SEVERAL]),
-        (READING, QUESTION, ["finish", "read raises ZeroDivisionError"]),
-        # A tool that raises its errors replies none, and one with a timeout may time out.
-        (executor_of(tools=TOOLS), CallTool("delete_file", {}), ["ok", "bad_arguments"]),
-        (executor_of(tools=TOOLS), CallTool("look_up", {}), ["ok", "bad_arguments", "error"]),
-        (executor_of(tools=TOOLS), CallTool("no_such_tool", {}), ["unknown_tool"]),
-        (executor_of(tools=[wait]), CallTool("wait", {}), ["ok", "bad_arguments", "error", "timed_out"]),
-    ],
+    # The parser determines the replies of a model.
+    (executor_of("react", BOTH), QUESTION, ["finish", "unreadable", *CALLS]),
+    (executor_of("structured", BOTH), QUESTION, ["unreadable", "finish", *CALLS]),
+    (executor_of("tool calling", BOTH), QUESTION, ["finish", "unreadable", *CALLS, *SEVERAL]),
+    (executor_of("callable", BOTH), AGENT_CALL, ["finish", *CALLS, "calls none", "unreadable", *SEVERAL]),
+    (READING, QUESTION, ["finish", "read raises ZeroDivisionError"]),
+    # A tool that raises its errors replies none, and one with a timeout may time out.
+    (executor_of(tools=TOOLS), CallTool("delete_file", {}), ["ok", "bad_arguments"]),
+    (executor_of(tools=TOOLS), CallTool("look_up", {}), ["ok", "bad_arguments", "error"]),
+    (executor_of(tools=TOOLS), CallTool("no_such_tool", {}), ["unknown_tool"]),
+    (executor_of(tools=[wait]), CallTool("wait", {}), ["ok", "bad_arguments", "error", "timed_out"]),
 )
 def test_oracle_knows_classes_of_replies(machine: gx.AgentExecutor, effect: Any, names: list[str]) -> None:
     assert [reply.name for reply in replies_of(machine)(effect)] == names
@@ -280,14 +276,14 @@ def test_errors_of_parsers_end_runs() -> None:
 
 
 @pytest.mark.medium
-@cases("crashes", [0, 1, 3])
+@cases("crashes", 0, 1, 3)
 def test_each_crash_costs_at_most_one_repeated_call(crashes: int) -> None:
     found = explored(Limits(iterations=2), crashes=crashes)
     assert (found.model_calls, found.longest) == (2 + crashes, 10)
     assert explored(agent_limits(iterations=2, model_calls=2), crashes=crashes).model_calls == 2
 
 
-@cases("restarts", [0, 1, 2])
+@cases("restarts", 0, 1, 2)
 def test_restarts_stay_within_limit(restarts: int) -> None:
     found = explored(Limits(iterations=2, restarts=restarts))
     assert (found.endless, found.model_calls) == (None, 2 + restarts)
@@ -319,9 +315,7 @@ def test_earlier_replies_distinguish_states() -> None:
 def test_long_visits_are_abstracted_by_reply_counts() -> None:
     """In order, there would be two to the number of the replies."""
     oracle = replies_of(kernel.INSISTENT, {gx.AskHuman: ["yes", "no", "perhaps"]})
-    four, few, many = (
-        explore(kernel.INSISTENT, Limits(fan_out=fan_out), kernel.Asking("OK?"), oracle) for fan_out in (4, 20, 40)
-    )
+    four, few, many = (explore(kernel.INSISTENT, Limits(fan_out=n), kernel.Asking("OK?"), oracle) for n in (4, 20, 40))
     assert set(few.endings) == set(many.endings) == {"Agreed", "GaveUp"}
     # Those that are all alike, and two of which the last one differs.
     assert (many.states - few.states) / 20 == 4
@@ -349,42 +343,34 @@ NO_TOOL = never_without(~calls_tool("lookup"), before=left("parse"))
 
 @cases(
     ("refused", "facts"),
-    [
-        (
-            lambda: replies_of(kernel.INTERVIEW),
-            "no replies to Question~ pass replies={Question: [...]}, one of each kind",
-        ),
-        (lambda: replies_of(kernel.ERRAND), "results of leave are~Underway~; ~results of come_back are~Home"),
-        (
-            lambda: replies_of(kernel.ERRAND, {gx.AskHuman: "yes"}),
-            "replies to AskHuman are 'yes'; give a list of replies",
-        ),
-        (lambda: replies_of(executor_of("callable"))(QUESTION), "no replies to CallModel are known"),
-        (lambda: explored(Limits(iterations=15), most_states=10), "found 10 states and is not done"),
-        (lambda: as_explore(CAREFUL, Limits(), Form(), NOTHING), "is not a graph; write explore(executor.graph, ...)"),
-        (
-            lambda: as_explore(GUARDED, Limits(), Form(), NOTHING, most_states="many"),
-            "explore has most_states='many'; give a whole number, 1 or more",
-        ),
-        (
-            lambda: approved(CAREFUL, *UNKNOWN),
-            "dominates('aprove', ended()): the graph has no node aprove; its nodes are plan, parse, ~did you mean "
-            "approve?~never((entered('somewhere') | left('parse'))): the graph has no node somewhere; its nodes are ~"
-            "plan, parse, dispatch_tools, check_return_direct, stopped_response, approve",
-        ),
-        (
-            lambda: approved(CAREFUL, NO_TOOL),
-            "never_without(~calls_tool('lookup'), before=left('parse')): there is no tool lookup; the tools are "
-            "look_up; did you mean look_up? (a call of an unknown tool is one of no_such_tool)",
-        ),
-        # The graph has no name that a test could import.
-        (lambda: as_test(explored(Limits(iterations=1), properties=[never(left("parse"))]).failures[0]), "machine="),
-        # An exception that was injected is not the node's.
-        (
-            lambda: raised_by(stubborn_asking(), Limits(), Form(), [Choice("cancels")]),
-            "one of the choices cancels, which ends the run; leave it out",
-        ),
-    ],
+    (lambda: replies_of(kernel.INTERVIEW), "no replies to Question~ pass replies={Question: [...]}, one of each kind"),
+    (lambda: replies_of(kernel.ERRAND), "results of leave are~Underway~; ~results of come_back are~Home"),
+    (lambda: replies_of(kernel.ERRAND, {gx.AskHuman: "yes"}), "replies to AskHuman are 'yes'; give a list of replies"),
+    (lambda: replies_of(executor_of("callable"))(QUESTION), "no replies to CallModel are known"),
+    (lambda: explored(Limits(iterations=15), most_states=10), "found 10 states and is not done"),
+    (lambda: as_explore(CAREFUL, Limits(), Form(), NOTHING), "is not a graph; write explore(executor.graph, ...)"),
+    (
+        lambda: as_explore(GUARDED, Limits(), Form(), NOTHING, most_states="many"),
+        "explore has most_states='many'; give a whole number, 1 or more",
+    ),
+    (
+        lambda: approved(CAREFUL, *UNKNOWN),
+        "dominates('aprove', ended()): the graph has no node aprove; its nodes are plan, parse, ~did you mean "
+        "approve?~never((entered('somewhere') | left('parse'))): the graph has no node somewhere; its nodes are ~"
+        "plan, parse, dispatch_tools, check_return_direct, stopped_response, approve",
+    ),
+    (
+        lambda: approved(CAREFUL, NO_TOOL),
+        "never_without(~calls_tool('lookup'), before=left('parse')): there is no tool lookup; the tools are "
+        "look_up; did you mean look_up? (a call of an unknown tool is one of no_such_tool)",
+    ),
+    # The graph has no name that a test could import.
+    (lambda: as_test(explored(Limits(iterations=1), properties=[never(left("parse"))]).failures[0]), "machine="),
+    # An exception that was injected is not the node's.
+    (
+        lambda: raised_by(stubborn_asking(), Limits(), Form(), [Choice("cancels")]),
+        "one of the choices cancels, which ends the run; leave it out",
+    ),
 )
 def test_wrong_questions_are_refused_with_remedy(refused: Callable[[], object], facts: str) -> None:
     kernel.check_refusal(errors.InputError, facts.split("~"), refused)
@@ -430,7 +416,9 @@ def approved(executor: gx.AgentExecutor, *properties: Assertion, **options: Any)
 
 @cases(
     ("executor", "name"),
-    [(CRASHING, "KeyError"), (ASKING_TWICE, "UndeclaredCountError"), (UNDECLARED, "UndeclaredOutcomeError")],
+    (CRASHING, "KeyError"),
+    (ASKING_TWICE, "UndeclaredCountError"),
+    (UNDECLARED, "UndeclaredOutcomeError"),
 )
 def test_exception_of_node_has_shortest_run(executor: gx.AgentExecutor, name: str) -> None:
     found = approved(executor)
@@ -470,22 +458,20 @@ REPLIED, CUT = Choice("replies", "yes", "yes"), Choice("cuts", "", Cut())
 
 @cases(
     ("choices", "raises"),
-    [
-        ([REPLIED], True),
-        ([Choice("crashes"), REPLIED], True),
-        ([], False),
-        ([CUT, REPLIED, REPLIED], False),
-        ([Choice("replies late", "yes", "yes")], True),
-        ([CUT, REPLIED], False),
-    ],
+    ([REPLIED], True),
+    ([Choice("crashes"), REPLIED], True),
+    ([], False),
+    ([CUT, REPLIED, REPLIED], False),
+    ([Choice("replies late", "yes", "yes")], True),
+    ([CUT, REPLIED], False),
 )
-@cases("name", ["stored", lambda: None])
+@cases("name", "stored", lambda: None)
 def test_run_is_repeated_from_its_choices(choices: list[Choice], name: Any, raises: bool) -> None:
     error = raised_by(stubborn_asking(), Limits(seconds=2.0), Form(name), choices)
     assert isinstance(error, KeyError) if raises else error is None
 
 
-@cases("limits", [Limits(seconds=2.0), Limits(restarts=1), Limits()])
+@cases("limits", Limits(seconds=2.0), Limits(restarts=1), Limits())
 def test_exception_is_found_despite_crashes_and_cuts(limits: Limits) -> None:
     machine = stubborn_asking()
     (raised,) = explore(machine, limits, Form(), replies_of(machine), crashes=1).raised
@@ -525,7 +511,7 @@ def shortest(graph: gx.Graph[Any, Any], assertion: Assertion = APPROVAL) -> Fail
     return failure
 
 
-@cases("assertion", [APPROVAL, DOMINATES])
+@cases("assertion", APPROVAL, DOMINATES)
 def test_machine_that_always_asks_has_no_failure(assertion: Assertion) -> None:
     found = approval(GUARDED, assertion)
     assert (found.failures, found.holds) == ((), True)
@@ -550,15 +536,11 @@ def test_shortcut_around_approval_has_shortest_path() -> None:
 
 @cases(
     ("machine", "before", "sources"),
-    [
-        # Only after an approved deletion is an urgent one allowed.
-        (SHORTCUT, left("approve", errands.Approved), ["decide"]),
-        (GUARDED, calls_tool("list_files"), ["decide", "approve"]),
-    ],
+    # Only after an approved deletion is an urgent one allowed.
+    (SHORTCUT, left("approve", errands.Approved), ["decide"]),
+    (GUARDED, calls_tool("list_files"), ["decide", "approve"]),
 )
-def test_an_approval_of_another_call_is_not_enough(
-    machine: gx.Graph[Any, Any], before: Predicate, sources: list[str]
-) -> None:
+def test_an_approval_of_another_call_is_not_enough(machine: Any, before: Predicate, sources: list[str]) -> None:
     failure = shortest(machine, never_without(calls_tool("delete_file"), before=before))
     assert [edge.source for edge in failure.path] == sources
 
@@ -577,35 +559,31 @@ def run_pasted(source: str) -> None:
 @pytest.mark.medium
 @cases(
     ("failure", "message", "text", "repaired"),
-    [
-        (
-            lambda: approved(CRASHING).raised[0],
-            "KeyError",
-            "def test_approve_raises_no_keyerror() -> None:",
-            "from tests.verify.test_explore import CAREFUL; machine = CAREFUL.graph",
-        ),
-        (
-            lambda: shortest(SHORTCUT),
-            "never_without",
-            "import SHORTCUT as machine",
-            "from tests.verify.errands import GUARDED as machine",
-        ),
-        # The test imports an executor of a module.
-        (
-            lambda: approved(CAREFUL, never(left("parse"))).failures[0],
-            "never",
-            "from tests.verify.test_explore import CAREFUL\n\nmachine = CAREFUL.graph\n",
-            None,
-        ),
-        # A failure at the end of the run.
-        (lambda: shortest(GUARDED, eventually(calls_tool("delete_file"))), "eventually", "Choice(", None),
-        # Start values round trip as source.
-        (lambda: unpacked(errands.CONTENTS, errands.Expected), "never", "Parcel(contents=[", None),
-    ],
+    (
+        lambda: approved(CRASHING).raised[0],
+        "KeyError",
+        "def test_approve_raises_no_keyerror() -> None:",
+        "from tests.verify.test_explore import CAREFUL; machine = CAREFUL.graph",
+    ),
+    (
+        lambda: shortest(SHORTCUT),
+        "never_without",
+        "import SHORTCUT as machine",
+        "from tests.verify.errands import GUARDED as machine",
+    ),
+    # The test imports an executor of a module.
+    (
+        lambda: approved(CAREFUL, never(left("parse"))).failures[0],
+        "never",
+        "from tests.verify.test_explore import CAREFUL\n\nmachine = CAREFUL.graph\n",
+        None,
+    ),
+    # A failure at the end of the run.
+    (lambda: shortest(GUARDED, eventually(calls_tool("delete_file"))), "eventually", "Choice(", None),
+    # Start values round trip as source.
+    (lambda: unpacked(errands.CONTENTS, errands.Expected), "never", "Parcel(contents=[", None),
 )
-def test_failure_test_fails_until_machine_is_fixed(
-    failure: Callable[[], Any], message: str, text: str, repaired: str | None
-) -> None:
+def test_failure_test_fails_until_machine_is_fixed(failure: Any, message: str, text: str, repaired: str | None) -> None:
     source = as_test(failure())
     assert text in source
     with pytest.raises(AssertionError, match=message):
@@ -615,8 +593,8 @@ def test_failure_test_fails_until_machine_is_fixed(
 
 
 @pytest.mark.medium
-@cases("limits", [Limits(iterations=2), Limits(iterations=2, seconds=1.0, restarts=1)])
-@cases("kind", KINDS)
+@cases("limits", Limits(iterations=2), Limits(iterations=2, seconds=1.0, restarts=1))
+@cases("kind", *KINDS)
 def test_executor_failures_become_tests(kind: Kind, limits: Limits) -> None:
     twice = never_without(calls_tool("look_up"), before=~calls_tool("look_up") & left("check_return_direct"))
     (failure,) = explored(limits, kind, BOTH, properties=[twice]).failures
@@ -674,9 +652,7 @@ def assertions(draw: st.DrawFn) -> Assertion:
         [Limits(iterations=2), Limits(iterations=1, seconds=1.0), agent_limits(iterations=2, tokens=1)]
     ),
 )
-def test_pruned_search_finds_shortest_failures(
-    machine: gx.Graph[Any, Any], assertion: Assertion, limits: Limits
-) -> None:
+def test_pruning_finds_shortest_failures(machine: gx.Graph[Any, Any], assertion: Assertion, limits: Limits) -> None:
     oracle = replies_of(machine, errands.REPLIES)
     pruned, every = (
         explore(machine, limits, errands.Errand(), oracle, properties=[assertion], prune=prune)
@@ -728,7 +704,7 @@ def test_unrouted_outcome_of_draft_raises() -> None:
     assert found.exceptions == {"UnhandledOutcomeError": 1}
 
 
-@cases(("topics", "paths"), [("abc", 3**3 + 2), ("abcd", 1 + 4 * 2 + 2)])
+@cases(("topics", "paths"), ("abc", 3**3 + 2), ("abcd", 1 + 4 * 2 + 2))
 def test_large_batch_varies_one_member_at_a_time(topics: str, paths: int) -> None:
     found = explore(kernel.SURVEY, Limits(), kernel.Topics(tuple(topics)), replies_of(kernel.SURVEY))
     assert found.paths == paths
@@ -778,7 +754,7 @@ DIFFERENT: list[tuple[object, object]] = [
 WORDS = frozenset({"word", "other word"})
 
 
-@cases("words", [WORDS, None])
+@cases("words", WORDS, None)
 def test_distinguishable_values_have_different_shapes(words: frozenset[str] | None) -> None:
     assert all(shape(one, words) != shape(other, words) for one, other in DIFFERENT)
     assert all(hash(shape(one, words)) == hash(shape(one, words)) for one, _ in [*SAME, *DIFFERENT])

@@ -134,59 +134,57 @@ ONE_FREE = calling(others=1)
 
 @cases(
     ("entry", "transitions"),
-    [
-        (pure, [made("pure")]),
-        # A metered node spends one or is not entered.
-        (once, [made("pure", "first"), halted("pure", "gate", "first")]),
-        (twice, [made("pure", "first", "second"), halted("pure", "gate", "first", "second")]),
-        # A node that asks may be stopped within.
-        (halting()(think), [made("think", **ANY_MODELS), halted("think", "within", *MODEL, "fan_out", **ANY_MODELS)]),
-        (halting()(use), [made("use", **ANY_TOOLS), halted("use", "within", "tool_calls", "fan_out", **ANY_TOOLS)]),
-        # Declared counts bound what is spent.
-        (
-            halting(asks=(2, 3))(think),
-            [
-                made("think", "model_calls", "tokens", amount=2, **calling(models=3), asks=2),
-                halted("think", "within", *MODEL, **calling(models=3)),
-            ],
-        ),
-        (
-            halting(asks=1)(use),
-            [
-                made("use", "tool_calls", **calling(tools=1), asks=1),
-                halted("use", "within", "tool_calls", **calling(tools=1)),
-            ],
-        ),
-        # With several kinds it is uncertain which one is spent.
-        (
-            halting(asks=2)(either),
-            [
-                made("either", **TWO_OF_EACH, asks=2),
-                halted("either", "within", "model_calls", "tokens", "tool_calls", *MODEL[2:], **TWO_OF_EACH),
-            ],
-        ),
-        # The deadline may stop a free effect.
-        (halting(asks=1)(look), [made("look", asks=1, **ONE_FREE), halted("look", "within", **ONE_FREE)]),
-        (halting()(blocking), [made("blocking", asks=1, **ONE_FREE), halted("blocking", "within", **ONE_FREE)]),
-        # A metered node that asks has both; behind its gate it asks for nothing.
-        (
-            gx.metered(when_spent=Halted, budget=FIRST, asks=1)(think),
-            [
-                made("think", "first", "model_calls", "tokens", **calling(models=1), asks=1),
-                halted("think", "gate", "first"),
-                halted("think", "within", *MODEL, spends=(("first", 1),), **calling(models=1)),
-            ],
-        ),
-        (
-            gx.metered(when_spent=Halted, budget=FIRST, asks=(1, 2))(use),
-            [
-                made("use", "first", "tool_calls", **calling(tools=2), asks=1),
-                halted("use", "gate", "first"),
-                halted("use", "within", "tool_calls", spends=(("first", 1),), **calling(tools=2)),
-            ],
-        ),
-        (halting(asks=0)(think), [made("think")]),
-    ],
+    (pure, [made("pure")]),
+    # A metered node spends one or is not entered.
+    (once, [made("pure", "first"), halted("pure", "gate", "first")]),
+    (twice, [made("pure", "first", "second"), halted("pure", "gate", "first", "second")]),
+    # A node that asks may be stopped within.
+    (halting()(think), [made("think", **ANY_MODELS), halted("think", "within", *MODEL, "fan_out", **ANY_MODELS)]),
+    (halting()(use), [made("use", **ANY_TOOLS), halted("use", "within", "tool_calls", "fan_out", **ANY_TOOLS)]),
+    # Declared counts bound what is spent.
+    (
+        halting(asks=(2, 3))(think),
+        [
+            made("think", "model_calls", "tokens", amount=2, **calling(models=3), asks=2),
+            halted("think", "within", *MODEL, **calling(models=3)),
+        ],
+    ),
+    (
+        halting(asks=1)(use),
+        [
+            made("use", "tool_calls", **calling(tools=1), asks=1),
+            halted("use", "within", "tool_calls", **calling(tools=1)),
+        ],
+    ),
+    # With several kinds it is uncertain which one is spent.
+    (
+        halting(asks=2)(either),
+        [
+            made("either", **TWO_OF_EACH, asks=2),
+            halted("either", "within", "model_calls", "tokens", "tool_calls", *MODEL[2:], **TWO_OF_EACH),
+        ],
+    ),
+    # The deadline may stop a free effect.
+    (halting(asks=1)(look), [made("look", asks=1, **ONE_FREE), halted("look", "within", **ONE_FREE)]),
+    (halting()(blocking), [made("blocking", asks=1, **ONE_FREE), halted("blocking", "within", **ONE_FREE)]),
+    # A metered node that asks has both; behind its gate it asks for nothing.
+    (
+        gx.metered(when_spent=Halted, budget=FIRST, asks=1)(think),
+        [
+            made("think", "first", "model_calls", "tokens", **calling(models=1), asks=1),
+            halted("think", "gate", "first"),
+            halted("think", "within", *MODEL, spends=(("first", 1),), **calling(models=1)),
+        ],
+    ),
+    (
+        gx.metered(when_spent=Halted, budget=FIRST, asks=(1, 2))(use),
+        [
+            made("use", "first", "tool_calls", **calling(tools=2), asks=1),
+            halted("use", "gate", "first"),
+            halted("use", "within", "tool_calls", spends=(("first", 1),), **calling(tools=2)),
+        ],
+    ),
+    (halting(asks=0)(think), [made("think")]),
 )
 def test_node_has_a_transition_for_each_end_of_a_visit(entry: Any, transitions: list[Transition]) -> None:
     assert list(flow_of(asking(entry)).transitions) == transitions
@@ -201,7 +199,7 @@ def test_flow_has_nodes_resets_and_own_budgets() -> None:
     assert (flow_of(machine), flow_of(machine).digest) == (flow, flow.digest)
 
 
-@cases("outcome", [Made, Halted])
+@cases("outcome", Made, Halted)
 def test_unrouted_outcome_is_not_in_flow(outcome: type) -> None:
     drafted = gx.draft(rows(once, gx.on(outcome, gx.END)), start=once)
     assert [one.outcome for one in flow_of(drafted).transitions] == [outcome.__name__]
@@ -238,10 +236,8 @@ def test_digest_covers_every_part_of_flow_and_is_stable() -> None:
 
 @cases(
     ("limits", "caps"),
-    [
-        (agent_limits(model_calls=2, tokens=0), (15, 2, None, 0, 3, None)),
-        (agent_limits(iterations=None, tool_calls=4, budgets={"x": None, "y": 0}), (None, None, 4, None, None, 0)),
-    ],
+    (agent_limits(model_calls=2, tokens=0), (15, 2, None, 0, 3, None)),
+    (agent_limits(iterations=None, tool_calls=4, budgets={"x": None, "y": 0}), (None, None, 4, None, None, 0)),
 )
 def test_run_limits_override_budget_limits(limits: gx.Limits, caps: tuple[int | None, ...]) -> None:
     flow = Flow("a", ("a",), (Transition("a", "A", "END", **calling(models=1, tools=1)),), (("x", 3), ("y", None)))
@@ -249,8 +245,8 @@ def test_run_limits_override_budget_limits(limits: gx.Limits, caps: tuple[int | 
     assert caps_of(flow, limits) == dict(zip(names, caps, strict=True))
 
 
-@cases("cause", ["x", "iterations", "seconds", "restarts", "fan_out"])
-@cases("kind", ["gate", "within"])
+@cases("cause", "x", "iterations", "seconds", "restarts", "fan_out")
+@cases("kind", "gate", "within")
 def test_limit_transition_needs_its_limit(kind: Any, cause: str) -> None:
     one = Transition("a", "A", "END", kind, causes=("tokens", cause))
     none = gx.Limits(iterations=None, fan_out=None)
@@ -266,10 +262,8 @@ def test_limit_transition_needs_its_limit(kind: Any, cause: str) -> None:
 
 
 HOW_MANY = "declare asks= in its @charged or @metered: a number, or (minimum, maximum)"
-RETURNS, CUT = (
-    "every node function, policy and observer returns, and",
-    "an unanswered effect is cut off at the deadline",
-)
+RETURNS = "every node function, policy and observer returns, and"
+CUT = "an unanswered effect is cut off at the deadline"
 LEFT = "work that continues in the thread or task of a cut-off effect is not counted"
 ONE_EACH = "an effect counts as one, even if its handler does more: a client's own retries are not counted"
 NEVER_AGAIN, AGAIN = "Limits(restarts=...)", "resumed from snapshot.restarted()"
@@ -280,13 +274,11 @@ MORE = "it takes at most bounds.transitions_when_nested"
 
 @cases(
     ("limits", "asks", "facts"),
-    [
-        (gx.Limits(), None, (RETURNS, ONE_EACH, NEVER_AGAIN, NESTED, BESIDE)),
-        (gx.Limits(fan_out=None), 3, (RETURNS, ONE_EACH, NEVER_AGAIN, NESTED, BESIDE, MORE)),
-        (agent_limits(model_calls=3, fan_out=None), None, (RETURNS, ONE_EACH, NEVER_AGAIN, NESTED)),
-        (gx.Limits(restarts=0), None, (RETURNS, ONE_EACH, NESTED, BESIDE)),
-        (gx.Limits(seconds=9, restarts=2), 1, (CUT, LEFT, ONE_EACH, AGAIN, NESTED, BESIDE)),
-    ],
+    (gx.Limits(), None, (RETURNS, ONE_EACH, NEVER_AGAIN, NESTED, BESIDE)),
+    (gx.Limits(fan_out=None), 3, (RETURNS, ONE_EACH, NEVER_AGAIN, NESTED, BESIDE, MORE)),
+    (agent_limits(model_calls=3, fan_out=None), None, (RETURNS, ONE_EACH, NEVER_AGAIN, NESTED)),
+    (gx.Limits(restarts=0), None, (RETURNS, ONE_EACH, NESTED, BESIDE)),
+    (gx.Limits(seconds=9, restarts=2), 1, (CUT, LEFT, ONE_EACH, AGAIN, NESTED, BESIDE)),
 )
 def test_proof_lists_its_assumptions(limits: gx.Limits, asks: Any, facts: tuple[str, ...]) -> None:
     verdict = asking(halting(asks=asks)(think)).verify(limits)
@@ -299,15 +291,13 @@ def test_proof_lists_its_assumptions(limits: gx.Limits, asks: Any, facts: tuple[
 
 @cases(
     ("node", "limits", "effect", "settings"),
-    [
-        (think, gx.Limits(fan_out=None), "CallModel", ["fan_out", "model_calls"]),
-        (think, agent_limits(tool_calls=3, fan_out=None), "CallModel", ["fan_out", "model_calls"]),
-        # Only the fan-out bounds free effects.
-        (either, agent_limits(model_calls=1, tool_calls=1, fan_out=None), "Look", ["fan_out"]),
-        # A limit that is set is not advised.
-        (think_and_act, agent_limits(model_calls=1, fan_out=None), "CallTool", ["fan_out", "tool_calls"]),
-        (think_and_act, agent_limits(tool_calls=1, fan_out=None), "CallModel", ["fan_out", "model_calls"]),
-    ],
+    (think, gx.Limits(fan_out=None), "CallModel", ["fan_out", "model_calls"]),
+    (think, agent_limits(tool_calls=3, fan_out=None), "CallModel", ["fan_out", "model_calls"]),
+    # Only the fan-out bounds free effects.
+    (either, agent_limits(model_calls=1, tool_calls=1, fan_out=None), "Look", ["fan_out"]),
+    # A limit that is set is not advised.
+    (think_and_act, agent_limits(model_calls=1, fan_out=None), "CallTool", ["fan_out", "tool_calls"]),
+    (think_and_act, agent_limits(tool_calls=1, fan_out=None), "CallModel", ["fan_out", "model_calls"]),
 )
 def test_unbounded_effects_are_unproved(node: Any, limits: gx.Limits, effect: str, settings: list[str]) -> None:
     machine = asking(halting()(node))
@@ -342,7 +332,7 @@ def give(given: Given, limit: gx.Exhausted) -> Given:
     return given
 
 
-@cases(("node", "status", "ends"), [(use, "unproved", True), (think, "refuted", False)])
+@cases(("node", "status", "ends"), (use, "unproved", True), (think, "refuted", False))
 def test_witness_does_not_rely_on_cut_tool(node: Any, status: str, ends: bool) -> None:
     """A tool that is cut has an observation for that, so its node goes on; a model that is cut has none."""
     one: Any = gx.charged(when_spent=give, asks=1)(node)
@@ -416,12 +406,10 @@ def test_fault_of_draft_has_path_if_reachable() -> None:
 
 @cases(
     ("entry", "name", "hint"),
-    [
-        (counting, "frist", "the machine has no budget frist; did you mean first?"),
-        (counting, "zzzzz", "the machine has no budget zzzzz; it has first"),
-        (twice, "zzzzz", "the machine has no budget zzzzz; it has first, second"),
-        (pure, "first", "the machine has no budget first; it has none of its own"),
-    ],
+    (counting, "frist", "the machine has no budget frist; did you mean first?"),
+    (counting, "zzzzz", "the machine has no budget zzzzz; it has first"),
+    (twice, "zzzzz", "the machine has no budget zzzzz; it has first, second"),
+    (pure, "first", "the machine has no budget first; it has none of its own"),
 )
 def test_limit_on_unknown_budget_suggests_name(entry: Any, name: str, hint: str) -> None:
     assert error_message(errors.LimitsError, asking(entry).verify, gx.Limits(budgets={name: 1})) == hint

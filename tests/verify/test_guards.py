@@ -72,9 +72,9 @@ FINISHED, ENDED = gx.AgentFinish, [gx.AgentFinish, gx.StoppedResponse]
 MEMORY = executor(memory=BufferMemory()).graph
 
 
-@cases("handling", [True, False])
-@cases("method", ["force", "generate"])
-@cases("memory", [None, BufferMemory()])
+@cases("handling", True, False)
+@cases("method", "force", "generate")
+@cases("memory", None, BufferMemory())
 def test_stock_machines_have_no_guards(method: Any, handling: bool, memory: BufferMemory | None) -> None:
     stock = executor(early_stopping_method=method, handle_parsing_errors=handling, memory=memory)
     assert not warnings(stock.graph)
@@ -93,41 +93,36 @@ def remembering(*after: Any) -> gx.Graph[Any, Any]:
 
 @cases(
     ("machine", "facts"),
-    [
-        # A guard of the answer misses direct returns,
-        (
-            executor().splice(REDACTED, after=parse, on=FINISHED).graph,
-            "redact: AgentFinish passes through redact to END, but check_return_direct --AgentFinish--> END ~"
-            "bypasses it. Splice it once with after=[parse, check_return_direct], on=AgentFinish.",
-        ),
-        # also where it may go back, or stands in front of the memory.
-        (splice(AGENT_EXECUTOR, JUDGED, after=parse, on=FINISHED), "judge: ~check_return_direct --AgentFinish--> END"),
-        (
-            remembering(parse),
-            "redact: ~to save_memory, but check_return_direct --AgentFinish--> save_memory bypasses it",
-        ),
-        # It misses last words,
-        (
-            redacted(GENERATING_AGENT_EXECUTOR, *BOTH),
-            "redact: ~to END, but stopped_response --StoppedResponse--> END bypasses it. Let it also take ~"
-            "StoppedResponse, and splice it once with after=[parse, check_return_direct, stopped_response], ~"
-            "on=[AgentFinish, StoppedResponse].",
-        ),
-        # or several exits.
-        (
-            redacted(GENERATING_AGENT_EXECUTOR, parse),
-            "redact: ~check_return_direct --AgentFinish--> END, stopped_response --StoppedResponse--> END bypass it. ",
-        ),
-        # A guard of two outcomes is one finding.
-        (
-            splice(AGENT_EXECUTOR, PROOFREAD, after=[parse, table.stopped_response], on=ENDED),
-            "proofread: AgentFinish | StoppedResponse passes through proofread to END",
-        ),
-        # A guard after another one,
-        (splice(redacted(AGENT_EXECUTOR, parse), SECOND, after=redact, on=FINISHED), "second: "),
-        # and one after the memory, which does not see answers that are not saved.
-        (redacted(MEMORY, MEMORY["save_memory"]), "redact: ~return_unsaved --AgentFinish--> END bypasses it"),
-    ],
+    # A guard of the answer misses direct returns,
+    (
+        executor().splice(REDACTED, after=parse, on=FINISHED).graph,
+        "redact: AgentFinish passes through redact to END, but check_return_direct --AgentFinish--> END ~"
+        "bypasses it. Splice it once with after=[parse, check_return_direct], on=AgentFinish.",
+    ),
+    # also where it may go back, or stands in front of the memory.
+    (splice(AGENT_EXECUTOR, JUDGED, after=parse, on=FINISHED), "judge: ~check_return_direct --AgentFinish--> END"),
+    (remembering(parse), "redact: ~to save_memory, but check_return_direct --AgentFinish--> save_memory bypasses it"),
+    # It misses last words,
+    (
+        redacted(GENERATING_AGENT_EXECUTOR, *BOTH),
+        "redact: ~to END, but stopped_response --StoppedResponse--> END bypasses it. Let it also take ~"
+        "StoppedResponse, and splice it once with after=[parse, check_return_direct, stopped_response], ~"
+        "on=[AgentFinish, StoppedResponse].",
+    ),
+    # or several exits.
+    (
+        redacted(GENERATING_AGENT_EXECUTOR, parse),
+        "redact: ~check_return_direct --AgentFinish--> END, stopped_response --StoppedResponse--> END bypass it. ",
+    ),
+    # A guard of two outcomes is one finding.
+    (
+        splice(AGENT_EXECUTOR, PROOFREAD, after=[parse, table.stopped_response], on=ENDED),
+        "proofread: AgentFinish | StoppedResponse passes through proofread to END",
+    ),
+    # A guard after another one,
+    (splice(redacted(AGENT_EXECUTOR, parse), SECOND, after=redact, on=FINISHED), "second: "),
+    # and one after the memory, which does not see answers that are not saved.
+    (redacted(MEMORY, MEMORY["save_memory"]), "redact: ~return_unsaved --AgentFinish--> END bypasses it"),
 )
 def test_guard_that_some_exit_bypasses_gets_warning(machine: gx.Graph[Any, Any], facts: str) -> None:
     (warning,) = warnings(machine)
@@ -148,20 +143,18 @@ NOTED, COPIED = gx.edges(note, STOP), gx.edges(kernel.rename(redact, "redact_dir
 
 @cases(
     "machine",
-    [
-        redacted(AGENT_EXECUTOR, *BOTH),
-        splice(AGENT_EXECUTOR, JUDGED, after=BOTH, on=FINISHED),
-        remembering(*BOTH),
-        splice(GENERATING_AGENT_EXECUTOR, PROOFREAD, after=[*BOTH, table.stopped_response], on=ENDED),
-        # Copies of one guard are one.
-        splice(redacted(AGENT_EXECUTOR, parse), COPIED, after=table.check_return_direct, on=FINISHED),
-        # Steps before the tools, in the loop and after a limit guard no exit.
-        splice(AGENT_EXECUTOR, APPROVED, after=parse, on=Acted),
-        splice(AGENT_EXECUTOR, FORGETTING, after=table.check_return_direct, on=Ready),
-        splice(AGENT_EXECUTOR, EXPLAINED, after=table.plan, on=LimitReached),
-        # Only a model has last words.
-        splice(redacted(AGENT_EXECUTOR, *BOTH), NOTED, after=table.dispatch_tools, on=LimitReached),
-    ],
+    redacted(AGENT_EXECUTOR, *BOTH),
+    splice(AGENT_EXECUTOR, JUDGED, after=BOTH, on=FINISHED),
+    remembering(*BOTH),
+    splice(GENERATING_AGENT_EXECUTOR, PROOFREAD, after=[*BOTH, table.stopped_response], on=ENDED),
+    # Copies of one guard are one.
+    splice(redacted(AGENT_EXECUTOR, parse), COPIED, after=table.check_return_direct, on=FINISHED),
+    # Steps before the tools, in the loop and after a limit guard no exit.
+    splice(AGENT_EXECUTOR, APPROVED, after=parse, on=Acted),
+    splice(AGENT_EXECUTOR, FORGETTING, after=table.check_return_direct, on=Ready),
+    splice(AGENT_EXECUTOR, EXPLAINED, after=table.plan, on=LimitReached),
+    # Only a model has last words.
+    splice(redacted(AGENT_EXECUTOR, *BOTH), NOTED, after=table.dispatch_tools, on=LimitReached),
 )
 def test_node_that_no_exit_bypasses_gets_no_warning(machine: gx.Graph[Any, Any]) -> None:
     assert not warnings(machine)
@@ -205,24 +198,22 @@ LEAVE = gx.on(Refused, gx.END)
 
 @cases(
     ("rows", "start"),
-    [
-        # A run that leaves earlier has nothing to release yet.
-        (
-            gx.edges(reserve, gx.on(Paid, deliver) | LEAVE)
-            | gx.edges(deliver, gx.on(Delivered, gx.END) | gx.on(Refused, release))
-            | gx.edges(release, LEAVE),
-            reserve,
-        ),
-        # An exit after a guard is not missed.
-        (
-            gx.edges(reserve, gx.on(Paid, gx.END) | gx.on(Refused, review))
-            | gx.edges(review, LEAVE | gx.on(Order, offer))
-            | gx.edges(offer, LEAVE | gx.on(Paid, gx.END)),
-            reserve,
-        ),
-        # A node that leads to itself is not a guard.
-        (gx.edges(haggle, gx.on(Order, haggle) | gx.on(Paid, gx.END)), haggle),
-    ],
+    # A run that leaves earlier has nothing to release yet.
+    (
+        gx.edges(reserve, gx.on(Paid, deliver) | LEAVE)
+        | gx.edges(deliver, gx.on(Delivered, gx.END) | gx.on(Refused, release))
+        | gx.edges(release, LEAVE),
+        reserve,
+    ),
+    # An exit after a guard is not missed.
+    (
+        gx.edges(reserve, gx.on(Paid, gx.END) | gx.on(Refused, review))
+        | gx.edges(review, LEAVE | gx.on(Order, offer))
+        | gx.edges(offer, LEAVE | gx.on(Paid, gx.END)),
+        reserve,
+    ),
+    # A node that leads to itself is not a guard.
+    (gx.edges(haggle, gx.on(Order, haggle) | gx.on(Paid, gx.END)), haggle),
 )
 def test_exits_that_need_no_guard_get_no_warning(rows: Any, start: Any) -> None:
     assert not warnings(gx.graph(rows, start=start))

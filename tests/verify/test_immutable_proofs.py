@@ -30,25 +30,23 @@ class Lying(FrozenMapping[float]):
 
 @cases(
     "change",
-    [
-        lambda: KIND.charges.pop(PAGES),
-        lambda: KIND.charges.update({PAGES: 0}),
-        lambda: EXECUTOR.with_context(dataclasses.replace(EXECUTOR.run_context, proof=None)),
-        lambda: EXECUTOR.with_context(dataclasses.replace(EXECUTOR.run_context, limits=Limits(iterations=99))),
-        lambda: PROOF.ranks.update(fetch=((9, ()),)),
-        PROOF.limits.clear,
-        lambda: PROOF.bounds.meters.pop("pages"),
-        PROOF.bounds.transitions.potential.lines.clear,
-        lambda: setattr(PROOF, "ranks", {}),
-        lambda: setattr(MADE, "edges", ()),
-        lambda: setattr(MADE, "start", "elsewhere"),
-        lambda: MADE.nodes.pop("fetch"),
-        lambda: setattr(MADE["fetch"], "function", print),
-        lambda: setattr(PAGES, "name", "others"),
-        lambda: setattr(Budget("revisions", 3), "limit", 9),
-        lambda: Limits(Lying(("pages",), (1,))),
-        lambda: Limits(FrozenMapping(("pages",), (-1,))),
-    ],
+    lambda: KIND.charges.pop(PAGES),
+    lambda: KIND.charges.update({PAGES: 0}),
+    lambda: EXECUTOR.with_context(dataclasses.replace(EXECUTOR.run_context, proof=None)),
+    lambda: EXECUTOR.with_context(dataclasses.replace(EXECUTOR.run_context, limits=Limits(iterations=99))),
+    lambda: PROOF.ranks.update(fetch=((9, ()),)),
+    PROOF.limits.clear,
+    lambda: PROOF.bounds.meters.pop("pages"),
+    PROOF.bounds.transitions.potential.lines.clear,
+    lambda: setattr(PROOF, "ranks", {}),
+    lambda: setattr(MADE, "edges", ()),
+    lambda: setattr(MADE, "start", "elsewhere"),
+    lambda: MADE.nodes.pop("fetch"),
+    lambda: setattr(MADE["fetch"], "function", print),
+    lambda: setattr(PAGES, "name", "others"),
+    lambda: setattr(Budget("revisions", 3), "limit", 9),
+    lambda: Limits(Lying(("pages",), (1,))),
+    lambda: Limits(FrozenMapping(("pages",), (-1,))),
 )
 def test_nothing_that_a_proof_is_made_of_changes(change: Callable[[], object]) -> None:
     with pytest.raises((AttributeError, TypeError, errors.InputError, gx.LimitsError)):
@@ -61,7 +59,7 @@ def test_a_changed_context_is_refused_with_the_way_to_change_it() -> None:
         setattr(EXECUTOR, "run_context", EXECUTOR.run_context)  # noqa: B010 - type checkers refuse the assignment
 
 
-@cases("charges", [{}, {PAGES: 2}, {Meter("others"): 1}])
+@cases("charges", {}, {PAGES: 2}, {Meter("others"): 1})
 def test_changed_cost_of_an_effect_is_an_error(charges: dict[Meter, int], monkeypatch: pytest.MonkeyPatch) -> None:
     @dataclasses.dataclass(frozen=True)
     class Look(gx.Effect[str]):
@@ -80,12 +78,10 @@ def test_changed_cost_of_an_effect_is_an_error(charges: dict[Meter, int], monkey
 
 @cases(
     ("answer", "fact"),
-    [
-        (ChargedReply("text", {"pages": -5}), "a ChargedReply, which only the engine creates"),
-        (ChargedReply("text", {}), "a ChargedReply, which only the engine creates"),
-        (gx.Exhausted("pages", 1, 1), "an Exhausted, which only the engine creates"),
-        (Cut(), "a Cut, but the run has no deadline"),
-    ],
+    (ChargedReply("text", {"pages": -5}), "a ChargedReply, which only the engine creates"),
+    (ChargedReply("text", {}), "a ChargedReply, which only the engine creates"),
+    (gx.Exhausted("pages", 1, 1), "an Exhausted, which only the engine creates"),
+    (Cut(), "a Cut, but the run has no deadline"),
 )
 def test_answers_of_the_engine_are_not_taken_from_handlers(answer: object, fact: str) -> None:
     with pytest.raises(errors.InputError, match=fact):

@@ -42,7 +42,7 @@ def executor_of(*replies: Any, **options: Any) -> AgentExecutor:
     return AgentExecutor(agent=create_react_agent(model, [echo]), tools=[echo], **options)
 
 
-@cases("limits", LIMITS)
+@cases("limits", *LIMITS)
 def test_verdicts_within_large_limits_are_printed(limits: Any) -> None:
     verdict = AGENT_EXECUTOR.verify(agent_limits(**limits))
     subject = Subject("agent", verdict.findings, verdict)
@@ -53,7 +53,7 @@ def test_verdicts_within_large_limits_are_printed(limits: Any) -> None:
     assert any("0e+500" in report for report in reports)
 
 
-@cases("limits", LIMITS)
+@cases("limits", *LIMITS)
 def test_certificate_of_large_limits_is_stored_and_checked(limits: Any) -> None:
     assert certificate_of(AGENT_EXECUTOR, agent_limits(**limits))
 
@@ -85,15 +85,13 @@ def test_run_of_huge_counts_is_shown() -> None:
 
 @cases(
     "value",
-    [
-        Usage(HUGE, 1),
-        ModelReply("", usage=Usage(1, HUGE)),
-        Spent(iterations=HUGE, meters={"coins": HUGE}),
-        Limits(iterations=HUGE),
-        Budget("rounds", HUGE),
-        Exhausted("cost", 1.5, HUGE),
-        Snapshot("plan", None, sequence=HUGE, spent=Spent(restarts=HUGE)),
-    ],
+    Usage(HUGE, 1),
+    ModelReply("", usage=Usage(1, HUGE)),
+    Spent(iterations=HUGE, meters={"coins": HUGE}),
+    Limits(iterations=HUGE),
+    Budget("rounds", HUGE),
+    Exhausted("cost", 1.5, HUGE),
+    Snapshot("plan", None, sequence=HUGE, spent=Spent(restarts=HUGE)),
 )
 def test_value_with_huge_counts_has_a_repr(value: object) -> None:
     assert "1.0e+5000" in repr(value)
@@ -114,7 +112,7 @@ def with_text(data: Any, path: Path, text: str) -> str:
 
 
 @pytest.mark.medium
-@cases("value", VALUES)
+@cases("value", *VALUES)
 def test_certificate_with_any_value_exchanged_is_refused(value: str) -> None:
     certificate = certificate_of(AGENT_EXECUTOR, Limits(iterations=3))
     good = json.loads(certificate.to_json())
@@ -147,7 +145,7 @@ def test_trace_with_exchanged_value_is_drawn_or_refused(value: str) -> None:
 UNDECODABLE = [b"\xff\xfe", b'{"graphexec_certificate": "\xc3"}', b"\x00", b""]
 
 
-@cases("text", [DEEP, "", "{", "1e400", '{"graphexec_certificate": 1' + "0" * 5000 + "}", *UNDECODABLE])
+@cases("text", DEEP, "", "{", "1e400", '{"graphexec_certificate": 1' + "0" * 5000 + "}", *UNDECODABLE)
 def test_invalid_text_is_refused(text: Any) -> None:
     with pytest.raises(CertificateError):
         Certificate.from_json(text)

@@ -57,7 +57,7 @@ def test_bounds_are_computed_once(computed: list[Bounds]) -> None:
 COPIES: list[Callable[[Any], Any]] = [copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))]
 
 
-@cases("again", COPIES)
+@cases("again", *COPIES)
 def test_copies_have_the_bounds(again: Callable[[verify.Certificate], verify.Certificate]) -> None:
     prove.prove_flow.cache_clear()
     certificate = proof_of(executor())

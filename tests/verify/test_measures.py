@@ -79,9 +79,7 @@ def test_random_flow_with_measures_ends_within_its_closed_form(flow: Flow, given
         return
     check_certificate(certificate)
     assert Certificate.from_json(certificate.to_json()) == certificate
-    counted = any(
-        is_measure(name) for rank in (certificate.ranks or {}).values() for _, names in rank for name in names
-    )
+    counted = any(is_measure(one) for rank in (certificate.ranks or {}).values() for _, names in rank for one in names)
     for first in (0, 2):
         product = Product(flow.with_measures(first), given_limits)
         if product.size() > _STATES:
@@ -194,16 +192,14 @@ COUNTS = prove(flow_with(way("s", "a"), way("a", "a", "measure(a)"), end("a", "m
 
 @cases(
     ("changes", "fault"),
-    [
-        ({"form": "measure(a) + 1"}, "closed form is too low"),
-        ({"form": "3"}, "closed form is too low"),
-        ({"form": "measure(a)*measure(a) + 9"}, "is not a limit"),
-        ({"form": "measure(b) + 9"}, "is not a limit"),
-        ({"number": 3}, "it has a number, but depends on a measure"),
-        ({"value": 3}, "closed form"),
-        ({"exact": True}, "closed form"),
-        ({"potential": None}, "no potential"),
-    ],
+    ({"form": "measure(a) + 1"}, "closed form is too low"),
+    ({"form": "3"}, "closed form is too low"),
+    ({"form": "measure(a)*measure(a) + 9"}, "is not a limit"),
+    ({"form": "measure(b) + 9"}, "is not a limit"),
+    ({"number": 3}, "it has a number, but depends on a measure"),
+    ({"value": 3}, "closed form"),
+    ({"exact": True}, "closed form"),
+    ({"potential": None}, "no potential"),
 )
 def test_forged_form_is_refused(changes: dict[str, Any], fault: str) -> None:
     assert COUNTS.bounds.transitions.form == "measure(a) + 2"

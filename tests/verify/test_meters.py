@@ -95,7 +95,7 @@ class Scan(gx.Effect[int]):
         return (reply,)
 
 
-@cases("pages", [0, 1, None])
+@cases("pages", 0, 1, None)
 def test_measured_meter_stops_visit_when_used_up(pages: int | None) -> None:
     scanning: Any = dataclasses.replace(orders.pay, effects=(Scan,))
     machine, limits = orders.paying(scanning, scanning), gx.Limits({Meter("pages"): pages}, restarts=0)
@@ -113,7 +113,7 @@ def test_unreachable_charge_is_zero() -> None:
     assert str(prove(flow).bounds.meters["payments"]) == "0 (exact)"
 
 
-@cases("seconds", [None, 5])
+@cases("seconds", None, 5)
 def test_reserved_visit_may_ask_for_nothing(seconds: int | None) -> None:
     unreserved: Any = dataclasses.replace(orders.pay, when_spent=None, spent_outcome=None)
     machine = orders.paying(reserved(when_spent=Cancelled, asks=0)(unreserved))
@@ -136,16 +136,14 @@ REFUND: Any = dataclasses.replace(orders.pay, name="refund", effects=(Refund,))
 
 @cases(
     ("build", "fault"),
-    [
-        (
-            lambda: orders.paying(METERED),
-            "pay asks for effects that charge the meter payments, but a budget has that name; rename one of them",
-        ),
-        (
-            lambda: gx.graph(orders.rows_of(orders.pay, REFUND) | orders.rows_of(REFUND), start=orders.pay),
-            "refund asks for effects that charge a second, different meter named ",
-        ),
-    ],
+    (
+        lambda: orders.paying(METERED),
+        "pay asks for effects that charge the meter payments, but a budget has that name; rename one of them",
+    ),
+    (
+        lambda: gx.graph(orders.rows_of(orders.pay, REFUND) | orders.rows_of(REFUND), start=orders.pay),
+        "refund asks for effects that charge a second, different meter named ",
+    ),
 )
 def test_names_counted_twice_are_refused(build: Callable[[], object], fault: str) -> None:
     with pytest.raises(errors.GraphError) as caught:
@@ -170,7 +168,7 @@ def run_once(machine: gx.Graph[Any, Any], limits: gx.Limits) -> object:
     return advance(machine, begin(machine, Order()), limits)
 
 
-@cases("use", [verify, run_once])
+@cases("use", verify, run_once)
 def test_meter_limit_on_own_budget_is_refused(use: Callable[[gx.Graph[Any, Any], gx.Limits], object]) -> None:
     text = "rounds is a budget of the machine and not a meter; write Limits(budgets={'rounds': 2})"
     assert error_message(errors.LimitsError, use, ROUNDS, gx.Limits({Meter("rounds"): 2})) == text
@@ -211,16 +209,14 @@ def test_difference_names_limits_and_bounds_of_meters() -> None:
 
 @cases(
     ("limits", "written"),
-    [
-        (FIVE, "Limits({Meter('payments'): 5})"),
-        (
-            gx.Limits({PAYMENTS: 5, WEIGHT: 2}, iterations=3),
-            "Limits({Meter('payments'): 5, Meter('weight', whole=False): 2.0}, iterations=3)",
-        ),
-        (gx.Limits({PAYMENTS: 5}, seconds=9), "Limits({Meter('payments'): 5}, seconds=9)"),
-        (effects.agent_limits(model_calls=3, cost=1), "agent_limits(model_calls=3, cost=1.0)"),
-        (gx.Limits(iterations=None), "Limits(iterations=None)"),
-    ],
+    (FIVE, "Limits({Meter('payments'): 5})"),
+    (
+        gx.Limits({PAYMENTS: 5, WEIGHT: 2}, iterations=3),
+        "Limits({Meter('payments'): 5, Meter('weight', whole=False): 2.0}, iterations=3)",
+    ),
+    (gx.Limits({PAYMENTS: 5}, seconds=9), "Limits({Meter('payments'): 5}, seconds=9)"),
+    (effects.agent_limits(model_calls=3, cost=1), "agent_limits(model_calls=3, cost=1.0)"),
+    (gx.Limits(iterations=None), "Limits(iterations=None)"),
 )
 def test_failure_test_writes_all_kinds_of_limits(limits: gx.Limits, written: str) -> None:
     # Without a limit on payments, an order may be refused forever.
@@ -270,23 +266,21 @@ def trace_of(accepted: Sequence[bool], limits: gx.Limits) -> tuple[Trace, Certif
     return read_trace(recorder.recording.to_json_lines()), certificate_of(ORDERS, limits)
 
 
-@cases("accepted", [[True], [False, False, True], [False] * 5])
-@cases("limits", [FIVE, gx.Limits({PAYMENTS: 5, PARCELS: 1}), gx.Limits({PAYMENTS: 5, WEIGHT: 9})])
+@cases("accepted", [True], [False, False, True], [False] * 5)
+@cases("limits", FIVE, gx.Limits({PAYMENTS: 5, PARCELS: 1}), gx.Limits({PAYMENTS: 5, WEIGHT: 9}))
 def test_run_with_custom_meters_conforms(accepted: list[bool], limits: gx.Limits) -> None:
     assert facts_of(*trace_of(accepted, limits)) == []
 
 
 @cases(
     ("meter", "more", "fact"),
-    [
-        ("payments", 1, "ship --Delivered--> END makes at most 1 payments, but 2 are counted"),
-        ("payments", 1, "ship asked for 0 payments, but 2 are counted"),
-        ("parcels", 5, "ship asked for 0 parcels, but 7 are counted"),
-        ("parcels", 5, "the run takes 7 parcels, but at most 2 is proved"),
-        ("parcels", 0.5, "parcels is 2.5; counts are whole numbers of at least 0"),
-        ("parcels", -2, "ship --Delivered--> END spends 2 of parcels, but 0 is spent before it and 0 after it"),
-        ("weight", -0.25, "weight goes back from 0.5 to 0.25"),
-    ],
+    ("payments", 1, "ship --Delivered--> END makes at most 1 payments, but 2 are counted"),
+    ("payments", 1, "ship asked for 0 payments, but 2 are counted"),
+    ("parcels", 5, "ship asked for 0 parcels, but 7 are counted"),
+    ("parcels", 5, "the run takes 7 parcels, but at most 2 is proved"),
+    ("parcels", 0.5, "parcels is 2.5; counts are whole numbers of at least 0"),
+    ("parcels", -2, "ship --Delivered--> END spends 2 of parcels, but 0 is spent before it and 0 after it"),
+    ("weight", -0.25, "weight goes back from 0.5 to 0.25"),
 )
 def test_wrong_charge_is_a_violation(meter: str, more: float, fact: str) -> None:
     records, proof = trace_of([False, True], FIVE)

@@ -350,7 +350,7 @@ FIFTEEN: Mapping[str, tuple[gx.Graph[Any, Any], gx.Limits, str]] = {
 }
 
 
-@cases("name", FIFTEEN)
+@cases("name", *FIFTEEN)
 def test_natural_machine_is_proved_or_every_remedy_proves(name: str) -> None:
     machine, limits, counted = FIFTEEN[name]
     verdict = verify(machine, limits)
@@ -385,7 +385,7 @@ COUNTING: Mapping[str, tuple[object, str, int, int]] = {
 }
 
 
-@cases("name", COUNTING)
+@cases("name", *COUNTING)
 def test_machine_that_counts_is_proved_by_its_measure(name: str) -> None:
     start, form, most, taken = COUNTING[name]
     machine = measured(name)
@@ -398,7 +398,7 @@ def test_machine_that_counts_is_proved_by_its_measure(name: str) -> None:
     assert len(moves) == taken <= most
 
 
-@cases("name", COUNTING)
+@cases("name", *COUNTING)
 def test_measure_survives_a_resume_at_each_effect(name: str) -> None:
     """The counts are in the stored snapshot: a run that is resumed with a greater value is refused."""
     machine, (start, *_) = measured(name), COUNTING[name]
@@ -414,7 +414,7 @@ def test_measure_survives_a_resume_at_each_effect(name: str) -> None:
 
 
 @pytest.mark.medium
-@cases("name", COUNTING)
+@cases("name", *COUNTING)
 def test_other_checkers_agree_about_measures(name: str) -> None:
     """SPIN and TLC count from a first measure of 2; the engine takes every outcome of the stubs, and the ranks fall."""
     machine, limits = measured(name), gx.Limits(iterations=None)

@@ -119,27 +119,25 @@ AGAIN = dataclasses.replace(INNER.as_tool("delegate", "Try it."), retry=trying.r
 
 @cases(
     ("executor", "models", "tools"),
-    [
-        (INNER, "iterations = 5 (exact)", "fan_out*iterations = 10 (exact)"),
-        # Each outer call is an inner run, as far as the limit on these runs allows.
-        (delegating(INNER, max_tool_calls=3), "30 (at most)", "tool_calls = 3 (at most)"),
-        (delegating(INNER, max_iterations=4, max_fan_out=1), "24 (at most)", "44 (at most)"),
-        (
-            delegating(INNER, max_nested_runs=2),
-            "iterations + 5*nested_runs = 25 (at most)",
-            "fan_out*iterations + 10*nested_runs = 15,020 (at most)",
-        ),
-        # A limit on the meter itself is one for all of them together.
-        (delegating(INNER, max_model_calls=7), "model_calls = 7 (at most)", None),
-        # By itself 2 calls and two runs of 5.
-        (MIDDLE, "12 (at most)", None),
-        (delegating(MIDDLE, max_iterations=3, max_fan_out=1), "39 (at most)", None),
-        # Of at most 4 runs at any level, each makes up to 5.
-        (delegating(MIDDLE, max_iterations=3, max_nested_runs=4), "iterations + 5*nested_runs = 23 (at most)", None),
-        (delegating(INNERMOST, MIDDLE, max_iterations=1, max_fan_out=1), "13 (at most)", None),
-        # Each attempt of a tool is a run.
-        (caller_of(Caller(argument="input"), AGAIN, max_tool_calls=3), "60 (at most)", None),
-    ],
+    (INNER, "iterations = 5 (exact)", "fan_out*iterations = 10 (exact)"),
+    # Each outer call is an inner run, as far as the limit on these runs allows.
+    (delegating(INNER, max_tool_calls=3), "30 (at most)", "tool_calls = 3 (at most)"),
+    (delegating(INNER, max_iterations=4, max_fan_out=1), "24 (at most)", "44 (at most)"),
+    (
+        delegating(INNER, max_nested_runs=2),
+        "iterations + 5*nested_runs = 25 (at most)",
+        "fan_out*iterations + 10*nested_runs = 15,020 (at most)",
+    ),
+    # A limit on the meter itself is one for all of them together.
+    (delegating(INNER, max_model_calls=7), "model_calls = 7 (at most)", None),
+    # By itself 2 calls and two runs of 5.
+    (MIDDLE, "12 (at most)", None),
+    (delegating(MIDDLE, max_iterations=3, max_fan_out=1), "39 (at most)", None),
+    # Of at most 4 runs at any level, each makes up to 5.
+    (delegating(MIDDLE, max_iterations=3, max_nested_runs=4), "iterations + 5*nested_runs = 23 (at most)", None),
+    (delegating(INNERMOST, MIDDLE, max_iterations=1, max_fan_out=1), "13 (at most)", None),
+    # Each attempt of a tool is a run.
+    (caller_of(Caller(argument="input"), AGAIN, max_tool_calls=3), "60 (at most)", None),
 )
 def test_bound_includes_tool_that_runs_executor(executor: gx.AgentExecutor, models: str, tools: str | None) -> None:
     found = bounds_on(executor)
@@ -170,11 +168,9 @@ def test_nested_charges_are_assumptions_without_limits() -> None:
 
 @cases(
     ("limits", "others"),
-    [
-        (gx.Limits(nested_runs=2), "4*nested_runs = 8 (at most)"),
-        (gx.Limits(nested_runs=None), "no bound"),
-        (gx.Limits(depth=0), "0 (exact)"),
-    ],
+    (gx.Limits(nested_runs=2), "4*nested_runs = 8 (at most)"),
+    (gx.Limits(nested_runs=None), "no bound"),
+    (gx.Limits(depth=0), "0 (exact)"),
 )
 def test_unbounded_calls_start_unbounded_runs(limits: gx.Limits, others: str) -> None:
     """Their replies may report more of them than they were charged."""
@@ -233,9 +229,9 @@ DELEGATING = delegating(calling(max_iterations=5), max_nested_runs=2)
 CERTIFICATE = certificate_of(DELEGATING.graph, DELEGATING.limits)
 
 
-@cases("meter", ["model_calls", "tool_calls"])
-@cases("change", [-1, 1])
-@cases("where", ["meters", "alone"])
+@cases("meter", "model_calls", "tool_calls")
+@cases("change", -1, 1)
+@cases("where", "meters", "alone")
 def test_numbers_that_include_nested_runs_are_checked(where: str, change: int, meter: str) -> None:
     bounds = getattr(CERTIFICATE.bounds, where)
     forged: Any = {where: {**bounds, meter: dataclasses.replace(bounds[meter], number=bounds[meter].number + change)}}
@@ -248,16 +244,14 @@ DEPTH, TRANSITIONS, NESTED = CERTIFICATE.bounds.depth, CERTIFICATE.bounds.transi
 
 @cases(
     ("changes", "fault"),
-    [
-        ({"alone": {}}, "the bounds on its own effects are for other meters than its bounds"),
-        ({"nested_runs": DEPTH}, "the bound on nested runs is not its limit"),
-        ({"depth": dataclasses.replace(DEPTH, number=7)}, "on depth is not its limit"),
-        # Only the bound on seconds assumes anything.
-        (
-            {"transitions": dataclasses.replace(TRANSITIONS, assuming="the moon is full")},
-            "which only the bound on seconds may have",
-        ),
-    ],
+    ({"alone": {}}, "the bounds on its own effects are for other meters than its bounds"),
+    ({"nested_runs": DEPTH}, "the bound on nested runs is not its limit"),
+    ({"depth": dataclasses.replace(DEPTH, number=7)}, "on depth is not its limit"),
+    # Only the bound on seconds assumes anything.
+    (
+        {"transitions": dataclasses.replace(TRANSITIONS, assuming="the moon is full")},
+        "which only the bound on seconds may have",
+    ),
 )
 def test_meters_and_limits_of_nested_runs_are_checked(changes: dict[str, Any], fault: str) -> None:
     bounds = dataclasses.replace(CERTIFICATE.bounds, **changes)
@@ -274,10 +268,8 @@ def unknown_charges(charges: Any) -> Any:
 
 @cases(
     ("change", "fault"),
-    [
-        (charged_twice, "the charges of nested runs have two rows for one meter"),
-        (unknown_charges, "the meters that it bounds are not those|nothing bounds the charges of nested runs"),
-    ],
+    (charged_twice, "the charges of nested runs have two rows for one meter"),
+    (unknown_charges, "the meters that it bounds are not those|nothing bounds the charges of nested runs"),
 )
 def test_charges_of_nested_runs_are_checked(change: Callable[[Any], Any], fault: str) -> None:
     assert NESTED is not None
@@ -290,13 +282,11 @@ def test_charges_of_nested_runs_are_checked(change: Callable[[Any], Any], fault:
 
 @cases(
     ("others", "limits", "bound"),
-    [
-        (4, gx.Limits(), "4 (at most)"),
-        (4, gx.Limits(nested_runs=0), "0 (exact)"),
-        (4, gx.Limits({gx.Meter("others"): 3}), "others = 3 (at most)"),
-        # Without a bound there is no claim.
-        (None, gx.Limits(), None),
-    ],
+    (4, gx.Limits(), "4 (at most)"),
+    (4, gx.Limits(nested_runs=0), "0 (exact)"),
+    (4, gx.Limits({gx.Meter("others"): 3}), "others = 3 (at most)"),
+    # Without a bound there is no claim.
+    (None, gx.Limits(), None),
 )
 def test_meters_of_nested_runs_are_bounded(others: int | None, limits: gx.Limits, bound: str | None) -> None:
     machine = kernel.bind(FETCHING, NestedRuns("pages", 1, (("others", others, others), ("pages", 0, 0))))
@@ -375,8 +365,8 @@ def work(todo: Todo) -> Worked:
 WORKING = gx.graph(gx.edges(work, gx.on(Worked, gx.END) | gx.on(Todo, work)), start=work)
 
 
-@cases("limits", [{"depth": 0}, {"nested_runs": 0}, {"seconds": 60}])
-@cases("is_async", [False, True])
+@cases("limits", {"depth": 0}, {"nested_runs": 0}, {"seconds": 60})
+@cases("is_async", False, True)
 def test_proof_by_states_does_not_hold_within_limits(limits: dict[str, Any], is_async: bool) -> None:
     @gx.tool
     async def look() -> str:
@@ -393,10 +383,8 @@ def test_proof_by_states_does_not_hold_within_limits(limits: dict[str, Any], is_
 
 @cases(
     ("spent", "fact"),
-    [
-        (1, "the run goes on to work after the last step that its certificate allows"),
-        (2, "the snapshot has spent 2 iterations, and the proof is only for runs within the limit of 1"),
-    ],
+    (1, "the run goes on to work after the last step that its certificate allows"),
+    (2, "the snapshot has spent 2 iterations, and the proof is only for runs within the limit of 1"),
 )
 def test_proof_by_states_does_not_hold_after_more_was_spent(spent: int, fact: str) -> None:
     """A gate that a run within these limits never meets leads back to itself."""

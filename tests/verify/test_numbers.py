@@ -28,8 +28,8 @@ FEW = effects.agent_limits(iterations=3, tool_calls=2, seconds=9, restarts=1, fa
 AGENT = certificate_of(AGENT_EXECUTOR, FEW)
 
 
-@cases("number", [3, 10**6, 10**5000, float("nan"), float("inf"), 14.0, -1, True, None, "14"])
-@cases("name", ["transitions", "model_calls", "tool_calls"])
+@cases("number", 3, 10**6, 10**5000, float("nan"), float("inf"), 14.0, -1, True, None, "14")
+@cases("name", "transitions", "model_calls", "tool_calls")
 def test_forged_number_is_refused(name: str, number: Any) -> None:
     if number is None and name != "transitions":
         # No claim, so no fault.
@@ -39,12 +39,12 @@ def test_forged_number_is_refused(name: str, number: Any) -> None:
         refuse(forged, f"the bound on {name.replace('_', ' ')} is not proved", AGENT_EXECUTOR)
 
 
-@cases("number", [3, float("nan"), -1, True, "9.05"])
+@cases("number", 3, float("nan"), -1, True, "9.05")
 def test_forged_seconds_are_refused(number: Any) -> None:
     refuse(with_bound(AGENT, "seconds", number=number), r"a run can take 9\.05 seconds", AGENT_EXECUTOR)
 
 
-@cases("form", ["3*iterations", "4*iterations + 1", "14*budget", "fan_out", "1 - 2*iterations"])
+@cases("form", "3*iterations", "4*iterations + 1", "14*budget", "fan_out", "1 - 2*iterations")
 def test_a_form_without_its_value_is_refused(form: str) -> None:
     refuse(with_bound(AGENT, "transitions", form=form), "closed form", AGENT_EXECUTOR)
 
@@ -93,7 +93,7 @@ def test_every_part_of_a_potential_counts() -> None:
             refuse(forged, "is not proved", AGENT_EXECUTOR)
 
 
-@cases("limit", [("model_calls", 0), ("tool_calls", 1), ("iterations", 1)])
+@cases("limit", ("model_calls", 0), ("tool_calls", 1), ("iterations", 1))
 def test_reserved_calls_are_beside_the_limit(limit: tuple[str, int]) -> None:
     certificate = certificate_of(GENERATING_AGENT_EXECUTOR, effects.agent_limits(model_calls=2))
     bound = certificate.bounds.model_calls
@@ -127,13 +127,13 @@ def rounds(count: int, limit: int) -> int:
     return 0 if not count else 1 + limit * (1 + rounds(count - 1, limit))
 
 
-@cases("count", [1, 2, 3, 7, 60])
+@cases("count", 1, 2, 3, 7, 60)
 def test_nested_resets_are_bounded(count: int) -> None:
     bound = prove(nested(count, 3), Limits(iterations=None)).bounds.transitions
     assert (bound.number, bound.exact) == (rounds(count, 3), count < 7)
 
 
-@cases("fan_out", [None, 3])
+@cases("fan_out", None, 3)
 def test_nodes_that_no_run_reaches_count_nothing(fan_out: int | None) -> None:
     """Their calls are neither unbounded nor made again after crashes."""
     ways = [end(node, most=None, effect_charges=COINS) for node in ("b", "c")]
@@ -142,7 +142,7 @@ def test_nodes_that_no_run_reaches_count_nothing(fan_out: int | None) -> None:
     assert bounds.meters["coins"].number in (None, 0)
 
 
-@cases("fan_out", [1, 2])
+@cases("fan_out", 1, 2)
 def test_visit_beyond_fan_out_counts_nothing(fan_out: int) -> None:
     """Two effects are asked for before the second transition."""
     asking: Any = {"most": None, "effect_charges": COINS}

@@ -77,57 +77,55 @@ ONE_OF_EACH = agent_limits(model_calls=2, tool_calls=1)
 
 @cases(
     ("product", "flow", "limits", "state", "possible"),
-    [
-        (Product, ENTRY, NO_LIMIT, "a 2", "Tob 1"),
-        (Product, ENTRY, NO_LIMIT, "a 0", "gate 0"),
-        (Product, ENTRY, NO_LIMIT, "b 0", "Toa 0, ToEND 0"),
-        # Time or a crash may open a gate anytime.
-        (Product, ENTRY, Limits(iterations=None, seconds=9), "a 2", "Tob 1, gate 2"),
-        (Product, ENTRY, Limits(iterations=None, restarts=0), "a 2", "Tob 1, gate 2"),
-        # A visit may be stopped with any amount left.
-        (Product, CALLS, agent_limits(model_calls=3), "a 3", "Toa 2, within 3, ToEND 3"),
-        (Product, CALLS, agent_limits(model_calls=3), "a 0", "within 0, ToEND 0"),
-        # It needs all that it spends.
-        (Product, COSTLY, NO_LIMIT, "a 3 1", "Toa 1 1"),
-        (Product, COSTLY, NO_LIMIT, "a 2 1", "Toa 0 1"),
-        (Product, COSTLY, NO_LIMIT, "a 1 1", ""),
-        (Product, COSTLY, NO_LIMIT, "a 2 0", "gate 2 0"),
-        # A visit beyond the fan-out does not return; a declared count is independent of it.
-        (Product, WIDE, Limits(fan_out=1), "a", "within"),
-        (Product, WIDE, Limits(fan_out=2), "a", "Tob, within"),
-        (Product, SINGLE, Limits(fan_out=0), "a", "within"),
-        (Product, DECLARED, Limits(fan_out=1), "a", "Tob"),
-        # Required effects spend one of their kinds.
-        (Product, ONE_OF_TWO, agent_limits(model_calls=2, tool_calls=1), "a 2 1", "Tob 1 1, Tob 2 0, within 2 1"),
-        # Without time, no visit that costs anything is possible.
-        (Product, TIMELESS, NO_TIME, "a", "gate"),
-        (Product, TIMELESS, NO_TIME, "b", "within"),
-        # What is sure: a visit spends the least or the most.
-        (sure, TWO_AT_ONCE, agent_limits(tool_calls=3), "a 3", "Toa 2, Toa 1, ToEND 3"),
-        (sure, TWO_AT_ONCE, agent_limits(tool_calls=3), "a 2", "Toa 1, Toa 0, ToEND 2"),
-        # It is stopped when it asks for both at once or one after the other.
-        (sure, TWO_AT_ONCE, agent_limits(tool_calls=3), "a 1", "Toa 0, within 1, within 0, ToEND 1"),
-        # Each model call needs a token.
-        (sure, WITH_TOKENS, agent_limits(tokens=3), "a 2", "Toa 1, Toa 0, ToEND 2"),
-        (sure, WITH_TOKENS, agent_limits(tokens=3), "a 1", "Toa 0, within 1, within 0, ToEND 1"),
-        # A limit stops a visit that may ask for more.
-        (sure, MORE, agent_limits(tool_calls=1), "a 1", "ToEND 1, within 1, within 0"),
-        (sure, MORE, agent_limits(tool_calls=2), "a 2", "ToEND 2"),
-        # Time and crashes surely stop nothing.
-        (sure, IDLE, Limits(restarts=0), "a", "Toa, ToEND"),
-        # Required effects spend one of their kinds; a visit without calls spends none.
-        (sure, ONE_OF_TWO, ONE_OF_EACH, "a 2 1", "Tob 1 1, Tob 2 0"),
-        (sure, ONE_OF_TWO, ONE_OF_EACH, "a 2 0", "Tob 1 0, within 2 0"),
-        (sure, NO_CALLS, ONE_OF_EACH, "a", "Tob"),
-        # A visit asks until its limit is reached; a second effect is too many for the fan-out.
-        (sure, INSISTENT, agent_limits(tool_calls=2), "a 2", "ToEND 2, within 2, within 0"),
-        (sure, INSISTENT, agent_limits(tool_calls=2, fan_out=1), "a 2", "ToEND 2, within 2, within 1"),
-        # Optional effects may be skipped.
-        (sure, OPTIONAL, agent_limits(iterations=None, model_calls=1), "a 1 2", "Toa 1 1, Toa 0 1"),
-        (sure, OPTIONAL, agent_limits(iterations=None, model_calls=1), "a 0 2", "Toa 0 1, within 0 2"),
-        # A limit on the cost surely stops no visit.
-        (sure, COST, agent_limits(iterations=None, cost=0.5), "a", "ToEND"),
-    ],
+    (Product, ENTRY, NO_LIMIT, "a 2", "Tob 1"),
+    (Product, ENTRY, NO_LIMIT, "a 0", "gate 0"),
+    (Product, ENTRY, NO_LIMIT, "b 0", "Toa 0, ToEND 0"),
+    # Time or a crash may open a gate anytime.
+    (Product, ENTRY, Limits(iterations=None, seconds=9), "a 2", "Tob 1, gate 2"),
+    (Product, ENTRY, Limits(iterations=None, restarts=0), "a 2", "Tob 1, gate 2"),
+    # A visit may be stopped with any amount left.
+    (Product, CALLS, agent_limits(model_calls=3), "a 3", "Toa 2, within 3, ToEND 3"),
+    (Product, CALLS, agent_limits(model_calls=3), "a 0", "within 0, ToEND 0"),
+    # It needs all that it spends.
+    (Product, COSTLY, NO_LIMIT, "a 3 1", "Toa 1 1"),
+    (Product, COSTLY, NO_LIMIT, "a 2 1", "Toa 0 1"),
+    (Product, COSTLY, NO_LIMIT, "a 1 1", ""),
+    (Product, COSTLY, NO_LIMIT, "a 2 0", "gate 2 0"),
+    # A visit beyond the fan-out does not return; a declared count is independent of it.
+    (Product, WIDE, Limits(fan_out=1), "a", "within"),
+    (Product, WIDE, Limits(fan_out=2), "a", "Tob, within"),
+    (Product, SINGLE, Limits(fan_out=0), "a", "within"),
+    (Product, DECLARED, Limits(fan_out=1), "a", "Tob"),
+    # Required effects spend one of their kinds.
+    (Product, ONE_OF_TWO, agent_limits(model_calls=2, tool_calls=1), "a 2 1", "Tob 1 1, Tob 2 0, within 2 1"),
+    # Without time, no visit that costs anything is possible.
+    (Product, TIMELESS, NO_TIME, "a", "gate"),
+    (Product, TIMELESS, NO_TIME, "b", "within"),
+    # What is sure: a visit spends the least or the most.
+    (sure, TWO_AT_ONCE, agent_limits(tool_calls=3), "a 3", "Toa 2, Toa 1, ToEND 3"),
+    (sure, TWO_AT_ONCE, agent_limits(tool_calls=3), "a 2", "Toa 1, Toa 0, ToEND 2"),
+    # It is stopped when it asks for both at once or one after the other.
+    (sure, TWO_AT_ONCE, agent_limits(tool_calls=3), "a 1", "Toa 0, within 1, within 0, ToEND 1"),
+    # Each model call needs a token.
+    (sure, WITH_TOKENS, agent_limits(tokens=3), "a 2", "Toa 1, Toa 0, ToEND 2"),
+    (sure, WITH_TOKENS, agent_limits(tokens=3), "a 1", "Toa 0, within 1, within 0, ToEND 1"),
+    # A limit stops a visit that may ask for more.
+    (sure, MORE, agent_limits(tool_calls=1), "a 1", "ToEND 1, within 1, within 0"),
+    (sure, MORE, agent_limits(tool_calls=2), "a 2", "ToEND 2"),
+    # Time and crashes surely stop nothing.
+    (sure, IDLE, Limits(restarts=0), "a", "Toa, ToEND"),
+    # Required effects spend one of their kinds; a visit without calls spends none.
+    (sure, ONE_OF_TWO, ONE_OF_EACH, "a 2 1", "Tob 1 1, Tob 2 0"),
+    (sure, ONE_OF_TWO, ONE_OF_EACH, "a 2 0", "Tob 1 0, within 2 0"),
+    (sure, NO_CALLS, ONE_OF_EACH, "a", "Tob"),
+    # A visit asks until its limit is reached; a second effect is too many for the fan-out.
+    (sure, INSISTENT, agent_limits(tool_calls=2), "a 2", "ToEND 2, within 2, within 0"),
+    (sure, INSISTENT, agent_limits(tool_calls=2, fan_out=1), "a 2", "ToEND 2, within 2, within 1"),
+    # Optional effects may be skipped.
+    (sure, OPTIONAL, agent_limits(iterations=None, model_calls=1), "a 1 2", "Toa 1 1, Toa 0 1"),
+    (sure, OPTIONAL, agent_limits(iterations=None, model_calls=1), "a 0 2", "Toa 0 1, within 0 2"),
+    # A limit on the cost surely stops no visit.
+    (sure, COST, agent_limits(iterations=None, cost=0.5), "a", "ToEND"),
 )
 def test_steps_in_a_state(product: Any, flow: Flow, limits: Limits, state: str, possible: str) -> None:
     assert steps(product(flow, limits), state) == possible
@@ -143,7 +141,7 @@ def test_steps_that_are_possible_but_not_sure() -> None:
     assert sure(GRACES, NO_TIME).begin == ("a", (2,))
 
 
-@cases(("asking", "left"), [(ANY_TOOLS, {"4", "3", "2", "0"}), (NINE_TOOLS, {"4", "0"})])
+@cases(("asking", "left"), (ANY_TOOLS, {"4", "3", "2", "0"}), (NINE_TOOLS, {"4", "0"}))
 def test_returning_visit_may_use_up_limit(asking: dict[str, Any], left: set[str]) -> None:
     flow = flow_with(way("a", "b", **asking), within("a", "tool_calls", **asking), end("b"))
     product = sure(flow, agent_limits(tool_calls=4, fan_out=None))
@@ -172,7 +170,7 @@ GRACES = flow_with(
 )
 
 
-@cases(("seconds", "begin", "possible"), [(5, (2, 1), (2,)), (0.5, (2, 1), (2,)), (0, (0,), ())])
+@cases(("seconds", "begin", "possible"), (5, (2, 1), (2,)), (0.5, (2, 1), (2,)), (0, (0,), ()))
 def test_time_is_left_or_not(seconds: float, begin: tuple[int, ...], possible: tuple[int, ...]) -> None:
     assert sure(CLOCKED, Limits(iterations=None, seconds=seconds)).begin == ("a", begin)
     assert Product(CLOCKED, Limits(iterations=None, seconds=seconds)).begin == ("a", possible)
@@ -181,28 +179,26 @@ def test_time_is_left_or_not(seconds: float, begin: tuple[int, ...], possible: t
 
 @cases(
     ("flow", "begin", "state", "sure_steps"),
-    [
-        # Effects may take all remaining time: they are answered late, or cut off.
-        (CLOCKED, (2, 1), "a 2 1", "Tob 1 1, Tob 1 0, within 1 0"),
-        # After the deadline no entry costs anything.
-        (CLOCKED, (2, 1), "a 2 0", "gate 2 0"),
-        (CLOCKED, (2, 1), "a 0 1", "gate 0 1"),
-        (CLOCKED, (2, 1), "b 1 0", "Toa 1 0, ToEND 1 0"),
-        # The edge that is taken at the deadline resets budgets.
-        (RESETTING, (2, 1), "a 1 1", "Tob 2 1, Tob 2 0, within 0 0"),
-        # A free visit is stopped when it asks.
-        (FREE_VISIT, (1,), "a 1", "Toa 1, Toa 0, within 0, ToEND 1, ToEND 0"),
-        (FREE_VISIT, (1,), "a 0", "within 0"),
-        # Answered in time; after the run's deadline; after that and the node's grace.
-        (REPLYING, (2,), "a 2", "Tob 2, Tob 1, Tob 0"),
-        # The remaining deadlines of a reserved visit: the run's and the node's, then the node's, then none.
-        (RESERVED, (2,), "a 2", "Tob 2, Tob 1, within 0"),
-        (RESERVED, (2,), "a 1", "Tob 1, within 0"),
-        (RESERVED, (2,), "a 0", "within 0"),
-        # A visit after a longer grace asks for nothing.
-        (GRACES, (3,), "b 2", "ToEND 2, within 1"),
-        (GRACES, (3,), "b 1", "within 1"),
-    ],
+    # Effects may take all remaining time: they are answered late, or cut off.
+    (CLOCKED, (2, 1), "a 2 1", "Tob 1 1, Tob 1 0, within 1 0"),
+    # After the deadline no entry costs anything.
+    (CLOCKED, (2, 1), "a 2 0", "gate 2 0"),
+    (CLOCKED, (2, 1), "a 0 1", "gate 0 1"),
+    (CLOCKED, (2, 1), "b 1 0", "Toa 1 0, ToEND 1 0"),
+    # The edge that is taken at the deadline resets budgets.
+    (RESETTING, (2, 1), "a 1 1", "Tob 2 1, Tob 2 0, within 0 0"),
+    # A free visit is stopped when it asks.
+    (FREE_VISIT, (1,), "a 1", "Toa 1, Toa 0, within 0, ToEND 1, ToEND 0"),
+    (FREE_VISIT, (1,), "a 0", "within 0"),
+    # Answered in time; after the run's deadline; after that and the node's grace.
+    (REPLYING, (2,), "a 2", "Tob 2, Tob 1, Tob 0"),
+    # The remaining deadlines of a reserved visit: the run's and the node's, then the node's, then none.
+    (RESERVED, (2,), "a 2", "Tob 2, Tob 1, within 0"),
+    (RESERVED, (2,), "a 1", "Tob 1, within 0"),
+    (RESERVED, (2,), "a 0", "within 0"),
+    # A visit after a longer grace asks for nothing.
+    (GRACES, (3,), "b 2", "ToEND 2, within 1"),
+    (GRACES, (3,), "b 1", "within 1"),
 )
 def test_sure_steps_with_a_clock(flow: Flow, begin: tuple[int, ...], state: str, sure_steps: str) -> None:
     assert sure(flow, FIVE).begin == ("a", begin)
@@ -211,32 +207,28 @@ def test_sure_steps_with_a_clock(flow: Flow, begin: tuple[int, ...], state: str,
 
 @cases(
     ("flow", "limits", "state", "among"),
-    [
-        # With any number of effects a visit can be stopped at any time.
-        (
-            flow_with(
-                way("a", "a", "tool_calls", **ANY_TOOLS, asks=1), within("a", "tool_calls", **ANY_TOOLS), end("a")
-            ),
-            agent_limits(tool_calls=3),
-            "a 3",
-            {"within 3"},
-        ),
-        # It may mix kinds where limits are low.
-        (MIXED, agent_limits(model_calls=1, tool_calls=1), "a 1 1", {"Tob 0 0"}),
-        # Kinds wait independently.
-        (WAITING, agent_limits(iterations=None, seconds=5, tool_calls=0), "a 0 1", {"Tob 0 0", "within 0 0"}),
-        (CLOCKED, Limits(iterations=None, seconds=5, restarts=0), "a 2 1", {"Tob 1 0"}),
-        # A visit that may skip its effects can return.
-        (SKIPPING, FIVE, "a 0", {"Toa 0"}),
-        (SKIPPING, FIVE, "a 1", {"Toa 0"}),
-        (GRACES, FIVE, "a 3", {"within>b 0"}),
-    ],
+    # With any number of effects a visit can be stopped at any time.
+    (
+        flow_with(way("a", "a", "tool_calls", **ANY_TOOLS, asks=1), within("a", "tool_calls", **ANY_TOOLS), end("a")),
+        agent_limits(tool_calls=3),
+        "a 3",
+        {"within 3"},
+    ),
+    # It may mix kinds where limits are low.
+    (MIXED, agent_limits(model_calls=1, tool_calls=1), "a 1 1", {"Tob 0 0"}),
+    # Kinds wait independently.
+    (WAITING, agent_limits(iterations=None, seconds=5, tool_calls=0), "a 0 1", {"Tob 0 0", "within 0 0"}),
+    (CLOCKED, Limits(iterations=None, seconds=5, restarts=0), "a 2 1", {"Tob 1 0"}),
+    # A visit that may skip its effects can return.
+    (SKIPPING, FIVE, "a 0", {"Toa 0"}),
+    (SKIPPING, FIVE, "a 1", {"Toa 0"}),
+    (GRACES, FIVE, "a 3", {"within>b 0"}),
 )
 def test_sure_steps_are_among_others(flow: Flow, limits: Limits, state: str, among: set[str]) -> None:
     assert among <= set(steps(sure(flow, limits), state).split(", "))
 
 
-@cases("answered", [False, True])
+@cases("answered", False, True)
 def test_waiting_needs_amount_left_to_ask(answered: bool) -> None:
     asking: Any = TOOL | {"answered": answered}
     flow = flow_with(way("a", "a", "tool_calls", **asking, asks=1), within("a", "tool_calls", **asking), end("a"))
@@ -258,7 +250,7 @@ WEIGHTS: dict[str, Callable[[CountedMove], int]] = {
 }
 
 
-@cases(("limit", "longest"), [(0, 1), (1, 3), (5, 11)])
+@cases(("limit", "longest"), (0, 1), (1, 3), (5, 11))
 def test_the_longest_run_is_counted_by_each_weight(limit: int, longest: int) -> None:
     product = Product(ENTRY, Limits(iterations=None, budgets={"x": limit}))
     most = [product.most(WEIGHTS[name])[product.begin] for name in ("steps", "spends", "shut", "nothing")]
@@ -274,7 +266,7 @@ def test_longest_path_and_number_of_states() -> None:
     assert Product(flow_with(end("a")), NO_LIMIT).size() == 1
 
 
-@cases("least", [1, 2, 3])
+@cases("least", 1, 2, 3)
 def test_sure_visit_asks_for_no_fewer_effects_than_its_node(least: int) -> None:
     kinds = ((("model_calls", 1),),)
     spends = (("model_calls", least),)

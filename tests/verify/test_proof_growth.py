@@ -25,10 +25,8 @@ def chain(count: int) -> Flow:
     return flow_of([Transition(f"n{at}", "Next", f"n{at + 1}" if at + 1 < count else "END") for at in range(count)])
 
 
-def ring(count: int) -> Flow:
-    steps = [
-        Transition(f"n{at}", "Next", f"n{(at + 1) % count}", spends=SPENT if at == 0 else ()) for at in range(count)
-    ]
+def ring(size: int) -> Flow:
+    steps = [Transition(f"n{at}", "Next", f"n{(at + 1) % size}", spends=SPENT if at == 0 else ()) for at in range(size)]
     ends = [
         Transition("n0", "Done", "END", spends=SPENT),
         Transition("n0", "LimitReached", "END", "gate", causes=("iterations",)),
@@ -82,7 +80,7 @@ def test_cost_is_linear_in_the_machine(make: Callable[[int], Flow], count: int) 
 
 
 @pytest.mark.slow
-@cases("make", [chain, ring, loops_in_a_row])
+@cases("make", chain, ring, loops_in_a_row)
 def test_cost_of_large_machines_is_linear(make: Callable[[int], Flow]) -> None:
     check_growth(make, 2_500)
 

@@ -30,41 +30,35 @@ from tests.verify.proofs import certificate_of
 
 @cases(
     ("ways", "limited", "found"),
-    [
-        ([], "x", ()),
-        ([way("a", "a", "x")], "x", ("x",)),
-        ([way("a", "a", "x")], "y", ()),
-        ([way("a", "a", "x"), way("a", "b", "", "x")], "x", ()),
-        ([way("a", "a", "y x"), way("a", "b", "z")], "x y z", ("x", "y", "z")),
-        ([way("a", "a", "y x", "z"), way("a", "b", "z")], "x z", ("x",)),
-        ([Transition("a", "A", "a", spends=(("x", 0),))], "x", ()),
-    ],
+    ([], "x", ()),
+    ([way("a", "a", "x")], "x", ("x",)),
+    ([way("a", "a", "x")], "y", ()),
+    ([way("a", "a", "x"), way("a", "b", "", "x")], "x", ()),
+    ([way("a", "a", "y x"), way("a", "b", "z")], "x y z", ("x", "y", "z")),
+    ([way("a", "a", "y x", "z"), way("a", "b", "z")], "x z", ("x",)),
+    ([Transition("a", "A", "a", spends=(("x", 0),))], "x", ()),
 )
-def test_exhaustible_budgets_are_spent_limited_not_reset(
-    ways: list[Transition], limited: str, found: tuple[str, ...]
-) -> None:
+def test_exhaustible_budgets_are_limited_not_reset(ways: Any, limited: str, found: tuple[str, ...]) -> None:
     assert exhaustible_budgets(ways, frozenset(limited.split())) == found
 
 
 @cases(
     ("ways", "ranks"),
-    [
-        ([way("a", "b"), way("b", "c"), end("c")], {"a": ((3, ()),), "b": ((2, ()),), "c": ((1, ()),)}),
-        # The rank of a loop recurses after its budgets.
-        (
-            [way("a", "b", "x"), way("b", "a"), way("b", "c"), end("c")],
-            {"a": ((2, ("x",)), (1, ())), "b": ((2, ("x",)), (2, ())), "c": ((1, ()),)},
-        ),
-        # The inner loop spends y; the outer loop spends x and resets y.
-        (
-            [way("a", "b", "x", "y"), way("b", "b", "y"), way("b", "a"), end("a")],
-            {"a": ((1, ("x",)), (1, ())), "b": ((1, ("x",)), (2, ("y",)), (1, ()))},
-        ),
-        # A component without a budget that runs out is a core,
-        ([way("a", "b"), way("b", "a"), end("a")], [Core((way("a", "b"), way("b", "a")))]),
-        # as is `a` to itself, which spends nothing, though the loop around it does.
-        ([way("a", "b", "x"), way("b", "a"), way("a", "a")], [Core((way("a", "a"),))]),
-    ],
+    ([way("a", "b"), way("b", "c"), end("c")], {"a": ((3, ()),), "b": ((2, ()),), "c": ((1, ()),)}),
+    # The rank of a loop recurses after its budgets.
+    (
+        [way("a", "b", "x"), way("b", "a"), way("b", "c"), end("c")],
+        {"a": ((2, ("x",)), (1, ())), "b": ((2, ("x",)), (2, ())), "c": ((1, ()),)},
+    ),
+    # The inner loop spends y; the outer loop spends x and resets y.
+    (
+        [way("a", "b", "x", "y"), way("b", "b", "y"), way("b", "a"), end("a")],
+        {"a": ((1, ("x",)), (1, ())), "b": ((1, ("x",)), (2, ("y",)), (1, ()))},
+    ),
+    # A component without a budget that runs out is a core,
+    ([way("a", "b"), way("b", "a"), end("a")], [Core((way("a", "b"), way("b", "a")))]),
+    # as is `a` to itself, which spends nothing, though the loop around it does.
+    ([way("a", "b", "x"), way("b", "a"), way("a", "a")], [Core((way("a", "a"),))]),
 )
 def test_ranks_are_found_level_by_level(ways: list[Transition], ranks: object) -> None:
     assert rank_nodes(sorted({one.source for one in ways}), ways, ["x", "y"]) == ranks
@@ -118,14 +112,12 @@ FELL = "a --Tob--> b does not lower the rank"
 
 @cases(
     ("ways", "ranks", "given"),
-    [
-        (LOOP, LOOPED, {"x": 3}),
-        (LOOP, LOOPED, {"x": 0}),
-        (SHORT, {"a": ((1, ()),), "b": ((0, ()),)}, {}),
-        # What comes behind the level that falls is not looked at.
-        (SHORT, {"a": ((2, ()),), "b": ((1, ("y",)), (9, ("z",)))}, {}),
-        (LOOP, {"a": ((5, ("x",)), (3, ())), "b": ((5, ("x",)), (4, ()), (7, ()))}, {"x": 3}),
-    ],
+    (LOOP, LOOPED, {"x": 3}),
+    (LOOP, LOOPED, {"x": 0}),
+    (SHORT, {"a": ((1, ()),), "b": ((0, ()),)}, {}),
+    # What comes behind the level that falls is not looked at.
+    (SHORT, {"a": ((2, ()),), "b": ((1, ("y",)), (9, ("z",)))}, {}),
+    (LOOP, {"a": ((5, ("x",)), (3, ())), "b": ((5, ("x",)), (4, ()), (7, ()))}, {"x": 3}),
 )
 def test_checker_accepts_falling_rank(ways: list[Transition], ranks: Ranks, given: dict[str, float | None]) -> None:
     check_ranks(certificate(ways, ranks, **given))
@@ -133,13 +125,11 @@ def test_checker_accepts_falling_rank(ways: list[Transition], ranks: Ranks, give
 
 @cases(
     ("a", "b"),
-    [
-        (((1, ()),), ((1, ()),)),
-        (((1, ()),), ((2, ()),)),
-        (((0, ()),), ((-1, ()),)),
-        (((1, ()),), ((1, ()), (0, ()))),
-        (((1, ()), (1, ())), ((1, ()),)),
-    ],
+    (((1, ()),), ((1, ()),)),
+    (((1, ()),), ((2, ()),)),
+    (((0, ()),), ((-1, ()),)),
+    (((1, ()),), ((1, ()), (0, ()))),
+    (((1, ()), (1, ())), ((1, ()),)),
 )
 def test_checker_refuses_constant_or_negative_rank(a: Rank, b: Rank) -> None:
     assert refusal(SHORT, {"a": a, "b": b}) == FELL
@@ -150,29 +140,27 @@ def spent_once(rank_a: Rank, rank_b: Rank, **given: float | None) -> Certificate
     return certificate([way("a", "b", "x", "y"), gate("a", "x"), end("b")], {"a": rank_a, "b": rank_b}, **given)
 
 
-@cases("left", [("x",), ("x", "z"), ("z", "x")])
+@cases("left", ("x",), ("x", "z"), ("z", "x"))
 def test_checker_counts_whole_limits(left: tuple[str, ...]) -> None:
     check_ranks(spent_once(((1, left),), ((1, left),), x=1, z=0))
 
 
 @cases(
     ("left", "left_then", "given"),
-    [
-        # Not the same sum of the same budgets.
-        (("x",), ("x", "z"), {"x": 1, "z": 1}),
-        (("x",), (), {"x": 1}),
-        ((), ("x",), {"x": 1}),
-        # Not counted, or not in whole numbers, or not at all.
-        (("x",), ("x",), {}),
-        (("x",), ("x",), {"x": None}),
-        (("x",), ("x",), {"x": -1}),
-        (("x",), ("x",), {"x": 1.5}),
-        (("x", "z"), ("x", "z"), {"x": 1}),
-        # Reset, though another budget of the level is spent.
-        (("x", "y"), ("x", "y"), {"x": 1, "y": 1}),
-        # Not spent.
-        (("z",), ("z",), {"x": 1, "z": 1}),
-    ],
+    # Not the same sum of the same budgets.
+    (("x",), ("x", "z"), {"x": 1, "z": 1}),
+    (("x",), (), {"x": 1}),
+    ((), ("x",), {"x": 1}),
+    # Not counted, or not in whole numbers, or not at all.
+    (("x",), ("x",), {}),
+    (("x",), ("x",), {"x": None}),
+    (("x",), ("x",), {"x": -1}),
+    (("x",), ("x",), {"x": 1.5}),
+    (("x", "z"), ("x", "z"), {"x": 1}),
+    # Reset, though another budget of the level is spent.
+    (("x", "y"), ("x", "y"), {"x": 1, "y": 1}),
+    # Not spent.
+    (("z",), ("z",), {"x": 1, "z": 1}),
 )
 def test_checker_refuses_level_that_may_not_fall(
     left: tuple[str, ...], left_then: tuple[str, ...], given: dict[str, float | None]
@@ -205,13 +193,10 @@ def test_checker_requires_rank_and_transition() -> None:
     assert "b has no rank, or no transition" in refusal(SHORT, {"a": ((1, ()),)})
     assert "a has no rank, or no transition" in refusal(SHORT, {"b": ((1, ()),)})
     assert refusal([way("a", "b")], {"a": ((1, ()),), "b": ((0, ()),)}) == "b has no rank, or no transition"
-    lost = certificate(SHORT, {"a": ((1, ()),), "b": ((0, ()),)})
-    for flow in (
-        dataclasses.replace(lost.flow, start="c"),
-        dataclasses.replace(lost.flow, nodes=(*lost.flow.nodes, "c")),
-    ):
+    bad = certificate(SHORT, {"a": ((1, ()),), "b": ((0, ()),)})
+    for flow in (dataclasses.replace(bad.flow, start="c"), dataclasses.replace(bad.flow, nodes=(*bad.flow.nodes, "c"))):
         with pytest.raises(CertificateError, match=r": c has no rank, or no transition$"):
-            check_ranks(dataclasses.replace(lost, flow=flow))
+            check_ranks(dataclasses.replace(bad, flow=flow))
     # END may have any rank.
     assert "c has no rank, or no transition" in refusal([end("a"), way("a", "c")], {"a": ((1, ()),)})
 
@@ -318,7 +303,7 @@ WRONG_PARTS = [(part, wrong) for part in ("flow", "ranks", "limits", "bounds") f
 HARMLESS = [("limits", {"a": 3}), ("ranks", None)]
 
 
-@cases(("part", "wrong"), [one for one in WRONG_PARTS if one not in HARMLESS])
+@cases(("part", "wrong"), *[one for one in WRONG_PARTS if one not in HARMLESS])
 def test_invalid_part_of_certificate_is_refused_with_remedy(part: str, wrong: object) -> None:
     text = broken(**{part: wrong})
     assert text.startswith("this certificate is broken: ")
@@ -327,15 +312,13 @@ def test_invalid_part_of_certificate_is_refused_with_remedy(part: str, wrong: ob
 
 @cases(
     ("changes", "facts"),
-    [
-        ({"graphexec_certificate": 1}, ("has version 1", "graphexec reads version 3", "prove the machine again")),
-        ({"ranks": None}, ("this certificate was changed since it was made",)),
-        ({"digest": "0"}, ("flow does not match its digest", "prove it again")),
-        ({"digest": None}, ("flow does not match its digest", "prove it again")),
-        ({"sha256": "0"}, ("was changed since it was made", "prove the machine again")),
-        ({"sha256": None}, ("was changed since it was made", "prove the machine again")),
-        ({"limits": {"iterations": 3}}, ("was changed since it was made", "prove the machine again")),
-    ],
+    ({"graphexec_certificate": 1}, ("has version 1", "graphexec reads version 3", "prove the machine again")),
+    ({"ranks": None}, ("this certificate was changed since it was made",)),
+    ({"digest": "0"}, ("flow does not match its digest", "prove it again")),
+    ({"digest": None}, ("flow does not match its digest", "prove it again")),
+    ({"sha256": "0"}, ("was changed since it was made", "prove the machine again")),
+    ({"sha256": None}, ("was changed since it was made", "prove the machine again")),
+    ({"limits": {"iterations": 3}}, ("was changed since it was made", "prove the machine again")),
 )
 def test_certificate_of_other_origin_is_refused_with_remedy(changes: dict[str, Any], facts: tuple[str, ...]) -> None:
     assert all(fact in broken(**changes) for fact in facts)
@@ -362,21 +345,19 @@ def test_text_that_is_no_certificate_is_refused_with_remedy() -> None:
 
 @cases(
     ("bound", "text"),
-    [
-        (Bound(None, None), "no bound"),
-        (Bound("measure(a) + 1", None), "measure(a) + 1 (at most, with the measure of the first visit)"),
-        (Bound(None, 12), "12 (at most)"),
-        (Bound(None, 1234567, exact=True), "1,234,567 (exact)"),
-        (Bound("0", 0, exact=True, value=0), "0 (exact)"),
-        (Bound("12", 12, value=12), "12 (at most)"),
-        (Bound("4*x + 2", 14, exact=True, value=14), "4*x + 2 = 14 (exact)"),
-        (Bound("4*x + 2", 14), "4*x + 2 = 14 (at most)"),
-        (Bound("4*x + 2", 12, exact=True, value=14), "at most 4*x + 2, here 12 (exact)"),
-        (Bound("4*x + 2", 12, value=14), "at most 4*x + 2, here 12 (at most)"),
-        (Bound("seconds", 1.5, value=1.5), "seconds = 1.5 (at most)"),
-        (Bound("seconds", 60.0, value=60.0), "seconds = 60 (at most)"),
-        (Bound("seconds", 1234.5, value=1234.5), "seconds = 1,234.5 (at most)"),
-    ],
+    (Bound(None, None), "no bound"),
+    (Bound("measure(a) + 1", None), "measure(a) + 1 (at most, with the measure of the first visit)"),
+    (Bound(None, 12), "12 (at most)"),
+    (Bound(None, 1234567, exact=True), "1,234,567 (exact)"),
+    (Bound("0", 0, exact=True, value=0), "0 (exact)"),
+    (Bound("12", 12, value=12), "12 (at most)"),
+    (Bound("4*x + 2", 14, exact=True, value=14), "4*x + 2 = 14 (exact)"),
+    (Bound("4*x + 2", 14), "4*x + 2 = 14 (at most)"),
+    (Bound("4*x + 2", 12, exact=True, value=14), "at most 4*x + 2, here 12 (exact)"),
+    (Bound("4*x + 2", 12, value=14), "at most 4*x + 2, here 12 (at most)"),
+    (Bound("seconds", 1.5, value=1.5), "seconds = 1.5 (at most)"),
+    (Bound("seconds", 60.0, value=60.0), "seconds = 60 (at most)"),
+    (Bound("seconds", 1234.5, value=1234.5), "seconds = 1,234.5 (at most)"),
 )
 def test_a_bound_can_be_read(bound: Bound, text: str) -> None:
     assert str(bound) == text
@@ -395,23 +376,21 @@ def number(value: int) -> Polynomial:
 
 @cases(
     ("made", "text"),
-    [
-        (number(0), "0"),
-        (number(7), "7"),
-        (number(-7), "-7"),
-        (ONE, "1"),
-        (number(-1), "-1"),
-        (X, "x"),
-        (number(4) * X + number(2), "4*x + 2"),
-        (X * X * Y - X - ONE, "x*x*y - x - 1"),
-        (number(-2) * X + Y, "-2*x + y"),
-        (number(-1) * X, "-x"),
-        (Y * X + Z + X + number(3), "x*y + x + z + 3"),
-        (X - X, "0"),
-        (X + X, "2*x"),
-        (X * number(0), "0"),
-        ((X + ONE) * (X - ONE), "x*x - 1"),
-    ],
+    (number(0), "0"),
+    (number(7), "7"),
+    (number(-7), "-7"),
+    (ONE, "1"),
+    (number(-1), "-1"),
+    (X, "x"),
+    (number(4) * X + number(2), "4*x + 2"),
+    (X * X * Y - X - ONE, "x*x*y - x - 1"),
+    (number(-2) * X + Y, "-2*x + y"),
+    (number(-1) * X, "-x"),
+    (Y * X + Z + X + number(3), "x*y + x + z + 3"),
+    (X - X, "0"),
+    (X + X, "2*x"),
+    (X * number(0), "0"),
+    ((X + ONE) * (X - ONE), "x*x - 1"),
 )
 def test_sum_of_products_has_usual_notation(made: Polynomial, text: str) -> None:
     assert str(made) == text
@@ -451,15 +430,13 @@ def test_maximum_is_at_least_both(one: Polynomial, other: Polynomial, point: dic
 
 @cases(
     ("maximum", "text"),
-    [
-        ((X * number(2) + ONE).or_more(X + number(5)), "2*x + 5"),
-        ((X - ONE).or_more(Y), "x + y"),
-        (number(-3).or_more(number(-2)), "-2"),
-        (most([]), "None"),
-        (most([X]), "x"),
-        (most(iter([X, number(2) * X, Y])), "2*x + y"),
-        (most([X, number(0)]), "x"),
-    ],
+    ((X * number(2) + ONE).or_more(X + number(5)), "2*x + 5"),
+    ((X - ONE).or_more(Y), "x + y"),
+    (number(-3).or_more(number(-2)), "-2"),
+    (most([]), "None"),
+    (most([X]), "x"),
+    (most(iter([X, number(2) * X, Y])), "2*x + y"),
+    (most([X, number(0)]), "x"),
 )
 def test_maximum_is_taken_term_by_term(maximum: Polynomial | None, text: str) -> None:
     assert str(maximum) == text

@@ -284,11 +284,8 @@ def count_elsewhere(drawn: DrawnGraph, limits: Limits, others: Limits, seed: int
     if verdict.bounds is None:
         return "not proved"
     assert verdict.proof is not None
-    machine, most, steps = (
-        StubMachine(graph, limits, verdict.proof),
-        verdict.bounds.transitions.number,
-        verdict.proof.steps(),
-    )
+    machine = StubMachine(graph, limits, verdict.proof)
+    most, steps = verdict.bounds.transitions.number, verdict.proof.steps()
     assert most is not None
     assert steps is not None
     how = "ends"

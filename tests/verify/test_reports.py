@@ -177,11 +177,9 @@ def test_a_finding_keeps_its_fingerprint_when_lines_move() -> None:
 
 @cases(
     ("file", "artifact"),
-    [
-        ("/home/me/a b.py", {"uri": "a%20b.py", "uriBaseId": "%SRCROOT%"}),
-        ("/opt/lib/x.py", {"uri": "file:///opt/lib/x.py"}),
-        ("C:\\code\\x.py", {"uri": "file:///C:/code/x.py"}),
-    ],
+    ("/home/me/a b.py", {"uri": "a%20b.py", "uriBaseId": "%SRCROOT%"}),
+    ("/opt/lib/x.py", {"uri": "file:///opt/lib/x.py"}),
+    ("C:\\code\\x.py", {"uri": "file:///C:/code/x.py"}),
 )
 def test_a_place_is_a_uri(file: str, artifact: dict[str, str]) -> None:
     subject = Subject("x", refused().findings, place=SourceLocation(file, 1))
@@ -221,9 +219,7 @@ def test_finding_is_located_at_first_user_node_of_loop() -> None:
     home, named = f"{ROOT}/tests", SourceLocation(f"{ROOT}/tests/verify/writing.py", 3)
     loop = (_step("plan", "polish"), _step("polish", "plan"))
     finding = Finding("GX010", "error", "plan", None, "a fact", "fix it", Witness((), loop, Limits()))
-    mixed: Graph[Any, Any] = Graph(
-        [*AGENT_EXECUTOR, PERFECTIONIST["polish"]], AGENT_EXECUTOR.edges, AGENT_EXECUTOR.start
-    )
+    mixed: Any = Graph([*AGENT_EXECUTOR, PERFECTIONIST["polish"]], AGENT_EXECUTOR.edges, AGENT_EXECUTOR.start)
     subject = Subject("x", (finding,), dataclasses.replace(verdict, graph=mixed), named)
     assert subject.place_of(finding, home) == LINE
     without = Finding("GX013", "warning", "plan", None, "a fact", "fix it")

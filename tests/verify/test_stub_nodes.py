@@ -99,13 +99,13 @@ def test_no_adversary_exceeds_the_longest_run(data: st.DataObject, name: str, li
     assert all(edge.target == following.source for edge, following in pairwise(trace))
 
 
-@cases("limits", [agent_limits(tokens=4), agent_limits(model_calls=4)])
+@cases("limits", agent_limits(tokens=4), agent_limits(model_calls=4))
 def test_undeclared_count_may_be_zero(limits: Limits) -> None:
     assert explore_table(PROMPTS, limits).endless is not None
     assert explore_table(ASKING_ONCE, limits).longest == 5
 
 
-@cases("chapters", [0, 1, 3])
+@cases("chapters", 0, 1, 3)
 def test_edge_resets_budget(chapters: int) -> None:
     """A chapter is written, criticized and edited; each of its revisions is another criticism."""
     for revisions in (2, 4):
@@ -135,16 +135,14 @@ WRITING = moves(WRITER, ("write", "Text"), ("criticize", "Good"), ("edit", "Chap
 
 @cases(
     ("machine", "witness", "steps", "taken"),
-    [
-        # A loop is followed for any length; without a loop there is an end.
-        (AGENT_EXECUTOR, Witness(ACTING, UNREADABLE, NO_LIMITS), 1000, 1000),
-        (WRITER, Witness((), WRITING, NO_LIMITS), 99, 99),
-        (AGENT_EXECUTOR, Witness(ACTING, (), NO_LIMITS), 1000, 4),
-        # The edges of limits that are reached.
-        (AGENT_EXECUTOR, Witness((*ACTING, GATE, *STOPPED), (), Limits(iterations=1)), 100, 6),
-        (AGENT_EXECUTOR, Witness((*ACTING[:2], WITHIN, *STOPPED), (), agent_limits(tool_calls=0)), 100, 4),
-        (AGENT_EXECUTOR, Witness((*ACTING[:2], WITHIN, *STOPPED), (), Limits(seconds=1.0)), 100, 4),
-    ],
+    # A loop is followed for any length; without a loop there is an end.
+    (AGENT_EXECUTOR, Witness(ACTING, UNREADABLE, NO_LIMITS), 1000, 1000),
+    (WRITER, Witness((), WRITING, NO_LIMITS), 99, 99),
+    (AGENT_EXECUTOR, Witness(ACTING, (), NO_LIMITS), 1000, 4),
+    # The edges of limits that are reached.
+    (AGENT_EXECUTOR, Witness((*ACTING, GATE, *STOPPED), (), Limits(iterations=1)), 100, 6),
+    (AGENT_EXECUTOR, Witness((*ACTING[:2], WITHIN, *STOPPED), (), agent_limits(tool_calls=0)), 100, 4),
+    (AGENT_EXECUTOR, Witness((*ACTING[:2], WITHIN, *STOPPED), (), Limits(seconds=1.0)), 100, 4),
 )
 def test_engine_follows_witness(machine: Graph[Any, Any], witness: Witness, steps: int, taken: int) -> None:
     assert execute(machine, witness, steps) == taken
@@ -152,12 +150,10 @@ def test_engine_follows_witness(machine: Graph[Any, Any], witness: Witness, step
 
 @cases(
     ("witness", "message"),
-    [
-        (Witness((), UNREADABLE, Limits(iterations=3)), "was to be step 7"),
-        (Witness((), moves(AGENT_EXECUTOR, ("parse", "Ready")), NO_LIMITS), "was to be step 1"),
-        (Witness((), STOPPING, Limits(iterations=0)), r"\(move\) was to be step 1"),
-        (Witness(FINISHING, UNREADABLE, NO_LIMITS), "nowhere"),
-    ],
+    (Witness((), UNREADABLE, Limits(iterations=3)), "was to be step 7"),
+    (Witness((), moves(AGENT_EXECUTOR, ("parse", "Ready")), NO_LIMITS), "was to be step 1"),
+    (Witness((), STOPPING, Limits(iterations=0)), r"\(move\) was to be step 1"),
+    (Witness(FINISHING, UNREADABLE, NO_LIMITS), "nowhere"),
 )
 def test_engine_rejects_wrong_witness(witness: Witness, message: str) -> None:
     with pytest.raises(AssertionError, match=message):
@@ -197,7 +193,7 @@ class Nothing(enum.Enum):
     pass
 
 
-@cases("kind", [Colour, Word, Pair, Page, Refusing, Slotted, Chapter, int, str, tuple, object, ValueError])
+@cases("kind", Colour, Word, Pair, Page, Refusing, Slotted, Chapter, int, str, tuple, object, ValueError)
 def test_bare_instance_runs_no_class_code(kind: type) -> None:
     assert type(bare(kind)) is kind
 
@@ -207,7 +203,7 @@ class Unmade(abc.ABC):
     def made(self) -> None: ...
 
 
-@cases("kind", [Nothing, Unmade])
+@cases("kind", Nothing, Unmade)
 def test_a_class_that_has_no_instances_is_refused(kind: type) -> None:
     with pytest.raises(errors.InputError, match="cannot be an outcome"):
         bare(kind)
@@ -224,7 +220,7 @@ def test_run_is_resumed_with_other_limits() -> None:
         assert (found.endless, found.longest) == (None, longest)
 
 
-@cases("restarts", [0, 1, 3])
+@cases("restarts", 0, 1, 3)
 def test_crash_costs_at_most_one_repeated_call(restarts: int) -> None:
     found = explore_table(AGENT_EXECUTOR, Limits(iterations=2, restarts=restarts))
     assert found.longest == 10
@@ -247,19 +243,17 @@ ONE_OF_EACH, TWO_OF_EACH = (agent_limits(model_calls=each, tool_calls=each) for 
 
 @cases(
     ("machine", "limits", "calls", "endings"),
-    [
-        # A call instead of a free effect is counted.
-        (asking(1, 1, AskHuman, CallTool), Limits(), (0, 1), {"Prompt": 2}),
-        # Neither limit allows two of one kind, so that only one of each comes back.
-        (asking(2, 2, CallModel, CallTool), ONE_OF_EACH, (1, 1), {"Prompt": 1, "Stopped": 3}),
-        (asking(3, 3, CallModel, CallTool), ONE_OF_EACH, (1, 1), {"Stopped": 4}),
-        (asking(4, 4, CallModel, CallTool), TWO_OF_EACH, (2, 2), {"Prompt": 1, "Stopped": 5}),
-        # Effects one after another are charged up to the limit.
-        (asking(4, 4, CallTool), agent_limits(tool_calls=2), (0, 2), {"Stopped": 2}),
-        (asking(4, None, CallTool), Limits(fan_out=2), (0, 2), {"Stopped": 2}),
-        # A limit on tokens stops a batch of calls.
-        (asking(0, None, CallModel), agent_limits(tokens=2), (2, 0), {"Prompt": 3, "Stopped": 2}),
-    ],
+    # A call instead of a free effect is counted.
+    (asking(1, 1, AskHuman, CallTool), Limits(), (0, 1), {"Prompt": 2}),
+    # Neither limit allows two of one kind, so that only one of each comes back.
+    (asking(2, 2, CallModel, CallTool), ONE_OF_EACH, (1, 1), {"Prompt": 1, "Stopped": 3}),
+    (asking(3, 3, CallModel, CallTool), ONE_OF_EACH, (1, 1), {"Stopped": 4}),
+    (asking(4, 4, CallModel, CallTool), TWO_OF_EACH, (2, 2), {"Prompt": 1, "Stopped": 5}),
+    # Effects one after another are charged up to the limit.
+    (asking(4, 4, CallTool), agent_limits(tool_calls=2), (0, 2), {"Stopped": 2}),
+    (asking(4, None, CallTool), Limits(fan_out=2), (0, 2), {"Stopped": 2}),
+    # A limit on tokens stops a batch of calls.
+    (asking(0, None, CallModel), agent_limits(tokens=2), (2, 0), {"Prompt": 3, "Stopped": 2}),
 )
 def test_visit_is_charged_for_what_it_asks(
     machine: Graph[Any, Any], limits: Limits, calls: tuple[int, int], endings: dict[str, int]
@@ -268,7 +262,7 @@ def test_visit_is_charged_for_what_it_asks(
     assert (found.model_calls, found.tool_calls, found.endings) == (*calls, endings)
 
 
-@cases(("tool_calls", "found", "enough"), [(None, 8, 8), (3, 3, 8), (20, 20, 21)])
+@cases(("tool_calls", "found", "enough"), (None, 8, 8), (3, 3, 8), (20, 20, 21))
 def test_wide_fan_out_is_narrowed(tool_calls: int | None, found: int, enough: int) -> None:
     wide, narrow = (
         explore_table(asking(0, None, CallTool), agent_limits(tool_calls=tool_calls, fan_out=fan_out))
@@ -281,16 +275,15 @@ def test_wide_fan_out_is_narrowed(tool_calls: int | None, found: int, enough: in
 CALLS = [(CallModel, CallTool), (AskHuman, CallTool), (AskHuman, CallModel, CallTool)]
 CALL_LIMITS = [Limits({MODEL_CALLS: models, TOOL_CALLS: tools}) for models, tools in product((None, 0, 1, 2), repeat=2)]
 BUYS = [(Buy,), (Weigh,), (Buy, Weigh)]
-BUY_LIMITS = [
-    Limits({GOLD: gold, SILVER: silver}) for gold, silver in product((None, 0, 2, 3, 6, 7), (None, 0, 1, 2, 3, 5))
-]
+BUY_LIMITS = [Limits({GOLD: g, SILVER: s}) for g, s in product((None, 0, 2, 3, 6, 7), (None, 0, 1, 2, 3, 5))]
 COUNTS = [(least, most) for most in (1, 2, 3) for least in (0, 1, 2) if least <= most]
 
 
 @pytest.mark.medium
 @cases(
     ("effects", "count", "all_limits"),
-    [*product(CALLS, COUNTS, [CALL_LIMITS]), *product(BUYS, [(0, 1), (1, 2), (0, 3), (2, 3)], [BUY_LIMITS])],
+    *product(CALLS, COUNTS, [CALL_LIMITS]),
+    *product(BUYS, [(0, 1), (1, 2), (0, 3), (2, 3)], [BUY_LIMITS]),
 )
 def test_stub_nodes_cover_all_charges(
     effects: tuple[type[Effect[Any]], ...], count: tuple[int, int], all_limits: list[Limits]

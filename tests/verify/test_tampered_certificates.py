@@ -220,14 +220,14 @@ INVALID = [
 
 
 @pytest.mark.medium
-@cases("tampering", [*NUMBERS, *POTENTIALS, *RANKS, *LIMITS, *OF_ANOTHER, *INVALID])
+@cases("tampering", *NUMBERS, *POTENTIALS, *RANKS, *LIMITS, *OF_ANOTHER, *INVALID)
 def test_tampered_certificate_is_refused(tampering: Tampering) -> None:
     machine, _ = MACHINES[tampering.machine]
     with pytest.raises(errors.CertificateError, match=tampering.message):
         check(Certificate.from_json(tampering.apply()), machine)
 
 
-@cases("name", MACHINES)
+@cases("name", *MACHINES)
 def test_a_certificate_of_another_machine_is_refused(name: str) -> None:
     certificate = Certificate.from_json(sealed(proof_data(name)))
     check(certificate, MACHINES[name][0])
@@ -236,7 +236,7 @@ def test_a_certificate_of_another_machine_is_refused(name: str) -> None:
 
 
 @pytest.mark.medium
-@cases("text", ["[" * 100_000 + "]" * 100_000, '{"a": ' * 900 + "1" + "}" * 900])
+@cases("text", "[" * 100_000 + "]" * 100_000, '{"a": ' * 900 + "1" + "}" * 900)
 def test_certificate_with_deep_json_is_refused(text: str) -> None:
     data = proof_data("agent")
     for path in dict.fromkeys(path[:4] for path in paths(data)):
@@ -254,14 +254,15 @@ def claiming(certificate: Certificate, number: int, potential: Potential) -> Cer
 # taken with any amount left.
 @cases(
     ("iterations", "potential"),
-    [*((left, Potential({}, states=(("write", (), left),))) for left in (0, 1)), (1, Potential({"write": (1, ())}))],
+    *((left, Potential({}, states=(("write", (), left),))) for left in (0, 1)),
+    (1, Potential({"write": (1, ())})),
 )
 def test_gate_may_open_with_any_amount_left(iterations: int, potential: Potential) -> None:
     forged = claiming(certificate_of(TIDYING, Limits(iterations=iterations)), iterations, potential)
     refuse(forged, "write --GivenUp--> tidy counts more than the potential falls", TIDYING)
 
 
-@cases("potential", [Potential({"a": (1, (("y", 1),))}), Potential({}, states=(("a", (), 3),))])
+@cases("potential", Potential({"a": (1, (("y", 1),))}), Potential({}, states=(("a", (), 3),)))
 def test_loop_that_resets_its_budget_has_no_potential(potential: Potential) -> None:
     """Its rank is another budget's, and its potential is that of the one that is full again after each round."""
     flow = flow_with(way("a", "a", "x y", "y"), end("a", "x y"), gate("a", "x y"), x=9, y=2)
@@ -315,7 +316,7 @@ def limits_of(certificate: Certificate) -> Limits:
     return Limits(FrozenMapping(tuple(meters), tuple(meters.values())), budgets=own, **named)
 
 
-@cases("limit", [True, -1, "3", float("nan")])
+@cases("limit", True, -1, "3", float("nan"))
 def test_checker_also_validates_limits(limit: Any) -> None:
     certificate = Certificate.from_json(sealed(proof_data("agent")))
     limits = {**certificate.limits, "tool_calls": limit}

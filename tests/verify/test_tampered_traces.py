@@ -49,7 +49,7 @@ def facts(run: str, tampered: Any) -> list[str]:
     return facts_of(tampered, proof_of(executor_of(run)))
 
 
-@cases("run", RUNS)
+@cases("run", *RUNS)
 def test_unchanged_trace_conforms(run: str) -> None:
     assert facts(run, trace(run)) == []
 
@@ -216,11 +216,7 @@ PLACES = [
     *[("members", place) for place in (TOOL, REPLY, Place("answered", "dispatch_tools", 2))],
 ]
 ORDER = [
-    *[
-        Tampering(*place, "", change)
-        for place in PLACES
-        for change in (left_out, twice, again_at_the_end, after_the_end)
-    ],
+    *[Tampering(*one, "", change) for one in PLACES for change in (left_out, twice, again_at_the_end, after_the_end)],
     *[Tampering("answered", place, "", swapped) for place in (ASKED, ANSWERED, MOVED, SECOND, REPLY, LEFT, RESULT)],
     *[
         Tampering("answered", place, "ends before the run does", lambda rows, line: rows[:line])
@@ -238,7 +234,7 @@ ORDER = [
 
 
 @pytest.mark.medium
-@cases("tampering", [*STATUS, *NUMBERS, *LIMITS, *REQUESTS, *MOVES, *ORDER])
+@cases("tampering", *STATUS, *NUMBERS, *LIMITS, *REQUESTS, *MOVES, *ORDER)
 def test_tampered_trace_is_refused(tampering: Tampering) -> None:
     records = trace(tampering.run)
     found = facts(tampering.run, tampering.change(records, tampering.place.of(records)))

@@ -124,17 +124,15 @@ def test_assertion_text_is_its_source(what: Predicate, other: Predicate, event: 
 
 @cases(
     ("what", "places"),
-    [
-        (temporal.entered("decide"), [0]),
-        (temporal.asked(CallModel), [2]),
-        (temporal.asked(CallTool), [3, 4, 5]),
-        (temporal.calls_tool("delete_file"), [3, 5]),
-        (temporal.answered(CallTool), [6, 7]),
-        (temporal.left("approve"), [8, 9]),
-        (temporal.left("approve", Approved), [8]),
-        (temporal.ended(Replied), [10]),
-        (temporal.ended(Errand), []),
-    ],
+    (temporal.entered("decide"), [0]),
+    (temporal.asked(CallModel), [2]),
+    (temporal.asked(CallTool), [3, 4, 5]),
+    (temporal.calls_tool("delete_file"), [3, 5]),
+    (temporal.answered(CallTool), [6, 7]),
+    (temporal.left("approve"), [8, 9]),
+    (temporal.left("approve", Approved), [8]),
+    (temporal.ended(Replied), [10]),
+    (temporal.ended(Errand), []),
 )
 def test_a_predicate_knows_its_events(what: Predicate, places: list[int]) -> None:
     assert [place for place, event in enumerate([*EVENTS, DONE]) if what(event)] == places
@@ -160,7 +158,7 @@ def is_quiet(event: Event[Any]) -> bool:
     return type(event) is Entered
 
 
-@cases(("names", "given"), [((["a", "b"],), "['a', 'b']"), ((), "nothing")])
+@cases(("names", "given"), ((["a", "b"],), "['a', 'b']"), ((), "nothing"))
 def test_invalid_tool_names_are_refused(names: Any, given: str) -> None:
     assert error_message(InputError, temporal.calls_tool, *names) == f"calls_tool is given {given}; give names of tools"
 

@@ -39,7 +39,7 @@ REFUTED: dict[str, Refuted] = {
 
 
 @pytest.mark.medium
-@cases("case", REFUTED)
+@cases("case", *REFUTED)
 def test_nonterminating_machine_is_refuted_until_fixed(case: str) -> None:
     machine, limits, code, node, fixed, fixed_limits = REFUTED[case]
     verdict = machine.verify(limits)
@@ -68,8 +68,8 @@ def test_machine_that_only_limits_end_gets_warning() -> None:
 
 
 @pytest.mark.medium
-@cases("iterations", [0, 1, 3, 15])
-@cases("machine", [AGENT_EXECUTOR, STRICT_AGENT_EXECUTOR])
+@cases("iterations", 0, 1, 3, 15)
+@cases("machine", AGENT_EXECUTOR, STRICT_AGENT_EXECUTOR)
 def test_bound_of_standard_machine_is_attained(machine: Graph[Any, Any], iterations: int) -> None:
     limits = Limits(iterations=iterations, fan_out=4)
     bounds, explored = bounds_of(machine, limits), explore_table(machine, limits)
@@ -81,25 +81,23 @@ def test_bound_of_standard_machine_is_attained(machine: Graph[Any, Any], iterati
 
 @cases(
     ("machine", "limits", "bound"),
-    [
-        (AGENT_EXECUTOR, effects.agent_limits(iterations=None, model_calls=4), "4*model_calls + 2 = 18 (exact)"),
-        (AGENT_EXECUTOR, effects.agent_limits(iterations=None, tokens=4), "4*tokens + 2 = 18 (exact)"),
-        # parse --Ready--> plan calls no tool.
-        (AGENT_EXECUTOR, effects.agent_limits(iterations=None, tool_calls=4), None),
-        (STRICT_AGENT_EXECUTOR, effects.agent_limits(iterations=None, tool_calls=4), None),
-        (
-            bad.PAID_EXTENSION,
-            Limits(iterations=3, budgets={"extensions": 1}),
-            "4*extensions*iterations + 2*extensions + 4*iterations + 3 = 29 (exact)",
-        ),
-    ],
+    (AGENT_EXECUTOR, effects.agent_limits(iterations=None, model_calls=4), "4*model_calls + 2 = 18 (exact)"),
+    (AGENT_EXECUTOR, effects.agent_limits(iterations=None, tokens=4), "4*tokens + 2 = 18 (exact)"),
+    # parse --Ready--> plan calls no tool.
+    (AGENT_EXECUTOR, effects.agent_limits(iterations=None, tool_calls=4), None),
+    (STRICT_AGENT_EXECUTOR, effects.agent_limits(iterations=None, tool_calls=4), None),
+    (
+        bad.PAID_EXTENSION,
+        Limits(iterations=3, budgets={"extensions": 1}),
+        "4*extensions*iterations + 2*extensions + 4*iterations + 3 = 29 (exact)",
+    ),
 )
 def test_call_limit_bounds_loop_like_iterations(machine: Graph[Any, Any], limits: Limits, bound: str | None) -> None:
     bounds = machine.verify(limits).bounds
     assert bounds is None if bound is None else str(bounds_of(machine, limits).transitions) == bound
 
 
-@cases("limits", [FIFTEEN, UNLIMITED, Limits(iterations=None, seconds=60)])
+@cases("limits", FIFTEEN, UNLIMITED, Limits(iterations=None, seconds=60))
 def test_verdict_has_graph_and_limits(limits: Limits) -> None:
     verdict = AGENT_EXECUTOR.verify(limits)
     assert verdict.graph is AGENT_EXECUTOR

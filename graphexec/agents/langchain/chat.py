@@ -55,8 +55,8 @@ make_answer_reader = partial(make_label_reader, FINAL_ANSWER)
 def create_chat_agent(
     model: Model,
     tools: Sequence[AnyTool],
-    *,
     prompt: str = CHAT_PROMPT,
+    *,
     question: str = CHAT_QUESTION,
     stop: Sequence[str] = STOP,
     history: str = "chat_history",

@@ -51,8 +51,8 @@ The person now says: {input}
 def create_conversational_agent(
     model: Model,
     tools: Sequence[AnyTool],
-    *,
     prompt: str = CONVERSATIONAL_PROMPT,
+    *,
     ai_prefix: str = "AI",
     stop: Sequence[str] = LEGACY_STOP,
     protocol: TextProtocol = "chat",

@@ -47,8 +47,8 @@ matters. Reply with one JSON object in a fence, and nothing else."""
 def create_json_chat_agent(
     model: Model,
     tools: Sequence[AnyTool],
-    *,
     prompt: str = JSON_CHAT_PROMPT,
+    *,
     question: str = JSON_CHAT_QUESTION,
     tool_response: str = TOOL_RESPONSE,
     stop: Sequence[str] = STOP,

@@ -48,8 +48,8 @@ make_answer_reader = partial(make_label_reader, FINAL_ANSWER)
 def create_mrkl_agent(
     model: Model,
     tools: Sequence[AnyTool],
-    *,
     prompt: str = MRKL_PROMPT,
+    *,
     stop: Sequence[str] = LEGACY_STOP,
     protocol: TextProtocol = "chat",
 ) -> Agent:

@@ -62,8 +62,8 @@ format_scratchpad = make_scratchpad(lambda step: f"{step.action.log}\nIntermedia
 def create_self_ask_agent(
     model: Model,
     tools: Sequence[AnyTool],
-    *,
     prompt: str = SELF_ASK_PROMPT,
+    *,
     stop: Sequence[str] = STOP,
     protocol: TextProtocol = "chat",
 ) -> Agent:

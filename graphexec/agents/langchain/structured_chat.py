@@ -48,8 +48,8 @@ STRUCTURED_CHAT_QUESTION = "{input}\n\n{agent_scratchpad}\n(Whatever happens, re
 def create_structured_chat_agent(
     model: Model,
     tools: Sequence[AnyTool],
-    *,
     prompt: str = STRUCTURED_CHAT_PROMPT,
+    *,
     question: str = STRUCTURED_CHAT_QUESTION,
     stop: Sequence[str] = STOP,
     history: str = "chat_history",

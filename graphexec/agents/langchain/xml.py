@@ -62,8 +62,8 @@ _ESCAPED = compile_lazily(rf"&((?:amp;)*)lt;{_BEHIND}")
 def create_xml_agent(
     model: Model,
     tools: Sequence[AnyTool],
-    *,
     prompt: str = XML_PROMPT,
+    *,
     stop: Sequence[str] = STOP,
     protocol: TextProtocol = "chat",
 ) -> Agent:

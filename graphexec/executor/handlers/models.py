@@ -36,6 +36,7 @@ def make_model_handler(model: Model, read: Read | None = None) -> Handler:
     # Any: a protocol with both methods would exclude models that cannot stream.
     stream: Any = getattr(model, "stream", None)
     astream: Any = getattr(model, "astream", None)
+    acomplete: Any = getattr(model, "acomplete", None)
     name = type(model).__name__
 
     async def answer(effect: ModelEffect[Any], call: CallContext[Any], io: IO) -> ModelReply | Cut:
@@ -48,8 +49,10 @@ def make_model_handler(model: Model, read: Read | None = None) -> Handler:
                 reply = await stream_reply(effect, timeout, io)
             elif io.blocking:
                 reply = model.complete(effect.request, timeout=timeout)
+            elif acomplete is not None:
+                reply = await acomplete(effect.request, timeout=timeout)
             else:
-                reply = await model.acomplete(effect.request, timeout=timeout)
+                reply = await io.call(model.complete, effect.request, timeout=timeout)
         except TurnTimeoutError:
             if left is None:
                 raise

@@ -15,12 +15,12 @@ from queue import Empty, SimpleQueue
 from typing import final
 
 from graphexec.errors import InputError
-from graphexec.executor.observers import RunObserver
 from graphexec.executor.progress.counts import Amount, EndingKind, RunWatch, Status, amounts_of, sort_amounts
 from graphexec.executor.progress.views import View, choose_view
 from graphexec.executor.result import Ending
 from graphexec.kernel.events import Event
 from graphexec.kernel.meters import Limits
+from graphexec.runtime.observers import RunObserver
 
 # Seconds between two changes of a view; and between two looks at the clock while a call takes long.
 _INTERVAL = 0.1

@@ -26,7 +26,7 @@ from graphexec.messages import (
 from graphexec.models.http.attempts import REAL_TIME, Clock
 from graphexec.models.http.dialect import Piece
 from graphexec.runtime.emission import emit, stream_async, stream_sync
-from graphexec.runtime.io import ASYNC, BLOCKING, IO, run_sync
+from graphexec.runtime.io import ASYNC, BLOCKING, IO, call_method, run_sync
 
 
 @final
@@ -71,9 +71,7 @@ class ModelCall:
         # Any: a user's model may return any value, which `check_reply` validates.
         reply: Any = None
         if stream is None:
-            reply = await self.io.either(
-                lambda: model.complete(request, timeout=left), lambda: model.acomplete(request, timeout=left)
-            )
+            reply = await call_method(self.io, model, "complete", request, timeout=left)
         else:
             begin = partial(stream, request, timeout=left)
             pieces = self.io.iterate(begin, begin)

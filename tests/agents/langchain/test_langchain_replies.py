@@ -34,14 +34,12 @@ def read(kind: str, text: str) -> list[Any]:
 # The written replies that we read differently. LangChain reads the first ones as answers that are JSON, and the other
 # one as a call with an empty input, but it may be a call that was cut.
 DIFFERENT: dict[str, dict[str, list[Any]]] = {
-    "structured_chat": {
-        text: read("json_chat", text) for text in WRITTEN["json_chat"] if "```" not in text and "{" in text
-    },
+    "structured_chat": {one: read("json_chat", one) for one in WRITTEN["json_chat"] if "```" not in one and "{" in one},
     "xml": {"<tool>search</tool>": []},
 }
 
 
-@cases("kind", CASES)
+@cases("kind", *CASES)
 def test_langchains_own_replies_are_read_the_same_way(kind: str) -> None:
     expected = {text: CASES[kind][text] for text in WRITTEN[kind] if CASES[kind][text]} | DIFFERENT.get(kind, {})
     assert {text: read(kind, text) for text in expected} == expected
@@ -82,7 +80,7 @@ def begins(ours: Any, theirs: Any) -> bool:
     return bool(ours == theirs or theirs.strip().startswith(ours[:-1].strip()))
 
 
-@cases("kind", CASES)
+@cases("kind", *CASES)
 def test_every_difference_is_explained(kind: str) -> None:
     differences = {
         text: (theirs, ours)

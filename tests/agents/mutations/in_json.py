@@ -74,10 +74,8 @@ def fence(chance: Random, text: str) -> str:
 
 def speak(chance: Random, text: str) -> str:
     """Put prose before and behind the JSON."""
-    before = chance.choice(
-        [*(f"{prose} " for prose in PROSE), "Action: ", "Thought: hm\nAction:\n", "Output:\n\n", "`"]
-    )
-    return before + text + chance.choice(["", "\nThat's all.", "`", "\n\n(I use the tool.)"])
+    start = chance.choice([*(f"{prose} " for prose in PROSE), "Action: ", "Thought: hm\nAction:\n", "Output:\n\n", "`"])
+    return start + text + chance.choice(["", "\nThat's all.", "`", "\n\n(I use the tool.)"])
 
 
 KEYS = {

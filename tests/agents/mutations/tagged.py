@@ -76,12 +76,10 @@ def drop_question(chance: Random, text: str) -> str:
 def called(chance: Random) -> tuple[Meaning, str]:
     value = make_lines(chance)
     name = chance.choice(NAMES)
-    given: dict[str, Any] = chance.choice([{"query": value}, {"query": [value, None]}, {}])
+    args: dict[str, Any] = chance.choice([{"query": value}, {"query": [value, None]}, {}])
     key = chance.choice(["arguments", "parameters"])
-    members = {"name": name, key: given}
-    return (name, given), json.dumps(
-        members, indent=chance.choice([None, 2]), ensure_ascii=chance.choice([True, False])
-    )
+    members = {"name": name, key: args}
+    return (name, args), json.dumps(members, indent=chance.choice([None, 2]), ensure_ascii=chance.choice([True, False]))
 
 
 def mark(chance: Random, text: str) -> str:
