@@ -40,10 +40,8 @@ class Trip(BaseModel):
 
 
 # The names in the signatures of the table.
-NAMES = {
-    one.__name__: one
-    for one in (dt.date, Decimal, Any, Literal, Annotated, Field, CallContext, Unit, Order, Trip, dict)
-}
+NAMES: dict[str, Any] = {"Any": Any, "Annotated": Annotated, "Literal": Literal, "date": dt.date, "Field": Field}
+NAMES |= {one.__name__: one for one in (Decimal, CallContext, Unit, Order, Trip)}
 Write: TypeAlias = Callable[[str], str]
 
 
@@ -102,7 +100,7 @@ def call(make: Callable[..., Agent], reply: str, called: AnyTool) -> Mapping[str
     if result.status == "bad_arguments":
         return None
     # One of them has an alias.
-    return {{"term": "q"}.get(key, key): plain(value) for key, value in result.observation.items() if key != "call"}
+    return {"q" if key == "term" else key: plain(value) for key, value in result.observation.items() if key != "call"}
 
 
 def wanted(signature: str, given: str, cell: str) -> Mapping[str, Any] | None:
