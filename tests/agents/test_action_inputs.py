@@ -41,7 +41,11 @@ class Trip(BaseModel):
 
 # The names in the signatures of the table.
 NAMES: dict[str, Any] = {
-    **{"Any": Any, "Annotated": Annotated, "Literal": Literal, "date": dt.date, "Field": Field},
+    "Any": Any,
+    "Annotated": Annotated,
+    "Literal": Literal,
+    "date": dt.date,
+    "Field": Field,
     **{one.__name__: one for one in (Decimal, CallContext, Unit, Order, Trip)},
 }
 Write: TypeAlias = Callable[[str], str]
