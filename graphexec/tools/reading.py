@@ -7,9 +7,10 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from graphexec._parsing.json import read_container
+from graphexec.tools.schemas import format_schema
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -24,6 +25,12 @@ def is_simple(parameters: Mapping[str, Any]) -> bool:
     """Return whether a tool's arguments are such that reading them from JSON makes no difference."""
     schemas: Sequence[Mapping[str, Any]] = [*parameters.get("properties", {}).values()]
     return all(one.get("type") in _SIMPLE and "format" not in one for one in schemas)
+
+
+def may_be(kind: Literal["object", "null"], schema: Any) -> bool:
+    """Return whether the schema of an argument says that it may be null, or may admit an object."""
+    kinds = {*format_schema(schema).split(" | ")}
+    return kind in kinds if kind == "null" else not kinds <= {*_SIMPLE, "null"}
 
 
 # Any: arguments of any type, here and below.

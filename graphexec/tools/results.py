@@ -19,6 +19,7 @@ from collections.abc import (
     Set as AbstractSet,
 )
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from graphexec.errors import InputError
@@ -30,7 +31,7 @@ from graphexec.tools.reading import PLAIN
 MOST_ITEMS = 100_000
 
 # What gives its values only once, or shows those of another object.
-_VIEWS: tuple[type[Any], ...] = (MappingView,)
+_VIEWS: tuple[type[Any], ...] = (MappingView, MappingProxyType)
 _ITERATORS: tuple[type[Any], ...] = (Iterator,)
 _ASYNC: tuple[type[Any], ...] = (AsyncIterator, Awaitable)
 _LAZY: tuple[type[Any], ...] = (*_VIEWS, *_ITERATORS, *_ASYNC)
@@ -110,8 +111,9 @@ def _parts(value: Any) -> Iterable[Any] | None:
         return value  # pyright: ignore[reportUnknownVariableType]
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return [getattr(value, field.name, None) for field in dataclasses.fields(value)]
-    # A model of pydantic.
-    return [*vars(value).values()] if hasattr(value, "model_fields_set") else None
+    # A model of pydantic, whose further fields are elsewhere.
+    further: Any = getattr(value, "model_extra", None) or {}
+    return [*vars(value).values(), *further.values()] if hasattr(value, "model_fields_set") else None
 
 
 def _read(lazy: Any, most: int | None) -> Any:
@@ -120,7 +122,7 @@ def _read(lazy: Any, most: int | None) -> Any:
     Raises `AbandonedError` once this thread's call is cancelled.
     """
     if isinstance(lazy, _VIEWS):
-        return [*lazy]
+        return {**lazy} if isinstance(lazy, Mapping) else [*lazy]  # pyright: ignore[reportUnknownVariableType]
     if isinstance(lazy, _ASYNC):
         from graphexec.runtime.tasks import run_on_own_loop
 
