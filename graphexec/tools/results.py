@@ -111,9 +111,10 @@ def _parts(value: Any) -> Iterable[Any] | None:
         return value  # pyright: ignore[reportUnknownVariableType]
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return [getattr(value, field.name, None) for field in dataclasses.fields(value)]
+    if not isinstance(getattr(value, "model_fields_set", None), set):
+        return None
     # A model of pydantic, whose further fields are elsewhere.
-    further: Any = getattr(value, "model_extra", None) or {}
-    return [*vars(value).values(), *further.values()] if hasattr(value, "model_fields_set") else None
+    return [*vars(value).values(), *(value.model_extra or {}).values()]
 
 
 def _read(lazy: Any, most: int | None) -> Any:
@@ -122,7 +123,7 @@ def _read(lazy: Any, most: int | None) -> Any:
     Raises `AbandonedError` once this thread's call is cancelled.
     """
     if isinstance(lazy, _VIEWS):
-        return {**lazy} if isinstance(lazy, Mapping) else [*lazy]  # pyright: ignore[reportUnknownVariableType]
+        return dict(lazy) if isinstance(lazy, Mapping) else [*lazy]  # pyright: ignore[reportUnknownVariableType]
     if isinstance(lazy, _ASYNC):
         from graphexec.runtime.tasks import run_on_own_loop
 

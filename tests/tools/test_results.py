@@ -322,6 +322,11 @@ def test_endless_result_stops_behind_what_is_shown(lazy: Callable[[], Any]) -> N
     assert len(result.observation) == 21
 
 
+def test_parts_of_a_mapping_that_cannot_be_copied_are_read() -> None:
+    give = tool_of(lambda: types.MappingProxyType({"a": map(str, [1])}), is_async=False)
+    assert call_tool(give, {}).observation == {"a": ["1"]}
+
+
 def test_endless_result_is_an_error_without_a_limit() -> None:
     result = call_tool(tool_of(itertools.count, is_async=False), {})
     assert (result.status, f"more than {MOST_ITEMS:,} items" in result.text) == ("error", True)
