@@ -114,7 +114,8 @@ def _parts(value: Any) -> Iterable[Any] | None:
     if not isinstance(getattr(value, "model_fields_set", None), set):
         return None
     # A model of pydantic, whose further fields are elsewhere.
-    return [*vars(value).values(), *(value.model_extra or {}).values()]
+    further: Any = getattr(value, "model_extra", None) or {}
+    return [*vars(value).values(), *further.values()]
 
 
 def _read(lazy: Any, most: int | None) -> Any:
@@ -123,7 +124,7 @@ def _read(lazy: Any, most: int | None) -> Any:
     Raises `AbandonedError` once this thread's call is cancelled.
     """
     if isinstance(lazy, _VIEWS):
-        return dict(lazy) if isinstance(lazy, Mapping) else [*lazy]  # pyright: ignore[reportUnknownVariableType]
+        return {**lazy} if isinstance(lazy, Mapping) else [*lazy]  # pyright: ignore[reportUnknownVariableType]
     if isinstance(lazy, _ASYNC):
         from graphexec.runtime.tasks import run_on_own_loop
 
