@@ -64,7 +64,22 @@ NOTHING_LEFT = flow_with(
 )
 
 
+# A form in the limits has a product of the measures, though what is proved is linear in them.
+PRODUCT = flow_with(
+    way("plan", "plan", "questions", **calling(models=1)),
+    within("plan", "model_calls", "parse", "questions", **calling(models=1)),
+    *(way("parse", "plan", "drafts iterations", **calling(models=1)), gate("parse", "drafts iterations", "inner")),
+    within("parse", "model_calls", "inner", "drafts iterations", **calling(models=1)),
+    *(way("inner", "plan", "iterations", "drafts iterations"), gate("inner", "iterations", "last")),
+    *(way("last", "plan", "drafts iterations model_calls", **calling(models=1)), gate("last", "drafts iterations")),
+    within("last", "model_calls", spends="drafts iterations", **calling(models=1)),
+    drafts=1,
+    questions=2,
+)
+
+
 @settings(max_examples=examples(300))
+@example(flow=PRODUCT, given_limits=effects.agent_limits(iterations=0, model_calls=0))
 @example(flow=NOTHING_LEFT, given_limits=effects.agent_limits(iterations=0, model_calls=0))
 @given(flow=flows(), given_limits=limits())
 def test_random_flow_with_measures_ends_within_its_closed_form(flow: Flow, given_limits: kernel.Limits) -> None:
