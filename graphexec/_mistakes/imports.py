@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import ModuleType
 from typing import Any, final
 
-from graphexec._mistakes.remedies import IMPORTS, MODULES
+from graphexec._mistakes.remedies import IMPORTS, MODULES, REMOVED
 from graphexec.errors import close_names
 
 # The modules that export names which users expect in another one. The package `testing` needs an extra.
@@ -89,7 +89,7 @@ def _find_remedy(package: str, name: str) -> str | None:
         return f"write from {root} import {name}"
     if name in places and name not in IMPORTS:
         return f"write from {places[name]} import {name}"
-    if remedy := IMPORTS.get(name) or MODULES.get(name):
+    if remedy := REMOVED.get(name) or IMPORTS.get(name) or MODULES.get(name):
         return remedy
     own = close_names(name, (one for one, place in places.items() if place == package), cutoff=_SIMILAR)
     if own:

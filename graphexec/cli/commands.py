@@ -35,7 +35,7 @@ COMMANDS: Mapping[str, CommandEntry] = {
         "Ask an agent a question, and trace its state machine.",
         _paragraphs(
             "Examples:",
-            'graphexec run --model ollama:qwen3 "How many feet are 12 metres?"',
+            'graphexec run --model ollama:qwen3 "What is 15 % of 84?"',
             'graphexec run --model anthropic:claude-sonnet-4-5 --system "Answer in French." --temperature 0 '
             '"Who are you?"',
             'graphexec run --tools my_tools.py --max-iterations 30 --timeout 60 "Do I need an umbrella in Oslo?"',
