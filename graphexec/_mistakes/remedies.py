@@ -384,6 +384,12 @@ IMPORTS = _by_name(
     ("BaseCallbackHandler StdOutCallbackHandler AgentHooks RunHooks", _OBSERVERS_OF_RUNS),
 )
 
+# Names and modules that earlier versions of this library had.
+REMOVED = _by_name(
+    ("audit", "the engine compares each step of a run with its certificate, and check(certificate, graph) checks that"),
+    ("diff Difference Delta Change", "write {*after.edges} - {*before.edges}, and verify(after, limits).bounds"),
+)
+
 # Modules that users of other libraries import from this one, by their own names.
 MODULES = _by_name(
     ("chat_models chat_model llms llm language_models providers openai anthropic ollama", _MODELS),
