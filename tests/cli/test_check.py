@@ -268,7 +268,7 @@ REFUSED = "refused cannot be imported: its executor is refused (refused.py, line
 @cases(
     ("arguments", "error", "findings"),
     (["draw", "faulty.py:machine"], TABLE, ["  GX002", "  GX002", "  GX005"]),
-    (["draw", "refused:executor", "--format", "text"], REFUSED, ["  GX010 at criticize"]),
+    (["run", "refused:executor", "q"], REFUSED, ["  GX010 at criticize"]),
 )
 def test_each_error_of_a_table_has_a_line(arguments: list[str], error: str, findings: list[str]) -> None:
     ended = command(*arguments)

@@ -198,7 +198,7 @@ def picture_of(subject: Graph[Any, Any] | Verdict, marks: Marks | None = None) -
         graph, limits = subject.graph, subject.limits
         shown = marks_of(graph, subject.findings) if marks is None else marks
         nodes = marked_nodes(subject.findings) if marks is None else {}
-        caption, causes = caption_of(subject), _causes(subject)
+        caption, causes = _caption_of(subject), _causes(subject)
     else:
         graph, limits, shown, nodes, caption, causes = subject, None, marks or {}, {}, (), {}
     boxes = [
@@ -241,7 +241,7 @@ def is_limit_edge(graph: Graph[Any, Any], edge: Edge) -> bool:
     return source is not None and edge.outcome not in source.returns and source.spent_outcome is edge.outcome
 
 
-def caption_of(verdict: Verdict) -> tuple[str, ...]:
+def _caption_of(verdict: Verdict) -> tuple[str, ...]:
     """Return the verdict and its bounds, one sentence per line."""
     bounds = verdict.bounds
     if bounds is None:
