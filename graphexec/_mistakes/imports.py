@@ -126,7 +126,7 @@ class ModuleExplainer:
         if parent.partition(".")[0] != self._package:
             return
         near = close_names(last, _PUBLIC, cutoff=_SIMILAR) if parent == self._package else []
-        remedy = MODULES.get(last) or (f"did you mean {parent}.{near[0]}?" if near else None)
+        remedy = MODULES.get(last) or REMOVED.get(last) or (f"did you mean {parent}.{near[0]}?" if near else None)
         # `importlib.util.find_spec` asks as well, and returns `None` for a module that is not there.
         asks = sys._getframe(2).f_code.co_name  # pyright: ignore[reportPrivateUsage]
         if remedy is not None and asks != "find_spec":

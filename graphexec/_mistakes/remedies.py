@@ -387,10 +387,12 @@ IMPORTS = _by_name(
     ("BaseCallbackHandler StdOutCallbackHandler AgentHooks RunHooks", _OBSERVERS_OF_RUNS),
 )
 
-# Names that this library had.
+# Names and modules that earlier versions of this library had.
 REMOVED = _by_name(
+    ("audit", "the engine compares each step of a run with its certificate, and check(certificate, graph) checks that"),
     ("Progress Status View", _PROGRESS),
     ("convert_units", "write a tool that converts with pint"),
+    ("diff Difference Delta Change", "write {*after.edges} - {*before.edges}, and verify(after, limits).bounds"),
 )
 
 # Modules that users of other libraries import from this one, by their own names.

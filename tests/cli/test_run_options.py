@@ -126,7 +126,6 @@ def test_stopped_run_may_generate_an_answer() -> None:
     (["--memory", "notes.txt"], "notes.txt, line 1, is not a turn: it is not JSON"),
     (["--cache", "nowhere/replies.db"], "unable to open database file; pass a file in a writable folder"),
     (["--cache", "notes.txt"], "cannot be used: file is not a database"),
-    (["--certificate", "nowhere/proof.json"], "nowhere/proof.json cannot be written: there is no folder "),
     (["--trim", "0"], "Invalid value for '--trim': "),
     (["--retries", "-1"], "Invalid value for '--retries': "),
     (["--early-stopping", "hope"], "'--early-stopping': 'hope' is not one of 'force', 'generate'"),

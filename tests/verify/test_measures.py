@@ -22,7 +22,6 @@ from tests.kernel.machines import machine_of, value
 from tests.parameters import cases, examples
 from tests.verify.flows import MODEL_CALL, calling, end, flow_with, flows, gate, limits, way, within
 from tests.verify.proofs import certificate_of, prove, refuse, with_bound
-from tests.verify.traces import facts_of, recorded
 
 NO_LIMIT = kernel.Limits(iterations=None)
 
@@ -242,11 +241,6 @@ def test_reserved_calls_of_a_measured_loop_have_no_number() -> None:
     asks: dict[str, Any] = {"asks": 1, "most": 1, "effect_charges": (MODEL_CALL,), "grace": 1.0}
     flow = flow_with(way("a", "a", "measure(a)", **asks), end("a", "measure(a)", **asks))
     assert prove(flow, effects.agent_limits(iterations=None, model_calls=3)).bounds.meters["model_calls"].number is None
-
-
-def test_trace_with_measures_conforms() -> None:
-    trace = recorded(WORKING, Plan(("a", "b")), NO_LIMIT)
-    assert facts_of(trace, certificate_of(WORKING, NO_LIMIT)) == []
 
 
 def test_a_crash_repeats_the_visit_that_charges_most() -> None:

@@ -210,7 +210,7 @@ RecordFile: TypeAlias = Annotated[
     option(
         OUTPUT,
         "FILE",
-        "Also write a trace of the run to this file during the run, for graphexec view, draw --run and audit: the "
+        "Also write a trace of the run to this file during the run, for graphexec view and draw --run: the "
         "records of --json in a compact form. A full disk does not end the run.",
     ),
 ]
