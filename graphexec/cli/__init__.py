@@ -6,7 +6,7 @@ import sys
 from importlib.util import find_spec
 
 # The packages of the extra `cli`.
-_NEEDED = ("typer", "rich")
+_NEEDED = ("typer", "rich", "prompt_toolkit")
 
 
 def main() -> None:

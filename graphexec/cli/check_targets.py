@@ -110,16 +110,9 @@ def _number(name: str, text: str) -> float | None:
         raise UsageError(f"the limit {name} is {text!r}; pass a number, or none for no limit") from None
 
 
-class GraphSubject(Subject):
-    """The subject of a graph, whose limits are those of the command line."""
-
-
 def _verify(machine: Target, limits: ChosenLimits | None) -> Subject:
     place = None if machine.file is None else SourceLocation(machine.file, machine.line)
-    subject = subject_of(machine.name, verify(machine.graph, limits_of(machine, limits)), place)
-    if machine.limits is not None:
-        return subject
-    return GraphSubject(subject.name, subject.findings, subject.verdict, subject.place)
+    return subject_of(machine.name, verify(machine.graph, limits_of(machine, limits)), place)
 
 
 def _refused_subject(reference: str, fault: UsageError) -> Subject | None:

@@ -12,7 +12,6 @@ import typer
 from graphexec import __version__
 from graphexec.cli.exit_codes import FAILED, UNPROVED, USAGE, Debug, UsageError, exit_on_error, option, print_error
 from graphexec.cli.files import write
-from graphexec.cli.runs.advice import replace_limit_code
 from graphexec.cli.terminal import encodable, write_utf8
 from graphexec.errors import did_you_mean
 from graphexec.verify.proof.findings import CODES
@@ -41,7 +40,7 @@ def print_report(
         case "github":
             write_utf8(github(subjects, root=here), out)
         case "text":
-            plain = _format_subjects(subjects, here)
+            plain = text(subjects, root=here)
             if not out.isatty():
                 out.write(encodable(plain, out))
                 return
@@ -54,18 +53,6 @@ def print_report(
                 coloured.highlight_regex(pattern, style)
             # The terminal wraps long lines itself, so that people can copy them.
             Screen(out).print(coloured, soft_wrap=True)
-
-
-def _format_subjects(subjects: Sequence[Subject], root: str) -> str:
-    """Return the report for people. The limits of graphs are options, and those of executors Python."""
-    from graphexec.cli.check_targets import GraphSubject
-
-    whole = text(subjects, root=root)
-    for subject in subjects:
-        if isinstance(subject, GraphSubject):
-            part = text([subject], root=root)
-            whole = whole.replace(part, replace_limit_code(part), 1)
-    return whole
 
 
 _LIMITS, _OUTPUT = "Limits of a graph (an executor has its own)", "Output"

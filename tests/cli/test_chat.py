@@ -3,7 +3,6 @@
 import contextlib
 import io
 import json
-import os
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,18 +13,15 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from prompt_toolkit.application import create_app_session
+from prompt_toolkit.input import create_pipe_input
+from prompt_toolkit.output import DummyOutput
 
 import graphexec as gx
-from graphexec.cli.chat.command import answer_lines, hold_chat
-from graphexec.cli.chat.display import TurnDisplay
-from graphexec.cli.chat.reading import MessageReader
-from graphexec.cli.chat.session import Chat
-from graphexec.cli.chat.slash import COMMANDS, run_command
-from graphexec.cli.chat.turns import EarlierTurns, make_earlier_turns
+from graphexec.cli.chat.command import converse, prompt
+from graphexec.cli.chat.session import COMMANDS, Chat
 from graphexec.cli.exit_codes import UsageError
-from graphexec.cli.runs.advice import advise_on_limit
 from graphexec.cli.runs.building import NamedExecutor
-from graphexec.cli.runs.loop import RunProgress
 from graphexec.cli.terminal import TextCleaner, clean
 from graphexec.memory import BufferMemory, FileHistory, Turn
 from graphexec.messages import ModelReply, ModelRequest, ReplyDelta, ToolCall
@@ -84,19 +80,26 @@ class Session:
         file: Path | None = None,
         model: Streaming | None = None,
         executor: gx.AgentExecutor | None = None,
-        quiet: bool = False,
         out: io.StringIO | None = None,
     ) -> None:
         self.model = model or Streaming(replies)
         agent = gx.create_structured_agent(self.model, [double], rules=())
         self.executor = executor or gx.AgentExecutor(agent=agent, tools=[double], handle_parsing_errors=True)
         self.out, self.err = out or io.StringIO(), io.StringIO() if out is None else Terminal()
-        named = NamedExecutor(self.executor, "scripted", "structured")
-        self.chat = Chat(named, make_earlier_turns(self.executor, file), self.out, self.err, quiet=quiet)
+        self.chat = Chat(NamedExecutor(self.executor, "scripted", "structured"), file, {}, debug=False)
 
-    def say(self, *lines: str) -> int:
-        """Answer lines as from a pipe, and return the exit code."""
-        return answer_lines(self.chat, reader_of(lines))
+    def say(self, *lines: str | BaseException, interactive: bool = False) -> int:
+        """Answer lines as from a pipe, or as a person's, and return the exit code."""
+        left = iter(lines)
+
+        def read() -> str:
+            line = next(left)
+            if isinstance(line, BaseException):
+                raise line
+            return line
+
+        with contextlib.redirect_stdout(self.out), contextlib.redirect_stderr(self.err):
+            return converse(self.chat, read, interactive=interactive)
 
     @property
     def printed(self) -> str:
@@ -110,18 +113,6 @@ class Session:
 
     def requested(self, number: int) -> str:
         return str(self.model.requests[number])
-
-
-def reader_of(lines: Sequence[str | BaseException]) -> MessageReader:
-    left = iter(lines)
-
-    def read_line(_prompt: str) -> str:
-        line = next(left, EOFError())
-        if isinstance(line, BaseException):
-            raise line
-        return line
-
-    return MessageReader(read_line)
 
 
 def inputs_in(file: Path) -> list[str]:
@@ -143,7 +134,6 @@ def test_next_turn_knows_the_earlier_ones(tmp_path: Path) -> None:
     Session([HELLO], file=file).say("My name is Ada.")
     assert FileHistory(file).turns() == (Turn("My name is Ada.", "Hello, Ada."),)
     session = Session([KNOWN], file=file)
-    assert session.chat.earlier.length == 1
     session.say("What is my name?")
     assert "My name is Ada." in session.requested(0)
     assert len(inputs_in(file)) == 2
@@ -159,9 +149,9 @@ def test_agents_remember_in_their_own_way(tmp_path: Path) -> None:
     session.say("/clear")
     assert memory.history.turns() == ()
     executor = gx.AgentExecutor(agent=gx.create_react_agent(ScriptedModel([]), [double]), tools=[double])
-    assert make_earlier_turns(executor, None) == EarlierTurns("input")
-    with pytest.raises(UsageError, match="--memory: the react agent takes no earlier messages; leave it out"):
-        make_earlier_turns(executor, tmp_path / "talk.jsonl")
+    assert Session(executor=executor).chat.memory is None
+    with pytest.raises(UsageError, match="--memory is not for the react agent"):
+        Session(executor=executor, file=tmp_path / "talk.jsonl")
     seen: list[Mapping[str, Any]] = []
 
     def agent(_steps: object, inputs: dict[str, Any]) -> gx.AgentFinish:
@@ -198,11 +188,10 @@ def test_answer_is_printed_while_it_comes() -> None:
     assert session.out.getvalue() == "red!\n"
 
 
-@cases(("quiet", "notes"), (False, "  double(number=2) -> 4"), (True, ""))
-def test_pipe_receives_whole_answers_alone(quiet: bool, notes: str) -> None:
-    session = Session(DOUBLED, quiet=quiet)
+def test_pipe_receives_whole_answers_alone() -> None:
+    session = Session(DOUBLED)
     assert session.say("What is 2 * 2?") == 0
-    assert (session.out.getvalue(), session.notes) == ("It is 4.\n", notes)
+    assert (session.out.getvalue(), session.notes) == ("It is 4.\n", "  double(number=2) -> 4")
 
 
 @given(st.lists(st.text("\x1b[]\x07\\m0;P(a b\r\n\x9b\x9d\x9c\x90\N{BULLET}", max_size=6), max_size=12))
@@ -223,14 +212,6 @@ def test_stopped_run_says_which_limit_and_what_to_do() -> None:
     assert session.out.getvalue().endswith("4 and 4.\n")
 
 
-@cases("limit", gx.Exhausted("tokens", 50, 110), gx.Exhausted("iterations", 0, 0), gx.Exhausted("cost", 0, 0))
-def test_chat_and_run_advise_the_same_amount(limit: gx.Exhausted) -> None:
-    err = io.StringIO()
-    TurnDisplay(io.StringIO(), err).on_end(gx.StoppedResponse("", limit), RunProgress())
-    advised = re.split("[ =]", advise_on_limit(limit))[-1]
-    assert err.getvalue().endswith(f"; allow more with /limits {limit.limit}={advised}\n")
-
-
 def test_failed_turn_leaves_no_trace_in_the_memory(tmp_path: Path) -> None:
     file = tmp_path / "talk.jsonl"
     session = Session([HELLO, ValueError("out of order"), KNOWN], file=file)
@@ -240,17 +221,13 @@ def test_failed_turn_leaves_no_trace_in_the_memory(tmp_path: Path) -> None:
     assert inputs_in(file) == ["My name is Ada.", "What is my name?"]
 
 
-def test_ctrl_c_interrupts_the_answer_and_not_the_chat(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ctrl_c_interrupts_the_answer_and_not_the_chat(tmp_path: Path) -> None:
     file = tmp_path / "talk.jsonl"
     session = Session([KeyboardInterrupt(), KNOWN], file=file, out=Pieces())
-    hold_chat(session.chat, reader_of(["Say it.", "And now?", "/quit", "never read"]))
+    assert session.say("Say it.", KeyboardInterrupt(), "And now?", "/quit", "never read", interactive=True) == 0
     assert session.out.getvalue() == "Your name is Ada.\n"
-    assert "Interrupted after 0 steps; this turn is not remembered" in session.notes
+    assert "after 0 steps\n(Ctrl-D or /quit leaves)\n" in session.notes
     assert inputs_in(file) == ["And now?"]
-    session = Session([HELLO], out=Pieces())
-    hold_chat(session.chat, reader_of([KeyboardInterrupt(), "Hello"]))
-    assert session.out.getvalue() == "Hello, Ada.\n"
-    assert "(Ctrl-D or /quit leaves)" in capsys.readouterr().err
     session = Session([KeyboardInterrupt(), HELLO])
     assert (session.say("one", "two"), session.out.getvalue()) == (130, "")
 
@@ -265,14 +242,14 @@ def test_ctrl_c_in_mid_answer_ends_the_line() -> None:
             raise KeyboardInterrupt
 
     out.on_write = interrupt
-    hold_chat(session.chat, reader_of(["What is it?", "Again."]))
+    session.say("What is it?", "Again.", interactive=True)
     first, second = out.getvalue().splitlines()
     assert "A somewhat longer answer.".startswith(first)
     assert second == "Your name is Ada."
     assert "What is it?" not in session.requested(1)
 
 
-def test_turns_that_cannot_be_stored_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_turns_that_cannot_be_stored_are_reported(tmp_path: Path) -> None:
     session = Session([HELLO, KNOWN], file=tmp_path / "talk.jsonl")
 
     def refuse(*_: object) -> None:
@@ -282,30 +259,15 @@ def test_turns_that_cannot_be_stored_are_reported(tmp_path: Path, capsys: pytest
         patch.setattr(FileHistory, "add", refuse)
         assert session.say("one") == 1
     assert session.out.getvalue() == "Hello, Ada.\n"
-    assert "this turn is not remembered" in capsys.readouterr().err
+    assert "this turn is not remembered" in session.notes
     assert session.say("two") == 0
     file = tmp_path / "talk.jsonl"
     session = Session([HELLO, KNOWN], file=file)
     assert session.say("one") == 0
     file.write_text("no turn\n", encoding="utf-8")
     assert session.say("two") == 2
-    assert capsys.readouterr().err.startswith(f"graphexec: {file}, line 1, is not a turn: ")
+    assert session.notes.startswith(f"graphexec: {file}, line 1, is not a turn: ")
     assert session.say("/clear", "two") == 0
-
-
-@cases(
-    ("lines", "messages"),
-    (["one", "", "  two  "], ["one", "", "two"]),
-    (["one \\", "two\\", "three", "four"], ["one \ntwo\nthree", "four"]),
-    (["one \\"], ["one"]),
-    (['"""', "  one", "", "two", '"""', "three"], ["one\n\ntwo", "three"]),
-    (['"""one"""', "two"], ["one", "two"]),
-    (['"""one', 'two"""'], ["one\ntwo"]),
-    (['"""one', "two"], ["one\ntwo"]),
-    ([], []),
-)
-def test_messages_of_several_lines(lines: list[str], messages: list[str]) -> None:
-    assert list(iter(reader_of(lines).read, None)) == messages
 
 
 def test_lines_are_empty_or_begin_with_two_slashes() -> None:
@@ -317,26 +279,45 @@ def test_lines_are_empty_or_begin_with_two_slashes() -> None:
     assert "//etc" not in session.requested(1)
 
 
+def test_prompt_takes_pasted_lines_and_leaves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "talk.jsonl"
+    Session([HELLO], file=file).say("My name is Ada.")
+    chat = Session(file=file).chat
+    monkeypatch.setattr("sys.stdout", Terminal())
+    monkeypatch.setattr("sys.stderr", err := io.StringIO())
+    with create_pipe_input() as keys, create_app_session(input=keys, output=DummyOutput()):
+        read = prompt(chat, "scripted")
+        keys.send_text("\x1b[200~one\ntwo\x1b[201~\r")
+        assert read() == "one\ntwo"
+        keys.send_text("half a line\x03")
+        with pytest.raises(KeyboardInterrupt):
+            read()
+        keys.send_text("\x04")
+        with pytest.raises(EOFError):
+            read()
+    assert "scripted, remembers turns: 1; write a message" in err.getvalue()
+
+
 # ---- slash commands
 
 
 @cases(("encoding", "line"), ("utf-8", "│ plan "), ("ascii", "| plan "))
 def test_machine_is_drawn_with_its_proof(encoding: str, line: str) -> None:
     session, drawn = Session(), io.BytesIO()
-    session.chat.out = io.TextIOWrapper(drawn, encoding, write_through=True)
-    assert session.say("/machine") == 0
-    text = drawn.getvalue().decode(encoding)
+    with contextlib.redirect_stdout(io.TextIOWrapper(drawn, encoding, write_through=True)):
+        session.chat.answer("/machine")
+        text = drawn.getvalue().decode(encoding)
     assert line in text
     assert "Proved: every run ends" in text
 
 
 @pytest.mark.medium
-def test_pages_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pages_are_written(tmp_path: Path) -> None:
     session = Session([HELLO])
     assert session.say("/page") == 2
-    assert capsys.readouterr().err == "graphexec: /page: there is no run yet; ask something first\n"
+    assert session.notes == "graphexec: /page: there is no run yet; ask something first"
     file = tmp_path / "my run.html"
-    assert session.say("My name is Ada.", f"/page '{file}'", "/page") == 0
+    assert session.say("My name is Ada.", f"/page {file}", "/page") == 0
     _, path, other = session.out.getvalue().splitlines()
     assert Path(path) == file
     temporary = Path(other)
@@ -346,15 +327,6 @@ def test_pages_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[str], m
             assert "My name is Ada." in page.read_text(encoding="utf-8")
     finally:
         temporary.unlink()
-    visited: list[str] = []
-    monkeypatch.setattr("webbrowser.open", visited.append)
-    Session([HELLO]).say("Hello", f"/page {tmp_path / 'run.html'} --open")
-    assert visited == [(tmp_path / "run.html").as_uri()]
-    session, printed = Session([HELLO]), io.BytesIO()
-    session.chat.out = io.TextIOWrapper(printed, encoding="ascii", errors="backslashreplace")
-    page = tmp_path / "größe.html"
-    assert session.say("Hello", f"/page {page}") == 0
-    assert os.fsdecode(printed.getvalue()).splitlines()[-1] == str(page)
 
 
 @pytest.mark.medium
@@ -380,8 +352,7 @@ def test_limits_show_proof_and_spending() -> None:
 @cases(
     ("assignment", "name", "value"),
     ("iterations=5", "iterations", "5"),
-    ("model_calls=7", "model_calls", "7"),
-    ("--max-tool-calls=2", "tool_calls", "2"),
+    ("model_calls=7 tool_calls=2", "tool_calls", "2"),
     ("seconds=1.5", "seconds", "1.5"),
     ("depth=none", "depth", "none"),
 )
@@ -395,76 +366,61 @@ def test_limits_can_be_changed(assignment: str, name: str, value: str) -> None:
 
 @cases(
     ("assignment", "error"),
-    ("iteration=5", "/limits: there is no limit iteration; did you mean iterations?"),
-    ("iterations", "/limits: iterations needs a number; write iterations=10, or iterations=none for no limit"),
-    ("iterations=many", "/limits: iterations needs a number; write iterations=10"),
-    ("iterations=none", "/limits: with these limits it is not proved that every run ends, so nothing was changed"),
+    ("iteration=5", "iteration is not a limit of this executor; did you mean iterations?"),
+    ("iterations", "iterations has no value"),
+    ("iterations=many", "the limit iterations is 'many'; pass a number, or none for no limit"),
+    ("iterations=none", "a run may not end; set a limit"),
     ("iterations=-1", "iterations"),
     ("seconds=nan", "seconds"),
-    ("iterations='5", "/limits: No closing quotation; close the quotes"),
 )
-def test_invalid_limits_change_nothing(capsys: pytest.CaptureFixture[str], assignment: str, error: str) -> None:
+def test_invalid_limits_change_nothing(assignment: str, error: str) -> None:
     session = Session()
     before = session.chat.executor
     assert session.say(f"/limits {assignment}") == 2
     assert session.chat.executor is before
-    printed = capsys.readouterr().err
-    assert (printed.count("\n"), printed.startswith("graphexec: "), error in printed) == (1, True, True)
+    assert (session.err.getvalue().count("\n"), error in session.notes) == (1, True)
 
 
-def test_help_tools_clear_and_quit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_tools_clear_and_quit(tmp_path: Path) -> None:
     session = Session()
     assert session.say("/help") == 0
-    assert [line.split()[0] for line in session.out.getvalue().splitlines()[: len(COMMANDS)]] == list(COMMANDS)
-    assert {*COMMANDS} >= {"/machine", "/page", "/limits", "/tools", "/clear", "/quit"}
+    assert [line.split()[0] for line in session.out.getvalue().splitlines()[1:]] == [*COMMANDS]
     session = Session()
     assert session.say("/tools") == 0
-    lines = [line.strip() for line in session.out.getvalue().splitlines()]
-    assert lines == ["double(number: integer)", "Double a number."]
+    assert session.out.getvalue().splitlines()[1].split("  ")[:2] == ["double(number: integer)", "Double a number."]
     session = Session()
     assert (session.say("/quit", "never asked"), session.model.requests) == (0, [])
     file = tmp_path / "talk.jsonl"
     session = Session([HELLO, KNOWN], file=file)
     assert session.say("My name is Ada.", "/clear", "What is my name?") == 0
     assert "My name is Ada." not in session.requested(1)
-    assert capsys.readouterr().err == f"The conversation is forgotten; {file} is empty\n"
+    assert session.notes == "The conversation is forgotten"
     assert len(inputs_in(file)) == 1
-
-
-@cases(
-    ("line", "meant"),
-    ("/machin", "/machine"),
-    ("/tool", "/tools"),
-    ("/exit", "/quit"),
-    ("/new", "/clear"),
-    ("/?", "/help"),
-    ("/graph now", "/machine"),
-)
-def test_unknown_command_has_a_suggestion(capsys: pytest.CaptureFixture[str], line: str, meant: str) -> None:
-    assert Session().say(line) == 2
-    error = f"graphexec: there is no command {line.partition(' ')[0]}; did you mean {meant}?\n"
-    assert capsys.readouterr().err == error
 
 
 # Without /page, which writes files, and /quit.
 @given(st.sampled_from(["/limits", "/tools", "/machine", "/help", "/clear", "/"]), st.text())
 def test_no_command_raises(name: str, rest: str) -> None:
     session = Session()
-    line = f"{name}{rest}"
-    with contextlib.redirect_stderr(io.StringIO()) as errors:
-        code = run_command(session.chat, line)
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as errors:
+        code = session.chat.answer(f"{name}{rest}")
     assert (code == 0) == (not errors.getvalue().startswith("graphexec: "))
     assert errors.getvalue().count("\n") <= 1
-    assert code in (0, 2)
+    assert code in (0, 2) or rest.startswith("/")
 
 
-@cases("line", "/etc/passwd is what?", "/", "/quit now", "/machine x")
-def test_wrong_command_asks_no_model(capsys: pytest.CaptureFixture[str], line: str) -> None:
+@cases(
+    ("line", "error"),
+    ("/machin", "there is no command /machin; did you mean /machine?"),
+    ("/etc/passwd is what?", "two slashes"),
+    ("/", "two slashes"),
+    ("/quit now", "two slashes"),
+    ("/machine x", "two slashes"),
+)
+def test_wrong_command_asks_no_model(line: str, error: str) -> None:
     session = Session()
     assert session.say(line) == 2
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1
-    assert "two slashes" in error
+    assert (session.err.getvalue().count("\n"), error in session.notes) == (1, True)
     assert session.model.requests == []
 
 
@@ -474,9 +430,8 @@ def test_narrow_terminals_lose_nothing(monkeypatch: pytest.MonkeyPatch, columns:
     session = Session(DOUBLED, out=Pieces())
     assert session.say("What is 2 * 2?", "/tools", "/limits", "/help") == 0
     assert "It is 4." in session.printed
-    assert "doublenumber" in re.sub(r"[\s(]", "", session.printed)
     names = {"iterations", "model_calls", "tool_calls", "nested_runs", "transitions"}
-    assert columns == "20" or names <= {*session.printed.split()}
+    assert columns != "60" or names <= {*session.printed.split()}
 
 
 # ---- the command
@@ -531,13 +486,9 @@ def test_own_executors_keep_or_get_a_memory(monkeypatch: pytest.MonkeyPatch, min
     assert "--input " in refused("chat", f"{mine}:formal")
 
 
-NOT_TARGET = "is not an executor such as my_agent.py:executor; write messages at the prompt"
-
-
 @cases(
     ("arguments", "expected"),
-    (["What is 2+2?"], f"'What is 2+2?' {NOT_TARGET}"),
-    (["hello"], f"'hello' {NOT_TARGET}"),
+    (["hello"], "there is no module hello here"),
     (["mine.py:bare", "hello"], "; write messages at the prompt of the chat"),
     (["nowhere.py"], "there is no file nowhere.py"),
     (["nowhere.py:executor"], "there is no file nowhere.py"),

@@ -42,14 +42,15 @@ class TerminalSession:
             stdout=slave,
             stderr=slave,
             start_new_session=True,
-            env=environment(TERM="xterm", COLUMNS="200", **more),
+            env=environment(**{"TERM": "xterm", "COLUMNS": "200", "PROMPT_TOOLKIT_NO_CPR": "1", **more}),
         )
         os.close(slave)
 
     @property
     def screen(self) -> str:
         """The text that was printed, without escape sequences."""
-        text = SEQUENCES.sub("", self._read.decode("utf-8", "replace"))
+        # A blank at the end of a line is a move of the cursor.
+        text = SEQUENCES.sub("", self._read.decode("utf-8", "replace").replace("\x08\x1b[2C", " "))
         return text.replace("\r\n", "\n")
 
     def type(self, keys: str) -> None:
@@ -115,65 +116,65 @@ def chatting(replies: list[Reply], *arguments: str, **more: str) -> Generator[tu
 
 def test_conversation_with_commands(tmp_path: Path) -> None:
     file = tmp_path / "talk.jsonl"
-    replies = [tool_call_text("calculator", expression="2 * 2"), answer_text("It is 4."), answer_text("8.")]
+    replies = [tool_call_text("calculator", expression="2 * 2"), answer_text("It is 4."), answer_text("Still 4.")]
     with chatting([*replies], "--memory", str(file)) as (chat, _):
-        chat.until("Write a message, or /help for the commands. Ctrl-D leaves.\n> ")
-        chat.type("What is 2 * 2?\n")
-        chat.until('calculator(expression="2 * 2") \N{RIGHTWARDS ARROW} 4\n')
-        chat.until("It is 4.\n> ")
-        chat.type("/mach\t\n")
-        assert "plan" in chat.until("Proved: every run ends")
-        chat.until("\n> ")
-        chat.type("And twice \\\n")
-        chat.until("... ")
-        chat.type("that?\n")
-        chat.until("8.\n> ")
-        chat.leave("\x04")
-    assert [turn.input for turn in FileHistory(file).turns()] == ["What is 2 * 2?", "And twice \nthat?"]
-    with chatting([], "--memory", str(file)) as (chat, _):
-        chat.until(f"Continues the conversation in {file}: 2 turns.")
+        chat.until("write a message, or /help. Ctrl-D leaves.")
         chat.until(PROMPT)
-        chat.leave("/quit\n")
+        chat.type("What is 2 * 2?\r")
+        chat.until('calculator(expression="2 * 2") \N{RIGHTWARDS ARROW} 4\n')
+        chat.until("It is 4.\n")
+        chat.until(PROMPT)
+        chat.type("/mach\t")
+        chat.until("/machine")
+        chat.type("\r")
+        assert "plan" in chat.until("Proved: every run ends")
+        chat.until(PROMPT)
+        # The arrow up brings earlier lines back.
+        chat.type("\x1b[A\x1b[A")
+        chat.until("What is 2 * 2?")
+        chat.type("\r")
+        chat.until("Still 4.\n")
+        chat.until(PROMPT)
+        chat.leave("\x04")
+    assert [turn.input for turn in FileHistory(file).turns()] == ["What is 2 * 2?"] * 2
+    with chatting([], "--memory", str(file)) as (chat, _):
+        chat.until("remembers turns: 2; write a message")
+        chat.until(PROMPT)
+        chat.leave("/quit\r")
 
 
 def test_ctrl_c_interrupts_the_answer_and_not_the_chat() -> None:
     with chatting([Silence(), answer_text("Here.")]) as (chat, server):
         chat.until(PROMPT)
-        chat.type("Are you there?\n")
+        chat.type("Are you there?\r")
         assert server.waiting.wait(PATIENCE)
-        chat.interrupt_until("Interrupted after 0 steps; this turn is not remembered\n> ")
+        chat.interrupt_until("after 0 steps\n")
+        chat.until(PROMPT)
         chat.type("half a line")
         chat.until("half a line")
-        chat.interrupt_until("(Ctrl-D or /quit leaves)\n> ")
-        chat.type("And now?\n")
-        chat.until("Here.\n> ")
+        chat.type("\x03")
+        chat.until("(Ctrl-D or /quit leaves)\n")
+        chat.until(PROMPT)
+        chat.type("And now?\r")
+        chat.until("Here.\n")
+        chat.until(PROMPT)
         chat.leave("\x04")
     assert "Are you there?" not in str(server.asked[1])
     assert "half a line" not in str(server.asked[1])
 
 
-def test_pasted_lines_and_earlier_lines() -> None:
-    with chatting([answer_text("One."), answer_text("Two."), answer_text("Three.")]) as (chat, _):
-        chat.until(PROMPT)
-        chat.type("first\nsecond\n")
-        chat.until("One.\n")
-        chat.until("Two.\n> ")
-        # The arrow up brings the last line back.
-        chat.type("\x1b[A\n")
-        chat.until("Three.\n> ")
-        chat.leave("/quit\n")
-
-
-@cases("more", {"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONUTF8": "0"}, {"NO_COLOR": "1"})
+@cases("more", {"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONUTF8": "0"}, {"NO_COLOR": "1"}, {"TERM": "dumb"})
 def test_plain_terminals(more: dict[str, str]) -> None:
-    with chatting([answer_text("caf\N{LATIN SMALL LETTER E WITH ACUTE}")], **more) as (chat, _):
+    with chatting([answer_text("caf\N{LATIN SMALL LETTER E WITH ACUTE}")], **more) as (chat, server):
         chat.until(PROMPT)
         for line, printed in (("na\u00efve", "caf"), ("/limits", "this is proved"), ("/machine", "Proved")):
-            chat.type(f"{line}\n")
+            chat.type(f"{line}\r")
             chat.until(printed)
             chat.until(PROMPT)
-        chat.leave("\x04")
+        # A dumb terminal has no Ctrl-D.
+        chat.leave("/quit\r")
         assert "Traceback" not in chat.screen
+    assert server.asked[0]["messages"][-1]["content"].endswith("na\u00efve")
 
 
 @cases("waits", True, False)
@@ -181,7 +182,7 @@ def test_sigterm_ends_the_chat(waits: bool) -> None:
     with chatting([Silence()]) as (chat, server):
         chat.until(PROMPT)
         if waits:
-            chat.type("Are you there?\n")
+            chat.type("Are you there?\r")
             assert server.waiting.wait(PATIENCE)
         chat.process.terminate()
         chat.until("Terminated by SIGTERM" if waits else "SIGTERM")

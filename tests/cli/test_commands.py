@@ -15,7 +15,7 @@ from graphexec.draw import draw
 from graphexec.models.local.weights import CATALOGUE, DEFAULT
 from tests.cli.machines_of_mine import MACHINES, lay_out
 from tests.cli.terminals import command, environment, refused
-from tests.cli.test_advice import OPTION, options_of
+from tests.cli.test_errors import OPTION, options_of
 from tests.cli.test_locales import LEAVES
 from tests.parameters import cases, read_tables
 
@@ -131,7 +131,7 @@ def test_list_of_commands_has_first_lines_of_their_help(name: str) -> None:
 
 
 @pytest.mark.medium
-@cases("package", "typer", "rich")
+@cases("package", "typer", "rich", "prompt_toolkit")
 def test_missing_extra_is_one_line(package: str) -> None:
     ended = python(f"import sys; sys.modules[{package!r}] = None; from graphexec.cli import main; main()")
     assert (ended.returncode, ended.stdout, ended.stderr.count("\n")) == (1, "", 1)

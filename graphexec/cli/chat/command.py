@@ -3,70 +3,28 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Annotated
 
 import typer
 
-from graphexec.cli.chat.reading import MessageReader, is_terminal, make_reader
-from graphexec.cli.chat.session import Chat
-from graphexec.cli.chat.slash import COMMANDS, is_command, run_command, unescape
-from graphexec.cli.chat.turns import make_earlier_turns
-from graphexec.cli.exit_codes import (
-    ANSWERED,
-    INTERRUPTED,
-    Debug,
-    Terminated,
-    UsageError,
-    exit_on_error,
-    option,
-)
+from graphexec.cli.chat.session import COMMANDS, Chat
+from graphexec.cli.exit_codes import ANSWERED, INTERRUPTED, Debug, Terminated, UsageError, exit_on_error
 from graphexec.cli.runs import parameters
-from graphexec.cli.runs.building import AgentOptions, NamedExecutor, build_executor
-from graphexec.cli.runs.question import parse_inputs, split_words
+from graphexec.cli.runs.building import AgentOptions, build_executor
+from graphexec.cli.runs.question import parse_inputs
 from graphexec.cli.runs.shared_options import with_agent_options
 from graphexec.cli.runs.termination import terminable
 from graphexec.cli.screen import Screen
-from graphexec.cli.terminal import symbols_for
-from graphexec.errors import GraphexecError
-
-
-def _check_target(target: str | None) -> str | None:
-    # A name that ends as a file's gets the error of a missing file.
-    if target is not None and not target.endswith(".py") and split_words([target])[0] is None:
-        raise typer.BadParameter(
-            f"{target!r} is not an executor such as my_agent.py:executor; write messages at the prompt of graphexec "
-            "chat, or ask one question with graphexec run"
-        )
-    return target
+from graphexec.memory import History
 
 
 @with_agent_options
 def chat(
-    target: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="TARGET",
-            help="An executor of your own, as my_agent.py:executor or package.module:executor, or a function without "
-            "parameters that makes one. The file is imported, and so run. Default: the built-in agent.",
-            callback=_check_target,
-            show_default=False,
-        ),
-    ] = None,
+    target: parameters.OwnExecutor = None,
     *,
     options: AgentOptions,
-    named_input: Annotated[
-        list[str] | None,
-        option(
-            parameters.MODEL,
-            "NAME=TEXT",
-            "An input of your own executor that is not the message, the same for each. May be repeated.",
-            "--input",
-        ),
-    ] = None,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Print no tool calls and no notices.", rich_help_panel="Output")
-    ] = False,
+    named_input: parameters.NamedInputs = None,
     debug: Debug = False,
 ) -> None:
     """Talk with an agent, which remembers the conversation.
@@ -78,82 +36,59 @@ def chat(
     """
     with exit_on_error(debug=debug), terminable():
         # A chat keeps the conversation of an executor without a memory, so a file is for that one, too.
-        built = replace(options, target=target, memory=None if target else options.memory)
-        named = build_executor(built)
+        named = build_executor(replace(options, target=target, memory=None if target else options.memory))
         if target and options.memory and named.executor.memory is not None:
             raise UsageError(f"--memory: {target} has its own memory; leave it out, or change {target}")
-        given = parse_inputs(named_input or ())
-        conversation = make_earlier_turns(named.executor, options.memory, given, target or "the agent")
+        session = Chat(named, options.memory, parse_inputs(named_input or ()), debug=debug)
         # Last: a download may take minutes, and wrong usage is reported before it.
         named.fetch_weights()
-        _check_access(named)
-        session = Chat(named, conversation, sys.stdout, sys.stderr, quiet=quiet, debug=debug)
-        reader = make_reader(tuple(COMMANDS))
-        interactive = is_terminal(sys.stdin)
-        if interactive:
-            _greet(session, named.model, named.agent)
-        if code := (hold_chat if interactive else answer_lines)(session, reader):
+        named.executor.check_access()
+        # What is not text must not end the chat, and a program may have no standard input at all.
+        if reconfigure := getattr(sys.stdin, "reconfigure", None):
+            reconfigure(encoding="utf-8-sig", errors="replace")
+        interactive = getattr(sys.stdin, "isatty", bool)()
+        read = prompt(session, f"{named.model}, {named.agent} agent") if interactive else iter(sys.stdin or ()).__next__
+        if code := converse(session, read, interactive=interactive):
             raise typer.Exit(code)
 
 
-def hold_chat(session: Chat, reader: MessageReader) -> int:
-    """Read messages from a person until they leave. Ctrl-C ends an answer or a line, and not the chat.
+def prompt(session: Chat, title: str) -> Callable[[], str]:
+    """Greet a person, and return a function that reads a message; the arrow up shows earlier ones."""
+    from prompt_toolkit import PromptSession
+    from prompt_toolkit.completion import WordCompleter
+    from prompt_toolkit.history import InMemoryHistory
+    from prompt_toolkit.output import create_output
 
-    Returns the exit code: 0, or that of the signal that ended the chat.
-    """
+    history: History | None = getattr(session.memory, "history", None)
+    earlier = [] if history is None else [turn.input for turn in history.turns()]
+    known = "takes no earlier messages" if session.memory is None else f"remembers turns: {len(earlier)}"
+    Screen(sys.stderr).print(f"{title}, {known}; write a message, or /help. Ctrl-D leaves.", style="dim")
+    return PromptSession[str](
+        "> ",
+        history=InMemoryHistory(earlier),
+        completer=WordCompleter([*COMMANDS], sentence=True),
+        complete_while_typing=False,
+        # Ctrl-X Ctrl-E, for a message of several lines.
+        enable_open_in_editor=True,
+        # The answers may go to a file.
+        output=None if sys.stdout.isatty() else create_output(sys.stderr),
+    ).prompt
+
+
+def converse(session: Chat, read: Callable[[], str], *, interactive: bool) -> int:
+    """Answer messages until they end. Return the exit code: of a file or a pipe, the first that is not 0."""
+    code = ANSWERED
     while not session.ended:
         try:
-            message = reader.read()
-            if message is None:
-                # Ctrl-D leaves the cursor behind the prompt.
-                print(file=sys.stderr)
-                break
-            code = _answer(session, message)
-            if session.terminated:
-                return code
-        except Terminated:
-            raise
-        except KeyboardInterrupt:
-            print("\n(Ctrl-D or /quit leaves)", file=sys.stderr, flush=True)
-    return ANSWERED
-
-
-def answer_lines(session: Chat, reader: MessageReader) -> int:
-    """Answer the messages of a file or a pipe, and return the first exit code of a turn that is not 0."""
-    code = ANSWERED
-    while not session.ended and (message := reader.read()) is not None:
-        ended = _answer(session, message)
-        if ended == INTERRUPTED or session.terminated:
-            return ended
-        code = code or ended
-    return code
-
-
-def _answer(session: Chat, message: str) -> int:
-    if not message:
-        return ANSWERED
-    if is_command(message):
-        return run_command(session, message)
-    return session.ask(unescape(message))
-
-
-def _check_access(named: NamedExecutor) -> None:
-    """Raise the error of a missing key or missing weights before the first message, not after it."""
-    try:
-        named.executor.check_access()
-    except GraphexecError as error:
-        raise named.explain(error) from error.__cause__
-
-
-def _greet(session: Chat, model: str, agent: str) -> None:
-    err = Screen(sys.stderr)
-    tools = ", ".join(session.executor.tools) or "no tools"
-    dot = symbols_for(sys.stderr).dot
-    err.print(f"{model} {dot} {agent} agent {dot} {tools}", style="dim")
-    conversation = session.earlier
-    if conversation.memory is None:
-        err.print("This agent takes no earlier messages: each question stands alone.", style="yellow")
-    elif length := conversation.length:
-        where = "" if conversation.file is None else f" in {conversation.file}"
-        err.print(f"Continues the conversation{where}: {length} turn{'s' if length > 1 else ''}.", style="dim")
-    err.print("Write a message, or /help for the commands. Ctrl-D leaves.", style="dim")
+            last = session.answer(read().strip())
+        except (EOFError, StopIteration):
+            break
+        except KeyboardInterrupt as error:
+            if not interactive or isinstance(error, Terminated):
+                raise
+            print("(Ctrl-D or /quit leaves)", file=sys.stderr, flush=True)
+            continue
+        if last > 128 and not (interactive and last == INTERRUPTED):  # noqa: PLR2004 - a signal ended the run
+            return last
+        code = code or last
+    return ANSWERED if interactive else code

@@ -10,9 +10,9 @@ from typing import Any, Literal
 
 from graphexec.cli.check_targets import OWN_LIMITS, meters_of, parse_limits
 from graphexec.cli.exit_codes import UsageError
-from graphexec.cli.runs.advice import LIMIT_OPTIONS, advise
 from graphexec.cli.runs.executors import load_executor
 from graphexec.cli.runs.options import (
+    HISTORY_KEY,
     AgentName,
     ChosenModel,
     ReplyOptions,
@@ -23,14 +23,17 @@ from graphexec.cli.runs.options import (
     make_model,
 )
 from graphexec.cli.runs.parameters import add_examples, parse_examples
-from graphexec.errors import InputError, WeightsError, did_you_mean
+from graphexec.errors import did_you_mean
 from graphexec.executor.creation import choose_kind
 from graphexec.executor.executor import AgentExecutor
-from graphexec.kernel.meters import Limits
+from graphexec.kernel.meters import Exhausted, Limits
 from graphexec.verify import UnprovedError
 
 # Tokens. Every current model writes replies of this length; one that is asked for more than its own limit refuses.
 _SAFE_REPLY = 4_096
+
+# The limits with an option of their own.
+LIMIT_OPTIONS = ("iterations", "seconds", "model_calls", "tool_calls", "tokens")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,14 +96,7 @@ class NamedExecutor:
     def fetch_weights(self) -> None:
         """Download the weights that the model needs, with a progress bar. Raises `WeightsError`."""
         if self.chosen is not None:
-            try:
-                fetch_weights(self.chosen)
-            except WeightsError as error:
-                raise advise(error) from error.__cause__
-
-    def explain(self, error: Exception) -> Exception:
-        """Return an error of a run with the advice of the command line."""
-        return advise(error, None if self.chosen is None else self.chosen.full_name, own=self.chosen is None)
+            fetch_weights(self.chosen)
 
 
 def build_executor(options: AgentOptions, recorded: Mapping[str, float | None] | None = None) -> NamedExecutor:
@@ -112,13 +108,10 @@ def build_executor(options: AgentOptions, recorded: Mapping[str, float | None] |
     for invalid values.
     """
     limits, target = _chosen_limits(options), options.target
-    try:
-        named = _make_executor(options) if target is None else _own_executor(options, target)
-        if recorded:
-            limits = {**_different_limits(named.executor, recorded), **limits}
-        return dataclasses.replace(named, executor=apply_limits(named.executor, limits)) if limits else named
-    except InputError as error:
-        raise advise(error, options.model) from error.__cause__
+    named = _make_executor(options) if target is None else _own_executor(options, target)
+    if recorded:
+        limits = {**_different_limits(named.executor, recorded), **limits}
+    return dataclasses.replace(named, executor=apply_limits(named.executor, limits)) if limits else named
 
 
 def _own_executor(options: AgentOptions, target: str) -> NamedExecutor:
@@ -164,7 +157,7 @@ def _make_executor(options: AgentOptions) -> NamedExecutor:
         handle_parsing_errors=True,
         early_stopping_method=options.early_stopping or "force",
         trim_intermediate_steps=options.trim or -1,
-        memory=make_memory(name, agent, options.memory),
+        memory=make_memory(agent, options.memory) if options.memory or HISTORY_KEY in agent.input_keys else None,
     )
     return NamedExecutor(executor, chosen.name, name, chosen)
 
@@ -193,6 +186,13 @@ def _chosen_limits(options: AgentOptions) -> Mapping[str, float | None]:
             raise UsageError(f"the limit {name} is set twice; set it once")
         limits[name] = value
     return limits
+
+
+def suggest_amount(reached: Exhausted) -> str:
+    """Return what to allow a run instead of the limit that stopped it: twice as much."""
+    # Tokens are counted after a call, so more than the limit may be spent. Seconds are not whole.
+    more = 2 * (reached.value if reached.limit == "seconds" else max(reached.value, reached.reached))
+    return f"{more or 1:.12g}"
 
 
 def keep_limits(executor: AgentExecutor, recorded: Mapping[str, float | None]) -> AgentExecutor:

@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing, redirect_stdout
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
@@ -32,8 +32,7 @@ class RunSetup:
     """The parameters of a run: the question, the executor, the names of its model and agent, and the images.
 
     `named_inputs` are the inputs by name, with the question, for an executor that takes more; `tokens` streams the
-    replies. `explain` returns an error of the run with the advice of the command line. `fork` is the run itself, if it
-    goes on from a recorded one.
+    replies. `fork` is the run itself, if it goes on from a recorded one.
     """
 
     question: str
@@ -43,7 +42,6 @@ class RunSetup:
     images: Sequence[Image] = ()
     named_inputs: Mapping[str, object] | None = None
     tokens: bool = False
-    explain: Callable[[Exception], Exception] = lambda error: error
     fork: Fork | None = None
 
     @property
@@ -118,41 +116,43 @@ def follow(setup: RunSetup, displays: Sequence[RunDisplay], *, debug: bool = Fal
             display.on_interrupt(progress)
 
     events = setup.stream()
-    try:
-        # Output of tools must not mix with the answer. A run whose display is interrupted ends, too.
-        with terminable(interrupt), redirect_stdout(sys.stderr), closing(events):
-            for display in displays:
-                display.on_start(setup)
-            while True:
-                try:
-                    event = next(events)
-                except Exception as error:  # noqa: BLE001 - a model or a tool may raise anything; it is reported on one line
-                    if debug:
-                        traceback.print_exception(error, file=sys.stderr)
-                    progress = _progress_at(error, seen, time.monotonic() - begun)
-                    for display in displays:
-                        display.on_error(setup.explain(error), progress)
-                    return code_of(error)
-                if isinstance(event, Entered):
-                    ending = seen.ending if is_save_node(event.node) else None
-                    seen = RunProgress(event.node, _steps(event.value), event.spent, ending=ending)
-                elif isinstance(event, Asked):
-                    seen = replace(seen, spent=_charge(seen.spent, event.effect))
-                elif isinstance(event, Answered):
-                    seen = replace(seen, spent=event.spent)
-                if isinstance(event, Moved) and isinstance(event.outcome, (AgentFinish, StoppedResponse)):
-                    seen = replace(seen, steps=event.outcome.steps, ending=event.outcome)
-                if isinstance(event, Done):
-                    ending = event.outcome
-                    progress = RunProgress("END", ending.steps, event.spent, event.spent.seconds, ending)
-                    for display in displays:
-                        display.on_end(ending, progress)
-                    return STOPPED if isinstance(ending, StoppedResponse) else ANSWERED
+    # Output of tools must not mix with the answer. A display that redirects it, too, ends within.
+    with redirect_stdout(sys.stderr):
+        try:
+            # A run whose display is interrupted ends, too.
+            with terminable(interrupt), closing(events):
                 for display in displays:
-                    display.on_event(event)
-    except KeyboardInterrupt as error:
-        interrupt(error)
-        return code_of(error)
+                    display.on_start(setup)
+                while True:
+                    try:
+                        event = next(events)
+                    except Exception as error:  # noqa: BLE001 - a model or a tool may raise anything; it is reported on one line
+                        if debug:
+                            traceback.print_exception(error, file=sys.stderr)
+                        progress = _progress_at(error, seen, time.monotonic() - begun)
+                        for display in displays:
+                            display.on_error(error, progress)
+                        return code_of(error)
+                    if isinstance(event, Entered):
+                        ending = seen.ending if is_save_node(event.node) else None
+                        seen = RunProgress(event.node, _steps(event.value), event.spent, ending=ending)
+                    elif isinstance(event, Asked):
+                        seen = replace(seen, spent=_charge(seen.spent, event.effect))
+                    elif isinstance(event, Answered):
+                        seen = replace(seen, spent=event.spent)
+                    if isinstance(event, Moved) and isinstance(event.outcome, (AgentFinish, StoppedResponse)):
+                        seen = replace(seen, steps=event.outcome.steps, ending=event.outcome)
+                    if isinstance(event, Done):
+                        ending = event.outcome
+                        progress = RunProgress("END", ending.steps, event.spent, event.spent.seconds, ending)
+                        for display in displays:
+                            display.on_end(ending, progress)
+                        return STOPPED if isinstance(ending, StoppedResponse) else ANSWERED
+                    for display in displays:
+                        display.on_event(event)
+        except KeyboardInterrupt as error:
+            interrupt(error)
+            return code_of(error)
 
 
 def _progress_at(error: BaseException, seen: RunProgress, seconds: float) -> RunProgress:

@@ -35,7 +35,7 @@ from graphexec.tools import AnyTool, tools_by_name
 from graphexec.tools.everyday import EVERYDAY_TOOLS
 
 if TYPE_CHECKING:
-    from graphexec.memory import FileHistory, Memory
+    from graphexec.memory import FileHistory, TokenWindowMemory
 
 # Worked examples for the tools of `EVERYDAY_TOOLS`, with numbers that are seldom asked for.
 EVERYDAY_EXAMPLES: tuple[WorkedExample, ...] = (
@@ -51,8 +51,9 @@ EVERYDAY_EXAMPLES: tuple[WorkedExample, ...] = (
 
 # Tokens of one reply: a confused small model does not stop before its limit.
 _LONGEST = 256
-# Estimated tokens of an earlier conversation: leaves space for a few steps in the 4,096 of a local model.
-REMEMBERED_TOKENS = 1_500
+# Estimated tokens of an earlier conversation: leaves space for a few steps in the 4,096 of a local model. Those of
+# providers have more.
+_REMEMBERED_LOCALLY, _REMEMBERED = 1_500, 16_000
 
 # The default number of retries of a failed request.
 _RETRIES = 2
@@ -280,29 +281,32 @@ _FACTORIES: Mapping[str, Callable[..., Agent]] = {
 }
 
 
-def make_memory(name: AgentName, agent: Agent, file: Path | None) -> Memory | None:
-    """Make the memory of the conversation in that file; the agent sees the last part of it.
+def make_memory(agent: Agent, file: Path | None) -> TokenWindowMemory | None:
+    """Make the memory of a conversation, in that file if there is one; the agent sees the last part of it.
 
-    Raises `UsageError` for an agent without a history and for a file that cannot be written, and `InputError` for an
-    invalid file.
+    An agent that takes no earlier messages has none. Raises `UsageError` if a file is named for such an agent and for a
+    file that cannot be written, and `InputError` for an invalid file.
     """
-    if file is None and HISTORY_KEY not in agent.input_keys:
-        return None
-    from graphexec.memory import TokenWindowMemory
+    from graphexec.memory import MemoryHistory, TokenWindowMemory
+    from graphexec.models.provider_names import LOCAL
 
-    if HISTORY_KEY not in (*agent.input_keys, *agent.optional_keys):
+    # A function as an agent gets whatever inputs there are.
+    keys = [HISTORY_KEY] if agent.function is not None else [*agent.optional_keys]
+    as_messages = bool(keys)
+    keys += [key for key in agent.input_keys if key == HISTORY_KEY]
+    if not keys:
+        if file is None:
+            return None
         raise UsageError(
-            f"--memory is not for the {name} agent, whose prompt has no chat history; choose another --agent, such as "
-            "tool_calling"
+            f"--memory is not for the {agent.kind} agent, whose prompt has no chat history; choose another --agent, "
+            "such as tool_calling"
         )
-    as_messages = HISTORY_KEY in agent.optional_keys
-    if file is None:
-        # An agent that requires a history gets an empty one.
-        return TokenWindowMemory(REMEMBERED_TOKENS, as_messages=as_messages)
-    return TokenWindowMemory(REMEMBERED_TOKENS, history=open_history(file), as_messages=as_messages)
+    tokens = _REMEMBERED_LOCALLY if getattr(agent.model, "provider", "") == LOCAL else _REMEMBERED
+    history = MemoryHistory() if file is None else _open_history(file)
+    return TokenWindowMemory(tokens, history=history, key=keys[0], as_messages=as_messages)
 
 
-def open_history(file: Path) -> FileHistory:
+def _open_history(file: Path) -> FileHistory:
     """Return the conversation in a file. Raises `UsageError` if it cannot be written, `InputError` if it is invalid."""
     from graphexec.memory import FileHistory
 

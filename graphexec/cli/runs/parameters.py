@@ -53,6 +53,15 @@ def _check_temperature(temperature: float | None) -> float | None:
     return temperature
 
 
+OwnExecutor: TypeAlias = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="TARGET",
+        help="An executor of your own, as my_agent.py:executor or package.module:executor, or a function without "
+        "parameters that makes one. The file is imported, and so run. Default: the built-in agent.",
+        show_default=False,
+    ),
+]
 ModelName: TypeAlias = Annotated[
     str | None,
     option(
@@ -145,6 +154,15 @@ Tools: TypeAlias = Annotated[
         "A tool or a list of tools, as module:object or file.py:object, instead of the built-in ones (calculator "
         "and today). An object may be a function with annotations and a docstring; a module or a file "
         "alone means all its tools. The file is imported, and so run. May be repeated.",
+    ),
+]
+NamedInputs: TypeAlias = Annotated[
+    list[str] | None,
+    option(
+        MODEL,
+        "NAME=TEXT",
+        "An input of your own executor that is not the question. May be repeated.",
+        "--input",
     ),
 ]
 MaxIterations: TypeAlias = Annotated[

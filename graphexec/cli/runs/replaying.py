@@ -43,15 +43,7 @@ def replay(  # noqa: PLR0913 - each is an option
             show_default=False,
         ),
     ],
-    target: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="TARGET",
-            help="The executor of the run, as my_agent.py:executor or package.module:executor. The file is imported, "
-            "and so run. Default: the built-in agent, with the model, the kind, the tools and the limits of the run.",
-            show_default=False,
-        ),
-    ] = None,
+    target: parameters.OwnExecutor = None,
     *,
     options: AgentOptions,
     at: Annotated[
@@ -93,7 +85,8 @@ def replay(  # noqa: PLR0913 - each is an option
     """Go on from a step of a recorded run, with another reply or observation.
 
     Up to that step nothing is asked again: replies, counts and limits are those of the trace. Without another reply, a
-    run that failed or was interrupted goes on from where it was. The records of --record name the trace and the step.
+    run that failed or was interrupted goes on from where it was. The built-in agent has the model, the kind, the tools
+    and the limits of the run. The records of --record name the trace and the step.
     """
     with exit_on_error(debug=debug, json_to=sys.stdout if json else None), terminable():
         if record is not None and trace != "-" and record.exists() and record.samefile(trace):
@@ -116,7 +109,6 @@ def replay(  # noqa: PLR0913 - each is an option
             built.model,
             built.agent,
             tokens=record is not None,
-            explain=built.explain,
             fork=forked,
         )
         show_run(setup, built, json=json, quiet=quiet, record=record, debug=debug)

@@ -57,15 +57,7 @@ def run(  # noqa: PLR0913 - each is an option
         list[str] | None,
         option(parameters.MODEL, "PATH", "An image for the model, as a file or an https:// address. May be repeated."),
     ] = None,
-    named_input: Annotated[
-        list[str] | None,
-        option(
-            parameters.MODEL,
-            "NAME=TEXT",
-            "An input of your own executor that is not the question. May be repeated.",
-            "--input",
-        ),
-    ] = None,
+    named_input: parameters.NamedInputs = None,
     max_iterations: parameters.MaxIterations = None,
     max_seconds: parameters.MaxSeconds = None,
     max_model_calls: parameters.MaxModelCalls = None,
@@ -129,7 +121,6 @@ def run(  # noqa: PLR0913 - each is an option
             inputs,
             # A live page of the recorded run shows replies as they come.
             tokens=record is not None,
-            explain=built.explain,
         )
         show_run(setup, built, json=json, quiet=quiet, record=record, debug=debug)
 

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, StoppedResponse
-from graphexec.cli.runs.advice import advise_on_cut_replies, advise_on_limit
+from graphexec.cli.runs.building import LIMIT_OPTIONS, suggest_amount
 from graphexec.cli.runs.loop import RunProgress, RunSetup
 from graphexec.cli.runs.pending import PendingCalls
 from graphexec.cli.screen import Screen, TraceScreen
@@ -86,20 +86,26 @@ class AnswerPrinter:
     def answer(self, ending: Ending) -> None:
         """Print the answer, if there is one, and to `err` the reason why a run was stopped."""
         if isinstance(ending, StoppedResponse):
-            reason = ending.reason.rstrip(".")
-            advice = advise_on_cut_replies(ending)
-            if not advice and ending.limit is not None:
-                advice = advise_on_limit(ending.limit)
-            self.say(Text(f"{reason}; {advice}" if advice else reason, "yellow"))
+            more = "" if ending.limit is None else f"; allow more with {self.larger_limit(ending.limit)}"
+            self.say(Text(f"{ending.reason.rstrip('.')}{more}", "yellow"))
             if not ending.generated:
                 return
-        output = ending.output
-        answer = clean(format_observation(output))
+        self.print_answer(format_observation(ending.output))
+
+    def print_answer(self, answer: str) -> None:
+        """Print the answer of a run that has one."""
         if self._out.isatty():
-            Screen(self._out).print(Text(answer, "bold"))
+            Screen(self._out).print(Text(clean(answer), "bold"))
         else:
-            print(answer, file=self._out)
+            print(clean(answer), file=self._out)
         self._out.flush()
+
+    def larger_limit(self, reached: Exhausted) -> str:
+        """Return the option that allows a run more than the limit that stopped it."""
+        more = suggest_amount(reached)
+        if reached.limit not in LIMIT_OPTIONS:
+            return f"--limit {reached.limit}={more}"
+        return f"--max-{reached.limit.replace('_', '-')} {more}"
 
     def say(self, text: Text) -> None:
         """Print a line about the run."""

@@ -1,8 +1,8 @@
-"""The advice in errors of the command line: options that exist, and nothing that only Python has."""
+"""The errors of the command line: their exit codes, one line each, and options that exist."""
 
-import inspect
+import io
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -11,21 +11,15 @@ import pytest
 from typer.main import get_command
 
 import graphexec as gx
-from graphexec import actions, models
+from graphexec.cli.chat.display import TurnDisplay
 from graphexec.cli.commands import COMMANDS, app, load_command
-from graphexec.cli.runs.advice import ADVICE, STARTS, advise, advise_on_cut_replies, advise_on_limit, replace_limit_code
-from graphexec.errors import ModelConnectionError, ModelNotFoundError, WeightsError
-from graphexec.executor.creation import ExecutorOptions
-from graphexec.messages import ModelReply, ToolCall
-from graphexec.models.local import weights
-from graphexec.models.provider_names import is_own_server
+from graphexec.cli.runs.loop import RunProgress
+from graphexec.cli.runs.trace import AnswerPrinter
+from graphexec.models import ScriptedModel
 from tests.cli.conversations import Reply, Response, Silence, native_tool_call, serving
 from tests.cli.machines_of_mine import MACHINES, lay_out
 from tests.cli.terminals import command
-from tests.executor.actors import echo
 from tests.parameters import cases
-
-PACKAGE = Path(gx.__file__).parent
 
 
 @dataclass(frozen=True)
@@ -160,19 +154,6 @@ OPTION = re.compile(r"(?<![\w-])--?[a-z][a-z-]*")
 OF_COMMAND = re.compile(r"graphexec (\w+) ([^;]*)")
 # Commands of other programs, with their options.
 OTHERS = re.compile(r"\((?:pip|uv) [^)]*\)|\b(?:llama-server|ollama|pip|vllm|lms) [^,;]*")
-PARAMETERS = {
-    *inspect.signature(models.OpenAICompatible).parameters,
-    *ExecutorOptions.__annotations__,
-    *inspect.signature(gx.Limits).parameters,
-    "system_prompt",
-    "allow_nonterminating",
-}
-# The names of limits are those of `--limit`, too.
-NAMES = {name for name in PARAMETERS if "_" in name} - {"fan_out", "nested_runs", "tool_calling"}
-PYTHON = re.compile(
-    rf"\b({'|'.join(sorted(NAMES))})\b|\b[A-Za-z_]+\([^)]*=|\b\w+=(\.\.\.|\w+\()|\b(create_\w+|OpenAICompatible|Anthropic\("
-    r"|LocalModel|AgentExecutor\(|Limits\(|FileHistory|SQLiteCache|MemoryCache|NoneType|graphexec\.\w+\()"
-)
 
 
 def options_of(arguments: tuple[str, ...]) -> set[str]:
@@ -204,101 +185,23 @@ def test_errors_name_options_of_their_command(case: Case, tmp_path: Path, monkey
     for of_command, rest in OF_COMMAND.findall(advice):
         assert set(OPTION.findall(rest)) - typed <= options_of((of_command,)), printed
     assert set(OPTION.findall(OF_COMMAND.sub("", advice))) - typed <= options_of(case.arguments), printed
-    assert PYTHON.search(advice) is None, f"{PYTHON.search(advice)}: {printed}"
-
-
-def test_replaced_remedies_are_those_of_the_library() -> None:
-    """The remedy of an error that the library changes would be shown in Python."""
-    sources = [re.sub(r'"\s*\n\s*f?"', "", path.read_text(encoding="utf-8")) for path in PACKAGE.rglob("*.py")]
-    sources = [text for text in sources if "ADVICE: Mapping" not in text]
-    pieces = [piece for phrases in ADVICE.values() for piece, _ in phrases if "path " not in piece]
-    assert [piece for piece in pieces if not any(piece in text for text in sources)] == []
-    assert len(CASES) >= 100, "the table of errors is long"
-
-
-@cases("provider", *STARTS)
-def test_servers_on_this_machine_are_started(provider: str) -> None:
-    assert is_own_server(provider)
-    text = "no connection to m (refused); is the server running at x? Start it, or change the base URL"
-    advised = advise(ModelConnectionError(text), f"{provider}:qwen3")
-    assert f"Start it with {STARTS[provider].replace('MODEL', 'qwen3')}, or" in str(advised)
-    assert type(advised) is ModelConnectionError
-
-
-def test_known_errors_get_advice_and_others_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    advised = advise(ModelNotFoundError("m was not found (404); check the model's name", status=404), "ollama:qwen3:4b")
-    assert "; fetch it with ollama pull qwen3:4b, or see yours with ollama list, or check" in str(advised)
-    assert advised.status == 404
-    text = "no connection to m at http://127.0.0.1:11434/v1 (refused); is the server running? Start it, or change it"
-    for model in ("openai:m", None):
-        assert "Start it with ollama serve, or" in str(advise(ModelConnectionError(text), model))
-    for untouched in (ValueError("pass the path of a GGUF file instead"), WeightsError("no net")):
-        assert advise(untouched) is untouched
-    own = WeightsError("no net; or pass the path of a GGUF file instead")
-    assert advise(own, own=True) is own
-
-    def pull(name: str) -> Path:
-        raise WeightsError("no net; check it, or pass the path of a GGUF file instead")
-
-    monkeypatch.setattr(weights, "pull", pull)
-    ended = command("run", "q")
-    assert (ended.code, ended.err) == (1, "graphexec: no net; check it, or name a GGUF file of your own with --gguf\n")
 
 
 @cases(
-    ("limit", "expected"),
-    (gx.Exhausted("iterations", 15, 15), "allow more with --max-iterations 30"),
-    (gx.Exhausted("tokens", 50, 110), "allow more with --max-tokens 220"),
-    (gx.Exhausted("seconds", 0.3, 0.3012), "allow more with --max-seconds 0.6"),
-    (gx.Exhausted("tool_calls", 0, 0), "allow more with --max-tool-calls 15"),
-    (gx.Exhausted("cost", 0.5, 0.75), "allow more with --limit cost=1.5"),
-    (gx.Exhausted("revisions", 2, 2), "allow more with --limit revisions=4"),
+    ("limit", "option", "typed"),
+    (gx.Exhausted("iterations", 15, 15), "--max-iterations 30", "iterations=30"),
+    (gx.Exhausted("tokens", 50, 110), "--max-tokens 220", "tokens=220"),
+    (gx.Exhausted("seconds", 0.3, 0.3012), "--max-seconds 0.6", "seconds=0.6"),
+    (gx.Exhausted("tool_calls", 0, 0), "--max-tool-calls 1", "tool_calls=1"),
+    (gx.Exhausted("cost", 0.5, 0.75), "--limit cost=1.5", "cost=1.5"),
+    (gx.Exhausted("revisions", 2, 2), "--limit revisions=4", "revisions=4"),
 )
-def test_stopped_run_names_a_larger_limit(limit: gx.Exhausted, expected: str) -> None:
-    assert advise_on_limit(limit) == expected
-
-
-@cases(
-    ("make", "reply"),
-    (gx.create_structured_agent, ModelReply('{"action": "final_', finish_reason="length")),
-    (gx.create_react_agent, ModelReply("Action: echo\nAction Input: a", finish_reason="length")),
-    (gx.create_tool_calling_agent, ModelReply("", (ToolCall("1", "echo", '{"te'),), finish_reason="length")),
-)
-def test_cut_replies_need_longer_replies(make: Callable[..., gx.Agent], reply: ModelReply) -> None:
-    agent = make(models.ScriptedModel([reply], repeat_last=True), [echo])
-    ended = gx.AgentExecutor(agent=agent, tools=[echo], handle_parsing_errors=True, max_iterations=2).run("q").ending
-    assert isinstance(ended, gx.StoppedResponse)
-    assert (advise_on_cut_replies(ended) or "").startswith("allow longer replies with --max-reply-tokens")
-
-
-def test_readable_replies_need_more_iterations() -> None:
-    step = gx.AgentStep(gx.AgentAction("echo", "a"), "it was cut at the token limit")
-    ended = gx.StoppedResponse("", gx.Exhausted("iterations", 1, 1), actions.Run({}, actions.Steps([step])))
-    assert advise_on_cut_replies(ended) is None
-
-
-@cases(
-    ("remedy", "expected"),
-    ("set max_execution_time, or Limits(seconds=30)", "set --limit seconds=30"),
-    ("Set max_iterations, or Limits(iterations=...).", "set --limit iterations=N."),
-    ("set Limits(iterations=...)", "set --limit iterations=N"),
-    ("set max_tokens, or agent_limits(tokens=...)", "set --limit tokens=N"),
-    ("set a limit on payments: Limits({PAYMENTS: 5})", "set a limit on payments: --limit payments=5"),
-    ('Budget("n", 3), or Limits(budgets={"n": 3})', 'Budget("n", 3), or --limit n=3'),
-    ("set Limits({PAYMENTS: 5}) or Limits(fan_out=5)", "set --limit payments=5 or --limit fan_out=5"),
-    ("no bound; set max_iterations\n", "no bound; set --limit iterations=N\n"),
-    ("no bound; set max_tool_calls or max_fan_out\n", "no bound; set --limit tool_calls=N\n"),
-)
-def test_remedies_for_graphs_are_options(remedy: str, expected: str) -> None:
-    assert replace_limit_code(remedy) == expected
-
-
-def test_check_names_options_for_graphs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lay_out(tmp_path, monkeypatch, {"mine": MINE})
-    ended = command("check", "mine:executor", "mine:machine")
-    assert ended.code == 0
-    of_executor, of_machine = ended.out.split("mine:machine  ")
-    assert "set max_execution_time, or Limits(seconds=30)" in of_executor
-    assert "no bound; set --limit seconds=30" in of_machine
-    assert PYTHON.search(of_machine.replace("as_tool", "").partition("assuming")[0]) is None
-    assert command("check", "mine:machine", "--limit", "seconds=30").code == 0
+def test_stopped_run_names_a_larger_limit(limit: gx.Exhausted, option: str, typed: str) -> None:
+    executor = gx.AgentExecutor(agent=gx.create_react_agent(ScriptedModel([]), []), tools=[])
+    for display, advice in (
+        (AnswerPrinter(out := io.StringIO(), err := io.StringIO()), option),
+        (TurnDisplay(executor, out, err), f"/limits {typed}"),
+    ):
+        display.on_end(gx.StoppedResponse("", limit), RunProgress())
+        assert err.getvalue().endswith(f"; allow more with {advice}\n")
+    assert out.getvalue() == ""
