@@ -30,7 +30,7 @@ from graphexec.messages import ToolSpec
 from graphexec.runtime.retry_policy import RetryPolicy
 from graphexec.tools.examples import ToolExample, check_examples, describe_examples
 from graphexec.tools.options import ASYNC_FUNCTION, LENGTH, POLICY, ErrorPolicy, read_options
-from graphexec.tools.reading import FEW, has_few_characters, is_simple, may_be, measure_json, mend, validate_json
+from graphexec.tools.reading import FEW, NULL, has_few_characters, is_simple, may_be, measure_json, mend, validate_json
 from graphexec.tools.schemas import format_schema
 
 if TYPE_CHECKING:
@@ -77,8 +77,7 @@ class InvalidArgumentsError(Portable, ValueError):
 
 
 # What models write where a tool takes no argument.
-_NULL = frozenset({"None", "null"})
-_NO_ARGUMENTS = _NULL | {""}
+_NO_ARGUMENTS = NULL | {""}
 
 # Set by `Tool.__post_init__`.
 _UNDEFINED: Any = None
@@ -325,7 +324,7 @@ class Tool(Generic[P, R_co]):
             raise InvalidArgumentsError(
                 f"{self.name} was not called: its input is not {wanted}. Call it as {self.signature}."
             )
-        if text.strip() in _NULL and may_be("null", argument):
+        if text.strip() in NULL and may_be("null", argument):
             return ({alone: None},)
         as_text = {alone: text}
         # The JSON may be the value of an argument that is a list or an object.

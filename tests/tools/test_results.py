@@ -2,6 +2,7 @@
 
 import asyncio
 import collections
+import collections.abc
 import contextlib
 import copy
 import dataclasses
@@ -13,6 +14,7 @@ import pathlib
 import sqlite3
 import threading
 import types
+import unittest.mock
 import uuid
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from decimal import Decimal
@@ -403,3 +405,33 @@ def test_changed_observation_is_what_the_model_is_sent(limit: int | None, text: 
     assert changed.text == text
     step = gx.AgentStep(act("give"), result.observation, excerpt=dataclasses.replace(result.excerpt, note=" (noted)"))
     assert dataclasses.replace(step, observation="nothing to see").text == f"{text} (noted)"
+
+
+class Endless(collections.abc.Sequence[int]):
+    """A sequence that computes its items."""
+
+    def __getitem__(self, index: Any) -> Any:
+        return index
+
+    def __len__(self) -> int:
+        return 10**18
+
+    def __repr__(self) -> str:
+        return "Endless()"
+
+
+class Remote:
+    """An object that asks a server for each attribute."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise ConnectionError(name)
+
+    def __repr__(self) -> str:
+        return "Remote()"
+
+
+@HOW
+@cases("make", Endless, Remote, unittest.mock.MagicMock)
+def test_object_that_only_looks_like_items_stays_one(run: Running, make: Callable[[], Any]) -> None:
+    (step,) = run(make_executor(act("give"), answer(), tools=[tool_of(make, is_async=False)])).steps
+    assert (step.status, type(step.observation).__name__) == ("ok", make.__name__)
