@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from graphexec import AgentExecutor, Graph, RunResult, create_tool_calling_agent
+from graphexec import AgentExecutor, Graph, RunResult, create_tool_calling_agent, tool
 from graphexec.cli.nodes import find_pieces
 from graphexec.cli.samples import make_sample, plug_sample
 from graphexec.draw import draw, recording_of, sequence_mermaid, timeline
@@ -25,7 +25,7 @@ from graphexec.executor import (
 from graphexec.messages import ModelReply, ModelRequest, ToolCall, Usage
 from graphexec.testing import on_loop_time, run_virtually
 from graphexec.tools import AnyTool
-from graphexec.tools.everyday import calculator, convert_units
+from graphexec.tools.everyday import calculator
 from graphexec.verify import Verdict
 
 HERE = Path(__file__).parent
@@ -84,6 +84,12 @@ class Thinking:
         return reply
 
 
+@tool
+def to_metres(feet: float) -> str:
+    """Convert feet to metres."""
+    return f"{feet * 0.3048:g} m"
+
+
 def a_run() -> RunResult:
     """Run the tool-calling agent with two concurrent calls, a mistake and an answer, on a virtual clock."""
 
@@ -91,16 +97,15 @@ def a_run() -> RunResult:
         called = tuple(ToolCall(f"call_{number}", *one) for number, one in enumerate(given))
         return ModelReply("", called, usage=Usage(312, 24), finish_reason="tool_calls")
 
-    feet = '{"value": %d, "from_unit": "ft", "to_unit": "m"}'
     model = Thinking(
         [
-            (1.9, calls(("convert_units", feet % 12), ("convert_units", feet % 9))),
+            (1.9, calls(("to_metres", '{"feet": 12}'), ("to_metres", '{"feet": 9}'))),
             (0.8, calls(("calculator", '{"sum": "3.6576 * 2.7432 * 35"}'))),
             (0.7, calls(("calculator", '{"expression": "3.6576 * 2.7432 * 35"}'))),
             (1.1, ModelReply("About 351.", usage=Usage(398, 9))),
         ]
     )
-    tools: list[AnyTool] = [convert_units, calculator]
+    tools: list[AnyTool] = [to_metres, calculator]
     agent = create_tool_calling_agent(model, tools)
     executor = AgentExecutor(agent=agent, tools=tools, handle_parsing_errors=True)
     question = "A floor of 12 by 9 feet: what do tiles at 35 a square metre cost?"

@@ -37,7 +37,6 @@ PUBLIC = (
     "graphexec.executor",
     "graphexec.nodes",
     "graphexec.verify",
-    "graphexec.verify.audit",
     "graphexec.verify.reports",
     "graphexec.draw",
     "graphexec.live",

@@ -1,4 +1,4 @@
-"""A table as a graph: the difference between two machines, nodes that no run can avoid, and a networkx graph.
+"""A table as a graph: the edges that were added, nodes that no run can avoid, and a networkx graph.
 
 A person approves each tool call. A test can check on the table that no tool is called without approval.
 """
@@ -15,7 +15,7 @@ from graphexec.executor import (
     parse,
     stopped_response,
 )
-from graphexec.verify import diff, dominates, shortest_path
+from graphexec.verify import dominates, shortest_path
 
 
 @charged(when_spent=limit_reached, asks=1)
@@ -30,10 +30,8 @@ rows = edges(approve, on(Acted, dispatch_tools) | on(AgentFinish, END) | on(Limi
 machine = splice(AGENT_EXECUTOR, rows, after=parse, on=Acted)
 
 if __name__ == "__main__":
-    print("What has changed:")
-    changed = diff(AGENT_EXECUTOR, machine)
-    print(changed)
-    assert [added.name for added in changed.nodes.added] == ["approve"]
+    print("What was added:")
+    print(*(edge for edge in machine.edges if edge not in AGENT_EXECUTOR.edges), sep="\n")
 
     print("Each call of tools is approved:", dominates(machine, approve, dispatch_tools, outcome=Acted, each=True))
     print("Each run passes parse:", dominates(machine, parse, END))

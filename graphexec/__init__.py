@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from graphexec.errors import GraphError, GraphexecError, InputError, LimitsError, ModelError, ParseError
     from graphexec.executor.creation import create_agent
     from graphexec.executor.executor import AgentExecutor
-    from graphexec.executor.progress import Progress
     from graphexec.executor.result import RunResult
     from graphexec.kernel.effects import All, Asks, CallContext, Effect, ask, ask_all
     from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Failed, Moved, Reported
@@ -74,7 +73,6 @@ __all__ = [
     "Moved",
     "Node",
     "ParseError",
-    "Progress",
     "Reported",
     "RunResult",
     "Snapshot",
@@ -119,7 +117,6 @@ _MODULES = {
     "graphexec.errors": "GraphError GraphexecError InputError LimitsError ModelError ParseError",
     "graphexec.executor.creation": "create_agent",
     "graphexec.executor.executor": "AgentExecutor",
-    "graphexec.executor.progress": "Progress",
     "graphexec.executor.result": "RunResult",
     "graphexec.kernel.effects": "All Asks CallContext Effect ask ask_all",
     "graphexec.kernel.events": "Answered Asked Done Entered Event Failed Moved Reported",

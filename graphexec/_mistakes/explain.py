@@ -19,6 +19,7 @@ from graphexec._mistakes.remedies import (
     EXECUTOR_OPTIONS,
     EXECUTOR_STATICS,
     METHOD_FORMS,
+    METHOD_OPTIONS,
 )
 from graphexec.errors import SignatureError, did_you_mean
 
@@ -171,7 +172,7 @@ def explain_class(  # noqa: PLR0913 - each is a kind of mistake
         if form:
             added["__init__"] = explain_calls(owner, form, options)(kind.__init__)
         for method, written in methods.items():
-            added[method] = explain_calls(f"{owner}.{method}", written, {})(getattr(kind, method))
+            added[method] = explain_calls(f"{owner}.{method}", written, METHOD_OPTIONS)(getattr(kind, method))
         if attributes:
             added["__getattr__"] = functools.partialmethod(_raise_missing, attributes)
         if item:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import ModuleType
 from typing import Any, final
 
-from graphexec._mistakes.remedies import IMPORTS, MODULES
+from graphexec._mistakes.remedies import IMPORTS, MODULES, REMOVED
 from graphexec.errors import close_names
 
 # The modules that export names which users expect in another one. The package `testing` needs an extra.
@@ -89,7 +89,7 @@ def _find_remedy(package: str, name: str) -> str | None:
         return f"write from {root} import {name}"
     if name in places and name not in IMPORTS:
         return f"write from {places[name]} import {name}"
-    if remedy := IMPORTS.get(name) or MODULES.get(name):
+    if remedy := REMOVED.get(name) or IMPORTS.get(name) or MODULES.get(name):
         return remedy
     own = close_names(name, (one for one, place in places.items() if place == package), cutoff=_SIMILAR)
     if own:
@@ -126,7 +126,7 @@ class ModuleExplainer:
         if parent.partition(".")[0] != self._package:
             return
         near = close_names(last, _PUBLIC, cutoff=_SIMILAR) if parent == self._package else []
-        remedy = MODULES.get(last) or (f"did you mean {parent}.{near[0]}?" if near else None)
+        remedy = MODULES.get(last) or REMOVED.get(last) or (f"did you mean {parent}.{near[0]}?" if near else None)
         # `importlib.util.find_spec` asks as well, and returns `None` for a module that is not there.
         asks = sys._getframe(2).f_code.co_name  # pyright: ignore[reportPrivateUsage]
         if remedy is not None and asks != "find_spec":

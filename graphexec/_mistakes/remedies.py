@@ -19,6 +19,7 @@ _TOOL = "a tool is a function with annotations and a docstring: write @tool abov
 _PROMPT = "a prompt is a string with {variables}"
 _OBSERVERS = "write observers=[function], a function of an event"
 _OBSERVERS_OF_RUNS = "write AgentExecutor(observers=[function]), with a function of an event"
+_PROGRESS = "write observers=[function], which shows the events with tqdm or rich"
 _STATE = "a run's state is a value: snapshot_of(error) returns it, and run(snapshot) resumes it"
 _MEMORY = "write memory=BufferMemory(as_messages=True)"
 _RATE_LIMITED = "wrap the model in rate_limited, of graphexec.models"
@@ -103,6 +104,8 @@ METHOD_FORMS = {
     "with_limits": "executor.with_limits(limits)",
     "draw": "executor.draw(path)",
 }
+
+METHOD_OPTIONS = _by_name(("progress", _PROGRESS))
 
 AGENT_OPTIONS = _by_name(
     (
@@ -382,6 +385,14 @@ IMPORTS = _by_name(
     ("FakeListLLM FakeListChatModel GenericFakeChatModel TestModel", "write ScriptedModel of graphexec.models"),
     ("OutputParserException", "write ParseError of graphexec.errors"),
     ("BaseCallbackHandler StdOutCallbackHandler AgentHooks RunHooks", _OBSERVERS_OF_RUNS),
+)
+
+# Names and modules that earlier versions of this library had.
+REMOVED = _by_name(
+    ("audit", "the engine compares each step of a run with its certificate, and check(certificate, graph) checks that"),
+    ("Progress Status View", _PROGRESS),
+    ("convert_units", "write a tool that converts with pint"),
+    ("diff Difference Delta Change", "write {*after.edges} - {*before.edges}, and verify(after, limits).bounds"),
 )
 
 # Modules that users of other libraries import from this one, by their own names.

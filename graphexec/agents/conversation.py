@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from graphexec._arguments import STRING, validate
@@ -19,6 +20,7 @@ from graphexec.messages import (
     ToolCall,
     ToolMessage,
     UserMessage,
+    with_own_ids,
 )
 from graphexec.messages.images import image_from_json
 from graphexec.messages.turns import MessageTurn, TurnMaker
@@ -84,37 +86,50 @@ def pair_calls(messages: Sequence[Message]) -> tuple[Message, ...]:
     """Return the messages with each result directly behind its call, as providers want them, also of a cut history.
 
     A result that comes later moves there. A call without a result is left out, and its message if nothing is left of
-    it. A result without a call becomes the user's message.
+    it. A result without a call becomes the user's message. An id is that of the last message that has it; if several of
+    its calls do, and they have fewer results, nobody knows whose those are, and all of them are without the other.
     """
-    waiting: dict[str, list[tuple[int, int]]] = {}
-    results: dict[int, dict[int, ToolMessage]] = {}
-    moved: set[int] = set()
-    for index, message in enumerate(messages):
-        match message:
-            case AssistantMessage(_, calls):
-                for place, call in enumerate(calls):
-                    waiting.setdefault(call.id, []).append((index, place))
-            case ToolMessage(call_id) if asked := waiting.get(call_id):
-                # Of calls with one id, the first of the last message.
-                at, place = asked.pop(next(n for n, one in enumerate(asked) if one[0] == asked[-1][0]))
-                results.setdefault(at, {})[place] = message
-                moved.add(index)
-            case _:
-                pass
+    results = _find_results(messages)
+    moved = {index for index, _ in results.values()}
     paired: list[Message] = []
     for index, message in enumerate(messages):
         match message:
             case AssistantMessage(content, calls) if calls:
-                found = sorted(results.get(index, {}).items())
-                if content.strip() or found:
-                    kept = [calls[place] for place, _ in found]
-                    paired.append(message if len(found) == len(calls) else message.with_calls(kept))
-                paired += [result for _, result in found]
+                kept = {place: call for place, call in enumerate(calls) if (index, place) in results}
+                own = with_own_ids([*kept.values()])
+                if content.strip() or kept:
+                    said = message if len(kept) == len(calls) else message.with_calls([*kept.values()])
+                    paired.append(said if own == said.tool_calls else replace(said, tool_calls=own))
+                for place, call in zip(kept, own, strict=True):
+                    paired.append(replace(results[index, place][1], call_id=call.id))
             case ToolMessage(_, content, images):
                 paired += [] if index in moved else [UserMessage(content or NO_TEXT, images)]
             case _:
                 paired.append(message)
     return tuple(paired)
+
+
+def _find_results(messages: Sequence[Message]) -> dict[tuple[int, int], tuple[int, ToolMessage]]:
+    """Return the results with their places among the messages, by the message and the place of their calls."""
+    # The calls of a message with one id, and their results.
+    groups: list[tuple[list[tuple[int, int]], list[tuple[int, ToolMessage]]]] = []
+    last: dict[str, list[tuple[int, ToolMessage]]] = {}
+    for index, message in enumerate(messages):
+        match message:
+            case AssistantMessage(_, calls):
+                for one in dict.fromkeys([call.id for call in calls]):
+                    last[one] = []
+                    groups.append(([(index, place) for place, call in enumerate(calls) if call.id == one], last[one]))
+            case ToolMessage(call_id) if call_id in last:
+                last[call_id].append((index, message))
+            case _:
+                pass
+    return {
+        call: result
+        for calls, results in groups
+        if len(calls) <= len(results)
+        for call, result in zip(calls, results, strict=False)
+    }
 
 
 def read_history(inputs: Mapping[str, Any], keys: Sequence[str]) -> Mapping[str, Any]:

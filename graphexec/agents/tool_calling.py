@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -30,6 +31,7 @@ from graphexec.messages import (
     ToolMessage,
     UserMessage,
     separate_reasoning,
+    with_own_ids,
 )
 from graphexec.messages.turns import MessageTurn
 from graphexec.tools import AnyTool
@@ -103,7 +105,8 @@ def _narrow(request: ChatRequest, names: frozenset[str]) -> ChatRequest:
 def step_turns(steps: Steps, first: int) -> Iterator[MessageTurn]:
     """Yield the steps as turns: each reply of the model once, with the calls that have results, then the results.
 
-    A step without a native call, such as a parse error, becomes the model's reply and a user message.
+    The calls are those that were made: a node may have changed an action. A step without a native call, such as a parse
+    error, becomes the model's reply and a user message.
     """
     position = first
     while position < len(steps):
@@ -114,26 +117,47 @@ def step_turns(steps: Steps, first: int) -> Iterator[MessageTurn]:
             answer = UserMessage(step.text, observation_images(step))
             yield MessageTurn(position, (make_message(step), answer))
             continue
-        message = step.action.message
-        closed = len(answered) == len(message.tool_calls)
-        reply = message if closed else message.with_calls([call for call, _ in answered])
-        results = [ToolMessage(call.id, one.text, observation_images(one)) for call, one in answered]
+        message, calls = step.action.message, [*step.action.message.tool_calls]
+        for place, one in answered:
+            calls[place] = _made_call(calls[place], one.action)
+        own = with_own_ids(calls)
+        reply = message if own == message.tool_calls else replace(message, tool_calls=own)
+        closed = len(answered) == len(own)
+        reply = reply if closed else reply.with_calls([own[place] for place, _ in answered])
+        results = [ToolMessage(own[place].id, one.text, observation_images(one)) for place, one in answered]
         position += len(answered)
         yield MessageTurn(position, (reply, *results), closed)
 
 
-def _steps_of_reply(steps: Steps, position: int) -> list[tuple[ToolCall, AgentStep]]:
-    """Return the calls of one reply with their steps, from `position` on. An equal reply later is a separate one."""
+def _steps_of_reply(steps: Steps, position: int) -> list[tuple[int, AgentStep]]:
+    """Return the steps of one reply, from `position` on, with the places of their calls.
+
+    An equal reply later is a separate one.
+    """
     message = steps[position].action.message
-    calls = iter(message.tool_calls if message else ())
-    answered: list[tuple[ToolCall, AgentStep]] = []
+    calls = enumerate(message.tool_calls if message else ())
+    answered: list[tuple[int, AgentStep]] = []
     for index in range(position, len(steps)):
         step = steps[index]
-        call = next((call for call in calls if call.id == step.action.call_id), None)
-        if call is None or step.action.message != message:
+        place = next((place for place, call in calls if call.id == step.action.call_id), None)
+        if place is None or step.action.message != message:
             break
-        answered.append((call, step))
+        answered.append((place, step))
     return answered
+
+
+def _made_call(call: ToolCall, action: AgentAction) -> ToolCall:
+    """Return the call of an action: that of the reply, unless the action has another tool or other arguments."""
+    given = action.tool_input
+    try:
+        written = _read_arguments(call.arguments)
+    except ValueError:
+        written = {}
+    # A string is the only argument.
+    if action.tool == call.name and (given == written or (isinstance(given, str) and given in written.values())):
+        return call
+    arguments = {"input": given} if isinstance(given, str) else given
+    return ToolCall(call.id, action.tool, json.dumps(arguments, ensure_ascii=False, default=str))
 
 
 def read(reply: ModelReply, tools: Sequence[AnyTool] = ()) -> Decision:
@@ -148,28 +172,35 @@ def read(reply: ModelReply, tools: Sequence[AnyTool] = ()) -> Decision:
     if not reply.tool_calls:
         reject_empty(reply)
         return AgentFinish({"output": reply.content}, reply.content)
+    calls = reply.tool_calls
+    # The usual call has an id, and is the only one.
+    if calls[1:] or not calls[0].id:
+        calls = with_own_ids(calls)
     # `reply.message` written out, to save a call at each step.
-    message = AssistantMessage(reply.content, reply.tool_calls, reply.reasoning)
+    message = AssistantMessage(reply.content, calls, reply.reasoning)
     content = f"responded: {reply.content}\n" if reply.content else "\n"
     actions: list[AgentAction] = []
-    for call in reply.tool_calls:
-        arguments = _arguments(call, reply)
+    for call in calls:
+        try:
+            arguments = _read_arguments(call.arguments)
+        except ValueError as error:
+            raise _argument_error(call, reply, error) from None
         log = f"\nInvoking: `{call.name}` with `{arguments}`\n{content}\n"
         actions.append(AgentAction(call.name, arguments, log, call.id, message))
     return tuple(actions)
 
 
-def _arguments(call: ToolCall, reply: ModelReply) -> dict[str, Any]:
-    """Parse the arguments of a call. Truncated JSON is an error; it is not completed by guessing."""
-    try:
-        written = call.arguments
-        # The usual arguments, an object and nothing else, have no fence.
-        if written[:1] != "{" or written[-1:] != "}":
-            written = strip_fence(written.strip())
-        return read_object("{}" if written in {"", "null"} else written)
-    except ValueError as error:
-        why = "they were cut at the token limit" if reply.finish_reason == "length" else str(error)
-        text = f"The arguments of the call to {call.name} are not a JSON object: {why}. Call it again."
-        calls = "".join(f"\n{each.name}({each.arguments})" for each in reply.tool_calls)
-        raw = f"{reply.content}{calls}".strip()
-        raise ParseError(f"{text} The arguments were: {call.arguments}", observation=text, llm_output=raw) from None
+def _read_arguments(written: str) -> dict[str, Any]:
+    """Parse the arguments of a call. Raises `ValueError` for truncated JSON: it is not completed by guessing."""
+    # The usual arguments, an object and nothing else, have no fence.
+    if written[:1] != "{" or written[-1:] != "}":
+        written = strip_fence(written.strip())
+    return read_object("{}" if written in {"", "null"} else written)
+
+
+def _argument_error(call: ToolCall, reply: ModelReply, error: ValueError) -> ParseError:
+    why = "they were cut at the token limit" if reply.finish_reason == "length" else str(error)
+    text = f"The arguments of the call to {call.name} are not a JSON object: {why}. Call it again."
+    calls = "".join(f"\n{each.name}({each.arguments})" for each in reply.tool_calls)
+    raw = f"{reply.content}{calls}".strip()
+    return ParseError(f"{text} The arguments were: {call.arguments}", observation=text, llm_output=raw)

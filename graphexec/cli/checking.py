@@ -1,24 +1,21 @@
-"""The commands that verify and compare machines without running them: check, audit, export and diff."""
+"""The commands that verify machines without running them: check and export."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
+from typing import Annotated, Literal, TextIO
 
 import typer
 
 from graphexec import __version__
 from graphexec.cli.exit_codes import FAILED, UNPROVED, USAGE, Debug, UsageError, exit_on_error, option, print_error
-from graphexec.cli.files import read, write, write_bytes, write_proof
+from graphexec.cli.files import write
 from graphexec.cli.terminal import encodable, write_utf8
-from graphexec.errors import CertificateError, InputError, did_you_mean
+from graphexec.errors import did_you_mean
 from graphexec.verify.proof.findings import CODES
 from graphexec.verify.reports import Subject, document, github, sarif, status_of, text
-
-if TYPE_CHECKING:
-    from graphexec.verify.proof.certificate import Certificate
 
 _COLOURS: Mapping[str, str] = {
     r"(?<=  )PROVED(?=  )": "bold green",
@@ -98,7 +95,7 @@ def check(
         ),
     ] = "text",
     certificate: Annotated[
-        Path | None, option(_OUTPUT, "FILE", "Write the proof of a single target to this file, for graphexec audit.")
+        Path | None, option(_OUTPUT, "FILE", "Write the proof of a single target to this file.")
     ] = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with 1 for warnings as well.", rich_help_panel=_OUTPUT)
@@ -133,7 +130,10 @@ def check(
             if len(subjects) > 1:
                 raise UsageError(f"--certificate writes one proof, and there are {len(subjects)}; name one machine")
             verdict = subjects[0].verdict
-            write_proof(None if verdict is None else verdict.certificate, certificate)
+            if verdict is None or verdict.certificate is None:
+                print(f"graphexec: there is no proof, so {certificate} is not written", file=sys.stderr)
+            else:
+                write(f"{verdict.certificate.to_json()}\n", certificate)
         print_report(subjects, output_format, sys.stdout)
         code = {"proved": 0, "refuted": FAILED, "unproved": UNPROVED, "error": USAGE}[status_of(subjects)]
         if strict and not code:
@@ -154,62 +154,6 @@ def _check_codes(codes: Sequence[str], *, strict: bool) -> None:
             raise UsageError(
                 f"--ignore {code} is not the code of a finding; {did_you_mean(code, CODES, 'pass one such as GX027')}"
             )
-
-
-def audit(
-    trace: Annotated[
-        str,
-        typer.Argument(
-            metavar="TRACE",
-            help="The file of graphexec run --record, or the output of --json; - is the standard input.",
-            show_default=False,
-        ),
-    ],
-    certificate: Annotated[
-        Path,
-        typer.Argument(
-            metavar="CERTIFICATE", help="The file that graphexec check --certificate wrote.", show_default=False
-        ),
-    ],
-    *,
-    debug: Debug = False,
-) -> None:
-    """Check a run's trace against a proof, without the code that ran and without importing anything."""
-    with exit_on_error(debug=debug):
-        from graphexec.verify.audit.audit import audit as audit_records
-
-        records = _records(trace)
-        found = audit_records(records, _proof(str(certificate)))
-        print(encodable(f"{'standard input' if trace == '-' else trace}  {found}", sys.stdout))
-        if not found.conforms:
-            raise typer.Exit(FAILED)
-
-
-def _records(trace: str) -> list[dict[str, Any]]:
-    """Read the records of a trace, with or without a machine. Raises `UsageError` that names an invalid line."""
-    from graphexec.draw.runs.lines import TraceReader
-    from graphexec.draw.runs.record_schema import validate_record
-
-    records: list[dict[str, Any]] = []
-    reader = TraceReader()
-    for number, line in enumerate(read(trace).splitlines(), 1):
-        place = f"line {number} of {trace}"
-        try:
-            records.append(reader.read(line, place))
-            validate_record(records[-1], place)
-        except InputError as error:
-            raise UsageError(str(error)) from None
-    return records
-
-
-def _proof(file: str) -> Certificate:
-    from graphexec.verify.proof.certificate import Certificate
-
-    try:
-        return Certificate.from_json(read(file))
-    except CertificateError as error:
-        fact = str(error).partition("; ")[0]
-        raise UsageError(f"{file}: {fact}; pass the file that graphexec check --certificate wrote") from error
 
 
 def export(
@@ -254,55 +198,3 @@ def export(
             # TLC requires that the module has the file's name.
             write(tla(flow, limits, bound=steps, name=output.stem), output)
             write(tla_config(bound=steps), output.with_suffix(".cfg"))
-
-
-def diff(
-    old: Annotated[str, typer.Argument(metavar="OLD", help=_TARGET, show_default=False)],
-    new: Annotated[
-        str,
-        typer.Argument(
-            metavar="NEW", help="The machine to compare OLD with, which is imported, too.", show_default=False
-        ),
-    ],
-    *,
-    output: Annotated[
-        Path | None,
-        option(
-            _OUTPUT,
-            "FILE",
-            "Also draw both machines in one picture: added parts are green, removed ones red and dashed. The suffix "
-            "sets the format: .svg, .png, .html, .mmd, .dot, .md, .txt.",
-            "--output",
-            "-o",
-        ),
-    ] = None,
-    max_iterations: MaxIterations = None,
-    limit: OtherLimits = None,
-    debug: Debug = False,
-) -> None:
-    """Compare two machines: nodes, edges, limits and proved bounds."""
-    with exit_on_error(debug=debug):
-        from graphexec.cli.check_targets import limits_of, parse_limits
-        from graphexec.cli.targets import machine_at
-        from graphexec.verify import diff as compare
-
-        limits = parse_limits(max_iterations, limit or ())
-        picture_format = None if output is None else _format_of(output)
-        before, after = machine_at(old), machine_at(new)
-        found = compare(before.graph, after.graph, limits_of(after, limits), limits_before=limits_of(before, limits))
-        if output is not None and picture_format is not None:
-            from graphexec.draw import render
-
-            write_bytes(render(found, picture_format), output)
-        print(encodable(str(found), sys.stdout))
-        if found:
-            raise typer.Exit(FAILED)
-
-
-def _format_of(picture: Path) -> str:
-    from graphexec.draw import format_of
-
-    try:
-        return format_of(picture)
-    except InputError as error:
-        raise UsageError(str(error).removesuffix(", or pass the format")) from error

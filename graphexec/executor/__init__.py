@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from graphexec._mistakes import import_on_use
+from graphexec._mistakes import explain_names
 from graphexec.executor.creation import AgentKind, ExecutorOptions, create_agent
 from graphexec.executor.executor import AgentExecutor
 from graphexec.executor.handlers import make_agent_handler, make_model_handler
@@ -34,9 +34,6 @@ from graphexec.executor.table import (
 )
 from graphexec.runtime.observers import Observer
 
-if TYPE_CHECKING:
-    from graphexec.executor.progress import Progress, Status, View
-
 __all__ = [
     "AGENT_EXECUTOR",
     "GENERATING_AGENT_EXECUTOR",
@@ -55,16 +52,13 @@ __all__ = [
     "Observer",
     "ParsePolicy",
     "Policies",
-    "Progress",
     "Ready",
     "Refused",
     "Replied",
     "ReturnDirect",
     "RunResult",
-    "Status",
     "Stepwise",
     "Trim",
-    "View",
     "check_return_direct",
     "create_agent",
     "dispatch_tools",
@@ -81,5 +75,4 @@ __all__ = [
 
 # Type checkers report a name that is not there.
 if not TYPE_CHECKING:
-    # Imported by the first program that shows progress.
-    __getattr__, __dir__ = import_on_use(__name__, {"graphexec.executor.progress": "Progress Status View"})
+    __getattr__ = explain_names(__name__)

@@ -1,9 +1,10 @@
-"""Print a run to stderr for `verbose=True`, in colour if stderr is a terminal."""
+"""The observers of an executor: those that it was given, and one for `verbose=True`, which prints to stderr."""
 
 from __future__ import annotations
 
 import os
 import sys
+from dataclasses import dataclass
 from typing import Final, TextIO, final
 
 from graphexec.actions import AgentFinish, AgentStep, StoppedResponse, run_of, steps_of
@@ -11,10 +12,11 @@ from graphexec.agents.prompt import format_observation
 from graphexec.errors import described
 from graphexec.executor.iteration import StepTracker, calls_tools, name_in_batch
 from graphexec.executor.result import Ending
-from graphexec.executor.table import EXCEPTION_TOOL, Acted
+from graphexec.executor.table import EXCEPTION_TOOL, Acted, Ready
 from graphexec.kernel.events import Asked, Done, Entered, Event, Failed, Reported
 from graphexec.kernel.snapshot import Snapshot
 from graphexec.messages import ReplyDelta
+from graphexec.runtime.observers import Observer
 
 # ANSI colour codes: grey, green, yellow, red, bold.
 _COLOURS: Final = {"note": "2", "action": "32", "observation": "33", "error": "31", "answer": "1"}
@@ -24,8 +26,23 @@ _MAX_LENGTH = 2_000
 
 
 @final
+@dataclass(frozen=True, slots=True)
+class Observers:
+    """The observers of an executor's runs."""
+
+    observers: tuple[Observer, ...]
+    verbose: bool
+
+    def of_run(self, start: Ready | Snapshot) -> tuple[Observer, ...]:
+        """Return the observers of a run from `start`."""
+        if not self.verbose:
+            return self.observers
+        return (*self.observers, ConsolePrinter(start=start if isinstance(start, Snapshot) else None))
+
+
+@final
 class ConsolePrinter:
-    """An observer that prints a run's steps. Setting `NO_COLOR` in the environment turns colours off."""
+    """An observer that prints a run's steps, in colour on a terminal unless `NO_COLOR` is set in the environment."""
 
     __slots__ = ("_has_begun", "_last", "_new", "_out", "_value")
 

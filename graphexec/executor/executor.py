@@ -13,8 +13,8 @@ from graphexec.agents import Agent, AgentFunction, Planner, Runnable, callable_a
 from graphexec.effects import agent_limits
 from graphexec.errors import InputError
 from graphexec.executor.as_tool import NestedGraph, executor_effect, executor_tool
+from graphexec.executor.console import Observers
 from graphexec.executor.handlers import validate_handlers
-from graphexec.executor.observers import Observers
 from graphexec.executor.options import (
     EarlyStopping,
     ParsePolicy,

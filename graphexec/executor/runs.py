@@ -13,11 +13,11 @@ from graphexec.agents import Agent
 from graphexec.agents.images import has_files
 from graphexec.effects import ModelEffect
 from graphexec.errors import InputError, OutputError
-from graphexec.executor.batch import BatchOptions, run_batch
+from graphexec.executor.batch import run_batch
+from graphexec.executor.console import Observers
 from graphexec.executor.handlers import Binding
 from graphexec.executor.inputs import Inputs, make_input_keys, name_inputs, read_file, to_outputs
 from graphexec.executor.iteration import Stepwise
-from graphexec.executor.observers import Observers
 from graphexec.executor.plugging import Output
 from graphexec.executor.result import Ending, RunResult, T_co, load_answer, make_result
 from graphexec.executor.streams import AnswerExtractor, Chunk, ChunkBuilder, pairs
@@ -240,18 +240,17 @@ class RunMethods(Generic[T_co]):
         *,
         max_concurrency: int | None = None,
         return_exceptions: bool = False,
-        progress: bool = False,
         context: Any = None,
         observers: Sequence[Observer] = (),
     ) -> list[Any]:
         """Invoke for each of `many`, at most `max_concurrency` at a time, in threads; return the results in order.
 
-        With `return_exceptions`, exceptions are results; otherwise the first one is raised. `progress` shows how
-        many runs have ended, and what they have spent, as `Progress` does; outside of notebooks and terminals only the
-        last numbers are printed, to stderr.
+        With `return_exceptions`, exceptions are results; otherwise the first one is raised. `observers` are called with
+        the events of each run.
         """
-        options = BatchOptions(max_concurrency, return_exceptions, progress)
-        return run_sync(run_batch(self._invoke, many, BLOCKING, options, RunOptions(context, observers=observers)))
+        options = RunOptions(context, observers=observers)
+        batch = run_batch(self._invoke, many, BLOCKING, options, max_concurrency, return_exceptions=return_exceptions)
+        return run_sync(batch)
 
     async def abatch(
         self,
@@ -259,13 +258,13 @@ class RunMethods(Generic[T_co]):
         *,
         max_concurrency: int | None = None,
         return_exceptions: bool = False,
-        progress: bool = False,
         context: Any = None,
         observers: Sequence[Observer] = (),
     ) -> list[Any]:
         """Invoke like `batch`, on the running event loop."""
-        options = BatchOptions(max_concurrency, return_exceptions, progress)
-        return await run_batch(self._invoke, many, ASYNC, options, RunOptions(context, observers=observers))
+        options = RunOptions(context, observers=observers)
+        batch = run_batch(self._invoke, many, ASYNC, options, max_concurrency, return_exceptions=return_exceptions)
+        return await batch
 
     def _follow(
         self,
@@ -276,14 +275,12 @@ class RunMethods(Generic[T_co]):
         *,
         tokens: bool = False,
         continues: Callable[[], bool] | None = None,
-        watch: Observer | None = None,
     ) -> Coroutine[Any, Any, Done[Ending]]:
         """Return the run. Raises `InputError`, and as `check_access` does, unless files have to be read first."""
 
         def follow_from(start: Ready | Snapshot) -> Coroutine[Any, Any, Done[Ending]]:
             if self._checks_access and self._may_ask_model(start):
                 self.check_access()
-            observers = self._observers.of_run(start, watch)
             # Not awaited here, to save one coroutine per event.
             return follow(
                 self._graph,
@@ -291,7 +288,7 @@ class RunMethods(Generic[T_co]):
                 self.run_context,
                 io,
                 consumer,
-                observers=observers,
+                observers=self._observers.of_run(start),
                 continues=continues,
                 pieces=tokens,
                 options=options,
@@ -315,20 +312,15 @@ class RunMethods(Generic[T_co]):
         return snapshot if value is snapshot.value else dataclasses.replace(snapshot, value=value)
 
     async def follow_nested(
-        self, given: Inputs | Snapshot, io: IO, call: CallContext[Any], watch: Observer
+        self, given: Inputs | Snapshot, io: IO, call: CallContext[Any], observer: Observer
     ) -> RunResult:
-        """Return the result of a run nested in a call; `watch` is called with its events."""
-        run = self._follow(self._name(given), io, RunOptions(context=call.context, host=call), watch=watch)
+        """Return the result of a run nested in a call; the observer is called with its events."""
+        options = RunOptions(context=call.context, host=call, observers=(observer,))
+        run = self._follow(self._name(given), io, options)
         return await conclude(run, lambda done: make_result(done, self.limits), io)
 
     async def _invoke(
-        self,
-        inputs: Inputs,
-        io: IO,
-        options: RunOptions,
-        watch: Observer | None = None,
-        *,
-        only_outputs: bool = False,
+        self, inputs: Inputs, io: IO, options: RunOptions, *, only_outputs: bool = False
     ) -> dict[str, Any]:
         def make_outputs(done: Done[Ending]) -> dict[str, Any]:
             result = self._make_result(done)
@@ -337,7 +329,7 @@ class RunMethods(Generic[T_co]):
                 returned["intermediate_steps"] = pairs(result.steps)
             return returned
 
-        return await conclude(self._follow(self._name(inputs), io, options, watch=watch), make_outputs, io)
+        return await conclude(self._follow(self._name(inputs), io, options), make_outputs, io)
 
     def _make_result(self, done: Done[Ending]) -> RunResult[T_co]:
         return make_result(done, self.limits, self._output)

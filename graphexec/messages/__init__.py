@@ -14,6 +14,7 @@ from graphexec.messages.conversation import (
     ToolMessage,
     UserMessage,
     transcript,
+    with_own_ids,
 )
 from graphexec.messages.images import Image
 from graphexec.messages.replies import (
@@ -55,6 +56,7 @@ __all__ = [
     "require_reply",
     "separate_reasoning",
     "transcript",
+    "with_own_ids",
 ]
 
 # Type checkers report a name that is not there.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import Literal, TypeAlias
 
 from graphexec.messages.images import Image
@@ -34,6 +35,26 @@ class ToolCall:
     id: str
     name: str
     arguments: str
+
+
+def with_own_ids(calls: Sequence[ToolCall]) -> tuple[ToolCall, ...]:
+    """Return the calls of a message, each with an id of its own, since its result must refer to it.
+
+    An empty id, and one that a call before has, becomes `call_` with the call's place, or with the next free number.
+    """
+    used = {call.id for call in calls}
+    if len(used) == len(calls) and "" not in used:
+        return tuple(calls)
+    own: list[ToolCall] = []
+    taken = {""}
+    for place, call in enumerate(calls):
+        one = call.id
+        if one in taken:
+            one = next(made for number in count(place) if (made := f"call_{number}") not in used)
+            used.add(one)
+        taken.add(one)
+        own.append(replace(call, id=one))
+    return tuple(own)
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,7 +76,7 @@ def follow(  # noqa: PLR0913
         require_event_loop()
     notify = None
     if observers or options.observers:
-        notify = Notifier((*observers, *options.observers), run_context.limits, run_context.clock, continues)
+        notify = Notifier((*observers, *options.observers), run_context.clock, continues)
         on_event = on_event and notify.reporting_to(on_event)
     return RunLoop(graph, value, run_context, io, on_event, notify, options, pieces=pieces).follow()
 

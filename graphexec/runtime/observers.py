@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, final
 
 from graphexec.errors import InputError, described
 from graphexec.kernel.events import Done, Event, Failed, Reported
-from graphexec.kernel.meters import Limits
 
 # A function that is called with each event of a run. An exception of it ends the run only if the function has
 # `raise_error = True`.
@@ -19,16 +17,6 @@ Observer: TypeAlias = Callable[[Event[Any]], object]
 
 # Awaited with each event; it may wait until a consumer asks for the next one.
 OnEvent: TypeAlias = Callable[[Event[Any]], Awaitable[None]]
-
-
-class RunObserver(ABC):
-    """An observer that makes another one for each run, which knows the limits of the run."""
-
-    __slots__ = ()
-
-    @abstractmethod
-    def watch(self, limits: Limits | None = None) -> Observer:
-        """Return the observer of one run within `limits`."""
 
 
 @final
@@ -57,12 +45,11 @@ class Notifier:
     def __init__(
         self,
         observers: Sequence[Observer],
-        limits: Limits,
         clock: Callable[[], float],
         continues: Callable[[], bool] | None = None,
     ) -> None:
         self.seconds = 0.0
-        self._observers = tuple(one.watch(limits) if isinstance(one, RunObserver) else one for one in observers)
+        self._observers = tuple(observers)
         self._clock = clock
         self._continues = continues
         # The number of observers that were called with the last event, `Done` or `Failed`.

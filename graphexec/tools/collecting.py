@@ -151,7 +151,9 @@ def _wrap_runnable(runnable: Any) -> AnyTool:
         schema = getattr(runnable, "tool_call_schema", schema)
         whole = runnable.get_input_schema() if whole is None else whole
     direct = getattr(runnable, "return_direct", False) is True
-    injected = {*getattr(whole, "model_fields", ())} - {*getattr(schema, "model_fields", ())}
+    fields: Mapping[str, Any] = getattr(whole, "model_fields", {})
+    injected = {*fields} - {*getattr(schema, "model_fields", ())}
+    _require_injected(runnable.name, {name: fields[name] for name in fields if name in injected})
 
     def call(*, graphexec_call: CallContext[Any] | None = None, **arguments: Any) -> Any:
         return _result(runnable.invoke(_to_input(runnable, arguments, injected, graphexec_call)))
@@ -159,31 +161,48 @@ def _wrap_runnable(runnable: Any) -> AnyTool:
     async def acall(*, graphexec_call: CallContext[Any] | None = None, **arguments: Any) -> Any:
         return _result(await runnable.ainvoke(_to_input(runnable, arguments, injected, graphexec_call)))
 
-    awaited = acall if hasattr(runnable, "ainvoke") else None
-    if isinstance(schema, type) and not hasattr(schema, "model_json_schema") and hasattr(schema, "schema"):
-        # Any: a model of pydantic 1, which has this method.
-        model: Any = schema
-        schema = model.schema()
-    if schema is not None and not isinstance(schema, type):
-        return tool_from_schema(
-            runnable.name, runnable.description, schema, call, async_function=awaited, return_direct=direct
-        )
-    if schema is not None:
-        # Loads pydantic.
-        from graphexec.tools.arguments import define_model_tool, reading_aliases
-
-        defined = define_model_tool(call, runnable.name, runnable.description, schema)
-        fields = defined._replace(arguments=reading_aliases(schema))._asdict()
-        return Tool(**fields, async_function=awaited, return_direct=direct)
-
     def ask(tool_input: str) -> Any:
         return runnable.invoke(tool_input)
 
     async def aask(tool_input: str) -> Any:
         return await runnable.ainvoke(tool_input)
 
-    second = None if awaited is None else aask
-    return Tool(runnable.name, ask, runnable.description, coroutine=second, return_direct=direct)
+    # A tool that has only a coroutine, as those of an MCP server, cannot be invoked.
+    only_async = getattr(runnable, "func", runnable) is None
+    function, ask_once = (acall, aask) if only_async else (call, ask)
+    has_second = hasattr(runnable, "ainvoke") and not only_async
+    awaited = acall if has_second else None
+    if isinstance(schema, type) and not hasattr(schema, "model_json_schema") and hasattr(schema, "schema"):
+        # Any: a model of pydantic 1, which has this method.
+        model: Any = schema
+        schema = model.schema()
+    if schema is not None and not isinstance(schema, type):
+        return tool_from_schema(
+            runnable.name, runnable.description, schema, function, async_function=awaited, return_direct=direct
+        )
+    if schema is not None:
+        # Loads pydantic.
+        from graphexec.tools.arguments import define_model_tool, reading_aliases
+
+        defined = define_model_tool(function, runnable.name, runnable.description, schema)
+        values = defined._replace(arguments=reading_aliases(schema))._asdict()
+        return Tool(**values, async_function=awaited, return_direct=direct)
+
+    second = aask if has_second else None
+    return Tool(runnable.name, ask_once, runnable.description, coroutine=second, return_direct=direct)
+
+
+# Any: a field of pydantic.
+def _require_injected(name: str, injected: Mapping[str, Any]) -> None:
+    """Raise `ToolDefinitionError` for an argument that nobody would inject: LangChain's tools know only a call's id."""
+    for argument, field in injected.items():
+        marks = [one if isinstance(one, type) else type(one) for one in field.metadata]
+        known = any(kind.__name__ == "InjectedToolCallId" for mark in marks for kind in mark.__mro__)
+        if field.is_required() and not known:
+            raise ToolDefinitionError(
+                f"{name} has the injected argument {argument}, which an executor does not inject; give it a default, or "
+                "write a tool with a parameter of the type CallContext[...]"
+            )
 
 
 def _to_input(

@@ -1,4 +1,4 @@
-"""Tools for everyday questions: a calculator, a unit converter and the date. They need no network and no API key."""
+"""Tools for everyday questions: a calculator and the date. They need no network and no API key."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 from graphexec.tools.arithmetic import evaluate, format_number
 from graphexec.tools.tool import AnyTool, Tool, tool
-from graphexec.tools.units import convert, find_unit
 
 # Characters: more than these tools need, few enough that none of them is worth attacking.
 MAX_INPUT = 2_000
@@ -19,17 +18,6 @@ _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday",
 def calculator(expression: str) -> str:
     """Calculate an arithmetic expression, such as (2 + 3) * 4."""
     return format_number(evaluate(expression))
-
-
-@tool(max_tool_input=MAX_INPUT)
-def convert_units(value: float, from_unit: str, to_unit: str) -> str:
-    """Convert a value from one unit to another: length, mass, temperature, volume, time, speed or data."""
-    source, target = find_unit(from_unit), find_unit(to_unit)
-    return f"{_format_number(value)} {source.symbol} = {_format_number(convert(value, source, target))} {target.symbol}"
-
-
-def _format_number(number: float) -> str:
-    return f"{number:.{min(15, max(6, len(f'{abs(number):.0f}')))}g}"
 
 
 def make_today(clock: Callable[[], dt.date]) -> Tool[[], str]:
@@ -47,4 +35,4 @@ def make_today(clock: Callable[[], dt.date]) -> Tool[[], str]:
 
 today = make_today(dt.date.today)
 
-EVERYDAY_TOOLS: tuple[AnyTool, ...] = (calculator, convert_units, today)
+EVERYDAY_TOOLS: tuple[AnyTool, ...] = (calculator, today)

@@ -7,13 +7,16 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from graphexec._parsing.json import read_container
+from graphexec.tools.schemas import format_schema
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
+# What models write for none.
+NULL = frozenset({"None", "null"})
 # What nobody can change.
 PLAIN = frozenset[type]({str, int, float, bool, type(None), bytes, complex})
 # The types of arguments that are read from Python's values as from JSON.
@@ -24,6 +27,12 @@ def is_simple(parameters: Mapping[str, Any]) -> bool:
     """Return whether a tool's arguments are such that reading them from JSON makes no difference."""
     schemas: Sequence[Mapping[str, Any]] = [*parameters.get("properties", {}).values()]
     return all(one.get("type") in _SIMPLE and "format" not in one for one in schemas)
+
+
+def may_be(kind: Literal["object", "null"], schema: Any) -> bool:
+    """Return whether the schema of an argument says that it may be null, or may admit an object."""
+    kinds = {*format_schema(schema).split(" | ")}
+    return kind in kinds if kind == "null" else not kinds <= {*_SIMPLE, "null"}
 
 
 # Any: arguments of any type, here and below.
@@ -53,7 +62,7 @@ def validate_json(validator: Any, arguments: Mapping[str, Any]) -> Any:
 def mend(arguments: Any, errors: Sequence[ErrorDetails], required: Sequence[str]) -> Mapping[str, Any] | None:
     """Return arguments in which what was refused is read as models mean it; `None` if nothing is to be changed.
 
-    A string of JSON is the list or the object in it, and `null` for an argument that may be omitted is none.
+    A string of JSON is the list, the object or the null in it, and `null` for an argument that may be omitted is none.
     """
     try:
         mended = json.loads(json.dumps(arguments))
@@ -65,7 +74,7 @@ def mend(arguments: Any, errors: Sequence[ErrorDetails], required: Sequence[str]
         may_omit = error["type"] != "extra_forbidden" and (holder is not mended or name not in required)
         if isinstance(value, str):
             with suppress(ValueError):
-                holder[name] = read_container(value)
+                holder[name] = None if value.strip() in NULL else read_container(value)
         elif value is None and type(holder) is dict and may_omit:
             del holder[name]
     return None if mended == arguments else mended

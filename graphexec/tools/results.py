@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+from collections import deque
 from collections.abc import (
     AsyncIterator,
     Awaitable,
@@ -19,6 +20,7 @@ from collections.abc import (
     Set as AbstractSet,
 )
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from graphexec.errors import InputError
@@ -30,10 +32,13 @@ from graphexec.tools.reading import PLAIN
 MOST_ITEMS = 100_000
 
 # What gives its values only once, or shows those of another object.
-_VIEWS: tuple[type[Any], ...] = (MappingView,)
+_VIEWS: tuple[type[Any], ...] = (MappingView, MappingProxyType)
 _ITERATORS: tuple[type[Any], ...] = (Iterator,)
 _ASYNC: tuple[type[Any], ...] = (AsyncIterator, Awaitable)
 _LAZY: tuple[type[Any], ...] = (*_VIEWS, *_ITERATORS, *_ASYNC)
+
+# What has its items in memory; another sequence may compute them, and have any number.
+_IN_MEMORY = (list, tuple, dict, set, frozenset, deque)
 
 
 # Any: a user's value, here and below.
@@ -72,7 +77,7 @@ def _settle(value: Any) -> Generator[Any, Any, Any]:
     memo: dict[int, Any] = {}
     leaves: list[Any] = [*_leaves(value)]
     for part in leaves:
-        if isinstance(part, _LAZY):
+        if _is_lazy(part):
             read = yield part
             memo[id(part)] = yield from _settle(read)
         else:
@@ -96,22 +101,31 @@ def _leaves(value: Any) -> Iterator[Any]:
         if type(part) in PLAIN or id(part) in seen:
             continue
         seen.add(id(part))
-        parts = None if isinstance(part, _LAZY) else _parts(part)
+        parts = None if _is_lazy(part) else _parts(part)
         if parts is None:
             yield part
         else:
             waiting += reversed([*parts])
 
 
+def _is_lazy(value: Any) -> bool:
+    # A mock has the methods of an async iterator, too, and never ends.
+    return isinstance(value, _LAZY) and (not isinstance(value, AsyncIterator) or aiter(value) is value)  # pyright: ignore[reportUnknownArgumentType]
+
+
 def _parts(value: Any) -> Iterable[Any] | None:
-    if isinstance(value, Mapping):
-        return value.values()  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
-    if isinstance(value, (Sequence, AbstractSet)) and not isinstance(value, (str, range)):
-        return value  # pyright: ignore[reportUnknownVariableType]
+    if isinstance(value, (Mapping, Sequence, AbstractSet)) and not isinstance(value, (str, range)):
+        if not isinstance(value, _IN_MEMORY) and len(value) > MOST_ITEMS:  # pyright: ignore[reportUnknownArgumentType]
+            return None
+        return value.values() if isinstance(value, Mapping) else value  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return [getattr(value, field.name, None) for field in dataclasses.fields(value)]
-    # A model of pydantic.
-    return [*vars(value).values()] if hasattr(value, "model_fields_set") else None
+    # Asked of the class, as an object may make any attribute when it is asked.
+    if not isinstance(getattr(type(value), "model_fields_set", None), property):
+        return None
+    # A model of pydantic, whose further fields are elsewhere.
+    further: Any = getattr(value, "model_extra", None) or {}
+    return [*vars(value).values(), *further.values()]
 
 
 def _read(lazy: Any, most: int | None) -> Any:
@@ -120,7 +134,7 @@ def _read(lazy: Any, most: int | None) -> Any:
     Raises `AbandonedError` once this thread's call is cancelled.
     """
     if isinstance(lazy, _VIEWS):
-        return [*lazy]
+        return {**lazy} if isinstance(lazy, Mapping) else [*lazy]  # pyright: ignore[reportUnknownVariableType]
     if isinstance(lazy, _ASYNC):
         from graphexec.runtime.tasks import run_on_own_loop
 

@@ -30,7 +30,7 @@ from graphexec.messages import ToolSpec
 from graphexec.runtime.retry_policy import RetryPolicy
 from graphexec.tools.examples import ToolExample, check_examples, describe_examples
 from graphexec.tools.options import ASYNC_FUNCTION, LENGTH, POLICY, ErrorPolicy, read_options
-from graphexec.tools.reading import FEW, has_few_characters, is_simple, measure_json, mend, validate_json
+from graphexec.tools.reading import FEW, NULL, has_few_characters, is_simple, may_be, measure_json, mend, validate_json
 from graphexec.tools.schemas import format_schema
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class InvalidArgumentsError(Portable, ValueError):
 
 
 # What models write where a tool takes no argument.
-_NO_ARGUMENTS = frozenset({"", "None", "null"})
+_NO_ARGUMENTS = NULL | {""}
 
 # Set by `Tool.__post_init__`.
 _UNDEFINED: Any = None
@@ -297,12 +297,12 @@ class Tool(Generic[P, R_co]):
     def _interpretations(self, text: str) -> tuple[Mapping[str, Any], ...]:
         """Return the arguments that a string can stand for, the more likely ones first.
 
-        An object is the string only for a tool with one argument that none of its keys names.
+        An object has the arguments by name. If it names none of them, it may be the only (required) one.
         """
         names = self.names
         required = self.parameters.get("required", ())
         alone = names[0] if len(names) == 1 else required[0] if len(required) == 1 else None
-        broken = False
+        argument, broken = self.parameters["properties"].get(alone), False
         try:
             decoded: dict[str, Any] | list[Any] | None = read_container(text)
         except ValueError:
@@ -312,9 +312,11 @@ class Tool(Generic[P, R_co]):
         if isinstance(decoded, dict):
             if alone is None or any(name in decoded for name in names):
                 return (decoded,)
-            if len(names) > 1 or not decoded:
-                # The object may be the value of the argument; otherwise the argument is missing.
-                return {alone: decoded}, decoded
+            if may_be("object", argument):
+                return ({alone: decoded},)
+            # Of tools with one string, those that want JSON say so: no model would know it otherwise.
+            wants_json = "json" in f"{self.name} {self.description} {self.parameters}".casefold()
+            return ({alone: text} if wants_json else decoded,)
         if not names and not broken:
             return ({},)
         if alone is None or broken:
@@ -322,6 +324,8 @@ class Tool(Generic[P, R_co]):
             raise InvalidArgumentsError(
                 f"{self.name} was not called: its input is not {wanted}. Call it as {self.signature}."
             )
+        if text.strip() in NULL and may_be("null", argument):
+            return ({alone: None},)
         as_text = {alone: text}
         # The JSON may be the value of an argument that is a list or an object.
         if decoded is not None:

@@ -1,71 +1,53 @@
-"""What a tool is called with: each form of an input, by the signature of the tool, in every text agent."""
+"""What a tool is called with: each form of an input, by the signature of the tool, in every text agent.
 
+The table is the one that users read, in `docs/reference/replies.md`.
+"""
+
+import datetime as dt
+import enum
 import json
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias
 
-from graphexec import Agent, AgentFinish, agents, create_react_agent, tool
+from pydantic import BaseModel, Field
+
+from graphexec import Agent, AgentFinish, CallContext, agents, create_react_agent, tool
+from graphexec._parsing.json import read_value
 from graphexec.messages import ModelReply
 from graphexec.models import ScriptedModel
-from graphexec.tools import AnyTool
-from graphexec.tools.tool import InvalidArgumentsError
-from tests.parameters import cases, read_tables
+from graphexec.tools import AnyTool, tool_from_schema
+from tests.parameters import cases
+from tests.tools.actors import call_tool
 
 # The only tool of a self-ask agent has this name, so all have it.
 NAME = "Intermediate Answer"
+PAGE = Path(__file__).parents[2] / "docs/reference/replies.md"
 
 
-def none() -> str:
-    """Take nothing."""
-    return ""
+class Unit(enum.StrEnum):
+    CATS = "cats"
 
 
-def text(query: str) -> str:
-    """Take a string."""
-    return query
+class Order(BaseModel):
+    a: int
 
 
-def number(count: int) -> str:
-    """Take a number."""
-    return str(count)
+class Trip(BaseModel):
+    a: int
+    order: Order = Order(a=2)
 
 
-def one_required(query: str, top_k: int = 3) -> str:
-    """Take a string and perhaps a number."""
-    return f"{query}{top_k}"
-
-
-def two_required(query: str, top_k: int) -> str:
-    """Take a string and a number."""
-    return f"{query}{top_k}"
-
-
-def one_optional(unit: str = "C") -> str:
-    """Take perhaps a string."""
-    return unit
-
-
-def two_optional(query: str = "", top_k: int = 3) -> str:
-    """Take perhaps a string and perhaps a number."""
-    return f"{query}{top_k}"
-
-
-def several(items: list[str]) -> str:
-    """Take a list."""
-    return str(items)
-
-
-def an_object(options: dict[str, int], top_k: int = 3) -> str:
-    """Take an object and perhaps a number."""
-    return f"{options}{top_k}"
-
-
-# Any: their signatures differ.
-EACH: list[Any] = [none, text, number, one_required, two_required, one_optional, two_optional, several, an_object]
-TOOLS: Mapping[str, AnyTool] = {one.__name__: tool(name=NAME)(one) for one in EACH}
-# The arguments of the call, or the name of the argument that the error is about.
-Called: TypeAlias = Mapping[str, Any] | str
-TABLES = read_tables(__file__)
+# The names in the signatures of the table.
+NAMES: dict[str, Any] = {
+    "Any": Any,
+    "Annotated": Annotated,
+    "Literal": Literal,
+    "date": dt.date,
+    "Field": Field,
+    **{one.__name__: one for one in (Decimal, CallContext, Unit, Order, Trip)},
+}
 Write: TypeAlias = Callable[[str], str]
 
 
@@ -88,30 +70,84 @@ TEXTUAL: dict[str, tuple[Callable[..., Agent], Write]] = {
 }
 
 
-def call(make: Callable[..., Agent], reply: str, called: AnyTool) -> Called:
-    """Return the arguments of the call that a reply makes, or the name of the first that does not fit."""
+def read_table() -> tuple[list[str], dict[str, list[str]]]:
+    """Return the inputs, and by signature the cell of each."""
+    part = PAGE.read_text(encoding="utf-8").partition("## Inputs of tools")[2].partition("\n## ")[0]
+    lines = [line.strip("|").split(" | ") for line in part.splitlines() if line.startswith("|")]
+    head, _, *rows = [[cell.strip(" `").replace("\\|", "|") for cell in line] for line in lines]
+    return ["" if text == "nothing" else text for text in head[1:]], {row[0]: row[1:] for row in rows}
+
+
+def make_tool(signature: str) -> AnyTool:
+    """Return a tool that returns its arguments; a signature may be the properties of a schema."""
+    if signature.startswith("{"):
+        schema = {"type": "object", "properties": json.loads(signature), "required": [*json.loads(signature)]}
+        return tool_from_schema(NAME, "Look.", schema, dict[str, Any])
+    name, _, parameters = signature.partition("(")
+    found: dict[str, Any] = {}
+    exec(f"def {name}({parameters}: return locals()", NAMES, found)
+    return tool(name=NAME, description="Parse JSON." if name == "parse" else "Look.")(found[name])
+
+
+INPUTS, TABLE = read_table()
+TOOLS = {signature: make_tool(signature) for signature in TABLE}
+
+
+# Any: the arguments are of any types.
+def plain(value: Any) -> Any:
+    return value.model_dump(exclude_unset=True) if isinstance(value, BaseModel) else value
+
+
+def call(make: Callable[..., Agent], reply: str, called: AnyTool) -> Mapping[str, Any] | None:
+    """Return the arguments that the tool has after a reply, `None` if it is not called."""
     decision = make(ScriptedModel([]), [called]).read(ModelReply(reply))
     assert not isinstance(decision, AgentFinish)
-    try:
-        return called.read(decision[0].tool_input)
-    except InvalidArgumentsError as error:
-        return error.arguments[0] if error.arguments else ""
+    result = call_tool(called, decision[0].tool_input)
+    if result.status == "bad_arguments":
+        return None
+    # One of them has an alias.
+    return {"q" if key == "term" else key: plain(value) for key, value in result.observation.items() if key != "call"}
+
+
+def wanted(signature: str, given: str, cell: str) -> Mapping[str, Any] | None:
+    """Return what a cell of the table says."""
+    called = TOOLS[signature]
+    schemas: Mapping[str, Any] = called.parameters["properties"]
+    required = called.parameters.get("required", ())
+    usual = {name: schema.get("default") for name, schema in schemas.items() if name not in required}
+    alone, *_ = required or [*schemas, ""]
+    match cell:
+        case "–":
+            return None
+        case "call":
+            return usual
+        case "text":
+            return usual | {alone: given}
+        case "value":
+            return usual | {alone: read_value(given)}
+        case "names":
+            members = read_value(given).items()
+            return usual | {name: value for name, value in members if value is not None or name not in schemas}
+        case _:
+            raise AssertionError(cell)
 
 
 @cases("agent", *TEXTUAL)
-@cases("given", *TABLES["texts"])
-def test_input_is_read_by_the_signature(agent: str, given: str) -> None:
+@cases("signature", *TABLE)
+def test_input_is_read_by_the_signature(agent: str, signature: str) -> None:
     make, write = TEXTUAL[agent]
-    if agent == "self_ask" and not given:
-        # Without a question, there is no action.
-        return
-    for name, wanted in TABLES["texts"][given].items():
-        assert call(make, write(given), TOOLS[name]) == wanted, name
+    for given, cell in zip(INPUTS, TABLE[signature], strict=True):
+        # Without a question, a self-ask agent has no action.
+        if given or agent != "self_ask":
+            assert call(make, write(given), TOOLS[signature]) == wanted(signature, given, cell), given
 
 
 @cases("agent", *[name for name, (_, write) in TEXTUAL.items() if write is as_json])
-@cases("given", *TABLES["values"])
-def test_input_may_be_a_value_of_json(agent: str, given: str) -> None:
-    for name, wanted in TABLES["values"][given].items():
-        reply = f'{{"action": "{NAME}", "action_input": {given}}}'
-        assert call(TEXTUAL[agent][0], reply, TOOLS[name]) == wanted, name
+@cases("signature", *TABLE)
+def test_input_may_be_a_value_of_json(agent: str, signature: str) -> None:
+    """There, an object has the arguments by name, and null is an empty one."""
+    for given, cell in zip(INPUTS, TABLE[signature], strict=True):
+        if given[:1] in ("n", "{", "["):
+            said = cell if cell in ("call", "names") or given.startswith("[") else "–"
+            reply = f'{{"action": "{NAME}", "action_input": {given}}}'
+            assert call(TEXTUAL[agent][0], reply, TOOLS[signature]) == wanted(signature, given, said), given

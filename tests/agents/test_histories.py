@@ -21,7 +21,7 @@ MESSAGES: st.SearchStrategy[Message] = (
 
 
 def orphans(messages: tuple[Message, ...]) -> list[Message]:
-    """Return the results without a call directly before them, and the messages with calls without results."""
+    """Return results without a call directly before them, and messages with calls without results or with equal ids."""
     found: list[Message] = []
     open_calls: list[str] = []
     last: Message | None = None
@@ -34,6 +34,7 @@ def orphans(messages: tuple[Message, ...]) -> list[Message]:
             case _:
                 found += [last] if open_calls and last is not None else []
                 open_calls = [call.id for call in getattr(message, "tool_calls", ())]
+                found += [message] if len({*open_calls}) < len(open_calls) else []
                 last = message
     return found
 
@@ -51,6 +52,8 @@ def test_any_history_has_no_orphans(messages: list[Message]) -> None:
 
 
 LOOK = AssistantMessage("I look.", (ToolCall("a", "echo", "{}"), ToolCall("b", "echo", "{}")))
+SAME = AssistantMessage("", (ToolCall("a", "echo", "{}"), ToolCall("a", "fail", "{}")))
+OWN = AssistantMessage("", (SAME.tool_calls[0], ToolCall("call_1", "fail", "{}")))
 A, B = ToolMessage("a", "of a"), ToolMessage("b", "of b")
 
 
@@ -62,8 +65,12 @@ A, B = ToolMessage("a", "of a"), ToolMessage("b", "of b")
     ([LOOK, A], [LOOK.with_calls(LOOK.tool_calls[:1]), A]),
     ([A, LOOK, A, B], [UserMessage("of a"), LOOK, A, B]),
     ([AssistantMessage("", LOOK.tool_calls)], []),
-    # An id that two messages have.
+    # An id that two messages have: it is that of the last one.
     ([LOOK, A, B, LOOK, A, B], [LOOK, A, B, LOOK, A, B]),
+    ([LOOK, LOOK, A, B, A], [LOOK.with_calls(()), LOOK, A, B, UserMessage("of a")]),
+    # An id that two calls of a message have: results that are fewer may be of either.
+    ([SAME, A, ToolMessage("a", "2")], [OWN, A, ToolMessage("call_1", "2")]),
+    ([SAME, A], [UserMessage("of a")]),
 )
 def test_history_is_repaired_before_it_is_sent(history: list[Message], sent: list[Message]) -> None:
     model = ScriptedModel(["done"])

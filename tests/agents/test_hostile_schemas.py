@@ -1,6 +1,5 @@
 """Values for schemas of other programs: the work is limited, and so is what stands in a prompt."""
 
-import contextlib
 import dataclasses
 import json
 import time
@@ -12,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphexec import agents, tools
-from graphexec.agents.examples.patterns import WorkLimit, WorkLimitError, match_pattern
-from graphexec.agents.examples.values import ExampleValues, SchemaValues
+from graphexec.agents.examples.values import ExampleValues, SchemaValues, WorkLimit
 from tests.agents.test_synthesised_examples import never_called
 from tests.counting import count_calls
 from tests.executor.actors import echo
@@ -152,12 +150,6 @@ def test_large_schema_may_have_an_example(name: str) -> None:
     assert (found is None) == (name in ("doubled parts", "long values"))
 
 
-@cases("pattern", *HOSTILE_PATTERNS.values())
-def test_hostile_pattern_has_no_long_string(pattern: str) -> None:
-    with contextlib.suppress(WorkLimitError):
-        assert len(match_pattern(pattern) or "") <= 200
-
-
 def test_recursive_schema_has_a_small_value() -> None:
     children = {"type": "array", "items": REFERENCE}
     parent = {"anyOf": [REFERENCE, {"type": "null"}]}
@@ -182,32 +174,24 @@ def test_parts_and_branches_of_a_schema_are_joined() -> None:
     assert arguments_of(tools.tool_from_schema("act", "Do it.", schema, never_called)) == {"city": "Tartu"}
 
 
-def two_of(patterns: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "object", "patternProperties": patterns, "minProperties": 2}
-
-
-LETTERS_AND_DIGITS = ["c2", "a9", "b6", "cabc29", "abca96", "bcab63"]
 VALUES: list[tuple[dict[str, Any], list[Any]]] = [
     ({"type": "number", "exclusiveMinimum": 0.25, "exclusiveMaximum": 0.75}, [0.5, 0.375, 0.625]),
     ({"type": "integer", "minimum": 3, "maximum": 2}, []),
     ({"type": "integer", "minimum": 5001, "multipleOf": 10}, [5020, 5010, 5020, 5030, 5040, 5050, 5060]),
     ({"type": "string", "pattern": r"(a)\1"}, []),
-    ({"type": "string", "pattern": "^ab$", "minLength": 150}, ["ab", "ab", "ab", "ab", "ab", "ab"]),
-    ({"type": "string", "pattern": "^[a-c]+[0-9]{1,2}$", "minLength": 4}, LETTERS_AND_DIGITS),
+    ({"type": "string", "pattern": "^[A-Z]+$"}, ["AB", "ABC", "XPF"]),
+    ({"type": "string", "pattern": "^[a-c]+[0-9]{1,2}$", "minLength": 4}, []),
     ({"type": "string", "format": "date", "minLength": 20}, []),
     ({"type": "string", "format": "email", "maxLength": 17}, ["clara@example.org", "amina@example.org"]),
     ({"type": "string", "format": "idn-email"}, ["clara@example.org", "viktor@example.org", "amina@example.org"]),
-    ({"type": "string", "format": "email", "pattern": "^v.*[.]org$"}, ["viktor@example.org", "vc.org"]),
+    ({"type": "string", "format": "email", "pattern": "^v.*[.]org$"}, ["viktor@example.org"]),
     ({"type": "string", "format": "binary", "minLength": 9}, ["lantern l", "meadow me"]),
     ({"type": "string", "minLength": 15, "maxLength": 15}, ["some x some x s", "another x anoth", "the other x the"]),
     ({"type": "array", "items": {"const": 1}, "minItems": 2, "uniqueItems": True}, []),
     ({"type": "array", "items": {"const": 1}, "maxItems": 2}, [[1], [1, 1], []]),
     ({"type": "array", "items": [{"const": 1}, {"const": 2}]}, [[1, 2], [1, 2, "some x"]]),
-    ({"type": "object", "patternProperties": {r"(a)\1": {}}}, []),
+    ({"type": "object", "patternProperties": {"^a$": {}}}, []),
     ({"type": "object", "required": ["a"], "properties": {"a": {"enum": [*range(9)]}}}, [{"a": 0}, {"a": 1}]),
-    (two_of({"^a$": {}, "^b$": {}}), [{"a": "some x", "b": "another x"}, {}]),
-    (two_of({"^[xy]$": {"type": "integer"}}), [{"x": 317, "y": 523}, {}]),
-    (two_of({"^a$": {"const": 1}}), [{"a": 1}, {}]),
     ({"type": "object", "propertyNames": {"minLength": 4}, "minProperties": 1}, [{"some x": "another x"}, {}]),
     ({"type": "object", "propertyNames": {"enum": [1]}}, [{}]),
     ({"type": "object", "required": ["a"], "additionalProperties": False}, [{"a": "some a"}, {"a": "another a"}]),
@@ -224,7 +208,7 @@ def test_values_are_tried_in_order(schema: dict[str, Any], values: list[Any]) ->
         return uses[what] - 1
 
     # Of strings only the first ones are listed.
-    assert list(SchemaValues({}, take, WorkLimit()).values(schema, "x"))[: len(values) or None] == values
+    assert list(SchemaValues({}, take, WorkLimit(3000)).values(schema, "x"))[: len(values) or None] == values
 
 
 def test_tool_that_refuses_every_call_has_no_example() -> None:

@@ -268,8 +268,7 @@ REFUSED = "refused cannot be imported: its executor is refused (refused.py, line
 @cases(
     ("arguments", "error", "findings"),
     (["draw", "faulty.py:machine"], TABLE, ["  GX002", "  GX002", "  GX005"]),
-    (["diff", "writing:WRITER", "faulty.py:machine"], TABLE, ["  GX002", "  GX002", "  GX005"]),
-    (["diff", "refused:executor", "writing:WRITER"], REFUSED, ["  GX010 at criticize"]),
+    (["run", "refused:executor", "q"], REFUSED, ["  GX010 at criticize"]),
 )
 def test_each_error_of_a_table_has_a_line(arguments: list[str], error: str, findings: list[str]) -> None:
     ended = command(*arguments)
@@ -288,7 +287,7 @@ def test_invalid_table_cannot_be_drawn() -> None:
 IMPORTS_ONLY = "helped defines no machine, it only imports some; name one, such as helped:AGENT_EXECUTOR\n"
 
 
-@cases("arguments", ["draw"], ["diff", "writing:WRITER"], ["export", "--format", "tla"])
+@cases("arguments", ["draw"], ["export", "--format", "tla"])
 @cases(
     ("target", "error"),
     ("agents.py", "agents.py names a file, not a machine; write agents.py:executor or agents.py:patient\n"),

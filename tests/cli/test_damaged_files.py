@@ -21,12 +21,11 @@ from graphexec.actions import Steps
 from graphexec.cli.exit_codes import UsageError
 from graphexec.cli.files import write
 from graphexec.cli.records import load_recording
-from graphexec.draw import Recording, draw, recording_of, sequence_mermaid, timeline
+from graphexec.draw import draw, recording_of, sequence_mermaid, timeline
 from graphexec.draw.page import html
 from graphexec.kernel.serialization import format_json
 from graphexec.memory import FileHistory, SQLiteHistory, Turn
 from graphexec.verify import Certificate, check
-from graphexec.verify.audit.audit import audit
 from tests.cli.terminals import command, refused
 from tests.cli.traced import double
 from tests.models.pictures import CAT
@@ -170,14 +169,12 @@ def read_trace(content: bytes, folder: Path) -> None:
     timeline(recording)
     sequence_mermaid(recording)
     draw(recording.machine, "text", runs=recording)
-    audit(list(recording.records), proof())
     recording.to_json_lines()
     html(recording.machine, recording)
 
 
 def read_certificate(content: bytes, _: Path) -> None:
     certificate = Certificate.from_json(content.decode("utf-8", "surrogateescape"))
-    audit(list(Recording.from_json_lines(trace()).records), certificate)
     check(certificate, executor().graph)
 
 
@@ -324,7 +321,7 @@ def test_text_that_stops_a_reader_is_refused(kind: str, content: bytes, tmp_path
 
 # ---- pipes and devices
 
-READERS = [["view", "{}", "--timeline"], ["draw", "--run", "{}"], ["audit", "{}", "{}"]]
+READERS = [["view", "{}", "--timeline"], ["draw", "--run", "{}"]]
 
 
 @cases("name", "pipe", "/dev/zero")

@@ -77,7 +77,6 @@ OPTIONS = {
     "--image": ["no.png", "notes.txt"],
     "--tools": ["nowhere:tool", "mine:", "mine:a,mine:b"],
     "--record": ["no/trace.jsonl"],
-    "--certificate": ["no/proof.json"],
 }
 OF_OTHERS = [*("-m", "--provider", "--api-key", "--system-prompt", "--prompt", "--tool", "--images", "--max-steps")]
 LIMITS = [
@@ -143,9 +142,7 @@ CASES: list[Case] = [
     *(fails("view", *words) for words in (["no.jsonl"], ["notes.txt"], ["-", "--live"])),
     fails("view", "notes.txt", "--timeline", "--sequence"),
     fails("view", "notes.txt", "--port", "80"),
-    *(fails("audit", *files) for files in (["no.jsonl", "no.json"], ["notes.txt", "notes.txt"])),
     fails("export", "mine:nothing", "--format", "tla"),
-    fails("diff", "mine:machine", "mine:nothing"),
     fails("models", "pull", "smollm3", code=1),
     fails("models", "download"),
     fails("ask", "q"),

@@ -41,9 +41,7 @@ COMMANDS: Mapping[str, Sequence[str]] = {
         *("spur.jsonl --sequence", "größe.jsonl", "- --timeline"),
     ],
     "replay": [f"spur.jsonl größe.py:executor{option}" for option in ("", " --at 1 --reply größer")] + ["größe.jsonl"],
-    "audit": ["spur.jsonl beweis.json", "größe.jsonl beweis.json"],
     "export": ["mine.py:maschine", "größe.py:executor"],
-    "diff": ["mine.py:maschine mine.py:executor", "mine.py:maschine größe.py:executor"],
     "nodes": ["", "critic"],
     "models": [""],
     "models list": [""],
@@ -82,8 +80,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def traced(here: None) -> None:
-    record = ["--record", "spur.jsonl", "--certificate", "beweis.json"]
-    assert in_locale("utf-8", "run", "mine.py:executor", "wie groß → ?", *record)[0] == 0
+    assert in_locale("utf-8", "run", "mine.py:executor", "wie groß → ?", "--record", "spur.jsonl")[0] == 0
 
 
 def in_locale(encoding: str, *arguments: str) -> tuple[object, bytes, bytes]:
@@ -188,8 +185,8 @@ LONE = "gr\udcf6"
     "arguments",
     *(["run", f"{LONE}.py:executor", "q"], ["check", f"{LONE}.py:executor"], ["draw", f"{LONE}:executor"]),
     *(["view", f"{LONE}.jsonl"], ["run", "q", "--model", f"{LONE}:m"], ["run", "q", "--tools", f"{LONE}:m"]),
-    *(["check", f"{LONE}.py:executor", "--format", "json"], ["diff", f"{LONE}:m", "mine:m"], [LONE]),
-    *(["audit", LONE, LONE], ["export", f"{LONE}:m", "--format", "tla"], ["run", "q", f"--{LONE}"]),
+    *(["check", f"{LONE}.py:executor", "--format", "json"], [LONE]),
+    *(["export", f"{LONE}:m", "--format", "tla"], ["run", "q", f"--{LONE}"]),
     *(["models", "pull", LONE], ["run", "q", "--memory", f"{LONE}/talk.jsonl"]),
 )
 def test_names_with_lone_surrogates_are_reported(arguments: list[str]) -> None:

@@ -14,15 +14,13 @@ import pytest
 from graphexec.cli.startup import enter
 from graphexec.draw import Recording, compare_runs, sequence_mermaid, timeline
 from tests.cli.terminals import Ended, Program, command, program, refused
-from tests.cli.traced import TRACE, make_executor, record_run
+from tests.cli.traced import TRACE, record_run
 from tests.draw.browser import page_of
 from tests.live.readers import fetch
 from tests.parameters import cases
-from tests.verify.traces import proof_of
 
 RECORDED = record_run()
 RECORDING = Recording.from_json_lines(RECORDED)
-PROOF = proof_of(make_executor()).to_json()
 
 
 @pytest.fixture
@@ -276,14 +274,12 @@ READERS = [
     ["view", TRACE, "--timeline"],
     ["view", TRACE, "-o", "run.html", "--no-open"],
     ["draw", "--run", TRACE],
-    ["audit", TRACE, "proof.json"],
 ]
 
 
 @cases("arguments", *READERS)
 @cases(("fault", "line", "text"), *BROKEN)
 def test_invalid_record_is_named(folder: Path, arguments: list[str], fault: str, line: int, text: str) -> None:
-    (folder / "proof.json").write_text(PROOF, encoding="utf-8")
     (folder / TRACE).write_text(text, encoding="utf-8")
     ended = command(*arguments)
     assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)

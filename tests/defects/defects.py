@@ -1,7 +1,7 @@
 """The 60 seeded defects: plausible mistakes of a few lines each, made in a copy of the package.
 
 `defects.toml` has them. Defects of the loop name a promise that they break, a property in `test_promises` or
-`test_promises_of_time`; defects of borders, proofs and audits name a test in another folder. They may break other
+`test_promises_of_time`; defects of borders and proofs name a test in another folder. They may break other
 tests, too. `test_defects` checks both.
 """
 

@@ -15,10 +15,10 @@ PAGE = {"text/html", "text/plain"}
 SHOWN: dict[str, list[tuple[str, set[str], str]]] = {
     "machine": [("execute_result", PICTURE, "<AgentExecutor with weather (tool_calling)")],
     "proof": [("execute_result", PAGE, "PROVED")],
-    "run": [("display_data", PAGE, "finished · iterations 2/15"), ("execute_result", PAGE, "RunResult(")],
+    "run": [("execute_result", PAGE, "RunResult(")],
     "await": [("stream", set(), "It is 19 °C in Rome.\n")],
     "stream": [("stream", set(), "Entered\nAsked\nAnswered\nMoved\nEntered\nMoved\nDone\n")],
-    "batch": [("display_data", PAGE, "3/3 runs · "), ("execute_result", {"text/plain"}, "3")],
+    "batch": [("execute_result", {"text/plain"}, "3")],
     "refuted": [("execute_result", PAGE, "REFUTED")],
     "stopped": [("execute_result", PAGE, "StoppedResponse(")],
 }

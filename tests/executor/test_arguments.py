@@ -216,6 +216,7 @@ MISSING_NAMES = [
     ("executor", "Runner", AGENT),
     ("kernel", "Snapshots", "did you mean Snapshot?"),
     ("verify", "UnprovedErrors", "did you mean UnprovedError?"),
+    ("verify", "diff", "write {*after.edges} - {*before.edges}, and verify(after, limits).bounds"),
     ("", "create_agnt", "did you mean create_agent?"),
     ("", "BuferMemory", "did you mean BufferMemory of graphexec.memory?"),
     ("", "load_tools", TOOL),
@@ -243,6 +244,10 @@ MISSING_MODULES = [
     ("schema", "messages are in graphexec.messages, and the steps of a run in graphexec.actions"),
     ("agents.agent_toolkits", TOOL),
     ("tolls", "did you mean graphexec.tools?"),
+    (
+        "verify.audit",
+        "the engine compares each step of a run with its certificate, and check(certificate, graph) checks that",
+    ),
 ]
 
 

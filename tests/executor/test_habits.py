@@ -101,7 +101,7 @@ def test_names_of_models_may_have_colons(name: str, url: str | None) -> None:
 
 def test_most_libraries_have_several_habits() -> None:
     assert sum(map(len, TABLES["mistakes"].values())) >= 100
-    assert len(TABLES["mistakes"]) == 9
+    assert len(TABLES["mistakes"]) == 10
 
 
 async def echo_later(text: str) -> str:

@@ -471,6 +471,7 @@ def is_held_back(streamed: str, whole: str, written: str, kind: str, way: bool) 
 @example(answer="\u200b", way=False, cuts=[])
 @example(answer="42</s>", way=False, cuts=[])
 @example(answer="\u200c</", way=False, cuts=[])
+@example(answer=" ", way=False, cuts=[])
 @example(answer="a", way=False, cuts=[])
 @example(answer="-\n1._\u200b\ufeff", way=True, cuts=[])
 @example(answer="42<|im_end|> </s>\ufeff", way=True, cuts=[*range(60)])
@@ -485,7 +486,7 @@ def test_pieces_add_up_to_the_whole_answer(kind: str, answer: str, way: bool, cu
     whole = whole_answer(make, reply)
     if whole is None:
         # A reply without a text and without calls is no answer.
-        assert reply == ""
+        assert not reply.strip()
         return
     assert answer.startswith(whole)
     assert whole == answer or is_unread(answer.removeprefix(whole), kind)

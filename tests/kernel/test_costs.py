@@ -13,7 +13,6 @@ import graphexec as gx
 from graphexec import actions, errors, kernel, messages, models, runtime, verify
 from graphexec.effects import CallModel, agent_limits
 from graphexec.executor import Ready
-from graphexec.verify.audit.audit import audit
 from graphexec.verify.explorer.explore import explore
 from graphexec.verify.explorer.oracle import replies_of
 from graphexec.verify.explorer.stepping import Stepping, Waiting
@@ -21,7 +20,7 @@ from tests.drivers import ALL_DRIVERS, Driver, DriverResult, Script, run_script
 from tests.executor.actors import echo, snapshot_after
 from tests.kernel.machines import PROMPTS, Prompt, Stopped, Tick, Topics, machine_of
 from tests.parameters import cases
-from tests.verify.traces import proof_of, trace_of
+from tests.verify.acting import proof_of
 
 START = Ready(actions.Run({"input": "q"}))
 ACT = "Thought: hm\nAction: echo\nAction Input: hi"
@@ -160,30 +159,3 @@ def test_unreported_cost_under_a_limit_is_refused(driver: Driver) -> None:
     ):
         run_with(driver, executor_with_costs(max_cost=1.0))
     assert run_with(driver, executor_with_costs(max_iterations=2)).spent["cost"] == 0.0
-
-
-@cases("cost", 0.25, 0.5, 3.0)
-def test_trace_with_costs_conforms(cost: float) -> None:
-    executor = executor_with_costs(cost, max_cost=1.0, max_iterations=9)
-    found = audit(trace_of(executor_with_costs(cost, max_cost=1.0, max_iterations=9)), proof_of(executor))
-    assert found.violations == ()
-    assert found.status == "stopped"
-
-
-def test_trace_stopped_below_its_limit_does_not_conform() -> None:
-    executor = executor_with_costs(0.5, max_cost=1.0)
-    trace = trace_of(executor_with_costs(0.5, max_cost=1.0))
-    for record in trace:
-        if "cost" in record.get("spent", {}):
-            record["spent"]["cost"] = 0.5 if record["spent"]["cost"] else 0.0
-    assert audit(trace, proof_of(executor)).violations
-
-
-@cases("cost", -0.5, math.inf, math.nan)
-def test_trace_with_an_invalid_cost_does_not_conform(cost: float) -> None:
-    executor = executor_with_costs(0.5, max_iterations=2)
-    trace = trace_of(executor_with_costs(0.5, max_iterations=2))
-    result = next(record for record in trace if record["event"] == "answered")
-    result["spent"]["cost"] = cost
-    facts = [violation.fact for violation in audit(trace, proof_of(executor)).violations]
-    assert any(fact.startswith(f"the cost is {cost!r}; it must be a number of at least 0") for fact in facts)

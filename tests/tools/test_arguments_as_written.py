@@ -51,6 +51,7 @@ USUAL: dict[str, Any] = {**PLAIN, "text": "", "most": 3, "when": None, "price": 
     ({**PLAIN, "by": {"ids": "[1]", "limit": None}}, {"by": Filter(ids=[1])}),
     ({**PLAIN, "most": None}, {}),
     ({**PLAIN, "when": None}, {}),
+    ({**PLAIN, "when": "null", "by": "None", "text": "null"}, {"text": "null"}),
     ({**PLAIN, "when": "2026-11-29"}, {"when": dt.date(2026, 11, 29)}),
     ({**PLAIN, "when": "2026-11-29T00:00:00"}, {"when": dt.datetime(2026, 11, 29)}),
     ({**PLAIN, "price": "1.10"}, {"price": decimal.Decimal("1.10")}),
@@ -70,6 +71,7 @@ def test_argument_is_what_the_model_means(written: Any, read: Any) -> None:
     ("written", "fact"),
     ({"values": "abc"}, "values: Input should be a valid array"),
     ({"values": None}, "values: Input should be a valid array"),
+    ({"values": "null"}, "values: Input should be a valid array"),
     ({"values": '["x"]'}, "values: Input should be a valid array"),
     ({**PLAIN, "other": None}, "other: Extra inputs are not permitted"),
 )

@@ -16,10 +16,8 @@ from hypothesis import strategies as st
 import graphexec
 from graphexec import AgentExecutor, create_agent, create_react_agent, effects, errors, models, tool, tools
 from graphexec.tools.calling import make_tool_handler
-from graphexec.tools.everyday import calculator, convert_units
+from graphexec.tools.everyday import calculator
 from graphexec.tools.reading import FEW, has_few_characters, measure_json
-from graphexec.tools.units import UNITS
-from tests.counting import count_calls
 from tests.executor import actors
 from tests.parameters import cases, examples
 from tests.tools.actors import call_tool
@@ -48,7 +46,6 @@ FRAGMENTS = [
     *("**", "9**", "1,", "1,000,", "1e", "e+", "0x", "1 x ", "% of ", " / ", "per ", "degrees ", "- ", "--1"),
     *("sqrt(", "max(1,", "round(", "pi ", "times ", "None", "True ", "null"),
     *('["', '{"a":', "{'", "[1,", "[[1],", "```"),
-    *(name for unit in UNITS for name in unit.names[:2]),
 ]
 
 FRAGMENT = st.sampled_from(FRAGMENTS) | st.text(min_size=1, max_size=8)
@@ -85,7 +82,7 @@ def arguments_of(one: tools.AnyTool, text: str) -> Iterator[Any]:
 
 
 def test_every_everyday_tool_is_known_here() -> None:
-    assert {"calculator", "convert_units", "today"} <= BUILTIN.keys()
+    assert {"calculator", "today"} <= BUILTIN.keys()
 
 
 @pytest.mark.medium
@@ -157,15 +154,6 @@ def test_builtin_tools_observe_any_short_text(fragment: str, length: int) -> Non
 )
 def test_extreme_expression_gets_a_clear_answer(expression: str, says: str) -> None:
     assert says in call_tool(calculator, expression).observation
-
-
-def test_time_for_a_unit_does_not_grow_with_its_length() -> None:
-    def convert(length: int) -> None:
-        with pytest.raises(ValueError, match="the unit has"):
-            convert_units(1.0, " " * length, "m")
-
-    convert(1_000)
-    assert count_calls(lambda: convert(MEGABYTE)) == count_calls(lambda: convert(1_000))
 
 
 def test_unknown_name_of_a_megabyte_is_shortened() -> None:

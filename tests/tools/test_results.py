@@ -2,12 +2,22 @@
 
 import asyncio
 import collections
+import collections.abc
 import contextlib
+import copy
 import dataclasses
+import datetime as dt
+import enum
 import itertools
+import math
+import pathlib
 import sqlite3
 import threading
+import types
+import unittest.mock
+import uuid
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 import pytest
@@ -16,13 +26,26 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 import graphexec as gx
-from graphexec.draw import Recorder
+from graphexec.draw import Recorder, Recording
+from graphexec.effects import ToolResult
 from graphexec.executor import AGENT_EXECUTOR
-from graphexec.messages import ToolMessage
-from graphexec.messages.observations import format_observation
+from graphexec.messages import Image, ToolMessage
+from graphexec.messages.observations import Excerpt, format_observation
 from graphexec.models import ScriptedModel
 from graphexec.tools.results import MOST_ITEMS
-from tests.executor.actors import AnyTool, Running, act, answer, call, caller_of, make_executor, run_async, run_sync
+from tests.executor.actors import (
+    AnyTool,
+    Running,
+    act,
+    answer,
+    call,
+    caller_of,
+    make_executor,
+    run_async,
+    run_by,
+    run_sync,
+    snapshot_after,
+)
 from tests.parameters import cases, examples
 from tests.tools.actors import HOW, call_tool
 
@@ -36,8 +59,33 @@ class Page:
     items: Any
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Sheet:
+    items: Any
+
+
 class Reply(BaseModel):
     data: Any
+
+
+class Open(BaseModel):
+    model_config = {"extra": "allow"}
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+class Array:
+    """Numbers of another library, whose comparison is no truth value."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        raise ValueError("the truth value of an array is ambiguous")
+
+    def __repr__(self) -> str:
+        return "array([1, 2])"
 
 
 def yielding(items: list[Any], end: Any = None) -> Generator[Any, None, Any]:
@@ -65,6 +113,25 @@ class Awaitable:
         return self.value
 
 
+class Cursor:
+    """An async iterator that is no generator."""
+
+    def __init__(self, items: list[Any]) -> None:
+        self.left = [*items]
+
+    def __aiter__(self) -> Any:
+        return self
+
+    async def __anext__(self) -> Any:
+        if not self.left:
+            raise StopAsyncIteration
+        return self.left.pop(0)
+
+
+def numbered(items: list[Any]) -> dict[Any, Any]:
+    return dict(enumerate(items))
+
+
 # How a tool may return a list of items: what it returns, and the value of that.
 OF_ITEMS: list[tuple[Callable[[list[Any]], Any], Callable[[list[Any]], Any]]] = [
     (iter, list),
@@ -72,19 +139,62 @@ OF_ITEMS: list[tuple[Callable[[list[Any]], Any], Callable[[list[Any]], Any]]] = 
     (yielding, list),
     (lambda items: yielding(items, "end"), lambda values: [*values, "end"]),
     (yielding_async, list),
-    (lambda items: dict(enumerate(items)).values(), list),
+    (Cursor, list),
+    (lambda items: map(list[Any].pop, [[item] for item in items]), list),
+    (lambda items: filter(lambda _: True, items), list),
+    (lambda items: zip(items, [*range(9)], strict=False), lambda values: [*zip(values, [*range(9)], strict=False)]),
+    (reversed, lambda values: values[::-1]),
+    (lambda items: numbered(items).values(), list),
+    (lambda items: numbered(items).items(), lambda values: [*numbered(values).items()]),
+    (lambda items: numbered(items).keys(), lambda values: [*range(len(values))]),
     (tuple, tuple),
     (list, list),
     (collections.deque, collections.deque),
-    (lambda items: dict(enumerate(items)), lambda values: dict(enumerate(values))),
+    (numbered, numbered),
+    (lambda items: types.MappingProxyType(numbered(items)), numbered),
+    (lambda items: collections.OrderedDict(numbered(items)), lambda values: collections.OrderedDict(numbered(values))),
 ]
 # How it may return one value.
 OF_ONE: list[tuple[Callable[[Any], Any], Callable[[Any], Any]]] = [
     (returning, lambda value: value),
     (Awaitable, lambda value: value),
     (lambda value: returning(Awaitable(value)), lambda value: value),
-    *((kind, kind) for kind in (Row, Page)),
+    *((kind, kind) for kind in (Row, Page, Sheet, ToolResult)),
     (lambda value: Reply(data=value), lambda value: Reply(data=value)),
+    (lambda value: Open.model_validate({"data": value}), lambda value: Open.model_validate({"data": value})),
+    # As a tool of LangChain with "content_and_artifact" returns it.
+    (lambda value: ("done", value), lambda value: ("done", value)),
+]
+# Values that are no JSON, or nearly none.
+ODD: list[Any] = [
+    "",
+    b"bytes",
+    b"\xff\x00",
+    bytearray(b"x"),
+    range(3),
+    Colour.RED,
+    dt.datetime(2026, 11, 30, 1, 2, tzinfo=dt.UTC),
+    dt.date(2026, 11, 30),
+    dt.timedelta(1),
+    Decimal("1.10"),
+    uuid.UUID(int=1),
+    pathlib.PurePosixPath("a/b"),
+    ValueError("as a value"),
+    math.inf,
+    math.nan,
+    10**400,
+    1 + 2j,
+    frozenset({1}),
+    {1},
+    {(1, 2): 3},
+    Array(),
+    Image.from_bytes(b"\x89PNG\r\n\x1a\n"),
+    "\ud800",
+    {"kind": "graphexec.image", "url": "data"},
+    ToolMessage("c0", "of another call"),
+    int,
+    NotImplemented,
+    ...,
 ]
 
 # Functions that make a result, and its value: a coroutine can be returned only once.
@@ -92,9 +202,8 @@ Made = tuple[Callable[[], Any], Any]
 
 
 def results() -> st.SearchStrategy[Made]:
-    plain = (st.text(st.characters(codec="utf-8"), max_size=5) | st.integers() | st.none() | st.booleans()).map(
-        lambda value: ((lambda: value), value)
-    )
+    plain = st.text(st.characters(codec="utf-8"), max_size=5) | st.integers() | st.none() | st.booleans()
+    leaf = (plain | st.sampled_from(ODD)).map(lambda value: ((lambda: value), value))
 
     def around(inner: st.SearchStrategy[Made]) -> st.SearchStrategy[Made]:
         def many(way: Any, parts: list[Made]) -> Made:
@@ -106,10 +215,10 @@ def results() -> st.SearchStrategy[Made]:
         several = st.builds(many, st.sampled_from(OF_ITEMS), st.lists(inner, max_size=3))
         return several | st.builds(one, st.sampled_from(OF_ONE), inner)
 
-    return st.recursive(plain, around, max_leaves=6)
+    return st.recursive(leaf, around, max_leaves=6)
 
 
-def tool_of(make: Callable[[], Any], *, is_async: bool) -> AnyTool:
+def tool_of(make: Callable[[], Any], *, is_async: bool, **options: Any) -> AnyTool:
     def give() -> Any:
         """Give it."""
         return make()
@@ -118,29 +227,75 @@ def tool_of(make: Callable[[], Any], *, is_async: bool) -> AnyTool:
         """Give it."""
         return make()
 
-    return gx.tool(name="give")(give_async if is_async else give)
+    return gx.tool(name="give", **options)(give_async if is_async else give)
+
+
+def texts_of(model: ScriptedModel) -> list[str]:
+    """Return the results in the last request."""
+    request: Any = model.requests[-1]
+    return [one.content for one in request.messages if isinstance(one, ToolMessage)]
 
 
 def sent(executor: gx.AgentExecutor, model: ScriptedModel, run: Running, **options: Any) -> tuple[Any, str]:
     """Return the observation, and the text that the model is sent."""
     result = run(executor, **options)
-    request: Any = model.requests[-1]
-    return result.steps[0].observation, request.messages[-1].content
+    return result.steps[0].observation, texts_of(model)[-1]
 
 
-WAYS = ["plain", "trimmed", "recorded"]
+# Options of the executor, by the way of its run.
+WAYS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "verbose": {"verbose": True},
+    "trimmed": {"trim_intermediate_steps": 1},
+    "cut": {"max_observation": 20},
+    "streamed": {},
+    "recorded": {},
+    "resumed": {},
+    "twice": {},
+}
 
 
-@settings(max_examples=examples(100, 30))
-@given(results(), st.booleans(), st.sampled_from([run_sync, run_async]), st.sampled_from(WAYS))
-def test_model_is_sent_the_value_of_any_result(made: Made, is_async: bool, run: Running, way: str) -> None:
+@settings(max_examples=examples(100, 30), deadline=None)
+@given(results(), st.booleans(), st.booleans(), st.sampled_from([None, 60.0]), st.sampled_from([*WAYS]))
+def test_model_is_sent_the_value_of_any_result(
+    made: Made, is_async: bool, is_async_run: bool, timeout: float | None, way: str
+) -> None:
+    """In a task, in the run's thread or in another one, and however the run is watched, stored and resumed."""
     make, value = made
-    model = ScriptedModel([call("give"), "done"])
-    options: dict[str, Any] = {"trim_intermediate_steps": 1} if way == "trimmed" else {}
+    most = WAYS[way].get("max_observation")
+    expected = Excerpt(most).of(value)
+    calls: list[Any] = [call("give", "1"), call("give", "2")] if way == "twice" else [call("give")]
+    model = ScriptedModel([calls, *([] if way == "resumed" else ["done"])])
+    recorder = Recorder(AGENT_EXECUTOR.verify())
+    options = {"max_observation": 10**6, **WAYS[way]} | ({"observers": [recorder]} if way == "recorded" else {})
+    one = tool_of(make, is_async=is_async, timeout=timeout)
+    executor = caller_of(model, one, **options)
+    run = run_async if is_async_run else run_sync
+    steps: list[Any] = []
+    if way == "resumed":
+        stored = snapshot_after(AssertionError, lambda: run(executor)).to_json()
+        model = ScriptedModel(["done"])
+        executor = caller_of(model, one, **options)
+        steps += run(executor, gx.Snapshot.from_json(stored, executor.graph)).steps
+        assert format_observation(steps[0].observation) == expected
+    elif way == "streamed":
+        run_by("astream" if is_async_run else "stream", executor)
+    else:
+        steps += run(executor).steps
+        for step in steps:
+            assert is_same(step.observation, value)
+    assert texts_of(model) == [expected] * len(calls)
     if way == "recorded":
-        options["observers"] = [Recorder(AGENT_EXECUTOR.verify())]
-    executor = caller_of(model, tool_of(make, is_async=is_async), max_observation=10**6, **options)
-    assert sent(executor, model, run) == (value, format_observation(value))
+        recording = Recording(tuple(recorder.records))
+        assert Recording.from_json_lines(recording.to_json_lines()).records == recording.records
+
+
+def is_same(observed: Any, value: Any) -> bool:
+    """Return whether an observation is a value; one that does not equal its own copy is compared as text."""
+    with contextlib.suppress(ValueError):
+        if value == copy.deepcopy(value) and observed != value:
+            return False
+    return type(observed) is type(value) and format_observation(observed) == format_observation(value)
 
 
 def test_verbose_run_shows_what_the_model_sees(capsys: pytest.CaptureFixture[str]) -> None:
@@ -167,6 +322,11 @@ def test_endless_result_stops_behind_what_is_shown(lazy: Callable[[], Any]) -> N
     result = call_tool(tool_of(lazy, is_async=False), {}, max_observation=20)
     assert result.text.startswith("[0,1,2,3,4,5,6,7,8,9\n[... ")
     assert len(result.observation) == 21
+
+
+def test_parts_of_a_mapping_that_cannot_be_copied_are_read() -> None:
+    give = tool_of(lambda: types.MappingProxyType({"a": map(str, [1])}), is_async=False)
+    assert call_tool(give, {}).observation == {"a": ["1"]}
 
 
 def test_endless_result_is_an_error_without_a_limit() -> None:
@@ -227,6 +387,11 @@ def test_later_changes_do_not_reach_the_record(run: Running) -> None:
     assert texts == ['["x","y"]', '["x","y","z"]']
 
 
+def test_further_field_of_a_model_is_read() -> None:
+    result = call_tool(tool_of(lambda: Open.model_validate({"data": iter([1])}), is_async=False))
+    assert (result.observation, result.text) == (Open.model_validate({"data": [1]}), '{"data":[1]}')
+
+
 def test_what_cannot_be_copied_stays_as_it_is() -> None:
     lock = threading.Lock()
     result = call_tool(tool_of(lambda: [lock, map(str, [1])], is_async=False), {})
@@ -240,3 +405,33 @@ def test_changed_observation_is_what_the_model_is_sent(limit: int | None, text: 
     assert changed.text == text
     step = gx.AgentStep(act("give"), result.observation, excerpt=dataclasses.replace(result.excerpt, note=" (noted)"))
     assert dataclasses.replace(step, observation="nothing to see").text == f"{text} (noted)"
+
+
+class Endless(collections.abc.Sequence[int]):
+    """A sequence that computes its items."""
+
+    def __getitem__(self, index: Any) -> Any:
+        return index
+
+    def __len__(self) -> int:
+        return 10**18
+
+    def __repr__(self) -> str:
+        return "Endless()"
+
+
+class Remote:
+    """An object that asks a server for each attribute."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise ConnectionError(name)
+
+    def __repr__(self) -> str:
+        return "Remote()"
+
+
+@HOW
+@cases("make", Endless, Remote, unittest.mock.MagicMock)
+def test_object_that_only_looks_like_items_stays_one(run: Running, make: Callable[[], Any]) -> None:
+    (step,) = run(make_executor(act("give"), answer(), tools=[tool_of(make, is_async=False)])).steps
+    assert (step.status, type(step.observation).__name__) == ("ok", make.__name__)

@@ -125,7 +125,7 @@ ADA = '{"name": "Ada", "home": {"street": "Main"}}'
 
 @cases(
     ("called", "given_input", "read"),
-    *((echo, text, {"text": text}) for text in ("plain text", "", '{"other": 1}', '["a"]', "42", "\ud800")),
+    *((echo, text, {"text": text}) for text in ("plain text", "", '["a"]', "42", "\ud800")),
     # Brackets alone are no JSON.
     *((echo, text, {"text": text}) for text in ('{"a": 1}["a"]', "{x} = {1, 2", "[draft] hi", 'say {"text": "')),
     *((echo, text, {"text": text}) for text in ("{{a}", "'{'")),

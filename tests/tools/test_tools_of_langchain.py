@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import pytest
 
+from graphexec.errors import ToolDefinitionError
 from graphexec.tools.collecting import to_tools
 from tests.executor.actors import Running, act, answer, make_executor
 from tests.parameters import cases
@@ -14,6 +15,7 @@ if find_spec("langchain_core") is None:
     pytest.skip("needs the extra dev", allow_module_level=True)
 
 from langchain_core.tools import BaseTool, InjectedToolArg, InjectedToolCallId, StructuredTool, ToolException
+from langchain_core.tools import Tool as SimpleTool
 from langchain_core.tools import tool as langchain_tool
 
 
@@ -60,3 +62,38 @@ def test_error_that_a_tool_of_langchain_reports_is_one(run: Running) -> None:
     given: Any = StructuredTool.from_function(closed, handle_tool_error=True)
     (step,) = run(make_executor(act("closed", x=1), answer(), tools=to_tools([given]))).steps
     assert (step.status, step.observation) == ("error", "it is closed")
+
+
+async def double(x: int) -> tuple[int, str]:
+    """Double it."""
+    return 2 * x, "an artifact"
+
+
+async def shout(text: str) -> str:
+    return text.upper()
+
+
+@HOW
+@cases(
+    ("given", "written", "observed"),
+    (StructuredTool.from_function(coroutine=double, response_format="content_and_artifact"), {"x": "2"}, 4),
+    (
+        StructuredTool(name="one", description="Do it.", args_schema={"type": "object", "properties": {}}, coroutine=shout),
+        {"text": "hi"},
+        "HI",
+    ),
+    (SimpleTool("shout", None, "Shout.", coroutine=shout), {"tool_input": "hi"}, "HI"),
+)
+def test_tool_that_has_only_a_coroutine_is_awaited(run: Running, given: Any, written: Any, observed: Any) -> None:
+    (step,) = run(make_executor(act(given.name, **written), answer(), tools=to_tools([given]))).steps
+    assert (step.status, step.observation) == ("ok", observed)
+
+
+def test_argument_that_nobody_would_inject_is_refused() -> None:
+    @langchain_tool
+    def owned(text: str, owner: Annotated[str, InjectedToolArg]) -> str:
+        """Note it."""
+        return text
+
+    with pytest.raises(ToolDefinitionError, match=r"owned .* owner"):
+        to_tools([owned])

@@ -1,4 +1,4 @@
-"""Machines with proofs, and changes of proofs and traces."""
+"""Machines with proofs, and changes of proofs."""
 
 import copy
 import hashlib

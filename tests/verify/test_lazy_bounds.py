@@ -13,8 +13,8 @@ from graphexec.verify.proof import prove
 from graphexec.verify.proof.bounds import bounds_by_states, bounds_of
 from graphexec.verify.proof.certificate import Bounds
 from tests.parameters import cases
+from tests.verify.acting import acting, proof_of
 from tests.verify.test_numbers import low
-from tests.verify.traces import acting, proof_of
 
 
 def executor() -> AgentExecutor:

@@ -11,13 +11,10 @@ from hypothesis import strategies as st
 
 import graphexec as gx
 from graphexec import effects, errors
-from graphexec.draw import Recorder
 from graphexec.kernel import Meter, advance, begin, reserved
-from graphexec.runtime import make_run_context, stream
 from graphexec.testing.random_graphs import METERS, DrawnGraph, errand_class
 from graphexec.testing.strategies import drawn_graphs
-from graphexec.verify import Bound, Bounds, Certificate, verify
-from graphexec.verify.difference import diff
+from graphexec.verify import Bound, Bounds, verify
 from graphexec.verify.explorer.explore import explore
 from graphexec.verify.explorer.failure import as_test
 from graphexec.verify.explorer.oracle import replies_of
@@ -29,11 +26,9 @@ from graphexec.verify.reports.document import bounds_data, limits_data
 from graphexec.verify.reports.text import bound_lines
 from tests.kernel.machines import error_message, machine_of, value
 from tests.parameters import cases
-from tests.traces import read_trace
 from tests.verify import orders
 from tests.verify.orders import FIVE, ORDERS, PARCELS, PAYMENTS, WEIGHT, Cancelled, Delivered, Order, Pay, Ship
 from tests.verify.proofs import bounds_of, certificate_of, meters_of, prove
-from tests.verify.traces import Trace, facts_of
 
 # ---- proofs
 
@@ -193,20 +188,6 @@ def test_bounds_and_limits_are_reported_by_meter() -> None:
     assert bound_lines(unknown)[1] == "  payments     no bound; set Limits({PAYMENTS: 5}) or Limits(fan_out=5)"
 
 
-def test_difference_names_limits_and_bounds_of_meters() -> None:
-    assert str(diff(ORDERS, ORDERS, gx.Limits({PAYMENTS: 6}), limits_before=FIVE)) == (
-        "~ limit payments: was 5, now 6\n"
-        "~ bound transitions: was payments + 1 = 6 (exact), now payments + 1 = 7 (exact)\n"
-        "~ bound payments: was payments = 5 (at most), now payments = 6 (at most)"
-    )
-    shipping = orders.paying(dataclasses.replace(orders.pay, effects=(Ship,)))
-    changes = str(diff(orders.paying(orders.pay), shipping, gx.Limits())).splitlines()
-    assert "~ bound parcels: was 0 (exact), now 2 (exact)" in changes
-    changes = str(diff(ORDERS, ORDERS, FIVE, limits_before=gx.Limits())).splitlines()
-    assert "~ limit payments: was none, now 5" in changes
-    assert "~ bound payments: was no bound, now payments = 5 (at most)" in changes
-
-
 @cases(
     ("limits", "written"),
     (FIVE, "Limits({Meter('payments'): 5})"),
@@ -244,56 +225,6 @@ def test_charges_of_effects_are_in_certificate_and_digest() -> None:
     assert (flow.charged, flow.bounded) == (("gold",), ("gold",))
     assert (measured.charged, measured.bounded) == (("gold",), ())
     assert measured.digest != flow.digest
-
-
-# ---- traces
-
-
-def trace_of(accepted: Sequence[bool], limits: gx.Limits) -> tuple[Trace, Certificate]:
-    """The records of a run in which payments are accepted or not, and the proof that it is to conform to."""
-    recorder = Recorder(ORDERS, limits=limits)
-    replies = iter(accepted)
-
-    def accept(effect: Pay) -> bool:
-        return next(replies)
-
-    def send(effect: Ship) -> float:
-        return 0.5
-
-    handlers: Any = {Pay: accept, Ship: send}
-    for happened in stream(ORDERS, Order(), make_run_context(handlers, limits=limits, clock=lambda: 0.0)):
-        recorder(happened)
-    return read_trace(recorder.recording.to_json_lines()), certificate_of(ORDERS, limits)
-
-
-@cases("accepted", [True], [False, False, True], [False] * 5)
-@cases("limits", FIVE, gx.Limits({PAYMENTS: 5, PARCELS: 1}), gx.Limits({PAYMENTS: 5, WEIGHT: 9}))
-def test_run_with_custom_meters_conforms(accepted: list[bool], limits: gx.Limits) -> None:
-    assert facts_of(*trace_of(accepted, limits)) == []
-
-
-@cases(
-    ("meter", "more", "fact"),
-    ("payments", 1, "ship --Delivered--> END makes at most 1 payments, but 2 are counted"),
-    ("payments", 1, "ship asked for 0 payments, but 2 are counted"),
-    ("parcels", 5, "ship asked for 0 parcels, but 7 are counted"),
-    ("parcels", 5, "the run takes 7 parcels, but at most 2 is proved"),
-    ("parcels", 0.5, "parcels is 2.5; counts are whole numbers of at least 0"),
-    ("parcels", -2, "ship --Delivered--> END spends 2 of parcels, but 0 is spent before it and 0 after it"),
-    ("weight", -0.25, "weight goes back from 0.5 to 0.25"),
-)
-def test_wrong_charge_is_a_violation(meter: str, more: float, fact: str) -> None:
-    records, proof = trace_of([False, True], FIVE)
-    records[-1]["spent"][meter] += more
-    assert fact in facts_of(records, proof)
-
-
-def test_run_beyond_meter_limit_is_a_violation() -> None:
-    records, _ = trace_of([False, False, True], FIVE)
-    proof = certificate_of(ORDERS, gx.Limits({PAYMENTS: 2}))
-    assert "the limit payments is 5 for the run and 2" in str(facts_of(records, proof))
-    records[0]["limits"]["payments"] = 2
-    assert "3 of payments is spent, but the limit is 2" in facts_of(records, proof)
 
 
 # ---- the nodes as they are

@@ -219,7 +219,8 @@ def test_finding_is_located_at_first_user_node_of_loop() -> None:
     home, named = f"{ROOT}/tests", SourceLocation(f"{ROOT}/tests/verify/writing.py", 3)
     loop = (_step("plan", "polish"), _step("polish", "plan"))
     finding = Finding("GX010", "error", "plan", None, "a fact", "fix it", Witness((), loop, Limits()))
-    mixed: Any = Graph([*AGENT_EXECUTOR, PERFECTIONIST["polish"]], AGENT_EXECUTOR.edges, AGENT_EXECUTOR.start)
+    nodes = [*AGENT_EXECUTOR, PERFECTIONIST["polish"]]
+    mixed: Graph[Any, Any] = Graph(nodes, AGENT_EXECUTOR.edges, AGENT_EXECUTOR.start)
     subject = Subject("x", (finding,), dataclasses.replace(verdict, graph=mixed), named)
     assert subject.place_of(finding, home) == LINE
     without = Finding("GX013", "warning", "plan", None, "a fact", "fix it")

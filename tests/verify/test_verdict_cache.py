@@ -12,8 +12,8 @@ from graphexec.errors import LimitsError
 from graphexec.verify.proof import prove
 from graphexec.verify.proof.flow import Flow, flow_of
 from tests.counting import count_calls
+from tests.verify.acting import acting
 from tests.verify.proofs import bounds_of
-from tests.verify.traces import acting
 
 
 @final

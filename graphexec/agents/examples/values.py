@@ -13,10 +13,9 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias, TypeGuard, final
 
-from graphexec.agents.examples.patterns import WorkLimit, WorkLimitError, match_pattern
 from graphexec.agents.examples.words import NUMBERS, SMALLER_NUMBERS, values_named
 from graphexec.tools import AnyTool
-from graphexec.tools.patterns import search_pattern
+from graphexec.tools.patterns import is_costly, search_pattern
 from graphexec.tools.tool import InvalidArgumentsError
 
 # Calls that are tried for an example, and steps of the work limit for each character that its arguments may have.
@@ -26,8 +25,8 @@ _CALLS, _STEPS_PER_CHARACTER = 30, 5
 # enumeration, and the branches of a union, that are tried.
 _DEEPEST, _DEEP, _MOST_ITEMS, _MOST_BRANCHES = 6, 2, 32, 24
 
-# Characters of a string, and of one that need not match its pattern: to reject it may take long.
-_LONGEST_STRING, _LONGEST_GUESS = 200, 18
+# Characters of a string.
+_LONGEST_STRING = 200
 
 _EMAILS = ("clara@example.org", "viktor@example.org", "amina@example.org")
 _URIS = ("https://example.org/a", "https://example.org/b", "ftp://example.org/a", "postgres://u:p@example.org/a")
@@ -67,6 +66,24 @@ _ANY_FORMAT = ("lantern", "meadow")
 
 # Tried for a string that nothing describes, but that a validator rejects: numbers, dates and codes are often strings.
 _STRINGS = ("317", "2031-05-17", "https://example.org/a", "clara@example.org", "06:43", "AB", "ABC", "q", "XPF", "fo")
+
+
+class WorkLimitError(Exception):
+    """The values of a schema take too much work."""
+
+
+@final
+class WorkLimit:
+    """A number of steps of about a microsecond. `spend` raises `WorkLimitError` if there are not enough left."""
+
+    def __init__(self, steps: int) -> None:
+        self._left = steps
+
+    def spend(self, steps: int = 1) -> None:
+        """Use steps up."""
+        self._left -= steps
+        if self._left < 0:
+            raise WorkLimitError
 
 
 @final
@@ -304,33 +321,19 @@ class SchemaValues:
                 yield from (least + (most - least) * part for part in (0.5, 0.25, 0.75))
 
     def strings(self, schema: Schema, name: str) -> Iterator[str]:
-        """Yield strings for the pattern, for the format, and for the name."""
+        """Yield strings for the format and for the name, of which a pattern allows few or none."""
         least, most = _number(schema, "minLength", 0), _number(schema, "maxLength", math.inf)
-        longest = _LONGEST_STRING
         self.work.spend(30)
-        if least > longest:
+        if least > _LONGEST_STRING:
             return
         pattern, form = schema.get("pattern"), schema.get("format")
         of_format = _FORMATS.get(form, ()) if isinstance(form, str) else ()
         fitting = [
             text
             for text in (self.rotate(f"format {form}", of_format) if of_format else ())
-            if least <= len(text) <= most
-            and (not isinstance(pattern, str) or search_pattern(pattern, text) is not False)
+            if least <= len(text) <= most and _matches(pattern, text)
         ]
         yield from fitting
-        if isinstance(pattern, str):
-            turn = self.take(f"pattern {pattern}")
-            tries = [(turn + number, more) for more in dict.fromkeys((1, int(least) or 1)) for number in range(3)]
-            is_understood = False
-            # Each is made when it is needed: the first one usually fits.
-            for one, more in tries:
-                if (text := match_pattern(pattern, one, self.work, more=more)) is not None:
-                    is_understood = True
-                    yield text
-            if not is_understood:
-                return
-            longest = _LONGEST_GUESS
         if of_format and not fitting:
             # Others do not have the format.
             return
@@ -340,7 +343,7 @@ class SchemaValues:
             missing = int(least) - len(text)
             long = text if missing <= 0 else f"{text} {f'{text} ' * missing}"[: int(least)]
             short = long if len(long) <= most else long[: int(most)]
-            if len(short) <= longest:
+            if len(short) <= _LONGEST_STRING and _matches(pattern, short):
                 yield short
 
     def arrays(self, schema: Schema, name: str, depth: int) -> Iterator[list[Any]]:
@@ -369,8 +372,8 @@ class SchemaValues:
     def objects(self, schema: Schema, name: str, depth: int) -> Iterator[dict[str, Any]]:
         """Yield objects with what they require; a dictionary has one entry."""
         properties = _members(schema, "properties")
-        # A validator may take long to match a key with a pattern that is not understood.
-        if any(match_pattern(pattern, work=self.work) is None for pattern in _members(schema, "patternProperties")):
+        # A validator may take long to match a key with a pattern, and no key is made for one.
+        if _members(schema, "patternProperties"):
             return
         required = dict.fromkeys(key for key in _list(schema, "required") if isinstance(key, str))
         columns = {key: self.values(properties.get(key, {}), key, depth + 1) for key in required}
@@ -399,12 +402,16 @@ class SchemaValues:
     def keys(self, schema: Schema, name: str) -> Iterator[tuple[str, Any]]:
         """Yield keys of a dictionary, with the schema of their values."""
         others = schema.get("additionalProperties", not _members(schema, "properties"))
-        if patterns := _members(schema, "patternProperties"):
-            for turn in range(3):
-                yield from ((match_pattern(pattern, turn, self.work) or "", one) for pattern, one in patterns.items())
-        elif others is not False:
+        if others is not False:
             names = {"type": "string", **_members(schema, "propertyNames")}
             yield from ((key, others) for key in self.values(names, name) if isinstance(key, str))
+
+
+def _matches(pattern: object, text: str) -> bool:
+    """Return whether a schema's pattern allows a string, and a validator that uses `re` finds that out soon."""
+    if not isinstance(pattern, str):
+        return True
+    return not is_costly(pattern, len(text)) and bool(search_pattern(pattern, text))
 
 
 def _join(part: Schema, resolved: Schema) -> dict[str, Any]:

@@ -104,14 +104,15 @@ def make_answer_reader() -> AnswerReader:
 def read(reply: ModelReply) -> Decision:
     """Parse the last line that is not blank: a follow-up question, or the final answer.
 
-    Raises `ParseError` if the line is neither or both, for a blank question, and if it was cut at the token limit.
+    Raises `ParseError` if the line is neither or both, for a question that is blank or behind an answer, and if it was
+    cut at the token limit.
     """
     whole = read_text(reply, _find_value, INTERMEDIATE)
     text = whole.text
     line = whole.log.strip().rpartition("\n")[2]
     follow_up = _FOLLOW_UP().search(line)
     finish = _FINISH().search(line)
-    if (follow_up and finish) or _find_value(text[whole.end :]):
+    if (follow_up and _FINISH().search(whole.log)) or _find_value(text[whole.end :]):
         raise ParseError(f"{BOTH}: {text}", llm_output=text)
     if finish:
         return whole.finish(read_text_after(line, finish))

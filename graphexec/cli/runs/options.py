@@ -40,21 +40,11 @@ if TYPE_CHECKING:
 # Worked examples for the tools of `EVERYDAY_TOOLS`, with numbers that are seldom asked for.
 EVERYDAY_EXAMPLES: tuple[WorkedExample, ...] = (
     WorkedExample("What is 317 * 46?", (("calculator", {"expression": "317 * 46"}, "14582"),), "14582"),
-    WorkedExample(
-        "How many kilometers are 283 miles?",
-        (("convert_units", {"value": 283, "from_unit": "miles", "to_unit": "kilometers"}, "283 mi = 455.444 km"),),
-        "283 mi = 455.444 km",
-    ),
     WorkedExample("What day is it today?", (("today", {}, "Tuesday, 2025-03-04"),), "Tuesday, 2025-03-04"),
     WorkedExample(
         "I have 17 bags with 43 coins each. How many coins do I have?",
         (("calculator", {"expression": "17 * 43"}, "731"),),
         "731",
-    ),
-    WorkedExample(
-        "Convert 163.4 F to Celsius.",
-        (("convert_units", {"value": 163.4, "from_unit": "F", "to_unit": "C"}, "163.4 °F = 73 °C"),),
-        "163.4 °F = 73 °C",
     ),
     WorkedExample("638*47", (("calculator", {"expression": "638 * 47"}, "29986"),), "29986"),
 )

@@ -151,8 +151,8 @@ Tools: TypeAlias = Annotated[
     option(
         MODEL,
         "MODULE:OBJECT",
-        "A tool or a list of tools, as module:object or file.py:object, instead of the built-in ones (calculator, "
-        "convert_units, today). An object may be a function with annotations and a docstring; a module or a file "
+        "A tool or a list of tools, as module:object or file.py:object, instead of the built-in ones (calculator "
+        "and today). An object may be a function with annotations and a docstring; a module or a file "
         "alone means all its tools. The file is imported, and so run. May be repeated.",
     ),
 ]
@@ -228,7 +228,7 @@ RecordFile: TypeAlias = Annotated[
     option(
         OUTPUT,
         "FILE",
-        "Also write a trace of the run to this file during the run, for graphexec view, draw --run and audit: the "
+        "Also write a trace of the run to this file during the run, for graphexec view and draw --run: the "
         "records of --json in a compact form. A full disk does not end the run.",
     ),
 ]

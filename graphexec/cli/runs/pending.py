@@ -16,7 +16,6 @@ from graphexec.cli.terminal import Symbols, clean
 from graphexec.draw.model.text import format_quantity
 from graphexec.draw.runs.labels import format_call
 from graphexec.effects import AskHuman, CallAgent, CallTool, LoadMemory, ModelEffect, SaveMemory, ToolResult
-from graphexec.executor.progress.views import format_duration
 from graphexec.kernel.effects import CallId, Effect, Perform
 
 # The most calls with a line of their own, and the characters of a call's name and arguments.
@@ -118,9 +117,9 @@ class PendingCalls:
         calls = list(self._calls.values())
         for effect, began in calls[:_LINES]:
             what = Text(clean(_format_effect(effect)))
-            lines.add_row("", self._spin(now), what, format_duration(now - began))
+            lines.add_row("", self._spin(now), what, _format_clock(now - began))
         if calls:
-            lines.add_row("", "", Text(self._summary(len(calls))), format_duration(now - self._began))
+            lines.add_row("", "", Text(self._summary(len(calls))), _format_clock(now - self._began))
         return lines
 
     def _spin(self, now: float) -> Text:
@@ -136,3 +135,12 @@ class PendingCalls:
         if self._failed:
             parts.append(f"{self._failed} failed")
         return f" {self._symbols.dot} ".join([*parts, "the run"])
+
+
+def _format_clock(seconds: float) -> str:
+    """Return a number of seconds: `3.2 s`, `1:05`, `2:00:09`."""
+    if seconds < 60:  # noqa: PLR2004 - seconds of a minute
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from graphexec.cli.exit_codes import ANSWERED, FAILED, Debug, TyperUsageError, UsageError, exit_on_error, option
-from graphexec.cli.files import write_proof
 from graphexec.cli.records import Records, record_to
 from graphexec.cli.runs import parameters
 from graphexec.cli.runs.building import AgentOptions, NamedExecutor, build_executor
@@ -71,10 +70,6 @@ def run(  # noqa: PLR0913 - each is an option
     json: parameters.PrintJSON = False,
     quiet: parameters.Quiet = False,
     record: parameters.RecordFile = None,
-    certificate: Annotated[
-        Path | None,
-        option(parameters.OUTPUT, "FILE", "Write the proof of termination to this file, for graphexec audit."),
-    ] = None,
     debug: Debug = False,
 ) -> None:
     """Ask an agent a question, and trace its state machine.
@@ -117,10 +112,6 @@ def run(  # noqa: PLR0913 - each is an option
         executor, images = built.executor, load_images(image or ())
         question = find_question(text, target, given)
         inputs = name_inputs(executor, question, given, target or "the agent")
-        if certificate is not None:
-            from graphexec.verify import verify
-
-            write_proof(verify(executor.graph, executor.limits).certificate, certificate)
         setup = RunSetup(
             describe_inputs(inputs),
             executor,

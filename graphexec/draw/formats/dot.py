@@ -7,7 +7,7 @@ from functools import partial
 from html import escape
 
 from graphexec.draw.layout.geometry import width
-from graphexec.draw.model.marks import WIDTHS, Change, Mark
+from graphexec.draw.model.marks import WIDTHS, Mark
 from graphexec.draw.model.picture import Arrow, Box, Cluster, Look, Picture, cluster_tree
 from graphexec.draw.model.style import LIGHT, Colours
 from graphexec.draw.model.text import sanitize_line, sanitize_lines, wrap_text
@@ -24,9 +24,6 @@ _SHAPES: Mapping[Look, str] = {
     "absent": 'shape=box, style="filled,dotted"',
 }
 _COLOURS: Mapping[Mark, str] = {"red": LIGHT.red, "orange": LIGHT.orange, "grey": LIGHT.grey}
-_CHANGES: Mapping[Change, str] = {"added": LIGHT.green, "removed": LIGHT.red, "changed": LIGHT.orange}
-# The width of changed lines.
-_CHANGED = 2.4
 # Font sizes of a node's lines and of the caption, and the maximum width of the caption, in points.
 _LINE, _CAPTION, _ROOM = 11, 11, 460
 # Edges of used-up limits often lead to one node; drawn straighter, fewer of them cross labels.
@@ -112,11 +109,6 @@ def _box_style(box: Box) -> str:
         colours, wide = Colours(colours.fill, LIGHT.red), 3
     if box.mark:
         colours, wide = Colours(colours.fill, _COLOURS[box.mark]), WIDTHS[box.mark]
-    if box.change:
-        colours, wide = Colours(colours.fill, _CHANGES[box.change]), _CHANGED
-        text = f', fontcolor="{colours.stroke}"'
-    if box.change == "removed":
-        text += ', style="filled,dashed"'
     return f', fillcolor="{colours.fill}", color="{colours.stroke}", penwidth={wide}{text}'
 
 
@@ -130,10 +122,6 @@ def _edge_style(arrow: Arrow) -> str:
     if arrow.mark:
         colour = _COLOURS[arrow.mark]
         return f'{dashed}, color="{colour}", fontcolor="{colour}", penwidth={WIDTHS[arrow.mark]}'
-    if arrow.change:
-        colour = _CHANGES[arrow.change]
-        gone = ", style=dashed" if arrow.change == "removed" and not arrow.exhausts else ""
-        return f'{dashed}{gone}, color="{colour}", fontcolor="{colour}", penwidth={_CHANGED}'
     if arrow.heat is None:
         return dashed
     if arrow.heat == 0:

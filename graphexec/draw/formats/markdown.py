@@ -34,8 +34,6 @@ def markdown(picture: Picture) -> str:
 
 
 def _edge_notes(arrow: Arrow) -> Iterator[str]:
-    if arrow.change:
-        yield legend_text(arrow.change)
     if arrow.exhausts:
         yield legend_text("exhausts")
     if arrow.badges:
@@ -49,8 +47,6 @@ def _edge_notes(arrow: Arrow) -> Iterator[str]:
 
 
 def _node_notes(box: Box, start: str) -> Iterator[str]:
-    if box.change:
-        yield legend_text(box.change)
     if box.name == start:
         yield legend_text("start")
     if box.look == "pure":

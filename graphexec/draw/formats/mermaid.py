@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal, TypeAlias
 
-from graphexec.draw.model.marks import COLOURS, WIDTHS, Change, Mark
+from graphexec.draw.model.marks import COLOURS, WIDTHS, Mark
 from graphexec.draw.model.picture import Arrow, Cluster, Look, Picture, cluster_tree, legend_text
 from graphexec.draw.model.style import LIGHT
 from graphexec.draw.model.text import sanitize_lines
@@ -26,9 +26,7 @@ _SHAPES: Mapping[Look, tuple[str, str]] = {
 
 # Style classes of nodes; a later class overrides an earlier one. Light fills with dark text are readable on dark pages,
 # too; what is drawn on the page itself is grey or has the colour of a mark.
-Class: TypeAlias = Look | Mark | Change | Literal["untaken", "current", "failed", "start", "cluster"]
-# A green for white and for black pages.
-_ADDED = "#2da44e"
+Class: TypeAlias = Look | Mark | Literal["untaken", "current", "failed", "start", "cluster"]
 _DASHES: Mapping[Look, str] = {"opaque": ",stroke-dasharray:2 2", "absent": ",stroke-dasharray:2 3"}
 _CLASSES: Mapping[Class, str] = {
     **{
@@ -39,9 +37,6 @@ _CLASSES: Mapping[Class, str] = {
     "current": f"fill:{LIGHT.current},stroke-width:4px",
     "failed": f"stroke:{LIGHT.red},stroke-width:4px",
     **{mark: f"stroke:{COLOURS[mark]},stroke-width:{WIDTHS[mark]}px" for mark in COLOURS},
-    "added": f"stroke:{_ADDED},stroke-width:3px",
-    "removed": f"stroke:{COLOURS['red']},stroke-width:2px,stroke-dasharray:7 3",
-    "changed": f"stroke:{COLOURS['orange']},stroke-width:3px",
     "start": "fill:#808080,stroke:#808080",
     "cluster": "fill:none,stroke:#808080,stroke-dasharray:2 3",
 }
@@ -182,8 +177,6 @@ def _members(picture: Picture) -> dict[Class, list[str]]:
             members["failed"].append(name)
         if box.mark:
             members[box.mark].append(name)
-        if box.change:
-            members[box.change].append(name)
     return members
 
 
@@ -206,8 +199,6 @@ def _link_styles(arrows: Iterable[Arrow]) -> list[str]:
 def _link_style(arrow: Arrow) -> str:
     if arrow.mark:
         return f"stroke:{COLOURS[arrow.mark]},stroke-width:{WIDTHS[arrow.mark]}px"
-    if arrow.change:
-        return _CLASSES[arrow.change]
     if arrow.heat is None:
         return ""
     if arrow.heat == 0:

@@ -58,7 +58,7 @@ def svg(picture: Picture) -> str:
     # The title is the image's name for screen readers.
     head = [
         f"<title>{_escape(_name_of(picture))}</title>",
-        f"<style>{style(plain=_is_plain(picture))}</style>",
+        f"<style>{style(plain=not any(box.failed for box in picture.boxes))}</style>",
         f'<rect class="paper" width="{wide}" height="{high}"/>',
     ]
     return _document(picture, wide, high, 'role="img"', [*head, *lines])
@@ -83,11 +83,6 @@ def _document(picture: Picture, wide: str, high: str, named: str, lines: Iterabl
         f"<desc>{_escape(described)}</desc>",
     ]
     return "\n".join([*head, *lines, "</svg>"]) + "\n"
-
-
-def _is_plain(picture: Picture) -> bool:
-    changed = any(box.change for box in picture.boxes) or any(arrow.change for arrow in picture.arrows)
-    return not changed and not any(box.failed for box in picture.boxes)
 
 
 def _name_of(picture: Picture) -> str:
@@ -135,7 +130,7 @@ def _escape(words: str) -> str:
 
 
 def _title_of(arrow: Arrow) -> str:
-    label = " ".join(filter(None, (arrow.heading, chain_text(arrow.badges))))
+    label = " ".join(filter(None, (arrow.outcome, chain_text(arrow.badges))))
     return f"{arrow.source} --{label}--> {arrow.target}"
 
 
@@ -146,7 +141,7 @@ def _translate(x: float, y: float, lines: Iterable[str]) -> list[str]:
 def _classes(kind: str, one: Box | Arrow) -> str:
     """Return the CSS classes by which the style sheet and the page's script find it."""
     heat = "" if one.heat is None else "taken" if one.heat > 0 else "untaken"
-    return " ".join(word for word in (kind, one.mark or "", one.change or "", heat) if word)
+    return " ".join(word for word in (kind, one.mark or "", heat) if word)
 
 
 def _cluster(path: tuple[str, ...], place: Rectangle) -> str:
@@ -319,7 +314,7 @@ def _sample(entry: Entry, place: Rectangle) -> str:
             return _end_circles(place, 7, 4.5)
         case "badge":
             return text(place.x, place.y + LINE * 0.36, chain_text(["a", "b"]), size=LINE)
-        case "edge" | "exhausts" | "red" | "orange" | "grey" | "taken" | "untaken" | "added" | "removed" | "changed":
+        case "edge" | "exhausts" | "red" | "orange" | "grey" | "taken" | "untaken":
             kind = "edge" if entry == "edge" else f"edge {entry}"
             return f'<g class="{kind}">{_curve(Polyline(curve, (right[0] + _TIP[0], right[1])), None)}</g>'
         case "current" | "failed":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from graphexec.draw.model.marks import SIGNS, Mark
+from graphexec.draw.model.marks import Mark
 from graphexec.draw.model.picture import (
     Arrow,
     Box,
@@ -49,9 +49,6 @@ _LEGEND: Mapping[Entry, str] = {
     "orange": _MARKS["orange"],
     "grey": _MARKS["grey"],
     # Their texts begin with their signs.
-    "added": "",
-    "removed": "",
-    "changed": "",
 }
 
 
@@ -103,7 +100,7 @@ def _node(picture: Picture, numbered: NumberedBox, room: int) -> Iterator[str]:
 def _label(arrow: Arrow) -> str:
     words = (
         *((_MARKS[arrow.mark],) if arrow.mark else ()),
-        arrow.heading,
+        arrow.outcome,
         *(() if _is_long(arrow) else _pieces(arrow)),
     )
     return sanitize_line(" ".join(words))
@@ -145,7 +142,6 @@ def _draw_box(box: Box, room: int, *, leaves: bool) -> Iterator[str]:
     states = ((_CURRENT, box.current), (_FAILED, box.failed))
     signs = [sign for sign, has in states if has]
     signs += [_MARKS[box.mark]] if box.mark else []
-    signs += [SIGNS[box.change]] if box.change else []
     lines = [" ".join((*signs, sanitize_line(box.name)))]
     for texts in (box.lines, box.notes):
         lines += wrap_text(" · ".join(sanitize_lines(*texts)).split(" "), room - 4, count_cells)

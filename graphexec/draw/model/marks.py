@@ -1,4 +1,4 @@
-"""The highlights of a picture: loops that may not terminate, the paths to them, faults, untaken edges, and changes."""
+"""The highlights of a picture: loops that may not terminate, the paths to them, faults, and untaken edges."""
 
 from __future__ import annotations
 
@@ -16,10 +16,6 @@ Marks: TypeAlias = Mapping[Edge, Mark]
 # From Matplotlib's palette: distinct on white and on black. The widths distinguish them without colour.
 COLOURS: Mapping[Mark, str] = {"red": "#d62728", "orange": "#ff7f0e", "grey": "#b0b0b0"}
 WIDTHS: Mapping[Mark, int] = {"red": 3, "orange": 2, "grey": 1}
-
-# How a part of a picture differs from another machine, and the sign before its name; a hyphen is hard to see.
-Change: TypeAlias = Literal["added", "removed", "changed"]
-SIGNS: Mapping[Change, str] = {"added": "+", "removed": "\N{MINUS SIGN}", "changed": "~"}
 
 
 def marks_of(graph: Graph[Any, Any], findings: Iterable[Finding]) -> dict[Edge, Mark]:

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 from pydantic import TypeAdapter, ValidationError
 
-from graphexec.draw.model.marks import SIGNS, Change, Mark, Marks, marked_nodes, marks_of
+from graphexec.draw.model.marks import Mark, Marks, marked_nodes, marks_of
 from graphexec.draw.model.text import wrap_text
 from graphexec.effects import AskHuman, CallAgent, CallTool, ModelEffect
 from graphexec.errors import InputError, format_number
@@ -64,8 +64,7 @@ class Box:
 
     `notes` hold data of the runs that are drawn over the machine. `heat` is 1 for a node that they visited and 0 for
     others (`None` without runs). `current` marks the node that an unfinished run is at, `failed` one where
-    something failed. `group` is the name of the piece that it belongs to, if there is one. `change` is set if it
-    differs from another machine.
+    something failed. `group` is the name of the piece that it belongs to, if there is one.
     """
 
     name: str
@@ -78,7 +77,6 @@ class Box:
     current: bool = False
     failed: bool = False
     group: str = ""
-    change: Change | None = None
 
     @property
     def path(self) -> tuple[str, ...]:
@@ -93,8 +91,8 @@ class Box:
 
     @property
     def title(self) -> str:
-        """Its own name, without those of the graphs that contain it, after the sign of a change."""
-        return _with_sign(self.change, self.name.rpartition(".")[2])
+        """Its own name, without those of the graphs that contain it."""
+        return self.name.rpartition(".")[2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +103,7 @@ class Arrow:
     up, and `limits` names those limits, as far as they are set (`None` if unknown). `notes` hold data of runs; `heat`
     (0 to 1) is how often they took the edge. Where pieces are badges, `badges` are those that the outcome passes, in
     this order, and `origins` those that may return it in place of another outcome; `own` is false if the node itself
-    does not return it. `change` is set if it differs from another machine.
+    does not return it.
     """
 
     source: str
@@ -120,12 +118,6 @@ class Arrow:
     badges: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()
     own: bool = True
-    change: Change | None = None
-
-    @property
-    def heading(self) -> str:
-        """The outcome, after the sign of a change."""
-        return _with_sign(self.change, self.outcome)
 
     @property
     def details(self) -> tuple[str, ...]:
@@ -141,11 +133,7 @@ class Arrow:
     def lines(self) -> tuple[str, ...]:
         """The lines of its label: the outcome, the pieces that it passes, its details, and the notes."""
         lines = [line for text in self.details for line in wrap_text(text.split(), _LABEL, len)]
-        return (self.heading, *wrap_chain(self.badges), *lines, *self.notes)
-
-
-def _with_sign(change: Change | None, name: str) -> str:
-    return name if change is None else f"{SIGNS[change]} {name}"
+        return (self.outcome, *wrap_chain(self.badges), *lines, *self.notes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +198,7 @@ def picture_of(subject: Graph[Any, Any] | Verdict, marks: Marks | None = None) -
         graph, limits = subject.graph, subject.limits
         shown = marks_of(graph, subject.findings) if marks is None else marks
         nodes = marked_nodes(subject.findings) if marks is None else {}
-        caption, causes = caption_of(subject), _causes(subject)
+        caption, causes = _caption_of(subject), _causes(subject)
     else:
         graph, limits, shown, nodes, caption, causes = subject, None, marks or {}, {}, (), {}
     boxes = [
@@ -253,7 +241,7 @@ def is_limit_edge(graph: Graph[Any, Any], edge: Edge) -> bool:
     return source is not None and edge.outcome not in source.returns and source.spent_outcome is edge.outcome
 
 
-def caption_of(verdict: Verdict) -> tuple[str, ...]:
+def _caption_of(verdict: Verdict) -> tuple[str, ...]:
     """Return the verdict and its bounds, one sentence per line."""
     bounds = verdict.bounds
     if bounds is None:
@@ -350,7 +338,7 @@ def cluster_tree(picture: Picture) -> Cluster:
 
 
 Entry: TypeAlias = (
-    Look | Mark | Change | Literal["start", "end", "edge", "badge", "exhausts", "taken", "untaken", "current", "failed"]
+    Look | Mark | Literal["start", "end", "edge", "badge", "exhausts", "taken", "untaken", "current", "failed"]
 )
 
 # The size of a symbol in the legend, the gap between parts, and the height of a row.
@@ -377,9 +365,6 @@ _TEXTS: Mapping[Entry, str] = {
     "untaken": "not taken",
     "current": "current node of the run",
     "failed": "calls failed here, or an exception was raised",
-    "added": f"{SIGNS['added']} added",
-    "removed": f"{SIGNS['removed']} removed",
-    "changed": f"{SIGNS['changed']} changed",
 }
 
 
@@ -391,8 +376,8 @@ def legend_text(entry: Entry) -> str:
 def legend_of(picture: Picture) -> list[Entry]:
     """Return the legend's entries for what the picture contains."""
     shown: set[Entry | None] = {"start", "edge"}
-    shown |= {one for box in picture.boxes for one in (box.look, box.mark, box.change)}
-    shown |= {one for arrow in picture.arrows for one in (arrow.mark, arrow.change)}
+    shown |= {one for box in picture.boxes for one in (box.look, box.mark)}
+    shown |= {arrow.mark for arrow in picture.arrows}
     shown |= {"badge" for arrow in picture.arrows if arrow.badges}
     shown |= {"exhausts" for arrow in picture.arrows if arrow.exhausts}
     shown |= {"end" for arrow in picture.arrows if arrow.target == END.name}

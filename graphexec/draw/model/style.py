@@ -33,7 +33,6 @@ class Palette:
     cluster: str
     red: str
     orange: str
-    green: str
     grey: str
     heat: str
     current: str
@@ -48,7 +47,6 @@ LIGHT = Palette(
     cluster="#f4f6f8",
     red="#c21d1b",
     orange="#bd5700",
-    green="#14783c",
     grey="#b0b0b0",
     heat="#0a63b8",
     current="#ffd84d",
@@ -70,7 +68,6 @@ DARK = Palette(
     cluster="#18212b",
     red="#ff6b66",
     orange="#ffa04d",
-    green="#4cc97f",
     grey="#5c6670",
     heat="#5cb3ff",
     current="#8a6d00",
@@ -89,12 +86,12 @@ DARK = Palette(
 def style(dark: str = "@media (prefers-color-scheme: dark)", *, plain: bool = False) -> str:
     """Return the style sheet of an SVG; `dark` is the selector or media query around its dark rules.
 
-    That of a `plain` picture has no rules for failures, and for added, removed and changed parts.
+    That of a `plain` picture has no rules for failures.
     """
     light, night = _rules(LIGHT), _rules(DARK)
     if plain:
         return f"{_SHAPES}{light}{dark}{{{night}}}"
-    return f"{_SHAPES}{_CHANGES}{light}{_rare_rules(LIGHT)}{dark}{{{night}{_rare_rules(DARK)}}}"
+    return f"{_SHAPES}{light}{_failure_rule(LIGHT)}{dark}{{{night}{_failure_rule(DARK)}}}"
 
 
 _SHAPES = (
@@ -112,10 +109,6 @@ _SHAPES = (
     ".gx .notes{font-weight:bold}"
     ".gx .current .outline{stroke-width:3.5}"
     ".gx .failed .outline{stroke-width:3}"
-)
-_CHANGES = (
-    ".gx .added .line,.gx .added .outline,.gx .changed .line,.gx .changed .outline{stroke-width:2.4}"
-    ".gx .removed .line,.gx .removed .outline{stroke-width:1.8;stroke-dasharray:7 3}"
 )
 
 
@@ -139,21 +132,14 @@ def _rules(palette: Palette) -> str:
         f".gx .failed .outline{{stroke:{palette.red}}}",
     ]
     marks = {"red": palette.red, "orange": palette.orange, "grey": palette.grey}
-    return "".join([*rules, *(_coloured(mark, colour) for mark, colour in marks.items())])
-
-
-def _rare_rules(palette: Palette) -> str:
-    colours = {"added": palette.green, "removed": palette.red, "changed": palette.orange}
-    changes = (
-        f"{_coloured(change, colour)}.gx .{change} .title,.gx .{change} .notes{{fill:{colour}}}"
-        for change, colour in colours.items()
+    coloured = (
+        f".gx .{mark} .line,.gx .{mark} .outline{{stroke:{colour}}}.gx .{mark} .tip,.gx .{mark} .label{{fill:{colour}}}"
+        for mark, colour in marks.items()
     )
+    return "".join([*rules, *coloured])
+
+
+def _failure_rule(palette: Palette) -> str:
     # With an outline, they are readable on the colour of the current node, too.
     failures = f"fill:{palette.red};paint-order:stroke;stroke:{palette.paper};stroke-width:3px;stroke-linejoin:round"
-    return f"{''.join(changes)}.gx .failures{{{failures}}}"
-
-
-def _coloured(kind: str, colour: str) -> str:
-    return (
-        f".gx .{kind} .line,.gx .{kind} .outline{{stroke:{colour}}}.gx .{kind} .tip,.gx .{kind} .label{{fill:{colour}}}"
-    )
+    return f".gx .failures{{{failures}}}"

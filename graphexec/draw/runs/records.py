@@ -62,7 +62,7 @@ Records without a `version` are of version 1, which is read, too: `answered` had
 An image in a value is an object with the `kind` `graphexec.image` and its `url`. Any other object of that kind is the
 `data` of an object of the kind `graphexec.data`. What the caller passed as `context` is in no record.
 
-`graphexec audit` checks records against a certificate, `graphexec view` shows them as a page.
+`graphexec view` shows records as a page.
 """
 
 from __future__ import annotations

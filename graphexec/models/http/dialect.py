@@ -7,11 +7,19 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import count
 from typing import Any, Literal, Protocol, TypeAlias
 
 from graphexec._parsing import compile_lazily
-from graphexec.messages import FinishReason, ModelReply, ModelRequest, Reasoning, ReplyDelta, ToolCall, Usage
+from graphexec.messages import (
+    FinishReason,
+    ModelReply,
+    ModelRequest,
+    Reasoning,
+    ReplyDelta,
+    ToolCall,
+    Usage,
+    with_own_ids,
+)
 from graphexec.models.http.endpoint import Endpoint, Provider
 from graphexec.models.http.failures import ERROR_MEMBERS, ErrorReport, error_in_body, refusal_error
 from graphexec.models.http.json_bodies import stop_strings
@@ -342,25 +350,22 @@ class Draft(ABC):
     def _finish_calls(self, length: int) -> tuple[ToolCall, ...]:
         """Set and return the calls of the reply, which begin within this length of the text.
 
-        Each has an id of its own, since its result must refer to it. A call that a gateway repeats is one.
+        A call that a gateway repeats is one.
         """
-        given = [(block, self.call_of(block)) for block in self.of_kind("call") if block.after_text <= length]
-        used, before = {call.id for _, call in given}, set[ToolCall | str]()
-        for number, (block, call) in enumerate(given):
-            own = call.id
-            if own and call in before:
-                continue
-            if not own or own in before:
-                own = next(made for place in count(number) if (made := f"call_{place}") not in used)
-                used.add(own)
-            before |= {call, call.id}
+        given: dict[ToolCall | int, tuple[Block, ToolCall]] = {}
+        for place, block in enumerate(one for one in self.of_kind("call") if one.after_text <= length):
+            call = self.call_of(block)
+            given.setdefault(call if call.id else place, (block, call))
+        calls: list[ToolCall] = []
+        for (block, _), call in zip(given.values(), with_own_ids([call for _, call in given.values()]), strict=True):
             name = _MARKERS().sub("", call.name).strip()
             if not name:
                 raise invalid_reply(self.endpoint, "sent a tool call without a name")
             arguments = mend_surrogates(call.arguments)
             check_size(arguments.encode(errors="replace"), self.endpoint)
-            block.call = ToolCall(own, name, arguments)
-        return tuple([block.call for block, _ in given if block.call is not None])
+            block.call = ToolCall(call.id, name, arguments)
+            calls.append(block.call)
+        return tuple(calls)
 
     def _thoughts(self) -> Iterator[Reasoning]:
         """Yield the reasoning in its places."""

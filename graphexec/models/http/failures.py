@@ -78,6 +78,9 @@ _CODES = ("code", "error_code", "status_code", "http_code", "status")
 # What a member for errors has if there is none.
 _NOTHING = frozenset({"", "0", "200", "ok", "success", "none", "null", "false"})
 
+# The most characters of a message in which a meaning is looked for, by many patterns.
+_LONGEST = 20_000
+
 # Any: a parsed body's values are arbitrary JSON.
 _Parsed: TypeAlias = dict[str, Any] | list[Any] | str | float | None
 
@@ -91,6 +94,9 @@ class ErrorReport:
     kind: str = ""
     # Any: an error's other members are arbitrary JSON.
     members: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "message", self.message[:_LONGEST])
 
     @classmethod
     def from_json(cls, body: _Parsed) -> ErrorReport:

@@ -251,8 +251,7 @@ class _Prover:
         again = _ZERO if more is None else polynomial.number(most_of(more, self._transitions, self._caps))
         typical = {**self._caps, **dict.fromkeys(self._measures, 10)}
         forms = [] if self._always is None else [*self._forms(counts, extra, self._always)]
-        best = Bound(None, None)
-        least: float = math.inf
+        best, least = Bound(None, None), math.inf
 
         def counted(one: Transition) -> Polynomial:
             return polynomial.number(counts(one).at(self._caps))
@@ -264,8 +263,10 @@ class _Prover:
                 continue
             proved = lines[self.flow.start].at(caps) + again
             covering = [one for one in forms if polynomial.covers(one, self._caps, proved)]
-            form = min(covering, key=lambda one: (one.at(typical), len(str(one))), default=None)
             number = proved.at({}) if proved.is_number else None
+            # With numbers in place of the limits, if none is linear in the measures.
+            alone = proved if number is None else None
+            form = min(covering, key=lambda one: (one.at(typical), len(str(one))), default=alone)
             if (number is not None or form is not None) and proved.at(typical) < least:
                 least = proved.at(typical)
                 potential = Potential({node: to_numbers(lines[node]) for node in self._reached})

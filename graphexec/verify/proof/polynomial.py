@@ -114,7 +114,10 @@ def _without_zeros(terms: dict[tuple[str, ...], int]) -> Polynomial:
 
 
 def covers(form: Polynomial, values: Mapping[str, int], proved: Polynomial) -> bool:
-    """Return whether a form, given some values, is never lower than what is proved; a number has no other names."""
-    names = {one for product in form.terms for one in product}
-    is_never_lower = min((form.of(values) - proved).terms.values(), default=0) >= 0
-    return is_never_lower and (not proved.is_number or names <= {*values})
+    """Return whether a form, given some values, is never lower than what is proved, and as linear in the other names.
+
+    If that is a number, it has none of them.
+    """
+    most = 0 if proved.is_number else 1
+    is_linear = all(sum(one not in values for one in product) <= most for product in form.terms)
+    return is_linear and min((form.of(values) - proved).terms.values(), default=0) >= 0

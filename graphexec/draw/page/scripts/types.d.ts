@@ -282,7 +282,6 @@ interface BoxData {
   current?: boolean;
   failed?: boolean;
   group?: string;
-  change?: string;
 }
 
 interface ArrowData {
@@ -298,7 +297,6 @@ interface ArrowData {
   badges?: string[];
   origins?: string[];
   own?: boolean;
-  change?: string;
 }
 
 /** What every page is given. `clusters` are the nodes in each box, by its path; `live` is the address of a live feed. */

@@ -1,13 +1,10 @@
-"""Traces of batches, with one record for each member, and of nested runs."""
+"""Records of batches, with one record for each member, and of nested runs."""
 
 import asyncio
-from collections.abc import Callable, Sequence
-from copy import deepcopy
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from graphexec import AgentAction, AgentExecutor, AgentFinish, Asked, actions, draw, runtime, tool
 from graphexec.draw.page import html
@@ -15,10 +12,11 @@ from graphexec.executor import Ready
 from graphexec.runtime.handlers import RunOptions
 from graphexec.testing.clock import on_loop_time, run_virtually
 from graphexec.tools import AnyTool
-from graphexec.verify.audit.audit import audit
 from tests.parameters import cases
 from tests.traces import read_trace
-from tests.verify.traces import Trace, acting, facts_of, line_of, proof_of, trace_of
+from tests.verify.acting import acting
+
+Trace = list[dict[str, Any]]
 
 
 @tool
@@ -81,10 +79,6 @@ def members(trace: Trace) -> list[tuple[str, int, float | None]]:
     ]
 
 
-def dispatched(trace: Trace, event: str, member: int) -> int:
-    return line_of(trace, event, "dispatch_tools", member)
-
-
 BOTH_ASKED = [("asked", 0, None), ("asked", 1, None)]
 
 
@@ -116,8 +110,7 @@ def test_members_have_records_of_their_own(
     executor = calling(*names, **options)
     trace = recorded(executor)
     assert members(trace) == [(event, name, seconds and pytest.approx(seconds)) for event, name, seconds in expected]
-    found = audit(trace, proof_of(executor))
-    assert (found.violations, found.status) == ((), status)
+    assert trace[-1]["status"] == status
 
 
 @cases("concurrency", 1, 2, 8)
@@ -128,51 +121,6 @@ def test_a_deadline_cuts_each_member_alone(concurrency: int) -> None:
     # A member that has not begun is cut at its start.
     began = {1: {1: 0.02, 2: 0.1}, 2: {1: 0.0, 2: 0.02}, 8: {1: 0.0, 2: 0.0}}[concurrency]
     assert times == {0: pytest.approx(0.02), **{one: pytest.approx(0.1 - at) for one, at in began.items()}}
-    assert facts_of(trace, proof_of(executor)) == []
-
-
-# ---- violations
-
-
-def copied(event: str, number: int, after: int = 0, /, **call: Any) -> Callable[[Trace], Trace]:
-    """Return a change that puts a copy of a record, with another call, before or after it."""
-
-    def change(trace: Trace) -> Trace:
-        line = dispatched(trace, event, number)
-        copy = deepcopy(trace[line])
-        copy["call"] |= call
-        return [*trace[: line + after], copy, *trace[line + after :]]
-
-    return change
-
-
-def unanswered(trace: Trace) -> Trace:
-    line = dispatched(trace, "answered", 0)
-    return [*trace[:line], *trace[line + 1 :]]
-
-
-@cases(
-    ("change", "violations", "fact"),
-    (copied("answered", 1, member=2), 1, "dispatch_tools is answered CallTool as 2.2, which was not asked for"),
-    (copied("answered", 1, sequence=3, member=0), 1, "is answered CallTool as 3.0, which was not asked for"),
-    (copied("answered", 0), 1, "dispatch_tools is answered CallTool as 2.0, which was answered before"),
-    (unanswered, 1, "dispatch_tools is left before CallTool is answered"),
-    (copied("asked", 1, 1, sequence=3, member=0), 11, "asks for CallTool before CallTool, CallTool is answered"),
-)
-def test_changed_member_is_reported(change: Callable[[Trace], Trace], violations: int, fact: str) -> None:
-    executor = calling("quick", "slow")
-    found = facts_of(change(recorded(executor)), proof_of(executor))
-    assert (fact in found[0], len(found)) == (True, violations), found
-
-
-@given(calls=st.lists(st.integers(1, 3), min_size=1, max_size=4), data=st.data())
-def test_missing_charge_is_reported(calls: list[int], data: st.DataObject) -> None:
-    executor = acting(calls)
-    trace = trace_of(executor)
-    answers = [record for record in trace if record["event"] == "answered" and record["node"] == "dispatch_tools"]
-    record = data.draw(st.sampled_from(answers))
-    record["spent"]["tool_calls"] -= sum(calls)
-    assert not audit(trace, proof_of(executor)).conforms
 
 
 # ---- nested runs
@@ -203,21 +151,11 @@ def test_nested_charges_are_recorded() -> None:
     # Three decisions and two tools.
     assert (record["within"]["model_calls"], record["within"]["tool_calls"]) == (3, 2)
     assert trace[-1]["spent"]["model_calls"] == 2 + 3
-    assert facts_of(trace, proof_of(executor)) == []
-    assert facts_of(traces[0], proof_of(acting([1, 1]))) == []
+    assert (traces[0][-1]["spent"]["model_calls"], traces[0][-1]["spent"]["tool_calls"]) == (3, 2)
     assert "nested runs: 3 model calls, 2 tool calls" in draw.timeline(draw.Recording(trace), width=200)
     # A recorded result has them, too.
     result = run_virtually(on_loop_time(executor).arun("go on"))
     assert [one["within"] for one in draw.recording_of(result).records if "within" in one] == [record["within"]]
-
-
-@cases("by", 1, -1)
-def test_changed_nested_charges_are_reported(by: int) -> None:
-    executor, _ = nesting(2)
-    trace, proof = recorded(executor), proof_of(executor)
-    (record,) = [record for record in trace if "within" in record]
-    record["within"]["tool_calls"] += by
-    assert f"dispatch_tools asked for {4 + by} tool calls, but 4 are counted" in facts_of(trace, proof)
 
 
 def test_nested_run_stays_within_outer_limits() -> None:
@@ -225,16 +163,9 @@ def test_nested_run_stays_within_outer_limits() -> None:
     executor, traces = nesting(9, max_model_calls=4, early_stopping_method="generate", max_tool_calls=20)
     trace = recorded(executor)
     assert trace[-1]["status"] == "stopped"
-    assert facts_of(trace, proof_of(executor)) == []
+    assert trace[-1]["spent"]["model_calls"] == 5
     (stopped,) = traces
     assert stopped[-1]["limit"]["outer"] is True
-    assert facts_of(stopped, proof_of(acting([1] * 9))) == []
-    # Without the outer limit, nothing could have stopped it.
-    for record in stopped:
-        limit = record.get("value", {}).get("limit") if record["event"] == "moved" else None
-        if limit:
-            limit["outer"] = False
-    assert not audit(stopped, proof_of(acting([1] * 9))).conforms
 
 
 class User:
@@ -262,10 +193,3 @@ def test_context_appears_in_no_record_or_page() -> None:
     for recorded_charges in (recording.to_json_lines(), html(recording.machine, recording), draw.timeline(recording)):
         assert "4711" not in recorded_charges
         assert "User" not in recorded_charges
-
-
-def test_excess_is_reported_besides_nested_charges() -> None:
-    executor, _ = nesting(2, max_model_calls=5)
-    trace, proof = recorded(executor), proof_of(executor)
-    trace[-1]["spent"]["model_calls"] = 9
-    assert "the run takes 9 model calls, but at most 5 is proved, besides 3 of nested runs" in facts_of(trace, proof)
