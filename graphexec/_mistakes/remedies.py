@@ -389,10 +389,10 @@ IMPORTS = _by_name(
 
 # Names and modules that earlier versions of this library had.
 REMOVED = _by_name(
-    ("audit", "the engine compares each step of a run with its certificate, and check(certificate, graph) checks that"),
+    ("audit", "the engine compares each step of a run with its certificate, which check of graphexec.verify checks"),
     ("Progress Status View", _PROGRESS),
     ("convert_units", "write a tool that converts with pint"),
-    ("diff Difference Delta Change", "write {*after.edges} - {*before.edges}, and verify(after, limits).bounds"),
+    ("diff Difference Delta Change", "compare {*after.edges} with {*before.edges}, and the bounds of both verdicts"),
 )
 
 # Modules that users of other libraries import from this one, by their own names.

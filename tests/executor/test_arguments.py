@@ -216,7 +216,7 @@ MISSING_NAMES = [
     ("executor", "Runner", AGENT),
     ("kernel", "Snapshots", "did you mean Snapshot?"),
     ("verify", "UnprovedErrors", "did you mean UnprovedError?"),
-    ("verify", "diff", "write {*after.edges} - {*before.edges}, and verify(after, limits).bounds"),
+    ("verify", "diff", "compare {*after.edges} with {*before.edges}, and the bounds of both verdicts"),
     ("", "create_agnt", "did you mean create_agent?"),
     ("", "BuferMemory", "did you mean BufferMemory of graphexec.memory?"),
     ("", "load_tools", TOOL),
@@ -246,7 +246,7 @@ MISSING_MODULES = [
     ("tolls", "did you mean graphexec.tools?"),
     (
         "verify.audit",
-        "the engine compares each step of a run with its certificate, and check(certificate, graph) checks that",
+        "the engine compares each step of a run with its certificate, which check of graphexec.verify checks",
     ),
 ]
 

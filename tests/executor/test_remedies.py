@@ -191,6 +191,8 @@ OWNERS: dict[str, list[Callable[..., Any]]] = {
     "LOCAL_MODEL_OPTIONS": [models.LocalModel],
     "MEMORY_OPTIONS": [BufferMemory],
     "MODEL_OPTIONS": [models.OpenAICompatible, models.Anthropic],
+    "METHOD_OPTIONS": [gx.AgentExecutor.batch],
+    "REMOVED": [RunOptions],
     "RUN_OPTIONS": [RunOptions, vars(graphexec.Graph)["run"]],
     "LIMITS_OPTIONS": [graphexec.Limits],
     "TOOL_OPTIONS": [gx.tool, gx.AgentExecutor],
