@@ -200,15 +200,14 @@ def audit(
 
 def _records(trace: str) -> list[dict[str, Any]]:
     """Read the records of a trace, with or without a machine. Raises `UsageError` that names an invalid line."""
-    from graphexec.draw.runs.lines import TraceReader
+    from graphexec.draw.runs.lines import read_record
     from graphexec.draw.runs.record_schema import validate_record
 
     records: list[dict[str, Any]] = []
-    reader = TraceReader()
     for number, line in enumerate(read(trace).splitlines(), 1):
         place = f"line {number} of {trace}"
         try:
-            records.append(reader.read(line, place))
+            records.append(read_record(line, place))
             validate_record(records[-1], place)
         except InputError as error:
             raise UsageError(str(error)) from None
@@ -284,7 +283,7 @@ def diff(
             _OUTPUT,
             "FILE",
             "Also draw both machines in one picture: added parts are green, removed ones red and dashed. The suffix "
-            "sets the format: .svg, .png, .html, .mmd, .dot, .md, .txt.",
+            "sets the format: .svg, .png, .html, .mmd, .dot, .txt.",
             "--output",
             "-o",
         ),

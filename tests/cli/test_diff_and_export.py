@@ -40,7 +40,7 @@ def test_differences_set_the_exit_code(arguments: list[str], code: int, lines: l
 
 
 @pytest.mark.medium
-@pytest.mark.parametrize("suffix", [".svg", ".png", ".html", ".mmd", ".dot", ".md", ".txt"])
+@pytest.mark.parametrize("suffix", [".svg", ".png", ".html", ".mmd", ".dot", ".txt"])
 def test_differences_are_drawn_to_a_file(folder: Path, suffix: str) -> None:
     pytest.importorskip("pygraphviz", reason="pictures are laid out with Graphviz")
     file = folder / f"changes{suffix}"

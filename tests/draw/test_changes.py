@@ -14,7 +14,7 @@ from tests.kernel.test_drafts import incomplete_diamond
 from tests.parameters import cases
 from tests.verify.writing import PERFECTIONIST, WRITER
 
-FORMATS = ("mermaid", "mermaid-state", "dot", "markdown", "text", "svg", "html")
+FORMATS = ("mermaid", "mermaid-state", "dot", "text", "svg", "html")
 FEWER = Limits(iterations=4)
 
 

@@ -17,7 +17,7 @@ from graphexec.testing.clock import on_loop_time, run_virtually
 from graphexec.tools import AnyTool
 from graphexec.verify.audit.audit import audit
 from tests.parameters import cases
-from tests.traces import read_trace
+from tests.traces import read_trace, unpack_page
 from tests.verify.traces import Trace, acting, facts_of, line_of, proof_of, trace_of
 
 
@@ -259,7 +259,8 @@ def test_context_appears_in_no_record_or_page() -> None:
     run_virtually(watched())
     recording = recorder.recording
     assert recording.result is not None
-    for recorded_charges in (recording.to_json_lines(), html(recording.machine, recording), draw.timeline(recording)):
+    page = unpack_page(html(recording.machine, recording))
+    for recorded_charges in (recording.to_json_lines(), page, draw.timeline(recording)):
         assert "4711" not in recorded_charges
         assert "User" not in recorded_charges
 
