@@ -19,7 +19,7 @@ from graphexec.executor import AGENT_EXECUTOR
 from graphexec.kernel import Edge
 from graphexec.verify import verify
 
-TEXTS = ("mermaid", "mermaid-state", "dot", "markdown", "text")
+TEXTS = ("mermaid", "mermaid-state", "dot", "text")
 AGENTS = 200
 
 # Goals in milliseconds, of Mermaid alone.

@@ -155,7 +155,9 @@ def pictures() -> dict[str, str]:
             "",
             links,
             "",
-            draw(verdict, "markdown").rstrip(),
+            "```text",
+            draw(verdict, "text").rstrip(),
+            "```",
         ]
     index += ["", "## Pieces", "", "A small agent with each piece of `graphexec.nodes`."]
     for name, picture in pieces():

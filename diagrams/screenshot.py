@@ -25,6 +25,7 @@ if __name__ == "__main__":
         browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox", "--disable-gpu"])
         page = browser.new_page(viewport={"width": SIZE[0], "height": SIZE[1]}, color_scheme="light")
         page.goto(page_file.as_uri())
+        page.wait_for_function("performance.getEntriesByName('usable').length")
         page.keyboard.press("Home")
         for _ in range(STEP):
             page.keyboard.press("ArrowRight")

@@ -1,19 +1,25 @@
-"""The records in the text of a trace."""
+"""The records in the text of a trace, and in a page."""
 
-from collections.abc import Iterable
+import gzip
+import json
+import re
+from base64 import b64decode
 
-from graphexec.draw.runs.compact import RecordDecoder
 from graphexec.draw.runs.data import Record
-from graphexec.draw.runs.lines import TraceReader
+from graphexec.draw.runs.lines import read_record
 
 
 def read_trace(text: str) -> list[Record]:
     """Return the records of a trace, which may be incomplete or invalid as a run."""
-    reader = TraceReader()
-    return [reader.read(line, f"line {number}") for number, line in enumerate(text.splitlines(), 1)]
+    return [read_record(line, f"line {number}") for number, line in enumerate(text.splitlines(), 1)]
 
 
-def read_compact(records: Iterable[Record]) -> list[Record]:
-    """Return the records of a run from their compact form, as pages have it."""
-    decoder = RecordDecoder()
-    return [decoder.decode(record) for record in records]
+def unpack_records(packed: str) -> list[Record]:
+    """Return the records of a run as a page holds them."""
+    records: list[Record] = json.loads(gzip.decompress(b64decode(packed)))
+    return records
+
+
+def unpack_page(page: str) -> str:
+    """Return the text of a page with its records as JSON."""
+    return re.sub(r'"(H4sI[\w+/=]+)"', lambda found: gzip.decompress(b64decode(found[1])).decode(), page)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _OUTPUT = "Output"
 _OWN = "graphexec.executor:AGENT_EXECUTOR"
 
-Format: TypeAlias = Literal["mermaid", "mermaid-state", "dot", "svg", "png", "html", "markdown", "text"]
+Format: TypeAlias = Literal["mermaid", "mermaid-state", "dot", "svg", "png", "html", "text"]
 
 
 def draw(
@@ -50,7 +50,7 @@ def draw(
             _OUTPUT,
             "FILE",
             "Write the picture to this file, not to stdout. The suffix sets the format: .svg, .png, .html, .mmd, .dot, "
-            ".md, .txt.",
+            ".txt.",
             "--output",
             "-o",
         ),

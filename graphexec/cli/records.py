@@ -6,7 +6,7 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -20,12 +20,11 @@ from graphexec.cli.files import open_for_writing, read
 from graphexec.cli.runs.loop import RunProgress, RunSetup
 from graphexec.cli.runs.termination import uninterrupted
 from graphexec.draw.runs.data import Record, ending_data
-from graphexec.draw.runs.lines import TraceWriter
+from graphexec.draw.runs.lines import record_line
 from graphexec.draw.runs.recorder import Recorder
 from graphexec.errors import InputError
 from graphexec.executor.result import Ending
 from graphexec.kernel.events import Done, Event
-from graphexec.kernel.serialization import format_json
 from graphexec.messages import request_parameters
 
 if TYPE_CHECKING:
@@ -109,9 +108,6 @@ class RunRecorder:
 class Records(RunRecorder):
     """A display that writes records to `out`, in ASCII, which every stream can encode.
 
-    In a `file` they are a trace in its compact form. On the standard output, which other programs read, each line is a
-    whole record.
-
     A full disk does not end the run: after the first record that cannot be written, no other is, so that the output is
     the beginning of a run. A closed pipe is an error if `out` is the standard output, not a `file`. While nothing else
     is written to a file, a thread writes signs of life, until the result.
@@ -121,7 +117,6 @@ class Records(RunRecorder):
         super().__init__()
         self._out = out
         self._file = file
-        self._write_line: Callable[[Record], object] = self._print if file is None else TraceWriter(self._put).write
         self._written = 0
         self._failure: OSError | None = None
         self.heartbeat = None if file is None else _HEARTBEAT
@@ -177,19 +172,13 @@ class Records(RunRecorder):
         try:
             # A line is whole in a file; a write to a pipe may block, so a signal interrupts it.
             with nullcontext() if self._file is None else uninterrupted():
-                self._write_line(record)
+                print(record_line(record), end="", file=self._out, flush=True)
         except OSError as error:
             if self._file is None and isinstance(error, BrokenPipeError):
                 raise
             self._failure = error
         else:
             self._written += 1
-
-    def _print(self, record: Record) -> None:
-        self._put(f"{format_json(record)}\n")
-
-    def _put(self, line: str) -> None:
-        print(line, end="", file=self._out, flush=True)
 
 
 @contextmanager
@@ -244,7 +233,7 @@ def load_folder(folder: Path) -> Iterator[tuple[str, Recording | str]]:
     from graphexec.draw.runs.records import Recording
 
     try:
-        files = sorted(one for one in folder.iterdir() if one.suffix == ".jsonl")
+        files = sorted(one for one in folder.iterdir() if one.name.endswith((".jsonl", ".jsonl.gz")))
     except OSError as error:
         raise UsageError(f"{folder} cannot be read: {error.strerror}; name a folder of traces") from error
     if not files:

@@ -15,7 +15,6 @@ from typing import Any, TypeAlias
 
 from graphexec.draw.forks import Fork, fork
 from graphexec.draw.formats.dot import dot
-from graphexec.draw.formats.markdown import markdown
 from graphexec.draw.formats.mermaid import mermaid, mermaid_state
 from graphexec.draw.formats.svg import png, svg
 from graphexec.draw.formats.terminal import terminal
@@ -75,7 +74,6 @@ FORMATS: Mapping[str, Callable[[Picture], str]] = MappingProxyType(
         "mermaid": mermaid,
         "mermaid-state": mermaid_state,
         "dot": dot,
-        "markdown": markdown,
         "text": terminal,
         "svg": svg,
         "html": html,
@@ -89,7 +87,6 @@ SUFFIXES: Mapping[str, str] = MappingProxyType(
         ".mermaid": "mermaid",
         ".dot": "dot",
         ".gv": "dot",
-        ".md": "markdown",
         ".txt": "text",
         ".svg": "svg",
         ".html": "html",

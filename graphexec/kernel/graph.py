@@ -129,7 +129,7 @@ class Graph(Generic[S_contra, F_co]):
 
     `nodes` maps names to nodes, and `edges` lists every transition. `budgets` maps the names of the machine's budgets
     to their limits, and `meters` the names of its effects' meters to the meters. `f"{machine:mermaid}"` draws the
-    machine (or `mermaid-state`, `dot`, `svg`, `html`, `markdown`, `text`); `f"{machine}"` lists its edges.
+    machine (or `mermaid-state`, `dot`, `svg`, `html`, `text`); `f"{machine}"` lists its edges.
     """
 
     __slots__ = (
@@ -326,7 +326,7 @@ class Graph(Generic[S_contra, F_co]):
         """Write a picture of the machine and its proof to a file, `machine.draw("flow.svg")`; return the path.
 
         The proof uses `limits`, or else the limits of the runs, or else `Limits()`. The suffix selects the format:
-        .svg, .png, .html, .md, .mmd, .dot or .txt. `runs`, such as an executor's results, are drawn over the machine;
+        .svg, .png, .html, .mmd, .dot or .txt. `runs`, such as an executor's results, are drawn over the machine;
         several runs make a heat map. `pieces` are `"boxes"` or `"badges"`, as in `graphexec.draw.draw`. Raises
         `InputError` if the format or the runs cannot be drawn.
         """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 from abc import ABC, abstractmethod
@@ -10,7 +11,7 @@ from typing import TypeAlias
 
 from graphexec.draw.page import record_json
 from graphexec.draw.runs.data import Record
-from graphexec.draw.runs.lines import TraceReader
+from graphexec.draw.runs.lines import read_record
 from graphexec.draw.runs.record_schema import validate_record
 from graphexec.draw.runs.recorder import Recorder
 from graphexec.draw.runs.records import Recording
@@ -23,6 +24,8 @@ Source: TypeAlias = Recorder | str | os.PathLike[str]
 
 # Bytes before the reading position that are compared, to notice that the file was replaced.
 _TAIL = 256
+# What a gzipped file begins with.
+_GZIP = b"\x1f\x8b"
 
 
 class Feed(ABC):
@@ -79,7 +82,6 @@ class _FileFeed(Feed):
         self._status: tuple[int, ...] = ()
         self._position = self._number = 0
         self._tail = self._rest = b""
-        self._reader = TraceReader()
 
     def refresh(self) -> None:
         try:
@@ -116,10 +118,11 @@ class _FileFeed(Feed):
             if self._status and (status[:2] != self._status[:2] or file.read(len(self._tail)) != self._tail):
                 self._position = self._number = 0
                 self._tail = self._rest = b""
-                self._reader = TraceReader()
                 self._begin_run()
             file.seek(self._position)
             new = read_lines(file)
+            if not self._position and new.startswith(_GZIP):
+                raise OSError(errno.EINVAL, "it is gzipped; show it without --live, or record to a file without .gz")
         self._position += len(new)
         self._tail = (self._tail + new)[-_TAIL:]
         return new
@@ -133,7 +136,7 @@ class _FileFeed(Feed):
     def _read(self, line: bytes) -> None:
         place = f"line {self._number} of {self._path}"
         try:
-            record = self._reader.read(line, place)
+            record = read_record(line, place)
             begins = record["event"] == "start" and "machine" in record
             if begins or self.lines:
                 validate_record(record, place)

@@ -13,7 +13,7 @@ from typing import TypeAlias, final
 
 from graphexec.actions import NO_STEPS, AgentStep, steps_of
 from graphexec.draw.forks import Fork, fork
-from graphexec.draw.runs.lines import TraceWriter
+from graphexec.draw.runs.lines import record_line
 from graphexec.draw.runs.recorder import Recorder
 from graphexec.draw.runs.records import Recording
 from graphexec.errors import InputError, described
@@ -184,10 +184,6 @@ class _Trace:
     written: int = 0
     spent: Spent = field(default=Spent())
     steps: Sequence[AgentStep] = NO_STEPS
-    writer: TraceWriter = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.writer = TraceWriter(self._put)
 
     def follow(self, forked: Fork, closing_down: threading.Event) -> None:
         """Run the fork to its end, or until the server closes."""
@@ -218,13 +214,9 @@ class _Trace:
             return
         try:
             for record in new:
-                self.writer.write(record)
+                write_all(self.out, record_line(record).encode())
         except OSError:
             # The page shows the run even if the disk is full; the file is the beginning of it.
             with suppress(OSError):
                 self.out.close()
             self.out = None
-
-    def _put(self, line: str) -> None:
-        assert self.out is not None, "it is open"
-        write_all(self.out, line.encode())

@@ -30,6 +30,7 @@ from tests.cli.conversations import answer_text, serving, tool_call_text
 from tests.cli.terminals import PATIENCE, Ended, Terminal, command, refused
 from tests.cli.traced import double
 from tests.parameters import cases, read_tables
+from tests.traces import unpack_page
 
 PROGRAMS = read_tables(__file__)
 
@@ -324,7 +325,7 @@ def test_pages_are_written(tmp_path: Path) -> None:
     try:
         assert temporary.stat().st_mode & 0o777 == 0o600
         for page in (file, temporary):
-            assert "My name is Ada." in page.read_text(encoding="utf-8")
+            assert "My name is Ada." in unpack_page(page.read_text(encoding="utf-8"))
     finally:
         temporary.unlink()
 
@@ -335,7 +336,7 @@ def test_page_shows_a_run_that_failed(tmp_path: Path, reply: BaseException, reas
     session, page = Session([reply]), tmp_path / "run.html"
     session.say("Hello")
     assert session.say(f"/page {page}") == 0
-    assert reason in page.read_text(encoding="utf-8")
+    assert reason in unpack_page(page.read_text(encoding="utf-8"))
 
 
 def test_limits_show_proof_and_spending() -> None:

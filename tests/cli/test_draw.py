@@ -77,9 +77,10 @@ def test_runs_are_drawn_over_their_machine(folder: Path) -> None:
     assert "taken" in edges["plan --Replied--> parse"]
     assert "untaken" in edges["plan --LimitReached--> stopped_response"]
     assert "Answered after" in drawn
-    assert "2 runs: 2 answered" in command("draw", "--run", TRACE, "--run", TRACE, "--format", "markdown").out
+    assert "2 runs: 2 answered" in command("draw", "--run", TRACE, "--run", TRACE, "--format", "text").out
     assert command("draw", "--run", TRACE, "-o", "run.html").code == 0
-    assert '"answered"' in (folder / "run.html").read_text(encoding="utf-8")
+    recording = Recording.from_json_lines((folder / TRACE).read_text(encoding="utf-8"))
+    assert (folder / "run.html").read_text(encoding="utf-8") == draw(recording.machine, "html", runs=recording)
     start, _, rest = record_run().partition("\n")
     known = {name: one for name, one in json.loads(start).items() if name != "limits"}
     (folder / "old.jsonl").write_text(f"{json.dumps(known)}\n{rest}", encoding="utf-8")
@@ -102,13 +103,13 @@ def long_run(folder: Path) -> Recording:
 
 @cases("target", (), (STANDARD,), ("machines_of_mine:Company.executor",))
 def test_proof_has_the_limits_of_the_run(long_run: Recording, target: tuple[str, ...]) -> None:
-    drawn = command("draw", *target, "--run", LONG, "--format", "markdown").out
+    drawn = command("draw", *target, "--run", LONG, "--format", "text").out
     # Without a target, it is the machine that ran, whose agent has one action a reply.
     machine = executor.AGENT_EXECUTOR.verify(long_run.limits) if target else make_executor(max_iterations=100).verify()
-    assert drawn == draw(machine, "markdown", runs=long_run)
+    assert drawn == draw(machine, "text", runs=long_run)
     assert "costs 1 of 100 iterations" in drawn
     # Runs with different limits share no proof.
-    drawn = command("draw", *target, "--run", LONG, "--run", TRACE, "--format", "markdown").out
+    drawn = command("draw", *target, "--run", LONG, "--run", TRACE, "--format", "text").out
     assert "2 runs: 2 answered" in drawn
     for one in ("Proved", " of 100 iterations", " of 15 iterations"):
         assert one not in drawn

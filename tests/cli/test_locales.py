@@ -25,7 +25,7 @@ MINE: str = read_tables(__file__)["mine"]
 
 ENCODINGS = ["ascii", "latin-1", "cp1252"]
 # Programs read these formats, in UTF-8.
-DATA = {"json", "sarif", "github", "mermaid", "mermaid-state", "dot", "svg", "html", "markdown", "promela", "tla"}
+DATA = {"json", "sarif", "github", "mermaid", "mermaid-state", "dot", "svg", "html", "promela", "tla"}
 
 # The arguments of each command, by its name; each is run with every format that it has.
 COMMANDS: Mapping[str, Sequence[str]] = {
@@ -121,7 +121,7 @@ def test_every_format_is_written_in_every_locale(encoding: str) -> None:
             out.decode("utf-8" if data else encoding)
 
 
-PICTURES = ("svg", "html", "mermaid", "mermaid-state", "dot", "markdown", "png")
+PICTURES = ("svg", "html", "mermaid", "mermaid-state", "dot", "png")
 
 
 @pytest.mark.medium
@@ -137,7 +137,7 @@ def test_data_is_the_same_in_every_locale(command: tuple[str, str, int | None]) 
     assert how != "svg" or ET.fromstring(out.decode()) is not None
 
 
-@cases("file", "m.svg", "m.mmd", "m.dot", "m.html", "m.md", "m.txt")
+@cases("file", "m.svg", "m.mmd", "m.dot", "m.html", "m.txt")
 def test_files_are_utf_8_in_every_locale(file: str) -> None:
     contents: list[str] = []
     for encoding in ("utf-8", "ascii"):

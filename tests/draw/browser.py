@@ -29,6 +29,8 @@ _ARGUMENTS = (
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
     *("--disable-component-update", "--disable-sync"),
 )
+# What the script of a page does at its end.
+_USABLE = 'performance.mark("usable")'
 
 
 @dataclass(frozen=True)
@@ -157,6 +159,9 @@ def open_text(browser: Browser, folder: Path, text: str, address: str = "", **op
     file = folder / "page.html"
     file.write_text(text, encoding="utf-8")
     with open_page(browser, f"{file.as_uri()}{address}", **options) as one:
+        # A page unpacks its records after it is loaded.
+        if _USABLE in text:
+            one.page.wait_for_function("performance.getEntriesByName('usable').length")
         one.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
         yield one.page
         assert one.faults == []

@@ -25,8 +25,6 @@ _STATE_EDGE = re.compile(r"(\w+) --> (\w+|\[\*\]) : (.*)")
 _STATE_TEXT = re.compile(r"(\w+) : (.*)")
 _COMPOSITE = re.compile(r'state "(.*)" as \w+ \{')
 
-_CELL = re.compile(r"(?<!\\)\|")
-
 # A frame's top, and an edge: its outcome, the limits that cause it or the budgets that it resets, and its target.
 _TOP = re.compile(r"[╭╔┏╒┌][─═━╌┈]+[╮╗┓╕┐]")
 _TITLE = re.compile(r"[│║┃╎┆] (?:▸ )?(?:!! |! |~ )?(.*?) *[│║┃╎┆]")
@@ -115,26 +113,6 @@ def _unquoted(text: str) -> str:
     return re.sub(r"\\([\\\"])", r"\1", text[1:-1])
 
 
-def read_markdown(text: str) -> list[Edge]:
-    """Return the rows of the first table of a Markdown text."""
-    found: list[Edge] = []
-    for line in text.splitlines()[2:]:
-        if not line:
-            break
-        _, source, outcome, target, _, _ = _CELL.split(line)
-        found.append((_code(source), _code(outcome), _code(target)))
-    return found
-
-
-def _code(cell: str) -> str:
-    span = cell.strip()
-    ticks = len(span) - len(span.lstrip("`"))
-    assert ticks, f"{span} is not code"
-    assert span.endswith("`" * ticks), f"{span} is not code"
-    text = span[ticks:-ticks].replace(r"\|", "|")
-    return text[1:-1] if ticks > 1 else text
-
-
 def read_terminal(text: str) -> list[Edge]:
     return list(_branches([re.sub(r"\A(?:┊ ?)*", "", line) for line in text.splitlines()]))
 
@@ -155,7 +133,6 @@ READERS: Mapping[str, Callable[[str], list[Edge]]] = {
     "mermaid": read_mermaid,
     "mermaid-state": read_mermaid_state,
     "dot": read_dot,
-    "markdown": read_markdown,
     "text": read_terminal,
 }
 

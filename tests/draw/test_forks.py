@@ -25,6 +25,7 @@ from tests.draw.debugged import answering, calling
 from tests.draw.forked import Colour, comparable, read_back, record_fork, requests_of, scripted, steps_of
 from tests.draw.recorded import recording_in, records_of_version_1
 from tests.parameters import cases
+from tests.traces import unpack_page
 
 CALLED: list[str] = []
 
@@ -82,7 +83,7 @@ def test_another_reply_leads_to_another_run() -> None:
     replies = [record["replies"][0] for record in whole.records if record["event"] == "answered"]
     assert replies[0]["tool_calls"][0]["arguments"] == '{"word": "b"}'
     assert forked.parent == {"trace": "trace.jsonl", "run": recording.records[1]["run"], "step": 1}
-    assert "b is a word" in compare_runs(recording, whole)
+    assert "b is a word" in unpack_page(compare_runs(recording, whole))
     # A new text keeps the usage of the old one.
     result = fork(recording, make(), at=1, reply="I know: b.").run()
     assert (str(result), result.usage, CALLED) == ("I know: b.", Usage(300, 24), ["b"])

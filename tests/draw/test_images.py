@@ -18,6 +18,7 @@ from tests.draw.browser import Pages
 from tests.draw.recorded import nested
 from tests.models.pictures import ADDRESS, CAT, DOG
 from tests.parameters import cases
+from tests.traces import unpack_page
 
 LABEL = "image/gif, 42 bytes"
 
@@ -62,13 +63,13 @@ def test_records_keep_images_and_prompts_have_labels() -> None:
 
 
 def page_of(result: gx.RunResult, folder: Path) -> str:
-    return result.draw(folder / "run.html").read_text()
+    return unpack_page(result.draw(folder / "run.html").read_text())
 
 
 VIEWS: list[tuple[Callable[[gx.RunResult, Path], str], list[str]]] = [
     (page_of, [f"[image: {LABEL}]", "[image: image/png, 70 bytes]"]),
     (lambda result, folder: result.draw(folder / "run.svg").read_text(), []),
-    (lambda result, folder: result.draw(folder / "run.md").read_text(), []),
+    (lambda result, folder: result.draw(folder / "run.txt").read_text(), []),
     (lambda result, _: draw.sequence_mermaid(result), ["[image 1: image/gif"]),
     (lambda result, _: draw.timeline(result), []),
 ]

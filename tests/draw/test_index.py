@@ -264,7 +264,7 @@ def test_page_is_small() -> None:
     lines = sum(len(json.dumps(record)) for run in kinds().values() for record in run.records)
     pages = [index_runs([(f"{name} {at}", run) for at in range(n) for name, run in kinds().items()]) for n in (1, 9)]
     few, many = map(len, pages)
-    assert (many - few) / 8 < lines / 4
+    assert (many - few) / 8 < lines / 6
 
 
 @cases(

@@ -100,7 +100,6 @@ def test_failures_are_counted_at_their_nodes(runs: list[Recording], expected: di
     ("dot", 'color="#c21d1b", penwidth=3'),
     ("mermaid", "class n2 failed"),
     ("text", "✗ dispatch_tools"),
-    ("markdown", "2 failed"),
 )
 def test_every_format_shows_failures(format: str, sign: str) -> None:  # noqa: A002 - the name of draw's parameter
     pytest.importorskip("pygraphviz", reason="pictures are laid out with Graphviz")

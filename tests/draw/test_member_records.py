@@ -13,7 +13,7 @@ from graphexec.runtime.handlers import RunOptions
 from graphexec.testing.clock import on_loop_time, run_virtually
 from graphexec.tools import AnyTool
 from tests.parameters import cases
-from tests.traces import read_trace
+from tests.traces import read_trace, unpack_page
 from tests.verify.acting import acting
 
 Trace = list[dict[str, Any]]
@@ -190,6 +190,7 @@ def test_context_appears_in_no_record_or_page() -> None:
     run_virtually(watched())
     recording = recorder.recording
     assert recording.result is not None
-    for recorded_charges in (recording.to_json_lines(), html(recording.machine, recording), draw.timeline(recording)):
+    page = unpack_page(html(recording.machine, recording))
+    for recorded_charges in (recording.to_json_lines(), page, draw.timeline(recording)):
         assert "4711" not in recorded_charges
         assert "User" not in recorded_charges

@@ -31,7 +31,7 @@ from tests.draw.machines import ring
 from tests.draw.recorded import Sullen, asked_together, nested, record_events
 from tests.draw.test_timeline import three_entries
 from tests.parameters import cases, mark_except
-from tests.traces import read_compact
+from tests.traces import unpack_records
 
 pytest.importorskip("pygraphviz", reason="the page's machine is laid out with Graphviz")
 
@@ -107,7 +107,7 @@ def data_text(page: str) -> str:
 def test_data_are_the_records_in_their_own_script_element(answered_run: Recording) -> None:
     page = page_of(answered_run)
     data = json.loads(data_text(page))
-    assert read_compact(data["records"]) == list(answered_run.records)
+    assert unpack_records(data["records"]) == list(answered_run.records)
     assert (data["picture"], data["live"]) == (answered_run.machine.to_data(), None)
     # No text of a run can end the element.
     assert (page.count("<script"), page.count("</script>")) == (2, 2)
@@ -148,7 +148,7 @@ def test_only_deeply_nested_data_is_shortened(answered_run: Recording) -> None:
     place = next(index for index, record in enumerate(records) if record["event"] == "moved")
     records[0]["input"] = nested(100_000, "x")
     records[place]["value"] = {"deep": nested(900, "x"), "shallow": nested(20, "x")}
-    read = read_compact(json.loads(data_text(page_of(Recording(records))))["records"])
+    read = unpack_records(json.loads(data_text(page_of(Recording(records))))["records"])
     assert read[place]["value"]["shallow"] == nested(20, "x")
     assert "…" in json.dumps(read[place]["value"]["deep"], ensure_ascii=False)
     assert [*read[1:place], *read[place + 1 :]] == [*records[1:place], *records[place + 1 :]]

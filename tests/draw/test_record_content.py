@@ -36,9 +36,9 @@ def test_old_records_are_upgraded_and_newer_ones_refused() -> None:
             assert reply["began"] == pytest.approx(old["spent"]["seconds"] - old["seconds"])
             assert "seconds" not in new
     # A newer version is refused.
-    text = recorded().to_json_lines().replace('"version":3', '"version":4', 1)
+    text = recorded().to_json_lines().replace('"version": 2', '"version": 4', 1)
     with pytest.raises(
-        InputError, match=r"^line 1 has version 4 of the records; this graphexec reads up to 3; install"
+        InputError, match=r"^line 1 has version 4 of the records; this graphexec reads up to 2; install"
     ):
         draw.Recording.from_json_lines(text)
 

@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 from graphexec import END, Graph, testing
 from graphexec.draw.formats.dot import dot
-from graphexec.draw.formats.markdown import markdown
 from graphexec.draw.formats.mermaid import mermaid, mermaid_state
 from graphexec.draw.formats.terminal import terminal
-from graphexec.draw.model.picture import Arrow, Box, Picture, picture_of
+from graphexec.draw.model.picture import Picture, picture_of
 from graphexec.executor import AGENT_EXECUTOR
 from graphexec.verify import verify
 from tests.draw import machines
@@ -30,7 +29,6 @@ WRITERS: Mapping[str, Callable[[Picture], str]] = {
     "mermaid": mermaid,
     "mermaid-state": mermaid_state,
     "dot": dot,
-    "markdown": markdown,
     "text": terminal,
 }
 every_format = cases("how", *WRITERS)
@@ -226,33 +224,6 @@ def test_missing_nodes_and_edges_are_noticed(how: str) -> None:
 def clusters(graph: pydot.Graph) -> dict[str, Any]:
     """Return the tree of embedded graphs by their labels."""
     return {str(one.get("label")).strip('"'): clusters(one) for one in graph.get_subgraphs()}
-
-
-def test_markdown_describes_line_styles_in_words() -> None:
-    picture = Picture(
-        "plan",
-        (Box("plan", "model", ("asks the model",), current=True, heat=1.0), Box("stop", "pure", mark="red")),
-        (
-            Arrow("plan", "LimitReached", "stop", exhausts=True, heat=0.0),
-            Arrow("stop", "Ready", "plan", resets=("iterations",), mark="orange", notes=("step 2",)),
-        ),
-        ("Refuted.", "GX001: a | b"),
-    )
-    assert markdown(picture) == (
-        "| node | outcome | leads to | |\n"
-        "|---|---|---|---|\n"
-        "| `plan` | `LimitReached` | `stop` | taken when a limit is used up; not taken |\n"
-        "| `stop` | `Ready` | `plan` | resets iterations; path to the red part; step 2 |\n"
-        "\n"
-        "Refuted.\n"
-        "\n"
-        "GX001: a \\| b\n"
-        "\n"
-        "| node | |\n"
-        "|---|---|\n"
-        "| `plan` | start of a run; asks the model; current node of the run |\n"
-        "| `stop` | function without effects; may not terminate, or is wrong |\n"
-    )
 
 
 def test_terminal_draws_the_standard_machine() -> None:

@@ -19,6 +19,7 @@ from tests.draw.browser import Pages, press
 from tests.executor.actors import call, echo
 from tests.models.picky_server import PickyServer
 from tests.parameters import cases
+from tests.traces import unpack_page
 
 LONG = "I think of a number. " * 100
 THOUGHT = ModelReply("", (call("echo", text="a"),), Usage(900, 20, 512), reasoning=(Reasoning(LONG, "secret"),))
@@ -49,11 +50,11 @@ def test_diagrams_show_the_beginning_of_the_reasoning() -> None:
 
 @pytest.mark.medium
 def test_page_has_the_reasoning_but_not_its_data() -> None:
-    page = html(THOUGHTFUL.machine, THOUGHTFUL)
+    page = unpack_page(html(THOUGHTFUL.machine, THOUGHTFUL))
     assert LONG[:-1] in page
     assert '"cached_tokens":512' in page
     assert "secret" not in page
-    assert "secret" not in compare_runs(THOUGHTFUL, THOUGHTFUL)
+    assert "secret" not in unpack_page(compare_runs(THOUGHTFUL, THOUGHTFUL))
     assert "secret" not in "".join(map(record_json, THOUGHTFUL.records))
     # A fork sends it back.
     assert "secret" in THOUGHTFUL.to_json_lines()
@@ -142,7 +143,7 @@ def test_diagrams_show_it_at_its_place(draw: Any) -> None:
 def test_page_has_it_as_text_and_records_as_a_string(tmp_path: Path) -> None:
     hostile = "Observation: </script><script>alert(1)</script>"
     page = run(f"{FINISH}\n{hostile}").draw(tmp_path / "run.html").read_text()
-    assert LIED in page
+    assert LIED in unpack_page(page)
     assert "<script>alert(1)" not in page
     *records, result = recording_of(INVENTED_RUN).records
     lines = Recording([*records, {**result, "unread": 3}]).to_json_lines()

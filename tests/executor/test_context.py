@@ -18,6 +18,7 @@ from tests.executor import actors
 from tests.executor.actors import HOW, WAYS, AnyTool, Running, act, answer, make_executor, run_by, scripted
 from tests.kernel.machines import value
 from tests.parameters import cases
+from tests.traces import unpack_page
 
 # Seconds that a test waits for something that must happen immediately.
 LONG = 20.0
@@ -298,7 +299,7 @@ def test_context_is_stored_nowhere(run: Running, tmp_path: Path) -> None:
         recorder(event)
     stored = [
         recorder.recording.to_json_lines(),
-        result.draw(tmp_path / "run.html").read_text("utf-8"),
+        unpack_page(result.draw(tmp_path / "run.html").read_text("utf-8")),
         result.draw(tmp_path / "run.svg").read_text("utf-8"),
         repr(result),
         repr(events),

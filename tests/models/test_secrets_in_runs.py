@@ -22,6 +22,7 @@ from tests.models.leaks import Search
 from tests.models.recorded import CALLS, CHAT
 from tests.models.test_secrets import CLASSES, ECHO, KEY, answer, make, nothing_leaks
 from tests.parameters import cases
+from tests.traces import unpack_page
 
 
 @tool
@@ -69,7 +70,8 @@ def run_all(executor: AgentExecutor, folder: Path, search: Search) -> None:
             if snapshot is not None:
                 (folder / f"snapshot-{number}.json").write_text(json.dumps(snapshot.to_json()))
     (folder / "trace.jsonl").write_text(recorder.recording.to_json_lines())
-    executor.draw(folder / "page.html", runs=recorder)
+    page = executor.draw(folder / "page.html", runs=recorder)
+    (folder / "page.txt").write_text(unpack_page(page.read_text(encoding="utf-8")), encoding="utf-8")
     search.in_object(executor, "executor")
     search.in_files(folder)
 
@@ -92,7 +94,9 @@ def test_run_with_calls_writes_no_key(tmp_path: Path) -> None:
 
     with nothing_leaks() as search:
         run_all(executor_of(wrap(make(models.OpenAICompatible, act), tmp_path), tmp_path), tmp_path, search)
-    assert {"history.jsonl", "cache.sqlite", "page.html", "trace.jsonl"} <= {path.name for path in tmp_path.iterdir()}
+    assert {"history.jsonl", "cache.sqlite", "page.html", "page.txt", "trace.jsonl"} <= {
+        path.name for path in tmp_path.iterdir()
+    }
 
 
 def stalled(server: LoopbackServer, kind: type[RemoteModel]) -> RemoteModel:

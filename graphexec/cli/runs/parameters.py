@@ -229,7 +229,7 @@ RecordFile: TypeAlias = Annotated[
         OUTPUT,
         "FILE",
         "Also write a trace of the run to this file during the run, for graphexec view and draw --run: the "
-        "records of --json in a compact form. A full disk does not end the run.",
+        "records of --json, gzipped if the name ends in .gz. A full disk does not end the run.",
     ),
 ]
 

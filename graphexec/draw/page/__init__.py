@@ -11,7 +11,7 @@ from typing import Any, final
 from graphexec.draw.model.picture import Arrow, Picture
 from graphexec.draw.page.assembly import assemble, body_of, drawing_of, machine_data
 from graphexec.draw.page.bundle import bundle
-from graphexec.draw.page.encoding import page_records, readable, record_json
+from graphexec.draw.page.encoding import pack_records, readable, record_json
 from graphexec.draw.runs.data import Record
 from graphexec.draw.runs.labels import shorten
 from graphexec.draw.runs.overlay import steps_of
@@ -57,7 +57,7 @@ def html(
         title=_title(picture, records),
         data={
             **machine_data(picture),
-            "records": page_records(records),
+            "records": pack_records(records),
             "live": live,
             **asdict(forks),
         },

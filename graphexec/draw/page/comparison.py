@@ -9,7 +9,7 @@ from dataclasses import replace
 from graphexec.draw.model.picture import Arrow, Picture
 from graphexec.draw.page.assembly import assemble, body_of, drawing_of, machine_data
 from graphexec.draw.page.bundle import bundle
-from graphexec.draw.page.encoding import page_records
+from graphexec.draw.page.encoding import pack_records
 from graphexec.draw.runs.overlay import steps_of
 from graphexec.draw.runs.records import Recording
 
@@ -24,12 +24,12 @@ def comparison(left: Recording, right: Recording, names: tuple[str, str] = ("fir
     same = left.machine.structure == right.machine.structure
     arrows = _with_counts(left.machine, [left, right] if same else [left])
     named = zip(names, (left, right), strict=True)
-    runs = [{"name": name, "records": page_records(run.records)} for name, run in named]
+    runs = [{"name": name, "records": pack_records(run.records)} for name, run in named]
     return assemble(
         body_of("compare", drawing=drawing_of(replace(left.machine, arrows=tuple(arrows)))),
         bundle("compare.js"),
         title=f"{names[0]} and {names[1]}",
-        data={**machine_data(left.machine), "records": [], "live": None, "runs": runs, "same": same},
+        data={**machine_data(left.machine), "records": "", "live": None, "runs": runs, "same": same},
     )
 
 

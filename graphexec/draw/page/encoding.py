@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
+from base64 import b64encode
 from collections.abc import Iterable, Sequence
 from math import isfinite
 from typing import Any, cast
 
-from graphexec.draw.runs.compact import RecordEncoder
 from graphexec.draw.runs.data import Record, to_json_data
 from graphexec.messages.images import DATA_KIND, IMAGE_KIND, Image, restore_object
 
@@ -44,10 +45,11 @@ def page_record(record: Record) -> Record:
     return {**record, "replies": shown}
 
 
-def page_records(records: Iterable[Record]) -> list[Record]:
-    """Return the records of a run in their compact form, each as `record_json` has it."""
-    encoder = RecordEncoder()
-    return [encoder.encode(readable(page_record(record))) for record in records]
+def pack_records(records: Iterable[Record]) -> str:
+    """Return the records of a run, each as `record_json` has it, as gzipped JSON in Base64; no records are ""."""
+    shown = [readable(page_record(record)) for record in records]
+    text = json.dumps(shown, allow_nan=False, separators=(",", ":"))
+    return b64encode(gzip.compress(text.encode(), mtime=0)).decode() if shown else ""
 
 
 def script_json(data: Record) -> str:

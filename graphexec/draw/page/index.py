@@ -6,9 +6,6 @@ each run. Its own script opens the page that the address names: `#run=a.jsonl&st
 
 from __future__ import annotations
 
-import json
-import zlib
-from base64 import b64encode
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -16,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from graphexec.draw.model.picture import Arrow, Box, Picture
 from graphexec.draw.page.assembly import assemble, body_of, drawing_of, machine_data
 from graphexec.draw.page.bundle import bundle
-from graphexec.draw.page.encoding import page_records, readable
+from graphexec.draw.page.encoding import pack_records, readable
 from graphexec.draw.runs.data import Record
 from graphexec.draw.runs.records import Recording
 from graphexec.draw.runs.summary import summarize
@@ -60,8 +57,7 @@ def _row(machines: _Machines, name: str, run: Recording | str) -> Record:
         facts = summarize(run, picture)
     except InputError as error:
         return {"name": name, "outcome": "damaged", "problem": str(error)}
-    records = json.dumps(page_records(run.records), allow_nan=False, separators=(",", ":"))
-    packed = b64encode(zlib.compress(records.encode())).decode()
+    packed = pack_records(run.records)
     return {"name": name, **readable(facts), "picture": machines.add(picture, facts), "packed": packed}
 
 

@@ -15,10 +15,10 @@ from graphexec.errors import InputError, format_value
 # The remedy for a file that is not one.
 NAME_A_TRACE = "pass the file that graphexec run --record wrote"
 
-# The version of records, and that of the lines of a trace, which hold the same in the form of `compact`. Readers accept
-# version 1, too, which had no `version`.
+# The version of records. Readers accept version 1, too, which had no `version`; version 3 was the same records in lines
+# that held only what was new.
 VERSION = 2
-COMPACT_VERSION = 3
+_COMPACT_VERSION = 3
 
 # Seconds; the upper bound excludes infinity.
 _Seconds: TypeAlias = Annotated[float, Field(ge=0, le=1e12)]
@@ -238,15 +238,17 @@ _KINDS: Mapping[str, type] = {
 def upgrade_record(record: Record, place: str) -> Record:
     """Return a record of version 1 as one of today's; `start` says its version, other records do not need it.
 
-    Raises `InputError`, with the `place`, for a newer version.
+    Raises `InputError`, with the `place`, for a newer version, and for the compact form.
     """
     match record:
         case {"event": "start"}:
             version = record.get("version", 1)
-            if version not in (1, VERSION, COMPACT_VERSION):
-                fact = (
-                    f"has version {format_value(version)} of the records; this graphexec reads up to {COMPACT_VERSION}"
-                )
+            if version == _COMPACT_VERSION:
+                fact = "begins a trace in the compact form, which is not read any more"
+                remedy = "record the run again, or write Recording.records as lines of JSON where it was recorded"
+                raise InputError(f"{place} {fact}; {remedy}")
+            if version not in (1, VERSION):
+                fact = f"has version {format_value(version)} of the records; this graphexec reads up to {VERSION}"
                 raise InputError(f"{place} {fact}; install a newer one")
             upgraded: Record = {**record, "version": VERSION}
             match record.get("tools"):

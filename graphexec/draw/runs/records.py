@@ -1,8 +1,7 @@
 """Records: a run as JSON, one object for each event, from which pictures and pages of the run are made.
 
-`graphexec run --json` prints one record per line. Every record has `event`. The field names below are stable; records
-may get further fields. `graphexec run --record` and `Recording.to_json_lines` write a trace, version 3, which holds the
-same records in the form that `graphexec.draw.runs.compact` describes: `Recording.from_json_lines` reads both.
+A trace has one record per line, as `graphexec run --json` and `--record`, and `Recording.to_json_lines`, write it; a
+file may be gzipped. Every record has `event`. The field names below are stable; records may get further fields.
 
 - `start`: `version` (2), `machine` (its picture: `start`, `boxes`, `arrows`); and if known `began` (the date, in
   ISO 8601), `limits`, `budgets` (the limits of the machine's own, by name), `input`, `model`, `agent`, `tools` (each
@@ -74,7 +73,7 @@ from typing import final
 
 from graphexec.draw.model.picture import Picture
 from graphexec.draw.runs.data import Record, read_limits
-from graphexec.draw.runs.lines import TraceReader, TraceWriter
+from graphexec.draw.runs.lines import read_record, record_line
 from graphexec.draw.runs.record_schema import NAME_A_TRACE, validate_record
 from graphexec.errors import InputError, LimitsError
 from graphexec.kernel.meters import Limits
@@ -106,15 +105,11 @@ class Recording:
 
     def to_json_lines(self) -> str:
         """Return the records as the text of a trace, one per line, as `graphexec run --record` writes them."""
-        lines: list[str] = []
-        writer = TraceWriter(lines.append)
-        for record in self.records:
-            writer.write(record)
-        return "".join(lines)
+        return "".join(map(record_line, self.records))
 
     @staticmethod
     def from_json_lines(text: str) -> Recording:
-        """Read a trace of any version. Raises `InputError` that names the first invalid line."""
+        """Read a trace. Raises `InputError` that names the first invalid line."""
         reading = _read(text)
         numbered = list(islice(reading, 1))
         if not numbered or numbered[0][1]["event"] != "start" or "machine" not in numbered[0][1]:
@@ -136,7 +131,6 @@ class Recording:
 
 
 def _read(text: str) -> Iterator[tuple[int, Record]]:
-    reader = TraceReader()
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
-            yield number, reader.read(line, f"line {number}")
+            yield number, read_record(line, f"line {number}")

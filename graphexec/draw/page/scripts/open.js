@@ -39,9 +39,8 @@ function asked() {
 
 /**
  * Show the page that the address names.
- * @returns {Promise<void>}
  */
-async function openPage() {
+function openPage() {
   const parts = addressParts();
   const readable = runs.filter((run) => run.packed !== undefined);
   const [one, other] = ["run", "with"].map((side) => readable.find(({ name }) => name === parts.get(side)));
@@ -52,12 +51,11 @@ async function openPage() {
     return show("index", chosen ?? pictures[0], { title, pictures, runs: listed, chosen: chosen?.machine ?? null });
   }
   const shown = [one, other].filter(Boolean);
-  const records = await Promise.all(shown.map((run) => unpack(run.packed)));
   document.title = shown.map((run) => run.name).join(" and ");
-  if (!other) return show("page", pictures[one.picture], { records: records[0] });
+  if (!other) return show("page", pictures[one.picture], { records: one.packed });
   const same = pictures[one.picture].machine === pictures[other.picture].machine;
-  const sides = shown.map((run, side) => ({ name: run.name, records: records[side] }));
-  return show("compare", pictures[one.picture], { records: [], runs: sides, same });
+  const sides = shown.map((run) => ({ name: run.name, records: run.packed }));
+  return show("compare", pictures[one.picture], { runs: sides, same });
 }
 
 /**
@@ -76,7 +74,7 @@ function show(page, picture, data) {
   if (page !== "index") body.querySelector(".asked")?.prepend(wayBack());
   document.body.prepend(body);
   const nothing = { picture: { start: "", boxes: [], arrows: [] }, clusters: {} };
-  held.textContent = JSON.stringify({ ...(picture ?? nothing), records: [], live: null, ...data });
+  held.textContent = JSON.stringify({ ...(picture ?? nothing), records: "", live: null, ...data });
   const script = document.createElement("script");
   script.type = "module";
   script.textContent = holder(`${page}-script`).textContent;
@@ -95,26 +93,7 @@ function wayBack() {
   return link;
 }
 
-/**
- * Return records that were compressed and encoded in Base64.
- * @param {string} text
- * @returns {Promise<CompactRecord[]>}
- */
-async function unpack(text) {
-  const bytes = Uint8Array.from(atob(text), (one) => one.charCodeAt(0));
-  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
-  return JSON.parse(await new Response(stream).text());
-}
-
 addEventListener("hashchange", () => {
   if (asked() !== opened) location.reload();
 });
-try {
-  await openPage();
-} catch (error) {
-  const note = document.createElement("p");
-  note.setAttribute("role", "alert");
-  note.textContent = `This browser cannot show the page: ${error}`;
-  document.body.prepend(note);
-  throw error;
-}
+openPage();

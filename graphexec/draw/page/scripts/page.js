@@ -1,7 +1,7 @@
 // The page: reads the records, shows the run, and listens to the reader.
 
 import { byId, given, hasRun, live } from "./base/given.js";
-import { makeRecordReader } from "./base/records.js";
+import { unpack } from "./base/records.js";
 import { view } from "./base/view.js";
 import { readAddress, selectCall, showCall } from "./controls/address.js";
 import { showHeader } from "./controls/header.js";
@@ -17,15 +17,14 @@ import { beginMachine } from "./machine/machine.js";
 import { append, lastPosition } from "./run/run.js";
 import { search, searchFor } from "./run/searching.js";
 
-function begin() {
-  beginTheme();
+/** @param {RunRecord[]} records */
+function begin(records) {
   addEventListener("keydown", onKey);
   byId("skip").addEventListener("click", () => list.focus());
   byId("help").addEventListener("click", showHelp);
   document.body.classList.toggle("without-run", !hasRun);
   beginMachine(hasRun ? choose : null);
-  const read = makeRecordReader();
-  for (const record of given.records) append(read(record));
+  for (const record of records) append(record);
   showHeader();
   if (!hasRun) return;
   const acts = {
@@ -91,5 +90,6 @@ function followAddress() {
   showCall();
 }
 
-begin();
+beginTheme();
+begin(await unpack(given.records));
 performance.mark("usable");

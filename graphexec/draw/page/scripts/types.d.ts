@@ -18,9 +18,6 @@ type RunRecord =
 /** A record of what happened between the beginning of a visit and its move. */
 type VisitRecord = AskedRecord | ReportedRecord | AnsweredRecord | FailedRecord;
 
-/** A record in the compact form of `graphexec.draw.runs.compact`. */
-type CompactRecord = Record<string, any>;
-
 /** What any record may have. */
 interface AnyRecord {
   time?: number;
@@ -303,7 +300,8 @@ interface ArrowData {
 interface PageData {
   picture: PictureData;
   clusters: Record<string, string[]>;
-  records: CompactRecord[];
+  /** The records of the run, as `unpack` reads them. */
+  records: string;
   live: string | null;
   /** Where a live page asks for a fork; and of a fork, the page of its parent and the comparison with that. */
   fork?: string | null;
@@ -313,7 +311,7 @@ interface PageData {
 
 /** What the page of two runs is given; `same` says that they are of one machine. */
 interface ComparisonPageData extends PageData {
-  runs: { name: string; records: CompactRecord[] }[];
+  runs: { name: string; records: string }[];
   same: boolean;
 }
 
@@ -332,7 +330,7 @@ interface MachineData {
   machine: number;
 }
 
-/** A run of the index: its facts, the index of its picture, and its compressed records. */
+/** A run of the index: its facts, the index of its picture, and its records, as `unpack` reads them. */
 interface PackedRunData {
   [fact: string]: any;
   name: string;

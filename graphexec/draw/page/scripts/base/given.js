@@ -17,4 +17,4 @@ export const { picture, live } = given;
 export const looks = new Map(picture.boxes.map((box) => [box.name, box]));
 // The nodes of pieces that are badges on the edges.
 export const badged = new Set((picture.folded ?? []).map((box) => box.name));
-export const hasRun = given.records.length > 0 || live !== null;
+export const hasRun = given.records !== "" || live !== null;

@@ -1,7 +1,7 @@
 // The two runs of the page, and the pairs of their steps.
 
 import { given, picture } from "../base/given.js";
-import { makeRecordReader } from "../base/records.js";
+import { unpack } from "../base/records.js";
 import { append, makeRun } from "../run/run.js";
 import { alignSteps } from "./alignment.js";
 import { alignedStep, endContent, startContent, visitContent } from "./content.js";
@@ -23,8 +23,7 @@ const compared = /** @type {ComparisonPageData} */ (given);
 export const { same: sameMachine } = compared;
 export const files = compared.runs.map((one) => one.name);
 /** @type {Run[]} */
-export const runs = compared.runs.map((one) => {
-  const records = one.records.map(makeRecordReader());
+export const runs = (await Promise.all(compared.runs.map((one) => unpack(one.records)))).map((records) => {
   const [start] = records;
   const run = makeRun((start?.event === "start" && start.machine) || picture);
   for (const record of records) append(record, run);
