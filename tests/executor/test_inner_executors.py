@@ -23,6 +23,7 @@ from graphexec.tools import AnyTool
 from tests.executor import actors
 from tests.executor.actors import HOW, Caller, Running, act, answer, call, caller_of, echo, make_executor, scripted
 from tests.parameters import cases, examples, thorough
+from tests.traces import unpack_page
 
 
 def make_inner(*replies: Any, **options: Any) -> gx.AgentExecutor:
@@ -206,7 +207,7 @@ def test_executor_may_be_its_own_tool() -> None:
 def test_nested_executor_is_drawn_and_documented(tmp_path: Path) -> None:
     outer = make_outer(research(make_inner("done")))
     assert "research" in repr(outer)
-    assert "research" in outer.run("q").draw(tmp_path / "run.html").read_text("utf-8")
+    assert "research" in unpack_page(outer.run("q").draw(tmp_path / "run.html").read_text("utf-8"))
     assert "dispatch_tools" in outer.draw(tmp_path / "flow.svg").read_text("utf-8")
     assert "the limits and the time" in (gx.AgentExecutor.as_tool.__doc__ or "")
 

@@ -39,6 +39,7 @@ function asked() {
 
 /**
  * Show the page that the address names.
+ * @returns {void}
  */
 function openPage() {
   const parts = addressParts();
