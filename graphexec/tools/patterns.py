@@ -48,7 +48,11 @@ def is_costly(pattern: str, length: int) -> bool:
     except COMPILE_ERRORS:
         return False
     starts = 0.0 if parts and parts[0] in _BEGINNINGS else math.log2(length + 1)
-    return starts + _count_ways(parts, length) > _MOST_BITS
+    try:
+        return starts + _count_ways(parts, length) > _MOST_BITS
+    except RecursionError:
+        # Groups in groups that `re` could just read.
+        return True
 
 
 # Any: the parser of `re` has no types.
