@@ -200,8 +200,8 @@ def _require_injected(name: str, injected: Mapping[str, Any]) -> None:
         known = any(kind.__name__ == "InjectedToolCallId" for mark in marks for kind in mark.__mro__)
         if field.is_required() and not known:
             raise ToolDefinitionError(
-                f"{name} has the injected argument {argument}, which an executor does not inject; give it a default, or "
-                "write a tool with a parameter of the type CallContext[...]"
+                f"{name} has the injected argument {argument}, which an executor does not inject; give it a default, "
+                "or write a tool with a parameter of the type CallContext[...]"
             )
 
 

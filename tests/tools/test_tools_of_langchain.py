@@ -78,7 +78,9 @@ async def shout(text: str) -> str:
     ("given", "written", "observed"),
     (StructuredTool.from_function(coroutine=double, response_format="content_and_artifact"), {"x": "2"}, 4),
     (
-        StructuredTool(name="one", description="Do it.", args_schema={"type": "object", "properties": {}}, coroutine=shout),
+        StructuredTool(
+            name="one", description="Do it.", args_schema={"type": "object", "properties": {}}, coroutine=shout
+        ),
         {"text": "hi"},
         "HI",
     ),
