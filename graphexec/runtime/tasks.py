@@ -15,7 +15,7 @@ from typing import Any, Generic, NamedTuple, Self, TypeVar, final
 
 from graphexec.errors import EventLoopError
 from graphexec.kernel.meters import GRACE
-from graphexec.runtime.calls import adopt, run_of_call
+from graphexec.runtime.calls import adopt, run_of_call, scope_of
 from graphexec.runtime.threads import (
     MOST_REPORTS,
     NOT_DONE,
@@ -375,6 +375,9 @@ def run_on_own_loop(call: Callable[[], Awaitable[T]]) -> T:
             return await guard_loop(loop, task, call)
 
     run = run_of_call()
+    while run is not None and run.host is not None:
+        # A connection serves the runs that are nested in a run, too.
+        run = scope_of(run.host)
     own: OwnLoop = OwnLoop() if run is None or run.loop is None else run.loop
     if run is not None:
         run.loop = own

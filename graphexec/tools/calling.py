@@ -297,9 +297,13 @@ _TOLD, _LEVELS = 5, 3
 
 
 def _explain(error: BaseException, levels: int = _LEVELS) -> str:
-    """Return an exception as text, with those in a group, and with its causes unless it has their messages itself."""
+    """Return an exception as text with its notes, those in its group, and its causes unless it has their messages."""
     # Any: the class of what is in a group.
     text, group = described(error), cast("Any", error)
+    notes: Any = getattr(error, "__notes__", ())
+    # A user may have set anything.
+    if isinstance(notes, list):
+        text = "; ".join([text, *map(str, cast("list[object]", notes))])
     inner = group.exceptions if isinstance(error, BaseExceptionGroup) else ()
     if inner and levels:
         more = [f"and {len(inner) - _TOLD:,} more"] if len(inner) > _TOLD else []

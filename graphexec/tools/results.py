@@ -121,7 +121,8 @@ def _parts(value: Any) -> Iterable[Any] | None:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return [getattr(value, field.name, None) for field in dataclasses.fields(value)]
     # Asked of the class, as an object may make any attribute when it is asked.
-    if not isinstance(getattr(type(value), "model_fields_set", None), property):
+    kind: type[Any] = type(value)  # pyright: ignore[reportUnknownVariableType]
+    if not isinstance(getattr(kind, "model_fields_set", None), property):
         return None
     # A model of pydantic, whose further fields are elsewhere.
     further: Any = getattr(value, "model_extra", None) or {}

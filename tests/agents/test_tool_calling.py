@@ -131,8 +131,9 @@ def test_dropped_steps_are_not_sent_as_calls() -> None:
     ("invalid_call", "could not read the call"),
 )
 @cases("reasoning", (), (gm.Reasoning("Hm."),))
-def test_empty_reply_is_no_answer(finish: Any, why: str, reasoning: tuple[gm.Reasoning, ...]) -> None:
-    empty = gm.ModelReply(" ", finish_reason=finish, reasoning=reasoning)
+@cases("blank", " ", "\ufeff\u200b", "</s>", "\n<|im_end|>\n")
+def test_empty_reply_is_no_answer(finish: Any, why: str, reasoning: tuple[gm.Reasoning, ...], blank: str) -> None:
+    empty = gm.ModelReply(blank, finish_reason=finish, reasoning=reasoning)
     has = "reasoning, but neither" if reasoning else "neither"
     with pytest.raises(ParseError, match=f"has {has} an answer nor a call: .*{why}"):
         read(empty)

@@ -508,3 +508,19 @@ def test_runs_count_what_they_ask_within_the_bound(data: st.DataObject) -> None:
 
 
 test_many_runs_count_what_they_ask = thorough(test_runs_count_what_they_ask_within_the_bound, 300, st.data())
+
+
+def test_async_functions_of_nested_sync_runs_share_the_loop() -> None:
+    loops: set[int] = set()
+
+    @gx.tool(repeatable=True)
+    async def connect() -> str:
+        """Connect."""
+        loops.add(id(asyncio.get_running_loop()))
+        return "connected"
+
+    inner = make_executor(act("connect"), answer(), tools=[connect])
+    make_executor(
+        act("connect"), act("research", input="x"), act("connect"), answer(), tools=[connect, research(inner)]
+    ).run("q")
+    assert len(loops) == 1

@@ -175,6 +175,12 @@ def test_memory_that_saves_another_input_is_refused_when_the_executor_is_made() 
 # ---- errors
 
 
+def noted(message: str, note: str) -> ValueError:
+    error = ValueError(message)
+    error.add_note(note)
+    return error
+
+
 @cases(
     ("error", "told"),
     (
@@ -182,10 +188,11 @@ def test_memory_that_saves_another_input_is_refused_when_the_executor_is_made() 
         "ExceptionGroup: unhandled errors in a TaskGroup (2 sub-exceptions): ConnectionError: refused by db1; "
         "ValueError: x",
     ),
+    (noted("wrong unit", "It takes metres."), "ValueError: wrong unit; It takes metres."),
     (ExceptionGroup("a", [ExceptionGroup("b", [KeyError("deep")])]), "KeyError: 'deep'"),
     (ExceptionGroup("many", [ValueError(str(number)) for number in range(9)]), "ValueError: 4; and 4 more"),
 )
-def test_exceptions_of_a_group_are_told(error: Exception, told: str) -> None:
+def test_notes_and_exceptions_of_a_group_are_told(error: Exception, told: str) -> None:
     @gx.tool
     def fails() -> None:
         """Fail."""

@@ -30,7 +30,7 @@ SEVERAL = "Decide on one action at a time, with one 'Action:' and one 'Action In
 
 def reject_empty(reply: object) -> None:
     """Raise `ParseError` for a model's reply with neither text nor calls: it is no answer."""
-    if not isinstance(reply, ModelReply) or reply.tool_calls or separate_reasoning(reply).content.strip():
+    if not isinstance(reply, ModelReply) or reply.tool_calls or unwrap(separate_reasoning(reply).content).strip():
         return
     why = "ask again"
     observation = "You gave neither an answer nor a tool call. Answer now, or call a tool."
