@@ -387,7 +387,7 @@ def test_proof_must_have_the_limits_of_the_run(tmp_path: Path) -> None:
 @pytest.mark.medium
 @cases(
     "suffix, begins",
-    *((".mmd", b"---\ntitle"), (".dot", b"digraph"), (".svg", b"<svg"), (".md", b"|"), (".txt", b"")),
+    *((".mmd", b"---\ntitle"), (".dot", b"digraph"), (".svg", b"<svg"), (".txt", b"")),
     (".png", b"\x89PNG\r\n"),
 )
 def test_suffix_sets_the_format(suffix: str, begins: bytes, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Fifteen machines as users write them: each is proved at once, or refuted with a true sentence and useful remedies."""
 
+import dataclasses
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -367,6 +368,15 @@ def test_natural_machine_is_proved_or_every_remedy_proves(name: str) -> None:
         for one in followed:
             assert one.proved, (finding.remedy, one.why)
             certificate_of(one.graph, one.limits)
+
+
+def test_function_without_annotations_is_not_proposed_to_another_node() -> None:
+    # A node that was not made by its decorator.
+    bare: Any = dataclasses.replace(WRITER["revise"], when_spent=lambda value, limit: (value, limit))
+    machine: Any = gx.Graph([bare, WRITER["next_chapter"]], WRITER.edges, WRITER.start)
+    (finding,), (own,) = (verify(one, gx.Limits()).findings for one in (machine, WRITER))
+    assert "@metered(when_spent=Halted, budget=" in own.remedy
+    assert "@metered(when_spent=Stopped, budget=" in finding.remedy
 
 
 def measured(name: str) -> gx.Graph[Any, Any]:
