@@ -372,7 +372,7 @@ def test_natural_machine_is_proved_or_every_remedy_proves(name: str) -> None:
 
 def test_function_without_annotations_is_not_proposed_to_another_node() -> None:
     # A node that was not made by its decorator.
-    bare: Any = dataclasses.replace(WRITER["revise"], when_spent=lambda value, limit: (value, limit))
+    bare: Any = dataclasses.replace(WRITER["revise"], when_spent=print)
     nodes: list[gx.Node[Any, Any]] = [bare, WRITER["next_chapter"]]
     machine: gx.Graph[Any, Any] = gx.Graph(nodes, WRITER.edges, WRITER.start)
     (finding,), (own,) = (verify(one, gx.Limits()).findings for one in (machine, WRITER))
