@@ -159,9 +159,9 @@ def open_text(browser: Browser, folder: Path, text: str, address: str = "", **op
     file = folder / "page.html"
     file.write_text(text, encoding="utf-8")
     with open_page(browser, f"{file.as_uri()}{address}", **options) as one:
-        # A page unpacks its records after it is loaded.
+        # A page unpacks its records after it is loaded; in a notebook, it is the frame of a cell.
         if _USABLE in text:
-            one.page.wait_for_function("performance.getEntriesByName('usable').length")
+            one.page.frames[-1].wait_for_function("performance.getEntriesByName('usable').length")
         one.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
         yield one.page
         assert one.faults == []
