@@ -8,10 +8,10 @@ import sys
 
 from graphexec import create_agent
 from graphexec.models import LocalModel
-from graphexec.tools.everyday import EVERYDAY_TOOLS
+from graphexec.tools.everyday import calculator
 
 model = LocalModel()
-executor = create_agent(model, EVERYDAY_TOOLS, kind="structured", max_iterations=5, max_execution_time=120)
+executor = create_agent(model, [calculator], kind="structured", max_iterations=5, max_execution_time=120)
 
 if __name__ == "__main__":
     question = " ".join(sys.argv[1:]) or "What is 37 * 48?"
