@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphexec.draw.runs.stored import StoredRecords
+from tests import garbage
 from tests.draw.debugged import sixty_steps
 from tests.draw.recorded import nested
 from tests.parameters import cases
@@ -112,9 +113,9 @@ def test_stream_that_ends_while_records_are_read_is_recorded() -> None:
         Ends(records)
         records.append({"number": number})
         if not number % 50:
-            gc.collect()
+            garbage.collect()
             assert len(list(records)) == len(records)
-    gc.collect()
+    garbage.collect()
     assert sum("number" in record for record in records) == 1000
     assert len(records) == 2000
 
@@ -169,10 +170,10 @@ def test_a_forked_process_can_add_records() -> None:
 def test_garbage_collector_does_not_visit_unread_records() -> None:
     known = [*sixty_steps().records] * 20
     records = StoredRecords()
-    gc.collect()
+    garbage.collect()
     before = len(gc.get_objects())
     for record in known:
         records.append(record)
-    gc.collect()
+    garbage.collect()
     assert len(gc.get_objects()) - before < len(known) / 10
     assert records == known

@@ -1,7 +1,6 @@
 """The methods of AgentExecutor: their results, invalid arguments, independent runs, trimmed steps, and batches."""
 
 import asyncio
-import gc
 import re
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -14,6 +13,7 @@ from hypothesis import strategies as st
 import graphexec as gx
 from graphexec import actions, effects, errors, kernel, messages, models
 from graphexec.models import ScriptedModel
+from tests import garbage
 from tests.executor.actors import WAYS, act, answer, call, caller_of, echo, make_executor, prompt, run_by, run_executor
 from tests.parameters import cases, examples
 from tests.semantics.endings import raising
@@ -374,9 +374,9 @@ def test_exceptions_of_a_batch_are_all_retrieved(agent: Any) -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: reports.append(context))
         with pytest.raises(LookupError):
             await gx.AgentExecutor(agent=agent, tools=[]).abatch(["a", "b", "c"])
-        gc.collect()
+        garbage.collect()
         await asyncio.sleep(0)
 
     asyncio.run(scenario())
-    gc.collect()
+    garbage.collect()
     assert reports == []

@@ -1,7 +1,6 @@
 """A long reply is read once, within the call of the model, in a thread of an async run or of one with a deadline."""
 
 import asyncio
-import gc
 import threading
 from collections.abc import AsyncIterator
 from typing import Any
@@ -13,6 +12,7 @@ from graphexec import AgentFinish, ParseError, effects, models
 from graphexec.agents.reading.answers import READ_AHEAD, read_ahead, read_reply
 from graphexec.messages import ModelReply, ReplyDelta, ToolCall
 from graphexec.messages.replies import LONG, VERY_LONG
+from tests import garbage
 from tests.executor.actors import snapshot_in
 from tests.parameters import cases
 from tests.runtime.actors import LONG as SECONDS
@@ -116,7 +116,7 @@ def test_decision_is_forgotten_with_its_reply() -> None:
     with pytest.raises(ParseError, match="unclear"):
         read_reply(read, reply)
     del reply
-    gc.collect()
+    garbage.collect()
     assert not any(known[1] is read for known in READ_AHEAD.values())
 
 

@@ -16,6 +16,7 @@ from graphexec import Answered, Asked, Done, Entered, Failed, Moved, Reported, a
 from graphexec.errors import InputError
 from graphexec.executor import Ready, parse
 from graphexec.runtime import run as run_table
+from tests import garbage
 from tests.drivers import FakeClock
 from tests.executor import actors
 from tests.executor.actors import WAYS, Running, act, answer, echo, run_async, run_by, run_sync, scripted, timed
@@ -195,7 +196,7 @@ def test_interrupt_in_an_async_tool_leaves_a_snapshot(
     assert [event.error for event in seen if isinstance(event, Failed)] == [caught.value]
     # asyncio logs no task whose exception was never retrieved.
     del caught
-    gc.collect()
+    garbage.collect()
     assert caplog.records == []
 
 
@@ -257,7 +258,7 @@ async def aclose_stream(executor: gx.AgentExecutor) -> None:
 def leave_iteration(executor: gx.AgentExecutor) -> None:
     for _ in executor.iter("q"):
         break
-    gc.collect()
+    garbage.collect()
 
 
 LEFT: list[tuple[Callable[[gx.AgentExecutor], None], list[type]]] = [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import threading
 from collections.abc import Iterator
 from contextlib import aclosing, closing, suppress
@@ -14,6 +13,7 @@ import pytest
 from graphexec import Asks, Limits, ask, charged, node
 from graphexec.runtime import RunContext, arun, astream, run, stream
 from graphexec.runtime.handlers import handlers_for
+from tests import garbage
 from tests.executor.actors import until
 from tests.kernel.machines import Interview, Question, Stopped, Topic, machine_of
 from tests.parameters import cases
@@ -50,7 +50,7 @@ MACHINES = cases("machine", machine_of(finally_asks), machine_of(bare_except_ask
 def fail_on_unraisable() -> Iterator[None]:
     """Turn the warnings of freed generators into errors."""
     yield
-    gc.collect()
+    garbage.collect()
 
 
 def run_with(machine: Any, context: RunContext, how: str) -> Any:
@@ -169,4 +169,4 @@ def test_node_that_never_stops_yielding_is_abandoned(how: str) -> None:
     assert done.outcome.limit.limit == "fan_out"
     assert answers.asked == ["go on"] * 4
     # Python reports the abandoned generator to the hook that the fixture replaced.
-    gc.collect()
+    garbage.collect()

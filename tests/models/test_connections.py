@@ -1,7 +1,6 @@
 """Connections on real sockets: reuse, failures and closing."""
 
 import asyncio
-import gc
 import os
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from graphexec.messages import ReplyDelta
 from graphexec.models import OpenAICompatible
 from graphexec.models.http.connections import Connections
 from graphexec.runtime.calls import ForkSafeLock
+from tests import garbage
 from tests.models import actors
 from tests.models.call_modes import Ask, both_calls, both_streams, call_async, call_blocking, stream_blocking
 from tests.models.recorded import CHAT, CHAT_REPLY, STREAM
@@ -77,7 +77,7 @@ def test_model_can_be_used_after_close() -> None:
         server.gone.clear()
         server.add_acts(GOOD)
         call_blocking(OpenAICompatible("tiny", base_url=server.url))
-        gc.collect()
+        garbage.collect()
         assert server.gone.wait(10)
 
 
@@ -189,7 +189,7 @@ def test_closed_or_collected_stream_closes_its_connection(collected: bool) -> No
         if not collected:
             await pieces.aclose()
         del pieces
-        gc.collect()
+        garbage.collect()
         assert await asyncio.to_thread(server.gone.wait, 10)
 
     with actors.serve() as (server, model):
@@ -202,7 +202,7 @@ def test_closed_or_collected_stream_closes_its_connection(collected: bool) -> No
             pieces.close()
             assert list(pieces) == []
         del pieces
-        gc.collect()
+        garbage.collect()
         assert server.gone.wait(10)
 
 

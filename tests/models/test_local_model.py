@@ -1,7 +1,6 @@
 """The real server with the small model, in each protocol. The tests assert structure and limits, never words."""
 
 import asyncio
-import gc
 import json
 import socket
 import subprocess
@@ -18,6 +17,7 @@ from graphexec.messages import AssistantMessage, ChatRequest, CompletionRequest,
 from graphexec.models import Anthropic, LocalModel, OpenAICompatible, OpenAIResponses, Secret, pull
 from graphexec.models.http.remote import RemoteModel
 from graphexec.models.local.llama_process import LlamaProcess, Settings
+from tests import garbage
 from tests.models.call_modes import MODES, Ask, call_blocking, record_reports, stream_blocking
 from tests.models.pictures import CAT
 from tests.parameters import cases, read_tables, some
@@ -295,7 +295,7 @@ def test_program_can_end_at_any_time_silently(listening: bool) -> None:
 def test_stream_keeps_its_model_running() -> None:
     pieces = LocalModel(max_tokens=20).stream(STORY)
     next(pieces)
-    gc.collect()
+    garbage.collect()
     assert isinstance(list(pieces)[-1], ModelReply)
 
 

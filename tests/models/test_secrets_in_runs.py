@@ -17,6 +17,7 @@ from graphexec.errors import ModelError, SecretError
 from graphexec.memory import BufferMemory, FileHistory
 from graphexec.models.http.remote import RemoteModel
 from graphexec.runtime.progress import Listener, listen_with
+from tests import garbage
 from tests.models.actors import HELLO, FakeTime, LoopbackServer
 from tests.models.leaks import Search
 from tests.models.recorded import CALLS, CHAT
@@ -118,7 +119,7 @@ def test_no_failure_leaves_a_request_in_memory() -> None:
         model = models.OpenAICompatible("tiny", base_url="https://only-here.example", api_key=KEY, client=client)
         with pytest.raises(ModelError) as caught:
             model.complete(HELLO)
-        gc.collect()
+        garbage.collect()
         requests = [one for one in gc.get_objects() if type(one) is httpx.Request]
         assert [one for one in requests if one.url.host == "only-here.example"] == []
     del caught

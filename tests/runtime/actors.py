@@ -1,7 +1,6 @@
 """Runs, tools and snapshots that the tests of the runtime share."""
 
 import asyncio
-import gc
 import os
 import signal
 import threading
@@ -14,6 +13,7 @@ import pytest
 
 import graphexec as gx
 from graphexec.runtime.threads import CancelScope, run_in_thread
+from tests import garbage
 from tests.executor.actors import AnyTool, run_async, run_sync
 from tests.parameters import cases
 
@@ -75,7 +75,7 @@ def reports_of(main: Callable[[], Any]) -> list[Any]:
     async def collect() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: contexts.append(context))
         await main()
-        gc.collect()
+        garbage.collect()
         await asyncio.sleep(0)
 
     asyncio.run(collect())

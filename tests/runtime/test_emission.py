@@ -1,7 +1,6 @@
 """Coroutines that emit items, in sync streams and on an event loop."""
 
 import asyncio
-import gc
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from contextlib import aclosing
 from typing import Any
@@ -14,6 +13,7 @@ from graphexec.models import retrying
 from graphexec.runtime import ASYNC, BLOCKING, IO
 from graphexec.runtime.emission import emit, stream_async, stream_sync
 from graphexec.runtime.io import iterate_sync
+from tests import garbage
 from tests.models.actors import HELLO
 from tests.models.call_modes import Typewriter
 from tests.parameters import cases
@@ -91,7 +91,7 @@ def test_unused_streams_never_begin(begin: Callable[[Work], object]) -> None:
         raise AssertionError
 
     begin(work)
-    gc.collect()
+    garbage.collect()
 
 
 def test_closing_a_sync_stream_cleans_up() -> None:
@@ -135,7 +135,7 @@ def test_closing_an_async_stream_waits_for_its_cleanup(closing: str) -> None:
             assert cleaned == ["yes"]
         elif closing == "forget":
             del items
-            gc.collect()
+            garbage.collect()
             await asyncio.sleep(0.05)
             assert cleaned == ["yes"]
         else:

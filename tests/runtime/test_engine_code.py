@@ -2,7 +2,6 @@
 
 import asyncio
 import contextvars
-import gc
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ import graphexec as gx
 from graphexec.errors import InputError, NestedRunError
 from graphexec.models import ScriptedModel
 from graphexec.runtime import RunContext, calls, make_run_context, threads
+from tests import garbage
 from tests.drivers import ALL_DRIVERS, LIVE, Driver, Script
 from tests.executor.actors import Caller, caller_of, echo, replayed, run_by
 from tests.kernel.machines import machine_of, value
@@ -292,7 +292,7 @@ def test_a_run_is_collected_while_its_thread_holds_a_lock(lock: Any) -> None:
     def collect_holding() -> None:
         abandon()
         with lock:
-            gc.collect()
+            garbage.collect()
         ended.append(True)
 
     thread = threading.Thread(target=collect_holding, daemon=True)

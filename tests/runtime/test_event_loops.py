@@ -1,7 +1,6 @@
 """Event loops: none, as under trio, and other ones than the run's. Each gives one clear error, and at once."""
 
 import asyncio
-import gc
 import threading
 import types
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterator
@@ -17,6 +16,7 @@ from graphexec import AgentExecutor, messages, models, snapshot_of, tool, tools
 from graphexec.errors import EventLoopError
 from graphexec.memory import BufferMemory, FileHistory
 from graphexec.runtime.tasks import run_on_own_loop
+from tests import garbage
 from tests.executor.actors import act, answer, make_executor, run_async, run_sync
 from tests.parameters import cases
 from tests.runtime.actors import in_thread
@@ -91,7 +91,7 @@ def step(call: Callable[[Path], Awaitable[Any]], folder: Path) -> None:
     finally:
         made.close()
         # A coroutine that is never awaited is reported when it is collected.
-        gc.collect()
+        garbage.collect()
 
 
 @cases("name", *ASYNC_CALLS)

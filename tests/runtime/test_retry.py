@@ -18,6 +18,7 @@ from graphexec.runtime.io import run_sync
 from graphexec.runtime.retry import retry
 from graphexec.runtime.retry_policy import RetryPolicy
 from graphexec.runtime.threads import open_cancel_scope
+from tests import garbage
 from tests.parameters import cases
 from tests.runtime.actors import cancel_when, start_in_thread
 
@@ -190,7 +191,7 @@ class Odd(OSError):
 @HOW
 def test_errors_are_let_go(how: How) -> None:
     """Without the garbage collector: nothing that is kept refers to itself."""
-    gc.collect()
+    garbage.collect()
     gc.disable()
     try:
         one = Try(Odd("a"), Odd("b"))

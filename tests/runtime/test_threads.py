@@ -16,6 +16,7 @@ from graphexec import AgentAction, AgentExecutor, AgentFinish, CallContext, Done
 from graphexec.errors import AbandonedError, ThreadLimitError
 from graphexec.runtime import threads
 from graphexec.runtime.threads import MOST_ABANDONED, count_abandoned, open_cancel_scope
+from tests import garbage
 from tests.executor.actors import (
     Running,
     act,
@@ -80,7 +81,7 @@ def cut_runs(run: Running, count: int) -> None:
 
 def count_own_objects() -> Counter[str]:
     """Return the number of objects of each of the package's classes."""
-    gc.collect()
+    garbage.collect()
     # Some foreign classes have a `__module__` that is no string.
     return Counter(
         type(one).__qualname__ for one in gc.get_objects() if str(type(one).__module__).startswith("graphexec")

@@ -18,6 +18,7 @@ from graphexec import AgentExecutor, effects, runtime
 from graphexec.runtime.tasks import call_in_thread, start
 from graphexec.tools import AnyTool
 from graphexec.tools.calling import make_tool_handler
+from tests import garbage
 from tests.executor.actors import Running, act, answer, call_of, scripted
 from tests.parameters import cases
 from tests.runtime.actors import HOW, tool_named
@@ -192,7 +193,7 @@ def collect_messages(loop: asyncio.AbstractEventLoop) -> Generator[list[str], No
 @pytest.fixture(autouse=True, scope="module")
 def _collects_fast() -> None:
     """Exclude what other tests have made from garbage collection, which each of these tests begins."""
-    gc.collect()
+    garbage.collect()
     gc.freeze()
 
 
@@ -211,13 +212,13 @@ def run_scenario(scenario: Scenario, names: tuple[str, ...], *, closes_early: bo
         # An observer or a tool may end the run.
         with suppress(LateError, TimeoutError, asyncio.CancelledError):
             loop.run_until_complete(main())
-        gc.collect()
+        garbage.collect()
         if not closes_early:
             world.released.set()
             loop.run_until_complete(finish())
         loop.close()
         world.released.set()
-        gc.collect()
+        garbage.collect()
     return messages
 
 
@@ -282,7 +283,7 @@ def test_cleanup_may_fail_after_its_loop() -> None:
         coroutine: Any = task.get_coro()
         coroutine.close()
         del task, coroutine
-        gc.collect()
+        garbage.collect()
 
 
 def test_messages_are_collected() -> None:

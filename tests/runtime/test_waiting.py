@@ -2,7 +2,6 @@
 
 import asyncio
 import contextvars
-import gc
 import subprocess
 import sys
 import textwrap
@@ -25,6 +24,7 @@ from graphexec.runtime.handlers import Handler, handlers_for
 from graphexec.runtime.loop import TURN
 from graphexec.runtime.tasks import await_all, await_for, call_in_thread, run_on_own_loop
 from graphexec.runtime.threads import NOT_DONE, open_cancel_scope, wait_for, wait_for_all
+from tests import garbage
 from tests.drivers import ALL_DRIVERS, LIVE, Driver, Script
 from tests.kernel import machines as m
 from tests.parameters import cases
@@ -261,7 +261,7 @@ def test_unstarted_calls_leave_no_warning() -> None:
         return await await_all([hang() for _ in range(3)], seconds, at_once=at_once)
 
     assert asyncio.run(together(SOON, 1)) == asyncio.run(together(0, 2)) == (NOT_DONE,) * 3
-    gc.collect()
+    garbage.collect()
 
 
 async def fail() -> None:

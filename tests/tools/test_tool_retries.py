@@ -22,6 +22,7 @@ from graphexec.testing import loop_time, run_virtually
 from graphexec.tools import ToolRetried
 from graphexec.tools.calling import make_tool_handler
 from graphexec.tools.options import LONGEST_WAIT
+from tests import garbage
 from tests.executor import actors
 from tests.parameters import cases
 from tests.tools.actors import HOW as RUNS
@@ -302,7 +303,7 @@ def test_error_of_a_tool_is_garbage_collected(how: How, kind: str, failures: int
     kept = [weakref.ref(error) for error in errors]
     one, _ = flaky(*errors, kind=kind, retries=2)
     errors.clear()
-    gc.collect()
+    garbage.collect()
     gc.disable()
     try:
         how(one)

@@ -1,6 +1,5 @@
 """A verdict is found once for a graph and its limits, and a proof once for a table."""
 
-import gc
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, final
@@ -11,6 +10,7 @@ import graphexec as gx
 from graphexec.errors import LimitsError
 from graphexec.verify.proof import prove
 from graphexec.verify.proof.flow import Flow, flow_of
+from tests import garbage
 from tests.counting import count_calls
 from tests.verify.acting import acting
 from tests.verify.proofs import bounds_of
@@ -90,7 +90,7 @@ def test_cached_verdict_does_not_keep_its_graph() -> None:
     assert clock.verify(gx.Limits(iterations=5)).proved
     kept = weakref.ref(clock)
     del clock
-    gc.collect()
+    garbage.collect()
     assert kept() is None
 
 
