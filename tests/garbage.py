@@ -6,7 +6,7 @@ from typing import Any
 
 
 def collect() -> None:
-    """Collect all garbage, as `gc.collect` does except while another thread collects: then it returns with nothing done."""
+    """Collect all garbage, as `gc.collect` does except while another thread collects: then it does nothing."""
     begun: list[int] = []
 
     def note(phase: str, info: dict[str, Any]) -> None:
