@@ -65,6 +65,7 @@ REFUSALS: list[tuple[object, str]] = [
     (error("`temperature` is deprecated for this model."), "temperature"),
     (error("Thinking may not be enabled when tool_choice forces tool use."), "tool_choice"),
     (error("deepseek-reasoner does not support this tool_choice"), "tool_choice"),
+    (error("The tool_choice parameter is not supported."), "tool_choice"),
     (error("This model does not support the effort parameter."), "effort"),
     (error("Encrypted content is not supported with this model.", param="include"), "include"),
     (error("'messages.2' : [('messages.2' : property 'reasoning_content' is unsupported)]"), "reasoning_content"),

@@ -289,6 +289,7 @@ plain = st.recursive(
 )
 
 
+@example({"x": True})
 @given(st.dictionaries(st.sampled_from(["x", "y", "default"]), plain))
 def test_schema_without_references_stays_as_it_is(properties: dict[str, Any]) -> None:
     schema = of(**properties)

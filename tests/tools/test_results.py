@@ -146,7 +146,6 @@ OF_ITEMS: list[tuple[Callable[[list[Any]], Any], Callable[[list[Any]], Any]]] = 
     (reversed, lambda values: values[::-1]),
     (lambda items: numbered(items).values(), list),
     (lambda items: numbered(items).items(), lambda values: [*numbered(values).items()]),
-    (lambda items: numbered(items).keys(), lambda values: [*range(len(values))]),
     (tuple, tuple),
     (list, list),
     (collections.deque, collections.deque),
@@ -203,7 +202,8 @@ Made = tuple[Callable[[], Any], Any]
 
 def results() -> st.SearchStrategy[Made]:
     plain = st.text(st.characters(codec="utf-8"), max_size=5) | st.integers() | st.none() | st.booleans()
-    leaf = (plain | st.sampled_from(ODD)).map(lambda value: ((lambda: value), value))
+    keys: st.SearchStrategy[Made] = st.just((lambda: numbered([None]).keys(), [0]))
+    leaf = keys | (plain | st.sampled_from(ODD)).map(lambda value: ((lambda: value), value))
 
     def around(inner: st.SearchStrategy[Made]) -> st.SearchStrategy[Made]:
         def many(way: Any, parts: list[Made]) -> Made:

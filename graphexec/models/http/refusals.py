@@ -88,7 +88,7 @@ _ALTERNATIVES = re.compile(
 # parameter's name is none.
 _OTHER_SUBJECT = re.compile(
     r"\b(?:messages(?![.\[]\d)|role|content|prompt|api key|tool (?:choice )?[\"'`]|(?:tool|function|model)[ .]name)"
-    r"|\bthe tool|\b(?:tools?|functions?)[.\[]|function_declarations|_schema\b|\bschema (?:for|of)\b"
+    r"|\bthe tools?\b|\b(?:tools?|functions?)[.\[]|function_declarations|_schema\b|\bschema (?:for|of)\b"
     r"|\bproperties[.\[/'\"]|\bunknown (?:model|tool|function)\b|\.content\b"
 )
 _VALUE = re.compile(
