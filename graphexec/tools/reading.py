@@ -25,8 +25,8 @@ _SIMPLE = ("string", "integer", "number", "boolean")
 
 def is_simple(parameters: Mapping[str, Any]) -> bool:
     """Return whether a tool's arguments are such that reading them from JSON makes no difference."""
-    schemas: Iterable[Any] = parameters.get("properties", {}).values()  # Any: a schema may be a boolean
-    return all(isinstance(one, Mapping) and one.get("type") in _SIMPLE and "format" not in one for one in schemas)
+    schemas: Iterable[Mapping[str, Any] | bool] = parameters.get("properties", {}).values()
+    return all(not isinstance(one, bool) and one.get("type") in _SIMPLE and "format" not in one for one in schemas)
 
 
 def may_be(kind: Literal["object", "null"], schema: Any) -> bool:
