@@ -110,7 +110,7 @@ class AnswerPrinter:
 
     def show_pending(self, effects: Iterable[Effect[Any]]) -> None:
         """Show on a terminal what the run is waiting for; nothing for no effects."""
-        waiting = tuple(effects) if self.screen.is_terminal else ()
+        waiting = [*effects] if self.screen.is_terminal else []
         if not waiting:
             self._status.stop()
             return
