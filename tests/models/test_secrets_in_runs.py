@@ -95,7 +95,7 @@ def test_run_with_calls_writes_no_key(tmp_path: Path) -> None:
 
     with nothing_leaks() as search:
         run_all(executor_of(wrap(make(models.OpenAICompatible, act), tmp_path), tmp_path), tmp_path, search)
-    assert {"history.jsonl", "cache.sqlite", "page.html", "page.txt", "trace.jsonl"} <= {
+    assert {"history.sqlite", "cache.sqlite", "page.html", "page.txt", "trace.jsonl"} <= {
         path.name for path in tmp_path.iterdir()
     }
 
