@@ -43,7 +43,8 @@ class RunSetup:
         inputs = self.inputs
         if isinstance(inputs, str) or len(inputs) != 1:
             return inputs
-        return next(iter(inputs.values()))
+        only: str = next(iter(inputs.values()))
+        return only
 
 
 @dataclass(frozen=True, slots=True)

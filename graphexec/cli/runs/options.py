@@ -41,10 +41,8 @@ _LONGEST = 256
 # providers have more.
 _REMEMBERED_LOCALLY, _REMEMBERED = 1_500, 16_000
 
-# The input key that memories provide and agents read.
-_HISTORY_KEY = "chat_history"
-# The conversation in the database of `--memory`.
-CONVERSATION = "chat"
+# The input key that memories provide and agents read, and the conversation in the database of `--memory`.
+_HISTORY_KEY, CONVERSATION = "chat_history", "chat"
 
 
 class ReplyOptions(TypedDict, total=False):
@@ -87,7 +85,7 @@ def make_model(
     Raises `UsageError`, and `InputError` for an unknown name and for a file that is not a cache.
     """
     of_replies = settings or {}
-    of_server: _ServerOptions = {**of_replies} if retries is None else {**of_replies, "max_retries": retries}
+    of_server: _ServerOptions = {**of_replies, "max_retries": 2 if retries is None else retries}
     chosen = _choose_model(name, base_url, gguf, {"max_tokens": _LONGEST, **of_replies}, of_server)
     if chosen.local and retries is not None:
         raise UsageError("--retries applies to a server, and this model is local; leave it out")
