@@ -29,9 +29,10 @@ from score_tasks import SETS, Call, Computation, Task
 
 from graphexec import AgentExecutor, AgentFinish, Exhausted, StoppedResponse
 from graphexec.cli.exit_codes import UsageError, code_of, print_error
-from graphexec.cli.runs.options import AgentName, ChosenModel, fetch_weights, make_agent, make_model
+from graphexec.cli.runs.options import ChosenModel, fetch_weights, make_agent, make_model
 from graphexec.effects import CallModel, CallTool, ToolResult
 from graphexec.errors import ContextOverflowError, GraphexecError
+from graphexec.executor import AgentKind
 from graphexec.kernel import Answered, Done, Event
 from graphexec.messages import Model, ModelReply
 from graphexec.models import LocalModel, OpenAICompatible
@@ -194,6 +195,8 @@ def model_of(options: argparse.Namespace) -> ChosenModel:
     """Make the model that the options mean. Raises `UsageError` and `WeightsError`."""
     if options.api_key is not None and (options.model is None or options.gguf is not None):
         raise UsageError("--api-key is for a model of a server; add --model NAME, and leave out --gguf")
+    if options.gguf is not None and not options.gguf.is_file():
+        raise UsageError(f"there is no file {options.gguf}; name a GGUF file")
     chosen = make_model(options.model, options.base_url, options.gguf)
     return replace(chosen, model=_limited(chosen, options))
 
@@ -221,7 +224,7 @@ def read_options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--base-url", metavar="URL", help="the server's address; without it OPENAI_BASE_URL")
     parser.add_argument("--gguf", metavar="FILE", type=Path, help="a local model of your own")
     parser.add_argument("--api-key", metavar="KEY", help="the server's key; without it OPENAI_API_KEY")
-    parser.add_argument("--agent", choices=get_args(AgentName), default="structured", help="how the model decides")
+    parser.add_argument("--agent", choices=get_args(AgentKind), default="structured", help="how the model decides")
     parser.add_argument("--first", metavar="N", type=int, help="ask only the first N questions")
     parser.add_argument("--check", metavar="N", type=int, default=0, help="exit with 1 if fewer than N are right")
     return parser.parse_args(arguments)

@@ -9,12 +9,21 @@ from __future__ import annotations
 import asyncio
 import runpy
 from collections.abc import Iterable, Iterator
+from dataclasses import make_dataclass
+from datetime import date
+from inspect import isfunction
 from pathlib import Path
 from typing import Any
 
-from graphexec import AgentExecutor, Graph, RunResult, create_tool_calling_agent, tool
-from graphexec.cli.nodes import find_pieces
-from graphexec.cli.samples import make_sample, plug_sample
+from graphexec import (
+    AgentExecutor,
+    Graph,
+    RunResult,
+    create_structured_agent,
+    create_tool_calling_agent,
+    nodes,
+    tool,
+)
 from graphexec.draw import draw, recording_of, sequence_mermaid, timeline
 from graphexec.executor import (
     AGENT_EXECUTOR,
@@ -23,6 +32,8 @@ from graphexec.executor import (
     STRICT_GENERATING_AGENT_EXECUTOR,
 )
 from graphexec.messages import ModelReply, ModelRequest, ToolCall, Usage
+from graphexec.models import ScriptedModel
+from graphexec.nodes import Piece
 from graphexec.testing import on_loop_time, run_virtually
 from graphexec.tools import AnyTool
 from graphexec.tools.everyday import calculator
@@ -34,6 +45,8 @@ EXAMPLES = HERE.parent / "examples"
 # The formats of each machine's picture.
 SUFFIXES = {"mermaid": ".mmd", "dot": ".dot", "svg": ".svg"}
 INDEX = "README.md"
+# The functions of the shelf that make a piece.
+PIECES = [name for name in nodes.__all__ if isfunction(getattr(nodes, name))]
 
 
 def verdicts() -> Iterator[tuple[str, str, Verdict]]:
@@ -112,14 +125,61 @@ def a_run() -> RunResult:
     return run_virtually(on_loop_time(executor).arun(question))
 
 
+@tool
+def look_up(word: str) -> str:
+    """Look a word up."""
+    return word
+
+
+def small_agent(*, structured: bool = False) -> AgentExecutor:
+    """Return an executor with one tool and five iterations, whose model is never asked."""
+    model = ScriptedModel([])
+    agent = (
+        create_structured_agent(model, [look_up], rules=())
+        if structured
+        else create_tool_calling_agent(model, [look_up])
+    )
+    return AgentExecutor(agent=agent, tools=[look_up], handle_parsing_errors=True, max_iterations=5)
+
+
+def samples() -> dict[str, Piece]:
+    """Return each piece of the shelf by its name, with small arguments."""
+
+    def accept(text: str) -> None:
+        """Accept every text."""
+
+    made = [
+        nodes.approve_tools({"look_up": ["approve", "reject"]}),
+        nodes.ask_user(),
+        nodes.cache_tools("look_up"),
+        nodes.compact(),
+        nodes.critic(),
+        nodes.escalate(ScriptedModel([])),
+        nodes.guard_input(accept),
+        nodes.guard_output(accept),
+        nodes.handoffs({"hotels": small_agent()}),
+        nodes.limit_tool("look_up", 2),
+        nodes.map_agents(small_agent()),
+        nodes.no_dummies(),
+        nodes.no_immediate_repeats(),
+        nodes.no_repeats(),
+        nodes.output_type(make_dataclass("Booking", [("city", str), ("day", date)])),
+        nodes.redact_pii(),
+        nodes.select_tools(),
+        nodes.stop_repeats(),
+        nodes.sub_agent(small_agent(), "name", "description"),
+        nodes.tell_time(),
+        nodes.todo_list(),
+    ]
+    return dict(zip(PIECES, made, strict=True))
+
+
 def pieces() -> Iterator[tuple[str, str]]:
     """Yield the name of each piece of the shelf, and a picture of a small agent with it."""
-    for one in find_pieces():
-        if one.package != "graphexec":
-            continue
-        piece = make_sample(one.name, one.made_by)
-        assert piece is not None, f"{one.name} has no sample"
-        yield one.name, draw(plug_sample(piece).verify(), "svg", pieces="boxes")
+    for name, piece in samples().items():
+        # The rule no_dummies is about worked examples, which structured agents show.
+        executor = small_agent(structured=piece.rule == "no_dummies").plug(piece)
+        yield name, draw(executor.verify(), "svg", pieces="boxes")
 
 
 def pictures() -> dict[str, str]:

@@ -4,10 +4,9 @@ Most programs need only the names exported here. The packages, and the modules `
 `messages`, export the rest. Anything else is internal.
 """
 
-import sys
 from typing import TYPE_CHECKING
 
-from graphexec._mistakes import ModuleExplainer, import_on_use
+from graphexec._mistakes import import_on_use
 
 if TYPE_CHECKING:
     from graphexec.actions import AgentAction, AgentFinish, AgentStep, StoppedResponse
@@ -136,5 +135,3 @@ _PACKAGES = frozenset({"actions", "agents", "effects", "errors", "executor", "ke
 # Type checkers report a name that is not there.
 if not TYPE_CHECKING:
     __getattr__, __dir__ = import_on_use(__name__, _MODULES, _PACKAGES)
-    # Behind all other finders, so it is asked only for modules that are not there.
-    sys.meta_path.append(ModuleExplainer(__name__))

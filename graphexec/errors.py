@@ -359,10 +359,6 @@ class WeightsError(ModelError):
     """A local model's weights are unavailable: no network, no space on the disk, or a checksum mismatch."""
 
 
-class HistoryWarning(UserWarning):
-    """The file of a history ends with a part of a line, which a crash left; the turns before it were read."""
-
-
 def an(name: str) -> str:
     """Return the name of a class with its article."""
     return ("an " if name[:1] in "AEIOUaeiou" else "a ") + name

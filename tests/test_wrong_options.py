@@ -19,7 +19,6 @@ from graphexec import _arguments as arguments
 from graphexec.errors import InputError, LimitsError
 from graphexec.memory import (
     BufferMemory,
-    FileHistory,
     MemoryHistory,
     SQLiteHistory,
     SummaryMemory,
@@ -53,7 +52,7 @@ A_STORE = "give MemoryCache(), or SQLiteCache(path) for a file, or None for a ne
 PRICES = "give Price(prompt, completion), or a dict with one for each model's name"
 A_COUNT = "give a whole number, 1 or more"
 MONEY = "give money per million tokens, 0 or more"
-A_HISTORY = "give MemoryHistory(), FileHistory(path) or SQLiteHistory(path, conversation=name)"
+A_HISTORY = "give MemoryHistory() or SQLiteHistory(path, conversation=name)"
 SUMMARY = partial(SummaryMemory, MODEL)
 VERIFY = partial(testing.verify_termination, AgentExecutor(agent=create_tool_calling_agent(MODEL, []), tools=[]))
 
@@ -139,9 +138,8 @@ WRONG: list[tuple[Any, tuple[Any, ...], dict[str, Any], str]] = [
     (SUMMARY, (), {"timeout": 0}, "SummaryMemory has timeout=0; give seconds above 0, or None for none"),
     (SUMMARY, (), {"summaries": None}, f"SummaryMemory has summaries=None; {A_HISTORY}"),
     *(
-        (make, (), {"path": wrong}, f"{owner} has path={wrong!r}; give a path, as a string or a Path")
+        (SQLiteHistory, (wrong,), {"conversation": "me"}, f"SQLiteHistory has path={wrong!r}; give a path, as a string")
         for wrong in (3, None, b"turns", "")
-        for make, owner in [(FileHistory, "FileHistory"), (partial(SQLiteHistory, conversation="me"), "SQLiteHistory")]
     ),
     (SQLiteHistory, ("turns",), {"conversation": 7}, "SQLiteHistory has conversation=7; give a string"),
     *((VERIFY, (), {"examples": n}, f"examples is {n!r}; {A_COUNT}") for n in ("5", 0)),

@@ -1,4 +1,4 @@
-"""Messages for the habits of users of other libraries: wrong options, missing attributes, and names to import."""
+"""Messages for the habits of users of other libraries, and for names that earlier versions had."""
 
 from graphexec._mistakes.explain import (
     explain_calls,
@@ -8,10 +8,9 @@ from graphexec._mistakes.explain import (
     join_faults,
     unknown_options,
 )
-from graphexec._mistakes.imports import ModuleExplainer, explain_names, import_on_use
+from graphexec._mistakes.imports import explain_names, import_on_use
 
 __all__ = [
-    "ModuleExplainer",
     "explain_calls",
     "explain_class",
     "explain_creation",

@@ -1,26 +1,17 @@
-"""Explain calls that do not fit a signature, and attributes that a class lacks: with what to write instead.
+"""Explain calls that do not fit a signature, with what to write instead.
 
 The remedies are for habits from other libraries. Type checkers do not see them, and report the mistake as well. A call
-that is explained passes through one more function; none of these calls is made at each step of a run. Missing
-attributes cost nothing until they are looked up.
+that is explained passes through one more function; none of these calls is made at each step of a run.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
-import warnings
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
-from typing import Any, ParamSpec, TypeVar, final
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any, ParamSpec, TypeVar
 
-from graphexec._mistakes.remedies import (
-    CREATE_OPTIONS,
-    EXECUTOR_ATTRIBUTES,
-    EXECUTOR_OPTIONS,
-    EXECUTOR_STATICS,
-    METHOD_FORMS,
-    METHOD_OPTIONS,
-)
+from graphexec._mistakes.remedies import CREATE_OPTIONS, EXECUTOR_OPTIONS, METHOD_FORMS, METHOD_OPTIONS
 from graphexec.errors import SignatureError, did_you_mean
 
 P = ParamSpec("P")
@@ -28,7 +19,6 @@ T = TypeVar("T")
 
 # What to write, by the name that other libraries have for it.
 Remedies = Mapping[str, str]
-
 
 # The arguments of a usual call: the object and one more.
 _USUAL = 2
@@ -143,98 +133,32 @@ def _faults(
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
-def explain_class(  # noqa: PLR0913 - each is a kind of mistake
-    form: str = "",
+def explain_class(
+    form: str,
     *,
     name: str = "",
     options: Remedies = {},  # noqa: B006 - it is not changed
-    attributes: Remedies = {},  # noqa: B006
     methods: Remedies = {},  # noqa: B006
-    statics: Remedies = {},  # noqa: B006
-    item: str = "",
-    called: str = "",
-    awaited: str = "",
 ) -> Callable[[type[T]], type[T]]:
-    """Make a class decorator that explains wrong arguments, missing attributes, `object[key]` and `object(...)`.
+    """Make a class decorator that explains calls of the class and of its `methods` with wrong arguments.
 
-    `form` is a valid call of the class; without it, wrong arguments are not explained. `name` is the class's name in
-    messages, if it has another one. `methods` are the methods whose calls are explained, with a valid call of each, and
-    `statics` the missing attributes of the class itself. `item` and `called` are remedies; without one, Python's own
-    error is raised. With `awaited`, the class's objects can be awaited: that returns the object, and warns with this
-    text.
+    `form` is a valid call of the class, and `methods` has one of each method. `name` is the class's name in messages,
+    if it has another one.
     """
 
     def decorate(kind: type[T]) -> type[T]:
         owner = name or kind.__name__
-        added: dict[str, Any] = {
-            attribute: _Missing(f"{owner} has no {attribute}; {remedy}") for attribute, remedy in statics.items()
-        }
-        if form:
-            added["__init__"] = explain_calls(owner, form, options)(kind.__init__)
+        explained: dict[str, Any] = {"__init__": explain_calls(owner, form, options)(kind.__init__)}
         for method, written in methods.items():
-            added[method] = explain_calls(f"{owner}.{method}", written, METHOD_OPTIONS)(getattr(kind, method))
-        if attributes:
-            added["__getattr__"] = functools.partialmethod(_raise_missing, attributes)
-        if item:
-            added["__getitem__"] = _make_refusal(f"{owner} has no items; {item}")
-        if called:
-            added["__call__"] = _make_refusal(f"{owner} cannot be called; {called}")
-        if awaited:
-            added["__await__"] = functools.partialmethod(_await_itself, awaited)
-        for attribute, function in added.items():
+            explained[method] = explain_calls(f"{owner}.{method}", written, METHOD_OPTIONS)(getattr(kind, method))
+        for attribute, function in explained.items():
             setattr(kind, attribute, function)
         return kind
 
     return decorate
 
 
-@final
-class _Missing:
-    """An attribute of a class that is not there."""
-
-    __slots__ = ("_text",)
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-
-    def __get__(self, instance: object, owner: type) -> None:
-        raise AttributeError(self._text)
-
-
-def _raise_missing(self: object, attributes: Remedies, name: str) -> None:
-    kind = type(self).__name__
-    if name in attributes:
-        raise AttributeError(f"{kind} has no {name}; {attributes[name]}")
-    # As Python does it: with the name and the object, so that a traceback suggests a similar name.
-    raise AttributeError(f"{kind!r} object has no attribute {name!r}", name=name, obj=self)
-
-
-def _await_itself(self: T, text: str) -> Generator[Any, Any, T]:
-    """Warn, and return the object: a program may await every value that can be awaited."""
-    warnings.warn(text, RuntimeWarning, stacklevel=2)
-    return _return(self).__await__()
-
-
-async def _return(value: T) -> T:
-    return value
-
-
-def _make_refusal(text: str) -> Callable[..., None]:
-    """Return a method that raises `TypeError` with this text, for any arguments."""
-
-    def refuse(self: object, *args: object, **named: object) -> None:
-        del self, args, named
-        raise TypeError(text)
-
-    return refuse
-
-
 # Explains mistakes with the class `AgentExecutor`.
 explain_executor = explain_class(
-    "AgentExecutor(agent=agent, tools=tools)",
-    options=EXECUTOR_OPTIONS,
-    attributes=EXECUTOR_ATTRIBUTES,
-    methods=METHOD_FORMS,
-    statics=EXECUTOR_STATICS,
-    called="write executor.run(inputs), or executor.invoke(inputs)",
+    "AgentExecutor(agent=agent, tools=tools)", options=EXECUTOR_OPTIONS, methods=METHOD_FORMS
 )

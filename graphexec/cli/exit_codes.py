@@ -27,7 +27,7 @@ READER_GONE = 141
 
 
 # Any: as in typer.
-def option(panel: str | None, metavar: str, text: str, *names: str, **settings: Any) -> Any:
+def option(panel: str | None, metavar: str | None, text: str, *names: str, **settings: Any) -> Any:
     """Describe an option for the help, without its default."""
     return typer.Option(*names, metavar=metavar, help=text, rich_help_panel=panel, show_default=False, **settings)
 

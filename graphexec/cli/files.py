@@ -15,7 +15,6 @@ from typing import TextIO, final
 
 from graphexec.cli.exit_codes import UsageError
 from graphexec.cli.terminal import encodable, write_utf8
-from graphexec.errors import did_you_mean
 from graphexec.runtime.files import lock, open_private, open_regular, read_lines, write_all
 
 # What a gzipped file begins with; and the most bytes of what is in it, since a small one may hold more than the memory.
@@ -41,7 +40,7 @@ def read(file: str) -> str:
         with open_regular(file) as opened:
             return unzip(read_lines(opened)).decode()
     except FileNotFoundError as error:
-        raise UsageError(f"{file} cannot be read: there is no such file; {_suggest_file(Path(file))}") from error
+        raise UsageError(f"{file} cannot be read: there is no such file; check its name") from error
     except (OSError, ValueError) as error:
         raise UsageError(f"{file} cannot be read: {_fact_of(error)}; name a text file") from error
 
@@ -130,7 +129,7 @@ def open_for_writing(file: Path) -> TextIO:
         raise unwritable(file, error) from error
     try:
         if file.is_file():
-            lock(out.fileno(), wait=False)
+            lock(out.fileno())
             out.truncate(0)
     except BlockingIOError as error:
         out.close()
@@ -140,14 +139,6 @@ def open_for_writing(file: Path) -> TextIO:
         raise unwritable(file, error) from error
     lines = _Gzip(out) if file.suffix == ".gz" else out
     return TextIOWrapper(lines, encoding="utf-8", newline="\n", line_buffering=True)
-
-
-def _suggest_file(absent: Path) -> str:
-    try:
-        beside = [one.name for one in absent.parent.iterdir()]
-    except OSError:
-        return f"check the folder {absent.parent}"
-    return did_you_mean(absent.name, beside, "check its name")
 
 
 def unwritable(file: Path, error: OSError) -> UsageError:

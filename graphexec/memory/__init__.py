@@ -11,7 +11,6 @@ from graphexec.memory.conversation import (
     WindowMemory,
     estimated_tokens,
 )
-from graphexec.memory.file_history import FileHistory
 from graphexec.memory.history import History, MemoryHistory, Turn
 from graphexec.memory.sqlite_history import SQLiteHistory
 from graphexec.memory.summary import SUMMARY_PROMPT, SummaryFailed, SummaryMemory, SummaryRequested
@@ -19,7 +18,6 @@ from graphexec.memory.summary import SUMMARY_PROMPT, SummaryFailed, SummaryMemor
 __all__ = [
     "SUMMARY_PROMPT",
     "BufferMemory",
-    "FileHistory",
     "History",
     "Memory",
     "MemoryHistory",

@@ -51,9 +51,7 @@ class History(Protocol):
         """Delete every turn."""
 
 
-HISTORY = has_methods(
-    "MemoryHistory(), FileHistory(path) or SQLiteHistory(path, conversation=name)", "turns", "add", "clear"
-)
+HISTORY = has_methods("MemoryHistory() or SQLiteHistory(path, conversation=name)", "turns", "add", "clear")
 
 
 @final

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from graphexec._mistakes.messages import explain_messages
 from graphexec.errors import InputError, format_value
 from graphexec.messages.conversation import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage
 from graphexec.messages.images import Image
@@ -46,9 +45,7 @@ class ChatRequest:
         if type(messages) is Conversation:
             return
         if type(messages) not in _LISTS or not _MESSAGES.issuperset(map(type, messages)):
-            fault = explain_messages(messages, tuple(_MESSAGES))
-            if fault is not None:
-                raise InputError(fault)
+            _check_messages(messages)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +64,22 @@ class CompletionRequest:
 
 _LISTS = frozenset[type]({list, tuple})
 _MESSAGES = frozenset[type]({SystemMessage, UserMessage, AssistantMessage, ToolMessage})
+
+
+def _check_messages(messages: object) -> None:
+    """Raise `InputError` unless these are messages; those of an own kind of sequence are not read."""
+    # Any: values that users without a type checker pass.
+    several: Any = messages
+    kinds = tuple(_MESSAGES)
+    if isinstance(messages, (str, bytes, bytearray)) or not isinstance(messages, Sequence):
+        written = format_value(messages) if isinstance(messages, kinds) else "UserMessage('...')"
+        raise InputError(f"ChatRequest has messages={format_value(messages)}; write ChatRequest([{written}])")
+    for place, given in enumerate(several if isinstance(messages, (list, tuple)) else ()):
+        if not isinstance(given, kinds):
+            raise InputError(
+                f"ChatRequest has messages[{place}]={format_value(given)}; write UserMessage('...'), or another of "
+                "graphexec.messages"
+            )
 
 
 ModelRequest: TypeAlias = ChatRequest | CompletionRequest

@@ -102,12 +102,6 @@ def _local_model(name: str, options: Mapping[str, Any]) -> Model:
 _LOCAL_TAG = re.compile(r"(?!ft:)(?:[^/]*:)?(?:latest|\d[\dx.]*b(?:-[^:/]*)?)", re.IGNORECASE)
 
 
-def has_provider(name: str) -> bool:
-    """Return whether a name begins with a known provider and a colon, or is `local`."""
-    provider, colon, _ = name.partition(":")
-    return name.strip() == LOCAL or (bool(colon) and find_provider(provider) in (*PROVIDERS, *ADDRESS_REMEDIES))
-
-
 def split_name(name: str) -> tuple[str, str]:
     """Return the provider, as in `PROVIDERS`, and the model of a name. Raises `InputError` with the remedy.
 

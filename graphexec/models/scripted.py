@@ -6,8 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar, TypeAlias
 
 from graphexec._arguments import Constraint, validate
-from graphexec._mistakes import explain_class
-from graphexec._mistakes.remedies import MODEL_ATTRIBUTES
 from graphexec.errors import InputError
 from graphexec.messages import ModelReply, ModelRequest, ToolCall
 from graphexec.messages.replies import is_long
@@ -24,7 +22,6 @@ _CALLS = Constraint(
 )
 
 
-@explain_class(attributes=MODEL_ATTRIBUTES)
 class ScriptedModel:
     """A model that returns `replies` in their order, without waiting, I/O or threads.
 

@@ -1,4 +1,4 @@
-"""Files of conversations and runs: private, locked while they are written, and on the disk."""
+"""Files of conversations and runs: private, and locked while they are written."""
 
 from __future__ import annotations
 
@@ -36,14 +36,12 @@ def open_regular(path: str | bytes | os.PathLike[str]) -> FileIO:
     raise OSError(errno.EINVAL, "it is not a regular file")
 
 
-def read_regular(path: str | bytes | os.PathLike[str], *, locked: bool = False, most: int | None = None) -> bytes:
-    """Return the content of a file, read under a shared lock if `locked`.
+def read_regular(path: str | bytes | os.PathLike[str], *, most: int | None = None) -> bytes:
+    """Return the content of a file.
 
     Raises `OSError` as `open_regular` does, and for a file of more than `most` bytes.
     """
     with open_regular(path) as file:
-        if locked:
-            lock(file.fileno(), alone=False)
         if most is not None and os.fstat(file.fileno()).st_size > most:
             raise OSError(errno.EFBIG, f"it has more than {most:,} bytes")
         return file.readall()
@@ -67,35 +65,16 @@ def _open_at_once(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
-def lock(descriptor: int, *, alone: bool = True, wait: bool = True) -> None:
-    """Lock an open file until it is closed, on systems with flock; others may lock it too unless `alone`.
+def lock(descriptor: int) -> None:
+    """Lock an open file until it is closed, on systems with flock. Raises `BlockingIOError` if another has locked it.
 
-    Without `wait`, raises `BlockingIOError` if another holds the lock. It belongs to the open file, not to the process,
-    so it also separates threads. The system frees the lock of a process that dies.
+    The lock belongs to the open file, not to the process, so it also separates threads. The system frees the lock of a
+    process that dies.
     """
     with suppress(ImportError):
         import fcntl
 
-        fcntl.flock(descriptor, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | (0 if wait else fcntl.LOCK_NB))
-
-
-def is_open_file(descriptor: int, path: Path) -> bool:
-    """Return whether a path still names this open file, which may have been deleted or replaced."""
-    try:
-        return os.path.samestat(os.fstat(descriptor), path.stat())
-    except FileNotFoundError:
-        return False
-
-
-def store_entry(path: Path) -> None:
-    """Wait until the name of a new file is on the disk, on systems that can."""
-    # Windows cannot open a folder, and some file systems cannot store one.
-    with suppress(OSError):
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def write_all(file: FileIO, content: bytes) -> None:

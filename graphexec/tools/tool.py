@@ -22,7 +22,7 @@ from typing import (
 
 from graphexec._arguments import FLAG, NAME, STRING, TIMEOUT, is_executor, optional, validate
 from graphexec._mistakes import explain_calls, explain_class
-from graphexec._mistakes.remedies import TOOL_ATTRIBUTES, TOOL_OPTIONS
+from graphexec._mistakes.remedies import TOOL_OPTIONS
 from graphexec._parsing.json import is_broken_container, read_container, read_value
 from graphexec.errors import Portable, ToolDefinitionError, described, format_value
 from graphexec.kernel.effects import NestedRuns
@@ -83,7 +83,7 @@ _NO_ARGUMENTS = NULL | {""}
 _UNDEFINED: Any = None
 
 
-@explain_class("Tool(name, func, description)", options=TOOL_OPTIONS, attributes=TOOL_ATTRIBUTES)
+@explain_class("Tool(name, func, description)", options=TOOL_OPTIONS)
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Tool(Generic[P, R_co]):
     """A function that a model may call. Calling the tool calls the function.

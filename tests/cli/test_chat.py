@@ -22,8 +22,9 @@ from graphexec.cli.chat.command import converse, prompt
 from graphexec.cli.chat.session import COMMANDS, Chat
 from graphexec.cli.exit_codes import UsageError
 from graphexec.cli.runs.building import NamedExecutor
+from graphexec.cli.runs.options import CONVERSATION
 from graphexec.cli.terminal import TextCleaner, clean
-from graphexec.memory import BufferMemory, FileHistory, Turn
+from graphexec.memory import BufferMemory, SQLiteHistory, Turn
 from graphexec.messages import ModelReply, ModelRequest, ReplyDelta, ToolCall
 from graphexec.models import ScriptedModel
 from tests.cli.conversations import answer_text, serving, tool_call_text
@@ -116,8 +117,12 @@ class Session:
         return str(self.model.requests[number])
 
 
+def turns_in(file: Path) -> tuple[Turn, ...]:
+    return SQLiteHistory(file, conversation=CONVERSATION).turns()
+
+
 def inputs_in(file: Path) -> list[str]:
-    return [turn.input for turn in FileHistory(file).turns()]
+    return [turn.input for turn in turns_in(file)]
 
 
 HELLO, KNOWN = answer_text("Hello, Ada."), answer_text("Your name is Ada.")
@@ -131,9 +136,9 @@ def test_next_turn_knows_the_earlier_ones(tmp_path: Path) -> None:
     assert session.out.getvalue() == "Hello, Ada.\nYour name is Ada.\n"
     assert "My name is Ada." in session.requested(1)
     assert "Hello, Ada." in session.requested(1)
-    file = tmp_path / "talk.jsonl"
+    file = tmp_path / "talk.db"
     Session([HELLO], file=file).say("My name is Ada.")
-    assert FileHistory(file).turns() == (Turn("My name is Ada.", "Hello, Ada."),)
+    assert turns_in(file) == (Turn("My name is Ada.", "Hello, Ada."),)
     session = Session([KNOWN], file=file)
     session.say("What is my name?")
     assert "My name is Ada." in session.requested(0)
@@ -152,7 +157,7 @@ def test_agents_remember_in_their_own_way(tmp_path: Path) -> None:
     executor = gx.AgentExecutor(agent=gx.create_react_agent(ScriptedModel([]), [double]), tools=[double])
     assert Session(executor=executor).chat.memory is None
     with pytest.raises(UsageError, match="--memory is not for the react agent"):
-        Session(executor=executor, file=tmp_path / "talk.jsonl")
+        Session(executor=executor, file=tmp_path / "talk.db")
     seen: list[Mapping[str, Any]] = []
 
     def agent(_steps: object, inputs: dict[str, Any]) -> gx.AgentFinish:
@@ -214,7 +219,7 @@ def test_stopped_run_says_which_limit_and_what_to_do() -> None:
 
 
 def test_failed_turn_leaves_no_trace_in_the_memory(tmp_path: Path) -> None:
-    file = tmp_path / "talk.jsonl"
+    file = tmp_path / "talk.db"
     session = Session([HELLO, ValueError("out of order"), KNOWN], file=file)
     assert session.say("My name is Ada.", "This fails.", "What is my name?") == 1
     assert session.notes.startswith("graphexec: ValueError: out of order (test_chat.py, line ")
@@ -223,7 +228,7 @@ def test_failed_turn_leaves_no_trace_in_the_memory(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_interrupts_the_answer_and_not_the_chat(tmp_path: Path) -> None:
-    file = tmp_path / "talk.jsonl"
+    file = tmp_path / "talk.db"
     session = Session([KeyboardInterrupt(), KNOWN], file=file, out=Pieces())
     assert session.say("Say it.", KeyboardInterrupt(), "And now?", "/quit", "never read", interactive=True) == 0
     assert session.out.getvalue() == "Your name is Ada.\n"
@@ -251,24 +256,25 @@ def test_ctrl_c_in_mid_answer_ends_the_line() -> None:
 
 
 def test_turns_that_cannot_be_stored_are_reported(tmp_path: Path) -> None:
-    session = Session([HELLO, KNOWN], file=tmp_path / "talk.jsonl")
+    session = Session([HELLO, KNOWN], file=tmp_path / "talk.db")
 
     def refuse(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(FileHistory, "add", refuse)
+        patch.setattr(SQLiteHistory, "add", refuse)
         assert session.say("one") == 1
     assert session.out.getvalue() == "Hello, Ada.\n"
     assert "this turn is not remembered" in session.notes
     assert session.say("two") == 0
-    file = tmp_path / "talk.jsonl"
+    file = tmp_path / "talk.db"
     session = Session([HELLO, KNOWN], file=file)
     assert session.say("one") == 0
-    file.write_text("no turn\n", encoding="utf-8")
+    file.write_text("no turn\n" * 99, encoding="utf-8")
     assert session.say("two") == 2
-    assert session.notes.startswith(f"graphexec: {file}, line 1, is not a turn: ")
-    assert session.say("/clear", "two") == 0
+    assert session.notes.startswith(f"graphexec: {file} is not an SQLite database: ")
+    file.unlink()
+    assert session.say("two") == 0
 
 
 def test_lines_are_empty_or_begin_with_two_slashes() -> None:
@@ -281,7 +287,7 @@ def test_lines_are_empty_or_begin_with_two_slashes() -> None:
 
 
 def test_prompt_takes_pasted_lines_and_leaves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = tmp_path / "talk.jsonl"
+    file = tmp_path / "talk.db"
     Session([HELLO], file=file).say("My name is Ada.")
     chat = Session(file=file).chat
     monkeypatch.setattr("sys.stdout", Terminal())
@@ -391,7 +397,7 @@ def test_help_tools_clear_and_quit(tmp_path: Path) -> None:
     assert session.out.getvalue().splitlines()[1].split("  ")[:2] == ["double(number: integer)", "Double a number."]
     session = Session()
     assert (session.say("/quit", "never asked"), session.model.requests) == (0, [])
-    file = tmp_path / "talk.jsonl"
+    file = tmp_path / "talk.db"
     session = Session([HELLO, KNOWN], file=file)
     assert session.say("My name is Ada.", "/clear", "What is my name?") == 0
     assert "My name is Ada." not in session.requested(1)
@@ -453,7 +459,7 @@ def test_piped_lines_are_turns_with_the_options_of_run(monkeypatch: pytest.Monke
     assert ended == Ended(0, TALKED, "")
     assert "My name is Ada." in json.dumps(server.asked[1])
     assert len(server.asked) == 2
-    mine, file = tmp_path / "mine.py", tmp_path / "talk.jsonl"
+    mine, file = tmp_path / "mine.py", tmp_path / "talk.db"
     mine.write_text('def twice(number: int) -> int:\n    """Double."""\n    return 2 * number\n', encoding="utf-8")
     options = ("--memory", str(file), "--max-iterations", "1", "--tools", f"{mine}:twice")
     with serving([tool_call_text("twice", number=2)] * 3) as server:
@@ -474,15 +480,15 @@ def mine(tmp_path: Path) -> Path:
 
 
 def test_own_executors_keep_or_get_a_memory(monkeypatch: pytest.MonkeyPatch, mine: Path, tmp_path: Path) -> None:
-    file = tmp_path / "talk.jsonl"
+    file = tmp_path / "talk.db"
     ended = chat(monkeypatch, TALK, f"{mine}:bare", "--memory", str(file), "--max-iterations", "4")
     assert ended == Ended(0, TALKED, "")
-    assert FileHistory(file).turns()[1] == Turn("What is my name?", "Your name is Ada.")
+    assert turns_in(file)[1] == Turn("What is my name?", "Your name is Ada.")
     ended = chat(monkeypatch, ["My name is Ada.", "/machine"], f"{mine}:own")
     assert (ended.code, ended.err) == (0, "")
     assert "save_memory" in ended.out
     error = f"graphexec: --memory: {mine}:own has its own memory; leave it out, or change {mine}:own\n"
-    assert command("chat", f"{mine}:own", "--memory", str(tmp_path / "talk.jsonl")) == Ended(2, "", error)
+    assert command("chat", f"{mine}:own", "--memory", str(tmp_path / "talk.db")) == Ended(2, "", error)
     assert chat(monkeypatch, TALK, f"{mine}:formal", "--input", "tongue=Latin") == Ended(0, TALKED, "")
     assert "--input " in refused("chat", f"{mine}:formal")
 
@@ -490,13 +496,13 @@ def test_own_executors_keep_or_get_a_memory(monkeypatch: pytest.MonkeyPatch, min
 @cases(
     ("arguments", "expected"),
     (["hello"], "there is no module hello here"),
-    (["mine.py:bare", "hello"], "; write messages at the prompt of the chat"),
+    (["mine.py:bare", "hello"], "(hello); see graphexec chat --help\n"),
     (["nowhere.py"], "there is no file nowhere.py"),
     (["nowhere.py:executor"], "there is no file nowhere.py"),
-    (["graphexec.tools:Tool"], "name an executor"),
-    (["--model", "local", "mine.py:bare"], "--model does not apply to mine.py:bare, which has its own model"),
-    (["--session", "talk"], "No such option: --session; write --memory FILE; see graphexec chat --help\n"),
-    (["--agent", "react", "--memory", "talk.jsonl"], "--memory is not for the react agent"),
+    (["graphexec.tools:Tool"], "name an AgentExecutor"),
+    (["--model", "local", "mine.py:bare"], "mine.py:bare has its own model; leave out --model"),
+    (["--session", "talk"], "No such option: --session; see graphexec chat --help\n"),
+    (["--agent", "react", "--memory", "talk.db"], "--memory is not for the react agent"),
 )
 def test_wrong_usage_is_one_line(mine: Path, arguments: list[str], expected: str) -> None:
     with contextlib.chdir(mine.parent):

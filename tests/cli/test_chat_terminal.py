@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from graphexec.memory import FileHistory
+from graphexec.cli.runs.options import CONVERSATION
+from graphexec.memory import SQLiteHistory
 from tests.cli.conversations import Conversation, Reply, Silence, answer_text, serving, tool_call_text
 from tests.cli.terminals import ARGUMENTS, PATIENCE, environment
 from tests.parameters import cases
@@ -115,7 +116,7 @@ def chatting(replies: list[Reply], *arguments: str, **more: str) -> Generator[tu
 
 
 def test_conversation_with_commands(tmp_path: Path) -> None:
-    file = tmp_path / "talk.jsonl"
+    file = tmp_path / "talk.db"
     replies = [tool_call_text("calculator", expression="2 * 2"), answer_text("It is 4."), answer_text("Still 4.")]
     with chatting([*replies], "--memory", str(file)) as (chat, _):
         chat.until("write a message, or /help. Ctrl-D leaves.")
@@ -136,7 +137,8 @@ def test_conversation_with_commands(tmp_path: Path) -> None:
         chat.until("Still 4.\n")
         chat.until(PROMPT)
         chat.leave("\x04")
-    assert [turn.input for turn in FileHistory(file).turns()] == ["What is 2 * 2?"] * 2
+    turns = SQLiteHistory(file, conversation=CONVERSATION).turns()
+    assert [turn.input for turn in turns] == ["What is 2 * 2?"] * 2
     with chatting([], "--memory", str(file)) as (chat, _):
         chat.until("remembers turns: 2; write a message")
         chat.until(PROMPT)

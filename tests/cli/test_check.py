@@ -209,7 +209,7 @@ WRITER_LIMIT, STRICT = ["writing:WRITER", "--limit"], ["writing:WRITER", "--stri
 
 @cases(
     ("arguments", "expected"),
-    (["."], ". is a folder; name a module or a file in it, such as ./agents.py"),
+    (["."], ". is a folder; name a module or a file in it\n"),
     (["below/"], "below/ is a folder; name a module or a file in it"),
     ([".agents"], ".agents is neither a module nor a Python file; write module:object or file.py:object"),
     (["nowhere"], "there is no module nowhere here"),

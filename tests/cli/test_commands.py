@@ -1,17 +1,13 @@
-"""The other commands, the pieces that are listed, the help, which is enough for a day of work, and lazy imports."""
+"""The other commands, the help, which is enough for a day of work, and lazy imports."""
 
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from graphexec.cli.commands import COMMANDS, load_command
-from graphexec.cli.nodes import Listed, find_pieces
-from graphexec.cli.samples import make_sample, plug_sample
-from graphexec.draw import draw
 from graphexec.models.local.weights import CATALOGUE, DEFAULT
 from tests.cli.machines_of_mine import MACHINES, lay_out
 from tests.cli.terminals import command, environment, refused
@@ -37,23 +33,20 @@ TABLE = "graphexec.executor.table"
     ([f"{TABLE}:STOPPED"], f"{TABLE}:STOPPED is a str, not a graph; name a Graph"),
     ([TABLE], f"{TABLE} names a module, not a machine; write {TABLE}:AGENT_EXECUTOR or"),
     (["--format", "gif"], "Invalid value for '--format': 'gif' is not one of 'mermaid', 'mermaid-state', 'dot'"),
-    (["nowhere.py:machine"], "there is no file nowhere.py; this folder has machines_of_mine.py\n"),
-    (["below/nowhere.py:machine"], "there is no file below/nowhere.py; below has gadgets.py\n"),
-    (["nowhere:machine"], "there is no module nowhere here, nor is it installed; this folder has machines_of_mine"),
+    (["nowhere.py:machine"], "there is no file nowhere.py; check its name, and the folder\n"),
+    (["below/nowhere.py:machine"], "there is no file below/nowhere.py; check its name, and the folder\n"),
+    (["nowhere:machine"], "there is no module nowhere here, nor is it installed; check its name"),
 )
 def test_invalid_target_is_one_line_and_exits_2(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], expected: str
 ) -> None:
-    (tmp_path / "below").mkdir()
-    (tmp_path / "below" / "gadgets.py").touch()
     lay_out(tmp_path, monkeypatch, {"machines_of_mine": MACHINES})
     assert expected in refused("draw", *arguments)
 
 
-@cases("arguments", ["models"], ["models", "list"])
-def test_models_lists_local_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> None:
+def test_models_lists_local_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GRAPHEXEC_CACHE", str(tmp_path))
-    ended = command(*arguments)
+    ended = command("models")
     name, size, licence, installed, path = ended.out.splitlines()[0].split("\t")
     assert (name, size, licence, installed) == ("smollm2-135m-instruct", "98 MB", "Apache-2.0", "not installed")
     assert Path(path).parent == tmp_path
@@ -127,7 +120,7 @@ def test_other_commands_load_only_what_they_need(tmp_path: Path, monkeypatch: py
 
 @cases("name", *COMMANDS)
 def test_list_of_commands_has_first_lines_of_their_help(name: str) -> None:
-    assert COMMANDS[name].summary == " ".join(load_command(name).help.partition("\n\n")[0].split())
+    assert COMMANDS[name].summary == " ".join(load_command(name).help.partition("\n\n")[0].split()) != ""
 
 
 @pytest.mark.medium
@@ -148,7 +141,7 @@ def test_beginners_mistake_gets_the_remedy(arguments: list[str], expected: str) 
 
 # A command line in a help text, up to a comment, another command, or the end of the line.
 EXAMPLE = re.compile(r"graphexec ((?:models )?\w+)([^;#|`]*)")
-WITH_TARGETS = ("run", "chat", "check", "draw", "export", "replay")
+WITH_TARGETS = ("run", "chat", "check", "draw", "export")
 
 
 def help_of(monkeypatch: pytest.MonkeyPatch, name: str) -> str:
@@ -188,75 +181,12 @@ def test_tasks_and_options_of_the_built_in_agent_are_described(monkeypatch: pyte
     first = help_of(monkeypatch, "")
     for task in (
         *('graphexec run "What is 37 * 48?"', 'graphexec run my_agent.py:executor "'),
-        *("graphexec chat --memory talk.jsonl", "graphexec view trace.jsonl", "graphexec check my_agent.py"),
+        *("graphexec chat --memory talk.db", "graphexec view trace.jsonl", "graphexec check my_agent.py"),
         *("A run that a limit stops exits with 3", "graphexec COMMAND --help"),
     ):
         assert task in first
     shown = help_of(monkeypatch, "run")
-    for name in ("system", "temperature", "timeout", "max-tokens", "max-reply-tokens", "example", "limit"):
+    for name in ("system", "temperature", "timeout", "max-tokens", "max-reply-tokens", "limit"):
         assert re.search(rf"--{name} +\S+ +\S", shown), name
     assert "[TARGET] QUESTION" in shown
-    assert "--example" in shown
     assert "- reads it from standard input" in shown
-
-
-# ---- nodes
-
-
-ENTRY_POINTS = """[graphexec.nodes]
-polite = manners:polite
-patient = manners:patient
-rude = manners:missing
-"""
-
-
-@pytest.fixture
-def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "manners.py").write_text(TABLES["manners"])
-    info = tmp_path / "manners-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: manners\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(ENTRY_POINTS)
-    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-
-
-@pytest.mark.usefixtures("package")
-def test_nodes_of_the_shelf_and_of_packages_are_listed() -> None:
-    ended = command("nodes")
-    rows = {row.split("\t")[0]: row.split("\t")[1:] for row in ended.out.splitlines()}
-    assert (ended.code, ended.err) == (0, "")
-    assert rows["limit_tool"][:3] == ["graphexec", "Acted", "tool, calls, name='limit_tool'"]
-    assert "calls" in rows["limit_tool"][3]
-    assert rows["no_dummies"][1] == "Replied, Acted"
-    assert [name for name, row in rows.items() if not row[1]] == ["patient", "rude"]
-    assert rows["polite"] == ["manners", "Acted", "times=2", "Ask politely."]
-    broken = "cannot be loaded: AttributeError: module 'manners' has no attribute 'missing'"
-    assert rows["rude"] == ["manners", "", "", broken]
-
-
-POLITE = ("polite(times=2)", "from manners", "More about it.", "┌┈ polite", "Proved: every run ends, after at")
-
-
-@pytest.mark.usefixtures("package")
-@cases(
-    ("name", "facts"),
-    ("polite", POLITE),
-    ("rude", ["cannot be loaded: AttributeError"]),
-    ("patient", ["Its arguments are your own"]),
-)
-def test_one_piece_is_described_and_drawn(name: str, facts: Sequence[str]) -> None:
-    ended = command("nodes", name)
-    assert (ended.code, ended.err) == (0, "")
-    for fact in facts:
-        assert fact in ended.out
-    assert "Traceback" not in ended.out
-
-
-@pytest.mark.medium
-@cases("one", *[one for one in find_pieces() if one.package == "graphexec"])
-def test_piece_of_the_shelf_is_drawn(one: Listed) -> None:
-    """Its classes and its picture need a sample for the arguments that the function wants."""
-    piece = make_sample(one.name, one.made_by)
-    assert piece is not None
-    assert piece.takes or piece.rule
-    assert f"┌┈ {piece.name}" in draw(plug_sample(piece).verify(), "text", pieces="boxes")

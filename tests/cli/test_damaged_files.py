@@ -8,7 +8,6 @@ import os
 import random
 import sqlite3
 import tracemalloc
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -21,10 +20,10 @@ from graphexec.actions import Steps
 from graphexec.cli.exit_codes import UsageError
 from graphexec.cli.files import write
 from graphexec.cli.records import load_recording
-from graphexec.draw import draw, recording_of, sequence_mermaid, timeline
+from graphexec.draw import draw, recording_of
 from graphexec.draw.page import html
 from graphexec.kernel.serialization import format_json
-from graphexec.memory import FileHistory, SQLiteHistory, Turn
+from graphexec.memory import SQLiteHistory, Turn
 from graphexec.verify import Certificate, check
 from tests.cli.terminals import command, refused
 from tests.cli.traced import double
@@ -166,8 +165,6 @@ def read_trace(content: bytes, folder: Path) -> None:
     file = folder / "trace.jsonl"
     file.write_bytes(content)
     recording = load_recording(str(file))
-    timeline(recording)
-    sequence_mermaid(recording)
     draw(recording.machine, "text", runs=recording)
     recording.to_json_lines()
     html(recording.machine, recording)
@@ -176,15 +173,6 @@ def read_trace(content: bytes, folder: Path) -> None:
 def read_certificate(content: bytes, _: Path) -> None:
     certificate = Certificate.from_json(content.decode("utf-8", "surrogateescape"))
     check(certificate, executor().graph)
-
-
-def read_file_history(content: bytes, folder: Path) -> None:
-    history = FileHistory(folder / "turns.jsonl")
-    history.path.write_bytes(content)
-    with contextlib.suppress(errors.GraphexecError):
-        history.turns()
-    history.add(Turn("a", "b"))
-    assert history.turns()[-1] == Turn("a", "b")
 
 
 def read_history_database(content: bytes, folder: Path) -> None:
@@ -230,13 +218,6 @@ def document_of_entry(folder: Path) -> bytes:
     return entry[64:].encode()
 
 
-def document_of_history(folder: Path) -> bytes:
-    history = FileHistory(folder / "valid.jsonl")
-    for number in range(3):
-        history.add(Turn(f"in {number}", "out", (CAT,)))
-    return history.path.read_bytes()
-
-
 def document_of_database(folder: Path) -> bytes:
     history = SQLiteHistory(folder / "history.sqlite", conversation="me")
     history.add(Turn("in", "out", (CAT,)))
@@ -255,8 +236,7 @@ KINDS: Mapping[str, tuple[Callable[[Path], bytes], Callable[[bytes, Path], None]
     "trace": (lambda _: trace().encode(), read_trace, 25),
     # On one line, as the lines of the others are.
     "certificate": (lambda _: json.dumps(json.loads(proof().to_json())).encode(), read_certificate, 25),
-    "file history": (document_of_history, read_file_history, 10),
-    "history database": (document_of_database, read_history_database, 5),
+    "history database": (document_of_database, read_history_database, 15),
     "cache file": (document_of_cache, read_cache_file, 5),
     "cache entry": (document_of_entry, read_cache_entry, 5),
 }
@@ -265,17 +245,15 @@ KINDS: Mapping[str, tuple[Callable[[Path], bytes], Callable[[bytes, Path], None]
 def read_damaged(kind: str, content: bytes, folder: Path) -> bool:
     """Read a damaged file; return whether it was refused. Any error of other kinds is raised, with the content."""
     read = KINDS[kind][1]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", errors.HistoryWarning)
-        try:
-            read(content, folder)
-        except (errors.GraphexecError, UsageError) as error:
-            str(error).encode("utf-8", "backslashreplace")
-            return True
-        except BaseException as error:
-            (folder / "damaged").write_bytes(content)
-            error.add_note(f"{kind}: {content[:300]!r}... in {folder / 'damaged'}")
-            raise
+    try:
+        read(content, folder)
+    except (errors.GraphexecError, UsageError) as error:
+        str(error).encode("utf-8", "backslashreplace")
+        return True
+    except BaseException as error:
+        (folder / "damaged").write_bytes(content)
+        error.add_note(f"{kind}: {content[:300]!r}... in {folder / 'damaged'}")
+        raise
     return False
 
 
@@ -321,7 +299,7 @@ def test_text_that_stops_a_reader_is_refused(kind: str, content: bytes, tmp_path
 
 # ---- pipes and devices
 
-READERS = [["view", "{}", "--timeline"], ["draw", "--run", "{}"]]
+READERS = [["view", "{}", "--no-open"], ["draw", "--run", "{}"]]
 
 
 @cases("name", "pipe", "/dev/zero")
@@ -353,7 +331,7 @@ def test_sparse_file_is_refused_without_reading_it(arguments: list[str], tmp_pat
 def test_zeros_of_a_crash_are_the_end_of_a_trace(tmp_path: Path) -> None:
     file = tmp_path / "trace.jsonl"
     file.write_bytes(trace().encode() + b"\0" * 4096)
-    ended = command("view", str(file), "--timeline")
+    ended = command("draw", "--run", str(file))
     assert ended.code == 0
     assert "is incomplete; the run is shown up to there" in ended.err
 

@@ -11,7 +11,7 @@ from graphexec.cli.exit_codes import UsageError
 from graphexec.cli.targets import tools_at
 from tests.cli.conversations import serving
 from tests.cli.machines_of_mine import lay_out
-from tests.cli.terminals import Terminal, command, refused
+from tests.cli.terminals import command, refused
 from tests.kernel.machines import error_message
 from tests.parameters import cases, read_tables
 
@@ -82,19 +82,17 @@ TOOLS_OPTIONS = ["--tools", "mine:think", "--temperature", "0"]
 @pytest.mark.medium
 @cases(
     ("arguments", "expected"),
-    ([*OWN, "--model", "small"], "--model does not apply to mine.py:executor, which has its own model; leave it"),
-    ([*OWN, "--model", "small"], "leave it out, or change mine.py\n"),
-    ([*OWN, *TOOLS_OPTIONS], "--temperature and --tools do not apply to mine.py:executor, which has its own model"),
-    ([*OWN, *TOOLS_OPTIONS], "which has its own model and tools; leave them"),
-    ([*OWN, "--memory", "talk.jsonl"], "in graphexec chat mine.py:executor --memory FILE"),
+    ([*OWN, "--model", "small"], "mine.py:executor has its own model; leave out --model, or change mine.py\n"),
+    ([*OWN, *TOOLS_OPTIONS], "has its own model and tools; leave out --temperature and --tools, or change mine.py"),
+    ([*OWN, "--memory", "talk.db"], "mine.py:executor has its own memory, or none; leave out --memory"),
     ([*OWN, "--limit", "iteration=3"], "--limit iteration is not a limit of this executor; did"),
     ([*OWN, "--max-iterations=1", "--limit=iterations=3"], "the limit iterations is set twice"),
     (["mine.py:machine", "q"], "mine.py:machine is a graph, which has no agent to answer; name an executor, such"),
     (["mine.py:makes_graph", "q"], "mine.py:makes_graph() is a graph, which has no agent"),
-    (["mine.py:react", "q"], "mine.py:react is an agent, which runs within an executor; name one: executor = "),
+    (["mine.py:react", "q"], "mine.py:react is an Agent, not an executor; name an AgentExecutor in mine.py"),
     (["mine.py:number", "q"], "mine.py:number is an int, not an executor; name an AgentExecutor in mine.py"),
-    (["mine.py:Class", "q"], "mine.py:Class is the class AgentExecutor; name an executor, or a function that"),
-    (["mine.py:needs", "q"], "mine.py:needs is a function with the parameter model; name an executor"),
+    (["mine.py:Class", "q"], "mine.py:Class is the class AgentExecutor, not an executor; name an AgentExecutor"),
+    (["mine.py:needs", "q"], "mine.py:needs has parameters (missing a required argument: 'model'); name an"),
     (["mine.py:fails", "q"], "mine.py:fails() raised RuntimeError: no key (mine.py, line "),
     (["mine.py:later", "q"], "mine.py:later is a coroutine function; name an executor"),
     (["mine.py:executr", "q"], "mine.py has no executr; did you mean executor"),
@@ -103,7 +101,7 @@ TOOLS_OPTIONS = ["--tools", "mine:think", "--temperature", "0"]
     (["nothing.py:executor"], "there is no file nothing.py"),
     (["nothing:executor", "q"], "there is no module nothing here"),
     (["who is there?", "mine.py:executor"], "the target stands before the question; write graphexec run mine.py"),
-    (["two", "words"], "'two' is not a target such as my_agent.py:executor ('words' is the second); write the"),
+    (["two", "words"], "'two' is not a target such as my_agent.py:executor; write the question in quotes"),
     (["What", "is", "2+2?"], "Got unexpected extra arguments (is 2+2?); write the question in quotes"),
     (["mine.py:styled", "q"], "has the inputs topic, style, and the question is one; add --input style=..."),
     (["mine.py:styled", "--input", "style=s"], "mine.py:styled lacks the input topic; add --input topic=..."),
@@ -137,17 +135,14 @@ def test_one_argument_that_names_no_executor_is_a_question(question: str) -> Non
 
 @pytest.mark.medium
 def test_question_is_read_from_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdin", Terminal())
-    ended = command("run", "mine.py:executor")
-    assert (ended.code, ended.out) == (2, "")
-    assert 'write graphexec run mine.py:executor "What is 37 * 48?"' in ended.err
     pipe(monkeypatch, b"word \xe2\x86\x92 " * 200_000)
     assert ask("-") == ("word \u2192 " * 200_000).strip()
     pipe(monkeypatch, b"")
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
-    first, last = command("run", "-").err.splitlines()
-    assert first == "graphexec: write the question, and end it with Ctrl-D on a line of its own"
-    assert "the standard input is empty" in last
+    for arguments in (["-"], ["mine.py:executor"]):
+        *before, last = command("run", *arguments).err.splitlines()
+        assert "graphexec: write the question, and end it with Ctrl-D on a line of its own" in before
+        assert "the standard input is empty" in last
 
 
 @cases("arguments", ["mine.py:executor"], ["mine.py:executor", "-"])
@@ -191,22 +186,15 @@ def test_functions_and_modules_are_tools(reference: str) -> None:
     assert [tool.name for tool in tools_at(reference)] == FOUND[reference]
 
 
-BOTH = "plain_functions:weather,plain_functions:price"
-NO_TOOLS = "has no tools; write @tool above its functions"
+NO_TOOLS = "has no tools; write @tool above its functions, or name a function"
 NOT_TOOLS = "is not a tool or a list of tools: "
 # A reference, and the error after it.
 WRONG = {
-    "plain_functions": f"{NO_TOOLS}, or name one, such as plain_functions:weather",
-    "plain_functions.py": f"{NO_TOOLS}, or name one, such as plain_functions.py:weather",
-    "no_functions": NO_TOOLS,
-    "unusable.py": f"{NO_TOOLS}; add does not annotate a; write a: str, say",
-    "second_usable.py": f"{NO_TOOLS}, or name one, such as second_usable.py:half",
+    **dict.fromkeys(("plain_functions", "plain_functions.py", "no_functions"), NO_TOOLS),
     "plain_functions:untyped": f"{NOT_TOOLS}untyped does not annotate city; write city: str, say",
     "plain_functions:silent": f"{NOT_TOOLS}silent has no docstring, so no model knows what it does; write one line",
-    "plain_functions:executor": f"{NOT_TOOLS}tool was given an executor; write executor.as_tool(name, description)",
     "plain_functions:number": f"{NOT_TOOLS}int has no tools; write @tool above the functions that a model may call",
-    BOTH: "has a comma; write --tools for each: --tools plain_functions:weather --tools plain_functions:price",
-    "./plain_functions": "is neither a module nor a Python file; did you mean ./plain_functions.py?",
+    "./plain_functions": "is neither a module nor a Python file; write module:object or file.py:object",
     "plain_functions:none": "is an empty tuple; name a tool or a list of tools",
 }
 
@@ -221,3 +209,8 @@ def test_dot_before_an_object_gets_the_remedy(reference: str) -> None:
     remedy = r"no module plain_functions\.weather .*; did you mean plain_functions:weath"
     with pytest.raises(UsageError, match=remedy):
         tools_at(reference)
+
+
+def test_executor_is_no_tool() -> None:
+    with pytest.raises(UsageError, match=r"is not a tool; write executor\.as_tool\(name, description\)"):
+        tools_at("plain_functions:executor")

@@ -6,7 +6,6 @@ import pickle
 import signal
 import stat
 import threading
-import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -224,18 +223,17 @@ def test_prevented_run_has_its_result(file: Path) -> None:
 
 @pytest.mark.medium
 def test_files_of_a_run_are_private(file: Path, tmp_path: Path) -> None:
-    options = ["--record", str(file), "--cache", str(tmp_path / "cache"), "--memory", str(tmp_path / "talk.jsonl")]
+    options = ["--record", str(file), "--cache", str(tmp_path / "cache"), "--memory", str(tmp_path / "talk.db")]
     before = os.umask(0)
     try:
         assert run(SOLVED, *options).code == 0
-        for suffix, view in ((".html", []), (".txt", ["--timeline"]), (".mmd", ["--sequence"])):
-            assert command("view", str(file), *view, "-o", str(tmp_path / f"view{suffix}"), "--no-open").code == 0
+        assert command("view", str(file), "-o", str(tmp_path / "view.html"), "--no-open").code == 0
         assert command("draw", "--run", str(file), "-o", str(tmp_path / "run.svg")).code == 0
     finally:
         os.umask(before)
     modes = {path.name: oct(stat.S_IMODE(path.stat().st_mode)) for path in tmp_path.iterdir()}
     assert modes == dict.fromkeys(modes, "0o600")
-    assert {"trace.jsonl", "cache", "talk.jsonl", "view.html", "view.txt", "view.mmd", "run.svg"} <= {*modes}
+    assert {"trace.jsonl", "cache", "talk.db", "view.html", "run.svg"} <= {*modes}
 
 
 @pytest.mark.medium
@@ -244,10 +242,3 @@ def test_files_of_earlier_runs_are_kept(file: Path, tmp_path: Path) -> None:
     file.chmod(0o640)
     assert run(SOLVED, "--record", str(file)).code == 0
     assert stat.S_IMODE(file.stat().st_mode) == 0o640
-    talk = tmp_path / "talk.jsonl"
-    talk.write_text('{"input": "Hi", "output": "Hello"}\n{"input": "How a', encoding="utf-8")
-    with warnings.catch_warnings():
-        warnings.simplefilter("default")
-        ended = run(SOLVED, "--quiet", "--memory", str(talk))
-    assert (ended.code, ended.out, ended.err.count("\n")) == (0, "37 * 48 is 1776.\n", 1)
-    assert ended.err.startswith(f"graphexec: {talk}, line 2, was cut by a crash: ")

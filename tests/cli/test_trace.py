@@ -1,25 +1,20 @@
-"""The trace on a terminal, with its display of pending calls, whose clocks tick until they have returned."""
+"""The trace on a terminal, with a line about the pending calls until they have returned."""
 
 import io
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from graphexec import AgentAction, AgentFinish, AskHuman
 from graphexec.actions import Run
 from graphexec.cli.runs.loop import RunProgress
-from graphexec.cli.runs.pending import PendingCalls, format_effects
-from graphexec.cli.runs.trace import TracePrinter
-from graphexec.cli.screen import Screen
-from graphexec.cli.terminal import ASCII
+from graphexec.cli.runs.trace import TracePrinter, describe_effect
 from graphexec.effects import CallAgent, CallModel, CallTool, ToolResult
 from graphexec.executor import Acted, Observed, Replied
 from graphexec.kernel import All, Answered, Asked, Effect, Entered, Event, Moved, Perform, Reported, Spent
-from graphexec.kernel.effects import CallContext, CallId, DetachedScope
+from graphexec.kernel.effects import CallContext, DetachedScope
 from graphexec.messages import ChatRequest, ModelReply, Usage, UserMessage
-from graphexec.testing import VirtualClock
 from tests.cli.terminals import Terminal
 from tests.parameters import cases
 
@@ -35,20 +30,17 @@ class Fetch(Effect[str]):
 
 
 @cases(
-    ("waited", "expected"),
-    ([MODEL], "asking the model"),
-    ([CallAgent(Run({}))], "asking the agent"),
-    ([CallTool("double", "2")], "calling double"),
-    ([AskHuman("Go on?")], "asking a person"),
-    ([Fetch("/")], "requesting Fetch"),
-    ([Perform("polish", str, 1)], "running polish"),
-    ([CallTool("double", "2"), CallTool("halve", "2")], "calling double, halve"),
-    ([MODEL, MODEL], "asking the model"),
-    ([Fetch("/"), AskHuman("?"), CallTool("double", "2")], "calling double, requesting Fetch, asking a person"),
-    ([CallTool("\x1b[2Jdouble", "2")], "calling double"),
+    ("effect", "expected"),
+    (MODEL, "asking the model"),
+    (CallAgent(Run({})), "asking the agent"),
+    (CallTool("double", "2"), "calling double"),
+    (AskHuman("Go on?"), "asking a person"),
+    (Fetch("/"), "requesting Fetch"),
+    (Perform("polish", str, 1), "running polish"),
+    (CallTool("\x1b[2Jdouble", "2"), "calling double"),
 )
-def test_pending_effects_are_described(waited: list[Effect[Any]], expected: str) -> None:
-    assert format_effects(waited) == expected
+def test_pending_effect_is_described(effect: Effect[Any], expected: str) -> None:
+    assert describe_effect(effect) == expected
 
 
 def two_tools() -> list[Event[Any]]:
@@ -86,12 +78,11 @@ def replies(reply: ModelReply) -> list[Event[Any]]:
     return [Answered("plan", MODEL, reply, 0.5, Spent()), Moved("plan", Replied(Run({}), reply), "check")]
 
 
-def test_concurrent_tools_have_their_own_times_in_a_file_without_clocks() -> None:
+def test_concurrent_tools_have_their_own_times_in_a_file() -> None:
     out = printed(*two_tools())
     for part in ("quick 20 ms: one", "slow 0.50 s: two", "   slow: half done"):
         assert part in out
-    for clock in ("\x1b", "the run"):
-        assert clock not in out
+    assert "\x1b" not in out
 
 
 def test_invented_text_is_shown_as_unread() -> None:
@@ -128,16 +119,19 @@ TWO = two_tools()
         [Answered("plan", MODEL, "Hello", 2.0, Spent())],
         ["asking the model", "   waited 2.0 s for a turn"],
     ),
-    (TWO[:4], TWO[4:], ["calling quick"]),
+    (TWO[:3], TWO[3:], ["calling quick, and 1 more call"]),
+    (TWO[:4], TWO[4:6], ["calling slow"]),
 )
 def test_display_is_there_during_the_calls(
     monkeypatch: pytest.MonkeyPatch, before: list[Event[Any]], after: list[Event[Any]], parts: list[str]
 ) -> None:
     monkeypatch.setenv("TERM", "xterm")
     terminal = Terminal()
-    trace = TracePrinter(io.StringIO(), terminal, VirtualClock())
+    trace = TracePrinter(io.StringIO(), terminal)
     for event in before:
         trace.on_event(event)
+    # What is pending is drawn now and then, and with each line.
+    trace.screen.print()
     meanwhile = terminal.getvalue()
     for event in after:
         trace.on_event(event)
@@ -145,69 +139,3 @@ def test_display_is_there_during_the_calls(
         assert part in meanwhile
     assert SHOW_CURSOR not in meanwhile
     assert terminal.getvalue().count(HIDE_CURSOR) == terminal.getvalue().count(SHOW_CURSOR) == 1
-
-
-# ---- pending calls
-
-
-FETCH = CallTool("fetch", {"url": "https://example.org/a"})
-
-
-def shown(pending: PendingCalls, width: int = 70) -> list[str]:
-    out = io.StringIO()
-    Console(file=out, width=width).print(pending.render())
-    return [" ".join(line.split()) for line in out.getvalue().splitlines()]
-
-
-def without_terminal(clock: VirtualClock) -> PendingCalls:
-    return PendingCalls(Screen(io.StringIO()), ASCII, clock)
-
-
-def fetching(calls: int) -> PendingCalls:
-    """Return the display of so many pending calls of one tool."""
-    pending = without_terminal(VirtualClock())
-    for member in range(calls):
-        pending.add(FETCH, CallId("a-run", 1, member))
-    return pending
-
-
-def test_clocks_tick_while_calls_are_pending() -> None:
-    clock = VirtualClock()
-    pending = without_terminal(clock)
-    clock.advance(1.5)
-    pending.add(MODEL, None)
-    assert shown(pending) == ["/ asking the model 0.0 s", "the run 1.5 s"]
-    clock.advance(2.25)
-    assert [line.split()[-2] for line in shown(pending)] == ["2.2", "3.8"]
-    clock.advance(100)
-    assert shown(pending)[-1] == "the run 1:43"
-    clock = VirtualClock()
-    pending = without_terminal(clock)
-    pending.add(FETCH, CallId("a-run", 1, 0))
-    clock.advance(3)
-    pending.add(CallTool("slow", "x"), CallId("a-run", 1, 1))
-    first, second, _ = shown(pending)
-    for line, call, seconds in ((first, "calling fetch(url=", "3.0 s"), (second, "calling slow(", "0.0 s")):
-        assert call in line
-        assert line.endswith(seconds)
-
-
-def test_calls_are_counted_and_cut() -> None:
-    pending = fetching(3)
-    pending.remove(ToolResult("503", "error"), CallId("a-run", 1, 0))
-    pending.remove(ToolResult("ok"), CallId("a-run", 1, 1))
-    assert shown(pending)[-1] == "2 of 3 returned | 1 failed | the run 0.0 s"
-    pending.remove(ToolResult("ok"), CallId("a-run", 1, 2))
-    # The next calls are counted anew; the failures are those of the run.
-    pending.add(MODEL, None)
-    assert shown(pending)[-1] == "1 failed | the run 0.0 s"
-    lines = shown(fetching(12))
-    assert (len(lines), lines[-1]) == (7, "and 6 more calls | the run 0.0 s")
-
-
-@cases("width", 12, 30, 70)
-def test_long_names_stay_on_one_line(width: int) -> None:
-    pending = without_terminal(VirtualClock())
-    pending.add(CallTool("x" * 500, "\x1b[2J\n" * 99), None)
-    assert len(shown(pending, width)) == 2
-    assert "\x1b" not in "".join(shown(pending, width))

@@ -1,8 +1,6 @@
-"""Options, calls, attributes, names and modules that are wrong: the error says what to write."""
+"""Options and calls that are wrong, and names that were removed: the error says what to write."""
 
 import copy
-import importlib
-import importlib.util
 import pickle
 import sys
 from pathlib import Path
@@ -18,6 +16,7 @@ from graphexec import Limits, agents, executor, kernel, memory, messages, models
 from graphexec import _arguments as arguments
 from graphexec._arguments import FLAG, NAME, PATH, SECONDS, STRING, TIMEOUT, optional, validate, whole
 from graphexec._mistakes import explain_calls, explain_class
+from graphexec._mistakes.remedies import REMOVED
 from graphexec.errors import InputError, SignatureError, ToolDefinitionError, format_value
 from graphexec.models.wrappers.caching import STORE
 from tests.kernel.machines import error_message
@@ -97,10 +96,10 @@ def test_single_value_is_refused_where_a_list_belongs(wrong: Any) -> None:
     assert message == f"stop is {wrong!r}; give a list of strings"
 
 
-# ---- calls that do not fit, and missing attributes
+# ---- calls that do not fit
 
 
-@explain_class("Box(size=1)", options={"width": "write size=..."}, attributes={"volume": "write box.size"}, item="no")
+@explain_class("Box(size=1)", options={"width": "write size=..."}, methods={"fill": "box.fill(what)"})
 class Box:
     def __init__(self, *, size: int, lid: bool = False) -> None:
         self.size = size
@@ -108,6 +107,9 @@ class Box:
 
     def open(self) -> str:
         raise TypeError("the lid is stuck")
+
+    def fill(self, what: str) -> str:
+        return what
 
 
 made: Any = Box
@@ -132,6 +134,9 @@ def test_wrong_options_name_a_remedy(options: dict[str, Any], message: str) -> N
 def test_arguments_by_position_are_refused() -> None:
     with pytest.raises(SignatureError, match=r"^Box takes its arguments by name, .* given 2 by position; write Box\("):
         made(3, 4)
+    with pytest.raises(SignatureError, match=r"^Box\.fill needs what; write box\.fill\(what\)$"):
+        made(size=1).fill()
+    assert Box(size=1).fill("sand") == "sand"
 
 
 def test_type_error_within_a_call_is_kept() -> None:
@@ -152,15 +157,6 @@ def test_type_error_within_a_call_is_kept() -> None:
 def anything(value: object) -> Any:
     """A value that a type checker lets pass."""
     return value
-
-
-def test_missing_attribute_is_explained() -> None:
-    with pytest.raises(AttributeError, match=r"^Box has no volume; write box\.size$"):
-        _ = made(size=1).volume
-    with pytest.raises(AttributeError, match=r"^'Box' object has no attribute 'colour'$") as raised:
-        _ = made(size=1).colour
-    assert raised.value.name == "colour"
-    assert not hasattr(Box(size=1), "volume")
 
 
 def test_explained_objects_are_copied_and_pickled() -> None:
@@ -190,90 +186,28 @@ def test_any_name_can_be_looked_up(name: str) -> None:
     assert getattr(graphexec, name, None) is vars(graphexec).get(name)
 
 
-# ---- names and modules that users expect elsewhere, or spell wrongly
+# ---- names that were removed
 
 PACKAGES = (graphexec, agents, executor, kernel, memory, messages, models, tools, verify)
-TOOL = "a tool is a function with annotations and a docstring: write @tool above def"
-AGENT = "create_agent(model, tools) makes an agent and its executor"
-MODELS = "write OpenAICompatible, Anthropic or LocalModel of graphexec.models"
-MESSAGES = "write UserMessage, AssistantMessage, SystemMessage or ToolMessage of graphexec.messages"
-
-MISSING_NAMES = [
-    ("agents", "AgentExecutor", "write from graphexec import AgentExecutor"),
-    ("agents", "create_agent", "write from graphexec import create_agent"),
-    ("agents", "tool", "write from graphexec import tool"),
-    ("agents", "initialize_agent", AGENT),
-    ("agents", "load_tools", TOOL),
-    ("tools", "BaseTool", TOOL),
-    ("tools", "StructuredTool", TOOL),
-    ("tools", "CallTool", "write from graphexec.effects import CallTool"),
-    ("models", "ChatOpenAI", MODELS),
-    ("models", "ChatAnthropic", MODELS),
-    ("models", "OpenAICompatable", "did you mean OpenAICompatible?"),
-    ("memory", "ConversationBufferMemory", "write BufferMemory of graphexec.memory"),
-    ("memory", "UserMessage", "write from graphexec.messages import UserMessage"),
-    ("messages", "HumanMessage", MESSAGES),
-    ("executor", "Runner", AGENT),
-    ("kernel", "Snapshots", "did you mean Snapshot?"),
-    ("verify", "UnprovedErrors", "did you mean UnprovedError?"),
-    ("verify", "diff", "compare {*after.edges} with {*before.edges}, and the bounds of both verdicts"),
-    ("", "create_agnt", "did you mean create_agent?"),
-    ("", "BuferMemory", "did you mean BufferMemory of graphexec.memory?"),
-    ("", "load_tools", TOOL),
-    ("", "llms", MODELS),
-    ("", "OpenAICompatible", "write from graphexec.models import OpenAICompatible"),
-    ("", "BufferMemory", "write from graphexec.memory import BufferMemory"),
-    ("", "UserMessage", "write from graphexec.messages import UserMessage"),
-    ("", "AgentError", "write from graphexec.errors import AgentError"),
-]
 
 
-@cases(("package", "name", "remedy"), *MISSING_NAMES)
-def test_package_explains_missing_name(package: str, name: str, remedy: str) -> None:
-    module = f"graphexec.{package}".rstrip(".")
-    imported = error_message(ImportError, exec, f"from {module} import {name}")
-    missing = error_message(AttributeError, getattr, sys.modules[module], name)
-    assert imported == missing == f"{module} has no {name}; {remedy}"
+@cases("package", *PACKAGES)
+@cases("name", "audit", "FileHistory")
+def test_import_names_the_successor(package: ModuleType, name: str) -> None:
+    message = error_message(ImportError, exec, f"from {package.__name__} import {name}")
+    assert message == f"{package.__name__} has no {name}; {REMOVED[name]}"
 
 
-MISSING_MODULES = [
-    ("chat_models", MODELS),
-    ("llms", MODELS),
-    ("prompts", "a prompt is a string with {variables}"),
-    ("callbacks", "write AgentExecutor(observers=[function]), with a function of an event"),
-    ("schema", "messages are in graphexec.messages, and the steps of a run in graphexec.actions"),
-    ("agents.agent_toolkits", TOOL),
-    ("tolls", "did you mean graphexec.tools?"),
-    (
-        "verify.audit",
-        "the engine compares each step of a run with its certificate, which check of graphexec.verify checks",
-    ),
-]
-
-
-@cases(("module", "remedy"), *MISSING_MODULES)
-def test_import_explains_missing_module(module: str, remedy: str) -> None:
-    with pytest.raises(ModuleNotFoundError) as raised:
-        exec(f"import graphexec.{module}")
-    assert str(raised.value) == f"there is no module graphexec.{module}; {remedy}"
-    assert raised.value.name == f"graphexec.{module}"
-
-
-@cases("module", "nothing_here", "graphexec.nothing", "graphexec.agents.nothing")
-def test_other_module_is_missing_as_usual(module: str) -> None:
-    with pytest.raises(ModuleNotFoundError, match=f"^No module named '{module}'$"):
-        importlib.import_module(module)
-
-
-@cases("module", "llms", "tolls", "nothing")
-def test_missing_module_has_no_spec(module: str) -> None:
-    assert importlib.util.find_spec(f"graphexec.{module}") is None
+@cases("package", *PACKAGES)
+def test_no_removed_name_is_there(package: ModuleType) -> None:
+    assert not REMOVED.keys() & {*dir(package)}
 
 
 @pytest.mark.medium
 @cases("package", *PACKAGES)
 @given(name=st.from_regex(r"\A[a-zA-Z][a-zA-Z_]{0,8}\Z"))
 def test_any_missing_name_can_be_looked_up(package: ModuleType, name: str) -> None:
+    assume(name not in REMOVED)
     assert getattr(package, name, None) is vars(package).get(name)
 
 

@@ -1,6 +1,5 @@
 """Habits from other libraries: what users type, and what they read, which names the remedy; or it works."""
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +99,7 @@ def test_names_of_models_may_have_colons(name: str, url: str | None) -> None:
 
 
 def test_most_libraries_have_several_habits() -> None:
-    assert sum(map(len, TABLES["mistakes"].values())) >= 100
+    assert sum(map(len, TABLES["mistakes"].values())) >= 70
     assert len(TABLES["mistakes"]) == 10
 
 
@@ -125,16 +124,6 @@ def test_result_is_printed_as_its_answer() -> None:
     assert f"{result}" == str(result) == "I am fine."
     stopped = AgentExecutor(agent=agent, tools=[echo], max_iterations=0).run("How are you?")
     assert str(stopped) == stopped.output
-
-
-def test_run_works_on_an_event_loop() -> None:
-    async def main(*, awaited: bool) -> Any:
-        running: Any = executor.run("How are you?")
-        return await running if awaited else running
-
-    assert asyncio.run(main(awaited=False)).output == "I am fine."
-    with pytest.warns(RuntimeWarning, match=r"it has blocked the event loop; write await executor\.arun\(\.\.\.\)"):
-        assert asyncio.run(main(awaited=True)).output == "I am fine."
 
 
 @cases("create", create_react_agent, create_tool_calling_agent)

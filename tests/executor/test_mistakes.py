@@ -181,7 +181,7 @@ def test_executor_is_recognized(kind: type[gx.AgentExecutor]) -> None:
         gx.tool(executor)
     with pytest.raises(ToolDefinitionError, match=r"is not a tool; write executor.as_tool\(name, description\)"):
         gx.create_structured_agent(ScriptedModel([]), [executor])
-    with pytest.raises(ToolDefinitionError, match=r"tool was given an executor; write executor.as_tool\(name"):
+    with pytest.raises(ToolDefinitionError, match=r"is not a tool; write executor.as_tool\(name, description\)"):
         gx.create_agent(ScriptedModel([]), [executor])
     with pytest.raises(InputError, match=f"model is an? {kind.__name__}, which has a model already; run it as it is"):
         gx.create_agent(executor)

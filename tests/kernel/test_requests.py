@@ -32,34 +32,22 @@ def test_lazy_messages_are_not_read_early() -> None:
     ChatRequest(Conversation(MESSAGES, actions.NO_STEPS, fail))
 
 
-def lang_chain(kind: str) -> Any:
-    return SimpleNamespace(type=kind, content="hi")
-
-
 @cases(
-    ("message", "remedy"),
-    ("hi", "write UserMessage('hi')"),
-    ({"role": "user", "content": "hi"}, "write UserMessage('hi')"),
-    ({"role": "system", "content": "hi"}, "write SystemMessage('hi')"),
-    ({"role": "developer", "content": "hi"}, "write SystemMessage('hi')"),
-    ({"role": "assistant", "content": "hi"}, "write AssistantMessage('hi')"),
-    ({"role": "tool", "content": "hi", "tool_call_id": "c"}, "write ToolMessage(call_id, 'hi')"),
-    ({"role": "user", "content": [{"type": "text", "text": "hi"}]}, "write UserMessage('...')"),
-    ({"role": ["user"]}, "write UserMessage('...')"),
-    (("human", "hi"), "write UserMessage('hi')"),
-    (("ai", "hi"), "write AssistantMessage('hi')"),
-    (lang_chain("human"), "write UserMessage('hi')"),
-    (lang_chain("ai"), "write AssistantMessage('hi')"),
-    (SimpleNamespace(content="hi"), "write UserMessage('hi')"),
-    (None, "write UserMessage('...')"),
-    (3, "write UserMessage('...')"),
+    "message",
+    "hi",
+    {"role": "assistant", "content": "hi"},
+    {"role": ["user"]},
+    ("human", "hi"),
+    SimpleNamespace(type="ai", content="hi"),
+    None,
+    3,
 )
-def test_message_of_another_form_is_refused(message: Any, remedy: str) -> None:
+def test_message_of_another_form_is_refused(message: Any) -> None:
     for messages in ([*MESSAGES, message], (*MESSAGES, message)):
         with pytest.raises(errors.InputError) as raised:
             ChatRequest(messages)
         assert str(raised.value).startswith("ChatRequest has messages[4]=")
-        assert str(raised.value).endswith(f"; {remedy}")
+        assert "; write UserMessage('...'), or another of graphexec.messages" in str(raised.value)
 
 
 SYSTEM = {"role": "system", "content": "hi"}
@@ -67,9 +55,9 @@ SYSTEM = {"role": "system", "content": "hi"}
 
 @cases(
     ("request_", "given", "start", "remedy"),
-    (ChatRequest, "hi", "ChatRequest has messages='hi'", "; write ChatRequest([UserMessage('hi')])"),
+    (ChatRequest, "hi", "ChatRequest has messages='hi'", "; write ChatRequest([UserMessage('...')])"),
     (ChatRequest, None, "ChatRequest has messages=None", "; write ChatRequest([UserMessage('...')])"),
-    (ChatRequest, SYSTEM, f"ChatRequest has messages={SYSTEM}", "; write ChatRequest([SystemMessage('hi')])"),
+    (ChatRequest, SYSTEM, f"ChatRequest has messages={SYSTEM}", "; write ChatRequest([UserMessage('...')])"),
     (ChatRequest, UserMessage("hi"), "ChatRequest has", "; write ChatRequest([UserMessage(content='hi'"),
     *(
         (CompletionRequest, prompt, "CompletionRequest has prompt=", "; give a string, or messages in a ChatReq")

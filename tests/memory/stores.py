@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from hypothesis import strategies as st
 
-from graphexec.memory import FileHistory, History, MemoryHistory, SQLiteHistory, Turn
+from graphexec.memory import History, MemoryHistory, SQLiteHistory, Turn
 from graphexec.messages import Image
 from tests.models.pictures import ADDRESS, CAT, DOG
 
@@ -36,7 +36,6 @@ def stores(directory: Path) -> dict[str, Store]:
     number = next(_numbers)
     return {
         "memory": lambda: in_memory,
-        "file": lambda: FileHistory(directory / f"{number}.jsonl"),
         "sqlite": lambda: SQLiteHistory(directory / "all.sqlite", conversation=f"{number}"),
     }
 

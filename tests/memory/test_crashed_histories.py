@@ -1,14 +1,11 @@
-"""Histories after a crash: every turn whose `add` returned is there, and the lost end is named."""
+"""Histories after a crash: every turn whose `add` returned is there, and what is damaged is named."""
 
 import contextlib
-import errno
-import functools
 import os
 import sqlite3
 import stat
 import subprocess
 import sys
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,148 +14,28 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphexec.errors import HistoryWarning, InputError
-from graphexec.memory import FileHistory, History, SQLiteHistory, Turn
-from graphexec.runtime import files
-from tests.memory.stores import turn, turns
+from graphexec.errors import InputError
+from graphexec.memory import SQLiteHistory, Turn
+from tests.memory.stores import turn
 from tests.models.pictures import CAT
 from tests.parameters import cases, examples, read_tables
 
-LINE = b'{"input": "in1", "output": "out1"}\n'
-# What stands at the end of a file after a crash: a part of a line, zeros, and blocks of other files.
-ENDS = [
-    b"{",
-    b'{"input": "in2", "out',
-    b'{"input": "in2", "output": "out2"',
-    b'{"input": "\xe2\x82',
-    b"\0" * 4096,
-    b"\0" * 4096 + b'wer"}\n',
-    b'{"input": "in2' + b"\0" * 700 + b'"}\n',
-    b"\xff\xfe\x00\n\xff",
-    b"%PDF of another file",
-    b'{"a":' * 100_000,
-    b'["' * 100_000,
-    b"[" * 1_000_000,
-]
 
-
-@cases("end", *ENDS)
-@cases("whole", 1, 3)
-def test_cut_end_is_named_and_set_aside(end: bytes, whole: int, tmp_path: Path) -> None:
-    file = tmp_path / "turns.jsonl"
-    file.write_bytes(LINE * whole + end)
-    history = FileHistory(file)
-    with pytest.warns(HistoryWarning) as noted:
-        assert history.turns() == (turn(1),) * whole
-    (message,) = [str(one.message) for one in noted]
-    assert message.startswith(f"{file}, line {whole + 1}, was cut by a crash: the last {len(end):,} bytes of the file ")
-    assert f", and {whole} turn{'' if whole == 1 else 's'} before them can be read; " in message
-    assert message.endswith(f"moves them to {file}.cut")
-    assert file.read_bytes() == LINE * whole + end
-    history.add(turn(2))
-    assert history.turns() == (*(turn(1),) * whole, turn(2))
-    assert (tmp_path / "turns.jsonl.cut").read_bytes() == end
-
-
-@given(before=st.lists(turns, max_size=3), lost=turns, data=st.data())
-@settings(max_examples=examples(30), deadline=None)
-def test_line_may_be_cut_anywhere(
-    before: list[Turn], lost: Turn, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    history = FileHistory(tmp_path_factory.mktemp("cut") / "turns.jsonl")
-    for one in before:
-        history.add(one)
-    start = history.path.stat().st_size if before else 0
-    history.add(lost)
-    os.truncate(history.path, data.draw(st.integers(start, history.path.stat().st_size)))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", HistoryWarning)
-        kept = history.turns()
-    assert kept in (tuple(before), (*before, lost))
-    history.add(turn(2))
-    assert history.turns() == (*kept, turn(2))
-
-
-@cases("content", b"buy milk", b"buy milk\nbuy bread", b"\x89PNG\r\n\0\0\0IHDR", b"7")
-def test_file_of_another_kind_is_left_alone(content: bytes, tmp_path: Path) -> None:
-    file = tmp_path / "notes.txt"
-    file.write_bytes(content)
-    history = FileHistory(file)
-    calls: list[Callable[[], object]] = [history.turns, functools.partial(history.add, turn(1))]
-    for call in calls:
-        with pytest.raises(InputError, match=r"notes.txt, line 1, is not a turn"):
-            call()
-    assert file.read_bytes() == content
-
-
-def test_edited_and_replaced_files_get_the_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    history = FileHistory(tmp_path / "turns.jsonl")
-    history.path.write_bytes(b"\xef\xbb\xbf" + LINE.replace(b"\n", b"\r\n") * 2)
-    history.add(turn(2))
-    assert history.turns() == (turn(1), turn(1), turn(2))
-    waits = iter([True, False])
-
-    def wait_while_it_is_deleted(descriptor: int) -> None:
-        files.lock(descriptor)
-        if next(waits):
-            history.path.unlink()
-
-    monkeypatch.setattr("graphexec.memory.file_history.lock", wait_while_it_is_deleted)
-    history.add(turn(1))
-    assert history.turns() == (turn(1),)
-
-
-def test_acknowledged_turn_is_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    history = FileHistory(tmp_path / "turns.jsonl")
-    stored: list[bytes] = []
-    fsync = os.fsync
-
-    def remember(descriptor: int) -> None:
-        fsync(descriptor)
-        if stat.S_ISREG(os.fstat(descriptor).st_mode):
-            stored.append(history.path.read_bytes())
-
-    def fail(_: int) -> None:
-        raise OSError(errno.EIO, "Input/output error")
-
-    monkeypatch.setattr(os, "fsync", remember)
-    history.add(turn(1))
-    assert stored == [LINE]
-    monkeypatch.setattr(os, "fsync", fail)
-    with pytest.raises(OSError, match="Input/output"):
-        history.add(turn(2))
-    assert history.path.read_bytes() == LINE
-
-
-def test_histories_are_private(tmp_path: Path) -> None:
+def test_history_is_private(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
-        lines, database = FileHistory(tmp_path / "a.jsonl"), SQLiteHistory(tmp_path / "a.sqlite", conversation="me")
-        (tmp_path / "b.jsonl").write_bytes(LINE + b"{")
-        histories: list[History] = [lines, database, FileHistory(tmp_path / "b.jsonl")]
-        (tmp_path / "b.jsonl").chmod(0o640)
-        for history in histories:
-            history.add(turn(1))
+        SQLiteHistory(tmp_path / "a.sqlite", conversation="me").add(turn(1))
     finally:
         os.umask(before)
-    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
-    assert modes == {"a.jsonl": 0o600, "a.sqlite": 0o600, "b.jsonl": 0o640, "b.jsonl.cut": 0o600}
+    assert [(path.name, stat.S_IMODE(path.stat().st_mode)) for path in tmp_path.iterdir()] == [("a.sqlite", 0o600)]
 
 
-@cases("make", FileHistory, functools.partial(SQLiteHistory, conversation="me"))
 @cases("name", "pipe", "/dev/zero")
-def test_device_or_pipe_is_refused(make: Callable[[Path], History], name: str, tmp_path: Path) -> None:
-    later = FileHistory(tmp_path / "pipe")
+def test_device_or_pipe_is_refused(name: str, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     path = tmp_path / name
     with pytest.raises(InputError, match=f"path {path} is not a regular file; name a file on a disk"):
-        make(path)
-    # A file that became a pipe.
-    with pytest.raises(InputError, match=r"the history .*pipe cannot be read: it is not a regular file; "):
-        later.turns()
-
-
-# ---- SQLite
+        SQLiteHistory(path, conversation="me")
 
 
 def test_database_survives_power_failures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,28 +98,15 @@ def test_damaged_database_raises_our_errors(data: st.DataObject, tmp_path_factor
 # ---- kills
 
 
-def turns_after_kills(kind: str, folder: Path, rounds: int, seed: int) -> tuple[int, set[str]]:
+def turns_after_kills(folder: Path, rounds: int, seed: int) -> tuple[int, set[str]]:
     """Kill a writer in each round; return how many turns it acknowledged, and which are lost."""
-    arguments = [
-        sys.executable,
-        "-W",
-        "ignore",
-        "-c",
-        read_tables(__file__)["writer"],
-        kind,
-        str(folder),
-        str(rounds),
-        str(seed),
-    ]
+    writer = read_tables(__file__)["writer"]
+    arguments = [sys.executable, "-W", "ignore", "-c", writer, str(folder), str(rounds), str(seed)]
     acknowledged = subprocess.run(arguments, stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()
     found: list[Turn] = []
     for path in folder.iterdir():
-        if not path.name.isdecimal():
-            continue
-        history = FileHistory(path) if kind == "file" else SQLiteHistory(path, conversation="me")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", HistoryWarning)
-            found += history.turns()
+        if path.name.isdecimal():
+            found += SQLiteHistory(path, conversation="me").turns()
     assert all(set(one.output) == {"x"} for one in found)
     kept = [one.input for one in found]
     assert len(kept) == len(set(kept))
@@ -250,14 +114,12 @@ def turns_after_kills(kind: str, folder: Path, rounds: int, seed: int) -> tuple[
 
 
 @pytest.mark.slow
-@cases("kind", "file", "sqlite")
-def test_many_kills_lose_no_acknowledged_turn(kind: str, tmp_path: Path) -> None:
+def test_many_kills_lose_no_acknowledged_turn(tmp_path: Path) -> None:
     kills = examples(300, 50)
-    acknowledged, lost = turns_after_kills(kind, tmp_path, kills, 17)
+    acknowledged, lost = turns_after_kills(tmp_path, kills, 17)
     assert (acknowledged > kills // 3, lost) == (True, set())
 
 
 @pytest.mark.medium
-@cases("kind", "file", "sqlite")
-def test_a_few_kills_lose_no_acknowledged_turn(kind: str, tmp_path: Path) -> None:
-    assert turns_after_kills(kind, tmp_path, 10, 5)[1] == set()
+def test_a_few_kills_lose_no_acknowledged_turn(tmp_path: Path) -> None:
+    assert turns_after_kills(tmp_path, 10, 5)[1] == set()

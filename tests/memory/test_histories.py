@@ -1,8 +1,6 @@
-"""Histories keep every turn unchanged under concurrent writes, and name invalid lines of a file."""
+"""Histories keep every turn unchanged under concurrent writes, and name what is invalid."""
 
 import contextlib
-import functools
-import json
 import os
 import resource
 import sqlite3
@@ -11,20 +9,20 @@ import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from graphexec.errors import InputError
-from graphexec.memory import FileHistory, History, MemoryHistory, SQLiteHistory, Turn
+from graphexec.memory import History, MemoryHistory, SQLiteHistory, Turn
 from tests.memory.stores import stores, texts, turn, turns_with_images
 from tests.parameters import cases, examples, read_tables
 
 WRITE: str = read_tables(__file__)["writer"]
 
-KINDS = ["memory", "file", "sqlite"]
+KINDS = ["memory", "sqlite"]
 
 
 @pytest.fixture(scope="module")
@@ -85,71 +83,43 @@ def test_concurrent_threads_lose_no_turn(kind: str, directory: Path) -> None:
 
 @pytest.mark.medium
 def test_concurrent_processes_lose_no_turn(tmp_path: Path) -> None:
-    lines, database = tmp_path / "turns.jsonl", tmp_path / "turns.sqlite"
-    histories: list[History] = [FileHistory(lines), SQLiteHistory(database, conversation="shared")]
+    database = tmp_path / "turns.sqlite"
+    history = SQLiteHistory(database, conversation="shared")
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     names = ("a", "b", "c")
     with contextlib.ExitStack() as running:
         # Any: their pipes are there.
         processes: list[Any] = [
-            running.enter_context(subprocess.Popen([sys.executable, "-c", WRITE, lines, database, name], **pipes))
+            running.enter_context(subprocess.Popen([sys.executable, "-c", WRITE, database, name], **pipes))
             for name in names
         ]
         assert [process.stdout.readline() for process in processes] == ["ready\n"] * 3
         for process in processes:
             process.stdin.write("\n")
             process.stdin.flush()
-        seen: list[Sequence[Turn]] = [(), ()]
+        seen: Sequence[Turn] = ()
         while any(process.poll() is None for process in processes):
-            for which, history in enumerate(histories):
-                now = history.turns()
-                assert now[: len(seen[which])] == seen[which]
-                seen[which] = now
+            now = history.turns()
+            assert now[: len(seen)] == seen
+            seen = now
     assert [process.returncode for process in processes] == [0, 0, 0]
-    for history in histories:
-        assert len(history.turns()) == 30
-        for name in names:
-            outputs = [each.output for each in history.turns() if each.input == name]
-            assert outputs == [f"{n} " * 3000 for n in range(10)]
-
-
-@cases(
-    ("line", "why"),
-    (b'{"input": "cut sh', "it is not JSON: Unterminated string"),
-    (b"", "it is not JSON"),
-    (b"\xff\xfe", "it is not JSON: 'utf-8' codec"),
-    (b"[" * 100_000, "it is not JSON"),
-    (b'["in", "out"]', "it does not have the strings input and output"),
-    (b'{"input": "in"}', "it does not have the strings input and output"),
-    (b'{"input": "in", "output": 7}', "it does not have the strings input and output"),
-)
-def test_invalid_line_is_named_and_kept(line: bytes, why: str, tmp_path: Path) -> None:
-    file = tmp_path / "turns.jsonl"
-    history = FileHistory(file)
-    history.add(turn(1))
-    good = file.read_bytes()
-    file.write_bytes(good + line + b"\n" + good)
-    with pytest.raises(InputError) as raised:
-        history.turns()
-    assert str(raised.value).startswith(f"{file}, line 2, is not a turn: {why}")
-    history.add(turn(2))
-    assert file.read_bytes().startswith(good + line + b"\n" + good)
-    file.write_bytes(file.read_bytes().replace(line + b"\n", b"", 1))
-    assert history.turns() == (turn(1), turn(1), turn(2))
+    assert len(history.turns()) == 30
+    for name in names:
+        outputs = [each.output for each in history.turns() if each.input == name]
+        assert outputs == [f"{n} " * 3000 for n in range(10)]
 
 
 def test_failed_write_leaves_no_partial_turn(tmp_path: Path) -> None:
-    history = FileHistory(tmp_path / "turns.jsonl")
+    history = SQLiteHistory(tmp_path / "turns.sqlite", conversation="me")
     history.add(turn(1))
-    before = history.path.read_bytes()
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 4000, hard))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (history.path.stat().st_size + 4000, hard))
     try:
-        with pytest.raises(OSError, match="File too large"):
-            history.add(Turn("x" * 8000, "y"))
+        with pytest.raises(sqlite3.OperationalError):
+            history.add(Turn("x" * 80_000, "y"))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert history.path.read_bytes() == before
+    assert history.turns() == (turn(1),)
 
 
 def test_database_errors_are_raised_unchanged(tmp_path: Path) -> None:
@@ -163,11 +133,6 @@ def test_database_errors_are_raised_unchanged(tmp_path: Path) -> None:
     assert history.turns() == (Turn("a", "b"),)
 
 
-Make: TypeAlias = Callable[[Path], History]
-MAKE: list[Make] = [FileHistory, functools.partial(SQLiteHistory, conversation="me")]
-
-
-@cases("make", *MAKE)
 @cases(
     ("path", "why"),
     ("", "is a directory; name a file in it"),
@@ -176,14 +141,13 @@ MAKE: list[Make] = [FileHistory, functools.partial(SQLiteHistory, conversation="
     ("x" * 300, r"path .*xxx cannot be used: File name too long; name another file"),
     ("a\0b", r"cannot be used: .*embedded null"),
 )
-def test_invalid_path_is_refused(make: Make, path: str, why: str, tmp_path: Path) -> None:
+def test_invalid_path_is_refused(path: str, why: str, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match=why):
-        make(tmp_path / path)
+        SQLiteHistory(tmp_path / path, conversation="me")
 
 
-@cases("make", *MAKE)
-def test_unwritable_path_is_refused(make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unwritable_path_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Who runs the tests may write everywhere.
     asked: list[Any] = []
     access: Callable[..., None] = lambda *arguments: asked.append(arguments)  # noqa: E731
@@ -191,7 +155,7 @@ def test_unwritable_path_is_refused(make: Make, tmp_path: Path, monkeypatch: pyt
     (tmp_path / "there").touch()
     for name in ("there", "new"):
         with pytest.raises(InputError, match=rf"{name} cannot be written; give this user write permission"):
-            make(tmp_path / name)
+            SQLiteHistory(tmp_path / name, conversation="me")
     # The file itself, or where it is to be made.
     assert asked == [(tmp_path / "there", os.W_OK), (tmp_path, os.W_OK)]
 
@@ -213,22 +177,14 @@ def test_invalid_database_is_named_and_unchanged(tmp_path: Path) -> None:
     assert file.read_bytes() == before
 
 
-def test_files_survive_chdir_and_may_lack_a_line_break(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_history_survives_chdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path)
-    histories: list[History] = [FileHistory("turns.jsonl"), SQLiteHistory("turns.sqlite", conversation="me")]
-    assert [history.turns() for history in histories] == [()] * 2
-    file = tmp_path / "turns.jsonl"
-    assert not file.exists()
-    for history in histories:
-        history.add(turn(1))
+    history = SQLiteHistory("turns.sqlite", conversation="me")
+    assert not (tmp_path / "turns.sqlite").exists()
+    history.add(turn(1))
     monkeypatch.chdir(tmp_path / "elsewhere")
-    assert [history.turns() for history in histories] == [(turn(1),)] * 2
-    file.write_text(json.dumps({"output": "b", "note": "mine", "input": "a"}), encoding="utf-8")
-    history = FileHistory(file)
-    assert history.turns() == (Turn("a", "b"),)
-    history.add(turn(2))
-    assert history.turns() == (Turn("a", "b"), turn(2))
+    assert history.turns() == (turn(1),)
 
 
 def test_values_of_histories_are_checked_and_hidden() -> None:

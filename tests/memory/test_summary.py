@@ -1,6 +1,7 @@
 """A summary replaces older turns, and every turn is loaded or summarized."""
 
 import asyncio
+import copy
 import re
 import threading
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphexec.errors import InputError, InvalidReplyError, RateLimitError
-from graphexec.memory import FileHistory, MemoryHistory, SummaryFailed, SummaryMemory, SummaryRequested, Turn
+from graphexec.memory import MemoryHistory, SQLiteHistory, SummaryFailed, SummaryMemory, SummaryRequested, Turn
 from graphexec.messages import AssistantMessage, ChatRequest, ModelReply, ModelRequest, SystemMessage, UserMessage
 from graphexec.models import FunctionModel, ScriptedModel
 from tests.memory.stores import SlowHistory, turn
@@ -189,8 +190,8 @@ def test_stored_conversation_continues_with_its_summary(tmp_path: Path) -> None:
         return SummaryMemory(
             ScriptedModel(replies),
             keep_turns=1,
-            history=FileHistory(tmp_path / "turns.jsonl"),
-            summaries=FileHistory(tmp_path / "summaries.jsonl"),
+            history=SQLiteHistory(tmp_path / "turns.sqlite", conversation="turns"),
+            summaries=SQLiteHistory(tmp_path / "turns.sqlite", conversation="summaries"),
         )
 
     first = opened("One.")
@@ -278,6 +279,7 @@ def test_cancelled_save_keeps_its_turn() -> None:
 
 
 SHARED = MemoryHistory()
+DATABASE = SQLiteHistory("turns.sqlite", conversation="me")
 
 
 @cases(
@@ -287,7 +289,7 @@ SHARED = MemoryHistory()
     ({"prompt": "{summary} {turns} {topic}"}, "SummaryMemory's prompt has the unknown variable {topic}"),
     ({"key": "input"}, "SummaryMemory's key and input_key are both input"),
     ({"history": SHARED, "summaries": SHARED}, "summaries are its history"),
-    ({"history": FileHistory("turns.jsonl"), "summaries": FileHistory("turns.jsonl")}, "summaries are its history"),
+    ({"history": DATABASE, "summaries": copy.copy(DATABASE)}, "summaries are its history"),
 )
 def test_invalid_option_is_refused_on_creation(options: dict[str, Any], why: str) -> None:
     with pytest.raises(InputError) as raised:

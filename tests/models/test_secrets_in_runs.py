@@ -14,7 +14,7 @@ import pytest
 from graphexec import AgentExecutor, create_tool_calling_agent, models, snapshot_of, tool
 from graphexec.draw import Recorder
 from graphexec.errors import ModelError, SecretError
-from graphexec.memory import BufferMemory, FileHistory
+from graphexec.memory import BufferMemory, SQLiteHistory
 from graphexec.models.http.remote import RemoteModel
 from graphexec.runtime.progress import Listener, listen_with
 from tests import garbage
@@ -33,7 +33,7 @@ def add(a: int, b: int) -> int:
 
 
 def executor_of(model: Any, folder: Path) -> AgentExecutor:
-    memory = BufferMemory(history=FileHistory(folder / "history.jsonl"), as_messages=True)
+    memory = BufferMemory(history=SQLiteHistory(folder / "history.sqlite", conversation="me"), as_messages=True)
     agent = create_tool_calling_agent(model, [add])
     return AgentExecutor(agent=agent, tools=[add], memory=memory, max_iterations=3)
 
@@ -95,7 +95,7 @@ def test_run_with_calls_writes_no_key(tmp_path: Path) -> None:
 
     with nothing_leaks() as search:
         run_all(executor_of(wrap(make(models.OpenAICompatible, act), tmp_path), tmp_path), tmp_path, search)
-    assert {"history.jsonl", "cache.sqlite", "page.html", "page.txt", "trace.jsonl"} <= {
+    assert {"history.sqlite", "cache.sqlite", "page.html", "page.txt", "trace.jsonl"} <= {
         path.name for path in tmp_path.iterdir()
     }
 

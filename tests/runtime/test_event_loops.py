@@ -14,7 +14,7 @@ import pytest
 
 from graphexec import AgentExecutor, messages, models, snapshot_of, tool, tools
 from graphexec.errors import EventLoopError
-from graphexec.memory import BufferMemory, FileHistory
+from graphexec.memory import BufferMemory, SQLiteHistory
 from graphexec.runtime.tasks import run_on_own_loop
 from tests import garbage
 from tests.executor.actors import act, answer, make_executor, run_async, run_sync
@@ -61,7 +61,7 @@ def model() -> models.OpenAICompatible:
 
 
 def memory(folder: Path) -> BufferMemory:
-    return BufferMemory(history=FileHistory(folder / "history"))
+    return BufferMemory(history=SQLiteHistory(folder / "history", conversation="me"))
 
 
 ASYNC_CALLS: dict[str, Callable[[Path], Awaitable[Any]]] = {

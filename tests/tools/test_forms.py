@@ -290,14 +290,6 @@ def test_unknown_option_gets_the_remedy(arguments: dict[str, Any], says: str) ->
         Tool("find", pair, **arguments)
 
 
-def test_missing_attribute_gets_the_remedy() -> None:
-    made: Any = Tool("join", pair)
-    with pytest.raises(AttributeError, match=r"Tool has no invoke; call it as a function: tool\(...\)"):
-        made.invoke("x")
-    with pytest.raises(AttributeError, match="'Tool' object has no attribute 'colour'"):
-        _ = made.colour
-
-
 def test_options_are_those_of_the_decorator() -> None:
     decorated = set(inspect.signature(tool).parameters) - {"function", "name", "description"}
     assert set(tools.ToolOptions.__annotations__) == decorated

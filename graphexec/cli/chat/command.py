@@ -10,10 +10,9 @@ import typer
 
 from graphexec.cli.chat.session import COMMANDS, Chat
 from graphexec.cli.exit_codes import ANSWERED, INTERRUPTED, Debug, Terminated, UsageError, exit_on_error
-from graphexec.cli.runs import parameters
-from graphexec.cli.runs.building import AgentOptions, build_executor
+from graphexec.cli.runs.building import build_executor
+from graphexec.cli.runs.parameters import AgentOptions, NamedInputs, OwnExecutor, with_agent_options
 from graphexec.cli.runs.question import parse_inputs
-from graphexec.cli.runs.shared_options import with_agent_options
 from graphexec.cli.runs.termination import terminable
 from graphexec.cli.screen import Screen
 from graphexec.memory import History
@@ -21,10 +20,10 @@ from graphexec.memory import History
 
 @with_agent_options
 def chat(
-    target: parameters.OwnExecutor = None,
+    target: OwnExecutor = None,
     *,
     options: AgentOptions,
-    named_input: parameters.NamedInputs = None,
+    named_input: NamedInputs = None,
     debug: Debug = False,
 ) -> None:
     """Talk with an agent, which remembers the conversation.

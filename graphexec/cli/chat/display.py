@@ -6,9 +6,7 @@ from typing import TextIO
 
 from rich.text import Text
 
-from graphexec.cli.runs.building import suggest_amount
 from graphexec.cli.runs.loop import RunProgress
-from graphexec.cli.runs.pending import format_effects
 from graphexec.cli.runs.trace import AnswerPrinter
 from graphexec.cli.terminal import TextCleaner, clean
 from graphexec.draw.model.text import truncate
@@ -18,7 +16,6 @@ from graphexec.executor.executor import AgentExecutor
 from graphexec.executor.result import Ending
 from graphexec.executor.streams import AnswerDiscarded, AnswerExtractor
 from graphexec.kernel.events import Answered, Asked, Event, Reported
-from graphexec.kernel.meters import Exhausted
 from graphexec.messages import ReplyDelta
 from graphexec.messages.observations import format_observation
 
@@ -32,10 +29,11 @@ class TurnDisplay(AnswerPrinter):
     Afterwards, `ending` is that of a run that is to be saved.
     """
 
+    limit_option = "/limits"
+
     def __init__(self, executor: AgentExecutor, out: TextIO, err: TextIO) -> None:
         super().__init__(out, err)
         self.ending: Ending | None = None
-        self._status = self.screen.status("", spinner=self._symbols.spinner, spinner_style="cyan")
         self._extractor = AnswerExtractor(executor.agent, executor.graph)
         # The pieces of the answer that have been printed, and whether the line is complete.
         self._printed = ""
@@ -45,9 +43,8 @@ class TurnDisplay(AnswerPrinter):
     def on_event(self, event: Event[Ending]) -> None:
         """Print a piece of the answer, or a call that has returned."""
         match event:
-            case Asked(_, effect) if self._line_ended and self.screen.is_terminal:
-                self._status.update(Text(f"{format_effects([effect])} {self._symbols.more}", "dim"))
-                self._status.start()
+            case Asked(_, effect) if self._line_ended:
+                self.show_pending([effect])
             case Answered(_, CallTool() as call, ToolResult() as result):
                 called = format_call(clean(call.name), call.tool_input, _ARGUMENTS)
                 observed = " ".join(clean(format_observation(result.observation)).split())
@@ -74,10 +71,6 @@ class TurnDisplay(AnswerPrinter):
         self._print_piece(answer[len(self._printed) :])
         self._end_line()
 
-    def larger_limit(self, reached: Exhausted) -> str:
-        """Return the command that allows a run more than the limit that stopped it."""
-        return f"/limits {reached.limit}={suggest_amount(reached)}"
-
     def say(self, text: Text) -> None:
         """Print a line about the run."""
         self._end_line()
@@ -95,7 +88,7 @@ class TurnDisplay(AnswerPrinter):
         self._write("" if self._line_ended else "\n")
 
     def _write(self, text: str) -> None:
-        self._status.stop()
+        self.show_pending(())
         self._out.write(text)
         self._out.flush()
         self._line_ended = text.endswith("\n") or (not text and self._line_ended)

@@ -64,7 +64,7 @@ class Chat:
         if self._kept is not None:
             inputs |= self._kept.load(inputs)
         named, recorder, display = self._named, RunRecorder(), TurnDisplay(self.executor, sys.stdout, sys.stderr)
-        setup = RunSetup(message, self.executor, named.model, named.agent, named_inputs=inputs, tokens=True)
+        setup = RunSetup(inputs, self.executor, named.model, named.agent, tokens=True)
         code = follow(setup, [recorder, display], debug=self._debug)
         self.recording = recorder.recording
         # All of a turn is saved, or nothing of it.

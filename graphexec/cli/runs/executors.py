@@ -8,7 +8,6 @@ from collections.abc import Callable
 from contextlib import redirect_stdout
 from typing import Any, cast
 
-from graphexec.agents import Agent
 from graphexec.cli.exit_codes import UsageError
 from graphexec.cli.targets import format_place, is_module_reference, load_object, machines_at
 from graphexec.errors import an
@@ -49,22 +48,13 @@ def _only_executor(reference: str) -> AgentExecutor:
 
 # Any: a function of the user.
 def _call_factory(reference: str, factory: Callable[..., Any]) -> AgentExecutor:
+    remedy = "name an executor, or a function (def) without parameters that returns one"
     if inspect.iscoroutinefunction(factory):
-        raise UsageError(f"{reference} is a coroutine function; name an executor, or a function (def) that returns one")
+        raise UsageError(f"{reference} is a coroutine function; {remedy}")
     try:
-        needed = [
-            parameter.name
-            for parameter in inspect.signature(factory).parameters.values()
-            if parameter.default is parameter.empty
-            and parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
-        ]
-    except ValueError:
-        needed = ["..."]
-    if needed:
-        raise UsageError(
-            f"{reference} is a function with the parameter {', '.join(needed)}; name an executor, or a function "
-            "without parameters that returns one"
-        )
+        inspect.signature(factory).bind()
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"{reference} has parameters ({error}); {remedy}") from error
     try:
         # Its output must not mix with the answer.
         with redirect_stdout(sys.stderr):
@@ -89,13 +79,5 @@ def _refuse(reference: str, found: object) -> UsageError:
             f"{reference} is a graph, which has no agent to answer; name an executor, such as {file}:executor, or look "
             f"at the graph with graphexec check {bare} or graphexec draw {bare}"
         )
-    if isinstance(found, Agent):
-        return UsageError(
-            f"{reference} is an agent, which runs within an executor; name one: executor = AgentExecutor(agent=..., "
-            f"tools=[...]) in {file}"
-        )
-    if isinstance(found, type):
-        return UsageError(
-            f"{reference} is the class {found.__name__}; name an executor, or a function that returns one"
-        )
-    return UsageError(f"{reference} is {an(type(found).__name__)}, not an executor; name an AgentExecutor in {file}")
+    kind = f"the class {found.__name__}" if isinstance(found, type) else an(type(found).__name__)
+    return UsageError(f"{reference} is {kind}, not an executor; name an AgentExecutor in {file}")

@@ -6,10 +6,10 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing, redirect_stdout
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from graphexec.actions import AgentFinish, AgentStep, Steps, StoppedResponse
 from graphexec.cli.exit_codes import ANSWERED, STOPPED, Terminated, code_of
@@ -21,47 +21,30 @@ from graphexec.kernel.effects import Effect
 from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Moved
 from graphexec.kernel.meters import Spent
 from graphexec.kernel.snapshot import Snapshot, snapshot_of
-from graphexec.messages import Image
-
-if TYPE_CHECKING:
-    from graphexec.draw.forks import Fork
 
 
 @dataclass(frozen=True, slots=True)
 class RunSetup:
-    """The parameters of a run: the question, the executor, the names of its model and agent, and the images.
+    """The parameters of a run: its inputs, the executor, and the names of its model and agent.
 
-    `named_inputs` are the inputs by name, with the question, for an executor that takes more; `tokens` streams the
-    replies. `fork` is the run itself, if it goes on from a recorded one.
+    `inputs` are by name, or the only one as a string; `tokens` streams the replies.
     """
 
-    question: str
+    # Any: the inputs of an executor.
+    inputs: Mapping[str, Any] | str
     executor: AgentExecutor
     model: str
     agent: str
-    images: Sequence[Image] = ()
-    named_inputs: Mapping[str, object] | None = None
     tokens: bool = False
-    fork: Fork | None = None
 
     @property
-    def inputs(self) -> Mapping[str, object] | str:
-        """The inputs of the run."""
-        if not self.images:
-            return self.question if self.named_inputs is None else self.named_inputs
-        return {**({"input": self.question} if self.named_inputs is None else self.named_inputs), "images": self.images}
-
-    @property
-    def recorded_inputs(self) -> Mapping[str, object] | str:
-        """The inputs as the records have them: the question alone, if there is no other."""
+    def recorded_inputs(self) -> Mapping[str, Any] | str:
+        """The inputs as the records have them: the only one without its name."""
         inputs = self.inputs
-        return inputs if isinstance(inputs, str) or len(inputs) > 1 else self.question
-
-    def stream(self) -> Generator[Event[Ending], None, None]:
-        """Return the events of the run."""
-        if self.fork is not None:
-            return self.fork.stream(tokens=self.tokens)
-        return self.executor.stream(self.inputs, tokens=self.tokens)
+        if isinstance(inputs, str) or len(inputs) != 1:
+            return inputs
+        only: str = next(iter(inputs.values()))
+        return only
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +84,7 @@ class RunDisplay(Protocol):
 
 def follow(setup: RunSetup, displays: Sequence[RunDisplay], *, debug: bool = False) -> int:
     """Run the agent, pass events to the displays in order, and return the exit code; `debug` prints tracebacks."""
-    # The clock of a fork goes on from the run before it.
-    begun = time.monotonic() - (0.0 if setup.fork is None else setup.fork.snapshot.spent.seconds)
+    begun = time.monotonic()
     seen = RunProgress()
     ended = threading.Event()
 
@@ -115,7 +97,7 @@ def follow(setup: RunSetup, displays: Sequence[RunDisplay], *, debug: bool = Fal
         for display in displays:
             display.on_interrupt(progress)
 
-    events = setup.stream()
+    events = setup.executor.stream(setup.inputs, tokens=setup.tokens)
     # Output of tools must not mix with the answer. A display that redirects it, too, ends within.
     with redirect_stdout(sys.stderr):
         try:

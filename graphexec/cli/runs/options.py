@@ -3,39 +3,25 @@
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from inspect import signature
-from io import FileIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
-from graphexec.agents import (
-    Agent,
-    WorkedExample,
-    create_chat_agent,
-    create_conversational_agent,
-    create_json_chat_agent,
-    create_mrkl_agent,
-    create_structured_agent,
-    create_structured_chat_agent,
-    create_xml_agent,
-)
+from graphexec.agents import Agent, WorkedExample, create_structured_agent
 from graphexec.agents.structured import STRUCTURED_PROMPT
 from graphexec.cli.exit_codes import UsageError
-from graphexec.cli.files import unwritable
 from graphexec.cli.targets import tools_at
 from graphexec.errors import InputError
-from graphexec.executor.creation import REPEAT_RULES, make_agent_of_kind
+from graphexec.executor.creation import AgentKind, make_agent_of_kind
 from graphexec.messages import Image, Model
 from graphexec.messages.images import MOST_IMAGE_BYTES
-from graphexec.runtime.files import open_private, read_regular
+from graphexec.runtime.files import read_regular
 from graphexec.tools import AnyTool, tools_by_name
 from graphexec.tools.everyday import EVERYDAY_TOOLS
 
 if TYPE_CHECKING:
-    from graphexec.memory import FileHistory, TokenWindowMemory
+    from graphexec.memory import TokenWindowMemory
 
 # Worked examples for the tools of `EVERYDAY_TOOLS`, with numbers that are seldom asked for.
 EVERYDAY_EXAMPLES: tuple[WorkedExample, ...] = (
@@ -55,15 +41,8 @@ _LONGEST = 256
 # providers have more.
 _REMEMBERED_LOCALLY, _REMEMBERED = 1_500, 16_000
 
-# The default number of retries of a failed request.
-_RETRIES = 2
-# The input key that memories provide and agents read.
-HISTORY_KEY = "chat_history"
-
-# Without the self-ask agent, which needs a tool of its own.
-AgentName: TypeAlias = Literal[
-    "structured", "tool_calling", "react", "mrkl", "conversational", "chat", "structured_chat", "json_chat", "xml"
-]
+# The input key that memories provide and agents read, and the conversation in the database of `--memory`.
+_HISTORY_KEY, CONVERSATION = "chat_history", "chat"
 
 
 class ReplyOptions(TypedDict, total=False):
@@ -72,6 +51,10 @@ class ReplyOptions(TypedDict, total=False):
     temperature: float
     max_tokens: int
     timeout: float
+
+
+class _ServerOptions(ReplyOptions, total=False):
+    max_retries: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +82,13 @@ def make_model(
 ) -> ChosenModel:
     """Make the model of the options, by default the built-in one, without downloading its weights.
 
-    Raises `UsageError`, and `InputError` for a file that is not a cache.
+    Raises `UsageError`, and `InputError` for an unknown name and for a file that is not a cache.
     """
-    chosen = _choose_model(name, base_url, gguf, retries, settings or {})
+    of_replies = settings or {}
+    of_server: _ServerOptions = {**of_replies, "max_retries": 2 if retries is None else retries}
+    chosen = _choose_model(name, base_url, gguf, {"max_tokens": _LONGEST, **of_replies}, of_server)
+    if chosen.local and retries is not None:
+        raise UsageError("--retries applies to a server, and this model is local; leave it out")
     if cache is None:
         return chosen
     from graphexec.models import SQLiteCache, cached
@@ -110,98 +97,39 @@ def make_model(
 
 
 def _choose_model(
-    name: str | None, base_url: str | None, gguf: Path | None, retries: int | None, settings: ReplyOptions
+    name: str | None, base_url: str | None, gguf: Path | None, of_local: ReplyOptions, of_server: _ServerOptions
 ) -> ChosenModel:
-    local: ReplyOptions = {"max_tokens": _LONGEST, **settings}
     from graphexec.models import LocalModel, OpenAICompatible
-    from graphexec.models.http.endpoint import has_scheme
+    from graphexec.models.http.endpoint import OPENAI, has_scheme
     from graphexec.models.local.weights import CATALOGUE, DEFAULT
+    from graphexec.models.naming import create_model, has_native_tool_calls, split_name
+    from graphexec.models.provider_names import LOCAL
 
     if gguf is not None:
         if name is not None or base_url is not None:
             raise UsageError("--gguf runs a file on this computer; leave out --model and --base-url")
-        _refuse_retries(retries)
-        if not gguf.is_file():
-            raise UsageError(f"there is no file {gguf}; --gguf takes the path of a GGUF file")
-        return ChosenModel(LocalModel(gguf, **local), gguf.name, local=True)
-    # Do not print the address: there may be a password in it.
-    if base_url is not None and not has_scheme(base_url.strip()):
-        raise UsageError(
-            "--base-url begins with neither http:// nor https://; write the full URL, such as http://127.0.0.1:8080/v1"
-        )
-    if name is None and base_url is not None:
-        raise UsageError("--base-url needs the name of a model of that server; add --model NAME")
-    if name is not None and not name.strip():
-        raise UsageError("--model is empty; write a provider and its model, such as --model openai:gpt-5-mini")
-    named = DEFAULT if name is None else name
-    if base_url is None and named in CATALOGUE:
-        _refuse_retries(retries)
-        return ChosenModel(LocalModel(model=named, **local), named, local=True, weights=named)
+        return ChosenModel(LocalModel(gguf, **of_local), gguf.name, local=True)
     if base_url is not None:
+        if name is None:
+            raise UsageError("--base-url needs the name of a model of that server; add --model NAME")
+        if not has_scheme(base_url.strip()):
+            # Do not print the address: there may be a password in it.
+            raise UsageError("--base-url begins with neither http:// nor https://; write the full URL of the server")
         # The whole name is the server's: `mistral:7b` is not a model of Mistral's then.
-        server = OpenAICompatible(named, base_url=base_url, max_retries=_attempts(retries), **settings)
-        return ChosenModel(server, f"{named} at {_host(base_url)}", local=False)
-    return _name_model(named, retries, settings)
-
-
-def _host(address: str) -> str:
-    """Return the host and port of an address, without the name and the password before them."""
-    return re.split(r"[/?#]", address.partition("//")[2], maxsplit=1)[0].rpartition("@")[2]
-
-
-def _name_model(name: str, retries: int | None, settings: ReplyOptions) -> ChosenModel:
-    from graphexec.models.http.endpoint import OPENAI, has_scheme
-    from graphexec.models.local.weights import CATALOGUE
-    from graphexec.models.naming import create_model, has_native_tool_calls, has_provider, split_name
-    from graphexec.models.provider_names import LOCAL, find_provider
-
-    if has_scheme(name.strip()):
-        # The address may contain a password.
-        raise UsageError("--model is an address; give the name of the model, and the address with --base-url")
-    # A name alone may be one of OpenAI's known models.
-    full_name = f"openai:{name.strip()}" if has_native_tool_calls("openai", name.strip()) else name
-    try:
-        provider, model = split_name(full_name)
-        if provider != LOCAL:
-            client = create_model(full_name, max_retries=_attempts(retries), **settings)
-            address = os.environ.get(OPENAI.base_url_variable) if provider == "openai" else None
-            shown = f"{name} at {_host(address)}" if address else name
-            return ChosenModel(client, shown, local=False, full_name=full_name)
-        _refuse_retries(retries)
-        local: ReplyOptions = {"max_tokens": _LONGEST, **settings}
-        client = create_model(full_name, **local)
-    except InputError as error:
-        if (owner := find_provider(name.partition(":")[0])) in _ADDRESSES:
-            service, remedy = _ADDRESSES[owner]
-            raise UsageError(f"--model is {name!r}, and {service} needs an address of its own; {remedy}") from error
-        otherwise = "" if has_provider(name) else "; or name its server with --base-url"
-        raise UsageError(f"--{error}{otherwise}") from error
-    return ChosenModel(client, model, local=True, weights=model if model in CATALOGUE else None, full_name=name)
-
-
-# The services whose address differs for each customer, and what to write instead.
-_ADDRESSES = {
-    "azureopenai": (
-        "Azure",
-        "write --model DEPLOYMENT --base-url https://RESOURCE.openai.azure.com/openai/v1, and set OPENAI_API_KEY to "
-        "its key",
-    ),
-    "bedrock": (
-        "Bedrock",
-        "write --model NAME --base-url https://bedrock-runtime.REGION.amazonaws.com/openai/v1, and set OPENAI_API_KEY "
-        "to its key",
-    ),
-    "vertexai": ("Vertex AI", "write --model gemini:NAME, and set GEMINI_API_KEY to a key of the Gemini API"),
-}
-
-
-def _attempts(retries: int | None) -> int:
-    return _RETRIES if retries is None else retries
-
-
-def _refuse_retries(retries: int | None) -> None:
-    if retries is not None:
-        raise UsageError("--retries applies to a server, and this model is local; leave it out")
+        server = OpenAICompatible(name, base_url=base_url, **of_server)
+        return ChosenModel(server, f"{name} at {server.provider}", local=False)
+    named = DEFAULT if name is None else name.strip()
+    # A name alone may be that of local weights, or one of OpenAI's known models.
+    before = f"{LOCAL}:" if named in CATALOGUE else "openai:" if has_native_tool_calls("openai", named) else ""
+    provider, model = split_name(f"{before}{named}")
+    if provider == LOCAL:
+        weights = model if model in CATALOGUE else None
+        client = create_model(f"{before}{named}", **of_local)
+        return ChosenModel(client, model, local=True, weights=weights, full_name=f"{before}{named}")
+    client = create_model(f"{before}{named}", **of_server)
+    elsewhere = provider == "openai" and os.environ.get(OPENAI.base_url_variable)
+    shown = f"{named} at {getattr(client, 'provider', '')}" if elsewhere else named
+    return ChosenModel(client, shown, local=False, full_name=f"{before}{named}")
 
 
 def fetch_weights(chosen: ChosenModel) -> None:
@@ -239,61 +167,30 @@ def _load_image(reference: str) -> Image:
     raise UsageError(f"{reference} cannot be used: {fact}")
 
 
-def make_agent(
-    name: AgentName,
-    model: Model,
-    tools: Sequence[AnyTool],
-    *,
-    system: str | None = None,
-    examples: Sequence[WorkedExample] | None = None,
-) -> Agent:
-    """Make the agent of that name; `system` is text, and only the structured agent shows worked `examples`."""
-    match name:
-        case "structured":
-            prompt = f"{_escape(system)}{STRUCTURED_PROMPT}"
-            if examples is not None:
-                return create_structured_agent(model, tools, prompt=prompt, examples=examples)
-            if not tools or not all(tool in EVERYDAY_TOOLS for tool in tools):
-                return create_structured_agent(model, tools, prompt=prompt)
-            names = [tool.name for tool in tools]
-            everyday = [one for one in EVERYDAY_EXAMPLES if all(tool in names for tool, _, _ in one.calls)]
-            return create_structured_agent(model, tools, prompt=prompt, examples=everyday)
-        case "tool_calling" | "react":
-            return make_agent_of_kind(name, model, tools, system)
-        case _:
-            factory = _FACTORIES[name]
-            prompt = f"{_escape(system)}{signature(factory).parameters['prompt'].default}"
-            return replace(factory(model, tools, prompt=prompt), rules=REPEAT_RULES)
-
-
-def _escape(system: str | None) -> str:
-    """Return instructions as the beginning of a template."""
-    return "" if system is None else system.replace("{", "{{").replace("}", "}}") + "\n\n"
-
-
-_FACTORIES: Mapping[str, Callable[..., Agent]] = {
-    "mrkl": create_mrkl_agent,
-    "conversational": create_conversational_agent,
-    "chat": create_chat_agent,
-    "structured_chat": create_structured_chat_agent,
-    "json_chat": create_json_chat_agent,
-    "xml": create_xml_agent,
-}
+def make_agent(kind: AgentKind, model: Model, tools: Sequence[AnyTool], system: str | None = None) -> Agent:
+    """Make the agent of that kind; `system` is text. The structured agent shows examples of the built-in tools."""
+    if kind != "structured" or not tools or not all(tool in EVERYDAY_TOOLS for tool in tools):
+        return make_agent_of_kind(kind, model, tools, system)
+    names = [tool.name for tool in tools]
+    examples = [one for one in EVERYDAY_EXAMPLES if all(tool in names for tool, _, _ in one.calls)]
+    # The prompt is a template.
+    before = "" if system is None else system.replace("{", "{{").replace("}", "}}") + "\n\n"
+    return create_structured_agent(model, tools, prompt=before + STRUCTURED_PROMPT, examples=examples)
 
 
 def make_memory(agent: Agent, file: Path | None) -> TokenWindowMemory | None:
     """Make the memory of a conversation, in that file if there is one; the agent sees the last part of it.
 
-    An agent that takes no earlier messages has none. Raises `UsageError` if a file is named for such an agent and for a
-    file that cannot be written, and `InputError` for an invalid file.
+    An agent that takes no earlier messages has none. Raises `UsageError` if a file is named for such an agent, and
+    `InputError` for an invalid file and for one that cannot be written.
     """
-    from graphexec.memory import MemoryHistory, TokenWindowMemory
+    from graphexec.memory import MemoryHistory, SQLiteHistory, TokenWindowMemory
     from graphexec.models.provider_names import LOCAL
 
     # A function as an agent gets whatever inputs there are.
-    keys = [HISTORY_KEY] if agent.function is not None else [*agent.optional_keys]
+    keys = [_HISTORY_KEY] if agent.function is not None else [*agent.optional_keys]
     as_messages = bool(keys)
-    keys += [key for key in agent.input_keys if key == HISTORY_KEY]
+    keys += [key for key in agent.input_keys if key == _HISTORY_KEY]
     if not keys:
         if file is None:
             return None
@@ -302,19 +199,7 @@ def make_memory(agent: Agent, file: Path | None) -> TokenWindowMemory | None:
             "such as tool_calling"
         )
     tokens = _REMEMBERED_LOCALLY if getattr(agent.model, "provider", "") == LOCAL else _REMEMBERED
-    history = MemoryHistory() if file is None else _open_history(file)
+    history = MemoryHistory() if file is None else SQLiteHistory(file, conversation=CONVERSATION)
+    # The file is checked now, before a download or a run.
+    history.turns()
     return TokenWindowMemory(tokens, history=history, key=keys[0], as_messages=as_messages)
-
-
-def _open_history(file: Path) -> FileHistory:
-    """Return the conversation in a file. Raises `UsageError` if it cannot be written, `InputError` if it is invalid."""
-    from graphexec.memory import FileHistory
-
-    try:
-        history = FileHistory(file)
-        # Check this now, before a download or a run.
-        FileIO(history.path, "ab", opener=open_private).close()
-        history.turns()
-    except OSError as error:
-        raise unwritable(file, error) from error
-    return history

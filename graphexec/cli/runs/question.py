@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import re
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 from graphexec.cli.exit_codes import UsageError
 from graphexec.cli.files import read_input
@@ -19,8 +18,6 @@ from graphexec.executor.executor import AgentExecutor
 # A file with or without an object, and a module with an object.
 _FILE_TARGET = re.compile(r"\S.*\.py(:[^\W\d][\w.]*)?")
 _MODULE_TARGET = re.compile(r"[^\W\d][\w.]*:[^\W\d][\w.]*")
-
-EXAMPLE_QUESTION = '"What is 37 * 48?"'
 
 
 def split_words(words: Sequence[str]) -> tuple[str | None, str | None]:
@@ -37,10 +34,7 @@ def split_words(words: Sequence[str]) -> tuple[str | None, str | None]:
             named = question.partition(" ")[0]
             if _FILE_TARGET.fullmatch(question) or _is_target(named):
                 raise UsageError(f"the target stands before the question; write graphexec run {question} ...")
-            raise UsageError(
-                f"there are two arguments, and {target!r} is not a target such as my_agent.py:executor ({question!r} "
-                "is the second); write the question in quotes"
-            )
+            raise UsageError(f"{target!r} is not a target such as my_agent.py:executor; write the question in quotes")
         case _:
             rest = " ".join(words[1:])
             raise UsageError(f"Got unexpected extra arguments ({rest}); write the question in quotes")
@@ -80,24 +74,12 @@ def read_question() -> str:
     return text
 
 
-def find_question(question: str | None, target: str | None, given: Mapping[str, str]) -> str | None:
-    """Return the question: the given one, or that of the standard input.
+def find_question(question: str | None, given: Mapping[str, str]) -> str | None:
+    """Return the question: the given one, or that of the standard input; `None` if the inputs are `given` by name.
 
-    `None` if the inputs are `given` by name. Raises `UsageError`.
+    Raises `UsageError`.
     """
-    if question == "-":
-        return read_question()
-    if question is not None or given:
-        return question
-    # A program without a terminal may have no standard input.
-    piped: TextIO | None = sys.stdin
-    example = f"graphexec run {target} {EXAMPLE_QUESTION}"
-    if piped is None or piped.isatty():
-        raise UsageError(f"there is no question for {target}; write {example}")
-    try:
-        return read_question()
-    except UsageError as error:
-        raise UsageError(f"there is no question for {target}, and {error}; or write {example}") from error
+    return read_question() if question == "-" or (question is None and not given) else question
 
 
 def parse_inputs(given: Sequence[str]) -> dict[str, str]:
@@ -142,9 +124,3 @@ def name_inputs(executor: AgentExecutor, question: str | None, given: Mapping[st
                 f"{target} has the inputs {', '.join(keys)}, and the question is one; add {options} for the question "
                 f"to be {first}"
             )
-
-
-# Any: as the records take them.
-def describe_inputs(inputs: Mapping[str, Any]) -> str:
-    """Return the inputs as the question of a trace: the only one, or all as JSON."""
-    return next(iter(inputs.values())) if len(inputs) == 1 else json.dumps(inputs, ensure_ascii=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -10,11 +11,18 @@ import typer
 
 from graphexec.cli.exit_codes import ANSWERED, FAILED, Debug, TyperUsageError, UsageError, exit_on_error, option
 from graphexec.cli.records import Records, record_to
-from graphexec.cli.runs import parameters
-from graphexec.cli.runs.building import AgentOptions, NamedExecutor, build_executor
+from graphexec.cli.runs.building import build_executor
 from graphexec.cli.runs.loop import RunDisplay, RunSetup, follow
 from graphexec.cli.runs.options import load_images
-from graphexec.cli.runs.question import describe_inputs, find_question, name_inputs, parse_inputs, split_words
+from graphexec.cli.runs.parameters import (
+    MODEL,
+    OUTPUT,
+    AgentOptions,
+    NamedInputs,
+    decode_argument,
+    with_agent_options,
+)
+from graphexec.cli.runs.question import find_question, name_inputs, parse_inputs, split_words
 from graphexec.cli.runs.termination import terminable
 from graphexec.cli.runs.trace import AnswerPrinter, TracePrinter
 
@@ -22,13 +30,14 @@ from graphexec.cli.runs.trace import AnswerPrinter, TracePrinter
 def _check_words(words: list[str] | None) -> list[str]:
     if not words:
         raise TyperUsageError("Missing argument 'QUESTION'; write it in quotes, or - to read it from standard input")
-    decoded = [*words[:-1], parameters.decode_argument(words[-1])]
+    decoded = [*words[:-1], decode_argument(words[-1])]
     if not decoded[-1].strip():
         raise typer.BadParameter("it is empty; write a question, in quotes", param_hint="QUESTION")
     return decoded
 
 
-def run(  # noqa: PLR0913 - each is an option
+@with_agent_options
+def run(
     words: Annotated[
         list[str] | None,
         typer.Argument(
@@ -41,35 +50,28 @@ def run(  # noqa: PLR0913 - each is an option
         ),
     ] = None,
     *,
-    model: parameters.ModelName = None,
-    base_url: parameters.BaseURL = None,
-    retries: parameters.Retries = None,
-    gguf: parameters.GGUF = None,
-    agent: parameters.AgentOption = None,
-    system: parameters.System = None,
-    temperature: parameters.Temperature = None,
-    timeout: parameters.Timeout = None,
-    max_reply_tokens: parameters.MaxReplyTokens = None,
-    example: parameters.Examples = None,
-    trim: parameters.Trim = None,
-    tools: parameters.Tools = None,
+    options: AgentOptions,
     image: Annotated[
         list[str] | None,
-        option(parameters.MODEL, "PATH", "An image for the model, as a file or an https:// address. May be repeated."),
+        option(MODEL, "PATH", "An image for the model, as a file or an https:// address. May be repeated."),
     ] = None,
-    named_input: parameters.NamedInputs = None,
-    max_iterations: parameters.MaxIterations = None,
-    max_seconds: parameters.MaxSeconds = None,
-    max_model_calls: parameters.MaxModelCalls = None,
-    max_tool_calls: parameters.MaxToolCalls = None,
-    max_tokens: parameters.MaxTokens = None,
-    limit: parameters.OtherLimits = None,
-    early_stopping: parameters.EarlyStopping = None,
-    memory: parameters.MemoryFile = None,
-    cache: parameters.CacheFile = None,
-    json: parameters.PrintJSON = False,
-    quiet: parameters.Quiet = False,
-    record: parameters.RecordFile = None,
+    named_input: NamedInputs = None,
+    json: Annotated[
+        bool,
+        typer.Option("--json", help="Print one JSON object per event; the result is the last.", rich_help_panel=OUTPUT),
+    ] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Print only the answer, no trace.", rich_help_panel=OUTPUT)
+    ] = False,
+    record: Annotated[
+        Path | None,
+        option(
+            OUTPUT,
+            "FILE",
+            "Also write a trace of the run to this file during the run, for graphexec view and draw --run: the "
+            "records of --json, gzipped if the name ends in .gz. A full disk does not end the run.",
+        ),
+    ] = None,
     debug: Debug = False,
 ) -> None:
     """Ask an agent a question, and trace its state machine.
@@ -83,63 +85,23 @@ def run(  # noqa: PLR0913 - each is an option
         given = parse_inputs(named_input or ())
         if target is None and given:
             raise UsageError("--input is for an executor of your own, and there is no target; leave it out")
-        built = build_executor(
-            AgentOptions(
-                target=target,
-                model=model,
-                base_url=base_url,
-                gguf=gguf,
-                retries=retries,
-                agent=agent,
-                system=system,
-                temperature=temperature,
-                timeout=timeout,
-                max_reply_tokens=max_reply_tokens,
-                example=example,
-                trim=trim,
-                tools=tools,
-                cache=cache,
-                memory=memory,
-                early_stopping=early_stopping,
-                max_iterations=max_iterations,
-                max_seconds=max_seconds,
-                max_model_calls=max_model_calls,
-                max_tool_calls=max_tool_calls,
-                max_tokens=max_tokens,
-                limit=limit,
-            )
-        )
-        executor, images = built.executor, load_images(image or ())
-        question = find_question(text, target, given)
-        inputs = name_inputs(executor, question, given, target or "the agent")
-        setup = RunSetup(
-            describe_inputs(inputs),
-            executor,
-            built.model,
-            built.agent,
-            images,
-            inputs,
-            # A live page of the recorded run shows replies as they come.
-            tokens=record is not None,
-        )
-        show_run(setup, built, json=json, quiet=quiet, record=record, debug=debug)
-
-
-def show_run(
-    setup: RunSetup, built: NamedExecutor, *, json: bool, quiet: bool, record: Path | None, debug: bool
-) -> None:
-    """Run, show and record a run as the options of the command say. Raises `typer.Exit` unless it is answered."""
-    out = sys.stdout
-    with record_to(record) as recording:
-        # Last: a download may take minutes, and wrong usage is reported before it.
-        built.fetch_weights()
-        printed = Records(out) if json else None
-        display: RunDisplay = printed or (AnswerPrinter if quiet else TracePrinter)(out, sys.stderr)
-        # The file is written first: it is complete when the result is shown.
-        displays = [display] if recording is None else [recording, display]
-        code = follow(setup, displays, debug=debug)
-    if printed is not None and printed.report_missing():
-        # The answer may be in a missing record.
-        code = code or FAILED
-    if code != ANSWERED:
-        raise typer.Exit(code)
+        built = build_executor(replace(options, target=target))
+        images = load_images(image or ())
+        question = find_question(text, given)
+        named = name_inputs(built.executor, question, given, target or "the agent")
+        inputs = {**named, "images": images} if images else named
+        # A live page of the recorded run shows replies as they come.
+        setup = RunSetup(inputs, built.executor, built.model, built.agent, tokens=record is not None)
+        with record_to(record) as recording:
+            # Last: a download may take minutes, and wrong usage is reported before it.
+            built.fetch_weights()
+            printed = Records(out) if json else None
+            display: RunDisplay = printed or (AnswerPrinter if quiet else TracePrinter)(out, sys.stderr)
+            # The file is written first: it is complete when the result is shown.
+            displays = [display] if recording is None else [recording, display]
+            code = follow(setup, displays, debug=debug)
+        if printed is not None and printed.report_missing():
+            # The answer may be in a missing record.
+            code = code or FAILED
+        if code != ANSWERED:
+            raise typer.Exit(code)

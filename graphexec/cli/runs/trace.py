@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+from collections.abc import Iterable
 from typing import Any, TextIO
 
 from pydantic_core import to_json
@@ -11,9 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, StoppedResponse
-from graphexec.cli.runs.building import LIMIT_OPTIONS, suggest_amount
+from graphexec.cli.runs.building import suggest_limit
 from graphexec.cli.runs.loop import RunProgress, RunSetup
-from graphexec.cli.runs.pending import PendingCalls
 from graphexec.cli.screen import Screen, TraceScreen
 from graphexec.cli.targets import failure_line
 from graphexec.cli.terminal import clean, is_same_file, symbols_for
@@ -24,14 +22,19 @@ from graphexec.effects import (
     MODEL_CALLS,
     PROMPT_TOKENS,
     TOOL_CALLS,
+    AskHuman,
+    CallAgent,
     CallTool,
+    LoadMemory,
+    ModelEffect,
+    SaveMemory,
     reported_tokens,
 )
 from graphexec.executor.iteration import name_in_batch
 from graphexec.executor.plugging.memory_nodes import NotSaved, is_save_node
 from graphexec.executor.result import Ending
 from graphexec.executor.table import Acted, LimitReached, Observed, Ready, Refused, Replied
-from graphexec.kernel.effects import CallContext, CallId
+from graphexec.kernel.effects import CallContext, CallId, Effect, Perform
 from graphexec.kernel.events import Answered, Asked, Entered, Event, Moved, Reported
 from graphexec.kernel.meters import Exhausted
 from graphexec.messages import ModelReply, ReplyDelta
@@ -52,10 +55,14 @@ _NARROW = 80
 class AnswerPrinter:
     """A display of the answer on `out` and of errors on `err`, for `--quiet`."""
 
+    # What allows a run more than the limit that stopped it.
+    limit_option = "--limit"
+
     def __init__(self, out: TextIO, err: TextIO) -> None:
         self._out = out
         self.screen = TraceScreen(err)
         self._symbols = symbols_for(err)
+        self._status = self.screen.status("", spinner=self._symbols.spinner, spinner_style="cyan")
 
     def on_start(self, setup: RunSetup) -> None:
         """Show nothing."""
@@ -86,7 +93,8 @@ class AnswerPrinter:
     def answer(self, ending: Ending) -> None:
         """Print the answer, if there is one, and to `err` the reason why a run was stopped."""
         if isinstance(ending, StoppedResponse):
-            more = "" if ending.limit is None else f"; allow more with {self.larger_limit(ending.limit)}"
+            limit = ending.limit
+            more = "" if limit is None else f"; allow more with {self.limit_option} {suggest_limit(limit)}"
             self.say(Text(f"{ending.reason.rstrip('.')}{more}", "yellow"))
             if not ending.generated:
                 return
@@ -100,12 +108,17 @@ class AnswerPrinter:
             print(clean(answer), file=self._out)
         self._out.flush()
 
-    def larger_limit(self, reached: Exhausted) -> str:
-        """Return the option that allows a run more than the limit that stopped it."""
-        more = suggest_amount(reached)
-        if reached.limit not in LIMIT_OPTIONS:
-            return f"--limit {reached.limit}={more}"
-        return f"--max-{reached.limit.replace('_', '-')} {more}"
+    def show_pending(self, effects: Iterable[Effect[Any]]) -> None:
+        """Show on a terminal what the run is waiting for; nothing for no effects."""
+        waiting = [*effects] if self.screen.is_terminal else []
+        if not waiting:
+            self._status.stop()
+            return
+        more = f", and {format_quantity(len(waiting) - 1, 'more call')}" if len(waiting) > 1 else ""
+        line = f"{describe_effect(waiting[0])}{more} {self._symbols.more}"
+        # A second line would not be removed.
+        self._status.update(Text(line, "dim", no_wrap=True, overflow="ellipsis"))
+        self._status.start()
 
     def say(self, text: Text) -> None:
         """Print a line about the run."""
@@ -115,7 +128,7 @@ class AnswerPrinter:
 class TracePrinter(AnswerPrinter):
     """A display of every edge with its requests and replies, of the answer, and of the cost."""
 
-    def __init__(self, out: TextIO, err: TextIO, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, out: TextIO, err: TextIO) -> None:
         super().__init__(out, err)
         self._together = is_same_file(out, err)
         # The replies to the current node.
@@ -125,11 +138,10 @@ class TracePrinter(AnswerPrinter):
         self._cached = 0
         self._iteration = 0
         self._gap_printed = False
-        self._pending = PendingCalls(self.screen, self._symbols, now)
+        self._pending: dict[CallId | None, Effect[Any]] = {}
 
     def on_start(self, setup: RunSetup) -> None:
         """Print the model, the agent and its tools."""
-        self._pending.start()
         tools = ", ".join(setup.executor.tools) or "no tools"
         parts = (clean(setup.model), f"{setup.agent} agent", clean(tools))
         self.say(Text(f" {self._symbols.dot} ".join(parts), "dim"))
@@ -143,7 +155,8 @@ class TracePrinter(AnswerPrinter):
                 if isinstance(event.value, (Ready, Replied)):
                     self._actions = ()
             case Asked(_, effect, call):
-                self._pending.add(effect, _id_of(call))
+                self._pending[_id_of(call)] = effect
+                self.show_pending(self._pending.values())
             case Reported(news=news) if not isinstance(news, ReplyDelta):
                 # Here, because the help needs no models.
                 from graphexec.models.progress_reports import Cached
@@ -152,9 +165,13 @@ class TracePrinter(AnswerPrinter):
                 self._gap_printed = False
                 self.say(Text(f"   {clean(name_in_batch(event.call))}{clean(str(news))}", "dim"))
             case Answered():
-                self._pending.remove(event.reply, _id_of(event.call))
+                self._pending.pop(_id_of(event.call), None)
+                self.show_pending(self._pending.values())
                 self._answers.append(event)
             case Moved():
+                # Calls that were cut do not return.
+                self._pending.clear()
+                self.show_pending(())
                 self._row(event)
             case _:
                 pass
@@ -175,14 +192,14 @@ class TracePrinter(AnswerPrinter):
 
     def on_interrupt(self, progress: RunProgress) -> None:
         """Print the run's progress and cost."""
-        self._pending.stop()
+        self.show_pending(())
         self._print_gap()
         super().on_interrupt(progress)
         self._cost(progress)
 
     def on_error(self, error: Exception, progress: RunProgress) -> None:
         """Print the error, and the cost so far."""
-        self._pending.stop()
+        self.show_pending(())
         self._print_gap()
         super().on_error(error, progress)
         self._cost(progress)
@@ -263,10 +280,9 @@ class TracePrinter(AnswerPrinter):
                 )
             case LimitReached(limit=limit) | NotSaved(limit=limit):
                 lines.append(Text(str(limit), "yellow"))
-            case AgentFinish(return_direct=True) if not is_save_node(moved.node):
-                lines.append(Text("the tool's result is the answer", "dim"))
-            case AgentFinish(unread=text) if text and not is_save_node(moved.node):
-                lines.append(self._unread(text))
+            case AgentFinish(return_direct=direct, unread=text) if not is_save_node(moved.node):
+                lines.extend([Text("the tool's result is the answer", "dim")] if direct else [])
+                lines.extend([self._unread(text)] if text else [])
             case _:
                 pass
         return Text("\n").join(lines)
@@ -310,6 +326,29 @@ class TracePrinter(AnswerPrinter):
         shown = "\n".join(whole[:most].splitlines()[:_LINES])
         left = len(whole) - len(shown)
         return f"{shown} {self._symbols.more} {left:,} more characters; --json has them" if left > 0 else shown
+
+
+# Any: an effect's reply is arbitrary.
+def describe_effect(effect: Effect[Any]) -> str:
+    """Return what a run is waiting for, as one line."""
+    match effect:
+        case ModelEffect():
+            text = "asking the model"
+        case CallAgent():
+            text = "asking the agent"
+        case CallTool():
+            text = f"calling {effect.name}"
+        case AskHuman():
+            text = "asking a person"
+        case LoadMemory():
+            text = "loading the memory"
+        case SaveMemory():
+            text = "saving the memory"
+        case Perform(node):
+            text = f"running {node}"
+        case _:
+            text = f"requesting {type(effect).__name__}"
+    return clean(text)
 
 
 def _id_of(call: CallContext[Any] | None) -> CallId | None:

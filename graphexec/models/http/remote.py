@@ -9,8 +9,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Never, Self, TypedDict
 
 from graphexec._arguments import NAME, STRING, TIMEOUT, Constraint, has_methods, optional, validate, whole
-from graphexec._mistakes import explain_class
-from graphexec._mistakes.remedies import MODEL_ATTRIBUTES
 from graphexec.errors import InputError, SecretError, format_value
 from graphexec.messages import ChatRequest, CompletionRequest, ModelReply, ModelRequest, ReplyDelta
 from graphexec.models.http.attempts import REAL_TIME, Attempts, Clock
@@ -70,7 +68,6 @@ def _require_request(request: ModelRequest) -> ModelRequest:
     return request
 
 
-@explain_class(attributes=MODEL_ATTRIBUTES)
 class ClosableModel(ABC):
     """A model with connections: blocking and async methods, which use three methods of a subclass."""
 
