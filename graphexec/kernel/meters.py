@@ -130,7 +130,9 @@ class Meter:
     """A counter of what effects consume (`Effect.charges`, `Effect.measures`): calls, tokens, money.
 
     A meter that is not `whole` counts fractions, and no proof relies on it. Error messages use `unit` for the kind of
-    its limit ("an amount of money"), and `remedy` for what to do if a reply does not report a limited meter.
+    its limit ("an amount of money"), and `remedy` for what to do if a reply does not report a limited meter. `option`
+    is the option of an executor that limits it, for the prover's remedies. If the replies to effects that charge it are
+    `generated` text, the prover warns of an exit that such text takes around a guard.
 
     Raises `LimitsError` for a name that is not an identifier or that a limit has already.
     """
@@ -139,6 +141,8 @@ class Meter:
     whole: bool = True
     unit: str = field(default="", compare=False, repr=False)
     remedy: str = field(default="return replies that report it", compare=False, repr=False)
+    option: str = field(default="", compare=False, repr=False)
+    generated: bool = field(default=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         _check_name("meter", self.name)

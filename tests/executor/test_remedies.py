@@ -16,8 +16,7 @@ import graphexec
 import graphexec as gx
 from graphexec import errors, models, tools
 from graphexec._mistakes import remedies
-from graphexec.executor import Acted, dispatch_tools, parse
-from graphexec.executor.creation import ExecutorOptions
+from graphexec.executor import Acted, ExecutorOptions, dispatch_tools, parse
 from graphexec.memory import BufferMemory, FileHistory, SummaryMemory, TokenWindowMemory, WindowMemory
 from graphexec.messages import ChatRequest, UserMessage
 from graphexec.nodes import approve_tools, output_type

@@ -12,7 +12,7 @@ from graphexec import actions, executor, models, tool
 from graphexec.effects import CallModel, CallTool, ToolResult
 from graphexec.kernel import charged, draft, metered, node
 from graphexec.messages import CompletionRequest, ModelReply
-from graphexec.verify.explorer.oracle import Replies
+from graphexec.testing.explorer.oracle import Replies
 from tests.kernel.machines import machine_of, value
 
 

@@ -8,7 +8,7 @@ from typing import Any, Literal, final
 import graphexec as gx
 from graphexec import errors, kernel, messages
 from graphexec.effects import CallModel, CallTool, agent_limits
-from graphexec.verify.explorer.stub_nodes import explore_table
+from graphexec.testing.explorer.stub_nodes import explore_table
 from graphexec.verify.proof.flow import Flow, Transition, caps_of, flow_of, is_enabled, limits_of
 from tests.kernel.machines import error_message, value
 from tests.parameters import cases
@@ -352,7 +352,7 @@ def test_every_node_with_unbounded_effects_is_reported() -> None:
     )
     assert [one.node for one in machine.verify(gx.Limits(fan_out=None)).findings] == ["think", "think_again"]
     # An edge to a missing node can be analysed, too.
-    machine = gx.Graph([pure], [kernel.Edge("pure", Made, "nowhere")], "pure")
+    machine = gx.Machine([pure], [kernel.Edge("pure", Made, "nowhere")], "pure")
     assert machine.verify().status == "refuted"
 
 

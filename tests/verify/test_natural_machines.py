@@ -12,9 +12,9 @@ from graphexec import END, Asks, Exhausted, ask, charged, edges, graph, metered,
 from graphexec.effects import CallModel
 from graphexec.kernel import Moved, PendingEffect, Snapshot, advance, begin
 from graphexec.messages import CompletionRequest, ModelReply
+from graphexec.testing.explorer.stub_nodes import explore_table
 from graphexec.testing.spin_checker import check_with_spin, run_spin
 from graphexec.verify import verify
-from graphexec.verify.explorer.stub_nodes import explore_table
 from graphexec.verify.export.promela import promela
 from graphexec.verify.export.tla import tla
 from graphexec.verify.proof.flow import flow_of

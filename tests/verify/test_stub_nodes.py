@@ -17,10 +17,10 @@ from graphexec import END, AskHuman, Effect, Graph, edges, errors, graph, on
 from graphexec.effects import MODEL_CALLS, TOOL_CALLS, CallModel, CallTool, agent_limits
 from graphexec.executor import AGENT_EXECUTOR, STRICT_AGENT_EXECUTOR
 from graphexec.kernel import Limits
-from graphexec.verify.explorer.abstraction import bare
-from graphexec.verify.explorer.explore import explore
-from graphexec.verify.explorer.oracle import replies_of
-from graphexec.verify.explorer.stub_nodes import explore_table
+from graphexec.testing.explorer.abstraction import bare
+from graphexec.testing.explorer.explore import explore
+from graphexec.testing.explorer.oracle import replies_of
+from graphexec.testing.explorer.stub_nodes import explore_table
 from graphexec.verify.proof.findings import Witness
 from graphexec.verify.proof.flow import Transition
 from graphexec.verify.proof.prove import verify

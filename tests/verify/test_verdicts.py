@@ -7,8 +7,8 @@ import pytest
 
 from graphexec import Graph, Limits, draft, edges, effects, errors, verify
 from graphexec.executor import AGENT_EXECUTOR, STRICT_AGENT_EXECUTOR, LimitReached
+from graphexec.testing.explorer.stub_nodes import explore_table
 from graphexec.verify.checker.check import check_ranks
-from graphexec.verify.explorer.stub_nodes import explore_table
 from tests.parameters import cases
 from tests.verify import bad_machines as bad
 from tests.verify.execution import execute

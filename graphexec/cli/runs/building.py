@@ -23,8 +23,8 @@ from graphexec.cli.runs.options import (
     make_model,
 )
 from graphexec.cli.runs.parameters import add_examples, parse_examples
+from graphexec.create import choose_kind
 from graphexec.errors import did_you_mean
-from graphexec.executor.creation import choose_kind
 from graphexec.executor.executor import AgentExecutor
 from graphexec.kernel.meters import Exhausted, Limits
 from graphexec.verify import UnprovedError

@@ -26,8 +26,8 @@ from graphexec.agents.structured import STRUCTURED_PROMPT
 from graphexec.cli.exit_codes import UsageError
 from graphexec.cli.files import unwritable
 from graphexec.cli.targets import tools_at
+from graphexec.create import REPEAT_RULES, make_agent_of_kind
 from graphexec.errors import InputError
-from graphexec.executor.creation import REPEAT_RULES, make_agent_of_kind
 from graphexec.messages import Image, Model
 from graphexec.messages.images import MOST_IMAGE_BYTES
 from graphexec.runtime.files import open_private, read_regular
