@@ -16,7 +16,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from hypothesis import given
 
-from graphexec import END, Graph, Limits, executor
+from graphexec import END, Graph, Limits, Machine, executor
 from graphexec.draw.formats.svg import png, svg
 from graphexec.draw.layout.geometry import Point, Rectangle
 from graphexec.draw.layout.label_layout import clashes
@@ -191,7 +191,7 @@ def test_no_text_of_a_committed_diagram_is_under_nine_pixels(drawing: Path) -> N
 
 @pytest.mark.medium
 @given(machine=graphs())
-def test_no_text_of_a_random_machine_is_under_nine_pixels(machine: Graph[Any, Any]) -> None:
+def test_no_text_of_a_random_machine_is_under_nine_pixels(machine: Machine[Any, Any]) -> None:
     assert smallest_text(svg(with_run(picture_of(machine.verify())))) >= 9
 
 

@@ -126,7 +126,7 @@ guard_waiting = gx.charged(when_spent=limit_reached)(gx.opaque(_guard_waiting))
 TO_END: Any = gx.on(gx.AgentFinish, gx.END)
 
 
-def behind_parse(graph: gx.Graph[Any, Any], node: Any, *, is_limited: bool = False) -> gx.Graph[Any, Any]:
+def behind_parse(graph: gx.Machine[Any, Any], node: Any, *, is_limited: bool = False) -> gx.Machine[Any, Any]:
     ways = TO_END | gx.on(LimitReached, stopped_response) if is_limited else TO_END
     return gx.splice(graph, gx.edges(node, ways), after=parse, on=gx.AgentFinish)
 

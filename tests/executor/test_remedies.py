@@ -192,7 +192,7 @@ OWNERS: dict[str, list[Callable[..., Any]]] = {
     "MODEL_OPTIONS": [models.OpenAICompatible, models.Anthropic],
     "METHOD_OPTIONS": [gx.AgentExecutor.batch],
     "REMOVED": [RunOptions],
-    "RUN_OPTIONS": [RunOptions, vars(graphexec.Graph)["run"]],
+    "RUN_OPTIONS": [RunOptions, vars(graphexec.Machine)["run"]],
     "LIMITS_OPTIONS": [graphexec.Limits],
     "TOOL_OPTIONS": [gx.tool, gx.AgentExecutor],
 }

@@ -251,7 +251,7 @@ def test_zero_grace_reserves_only_the_calls() -> None:
     assert result.outcome == m.Halted(m.Stopped(m.Prompt(2), late), late)
 
 
-def proof(machine: gx.Graph[Any, Any], limits: gx.Limits) -> Certificate:
+def proof(machine: gx.Machine[Any, Any], limits: gx.Limits) -> Certificate:
     certificate = machine.verify(limits).certificate
     assert certificate is not None
     return certificate
@@ -363,7 +363,7 @@ GRACE: dict[str, Any] = {"asks": "tools", "least": 1, "most": 1, "grace": 10.0}
 FIVE_SECONDS = gx.Limits(iterations=None, seconds=5)
 
 
-def build_graph(*nodes: DrawnNode) -> gx.Graph[Any, Any]:
+def build_graph(*nodes: DrawnNode) -> gx.Machine[Any, Any]:
     return DrawnGraph(nodes).graph
 
 

@@ -285,7 +285,7 @@ def add_tea(home: Any) -> m.Home:
 
 
 def test_asking_async_and_opaque_nodes_can_be_wrapped() -> None:
-    machine: gx.Graph[Any, Any] = gx.wrap(m.INTERVIEW, interview, before=shout_topic, after=turn_round)
+    machine: gx.Machine[Any, Any] = gx.wrap(m.INTERVIEW, interview, before=shout_topic, after=turn_round)
     assert run_to(machine, m.Topic("tea", 2), m.reporter()) == m.Interview(("re: TEA 1 1", "re: TEA 0 0"))
     machine = gx.wrap(m.ERRAND, m.leave, before=lambda errand: m.Errand((*errand.stops, "keys")))
     assert run_to(machine, m.Errand()) == m.Home(("keys", "left", "back"))

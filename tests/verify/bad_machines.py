@@ -56,7 +56,7 @@ def ask_again(unclear: Unclear) -> gx.Asks[effects.CallModel, Replied]:
 careful = kernel.rename(careful_parse, "parse")
 
 
-def retrying(asker: Any) -> gx.Graph[Ready, Any]:
+def retrying(asker: Any) -> gx.Machine[Ready, Any]:
     """The agent's machine with `asker` on a cycle around `parse`."""
     return machine_of(plan, careful, asker, dispatch_tools, check_return_direct, stopped_response)
 
@@ -141,7 +141,7 @@ def still_reached(reached: LimitReached, limit: gx.Exhausted) -> LimitReached:
     return reached
 
 
-def generating(generate: Any, rows: Any) -> gx.Graph[Ready, Any]:
+def generating(generate: Any, rows: Any) -> gx.Machine[Ready, Any]:
     """The agent's machine with `generate` instead of the stopped response."""
     asking = gx.edges(plan, gx.on(Replied, parse) | gx.on(LimitReached, generate))
     acting = gx.edges(dispatch_tools, gx.on(Observed, check_return_direct) | gx.on(LimitReached, generate))

@@ -81,7 +81,7 @@ _APPROVED: Any = gx.edges(approve, gx.on(Approved, act) | gx.on(Errand, decide) 
 )
 
 
-def deciding(urgent: Any) -> gx.Graph[Errand, Replied | Stopped]:
+def deciding(urgent: Any) -> gx.Machine[Errand, Replied | Stopped]:
     """Return the machine that leads urgent errands to a node."""
     routes = gx.on(Wanted, approve) | gx.on(Urgent, urgent) | gx.on(Replied, gx.END) | _STOPPED
     return gx.graph(gx.edges(decide, routes) | _APPROVED, start=decide)

@@ -54,7 +54,7 @@ def executor(**options: Any) -> gx.AgentExecutor:
     return gx.AgentExecutor(agent=scripted(answer()), tools=[], **options)
 
 
-def warnings(machine: gx.Graph[Any, Any]) -> list[str]:
+def warnings(machine: gx.Machine[Any, Any]) -> list[str]:
     found = [finding for finding in machine.verify().findings if finding.code == "GX027"]
     assert all(finding.severity == "warning" for finding in found)
     return [str(finding).removeprefix("GX027 at ") for finding in found]
@@ -83,11 +83,11 @@ def test_stock_machines_have_no_guards(method: Any, handling: bool, memory: Buff
 
 def redacted(machine: gx.Graph[Any, Any], *after: Any) -> gx.Graph[Any, Any]:
     """Return the machine with a guard of its answers."""
-    guarded: gx.Graph[Any, Any] = splice(machine, REDACTED, after=after, on=gx.AgentFinish)
+    guarded: gx.Machine[Any, Any] = splice(machine, REDACTED, after=after, on=gx.AgentFinish)
     return guarded
 
 
-def remembering(*after: Any) -> gx.Graph[Any, Any]:
+def remembering(*after: Any) -> gx.Machine[Any, Any]:
     return executor(memory=BufferMemory()).splice(REDACTED, after=after, on=gx.AgentFinish).graph
 
 

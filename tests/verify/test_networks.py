@@ -149,7 +149,7 @@ def test_new_graph_marks_missing_nodes_of_drafts() -> None:
 
 
 @given(sound_graphs(most=6))
-def test_dominators_agree_with_networkx(machine: Graph[Any, Any]) -> None:
+def test_dominators_agree_with_networkx(machine: Machine[Any, Any]) -> None:
     network: nx.DiGraph[str] = nx.DiGraph(machine.to_networkx())
     for immediate, holds, root in (
         (nx.immediate_dominators(network, machine.start), dominates, machine.start),
@@ -228,7 +228,7 @@ def test_a_spliced_node_dominates_what_it_guards() -> None:
 
 
 @given(sound_graphs(most=6))
-def test_paths_agree_with_networkx(machine: Graph[Any, Any]) -> None:
+def test_paths_agree_with_networkx(machine: Machine[Any, Any]) -> None:
     lengths = nx.single_source_dijkstra_path_length(machine.to_networkx(), machine.start)
     for name in (*machine.nodes, "END"):
         path = shortest_path(machine, name)
