@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import graphexec.nodes
-from graphexec import Graph, Limits, Machine, executor, kernel, verify
+from graphexec import Limits, Machine, executor, kernel, verify
 from graphexec.draw import draw
 from graphexec.testing.explorer.stub_nodes import explore_table
 from tests.nodes.shelf import factories
@@ -19,7 +19,7 @@ DIAGRAMS = Path(__file__).parents[2] / "diagrams"
 DOCS = DIAGRAMS.parent / "docs"
 PIECES = sorted(factories())
 GENERATED: dict[str, Any] = runpy.run_path(str(DIAGRAMS / "generate.py"), run_name="generate")
-MACHINES: dict[str, Graph[Any, Any]] = dict(GENERATED["machines"]())
+MACHINES: dict[str, Machine[Any, Any]] = dict(GENERATED["machines"]())
 
 
 @pytest.mark.slow

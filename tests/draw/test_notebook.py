@@ -42,7 +42,7 @@ class Formatter:
         self._functions[module, name] = function
 
     def __call__(self, value: Any) -> dict[str, str]:
-        kind: type = type(value)
+        kind: Any = type(value)
         return self._functions[kind.__module__, kind.__qualname__](value)
 
 

@@ -76,7 +76,7 @@ def make_executor(memory: Any, *turns: Any, **options: Any) -> gx.AgentExecutor:
     return gx.AgentExecutor(agent=scripted(*turns or [answer("done")]), tools=[echo], memory=memory, **options)
 
 
-def without_memory(executor: gx.AgentExecutor) -> gx.Graph[Any, Any]:
+def without_memory(executor: gx.AgentExecutor) -> gx.Machine[Any, Any]:
     return gx.AgentExecutor(agent=executor.agent, tools=[echo]).graph
 
 
@@ -135,7 +135,7 @@ def wrap_finish(outcome: Any) -> Any:
     return gx.AgentFinish({"output": "wrapped"}) if isinstance(outcome, gx.AgentFinish) else outcome
 
 
-GUARDS: dict[str, tuple[Callable[[gx.Graph[Any, Any]], gx.Graph[Any, Any]], str]] = {
+GUARDS: dict[str, tuple[Callable[[gx.Machine[Any, Any]], gx.Machine[Any, Any]], str]] = {
     "pure": (lambda graph: behind_parse(graph, guard), "guarded: x"),
     "asks": (lambda graph: behind_parse(graph, guard_asking, is_limited=True), "yes"),
     "opaque": (lambda graph: behind_parse(graph, guard_waiting, is_limited=True), "waited"),

@@ -137,7 +137,7 @@ def compare(form: Form) -> gx.Asks[Question, Expected | Unexpected]:
     return Expected() if first == second else Unexpected()
 
 
-QUESTIONNAIRE: gx.Graph[Form, Expected | Unexpected | Unfinished] = machine_of(compare)
+QUESTIONNAIRE: gx.Machine[Form, Expected | Unexpected | Unfinished] = machine_of(compare)
 
 # ---- retries: a loop that counts in its value
 
@@ -149,7 +149,7 @@ def attempt(trying: Trying) -> gx.Asks[CallModel, Trying | Expected]:
     return Expected() if trying.times == 2 else Trying(trying.times + 1, trying.notify)
 
 
-TRYING: gx.Graph[Trying, Expected | Unfinished] = machine_of(attempt)
+TRYING: gx.Machine[Trying, Expected | Unfinished] = machine_of(attempt)
 
 # ---- the standard executor, with each kind of agent
 
@@ -226,7 +226,7 @@ def unpack(parcel: Parcel) -> Expected | Unexpected:
     return Expected() if parcel.contents == CONTENTS else Unexpected()
 
 
-PARCEL: gx.Graph[Parcel, Expected | Unexpected] = machine_of(unpack)
+PARCEL: gx.Machine[Parcel, Expected | Unexpected] = machine_of(unpack)
 
 # ---- a draft without an edge
 

@@ -374,7 +374,7 @@ def test_function_without_annotations_is_not_proposed_to_another_node() -> None:
     # A node that was not made by its decorator.
     bare: Any = dataclasses.replace(WRITER["revise"], when_spent=print)
     nodes: list[gx.Node[Any, Any]] = [bare, WRITER["next_chapter"]]
-    machine: gx.Machine[Any, Any] = gx.Graph(nodes, WRITER.edges, WRITER.start)
+    machine: gx.Machine[Any, Any] = gx.Machine(nodes, WRITER.edges, WRITER.start)
     (finding,), (own,) = (verify(one, gx.Limits()).findings for one in (machine, WRITER))
     assert "@metered(when_spent=Halted, budget=" in own.remedy
     assert "@metered(when_spent=Stopped, budget=" in finding.remedy

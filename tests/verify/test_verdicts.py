@@ -18,7 +18,7 @@ FIFTEEN = Limits(iterations=15)
 UNLIMITED = Limits(iterations=None)
 
 # A refuted machine and its limits, the code and the node, and the machine and limits with the remedy applied.
-Refuted: TypeAlias = tuple[Graph[Any, Any], Limits, str, str, Graph[Any, Any], Limits]
+Refuted: TypeAlias = tuple[Machine[Any, Any], Limits, str, str, Machine[Any, Any], Limits]
 REFUTED: dict[str, Refuted] = {
     "no limit of iterations": (AGENT_EXECUTOR, UNLIMITED, "GX016", "plan", AGENT_EXECUTOR, FIFTEEN),
     **{

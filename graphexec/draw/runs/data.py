@@ -244,7 +244,8 @@ def effect_name(effect: Effect[Any]) -> Record:
 def outcome_data(outcome: Any) -> Any:
     """Return the data of an outcome, without data of the records before it, such as a reply."""
     # An agent's nodes pass on values of these fields; their classes belong to the executor, a layer above.
-    match getattr(type(outcome), "__match_args__", ()):
+    fields: Any = getattr(outcome, "__match_args__", ())
+    match fields:
         case ("run", "reply"):
             return {}
         case ("run", "actions", "answers"):
