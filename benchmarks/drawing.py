@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from graphexec import END, Graph, Limits
+from graphexec import END, Limits, Machine
 from graphexec.draw import draw
 from graphexec.executor import AGENT_EXECUTOR
 from graphexec.kernel import Edge
@@ -26,7 +26,7 @@ AGENTS = 200
 STANDARD, THOUSAND = 1.0, 50.0
 
 
-def chain(agents: int, join: str) -> Graph[Any, Any]:
+def chain(agents: int, join: str) -> Machine[Any, Any]:
     """A machine of so many agents, each of which begins where the one before it ends.
 
     A node's name is that of its agent and its own, joined by `_`, or by `.`, which makes nested graphs.
@@ -44,7 +44,7 @@ def chain(agents: int, join: str) -> Graph[Any, Any]:
         for number in numbers
         for edge in AGENT_EXECUTOR.edges
     ]
-    return Graph(nodes, rows, name(0, AGENT_EXECUTOR.start))
+    return Machine(nodes, rows, name(0, AGENT_EXECUTOR.start))
 
 
 def best(measured: Callable[[], object], times: int) -> float:

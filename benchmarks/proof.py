@@ -19,9 +19,9 @@ from graphexec.actions import Run
 from graphexec.executor import AGENT_EXECUTOR, Ready
 from graphexec.models import ScriptedModel
 from graphexec.runtime import RunContext, run
+from graphexec.testing.explorer.explore import explore
+from graphexec.testing.explorer.oracle import replies_of
 from graphexec.verify.checker.check import check_certificate
-from graphexec.verify.explorer.explore import explore
-from graphexec.verify.explorer.oracle import replies_of
 from graphexec.verify.proof.components import strongly_connected_components
 from graphexec.verify.proof.flow import Flow, Transition, flow_of
 from graphexec.verify.proof.prove import prove_flow

@@ -37,7 +37,7 @@ from graphexec.nodes import Piece
 from graphexec.testing import on_loop_time, run_virtually
 from graphexec.tools import AnyTool
 from graphexec.tools.everyday import calculator
-from graphexec.verify import Verdict
+from graphexec.verify import Verdict, verify
 
 HERE = Path(__file__).parent
 EXAMPLES = HERE.parent / "examples"
@@ -194,7 +194,7 @@ def pictures() -> dict[str, str]:
     result = a_run()
     recording = recording_of(result)
     assert result.journal is not None, "executors keep a journal"
-    proof = result.journal.graph.verify(result.limits)
+    proof = verify(result.journal.graph, result.limits)
     drawn |= {
         "run.svg": draw(proof, "svg", runs=result),
         "run_sequence.mmd": sequence_mermaid(result),

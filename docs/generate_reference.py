@@ -24,6 +24,8 @@ TOP = DOCS.parent
 # The packages and modules with public names, in the order of the navigation.
 PUBLIC = (
     "graphexec",
+    "graphexec.create",
+    "graphexec.machine",
     "graphexec.kernel",
     "graphexec.runtime",
     "graphexec.actions",

@@ -26,6 +26,8 @@ CONTENTS = {
     "cli": "the program graphexec",
     "live": "a run's page while it runs",
     "testing": "scripted models, properties",
+    "create": "create_agent",
+    "machine": "run, verify, draw a graph",
     "draw": "pictures and pages",
     "verify": "proofs, bounds, findings",
     "nodes": "pieces to plug in",

@@ -4,7 +4,10 @@ Most programs need only the names exported here. The packages, and the modules `
 `messages`, export the rest. Anything else is internal.
 """
 
-from typing import TYPE_CHECKING
+import sys
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from graphexec._mistakes import import_on_use
 
@@ -18,19 +21,20 @@ if TYPE_CHECKING:
         create_structured_agent,
         create_tool_calling_agent,
     )
+    from graphexec.create import create_agent
     from graphexec.effects import COST, MODEL_CALLS, TOKENS, TOOL_CALLS, AskHuman, agent_limits
     from graphexec.errors import GraphError, GraphexecError, InputError, LimitsError, ModelError, ParseError
-    from graphexec.executor.creation import create_agent
     from graphexec.executor.executor import AgentExecutor
     from graphexec.executor.result import RunResult
     from graphexec.kernel.effects import All, Asks, CallContext, Effect, ask, ask_all
     from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Failed, Moved, Reported
-    from graphexec.kernel.graph import Graph, draft, edges, graph, on
+    from graphexec.kernel.graph import Graph, edges, on
     from graphexec.kernel.meters import ITERATIONS, Budget, Exhausted, Limits, Meter, Spent
     from graphexec.kernel.node import END, Node, charged, metered, node, opaque
     from graphexec.kernel.snapshot import Snapshot, snapshot_of
     from graphexec.kernel.stepping import advance, begin
-    from graphexec.kernel.surgery import embed, replace, splice, wrap
+    from graphexec.kernel.surgery import embed, replace, wrap
+    from graphexec.machine import Machine, draft, graph, splice
     from graphexec.tools import Tool, tool
     from graphexec.verify import UnprovedError
 
@@ -67,6 +71,7 @@ __all__ = [
     "InputError",
     "Limits",
     "LimitsError",
+    "Machine",
     "Meter",
     "ModelError",
     "Moved",
@@ -112,26 +117,51 @@ _MODULES = {
     "graphexec.actions": "AgentAction AgentFinish AgentStep StoppedResponse",
     "graphexec.agents": "Agent callable_agent chat_agent create_react_agent create_structured_agent "
     "create_tool_calling_agent",
+    "graphexec.create": "create_agent",
     "graphexec.effects": "COST MODEL_CALLS TOKENS TOOL_CALLS AskHuman agent_limits",
     "graphexec.errors": "GraphError GraphexecError InputError LimitsError ModelError ParseError",
-    "graphexec.executor.creation": "create_agent",
     "graphexec.executor.executor": "AgentExecutor",
     "graphexec.executor.result": "RunResult",
     "graphexec.kernel.effects": "All Asks CallContext Effect ask ask_all",
     "graphexec.kernel.events": "Answered Asked Done Entered Event Failed Moved Reported",
-    "graphexec.kernel.graph": "Graph draft edges graph on",
+    "graphexec.kernel.graph": "Graph edges on",
     "graphexec.kernel.meters": "ITERATIONS Budget Exhausted Limits Meter Spent",
     "graphexec.kernel.node": "END Node charged metered node opaque",
     "graphexec.kernel.snapshot": "Snapshot snapshot_of",
     "graphexec.kernel.stepping": "advance begin",
-    "graphexec.kernel.surgery": "embed replace splice wrap",
+    "graphexec.kernel.surgery": "embed replace wrap",
+    "graphexec.machine": "Machine draft graph splice",
     "graphexec.tools": "Tool tool",
     "graphexec.verify": "UnprovedError",
 }
 # The packages and modules that `import graphexec` is enough for.
 _PACKAGES = frozenset({"actions", "agents", "effects", "errors", "executor", "kernel", "messages", "runtime", "tools"})
 
+# What a notebook shows of an object: its class, by module and name, and the function of `graphexec.draw.notebook`.
+_DISPLAYS = (
+    ("graphexec.machine", "Machine", "machine_bundle"),
+    ("graphexec.executor.executor", "AgentExecutor", "machine_bundle"),
+    ("graphexec.executor.result", "RunResult", "run_bundle"),
+    ("graphexec.verify.proof.findings", "Verdict", "verdict_bundle"),
+    ("graphexec.verify.reports.subject", "Subject", "subject_bundle"),
+)
+
+
+# Any: a formatter of IPython, which has no annotations here, and an object that it shows.
+def _register_displays(formatter: Any) -> None:
+    """Let IPython show the objects, whose classes and pictures are imported when there is one to show."""
+    for module, name, function in _DISPLAYS:
+        formatter.for_type_by_name(module, name, partial(_show, function))
+
+
+def _show(function: str, value: Any) -> dict[str, str]:
+    bundle: dict[str, str] = getattr(import_module("graphexec.draw.notebook"), function)(value)
+    return bundle
+
 
 # Type checkers report a name that is not there.
 if not TYPE_CHECKING:
     __getattr__, __dir__ = import_on_use(__name__, _MODULES, _PACKAGES)
+
+if "IPython" in sys.modules and (_shell := sys.modules["IPython"].get_ipython()) is not None:
+    _register_displays(_shell.display_formatter.mimebundle_formatter)

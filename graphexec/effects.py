@@ -17,17 +17,23 @@ from graphexec.messages.images import Observation
 from graphexec.messages.observations import WHOLE, Excerpt, format_observation
 from graphexec.messages.stored import Value
 
-MODEL_CALLS = Meter("model_calls")
-TOOL_CALLS = Meter("tool_calls")
+MODEL_CALLS = Meter("model_calls", option="max_model_calls", generated=True)
+TOOL_CALLS = Meter("tool_calls", option="max_tool_calls")
 # As the limit counts them: each call takes at least one token, even if its provider reports none.
-TOKENS = Meter("tokens")
+TOKENS = Meter("tokens", option="max_tokens")
 PROMPT_TOKENS = Meter("prompt_tokens")
 COMPLETION_TOKENS = Meter("completion_tokens")
 # Those of the prompts that providers had stored; they are prompt tokens, too.
 CACHED_TOKENS = Meter("cached_tokens")
-COST = Meter("cost", whole=False, unit="an amount of money", remedy="wrap the model: priced(model, Price(...))")
-
-_LIMITED = frozenset(meter.name for meter in (MODEL_CALLS, TOOL_CALLS, TOKENS, COST))
+COST = Meter(
+    "cost",
+    whole=False,
+    unit="an amount of money",
+    remedy="wrap the model: priced(model, Price(...))",
+    option="max_cost",
+)
+# Those that executors have options for.
+AGENT_METERS = (MODEL_CALLS, TOOL_CALLS, TOKENS, COST)
 
 
 # Each parameter is a limit.
@@ -56,7 +62,7 @@ def agent_limits(  # noqa: PLR0913
     Raises `LimitsError` as `Limits` does, and for a cost of 0.
     """
     for name in budgets or ():
-        if name in _LIMITED:
+        if name in map(str, AGENT_METERS):
             raise LimitsError(f"{name} is a limit of its own; write agent_limits({name}=...)")
     if cost == 0 and not isinstance(cost, bool):
         raise LimitsError(

@@ -253,7 +253,7 @@ def conclude_messages(messages: Sequence[Message]) -> tuple[Message, ...]:
 
 
 # The modules of the functions that make agents; users sometimes pass such a function without calling it.
-_OWN = ("graphexec.agents.", "graphexec.executor.")
+_OWN = ("graphexec.agents.", "graphexec.create")
 
 
 def callable_agent(

@@ -1,6 +1,6 @@
 """Pictures of machines, generated from the transition table, with the proof and with runs drawn over them.
 
-`draw` returns a picture as text, `save` writes it to a file; `graph.draw(path)`, `executor.draw(path)` and
+`draw` returns a picture as text, `save` writes it to a file; `machine.draw(path)`, `executor.draw(path)` and
 `result.draw(path)` call them. `compare_runs` returns the page of two runs, `index_runs` that of many, and `fork` a run
 that goes on from a step of another one. The text formats need only the core; SVG, PNG and HTML need the extra `draw`.
 """
@@ -25,17 +25,17 @@ from graphexec.draw.page import html
 from graphexec.draw.page.comparison import comparison
 from graphexec.draw.page.index import index
 from graphexec.draw.runs.overlay import overlay_runs
-from graphexec.draw.runs.recorder import AnyRun, Recorder, recording_of
+from graphexec.draw.runs.recorder import AnyRun, HasJournal, Recorder, recording_of
 from graphexec.draw.runs.records import Recording
 from graphexec.draw.runs.sequence import sequence_mermaid
 from graphexec.draw.runs.timeline import timeline
 from graphexec.errors import InputError, did_you_mean
-from graphexec.executor.result import RunResult
-from graphexec.kernel.events import Done, Journal
+from graphexec.kernel.events import Journal
 from graphexec.kernel.graph import Graph, require_graph
 from graphexec.kernel.meters import Limits
 from graphexec.runtime.files import open_private, write_all
 from graphexec.verify.proof.findings import Verdict
+from graphexec.verify.proof.prove import verify
 
 __all__ = [
     "FORMATS",
@@ -105,7 +105,7 @@ def draw(
     runs: AnyRun | Iterable[AnyRun] = (),
     pieces: PieceView | None = None,
 ) -> str:
-    """Return the picture of a machine as text; of a verdict, `graph.verify(limits)`, with its bounds and findings.
+    """Return the picture of a machine as text; of a verdict, `machine.verify(limits)`, with its bounds and findings.
 
     `marks` highlight edges: `marks_of(graph, findings)`, or a dict from edges to colours. `runs` are drawn over the
     machine: one run shows its path, several make a heat map; an exception that ended a run counts as that run. An HTML
@@ -120,7 +120,7 @@ def draw(
     of another machine.
     """
     if format == "png":
-        raise InputError("a PNG is binary; write draw.save(graph, 'flow.png'), or graph.draw('flow.png')")
+        raise InputError("a PNG is binary; write draw.save(machine, 'flow.png'), or machine.draw('flow.png')")
     return render(subject, format, marks=marks, runs=runs, pieces=pieces).decode()
 
 
@@ -208,11 +208,11 @@ def subject_for(
     Runs with different limits share no proof: then the machine alone is returned.
     """
     if limits is not None:
-        return graph.verify(limits)
+        return verify(graph, limits)
     known = [one for run in _several(runs) if (one := recording_of(run).limits) is not None]
     if any(one != known[0] for one in known):
         return graph
-    return graph.verify(known[0]) if known else graph.verify()
+    return verify(graph, known[0] if known else None)
 
 
 def _picture(subject: Subject, marks: Marks | None, recordings: Iterable[Recording]) -> Picture:
@@ -230,6 +230,6 @@ def _picture(subject: Subject, marks: Marks | None, recordings: Iterable[Recordi
 
 
 def _several(runs: AnyRun | Iterable[AnyRun]) -> Sequence[AnyRun]:
-    if isinstance(runs, (RunResult, Done, Journal, Recording, Recorder, BaseException)):
+    if isinstance(runs, (HasJournal, Journal, Recording, Recorder, BaseException)):
         return [runs]
     return list(runs)

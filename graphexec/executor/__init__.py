@@ -3,12 +3,11 @@
 from typing import TYPE_CHECKING
 
 from graphexec._mistakes import explain_names
-from graphexec.executor.creation import AgentKind, ExecutorOptions, create_agent
-from graphexec.executor.executor import AgentExecutor
+from graphexec.executor.executor import AgentExecutor, ExecutorOptions
 from graphexec.executor.handlers import make_agent_handler, make_model_handler
 from graphexec.executor.inputs import Inputs
 from graphexec.executor.iteration import Stepwise
-from graphexec.executor.options import ParsePolicy, Trim
+from graphexec.executor.options import AgentKind, ParsePolicy, Trim
 from graphexec.executor.plugging.memory_nodes import NotSaved, load_memory, return_unsaved, save_memory
 from graphexec.executor.result import RunResult
 from graphexec.executor.streams import AnswerDiscarded, Chunk
@@ -60,7 +59,6 @@ __all__ = [
     "Stepwise",
     "Trim",
     "check_return_direct",
-    "create_agent",
     "dispatch_tools",
     "limit_reached",
     "load_memory",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypedDict
 
 from graphexec._arguments import FLAG, FUNCTION, optional, validate, whole
 from graphexec._mistakes import explain_executor
@@ -29,10 +29,11 @@ from graphexec.executor.runs import RunMethods
 from graphexec.executor.setup import DispatchOptions, Setup
 from graphexec.executor.table import Ready, ReturnDirect, require_agent_graph
 from graphexec.kernel.effects import Effect
-from graphexec.kernel.graph import Graph, Table
+from graphexec.kernel.graph import Table
 from graphexec.kernel.meters import DEPTH, FAN_OUT, NESTED_RUNS, Limits
 from graphexec.kernel.node import Node
-from graphexec.kernel.surgery import drop_edge, replace, splice
+from graphexec.kernel.surgery import drop_edge, replace
+from graphexec.machine import Machine, splice
 from graphexec.runtime.handlers import AT_ONCE, AroundCall, HandlerLike, RunContext, World
 from graphexec.runtime.observers import Observer, validate_observers
 from graphexec.tools import AnyTool, tools_by_name
@@ -46,6 +47,37 @@ if TYPE_CHECKING:
     from graphexec.draw import AnyRun, PieceView
     from graphexec.memory import Memory
     from graphexec.verify import Verdict
+
+
+class ExecutorOptions(TypedDict, total=False):
+    """The options of `AgentExecutor` but its agent and its tools; see there."""
+
+    max_iterations: int | None
+    max_execution_time: float | None
+    max_model_calls: int | None
+    max_tool_calls: int | None
+    max_tokens: int | None
+    max_cost: float | None
+    max_fan_out: int | None
+    max_depth: int | None
+    max_nested_runs: int | None
+    return_intermediate_steps: bool
+    handle_parsing_errors: ParsePolicy
+    early_stopping_method: EarlyStopping
+    trim_intermediate_steps: Trim
+    return_direct: ReturnDirect
+    handle_tool_errors: ErrorPolicy
+    tool_lookup: Lookup
+    max_observation: int | None
+    max_tool_input: int | None
+    tool_concurrency: int
+    memory: Memory | None
+    handlers: Mapping[type[Effect[Any]], HandlerLike] | None
+    observers: Sequence[Observer]
+    verbose: bool
+    around_call: AroundCall | None
+    nodes: Sequence[Plugged]
+    allow_nonterminating: bool
 
 
 @explain_executor
@@ -188,7 +220,7 @@ class AgentExecutor(RunMethods[T_co]):
         context = RunContext(self._setup.make_handlers(), limits, tool_concurrency, around_call=around_call)
         self._prove(self._setup.make_graph(limits.fan_out), context)
 
-    def _prove(self, graph: Graph[Ready, Ending], context: RunContext) -> None:
+    def _prove(self, graph: Machine[Ready, Ending], context: RunContext) -> None:
         verdict = graph.verify(context.limits)
         if not self._allow_nonterminating:
             verdict.require_proof()
@@ -215,14 +247,8 @@ class AgentExecutor(RunMethods[T_co]):
         choice = "" if agent.tool_choice == "auto" else f", tool_choice={agent.tool_choice}"
         return f"<AgentExecutor with {', '.join(self.tools) or 'no tools'} ({agent.kind}){choice}: {self._graph!r}>"
 
-    def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
-        """Return what a notebook shows: the picture of the machine with its proof within these limits."""
-        from graphexec.draw.notebook import machine_bundle
-
-        return machine_bundle(self._verdict, repr(self))
-
     @property
-    def graph(self) -> Graph[Ready, Ending]:
+    def graph(self) -> Machine[Ready, Ending]:
         """The machine, bound to this executor's agent and tools."""
         return self._graph
 
@@ -236,7 +262,7 @@ class AgentExecutor(RunMethods[T_co]):
         """The memory, which adds inputs to a run and saves its ending."""
         return self._memory
 
-    def with_graph(self, graph: Graph[Ready, Ending]) -> Self:
+    def with_graph(self, graph: Machine[Ready, Ending]) -> Self:
         """Return a copy of this executor with another machine, which is derived from `executor.graph` by surgery.
 
         If the executor has a memory, the nodes that load and save it are added unless the machine has them.
@@ -315,15 +341,15 @@ class AgentExecutor(RunMethods[T_co]):
         raises.
         """
         rows = pass_on(save_endings(table, self._graph), self._graph, after, on)
-        return self.with_graph(splice(self._graph, rows, after=after, on=on, allow_nonterminating=True))
+        return self.with_graph(splice(self._graph, rows, after=after, on=on))
 
     def replace(self, new: Node[Any, Any], *, narrowed: bool = False) -> Self:
         """Return a copy of this executor where `new` replaces the node of the same name; see `graphexec.replace`."""
-        return self.with_graph(replace(self._graph, new, narrowed=narrowed, allow_nonterminating=True))
+        return self.with_graph(replace(self._graph, new, narrowed=narrowed))
 
     def drop_edge(self, *, after: Node[Any, Any], on: type) -> Self:
         """Return a copy without an edge and the nodes that only it leads to; see `graphexec.kernel.drop_edge`."""
-        return self.with_graph(drop_edge(self._graph, after=after, on=on, allow_nonterminating=True))
+        return self.with_graph(drop_edge(self._graph, after=after, on=on))
 
     def with_limits(self, limits: Limits) -> Self:
         """Return a copy of this executor with these limits, such as `dataclasses.replace(executor.limits, seconds=60)`.
@@ -347,11 +373,11 @@ class AgentExecutor(RunMethods[T_co]):
         self,
         path: str | Path,
         *,
-        format: str | None = None,  # noqa: A002 - as `Graph.draw` has it
+        format: str | None = None,  # noqa: A002 - as `Machine.draw` has it
         runs: AnyRun | Iterable[AnyRun] = (),
         pieces: PieceView | None = None,
     ) -> Path:
-        """Write a picture of the machine with its proof within these limits to a file; see `Graph.draw`."""
+        """Write a picture of the machine with its proof within these limits to a file; see `Machine.draw`."""
         from graphexec.draw import save
 
         return save(self._verdict, path, format=format, runs=runs, pieces=pieces)

@@ -1,13 +1,15 @@
-"""Convert an executor's options to a graph and policies, once, when the executor is created."""
+"""Convert the options of an executor to a graph, policies and a model, once, when the executor is created."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, get_args
 
+from graphexec._arguments import MODEL, is_executor
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, Steps, StoppedResponse
-from graphexec.errors import InputError, ParseError
+from graphexec.agents import Agent
+from graphexec.errors import InputError, ParseError, an, format_value
 from graphexec.executor.table import (
     AGENT_EXECUTOR,
     GENERATING_AGENT_EXECUTOR,
@@ -18,7 +20,11 @@ from graphexec.executor.table import (
     ReturnDirect,
     default_feedback,
 )
-from graphexec.kernel.graph import Graph
+from graphexec.machine import Machine
+
+if TYPE_CHECKING:
+    from graphexec.messages import Model
+    from graphexec.models.functions import ModelFunction
 
 ParsePolicy: TypeAlias = bool | str | Callable[[ParseError], str]
 
@@ -28,7 +34,10 @@ Trim: TypeAlias = int | Callable[[Steps], Sequence[AgentStep]]
 # The output of a stopped run: a set text, or an answer that the model is asked for once more.
 EarlyStopping: TypeAlias = Literal["force", "generate"]
 
-_TABLES: dict[tuple[EarlyStopping, bool], Graph[Ready, AgentFinish | StoppedResponse]] = {
+# The kinds of agents that `create_agent` makes.
+AgentKind: TypeAlias = Literal["tool_calling", "structured", "react"]
+
+_TABLES: dict[tuple[EarlyStopping, bool], Machine[Ready, AgentFinish | StoppedResponse]] = {
     ("force", True): AGENT_EXECUTOR,
     ("force", False): STRICT_AGENT_EXECUTOR,
     ("generate", True): GENERATING_AGENT_EXECUTOR,
@@ -38,7 +47,7 @@ _TABLES: dict[tuple[EarlyStopping, bool], Graph[Ready, AgentFinish | StoppedResp
 
 def select_graph(
     early_stopping_method: EarlyStopping, handle_parsing_errors: ParsePolicy
-) -> Graph[Ready, AgentFinish | StoppedResponse]:
+) -> Machine[Ready, AgentFinish | StoppedResponse]:
     """Return the graph for these options. Raises `InputError` for an invalid one."""
     if early_stopping_method not in get_args(EarlyStopping):
         raise InputError(f"early_stopping_method is {early_stopping_method!r}; give 'force' or 'generate'")
@@ -99,3 +108,44 @@ def _to_step(value: Any) -> AgentStep:
             return AgentStep(action, observation)
         case _:
             raise InputError(f"trim_intermediate_steps returned a sequence with {value!r}; return steps of the run")
+
+
+# The functions that make a model of one of another library, by an attribute of the latter.
+_BRIDGES = {
+    "invoke": "from_langchain(model)",
+    "request_stream": "from_pydantic_ai(model)",
+    "chat": "from_openai(client, 'gpt-5-mini')",
+}
+
+
+def to_model(model: object) -> Model:
+    """Return a model: itself, the one that a string names, or one of a function.
+
+    Raises `InputError` for anything else, and as `create_model` does.
+    """
+    # Loads the clients, which programs with a model of their own do not need.
+    from graphexec.models.functions import FunctionModel
+    from graphexec.models.naming import create_model
+
+    if isinstance(model, str):
+        return create_model(model)
+    if MODEL.fits(model):
+        # It has the methods of the protocol, which type checkers cannot see.
+        return cast("Model", model)
+    if isinstance(model, type):
+        raise InputError(f"model is the class {model.__name__}; make one, as in {model.__name__}(...)")
+    if isinstance(model, Agent) or is_executor(model):
+        remedy = "run it as it is" if is_executor(model) else "write AgentExecutor(agent=agent, tools=tools)"
+        raise InputError(f"model is {an(type(model).__name__)}, which has a model already; {remedy}")
+    for method, bridge in _BRIDGES.items():
+        if hasattr(model, method):
+            raise InputError(
+                f"model is {an(type(model).__name__)}, which has {method}; pass {bridge} of graphexec.models, or a "
+                "name such as 'openai:gpt-5-mini'"
+            )
+    if callable(model):
+        # Its reply is checked at each call.
+        return FunctionModel(cast("ModelFunction", model))
+    raise InputError(
+        f"model is {format_value(model)}; give a name such as 'openai:gpt-5-mini' or 'local', a model, or a function"
+    )

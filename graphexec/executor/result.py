@@ -93,25 +93,19 @@ class RunResult(Generic[T_co]):
         self,
         path: str | Path,
         *,
-        format: str | None = None,  # noqa: A002 - as `Graph.draw` has it
+        format: str | None = None,  # noqa: A002 - as `Machine.draw` has it
         pieces: PieceView | None = None,
     ) -> Path:
         """Draw the run over its machine, `result.draw("run.html")` with every step, or `"run.svg"`; return the path.
 
-        Raises `InputError` as `Graph.draw` does, and for a result without a journal.
+        Raises `InputError` as `Machine.draw` does, and for a result without a journal.
         """
-        # Imported here, as in `Graph.draw`: the draw package is in a layer above.
         from graphexec.draw import save
+        from graphexec.verify import verify
 
         if self.journal is None:
             raise InputError("the result has no journal, so its path is unknown; draw a result of executor.run")
-        return save(self.journal.graph.verify(self.limits), path, format=format, runs=self, pieces=pieces)
-
-    def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
-        """Return what a notebook shows: the page of the run, in place."""
-        from graphexec.draw.notebook import run_bundle
-
-        return run_bundle(self)
+        return save(verify(self.journal.graph, self.limits), path, format=format, runs=self, pieces=pieces)
 
     @property
     def usage(self) -> Usage:

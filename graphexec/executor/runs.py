@@ -24,12 +24,12 @@ from graphexec.executor.streams import AnswerExtractor, Chunk, ChunkBuilder, pai
 from graphexec.executor.table import Ready
 from graphexec.kernel.effects import CallContext
 from graphexec.kernel.events import Done, Event
-from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Limits
 from graphexec.kernel.node import Node
 from graphexec.kernel.snapshot import Snapshot
 from graphexec.kernel.stepping import begin
 from graphexec.kernel.tables import reachable
+from graphexec.machine import Machine
 from graphexec.messages import check_access
 from graphexec.runtime.emission import emit, stream_async, stream_sync
 from graphexec.runtime.handlers import RunContext, RunOptions, World
@@ -64,7 +64,7 @@ class RunMethods(Generic[T_co]):
     )
 
     # Set by `_use`, also in a copy of the executor.
-    _graph: Graph[Ready, Ending]
+    _graph: Machine[Ready, Ending]
     _run_context: RunContext
     _asks_model: bool
 
@@ -101,7 +101,7 @@ class RunMethods(Generic[T_co]):
         self._keys = make_input_keys(agent, memory)
         self._binding = binding
 
-    def _use(self, graph: Graph[Ready, Ending], context: RunContext) -> None:
+    def _use(self, graph: Machine[Ready, Ending], context: RunContext) -> None:
         """Set the machine that runs, and its handlers and limits."""
         self._graph = graph
         self._run_context = context

@@ -26,6 +26,7 @@ from graphexec.kernel.effects import Effect
 from graphexec.kernel.graph import Graph, check_bound_nodes
 from graphexec.kernel.node import Quota
 from graphexec.kernel.surgery import bind, unbind
+from graphexec.machine import Machine
 from graphexec.runtime.handlers import HandlerLike, Handlers, answering, handlers_for
 from graphexec.tools import AnyTool, tools_by_name
 from graphexec.tools.calling import Lookup, make_tool_handler
@@ -95,7 +96,7 @@ class Setup:
     stopping: EarlyStopping
     tool_options: DispatchOptions
     pieces: tuple[Piece, ...] = ()
-    changed: Graph[Ready, Ending] | None = None
+    changed: Machine[Ready, Ending] | None = None
     # Of a piece that is a part of the changed machine.
     kept_output: Output | None = None
     # The agent's rules that were unplugged.
@@ -225,7 +226,7 @@ class Setup:
         edits = (*self.policies.edits, *edits)
         return replace(self.policies, piece_tools=names or self.policies.piece_tools, edits=edits)
 
-    def make_graph(self, fan_out: int | None) -> Graph[Ready, Ending]:
+    def make_graph(self, fan_out: int | None) -> Machine[Ready, Ending]:
         """Return the machine with its rules, its pieces and its memory, bound to the agent and the tools.
 
         `fan_out` is the limit on the tool calls of one step.
@@ -247,7 +248,7 @@ class Setup:
         nested = nested_runs(self.offered.values())
         return bind(machine, self.agent_with_tools, self._policies, self._rules, keys, self.binding, nested)
 
-    def _limit_calls(self, machine: Graph[Ready, Ending], fan_out: int | None) -> Graph[Ready, Ending]:
+    def _limit_calls(self, machine: Machine[Ready, Ending], fan_out: int | None) -> Machine[Ready, Ending]:
         """Return the machine whose `dispatch_tools` calls as few tools as the agent's replies and the pieces allow.
 
         What the proof counts on, the engine enforces. A node of the user's stays as it is.
@@ -312,7 +313,7 @@ class Setup:
         left = tuple(piece for piece in self.pieces if piece.name not in names)
         return replace(self, pieces=left, dropped=self.dropped | {*names} & {*self._own_rules})
 
-    def with_graph(self, graph: Graph[Ready, Ending]) -> Setup:
+    def with_graph(self, graph: Machine[Ready, Ending]) -> Setup:
         """Return the setup of an executor whose machine surgery has changed: its pieces are a part of it.
 
         Raises `InputError` for nodes that are bound to another agent, other tools or other handlers.

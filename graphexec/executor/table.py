@@ -19,11 +19,12 @@ from graphexec.agents.reading.text_parsing import reject_empty
 from graphexec.effects import CallAgent, CallModel, CallTool, Decided, ToolResult
 from graphexec.errors import InputError, ParseError, format_value
 from graphexec.kernel.effects import Asks, ask_all
-from graphexec.kernel.graph import Graph, edges, graph, on
+from graphexec.kernel.graph import edges, on
 from graphexec.kernel.meters import Exhausted
 from graphexec.kernel.node import END, charged, metered, node, rename, reserved
 from graphexec.kernel.program import unfrozen
 from graphexec.kernel.surgery import replace
+from graphexec.machine import Machine, graph
 from graphexec.messages import ModelReply, ModelRequest
 
 
@@ -427,24 +428,22 @@ AGENT_EXECUTOR = graph(
     start=plan,
 )
 
-# The variants replace nodes of the same table. `allow_nonterminating` skips the proof at import: an executor proves its
-# machine when it is created.
-
 # For `handle_parsing_errors=False`: the edge from parse back to plan is dropped, and the error is a third exit.
 _strict_parse = dataclasses.replace(rename(parse_or_raise, "parse"), raises=(ParseError,))
 # For `early_stopping_method="generate"`: this node asks the model for a last answer.
 _generated_response = rename(generate_response, "stopped_response")
 
-STRICT_AGENT_EXECUTOR = replace(AGENT_EXECUTOR, _strict_parse, narrowed=True, allow_nonterminating=True)
-GENERATING_AGENT_EXECUTOR = replace(AGENT_EXECUTOR, _generated_response, allow_nonterminating=True)
-STRICT_GENERATING_AGENT_EXECUTOR = replace(STRICT_AGENT_EXECUTOR, _generated_response, allow_nonterminating=True)
+STRICT_AGENT_EXECUTOR = replace(AGENT_EXECUTOR, _strict_parse, narrowed=True)
+GENERATING_AGENT_EXECUTOR = replace(AGENT_EXECUTOR, _generated_response)
+STRICT_GENERATING_AGENT_EXECUTOR = replace(STRICT_AGENT_EXECUTOR, _generated_response)
 
 
-def require_agent_graph(machine: Graph[Ready, AgentFinish | StoppedResponse]) -> None:
-    """Raise `InputError` unless a graph starts with `Ready` and ends with an `AgentFinish` or a `StoppedResponse`."""
+def require_agent_graph(machine: Machine[Ready, AgentFinish | StoppedResponse]) -> None:
+    """Raise `InputError` unless a machine starts with `Ready` and ends with an `AgentFinish` or a `StoppedResponse`."""
     # Callers without a type checker may pass another object.
-    if not isinstance(machine, Graph) or Ready not in machine[machine.start].takes:  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InputError(f"{machine!r} does not start with Ready; make it from executor.graph, for example with splice")
+    if not isinstance(machine, Machine) or Ready not in machine[machine.start].takes:  # pyright: ignore[reportUnnecessaryIsInstance]
+        remedy = "make it from executor.graph, for example with splice"
+        raise InputError(f"{machine!r} is not a machine that starts with Ready; {remedy}")
     for edge in machine.edges:
         if edge.target == END.name and edge.outcome not in (AgentFinish, StoppedResponse):
             raise InputError(f"{edge} ends a run of an agent; only AgentFinish and StoppedResponse may lead to END")

@@ -6,31 +6,20 @@ start=review)` is the machine. Type checkers verify that the table is total, and
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Generic, Never, TypeVar, final, overload
+from typing import TYPE_CHECKING, Any, Generic, Never, TypeVar, overload
 
-from graphexec._mistakes import explain_calls, explain_class
-from graphexec._mistakes.remedies import RUNNING_GRAPH
+from graphexec._mistakes import explain_calls
 from graphexec.errors import Fault, GraphError, InputError, NodeError, did_you_mean, format_value
 from graphexec.kernel.effects import O, reserves_of
-from graphexec.kernel.meters import ITERATIONS, Budget, Limits, Meter
+from graphexec.kernel.meters import ITERATIONS, Budget, Meter
 from graphexec.kernel.node import END, Edge, End, Node, Quota, require_node
 from graphexec.kernel.tables import faults_of, inline_subgraphs
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    import networkx as nx
-    from typing_extensions import Unpack
-
-    from graphexec.draw import AnyRun, Marks, PieceView
     from graphexec.kernel.effects import Effect
-    from graphexec.kernel.events import Done, Event
-    from graphexec.kernel.snapshot import Snapshot
-    from graphexec.runtime.handlers import HandlerLike, RunContext, RunSettings
-    from graphexec.verify import Verdict
 
 H_contra = TypeVar("H_contra", contravariant=True)
 F_co = TypeVar("F_co", covariant=True)
@@ -122,14 +111,11 @@ def _cost_of(kind: type[Effect[Any]]) -> tuple[Mapping[Meter, Any], tuple[Meter,
     return kind.charges, kind.measures, reserves_of(kind)
 
 
-@final
-@explain_class("graph(table, start=node)", methods=RUNNING_GRAPH)
 class Graph(Generic[S_contra, F_co]):
     """A validated, immutable machine that starts with an `S` and ends with an `F`; created by `graph` and by surgery.
 
     `nodes` maps names to nodes, and `edges` lists every transition. `budgets` maps the names of the machine's budgets
-    to their limits, and `meters` the names of its effects' meters to the meters. `f"{machine:mermaid}"` draws the
-    machine (or `mermaid-state`, `dot`, `svg`, `html`, `text`); `f"{machine}"` lists its edges.
+    to their limits, and `meters` the names of its effects' meters to the meters. `str(machine)` lists its edges.
     """
 
     __slots__ = (
@@ -213,138 +199,9 @@ class Graph(Generic[S_contra, F_co]):
     def __str__(self) -> str:
         return "\n".join(map(str, self.edges))
 
-    def verify(self, limits: Limits | None = None) -> Verdict:
-        """Prove that every run ends within `limits` (by default `Limits()`), or find one that does not.
 
-        Raises `LimitsError` for a limit on a budget that the machine does not have.
-        """
-        # Imported here, because the prover is a layer above the kernel.
-        from graphexec.verify import verify
-
-        return verify(self, limits)
-
-    def to_networkx(self) -> nx.MultiDiGraph[str]:
-        """Return the table as a networkx graph; `graphexec.verify.to_networkx` lists its attributes."""
-        from graphexec.verify import to_networkx
-
-        return to_networkx(self)
-
-    def run(
-        self,
-        value: S_contra | Snapshot,
-        *,
-        handlers: Mapping[type[Effect[Any]], HandlerLike] | None = None,
-        limits: Limits | None = None,
-        allow_nonterminating: bool = False,
-        **options: Unpack[RunSettings],
-    ) -> Done[F_co]:
-        """Run the machine from `value`, or resume it from a snapshot; return the outcome and the spending.
-
-        `handlers` maps classes of effects to functions that answer them, `{Fetch: function}`, `def` or `async def`.
-        Before the first step, the machine is proved to end within `limits` (by default `Limits()`), unless you
-        `allow_nonterminating`. `options` are the fields of `RunOptions`: the `context` of the run's calls, its
-        `run_id`, and its `host`, the call that it is nested in.
-
-        Raises `UnprovedError` without a proof, `InputError` for a value that the first node does not take,
-        `MissingHandlerError`, and any exception of a node or a handler; `snapshot_of(error)` is the run's last state.
-        """
-        # Imported here and below, because the runner is a layer above the kernel.
-        from graphexec.runtime.runner import RunOptions, run
-
-        world = self._world(handlers, limits, allow_nonterminating=allow_nonterminating)
-        return run(self, value, world, options=RunOptions(**options))
-
-    async def arun(
-        self,
-        value: S_contra | Snapshot,
-        *,
-        handlers: Mapping[type[Effect[Any]], HandlerLike] | None = None,
-        limits: Limits | None = None,
-        allow_nonterminating: bool = False,
-        **options: Unpack[RunSettings],
-    ) -> Done[F_co]:
-        """Run like `run`, on the running event loop; blocking functions run in threads."""
-        from graphexec.runtime.runner import RunOptions, arun
-
-        world = self._world(handlers, limits, allow_nonterminating=allow_nonterminating)
-        return await arun(self, value, world, options=RunOptions(**options))
-
-    def stream(
-        self,
-        value: S_contra | Snapshot,
-        *,
-        handlers: Mapping[type[Effect[Any]], HandlerLike] | None = None,
-        limits: Limits | None = None,
-        allow_nonterminating: bool = False,
-        **options: Unpack[RunSettings],
-    ) -> Generator[Event[F_co], None, None]:
-        """Run like `run`, and yield each event; the last one is `Done`. Closing the generator ends the run."""
-        from graphexec.runtime.runner import RunOptions, stream
-
-        world = self._world(handlers, limits, allow_nonterminating=allow_nonterminating)
-        return stream(self, value, world, options=RunOptions(**options))
-
-    def astream(
-        self,
-        value: S_contra | Snapshot,
-        *,
-        handlers: Mapping[type[Effect[Any]], HandlerLike] | None = None,
-        limits: Limits | None = None,
-        allow_nonterminating: bool = False,
-        **options: Unpack[RunSettings],
-    ) -> AsyncGenerator[Event[F_co], None]:
-        """Run like `stream`, on the running event loop."""
-        from graphexec.runtime.runner import RunOptions, astream
-
-        world = self._world(handlers, limits, allow_nonterminating=allow_nonterminating)
-        return astream(self, value, world, options=RunOptions(**options))
-
-    def _world(
-        self,
-        handlers: Mapping[type[Effect[Any]], HandlerLike] | None,
-        limits: Limits | None,
-        *,
-        allow_nonterminating: bool,
-    ) -> RunContext:
-        from graphexec.runtime.runner import make_run_context
-
-        verdict = self.verify(limits)
-        if not allow_nonterminating:
-            verdict.require_proof()
-        return make_run_context(handlers or {}, limits=verdict.limits, proof=verdict.proof)
-
-    def draw(
-        self,
-        path: str | Path,
-        *,
-        limits: Limits | None = None,
-        format: str | None = None,  # noqa: A002 - the field's word, as in `format(graph, "dot")`
-        marks: Marks | None = None,
-        runs: AnyRun | Iterable[AnyRun] = (),
-        pieces: PieceView | None = None,
-    ) -> Path:
-        """Write a picture of the machine and its proof to a file, `machine.draw("flow.svg")`; return the path.
-
-        The proof uses `limits`, or else the limits of the runs, or else `Limits()`. The suffix selects the format:
-        .svg, .png, .html, .mmd, .dot or .txt. `runs`, such as an executor's results, are drawn over the machine;
-        several runs make a heat map. `pieces` are `"boxes"` or `"badges"`, as in `graphexec.draw.draw`. Raises
-        `InputError` if the format or the runs cannot be drawn.
-        """
-        from graphexec.draw import save, subject_for
-
-        return save(subject_for(self, limits, runs), path, format=format, marks=marks, runs=runs, pieces=pieces)
-
-    def __format__(self, specification: str) -> str:
-        # Imported here, because pictures are a layer above the kernel.
-        from graphexec.draw import draw
-
-        return draw(self, specification) if specification else str(self)
-
-    def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
-        """Return what a notebook shows: the picture and its proof or, without the extra `draw`, a drawing in text."""
-        from graphexec.draw.notebook import machine_bundle
-
-        return machine_bundle(self.verify(), repr(self))
+# The class of a graph, which a changed graph keeps.
+M = TypeVar("M", bound=Graph[Any, Any])
 
 
 def require_graph(given: object, call: str) -> None:
@@ -361,15 +218,27 @@ def graph(table: Table[F], *, start: Node[S, object]) -> Graph[S, F]:
     and a path to the end. Names of nodes and outcomes are unique, outcomes are `@final` frozen classes, and a node that
     asks for effects has a `when_spent`, the outcome for a limit that stops it.
     """
-    faults, nodes, all_edges = _read_table(table, start)
-    return check_table(nodes.values(), all_edges, start.name, faults)
+    kind: type[Graph[S, F]] = Graph
+    return build(kind, table, start)
 
 
 def draft(table: Table[F], *, start: Node[S, object]) -> Graph[S, F]:
-    """Build a machine from a table that may have faults, to draw it; `verify()` reports the faults."""
+    """Build a machine from a table that may have faults, to draw it; `verify` reports the faults."""
+    kind: type[Graph[S, F]] = Graph
+    return build_draft(kind, table, start)
+
+
+def build(kind: type[M], table: Table[Any], start: Node[Any, Any]) -> M:
+    """Return a graph of the class `kind`; see `graph`."""
+    faults, nodes, all_edges = _read_table(table, start)
+    return check_table(kind, nodes.values(), all_edges, start.name, faults)
+
+
+def build_draft(kind: type[M], table: Table[Any], start: Node[Any, Any]) -> M:
+    """Return a graph of the class `kind` that may have faults; see `draft`."""
     faults, nodes, all_edges = _read_table(table, start)
     nodes, all_edges, first = inline_subgraphs(nodes, all_edges, start.name)
-    return Graph(nodes.values(), all_edges, first, faults)
+    return kind(nodes.values(), all_edges, first, faults)
 
 
 def _read_table(table: Table[Any], start: Node[Any, Any]) -> tuple[list[Fault], dict[str, Node[Any, Any]], list[Edge]]:
@@ -406,9 +275,16 @@ def edges_of(source: Node[Any, Any], routes: Routes[Any, Any]) -> list[Edge]:
 
 
 def check_table(
-    nodes: Iterable[Node[Any, Any]], all_edges: Sequence[Edge], start: str, faults: Sequence[Fault] = ()
-) -> Graph[Any, Any]:
-    """Return the graph of these nodes and edges. Raises `GraphError` with `faults` and every other fault."""
+    kind: type[M],
+    nodes: Iterable[Node[Any, Any]],
+    all_edges: Sequence[Edge],
+    start: str,
+    faults: Sequence[Fault] = (),
+) -> M:
+    """Return the graph of these nodes and edges, of the class `kind`.
+
+    Raises `GraphError` with `faults` and every other fault.
+    """
     by_name = {node.name: node for node in nodes}
     all_faults = [*faults, *faults_of(by_name, all_edges, start)]
     if not all_faults and any(node.inner is not None for node in by_name.values()):
@@ -416,19 +292,19 @@ def check_table(
         all_faults = faults_of(by_name, all_edges, start)
     if all_faults:
         raise GraphError(all_faults)
-    return _without_faults(Graph(by_name.values(), all_edges, start))
+    return _without_faults(kind(by_name.values(), all_edges, start))
 
 
-def check_bound_nodes(machine: Graph[S, F], nodes: Iterable[Node[Any, Any]]) -> Graph[S, F]:
+def check_bound_nodes(machine: M, nodes: Iterable[Node[Any, Any]]) -> M:
     """Return the machine with other nodes, which differ from its own in nothing but functions and settings.
 
     Raises `GraphError` if the machine is a draft with faults.
     """
     if machine.find_faults():
-        return check_table(nodes, machine.edges, machine.start)
-    return _without_faults(Graph(nodes, machine.edges, machine.start))
+        return check_table(type(machine), nodes, machine.edges, machine.start)
+    return _without_faults(type(machine)(nodes, machine.edges, machine.start))
 
 
-def _without_faults(machine: Graph[S, F]) -> Graph[S, F]:
+def _without_faults(machine: M) -> M:
     machine._checked = True  # pyright: ignore[reportPrivateUsage]
     return machine

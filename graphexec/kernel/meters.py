@@ -21,12 +21,9 @@ V = TypeVar("V")
 # The limits that belong to no budget and no meter.
 _OWN_LIMITS = ("seconds", "fan_out", "restarts", "depth", "nested_runs")
 
-# The default limit on the effects of one visit: more than agents need, and soon reached by an endless loop of asks.
-FAN_OUT = 1_000
-
-# The default limits on nested runs: their levels, and their total number.
-DEPTH = 8
-NESTED_RUNS = 1_000
+# The default limits: on the effects of one visit, more than agents need, and soon reached by an endless loop of asks;
+# and on nested runs, their levels and their total number.
+FAN_OUT, DEPTH, NESTED_RUNS = 1_000, 8, 1_000
 
 # Seconds that a cancelled coroutine may take to return control; then it is abandoned.
 GRACE = 0.05
@@ -130,7 +127,9 @@ class Meter:
     """A counter of what effects consume (`Effect.charges`, `Effect.measures`): calls, tokens, money.
 
     A meter that is not `whole` counts fractions, and no proof relies on it. Error messages use `unit` for the kind of
-    its limit ("an amount of money"), and `remedy` for what to do if a reply does not report a limited meter.
+    its limit ("an amount of money"), `remedy` for what to do if a reply does not report a limited meter, and `option`
+    for the option of an executor that limits it. If the replies to effects that charge it are `generated` text, the
+    prover warns of an exit that such text takes around a guard.
 
     Raises `LimitsError` for a name that is not an identifier or that a limit has already.
     """
@@ -139,6 +138,8 @@ class Meter:
     whole: bool = True
     unit: str = field(default="", compare=False, repr=False)
     remedy: str = field(default="return replies that report it", compare=False, repr=False)
+    option: str = field(default="", compare=False, repr=False)
+    generated: bool = field(default=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         _check_name("meter", self.name)

@@ -10,8 +10,8 @@ from typing import Any, Protocol, TypeVar, overload
 
 from graphexec.errors import Fault, GraphError, InputError, NodeError, format_value
 from graphexec.kernel.effects import O
-from graphexec.kernel.graph import Graph, Table, check_bound_nodes, check_table, edges_of, require_graph
-from graphexec.kernel.meters import Budget, Exhausted, Limits, Meter
+from graphexec.kernel.graph import Graph, M, Table, check_bound_nodes, check_table, edges_of, require_graph
+from graphexec.kernel.meters import Budget, Exhausted
 from graphexec.kernel.node import END, Edge, I, Node, metered, rename
 from graphexec.kernel.node import node as as_node
 from graphexec.kernel.tables import Subgraph, add_frame, reachable
@@ -24,14 +24,11 @@ S_contra = TypeVar("S_contra", contravariant=True)
 F_co = TypeVar("F_co", covariant=True)
 
 
-def replace(
-    machine: Graph[S, F], new: Node[Any, Any], *, narrowed: bool = False, allow_nonterminating: bool = False
-) -> Graph[S, F]:
+def replace(machine: M, new: Node[Any, Any], *, narrowed: bool = False) -> M:
     """Replace the node that has the name of `new`, and keep its edges and the piece that it belongs to.
 
     `narrowed` drops the edges for outcomes that `new` does not return. Raises `GraphError` if there is no such node, if
-    the edges do not fit what `new` takes or returns, if `new` lacks a meter of the old node, or if the machine was
-    provable and no longer is, as with `splice`.
+    the edges do not fit what `new` takes or returns, or if `new` lacks a meter of the old node.
     """
     _require_node(machine, new.name)
     lost = [budget.name for budget in machine[new.name].meters if budget not in new.meters]
@@ -42,8 +39,7 @@ def replace(
     kept = new if new.group or not group else dataclasses.replace(new, group=group)
     nodes = [kept if node.name == new.name else node for node in machine]
     edges = [edge for edge in machine.edges if edge.source != new.name or not narrowed or edge.outcome in new.outcomes]
-    changed = check_table(nodes, edges, machine.start)
-    return changed if allow_nonterminating else _check_still_provable(changed, machine)
+    return check_table(type(machine), nodes, edges, machine.start)
 
 
 def splice(
@@ -52,17 +48,10 @@ def splice(
     *,
     after: Node[Any, Any] | Sequence[Node[Any, Any]],
     on: type | Sequence[type],
-    allow_nonterminating: bool = False,
 ) -> Graph[S, F | G]:
-    """Insert a node into an edge: the outcome `on` of the node `after` now leads to the first node of `table`.
+    """Insert the rows of `table` into the edges from the nodes `after` for the outcomes `on`.
 
-    `table` has the rows of the new node (or nodes), which may lead to nodes of the machine: `splice(machine,
-    edges(guard, on(Paid, ship) | on(Refused, END)), after=charge, on=Paid)`. With several nodes or outcomes,
-    `after=[charge, invoice]`, the node is inserted into every edge from one of the nodes for one of the outcomes.
-
-    Raises `GraphError` if there is no such edge, if the new table is not total, or if the machine could be proved under
-    some limits and no longer can, unless you `allow_nonterminating`. A proof under particular limits is left to
-    `verify`, to runs, and to an executor (`AgentExecutor.splice`).
+    Raises `GraphError` if there is no such edge, or if the new table is not total.
     """
     sources = _each("after", after, Node, "a node")
     outcomes = _each("on", on, type, "an outcome class")
@@ -82,17 +71,16 @@ def splice(
     if faults:
         raise GraphError(faults)
     edges = [dataclasses.replace(edge, target=entry) if edge in old else edge for edge in machine.edges]
-    changed = check_table([*machine, *(source for source, _ in table.rows)], [*edges, *added], machine.start)
-    return changed if allow_nonterminating else _check_still_provable(changed, machine)
+    # The class of the machine, whose outcomes are more than before.
+    kind: type[Graph[S, F | G]] = type(machine)
+    return check_table(kind, [*machine, *(source for source, _ in table.rows)], [*edges, *added], machine.start)
 
 
-def drop_edge(
-    machine: Graph[S, F], *, after: Node[Any, Any], on: type, allow_nonterminating: bool = False
-) -> Graph[S, F]:
+def drop_edge(machine: M, *, after: Node[Any, Any], on: type) -> M:
     """Remove an edge, and the nodes that only it leads to: the node `after` must no longer return `on`.
 
-    If it does, the run ends with an `UndeclaredOutcomeError`. Raises `GraphError` if there is no such edge, if it is
-    the node's only edge or the one for a limit, and as `splice` does.
+    If it does, the run ends with an `UndeclaredOutcomeError`. Raises `GraphError` if there is no such edge, and if it
+    is the node's only edge or the one for a limit.
     """
     if not isinstance(after, Node) or not isinstance(on, type):  # pyright: ignore[reportUnnecessaryIsInstance]
         text = "give one node and one outcome class"
@@ -110,8 +98,7 @@ def drop_edge(
     edges = [edge for edge in machine.edges if edge is not dropped]
     left = reachable(machine.start, [(edge.source, edge.target) for edge in edges])
     nodes = [narrowed if one is node else one for one in machine if one.name in left]
-    changed = check_table(nodes, [edge for edge in edges if edge.source in left], machine.start)
-    return changed if allow_nonterminating else _check_still_provable(changed, machine)
+    return check_table(type(machine), nodes, [edge for edge in edges if edge.source in left], machine.start)
 
 
 def _each(option: str, given: K | Sequence[K], kind: type[K], what: str) -> list[K]:
@@ -256,12 +243,12 @@ def _meter_entry(
 
 
 def wrap(
-    machine: Graph[S, F],
+    machine: M,
     wrapped: Node[I, O],
     *,
     before: Callable[[I], I] | None = None,
     after: Callable[[O], O] | None = None,
-) -> Graph[S, F]:
+) -> M:
     """Change the argument of a node (`before`) or its outcome (`after`); both are pure functions of one value.
 
     `after` receives the outcome of the node's function, but not the outcome for a limit, and returns a declared
@@ -274,7 +261,7 @@ def wrap(
     return replace(machine, dataclasses.replace(inner, function=function))
 
 
-def bind(machine: Graph[S, F], *settings: object) -> Graph[S, F]:
+def bind(machine: M, *settings: object) -> M:
     """Supply the settings of the machine's nodes: each parameter receives the setting of its class.
 
     Unused settings are ignored, and bound nodes stay as they are. Raises `GraphError` if a parameter fits no setting,
@@ -305,7 +292,7 @@ def bind(machine: Graph[S, F], *settings: object) -> Graph[S, F]:
     return check_bound_nodes(machine, nodes)
 
 
-def unbind(machine: Graph[S, F]) -> Graph[S, F]:
+def unbind(machine: M) -> M:
     """Return the machine without the settings that `bind` has supplied, so that it can be bound to others.
 
     A node that was wrapped after it was bound keeps its settings, and so does a node of an embedded executor.
@@ -325,39 +312,6 @@ def unbind(machine: Graph[S, F]) -> Graph[S, F]:
         else:
             nodes.append(node)
     return check_bound_nodes(machine, nodes)
-
-
-# A limit for every budget and meter without one: more than any node asks for at once, so every edge is possible.
-_AMPLE = 1_000
-
-
-def _check_still_provable(changed: Graph[S, F], machine: Graph[Any, Any]) -> Graph[S, F]:
-    """Return the changed machine. Raises `GraphError` if it has no proof of termination and the old machine had one."""
-    obstacles = _find_obstacles(changed)
-    if obstacles and not _find_obstacles(machine):
-        raise GraphError(obstacles)
-    return changed
-
-
-def _find_obstacles(machine: Graph[Any, Any]) -> list[Fault]:
-    """Return the faults that prevent a proof under every combination of limits; none if one combination has a proof.
-
-    It tries a limit on everything, and then none on iterations, on what effects charge, or on both: a loop that a
-    limit's own outcome enters does not exist without that limit. The machine's own budgets always have a limit.
-    """
-    charged = {meter: _AMPLE for node in machine for effect in node.effects for meter in effect.charges}
-    budgets = {name: _AMPLE if limit is None else limit for name, limit in machine.budgets.items()}
-    metering: tuple[dict[Meter, int], ...] = (charged, {})
-    tried = (
-        machine.verify(Limits(meters, iterations=iterations, budgets=budgets))
-        for iterations in (_AMPLE, None)
-        for meters in metering
-    )
-    first = next(tried)
-    if first.proved or any(verdict.proved for verdict in tried):
-        return []
-    errors = [finding for finding in first.findings if finding.severity == "error"]
-    return [Fault(one.code, one.node, one.outcome, f"{one.fact}; {one.remedy}") for one in errors]
 
 
 def _wrap_function(

@@ -11,8 +11,8 @@ from graphexec._arguments import FUNCTION, validate, whole
 from graphexec.actions import Run
 from graphexec.agents import Agent
 from graphexec.effects import Attempted, CallAgent, CallModel, ModelEffect, ModelFailure
-from graphexec.executor.creation import to_model
 from graphexec.executor.handlers import make_attempt_handler, make_model_handler
+from graphexec.executor.options import to_model
 from graphexec.executor.plugging import Piece
 from graphexec.executor.table import Policies, Ready, Replied
 from graphexec.kernel.effects import Asks, ask

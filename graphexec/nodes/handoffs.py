@@ -16,7 +16,7 @@ from graphexec.executor.executor import AgentExecutor
 from graphexec.executor.inputs import single_input_key
 from graphexec.executor.plugging import Piece
 from graphexec.executor.table import Acted, Ready, limit_reached, make_step
-from graphexec.kernel.graph import Graph, check_table
+from graphexec.kernel.graph import Graph, M, check_table
 from graphexec.kernel.meters import Budget
 from graphexec.kernel.node import END, Edge, Node, metered, node, rename
 from graphexec.kernel.surgery import embed
@@ -157,7 +157,7 @@ def _transfer_node(names: Sequence[str] | Mapping[str, object]) -> Node[Acted, A
     return transfer
 
 
-def _with_transfer(machine: Graph[Any, Any], transfer: Node[Any, Any]) -> Graph[Any, Any]:
+def _with_transfer(machine: M, transfer: Node[Any, Any]) -> M:
     """Return the machine with a node before the one that calls tools, behind all others that its actions pass."""
     home = "dispatch_tools"
     edges = [
@@ -165,4 +165,4 @@ def _with_transfer(machine: Graph[Any, Any], transfer: Node[Any, Any]) -> Graph[
         for edge in machine.edges
     ]
     added = [Edge(transfer.name, Acted, home), Edge(transfer.name, Handoff, END.name)]
-    return check_table([*machine, transfer], [*edges, *added], machine.start)
+    return check_table(type(machine), [*machine, transfer], [*edges, *added], machine.start)

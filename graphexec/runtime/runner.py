@@ -17,7 +17,7 @@ from graphexec.runtime.handlers import AT_ONCE, NO_OPTIONS, HandlerLike, RunCont
 from graphexec.runtime.io import ASYNC, BLOCKING, run_sync
 from graphexec.runtime.loop import conclude, follow
 
-# `Graph` looks up these functions here.
+# With what the functions take.
 __all__ = ["RunContext", "RunOptions", "arun", "astream", "make_run_context", "run", "stream"]
 
 S = TypeVar("S")

@@ -12,16 +12,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from graphexec.models.scripted import ScriptedModel
     from graphexec.testing.clock import VirtualClock, loop_time, on_loop_time, run_virtually
-    from graphexec.testing.failures import DeadlockError, ScriptExhaustedError
-    from graphexec.testing.machine import executor_machine
-    from graphexec.testing.properties import verify_termination
-    from graphexec.testing.scripted import NEVER, After, ScriptedTool, scripted_tool
-    from graphexec.testing.strategies import agent_scripts, drawn_graphs, graphs, limits, time_limits
-    from graphexec.verify.explorer.explore import explore
-    from graphexec.verify.explorer.failure import as_test
-    from graphexec.verify.explorer.oracle import replies_of
-    from graphexec.verify.explorer.stub_nodes import explore_table
-    from graphexec.verify.explorer.temporal import (
+    from graphexec.testing.explorer.explore import explore
+    from graphexec.testing.explorer.failure import as_test
+    from graphexec.testing.explorer.oracle import replies_of
+    from graphexec.testing.explorer.stub_nodes import explore_table
+    from graphexec.testing.explorer.temporal import (
         always,
         answered,
         asked,
@@ -36,6 +31,11 @@ if TYPE_CHECKING:
         never_without,
         predicate,
     )
+    from graphexec.testing.failures import DeadlockError, ScriptExhaustedError
+    from graphexec.testing.machine import executor_machine
+    from graphexec.testing.properties import verify_termination
+    from graphexec.testing.scripted import NEVER, After, ScriptedTool, scripted_tool
+    from graphexec.testing.strategies import agent_scripts, drawn_graphs, graphs, limits, time_limits
 
 __all__ = [
     "NEVER",
@@ -75,7 +75,7 @@ __all__ = [
     "verify_termination",
 ]
 
-# The predicates and assertions, which are the other names, come from `verify.explorer.temporal`.
+# The predicates and assertions, which are the other names, come from `testing.explorer.temporal`.
 _MODULES = {
     "ScriptedModel": "models.scripted",
     **dict.fromkeys(("VirtualClock", "loop_time", "on_loop_time", "run_virtually"), "testing.clock"),
@@ -83,10 +83,10 @@ _MODULES = {
     "executor_machine": "testing.machine",
     "verify_termination": "testing.properties",
     **dict.fromkeys(("NEVER", "After", "ScriptedTool", "scripted_tool"), "testing.scripted"),
-    "explore": "verify.explorer.explore",
-    "as_test": "verify.explorer.failure",
-    "replies_of": "verify.explorer.oracle",
-    "explore_table": "verify.explorer.stub_nodes",
+    "explore": "testing.explorer.explore",
+    "as_test": "testing.explorer.failure",
+    "replies_of": "testing.explorer.oracle",
+    "explore_table": "testing.explorer.stub_nodes",
     **dict.fromkeys(("agent_scripts", "drawn_graphs", "graphs", "limits", "time_limits"), "testing.strategies"),
 }
 
@@ -94,4 +94,4 @@ _MODULES = {
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__} has no attribute {name}")
-    return getattr(import_module(f"graphexec.{_MODULES.get(name, 'verify.explorer.temporal')}"), name)
+    return getattr(import_module(f"graphexec.{_MODULES.get(name, 'testing.explorer.temporal')}"), name)

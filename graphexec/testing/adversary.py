@@ -16,11 +16,11 @@ from graphexec.kernel.meters import Limits
 from graphexec.messages import CompletionRequest
 from graphexec.runtime.handlers import Handler, RunContext
 from graphexec.runtime.io import IO
+from graphexec.testing.explorer.oracle import Oracle, Reply
+from graphexec.testing.explorer.temporal import UNKNOWN
 from graphexec.testing.failures import Readable
 from graphexec.testing.scripted import pause
 from graphexec.testing.scripts import ScriptedError, delay
-from graphexec.verify.explorer.oracle import Oracle, Reply
-from graphexec.verify.explorer.temporal import UNKNOWN
 
 # The lists of an attack: answers to model calls, to tool calls, and to all other effects.
 Part: TypeAlias = Literal["turns", "results", "others"]

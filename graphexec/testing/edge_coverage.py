@@ -16,7 +16,7 @@ from graphexec.kernel.events import Answered, Asked, Entered, Moved
 from graphexec.kernel.execution import Execution
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.node import Edge
-from graphexec.verify.explorer import stub_nodes
+from graphexec.testing.explorer import stub_nodes
 
 # Graphs with the same table count as one: that of an executor, with its agent bound, and the original.
 Key: TypeAlias = tuple[str, tuple[Edge, ...]]

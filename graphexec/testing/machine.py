@@ -16,12 +16,12 @@ from graphexec.kernel.meters import Limits, Spent
 from graphexec.kernel.node import END
 from graphexec.kernel.snapshot import Snapshot
 from graphexec.kernel.stepping import PendingEffect, advance, begin
+from graphexec.testing.explorer.explore import RAISES
+from graphexec.testing.explorer.oracle import Replies
+from graphexec.testing.explorer.temporal import charges_of
 from graphexec.testing.runs import measured_by
 from graphexec.testing.setup import Trial, Verifiable, trial_of
 from graphexec.testing.strategies import limits as all_limits
-from graphexec.verify.explorer.explore import RAISES
-from graphexec.verify.explorer.oracle import Replies
-from graphexec.verify.explorer.temporal import charges_of
 
 # The default number of runs, and of rules in each of them: about a second for an executor.
 _RUNS = 50

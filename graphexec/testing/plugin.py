@@ -248,8 +248,9 @@ def _test(function: Callable[..., Verifiable], check: str, options: Options, fai
         setattr(test, _GRAPH, getattr(machine, "graph", machine))
         if check == "proof":
             from graphexec.testing.setup import graph_of, limits_of
+            from graphexec.verify import verify
 
-            verdict = graph_of(machine).verify(limits_of(machine, options.get("limits")))
+            verdict = verify(graph_of(machine), limits_of(machine, options.get("limits")))
             setattr(test, _LINE, summary(name, verdict))
         # An unproved machine fails every check, but only one reports why.
         for short, one in ((f"{name} is not proved to end", "proof"), ("it is the same failure", check)):

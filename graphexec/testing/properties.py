@@ -16,6 +16,11 @@ from graphexec.kernel.meters import Limits
 from graphexec.kernel.node import END
 from graphexec.kernel.snapshot import Snapshot, snapshot_of
 from graphexec.testing.adversary import PARTS, Attack, part_of
+from graphexec.testing.explorer.explore import RAISES, Exploration, explore
+from graphexec.testing.explorer.failure import remedy
+from graphexec.testing.explorer.oracle import Replies
+from graphexec.testing.explorer.stub_nodes import explore_table
+from graphexec.testing.explorer.temporal import charges_of
 from graphexec.testing.failures import place_of, with_own_frames
 from graphexec.testing.own_code.faults import OwnRun, find_difference
 from graphexec.testing.own_code.rehearsal import Rehearsal, repetitions
@@ -33,11 +38,6 @@ from graphexec.testing.runs import (
 from graphexec.testing.setup import ENDLESS, Trial, Verifiable, check_names, graph_of, limits_of, small, trial_of
 from graphexec.verify import Bound, Bounds, Verdict, verify
 from graphexec.verify import check as check_certificate
-from graphexec.verify.explorer.explore import RAISES, Exploration, explore
-from graphexec.verify.explorer.failure import remedy
-from graphexec.verify.explorer.oracle import Replies
-from graphexec.verify.explorer.stub_nodes import explore_table
-from graphexec.verify.explorer.temporal import charges_of
 
 # Exhaustive checks use no limit above this: enough to take every loop and to leave it.
 EXHAUSTIVE = 2

@@ -11,10 +11,11 @@ from typing import Any, Literal, TypeAlias, Union, final
 
 from graphexec.effects import CallModel, CallTool
 from graphexec.kernel.effects import All, Asks, Effect
-from graphexec.kernel.graph import Graph, Table, edges, graph, on
+from graphexec.kernel.graph import Table, edges, on
 from graphexec.kernel.meters import ITERATIONS, Budget, Exhausted, Meter
 from graphexec.kernel.node import END, Node, charged, metered, node, rename, reserved
 from graphexec.kernel.surgery import embed
+from graphexec.machine import Machine, graph
 from graphexec.messages import CompletionRequest
 from graphexec.testing.failures import Readable
 
@@ -121,7 +122,7 @@ class DrawnGraph(Readable):
         return "{" + "; ".join(f"n{number}: ({one!r})" for number, one in enumerate(self.nodes)) + "}"
 
     @property
-    def graph(self) -> Graph[Any, Any]:
+    def graph(self) -> Machine[Any, Any]:
         """The real graph."""
         return build_graph(self.nodes)
 
@@ -162,7 +163,7 @@ def errand_class(errand: Errand) -> type[Effect[Any]]:
 
 
 @cache
-def build_graph(drawn: tuple[DrawnNode, ...]) -> Graph[Any, Any]:
+def build_graph(drawn: tuple[DrawnNode, ...]) -> Machine[Any, Any]:
     """Build the graph of these nodes; the first one is the start. Raises `GraphError` for an invalid table."""
     nodes = [_node(number, one) for number, one in enumerate(drawn)]
     budgets = {budget.name: budget for budget in BUDGETS}

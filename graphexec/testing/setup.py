@@ -16,11 +16,11 @@ from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Limits
 from graphexec.messages import ModelReply
 from graphexec.testing.adversary import PARTS, Part, replies_by_part
+from graphexec.testing.explorer.explore import RAISES
+from graphexec.testing.explorer.oracle import Oracle, Replies, replies_of
+from graphexec.testing.explorer.stepping import priced
+from graphexec.testing.explorer.stub_nodes import WIDEST
 from graphexec.testing.own_code.watchdog import Watchdog
-from graphexec.verify.explorer.explore import RAISES
-from graphexec.verify.explorer.oracle import Oracle, Replies, replies_of
-from graphexec.verify.explorer.stepping import priced
-from graphexec.verify.explorer.stub_nodes import WIDEST
 from graphexec.verify.proof.flow import lower_limits
 
 Verifiable: TypeAlias = AgentExecutor | Graph[Any, Any]

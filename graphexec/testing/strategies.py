@@ -13,15 +13,14 @@ from typing import Any
 from hypothesis import note
 from hypothesis import strategies as st
 
-from graphexec.effects import MODEL_CALLS, TOKENS, TOOL_CALLS, agent_limits
-from graphexec.kernel.graph import Graph
+from graphexec.effects import AGENT_METERS, MODEL_CALLS, TOKENS, TOOL_CALLS, agent_limits
 from graphexec.kernel.meters import FrozenMapping, Limits
+from graphexec.machine import Machine
 from graphexec.testing.adversary import PARTS, RAISES, Attack, Move, Part
+from graphexec.testing.explorer.stub_nodes import WIDEST
 from graphexec.testing.random_graphs import BUDGETS, COLOURS, METERS, AsksFor, DrawnEdge, DrawnGraph, DrawnNode, Errand
 from graphexec.testing.scripts import AgentScript, Call, ScriptedTurn, TurnKind
 from graphexec.testing.setup import ENDLESS
-from graphexec.verify.explorer.stub_nodes import WIDEST
-from graphexec.verify.proof.findings import AGENT_METERS
 
 _KINDS: Sequence[TurnKind] = ("answer", "act", "act", "act", "empty", "garbage", "nonsense", "model error", "exception")
 
@@ -88,7 +87,8 @@ def limits(draw: st.DrawFn, within: Limits | None = None, *, most: int = 6) -> L
     Each limit that `within` sets is set and not higher, so that the proof for `within` holds for the drawn limits.
     """
     within = within or Limits(iterations=None)
-    further = {name: limit for name, limit in within.meters.items() if name not in AGENT_METERS}
+    usual = {meter.name for meter in AGENT_METERS}
+    further = {name: limit for name, limit in within.meters.items() if name not in usual}
     bounding = (within.iterations, within[MODEL_CALLS], within[TOOL_CALLS], *further.values())
     unbounded = all(limit is None for limit in bounding)
 
@@ -240,7 +240,7 @@ def _draw_nodes(draw: st.DrawFn, most: int, *, loops: bool, embeds: bool = True)
 
 
 @st.composite
-def graphs(draw: st.DrawFn, *, most: int = 4, loops: bool = True) -> Graph[Any, Any]:
+def graphs(draw: st.DrawFn, *, most: int = 4, loops: bool = True) -> Machine[Any, Any]:
     """Random machines as real graphs; see `drawn_graphs`. Start one with `DrawnGraph.value((0, 2, 1))`."""
     drawn = draw(drawn_graphs(most=most, loops=loops))
     # A graph's repr is short, so this note is shown with a failure.

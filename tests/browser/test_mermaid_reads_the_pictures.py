@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphexec import END, executor
+from graphexec import END, Machine, executor
 from graphexec.draw.formats.mermaid import mermaid, mermaid_state
 from graphexec.draw.model.picture import Arrow, Box, Picture, picture_of
 from graphexec.kernel import Graph
@@ -84,7 +84,7 @@ def test_mermaid_reads_edges_of_random_machines(mermaid_page: Page, machine: Gra
 
 @pytest.mark.parametrize("draws", [mermaid, mermaid_state])
 @pytest.mark.parametrize("machine", some(MACHINES, 20))
-def test_mermaid_draws_every_label_and_node(mermaid_page: Page, machine: Graph[Any, Any], draws: Draws) -> None:
+def test_mermaid_draws_every_label_and_node(mermaid_page: Page, machine: Machine[Any, Any], draws: Draws) -> None:
     picture = picture_of(machine.verify())
     show(mermaid_page, draws(picture))
     # Mermaid draws a self-loop as three lines, one of them with the label.
@@ -97,7 +97,7 @@ def test_mermaid_draws_every_label_and_node(mermaid_page: Page, machine: Graph[A
 
 @pytest.mark.parametrize("draws", [mermaid, mermaid_state])
 @pytest.mark.parametrize("machine", [executor.AGENT_EXECUTOR, executor.STRICT_AGENT_EXECUTOR], ids=["plain", "strict"])
-def test_labels_of_the_standard_machine_are_free(mermaid_page: Page, machine: Graph[Any, Any], draws: Draws) -> None:
+def test_labels_of_the_standard_machine_are_free(mermaid_page: Page, machine: Machine[Any, Any], draws: Draws) -> None:
     show(mermaid_page, draws(picture_of(machine.verify())))
     labels = elements(mermaid_page, "g.edgeLabel")
     assert overlapping_texts(labels, elements(mermaid_page, "g.node")) == []

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from graphexec import executor, kernel
+from graphexec import Machine, executor
 from graphexec.draw.formats.svg import svg
 from graphexec.draw.model.picture import picture_of
 from tests.browser.boxes import elements, overlapping_texts
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.browser
 
 
 @pytest.mark.parametrize("machine", some(MACHINES, 20))
-def test_labels_overlap_neither_labels_nor_nodes(page: Page, machine: kernel.Graph[Any, Any]) -> None:
+def test_labels_overlap_neither_labels_nor_nodes(page: Page, machine: Machine[Any, Any]) -> None:
     picture = picture_of(machine.verify())
     page.set_content(svg(picture))
     labels = elements(page, "g.edge-label")
@@ -25,7 +25,7 @@ def test_labels_overlap_neither_labels_nor_nodes(page: Page, machine: kernel.Gra
 
 
 @pytest.mark.parametrize("machine", some(MACHINES, 20))
-def test_text_is_inside_its_shape(page: Page, machine: kernel.Graph[Any, Any]) -> None:
+def test_text_is_inside_its_shape(page: Page, machine: Machine[Any, Any]) -> None:
     picture = picture_of(machine.verify())
     page.set_content(svg(picture))
     (whole,) = elements(page, "svg")

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import graphexec.nodes
-from graphexec import Graph, Limits, executor, kernel, verify
+from graphexec import Limits, Machine, executor, kernel, verify
 from graphexec.draw import draw
-from graphexec.verify.explorer.stub_nodes import explore_table
+from graphexec.testing.explorer.stub_nodes import explore_table
 from tests.nodes.shelf import factories
 from tests.parameters import cases
 
@@ -19,7 +19,7 @@ DIAGRAMS = Path(__file__).parents[2] / "diagrams"
 DOCS = DIAGRAMS.parent / "docs"
 PIECES = sorted(factories())
 GENERATED: dict[str, Any] = runpy.run_path(str(DIAGRAMS / "generate.py"), run_name="generate")
-MACHINES: dict[str, Graph[Any, Any]] = dict(GENERATED["machines"]())
+MACHINES: dict[str, Machine[Any, Any]] = dict(GENERATED["machines"]())
 
 
 @pytest.mark.slow
@@ -45,7 +45,7 @@ def test_the_index_shows_every_machine() -> None:
 def test_a_changed_edge_changes_every_picture() -> None:
     last = executor.AGENT_EXECUTOR.edges[-1]
     others = (*executor.AGENT_EXECUTOR.edges[:-1], kernel.Edge(last.source, last.outcome, "plan"))
-    changed: Graph[Any, Any] = Graph(executor.AGENT_EXECUTOR, others, executor.AGENT_EXECUTOR.start)
+    changed: Machine[Any, Any] = Machine(executor.AGENT_EXECUTOR, others, executor.AGENT_EXECUTOR.start)
     for how, suffix in GENERATED["SUFFIXES"].items():
         assert draw(changed.verify(), how) != (DIAGRAMS / f"agent_executor{suffix}").read_text(encoding="utf-8")
 

@@ -5,16 +5,16 @@ import runpy
 from pathlib import Path
 from typing import Any
 
+from graphexec import Machine
 from graphexec.draw.model.marks import Mark
 from graphexec.draw.model.picture import DESCRIPTIONS, Arrow, Box, Look, Picture
-from graphexec.kernel import Graph
 from tests.verify import bad_machines
 
 # The machines of the repository's pictures, and those that cannot be proved.
-MACHINES: dict[str, Graph[Any, Any]] = dict(
+MACHINES: dict[str, Machine[Any, Any]] = dict(
     runpy.run_path(str(Path(__file__).parents[2] / "diagrams" / "generate.py"))["machines"]()
 )
-BAD: dict[str, Graph[Any, Any]] = {name: one for name, one in vars(bad_machines).items() if isinstance(one, Graph)}
+BAD: dict[str, Machine[Any, Any]] = {name: one for name, one in vars(bad_machines).items() if isinstance(one, Machine)}
 
 # Text with syntax of some format, or similar to it.
 HOSTILE = (

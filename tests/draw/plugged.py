@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Any
 
-from graphexec import AgentExecutor, AgentFinish, Effect, Graph, StoppedResponse
+from graphexec import AgentExecutor, AgentFinish, Effect, Machine, StoppedResponse
 from graphexec.effects import AskHuman, CallModel
 from graphexec.executor import AGENT_EXECUTOR, Acted, LimitReached, Ready
 from graphexec.kernel.node import Node
@@ -77,7 +77,7 @@ def make_node(name: str, takes: type, outcomes: tuple[type, ...], effects: tuple
     return dataclasses.replace(plan, name=name, **options)
 
 
-def plugged(*pieces: Fake) -> Graph[Any, Any]:
+def plugged(*pieces: Fake) -> Machine[Any, Any]:
     """Return the standard machine with these pieces on its seats; `guard_input` runs before the first plan."""
     executor = AgentExecutor(agent=lambda steps, inputs: AgentFinish({}), tools=[], handle_parsing_errors=True)
     made = [Piece(name, tuple(make_node(*one) for one in nodes), once=name == "guard_input") for name, nodes in pieces]

@@ -4,6 +4,7 @@ import json
 import random
 import re
 import sys
+from collections.abc import Callable
 from html import unescape
 from html.parser import HTMLParser
 from typing import Any
@@ -31,10 +32,22 @@ HOSTILE = (
 )
 
 
-def shown(value: Any) -> dict[str, str]:
-    # The method that a notebook calls.
-    bundle: dict[str, str] = value._repr_mimebundle_(include=None, exclude=None)
-    return bundle
+class Formatter:
+    """Knows how to show objects of a class, as the formatter of IPython does."""
+
+    def __init__(self) -> None:
+        self._functions: dict[tuple[str, str], Callable[[Any], dict[str, str]]] = {}
+
+    def for_type_by_name(self, module: str, name: str, function: Callable[[Any], dict[str, str]]) -> None:
+        self._functions[module, name] = function
+
+    def __call__(self, value: Any) -> dict[str, str]:
+        kind: Any = type(value)
+        return self._functions[kind.__module__, kind.__qualname__](value)
+
+
+shown = Formatter()
+gx._register_displays(shown)  # pyright: ignore[reportPrivateUsage]
 
 
 class Elements(HTMLParser):

@@ -1,5 +1,6 @@
 """SVG, read as XML: edges connect their nodes, text is escaped, and drawings are deterministic."""
 
+import dataclasses
 import os
 import re
 import struct
@@ -15,12 +16,13 @@ from xml.etree import ElementTree as ET
 import pytest
 from hypothesis import given
 
-from graphexec import END, Graph, Limits, executor
+from graphexec import END, Graph, Limits, Machine, executor
 from graphexec.draw.formats.svg import png, svg
 from graphexec.draw.layout.geometry import Point, Rectangle
 from graphexec.draw.layout.label_layout import clashes
 from graphexec.draw.layout.placement import lay_out
 from graphexec.draw.model.picture import Arrow, Box, Picture, legend_text, picture_of
+from graphexec.verify import Bound, Bounds
 from graphexec.verify.proof.findings import Verdict
 from tests.draw.machines import BAD, EVERY_LOOK, HOSTILE, MACHINES, ring, with_marks, with_run
 from tests.parameters import cases, thorough
@@ -189,7 +191,7 @@ def test_no_text_of_a_committed_diagram_is_under_nine_pixels(drawing: Path) -> N
 
 @pytest.mark.medium
 @given(machine=graphs())
-def test_no_text_of_a_random_machine_is_under_nine_pixels(machine: Graph[Any, Any]) -> None:
+def test_no_text_of_a_random_machine_is_under_nine_pixels(machine: Machine[Any, Any]) -> None:
     assert smallest_text(svg(with_run(picture_of(machine.verify())))) >= 9
 
 
@@ -245,9 +247,18 @@ def test_caption_states_the_bound(name: str) -> None:
     assert f"{number:,g} transitions" in sentence
 
 
+def without_bounds() -> str:
+    """Return the drawing of a machine whose loops end by measures, in a form that is too long to be written."""
+    proved, unknown = verdict_on("examples_orders"), Bound(None, None)
+    assert proved.certificate is not None
+    certificate = dataclasses.replace(proved.certificate, bounds=Bounds(unknown, {}, unknown))
+    return svg(picture_of(dataclasses.replace(proved, certificate=certificate)))
+
+
 @pytest.mark.medium
 @cases(
     "drawing, end",
+    (without_bounds, "Proved: every run ends."),
     (
         lambda: svg(picture_of(executor.AGENT_EXECUTOR.verify(Limits(iterations=3)))),
         "14 transitions (4*iterations + 2), 3 model calls (iterations) and 3,000 tool calls (fan_out*iterations).",

@@ -121,7 +121,7 @@ async def asee_freely(seen: Seen, call: gx.CallContext[User]) -> Seen:
 
 
 # Any: the last node may be of either kind.
-def machine(last: Any) -> gx.Graph[Start, Any]:
+def machine(last: Any) -> gx.Machine[Start, Any]:
     return gx.graph(
         gx.edges(see, gx.on(Seen, see_and_ask))
         | gx.edges(see_and_ask, gx.on(Seen, last) | gx.on(Stopped, gx.END))

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from graphexec import AgentExecutor, AgentFinish, AgentStep, Snapshot, edges, errors, kernel, node, on, tools
+from graphexec import AgentExecutor, AgentFinish, AgentStep, Snapshot, edges, errors, kernel, node, on, splice, tools
 from graphexec.actions import Run, Steps
 from graphexec.executor import Ready, Stepwise, check_return_direct, plan
 from graphexec.kernel.effects import CallContext
@@ -177,7 +177,7 @@ def test_users_node_neither_hides_nor_repeats_steps(how: str) -> None:
         return Ready(ready.run)
 
     executor = make_counter()
-    graph = kernel.splice(executor.graph, edges(guard, on(Ready, plan)), after=check_return_direct, on=Ready)
+    graph = splice(executor.graph, edges(guard, on(Ready, plan)), after=check_return_direct, on=Ready)
     turns = executor.with_graph(graph).iter("tea")
     assert iterate(turns, how) == [["0"], ["1"], ["2"]]
     assert turns.result.output == "3 steps of tea"

@@ -76,7 +76,7 @@ def make_executor(memory: Any, *turns: Any, **options: Any) -> gx.AgentExecutor:
     return gx.AgentExecutor(agent=scripted(*turns or [answer("done")]), tools=[echo], memory=memory, **options)
 
 
-def without_memory(executor: gx.AgentExecutor) -> gx.Graph[Any, Any]:
+def without_memory(executor: gx.AgentExecutor) -> gx.Machine[Any, Any]:
     return gx.AgentExecutor(agent=executor.agent, tools=[echo]).graph
 
 
@@ -126,7 +126,7 @@ guard_waiting = gx.charged(when_spent=limit_reached)(gx.opaque(_guard_waiting))
 TO_END: Any = gx.on(gx.AgentFinish, gx.END)
 
 
-def behind_parse(graph: gx.Graph[Any, Any], node: Any, *, is_limited: bool = False) -> gx.Graph[Any, Any]:
+def behind_parse(graph: gx.Machine[Any, Any], node: Any, *, is_limited: bool = False) -> gx.Machine[Any, Any]:
     ways = TO_END | gx.on(LimitReached, stopped_response) if is_limited else TO_END
     return gx.splice(graph, gx.edges(node, ways), after=parse, on=gx.AgentFinish)
 
@@ -135,7 +135,7 @@ def wrap_finish(outcome: Any) -> Any:
     return gx.AgentFinish({"output": "wrapped"}) if isinstance(outcome, gx.AgentFinish) else outcome
 
 
-GUARDS: dict[str, tuple[Callable[[gx.Graph[Any, Any]], gx.Graph[Any, Any]], str]] = {
+GUARDS: dict[str, tuple[Callable[[gx.Machine[Any, Any]], gx.Machine[Any, Any]], str]] = {
     "pure": (lambda graph: behind_parse(graph, guard), "guarded: x"),
     "asks": (lambda graph: behind_parse(graph, guard_asking, is_limited=True), "yes"),
     "opaque": (lambda graph: behind_parse(graph, guard_waiting, is_limited=True), "waited"),

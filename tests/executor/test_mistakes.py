@@ -234,7 +234,7 @@ def trimmed_to(steps: Any) -> object:
     return executor(agent=scripted(answer()), **trim).run("q")
 
 
-NO_START = "does not start with Ready; make it from executor.graph"
+NO_START = "not a machine that starts with Ready; make it from executor.graph"
 JUDGING: Any = gx.graph(gx.edges(judge, gx.on(Verdict, gx.END)), start=judge)
 # A mistake, and two facts of the error.
 MISTAKES: list[tuple[Callable[[], object], str, str]] = [

@@ -15,7 +15,7 @@ import graphexec
 import graphexec as gx
 from graphexec import errors, models, tools
 from graphexec._mistakes import remedies
-from graphexec.executor.creation import ExecutorOptions
+from graphexec.executor import ExecutorOptions
 from graphexec.memory import BufferMemory, SQLiteHistory, SummaryMemory, TokenWindowMemory, WindowMemory
 from graphexec.messages import UserMessage
 from graphexec.nodes import approve_tools, output_type
@@ -175,7 +175,7 @@ OWNERS: dict[str, list[Callable[..., Any]]] = {
     "MODEL_OPTIONS": [models.OpenAICompatible, models.Anthropic],
     "METHOD_OPTIONS": [gx.AgentExecutor.batch],
     "REMOVED": [RunOptions],
-    "RUN_OPTIONS": [RunOptions, vars(graphexec.Graph)["run"]],
+    "RUN_OPTIONS": [RunOptions, vars(graphexec.Machine)["run"]],
     "LIMITS_OPTIONS": [graphexec.Limits],
     "TOOL_OPTIONS": [gx.tool, gx.AgentExecutor],
 }

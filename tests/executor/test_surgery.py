@@ -173,19 +173,20 @@ def test_graph_that_can_only_stop_has_a_warning() -> None:
 
 
 @pytest.mark.medium
-def test_graph_is_spliced_if_some_limit_ends_it() -> None:
+def test_executor_proves_the_graph_that_was_spliced() -> None:
     plain = make_reviewer(max_model_calls=10)
     changed = plain.with_graph(gx.splice(plain.graph, REVIEWED, after=ANSWERS, on=gx.AgentFinish))
     assert changed.graph.edges == add_review(plain).graph.edges
-    with pytest.raises(GraphError, match="the table alone does not end this loop"):
-        gx.splice(plain.graph, DOUBTED, after=parse, on=gx.AgentFinish)
+    endless = gx.splice(plain.graph, DOUBTED, after=parse, on=gx.AgentFinish)
+    with pytest.raises(gx.UnprovedError, match="the table alone does not end this loop"):
+        plain.with_graph(endless)
 
 
 # ---- changes of the graph itself: spliced, replaced and wrapped nodes
 
 HOW = cases("run", actors.run_sync, actors.run_async)
 Run = Callable[[gx.AgentExecutor], gx.RunResult]
-Change = Callable[[gx.Graph[Ready, Ending]], gx.Graph[Ready, Ending]]
+Change = Callable[[gx.Machine[Ready, Ending]], gx.Machine[Ready, Ending]]
 A, B = act("echo", text="a"), act("echo", text="b")
 
 
@@ -388,20 +389,20 @@ def test_executor_runs_its_graph() -> None:
     assert plan.name in executor.graph
 
 
-def embed_in_graph(child: Any) -> gx.Graph[Ready, Ending]:
+def embed_in_graph(child: Any) -> gx.Machine[Ready, Ending]:
     """Return a graph that embeds another one."""
     inner: Any = gx.embed(child, "inner")
     return gx.graph(gx.edges(inner, gx.on(gx.AgentFinish, gx.END) | gx.on(gx.StoppedResponse, gx.END)), start=inner)
 
 
-def take_their_plan(inner: gx.AgentExecutor, outer: gx.AgentExecutor) -> gx.Graph[Ready, Ending]:
+def take_their_plan(inner: gx.AgentExecutor, outer: gx.AgentExecutor) -> gx.Machine[Ready, Ending]:
     """Return the outer graph with the plan and the tool calls of the inner one."""
     calling: Any = inner.graph["dispatch_tools"]
     planning: Any = inner.graph["plan"]
     return gx.replace(gx.replace(outer.graph, calling), planning)
 
 
-def take_their_guard(inner: gx.AgentExecutor, outer: gx.AgentExecutor) -> gx.Graph[Ready, Ending]:
+def take_their_guard(inner: gx.AgentExecutor, outer: gx.AgentExecutor) -> gx.Machine[Ready, Ending]:
     """Return the outer graph with a guard of the inner one."""
     guard: Any = inner.with_graph(add_approval(inner.graph)).graph["approve"]
     return gx.splice(outer.graph, gx.edges(guard, APPROVED.rows[0][1]), after=parse, on=Acted)
@@ -412,7 +413,7 @@ def keep(ready: Ready) -> Ready:
 
 
 # Ways to put nodes of another executor into the graph of this one, without the model and the tools that answer them.
-WAYS: dict[str, Callable[[gx.AgentExecutor, gx.AgentExecutor], gx.Graph[Ready, Ending]]] = {
+WAYS: dict[str, Callable[[gx.AgentExecutor, gx.AgentExecutor], gx.Machine[Ready, Ending]]] = {
     "its graph": lambda inner, outer: embed_in_graph(inner.graph),
     "its changed graph": lambda inner, outer: embed_in_graph(gx.wrap(add_approval(inner.graph), plan, before=keep)),
     "twice": lambda inner, outer: embed_in_graph(embed_in_graph(inner.graph)),

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, TypeVar, dataclass_transform, final
 import pytest
 
 import graphexec as gx
-from graphexec import END, Asks, Effect, Exhausted, Graph, ask, ask_all, edges, graph, on
+from graphexec import END, Asks, Effect, Exhausted, Graph, Machine, ask, ask_all, edges, graph, on
 from graphexec.effects import AskHuman, CallModel, CallTool, ToolResult, agent_limits
 from graphexec.kernel import Limits, Meter, PendingEffect, charged, metered, node, opaque
 from graphexec.messages import CompletionRequest, ModelReply, Usage
@@ -85,7 +85,7 @@ class Halted:
     limit: Exhausted
 
 
-def machine_of(first: Any, *others: Any, resets: Mapping[type, Sequence[gx.Budget]] | None = None) -> Graph[Any, Any]:
+def machine_of(first: Any, *others: Any, resets: Mapping[type, Sequence[gx.Budget]] | None = None) -> Machine[Any, Any]:
     """Return the graph of these nodes: an outcome leads to the node that takes it, and any other ends the run.
 
     `resets` has the budgets that the edges of an outcome reset.
@@ -97,7 +97,7 @@ def machine_of(first: Any, *others: Any, resets: Mapping[type, Sequence[gx.Budge
     for one in (first, *others):
         routes = [on(kind, nodes.get(kind, END), resets=(resets or {}).get(kind, ())) for kind in one.outcomes]
         rows.append(table(one, functools.reduce(lambda some, more: some | more, routes)))
-    machine: Graph[Any, Any] = graph(functools.reduce(lambda some, more: some | more, rows), start=first)
+    machine: Machine[Any, Any] = graph(functools.reduce(lambda some, more: some | more, rows), start=first)
     return machine
 
 
@@ -120,7 +120,7 @@ def tock(at: Tock) -> Tick:
     return Tick(at.count)
 
 
-CLOCK: Graph[Tick, Stopped] = machine_of(tick, tock)
+CLOCK: Machine[Tick, Stopped] = machine_of(tick, tock)
 
 
 # ---- a diamond: two paths from one node to another, no loop, no effects
@@ -172,7 +172,7 @@ def join(total: Sum) -> Total:
     return Total(f"{total.way} to {total.value}")
 
 
-DIAMOND: Graph[Number, Total] = machine_of(split, halve, triple, join)
+DIAMOND: Machine[Number, Total] = machine_of(split, halve, triple, join)
 
 
 # ---- a self-loop: one metered node that leads to itself
@@ -188,7 +188,7 @@ def countdown(left: Left) -> Left | Landed:
     return Left(left.steps - 1) if left.steps > 1 else Landed()
 
 
-SELF_LOOP: Graph[Left, Landed | Stopped] = machine_of(countdown)
+SELF_LOOP: Machine[Left, Landed | Stopped] = machine_of(countdown)
 
 
 # ---- an interview: one node that asks for several effects, one after another
@@ -213,7 +213,7 @@ def interview(topic: Topic) -> Asks[Question, Interview]:
     return Interview(tuple(answers))
 
 
-INTERVIEW: Graph[Topic, Interview | Stopped] = machine_of(interview)
+INTERVIEW: Machine[Topic, Interview | Stopped] = machine_of(interview)
 
 
 def reporter() -> RunContext:
@@ -236,7 +236,7 @@ def survey(topics: Topics) -> Asks[CallTool, Survey]:
     return Survey(results)
 
 
-SURVEY: Graph[Topics, Survey | Stopped] = machine_of(survey)
+SURVEY: Machine[Topics, Survey | Stopped] = machine_of(survey)
 
 
 def surveyors(limits: Limits | None = None) -> RunContext:
@@ -254,7 +254,7 @@ def prompt(given: Prompt) -> Asks[CallModel, Prompt]:
     return Prompt(given.calls + 1)
 
 
-PROMPTS: Graph[Prompt, Stopped] = machine_of(prompt)
+PROMPTS: Machine[Prompt, Stopped] = machine_of(prompt)
 
 
 @charged(when_spent=Stopped)
@@ -265,7 +265,7 @@ def brainstorm(given: Prompt) -> Asks[CallModel, Prompt]:
 
 
 # Each round of its loop asks for two calls at once.
-BRAINSTORM: Graph[Prompt, Stopped] = machine_of(brainstorm)
+BRAINSTORM: Machine[Prompt, Stopped] = machine_of(brainstorm)
 
 
 def model_of(usage: Usage, limits: Limits) -> RunContext:
@@ -300,7 +300,7 @@ def travel(trip: Trip) -> Asks[Travel, Trip | Arrived]:
     return Trip(left) if left > 0 else Arrived()
 
 
-ROAD: Graph[Trip, Arrived | Stopped] = machine_of(travel)
+ROAD: Machine[Trip, Arrived | Stopped] = machine_of(travel)
 
 
 # ---- errands: opaque nodes, async def and def
@@ -324,7 +324,7 @@ def come_back(underway: Underway) -> Home:
     return Home((*underway.stops, "back"))
 
 
-ERRAND: Graph[Errand, Home | Stopped] = machine_of(leave, come_back)
+ERRAND: Machine[Errand, Home | Stopped] = machine_of(leave, come_back)
 
 
 # ---- a node that asks until the answer is "yes"
@@ -353,7 +353,7 @@ def insist(asking: Asking) -> Asks[AskHuman, Agreed]:
     return Agreed()
 
 
-INSISTENT: Graph[Asking, Agreed | GaveUp] = machine_of(insist)
+INSISTENT: Machine[Asking, Agreed | GaveUp] = machine_of(insist)
 
 
 def without_handlers(limits: Limits | None = None) -> RunContext:

@@ -13,9 +13,9 @@ import graphexec as gx
 from graphexec import actions, errors, kernel, messages, models, runtime, verify
 from graphexec.effects import CallModel, agent_limits
 from graphexec.executor import Ready
-from graphexec.verify.explorer.explore import explore
-from graphexec.verify.explorer.oracle import replies_of
-from graphexec.verify.explorer.stepping import Stepping, Waiting
+from graphexec.testing.explorer.explore import explore
+from graphexec.testing.explorer.oracle import replies_of
+from graphexec.testing.explorer.stepping import Stepping, Waiting
 from tests.drivers import ALL_DRIVERS, Driver, DriverResult, Script, run_script
 from tests.executor.actors import echo, snapshot_after
 from tests.kernel.machines import PROMPTS, Prompt, Stopped, Tick, Topics, machine_of

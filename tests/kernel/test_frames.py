@@ -91,7 +91,7 @@ def survey(name: str = "look", *, own: tuple[gx.Budget, ...] = (ROUNDS,), child:
     return gx.embed(child, name, own=own, enter=take_first, leave=write_down, each=ROUNDS, when_spent=stop_early)
 
 
-def office(each: gx.Node[Job, Any]) -> gx.Graph[Job, Minutes]:
+def office(each: gx.Node[Job, Any]) -> gx.Machine[Job, Minutes]:
     return machine_of(each, file_unknown)
 
 
@@ -182,7 +182,7 @@ class TestFrame:
 
     def test_enter_alone_saves_nothing(self) -> None:
         one: Any = gx.embed(INQUIRY, "one", enter=take_first)
-        machine: gx.Graph[Job, Any] = machine_of(one)
+        machine: gx.Machine[Job, Any] = machine_of(one)
         assert run_machine(machine, Job(("elms",)), reporter()).outcome == Known("re: elms")
         assert pauses_of(machine, Job(("elms",)))[0].frames == {}
 
@@ -254,7 +254,7 @@ class TestNesting:
             | gx.edges(second, gx.on(Minutes, gx.END) | gx.on(Unknown, file_unknown))
             | gx.edges(file_unknown, gx.on(Minutes, gx.END))
         )
-        machine: gx.Graph[Job, Minutes] = gx.graph(table, start=first)
+        machine: gx.Machine[Job, Minutes] = gx.graph(table, start=first)
         assert minutes_of(machine, "a") == ("re: re: a",)
         assert [{*one.frames} for one in pauses_of(machine, Job(("a",)))] == [{"first"}, {"second"}]
         nested, agenda = department(office(survey())), Agenda((("a", "b"), ("c",)))

@@ -33,6 +33,9 @@ def test_name_loads_its_package_alone() -> None:
     modules = imported_modules("from graphexec import Graph, Limits, node")
     packages = {name.split(".")[1] for name in modules if name.startswith("graphexec.")}
     assert packages == {"_mistakes", "errors", "kernel"}
+    modules = imported_modules("from graphexec import graph, splice")
+    packages = {name.split(".")[1] for name in modules if name.startswith("graphexec.")}
+    assert packages == {"_mistakes", "errors", "kernel", "machine"}
 
 
 @pytest.mark.medium

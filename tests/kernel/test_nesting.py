@@ -57,7 +57,7 @@ def solver(*budgets: gx.Budget, resets: Sequence[gx.Budget] = ()) -> gx.Graph[Ta
     costly: Any = attempt
     for budget in budgets:
         costly = gx.metered(when_spent=Failed, budget=budget)(costly)
-    machine: gx.Graph[Task, Solved | Failed] = gx.graph(
+    machine: gx.Machine[Task, Solved | Failed] = gx.graph(
         gx.edges(look, gx.on(Trying, costly, resets=resets))
         | loosely(costly, gx.on(Trying, costly) | gx.on(Solved, gx.END) | gx.on(Failed, gx.END)),
         start=look,
@@ -75,7 +75,7 @@ def apologise(failed: Failed) -> m.Total:
     return m.Total(f"{type(failed.at).__name__} {failed.at.tries}: {failed.limit}")
 
 
-def office(solve: Any, *, resets: Sequence[gx.Budget] = ()) -> gx.Graph[Task, m.Total]:
+def office(solve: Any, *, resets: Sequence[gx.Budget] = ()) -> gx.Machine[Task, m.Total]:
     """Return a loop over tasks; the child solves each one."""
     return m.machine_of(solve, deliver, apologise, resets={Solved: resets, Failed: resets})
 

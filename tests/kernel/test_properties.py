@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import graphexec as gx
-from graphexec import All, Asked, Entered, Exhausted, Graph, Limits, Moved, Snapshot, edges, graph, on, runtime
+from graphexec import All, Asked, Entered, Exhausted, Graph, Limits, Machine, Moved, Snapshot, edges, graph, on, runtime
 from graphexec.effects import CallModel, CallTool, ToolResult, agent_limits, reported_tokens
 from graphexec.kernel import END, Node, bind, metered, node
 from graphexec.messages import CompletionRequest, ModelReply, Usage
@@ -119,7 +119,7 @@ def machines(draw: st.DrawFn) -> Drawn:
     return build_graph(plans), plans
 
 
-def build_graph(plans: list[Plan]) -> Graph[Any, Any]:
+def build_graph(plans: list[Plan]) -> Machine[Any, Any]:
     nodes = [make_node(number, plan) for number, plan in enumerate(plans)]
     table: Any = None
     for one, plan in zip(nodes, plans, strict=True):

@@ -20,9 +20,9 @@ from graphexec.executor.result import Ending
 from graphexec.kernel import Budget, Cut, PendingEffect, Spent, charged, reserved
 from graphexec.messages import CompletionRequest, ModelReply, Usage
 from graphexec.runtime import RunContext, make_run_context
+from graphexec.testing.explorer.stub_nodes import explore_table
 from graphexec.testing.random_graphs import DrawnEdge, DrawnGraph, DrawnNode
 from graphexec.verify import Certificate, check
-from graphexec.verify.explorer.stub_nodes import explore_table
 from tests.drivers import LIVE, Driver, FakeClock, Script, run_script
 from tests.kernel import machines as m
 from tests.parameters import cases
@@ -251,7 +251,7 @@ def test_zero_grace_reserves_only_the_calls() -> None:
     assert result.outcome == m.Halted(m.Stopped(m.Prompt(2), late), late)
 
 
-def proof(machine: gx.Graph[Any, Any], limits: gx.Limits) -> Certificate:
+def proof(machine: gx.Machine[Any, Any], limits: gx.Limits) -> Certificate:
     certificate = machine.verify(limits).certificate
     assert certificate is not None
     return certificate
@@ -363,7 +363,7 @@ GRACE: dict[str, Any] = {"asks": "tools", "least": 1, "most": 1, "grace": 10.0}
 FIVE_SECONDS = gx.Limits(iterations=None, seconds=5)
 
 
-def build_graph(*nodes: DrawnNode) -> gx.Graph[Any, Any]:
+def build_graph(*nodes: DrawnNode) -> gx.Machine[Any, Any]:
     return DrawnGraph(nodes).graph
 
 

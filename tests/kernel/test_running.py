@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import graphexec as gx
-from graphexec import Effect, Graph, Limits, UnprovedError, snapshot_of
+from graphexec import Effect, Limits, Machine, UnprovedError, snapshot_of
 from graphexec.errors import InputError, LimitsError, MissingHandlerError
 from graphexec.kernel import Asked, Done, Event
 from graphexec.runtime import HandlerLike, runner
@@ -21,19 +21,19 @@ Way: TypeAlias = Callable[..., Done[Any]]
 Handlers: TypeAlias = Mapping[type[Effect[Any]], HandlerLike]
 
 
-def run(machine: Graph[Any, Any], value: Any, **options: Any) -> Done[Any]:
+def run(machine: Machine[Any, Any], value: Any, **options: Any) -> Done[Any]:
     return machine.run(value, **options)
 
 
-def arun(machine: Graph[Any, Any], value: Any, **options: Any) -> Done[Any]:
+def arun(machine: Machine[Any, Any], value: Any, **options: Any) -> Done[Any]:
     return asyncio.run(machine.arun(value, **options))
 
 
-def stream(machine: Graph[Any, Any], value: Any, **options: Any) -> Done[Any]:
+def stream(machine: Machine[Any, Any], value: Any, **options: Any) -> Done[Any]:
     return _last_event(list(machine.stream(value, **options)))
 
 
-def astream(machine: Graph[Any, Any], value: Any, **options: Any) -> Done[Any]:
+def astream(machine: Machine[Any, Any], value: Any, **options: Any) -> Done[Any]:
     return _last_event(asyncio.run(_collected(machine.astream(value, **options))))
 
 
@@ -77,7 +77,7 @@ def stopped(miles: float, limit: str, value: float, reached: float) -> m.Stopped
     return m.Stopped(m.Trip(miles), gx.Exhausted(limit, value, reached))
 
 
-MACHINES: dict[str, tuple[Graph[Any, Any], Callable[[int], object], Handlers]] = {
+MACHINES: dict[str, tuple[Machine[Any, Any], Callable[[int], object], Handlers]] = {
     "diamond": (m.DIAMOND, m.Number, {}),
     "self-loop": (m.SELF_LOOP, m.Left, {}),
     "interview": (m.INTERVIEW, lambda number: m.Topic("tea", number), {m.Question: lambda asked: f"re: {asked.text}"}),

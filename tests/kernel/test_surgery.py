@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import graphexec as gx
+from graphexec import kernel
 from graphexec.errors import InputError, UndeclaredOutcomeError
 from graphexec.kernel import bind, drop_edge, rename
 from graphexec.kernel.surgery import unbind
@@ -128,6 +129,15 @@ KEPT = gx.edges(keep, gx.on(m.Even, m.halve) | gx.on(m.Odd, m.triple))
 )
 def test_changed_diamond_runs(machine: gx.Graph[m.Number, m.Total], number: int, text: str) -> None:
     assert run_to(machine, m.Number(number)) == m.Total(text)
+
+
+@cases("build, splice, kind", (gx.graph, gx.splice, gx.Machine), (kernel.graph, kernel.splice, gx.Graph))
+def test_surgery_keeps_the_class_of_a_graph(build: Any, splice: Any, kind: type) -> None:
+    made = build(gx.edges(m.halve, gx.on(m.Sum, m.join)) | gx.edges(m.join, gx.on(m.Total, gx.END)), start=m.halve)
+    spliced = splice(made, NOTED, after=m.halve, on=m.Sum)
+    changed = gx.wrap(gx.replace(spliced, m.halve), m.join, after=add("!"))
+    assert {type(one) for one in (made, spliced, changed, bind(changed), unbind(changed))} == {kind}
+    assert run_to(changed, m.Even(6)) == m.Total("halved, noted, to 3!")
 
 
 @gx.charged(when_spent=m.Halted)
@@ -275,7 +285,7 @@ def add_tea(home: Any) -> m.Home:
 
 
 def test_asking_async_and_opaque_nodes_can_be_wrapped() -> None:
-    machine: gx.Graph[Any, Any] = gx.wrap(m.INTERVIEW, interview, before=shout_topic, after=turn_round)
+    machine: gx.Machine[Any, Any] = gx.wrap(m.INTERVIEW, interview, before=shout_topic, after=turn_round)
     assert run_to(machine, m.Topic("tea", 2), m.reporter()) == m.Interview(("re: TEA 1 1", "re: TEA 0 0"))
     machine = gx.wrap(m.ERRAND, m.leave, before=lambda errand: m.Errand((*errand.stops, "keys")))
     assert run_to(machine, m.Errand()) == m.Home(("keys", "left", "back"))

@@ -90,7 +90,7 @@ class TestAnswers:
 
         @dataclasses.dataclass
         class WithoutPerson:
-            graph: gx.Graph[Any, Any]
+            graph: gx.Machine[Any, Any]
             world: object
 
         outer = delegating(WithoutPerson(inner.graph, bare), handlers=OUTER)

@@ -66,7 +66,7 @@ def act_freely(given: Replied, here: gx.CallContext) -> Finished:  # type: ignor
     return Finished((*given.ids, str(here.id), str(current_call())))
 
 
-MACHINE: gx.Graph[Start, Finished | Halted] = machine_of(pure, asking, act_freely)
+MACHINE: gx.Machine[Start, Finished | Halted] = machine_of(pure, asking, act_freely)
 IDS = ("r/1.0", "r/1.0", "r/1.0", "r/2.0", "r/2.1", "r/3.0", "<call r/3.0 of act_freely>")
 
 

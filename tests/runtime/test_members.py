@@ -304,7 +304,7 @@ def fetch(wanted: Wanted) -> gx.Asks[Fetch | LookUp, Pages]:
     return Pages((yield from gx.ask_all(wanted.all)))
 
 
-FETCHING: gx.Graph[Wanted, Pages | Halted] = machine_of(fetch)
+FETCHING: gx.Machine[Wanted, Pages | Halted] = machine_of(fetch)
 
 
 @cases("drive", *LIVE)

@@ -15,10 +15,10 @@ from graphexec.effects import CallTool, ToolResult
 from graphexec.executor import parse
 from graphexec.memory import BufferMemory, SummaryMemory
 from graphexec.testing import ScriptedModel, verify_termination
+from graphexec.testing.explorer.oracle import Replies
 from graphexec.testing.own_code import watchdog
 from graphexec.testing.own_code.watchdog import HangError, Watchdog
 from graphexec.tools import AnyTool
-from graphexec.verify.explorer.oracle import Replies
 from tests.kernel.machines import machine_of
 from tests.parameters import cases
 from tests.stopwatch import Stopwatch

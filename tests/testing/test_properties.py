@@ -151,7 +151,7 @@ def publish(draft: Draft) -> Printed:
     raise AssertionError("a real node does I/O")
 
 
-WRITER: gx.Graph[Draft, Printed | TooMuch] = machine_of(improve)
+WRITER: gx.Machine[Draft, Printed | TooMuch] = machine_of(improve)
 PUBLISHER: gx.Graph[Draft, Printed | TooMuch] = machine_of(publish)
 
 

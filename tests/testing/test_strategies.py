@@ -13,12 +13,12 @@ from graphexec import AgentExecutor, Graph, GraphexecError, Limits, ModelError, 
 from graphexec.effects import CallModel, CallTool, ToolResult, agent_limits
 from graphexec.testing import VirtualClock, agent_scripts, drawn_graphs, graphs, limits, on_loop_time, time_limits
 from graphexec.testing.adversary import Attack, Move
+from graphexec.testing.explorer.stub_nodes import explore_table
 from graphexec.testing.failures import DeadlockError
 from graphexec.testing.random_graphs import DrawnEdge, DrawnGraph, DrawnNode, errand_class
 from graphexec.testing.scripts import AgentScript, Call, ScriptedError, ScriptedTurn
 from graphexec.testing.strategies import attacks
 from graphexec.verify import verify
-from graphexec.verify.explorer.stub_nodes import explore_table
 from tests.executor.actors import echo
 from tests.parameters import cases, thorough
 

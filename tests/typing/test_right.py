@@ -12,8 +12,8 @@ from graphexec import (
     CallContext,
     Done,
     Exhausted,
-    Graph,
     Limits,
+    Machine,
     Node,
     RunResult,
     StoppedResponse,
@@ -65,8 +65,8 @@ class Translator:
 
 
 def test_the_executors_graph_is_inferred_whole() -> None:
-    assert_type(AGENT_EXECUTOR, Graph[Ready, AgentFinish | StoppedResponse])
-    assert_type(STRICT_AGENT_EXECUTOR, Graph[Ready, AgentFinish | StoppedResponse])
+    assert_type(AGENT_EXECUTOR, Machine[Ready, AgentFinish | StoppedResponse])
+    assert_type(STRICT_AGENT_EXECUTOR, Machine[Ready, AgentFinish | StoppedResponse])
     built = graph(
         edges(plan, on(Replied, parse) | on(LimitReached, stopped_response))
         | edges(parse, on(Acted, dispatch_tools) | on(Ready, plan) | on(AgentFinish, END))
@@ -75,7 +75,7 @@ def test_the_executors_graph_is_inferred_whole() -> None:
         | edges(stopped_response, on(StoppedResponse, END)),
         start=plan,
     )
-    assert_type(built, Graph[Ready, AgentFinish | StoppedResponse])
+    assert_type(built, Machine[Ready, AgentFinish | StoppedResponse])
     assert built.edges == AGENT_EXECUTOR.edges
 
 
@@ -177,10 +177,10 @@ def test_surgery_keeps_or_extends_the_type() -> None:
         return even
 
     spliced = splice(DIAMOND, edges(guard, on(Even, halve) | on(Refused, END)), after=split, on=Even)
-    assert_type(spliced, Graph[Number, Total | Refused])
-    assert_type(replace(DIAMOND, halve), Graph[Number, Total])
-    assert_type(wrap(DIAMOND, halve, before=lambda even: even), Graph[Number, Total])
-    assert_type(bind(DIAMOND, Translator("en")), Graph[Number, Total])
+    assert_type(spliced, Machine[Number, Total | Refused])
+    assert_type(replace(DIAMOND, halve), Machine[Number, Total])
+    assert_type(wrap(DIAMOND, halve, before=lambda even: even), Machine[Number, Total])
+    assert_type(bind(DIAMOND, Translator("en")), Machine[Number, Total])
 
 
 def test_surgery_of_an_executor_is_typed() -> None:
@@ -224,7 +224,7 @@ def the_context_is_typed(call: CallContext[Translator], event: Asked | Done[Tota
 def the_front_door_is_typed(executor: AgentExecutor) -> None:
     """Not called: only for the checkers."""
     assert_type(executor.run("hello"), RunResult)
-    assert_type(executor.graph, Graph[Ready, AgentFinish | StoppedResponse])
+    assert_type(executor.graph, Machine[Ready, AgentFinish | StoppedResponse])
     assert_type(executor.run("hello").stopped, StoppedResponse | None)
 
 

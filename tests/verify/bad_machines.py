@@ -56,7 +56,7 @@ def ask_again(unclear: Unclear) -> gx.Asks[effects.CallModel, Replied]:
 careful = kernel.rename(careful_parse, "parse")
 
 
-def retrying(asker: Any) -> gx.Graph[Ready, Any]:
+def retrying(asker: Any) -> gx.Machine[Ready, Any]:
     """The agent's machine with `asker` on a cycle around `parse`."""
     return machine_of(plan, careful, asker, dispatch_tools, check_return_direct, stopped_response)
 
@@ -114,7 +114,7 @@ _OVER: Any = gx.on(Over, gx.END)
 _LEAVE: Any = _OVER | gx.on(Left, gx.END)
 
 
-def leaving(right: Any, there: Any, back: Any) -> gx.Graph[A, Any]:
+def leaving(right: Any, there: Any, back: Any) -> gx.Machine[A, Any]:
     """Return a loop of `go_left` and another node, with the routes between them."""
     return gx.graph(gx.edges(go_left, there | _LEAVE) | gx.edges(right, back), start=go_left)
 
@@ -141,7 +141,7 @@ def still_reached(reached: LimitReached, limit: gx.Exhausted) -> LimitReached:
     return reached
 
 
-def generating(generate: Any, rows: Any) -> gx.Graph[Ready, Any]:
+def generating(generate: Any, rows: Any) -> gx.Machine[Ready, Any]:
     """The agent's machine with `generate` instead of the stopped response."""
     asking = gx.edges(plan, gx.on(Replied, parse) | gx.on(LimitReached, generate))
     acting = gx.edges(dispatch_tools, gx.on(Observed, check_return_direct) | gx.on(LimitReached, generate))
@@ -163,7 +163,7 @@ def ask_for_more(reached: LimitReached) -> gx.Asks[gx.AskHuman, Ready | LimitRea
     return Ready(reached.run) if answer == "yes" else reached
 
 
-def extending(asker: Any) -> gx.Graph[Ready, Any]:
+def extending(asker: Any) -> gx.Machine[Ready, Any]:
     """The agent's machine in which a person may reset the iterations."""
     asking = gx.edges(plan, gx.on(Replied, parse) | gx.on(LimitReached, asker))
     extending = gx.edges(asker, gx.on(Ready, plan, resets=[kernel.ITERATIONS]) | _STOP)
@@ -198,7 +198,7 @@ def give_up(stopped: gx.StoppedResponse) -> Over:
     return Over()
 
 
-def parent(child: Any, deliverer: Any) -> gx.Graph[Task, Any]:
+def parent(child: Any, deliverer: Any) -> gx.Machine[Task, Any]:
     """Return a machine that passes tasks to `child`, one after another."""
     return machine_of(take_on, child, deliverer, give_up)
 
@@ -215,7 +215,7 @@ def hand_back(finish: gx.AgentFinish) -> Ready | Over:
     return Ready(finish.run)
 
 
-def handing_back(routes: Any) -> gx.Graph[Ready, Any]:
+def handing_back(routes: Any) -> gx.Machine[Ready, Any]:
     """Return a parent agent that passes every action to a child; they share the iterations."""
     child = gx.embed(AGENT_EXECUTOR, "child")
     return gx.graph(
@@ -288,7 +288,7 @@ def tock_or_stop(b: B) -> A | Over:
 tock_ending = kernel.rename(tock_or_stop, "tock")
 
 
-def ticking(other: Any) -> gx.Graph[A, Any]:
+def ticking(other: Any) -> gx.Machine[A, Any]:
     return machine_of(tick, other)
 
 

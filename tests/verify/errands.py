@@ -12,7 +12,7 @@ from graphexec import actions, executor, models, tool
 from graphexec.effects import CallModel, CallTool, ToolResult
 from graphexec.kernel import charged, draft, metered, node
 from graphexec.messages import CompletionRequest, ModelReply
-from graphexec.verify.explorer.oracle import Replies
+from graphexec.testing.explorer.oracle import Replies
 from tests.kernel.machines import machine_of, value
 
 
@@ -81,7 +81,7 @@ _APPROVED: Any = gx.edges(approve, gx.on(Approved, act) | gx.on(Errand, decide) 
 )
 
 
-def deciding(urgent: Any) -> gx.Graph[Errand, Replied | Stopped]:
+def deciding(urgent: Any) -> gx.Machine[Errand, Replied | Stopped]:
     """Return the machine that leads urgent errands to a node."""
     routes = gx.on(Wanted, approve) | gx.on(Urgent, urgent) | gx.on(Replied, gx.END) | _STOPPED
     return gx.graph(gx.edges(decide, routes) | _APPROVED, start=decide)
@@ -137,7 +137,7 @@ def compare(form: Form) -> gx.Asks[Question, Expected | Unexpected]:
     return Expected() if first == second else Unexpected()
 
 
-QUESTIONNAIRE: gx.Graph[Form, Expected | Unexpected | Unfinished] = machine_of(compare)
+QUESTIONNAIRE: gx.Machine[Form, Expected | Unexpected | Unfinished] = machine_of(compare)
 
 # ---- retries: a loop that counts in its value
 
@@ -149,7 +149,7 @@ def attempt(trying: Trying) -> gx.Asks[CallModel, Trying | Expected]:
     return Expected() if trying.times == 2 else Trying(trying.times + 1, trying.notify)
 
 
-TRYING: gx.Graph[Trying, Expected | Unfinished] = machine_of(attempt)
+TRYING: gx.Machine[Trying, Expected | Unfinished] = machine_of(attempt)
 
 # ---- the standard executor, with each kind of agent
 
@@ -226,7 +226,7 @@ def unpack(parcel: Parcel) -> Expected | Unexpected:
     return Expected() if parcel.contents == CONTENTS else Unexpected()
 
 
-PARCEL: gx.Graph[Parcel, Expected | Unexpected] = machine_of(unpack)
+PARCEL: gx.Machine[Parcel, Expected | Unexpected] = machine_of(unpack)
 
 # ---- a draft without an edge
 

@@ -5,8 +5,8 @@ from itertools import chain, cycle, islice
 from typing import Any
 
 from graphexec.kernel import Edge, Graph, Limits, Proof, Snapshot
-from graphexec.verify.explorer.stepping import Over
-from graphexec.verify.explorer.stub_nodes import Instruction, StubMachine, StubStep
+from graphexec.testing.explorer.stepping import Over
+from graphexec.testing.explorer.stub_nodes import Instruction, StubMachine, StubStep
 from graphexec.verify.proof.findings import Witness
 from graphexec.verify.proof.flow import Transition
 

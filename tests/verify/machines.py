@@ -6,7 +6,7 @@ from typing import Any, ClassVar, final
 
 from hypothesis import strategies as st
 
-from graphexec import END, AskHuman, Effect, Graph
+from graphexec import END, AskHuman, Effect, Machine
 from graphexec.effects import MODEL_CALLS, TOKENS, TOOL_CALLS, CallModel, CallTool
 from graphexec.kernel import ITERATIONS, Budget, Edge, Limits, Meter, Node, Perform
 
@@ -62,7 +62,7 @@ def _never_leaves(value: object, limit: object) -> Any:
 
 
 @st.composite
-def graphs(draw: st.DrawFn, most_nodes: int = 4) -> Graph[Any, Any]:
+def graphs(draw: st.DrawFn, most_nodes: int = 4) -> Machine[Any, Any]:
     """Return a graph with an edge for each outcome, whose first node leads to the end when a limit is reached."""
     names = [f"n{number}" for number in range(draw(st.integers(1, most_nodes)))]
     nodes: list[Node[Any, Any]] = []
@@ -77,7 +77,7 @@ def graphs(draw: st.DrawFn, most_nodes: int = 4) -> Graph[Any, Any]:
             edges.append(Edge(name, SPENT, draw(st.sampled_from([*names, END.name, END.name, END.name]))))
     used = {budget for node in nodes for budget in node.meters}
     kept = [Edge(e.source, e.outcome, e.target, tuple(b for b in e.resets if b in used)) for e in edges]
-    return Graph(nodes, kept, names[0])
+    return Machine(nodes, kept, names[0])
 
 
 @st.composite

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from graphexec import END, Asks, Effect, Exhausted, Graph, Limits, ask, charged, edges, graph, kernel, node, on
+from graphexec import END, Asks, Effect, Exhausted, Limits, Machine, ask, charged, edges, graph, kernel, node, on
 from tests.kernel.machines import machine_of, value
 
 PAYMENTS, PARCELS, WEIGHT = kernel.Meter("payments"), kernel.Meter("parcels"), kernel.Meter("weight", whole=False)
@@ -63,7 +63,7 @@ def ship(paid: Paid) -> Asks[Ship, Delivered]:
     return Delivered()
 
 
-ORDERS: Graph[Order, Any] = machine_of(pay, ship)
+ORDERS: Machine[Order, Any] = machine_of(pay, ship)
 FIVE = Limits({PAYMENTS: 5})
 
 
@@ -72,6 +72,6 @@ def rows_of(node: Any, refused: Any = END) -> Any:
     return edges(node, on(Paid, END) | on(Refused, refused) | on(Cancelled, END))
 
 
-def paying(node: Any, refused: Any = END) -> Graph[Any, Any]:
+def paying(node: Any, refused: Any = END) -> Machine[Any, Any]:
     """Return a machine of one such node."""
     return graph(rows_of(node, refused), start=node)

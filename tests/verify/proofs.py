@@ -16,7 +16,7 @@ DEFAULT = Limits()
 
 def certificate_of(machine: Graph[Any, Any], limits: Limits = DEFAULT) -> verify.Certificate:
     """Return the certificate of a machine that is proved to end; it is checked, after it is read again."""
-    verdict = machine.verify(limits)
+    verdict = verify.verify(machine, limits)
     assert verdict.certificate is not None, verdict
     again = verify.Certificate.from_json(verdict.certificate.to_json())
     assert again == verdict.certificate

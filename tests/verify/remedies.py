@@ -38,7 +38,7 @@ def follow(finding: Finding, verdict: Verdict, known: dict[str, Any]) -> list[Ve
             bare = [dataclasses.replace(edge, resets=()) for edge in machine.edges]
             edges = [one if str(one) == match["edge"] else edge for one, edge in zip(bare, machine.edges, strict=True)]
             assert edges != [*machine.edges], f"no edge is {match['edge']}"
-            machine = check_table(machine, edges, machine.start)
+            machine = check_table(type(machine), machine, edges, machine.start)
         elif match := _BUDGET.fullmatch(part):
             limits = dataclasses.replace(limits, budgets=json.loads(match["budgets"]))
         elif match := _LIMIT.search(part):
@@ -72,4 +72,4 @@ def _meter(machine: Graph[Any, Any], code: dict[str, Any], known: dict[str, Any]
 
 def _with(machine: Graph[Any, Any], node: Node[Any, Any], *added: Edge) -> Graph[Any, Any]:
     nodes = [node if one.name == node.name else one for one in machine]
-    return check_table(nodes, [*machine.edges, *added], machine.start)
+    return check_table(type(machine), nodes, [*machine.edges, *added], machine.start)

@@ -37,7 +37,7 @@ def tidy(given_up: GivenUp) -> Text:
 
 
 # A run can count more after its limit is reached, so the number is proved by states.
-TIDYING: gx.Graph[Chapter, Any] = gx.graph(
+TIDYING: gx.Machine[Chapter, Any] = gx.graph(
     gx.edges(write, gx.on(Text, gx.END) | gx.on(GivenUp, tidy))
     | gx.edges(tidy, gx.on(Text, rewrite))
     | gx.edges(rewrite, gx.on(Text, gx.END)),
@@ -55,7 +55,7 @@ def second(text: Text) -> Text:
     return text
 
 
-TWICE: gx.Graph[Chapter, Any] = gx.graph(
+TWICE: gx.Machine[Chapter, Any] = gx.graph(
     gx.edges(write, gx.on(Text, second) | gx.on(GivenUp, gx.END))
     | gx.edges(second, gx.on(Text, rewrite) | gx.on(GivenUp, gx.END))
     | gx.edges(rewrite, gx.on(Text, gx.END)),
@@ -76,12 +76,12 @@ def ask_for_page(chapter: Chapter) -> gx.Asks[Page, Text]:
 
 
 # Its meter has the same name as a bound.
-COUNTING: gx.Graph[Chapter, Any] = gx.graph(
+COUNTING: gx.Machine[Chapter, Any] = gx.graph(
     gx.edges(ask_for_page, gx.on(Text, rewrite) | gx.on(GivenUp, gx.END)) | gx.edges(rewrite, gx.on(Text, gx.END)),
     start=ask_for_page,
 )
 
-MACHINES: Mapping[str, tuple[gx.Graph[Any, Any], gx.Limits]] = {
+MACHINES: Mapping[str, tuple[gx.Machine[Any, Any], gx.Limits]] = {
     "agent": (AGENT_EXECUTOR, agent_limits(iterations=3, tool_calls=2, seconds=9, restarts=1, fan_out=2)),
     "strict": (STRICT_AGENT_EXECUTOR, agent_limits(iterations=2)),
     "generating": (GENERATING_AGENT_EXECUTOR, agent_limits(model_calls=2, seconds=30)),

@@ -8,8 +8,8 @@ from graphexec import END, AgentExecutor, Budget, Graph, Limits, create_react_ag
 from graphexec.effects import agent_limits
 from graphexec.executor import AGENT_EXECUTOR, GENERATING_AGENT_EXECUTOR
 from graphexec.models import ScriptedModel
+from graphexec.testing.explorer.stub_nodes import explore_table
 from graphexec.verify import CODES, UnprovedError
-from graphexec.verify.explorer.stub_nodes import explore_table
 from graphexec.verify.export.guarded import to_guarded_program
 from tests.parameters import cases
 from tests.verify import bad_machines as bad

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, TypeAdapter
 
-from graphexec.verify.explorer.oracle import example_of, unusual_arguments
+from graphexec.testing.explorer.oracle import example_of, unusual_arguments
 from tests.parameters import cases
 
 

@@ -18,12 +18,12 @@ from graphexec.executor import Acted, LimitReached, Ready
 from graphexec.kernel import Answered, Asked, Cut, Done, Effect, Event, Limits, Moved, Perform
 from graphexec.kernel.effects import CallContext
 from graphexec.runtime import IO, Handler, make_run_context, stream
-from graphexec.verify.explorer.abstraction import shape, texts
-from graphexec.verify.explorer.explore import Exploration, explore
-from graphexec.verify.explorer.failure import Failure, as_test, breaks, raised_by
-from graphexec.verify.explorer.oracle import Oracle, Reply, replies_of
-from graphexec.verify.explorer.stepping import Choice, Over, Stepping
-from graphexec.verify.explorer.temporal import (
+from graphexec.testing.explorer.abstraction import shape, texts
+from graphexec.testing.explorer.explore import Exploration, explore
+from graphexec.testing.explorer.failure import Failure, as_test, breaks, raised_by
+from graphexec.testing.explorer.oracle import Oracle, Reply, replies_of
+from graphexec.testing.explorer.stepping import Choice, Over, Stepping
+from graphexec.testing.explorer.temporal import (
     Assertion,
     Predicate,
     answered,

@@ -8,7 +8,7 @@ from typing import Any, Literal, final
 import graphexec as gx
 from graphexec import errors, kernel, messages
 from graphexec.effects import CallModel, CallTool, agent_limits
-from graphexec.verify.explorer.stub_nodes import explore_table
+from graphexec.testing.explorer.stub_nodes import explore_table
 from graphexec.verify.proof.flow import Flow, Transition, caps_of, flow_of, is_enabled, limits_of
 from tests.kernel.machines import error_message, value
 from tests.parameters import cases
@@ -109,12 +109,12 @@ def halting(**counts: Any) -> Any:
     return gx.charged(when_spent=Halted, **counts)
 
 
-def asking(counted: Any, **routing: Any) -> gx.Graph[Given, Any]:
+def asking(counted: Any, **routing: Any) -> gx.Machine[Given, Any]:
     """Return a machine of one node."""
     routes: Any = gx.on(Made, gx.END, **routing)
     if counted.spent_outcome is not None:
         routes = routes | gx.on(Halted, gx.END)
-    machine: gx.Graph[Given, Any] = gx.graph(rows(counted, routes), start=counted)
+    machine: gx.Machine[Given, Any] = gx.graph(rows(counted, routes), start=counted)
     return machine
 
 
@@ -321,7 +321,7 @@ def test_either_of_two_limited_calls_ends_a_loop() -> None:
         return given
 
     one: Any = halting(asks=1)(model_or_tool)
-    machine: gx.Graph[Any, Any] = gx.graph(rows(one, gx.on(Given, one) | gx.on(Halted, gx.END)), start=one)
+    machine: gx.Machine[Any, Any] = gx.graph(rows(one, gx.on(Given, one) | gx.on(Halted, gx.END)), start=one)
     bounds = certificate_of(machine, agent_limits(iterations=None, model_calls=200, tool_calls=300)).bounds
     assert str(bounds.transitions) == "model_calls + tool_calls + 1 = 501 (exact)"
     assert machine.verify(agent_limits(iterations=None, model_calls=200)).status == "refuted"
@@ -336,14 +336,14 @@ def give(given: Given, limit: gx.Exhausted) -> Given:
 def test_witness_does_not_rely_on_cut_tool(node: Any, status: str, ends: bool) -> None:
     """A tool that is cut has an observation for that, so its node goes on; a model that is cut has none."""
     one: Any = gx.charged(when_spent=give, asks=1)(node)
-    machine: gx.Graph[Any, Any] = gx.graph(rows(one, gx.on(Made, gx.END) | gx.on(Given, one)), start=one)
+    machine: gx.Machine[Any, Any] = gx.graph(rows(one, gx.on(Made, gx.END) | gx.on(Given, one)), start=one)
     limits = agent_limits(seconds=5)
     assert (machine.verify(limits).status, explore_table(machine, limits).endless is None) == (status, ends)
 
 
 def test_every_node_with_unbounded_effects_is_reported() -> None:
     counted, second = (halting()(one) for one in (think, dataclasses.replace(think, name="think_again")))
-    machine: gx.Graph[Any, Any] = gx.graph(
+    machine: gx.Machine[Any, Any] = gx.graph(
         rows(counted, FROM_MADE)
         | rows(turn_back, gx.on(Back, again))
         | rows(again, gx.on(Given, second))
@@ -352,7 +352,7 @@ def test_every_node_with_unbounded_effects_is_reported() -> None:
     )
     assert [one.node for one in machine.verify(gx.Limits(fan_out=None)).findings] == ["think", "think_again"]
     # An edge to a missing node can be analysed, too.
-    machine = gx.Graph([pure], [kernel.Edge("pure", Made, "nowhere")], "pure")
+    machine = gx.Machine([pure], [kernel.Edge("pure", Made, "nowhere")], "pure")
     assert machine.verify().status == "refuted"
 
 
@@ -362,7 +362,7 @@ ROUND = rows(counting, FROM_MADE) | rows(turn_back, gx.on(Back, again)) | rows(a
 
 
 def test_stop_only_nodes_are_reported_with_path() -> None:
-    machine: gx.Graph[Any, Any] = gx.graph(rows(begin_with, gx.on(Given, counting)) | ROUND, start=begin_with)
+    machine: gx.Machine[Any, Any] = gx.graph(rows(begin_with, gx.on(Given, counting)) | ROUND, start=begin_with)
     verdict = machine.verify()
     (finding,) = verdict.findings
     assert str(finding) == (
@@ -384,7 +384,7 @@ def test_stop_only_finding_has_shortest_path_of_moves() -> None:
         return made
 
     leaving = rows(choose, gx.on(Given, counting) | gx.on(Made, finish)) | rows(finish, gx.on(Made, gx.END))
-    machine: gx.Graph[Any, Any] = gx.graph(leaving | ROUND, start=choose)
+    machine: gx.Machine[Any, Any] = gx.graph(leaving | ROUND, start=choose)
     (finding,) = machine.verify().findings
     assert finding.node == "pure"
     assert [str(one) for one in witness_of(finding).stem] == ["choose --Given--> pure"]
@@ -394,7 +394,7 @@ def test_stop_only_finding_has_shortest_path_of_moves() -> None:
 
 def test_fault_of_draft_has_path_if_reachable() -> None:
     unfinished = rows(counting, FROM_MADE) | rows(turn_back, gx.on(Back, again))
-    drafted: gx.Graph[Any, Any] = gx.draft(unfinished | rows(begin_with, gx.on(Given, counting)), start=counting)
+    drafted: gx.Machine[Any, Any] = gx.draft(unfinished | rows(begin_with, gx.on(Given, counting)), start=counting)
     verdict = drafted.verify()
     findings = {f"{finding.code} {finding.node}": finding for finding in verdict.findings}
     stem = witness_of(findings["GX005 again"]).stem

@@ -54,7 +54,7 @@ def executor(**options: Any) -> gx.AgentExecutor:
     return gx.AgentExecutor(agent=scripted(answer()), tools=[], **options)
 
 
-def warnings(machine: gx.Graph[Any, Any]) -> list[str]:
+def warnings(machine: gx.Machine[Any, Any]) -> list[str]:
     found = [finding for finding in machine.verify().findings if finding.code == "GX027"]
     assert all(finding.severity == "warning" for finding in found)
     return [str(finding).removeprefix("GX027 at ") for finding in found]
@@ -81,13 +81,13 @@ def test_stock_machines_have_no_guards(method: Any, handling: bool, memory: Buff
     assert not warnings(stock.plug(nodes.stop_repeats()).graph)
 
 
-def redacted(machine: gx.Graph[Any, Any], *after: Any) -> gx.Graph[Any, Any]:
+def redacted(machine: gx.Machine[Any, Any], *after: Any) -> gx.Machine[Any, Any]:
     """Return the machine with a guard of its answers."""
-    guarded: gx.Graph[Any, Any] = splice(machine, REDACTED, after=after, on=gx.AgentFinish)
+    guarded: gx.Machine[Any, Any] = splice(machine, REDACTED, after=after, on=gx.AgentFinish)
     return guarded
 
 
-def remembering(*after: Any) -> gx.Graph[Any, Any]:
+def remembering(*after: Any) -> gx.Machine[Any, Any]:
     return executor(memory=BufferMemory()).splice(REDACTED, after=after, on=gx.AgentFinish).graph
 
 
@@ -124,7 +124,7 @@ def remembering(*after: Any) -> gx.Graph[Any, Any]:
     # and one after the memory, which does not see answers that are not saved.
     (redacted(MEMORY, MEMORY["save_memory"]), "redact: ~return_unsaved --AgentFinish--> END bypasses it"),
 )
-def test_guard_that_some_exit_bypasses_gets_warning(machine: gx.Graph[Any, Any], facts: str) -> None:
+def test_guard_that_some_exit_bypasses_gets_warning(machine: gx.Machine[Any, Any], facts: str) -> None:
     (warning,) = warnings(machine)
     start, *others = facts.split("~")
     assert warning.startswith(start)
@@ -156,7 +156,7 @@ NOTED, COPIED = gx.edges(note, STOP), gx.edges(kernel.rename(redact, "redact_dir
     # Only a model has last words.
     splice(redacted(AGENT_EXECUTOR, *BOTH), NOTED, after=table.dispatch_tools, on=LimitReached),
 )
-def test_node_that_no_exit_bypasses_gets_no_warning(machine: gx.Graph[Any, Any]) -> None:
+def test_node_that_no_exit_bypasses_gets_no_warning(machine: gx.Machine[Any, Any]) -> None:
     assert not warnings(machine)
 
 

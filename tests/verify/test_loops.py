@@ -94,8 +94,8 @@ def entering(node: str, budget: str, entry: str = "e") -> Flow:
     (SELF, "GX010 at a: the table alone does not end this loop: a --Toa--> a; it spends no budget. Meter a: @met~"),
     (TWO, "GX010 at a: ~ a --Tob--> b, b --Toa--> a; it spends no budget. Meter b: @metered(~"),
     (COUNTED, "GX016 at a: ~ a --Toa--> a; it spends only x, without a limit. Give the budget x a limit: ~"),
-    (TOOLS, "GX016 at a: ~; it spends only tool_calls, ~. Set max_tool_calls, or agent_limits(tool_calls=...)."),
-    (MODELS, "GX016 at a: ~ only model_calls and tokens, ~. Set max_model_calls, or agent_limits(model_calls=~"),
+    (TOOLS, "GX016 at a: ~; it spends only tool_calls, ~. Set a limit on tool_calls: Limits({TOOL_CALLS: 5})."),
+    (MODELS, "GX016 at a: ~ only model_calls and tokens, ~. Set a limit on model_calls: ~"),
     (RESETS_ITSELF, "GX015 at a: ~ a --Toa--> a; it spends x, which a --Toa--> resets. Meter a with a budget ~"),
     (
         RESET_LATER,
@@ -200,7 +200,8 @@ TOKENS: Any = {"asks": 1, "most": 1, "effect_charges": ((("tokens", 1),),)}
     ),
     (
         flow_with(way("a", "a", "tokens", **TOKENS), end("a"), within("a", "tokens")),
-        "set max_tokens, or agent_limits(tokens=...)",
+        # A machine's meters have options.
+        "set a limit on tokens: Limits({TOKENS: 5})",
     ),
     # A limit on x would leave the other loop.
     (

@@ -10,8 +10,8 @@ import graphexec as gx
 from graphexec import effects, kernel
 from graphexec.kernel.meters import is_measure
 from graphexec.kernel.node import END
+from graphexec.testing.explorer.stub_nodes import explore_table
 from graphexec.verify.checker.check import check_certificate
-from graphexec.verify.explorer.stub_nodes import explore_table
 from graphexec.verify.proof.certificate import Bound, Certificate
 from graphexec.verify.proof.findings import Witness
 from graphexec.verify.proof.flow import Flow, Transition

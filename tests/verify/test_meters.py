@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 import graphexec as gx
 from graphexec import effects, errors
 from graphexec.kernel import Meter, advance, begin, reserved
+from graphexec.testing.explorer.explore import explore
+from graphexec.testing.explorer.failure import as_test
+from graphexec.testing.explorer.oracle import replies_of
+from graphexec.testing.explorer.stepping import Choice
+from graphexec.testing.explorer.stub_nodes import explore_table
+from graphexec.testing.explorer.temporal import asked, never
 from graphexec.testing.random_graphs import METERS, DrawnGraph, errand_class
 from graphexec.testing.strategies import drawn_graphs
 from graphexec.verify import Bound, Bounds, verify
-from graphexec.verify.explorer.explore import explore
-from graphexec.verify.explorer.failure import as_test
-from graphexec.verify.explorer.oracle import replies_of
-from graphexec.verify.explorer.stepping import Choice
-from graphexec.verify.explorer.stub_nodes import explore_table
-from graphexec.verify.explorer.temporal import asked, never
 from graphexec.verify.proof.flow import Flow, Transition, flow_of
 from graphexec.verify.reports.document import bounds_data, limits_data
 from graphexec.verify.reports.text import bound_lines

@@ -12,9 +12,9 @@ from graphexec import END, Asks, Exhausted, ask, charged, edges, graph, metered,
 from graphexec.effects import CallModel
 from graphexec.kernel import Moved, PendingEffect, Snapshot, advance, begin
 from graphexec.messages import CompletionRequest, ModelReply
+from graphexec.testing.explorer.stub_nodes import explore_table
 from graphexec.testing.spin_checker import check_with_spin, run_spin
 from graphexec.verify import verify
-from graphexec.verify.explorer.stub_nodes import explore_table
 from graphexec.verify.export.promela import promela
 from graphexec.verify.export.tla import tla
 from graphexec.verify.proof.flow import flow_of
@@ -374,17 +374,18 @@ def test_function_without_annotations_is_not_proposed_to_another_node() -> None:
     # A node that was not made by its decorator.
     bare: Any = dataclasses.replace(WRITER["revise"], when_spent=print)
     nodes: list[gx.Node[Any, Any]] = [bare, WRITER["next_chapter"]]
-    machine: gx.Graph[Any, Any] = gx.Graph(nodes, WRITER.edges, WRITER.start)
+    machine: gx.Machine[Any, Any] = gx.Machine(nodes, WRITER.edges, WRITER.start)
     (finding,), (own,) = (verify(one, gx.Limits()).findings for one in (machine, WRITER))
     assert "@metered(when_spent=Halted, budget=" in own.remedy
     assert "@metered(when_spent=Stopped, budget=" in finding.remedy
 
 
-def measured(name: str) -> gx.Graph[Any, Any]:
+def measured(name: str) -> gx.Machine[Any, Any]:
     """Return one of the machines with the measure that its remedy names."""
     machine, limits, _ = FIFTEEN[name]
     verdict = verify(machine, limits)
-    return follow(verdict.findings[0], verdict, globals())[-1].graph
+    graph = follow(verdict.findings[0], verdict, globals())[-1].graph
+    return gx.Machine(graph, graph.edges, graph.start)
 
 
 COUNTING: Mapping[str, tuple[object, str, int, int]] = {
@@ -400,7 +401,7 @@ COUNTING: Mapping[str, tuple[object, str, int, int]] = {
 def test_machine_that_counts_is_proved_by_its_measure(name: str) -> None:
     start, form, most, taken = COUNTING[name]
     machine = measured(name)
-    bounds = machine.verify(gx.Limits(iterations=None)).bounds
+    bounds = verify(machine, gx.Limits(iterations=None)).bounds
     assert bounds is not None
     assert (bounds.transitions.form, bounds.transitions.number, bounds.transitions.exact) == (form, None, False)
     assert bounds.model_calls.form is not None

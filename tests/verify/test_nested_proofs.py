@@ -77,7 +77,7 @@ def try_again(given: Missed) -> Address:
     return Address(given.number + 1)
 
 
-FETCHING: gx.Graph[Address, Page] = machine_of(fetch, try_again)
+FETCHING: gx.Machine[Address, Page] = machine_of(fetch, try_again)
 
 
 @value
@@ -100,7 +100,7 @@ def give_up(given: Missed) -> Page:
     return Page(str(given.number))
 
 
-REPORTING: gx.Graph[Address, Page] = machine_of(survey, give_up)
+REPORTING: gx.Machine[Address, Page] = machine_of(survey, give_up)
 
 
 # ---- bounds

@@ -8,7 +8,7 @@ from typing import Any, final
 import networkx as nx
 from hypothesis import given
 
-from graphexec import END, AgentFinish, Graph, Node, StoppedResponse, edges, errors, graph, node, on, splice
+from graphexec import END, AgentFinish, Graph, Machine, Node, StoppedResponse, edges, errors, graph, node, on, splice
 from graphexec.executor import (
     AGENT_EXECUTOR,
     GENERATING_AGENT_EXECUTOR,
@@ -137,7 +137,9 @@ def test_exports_hold_every_attribute(machine: Graph[Any, Any]) -> None:
 def test_new_graph_marks_missing_nodes_of_drafts() -> None:
     PAYMENTS.to_networkx().remove_node("pay")
     assert "pay" in PAYMENTS.to_networkx()
-    machine: Graph[Any, Any] = Graph([pay], [Edge("pay", Paid, "nowhere"), Edge("missing_source", Over, "END")], "pay")
+    machine: Machine[Any, Any] = Machine(
+        [pay], [Edge("pay", Paid, "nowhere"), Edge("missing_source", Over, "END")], "pay"
+    )
     network = machine.to_networkx()
     assert network.nodes["nowhere"] == network.nodes["missing_source"] == {"kind": "missing"}
     assert network.edges["missing_source", "END", "Over"]["returned"] is False
@@ -147,7 +149,7 @@ def test_new_graph_marks_missing_nodes_of_drafts() -> None:
 
 
 @given(sound_graphs(most=6))
-def test_dominators_agree_with_networkx(machine: Graph[Any, Any]) -> None:
+def test_dominators_agree_with_networkx(machine: Machine[Any, Any]) -> None:
     network: nx.DiGraph[str] = nx.DiGraph(machine.to_networkx())
     for immediate, holds, root in (
         (nx.immediate_dominators(network, machine.start), dominates, machine.start),
@@ -226,7 +228,7 @@ def test_a_spliced_node_dominates_what_it_guards() -> None:
 
 
 @given(sound_graphs(most=6))
-def test_paths_agree_with_networkx(machine: Graph[Any, Any]) -> None:
+def test_paths_agree_with_networkx(machine: Machine[Any, Any]) -> None:
     lengths = nx.single_source_dijkstra_path_length(machine.to_networkx(), machine.start)
     for name in (*machine.nodes, "END"):
         path = shortest_path(machine, name)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from graphexec import END, Graph, Limits, effects, errors, verify
+from graphexec import END, Limits, Machine, effects, errors, verify
 from graphexec.executor import AGENT_EXECUTOR, GENERATING_AGENT_EXECUTOR
 from graphexec.kernel.meters import Budget, Meter
 from graphexec.testing.random_graphs import DrawnEdge, DrawnGraph, DrawnNode
@@ -186,7 +186,7 @@ def test_proof_by_states_needs_every_state() -> None:
             check_ranks(with_bound(certificate, "transitions", potential=one))
 
 
-def alpha(**options: Any) -> Graph[Any, Any]:
+def alpha(**options: Any) -> Machine[Any, Any]:
     """Return a machine of one node, which is metered by alpha."""
     return machine(red(meters=("alpha",), **options)).graph
 

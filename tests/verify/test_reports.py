@@ -55,8 +55,6 @@ def test_proof_report_shows_bounds_and_assumptions() -> None:
     assert text([PROVED], root=ROOT) == (
         "writing:WRITER  PROVED  every run ends\n"
         f"  transitions  {verify(WRITER).bounds.transitions}\n"  # type: ignore[union-attr] # pyright: ignore[reportOptionalMemberAccess]
-        "  model calls  0 (exact)\n"
-        "  tool calls   0 (exact)\n"
         "  seconds      no bound; set max_execution_time, or Limits(seconds=30)\n"
         "  assuming     " + "\n               ".join(verify(WRITER).assumptions) + "\n"
     )

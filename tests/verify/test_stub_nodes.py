@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec import END, AskHuman, Effect, Graph, edges, errors, graph, on
+from graphexec import END, AskHuman, Effect, Graph, Machine, edges, errors, graph, on
 from graphexec.effects import MODEL_CALLS, TOOL_CALLS, CallModel, CallTool, agent_limits
 from graphexec.executor import AGENT_EXECUTOR, STRICT_AGENT_EXECUTOR
 from graphexec.kernel import Limits
-from graphexec.verify.explorer.abstraction import bare
-from graphexec.verify.explorer.explore import explore
-from graphexec.verify.explorer.oracle import replies_of
-from graphexec.verify.explorer.stub_nodes import explore_table
+from graphexec.testing.explorer.abstraction import bare
+from graphexec.testing.explorer.explore import explore
+from graphexec.testing.explorer.oracle import replies_of
+from graphexec.testing.explorer.stub_nodes import explore_table
 from graphexec.verify.proof.findings import Witness
 from graphexec.verify.proof.flow import Transition
 from graphexec.verify.proof.prove import verify
@@ -231,7 +231,7 @@ def test_crash_costs_at_most_one_repeated_call(restarts: int) -> None:
 # ---- nodes that ask for several kinds of things
 
 
-def asking(least: int, most: int | None, *effects: type[Effect[Any]]) -> Graph[Any, Any]:
+def asking(least: int, most: int | None, *effects: type[Effect[Any]]) -> Machine[Any, Any]:
     """A machine of the one node, which may ask for so many of these."""
     prompt = PROMPTS["prompt"]
     several = replace(prompt, effects=effects, least=least, most=most, outcomes=(Prompt, Stopped), returns=(Prompt,))

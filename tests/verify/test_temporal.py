@@ -11,8 +11,8 @@ from graphexec.effects import CallModel, CallTool, ToolResult
 from graphexec.errors import InputError
 from graphexec.kernel import Snapshot
 from graphexec.messages import CompletionRequest
-from graphexec.verify.explorer import temporal
-from graphexec.verify.explorer.temporal import Predicate
+from graphexec.testing.explorer import temporal
+from graphexec.testing.explorer.temporal import Predicate
 from tests.kernel.machines import error_message
 from tests.parameters import cases
 from tests.verify.errands import Approved, Errand, Replied, approve

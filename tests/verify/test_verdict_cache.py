@@ -36,7 +36,7 @@ def move(tick: Tick) -> Tick:
     return Tick(tick + 1)
 
 
-def make_clock() -> gx.Graph[Any, Any]:
+def make_clock() -> gx.Machine[Any, Any]:
     return gx.graph(gx.edges(move, gx.on(Tick, move) | gx.on(Over, gx.END)), start=move)
 
 

@@ -5,10 +5,10 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from graphexec import Graph, Limits, draft, edges, effects, errors, verify
+from graphexec import Graph, Limits, Machine, draft, edges, effects, errors, verify
 from graphexec.executor import AGENT_EXECUTOR, STRICT_AGENT_EXECUTOR, LimitReached
+from graphexec.testing.explorer.stub_nodes import explore_table
 from graphexec.verify.checker.check import check_ranks
-from graphexec.verify.explorer.stub_nodes import explore_table
 from tests.parameters import cases
 from tests.verify import bad_machines as bad
 from tests.verify.execution import execute
@@ -18,7 +18,7 @@ FIFTEEN = Limits(iterations=15)
 UNLIMITED = Limits(iterations=None)
 
 # A refuted machine and its limits, the code and the node, and the machine and limits with the remedy applied.
-Refuted: TypeAlias = tuple[Graph[Any, Any], Limits, str, str, Graph[Any, Any], Limits]
+Refuted: TypeAlias = tuple[Machine[Any, Any], Limits, str, str, Machine[Any, Any], Limits]
 REFUTED: dict[str, Refuted] = {
     "no limit of iterations": (AGENT_EXECUTOR, UNLIMITED, "GX016", "plan", AGENT_EXECUTOR, FIFTEEN),
     **{
@@ -92,7 +92,7 @@ def test_bound_of_standard_machine_is_attained(machine: Graph[Any, Any], iterati
         "4*extensions*iterations + 2*extensions + 4*iterations + 3 = 29 (exact)",
     ),
 )
-def test_call_limit_bounds_loop_like_iterations(machine: Graph[Any, Any], limits: Limits, bound: str | None) -> None:
+def test_call_limit_bounds_loop_like_iterations(machine: Machine[Any, Any], limits: Limits, bound: str | None) -> None:
     bounds = machine.verify(limits).bounds
     assert bounds is None if bound is None else str(bounds_of(machine, limits).transitions) == bound
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from graphexec import Budget, Exhausted, Graph, metered, node
+from graphexec import Budget, Exhausted, Machine, metered, node
 from tests.kernel.machines import machine_of, value
 
 REVISIONS = Budget("revisions", 2)
@@ -67,7 +67,7 @@ def polish(poor: Poor) -> Text:
     return Text(poor.wishes)
 
 
-WRITER: Graph[Chapter, Any] = machine_of(write, edit, criticize, revise, resets={Chapter: [REVISIONS]})
+WRITER: Machine[Chapter, Any] = machine_of(write, edit, criticize, revise, resets={Chapter: [REVISIONS]})
 
 # No budget bounds how often it polishes.
-PERFECTIONIST: Graph[Chapter, Any] = machine_of(write, criticize, polish, edit)
+PERFECTIONIST: Machine[Chapter, Any] = machine_of(write, criticize, polish, edit)

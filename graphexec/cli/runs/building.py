@@ -19,8 +19,8 @@ from graphexec.cli.runs.options import (
     make_model,
 )
 from graphexec.cli.runs.parameters import AgentOptions
+from graphexec.create import choose_kind
 from graphexec.errors import did_you_mean
-from graphexec.executor.creation import choose_kind
 from graphexec.executor.executor import AgentExecutor
 from graphexec.kernel.meters import Exhausted
 from graphexec.verify import UnprovedError

@@ -12,8 +12,9 @@ from graphexec.agents import Agent, WorkedExample, create_structured_agent
 from graphexec.agents.structured import STRUCTURED_PROMPT
 from graphexec.cli.exit_codes import UsageError
 from graphexec.cli.targets import tools_at
+from graphexec.create import make_agent_of_kind
 from graphexec.errors import InputError
-from graphexec.executor.creation import AgentKind, make_agent_of_kind
+from graphexec.executor.options import AgentKind
 from graphexec.messages import Image, Model
 from graphexec.messages.images import MOST_IMAGE_BYTES
 from graphexec.runtime.files import read_regular

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, TypeAlias, get_type_hints
 import typer
 
 from graphexec.cli.exit_codes import option
-from graphexec.executor.creation import AgentKind
+from graphexec.executor.options import AgentKind
 
 MODEL, LIMITS, SAVED, OUTPUT = "Model and tools", "Limits", "Saved between runs", "Output"
 

@@ -257,6 +257,8 @@ def _caption_of(verdict: Verdict) -> tuple[str, ...]:
         for name, bound in bounds.rows()
         if bound.number is not None or bound.form is not None
     ]
+    if not known:
+        return ("Proved: every run ends.",)
     listed = " and ".join(filter(None, (", ".join(known[:-1]), known[-1])))
     return (f"Proved: every run ends, after at most {listed}.",)
 

@@ -1,7 +1,7 @@
 """Displays for notebooks: a machine as its picture, a run as its page, and a verdict as a table of bounds.
 
-Each function returns a MIME bundle for `_repr_mimebundle_`. The HTML is self-contained, has the notebook's colours, and
-escapes every name and text.
+Each function returns a MIME bundle for IPython, where `graphexec` registers it. The HTML is self-contained, has the
+notebook's colours, and escapes every name and text.
 """
 
 from graphexec.draw.notebook.machine import machine_bundle

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from graphexec.draw.formats.mermaid import mermaid
 from graphexec.draw.formats.svg import svg
 from graphexec.draw.formats.terminal import terminal
@@ -15,12 +17,21 @@ from graphexec.verify.proof.findings import Verdict
 MOST_EDGES = 150
 
 
-def machine_bundle(verdict: Verdict, plain: str) -> dict[str, str]:
-    """Return the picture of a machine with its proof as SVG; `plain` is its `repr`.
+class _Verifiable(Protocol):
+    """A machine, or an executor with its limits."""
+
+    def verify(self) -> Verdict:
+        """Return the proof that every run ends, or another verdict."""
+        ...
+
+
+def machine_bundle(machine: _Verifiable) -> dict[str, str]:
+    """Return the picture of a machine with its proof as SVG.
 
     Without the extra `draw`, and for a machine with more than `MOST_EDGES` edges, it is a drawing of characters, with a
     remark how to get the picture, and Mermaid for notebooks that render it.
     """
+    verdict, plain = machine.verify(), repr(machine)
     picture = show_pieces(picture_of(verdict))
     count = len(verdict.graph.edges)
     reason = f"{count:,} edges are too many for a picture here; write it to a file with .draw('flow.svg')"

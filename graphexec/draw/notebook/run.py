@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from graphexec.draw.model.picture import picture_of
 from graphexec.draw.model.text import format_duration, format_quantity
 from graphexec.draw.notebook.elements import badge, block, code, cut_lines, escape_line, preformatted, remark
@@ -11,8 +13,10 @@ from graphexec.draw.runs.recorder import recording_of
 from graphexec.draw.runs.timeline import timeline
 from graphexec.effects import MODEL_CALLS, TOOL_CALLS
 from graphexec.errors import InputError, described
-from graphexec.executor.result import RunResult
 from graphexec.verify import verify
+
+if TYPE_CHECKING:
+    from graphexec.executor.result import RunResult
 
 # The most characters of a page: notebooks store it in their file, and each display of the cell sends it again.
 MOST_CHARACTERS = 2_000_000

@@ -27,8 +27,6 @@ from graphexec.effects import (
     silent_calls,
 )
 from graphexec.errors import described, qualified_name
-from graphexec.executor.result import Ending
-from graphexec.executor.table import Acted, Observed, Replied
 from graphexec.kernel.effects import CallContext, Effect, Perform
 from graphexec.kernel.meters import Exhausted, Limits, Meter, Spent
 from graphexec.messages import ModelReply, ToolCall
@@ -242,14 +240,17 @@ def effect_name(effect: Effect[Any]) -> Record:
     return data
 
 
-def outcome_data(outcome: object) -> Any:
+# Any: an outcome of any class.
+def outcome_data(outcome: Any) -> Any:
     """Return the data of an outcome, without data of the records before it, such as a reply."""
-    match outcome:
-        case Replied():
+    # An agent's nodes pass on values of these fields; their classes belong to the executor, a layer above.
+    fields: Any = getattr(outcome, "__match_args__", ())
+    match fields:
+        case ("run", "reply"):
             return {}
-        case Acted():
+        case ("run", "actions", "answers"):
             return {"actions": _actions(outcome.actions)}
-        case Observed():
+        case ("run", "actions", "results"):
             return {"results": [{"status": result.status, "error": result.error} for result in outcome.results]}
         case _:
             return value_data(outcome)
@@ -327,7 +328,7 @@ def call_record(call: ToolCall) -> Record:
     return {"id": call.id, "name": call.name, "arguments": call.arguments}
 
 
-def ending_data(outcome: Ending | None) -> Record:
+def ending_data(outcome: AgentFinish | StoppedResponse | None) -> Record:
     """Return the fields of a result's record that describe the answer or the limit."""
     match outcome:
         case AgentFinish():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, TypeAlias, final
+from typing import Any, Protocol, TypeAlias, final, runtime_checkable
 
 from graphexec.actions import AgentStep, StoppedResponse, run_of, steps_of
 from graphexec.draw.model.picture import picture_of
@@ -30,7 +30,6 @@ from graphexec.draw.runs.records import Recording
 from graphexec.draw.runs.stored import StoredRecords
 from graphexec.effects import ModelEffect
 from graphexec.errors import InputError, format_value
-from graphexec.executor.result import RunResult
 from graphexec.kernel.effects import DetachedScope, Effect
 from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Failed, Journal, Moved, Reported, journal_of
 from graphexec.kernel.graph import Graph, require_graph
@@ -39,6 +38,7 @@ from graphexec.kernel.snapshot import Snapshot, snapshot_of
 from graphexec.kernel.stepping import replay
 from graphexec.messages import ReplyDelta, ToolSpec
 from graphexec.verify.proof.findings import Verdict
+from graphexec.verify.proof.prove import verify
 
 # The default values of a result's fields.
 _ABSENT: Mapping[str, Any] = {"output": None, "reason": None, "limit": None, "refusal": None, "error": None}
@@ -269,8 +269,18 @@ class Recorder:
         return data | self._prompts.record(effect.request) if isinstance(effect, ModelEffect) else data
 
 
+@runtime_checkable
+class HasJournal(Protocol):
+    """The result of a run, or its last event: it has the run's journal, from which the run is followed again."""
+
+    @property
+    def journal(self) -> Journal | None:
+        """The replies of the run; `None` if they were not kept."""
+        ...
+
+
 # The sources of a run's records. An exception must have ended a run.
-AnyRun: TypeAlias = RunResult | Done[Any] | Journal | Recording | Recorder | BaseException
+AnyRun: TypeAlias = HasJournal | Journal | Recording | Recorder | BaseException
 
 
 def recording_of(run: AnyRun) -> Recording:
@@ -285,15 +295,15 @@ def recording_of(run: AnyRun) -> Recording:
             return run.recording
         case Journal():
             return _record_run(run)
-        case RunResult(journal=Journal() as journal) | Done(journal=Journal() as journal):
-            return _record_run(journal)
-        case RunResult() | Done():
-            raise InputError("this result has no journal, so its path is unknown; pass one that executor.run returned")
         case BaseException():
             kept = journal_of(run)
             if kept is None:
                 raise InputError(f"{type(run).__name__} did not end a run; pass an exception that did")
             return _record_run(kept, run)
+        case HasJournal(journal=Journal() as journal):
+            return _record_run(journal)
+        case HasJournal():
+            raise InputError("this result has no journal, so its path is unknown; pass one that executor.run returned")
         case _:
             raise InputError(
                 f"{format_value(run)} is not a run; pass the result of executor.run, a Recorder or a Recording"
@@ -304,7 +314,7 @@ def _record_run(journal: Journal, error: BaseException | None = None) -> Recordi
     """Replay a run and record it, up to where the exception ended it; a node that raised this raises it again."""
     run = run_of(journal.start.value)
     inputs = journal.start.value if run is None else run.inputs
-    recorder = Recorder(journal.graph.verify(journal.limits), inputs=inputs, began=journal.began)
+    recorder = Recorder(verify(journal.graph, journal.limits), inputs=inputs, began=journal.began)
     try:
         for event in replay(journal, until=None if error is None else snapshot_of(error)):
             recorder(event)

@@ -14,11 +14,10 @@ from graphexec.executor.plugging.run_attachment import attach_run
 from graphexec.executor.result import Ending
 from graphexec.executor.table import LimitReached, Ready, limit_reached, stopped_response
 from graphexec.kernel.effects import Asks, Effect, ask
-from graphexec.kernel.graph import Graph, Route, Routes, Table, check_table
+from graphexec.kernel.graph import Graph, M, Route, Routes, Table, check_table
 from graphexec.kernel.meters import Exhausted
 from graphexec.kernel.node import END, Edge, Node, charged, node, rename, reserved
 
-S = TypeVar("S")
 F = TypeVar("F")
 
 # Seconds that a save has beyond the deadline, so that a run stopped by its deadline is saved, too. This is enough for a
@@ -64,7 +63,7 @@ def return_unsaved(not_saved: NotSaved) -> AgentFinish | StoppedResponse:
     return not_saved.ending
 
 
-def add_memory(machine: Graph[S, F]) -> Graph[S, F]:
+def add_memory(machine: M) -> M:
     """Return the machine with the nodes that load and save a memory added, if it lacks them.
 
     Every edge that led to the end then leads to `save_memory`. If the machine has its own nodes that ask for
@@ -97,7 +96,7 @@ def add_memory(machine: Graph[S, F]) -> Graph[S, F]:
         edges = [_to_save(edge) for edge in edges]
         ending = {edge.source for edge in edges if edge.target == save_memory.name}
         nodes = [attach_run(one) if one.name in ending else one for one in nodes]
-    return check_table(nodes, [*edges, *saved], start)
+    return check_table(type(machine), nodes, [*edges, *saved], start)
 
 
 # The last nodes of a run with a memory: their outcomes lead to the end.

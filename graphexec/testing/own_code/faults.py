@@ -19,11 +19,11 @@ from graphexec.kernel.meters import Limits
 from graphexec.kernel.snapshot import snapshot_of
 from graphexec.runtime.observers import ObserverFailed
 from graphexec.testing.adversary import Adversary
+from graphexec.testing.explorer.failure import remedy
 from graphexec.testing.failures import place_of
 from graphexec.testing.own_code.watchdog import Watchdog
 from graphexec.testing.runs import measured_by
 from graphexec.verify import Bounds
-from graphexec.verify.explorer.failure import remedy
 
 Events: TypeAlias = Sequence[Event[Any]]
 

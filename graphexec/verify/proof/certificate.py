@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 
-from graphexec.effects import MODEL_CALLS, TOOL_CALLS
 from graphexec.errors import CertificateError, format_number, format_value, repr_fields
 from graphexec.kernel.effects import NestedRuns
 from graphexec.kernel.meters import is_number, is_whole
@@ -113,15 +112,6 @@ TIMELY = "nodes, policies and observers return at once and the event loop is not
 NOTHING = Bound("0", 0, exact=True, value=0)
 
 
-def format_meters(names: Collection[str]) -> list[str]:
-    """Return the meters to show for a machine with meters of these `names`, in order.
-
-    Model calls and tool calls are included, unless the machine has only other meters.
-    """
-    calls = (MODEL_CALLS.name, TOOL_CALLS.name)
-    return list(dict.fromkeys([*calls, *names])) if not names or any(name in names for name in calls) else list(names)
-
-
 class _LazyFields:
     """Fields that are computed when one of them is first read."""
 
@@ -172,18 +162,22 @@ class Bounds(_LazyFields):
 
     @property
     def model_calls(self) -> Bound:
-        """The bound on model calls."""
-        return self.meters.get(MODEL_CALLS.name, NOTHING)
+        """The bound on an agent's model calls."""
+        return self.meters.get("model_calls", NOTHING)
 
     @property
     def tool_calls(self) -> Bound:
-        """The bound on tool calls."""
-        return self.meters.get(TOOL_CALLS.name, NOTHING)
+        """The bound on an agent's tool calls."""
+        return self.meters.get("tool_calls", NOTHING)
 
     def rows(self) -> tuple[tuple[str, Bound], ...]:
         """Return every bound and its name, in the order in which they are shown."""
-        meters = [(name, self.meters.get(name, NOTHING)) for name in format_meters(self.meters)]
-        return (("transitions", self.transitions), *meters, *self.quotas.items(), ("seconds", self.seconds))
+        return (
+            ("transitions", self.transitions),
+            *self.meters.items(),
+            *self.quotas.items(),
+            ("seconds", self.seconds),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
-from graphexec.effects import COST, MODEL_CALLS, TOKENS, TOOL_CALLS
 from graphexec.errors import Fault, GraphError, GraphexecError, format_value
 from graphexec.kernel.effects import NestedRuns
 from graphexec.kernel.graph import Graph
-from graphexec.kernel.meters import ITERATIONS, Limits
+from graphexec.kernel.meters import ITERATIONS, Limits, Meter
 from graphexec.kernel.node import END
 from graphexec.kernel.program import Proof
 from graphexec.verify.proof.certificate import Bounds, Certificate
@@ -202,13 +201,6 @@ class Verdict:
         if not self.proved:
             raise UnprovedError(self)
 
-    def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
-        """Return what a notebook shows: the bounds as a table, and the findings."""
-        # Imported here, because displays are in a layer above.
-        from graphexec.draw.notebook import verdict_bundle
-
-        return verdict_bundle(self)
-
     def __str__(self) -> str:
         lines = [self.status.upper()]
         if self.bounds is not None:
@@ -240,8 +232,9 @@ def finding_of(fault: Fault, witness: Witness | None = None) -> Finding:
     return Finding(fault.code, "error", fault.node, fault.outcome, fact, remedy, witness)
 
 
-# The meters that executors have options for: `max_tokens`, or `agent_limits(tokens=...)`.
-AGENT_METERS = (MODEL_CALLS.name, TOOL_CALLS.name, TOKENS.name, COST.name)
+def options_of(meters: Iterable[Meter]) -> dict[str, str]:
+    """Return the options of executors that limit meters, by the meters' names."""
+    return {meter.name: meter.option for meter in meters if meter.option}
 
 
 def meter_limit(name: str) -> str:
@@ -249,14 +242,17 @@ def meter_limit(name: str) -> str:
     return f"Limits({{{name.upper()}: 5}})"
 
 
-def limit_remedy(name: str, meters: Iterable[str]) -> str:
-    """Return the remedy that limits the iterations, one of the `meters`, or a budget."""
+def limit_remedy(name: str, meters: Collection[str], options: Mapping[str, str]) -> str:
+    """Return the remedy that limits the iterations, one of the `meters`, or a budget.
+
+    `options` are those of executors, by the meters that they limit.
+    """
     if name == ITERATIONS.name:
         limit = f"Limits({name}=...)"
-        # Agents charge these meters, and only their executors have the option.
-        return f"set {limit}" if set(AGENT_METERS).isdisjoint(meters) else f"set max_{name}, or {limit}"
-    if name in AGENT_METERS and name in meters:
-        return f"set max_{name}, or agent_limits({name}=...)"
+        # Only the executors of machines that charge such meters have the option.
+        return f"set {limit}" if options.keys().isdisjoint(meters) else f"set max_{name}, or {limit}"
+    if name in meters and name in options:
+        return f"set {options[name]}, or agent_limits({name}=...)"
     if name in meters:
         return f"set a limit on {name}: {meter_limit(name)}"
     nested, _, budget = name.rpartition(".")
@@ -264,13 +260,14 @@ def limit_remedy(name: str, meters: Iterable[str]) -> str:
     return f'give the budget {name} a limit: {where}, or Limits(budgets={{"{name}": 3}})'
 
 
-def fan_out_remedy(meters: Iterable[str]) -> str:
+def fan_out_remedy(meters: Iterable[str], options: Mapping[str, str]) -> str:
     """Return the remedy for a visit that may ask for any number of effects.
 
-    It limits the effects of one visit, or all `meters` if each effect of the visit charges one of them.
+    It limits the effects of one visit, or all `meters` if each effect of the visit charges one of them. `options` are
+    those of executors, by the meters that they limit.
     """
     names = list(dict.fromkeys(meters))
-    if all(name in AGENT_METERS for name in names):
-        limits = " or ".join(filter(None, ("max_fan_out", " and ".join(f"max_{name}" for name in names))))
+    if all(name in options for name in names):
+        limits = " or ".join(filter(None, ("max_fan_out", " and ".join(options[name] for name in names))))
         return f"set {limits} (in agent_limits: {', '.join(['fan_out', *names])})"
     return f"set Limits(fan_out=5) or Limits({{{', '.join(f'{name.upper()}: 5' for name in names)}}})"

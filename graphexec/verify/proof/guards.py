@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Any, TypeAlias
 
-from graphexec.effects import MODEL_CALLS
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.node import END, Edge, Node
 from graphexec.kernel.signatures import unwrap_function
@@ -82,7 +81,7 @@ def _numbers(graph: Graph[Any, Any]) -> dict[str, range]:
 
 def _is_last_word(source: Node[Any, Any], into: Entries) -> bool:
     """Return whether a node returns a model's last words, and never an outcome that it received."""
-    if source.grace is None or not any(MODEL_CALLS in effect.charges for effect in source.effects):
+    if source.grace is None or not any(meter.generated for effect in source.effects for meter in effect.charges):
         return False
     return all((source.name, outcome) not in into for outcome in source.returns)
 

@@ -13,7 +13,7 @@ from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import ITERATIONS, Limits, is_measure
 from graphexec.kernel.node import Node
 from graphexec.kernel.signatures import accepts, name_of, read_spent_outcome, resolve_hints, unwrap_function
-from graphexec.verify.proof.findings import Finding, Witness, limit_remedy
+from graphexec.verify.proof.findings import Finding, Witness, limit_remedy, options_of
 from graphexec.verify.proof.flow import Flow, Transition, caps_of, lower_limits
 from graphexec.verify.proof.product import Product
 from graphexec.verify.proof.ranking import Core, rank_nodes
@@ -136,7 +136,7 @@ def _find_remedy(flow: Flow, core: Core, limits: Limits, loop: Sequence[Transiti
     charged = [] if resetting or (counting and metered) else sorted(name for name in flow.charged if name in spent)
     for name in (*_unlimited_budgets(flow, caps, loop), *charged):
         if caps[name] is None and _would_prove(core, core.transitions, [*finite, name]):
-            return limit_remedy(name, flow.charged)
+            return limit_remedy(name, flow.charged, machine.options)
     without_resets = [dataclasses.replace(one, resets=()) if one in resetting else one for one in core.transitions]
     alternative = ""
     if counting and not resetting:
@@ -224,6 +224,8 @@ class _Names:
     def __init__(self, graph: Graph[Any, Any] | None) -> None:
         self._nodes: Mapping[str, Node[Any, Any]] = {} if graph is None else graph.nodes
         self._taken = {*()} if graph is None else {*graph.outcomes, *graph.budgets}
+        # The options of executors that limit its meters.
+        self.options = options_of(() if graph is None else graph.meters.values())
 
     def new_outcome(self, flow: Flow) -> str:
         """Return a name for the class of an outcome that the machine does not have."""

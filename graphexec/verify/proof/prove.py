@@ -23,7 +23,7 @@ from graphexec.verify.paths import find_path, label_edges
 from graphexec.verify.proof.bounds import bounds_by_states, bounds_of, ends_by_states
 from graphexec.verify.proof.certificate import Bounds, Certificate
 from graphexec.verify.proof.components import reachable
-from graphexec.verify.proof.findings import Finding, Status, Verdict, Witness, fan_out_remedy, finding_of
+from graphexec.verify.proof.findings import Finding, Status, Verdict, Witness, fan_out_remedy, finding_of, options_of
 from graphexec.verify.proof.flow import (
     Flow,
     bounded_meters,
@@ -192,6 +192,7 @@ def _find_stop_only_nodes(flow: Flow, limits: Limits) -> Iterator[Finding]:
 
 def _find_unbounded_asks(graph: Graph[Any, Any], limits: Limits, measured: Collection[str]) -> Iterator[Finding]:
     """Yield an error for each node that may ask for any number of effects in one visit."""
+    options = options_of(graph.meters.values())
     for node in graph:
         if unbounded := _unbounded_effects(node, limits, measured):
             effects = ", ".join(effect.__name__ for effect in unbounded)
@@ -200,7 +201,7 @@ def _find_unbounded_asks(graph: Graph[Any, Any], limits: Limits, measured: Colle
             # Limits on meters are a remedy only if every effect charges one.
             meters = (names[0] for names in charged) if all(charged) else ()
             remedy = (
-                f"{fan_out_remedy(meters)}, or declare asks= in its @charged or @metered: a number, or "
+                f"{fan_out_remedy(meters, options)}, or declare asks= in its @charged or @metered: a number, or "
                 f"(minimum, maximum)"
             )
             yield Finding("GX013", "error", node.name, None, fact, remedy)

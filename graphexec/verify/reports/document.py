@@ -23,11 +23,14 @@ from typing import Any
 from graphexec.kernel.meters import Limits
 from graphexec.kernel.serialization import format_json
 from graphexec.verify.proof.certificate import Bound, Bounds
-from graphexec.verify.proof.findings import AGENT_METERS, CODES, Finding, Witness
+from graphexec.verify.proof.findings import CODES, Finding, Witness
 from graphexec.verify.proof.flow import Transition
 from graphexec.verify.reports.subject import SourceLocation, Subject, status_of
 
 VERSION = 1
+
+# The meters of agents, which the limits of this version always have.
+_AGENT_METERS = ("model_calls", "tool_calls", "tokens", "cost")
 
 
 def document(subjects: Sequence[Subject], *, root: str = "") -> str:
@@ -56,7 +59,7 @@ def limits_data(limits: Limits) -> dict[str, Any]:
     return {
         "iterations": limits.iterations,
         "seconds": limits.seconds,
-        **{name: limits[name] for name in (*AGENT_METERS, *limits.meters)},
+        **{name: limits[name] for name in (*_AGENT_METERS, *limits.meters)},
         "fan_out": limits.fan_out,
         "restarts": limits.restarts,
         "depth": limits.depth,

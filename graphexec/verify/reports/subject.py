@@ -58,13 +58,6 @@ class Subject:
             return "error"
         return "refuted" if self.verdict is None else self.verdict.status
 
-    def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
-        """Return what a notebook shows: the verdict, or why the target could not be checked."""
-        # Imported here, because displays are in a layer above.
-        from graphexec.draw.notebook import subject_bundle
-
-        return subject_bundle(self)
-
     def node(self, name: str | None) -> Node[Any, Any] | None:
         """Return the machine's node with this name, or `None`."""
         return None if self.verdict is None or name is None else self.verdict.graph.nodes.get(name)

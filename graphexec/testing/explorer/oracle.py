@@ -31,9 +31,9 @@ from graphexec.kernel.effects import Effect, Perform
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.signatures import reply_classes
 from graphexec.messages import ModelReply, ToolCall
+from graphexec.testing.explorer.abstraction import texts
+from graphexec.testing.explorer.temporal import UNKNOWN
 from graphexec.tools import AnyTool
-from graphexec.verify.explorer.abstraction import texts
-from graphexec.verify.explorer.temporal import UNKNOWN
 
 if TYPE_CHECKING:
     from graphexec.executor.executor import AgentExecutor

@@ -18,7 +18,7 @@ from graphexec.kernel.meters import Exhausted, Limits
 from graphexec.kernel.snapshot import Snapshot
 from graphexec.kernel.stepping import begin
 from graphexec.messages import ModelReply, Usage
-from graphexec.verify.explorer.oracle import Oracle, Reply
+from graphexec.testing.explorer.oracle import Oracle, Reply
 
 # replies: the reply comes in time. replies late: it comes after the deadline, from a handler that cannot be cut off.
 # cuts: the deadline cuts the effect off. raises: its handler raises. cancels: the caller cancels the run. crashes: the

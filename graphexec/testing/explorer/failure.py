@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any, final
 
 from graphexec.actions import Steps
-from graphexec.effects import agent_limits
+from graphexec.effects import AGENT_METERS, agent_limits
 from graphexec.errors import (
     CertificateError,
     InputError,
@@ -29,10 +29,9 @@ from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Limits, Meter
 from graphexec.kernel.node import Edge
 from graphexec.kernel.serialization import public_module
-from graphexec.verify.explorer import temporal
-from graphexec.verify.explorer.stepping import Choice, Over, Stepping
-from graphexec.verify.explorer.temporal import BROKEN, Assertion
-from graphexec.verify.proof.findings import AGENT_METERS
+from graphexec.testing.explorer import temporal
+from graphexec.testing.explorer.stepping import Choice, Over, Stepping
+from graphexec.testing.explorer.temporal import BROKEN, Assertion
 
 # The width of the comment in a test, and of an event in a message.
 _WIDTH = 110
@@ -224,7 +223,7 @@ class _Source:
         given += [f"budgets={dict(limits.budgets)!r}"] if limits.budgets else []
         if not meters:
             return f"{self.need(Limits)}({', '.join(given)})"
-        if meters.keys() <= set(AGENT_METERS):
+        if meters.keys() <= {meter.name for meter in AGENT_METERS}:
             given += [f"{name}={limit}" for name, limit in meters.items()]
             return f"{self.need(agent_limits)}({', '.join(given)})"
         # A float limit belongs to a meter that counts fractions.
@@ -249,7 +248,7 @@ class _Source:
 
 
 def _import_of(graph: Graph[Any, Any]) -> str:
-    # If executors exist, their module is loaded. It is not imported here, because it does I/O.
+    # If executors exist, their module is loaded.
     executors: Any = getattr(sys.modules.get("graphexec.executor.executor"), "AgentExecutor", ())
     for module, found in list(sys.modules.items()):
         if module == "__main__":

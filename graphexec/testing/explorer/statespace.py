@@ -11,8 +11,8 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from graphexec.kernel.events import Event
 from graphexec.kernel.node import Edge
-from graphexec.verify.explorer.stepping import Over
-from graphexec.verify.explorer.temporal import Assertion
+from graphexec.testing.explorer.stepping import Over
+from graphexec.testing.explorer.temporal import Assertion
 from graphexec.verify.paths import find_cycle, find_path, label_edges
 from graphexec.verify.proof.components import strongly_connected_components
 

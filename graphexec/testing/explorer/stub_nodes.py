@@ -25,13 +25,13 @@ from graphexec.kernel.node import Node
 from graphexec.kernel.program import Proof
 from graphexec.kernel.snapshot import Snapshot
 from graphexec.kernel.stepping import begin
-from graphexec.verify.explorer.abstraction import Refusing, bare, grace_of, make_counters
-from graphexec.verify.explorer.explore import MOST_STATES, Exploration, summarize
-from graphexec.verify.explorer.search import Search
-from graphexec.verify.explorer.statespace import Events
-from graphexec.verify.explorer.stepping import Over
-from graphexec.verify.explorer.stub_effects import StubEffect, make_stub_effects
-from graphexec.verify.explorer.temporal import charges_of
+from graphexec.testing.explorer.abstraction import Refusing, bare, grace_of, make_counters
+from graphexec.testing.explorer.explore import MOST_STATES, Exploration, summarize
+from graphexec.testing.explorer.search import Search
+from graphexec.testing.explorer.statespace import Events
+from graphexec.testing.explorer.stepping import Over
+from graphexec.testing.explorer.stub_effects import StubEffect, make_stub_effects
+from graphexec.testing.explorer.temporal import charges_of
 from graphexec.verify.proof.flow import TransitionKind
 
 

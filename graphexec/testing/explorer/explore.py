@@ -7,7 +7,7 @@ to a run: a deadline, an exception, a cancellation, a crash.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, TypeVar, final
@@ -18,7 +18,7 @@ from graphexec.errors import InputError, ParseError
 from graphexec.kernel.graph import Graph, require_graph
 from graphexec.kernel.meters import Limits
 from graphexec.kernel.node import Edge
-from graphexec.verify.explorer.abstraction import (
+from graphexec.testing.explorer.abstraction import (
     asked_shape,
     earlier_steps,
     grace_of,
@@ -27,13 +27,12 @@ from graphexec.verify.explorer.abstraction import (
     settings_that_look_back,
     shape,
 )
-from graphexec.verify.explorer.failure import Failure, Raised, raised_by
-from graphexec.verify.explorer.oracle import Oracle
-from graphexec.verify.explorer.search import Search
-from graphexec.verify.explorer.statespace import Endless, Events, Space, measure_extent
-from graphexec.verify.explorer.stepping import Choice, Over, Stepping, Waiting
-from graphexec.verify.explorer.temporal import Assertion, unknown_names
-from graphexec.verify.proof.certificate import format_meters
+from graphexec.testing.explorer.failure import Failure, Raised, raised_by
+from graphexec.testing.explorer.oracle import Oracle
+from graphexec.testing.explorer.search import Search
+from graphexec.testing.explorer.statespace import Endless, Events, Space, measure_extent
+from graphexec.testing.explorer.stepping import Choice, Over, Stepping, Waiting
+from graphexec.testing.explorer.temporal import Assertion, unknown_names
 from graphexec.verify.proof.flow import flow_of
 
 S = TypeVar("S")
@@ -105,7 +104,7 @@ class Exploration:
         if self.charges is not None:
             *most, last = [
                 f"{self.longest:,} transitions",
-                *(f"{self.charges.get(name, 0):,} {name.replace('_', ' ')}" for name in format_meters(self.charges)),
+                *(f"{self.charges.get(name, 0):,} {name.replace('_', ' ')}" for name in _format_meters(self.charges)),
             ]
             lines = [f"{lines[0]}, for {self.paths:,} in all; at most {', '.join(most)} and {last}"]
         lines += [f"endless: {self.endless}"] if self.endless else []
@@ -220,6 +219,12 @@ def summarize(
         failures=tuple(failures),
         raised=tuple(raised),
     )
+
+
+def _format_meters(names: Collection[str]) -> list[str]:
+    """Return the meters to show: model calls and tool calls, too, unless the machine has only other ones."""
+    calls = (MODEL_CALLS.name, TOOL_CALLS.name)
+    return list(dict.fromkeys([*calls, *names])) if not names or any(name in names for name in calls) else list(names)
 
 
 def _format_exceptions(exceptions: Mapping[str, int]) -> str:

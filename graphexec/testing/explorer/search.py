@@ -13,9 +13,9 @@ from graphexec.kernel.effects import members_of
 from graphexec.kernel.events import Asked, Moved
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.node import Edge
-from graphexec.verify.explorer.statespace import Discovery, Events, RunPath, Space
-from graphexec.verify.explorer.stepping import Over
-from graphexec.verify.explorer.temporal import BROKEN, Assertion, charges_of
+from graphexec.testing.explorer.statespace import Discovery, Events, RunPath, Space
+from graphexec.testing.explorer.stepping import Over
+from graphexec.testing.explorer.temporal import BROKEN, Assertion, charges_of
 
 P = TypeVar("P")
 C = TypeVar("C")

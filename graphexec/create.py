@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from inspect import signature
 from types import UnionType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypedDict, TypeVar, cast, get_args, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, get_args, overload
 
-from graphexec._arguments import MODEL, STRING, is_executor, optional, validate
+from graphexec._arguments import STRING, optional, validate
 from graphexec._mistakes import explain_calls, join_faults, unknown_options
 from graphexec._mistakes.remedies import CREATE_AGENT_OPTIONS
 from graphexec._parsing import compile_lazily
@@ -24,60 +24,22 @@ from graphexec.agents.react import REACT_PROMPT
 from graphexec.agents.structured import STRUCTURED_PROMPT
 from graphexec.agents.tool_calling import SYSTEM_PROMPT
 from graphexec.agents.tool_choice import INFERRED
-from graphexec.errors import InputError, SignatureError, an, did_you_mean, format_value
-from graphexec.executor.executor import AgentExecutor
-from graphexec.executor.options import EarlyStopping, ParsePolicy, Trim
-from graphexec.executor.plugging import Piece, Plugged, to_pieces
-from graphexec.executor.table import ReturnDirect
-from graphexec.kernel.effects import Effect
+from graphexec.errors import InputError, SignatureError, did_you_mean, format_value
+from graphexec.executor.executor import AgentExecutor, ExecutorOptions
+from graphexec.executor.options import AgentKind, to_model
+from graphexec.executor.plugging import Piece, to_pieces
 from graphexec.messages import Model
-from graphexec.runtime.handlers import AroundCall, HandlerLike
-from graphexec.runtime.observers import Observer
 from graphexec.tools import AnyTool
-from graphexec.tools.calling import Lookup
 from graphexec.tools.collecting import to_tools
-from graphexec.tools.options import ErrorPolicy
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from graphexec.memory import Memory
     from graphexec.models.functions import ModelFunction
 
-AgentKind: TypeAlias = Literal["tool_calling", "structured", "react"]
+__all__ = ["create_agent"]
+
 _KINDS = ("auto", *get_args(AgentKind))
-
-
-class ExecutorOptions(TypedDict, total=False):
-    """The options of `AgentExecutor` but its agent and its tools; see there."""
-
-    max_iterations: int | None
-    max_execution_time: float | None
-    max_model_calls: int | None
-    max_tool_calls: int | None
-    max_tokens: int | None
-    max_cost: float | None
-    max_fan_out: int | None
-    max_depth: int | None
-    max_nested_runs: int | None
-    return_intermediate_steps: bool
-    handle_parsing_errors: ParsePolicy
-    early_stopping_method: EarlyStopping
-    trim_intermediate_steps: Trim
-    return_direct: ReturnDirect
-    handle_tool_errors: ErrorPolicy
-    tool_lookup: Lookup
-    max_observation: int | None
-    max_tool_input: int | None
-    tool_concurrency: int
-    memory: Memory | None
-    handlers: Mapping[type[Effect[Any]], HandlerLike] | None
-    observers: Sequence[Observer]
-    verbose: bool
-    around_call: AroundCall | None
-    nodes: Sequence[Plugged]
-    allow_nonterminating: bool
-
 
 # The rules of agents without worked examples: a longer run may need a call again that an earlier one has changed.
 REPEAT_RULES: tuple[RuleName, ...] = ("no_immediate_repeats",)
@@ -181,7 +143,12 @@ def create_agent(
     reject_model(tools)
     client, all_tools = to_model(model), to_tools(tools)
     name = model if isinstance(model, str) else None
-    typed = () if output_type is None else (_make_output_piece(output_type),)
+    typed: tuple[Piece, ...] = ()
+    if output_type is not None:
+        # The pieces, of which few programs need any.
+        from graphexec.nodes import output
+
+        typed = (output.output_type(output_type),)
     # The last of the list is the first to see an answer, so the other pieces see the instance.
     nodes = (*to_pieces(options.get("nodes", ())), *typed)
     if kind != "auto":
@@ -213,12 +180,6 @@ def create_agent(
 _OWN_OPTIONS = ("system_prompt", "kind", "output_type")
 
 
-def _make_output_piece(kind: object) -> Piece:
-    from graphexec.nodes.output import output_type
-
-    return output_type(kind)
-
-
 def make_agent_of_kind(
     kind: AgentKind, model: Model, tools: Sequence[AnyTool], system_prompt: str | None = None
 ) -> Agent:
@@ -231,47 +192,6 @@ def make_agent_of_kind(
     if kind == "react":
         return replace(create_react_agent(model, tools, prompt=before + REACT_PROMPT), rules=REPEAT_RULES)
     return create_structured_agent(model, tools, prompt=before + STRUCTURED_PROMPT)
-
-
-# The functions that make a model of one of another library, by an attribute of the latter.
-_BRIDGES = {
-    "invoke": "from_langchain(model)",
-    "request_stream": "from_pydantic_ai(model)",
-    "chat": "from_openai(client, 'gpt-5-mini')",
-}
-
-
-def to_model(model: object) -> Model:
-    """Return a model: itself, the one that a string names, or one of a function.
-
-    Raises `InputError` for anything else, and as `create_model` does.
-    """
-    # Loads the clients, which programs with a model of their own do not need.
-    from graphexec.models.functions import FunctionModel
-    from graphexec.models.naming import create_model
-
-    if isinstance(model, str):
-        return create_model(model)
-    if MODEL.fits(model):
-        # It has the methods of the protocol, which type checkers cannot see.
-        return cast("Model", model)
-    if isinstance(model, type):
-        raise InputError(f"model is the class {model.__name__}; make one, as in {model.__name__}(...)")
-    if isinstance(model, Agent) or is_executor(model):
-        remedy = "run it as it is" if is_executor(model) else "write AgentExecutor(agent=agent, tools=tools)"
-        raise InputError(f"model is {an(type(model).__name__)}, which has a model already; {remedy}")
-    for method, bridge in _BRIDGES.items():
-        if hasattr(model, method):
-            raise InputError(
-                f"model is {an(type(model).__name__)}, which has {method}; pass {bridge} of graphexec.models, or a "
-                "name such as 'openai:gpt-5-mini'"
-            )
-    if callable(model):
-        # Its reply is checked at each call.
-        return FunctionModel(cast("ModelFunction", model))
-    raise InputError(
-        f"model is {format_value(model)}; give a name such as 'openai:gpt-5-mini' or 'local', a model, or a function"
-    )
 
 
 def choose_kind(model: Model, tools: Iterable[AnyTool], named: str | None = None) -> KindChoice:
