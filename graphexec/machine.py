@@ -209,5 +209,6 @@ def splice(
     where the machine is run.
     """
     # Any: the kernel returns the class that it was given, and does not know this one.
-    changed: Any = splice_graph(machine, table, after=after, on=on)
+    spliced: Any = splice_graph(machine, table, after=after, on=on)
+    changed: Machine[S, F | G] = spliced
     return changed
