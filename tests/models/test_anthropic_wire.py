@@ -1,8 +1,8 @@
 """The bytes of Anthropic's protocol, requests and replies, without a server."""
 
 import json
+from functools import partial
 from itertools import pairwise
-from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -10,24 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphexec import errors, messages
-from graphexec.messages import AssistantMessage, ChatRequest, Message, ModelReply, ToolCall, ToolMessage, UserMessage
-from graphexec.models.http.dialect import Sampling
+from graphexec.messages import AssistantMessage, ChatRequest, Message, ToolCall, ToolMessage, UserMessage
+from graphexec.models.http.dialect import HistoryForm, distinct_calls
 from graphexec.models.http.endpoint import Endpoint
-from graphexec.models.http.json_bodies import write
-from graphexec.models.providers.anthropic import ANTHROPIC, encode, headers, route
-from graphexec.models.providers.anthropic_reply import AnthropicStream
-from graphexec.models.providers.histories import HistoryForm, distinct_calls
+from graphexec.models.providers.anthropic import ANTHROPIC, MESSAGES
 from graphexec.models.providers.schemas import close_schema
-from tests.models.actors import HELLO
+from tests.models.actors import HELLO, encode
 from tests.models.test_wire import encode_body as encode_for_openai
 from tests.parameters import cases
 
 PEER = Endpoint("claude-9", "https://api.example", provider=ANTHROPIC)
-ADD = messages.ToolSpec("add", "Add two numbers.", MappingProxyType({"type": "object", "required": ("a", "b")}))
 
 
-def encode_body(request: messages.ModelRequest, *, stream: bool = False) -> Any:
-    return json.loads(write(encode(request, Sampling("claude-9", max_tokens=4096), stream=stream)))
+encode_body = partial(encode, MESSAGES, model="claude-9", max_tokens=4096)
 
 
 def turns(*listed: Message) -> Any:
@@ -38,69 +33,11 @@ def text(content: str) -> dict[str, Any]:
     return {"type": "text", "text": content}
 
 
-def decode_stream(*events: dict[str, Any]) -> ModelReply:
-    fold = AnthropicStream(PEER)
-    for event in events:
-        list(fold.take(json.dumps(event)))
-    return fold.reply()
-
-
-def ending(reason: str, **delta: Any) -> dict[str, Any]:
-    return {"type": "message_delta", "delta": {"stop_reason": reason, **delta}, "usage": {"output_tokens": 1}}
-
-
-def call_start(index: int, **call: Any) -> dict[str, Any]:
-    block = {"type": "tool_use", "id": "a", "name": "add", **call}
-    return {"type": "content_block_start", "index": index, "content_block": block}
-
-
-def input_delta(index: int, arguments: str) -> dict[str, Any]:
-    delta = {"type": "input_json_delta", "partial_json": arguments}
-    return {"type": "content_block_delta", "index": index, "delta": delta}
-
-
-def test_messages_are_encoded_for_anthropic() -> None:
-    calls = (ToolCall("c1", "add", '{"a": 1, "b": 1}'), ToolCall("c2", "now", "{}"))
-    results = (ToolMessage("c1", "2"), ToolMessage("c2", " \n"))
-    systems = (messages.SystemMessage("be brief"), messages.SystemMessage("answer now"))
-    request = ChatRequest([systems[0], UserMessage("1 + 1?"), AssistantMessage("Adding.", calls), *results, systems[1]])
-    add = {"type": "tool_use", "id": "c1", "name": "add", "input": {"a": 1, "b": 1}}
-    now: dict[str, Any] = {"type": "tool_use", "id": "c2", "name": "now", "input": {}}
-    parts = [{"type": "tool_result", "tool_use_id": "c1", "content": "2"}, {"type": "tool_result", "tool_use_id": "c2"}]
-    assert encode_body(request) == {
-        "model": "claude-9",
-        "max_tokens": 4096,
-        "system": "be brief\n\nanswer now",
-        "messages": [
-            {"role": "user", "content": [text("1 + 1?")]},
-            {"role": "assistant", "content": [text("Adding."), add, now]},
-            {"role": "user", "content": parts},
-        ],
-    }
-    # The results precede the user's text.
-    *_, last = turns(AssistantMessage("", calls), results[0], UserMessage("go"), results[1])
-    assert [block["type"] for block in last["content"]] == ["tool_result", "tool_result", "text"]
-
-
-def test_only_set_options_are_sent() -> None:
-    assert set(encode_body(HELLO)) == {"model", "max_tokens", "messages"}
-    schema = {"type": "object", "properties": {"a": {"type": "integer"}}}
-    full = encode_body(ChatRequest(HELLO.messages, (ADD,), ("\nObservation",), schema), stream=True)
-    parameters = {"type": "object", "required": ["a", "b"]}
-    closed = {**schema, "additionalProperties": False}
-    assert full["tools"] == [{"name": "add", "description": "Add two numbers.", "input_schema": parameters}]
-    assert "tool_choice" not in full
-    assert full["output_config"] == {"format": {"type": "json_schema", "schema": closed}}
-    assert (full["stop_sequences"], full["stream"]) == (["\nObservation"], True)
-    forbidden = encode_body(ChatRequest(HELLO.messages, (ADD,), tool_choice="none"))
-    assert (forbidden["tool_choice"], forbidden["tools"]) == ({"type": "none"}, full["tools"])
-
-
 def test_completion_is_a_user_message() -> None:
     version = {"anthropic-version": "2023-06-01"}
-    assert [headers(""), headers("sk")] == [version, version | {"x-api-key": "sk"}]
+    assert [MESSAGES.headers(""), MESSAGES.headers("sk")] == [version, version | {"x-api-key": "sk"}]
     request = messages.CompletionRequest("One two", stop=("three",))
-    assert route(request) == route(HELLO) == "v1/messages"
+    assert MESSAGES.route(request) == MESSAGES.route(HELLO) == "v1/messages"
     assert encode_body(request)["messages"] == [{"role": "user", "content": [text("One two")]}]
     assert encode_body(request)["stop_sequences"] == ["three"]
 
@@ -148,7 +85,7 @@ def test_only_readable_arguments_are_sent_back(arguments: str, sent: dict[str, i
 WORDS = st.text(st.characters(codec="utf-8"), max_size=8)
 VALUES = st.dictionaries(WORDS, st.integers() | WORDS | st.booleans(), max_size=2).map(json.dumps)
 CALLS = st.builds(ToolCall, WORDS, WORDS, VALUES)
-MESSAGES: st.SearchStrategy[Message] = st.one_of(
+ANY_MESSAGES: st.SearchStrategy[Message] = st.one_of(
     st.builds(messages.SystemMessage, WORDS),
     st.builds(UserMessage, WORDS),
     st.builds(AssistantMessage, WORDS, st.lists(CALLS, max_size=2).map(tuple)),
@@ -184,7 +121,7 @@ def read_back(block: dict[str, Any]) -> object:
 
 
 @pytest.mark.medium
-@given(st.lists(MESSAGES, max_size=8))
+@given(st.lists(ANY_MESSAGES, max_size=8))
 def test_messages_are_complete_and_roles_alternate(listed: list[Message]) -> None:
     # A user message at the end, so that no text of the assistant is trimmed.
     listed.append(UserMessage("go"))
@@ -198,18 +135,6 @@ def test_messages_are_complete_and_roles_alternate(listed: list[Message]) -> Non
     for turn in encoded_turns:
         kinds = [block["type"] for block in turn["content"]]
         assert "tool_result" not in kinds[kinds.index("text") :] if "text" in kinds else True
-
-
-def test_last_token_counts_of_a_stream_are_used() -> None:
-    start = {"type": "message_start", "message": {"usage": {"input_tokens": 5, "output_tokens": 1}}}
-    last = {"type": "message_delta", "delta": {}, "usage": {"input_tokens": 6, "output_tokens": 9}}
-    reply = decode_stream(start, ending("end_turn"), last, {"type": "message_stop"}, ending("max_tokens"))
-    assert (reply.usage.prompt_tokens, reply.usage.completion_tokens, reply.finish_reason) == (6, 9, "stop")
-    # The deltas of a call have its position.
-    fold = AnthropicStream(PEER)
-    begun, more = (list(fold.take(json.dumps(event))) for event in (call_start(7), input_delta(7, "{")))
-    assert begun == [messages.ReplyDelta(index=0, call_id="a", name="add")]
-    assert more == [messages.ReplyDelta(index=0, arguments="{")]
 
 
 def test_schema_is_closed_and_unsupported_keywords_are_described() -> None:

@@ -193,22 +193,7 @@ class TestChatServers:
         assert stream_chat({"reasoning_content": empty}, FOUR)[1].reasoning == ()
         assert data_of(read_chat(reasoning_content="", tool_calls=[ECHO])) == {"reasoning_content": ""}
 
-    def test_signed_details_are_sent_back_unchanged(self) -> None:
-        begun: dict[str, Any] = {"type": "reasoning.text", "index": 0}
-        encrypted = {"type": "reasoning.encrypted", "data": "gAAA", "index": 1}
-        details = [{**begun, "text": "Hm.", "signature": "s", "id": None}, encrypted]
-        reply = read_chat(reasoning="Hm.", reasoning_details=details)
-        assert (data_of(reply), texts_of(reply)) == ({"reasoning_details": details}, ["Hm."])
-        pieces: list[dict[str, Any]] = [
-            {"reasoning": "H", "reasoning_details": [{**begun, "text": "H", "id": None}]},
-            {"reasoning": "m.", "reasoning_details": [{**begun, "text": "m."}]},
-            {"reasoning_details": [{**begun, "signature": "s"}]},
-            {"reasoning_details": [encrypted]},
-            FOUR,
-        ]
-        streamed, whole = stream_chat(*pieces)
-        assert (streamed, data_of(whole)) == ("Hm.", {"reasoning_details": details})
-
+    def test_summaries_are_read_in_both_places(self) -> None:
         parts = [{"type": "reasoning", "summary": [{"type": "summary_text", "text": "Hm."}]}]
         details = [{"type": "reasoning.summary", "summary": "Hm."}]
         assert texts_of(read_chat(reasoning_details=details)) == texts_of(read_chat(content=parts)) == ["Hm."]
@@ -264,34 +249,6 @@ class TestResponses:
         assert "".join(piece.reasoning for piece in pieces) == "One.\n\nTwo."
         pieces, reply = decode_stream(end(output=[{**REASONING, **SAID}]))
         assert [piece.reasoning for piece in pieces] == texts_of(reply) == [THOUGHTS]
-
-    @cases("kind", "reasoning_text", "summary_text", "thinking")
-    def test_message_may_have_parts_of_reasoning(self, kind: str) -> None:
-        parts = [{"type": kind, "text": "<tool_call>"}, {"type": "output_text", "text": "Oslo"}, {"refusal": "."}]
-        message = {"type": "message", "content": parts}
-        ended = end(output=[message])
-        done = {"type": "response.output_item.done", "output_index": 0, "item": message}
-        delta = {"type": "response.output_text.delta", "output_index": 0, "delta": "Oslo."}
-        for reply in (whole(message), decode_stream(ended)[1], decode_stream(delta, done, ended)[1]):
-            assert (reply.content, texts_of(reply)) == ("Oslo.", ["<tool_call>"])
-
-    def test_commentary_is_no_part_of_the_answer(self) -> None:
-        output: list[dict[str, Any]] = [
-            {"type": "message", "phase": phase, "content": [{"type": "output_text", "text": text}]}
-            for phase, text in (("commentary", "I look."), ("final_answer", "Oslo"))
-        ]
-        events: list[dict[str, Any]] = []
-        for index, item in enumerate(output):
-            place = {"output_index": index}
-            events += [
-                {"type": "response.output_item.added", "item": {**item, "content": []}, **place},
-                {"type": "response.output_text.delta", "delta": item["content"][0]["text"], **place},
-                {"type": "response.output_item.done", "item": item, **place},
-            ]
-        pieces, streamed = decode_stream(*events, end(output=output))
-        for reply in (whole(*output), streamed, decode_stream(end(output=output))[1]):
-            assert (reply.content, texts_of(reply)) == ("Oslo", ["I look."])
-        assert [(piece.content, piece.reasoning) for piece in pieces] == [("", "I look."), ("Oslo", "")]
 
 
 @given(st.text(max_size=20), st.text(max_size=20))

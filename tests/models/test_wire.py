@@ -2,79 +2,39 @@
 
 import json
 import re
+from functools import partial
 from itertools import pairwise
 from types import MappingProxyType
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from graphexec import errors, messages
-from graphexec.models.http.dialect import Sampling
 from graphexec.models.http.endpoint import Endpoint
-from graphexec.models.http.json_bodies import write
-from graphexec.models.providers.openai_compatible import encode, route
+from graphexec.models.providers.openai_compatible import CHAT_COMPLETIONS
 from graphexec.models.providers.openai_reply import ChatStream
 from tests.models import recorded
-from tests.models.actors import HELLO, scripted_server, sse
+from tests.models.actors import encode, scripted_server, sse
 from tests.models.call_modes import stream_blocking
-from tests.models.recorded import CALLS, CALLS_REPLY, CHAT, CHAT_REPLY, STREAM
+from tests.models.recorded import CALLS, CALLS_REPLY, CHAT, CHAT_REPLY
 from tests.parameters import cases
 
 PEER = Endpoint("tiny", "http://127.0.0.1:1/v1")
-ADD = messages.ToolSpec("add", "Add two numbers.", MappingProxyType({"type": "object", "required": ("a", "b")}))
 
 
-def encode_body(request: messages.ModelRequest, *, stream: bool = False) -> Any:
-    return json.loads(write(encode(request, Sampling("tiny"), stream=stream)))
-
-
-def decode_stream(*chunks: object) -> messages.ModelReply:
-    fold = ChatStream(PEER)
-    for chunk in chunks:
-        list(fold.take(json.dumps(chunk)))
-    list(fold.take("[DONE]"))
-    return fold.reply()
-
-
-def test_messages_are_encoded_for_openai() -> None:
-    arguments = '{"a": 1, "b": 1}'
-    asked: list[messages.Message] = [messages.SystemMessage("be brief"), messages.UserMessage("1 + 1?")]
-    called = messages.AssistantMessage("", (messages.ToolCall("c1", "add", arguments),))
-    answered: list[messages.Message] = [called, messages.ToolMessage("c1", "2"), messages.AssistantMessage("2")]
-    call = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": arguments}}
-    assert encode_body(messages.ChatRequest([*asked, *answered])) == {
-        "model": "tiny",
-        "messages": [
-            {"role": "system", "content": "be brief"},
-            {"role": "user", "content": "1 + 1?"},
-            {"role": "assistant", "content": None, "tool_calls": [call]},
-            {"role": "tool", "tool_call_id": "c1", "content": "2"},
-            {"role": "assistant", "content": "2"},
-        ],
-    }
-
-
-def test_only_set_options_are_sent() -> None:
-    assert set(encode_body(HELLO)) == {"model", "messages"}
-    full = encode_body(messages.ChatRequest(HELLO.messages, (ADD,), ("\nObservation",), {"type": "object"}))
-    parameters = {"type": "object", "required": ["a", "b"]}
-    function = {"name": "add", "description": "Add two numbers.", "parameters": parameters}
-    assert full["tools"] == [{"type": "function", "function": function}]
-    schema = {"name": "reply", "schema": {"type": "object"}}
-    assert full["response_format"] == {"type": "json_schema", "json_schema": schema}
-    assert full["stop"] == ["\nObservation"]
-    body = encode_body(HELLO, stream=True)
-    assert (body["stream"], body["stream_options"]) == (True, {"include_usage": True})
-    with pytest.raises(errors.BadRequestError, match="set is not JSON"):
-        encode_body(messages.ChatRequest([], schema={"enum": {1, 2}}))
+encode_body = partial(encode, CHAT_COMPLETIONS)
 
 
 def test_completions_have_their_own_route() -> None:
     request = messages.CompletionRequest("One two", stop=("three",))
-    assert route(request) == "completions"
+    assert CHAT_COMPLETIONS.route(request) == "completions"
     assert encode_body(request) == {"model": "tiny", "prompt": "One two", "stop": ["three"]}
+    parameters = MappingProxyType({"type": "object", "required": ("a", "b")})
+    (tool,) = encode_body(messages.ChatRequest([], (messages.ToolSpec("add", "", parameters),)))["tools"]
+    assert tool["function"]["parameters"] == {"type": "object", "required": ["a", "b"]}
+    with pytest.raises(errors.BadRequestError, match="set is not JSON"):
+        encode_body(messages.ChatRequest([], schema={"enum": {1, 2}}))
 
 
 @cases(("body", "reply"), (CHAT, CHAT_REPLY), (CALLS, CALLS_REPLY), (recorded.COMPLETION, recorded.COMPLETION_REPLY))
@@ -107,8 +67,7 @@ def test_any_history_is_accepted(turns: list[tuple[str, list[tuple[str, str]]]],
         results = [messages.ToolMessage(call.id, f"{place}") for place, call in enumerate(calls)]
         history += [messages.AssistantMessage(content, calls), *results, messages.UserMessage("c")]
     history.append(messages.SystemMessage("d"))
-    sampling = Sampling("tiny", provider="mistral_ai" if mistral else "")
-    sent = json.loads(write(encode(messages.ChatRequest(history), sampling, stream=False)))["messages"]
+    sent = encode_body(messages.ChatRequest(history), provider="mistral_ai" if mistral else "")["messages"]
     assert [one["content"] for one in sent if one["role"] == "system"] == [sent[0]["content"]] == ["a\n\nd"]
     asked = [call for one in sent for call in one.get("tool_calls", ())]
     assert len({call["id"] for call in asked}) == len(asked) == sum(len(called) for _, called in turns)
@@ -121,45 +80,6 @@ def test_any_history_is_accepted(turns: list[tuple[str, list[tuple[str, str]]]],
     roles = [one["role"] for one in sent]
     assert not mistral or not {("tool", "user"), ("user", "user")} & {*pairwise(roles)}
     json.dumps(sent, ensure_ascii=False).encode()
-
-
-@cases("newline", b"\n", b"\r\n", b"\r")
-def test_any_chunking_and_line_ending_works(newline: bytes) -> None:
-    body = STREAM.replace(b"\n", newline)
-    assert stream_blocking(scripted_server(sse([body[i : i + 1] for i in range(len(body))]))) == CHAT_REPLY
-
-
-ADD_CALL = (messages.ToolCall("call_0", "add", '{"a": 1}'),)
-
-
-@cases(
-    ("message", "content", "calls"),
-    ('{"content": null}', "", ()),
-    ('{"tool_calls": [{"function": {"name": "add", "arguments": {"a": 1}}}]}', "", ADD_CALL),
-)
-def test_optional_members_have_defaults(message: str, content: str, calls: tuple[messages.ToolCall, ...]) -> None:
-    body = f'{{"choices": [{{"message": {message}}}]}}'.encode()
-    assert ChatStream(PEER).decode(body) == messages.ModelReply(content, calls, messages.Usage(), "other")
-
-
-def call_chunk(**call: Any) -> dict[str, Any]:
-    return {"choices": [{"delta": {"tool_calls": [call]}}]}
-
-
-END: dict[str, Any] = {"choices": [{"delta": {}, "finish_reason": "tool_calls"}]}
-
-
-@cases("indexes", (0, 1), (0, 0), (None, None), (3, 7))
-def test_streamed_calls_are_distinguished(indexes: tuple[int | None, int | None]) -> None:
-    first, second = indexes
-    reply = decode_stream(
-        call_chunk(index=first, id="a", function={"name": "add", "arguments": "{"}),
-        call_chunk(index=first, function={"arguments": "}"}),
-        call_chunk(index=second, id="b", function={"name": "sub", "arguments": ""}),
-        call_chunk(index=second, id="b", function={"arguments": "{}"}),
-        END,
-    )
-    assert reply.tool_calls == (messages.ToolCall("a", "add", "{}"), messages.ToolCall("b", "sub", "{}"))
 
 
 def test_stream_without_usage_ends_by_done_or_an_error() -> None:

@@ -9,7 +9,7 @@ import json
 import re
 from codecs import getincrementaldecoder
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
@@ -20,12 +20,10 @@ from graphexec.kernel.meters import is_whole
 
 # The nesting at which the JSON parser stops.
 _DEEPEST = 200
-_DEPTH = Constraint(f"a whole number from 1 to {_DEEPEST}", lambda value: is_whole(value) and 1 <= value <= _DEEPEST)
+_DEPTH = Constraint(f"a whole number from 1 to {_DEEPEST}", lambda one: is_whole(one) and 1 <= one <= _DEEPEST)
 # The calls, or other parts, of one message that are read at all; providers limit calls to about a hundred.
 MOST_PARTS = 10_000
-_CALLS = Constraint(
-    f"a whole number from 1 to {MOST_PARTS}", lambda value: is_whole(value) and 1 <= value <= MOST_PARTS
-)
+_CALLS = Constraint(f"a whole number from 1 to {MOST_PARTS}", lambda one: is_whole(one) and 1 <= one <= MOST_PARTS)
 # How many times its content a stream may be: a token has four characters, and comes in an event of 200 to 400.
 _FRAMES = 16
 # Bytes of decompressed data that are held at once.
@@ -60,12 +58,8 @@ class ReplyLimits:
     values: int = 250_000
 
     def __post_init__(self) -> None:
-        least_one = whole(1)
-        known = {"depth": _DEPTH, "calls": _CALLS}
-        validate(
-            "ReplyLimits",
-            *((one.name, getattr(self, one.name), known.get(one.name, least_one)) for one in fields(self)),
-        )
+        known = {"bytes": whole(1), "calls": _CALLS, "depth": _DEPTH, "values": whole(1)}
+        validate("ReplyLimits", *((name, getattr(self, name), constraint) for name, constraint in known.items()))
 
 
 # The constraint on the option `reply_limits`.

@@ -110,14 +110,12 @@ class SQLiteCache:
             # mode, which is enough: the file stores it.
             with suppress(sqlite3.OperationalError):
                 self._execute("PRAGMA journal_mode = WAL")
-            self._execute(
-                "CREATE TABLE IF NOT EXISTS replies (key TEXT PRIMARY KEY, entry TEXT NOT NULL) WITHOUT ROWID"
-            )
+            columns = "key TEXT PRIMARY KEY, entry TEXT NOT NULL"
+            self._execute(f"CREATE TABLE IF NOT EXISTS replies ({columns}) WITHOUT ROWID")
             self._execute("SELECT key, entry FROM replies LIMIT 1")
         except (sqlite3.Error, UnicodeDecodeError) as error:
-            raise InputError(
-                f"the cache {self._path} cannot be used: {error}; pass a file in a writable folder"
-            ) from error
+            fact = f"the cache {self._path} cannot be used: {error}"
+            raise InputError(f"{fact}; pass a file in a writable folder") from error
 
     def get(self, key: str) -> str | None:
         """Return the entry, or `None` if there is none or it cannot be read."""
@@ -188,7 +186,7 @@ def cached(model: Model, store: CacheStore | None = None, *, name: str = "") -> 
             return found
         reply = await call.ask(model)
         text = format_json(to_json_data(reply))
-        await io.call(partial(entries.put, key, _digest(key, text) + text))
+        await io.call(partial(entries.put, key, _digest(key + text) + text))
         return reply
 
     # Whether a call reaches the model is known only when it is made.
@@ -197,30 +195,24 @@ def cached(model: Model, store: CacheStore | None = None, *, name: str = "") -> 
 
 def _key(what: object) -> str:
     """Return the SHA-256 of a value's canonical JSON: with sorted keys, and in ASCII, which allows lone surrogates."""
-    text = json.dumps(what, default=_as_json, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
+    return _digest(json.dumps(what, default=_as_json, sort_keys=True, separators=(",", ":")))
 
 
 # Any: JSON.
 def _as_json(value: object) -> Any:
     """Return a JSON form of a value: a list of class and fields for a message, and a list for a conversation."""
-    match value:
-        case Mapping():
-            return dict(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType] - any mapping
-        case Sequence() if not isinstance(value, bytes):
-            return list(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType] - any sequence
-        case _ if is_dataclass(value):
-            return [type(value).__name__, {field.name: getattr(value, field.name) for field in fields(value)}]
-        case _:
-            raise InputError(f"a request to a cached model contains {value!r}, which is not JSON; remove it")
+    if isinstance(value, Mapping):
+        return dict(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType] - any mapping
+    if isinstance(value, Sequence) and not isinstance(value, bytes):
+        return list(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType] - any sequence
+    if is_dataclass(value):
+        return [type(value).__name__, {field.name: getattr(value, field.name) for field in fields(value)}]
+    raise InputError(f"a request to a cached model contains {value!r}, which is not JSON; remove it")
 
 
-def _digest(key: str, text: str) -> str:
-    return hashlib.sha256(f"{key}{text}".encode()).hexdigest()
-
-
-# Characters of a digest.
-_DIGEST = 64
+def _digest(text: str) -> str:
+    """Return a digest of 64 characters."""
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _read(key: str, entry: object) -> ModelReply | None:
@@ -229,9 +221,8 @@ def _read(key: str, entry: object) -> ModelReply | None:
         return None
     try:
         # Another store, or a damaged file, may return any value.
-        written = str(entry)
-        text = written[_DIGEST:]
-        if written[:_DIGEST] != _digest(key, text):
+        digest, text = str(entry)[:64], str(entry)[64:]
+        if digest != _digest(key + text):
             raise ValueError("its checksum is wrong")
         reply: ModelReply = load_as(ModelReply, parse_json(text))
     except INVALID_DATA_ERRORS as error:
