@@ -6,8 +6,8 @@ import json
 import os
 import time
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
@@ -99,16 +99,19 @@ class BridgedModel(ClosableModel):
 
     async def _complete(self, request: ModelRequest, timeout: float | None, io: IO) -> ModelReply:
         call = partial(self._ask, request, timeout, io)
-        with self._errors(timeout):
+        try:
             given = await call() if timeout is None else await io.within(call, timeout)
             if isinstance(given, NotDone):
-                raise TimeoutError
+                raise TimeoutError  # noqa: TRY301 - it has the words of the library's own
             draft = ChatStream(self._endpoint, stop_strings(request))
             return _finish(draft.decode(_to_json(given).encode()))
+        except Exception as error:  # noqa: BLE001 - a library may raise any
+            # It has the request, and may quote the reply.
+            raise self._to_error(error, timeout) from None
 
     async def _stream(self, request: ModelRequest, timeout: float | None, io: IO) -> AsyncGenerator[Piece, None]:
         draft, left = ChatStream(self._endpoint, stop_strings(request)), timeout
-        with self._errors(timeout):
+        try:
             async with aclosing(self._chunks(request, timeout, io)) as chunks:
                 while True:
                     began = io.now()
@@ -118,27 +121,20 @@ class BridgedModel(ClosableModel):
                     if chunk is None:
                         break
                     if left is not None and left <= 0:
-                        raise TimeoutError
+                        raise TimeoutError  # noqa: TRY301 - as above
                     for delta in draft.take(_to_json(chunk)):
                         yield delta
             yield _finish(draft.reply())
+        except Exception as error:  # noqa: BLE001 - as above
+            raise self._to_error(error, timeout) from None
 
     async def _close(self, io: IO) -> None:
         """Do nothing: the client belongs to the user."""
 
-    @contextmanager
-    def _errors(self, timeout: float | None) -> Generator[None, None, None]:
-        """Convert an exception of the library to a `ModelError`, which shows no secret."""
-        try:
-            yield
-        except errors.ModelError as error:
-            remove_secrets(error, self._endpoint.secrets)
-            raise
-        except errors.GraphexecError:
-            raise
-        except Exception as error:  # noqa: BLE001 - a library may raise any
-            # It has the request, and may quote the reply.
-            raise remove_secrets(self._explain(error, timeout), self._endpoint.secrets) from None
+    def _to_error(self, error: Exception, timeout: float | None) -> Exception:
+        """Return the `ModelError` for an exception of the library, or one of ours as it is, without secrets."""
+        ours = error if isinstance(error, errors.GraphexecError) else self._explain(error, timeout)
+        return remove_secrets(ours, self._endpoint.secrets) if isinstance(ours, errors.ModelError) else ours
 
     def _explain(self, error: Exception, timeout: float | None) -> errors.ModelError:
         endpoint, names = self._endpoint, set[str]()

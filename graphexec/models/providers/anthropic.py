@@ -128,6 +128,7 @@ def _part_turns(messages: Sequence[Message], form: HistoryForm) -> list[JSON] | 
 def _turns(messages: Sequence[Message], form: HistoryForm) -> list[JSON]:
     """Return the messages of user and assistant, with consecutive messages of one role merged."""
     turns: list[JSON] = []
+    blocks: list[JSON]
     for message in form.fitted(messages):
         role = "assistant" if isinstance(message, AssistantMessage) else "user"
         blocks = _blocks(message, form)
@@ -138,7 +139,8 @@ def _turns(messages: Sequence[Message], form: HistoryForm) -> list[JSON]:
         turns[-1]["content"] += blocks
     for turn in turns:
         # The results of the calls must precede any text of the turn; otherwise the API treats them as missing.
-        turn["content"].sort(key=lambda block: block["type"] != "tool_result")
+        blocks = turn["content"]
+        blocks.sort(key=lambda block: bool(block["type"] != "tool_result"))
     if turns and turns[-1]["role"] == "assistant":
         last = turns[-1]["content"][-1]
         if last["type"] == "text":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -49,8 +49,9 @@ def retrying(
         ("on", on, ERRORS),
     )
     recoverable = tuple(on)
+    may_pass: Callable[[Exception], bool] = lambda error: isinstance(error, recoverable)  # noqa: E731
     waits = replace(RETRIES, attempts=attempts, first_wait=first_wait, longest_wait=longest_wait)
-    policy = replace(waits, may_pass=lambda error: isinstance(error, recoverable))
+    policy = replace(waits, may_pass=may_pass)
 
     async def flow(call: ModelCall) -> ModelReply:
         return await retry(
