@@ -91,16 +91,21 @@ class SQLiteCache:
     Raises `InputError` if the file cannot be opened or is not a cache.
     """
 
-    __slots__ = ("_path",)
+    __slots__ = ("_connect", "_failures", "_path")
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         validate("SQLiteCache", ("path", path, PATH))
         if os.fspath(path) == ":memory:":
             raise InputError("SQLiteCache needs a file, but path is ':memory:'; use MemoryCache() for memory")
+        # Imported where it is used: most programs have no cache in a file.
         import sqlite3
 
         # Absolute, because the program may change its working directory.
         self._path = Path(path).absolute()
+        # No transactions by Python: each statement is a transaction.
+        self._connect = partial(sqlite3.connect, self._path, timeout=_LOCK_TIMEOUT, isolation_level=None)
+        # The message of SQLite may quote a damaged file.
+        self._failures = sqlite3.Error, UnicodeDecodeError
         try:
             # SQLite would create it with the mode of the process; the files of its journal have that of the database.
             # If this fails, SQLite will say so.
@@ -113,7 +118,7 @@ class SQLiteCache:
             columns = "key TEXT PRIMARY KEY, entry TEXT NOT NULL"
             self._execute(f"CREATE TABLE IF NOT EXISTS replies ({columns}) WITHOUT ROWID")
             self._execute("SELECT key, entry FROM replies LIMIT 1")
-        except (sqlite3.Error, UnicodeDecodeError) as error:
+        except self._failures as error:
             fact = f"the cache {self._path} cannot be used: {error}"
             raise InputError(f"{fact}; pass a file in a writable folder") from error
 
@@ -130,21 +135,14 @@ class SQLiteCache:
         return f"SQLiteCache({str(self._path)!r})"
 
     def _try(self, statement: str, *values: str) -> tuple[str] | None:
-        import sqlite3
-
         try:
             return self._execute(statement, *values)
-        # The message of SQLite may quote a damaged file.
-        except (sqlite3.Error, UnicodeDecodeError) as error:
+        except self._failures as error:
             report(CacheFailed(error))
             return None
 
     def _execute(self, statement: str, *values: str) -> tuple[str] | None:
-        # Imported where it is used: most programs have no cache in a file.
-        import sqlite3
-
-        # No transactions by Python: each statement is a transaction.
-        with closing(sqlite3.connect(self._path, timeout=_LOCK_TIMEOUT, isolation_level=None)) as connection:
+        with closing(self._connect()) as connection:
             # After a power failure the last entries may be missing, which is harmless.
             connection.execute("PRAGMA synchronous = NORMAL")
             row: tuple[str] | None = connection.execute(statement, values).fetchone()
