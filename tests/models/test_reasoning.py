@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from graphexec import AgentExecutor, create_tool_calling_agent, messages, models
 from graphexec.kernel.snapshot import Snapshot, snapshot_of
 from graphexec.models.http.endpoint import Endpoint
-from graphexec.models.providers import anthropic_reply, openai_reply
+from graphexec.models.providers import openai_reply
 from tests.executor.actors import echo
 from tests.models.actors import HELLO
 from tests.models.picky_server import PickyServer, Protocol, openai_refusal
@@ -36,12 +36,6 @@ def stream_chat(*deltas: dict[str, Any]) -> tuple[str, messages.ModelReply]:
     chunks = [json.dumps({"choices": [choice]}) for choice in choices]
     pieces = [piece for chunk in (*chunks, "[DONE]") for piece in draft.take(chunk)]
     return "".join(piece.reasoning for piece in pieces), draft.reply()
-
-
-def data_of(reply: messages.ModelReply) -> Any:
-    (part,) = reply.reasoning
-    assert part.provider == "models.example"
-    return json.loads(part.data)
 
 
 def texts_of(reply: messages.ModelReply) -> list[str]:
@@ -172,26 +166,13 @@ def test_reasoning_survives_snapshots_histories_and_caches() -> None:
     assert model.complete(HELLO).reasoning == first.reasoning != ()
 
 
-ECHO = {"id": "c1", "function": {"name": "echo", "arguments": "{}"}}
-FOUR = {"content": "4"}
-
-
 class TestChatServers:
     """The forms of DeepSeek, vLLM, llama.cpp, OpenRouter, Mistral and Gemini."""
 
-    # Both names are one reasoning.
-    @cases("names", ["reasoning_content"], ["reasoning"], ["reasoning_content", "reasoning"])
-    def test_reasoning_is_read_under_each_name(self, names: list[str]) -> None:
-        reply = read_chat(**dict.fromkeys(names, "Hm."))
-        assert (texts_of(reply), data_of(reply)) == (["Hm."], {names[0]: "Hm."})
-        assert stream_chat(*(dict.fromkeys(names, piece) for piece in ("H", "m.")), FOUR) == ("Hm.", reply)
-
     @cases("empty", "", None)
-    def test_empty_reasoning_is_sent_back_only_beside_calls(self, empty: str | None) -> None:
-        """DeepSeek refuses a history whose calls lack the member."""
+    def test_empty_reasoning_without_calls_is_none(self, empty: str | None) -> None:
         assert read_chat(reasoning_content=empty).reasoning == ()
-        assert stream_chat({"reasoning_content": empty}, FOUR)[1].reasoning == ()
-        assert data_of(read_chat(reasoning_content="", tool_calls=[ECHO])) == {"reasoning_content": ""}
+        assert stream_chat({"reasoning_content": empty}, {"content": "4"})[1].reasoning == ()
 
     def test_summaries_are_read_in_both_places(self) -> None:
         parts = [{"type": "reasoning", "summary": [{"type": "summary_text", "text": "Hm."}]}]
@@ -211,13 +192,6 @@ class TestChatServers:
     def test_invalid_reasoning_does_not_spoil_a_reply(self, value: Any) -> None:
         for member in openai_reply.REASONING_MEMBERS:
             assert read_chat(**{member: value}).content == "4"
-
-
-def test_thinking_without_a_beginning_is_streamed() -> None:
-    delta = {"type": "thinking_delta", "thinking": "Hm."}
-    event = {"type": "content_block_delta", "index": 7, "delta": delta}
-    pieces = anthropic_reply.AnthropicStream(PEER).take(json.dumps(event))
-    assert [piece.reasoning for piece in pieces] == ["Hm."]
 
 
 REASONING = {"type": "reasoning", "id": "rs_1"}

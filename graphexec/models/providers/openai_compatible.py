@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import ClassVar
 
 from graphexec._mistakes import explain_class
@@ -21,6 +22,7 @@ from graphexec.models.providers.schemas import plain_schema
 
 # OpenAI refuses longer ids, and Anthropic and Bedrock behind gateways other characters.
 _LONGEST_ID = 40
+_FORM = HistoryForm(_LONGEST_ID)
 _FORMS = {
     "mistral": MISTRAL_IDS,
     # LiteLLM's proxy puts the signature of Gemini's reasoning into the id, and reads it there.
@@ -76,10 +78,10 @@ class ChatCompletions(Dialect):
         return merge_bodies(self._options(replace(sampling, reasoning_effort=None), body, stream=stream), extra)
 
     def _form(self, sampling: Sampling) -> HistoryForm:
-        return _FORMS.get(_family(sampling), HistoryForm(_LONGEST_ID))
+        return _FORMS.get(_family(sampling.model, sampling.provider), _FORM)
 
     def _write(self, request: ChatRequest, sampling: Sampling, form: HistoryForm) -> JSON:
-        family = _family(sampling)
+        family = _family(sampling.model, sampling.provider)
         in_turns = take_turns(list(_messages(request.messages, form))) if family == "mistral" else None
         tools: list[JSON] = [{"type": "function", "function": describe_tool(tool)} for tool in request.tools]
         schema = request.schema
@@ -100,9 +102,9 @@ class ChatCompletions(Dialect):
         return choice if choice in {"none", "required"} else {"type": "function", "function": {"name": choice}}
 
 
-def _family(sampling: Sampling) -> str:
-    named = f"{sampling.model} {sampling.provider}"
-    return next((family for family, pattern in _FAMILIES.items() if pattern.search(named)), "")
+@cache
+def _family(model: str, provider: str) -> str:
+    return next((family for family, pattern in _FAMILIES.items() if pattern.search(f"{model} {provider}")), "")
 
 
 def _messages(messages: Sequence[Message], form: HistoryForm) -> Iterator[JSON]:
