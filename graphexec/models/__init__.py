@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from graphexec.models.bridges.pydantic_ai import from_pydantic_ai
     from graphexec.models.functions import FunctionModel, ModelFunction
     from graphexec.models.http.attempts import Clock
-    from graphexec.models.http.receiving import ReplyLimits
+    from graphexec.models.http.endpoint import ReplyLimits
     from graphexec.models.http.remote import ModelOptions
     from graphexec.models.local.model import LocalModel
     from graphexec.models.local.weights import Weights, installed, pull, weights_path
@@ -46,7 +46,7 @@ _MODULES = {
     "graphexec.models.bridges.pydantic_ai": "from_pydantic_ai",
     "graphexec.models.functions": "FunctionModel ModelFunction",
     "graphexec.models.http.attempts": "Clock",
-    "graphexec.models.http.receiving": "ReplyLimits",
+    "graphexec.models.http.endpoint": "ReplyLimits",
     "graphexec.models.http.remote": "ModelOptions",
     "graphexec.models.local.model": "LocalModel",
     "graphexec.models.local.weights": "Weights installed pull weights_path",

@@ -11,12 +11,11 @@ from typing import Any, Literal, TypeAlias
 
 from graphexec._parsing import compile_lazily
 from graphexec._parsing.reasoning import ReasoningSplitter
-from graphexec.errors import InvalidReplyError, ReplyLimitError
+from graphexec.errors import InvalidReplyError
 from graphexec.messages import FinishReason, ModelReply, Reasoning, ReplyDelta, ToolCall, Usage, with_own_ids
-from graphexec.models.http.endpoint import Endpoint
+from graphexec.models.http.endpoint import MOST_PARTS, Endpoint, reply_limit_error
 from graphexec.models.http.failures import ERROR_MEMBERS, ErrorReport, error_in_body, refusal_error
 from graphexec.models.http.json_values import JSON, check_size, invalid_reply, mend_surrogates, parse
-from graphexec.models.http.receiving import MOST_PARTS, reply_limit_error
 
 # An item of a stream: deltas, and finally the whole reply.
 Piece: TypeAlias = ReplyDelta | ModelReply
@@ -256,7 +255,7 @@ class Draft(ABC):
     def begin_block(self, kind: Kind, members: Mapping[str, Any]) -> Block:
         """Add a block of which the server sent these members."""
         if len(self.blocks) == MOST_PARTS:
-            raise self._limit("calls", MOST_PARTS + 1)
+            raise reply_limit_error(self.endpoint, "calls", MOST_PARTS + 1)
         block = Block(kind)
         self.blocks.append(block)
         self.merge(block, members)
@@ -274,14 +273,11 @@ class Draft(ABC):
             block.kept += characters
             self.keep(characters)
 
-    def _limit(self, name: str, seen: int) -> ReplyLimitError:
-        return reply_limit_error(self.endpoint, self.endpoint.limits, name, seen)
-
     def keep(self, characters: int) -> None:
         """Count characters that the reply keeps."""
         self._kept += characters
         if self._kept > self.endpoint.limits.bytes:
-            raise self._limit("bytes", self._kept)
+            raise reply_limit_error(self.endpoint, "bytes", self._kept)
 
     def add_piece(self, block: Block, piece: str, part: int = 0) -> Iterator[ReplyDelta]:
         """Add a streamed piece to a part of a block."""
@@ -301,7 +297,7 @@ class Draft(ABC):
         """Give a call the next position."""
         block.position = len(self.calls)
         if block.position == self.endpoint.limits.calls:
-            raise self._limit("calls", block.position + 1)
+            raise reply_limit_error(self.endpoint, "calls", block.position + 1)
         self.calls.append(block)
 
     def announce(self, block: Block) -> Iterator[ReplyDelta]:

@@ -58,7 +58,7 @@ class Incoming:
             # As they come: compressed, because a client's decompression has no bound.
             self._pieces = io.iterate(lambda: response.iter_raw(), lambda: response.aiter_raw())  # noqa: PLW0108
             encoding = response.headers.get("content-encoding", "")
-        self._body = Body(endpoint, endpoint.limits, encoding, status=response.status_code)
+        self._body = Body(endpoint, encoding, status=response.status_code)
         self._parts: Iterator[bytes] = iter(())
 
     async def begin(self) -> bytes | None:
@@ -76,7 +76,7 @@ class Incoming:
         self._body.expect(streams=streams)
         if not streams:
             return beginning
-        self._events = EventReader(self._attempts.endpoint, self._attempts.endpoint.limits)
+        self._events = EventReader(self._attempts.endpoint)
         self.waiting.extend(self._events.take(beginning))
         return None
 

@@ -13,9 +13,9 @@ from typing import Any, TypeAlias
 
 from graphexec import errors
 from graphexec.models.http import meanings
-from graphexec.models.http.endpoint import Endpoint
+from graphexec.models.http.endpoint import REPLY_LIMITS, Endpoint
 from graphexec.models.http.json_values import to_number, to_objects, to_word
-from graphexec.models.http.receiving import REPLY_LIMITS, find_excess
+from graphexec.models.http.receiving import find_excess
 
 # Seconds. If a server asks for a longer wait, the error is raised at once, and the caller decides.
 LONGEST_ADVISED = 60.0

@@ -12,8 +12,8 @@ from typing import Any
 from graphexec._parsing import compile_lazily
 from graphexec._parsing.json import read_object
 from graphexec.errors import InvalidReplyError
-from graphexec.models.http.endpoint import Endpoint
-from graphexec.models.http.receiving import find_excess, reply_limit_error
+from graphexec.models.http.endpoint import Endpoint, reply_limit_error
+from graphexec.models.http.receiving import find_excess
 
 # A JSON object; its values are arbitrary.
 JSON = dict[str, Any]
@@ -131,7 +131,7 @@ def check_size(body: bytes, endpoint: Endpoint) -> None:
     """Raise `ReplyLimitError` for JSON with too many values, or nested too deeply."""
     excess = find_excess(body, endpoint.limits)
     if excess is not None:
-        raise reply_limit_error(endpoint, endpoint.limits, *excess)
+        raise reply_limit_error(endpoint, *excess)
 
 
 def invalid_reply(endpoint: Endpoint, fact: str) -> InvalidReplyError:

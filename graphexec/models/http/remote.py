@@ -18,10 +18,13 @@ from graphexec.models.http.connections import Connections, HTTPClient
 from graphexec.models.http.dialect import OPTIONS, Dialect, Sampling
 from graphexec.models.http.draft import Piece
 from graphexec.models.http.endpoint import (
+    LIMITS,
     OPENAI,
+    REPLY_LIMITS,
     Address,
     Endpoint,
     Provider,
+    ReplyLimits,
     has_scheme,
     is_local,
     provider_name,
@@ -29,7 +32,6 @@ from graphexec.models.http.endpoint import (
 )
 from graphexec.models.http.exchange import Exchange
 from graphexec.models.http.failures import invalid_address_error, invalid_key_error, missing_key_error
-from graphexec.models.http.receiving import LIMITS, REPLY_LIMITS, ReplyLimits
 from graphexec.models.http.refusals import Refusals
 from graphexec.models.provider_names import PROVIDERS, find_provider
 from graphexec.models.secret import HasSecretValue, Secret, hide_in_logs, redact, remove_secrets, to_secret

@@ -18,9 +18,8 @@ from graphexec.errors import BadRequestError, WeightsError
 from graphexec.messages import ChatRequest, ModelReply, ModelRequest, ToolSpec, UserMessage, images_of
 from graphexec.models.http.dialect import Sampling
 from graphexec.models.http.draft import Piece
-from graphexec.models.http.endpoint import Address, provider_name
+from graphexec.models.http.endpoint import REPLY_LIMITS, Address, ReplyLimits, provider_name
 from graphexec.models.http.json_bodies import write
-from graphexec.models.http.receiving import REPLY_LIMITS, ReplyLimits
 from graphexec.models.local.llama_process import LlamaProcess, Settings, require_llama
 from graphexec.models.local.weights import DEFAULT, check_gguf, pull, verify_weights, weights_path
 from graphexec.models.providers.openai_compatible import CHAT_COMPLETIONS, ChatCompletions, OpenAICompatible
