@@ -15,7 +15,7 @@ from graphexec.models.providers import openai_reply
 from tests.executor.actors import echo
 from tests.models.actors import HELLO
 from tests.models.picky_server import PickyServer, Protocol, openai_refusal
-from tests.models.test_responses_wire import decode_stream, end, whole
+from tests.models.test_wire import decode_stream, end, whole
 from tests.parameters import cases
 
 PEER = Endpoint("thinker", "https://models.example/v1")

@@ -11,7 +11,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
-from typing import Any, Never
+from typing import Any
 
 from graphexec import errors
 from graphexec.messages import ModelReply, ModelRequest, SystemMessage
@@ -85,9 +85,6 @@ class BridgedModel(ClosableModel):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
-
-    def __reduce_ex__(self, _: object) -> Never:
-        raise errors.SecretError(f"{self!r} cannot be pickled or copied: it has a client; make it where it is used")
 
     @abstractmethod
     async def _ask(self, request: ModelRequest, timeout: float | None, io: IO, /) -> JSON:

@@ -81,7 +81,7 @@ class Attempts:
     def __init__(self, endpoint: Endpoint, clock: Clock, io: IO, *, timeout: float, max_retries: int) -> None:
         self.endpoint = endpoint
         self.io = io
-        advised: Callable[[Exception], float | None] = lambda _: self._failure.advised  # noqa: E731
+        advised: Callable[[Exception], float | None] = lambda _: self.failure.advised  # noqa: E731
         self.policy = replace(RETRIES, attempts=max_retries + 1, may_pass=self._may_pass, advised=advised)
         self.answered = False
         self._clock = clock
@@ -91,7 +91,8 @@ class Attempts:
         self._paused: float | None = None
         # Whether connecting may take all the time that is left.
         self._connects_to_end = False
-        self._failure = failures.CallFailure(ModelError(""))
+        # The last one.
+        self.failure = failures.CallFailure(ModelError(""))
         # Whether the connection may have been idle, and whether the call has been repeated for that reason.
         self._reused = False
         self._reconnected = False
@@ -137,9 +138,9 @@ class Attempts:
         try:
             yield
         except ModelError as error:
-            if self._failure.error is not error:
+            if self.failure.error is not error:
                 # The server reported the error in a body or an event with status 200.
-                self._failure = failures.to_failure(error, advised_wait(error))
+                self.failure = failures.to_failure(error, advised_wait(error))
             raise
         # Only the client's exceptions are converted.
         except Exception as error:
@@ -147,7 +148,7 @@ class Attempts:
             if failure is None:
                 raise_loop_error(error, f"the async_client of {self.endpoint.model}")
                 raise
-            self._failure = failure
+            self.failure = failure
             raise failure.error from error
         finally:
             self._deadline = ends
@@ -169,11 +170,6 @@ class Attempts:
         if self.seconds_left <= 0:
             raise failures.timeout_error(self.endpoint, self._timeout, self._phase())
 
-    @property
-    def report(self) -> failures.ErrorReport | None:
-        """The server's report of the last failure, if it refused the request."""
-        return self._failure.report
-
     def response_error(
         self, status: int, headers: Mapping[str, str], body: bytes, *, images: bool = False
     ) -> ModelError:
@@ -182,8 +178,8 @@ class Attempts:
         `images` says whether the request has images.
         """
         now = self._clock.wall()
-        self._failure = failures.classify_response(self.endpoint, status, headers, body, now=now, images=images)
-        return self._failure.error
+        self.failure = failures.classify_response(self.endpoint, status, headers, body, now=now, images=images)
+        return self.failure.error
 
     async def sleep(self, seconds: float) -> None:
         """Wait for that many seconds."""
@@ -198,10 +194,10 @@ class Attempts:
 
         This is not a failure of the server, so it does not count as a retry.
         """
-        again = self._reused and self._failure.dropped and not self._reconnected
+        again = self._reused and self.failure.dropped and not self._reconnected
         self._reconnected = self._reconnected or again
         return again
 
     def _may_pass(self, error: Exception) -> bool:
         # Cancellations and exceptions of other code are never retried.
-        return self._failure.error is error and self._failure.transient
+        return self.failure.error is error and self.failure.transient

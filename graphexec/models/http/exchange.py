@@ -145,7 +145,7 @@ class Exchange:
                     return await self._open()
                 except ModelError as error:
                     lost = attempts.should_reconnect()
-                    if not lost and not self._learn(error):
+                    if not lost and not self._learn(error.status or 0):
                         raise
                 check()
                 if lost:
@@ -158,10 +158,10 @@ class Exchange:
             once, attempts.policy, attempts.io, announce=announce, sleep=attempts.sleep, allows=attempts.allows
         )
 
-    def _learn(self, error: ModelError) -> bool:
+    def _learn(self, status: int) -> bool:
         """Return whether to repeat the attempt because the server refused optional parameters; report them."""
-        found = self.attempts.report
-        refused = [] if found is None else self.refusals.learn(self.body, error.status or 0, found)
+        found = self.attempts.failure.report
+        refused = [] if found is None else self.refusals.learn(self.body, status, found)
         for news in refused:
             report(news)
         return bool(refused)

@@ -108,6 +108,11 @@ class ClosableModel(ABC):
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
+    def __reduce_ex__(self, _: object) -> Never:
+        fact = "cannot be pickled or copied, since it has connections and an API key"
+        remedy = f"make the {type(self).__name__} where it is used, such as in each worker process"
+        raise SecretError(f"{self!r} {fact}; {remedy}")
+
     @abstractmethod
     async def _complete(self, request: ModelRequest, timeout: float | None, io: IO) -> ModelReply: ...
 
@@ -246,13 +251,6 @@ class RemoteModel(ClosableModel):
             # An invalid option ended its creation; a debugger may show it.
             return object.__repr__(self)
         return f"{type(self).__name__}({self.name!r}, base_url={self._base_url!r})"
-
-    def __reduce_ex__(self, _: object) -> Never:
-        kind = type(self).__name__
-        raise SecretError(
-            f"{self!r} cannot be pickled or copied, since it has connections and an API key; make the {kind} where it "
-            "is used, such as in each worker process"
-        )
 
     async def _complete(self, request: ModelRequest, timeout: float | None, io: IO) -> ModelReply:
         try:
