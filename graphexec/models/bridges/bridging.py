@@ -8,7 +8,7 @@ import time
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -53,17 +53,6 @@ def require(module: str, extra: str) -> Any:
         raise errors.InputError(f"the package of {package} is missing; {remedy}") from None
 
 
-@dataclass(frozen=True, slots=True)
-class _Client(Endpoint):
-    """A model behind a client. Its reasoning is sent back to models of the same `origin`."""
-
-    origin: str = ""
-
-    @property
-    def provider_name(self) -> str:
-        return self.origin
-
-
 class BridgedModel(ClosableModel):
     """A model of another library, `kind`. Its clients are not closed, and retries are theirs.
 
@@ -81,7 +70,7 @@ class BridgedModel(ClosableModel):
         options = f"the options of {kind}"
         own = Provider("", options, options, kind=f"that of {kind}", hint="if it has one", example="https://host/v1")
         known = tuple(one for one in map(to_secret, _secrets_of(*key_holders)) if one is not None)
-        self._endpoint = _Client(self.name or kind, address or kind, provider=own, others=known, origin=origin)
+        self._endpoint = Endpoint(self.name or kind, address or kind, provider=own, others=known, origin=origin)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"

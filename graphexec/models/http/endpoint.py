@@ -98,7 +98,8 @@ REPLY_LIMITS = ReplyLimits()
 class Endpoint:
     """A model at a server, and the limits of its replies.
 
-    `base_url` is as errors show it, `key` is its API key, and `others` are further secrets of its requests.
+    `base_url` is as errors show it, `key` is its API key, and `others` are further secrets of its requests. `origin` is
+    the name of a provider that the address does not tell.
     """
 
     model: str
@@ -107,6 +108,7 @@ class Endpoint:
     provider: Provider = OPENAI
     limits: ReplyLimits = REPLY_LIMITS
     others: tuple[Secret, ...] = ()
+    origin: str = ""
 
     def __str__(self) -> str:
         return f"{one_line(self.model)} at {self.base_url}"
@@ -114,7 +116,7 @@ class Endpoint:
     @property
     def provider_name(self) -> str:
         """The name of the provider: a well-known one, such as `openai`, or the server's host and port."""
-        return provider_name(self.base_url)
+        return self.origin or provider_name(self.base_url)
 
     @property
     def secrets(self) -> tuple[Secret, ...]:
