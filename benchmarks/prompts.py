@@ -12,9 +12,10 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import count
 
 from graphexec import Agent, AgentExecutor, create_react_agent, create_structured_agent, create_tool_calling_agent, tool
 from graphexec.messages import ModelReply, ModelRequest, ToolCall
@@ -45,6 +46,7 @@ class Encodes:
     reply: ModelReply
     dialect: Dialect
     last: bytes = b""
+    ids: Iterator[int] = field(default_factory=count)
 
     instant = True
 
@@ -52,7 +54,9 @@ class Encodes:
         """Encode the request, and return the reply."""
         del timeout
         self.last = write(self.dialect.encode(request, Sampling("model", max_tokens=1_000), stream=False))
-        return self.reply
+        # As a server does; the calls of one that repeats its ids are renumbered in each request.
+        calls = tuple([replace(call, id=f"call_{next(self.ids)}") for call in self.reply.tool_calls])
+        return replace(self.reply, tool_calls=calls)
 
     async def acomplete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
         """Return what `complete` returns."""

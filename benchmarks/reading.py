@@ -26,7 +26,7 @@ from graphexec.agents import react, structured, tool_calling
 from graphexec.agents.langchain import chat, conversational, json_chat, mrkl, self_ask, structured_chat, xml
 from graphexec.agents.reading.answers import AnswerReader, make_text_reader, skip_reasoning
 from graphexec.messages import ModelReply
-from graphexec.models.http.stop_cutter import StopCutter
+from graphexec.models.http.draft import StopCutter
 from graphexec.nodes.output.kind import UnreadableOutputError, make_output_kind
 
 Reader = Callable[[str], object]

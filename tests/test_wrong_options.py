@@ -82,7 +82,7 @@ WRONG: list[tuple[Any, tuple[Any, ...], dict[str, Any], str]] = [
     ),
     (retrying, (MODEL,), {"on": "ModelError"}, "retrying has on='ModelError'; give a tuple of classes"),
     (retrying, (MODEL,), {"on": InputError}, "retrying has on=InputError, a class; give a tuple of classes"),
-    (retrying, (MODEL,), {"on": (KeyboardInterrupt,)}, "retrying has <class 'KeyboardInterrupt'> in on=; give classes"),
+    (retrying, (MODEL,), {"on": (KeyboardInterrupt,)}, "retrying has on=(<class 'KeyboardInterrupt'>,); give a tuple"),
     (with_fallbacks, (MODEL, ScriptedModel), {}, "with_fallbacks has model=ScriptedModel, a class; give models as"),
     (with_fallbacks, (MODEL, [MODEL]), {}, "with_fallbacks has model=[<ScriptedModel: 0 of 0 replies left>]; give"),
     (with_fallbacks, ("a", "b"), {}, "with_fallbacks has model='a'; give models as separate arguments, not in a list"),

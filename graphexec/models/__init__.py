@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from graphexec.models.bridges.pydantic_ai import from_pydantic_ai
     from graphexec.models.functions import FunctionModel, ModelFunction
     from graphexec.models.http.attempts import Clock
-    from graphexec.models.http.receiving import ReplyLimits
+    from graphexec.models.http.endpoint import ReplyLimits
     from graphexec.models.http.remote import ModelOptions
     from graphexec.models.local.model import LocalModel
     from graphexec.models.local.weights import Weights, installed, pull, weights_path
@@ -27,49 +27,17 @@ if TYPE_CHECKING:
     from graphexec.models.scripted import ScriptedModel
     from graphexec.models.secret import Secret
     from graphexec.models.wrappers.caching import CacheStore, MemoryCache, SQLiteCache, cached
-    from graphexec.models.wrappers.fallbacks import with_fallbacks
     from graphexec.models.wrappers.prices import Price, priced
     from graphexec.models.wrappers.rate_limits import rate_limited
-    from graphexec.models.wrappers.retries import retrying
+    from graphexec.models.wrappers.retries import retrying, with_fallbacks
     from graphexec.models.wrappers.wrapping import WrappedModel
 
-__all__ = [
-    "Anthropic",
-    "CacheFailed",
-    "CacheStore",
-    "Cached",
-    "Clock",
-    "FellBack",
-    "FunctionModel",
-    "LocalModel",
-    "MemoryCache",
-    "ModelFunction",
-    "ModelOptions",
-    "OpenAICompatible",
-    "OpenAIResponses",
-    "OptionRefused",
-    "Price",
-    "ReplyLimits",
-    "Retried",
-    "SQLiteCache",
-    "ScriptedModel",
-    "Secret",
-    "Waited",
-    "Weights",
-    "WrappedModel",
-    "cached",
-    "create_model",
-    "from_langchain",
-    "from_openai",
-    "from_pydantic_ai",
-    "installed",
-    "priced",
-    "pull",
-    "rate_limited",
-    "retrying",
-    "weights_path",
-    "with_fallbacks",
-]
+__all__ = ["Anthropic", "LocalModel", "ModelOptions", "OpenAICompatible", "OpenAIResponses", "Secret", "create_model"]
+__all__ += ["FunctionModel", "ModelFunction", "ScriptedModel", "from_langchain", "from_openai", "from_pydantic_ai"]
+__all__ += ["CacheStore", "Clock", "MemoryCache", "Price", "ReplyLimits", "SQLiteCache", "WrappedModel"]
+__all__ += ["cached", "priced", "rate_limited", "retrying", "with_fallbacks"]
+__all__ += ["CacheFailed", "Cached", "FellBack", "OptionRefused", "Retried", "Waited"]
+__all__ += ["Weights", "installed", "pull", "weights_path"]
 
 # Where these names are. A module is imported when one of its names is first used: a program needs few of the providers.
 _MODULES = {
@@ -78,7 +46,7 @@ _MODULES = {
     "graphexec.models.bridges.pydantic_ai": "from_pydantic_ai",
     "graphexec.models.functions": "FunctionModel ModelFunction",
     "graphexec.models.http.attempts": "Clock",
-    "graphexec.models.http.receiving": "ReplyLimits",
+    "graphexec.models.http.endpoint": "ReplyLimits",
     "graphexec.models.http.remote": "ModelOptions",
     "graphexec.models.local.model": "LocalModel",
     "graphexec.models.local.weights": "Weights installed pull weights_path",
@@ -90,10 +58,9 @@ _MODULES = {
     "graphexec.models.scripted": "ScriptedModel",
     "graphexec.models.secret": "Secret",
     "graphexec.models.wrappers.caching": "CacheStore MemoryCache SQLiteCache cached",
-    "graphexec.models.wrappers.fallbacks": "with_fallbacks",
     "graphexec.models.wrappers.prices": "Price priced",
     "graphexec.models.wrappers.rate_limits": "rate_limited",
-    "graphexec.models.wrappers.retries": "retrying",
+    "graphexec.models.wrappers.retries": "retrying with_fallbacks",
     "graphexec.models.wrappers.wrapping": "WrappedModel",
 }
 

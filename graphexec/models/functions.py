@@ -17,7 +17,7 @@ from graphexec.runtime.io import ASYNC, BLOCKING, IO, run_sync
 ModelFunction: TypeAlias = Callable[[Any], "str | ModelReply | Awaitable[str | ModelReply]"]
 
 _FUNCTION = Constraint(
-    "a function from a request to its reply", lambda value: callable(value) and not isinstance(value, type)
+    "a function from a request to its reply", lambda one: callable(one) and not isinstance(one, type)
 )
 
 

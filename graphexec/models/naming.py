@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from graphexec._mistakes import explain_calls, join_faults, unknown_options
 from graphexec.errors import InputError, SignatureError, format_value
 from graphexec.messages import Model
-from graphexec.models.http.endpoint import OPENAI, Provider, has_scheme, provider_name
+from graphexec.models.http.endpoint import OPENAI, has_scheme, provider_name
 from graphexec.models.http.remote import ModelOptions
 from graphexec.models.local.model import LocalModel
 from graphexec.models.local.weights import CATALOGUE, DEFAULT
@@ -54,23 +54,17 @@ def create_model(name: str, **options: Unpack[ModelOptions]) -> Model:
     allowed = _LOCAL_OPTIONS if provider == LOCAL else tuple(ModelOptions.__annotations__)
     if faults := list(unknown_options(f"the model {name}", _OPTION_REMEDIES, allowed, options)):
         raise SignatureError(join_faults(faults))
-    match provider:
-        case "local":
-            return _local_model(model, options)
-        case "openai":
-            return OpenAICompatible(model, **options)
-        case "openai-responses":
-            return OpenAIResponses(model, **options)
-        case "anthropic":
-            return Anthropic(model, **options)
-        case _:
-            return OpenAICompatible.at_provider(model, _server(provider), **options)
-
-
-def _server(provider: str) -> Provider:
-    url, key_variable = SERVERS[provider]
+    if provider == LOCAL:
+        return _local_model(model, options)
+    if provider in _CLASSES:
+        return _CLASSES[provider](model, **options)
+    url, key = SERVERS[provider]
     variable = address_variable(provider)
-    return dataclasses.replace(OPENAI, url=url, base_url_variable=variable, key_variable=key_variable, example=url)
+    server = dataclasses.replace(OPENAI, url=url, base_url_variable=variable, key_variable=key, example=url)
+    return OpenAICompatible.at_provider(model, server, **options)
+
+
+_CLASSES = {"openai": OpenAICompatible, "openai-responses": OpenAIResponses, "anthropic": Anthropic}
 
 
 _LOCAL_PARAMETERS = inspect.signature(LocalModel).parameters
@@ -92,10 +86,8 @@ def _local_model(name: str, options: Mapping[str, Any]) -> Model:
     # A path, whether the file is there or not: the first call says if it is missing.
     if name.endswith(".gguf") or Path(name).is_file():
         return LocalModel(name, **options)
-    raise InputError(
-        f"model is 'local:{name}', which is neither known weights nor a GGUF file; write 'local', or "
-        "'local:<path of a GGUF file>'"
-    )
+    fact = f"model is 'local:{name}', which is neither known weights nor a GGUF file"
+    raise InputError(f"{fact}; write 'local', or 'local:<path of a GGUF file>'")
 
 
 # The end of a model's name in Ollama's library: a size, with anything after it, or `latest`.
@@ -134,10 +126,8 @@ def split_name(name: str) -> tuple[str, str]:
             f"{fact}, and {model.rpartition(':')[2]} looks like the tag of a local model; write 'ollama:{local_name}' "
             f"for the model on this machine, or '{provider}:<model>' with the whole name that {provider} uses"
         )
-    raise InputError(
-        f"{fact}, without a known provider; put a provider first, as in {EXAMPLE}; the providers are "
-        f"{', '.join(PROVIDERS)}"
-    )
+    remedy = f"put a provider first, as in {EXAMPLE}; the providers are {', '.join(PROVIDERS)}"
+    raise InputError(f"{fact}, without a known provider; {remedy}")
 
 
 # Patterns of models that call tools natively, by provider, after the providers' pages of models and function calling.

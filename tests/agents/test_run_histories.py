@@ -81,9 +81,9 @@ def pairs(sent: Sequence[Message]) -> list[tuple[ToolCall, str]]:
 
 
 PROTOCOLS: list[tuple[str, Any]] = [
-    ("claude", anthropic.encode),
-    ("gpt", openai_responses.encode),
-    *((name, openai_compatible.encode) for name in ("gpt", "mistral", "gemini", "kimi")),
+    ("claude", anthropic.MESSAGES.encode),
+    ("gpt", openai_responses.RESPONSES.encode),
+    *((name, openai_compatible.CHAT_COMPLETIONS.encode) for name in ("gpt", "mistral", "gemini", "kimi")),
 ]
 
 

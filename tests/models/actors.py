@@ -1,5 +1,6 @@
 """Fakes of servers and of time for the tests of the models."""
 
+import json
 import socket
 import threading
 import time
@@ -13,9 +14,17 @@ import httpx
 
 from graphexec.messages import ChatRequest, ModelReply, ModelRequest, ReplyDelta, UserMessage
 from graphexec.models import Clock, OpenAICompatible, WrappedModel
+from graphexec.models.http.dialect import Dialect, Sampling
+from graphexec.models.http.json_bodies import write
 from graphexec.models.http.remote import RemoteModel
 
 HELLO = ChatRequest([UserMessage("hello")])
+
+
+# Any: JSON, and the settings of a model.
+def encode(dialect: Dialect, request: ModelRequest, *, stream: bool = False, model: str = "tiny", **rest: Any) -> Any:
+    """Return the body of a request."""
+    return json.loads(write(dialect.encode(request, Sampling(model, **rest), stream=stream)))
 
 
 class FakeTime:

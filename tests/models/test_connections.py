@@ -19,7 +19,7 @@ from graphexec.models.http.connections import Connections
 from graphexec.runtime.calls import ForkSafeLock
 from tests import garbage
 from tests.models import actors
-from tests.models.call_modes import Ask, both_calls, both_streams, call_async, call_blocking, stream_blocking
+from tests.models.call_modes import MODES, Ask, both_calls, call_async, call_blocking, stream_blocking
 from tests.models.recorded import CHAT, CHAT_REPLY, STREAM
 from tests.parameters import cases
 
@@ -162,8 +162,8 @@ def test_failed_connections_are_retried(ask: Ask) -> None:
 
 
 @pytest.mark.medium
-@cases("sent", b"", HALF)
-@cases(("ask", "own", "timeout"), (call_blocking, 1.5, None), (call_blocking, 60, 1.5), (call_async, 60, 1.5))
+@cases("sent", b"", HALF, BEGINNING)
+@cases(("ask", "own", "timeout"), *((ask, 60, 1.5) for ask in MODES), (call_blocking, 1.5, None))
 def test_slow_server_is_a_timeout(sent: bytes, ask: Ask, own: float, timeout: float | None) -> None:
     # The request is sent in this time on a busy machine, too.
     with actors.serve(timeout=own) as (server, model):
@@ -171,14 +171,6 @@ def test_slow_server_is_a_timeout(sent: bytes, ask: Ask, own: float, timeout: fl
         with pytest.raises(ModelTimeoutError, match=r"did not (answer|finish its reply) within 1\.5 s"):
             ask(model, timeout=timeout)
         assert server.gone.wait(10)
-
-
-@both_streams
-def test_stalled_stream_is_a_timeout(ask: Ask) -> None:
-    with actors.serve(timeout=0.3) as (server, model):
-        server.add_acts(server.stall(BEGINNING))
-        with pytest.raises(ModelTimeoutError):
-            ask(model)
 
 
 @cases("collected", False, True)

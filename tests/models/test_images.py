@@ -1,7 +1,5 @@
 """Images: what each protocol sends for them, and what servers answer that refuse them."""
 
-import json
-from types import ModuleType
 from typing import Any
 
 import httpx
@@ -9,17 +7,19 @@ import pytest
 
 from graphexec import errors, models
 from graphexec.messages import AssistantMessage, ChatRequest, Image, Message, ToolCall, ToolMessage, UserMessage
-from graphexec.models.http.dialect import Sampling
-from graphexec.models.http.json_bodies import write
-from graphexec.models.providers import anthropic, openai_compatible, openai_responses
+from graphexec.models.http.dialect import Dialect
+from graphexec.models.providers.anthropic import MESSAGES
+from graphexec.models.providers.openai_compatible import CHAT_COMPLETIONS
+from graphexec.models.providers.openai_responses import RESPONSES
+from tests.models import actors
 from tests.models.actors import HELLO, scripted_server
 from tests.models.call_modes import Ask, all_modes
 from tests.models.pictures import ADDRESS, CAT, DOG
 from tests.parameters import cases
 
 
-def encode(protocol: ModuleType, *messages: Message) -> Any:
-    return json.loads(write(protocol.encode(ChatRequest(messages), Sampling("tiny", max_tokens=9), stream=False)))
+def encode(protocol: Dialect, *messages: Message) -> Any:
+    return actors.encode(protocol, ChatRequest(messages))
 
 
 QUESTION = UserMessage("Which?", (CAT, ADDRESS))
@@ -44,7 +44,7 @@ def shown_to_claude(image: Image, kind: str) -> dict[str, Any]:
 
 
 def test_openai_is_sent_images_with_the_question_and_after_all_results() -> None:
-    first, _, *sent = encode(openai_compatible, QUESTION, *TURN, UserMessage("And?"))["messages"]
+    first, _, *sent = encode(CHAT_COMPLETIONS, QUESTION, *TURN, UserMessage("And?"))["messages"]
     assert first == {"role": "user", "content": [shown(CAT), shown(ADDRESS), {"type": "text", "text": "Which?"}]}
     named = {"type": "text", "text": "The images in the result of look (c1):"}
     assert sent == [
@@ -53,13 +53,13 @@ def test_openai_is_sent_images_with_the_question_and_after_all_results() -> None
         {"role": "user", "content": [named, shown(DOG)]},
         {"role": "user", "content": "And?"},
     ]
-    assert encode(openai_compatible, QUESTION, *TURN)["messages"][2:] == sent[:-1]
-    turns = encode(openai_compatible, *TURN, *TURN)["messages"]
+    assert encode(CHAT_COMPLETIONS, QUESTION, *TURN)["messages"][2:] == sent[:-1]
+    turns = encode(CHAT_COMPLETIONS, *TURN, *TURN)["messages"]
     assert [message["role"] for message in turns] == ["assistant", "tool", "tool", "user"] * 2
 
 
 def test_responses_is_sent_images() -> None:
-    items = encode(openai_responses, QUESTION, *TURN)["input"]
+    items = encode(RESPONSES, QUESTION, *TURN)["input"]
     texts = [{"type": "input_text", "text": text} for text in ("Which?", "A dog:")]
     assert items[0] == {"role": "user", "content": [shown_to_gpt(CAT), shown_to_gpt(ADDRESS), texts[0]]}
     assert items[-2:] == [
@@ -69,7 +69,7 @@ def test_responses_is_sent_images() -> None:
 
 
 def test_anthropic_is_sent_images() -> None:
-    question, _, results = encode(anthropic, QUESTION, *TURN)["messages"]
+    question, _, results = encode(MESSAGES, QUESTION, *TURN)["messages"]
     texts = [{"type": "text", "text": text} for text in ("Which?", "A dog:")]
     address = {"type": "image", "source": {"type": "url", "url": ADDRESS.url}}
     assert question["content"] == [shown_to_claude(CAT, "image/png"), address, texts[0]]
@@ -79,8 +79,8 @@ def test_anthropic_is_sent_images() -> None:
     ]
 
 
-@cases("protocol", openai_compatible, openai_responses, anthropic)
-def test_images_without_text_are_sent_alone(protocol: ModuleType) -> None:
+@cases("protocol", CHAT_COMPLETIONS, RESPONSES, MESSAGES)
+def test_images_without_text_are_sent_alone(protocol: Dialect) -> None:
     sent = encode(protocol, UserMessage("", (CAT,)))
     (message,) = sent.get("messages") or sent["input"]
     assert len(message["content"]) == 1

@@ -20,6 +20,7 @@ from graphexec.models.local.llama_process import LlamaProcess, Settings
 from tests import garbage
 from tests.models.call_modes import MODES, Ask, call_blocking, record_reports, stream_blocking
 from tests.models.pictures import CAT
+from tests.models.wire_corpus import check_deltas
 from tests.parameters import cases, read_tables, some
 
 TEXTS = read_tables(__file__)
@@ -81,16 +82,6 @@ def make_for(server: LlamaProcess, kind: type[RemoteModel] = OpenAICompatible, p
         return kind("tiny", base_url=f"{server.url}{at}{path}", api_key=key, max_tokens=max_tokens, **options)
 
     return make
-
-
-def check_deltas(pieces: list[messages.ReplyDelta | ModelReply]) -> ModelReply:
-    """Return the reply at the end of a stream, to which the pieces add up."""
-    *deltas, last = pieces
-    assert isinstance(last, ModelReply)
-    assert last.content == "".join(delta.content for delta in deltas if isinstance(delta, messages.ReplyDelta))
-    arguments = "".join(delta.arguments for delta in deltas if isinstance(delta, messages.ReplyDelta))
-    assert arguments == "".join(call.arguments for call in last.tool_calls)
-    return last
 
 
 def test_schema_constrains_up_to_the_token_limit(model: LocalModel) -> None:

@@ -19,7 +19,10 @@ from graphexec import AgentExecutor, create_tool_calling_agent, messages
 from graphexec.messages import AssistantMessage, ChatRequest, ToolCall, ToolMessage, UserMessage
 from graphexec.models.http.dialect import Sampling
 from graphexec.models.http.json_bodies import write
-from graphexec.models.providers import anthropic, openai_compatible, openai_responses, schemas
+from graphexec.models.providers import schemas
+from graphexec.models.providers.anthropic import MESSAGES
+from graphexec.models.providers.openai_compatible import CHAT_COMPLETIONS
+from graphexec.models.providers.openai_responses import RESPONSES
 from tests.executor.actors import echo
 from tests.models.picky_server import PickyServer, Protocol
 from tests.models.pictures import ADDRESS, CAT, DOG
@@ -118,9 +121,9 @@ def test_anthropic_package_sends_the_same_request() -> None:
         output_config={"format": {"type": "json_schema", "schema": {**SCHEMA}}},
     )
     request = ChatRequest(REQUEST.messages, REQUEST.tools, ("STOP",), REQUEST.schema, "none")
-    assert encode(anthropic, request, "claude-9", None, 9) == server.sent_body
+    assert encode(MESSAGES, request, "claude-9", None, 9) == server.sent_body
     # The headers differ: the package uses a later version of the API, which has no temperature.
-    assert server.requests[0].url.path == f"/{anthropic.route(request)}"
+    assert server.requests[0].url.path == f"/{MESSAGES.route(request)}"
 
 
 @pytest.mark.medium
@@ -130,7 +133,7 @@ def test_anthropic_package_sends_the_same_streamed_request() -> None:
     with claude(server).messages.stream(model="claude-9", max_tokens=4096, messages=[hi]) as stream:
         stream.until_done()
     asked = ChatRequest([UserMessage("hi")])
-    assert encode(anthropic, asked, "claude-9", None, 4096, stream=True) == server.sent_body
+    assert encode(MESSAGES, asked, "claude-9", None, 4096, stream=True) == server.sent_body
 
 
 @cases(
@@ -190,11 +193,11 @@ def test_openai_package_sends_the_same_request() -> None:
         store=False,
         include=["reasoning.encrypted_content"],
     )
-    ours = encode(openai_responses, REQUEST, "gpt-9", 0.5, 9)
+    ours = encode(RESPONSES, REQUEST, "gpt-9", 0.5, 9)
     replies = [item for item in ours["input"] if item.get("role") == "assistant"]
     ours["input"] = [item for item in ours["input"] if item not in replies]
     assert ours == server.sent_body
-    assert server.requests[0].url.path == f"/v1/{openai_responses.route(REQUEST)}"
+    assert server.requests[0].url.path == f"/v1/{RESPONSES.route(REQUEST)}"
     completed = {"id": "msg_1", "status": "completed"}
     whole: list[Any] = [
         {**item, **completed, "content": [{**part, "annotations": []} for part in item["content"]]} for item in replies
@@ -228,7 +231,7 @@ def test_anthropic_types_describe_images() -> None:
     said: claude_types.TextBlockParam = {"type": "text", "text": "See:"}
     content: list[claude_types.ImageBlockParam | claude_types.TextBlockParam] = [*see, said]
     result: claude_types.ToolResultBlockParam = {"type": "tool_result", "tool_use_id": "c1", "content": content}
-    sent = encode(anthropic, PICTURES, "any", None, 9)["messages"]
+    sent = encode(MESSAGES, PICTURES, "any", None, 9)["messages"]
     assert sent[2] == {"role": "user", "content": [result]}
     assert sent[0]["content"][1] == see[1]
 
@@ -243,12 +246,12 @@ def test_chat_types_describe_images() -> None:
         ],
     }
     result: chat.ChatCompletionToolMessageParam = {"role": "tool", "tool_call_id": "c1", "content": "See:"}
-    assert encode(openai_compatible, PICTURES, "any")["messages"][2:] == [result, see]
+    assert encode(CHAT_COMPLETIONS, PICTURES, "any")["messages"][2:] == [result, see]
 
 
 @pytest.mark.medium
 def test_responses_types_describe_images() -> None:
-    sent = encode(openai_responses, PICTURES, "any")["input"]
+    sent = encode(RESPONSES, PICTURES, "any")["input"]
     items = conversation_items()
     # Members that the types do not have would be missing.
     assert json.loads(items.dump_json(items.validate_python(sent), warnings=False)) == sent

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from graphexec._parsing.reasoning import split_reasoning
 from graphexec.errors import InvalidReplyError, ModelError
 from graphexec.messages import ModelReply
+from graphexec.models.http.draft import StopCutter
 from graphexec.models.http.receiving import is_event_stream, skip_blanks
-from graphexec.models.http.stop_cutter import StopCutter
 from tests.models.actors import scripted_server
 from tests.models.call_modes import Ask, all_modes, stream_blocking
 from tests.models.recorded import CHAT, CHAT_REPLY, STREAM

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from graphexec import AgentExecutor, create_tool_calling_agent, messages, models
 from graphexec.kernel.snapshot import Snapshot, snapshot_of
 from graphexec.models.http.endpoint import Endpoint
-from graphexec.models.providers import anthropic_reply, openai_reply
+from graphexec.models.providers import openai_reply
 from tests.executor.actors import echo
 from tests.models.actors import HELLO
 from tests.models.picky_server import PickyServer, Protocol, openai_refusal
-from tests.models.test_responses_wire import decode_stream, end, whole
+from tests.models.test_wire import decode_stream, end, whole
 from tests.parameters import cases
 
 PEER = Endpoint("thinker", "https://models.example/v1")
@@ -36,12 +36,6 @@ def stream_chat(*deltas: dict[str, Any]) -> tuple[str, messages.ModelReply]:
     chunks = [json.dumps({"choices": [choice]}) for choice in choices]
     pieces = [piece for chunk in (*chunks, "[DONE]") for piece in draft.take(chunk)]
     return "".join(piece.reasoning for piece in pieces), draft.reply()
-
-
-def data_of(reply: messages.ModelReply) -> Any:
-    (part,) = reply.reasoning
-    assert part.provider == "models.example"
-    return json.loads(part.data)
 
 
 def texts_of(reply: messages.ModelReply) -> list[str]:
@@ -172,43 +166,15 @@ def test_reasoning_survives_snapshots_histories_and_caches() -> None:
     assert model.complete(HELLO).reasoning == first.reasoning != ()
 
 
-ECHO = {"id": "c1", "function": {"name": "echo", "arguments": "{}"}}
-FOUR = {"content": "4"}
-
-
 class TestChatServers:
     """The forms of DeepSeek, vLLM, llama.cpp, OpenRouter, Mistral and Gemini."""
 
-    # Both names are one reasoning.
-    @cases("names", ["reasoning_content"], ["reasoning"], ["reasoning_content", "reasoning"])
-    def test_reasoning_is_read_under_each_name(self, names: list[str]) -> None:
-        reply = read_chat(**dict.fromkeys(names, "Hm."))
-        assert (texts_of(reply), data_of(reply)) == (["Hm."], {names[0]: "Hm."})
-        assert stream_chat(*(dict.fromkeys(names, piece) for piece in ("H", "m.")), FOUR) == ("Hm.", reply)
-
     @cases("empty", "", None)
-    def test_empty_reasoning_is_sent_back_only_beside_calls(self, empty: str | None) -> None:
-        """DeepSeek refuses a history whose calls lack the member."""
+    def test_empty_reasoning_without_calls_is_none(self, empty: str | None) -> None:
         assert read_chat(reasoning_content=empty).reasoning == ()
-        assert stream_chat({"reasoning_content": empty}, FOUR)[1].reasoning == ()
-        assert data_of(read_chat(reasoning_content="", tool_calls=[ECHO])) == {"reasoning_content": ""}
+        assert stream_chat({"reasoning_content": empty}, {"content": "4"})[1].reasoning == ()
 
-    def test_signed_details_are_sent_back_unchanged(self) -> None:
-        begun: dict[str, Any] = {"type": "reasoning.text", "index": 0}
-        encrypted = {"type": "reasoning.encrypted", "data": "gAAA", "index": 1}
-        details = [{**begun, "text": "Hm.", "signature": "s", "id": None}, encrypted]
-        reply = read_chat(reasoning="Hm.", reasoning_details=details)
-        assert (data_of(reply), texts_of(reply)) == ({"reasoning_details": details}, ["Hm."])
-        pieces: list[dict[str, Any]] = [
-            {"reasoning": "H", "reasoning_details": [{**begun, "text": "H", "id": None}]},
-            {"reasoning": "m.", "reasoning_details": [{**begun, "text": "m."}]},
-            {"reasoning_details": [{**begun, "signature": "s"}]},
-            {"reasoning_details": [encrypted]},
-            FOUR,
-        ]
-        streamed, whole = stream_chat(*pieces)
-        assert (streamed, data_of(whole)) == ("Hm.", {"reasoning_details": details})
-
+    def test_summaries_are_read_in_both_places(self) -> None:
         parts = [{"type": "reasoning", "summary": [{"type": "summary_text", "text": "Hm."}]}]
         details = [{"type": "reasoning.summary", "summary": "Hm."}]
         assert texts_of(read_chat(reasoning_details=details)) == texts_of(read_chat(content=parts)) == ["Hm."]
@@ -226,13 +192,6 @@ class TestChatServers:
     def test_invalid_reasoning_does_not_spoil_a_reply(self, value: Any) -> None:
         for member in openai_reply.REASONING_MEMBERS:
             assert read_chat(**{member: value}).content == "4"
-
-
-def test_thinking_without_a_beginning_is_streamed() -> None:
-    delta = {"type": "thinking_delta", "thinking": "Hm."}
-    event = {"type": "content_block_delta", "index": 7, "delta": delta}
-    pieces = anthropic_reply.AnthropicStream(PEER).take(json.dumps(event))
-    assert [piece.reasoning for piece in pieces] == ["Hm."]
 
 
 REASONING = {"type": "reasoning", "id": "rs_1"}
@@ -264,34 +223,6 @@ class TestResponses:
         assert "".join(piece.reasoning for piece in pieces) == "One.\n\nTwo."
         pieces, reply = decode_stream(end(output=[{**REASONING, **SAID}]))
         assert [piece.reasoning for piece in pieces] == texts_of(reply) == [THOUGHTS]
-
-    @cases("kind", "reasoning_text", "summary_text", "thinking")
-    def test_message_may_have_parts_of_reasoning(self, kind: str) -> None:
-        parts = [{"type": kind, "text": "<tool_call>"}, {"type": "output_text", "text": "Oslo"}, {"refusal": "."}]
-        message = {"type": "message", "content": parts}
-        ended = end(output=[message])
-        done = {"type": "response.output_item.done", "output_index": 0, "item": message}
-        delta = {"type": "response.output_text.delta", "output_index": 0, "delta": "Oslo."}
-        for reply in (whole(message), decode_stream(ended)[1], decode_stream(delta, done, ended)[1]):
-            assert (reply.content, texts_of(reply)) == ("Oslo.", ["<tool_call>"])
-
-    def test_commentary_is_no_part_of_the_answer(self) -> None:
-        output: list[dict[str, Any]] = [
-            {"type": "message", "phase": phase, "content": [{"type": "output_text", "text": text}]}
-            for phase, text in (("commentary", "I look."), ("final_answer", "Oslo"))
-        ]
-        events: list[dict[str, Any]] = []
-        for index, item in enumerate(output):
-            place = {"output_index": index}
-            events += [
-                {"type": "response.output_item.added", "item": {**item, "content": []}, **place},
-                {"type": "response.output_text.delta", "delta": item["content"][0]["text"], **place},
-                {"type": "response.output_item.done", "item": item, **place},
-            ]
-        pieces, streamed = decode_stream(*events, end(output=output))
-        for reply in (whole(*output), streamed, decode_stream(end(output=output))[1]):
-            assert (reply.content, texts_of(reply)) == ("Oslo", ["I look."])
-        assert [(piece.content, piece.reasoning) for piece in pieces] == [("", "I look."), ("Oslo", "")]
 
 
 @given(st.text(max_size=20), st.text(max_size=20))

@@ -3,6 +3,7 @@
 import json
 import tracemalloc
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from graphexec.errors import InputError, InvalidReplyError, ModelError, ReplyLimitError
 from graphexec.models import LocalModel, ReplyLimits, create_model
+from graphexec.models.http.endpoint import Endpoint
 from graphexec.models.http.receiving import Body, EventReader, find_excess
 from tests.counting import count_calls
 from tests.models import hostile
@@ -22,6 +24,7 @@ from tests.models.call_modes import MODES, Ask, all_modes, both_streams, call_bl
 from tests.models.recorded import CHAT, CHAT_REPLY, STREAM
 from tests.parameters import cases
 
+PEER = Endpoint("tiny", "http://127.0.0.1:1/v1")
 LIMITS = ReplyLimits(bytes=10_000, calls=3, depth=20, values=1_000)
 
 DEEP = b"[" * 3_000
@@ -219,7 +222,7 @@ LINES = st.lists(st.sampled_from([*DATA, b": x", b"event: e", b"id: 1", b"", b"r
 @given(LINES, st.sampled_from([b"\n", b"\r\n", b"\r"]), st.integers(1, 7))
 def test_events_are_those_of_httpx_sse(lines: list[bytes], end: bytes, size: int) -> None:
     body = b"".join(line + end for line in [*lines, b""])
-    reader = EventReader("server", ReplyLimits())
+    reader = EventReader(PEER)
     found = [data for start in range(0, len(body), size) for data in reader.take(body[start : start + size])]
     found += reader.end()
     source = EventSource(httpx.Response(200, headers={"content-type": hostile.EVENTS_TYPE}, content=body))
@@ -236,7 +239,7 @@ def test_events_do_not_depend_on_the_pieces(size: int, end: bytes) -> None:
         *(b"id: 1", b"", b": hello", b"", b"event: error", b"data: no", b"", b"event: error", b'data: {"a": 1}', b""),
     ]
     body = b"".join(line + end for line in lines) + b"data: cut" + end
-    reader = EventReader("server", ReplyLimits())
+    reader = EventReader(PEER)
     found = [data for start in range(0, len(body), size) for data in reader.take(body[start : start + size])]
     wanted = ["\u2028\x85\x0b", "a\nb", "\ufffd\ufffd", '{"error": "no"}', '{"error": {"a": 1}}']
     assert [*found, *reader.end()] == wanted
@@ -245,7 +248,7 @@ def test_events_do_not_depend_on_the_pieces(size: int, end: bytes) -> None:
 @cases("piece", b"x", b"data: x\n", b": x\n\n", b"data:\n\n")
 @cases("times", 1, 40)
 def test_no_line_and_no_event_is_held_beyond_the_limit(piece: bytes, times: int) -> None:
-    reader = EventReader("server", ReplyLimits(bytes=1_000))
+    reader = EventReader(replace(PEER, limits=ReplyLimits(bytes=1_000)))
     with pytest.raises(ReplyLimitError) as caught:
         any(event for _ in range(2_000) for event in reader.take(piece * times))
     assert 1_000 < caught.value.seen <= 1_000 + len(piece * times)
@@ -254,7 +257,7 @@ def test_no_line_and_no_event_is_held_beyond_the_limit(piece: bytes, times: int)
 @given(st.binary(max_size=300), st.sampled_from(sorted(hostile.WINDOWS)), st.integers(1, 50))
 def test_decompression_does_not_depend_on_the_pieces(data: bytes, name: str, size: int) -> None:
     packed = hostile.compress(data, hostile.WINDOWS[name])
-    body = Body("server", ReplyLimits(), name.split(maxsplit=1)[0])
+    body = Body(PEER, name.split(maxsplit=1)[0])
     pieces = [packed[start : start + size] for start in range(0, len(packed), size)]
     assert b"".join(part for piece in pieces for part in body.take(piece)) == data
 

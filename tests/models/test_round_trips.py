@@ -12,21 +12,16 @@ from hypothesis import strategies as st
 from graphexec.agents.conversation import parse_messages
 from graphexec.kernel.serialization import format_json, load_as, parse_json, to_json_data
 from graphexec.messages import AssistantMessage, ChatRequest, Message, ModelReply, Reasoning, ToolMessage, UserMessage
-from graphexec.models.http.dialect import Sampling
+from graphexec.models.http.dialect import Dialect
 from graphexec.models.http.endpoint import Endpoint
-from graphexec.models.http.json_bodies import write
-from graphexec.models.providers import (
-    anthropic,
-    anthropic_reply,
-    openai_compatible,
-    openai_reply,
-    openai_responses,
-    responses_reply,
-)
+from graphexec.models.providers.anthropic import MESSAGES
+from graphexec.models.providers.openai_compatible import CHAT_COMPLETIONS
+from graphexec.models.providers.openai_responses import RESPONSES
+from tests.models.actors import encode
 from tests.parameters import cases, examples
 
 PEER = Endpoint("tiny", "https://models.example/v1")
-APIS = ["anthropic", "responses", "chat"]
+APIS: dict[str, Dialect] = {"anthropic": MESSAGES, "responses": RESPONSES, "chat": CHAT_COMPLETIONS}
 FITS = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
@@ -52,7 +47,7 @@ def without_repeats(parts: list[Part]) -> list[Part]:
 PARTS = st.builds(Part, st.sampled_from(["text", "reasoning"]), TEXTS) | st.builds(Part, st.just("call"), IDS, NAMES)
 # What a provider writes: a text or a call at the end.
 REPLIES = st.lists(PARTS, min_size=1, max_size=5).map(lambda parts: [*without_repeats(parts), Part("text", "So.")])
-HISTORIES = st.lists(st.tuples(st.sampled_from(APIS), REPLIES), min_size=1, max_size=4)
+HISTORIES = st.lists(st.tuples(st.sampled_from([*APIS]), REPLIES), min_size=1, max_size=4)
 
 
 def read_reply(api: str, parts: list[Part]) -> ModelReply:
@@ -60,10 +55,8 @@ def read_reply(api: str, parts: list[Part]) -> ModelReply:
     match api:
         case "anthropic":
             body: Any = {"content": [anthropic_block(part) for part in parts], "stop_reason": "end_turn"}
-            return anthropic_reply.AnthropicStream(PEER).decode(json.dumps(body).encode())
         case "responses":
             body = {"output": [responses_item(number, part) for number, part in enumerate(parts)]}
-            return responses_reply.ResponsesStream(PEER).decode(json.dumps(body).encode())
         case _:
             calls = [
                 {"id": part.text, "function": {"name": part.name, "arguments": "{}"}}
@@ -74,7 +67,7 @@ def read_reply(api: str, parts: list[Part]) -> ModelReply:
                 "".join([one.text for one in parts if one.kind == kind]) for kind in ("text", "reasoning")
             )
             body = {"choices": [{"message": {"content": text, "reasoning_content": thoughts, "tool_calls": calls}}]}
-            return openai_reply.ChatStream(PEER).decode(json.dumps(body).encode())
+    return APIS[api].draft(PEER).decode(json.dumps(body).encode())
 
 
 def anthropic_block(part: Part) -> dict[str, Any]:
@@ -99,9 +92,7 @@ def responses_item(number: int, part: Part) -> dict[str, Any]:
 
 def send(api: str, messages: list[Message]) -> list[list[Part]]:
     """Return the parts of each turn of the assistant in a request, with the results behind it as parts `result`."""
-    encode = {"anthropic": anthropic, "responses": openai_responses, "chat": openai_compatible}[api].encode
-    sampling = Sampling("tiny", max_tokens=9, provider=PEER.provider_name)
-    body = json.loads(write(encode(ChatRequest(messages), sampling, stream=False)))
+    body = encode(APIS[api], ChatRequest(messages), provider=PEER.provider_name)
     found: list[list[Part]] = []
     for item in body["input" if api == "responses" else "messages"]:
         for part in (

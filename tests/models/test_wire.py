@@ -1,7 +1,8 @@
-"""The bytes of OpenAI's Chat Completions protocol, requests and replies, without a server."""
+"""The bytes of the three protocols, requests and replies, without a server."""
 
 import json
 import re
+from functools import partial
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
@@ -11,74 +12,51 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphexec import errors, messages
-from graphexec.models.http.dialect import Sampling
+from graphexec.messages import (
+    AssistantMessage,
+    ChatRequest,
+    Message,
+    ModelReply,
+    ReplyDelta,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
+from graphexec.models.http.dialect import HistoryForm, distinct_calls
 from graphexec.models.http.endpoint import Endpoint
-from graphexec.models.http.json_bodies import write
-from graphexec.models.providers.openai_compatible import encode, route
+from graphexec.models.providers.anthropic import MESSAGES
+from graphexec.models.providers.openai_compatible import CHAT_COMPLETIONS
 from graphexec.models.providers.openai_reply import ChatStream
+from graphexec.models.providers.openai_responses import RESPONSES
+from graphexec.models.providers.responses_reply import ResponsesStream
+from graphexec.models.providers.schemas import close_schema
+from tests.counting import count_calls
 from tests.models import recorded
-from tests.models.actors import HELLO, scripted_server, sse
+from tests.models.actors import HELLO, encode, scripted_server, sse
 from tests.models.call_modes import stream_blocking
-from tests.models.recorded import CALLS, CALLS_REPLY, CHAT, CHAT_REPLY, STREAM
+from tests.models.recorded import CALLS, CALLS_REPLY, CHAT, CHAT_REPLY
 from tests.parameters import cases
 
 PEER = Endpoint("tiny", "http://127.0.0.1:1/v1")
-ADD = messages.ToolSpec("add", "Add two numbers.", MappingProxyType({"type": "object", "required": ("a", "b")}))
 
-
-def encode_body(request: messages.ModelRequest, *, stream: bool = False) -> Any:
-    return json.loads(write(encode(request, Sampling("tiny"), stream=stream)))
-
-
-def decode_stream(*chunks: object) -> messages.ModelReply:
-    fold = ChatStream(PEER)
-    for chunk in chunks:
-        list(fold.take(json.dumps(chunk)))
-    list(fold.take("[DONE]"))
-    return fold.reply()
-
-
-def test_messages_are_encoded_for_openai() -> None:
-    arguments = '{"a": 1, "b": 1}'
-    asked: list[messages.Message] = [messages.SystemMessage("be brief"), messages.UserMessage("1 + 1?")]
-    called = messages.AssistantMessage("", (messages.ToolCall("c1", "add", arguments),))
-    answered: list[messages.Message] = [called, messages.ToolMessage("c1", "2"), messages.AssistantMessage("2")]
-    call = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": arguments}}
-    assert encode_body(messages.ChatRequest([*asked, *answered])) == {
-        "model": "tiny",
-        "messages": [
-            {"role": "system", "content": "be brief"},
-            {"role": "user", "content": "1 + 1?"},
-            {"role": "assistant", "content": None, "tool_calls": [call]},
-            {"role": "tool", "tool_call_id": "c1", "content": "2"},
-            {"role": "assistant", "content": "2"},
-        ],
-    }
-
-
-def test_only_set_options_are_sent() -> None:
-    assert set(encode_body(HELLO)) == {"model", "messages"}
-    full = encode_body(messages.ChatRequest(HELLO.messages, (ADD,), ("\nObservation",), {"type": "object"}))
-    parameters = {"type": "object", "required": ["a", "b"]}
-    function = {"name": "add", "description": "Add two numbers.", "parameters": parameters}
-    assert full["tools"] == [{"type": "function", "function": function}]
-    schema = {"name": "reply", "schema": {"type": "object"}}
-    assert full["response_format"] == {"type": "json_schema", "json_schema": schema}
-    assert full["stop"] == ["\nObservation"]
-    body = encode_body(HELLO, stream=True)
-    assert (body["stream"], body["stream_options"]) == (True, {"include_usage": True})
-    with pytest.raises(errors.BadRequestError, match="set is not JSON"):
-        encode_body(messages.ChatRequest([], schema={"enum": {1, 2}}))
+encode_body = partial(encode, CHAT_COMPLETIONS)
+claude_body = partial(encode, MESSAGES, model="claude-9", max_tokens=4096)
+gpt_body = partial(encode, RESPONSES, model="gpt-9")
 
 
 def test_completions_have_their_own_route() -> None:
     request = messages.CompletionRequest("One two", stop=("three",))
-    assert route(request) == "completions"
+    assert CHAT_COMPLETIONS.route(request) == "completions"
     assert encode_body(request) == {"model": "tiny", "prompt": "One two", "stop": ["three"]}
+    parameters = MappingProxyType({"type": "object", "required": ("a", "b")})
+    (tool,) = encode_body(ChatRequest([], (messages.ToolSpec("add", "", parameters),)))["tools"]
+    assert tool["function"]["parameters"] == {"type": "object", "required": ["a", "b"]}
+    with pytest.raises(errors.BadRequestError, match="set is not JSON"):
+        encode_body(ChatRequest([], schema={"enum": {1, 2}}))
 
 
 @cases(("body", "reply"), (CHAT, CHAT_REPLY), (CALLS, CALLS_REPLY), (recorded.COMPLETION, recorded.COMPLETION_REPLY))
-def test_complete_replies_are_read_and_truncated_are_not(body: bytes, reply: messages.ModelReply) -> None:
+def test_complete_replies_are_read_and_truncated_are_not(body: bytes, reply: ModelReply) -> None:
     assert ChatStream(PEER).decode(body) == reply
     for end in range(len(body)):
         with pytest.raises(errors.InvalidReplyError):
@@ -89,7 +67,7 @@ def test_complete_replies_are_read_and_truncated_are_not(body: bytes, reply: mes
 
 @given(st.text(st.characters() | st.characters(categories=["Cs"])))
 def test_any_text_is_sent_without_lone_surrogates(text: str) -> None:
-    sent = encode_body(messages.ChatRequest([messages.UserMessage(text)]))["messages"][0]["content"]
+    sent = encode_body(ChatRequest([UserMessage(text)]))["messages"][0]["content"]
     # A pair of them is a character.
     assert sent == text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
@@ -101,14 +79,13 @@ CALLED = st.lists(st.tuples(IDS, NAMES), max_size=3)
 
 @given(st.lists(st.tuples(st.sampled_from(["hi", "", "ok \ud83d"]), CALLED), max_size=4), st.booleans())
 def test_any_history_is_accepted(turns: list[tuple[str, list[tuple[str, str]]]], mistral: bool) -> None:
-    history: list[messages.Message] = [messages.SystemMessage("a"), messages.UserMessage("b")]
+    history: list[Message] = [messages.SystemMessage("a"), UserMessage("b")]
     for content, called in turns:
-        calls = tuple(messages.ToolCall(one, name, "{}") for one, name in called)
-        results = [messages.ToolMessage(call.id, f"{place}") for place, call in enumerate(calls)]
-        history += [messages.AssistantMessage(content, calls), *results, messages.UserMessage("c")]
+        calls = tuple(ToolCall(one, name, "{}") for one, name in called)
+        results = [ToolMessage(call.id, f"{place}") for place, call in enumerate(calls)]
+        history += [AssistantMessage(content, calls), *results, UserMessage("c")]
     history.append(messages.SystemMessage("d"))
-    sampling = Sampling("tiny", provider="mistral_ai" if mistral else "")
-    sent = json.loads(write(encode(messages.ChatRequest(history), sampling, stream=False)))["messages"]
+    sent = encode_body(ChatRequest(history), provider="mistral_ai" if mistral else "")["messages"]
     assert [one["content"] for one in sent if one["role"] == "system"] == [sent[0]["content"]] == ["a\n\nd"]
     asked = [call for one in sent for call in one.get("tool_calls", ())]
     assert len({call["id"] for call in asked}) == len(asked) == sum(len(called) for _, called in turns)
@@ -123,51 +100,272 @@ def test_any_history_is_accepted(turns: list[tuple[str, list[tuple[str, str]]]],
     json.dumps(sent, ensure_ascii=False).encode()
 
 
-@cases("newline", b"\n", b"\r\n", b"\r")
-def test_any_chunking_and_line_ending_works(newline: bytes) -> None:
-    body = STREAM.replace(b"\n", newline)
-    assert stream_blocking(scripted_server(sse([body[i : i + 1] for i in range(len(body))]))) == CHAT_REPLY
-
-
-ADD_CALL = (messages.ToolCall("call_0", "add", '{"a": 1}'),)
-
-
-@cases(
-    ("message", "content", "calls"),
-    ('{"content": null}', "", ()),
-    ('{"tool_calls": [{"function": {"name": "add", "arguments": {"a": 1}}}]}', "", ADD_CALL),
-)
-def test_optional_members_have_defaults(message: str, content: str, calls: tuple[messages.ToolCall, ...]) -> None:
-    body = f'{{"choices": [{{"message": {message}}}]}}'.encode()
-    assert ChatStream(PEER).decode(body) == messages.ModelReply(content, calls, messages.Usage(), "other")
-
-
-def call_chunk(**call: Any) -> dict[str, Any]:
-    return {"choices": [{"delta": {"tool_calls": [call]}}]}
-
-
-END: dict[str, Any] = {"choices": [{"delta": {}, "finish_reason": "tool_calls"}]}
-
-
-@cases("indexes", (0, 1), (0, 0), (None, None), (3, 7))
-def test_streamed_calls_are_distinguished(indexes: tuple[int | None, int | None]) -> None:
-    first, second = indexes
-    reply = decode_stream(
-        call_chunk(index=first, id="a", function={"name": "add", "arguments": "{"}),
-        call_chunk(index=first, function={"arguments": "}"}),
-        call_chunk(index=second, id="b", function={"name": "sub", "arguments": ""}),
-        call_chunk(index=second, id="b", function={"arguments": "{}"}),
-        END,
-    )
-    assert reply.tool_calls == (messages.ToolCall("a", "add", "{}"), messages.ToolCall("b", "sub", "{}"))
-
-
 def test_stream_without_usage_ends_by_done_or_an_error() -> None:
     body = b'data: {"choices":[{"text":"hi","finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
     asked = messages.CompletionRequest("a")
-    assert stream_blocking(scripted_server(sse(body)), asked) == messages.ModelReply("hi")
+    assert stream_blocking(scripted_server(sse(body)), asked) == ModelReply("hi")
     body = b'data: {"choices":[{"text":"hi"}]}\n\ndata: {"error":{"code":500,"message":"out of memory"}}\n\n'
     pieces = scripted_server(sse(body)).stream(asked)
-    assert next(pieces) == messages.ReplyDelta("hi")
+    assert next(pieces) == ReplyDelta("hi")
     with pytest.raises(errors.ServerError, match="out of memory"):
         next(pieces)
+
+
+def turns(*listed: Message) -> Any:
+    return claude_body(ChatRequest(listed))["messages"]
+
+
+def text(content: str) -> dict[str, Any]:
+    return {"type": "text", "text": content}
+
+
+def test_completion_is_a_user_message_for_anthropic() -> None:
+    version = {"anthropic-version": "2023-06-01"}
+    assert [MESSAGES.headers(""), MESSAGES.headers("sk")] == [version, version | {"x-api-key": "sk"}]
+    request = messages.CompletionRequest("One two", stop=("three",))
+    assert MESSAGES.route(request) == MESSAGES.route(HELLO) == "v1/messages"
+    assert claude_body(request)["messages"] == [{"role": "user", "content": [text("One two")]}]
+    assert claude_body(request)["stop_sequences"] == ["three"]
+
+
+@cases(
+    ("listed", "contents"),
+    ([AssistantMessage(" \n"), UserMessage("\t"), UserMessage("there")], [[text("hi"), text("there")]]),
+    ([AssistantMessage("I say \n")], [[text("hi")], [text("I say")]]),
+)
+def test_blank_texts_are_removed(listed: list[Message], contents: list[object]) -> None:
+    assert [turn["content"] for turn in turns(UserMessage("hi"), *listed)] == contents
+    assert "system" not in claude_body(ChatRequest([messages.SystemMessage(" "), UserMessage("hi")]))
+
+
+@cases(
+    ("request", "facts"),
+    *(
+        (messages.CompletionRequest("a", stop=("ok", stop)), [f"cannot stop at {stop!r}", "use a stop string with"])
+        for stop in ("\n", " ", "", "\t\n")
+    ),
+    (ChatRequest([messages.SystemMessage("be brief"), UserMessage(" ")]), ["add a user message with text"]),
+    (ChatRequest(HELLO.messages, (messages.ToolSpec("a", "", {"enum": {1, 2}}),)), ["set is not JSON"]),
+)
+def test_invalid_request_is_rejected_for_anthropic(request: messages.ModelRequest, facts: list[str]) -> None:
+    with pytest.raises(errors.BadRequestError) as caught:
+        claude_body(request)
+    for fact in facts:
+        assert fact in str(caught.value)
+
+
+# The arguments of a call, and what is sent back of them in each protocol.
+ARGUMENTS: list[tuple[str, dict[str, int]]] = [
+    *((invalid, {}) for invalid in ["{", "", "17", "[1]", '{"a": NaN}', "{'a': 'it's'}"]),
+    *((readable, {"a": 1}) for readable in ["{'a': 1}", '{"a": 1,}']),
+]
+
+
+@cases(("arguments", "sent"), *ARGUMENTS)
+def test_only_readable_arguments_are_sent_back(arguments: str, sent: dict[str, int]) -> None:
+    message = AssistantMessage("", (ToolCall("c1", "add", arguments),))
+    function = encode_body(ChatRequest([message]))["messages"][0]["tool_calls"][0]["function"]
+    assert json.loads(function["arguments"]) == turns(message)[0]["content"][0]["input"] == sent
+
+
+WORDS = st.text(st.characters(codec="utf-8"), max_size=8)
+VALUES = st.dictionaries(WORDS, st.integers() | WORDS | st.booleans(), max_size=2).map(json.dumps)
+ANY_CALLS = st.builds(ToolCall, WORDS, WORDS, VALUES)
+ANY_MESSAGES: st.SearchStrategy[Message] = st.one_of(
+    st.builds(messages.SystemMessage, WORDS),
+    st.builds(UserMessage, WORDS),
+    st.builds(AssistantMessage, WORDS, st.lists(ANY_CALLS, max_size=2).map(tuple)),
+    st.builds(ToolMessage, WORDS, WORDS),
+)
+
+
+def blocks_of(listed: list[Message], role: str) -> list[object]:
+    """Return the texts that are not blank, the calls and the results in the messages of a role."""
+    found: list[object] = []
+    for message in listed:
+        match message:
+            case UserMessage(content) if role == "user" and content.strip():
+                found.append(content)
+            case ToolMessage(call_id, content) if role == "user":
+                found.append((call_id, content if content.strip() else ""))
+            case AssistantMessage(content, calls) if role == "assistant":
+                found += [content] if content.strip() else []
+                found += [(call.id, call.name, json.loads(call.arguments)) for call in calls]
+            case _:
+                pass
+    return found
+
+
+def read_block(block: dict[str, Any]) -> object:
+    match block:
+        case {"type": "text", "text": content}:
+            return content
+        case {"type": "tool_use"}:
+            return (block["id"], block["name"], block["input"])
+        case _:
+            return (block["tool_use_id"], block.get("content", ""))
+
+
+@pytest.mark.medium
+@given(st.lists(ANY_MESSAGES, max_size=8))
+def test_messages_are_complete_and_roles_alternate(listed: list[Message]) -> None:
+    # A user message at the end, so that no text of the assistant is trimmed.
+    listed.append(UserMessage("go"))
+    encoded_turns = turns(*listed)
+    form = HistoryForm()
+    listed = [form.fit(one) for one in distinct_calls(listed, form)]
+    assert all(one["role"] != other["role"] for one, other in pairwise(encoded_turns))
+    for role in ("user", "assistant"):
+        blocks = [read_block(block) for turn in encoded_turns if turn["role"] == role for block in turn["content"]]
+        assert sorted(map(repr, blocks)) == sorted(map(repr, blocks_of(listed, role)))
+    for turn in encoded_turns:
+        kinds = [block["type"] for block in turn["content"]]
+        assert "tool_result" not in kinds[kinds.index("text") :] if "text" in kinds else True
+
+
+def test_schema_is_closed_and_unsupported_keywords_are_described() -> None:
+    age = {"type": "integer", "minimum": 0, "description": "In years."}
+    described = {"type": "integer", "description": "In years.\n\n{minimum: 0}"}
+    closed = {"additionalProperties": False}
+    schema = {
+        "$defs": {"Person": {"type": "object", "properties": {"age": age}, "additionalProperties": True}},
+        "oneOf": [{"$ref": "#/$defs/Person", "description": "the one"}, {"type": "array", "items": {"type": "object"}}],
+    }
+    items: dict[str, Any] = {"type": "object", "properties": {}, **closed}
+    assert close_schema(schema) == {
+        "$defs": {"Person": {"type": "object", "properties": {"age": described}} | closed},
+        "anyOf": [{"$ref": "#/$defs/Person"}, {"type": "array", "items": items}],
+    }
+
+
+def test_schema_with_free_keys_is_not_sent() -> None:
+    """Closed, an object of any keys would admit only `{}`."""
+
+    def has_format(schema: dict[str, Any]) -> bool:
+        return "output_config" in claude_body(ChatRequest(HELLO.messages, schema=schema), stream=False)
+
+    numbers: dict[str, Any] = {"type": "object", "additionalProperties": {"type": "integer"}}
+    matching: dict[str, Any] = {"type": "object", "patternProperties": {"^a": {}}, "additionalProperties": False}
+    closed = {"type": "object", "properties": {"a": {"type": "integer"}}}
+    free: list[dict[str, Any]] = [numbers, matching, {"type": "object"}, {**numbers, "additionalProperties": True}]
+    free += [{**closed, name: {"a": one}} for one in free for name in ("properties", "$defs")]
+    assert not any(map(has_format, free))
+    assert not has_format({"anyOf": [closed, {**numbers, "properties": {}}]})
+    assert all(has_format(one) for one in (closed, {**closed, "additionalProperties": True}, {"anyOf": [closed]}))
+    assert has_format({"type": "object", "additionalProperties": False})
+
+
+KEYWORDS = ["properties", "anyOf", "items", "format", "minItems", "type"]
+INNER_KEYWORDS = st.sampled_from([*KEYWORDS, "$defs", "oneOf", "required", "$ref", "x"])
+ANY = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(INNER_KEYWORDS, inner, max_size=4),
+)
+
+
+@given(st.dictionaries(st.sampled_from([*KEYWORDS, "allOf"]), ANY))
+def test_closing_a_schema_is_idempotent(schema: dict[str, Any]) -> None:
+    assert close_schema(close_schema(schema)) == close_schema(schema)
+
+
+def decode_stream(*events: dict[str, Any], stop: tuple[str, ...] = ()) -> tuple[list[ReplyDelta], ModelReply]:
+    fold = ResponsesStream(PEER, stop)
+    deltas = [delta for event in events for delta in fold.take(json.dumps(event))]
+    return deltas, fold.reply()
+
+
+def say(text: str) -> dict[str, Any]:
+    return {"type": "response.output_text.delta", "output_index": 0, "delta": text}
+
+
+def call(index: int | None, **item: Any) -> dict[str, Any]:
+    return {"type": "response.output_item.added", "output_index": index, "item": {"type": "function_call", **item}}
+
+
+def end(status: str = "completed", kind: str | None = None, **response: Any) -> dict[str, Any]:
+    return {"type": f"response.{kind or status}", "response": {"status": status, **response}}
+
+
+def whole(*output: dict[str, Any], status: str = "completed", stop: tuple[str, ...] = (), **rest: Any) -> ModelReply:
+    return ResponsesStream(PEER, stop).decode(json.dumps({"output": output, "status": status, **rest}).encode())
+
+
+def message(*texts: str) -> dict[str, Any]:
+    return {"type": "message", "content": [{"type": "output_text", "text": text} for text in texts]}
+
+
+def test_completion_is_a_user_message_for_responses() -> None:
+    request = messages.CompletionRequest("One two", stop=("three",))
+    assert RESPONSES.route(request) == RESPONSES.route(HELLO) == "responses"
+    assert gpt_body(request) == {"model": "gpt-9", "store": False, "input": [{"role": "user", "content": "One two"}]}
+
+
+def read_item(item: dict[str, Any]) -> list[object]:
+    match item:
+        case {"role": "user", "content": content}:
+            return [("user", content)]
+        case {"role": "assistant", "content": [{"type": "output_text", "text": content}]}:
+            return [("assistant", content)]
+        case {"type": "function_call"}:
+            return [ToolCall(item["call_id"], item["name"], item["arguments"])]
+        case _:
+            return [(item["call_id"], item["output"])]
+
+
+def parts_of(message: Message) -> list[object]:
+    match message:
+        case messages.SystemMessage():
+            return []
+        case UserMessage(content):
+            return [("user", content)]
+        case AssistantMessage(content, calls):
+            return [*([("assistant", content)] if content.strip() else []), *calls]
+        case ToolMessage(call_id, content):
+            return [(call_id, content)]
+
+
+@given(st.lists(ANY_MESSAGES, max_size=8))
+def test_messages_are_sent_in_order(listed: list[Message]) -> None:
+    body = gpt_body(ChatRequest(listed))
+    sent = [part for item in body["input"] for part in read_item(item)]
+    form = HistoryForm()
+    assert sent == [part for one in distinct_calls(listed, form) for part in parts_of(form.fit(one))]
+    system = [one.content for one in listed if isinstance(one, messages.SystemMessage) and one.content.strip()]
+    assert body.get("instructions", "") == "\n\n".join(system)
+
+
+@cases("indexed", True, False)
+def test_many_items_take_linear_work(indexed: bool) -> None:
+    def read(number: int) -> int:
+        places = [place if indexed else None for place in range(number)]
+        begun = [call(place, id=f"i{at}", name="add") for at, place in enumerate(places)]
+        done = [
+            {**one, "type": "response.output_item.done", "item": {**one["item"], "arguments": "{}"}} for one in begun
+        ]
+        output = [{"type": "function_call", "call_id": f"c{at}", "name": "add"} for at in reversed(range(number))]
+        events = [*(one for pair in zip(begun, done, strict=True) for one in pair), end(output=output)]
+        return count_calls(lambda: decode_stream(*events))
+
+    assert read(400) < 2.2 * read(200)
+
+
+def test_text_is_cut_before_a_stop_string_or_emitted_once() -> None:
+    held = decode_stream(say("\nObs"), end(output=[message("\nObs")]), stop=("\nObservation",))
+    assert (held[1].content, held[0]) == ("\nObs", [ReplyDelta("\nObs")])
+    item = {"type": "function_call", "call_id": "c", "name": "add", "arguments": "{}"}
+    output = [message("Thought: so\nObs", "ervation: 4"), item]
+    usage = {"input_tokens": 5, "output_tokens": 9}
+    reply = whole(*output, stop=("\nObservation",), usage=usage, status="incomplete")
+    assert reply == ModelReply("Thought: so", (), messages.Usage(5, 9), "stop")
+    events = [say("Thought:"), say(" so\nObs"), say("ervation: 4"), call(1, **item), end(output=output, usage=usage)]
+    deltas, streamed = decode_stream(*events, stop=("\nObservation",))
+    assert streamed == reply
+    assert deltas == [ReplyDelta("Thought:"), ReplyDelta(" so")]
+
+
+@given(st.text("ab\n", max_size=10), st.lists(st.text("ab\n", min_size=1, max_size=3), max_size=2).map(tuple))
+def test_streamed_and_whole_texts_are_cut_equally(text: str, stops: tuple[str, ...]) -> None:
+    output = [message(text)]
+    deltas, streamed = decode_stream(*(say(letter) for letter in text), end(output=output), stop=stops)
+    assert streamed == whole(*output, stop=stops)
+    assert "".join(delta.content for delta in deltas) == streamed.content

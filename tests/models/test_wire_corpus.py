@@ -25,11 +25,13 @@ from tests.models.wire_corpus import (
     aask,
     ask,
     assert_has,
+    check_deltas,
     load_corpus,
     next_request,
     ok,
     read_events,
     serve,
+    to_stream,
 )
 from tests.models.wire_mutations import Mutation, mutations
 from tests.parameters import cases, examples
@@ -76,6 +78,11 @@ def test_shape_is_read_on_an_event_loop(shape: Shape) -> None:
                 shape.check(await aask(server.model(), shape.request, stream=stream))
 
     asyncio.run(read())
+
+
+@cases("shape", *(shape for shape in STREAMED if "pieces" not in shape.file))
+def test_pieces_of_a_stream_add_up_to_the_reply(shape: Shape) -> None:
+    check_deltas([*serve(shape, to_stream(shape.events), EVENTS).model().stream(shape.request)])
 
 
 @pytest.mark.medium

@@ -18,6 +18,7 @@ Members of a file:
   no `error`: then the second response is the text "ok". `null` stands for a member that is not sent, and a string that
   begins with `re:` for a pattern of the whole string.
 - `differs`: why we read these bytes better than the official client.
+- `pieces`: why the pieces of the stream do not add up to the reply.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from graphexec.messages import (
     Message,
     ModelReply,
     Reasoning,
+    ReplyDelta,
     SystemMessage,
     ToolCall,
     ToolMessage,
@@ -82,6 +84,16 @@ class Shape:
     def api(self) -> str:
         api: str = self.file["api"]
         return api
+
+    @property
+    def model(self) -> str:
+        model: str = self.file.get("model", "tiny")
+        return model
+
+    @property
+    def base_url(self) -> str:
+        address: str = self.file.get("base_url", "http://127.0.0.1:1/v1")
+        return address
 
     @property
     def expected(self) -> JSON | None:
@@ -128,7 +140,10 @@ class Shape:
         if error is not None:
             assert isinstance(outcome, ModelError), outcome
             assert type(outcome).__name__ == error["class"], repr(outcome)
+            # One line, which begins with the model and its server.
+            assert str(outcome).startswith(f"{self.model} at {self.base_url} "), outcome
             assert error.get("text", "") in str(outcome), outcome
+            assert str(outcome).isprintable(), outcome
         elif self.expected is not None:
             if isinstance(outcome, ModelError):
                 raise outcome
@@ -167,9 +182,8 @@ class WireServer:
     def model(self) -> RemoteModel:
         """Return a model that calls this server."""
         clients = clients_of(httpx.MockTransport(self._answer))
-        address = self._shape.file.get("base_url", "http://127.0.0.1:1/v1")
-        name = self._shape.file.get("model", "tiny")
-        return _MODELS[self._shape.api](name, base_url=address, api_key="k", clock=self.time.clock, **clients)
+        options: JSON = {"base_url": self._shape.base_url, "api_key": "k", "clock": self.time.clock, **clients}
+        return _MODELS[self._shape.api](self._shape.model, **options)
 
     def _answer(self, request: httpx.Request) -> httpx.Response:
         self.bodies.append(json.loads(request.content))
@@ -204,6 +218,22 @@ async def aask(model: RemoteModel, request: ChatRequest, *, stream: bool) -> Out
         return check_reply(reply, "tiny")
     except ModelError as error:
         return error
+
+
+def check_deltas(pieces: Sequence[object]) -> ModelReply:
+    """Return the reply at the end of a stream, to which the pieces add up."""
+    *begun, reply = pieces
+    assert isinstance(reply, ModelReply)
+    deltas = [piece for piece in begun if isinstance(piece, ReplyDelta)]
+    assert "".join(delta.content for delta in deltas) == reply.content
+    assert "".join(delta.reasoning for delta in deltas) == "".join(part.text for part in reply.reasoning)
+    for number, call in enumerate(reply.tool_calls):
+        own = [(delta.call_id, delta.name, delta.arguments) for delta in deltas if delta.index == number]
+        call_id, *rest = ("".join(parts) for parts in zip(*own, strict=True))
+        assert rest == [call.name, call.arguments]
+        # A call without an id, or with that of another one, gets its own at the end.
+        assert call_id in {"", call.id}
+    return reply
 
 
 def read_events(shape: Shape, events: Sequence[str], *, breaks: bool = False) -> Outcome:

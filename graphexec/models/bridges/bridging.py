@@ -6,22 +6,23 @@ import json
 import os
 import time
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import aclosing, contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
-from typing import Any, Never
+from typing import Any
 
 from graphexec import errors
-from graphexec.messages import ChatRequest, ModelReply, ModelRequest, SystemMessage
-from graphexec.models.http.dialect import Piece, Sampling
+from graphexec.messages import ModelReply, ModelRequest, SystemMessage
+from graphexec.models.http.dialect import Sampling
+from graphexec.models.http.draft import Piece
 from graphexec.models.http.endpoint import Endpoint, Provider
 from graphexec.models.http.failures import classify_response, timeout_error
-from graphexec.models.http.json_bodies import conversation, stop_strings, write
+from graphexec.models.http.json_bodies import stop_strings, to_chat, write
 from graphexec.models.http.json_values import JSON, to_object
 from graphexec.models.http.remote import ClosableModel
-from graphexec.models.providers.openai_compatible import encode
+from graphexec.models.providers.openai_compatible import CHAT_COMPLETIONS
 from graphexec.models.providers.openai_reply import REASONING_MEMBERS, ChatStream
 from graphexec.models.secret import is_secret_name, remove_secrets, to_secret
 from graphexec.runtime.io import IO
@@ -48,20 +49,8 @@ def require(module: str, extra: str) -> Any:
         package = module.partition(".")[0]
         if (error.name or "").partition(".")[0] != package:
             raise
-        raise errors.InputError(
-            f"the package of {package} is missing; install it with pip install 'graphexec-agents[{extra}]'"
-        ) from None
-
-
-@dataclass(frozen=True, slots=True)
-class _Client(Endpoint):
-    """A model behind a client. Its reasoning is sent back to models of the same `origin`."""
-
-    origin: str = ""
-
-    @property
-    def provider_name(self) -> str:
-        return self.origin
+        remedy = f"install it with pip install 'graphexec-agents[{extra}]'"
+        raise errors.InputError(f"the package of {package} is missing; {remedy}") from None
 
 
 class BridgedModel(ClosableModel):
@@ -81,15 +70,10 @@ class BridgedModel(ClosableModel):
         options = f"the options of {kind}"
         own = Provider("", options, options, kind=f"that of {kind}", hint="if it has one", example="https://host/v1")
         known = tuple(one for one in map(to_secret, _secrets_of(*key_holders)) if one is not None)
-        self._endpoint = _Client(self.name or kind, address or kind, provider=own, others=known, origin=origin)
+        self._endpoint = Endpoint(self.name or kind, address or kind, provider=own, others=known, origin=origin)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
-
-    def __reduce_ex__(self, _: object) -> Never:
-        raise errors.SecretError(
-            f"{self!r} cannot be pickled or copied, since it has a client; make it where it is used"
-        )
 
     @abstractmethod
     async def _ask(self, request: ModelRequest, timeout: float | None, io: IO, /) -> JSON:
@@ -102,50 +86,41 @@ class BridgedModel(ClosableModel):
     async def _complete(self, request: ModelRequest, timeout: float | None, io: IO) -> ModelReply:
         call = partial(self._ask, request, timeout, io)
         try:
-            with self._errors(timeout):
-                given = await call() if timeout is None else await io.within(call, timeout)
-                if isinstance(given, NotDone):
-                    raise TimeoutError
-                draft = ChatStream(self._endpoint, stop_strings(request))
-                return _finish(draft.decode(_to_json(given).encode()))
-        except errors.ModelError as error:
-            remove_secrets(error, self._endpoint.secrets)
-            raise
+            given = await call() if timeout is None else await io.within(call, timeout)
+            if isinstance(given, NotDone):
+                raise TimeoutError  # noqa: TRY301 - it has the words of the library's own
+            draft = ChatStream(self._endpoint, stop_strings(request))
+            return _finish(draft.decode(_to_json(given).encode()))
+        except Exception as error:  # noqa: BLE001 - a library may raise any
+            # It has the request, and may quote the reply.
+            raise self._to_error(error, timeout) from None
 
     async def _stream(self, request: ModelRequest, timeout: float | None, io: IO) -> AsyncGenerator[Piece, None]:
         draft, left = ChatStream(self._endpoint, stop_strings(request)), timeout
         try:
-            with self._errors(timeout):
-                async with aclosing(self._chunks(request, timeout, io)) as chunks:
-                    while True:
-                        began = io.now()
-                        async with io.timeout(left):
-                            chunk = await anext(chunks, None)
-                        left = None if left is None else left - (io.now() - began)
-                        if chunk is None:
-                            break
-                        if left is not None and left <= 0:
-                            raise TimeoutError
-                        for delta in draft.take(_to_json(chunk)):
-                            yield delta
-                yield _finish(draft.reply())
-        except errors.ModelError as error:
-            remove_secrets(error, self._endpoint.secrets)
-            raise
+            async with aclosing(self._chunks(request, timeout, io)) as chunks:
+                while True:
+                    began = io.now()
+                    async with io.timeout(left):
+                        chunk = await anext(chunks, None)
+                    left = None if left is None else left - (io.now() - began)
+                    if chunk is None:
+                        break
+                    if left is not None and left <= 0:
+                        raise TimeoutError  # noqa: TRY301 - as above
+                    for delta in draft.take(_to_json(chunk)):
+                        yield delta
+            yield _finish(draft.reply())
+        except Exception as error:  # noqa: BLE001 - as above
+            raise self._to_error(error, timeout) from None
 
     async def _close(self, io: IO) -> None:
         """Do nothing: the client belongs to the user."""
 
-    @contextmanager
-    def _errors(self, timeout: float | None) -> Generator[None, None, None]:
-        """Convert an exception of the library to a `ModelError`."""
-        try:
-            yield
-        except errors.GraphexecError:
-            raise
-        except Exception as error:  # noqa: BLE001 - a library may raise any
-            # It has the request, and may quote the reply.
-            raise self._explain(error, timeout) from None
+    def _to_error(self, error: Exception, timeout: float | None) -> Exception:
+        """Return the `ModelError` for an exception of the library, or one of ours as it is, without secrets."""
+        ours = error if isinstance(error, errors.GraphexecError) else self._explain(error, timeout)
+        return remove_secrets(ours, self._endpoint.secrets) if isinstance(ours, errors.ModelError) else ours
 
     def _explain(self, error: Exception, timeout: float | None) -> errors.ModelError:
         endpoint, names = self._endpoint, set[str]()
@@ -164,12 +139,12 @@ class BridgedModel(ClosableModel):
 
         The schema of the reply is in that message, unless the library `has_schema` of its own.
         """
-        chat = request if isinstance(request, ChatRequest) else ChatRequest(conversation(request), stop=request.stop)
+        chat = to_chat(request)
         if chat.schema is not None and not has_schema:
             shape = json.dumps(chat.schema, default=dict)
             rule = SystemMessage(f"Reply only with JSON that follows this schema: {shape}")
             chat = replace(chat, messages=[*chat.messages, rule], schema=None)
-        return json.loads(write(encode(chat, self._sampling, stream=False)))  # type: ignore[no-any-return]
+        return json.loads(write(CHAT_COMPLETIONS.encode(chat, self._sampling, stream=False)))  # type: ignore[no-any-return]
 
 
 # Any: messages of the library, here and below.

@@ -16,7 +16,7 @@ from graphexec.models.http.endpoint import provider_name
 from graphexec.models.http.json_bodies import write
 from graphexec.models.http.json_values import JSON
 from graphexec.models.http.options import EFFORT, TEMPERATURE, copy_extra_body
-from graphexec.models.providers.openai_compatible import CHAT_COMPLETIONS, encode
+from graphexec.models.providers.openai_compatible import CHAT_COMPLETIONS
 from graphexec.runtime.background_loop import call_client, iterate_client
 from graphexec.runtime.io import IO
 
@@ -52,7 +52,7 @@ def from_openai(
         ("max_tokens", max_tokens, optional(whole(1), "the server's")),
         ("reasoning_effort", reasoning_effort, optional(EFFORT, "the server's")),
     )
-    extra = copy_extra_body("from_openai", extra_body, CHAT_COMPLETIONS.reserved, ("top_p", "seed"))
+    extra = copy_extra_body("from_openai", extra_body, CHAT_COMPLETIONS.remedies("top_p", "seed"))
     address = str(getattr(client, "base_url", ""))
     provider = provider_name(address)
     sampling = Sampling(
@@ -82,7 +82,7 @@ class OpenAIModel(BridgedModel):
 
     def _call(self, request: ModelRequest, timeout: float | None, *, stream: bool) -> Callable[[], Any]:
         """Return the call of the client for a request."""
-        body: JSON = json.loads(write(encode(request, self._sampling, stream=stream)))
+        body: JSON = json.loads(write(CHAT_COMPLETIONS.encode(request, self._sampling, stream=stream)))
         client: Any = self._client
         resource = client.chat.completions if isinstance(request, ChatRequest) else client.completions
         named = {name: body.pop(name) for name in ("model", "messages", "prompt", "stream") if name in body}

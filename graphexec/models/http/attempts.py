@@ -11,17 +11,8 @@ from dataclasses import dataclass, replace
 
 from graphexec._mistakes.event_loops import raise_loop_error
 from graphexec.errors import ModelError, RateLimitError
+from graphexec.models.http import failures
 from graphexec.models.http.endpoint import Endpoint
-from graphexec.models.http.failures import (
-    LONGEST_ADVISED,
-    NOT_ACCEPTED,
-    CallFailure,
-    ErrorReport,
-    classify_exception,
-    classify_response,
-    is_transient,
-    timeout_error,
-)
 from graphexec.runtime.io import IO
 from graphexec.runtime.retry_policy import RetryPolicy
 from graphexec.runtime.threads import sleep_unless_cancelled
@@ -76,7 +67,7 @@ RETRIES = RetryPolicy(
     # The largest random reduction of a wait, as a fraction of it.
     jitter=0.5,
     advised=advised_wait,
-    longest_advised=LONGEST_ADVISED,
+    longest_advised=failures.LONGEST_ADVISED,
 )
 
 
@@ -90,7 +81,8 @@ class Attempts:
     def __init__(self, endpoint: Endpoint, clock: Clock, io: IO, *, timeout: float, max_retries: int) -> None:
         self.endpoint = endpoint
         self.io = io
-        self.policy = replace(RETRIES, attempts=max_retries + 1, may_pass=self._may_pass, advised=self._advised)
+        advised: Callable[[Exception], float | None] = lambda _: self.failure.advised  # noqa: E731
+        self.policy = replace(RETRIES, attempts=max_retries + 1, may_pass=self._may_pass, advised=advised)
         self.answered = False
         self._clock = clock
         self._deadline: float = clock.monotonic() + timeout
@@ -99,7 +91,8 @@ class Attempts:
         self._paused: float | None = None
         # Whether connecting may take all the time that is left.
         self._connects_to_end = False
-        self._failure: CallFailure | None = None
+        # The last one.
+        self.failure = failures.CallFailure(ModelError(""))
         # Whether the connection may have been idle, and whether the call has been repeated for that reason.
         self._reused = False
         self._reconnected = False
@@ -145,17 +138,17 @@ class Attempts:
         try:
             yield
         except ModelError as error:
-            if self._failure is None or self._failure.error is not error:
+            if self.failure.error is not error:
                 # The server reported the error in a body or an event with status 200.
-                self._failure = CallFailure(error, transient=is_transient(error), advised=advised_wait(error))
+                self.failure = failures.to_failure(error, advised_wait(error))
             raise
         # Only the client's exceptions are converted.
         except Exception as error:
-            failure = classify_exception(self.endpoint, error, seconds=self._timeout, phase=self._phase(error))
+            failure = failures.classify_exception(self.endpoint, error, seconds=self._timeout, phase=self._phase(error))
             if failure is None:
                 raise_loop_error(error, f"the async_client of {self.endpoint.model}")
                 raise
-            self._failure = failure
+            self.failure = failure
             raise failure.error from error
         finally:
             self._deadline = ends
@@ -167,7 +160,7 @@ class Attempts:
         kind = type(error).__name__
         if kind == "ConnectTimeout" and self._connects_to_end:
             # Otherwise another attempt may connect.
-            return NOT_ACCEPTED
+            return failures.NOT_ACCEPTED
         if kind == "WriteTimeout":
             return "take the request"
         return "finish its reply" if self.answered else "answer"
@@ -175,12 +168,7 @@ class Attempts:
     def check_time(self) -> None:
         """Raise `ModelTimeoutError` if the deadline has passed."""
         if self.seconds_left <= 0:
-            raise timeout_error(self.endpoint, self._timeout, self._phase())
-
-    @property
-    def report(self) -> ErrorReport | None:
-        """The server's report of the last failure, if it sent one with a status other than 200."""
-        return None if self._failure is None else self._failure.report
+            raise failures.timeout_error(self.endpoint, self._timeout, self._phase())
 
     def response_error(
         self, status: int, headers: Mapping[str, str], body: bytes, *, images: bool = False
@@ -190,8 +178,8 @@ class Attempts:
         `images` says whether the request has images.
         """
         now = self._clock.wall()
-        self._failure = classify_response(self.endpoint, status, headers, body, now=now, images=images)
-        return self._failure.error
+        self.failure = failures.classify_response(self.endpoint, status, headers, body, now=now, images=images)
+        return self.failure.error
 
     async def sleep(self, seconds: float) -> None:
         """Wait for that many seconds."""
@@ -206,14 +194,10 @@ class Attempts:
 
         This is not a failure of the server, so it does not count as a retry.
         """
-        if not self._reused or self._reconnected or self._failure is None or not self._failure.dropped:
-            return False
-        self._reconnected = True
-        return True
+        again = self._reused and self.failure.dropped and not self._reconnected
+        self._reconnected = self._reconnected or again
+        return again
 
     def _may_pass(self, error: Exception) -> bool:
         # Cancellations and exceptions of other code are never retried.
-        return self._failure is not None and self._failure.error is error and self._failure.transient
-
-    def _advised(self, _: Exception) -> float | None:
-        return None if self._failure is None else self._failure.advised
+        return self.failure.error is error and self.failure.transient

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import weakref
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
@@ -23,18 +23,11 @@ from graphexec.runtime.tasks import require_event_loop
 class HTTPClient(Protocol):
     """The methods of an `httpx.Client` or `httpx.AsyncClient` that are used; `send` of the latter is awaited."""
 
-    def build_request(
-        self,
-        method: str,
-        url: str,
-        *,
-        content: bytes,
-        headers: Mapping[str, str],
-        timeout: tuple[float, float, float, float],
-    ) -> Any:  # the client's own class of requests
+    # Any: the client's own classes of requests and responses, and its options.
+    def build_request(self, method: str, url: str, *args: Any, **options: Any) -> Any:
         """Return a request to send."""
 
-    def send(self, request: Any, *, stream: bool) -> Any:  # the client's own classes
+    def send(self, request: Any, *args: Any, **options: Any) -> Any:
         """Send a request, and return the response before its body is read."""
 
 

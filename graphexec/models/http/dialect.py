@@ -1,43 +1,39 @@
-"""A dialect: the routes of one protocol, functions that encode requests, and the draft of a reply."""
+"""A dialect: the requests of one protocol, with the histories of any provider in a form that it takes."""
 
 from __future__ import annotations
 
-import json
+import hashlib
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypeAlias
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 from graphexec._parsing import compile_lazily
 from graphexec.messages import (
-    FinishReason,
-    ModelReply,
+    AssistantMessage,
+    ChatRequest,
+    Message,
     ModelRequest,
     Reasoning,
-    ReplyDelta,
+    SystemMessage,
     ToolCall,
-    Usage,
-    with_own_ids,
+    ToolMessage,
+    ToolSpec,
+    UserMessage,
 )
-from graphexec.models.http.endpoint import Endpoint, Provider
-from graphexec.models.http.failures import ERROR_MEMBERS, ErrorReport, error_in_body, refusal_error
-from graphexec.models.http.json_bodies import stop_strings
-from graphexec.models.http.json_values import (
-    JSON,
-    check_size,
-    invalid_reply,
-    mend_surrogates,
-    parse,
-    read_objects,
-    read_string,
-)
-from graphexec.models.http.receiving import MOST_PARTS, reply_limit_error
+from graphexec.messages.turns import derive_texts
+from graphexec.models.http.draft import Draft
+from graphexec.models.http.json_bodies import merge_bodies, to_chat, tool_choice_of
+from graphexec.models.http.json_values import JSON, parse_arguments
 from graphexec.models.http.refusals import Parameter, Repair
-from graphexec.models.http.stop_cutter import StopCutter
 
-# An item of a stream: deltas, and finally the whole reply.
-Piece: TypeAlias = ReplyDelta | ModelReply
+# The options of a model under the names that a body has for them.
+OPTIONS = ("model", "temperature", "max_tokens", "top_p", "seed", "reasoning_effort")
+# The remedies for members of `extra_body` that belong to the request, not to the model, and for an absent option.
+_REQUEST_WRITES_IT = "each request writes it; leave it out"
+_CHOOSE_TOOL = "pass tool_choice to create_tool_calling_agent, or in a ChatRequest"
+NO_SEED = {"seed": "leave it out, or pass extra_body={'seed': ...} if your server takes it"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,383 +53,204 @@ class Sampling:
     provider: str = ""
 
 
-# The markers of a model's template, which some servers leave in a name, with what follows: `now<|channel|>commentary`.
-_MARKERS = compile_lazily(r"^(?:<\|[^|]*\|>)+|<\|.*", re.DOTALL)
-
-# The kind `other` is no part of the answer: a call that the server itself answers, or a block of an unknown type.
-Kind: TypeAlias = Literal["text", "reasoning", "call", "other"]
-
-
-# The reasons for the end of a reply, of the providers and gateways of every protocol.
-FINISH_REASONS: dict[str, FinishReason] = {
-    **dict.fromkeys(("stop", "end_turn", "stop_sequence", "eos", "eos_token", "complete"), "stop"),
-    **dict.fromkeys(("length", "max_tokens", "model_length", "max_output_tokens"), "length"),
-    "model_context_window_exceeded": "length",
-    **dict.fromkeys(("tool_calls", "tool_call", "tool_use", "function_call"), "tool_calls"),
-}
-
-
-def read_finish(reason: object) -> FinishReason | None:
-    """Return why a reply ends: `None` if the server does not say, "other" if its reason is unknown or no string."""
-    if reason is None or reason == "":
-        return None
-    return FINISH_REASONS.get(reason.lower(), "other") if isinstance(reason, str) else "other"
-
-
-@dataclass(slots=True, eq=False)
-class Block:
-    """A part of a reply that is still being received: a text, reasoning or a call.
-
-    `members` are those of the server's objects for it, merged; `pieces` are the streamed strings of each of its parts.
-    `kept` characters have been counted, and `sent` are in deltas. `position` is that of a call with a first delta.
-    """
-
-    kind: Kind
-    members: JSON = field(default_factory=dict[str, Any])
-    pieces: dict[int, list[str]] = field(default_factory=dict[int, list[str]])
-    kept: int = 0
-    position: int | None = None
-    sent: int = 0
-    ended: bool = False
-    # Of the whole reply: the characters of the text before it, and the call.
-    after_text: int = 0
-    call: ToolCall | None = None
-
-    def fits(self, kind: Kind) -> bool:
-        """Return whether a piece of this kind may belong to it; a commentary is reasoning that is sent as text."""
-        return self.kind == kind or (self.kind == "reasoning" and kind == "text")
-
-    @property
-    def streamed(self) -> list[str]:
-        """The streamed parts."""
-        return ["".join(pieces) for _, pieces in sorted(self.pieces.items())]
-
-    @property
-    def text(self) -> str:
-        """The streamed parts as one string."""
-        return "".join(self.streamed)
-
-
-@dataclass(slots=True)
-class Draft(ABC):
-    """A reply that is still being received, as blocks in the order of the server; each protocol has a subclass.
-
-    What the server says last and most completely wins: its final objects are merged with the deltas before them. What
-    is odd beside the answer, such as an unknown block or a count of another type, never costs the answer. What is lost
-    is an error, never an empty success.
-
-    `finish` and `usage` are set when the server has sent them. The text is cut before the first of the `stops` behind
-    its reasoning, and calls after that position are ignored, because a server may refuse or ignore stop strings. The
-    methods that add something are iterators of deltas, to be read to their end. They raise `ReplyLimitError` for a
-    reply with too many calls, or too much content.
-    """
-
-    endpoint: Endpoint
-    stops: tuple[str, ...] = ()
-    cut: StopCutter = field(init=False)
-    blocks: list[Block] = field(default_factory=list[Block], init=False)
-    # The calls with a first delta.
-    calls: list[Block] = field(default_factory=list[Block], init=False)
-    # The pieces of the text that were streamed, before the cut.
-    written: list[str] = field(default_factory=list[str], init=False)
-    finish: FinishReason | None = field(default=None, init=False)
-    usage: Usage | None = field(default=None, init=False)
-    model: str = field(default="", init=False)
-    # The server's words if it refuses to answer, or `None`.
-    refusal: str | None = field(default=None, init=False)
-    # After the end, all events are ignored.
-    ended: bool = field(default=False, init=False)
-    # The highest counts of tokens so far: those of later events include the earlier ones, or are zeros.
-    counts: dict[str, int] = field(default_factory=dict[str, int], init=False)
-    # The characters of the content so far.
-    _kept: int = field(default=0, init=False)
-
-    def __post_init__(self) -> None:
-        self.cut = StopCutter(self.stops)
-
-    def decode(self, body: bytes) -> ModelReply:
-        """Return the reply in the whole body of a response with status 200.
-
-        Raises `InvalidReplyError` if the body does not follow the protocol, and another `ModelError` if it reports one.
-        """
-        for _ in self.take_whole(parse(body, self.endpoint)):
-            # The deltas are not needed.
-            pass
-        return self.reply()
-
-    def take(self, data: str) -> Iterator[ReplyDelta]:
-        """Add one event and yield its deltas. Raises `ModelError` if the event is invalid or reports an error."""
-        if self.ended or not data:
-            return iter(())
-        if data[0] != "{":
-            if data.strip() == "[DONE]":
-                return self.take_end()
-            if self.finish is not None:
-                # What is no object cannot belong to the answer.
-                return iter(())
-        return self.take_event(parse(data, self.endpoint))
-
-    @abstractmethod
-    def take_whole(self, body: JSON) -> Iterator[ReplyDelta]:
-        """Add a whole reply. Raises as `decode` does."""
-
-    @abstractmethod
-    def take_event(self, event: JSON) -> Iterator[ReplyDelta]:
-        """Add one event of a stream. Raises as `take` does."""
-
-    @abstractmethod
-    def take_end(self) -> Iterator[ReplyDelta]:
-        """Add the marker `[DONE]`, with which gateways may end any stream."""
-
-    @abstractmethod
-    def text_of(self, block: Block) -> str:
-        """Return the text of a block of text or reasoning."""
-
-    @abstractmethod
-    def call_of(self, block: Block) -> ToolCall:
-        """Return a call, with an empty id or name if the server has not sent it."""
-
-    @abstractmethod
-    def reasoning_of(self, block: Block) -> tuple[str, JSON | None]:
-        """Return the reasoning in a block, and how it is sent back; `None` if the server cannot read it."""
-
-    # Any: a member of JSON, here and below.
-    def string(self, value: Any, place: str) -> str:
-        """Return a string of the answer. Raises `InvalidReplyError`, with its place, for a value of another type."""
-        return read_string(value, self.endpoint, place)
-
-    def objects(self, value: Any, place: str) -> list[JSON]:
-        """Return the objects in a list of the answer; a single one is a list of one. Raises as `string` does."""
-        return read_objects(value, self.endpoint, place)
-
-    def check_error(self, body: JSON, *, answered: bool = True) -> None:
-        """Raise the `ModelError` that the server reports, if there is one; `answered`: it has an answer, too."""
-        if answered and ERROR_MEMBERS.isdisjoint(body):
-            return
-        report = ErrorReport.in_reply(body, answered=answered)
-        if report is not None:
-            raise error_in_body(self.endpoint, report)
-
-    def add_counts(self, found: Mapping[str, int]) -> dict[str, int]:
-        """Add the counts of tokens of an event, and return the highest so far."""
-        self.counts = {name: max(number, self.counts.get(name, 0)) for name, number in found.items()}
-        return self.counts
-
-    def begin_block(self, kind: Kind, members: Mapping[str, Any]) -> Block:
-        """Add a block of which the server sent these members."""
-        if len(self.blocks) == MOST_PARTS:
-            raise reply_limit_error(self.endpoint, self.endpoint.limits, "calls", MOST_PARTS + 1)
-        block = Block(kind)
-        self.blocks.append(block)
-        self.merge(block, members)
-        return block
-
-    def merge(self, block: Block, members: Mapping[str, Any]) -> None:
-        """Merge the members of a later object into a block; one that is empty replaces nothing."""
-        if members:
-            block.members |= {name: one for name, one in members.items() if one or name not in block.members}
-            # What was streamed has been counted.
-            self._keep_more(block, _count_characters(block.members) - block.kept)
-
-    def _keep_more(self, block: Block, characters: int) -> None:
-        if characters > 0:
-            block.kept += characters
-            self.keep(characters)
-
-    def keep(self, characters: int) -> None:
-        """Count characters that the reply keeps."""
-        self._kept += characters
-        if self._kept > self.endpoint.limits.bytes:
-            raise reply_limit_error(self.endpoint, self.endpoint.limits, "bytes", self._kept)
-
-    def add_piece(self, block: Block, piece: str, part: int = 0) -> Iterator[ReplyDelta]:
-        """Add a streamed piece to a part of a block."""
-        if block.kind == "other":
-            return
-        block.pieces.setdefault(part, []).append(piece)
-        self._keep_more(block, len(piece))
-        if block.kind == "text":
-            self.written.append(piece)
-            yield from _text_deltas(self.cut.take(piece))
-        elif piece and (block.kind == "reasoning" or block.position is not None):
-            block.sent += len(piece)
-            index = block.position
-            yield ReplyDelta(reasoning=piece) if index is None else ReplyDelta(index=index, arguments=piece)
-
-    def begin_call(self, block: Block) -> None:
-        """Give a call the next position."""
-        block.position = len(self.calls)
-        if block.position == self.endpoint.limits.calls:
-            raise reply_limit_error(self.endpoint, self.endpoint.limits, "calls", block.position + 1)
-        self.calls.append(block)
-
-    def announce(self, block: Block) -> Iterator[ReplyDelta]:
-        """Yield the first delta of a call, once its name is known."""
-        # A server that supports stop strings would not have sent a call after one.
-        if block.kind == "call" and block.position is None and not self.cut.done:
-            call = self.call_of(block)
-            if call.name:
-                self.begin_call(block)
-                yield ReplyDelta(index=block.position, call_id=call.id, name=call.name)
-
-    def show_rest(self, blocks: Iterable[Block]) -> Iterator[ReplyDelta]:
-        """Yield what calls and reasoning have beyond their deltas."""
-        for block in blocks:
-            yield from self.announce(block)
-            if block.position is not None:
-                arguments = self.call_of(block).arguments
-                if arguments[block.sent :]:
-                    yield ReplyDelta(index=block.position, arguments=arguments[block.sent :])
-                    block.sent = len(arguments)
-            elif block.kind == "reasoning" and not block.sent and (text := self.text_of(block)):
-                yield ReplyDelta(reasoning=text)
-                block.sent = len(text)
-
-    def end_text(self) -> Iterator[ReplyDelta]:
-        """Yield the text that was held back, after the last piece."""
-        yield from _text_deltas(self.cut.rest())
-
-    def end_blocks(self) -> Iterator[ReplyDelta]:
-        """Yield what the reply has beyond its deltas."""
-        shown, whole = "".join(self.written), "".join(map(self.text_of, self.of_kind("text")))
-        if whole.startswith(shown):
-            self.written.append(whole[len(shown) :])
-            yield from _text_deltas(self.cut.take(self.written[-1]))
-        yield from self.end_text()
-        yield from self.show_rest(self.blocks)
-
-    def of_kind(self, kind: Kind) -> list[Block]:
-        """Return the blocks of a kind."""
-        return [block for block in self.blocks if block.kind == kind]
-
-    @property
-    def complete(self) -> bool:
-        """True if no part of the reply is missing, so nothing more is awaited."""
-        return self.finish is not None
-
-    @property
-    def answered(self) -> bool:
-        """True if the answer is complete, so that the end of the stream, or of the connection, does no harm."""
-        return self.complete
-
-    def reply(self) -> ModelReply:
-        """Return the whole reply.
-
-        Raises `InvalidReplyError` if it is incomplete or a call has no name, `RefusalError` for a refusal, and
-        `ReplyLimitError` if the arguments of a call have too many values or are nested too deeply.
-        """
-        if not self.answered:
-            raise invalid_reply(self.endpoint, "ended its stream before the reply was complete")
-        if self.refusal is not None:
-            raise refusal_error(self.endpoint, self.endpoint.quote(self.refusal) or "without a message")
-        texts: list[str] = []
-        length = 0
-        for block in self.blocks:
-            block.after_text = length
-            if block.kind == "text":
-                texts.append(mend_surrogates(self.text_of(block)))
-                length += len(texts[-1])
-        cut = StopCutter(self.stops)
-        text = cut.take("".join(texts))
-        text += cut.rest()
-        calls = self._finish_calls(len(text) if cut.done else length)
-        finish = self.finish or "other"
-        return ModelReply(
-            text,
-            calls,
-            self.usage or Usage(),
-            ("tool_calls" if calls else "stop") if cut.done else finish,
-            self.model,
-            reasoning=tuple(self._thoughts()),
-        )
-
-    def _finish_calls(self, length: int) -> tuple[ToolCall, ...]:
-        """Set and return the calls of the reply, which begin within this length of the text.
-
-        A call that a gateway repeats is one.
-        """
-        given: dict[ToolCall | int, tuple[Block, ToolCall]] = {}
-        for place, block in enumerate(one for one in self.of_kind("call") if one.after_text <= length):
-            call = self.call_of(block)
-            given.setdefault(call if call.id else place, (block, call))
-        calls: list[ToolCall] = []
-        for (block, _), call in zip(given.values(), with_own_ids([call for _, call in given.values()]), strict=True):
-            name = _MARKERS().sub("", call.name).strip()
-            if not name:
-                raise invalid_reply(self.endpoint, "sent a tool call without a name")
-            arguments = mend_surrogates(call.arguments)
-            check_size(arguments.encode(errors="replace"), self.endpoint)
-            block.call = ToolCall(call.id, name, arguments)
-            calls.append(block.call)
-        return tuple(calls)
-
-    def _thoughts(self) -> Iterator[Reasoning]:
-        """Yield the reasoning in its places."""
-        calls = 0
-        for block in self.blocks:
-            calls += block.call is not None
-            if block.kind in {"text", "reasoning"}:
-                text, data = self.reasoning_of(block)
-                if text or data is not None:
-                    written = "" if data is None else json.dumps(data)
-                    yield Reasoning(text, written, self.endpoint.provider_name, block.after_text, calls)
-
-
-def _text_deltas(text: str) -> Iterator[ReplyDelta]:
-    if text:
-        yield ReplyDelta(text)
-
-
-# Any: a value of JSON.
-def _count_characters(value: Any) -> int:
-    """Return the number of characters of the strings in a JSON value."""
-    if isinstance(value, str):
-        return len(value)
-    if isinstance(value, dict):
-        value = list(value.values())  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-    return sum(map(_count_characters, value)) if isinstance(value, list) else 0  # pyright: ignore[reportUnknownArgumentType]
-
-
-# The remedies for members of `extra_body` that belong to the request, not to the model.
-REQUEST_WRITES_IT = "each request writes it; leave it out"
-CHOOSE_TOOL = "pass tool_choice to create_tool_calling_agent, or in a ChatRequest"
-
-
-class Encode(Protocol):
-    """A function that encodes a request as the body of a POST; members that are `None` are not sent."""
-
-    def __call__(self, request: ModelRequest, sampling: Sampling, *, stream: bool) -> JSON:
-        """Return the body. Raises `BadRequestError` if the protocol cannot express the request."""
-        ...
+_NOT_IN_NAME = compile_lazily(r"[^a-zA-Z0-9_-]")
+# Characters of a name.
+_LONGEST_NAME = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Dialect:
-    """The functions and settings of one protocol.
+class HistoryForm:
+    """The calls that a protocol takes: up to `longest` letters, digits and `signs` in an id.
 
-    `route` returns a path below the base URL; `headers` returns the headers with the API key, if there is one.
-    `draft` is the class of the drafts of replies. `parameters` are those that a server may refuse. `reserved` are
-    the members of a body that `extra_body` may not set, and `absent` the options that the protocol does not have, both
-    with the remedy. `max_tokens` bounds a reply if the user does not; `None` is the server's default. `repairs` are the
-    other forms of a request that a server may demand.
+    If `exact`, an id has exactly so many characters, and another one becomes a hash. One with the `marker` stays as it
+    is. The `names` are those of the tools that a request offers; others have letters, digits, `_` and `-`. Reasoning is
+    sent back to its `provider` alone.
     """
 
-    provider: Provider
-    route: Callable[[ModelRequest], str]
-    headers: Callable[[str], dict[str, str]]
-    encode: Encode
-    draft: Callable[[Endpoint, tuple[str, ...]], Draft]
-    parameters: tuple[Parameter, ...]
-    reserved: Mapping[str, str]
-    absent: Mapping[str, str] = field(default_factory=dict[str, str])
-    max_tokens: int | None = None
-    repairs: tuple[Repair, ...] = ()
+    longest: int = 64
+    signs: str = "_-"
+    exact: bool = False
+    marker: str = ""
+    names: frozenset[str] = frozenset()
+    provider: str = ""
 
-    def make_draft(self, request: ModelRequest, endpoint: Endpoint) -> Draft:
-        """Return the empty draft of the reply to a request."""
-        return self.draft(endpoint, stop_strings(request))
+    def fit_id(self, call_id: str, number: int = 1) -> str:
+        """Return an id in this form; the number distinguishes ids that would be the same."""
+        if number == 1 and self.marker and self.marker in call_id and not any(map(str.isspace, call_id)):
+            return call_id
+        fitted = re.sub(f"[^a-zA-Z0-9{self.signs}]", "_", call_id)
+        if self.exact:
+            if fitted == call_id and len(call_id) == self.longest and number == 1:
+                return call_id
+            return hashlib.sha256(f"{call_id} {number}".encode(errors="replace")).hexdigest()[: self.longest]
+        end = "" if number == 1 else f"_{number}"
+        return (fitted[: self.longest - len(end)] or "_") + end
+
+    def fitted(self, messages: Sequence[Message]) -> Iterator[UserMessage | AssistantMessage | ToolMessage]:
+        """Yield the messages in this form, without those of the system."""
+        for message in map(self.fit, messages):
+            if not isinstance(message, SystemMessage):
+                yield message
+
+    def fit(self, message: Message) -> Message:
+        """Return a message whose calls, or whose result, have this form."""
+        match message:
+            case AssistantMessage(_, calls) if calls:
+                fitted = [ToolCall(self.fit_id(one.id), self._fit_name(one.name), one.arguments) for one in calls]
+                return replace(message, tool_calls=tuple(fitted))
+            case ToolMessage(call_id):
+                return replace(message, call_id=self.fit_id(call_id))
+            case _:
+                return message
+
+    def _fit_name(self, name: str) -> str:
+        if name in self.names:
+            return name
+        return _NOT_IN_NAME().sub("_", name.partition("<|")[0])[:_LONGEST_NAME] or "tool"
 
 
-def bearer(key: str) -> dict[str, str]:
-    """Return the header with the API key that OpenAI and most other servers use."""
-    return {"Authorization": f"Bearer {key}"} if key else {}
+def distinct_calls(messages: Sequence[Message], form: HistoryForm) -> Sequence[Message]:
+    """Return the messages with an id for each call that no other call has in this form, and for its result.
+
+    Of servers that send no ids, each reply begins with the same one. The messages themselves stay as they are, so
+    another provider gets the ids that it wrote.
+    """
+    ids = " ".join(derive_texts(messages, (_call_ids, form), lambda part: _call_ids(part, form), " ") or ()).split()
+    return messages if len(set(ids)) == len(ids) else list(_renumber(messages, form))
+
+
+def _call_ids(messages: Sequence[Message], form: HistoryForm) -> str:
+    calls = [call for one in messages if isinstance(one, AssistantMessage) for call in one.tool_calls]
+    return " ".join([form.fit_id(call.id) for call in calls])
+
+
+def _renumber(messages: Sequence[Message], form: HistoryForm) -> Iterator[Message]:
+    numbers: dict[str, int] = {}
+    used: set[str] = set()
+    # The new ids of calls by the old one, which several calls may have.
+    waiting: dict[str, list[str]] = {}
+
+    def make_id(old: str) -> str:
+        base = new = form.fit_id(old)
+        while new in used:
+            numbers[base] = numbers.get(base, 1) + 1
+            new = form.fit_id(old, numbers[base])
+        used.add(new)
+        return new
+
+    for message in messages:
+        match message:
+            case AssistantMessage(_, calls) if calls:
+                renamed = [replace(call, id=make_id(call.id)) for call in calls]
+                waiting |= {call.id: [] for call in calls}
+                for call, new in zip(calls, renamed, strict=True):
+                    waiting[call.id].append(new.id)
+                yield replace(message, tool_calls=tuple(renamed))
+            case ToolMessage(call_id):
+                new_id, *later = waiting.get(call_id) or [call_id]
+                waiting[call_id] = later or [new_id]
+                yield replace(message, call_id=new_id)
+            case _:
+                yield message
+
+
+def returned_reasoning(message: AssistantMessage, provider: str) -> dict[Reasoning, JSON]:
+    """Return the data of a message's reasoning that is sent back: that of the same provider, beside tool calls.
+
+    Providers that need it (Anthropic, OpenAI's Responses, DeepSeek, OpenRouter) need it for the calls whose results
+    follow; some refuse it in other messages.
+    """
+    parts = message.reasoning if message.tool_calls else ()
+    return {part: parse_arguments(part.data) for part in parts if part.provider == provider and part.data}
+
+
+def ordered_parts(message: AssistantMessage, provider: str, types: Collection[str]) -> list[str | JSON | ToolCall]:
+    """Return the text, the reasoning and the calls of a message in the order in which the model wrote them.
+
+    Reasoning is sent back as its objects of these types; never at the end.
+    """
+    returned = {one: data for one, data in returned_reasoning(message, provider).items() if data.get("type") in types}
+    known = replace(message, reasoning=tuple([thought for thought in message.reasoning if thought in returned]))
+    parts = [returned[part] if isinstance(part, Reasoning) else part for part in known.parts]
+    while parts and isinstance(parts[-1], dict):
+        parts.pop()
+    return parts
+
+
+class Dialect(ABC):
+    """One protocol: how its requests are written, and its replies read.
+
+    `draft` is the class of the drafts of replies. `parameters` are those that a server may refuse; each has the value
+    of an option, if there is one of its name. Each request writes the members in `written`, so `extra_body` may not set
+    them; nor may it set those `reserved`. These and the options that are `absent` in the protocol have remedies.
+    `streaming` are the members that ask for a stream. `max_tokens` bounds a reply if the user does not; `None` is the
+    server's default. `repairs` are the other forms of a request that a server may demand.
+    """
+
+    draft: ClassVar[type[Draft]]
+    parameters: ClassVar[tuple[Parameter, ...]]
+    written: ClassVar[tuple[str, ...]]
+    reserved: ClassVar[Mapping[str, str]] = {}
+    absent: ClassVar[Mapping[str, str]] = {}
+    streaming: ClassVar[JSON] = {"stream": True}
+    max_tokens: ClassVar[int | None] = None
+    repairs: ClassVar[tuple[Repair, ...]] = ()
+
+    @abstractmethod
+    def route(self, request: ModelRequest, /) -> str:
+        """Return a path below the base URL."""
+
+    def headers(self, key: str) -> dict[str, str]:
+        """Return the headers with the API key, if there is one; these are those of OpenAI and most other servers."""
+        return {"Authorization": f"Bearer {key}"} if key else {}
+
+    def encode(self, request: ModelRequest, sampling: Sampling, *, stream: bool) -> JSON:
+        """Return the body of the POST. A completion request becomes a single user message.
+
+        Raises `BadRequestError` if the protocol cannot express the request, and for a tool choice that the request does
+        not offer.
+        """
+        chat = to_chat(request)
+        names = frozenset(tool.name for tool in chat.tools)
+        form = replace(self._form(sampling), names=names, provider=sampling.provider)
+        choice = tool_choice_of(chat, sampling.model)
+        body = self._write(replace(chat, messages=distinct_calls(chat.messages, form)), sampling, form)
+        body |= {} if choice is None else {"tool_choice": self._choose(choice)}
+        return merge_bodies(self._options(sampling, body, stream=stream), sampling.extra_body or {})
+
+    def _options(self, sampling: Sampling, body: JSON, *, stream: bool) -> JSON:
+        """Return a body with the options of the model."""
+        body = {"model": sampling.model, **body, **(self.streaming if stream else {})}
+        for parameter in self.parameters:
+            value = getattr(sampling, parameter.option or parameter.path, None)
+            if value is not None:
+                outer, _, inner = parameter.path.partition(".")
+                body[outer] = {**body.get(outer, {}), inner: value} if inner else value
+        return body
+
+    def _form(self, _sampling: Sampling, /) -> HistoryForm:
+        """Return the form of the calls in a history."""
+        return HistoryForm()
+
+    @abstractmethod
+    def _write(self, request: ChatRequest, sampling: Sampling, form: HistoryForm, /) -> JSON:
+        """Return the messages, the tools and the schema of a request; members that are `None` are not sent."""
+
+    @abstractmethod
+    def _choose(self, choice: str) -> JSON | str:
+        """Return the tool choice: `none`, `required` or the name of a tool."""
+
+    def remedies(self, *absent: str) -> dict[str, str]:
+        """Return what to write instead of the members that `extra_body` may not set, by their paths.
+
+        Those of `absent` options it may set, too.
+        """
+        options = {name: f"pass {name}" for name in OPTIONS if name not in {*absent, *self.absent}}
+        named = {one.path: f"pass {one.option}" for one in self.parameters if one.option in options}
+        written = dict.fromkeys(("stream", *self.written), _REQUEST_WRITES_IT)
+        return {**options, **named, **written, "tool_choice": _CHOOSE_TOOL, **self.reserved}
+
+
+def describe_tool(tool: ToolSpec) -> JSON:
+    """Return a tool as OpenAI's protocols describe a function."""
+    return {"name": tool.name, "description": tool.description, "parameters": tool.parameters}

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from graphexec.errors import BadRequestError, ModelError
+from graphexec.errors import ModelError
 from graphexec.messages import ModelReply, ModelRequest, ReplyDelta, images_of
 from graphexec.models.http.attempts import Attempts
 from graphexec.models.http.connections import Connections, OpenClient
-from graphexec.models.http.dialect import Dialect, Draft
-from graphexec.models.http.json_bodies import write
+from graphexec.models.http.dialect import Dialect
+from graphexec.models.http.draft import Draft
+from graphexec.models.http.json_bodies import stop_strings, write
 from graphexec.models.http.json_values import JSON
 from graphexec.models.http.receiving import Body, EventReader, is_event_stream, is_event_type, skip_blanks
 from graphexec.models.http.refusals import Refusals
@@ -34,14 +35,17 @@ TRAILING = 5.0
 
 
 class Incoming:
-    """A response that is being received: its decompressed content by parts, and the events in it.
+    """A response that is being received: its decompressed content by parts, its events, and the draft of the reply.
 
     The methods raise `ReplyLimitError`, and `InvalidReplyError` for a content that cannot be decompressed.
     """
 
     # Any: the class of the response is the client's own.
-    def __init__(self, response: Any, attempts: Attempts) -> None:
+    def __init__(self, response: Any, attempts: Attempts, draft: Draft) -> None:
         self.response = response
+        self.draft = draft
+        # The first piece of a stream. Before that, nothing is passed on, so a retry is possible.
+        self.deltas: tuple[ReplyDelta, ...] = ()
         # The events that have been received and not been read.
         self.waiting = deque[str]()
         self._attempts = attempts
@@ -54,7 +58,7 @@ class Incoming:
             # As they come: compressed, because a client's decompression has no bound.
             self._pieces = io.iterate(lambda: response.iter_raw(), lambda: response.aiter_raw())  # noqa: PLW0108
             encoding = response.headers.get("content-encoding", "")
-        self._body = Body(endpoint, endpoint.limits, encoding, status=response.status_code)
+        self._body = Body(endpoint, encoding, status=response.status_code)
         self._parts: Iterator[bytes] = iter(())
 
     async def begin(self) -> bytes | None:
@@ -72,7 +76,7 @@ class Incoming:
         self._body.expect(streams=streams)
         if not streams:
             return beginning
-        self._events = EventReader(self._attempts.endpoint, self._attempts.endpoint.limits)
+        self._events = EventReader(self._attempts.endpoint)
         self.waiting.extend(self._events.take(beginning))
         return None
 
@@ -110,15 +114,6 @@ class Incoming:
 
 
 @dataclass(frozen=True, slots=True)
-class OpenStream:
-    """A stream whose first piece has been received. Before that, nothing was passed on, so a retry was possible."""
-
-    incoming: Incoming
-    draft: Draft
-    deltas: tuple[ReplyDelta, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Exchange:
     """A request with its connections. `attempts` converts failures to errors, and limits the number of attempts."""
 
@@ -134,7 +129,7 @@ class Exchange:
     # Whether the request asks for a stream.
     streams: bool
 
-    async def open(self) -> OpenStream | ModelReply:
+    async def open(self) -> Incoming | ModelReply:
         """Send the request, and wait for the first piece of a stream, or for the whole reply. Raises `ModelError`.
 
         A server that does not stream sends the whole reply, too.
@@ -142,7 +137,7 @@ class Exchange:
         attempts = self.attempts
         check = attempts.io.make_check()
 
-        async def once() -> OpenStream | ModelReply:
+        async def once() -> Incoming | ModelReply:
             # Repeats within one attempt: each refusal removes a parameter, and a call reconnects at most once.
             while True:
                 self.refusals.apply(self.body)
@@ -150,7 +145,7 @@ class Exchange:
                     return await self._open()
                 except ModelError as error:
                     lost = attempts.should_reconnect()
-                    if not (lost or (isinstance(error, BadRequestError) and self._learn(error))):
+                    if not lost and not self._learn(error.status or 0):
                         raise
                 check()
                 if lost:
@@ -163,28 +158,27 @@ class Exchange:
             once, attempts.policy, attempts.io, announce=announce, sleep=attempts.sleep, allows=attempts.allows
         )
 
-    def _learn(self, error: BadRequestError) -> bool:
+    def _learn(self, status: int) -> bool:
         """Return whether to repeat the attempt because the server refused optional parameters; report them."""
-        found = self.attempts.report
-        refused = [] if found is None else self.refusals.learn(self.body, error.status or 0, found)
+        found = self.attempts.failure.report
+        refused = [] if found is None else self.refusals.learn(self.body, status, found)
         for news in refused:
             report(news)
         return bool(refused)
 
-    async def next_deltas(self, opened: OpenStream) -> tuple[ReplyDelta, ...] | None:
+    async def next_deltas(self, incoming: Incoming) -> tuple[ReplyDelta, ...] | None:
         """Return the deltas of the next event, or `None` at the end of the stream."""
-        incoming, draft = opened.incoming, opened.draft
         if incoming.waiting:
-            return tuple(draft.take(incoming.waiting.popleft()))
+            return tuple(incoming.draft.take(incoming.waiting.popleft()))
         self.attempts.resume()
-        data = await self._next_event(incoming, draft)
+        data = await self._next_event(incoming)
         self.attempts.pause()
-        return None if data is None else tuple(draft.take(data))
+        return None if data is None else tuple(incoming.draft.take(data))
 
-    async def _next_event(self, incoming: Incoming, draft: Draft) -> str | None:
+    async def _next_event(self, incoming: Incoming) -> str | None:
         """Return the data of the next event, or `None` at the end: behind the answer, silence and failures are one."""
-        answered = draft.answered
-        within = None if not answered else LINGER if draft.complete else TRAILING
+        answered = incoming.draft.answered
+        within = None if not answered else LINGER if incoming.draft.complete else TRAILING
         try:
             with self.attempts.attempt(within=within):
                 async with self.attempts.io.timeout(self.attempts.seconds_left):
@@ -194,19 +188,21 @@ class Exchange:
                 return None
             raise
 
-    async def _open(self) -> OpenStream | ModelReply:
+    async def _open(self) -> Incoming | ModelReply:
         attempts = self.attempts
         used = await attempts.io.either(self.connections.blocking_client, self.connections.async_client)
         with attempts.attempt(reused=used.warm):
             async with attempts.io.timeout(attempts.seconds_left):
-                incoming = Incoming(await self._post(used), attempts)
-                received: OpenStream | ModelReply | None = None
+                draft = self.dialect.draft(attempts.endpoint, stop_strings(self.request))
+                incoming = Incoming(await self._post(used), attempts, draft)
+                goes_on = False
                 try:
-                    received = await self._receive(incoming)
+                    reply = await self._receive(incoming)
                     attempts.pause()
-                    return received
+                    goes_on = reply is None
+                    return reply or incoming
                 finally:
-                    if not isinstance(received, OpenStream):
+                    if not goes_on:
                         await incoming.close()
 
     async def _post(self, used: OpenClient) -> Any:  # the client's own class of responses
@@ -225,21 +221,22 @@ class Exchange:
         used.warm = self.attempts.answered = True
         return response
 
-    async def _receive(self, incoming: Incoming) -> OpenStream | ModelReply:
-        response, endpoint = incoming.response, self.attempts.endpoint
+    async def _receive(self, incoming: Incoming) -> ModelReply | None:
+        """Return the whole reply, or `None` once a stream has its first piece."""
+        response, draft = incoming.response, incoming.draft
         beginning = await incoming.begin()
         if beginning is not None:
             body = await incoming.rest(beginning)
             if response.is_success:
-                return self.dialect.make_draft(self.request, endpoint).decode(body)
+                return draft.decode(body)
             images = next(images_of(self.request), None) is not None
             raise self.attempts.response_error(response.status_code, response.headers, body, images=images)
-        draft = self.dialect.make_draft(self.request, endpoint)
-        while (data := await self._next_event(incoming, draft)) is not None:
+        while (data := await self._next_event(incoming)) is not None:
             self.attempts.check_time()
             deltas = tuple(draft.take(data))
             if self.streams and deltas:
-                return OpenStream(incoming, draft, deltas)
+                incoming.deltas = deltas
+                return None
             if self.streams and draft.complete:
                 break
         # Nothing has been passed on, so a call that cannot be read may be repeated.

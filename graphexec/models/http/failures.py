@@ -2,47 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import Any, TypeAlias
 
-from graphexec.errors import (
-    AuthenticationError,
-    BadRequestError,
-    ContextOverflowError,
-    InvalidCallError,
-    InvalidReplyError,
-    MissingAPIKeyError,
-    ModelConnectionError,
-    ModelError,
-    ModelNotFoundError,
-    ModelTimeoutError,
-    OverloadedError,
-    QuotaError,
-    RateLimitError,
-    RefusalError,
-    ServerError,
-)
-from graphexec.models.http.endpoint import Endpoint
-from graphexec.models.http.json_values import to_number
-from graphexec.models.http.meanings import (
-    BROKEN_CALL,
-    FILTERED,
-    FILTERED_SENTENCE,
-    OVERLOADED,
-    PASSING,
-    find_sizes,
-    find_status,
-    find_wait,
-    is_overflow,
-)
-from graphexec.models.http.receiving import REPLY_LIMITS, find_excess
+from graphexec import errors
+from graphexec.models.http import meanings
+from graphexec.models.http.endpoint import REPLY_LIMITS, Endpoint
+from graphexec.models.http.json_values import to_number, to_objects, to_word
+from graphexec.models.http.receiving import find_excess
 
 # Seconds. If a server asks for a longer wait, the error is raised at once, and the caller decides.
 LONGEST_ADVISED = 60.0
@@ -59,15 +32,22 @@ _IMAGES = re.compile(r"image|vision|multi-?modal|mmproj", re.IGNORECASE)
 class CallFailure:
     """The failure of an attempt. `transient`: another attempt may succeed, after `advised` seconds if the server says.
 
-    `dropped`: the connection broke, which is typical of connections that were idle for too long. `report` is the
-    server's report in a response with another status than 200.
+    `dropped`: the connection broke, which is typical of connections that were idle for too long. `report` is that of a
+    server that refuses the request.
     """
 
-    error: ModelError
+    error: errors.ModelError
     transient: bool = False
     advised: float | None = None
     dropped: bool = False
     report: ErrorReport | None = None
+
+
+def to_failure(error: errors.ModelError, advised: float | None) -> CallFailure:
+    """Return the failure with an error that a server reports, by its class; `advised` is the wait that it asks for."""
+    passes = isinstance(error, errors.ServerError | errors.RateLimitError | errors.InvalidCallError)
+    passes = passes and not isinstance(error, errors.QuotaError) and (advised is None or advised <= LONGEST_ADVISED)
+    return CallFailure(error, transient=passes, advised=advised)
 
 
 # The members in which servers write the sentence of an error.
@@ -121,7 +101,7 @@ class ErrorReport:
             own = cls.from_bytes(inner.encode(errors="replace")) if isinstance(inner, str) else cls.from_json(inner)  # pyright: ignore[reportUnknownArgumentType]
             if own.message != inner or before:
                 code = own.code or _word(within.get("code"))
-                return dataclasses.replace(own, message=f"{before}{own.message}", code=code)
+                return replace(own, message=f"{before}{own.message}", code=code)
         # Cerebras and others write the code beside the error, or without one.
         several = (within, outer if isinstance(outer, dict) else {})
         code, kind = (
@@ -175,35 +155,35 @@ def classify_response(
     if HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST:
         there = endpoint.quote(headers.get("location", "")) or "elsewhere"
         fact = f"redirects to {there}; use that address as the base URL"
-        return CallFailure(BadRequestError(f"{endpoint} {fact}", status=status))
+        return CallFailure(errors.BadRequestError(f"{endpoint} {fact}", status=status))
     failure = _classify(endpoint, status, report, advised, images=images)
     # The rule of the official clients: the server knows best.
     match headers.get("x-should-retry"):
         case "true":
-            return dataclasses.replace(failure, transient=advised is None or advised <= LONGEST_ADVISED)
+            return replace(failure, transient=advised is None or advised <= LONGEST_ADVISED)
         case "false":
-            return dataclasses.replace(failure, transient=False)
+            return replace(failure, transient=False)
         case _:
             return failure
 
 
-def error_in_body(endpoint: Endpoint, report: ErrorReport) -> ModelError:
+def error_in_body(endpoint: Endpoint, report: ErrorReport) -> errors.ModelError:
     """Return the error that a server reports in a body or an event of a stream with status 200."""
     return _classify(endpoint, HTTPStatus.OK, report, parse_wait({}, report, now=0.0)).error
-
-
-def is_transient(error: ModelError) -> bool:
-    """Return whether another attempt may succeed after an error in a body or an event with status 200."""
-    return isinstance(error, ServerError | RateLimitError | InvalidCallError) and not isinstance(error, QuotaError)
 
 
 def _classify(
     endpoint: Endpoint, status: int, report: ErrorReport, advised: float | None, *, images: bool = False
 ) -> CallFailure:
     """Return the failure by the meaning of its report, and where that has none, by its status."""
+
+    # Any: the further arguments of the classes.
+    def failure(kind: type[errors.ModelError], fact: str, **details: Any) -> CallFailure:
+        return to_failure(kind(f"{endpoint} {fact}", status=status, **details), advised)
+
     text = endpoint.quote(report.message)
     reason = text if status == HTTPStatus.OK else f"{status}: {text or 'without a message'}"
-    meant = find_status(status, report.codes, report.message, waits=advised is not None)
+    meant = meanings.find_status(status, report.codes, report.message, waits=advised is not None)
     if meant != HTTPStatus.TOO_MANY_REQUESTS:
         overflowed = overflow_error(endpoint, report, status=status)
         if overflowed is not None:
@@ -212,56 +192,50 @@ def _classify(
     # The name of a model may contain these words, too.
     if may_refuse_images and _IMAGES.search(report.message) and report.code != "model_not_found":
         fact = f"refuses the images in the request ({reason}); use a model that accepts such images, or leave them out"
-        return CallFailure(BadRequestError(f"{endpoint} {fact}", status=status))
+        return failure(errors.BadRequestError, fact)
     # OpenRouter refuses a text as if the key were wrong.
-    words = FILTERED if meant == HTTPStatus.FORBIDDEN else FILTERED_SENTENCE
-    flagged = any([words.search(report.message), *map(FILTERED.search, report.codes)])
+    words = meanings.FILTERED if meant == HTTPStatus.FORBIDDEN else meanings.FILTERED_SENTENCE
+    flagged = any([words.search(report.message), *map(meanings.FILTERED.search, report.codes)])
     if flagged and meant < HTTPStatus.INTERNAL_SERVER_ERROR:
         return CallFailure(refusal_error(endpoint, reason, status=status))
-    if any(map(BROKEN_CALL.search, (report.code, report.message))):
-        return CallFailure(invalid_call_error(endpoint, reason, status=status), transient=True, advised=advised)
+    if any(map(meanings.BROKEN_CALL.search, (report.code, report.message))):
+        return to_failure(invalid_call_error(endpoint, reason, status=status), advised)
     if meant == HTTPStatus.PAYMENT_REQUIRED:
         # Waiting does not restore a quota.
         fact = f"has no quota left for you ({reason}); look at your account's plan and billing there"
-        return CallFailure(QuotaError(f"{endpoint} {fact}", status=status, retry_after=advised))
+        return failure(errors.QuotaError, fact, retry_after=advised)
     if meant == HTTPStatus.TOO_MANY_REQUESTS:
         fact = f"has had too many requests ({reason}); {_advice(advised)}, or ask less often"
-        return _transient_failure(RateLimitError(f"{endpoint} {fact}", status=status, retry_after=advised), advised)
-    if meant >= HTTPStatus.INTERNAL_SERVER_ERROR or meant in PASSING:
+        return failure(errors.RateLimitError, fact, retry_after=advised)
+    if meant >= HTTPStatus.INTERNAL_SERVER_ERROR or meant in meanings.PASSING:
         fact = f"failed ({reason}); {_advice(advised)}, or look at the server's log"
-        failed = OverloadedError if meant == OVERLOADED else ServerError
-        return _transient_failure(failed(f"{endpoint} {fact}", status=status), advised)
+        return failure(errors.OverloadedError if meant == meanings.OVERLOADED else errors.ServerError, fact)
     if meant in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
-        kind: type[ModelError] = AuthenticationError
         fact = f"refuses the API key ({reason}); check that {_key(endpoint)} is one of this server's"
-    elif meant == HTTPStatus.NOT_FOUND:
-        kind = ModelNotFoundError
+        return failure(errors.AuthenticationError, fact)
+    if meant == HTTPStatus.NOT_FOUND:
         fact = f"was not found ({reason}); check the model's name, and {_base_url(endpoint)}, {endpoint.provider.hint}"
-    elif meant >= HTTPStatus.BAD_REQUEST:
-        kind = BadRequestError
+        return failure(errors.ModelNotFoundError, fact)
+    if meant >= HTTPStatus.BAD_REQUEST:
         remedy = ", or leave out the images if the model cannot see" if images else ""
         fact = f"refuses the request ({reason}); change what it names{remedy}"
-    else:
-        kind = InvalidReplyError
-        fact = f"answered neither 200 nor an error ({reason}); check {_base_url(endpoint)}"
-        if status == HTTPStatus.OK:
-            fact = f"reports an error in its reply: {reason}; try again"
-    return CallFailure(kind(f"{endpoint} {fact}", status=status), report=report)
+        return replace(failure(errors.BadRequestError, fact), report=report)
+    if status == HTTPStatus.OK:
+        return failure(errors.InvalidReplyError, f"reports an error in its reply: {reason}; try again")
+    fact = f"answered neither 200 nor an error ({reason}); check {_base_url(endpoint)}"
+    return failure(errors.InvalidReplyError, fact)
 
 
-def refusal_error(endpoint: Endpoint, reason: str, *, status: int = 200) -> RefusalError:
+def refusal_error(endpoint: Endpoint, reason: str, *, status: int = 200) -> errors.RefusalError:
     """Return the error for an answer that the model refuses, or that a filter does not let pass."""
     fact = f"refuses to answer ({reason}); change the question, or ask another model"
-    return RefusalError(f"{endpoint} {fact}", status=status)
+    return errors.RefusalError(f"{endpoint} {fact}", status=status)
 
 
-def invalid_call_error(endpoint: Endpoint, reason: str, *, status: int = 200) -> InvalidCallError:
+def invalid_call_error(endpoint: Endpoint, reason: str, *, status: int = 200) -> errors.InvalidCallError:
     """Return the error for a call that the model wrote and its provider could not read."""
-    return InvalidCallError(f"{endpoint} could not read the model's tool call ({reason}); try again", status=status)
-
-
-def _transient_failure(error: ModelError, advised: float | None) -> CallFailure:
-    return CallFailure(error, transient=advised is None or advised <= LONGEST_ADVISED, advised=advised)
+    fact = f"could not read the model's tool call ({reason}); try again"
+    return errors.InvalidCallError(f"{endpoint} {fact}", status=status)
 
 
 def classify_exception(
@@ -277,96 +251,71 @@ def classify_exception(
     is_late = bool(names & {"ReadTimeout", "WriteTimeout", "PoolTimeout"})
     if is_late or isinstance(error, TimeoutError) or ("ConnectTimeout" in names and phase == NOT_ACCEPTED):
         return CallFailure(timeout_error(endpoint, seconds, phase))
+    url = endpoint.base_url
     if names & {"UnsupportedProtocol", "InvalidURL", "LocalProtocolError"}:
         return CallFailure(invalid_address_error(endpoint, fact))
     if names & {"DecodingError", "TooManyRedirects"}:
-        unreadable = (
-            f"{endpoint} sent a response that cannot be read ({fact}); check {_base_url(endpoint)}, or try again"
-        )
-        return CallFailure(InvalidReplyError(unreadable))
+        unreadable = f"sent a response that cannot be read ({fact}); check {_base_url(endpoint)}, or try again"
+        return CallFailure(errors.InvalidReplyError(f"{endpoint} {unreadable}"))
     if names & {"ConnectError", "ConnectTimeout", "ProxyError"}:
-        absent = (
-            f"no connection to {endpoint} ({fact}); is the server running at {endpoint.base_url}? "
-            f"Start it, or change {_base_url(endpoint)}"
-        )
-        return CallFailure(ModelConnectionError(absent), transient=True)
+        absent = f"({fact}); is the server running at {url}? Start it, or change {_base_url(endpoint)}"
+        return CallFailure(errors.ModelConnectionError(f"no connection to {endpoint} {absent}"), transient=True)
     if names & {"TransportError", "StreamError"} or isinstance(error, OSError):
-        broken = (
-            f"the connection to {endpoint} broke ({fact}); try again, and check that the server is still running "
-            f"at {endpoint.base_url}"
-        )
-        return CallFailure(ModelConnectionError(broken), transient=True, dropped=True)
+        broken = f"broke ({fact}); try again, and check that the server is still running at {url}"
+        lost = errors.ModelConnectionError(f"the connection to {endpoint} {broken}")
+        return CallFailure(lost, transient=True, dropped=True)
     return None
 
 
-def timeout_error(endpoint: Endpoint, seconds: float, phase: str = "answer") -> ModelTimeoutError:
+def timeout_error(endpoint: Endpoint, seconds: float, phase: str = "answer") -> errors.ModelTimeoutError:
     """Return the error for a server that took longer than `seconds`; `phase` is what it did not do."""
-    return ModelTimeoutError(
-        f"{endpoint} did not {phase} within {max(seconds, 0):.3g} s; allow a longer timeout, or ask for a shorter reply"
-    )
+    fact = f"did not {phase} within {max(seconds, 0):.3g} s; allow a longer timeout, or ask for a shorter reply"
+    return errors.ModelTimeoutError(f"{endpoint} {fact}")
 
 
-def invalid_address_error(endpoint: Endpoint, fact: str) -> ModelConnectionError:
+def invalid_address_error(endpoint: Endpoint, fact: str) -> errors.ModelConnectionError:
     """Return the error for an invalid base URL."""
-    return ModelConnectionError(
-        f"{endpoint} cannot be called ({fact}); {_base_url(endpoint)} must be an address such as "
-        f"{endpoint.provider.example}"
-    )
+    remedy = f"{_base_url(endpoint)} must be an address such as {endpoint.provider.example}"
+    return errors.ModelConnectionError(f"{endpoint} cannot be called ({fact}); {remedy}")
 
 
-def missing_key_error(endpoint: Endpoint) -> MissingAPIKeyError:
+def missing_key_error(endpoint: Endpoint) -> errors.MissingAPIKeyError:
     """Return the error for a request without an API key."""
-    return MissingAPIKeyError(
-        f"{endpoint} needs an API key; set {endpoint.provider.key_variable} to it, "
-        "or to any word if the server needs none"
-    )
+    remedy = f"set {endpoint.provider.key_variable} to it, or to any word if the server needs none"
+    return errors.MissingAPIKeyError(f"{endpoint} needs an API key; {remedy}")
 
 
-def invalid_key_error(endpoint: Endpoint) -> AuthenticationError:
+def invalid_key_error(endpoint: Endpoint) -> errors.AuthenticationError:
     """Return the error for an API key that is not valid in an HTTP header."""
-    return AuthenticationError(
-        f"{endpoint} cannot be sent the API key, which contains blanks or characters beyond ASCII; "
-        f"copy {_key(endpoint)} again"
-    )
+    fact = "cannot be sent the API key, which contains blanks or characters beyond ASCII"
+    return errors.AuthenticationError(f"{endpoint} {fact}; copy {_key(endpoint)} again")
 
 
-def overflow_error(endpoint: Endpoint, report: ErrorReport, *, status: int) -> ContextOverflowError | None:
+def overflow_error(endpoint: Endpoint, report: ErrorReport, *, status: int) -> errors.ContextOverflowError | None:
     """Return the error for a prompt that is too long, or `None` if the report is about something else."""
     # llama.cpp sends both numbers, others a code or a sentence.
     has_numbers = "n_ctx" in report.members and "n_prompt_tokens" in report.members
     text = f"{report.code} {report.kind} {report.message}"
-    if not (has_numbers or status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE or is_overflow(text)):
+    if not (has_numbers or status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE or meanings.is_overflow(text)):
         return None
-    prompt, context = find_sizes(report.message)
+    prompt, context = meanings.find_sizes(report.message)
     prompt = to_number(report.members.get("n_prompt_tokens")) or prompt
     context = to_number(report.members.get("n_ctx")) or context
     sizes = f"the prompt has {prompt or 'too many'} tokens, the context {context or 'fewer'}"
-    return ContextOverflowError(
-        f"{endpoint} cannot accept a prompt of this length: {sizes}; shorten it, or use a model with a longer context",
-        status=status,
-        prompt_tokens=prompt,
-        context_tokens=context,
-    )
+    fact = f"cannot accept a prompt of this length: {sizes}; shorten it, or use a model with a longer context"
+    text = f"{endpoint} {fact}"
+    return errors.ContextOverflowError(text, status=status, prompt_tokens=prompt, context_tokens=context)
 
 
 def parse_wait(headers: Mapping[str, str], report: ErrorReport, *, now: float) -> float | None:
     """Return the seconds that a server asks for: in headers, in details of Google's form, or in its sentence."""
-    milliseconds = parse_retry_after(headers.get("retry-after-ms"), now=now)
-    if milliseconds is not None:
-        return milliseconds / 1000
-    advised = parse_retry_after(headers.get("retry-after"), now=now)
-    if advised is not None:
-        return advised
-    # Any: JSON.
-    details: Any = report.members.get("details")
-    several: list[Any] = [*details] if isinstance(details, list) else []
-    for detail in several:
-        match detail:
-            case {"retryDelay": str(delay)}:
-                return parse_retry_after(delay.removesuffix("s"), now=now)
-            case _:
-                pass
-    return find_wait(report.message)
+    for name, unit in (("retry-after-ms", 1000), ("retry-after", 1)):
+        if (advised := parse_retry_after(headers.get(name), now=now)) is not None:
+            return advised / unit
+    for detail in to_objects(report.members.get("details")):
+        if delay := to_word(detail.get("retryDelay")):
+            return parse_retry_after(delay.removesuffix("s"), now=now)
+    return meanings.find_wait(report.message)
 
 
 def parse_retry_after(header: str | None, *, now: float) -> float | None:

@@ -9,13 +9,7 @@ from typing import Any, TypeVar, final
 from graphexec._parsing import compile_lazily
 from graphexec._parsing.json import read_json
 from graphexec.errors import BadRequestError
-from graphexec.messages import (
-    ChatRequest,
-    Message,
-    ModelRequest,
-    SystemMessage,
-    UserMessage,
-)
+from graphexec.messages import ChatRequest, Message, ModelRequest, SystemMessage, UserMessage
 from graphexec.messages.turns import derive_texts
 from graphexec.models.http.json_values import JSON
 
@@ -23,18 +17,15 @@ S = TypeVar("S", bound=Hashable)
 
 
 @final
-class Encoded:
-    """A value of a body that is JSON already, in `parts`: a long one is joined only once, with the whole body."""
+class Encoded(str):
+    """A value of a body that is JSON already."""
 
-    __slots__ = ("parts",)
+    __slots__ = ()
 
-    def __init__(self, *parts: str) -> None:
-        self.parts = parts
 
-    # Any: a JSON value is arbitrary.
-    def decode(self) -> Any:
-        """Return the value."""
-        return json.loads("".join(self.parts))
+def decode(body: JSON) -> None:
+    """Replace the encoded values of a body by their values."""
+    body |= {name: json.loads(value) for name, value in body.items() if type(value) is Encoded}
 
 
 def encode_items(items: Iterable[JSON]) -> str:
@@ -56,13 +47,7 @@ def encode_messages(
         return None if found is None else encode_items(found)
 
     texts = derive_texts(messages, (items, style), encode, ",")
-    if texts is None:
-        return None
-    # A long one is joined only once, with the whole body.
-    parts = [","] * (2 * len(texts) + 1)
-    parts[1::2] = texts
-    parts[0], parts[-1] = "[", "]"
-    return Encoded(*parts) if texts else Encoded("[]")
+    return None if texts is None else Encoded(f"[{','.join(texts)}]")
 
 
 def write(body: JSON) -> bytes:
@@ -72,7 +57,7 @@ def write(body: JSON) -> bytes:
         parts = [to_json(plain)[:-1]]
         for name, value in body.items():
             if type(value) is Encoded:
-                parts += (",", to_json(name), ":", *value.parts)
+                parts += (",", to_json(name), ":", value)
         return "".join([*parts, "}"]).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise BadRequestError(
@@ -99,18 +84,16 @@ def stop_strings(request: ModelRequest) -> tuple[str, ...]:
     return (stop,) if isinstance(stop, str) else tuple(stop)
 
 
-def encode_tool_choice(request: ChatRequest, model: str, force: Callable[[str], JSON]) -> JSON | str | None:
-    """Return `none`, `required`, or what `force` makes of the tool that a request chooses; `None` is the default.
+def tool_choice_of(request: ChatRequest, model: str) -> str | None:
+    """Return the tool choice of a request: `none`, `required` or the name of a tool; `None` is the default.
 
     Raises `BadRequestError` for a tool that the request does not offer, and for required calls without tools.
     """
     choice, offered = request.tool_choice, [tool.name for tool in request.tools]
     if choice == "auto" or (choice == "none" and not offered):
         return None
-    if choice == "none" or (choice == "required" and offered):
+    if choice in {"none", *offered} or (choice == "required" and offered):
         return choice
-    if choice in offered:
-        return force(choice)
     raise BadRequestError(
         f"{model} cannot follow tool_choice={choice!r}: the request offers {', '.join(offered) or 'no tools'}; "
         "write auto, none, required, or the name of an offered tool"
@@ -125,8 +108,6 @@ def merge_bodies(body: JSON, extra: Mapping[str, Any]) -> JSON:
     merged = {name: value for name, value in body.items() if value is not None}
     for name, value in extra.items():
         before = merged.get(name)
-        if isinstance(before, Encoded):
-            before = before.decode()
         if isinstance(before, dict) and isinstance(value, dict):
             merged[name] = merge_bodies(before, value)  # pyright: ignore[reportUnknownArgumentType]
         elif name in {"tools", "system"} and isinstance(before, list | None):
@@ -168,9 +149,11 @@ def _is_addition(item: Any) -> bool:
     return isinstance(item, dict) and not any(name in item for name in ("type", "text", "input_schema"))
 
 
-def conversation(request: ModelRequest) -> Sequence[Message]:
-    """Return the messages of a request; a completion request becomes a single user message."""
-    return request.messages if isinstance(request, ChatRequest) else (UserMessage(request.prompt),)
+def to_chat(request: ModelRequest) -> ChatRequest:
+    """Return a request as one of chat; a completion request becomes a single user message."""
+    if isinstance(request, ChatRequest):
+        return request
+    return ChatRequest((UserMessage(request.prompt),), stop=request.stop)
 
 
 def instructions(messages: Sequence[Message]) -> str:

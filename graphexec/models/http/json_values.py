@@ -1,7 +1,7 @@
 """Read the JSON that a server sends, with one rule for members of other types than the protocol has.
 
-What may be a part of the answer is an `InvalidReplyError`, if it is of another type: it would be lost. What stands
-beside the answer never costs it. Nothing, and what is empty, is an empty value in both cases.
+What may be a part of the answer is an `InvalidReplyError`, if it is of another type: it would be lost (`Draft.string`,
+`objects`). What stands beside the answer never costs it. Nothing, and what is empty, is an empty value in both cases.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any
 from graphexec._parsing import compile_lazily
 from graphexec._parsing.json import read_object
 from graphexec.errors import InvalidReplyError
-from graphexec.models.http.endpoint import Endpoint
-from graphexec.models.http.receiving import find_excess, reply_limit_error
+from graphexec.models.http.endpoint import Endpoint, reply_limit_error
+from graphexec.models.http.receiving import find_excess
 
 # A JSON object; its values are arbitrary.
 JSON = dict[str, Any]
@@ -92,63 +92,32 @@ def to_count(value: Any) -> int:
     return to_number(value) or 0
 
 
-def read_string(value: Any, endpoint: Endpoint, place: str) -> str:
-    """Return a string of the answer. Raises `InvalidReplyError`, with its place, for a value of another type."""
-    if isinstance(value, str):
-        return value
-    if value:
-        raise _invalid_type(endpoint, place, value, "a string")
-    return ""
-
-
-def read_objects(value: Any, endpoint: Endpoint, place: str) -> list[JSON]:
-    """Return the objects in a list of the answer; a single one is a list of one. Raises as `read_string` does."""
-    several: list[Any] = [*value] if isinstance(value, list) else [value]
-    found: list[JSON] = [one for one in several if isinstance(one, dict)]
-    if len(found) < len(several):
-        for one in several:
-            if one and not isinstance(one, dict):
-                raise _invalid_type(endpoint, place, one, "an object")
-    return found
-
-
-def _invalid_type(endpoint: Endpoint, place: str, value: Any, kind: str) -> InvalidReplyError:
-    return invalid_reply(endpoint, f"sent an invalid reply ({place}: {type(value).__name__} is not {kind})")
-
-
-def read_arguments(value: Any, endpoint: Endpoint, place: str) -> str:
-    """Return the arguments of a call as a string; some servers send an object. Raises as `read_string` does."""
-    return json.dumps(value) if isinstance(value, dict) else read_string(value, endpoint, place)
+def _try_object(arguments: str) -> JSON | None:
+    try:
+        return read_object(arguments)
+    except ValueError:
+        return None
 
 
 def is_complete(arguments: str) -> bool:
     """Return whether the arguments of a call, as far as they are known, are an object."""
-    try:
-        read_object(arguments)
-    except ValueError:
-        return False
-    return True
+    return _try_object(arguments) is not None
 
 
 def best_arguments(*candidates: str) -> str:
     """Return the most complete arguments of a call, of equal ones the last."""
-    return max(reversed(candidates), key=_completeness)
 
-
-def _completeness(arguments: str) -> int:
-    try:
+    def completeness(arguments: str) -> int:
+        found = _try_object(arguments)
         # An empty object stands where arguments follow, too.
-        return 3 if read_object(arguments) else 1
-    except ValueError:
-        return 2 if arguments.strip() else 0
+        return 3 if found else 1 if found is not None else 2 if arguments.strip() else 0
+
+    return max(reversed(candidates), key=completeness)
 
 
 def parse_arguments(arguments: str) -> JSON:
     """Return the arguments of a call as an object; an empty one if they are not a JSON object."""
-    try:
-        return read_object(arguments)
-    except ValueError:
-        return {}
+    return _try_object(arguments) or {}
 
 
 def mend_surrogates(text: str) -> str:
@@ -162,11 +131,10 @@ def check_size(body: bytes, endpoint: Endpoint) -> None:
     """Raise `ReplyLimitError` for JSON with too many values, or nested too deeply."""
     excess = find_excess(body, endpoint.limits)
     if excess is not None:
-        raise reply_limit_error(endpoint, endpoint.limits, *excess)
+        raise reply_limit_error(endpoint, *excess)
 
 
 def invalid_reply(endpoint: Endpoint, fact: str) -> InvalidReplyError:
     """Return the error for a reply that does not follow the protocol."""
-    return InvalidReplyError(
-        f"{endpoint} {fact}; check that the base URL is {endpoint.provider.kind}, or try again", status=200
-    )
+    remedy = f"check that the base URL is {endpoint.provider.kind}, or try again"
+    return InvalidReplyError(f"{endpoint} {fact}; {remedy}", status=200)

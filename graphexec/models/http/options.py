@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from graphexec._arguments import NAME, Constraint, number
@@ -19,9 +19,6 @@ SEED = Constraint("a whole number", is_whole)
 # Providers add efforts ("none", "xhigh", "max"), so any name is accepted.
 EFFORT = Constraint("the name of an effort, such as 'low'", NAME.fits)
 
-# The options of a model under the names that a body has for them.
-_OPTIONS = frozenset({"model", "temperature", "max_tokens", "top_p", "seed", "reasoning_effort"})
-
 # RFC 9110, 5.6.2: the characters of a header's name.
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 # The client writes these headers.
@@ -30,62 +27,31 @@ _FIXED = frozenset({"content-type", "content-length", "accept", "host", "transfe
 _CREDENTIALS = frozenset({"authorization", "x-api-key", "api-key", "x-goog-api-key"})
 
 
-def refuse_absent(owner: str, absent: Mapping[str, str], given: Mapping[str, object]) -> None:
-    """Raise `InputError` for an option that the protocol of `owner` does not have; `absent` has the remedies."""
-    faults = [
-        f"{owner} has {name}={format_value(value)}, which its protocol does not have; {absent[name]}"
-        for name, value in given.items()
-        if value is not None and name in absent
-    ]
-    if faults:
-        raise InputError("; ".join(faults))
-
-
 # Any: JSON.
-def copy_extra_body(
-    owner: str, extra: Mapping[str, Any] | None, reserved: Mapping[str, str], absent: Iterable[str]
-) -> dict[str, Any] | None:
-    """Return a copy of `extra_body`.
-
-    Raises `InputError` unless it is JSON, and for a member that the model's options or its requests set. `reserved`
-    has the remedies for such members; `absent` are the options that this protocol lacks, which are not set.
-    """
+def copy_extra_body(owner: str, extra: Mapping[str, Any] | None, remedies: Mapping[str, str]) -> dict[str, Any] | None:
+    """Return a copy of `extra_body`. Raises `InputError` unless it is JSON, and for a member that has a remedy."""
     if extra is None:
         return None
     # Callers without a type checker may pass another type.
     if not isinstance(extra, Mapping) or not all(isinstance(name, str) for name in extra):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InputError(
-            f"{owner} has extra_body={format_value(extra)}; give a dict of further members of the request, or None"
-        )
-    faults = [
-        f"{owner} has {path} in extra_body; {reserved.get(path, f'pass {path}')}"
-        for path in sorted({*_OPTIONS.difference(absent), *reserved})
-        if _contains(extra, path)
-    ]
-    # A member that the request writes within an object would be lost in another value.
-    objects = sorted({path.partition(".")[0] for path in reserved if "." in path})
-    faults += [
-        f"{owner} has {name}={format_value(extra[name])} in extra_body; give a dict"
-        for name in objects
-        if name in extra and not isinstance(extra[name], Mapping)
-    ]
+        remedy = "give a dict of further members of the request, or None"
+        raise InputError(f"{owner} has extra_body={format_value(extra)}; {remedy}")
+    faults: list[str] = []
+    for path, remedy in sorted(remedies.items()):
+        outer, _, inner = path.partition(".")
+        if inner and not isinstance(extra.get(outer, {}), Mapping):
+            # What the request writes within an object would be lost in another value.
+            faults.append(f"{owner} has {outer}={format_value(extra[outer])} in extra_body; give a dict")
+        elif outer in extra and (not inner or inner in extra[outer]):
+            faults.append(f"{owner} has {path} in extra_body; {remedy}")
     if faults:
-        raise InputError("; ".join(faults))
+        raise InputError("; ".join(dict.fromkeys(faults)))
     try:
         copied: dict[str, Any] = json.loads(json.dumps(dict(extra), allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
-        raise InputError(
-            f"{owner} has an extra_body that is not JSON: {error}; give dicts, lists, strings and numbers"
-        ) from None
+        fact = f"{owner} has an extra_body that is not JSON: {error}"
+        raise InputError(f"{fact}; give dicts, lists, strings and numbers") from None
     return copied
-
-
-# Any: JSON.
-def _contains(value: Any, path: str) -> bool:
-    first, _, rest = path.partition(".")
-    if not isinstance(value, Mapping) or first not in value:
-        return False
-    return not rest or _contains(value[first], rest)  # pyright: ignore[reportUnknownArgumentType]
 
 
 def copy_headers(owner: str, headers: object) -> dict[str, Secret]:
@@ -103,9 +69,8 @@ def copy_headers(owner: str, headers: object) -> dict[str, Secret]:
             raise InputError(f"{owner} has {name} in extra_headers; the client sets it itself, so leave it out")
         secret = to_secret(value)  # pyright: ignore[reportUnknownArgumentType]
         if secret is None or not is_header_value(secret):
-            raise InputError(
-                f"{owner} has an invalid value of {name} in extra_headers; give a string of printable ASCII"
-            )
+            fact = f"{owner} has an invalid value of {name} in extra_headers"
+            raise InputError(f"{fact}; give a string of printable ASCII")
         copied[name] = secret
     return copied
 

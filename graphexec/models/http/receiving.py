@@ -9,87 +9,19 @@ import json
 import re
 from codecs import getincrementaldecoder
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields
 from itertools import accumulate
 from typing import Any
 
-from graphexec._arguments import Constraint, validate, whole
 from graphexec._parsing import compile_lazily
-from graphexec.errors import InvalidReplyError, ReplyLimitError
-from graphexec.kernel.meters import is_whole
+from graphexec.errors import InvalidReplyError
+from graphexec.models.http.endpoint import Endpoint, ReplyLimits, reply_limit_error
 
-# The nesting at which the JSON parser stops.
-_DEEPEST = 200
-_DEPTH = Constraint(f"a whole number from 1 to {_DEEPEST}", lambda value: is_whole(value) and 1 <= value <= _DEEPEST)
-# The calls, or other parts, of one message that are read at all; providers limit calls to about a hundred.
-MOST_PARTS = 10_000
-_CALLS = Constraint(
-    f"a whole number from 1 to {MOST_PARTS}", lambda value: is_whole(value) and 1 <= value <= MOST_PARTS
-)
 # How many times its content a stream may be: a token has four characters, and comes in an event of 200 to 400.
 _FRAMES = 16
 # Bytes of decompressed data that are held at once.
 _PIECE = 65_536
 # Characters of the names of encodings that an error shows.
 _LONGEST_NAMES = 60
-
-_WORDS = {
-    "bytes": "sent a reply of more than {} bytes",
-    "calls": "sent a reply of more than {} tool calls or other parts",
-    "depth": "sent JSON that is nested more than {} levels deep",
-    "values": "sent a reply of more than {} JSON values or events",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class ReplyLimits:
-    """The limits of one reply. A reply that exceeds one raises `ReplyLimitError`, and no more of it is read.
-
-    `bytes` bounds a body, compressed and decompressed. In a stream it bounds each event, and the content of all events
-    together; the whole stream may have 16 times as many bytes, because each event has a frame. `calls` (1 to 10,000)
-    bounds the tool calls, `depth` (1 to 200) the nesting of JSON, also in the arguments of a call, and `values` the
-    values of one JSON document and the events of a stream.
-
-    Raises `InputError` unless they are whole numbers in these ranges, `bytes` and `values` 1 or more.
-    """
-
-    # The name of a limit in user code, not a type.
-    bytes: int = 8 * 2**20
-    calls: int = 1_000
-    depth: int = 64
-    values: int = 250_000
-
-    def __post_init__(self) -> None:
-        least_one = whole(1)
-        known = {"depth": _DEPTH, "calls": _CALLS}
-        validate(
-            "ReplyLimits",
-            *((one.name, getattr(self, one.name), known.get(one.name, least_one)) for one in fields(self)),
-        )
-
-
-# The constraint on the option `reply_limits`.
-LIMITS = Constraint("ReplyLimits(bytes=..., calls=...)", lambda value: isinstance(value, ReplyLimits))
-# The default `reply_limits` of a model.
-REPLY_LIMITS = ReplyLimits()
-
-
-def reply_limit_error(
-    owner: object, limits: ReplyLimits, name: str, seen: int, *, status: int = 200
-) -> ReplyLimitError:
-    """Return the error for a reply that exceeds the limit `name`; `owner` is the server, as errors show it."""
-    allowed: int = getattr(limits, name)
-    fact = _WORDS[name].format(f"{allowed:,}")
-    answer = "" if status == 200 else f" with status {status}"  # noqa: PLR2004 - OK, as everywhere
-    return ReplyLimitError(
-        f"{owner} {fact}{answer}, the limit {name}; check the server, "
-        "or pass reply_limits=ReplyLimits(...) with a higher limit",
-        status=status,
-        limit=name,
-        allowed=allowed,
-        seen=seen,
-    )
-
 
 _STRING = compile_lazily(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 # A part of a document that ends at the beginning or the end of a string: what replaces the strings of one takes memory.
@@ -128,14 +60,13 @@ def find_excess(data: bytes, limits: ReplyLimits) -> tuple[str, int] | None:
 class Body:
     """The body of one response: decompresses its pieces, and counts their bytes before and after.
 
-    `encoding` is the response's `Content-Encoding`. `owner` is the server, as errors show it.
+    `encoding` is the response's `Content-Encoding`.
     """
 
-    def __init__(self, owner: object, limits: ReplyLimits, encoding: str = "", *, status: int = 200) -> None:
-        self._owner = owner
-        self._limits = limits
+    def __init__(self, endpoint: Endpoint, encoding: str = "", *, status: int = 200) -> None:
+        self._endpoint = endpoint
         self._status = status
-        self._most = limits.bytes
+        self._most = endpoint.limits.bytes
         self._received = 0
         self._decoded = 0
         names = (part.strip().lower() for part in encoding.split(","))
@@ -145,7 +76,7 @@ class Body:
 
     def expect(self, *, streams: bool) -> None:
         """Set whether the body is a stream, which may be longer than a whole reply."""
-        self._most = self._limits.bytes * (_FRAMES if streams else 1)
+        self._most = self._endpoint.limits.bytes * (_FRAMES if streams else 1)
         self._check(max(self._received, self._decoded))
 
     def take(self, piece: bytes) -> Iterator[bytes]:
@@ -159,7 +90,7 @@ class Body:
 
     def _check(self, seen: int) -> None:
         if seen > self._most:
-            raise reply_limit_error(self._owner, self._limits, "bytes", seen, status=self._status)
+            raise reply_limit_error(self._endpoint, "bytes", seen, status=self._status)
 
     def _inflate(self, piece: bytes) -> Iterator[bytes]:
         import zlib
@@ -192,7 +123,7 @@ class Body:
         return -15 if is_bare else 47
 
     def _unreadable(self, fact: str, remedy: str) -> InvalidReplyError:
-        message = f"{self._owner} sent a response that cannot be read ({fact}); {remedy}"
+        message = f"{self._endpoint} sent a response that cannot be read ({fact}); {remedy}"
         return InvalidReplyError(message, status=self._status)
 
 
@@ -236,12 +167,11 @@ class EventReader:
     the bytes since the last event are bounded here; its `EventSource` would read the response without a bound.
     """
 
-    def __init__(self, owner: object, limits: ReplyLimits) -> None:
+    def __init__(self, endpoint: Endpoint) -> None:
         # It loads httpx, which only a call needs.
         from httpx_sse._decoders import SSEDecoder, SSELineDecoder
 
-        self._owner = owner
-        self._limits = limits
+        self._endpoint = endpoint
         self._text = getincrementaldecoder("utf-8")("replace")
         self._lines = SSELineDecoder()
         self._events = SSEDecoder()
@@ -253,8 +183,8 @@ class EventReader:
         """Yield the data of each event that a piece ends. Raises `ReplyLimitError`."""
         self._held += len(piece)
         yield from self._read(self._lines.decode(self._text.decode(piece)))
-        if self._held > self._limits.bytes:
-            raise reply_limit_error(self._owner, self._limits, "bytes", self._held)
+        if self._held > self._endpoint.limits.bytes:
+            raise reply_limit_error(self._endpoint, "bytes", self._held)
 
     def end(self) -> Iterator[str]:
         """Yield the data of an event that ends in a carriage return, or of a whole one without an end."""
@@ -263,7 +193,7 @@ class EventReader:
 
     def _is_whole(self, data: str) -> bool:
         try:
-            if data.strip() == "[DONE]" or find_excess(data.encode(), self._limits) is not None:
+            if data.strip() == "[DONE]" or find_excess(data.encode(), self._endpoint.limits) is not None:
                 return True
             return isinstance(json.loads(data), dict)
         except (ValueError, RecursionError):
@@ -277,8 +207,8 @@ class EventReader:
                 self._held = 0
                 self._count += 1
                 for name, seen in (("bytes", len(event.data)), ("values", self._count)):
-                    if seen > getattr(self._limits, name):
-                        raise reply_limit_error(self._owner, self._limits, name, seen)
+                    if seen > getattr(self._endpoint.limits, name):
+                        raise reply_limit_error(self._endpoint, name, seen)
                 is_error = event.event.strip() == "error" and '"error"' not in event.data
                 yield _to_error(event.data) if is_error else event.data
 

@@ -14,8 +14,8 @@ from http import HTTPStatus
 from typing import Any, final
 
 from graphexec.models.http.failures import ErrorReport
-from graphexec.models.http.json_bodies import Encoded
-from graphexec.models.http.json_values import JSON
+from graphexec.models.http.json_bodies import decode
+from graphexec.models.http.json_values import JSON, to_objects
 from graphexec.models.progress_reports import OptionRefused
 from graphexec.runtime.calls import ForkSafeLock
 
@@ -25,11 +25,13 @@ class Parameter:
     """An optional parameter of a protocol.
 
     `path` is its place in the body, such as `reasoning.effort`; `*` stands for every item of a list. `instead` is the
-    name that some models want. `aliases` are further names in refusals. Values in `kept` are never left out.
+    name that some models want. `aliases` are further names in refusals. Values in `kept` are never left out. `option`
+    is the option with its value, by default that of its name.
     """
 
     path: str
     instead: str = ""
+    option: str = ""
     aliases: tuple[str, ...] = ()
     kept: tuple[object, ...] = ()
 
@@ -40,8 +42,9 @@ class Parameter:
 
     def find(self, body: JSON) -> list[JSON]:
         """Return the objects of a body that have it."""
-        name = _last_part(self.path)
-        return [one for one in _owners(body, self.path.split(".")) if one[name] not in self.kept]
+        outer, is_inner, _ = self.path.partition(".")
+        owners, name = to_objects(body.get(outer)) if is_inner else [body], _last_part(self.path)
+        return [one for one in owners if one.get(name) is not None and one[name] not in self.kept]
 
     def remove(self, body: JSON) -> object:
         """Remove it from a body, with an object that is empty then, and return its last value, or `None`."""
@@ -62,13 +65,13 @@ TOOL_CHOICE = Parameter("tool_choice", kept=("none", {"type": "none"}))
 class Repair:
     """Another form of a request, for servers that refuse the usual one in a sentence that the pattern finds.
 
-    `change` changes a body, and returns whether it differs then. Reports name `part`, and what is sent `instead`.
+    `change` returns a body in this form. Reports name `part`, and what is sent `instead`.
     """
 
     part: str
     instead: str
     pattern: re.Pattern[str]
-    change: Callable[[JSON], bool]
+    change: Callable[[JSON], JSON]
 
 
 # Characters of a message that are searched: a server may quote the whole request after its refusal.
@@ -146,10 +149,8 @@ def _list_details(report: ErrorReport) -> Iterator[str]:
 
 def _mentions(sentence: str, name: str) -> bool:
     """Return whether a sentence has a name; "the model 'seed'", "do not stop" and "reasoning models" have none."""
-    return (
-        re.search(rf"(?<!\w)(?<!model \W)(?<!engine \W)(?<!deployment \W)(?<!do not ){name}(?!\w| models?\b)", sentence)
-        is not None
-    )
+    before = r"(?<!\w)(?<!model \W)(?<!engine \W)(?<!deployment \W)(?<!do not )"
+    return re.search(rf"{before}{name}(?!\w| models?\b)", sentence) is not None
 
 
 def _last_part(path: str) -> str:
@@ -175,8 +176,12 @@ class Refusals:
 
     def apply(self, body: JSON) -> None:
         """Remove the refused parameters from a body, or rename them, and repair it."""
+        if self._repaired or any("*" in parameter.path for parameter in self._refused):
+            decode(body)
         for repair in self._repaired:
-            repair.change(body)
+            changed = {**repair.change(body)}
+            body.clear()
+            body |= changed
         for parameter in self._refused:
             value = parameter.remove(body)
             if parameter.instead and value is not None:
@@ -187,37 +192,17 @@ class Refusals:
 
         `apply` removes them from the body, so a call can be repeated only as often as there are names.
         """
+        decode(body)
         sent = [parameter for parameter in self._known if parameter.find(body)]
         named = find_refused_names(status, report, frozenset[str]().union(*(parameter.names for parameter in sent)))
         learned = [parameter for parameter in sent if not named.isdisjoint(parameter.names)]
+        text = "\n".join([report.message[:_MAX_SEARCHED], report.code, _list_places(report)])
+        fitting = (one for one in self._repairs if one not in self._repaired and one.pattern.search(text))
+        repair = None if learned else next((one for one in fitting if one.change(body) != body), None)
         with self._lock:
             # In their order, in which one that is sent instead of another one may be refused, too.
             self._refused = tuple(one for one in self._known if one in self._refused or one in learned)
-        return [OptionRefused(one.path.rpartition("*.")[2], one.instead) for one in learned] or self._learn_repair(
-            body, report
-        )
-
-    def _learn_repair(self, body: JSON, report: ErrorReport) -> list[OptionRefused]:
-        text = "\n".join([report.message[:_MAX_SEARCHED], report.code, _list_places(report)])
-        for repair in self._repairs:
-            if repair not in self._repaired and repair.pattern.search(text) and repair.change({**body}):
-                with self._lock:
-                    self._repaired += (repair,)
-                return [OptionRefused(repair.part, repair.instead)]
-        return []
-
-
-# Any: a part of a body.
-def _owners(part: Any, path: Sequence[str]) -> Iterator[JSON]:
-    """Yield the objects that have a value at the end of a path; several if it has a `*`."""
-    first, *rest = path
-    if first == "*":
-        for item in part if isinstance(part, list) else ():  # pyright: ignore[reportUnknownVariableType]
-            yield from _owners(item, rest)
-    elif isinstance(part, dict) and part.get(first) is not None:  # pyright: ignore[reportUnknownMemberType]
-        if not rest:
-            yield part  # pyright: ignore[reportUnknownVariableType]
-            return
-        if isinstance(part[first], Encoded):
-            part[first] = part[first].decode()  # pyright: ignore[reportUnknownMemberType]
-        yield from _owners(part[first], rest)
+            self._repaired += () if repair is None else (repair,)
+        if repair is not None:
+            return [OptionRefused(repair.part, repair.instead)]
+        return [OptionRefused(one.path.rpartition("*.")[2], one.instead) for one in learned]

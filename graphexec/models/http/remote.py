@@ -5,19 +5,24 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Generator, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Never, Self, TypedDict
 
 from graphexec._arguments import NAME, STRING, TIMEOUT, Constraint, has_methods, optional, validate, whole
 from graphexec.errors import InputError, SecretError, format_value
 from graphexec.messages import ChatRequest, CompletionRequest, ModelReply, ModelRequest, ReplyDelta
+from graphexec.models.http import options
 from graphexec.models.http.attempts import REAL_TIME, Attempts, Clock
 from graphexec.models.http.connections import Connections, HTTPClient
-from graphexec.models.http.dialect import Dialect, Piece, Sampling
+from graphexec.models.http.dialect import OPTIONS, Dialect, Sampling
+from graphexec.models.http.draft import Piece
 from graphexec.models.http.endpoint import (
+    LIMITS,
+    OPENAI,
+    REPLY_LIMITS,
     Address,
     Endpoint,
     Provider,
+    ReplyLimits,
     has_scheme,
     is_local,
     provider_name,
@@ -25,21 +30,6 @@ from graphexec.models.http.endpoint import (
 )
 from graphexec.models.http.exchange import Exchange
 from graphexec.models.http.failures import invalid_address_error, invalid_key_error, missing_key_error
-from graphexec.models.http.options import (
-    EFFORT,
-    SEED,
-    TEMPERATURE,
-    TOP_P,
-    copy_extra_body,
-    copy_headers,
-    digest,
-    find_secrets,
-    has_credentials,
-    is_header_value,
-    refuse_absent,
-    replace_headers,
-)
-from graphexec.models.http.receiving import LIMITS, REPLY_LIMITS, ReplyLimits
 from graphexec.models.http.refusals import Refusals
 from graphexec.models.provider_names import PROVIDERS, find_provider
 from graphexec.models.secret import HasSecretValue, Secret, hide_in_logs, redact, remove_secrets, to_secret
@@ -115,6 +105,11 @@ class ClosableModel(ABC):
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
+    def __reduce_ex__(self, _: object) -> Never:
+        fact = "cannot be pickled or copied, since it has connections and an API key"
+        remedy = f"make the {type(self).__name__} where it is used, such as in each worker process"
+        raise SecretError(f"{self!r} {fact}; {remedy}")
+
     @abstractmethod
     async def _complete(self, request: ModelRequest, timeout: float | None, io: IO) -> ModelReply: ...
 
@@ -142,9 +137,10 @@ class ModelOptions(TypedDict, total=False):
 
 
 class RemoteModel(ClosableModel):
-    """A model at a server. Subclasses differ only in their `_dialect`."""
+    """A model at a server. Subclasses differ only in their `_dialect`, and in its provider."""
 
     _dialect: Dialect
+    _provider = OPENAI
 
     # Each parameter is a separate setting; an options object would only move the list.
     def __init__(  # noqa: PLR0913
@@ -167,7 +163,7 @@ class RemoteModel(ClosableModel):
         async_client: HTTPClient | None = None,
         clock: Clock = REAL_TIME,
     ) -> None:
-        owner, provider = type(self).__name__, self._dialect.provider
+        owner, provider = type(self).__name__, self._provider
         key, address = to_secret(api_key), None
         if isinstance(base_url, str):
             address = Address.parse(base_url.strip())
@@ -176,11 +172,11 @@ class RemoteModel(ClosableModel):
             owner,
             ("model", model, NAME),
             ("base_url", base_url, optional(STRING, f"{provider.base_url_variable} or the provider's own")),
-            ("temperature", temperature, optional(TEMPERATURE, "the server's")),
+            ("temperature", temperature, optional(options.TEMPERATURE, "the server's")),
             ("max_tokens", max_tokens, optional(whole(1), "the server's")),
-            ("top_p", top_p, optional(TOP_P, "the server's")),
-            ("seed", seed, optional(SEED, "the server's")),
-            ("reasoning_effort", reasoning_effort, optional(EFFORT, "the server's")),
+            ("top_p", top_p, optional(options.TOP_P, "the server's")),
+            ("seed", seed, optional(options.SEED, "the server's")),
+            ("reasoning_effort", reasoning_effort, optional(options.EFFORT, "the server's")),
             ("timeout", timeout, TIMEOUT),
             ("max_retries", max_retries, whole(0)),
             ("reply_limits", reply_limits, LIMITS),
@@ -191,9 +187,12 @@ class RemoteModel(ClosableModel):
             kind = type(api_key).__name__
             raise InputError(f"{owner} has an api_key of the class {kind}; give a string, a Secret, or None")
         given = {"top_p": top_p, "seed": seed, "reasoning_effort": reasoning_effort}
-        refuse_absent(owner, self._dialect.absent, given)
-        extra = copy_extra_body(owner, extra_body, self._dialect.reserved, self._dialect.absent)
-        self._headers = copy_headers(owner, extra_headers)
+        for name, remedy in self._dialect.absent.items():
+            if given[name] is not None:
+                fact = f"{owner} has {name}={format_value(given[name])}, which its protocol does not have"
+                raise InputError(f"{fact}; {remedy}")
+        extra = options.copy_extra_body(owner, extra_body, self._dialect.remedies())
+        self._headers = options.copy_headers(owner, extra_headers)
         if address is None or not base_url:
             address = Address.parse((os.environ.get(provider.base_url_variable) or provider.url).strip())
         self._address, self._base_url = address, address.url
@@ -202,22 +201,14 @@ class RemoteModel(ClosableModel):
             # The provider's own server has no such model, and this is the form of `create_model`.
             shown = format_value(model)
             raise InputError(f"{owner} has model={shown}, a name with a provider; write create_model({shown})")
-        self._sampling = Sampling(
-            model,
-            temperature,
-            max_tokens or self._dialect.max_tokens,
-            top_p,
-            seed,
-            reasoning_effort,
-            extra,
-            provider_name(self._base_url),
-        )
+        limit, place = max_tokens or self._dialect.max_tokens, provider_name(self._base_url)
+        self._sampling = Sampling(model, temperature, limit, top_p, seed, reasoning_effort, extra, place)
         self._refusals = Refusals(self._dialect.parameters, self._dialect.repairs)
         self._api_key = key
         # What a server may repeat in its errors, beside the key.
-        self._others = (*address.secrets, *find_secrets(self._headers, extra))
+        self._others = (*address.secrets, *options.find_secrets(self._headers, extra))
         # Distinguishes this model's replies from other models' replies in a cache. It shows no secret.
-        identity = f"{owner} {self._sampling!r} {digest(self._headers)} at {self._base_url}"
+        identity = f"{owner} {self._sampling!r} {options.digest(self._headers)} at {self._base_url}"
         self.identity = redact(identity, self._others)
         self._timeout = timeout
         self._max_retries = max_retries
@@ -229,7 +220,7 @@ class RemoteModel(ClosableModel):
     def at_provider(cls, model: str, provider: Provider, **options: Unpack[ModelOptions]) -> Self:
         """Return a model of another provider with the same protocol, with its own variables of address and key."""
         made = cls(model, base_url=os.environ.get(provider.base_url_variable) or provider.url, **options)
-        made._dialect = replace(cls._dialect, provider=provider)
+        made._provider = provider
         return made
 
     @property
@@ -245,8 +236,7 @@ class RemoteModel(ClosableModel):
     @property
     def parameters(self) -> Mapping[str, Any]:
         """What each request has beside messages and tools; without the key, the headers and `extra_body`."""
-        shown = ("model", "temperature", "max_tokens", "top_p", "seed", "reasoning_effort")
-        settings = {"base_url": self._base_url, **{name: getattr(self._sampling, name) for name in shown}}
+        settings = {"base_url": self._base_url, **{name: getattr(self._sampling, name) for name in OPTIONS}}
         return {name: value for name, value in settings.items() if value is not None}
 
     def check_access(self) -> None:
@@ -258,13 +248,6 @@ class RemoteModel(ClosableModel):
             # An invalid option ended its creation; a debugger may show it.
             return object.__repr__(self)
         return f"{type(self).__name__}({self.name!r}, base_url={self._base_url!r})"
-
-    def __reduce_ex__(self, _: object) -> Never:
-        kind = type(self).__name__
-        raise SecretError(
-            f"{self!r} cannot be pickled or copied, since it has connections and an API key; make the {kind} where it "
-            "is used, such as in each worker process"
-        )
 
     async def _complete(self, request: ModelRequest, timeout: float | None, io: IO) -> ModelReply:
         try:
@@ -290,7 +273,7 @@ class RemoteModel(ClosableModel):
                         yield delta
                     deltas = await call.next_deltas(opened)
             finally:
-                await opened.incoming.close()
+                await opened.close()
             yield opened.draft.reply()
         except BaseException as error:
             remove_secrets(error, self._endpoint().secrets)
@@ -312,21 +295,21 @@ class RemoteModel(ClosableModel):
         headers |= self._dialect.headers(endpoint.key.get_secret_value())
         hidden = {name: Secret(value) for name, value in headers.items()}
         if self._address.authorization:
-            hidden = replace_headers(hidden, {"Authorization": self._address.authorization})
+            hidden = options.replace_headers(hidden, {"Authorization": self._address.authorization})
         return Exchange(
             Attempts(endpoint, self._clock, io, timeout=seconds, max_retries=self._max_retries),
             self._connections,
             self._dialect,
             request,
             self._address.join(self._dialect.route(request)),
-            replace_headers(hidden, self._headers),
+            options.replace_headers(hidden, self._headers),
             self._dialect.encode(request, self._sampling, stream=stream),
             self._refusals,
             streams=stream,
         )
 
     def _endpoint(self) -> Endpoint:
-        provider, given = self._dialect.provider, self._api_key
+        provider, given = self._provider, self._api_key
         if given is None:
             given = Secret(os.environ.get(provider.key_variable, ""))
         # A key read from a file ends in a newline.
@@ -338,9 +321,12 @@ class RemoteModel(ClosableModel):
         if not has_scheme(endpoint.base_url):
             raise invalid_address_error(endpoint, "it begins with neither http:// nor https://")
         if not (
-            endpoint.key or self._api_key is not None or is_local(self._base_url) or has_credentials(self._headers)
+            endpoint.key
+            or self._api_key is not None
+            or is_local(self._base_url)
+            or options.has_credentials(self._headers)
         ):
             raise missing_key_error(endpoint)
-        if not is_header_value(endpoint.key) or " " in endpoint.key.get_secret_value():
+        if not options.is_header_value(endpoint.key) or " " in endpoint.key.get_secret_value():
             raise invalid_key_error(endpoint)
         return endpoint

@@ -13,6 +13,7 @@ import tempfile
 import weakref
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -51,7 +52,7 @@ class LlamaProcess:
         # llama.cpp writes its errors to this file instead of the terminal, so our error message can include them.
         with tempfile.TemporaryFile() as log:
             process = _start(log)
-            # Ends the server when this object is garbage collected. `_close_pipes` handles the end of the program.
+            # Ends the server when this object is garbage collected. `_leave_servers` handles the end of the program.
             self._stop = weakref.finalize(self, _kill, process)
             self._stop.atexit = False
             _RUNNING.add(process)
@@ -133,31 +134,25 @@ def _kill(process: subprocess.Popen[str]) -> None:
     process.wait()
 
 
-def _forget_servers() -> None:
-    """Leave the servers to the parent process, in a process that was forked from it."""
+def _leave_servers(*, at_exit: bool) -> None:
+    """Leave the servers to the parent process, in a process that was forked from it, or to the system at the exit.
+
+    There they end when the system closes their pipes after this program, and not earlier: threads may still be using
+    them, and would fail with a broken connection.
+    """
     for process in _RUNNING:
         if process.stdin is not None:
-            # Otherwise a server would outlive the parent, since its input would stay open here.
             with suppress(OSError):
+                if at_exit:
+                    # A duplicate descriptor keeps the pipe open. Python would warn about an open file.
+                    os.dup(process.stdin.fileno())
+                # In a forked process the open input would let a server outlive the parent.
                 process.stdin.close()
-        # To this process it has ended: it neither sends requests to it nor kills it.
+        # To this process it has ended: it neither sends requests to it nor kills it, nor warns that it is running.
         process.returncode = 0
     _RUNNING.clear()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_servers)
-
-
-@atexit.register
-def _close_pipes() -> None:
-    """Let the servers end when the system closes their pipes after this program, and not earlier.
-
-    Threads may still be using the servers, and would fail with a broken connection.
-    """
-    for process in _RUNNING:
-        if process.stdin is not None:
-            # A duplicate descriptor keeps the pipe open. Python would warn about an open file or a running process.
-            os.dup(process.stdin.fileno())
-            process.stdin.close()
-        process.returncode = 0
+    os.register_at_fork(after_in_child=partial(_leave_servers, at_exit=False))
+atexit.register(_leave_servers, at_exit=True)

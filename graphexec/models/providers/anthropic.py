@@ -18,94 +18,101 @@ from graphexec.messages import (
     Image,
     Message,
     ModelRequest,
-    SystemMessage,
     ToolCall,
     ToolMessage,
-    ToolSpec,
     UserMessage,
 )
-from graphexec.models.http.dialect import CHOOSE_TOOL, REQUEST_WRITES_IT, Dialect, Sampling
+from graphexec.models.http.dialect import NO_SEED, Dialect, HistoryForm, Sampling, ordered_parts
 from graphexec.models.http.endpoint import Provider
-from graphexec.models.http.json_bodies import (
-    conversation,
-    encode_messages,
-    encode_tool_choice,
-    instructions,
-    merge_bodies,
-    stop_strings,
-)
+from graphexec.models.http.json_bodies import encode_messages, instructions, stop_strings
 from graphexec.models.http.json_values import JSON, parse_arguments
 from graphexec.models.http.refusals import TOOL_CHOICE, Parameter
 from graphexec.models.http.remote import RemoteModel
 from graphexec.models.providers.anthropic_reply import THINKING, AnthropicStream
-from graphexec.models.providers.histories import HistoryForm, distinct_calls, ordered_parts
 from graphexec.models.providers.openai_repairs import FORMAT, REASONING
 from graphexec.models.providers.schemas import close_schema, has_free_keys
 
 # Not the latest version, 2026-10-21: for these requests it differs only in that it rejects a temperature with 400.
 VERSION = "2023-06-01"
 
+ANTHROPIC = Provider(
+    "https://api.anthropic.com",
+    "ANTHROPIC_BASE_URL",
+    "ANTHROPIC_API_KEY",
+    kind="that of a server for Anthropic's Messages API",
+    hint="which ends before /v1/messages",
+    example="http://127.0.0.1:8080",
+)
 
-def route(_request: ModelRequest) -> str:
-    """Return the path below the base URL, which is the same for every request."""
-    return "v1/messages"
 
+class Messages(Dialect):
+    """Anthropic's Messages API."""
 
-def headers(key: str) -> dict[str, str]:
-    """Return Anthropic's headers: the version of the protocol, and the API key if there is one."""
-    return {"anthropic-version": VERSION} | ({"x-api-key": key} if key else {})
+    draft = AnthropicStream
+    parameters = (
+        Parameter("stop_sequences", aliases=("stop",)),
+        Parameter("temperature"),
+        Parameter("top_p"),
+        Parameter("output_config.effort", option="reasoning_effort"),
+        TOOL_CHOICE,
+    )
+    written = ("messages", "stop_sequences", "output_config.format")
+    repairs = (replace(FORMAT, part="output_config.format"), REASONING)
+    absent = NO_SEED
+    max_tokens = 4096
 
+    def route(self, _request: ModelRequest) -> str:
+        """Return the path below the base URL, which is the same for every request."""
+        return "v1/messages"
 
-def encode(request: ModelRequest, sampling: Sampling, *, stream: bool) -> JSON:
-    """Return the body of the POST. A completion request becomes a single user message.
+    def headers(self, key: str) -> dict[str, str]:
+        """Return Anthropic's headers: the version of the protocol, and the API key if there is one."""
+        return {"anthropic-version": VERSION} | ({"x-api-key": key} if key else {})
 
-    Raises `BadRequestError` if a stop string is blank, if all messages but the system's are blank, and for a tool
-    choice that the request does not offer.
-    """
-    form = HistoryForm().of(request, sampling.provider)
-    messages = distinct_calls(conversation(request), form)
-    # Where turns need not be merged, those of a run's steps are encoded once.
-    turns = encode_messages(messages, form, _part_turns) or _turns(messages, form)
-    if not turns:
-        raise BadRequestError(
-            f"{sampling.model} has no message to answer: all but the system's are blank, which Anthropic's API "
-            "rejects; add a user message with text"
-        )
-    body: JSON = {
-        "model": sampling.model,
-        "max_tokens": sampling.max_tokens,
-        "messages": turns,
-        "system": instructions(messages) or None,
-        "stop_sequences": _stops(stop_strings(request), sampling.model) or None,
-        "temperature": sampling.temperature,
-        "top_p": sampling.top_p,
-        "stream": stream or None,
-    }
-    output: JSON = {} if sampling.reasoning_effort is None else {"effort": sampling.reasoning_effort}
-    if isinstance(request, ChatRequest):
-        body["tools"] = _tools(request.tools) or None
-        choice = encode_tool_choice(request, sampling.model, lambda name: {"type": "tool", "name": name})
-        body["tool_choice"] = {"type": "any" if choice == "required" else choice} if isinstance(choice, str) else choice
+    def encode(self, request: ModelRequest, sampling: Sampling, *, stream: bool) -> JSON:
+        """Return the body of the POST.
+
+        Raises `BadRequestError` if a stop string is blank, if all messages but the system's are blank, and for a tool
+        choice that the request does not offer.
+        """
+        extra = sampling.extra_body or {}
+        if isinstance(extra.get("system"), str):
+            sampling = replace(sampling, extra_body={**extra, "system": _text(extra["system"])})
+        return super().encode(request, sampling, stream=stream)
+
+    def _write(self, request: ChatRequest, sampling: Sampling, form: HistoryForm) -> JSON:
+        # Where turns need not be merged, those of a run's steps are encoded once.
+        turns = encode_messages(request.messages, form, _part_turns) or _turns(request.messages, form)
+        if not turns:
+            raise BadRequestError(
+                f"{sampling.model} has no message to answer: all but the system's are blank, which Anthropic's API "
+                "rejects; add a user message with text"
+            )
+        for stop in stop_strings(request):
+            if not stop.strip():
+                raise BadRequestError(
+                    f"{sampling.model} cannot stop at {stop!r}: Anthropic's API rejects stop strings that consist of "
+                    "blanks; use a stop string with another character"
+                )
+        system = instructions(request.messages)
+        tools = [
+            {"name": one.name, "description": one.description, "input_schema": one.parameters} for one in request.tools
+        ]
+        body: JSON = {
+            "max_tokens": sampling.max_tokens,
+            "messages": turns,
+            # Blocks can be joined, strings cannot.
+            "system": _text(system) if "system" in (sampling.extra_body or {}) else system or None,
+            "stop_sequences": list(stop_strings(request)) or None,
+            "tools": tools or None,
+        }
         # A reply without a format may be what the instructions ask for.
         if request.schema is not None and not has_free_keys(request.schema):
-            output["format"] = {"type": "json_schema", "schema": close_schema(request.schema)}
-    body["output_config"] = output or None
-    extra = dict(sampling.extra_body or {})
-    if "system" in extra:
-        # Blocks can be joined, strings cannot.
-        body["system"] = _text(body["system"] or "")
-        extra["system"] = _text(extra["system"]) if isinstance(extra["system"], str) else extra["system"]
-    return merge_bodies(body, extra)
+            body["output_config"] = {"format": {"type": "json_schema", "schema": close_schema(request.schema)}}
+        return body
 
-
-def _stops(stops: Sequence[str], model: str) -> list[str]:
-    for stop in stops:
-        if not stop.strip():
-            raise BadRequestError(
-                f"{model} cannot stop at {stop!r}: Anthropic's API rejects stop strings that consist of blanks; "
-                "use a stop string with another character"
-            )
-    return list(stops)
+    def _choose(self, choice: str) -> JSON | str:
+        return {"none": {"type": "none"}, "required": {"type": "any"}}.get(choice, {"type": "tool", "name": choice})
 
 
 def _part_turns(messages: Sequence[Message], form: HistoryForm) -> list[JSON] | None:
@@ -121,7 +128,8 @@ def _part_turns(messages: Sequence[Message], form: HistoryForm) -> list[JSON] | 
 def _turns(messages: Sequence[Message], form: HistoryForm) -> list[JSON]:
     """Return the messages of user and assistant, with consecutive messages of one role merged."""
     turns: list[JSON] = []
-    for message in messages:
+    blocks: list[JSON]
+    for message in form.fitted(messages):
         role = "assistant" if isinstance(message, AssistantMessage) else "user"
         blocks = _blocks(message, form)
         if not blocks:
@@ -131,7 +139,8 @@ def _turns(messages: Sequence[Message], form: HistoryForm) -> list[JSON]:
         turns[-1]["content"] += blocks
     for turn in turns:
         # The results of the calls must precede any text of the turn; otherwise the API treats them as missing.
-        turn["content"].sort(key=_is_not_result)
+        blocks = turn["content"]
+        blocks.sort(key=lambda block: bool(block["type"] != "tool_result"))
     if turns and turns[-1]["role"] == "assistant":
         last = turns[-1]["content"][-1]
         if last["type"] == "text":
@@ -140,19 +149,13 @@ def _turns(messages: Sequence[Message], form: HistoryForm) -> list[JSON]:
     return turns
 
 
-def _is_not_result(block: JSON) -> bool:
-    return bool(block["type"] != "tool_result")
-
-
-def _blocks(message: Message, form: HistoryForm) -> list[JSON]:
-    match form.fit(message):
-        case SystemMessage():
-            return []
+def _blocks(message: UserMessage | AssistantMessage | ToolMessage, form: HistoryForm) -> list[JSON]:
+    match message:
         case UserMessage(content, images):
             return [*map(_image, images), *_text(content)]
-        case AssistantMessage() as said:
+        case AssistantMessage():
             # The API requires the thinking of a reply with calls, unchanged and in its place.
-            return [block for part in ordered_parts(said, form.provider, THINKING) for block in _part(part)]
+            return [block for part in ordered_parts(message, form.provider, THINKING) for block in _part(part)]
         case ToolMessage(call_id, content, images):
             result: JSON = {"type": "tool_result", "tool_use_id": call_id}
             if images:
@@ -184,42 +187,7 @@ def _part(part: str | JSON | ToolCall) -> list[JSON]:
             return [part]
 
 
-def _tools(tools: Sequence[ToolSpec]) -> list[JSON]:
-    return [{"name": one.name, "description": one.description, "input_schema": one.parameters} for one in tools]
-
-
-ANTHROPIC = Provider(
-    "https://api.anthropic.com",
-    "ANTHROPIC_BASE_URL",
-    "ANTHROPIC_API_KEY",
-    kind="that of a server for Anthropic's Messages API",
-    hint="which ends before /v1/messages",
-    example="http://127.0.0.1:8080",
-)
-
-
-MESSAGES = Dialect(
-    ANTHROPIC,
-    route,
-    headers,
-    encode,
-    AnthropicStream,
-    parameters=(
-        Parameter("stop_sequences", aliases=("stop",)),
-        Parameter("temperature"),
-        Parameter("top_p"),
-        Parameter("output_config.effort"),
-        TOOL_CHOICE,
-    ),
-    repairs=(replace(FORMAT, part="output_config.format"), REASONING),
-    reserved={
-        **dict.fromkeys(("messages", "stop_sequences", "stream", "output_config.format"), REQUEST_WRITES_IT),
-        "tool_choice": CHOOSE_TOOL,
-        "output_config.effort": "pass reasoning_effort",
-    },
-    absent={"seed": "leave it out, or pass extra_body={'seed': ...} if your server takes it"},
-    max_tokens=4096,
-)
+MESSAGES = Messages()
 
 
 @explain_class("Anthropic('claude-sonnet-4-5')", options=MODEL_OPTIONS)
@@ -238,3 +206,4 @@ class Anthropic(RemoteModel):
     """
 
     _dialect = MESSAGES
+    _provider = ANTHROPIC

@@ -9,18 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from graphexec.messages import ReplyDelta, ToolCall, Usage
-from graphexec.models.http.dialect import Block, Draft, Kind, read_finish
-from graphexec.models.http.json_values import (
-    JSON,
-    best_arguments,
-    invalid_reply,
-    is_complete,
-    read_arguments,
-    to_count,
-    to_number,
-    to_object,
-    to_word,
-)
+from graphexec.models.http.draft import Block, Draft, Kind, read_finish
+from graphexec.models.http.json_values import JSON, best_arguments, is_complete, to_count, to_number, to_object, to_word
 from graphexec.models.http.meanings import FILTERED
 
 # The blocks of reasoning; a `redacted_thinking` block has only encrypted data.
@@ -50,15 +40,13 @@ class AnthropicStream(Draft):
         """True if no part of the reply is missing."""
         return self.finish is not None or (self.ended and self._stopped)
 
-    def take_whole(self, body: JSON) -> Iterator[ReplyDelta]:
-        """Add a whole message and yield its deltas."""
+    def _take_whole(self, body: JSON) -> Iterator[ReplyDelta]:
         self.check_error(body, answered=body.get("content") is not None)
         if body.get("content") is None:
-            raise invalid_reply(self.endpoint, "sent a reply without content")
+            raise self.invalid("sent a reply without content")
         return self._end_message({"stop_reason": None, **body})
 
-    def take_end(self) -> Iterator[ReplyDelta]:
-        """Add the end of the stream."""
+    def _take_end(self) -> Iterator[ReplyDelta]:
         return self._end_message({})
 
     def _end_message(self, message: JSON) -> Iterator[ReplyDelta]:
@@ -68,8 +56,7 @@ class AnthropicStream(Draft):
         yield from self._merge_message(message)
         yield from self._finish(message)
 
-    def take_event(self, event: JSON) -> Iterator[ReplyDelta]:
-        """Add one event and yield its deltas."""
+    def _take_event(self, event: JSON) -> Iterator[ReplyDelta]:
         self.check_error(event)
         index = to_number(event.get("index"))
         delta = next(iter(self.objects(event.get("delta"), "delta")), JSON())
@@ -93,7 +80,7 @@ class AnthropicStream(Draft):
                 self._count({name: metrics.get(other) for name, other in zip(_COUNTS, _METRICS, strict=True)})
                 yield from self._end_message(to_object(event.get("message")))
             case "" if delta or event.keys() & {"message", "content_block"}:
-                raise invalid_reply(self.endpoint, "sent an event without a type")
+                raise self.invalid("sent an event without a type")
             case _:
                 # Pings, and event types that may be added to the API.
                 pass
@@ -114,19 +101,15 @@ class AnthropicStream(Draft):
     def _begin(self, index: int | None, members: JSON) -> Iterator[ReplyDelta]:
         """Begin a block; an event that is sent again begins none."""
         if members and not members.get("type"):
-            raise invalid_reply(self.endpoint, "sent a block without a type")
+            raise self.invalid("sent a block without a type")
         kind = _KINDS.get(self.string(members.get("type"), f"content.{index}.type"), "other")
         block = self._indexed.get(index) if index is not None else None
         if block is None or block.ended or block.pieces or not _is_same(block, kind, members):
-            streamed = {
-                name: self.string(members.get(name), f"content.{index}.{name}")
-                for name in ("text", "thinking")
-                if members.get(name)
-            }
-            block = self.begin_block(
-                kind, {name: one for name, one in members.items() if name not in streamed} if kind != "other" else {}
-            )
-            for piece in streamed.values():
+            streamed = [name for name in ("text", "thinking") if members.get(name)]
+            rest = {name: one for name, one in members.items() if name not in streamed and kind != "other"}
+            pieces = [self.string(members[name], f"content.{index}.{name}") for name in streamed]
+            block = self.begin_block(kind, rest)
+            for piece in pieces:
                 yield from self.add_piece(block, piece)
         if index is not None:
             self._indexed[index] = block
@@ -146,7 +129,7 @@ class AnthropicStream(Draft):
             if piece and (block is None or block.kind not in {kind, "other"} or _is_complete_call(block)):
                 # The event that begins the block is missing; only that of a call says what is needed.
                 if kind == "call":
-                    raise invalid_reply(self.endpoint, "sent arguments without the beginning of their call")
+                    raise self.invalid("sent arguments without the beginning of their call")
                 block = self.begin_block(kind, {"type": name})
                 if index is not None:
                     self._indexed[index] = block
@@ -158,7 +141,7 @@ class AnthropicStream(Draft):
     def _end(self, index: int | None, blocks: list[JSON]) -> Iterator[ReplyDelta]:
         block = self._find(index)
         if block is None:
-            raise invalid_reply(self.endpoint, "ended a block that had not begun")
+            raise self.invalid("ended a block that had not begun")
         block.ended = True
         for members in blocks if block.kind != "other" else ():
             self.merge(block, members)
@@ -178,30 +161,27 @@ class AnthropicStream(Draft):
         if self.complete:
             called = any(block.kind == "call" for block in self.blocks)
             if reason == "tool_use" and not called and not self.cut.done:
-                raise invalid_reply(self.endpoint, "announced a tool call, and sent none")
+                raise self.invalid("announced a tool call, and sent none")
             self.finish = self.finish or ("tool_calls" if called else "stop")
             yield from self.end_blocks()
 
-    def text_of(self, block: Block) -> str:
-        """Return the text of a block of text or reasoning."""
+    def _text_of(self, block: Block) -> str:
         name = "text" if block.kind == "text" else "thinking"
         return self.string(block.members.get(name), name) or block.text
 
-    def call_of(self, block: Block) -> ToolCall:
-        """Return a call; the arguments at its beginning count if nothing more complete follows."""
-        begun = read_arguments(block.members.get("input") or {}, self.endpoint, "input")
+    def _call_of(self, block: Block) -> ToolCall:
+        begun = self.arguments(block.members.get("input") or {}, "input")
         name = self.string(block.members.get("name"), "name")
         return ToolCall(to_word(block.members.get("id")), name, best_arguments(begun, *block.streamed))
 
-    def reasoning_of(self, block: Block) -> tuple[str, JSON | None]:
-        """Return the reasoning in a block, and the block as the server sent it."""
+    def _reasoning_of(self, block: Block) -> tuple[str, JSON | None]:
         if block.kind == "text":
             return "", None
         members, kind = block.members, block.members["type"]
         if kind == "redacted_thinking":
             return "", {"type": kind, "data": to_word(members.get("data"))}
         signature = {"signature": members["signature"]} if "signature" in members else {}
-        return self.text_of(block), {"type": kind, "thinking": self.text_of(block), **signature}
+        return self._text_of(block), {"type": kind, "thinking": self._text_of(block), **signature}
 
 
 def _is_complete_call(block: Block) -> bool:

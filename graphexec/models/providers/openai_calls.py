@@ -4,17 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from graphexec.models.http.dialect import Block
-from graphexec.models.http.endpoint import Endpoint
-from graphexec.models.http.json_values import (
-    JSON,
-    invalid_reply,
-    is_complete,
-    read_arguments,
-    read_objects,
-    read_string,
-    to_number,
-)
+from graphexec.models.http.draft import Block, Draft
+from graphexec.models.http.json_values import JSON, is_complete, to_number
 
 # Members of a call that its provider refuses a history without: the signatures of Gemini's reasoning, from Google and
 # from LiteLLM.
@@ -34,19 +25,19 @@ class CallPiece:
     is_first: bool
 
     @classmethod
-    def from_json(cls, call: JSON, endpoint: Endpoint) -> CallPiece:
+    def from_json(cls, call: JSON, draft: Draft) -> CallPiece:
         """Read a call. Some servers write the members of its function beside the id, or its arguments as an object.
 
         Raises `InvalidReplyError` for members of other types, in which a part of the call would be lost.
         """
         given, index = call.get("id"), to_number(call.get("index"))
-        (members,) = read_objects(call.get("function", call) or {}, endpoint, "tool_calls.function")
+        (members,) = draft.objects(call.get("function", call) or {}, "tool_calls.function")
         if index is None and call.get("index") is not None:
-            raise invalid_reply(endpoint, "sent a tool call with an index that is no number")
+            raise draft.invalid("sent a tool call with an index that is no number")
         return cls(
             str(given) if isinstance(given, str | int) and not isinstance(given, bool) else "",
-            read_string(members.get("name"), endpoint, "tool_calls.function.name"),
-            read_arguments(members.get("arguments"), endpoint, "tool_calls.function.arguments"),
+            draft.string(members.get("name"), "tool_calls.function.name"),
+            draft.arguments(members.get("arguments"), "tool_calls.function.arguments"),
             index,
             {member: call[member] for member in EXTRA_MEMBERS if call.get(member)},
             "id" in call or "type" in call,
@@ -77,10 +68,8 @@ class CallPiece:
         return is_other or not (self.id and (self.arguments == written or written.strip() == "{}"))
 
 
-def read_calls(message: JSON, endpoint: Endpoint) -> list[CallPiece]:
+def read_calls(message: JSON, draft: Draft) -> list[CallPiece]:
     """Return the calls of a message, or their pieces; also that of the member which was before `tool_calls`."""
-    calls = read_objects(message.get("tool_calls"), endpoint, "tool_calls")
-    calls = calls or [
-        {"function": one} for one in read_objects(message.get("function_call"), endpoint, "function_call")
-    ]
-    return [CallPiece.from_json(call, endpoint) for call in calls]
+    calls = draft.objects(message.get("tool_calls"), "tool_calls")
+    calls = calls or [{"function": one} for one in draft.objects(message.get("function_call"), "function_call")]
+    return [CallPiece.from_json(call, draft) for call in calls]

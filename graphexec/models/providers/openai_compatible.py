@@ -3,85 +3,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from typing import ClassVar
 
 from graphexec._mistakes import explain_class
 from graphexec._mistakes.remedies import MODEL_OPTIONS
-from graphexec.messages import (
-    AssistantMessage,
-    ChatRequest,
-    Image,
-    Message,
-    ModelRequest,
-    SystemMessage,
-    ToolCall,
-    ToolMessage,
-    ToolSpec,
-    UserMessage,
-)
-from graphexec.models.http.dialect import CHOOSE_TOOL, REQUEST_WRITES_IT, Dialect, Sampling, bearer
-from graphexec.models.http.endpoint import OPENAI
-from graphexec.models.http.json_bodies import (
-    encode_messages,
-    encode_tool_choice,
-    instructions,
-    merge_bodies,
-    stop_strings,
-    valid_arguments,
-)
+from graphexec.messages import AssistantMessage, ChatRequest, Image, Message, ModelRequest, ToolMessage, UserMessage
+from graphexec.models.http.dialect import Dialect, HistoryForm, Sampling, describe_tool, returned_reasoning
+from graphexec.models.http.json_bodies import encode_messages, instructions, merge_bodies, stop_strings, valid_arguments
 from graphexec.models.http.json_values import JSON
 from graphexec.models.http.refusals import TOOL_CHOICE, Parameter
 from graphexec.models.http.remote import RemoteModel
-from graphexec.models.providers.histories import HistoryForm, distinct_calls, returned_reasoning
 from graphexec.models.providers.openai_repairs import MISTRAL_IDS, REPAIRS, take_turns
 from graphexec.models.providers.openai_reply import CALL_EXTRAS, REASONING_MEMBERS, ChatStream
 from graphexec.models.providers.schemas import plain_schema
 
-
-def route(request: ModelRequest) -> str:
-    """Return the path of the request below the base URL."""
-    return "chat/completions" if isinstance(request, ChatRequest) else "completions"
-
-
-def encode(request: ModelRequest, sampling: Sampling, *, stream: bool) -> JSON:
-    """Return the body of the POST. Raises `BadRequestError` for a tool choice that the request does not offer."""
-    body: JSON = {
-        "model": sampling.model,
-        "stop": stop_strings(request) or None,
-        "temperature": sampling.temperature,
-        "top_p": sampling.top_p,
-        "seed": sampling.seed,
-        "max_tokens": sampling.max_tokens,
-        "stream": stream or None,
-        # Without this option a stream has no usage, and a limit on tokens would not work.
-        "stream_options": {"include_usage": True} if stream else None,
-    }
-    if not isinstance(request, ChatRequest):
-        extra = {name: value for name, value in (sampling.extra_body or {}).items() if name != "tools"}
-        return merge_bodies(body | {"prompt": request.prompt}, extra)
-    named = f"{sampling.model} {sampling.provider}"
-    family = next((family for family, pattern in _FAMILIES.items() if pattern.search(named)), "")
-    form = _FORMS.get(family, HistoryForm(_LONGEST_ID)).of(request, sampling.provider)
-    history = distinct_calls(request.messages, form)
-    in_turns = take_turns(list(_messages(history, form))) if family == "mistral" else None
-    body["messages"] = in_turns or encode_messages(history, form, _messages)
-    body["reasoning_effort"] = sampling.reasoning_effort
-    is_gemini = family == "gemini"
-    tools = _tools(request.tools)
-    body["tools"] = (list(map(plain_schema, tools)) if is_gemini else tools) or None
-    body["tool_choice"] = encode_tool_choice(
-        request, sampling.model, lambda name: {"type": "function", "function": {"name": name}}
-    )
-    if request.schema is not None:
-        schema = plain_schema(request.schema) if is_gemini else request.schema
-        # Not `strict`: OpenAI's strict mode rejects schemas that local servers accept (oneOf, optional fields). Its
-        # rules are followed where a server demands them.
-        body["response_format"] = {"type": "json_schema", "json_schema": {"name": "reply", "schema": schema}}
-    return merge_bodies(body, sampling.extra_body or {})
-
-
 # OpenAI refuses longer ids, and Anthropic and Bedrock behind gateways other characters.
 _LONGEST_ID = 40
+_FORM = HistoryForm(_LONGEST_ID)
 _FORMS = {
     "mistral": MISTRAL_IDS,
     # LiteLLM's proxy puts the signature of Gemini's reasoning into the id, and reads it there.
@@ -97,85 +38,11 @@ _FAMILIES = {
 }
 
 
-def _messages(messages: Sequence[Message], form: HistoryForm) -> Iterator[JSON]:
-    """Yield the messages; those with the results of one turn are followed by a user message with the images in them.
+class ChatCompletions(Dialect):
+    """OpenAI's Chat Completions and Completions."""
 
-    The content of a tool message is text only (OpenAI's API reference, "Create chat completion").
-    """
-    if system := instructions(messages):
-        # One at the beginning: the templates of many models refuse others.
-        yield {"role": "system", "content": system}
-    names: dict[str, str] = {}
-    images: list[JSON] = []
-    for message in messages:
-        if images and not isinstance(message, ToolMessage):
-            yield {"role": "user", "content": images}
-            images = []
-        fitted = form.fit(message)
-        yield from _message(fitted, form)
-        match fitted:
-            case AssistantMessage(_, calls):
-                names = {call.id: call.name for call in calls}
-            case ToolMessage(call_id, _, found) if found:
-                images += [_text(f"The images in the result of {names.get(call_id, 'the tool')} ({call_id}):")]
-                images += [_image(image) for image in found]
-            case _:
-                pass
-    if images:
-        yield {"role": "user", "content": images}
-
-
-def _message(message: Message, form: HistoryForm) -> list[JSON]:
-    match message:
-        case SystemMessage():
-            return []
-        case UserMessage(content, ()):
-            return [{"role": "user", "content": content}]
-        case UserMessage(content, images):
-            # The text is last: a ReAct prompt ends with the words that the model continues.
-            return [{"role": "user", "content": [*map(_image, images), *([_text(content)] if content else [])]}]
-        case AssistantMessage(content, ()):
-            # An empty one is refused.
-            return [{"role": "assistant", "content": content}] if content.strip() else []
-        case AssistantMessage(content, calls):
-            written = [_call(call) for call in calls]
-            sent: JSON = {"role": "assistant", "content": content or None, "tool_calls": written}
-            for data in returned_reasoning(message, form.provider).values():
-                sent |= {name: value for name, value in data.items() if name in REASONING_MEMBERS}
-                extras: dict[str, JSON] = {form.fit_id(one): added for one, added in data.get(CALL_EXTRAS, {}).items()}
-                by_place: list[JSON] = list(extras.values()) if len(extras) == len(calls) else [{}] * len(calls)
-                for place, call in enumerate(calls):
-                    written[place].update(extras.get(call.id, by_place[place]))
-            return [sent]
-        case ToolMessage(call_id, content):
-            return [{"role": "tool", "tool_call_id": call_id, "content": content}]
-
-
-def _text(content: str) -> JSON:
-    return {"type": "text", "text": content}
-
-
-def _image(image: Image) -> JSON:
-    return {"type": "image_url", "image_url": {"url": image.url}}
-
-
-def _call(call: ToolCall) -> JSON:
-    function = {"name": call.name, "arguments": valid_arguments(call.arguments)}
-    return {"id": call.id, "type": "function", "function": function}
-
-
-def _tools(tools: Sequence[ToolSpec]) -> list[JSON]:
-    functions = ({"name": one.name, "description": one.description, "parameters": one.parameters} for one in tools)
-    return [{"type": "function", "function": function} for function in functions]
-
-
-CHAT_COMPLETIONS = Dialect(
-    OPENAI,
-    route,
-    bearer,
-    encode,
-    ChatStream,
-    parameters=(
+    draft = ChatStream
+    parameters = (
         Parameter("stop"),
         Parameter("temperature"),
         Parameter("top_p"),
@@ -187,16 +54,120 @@ CHAT_COMPLETIONS = Dialect(
         TOOL_CHOICE,
         Parameter("stream_options", aliases=("include_usage",)),
         *(Parameter(f"messages.*.{name}") for name in REASONING_MEMBERS),
-    ),
-    repairs=REPAIRS,
-    reserved={
-        **dict.fromkeys(("messages", "prompt", "stop", "stream", "response_format"), REQUEST_WRITES_IT),
+    )
+    written = ("messages", "prompt", "stop", "response_format")
+    reserved: ClassVar[Mapping[str, str]] = {
         "n": "one reply is read; leave it out",
         "stream_options.include_usage": "a limit on tokens needs it; leave it out",
-        "tool_choice": CHOOSE_TOOL,
         "max_completion_tokens": "pass max_tokens, which is sent under the name that the server accepts",
-    },
-)
+    }
+    # Without this option a stream has no usage, and a limit on tokens would not work.
+    streaming: ClassVar[JSON] = {"stream": True, "stream_options": {"include_usage": True}}
+    repairs = REPAIRS
+
+    def route(self, request: ModelRequest) -> str:
+        """Return the path of the request below the base URL."""
+        return "chat/completions" if isinstance(request, ChatRequest) else "completions"
+
+    def encode(self, request: ModelRequest, sampling: Sampling, *, stream: bool) -> JSON:
+        """Return the body of the POST. Raises `BadRequestError` for a tool choice that the request does not offer."""
+        if isinstance(request, ChatRequest):
+            return super().encode(request, sampling, stream=stream)
+        body = {"prompt": request.prompt, "stop": stop_strings(request) or None}
+        extra = {name: value for name, value in (sampling.extra_body or {}).items() if name != "tools"}
+        return merge_bodies(self._options(replace(sampling, reasoning_effort=None), body, stream=stream), extra)
+
+    def _form(self, sampling: Sampling) -> HistoryForm:
+        return _FORMS.get(_family(sampling.model, sampling.provider), _FORM)
+
+    def _write(self, request: ChatRequest, sampling: Sampling, form: HistoryForm) -> JSON:
+        family = _family(sampling.model, sampling.provider)
+        in_turns = take_turns(list(_messages(request.messages, form))) if family == "mistral" else None
+        tools: list[JSON] = [{"type": "function", "function": describe_tool(tool)} for tool in request.tools]
+        schema = request.schema
+        if family == "gemini":
+            tools, schema = list(map(plain_schema, tools)), schema and plain_schema(schema)
+        body: JSON = {
+            "stop": stop_strings(request) or None,
+            "messages": in_turns or encode_messages(request.messages, form, _messages),
+            "tools": tools or None,
+        }
+        if schema is not None:
+            # Not `strict`: OpenAI's strict mode rejects schemas that local servers accept (oneOf, optional fields). Its
+            # rules are followed where a server demands them.
+            body["response_format"] = {"type": "json_schema", "json_schema": {"name": "reply", "schema": schema}}
+        return body
+
+    def _choose(self, choice: str) -> JSON | str:
+        return choice if choice in {"none", "required"} else {"type": "function", "function": {"name": choice}}
+
+
+@cache
+def _family(model: str, provider: str) -> str:
+    return next((family for family, pattern in _FAMILIES.items() if pattern.search(f"{model} {provider}")), "")
+
+
+def _messages(messages: Sequence[Message], form: HistoryForm) -> Iterator[JSON]:
+    """Yield the messages; those with the results of one turn are followed by a user message with the images in them.
+
+    The content of a tool message is text only (OpenAI's API reference, "Create chat completion").
+    """
+    if system := instructions(messages):
+        # One at the beginning: the templates of many models refuse others.
+        yield {"role": "system", "content": system}
+    names: dict[str, str] = {}
+    images: list[JSON] = []
+    for message in form.fitted(messages):
+        if images and not isinstance(message, ToolMessage):
+            yield {"role": "user", "content": images}
+            images = []
+        match message:
+            case UserMessage(content, ()):
+                yield {"role": "user", "content": content}
+            case UserMessage(content, shown):
+                # The text is last: a ReAct prompt ends with the words that the model continues.
+                yield {"role": "user", "content": [*map(_image, shown), *([_text(content)] if content else [])]}
+            case AssistantMessage(content, calls):
+                names = {call.id: call.name for call in calls}
+                if calls or content.strip():
+                    # An empty one is refused.
+                    yield _reply(message, form)
+            case ToolMessage(call_id, content, found):
+                yield {"role": "tool", "tool_call_id": call_id, "content": content}
+                if found:
+                    images += [_text(f"The images in the result of {names.get(call_id, 'the tool')} ({call_id}):")]
+                    images += [_image(image) for image in found]
+    if images:
+        yield {"role": "user", "content": images}
+
+
+def _reply(message: AssistantMessage, form: HistoryForm) -> JSON:
+    calls = message.tool_calls
+    if not calls:
+        return {"role": "assistant", "content": message.content}
+    written: list[JSON] = [
+        {"id": one.id, "type": "function", "function": {"name": one.name, "arguments": valid_arguments(one.arguments)}}
+        for one in calls
+    ]
+    sent: JSON = {"role": "assistant", "content": message.content or None, "tool_calls": written}
+    for data in returned_reasoning(message, form.provider).values():
+        sent |= {name: value for name, value in data.items() if name in REASONING_MEMBERS}
+        extras: dict[str, JSON] = {form.fit_id(one): added for one, added in data.get(CALL_EXTRAS, {}).items()}
+        by_place: list[JSON] = list(extras.values()) if len(extras) == len(calls) else [{}] * len(calls)
+        for place, call in enumerate(calls):
+            written[place].update(extras.get(call.id, by_place[place]))
+    return sent
+
+
+def _text(content: str) -> JSON:
+    return {"type": "text", "text": content}
+
+
+def _image(image: Image) -> JSON:
+    return {"type": "image_url", "image_url": {"url": image.url}}
+
+
+CHAT_COMPLETIONS = ChatCompletions()
 
 
 @explain_class("OpenAICompatible('gpt-5-mini')", options=MODEL_OPTIONS)

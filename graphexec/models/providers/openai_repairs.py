@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
-from graphexec.models.http.json_bodies import Encoded, to_json
+from graphexec.models.http.dialect import HistoryForm
+from graphexec.models.http.json_bodies import to_json
 from graphexec.models.http.json_values import JSON, to_objects
 from graphexec.models.http.refusals import Repair
-from graphexec.models.providers.histories import HistoryForm
 from graphexec.models.providers.schemas import close_schema, plain_schema
 
 # The ids that Mistral's servers take.
@@ -44,22 +44,9 @@ def _join(first: Any, second: Any) -> Any:
     return before + after
 
 
-def _items(body: JSON, name: str) -> list[JSON]:
-    items: list[JSON] | Encoded | None = body.get(name)
-    return items.decode() if isinstance(items, Encoded) else list(items or ())
-
-
-def _changes(name: str, change: Callable[[list[JSON]], Iterable[JSON]]) -> Callable[[JSON], bool]:
+def _changes(name: str, change: Callable[[list[JSON]], Iterable[JSON]]) -> Callable[[JSON], JSON]:
     """Return the change of a body that changes one of its lists."""
-
-    def change_items(body: JSON) -> bool:
-        items = _items(body, name)
-        changed = [*change(items)]
-        if changed != items:
-            body[name] = changed
-        return changed != items
-
-    return change_items
+    return lambda body: {**body, name: [*change(body[name])]} if name in body else body
 
 
 def _without_system(messages: list[JSON]) -> list[JSON]:
@@ -77,7 +64,7 @@ _FORMATS = (
 )
 
 
-def _without_format(body: JSON) -> bool:
+def _without_format(body: JSON) -> JSON:
     """Ask for the schema in the instructions instead."""
     for name, inner, place in _FORMATS:
         form: JSON = body.get(name) or {}
@@ -85,16 +72,15 @@ def _without_format(body: JSON) -> bool:
             continue
         asked = f"Answer with JSON alone, which follows this schema: {to_json(form[inner]['schema'])}"
         # What else the protocol has there, such as an effort, stays.
-        rest = {member: one for member, one in body.pop(name).items() if member not in {inner, "type"}}
-        body |= {name: rest} if rest else {}
-        if place == "messages":
-            messages = _items(body, "messages")
-            system = messages.pop(0)["content"] if messages and messages[0]["role"] == "system" else ""
-            body["messages"] = [{"role": "system", "content": _join(system, asked)}, *messages]
-        else:
-            body[place] = _join(body.get(place), asked)
-        return True
-    return False
+        rest = {member: one for member, one in form.items() if member not in {inner, "type"}}
+        body = {member: one for member, one in body.items() if member != name} | ({name: rest} if rest else {})
+        if place != "messages":
+            return {**body, place: _join(body.get(place), asked)}
+        messages: list[JSON] = body[place]
+        has_system = bool(messages) and messages[0]["role"] == "system"
+        content = _join(messages[0]["content"], asked) if has_system else asked
+        return {**body, place: [{"role": "system", "content": content}, *messages[has_system:]]}
+    return body
 
 
 def _with_reasoning(message: JSON) -> JSON:
@@ -114,15 +100,14 @@ def _with_short_ids(message: JSON) -> JSON:
     return {**message, "tool_calls": calls} if calls else message
 
 
-def _strict_format(body: JSON) -> bool:
+def _strict_format(body: JSON) -> JSON:
     """Write the schema of the answer by the rules of OpenAI's strict mode, in the body of either API."""
     for name, inner, _ in _FORMATS:
         form: JSON = body.get(name) or {}
         if inner in form:
             schema = close_schema(form[inner]["schema"], strict=True)
-            body[name] = {**form, inner: {**form[inner], "schema": schema}}
-            return bool(schema != form[inner]["schema"])
-    return False
+            return {**body, name: {**form, inner: {**form[inner], "schema": schema}}}
+    return body
 
 
 STRICT_SCHEMA = Repair(

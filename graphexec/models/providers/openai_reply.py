@@ -15,15 +15,12 @@ from typing import Any
 
 from graphexec.errors import OverloadedError, ServerError
 from graphexec.messages import ModelReply, ReplyDelta, ToolCall, Usage
-from graphexec.models.http.dialect import Block, Draft, read_finish
-from graphexec.models.http.endpoint import Endpoint
+from graphexec.models.http.draft import Block, Draft, read_finish
 from graphexec.models.http.failures import invalid_call_error, refusal_error
 from graphexec.models.http.json_values import (
     JSON,
     best_arguments,
-    invalid_reply,
     is_complete,
-    read_string,
     to_count,
     to_object,
     to_objects,
@@ -76,8 +73,7 @@ class ChatStream(Draft):
         Draft.__post_init__(self)
         self._reasoning = self.begin_block("reasoning", {})
 
-    def take_event(self, event: JSON) -> Iterator[ReplyDelta]:
-        """Add one event and yield its deltas."""
+    def _take_event(self, event: JSON) -> Iterator[ReplyDelta]:
         # The chunk with the usage and Azure's first chunk have no choices.
         choices = self.objects(event.get("choices"), "choices")
         if self.finish is None:
@@ -86,22 +82,20 @@ class ChatStream(Draft):
         if self.finish is not None:
             yield from self.end_text()
 
-    def take_end(self) -> Iterator[ReplyDelta]:
-        """Add the end, even if the connection breaks then."""
+    def _take_end(self) -> Iterator[ReplyDelta]:
         self.ended = True
         if self.finish is None and (self.written or self.calls):
             # Some servers send no reason.
             self.finish = "other" if self._is_odd else "tool_calls" if self.calls else "stop"
         yield from self.end_text()
 
-    def take_whole(self, body: JSON) -> Iterator[ReplyDelta]:
-        """Add a whole reply and yield its deltas."""
+    def _take_whole(self, body: JSON) -> Iterator[ReplyDelta]:
         choices = self.objects(body.get("choices"), "choices")
         self._check(body, choices, answered=bool(choices))
         if not choices:
-            raise invalid_reply(self.endpoint, "sent a reply without choices")
+            raise self.invalid("sent a reply without choices")
         if all({"message", "delta", "text"}.isdisjoint(choice) for choice in choices):
-            raise invalid_reply(self.endpoint, "sent a choice without a message or a text")
+            raise self.invalid("sent a choice without a message or a text")
         yield from self._take(body, choices, whole=True)
         yield from self.end_text()
         self.finish = self.finish or "other"
@@ -111,8 +105,7 @@ class ChatStream(Draft):
         self.check_error(body, answered=answered)
         for choice in choices:
             self.check_error(choice)
-            if "message" in choice:
-                self.check_error(to_object(choice["message"]))
+            self.check_error(to_object(choice.get("message")))
 
     def _take(self, body: JSON, choices: list[JSON], *, whole: bool) -> Iterator[ReplyDelta]:
         self.model = self.model or to_word(body.get("model"))
@@ -124,7 +117,7 @@ class ChatStream(Draft):
             written: Any = choice.get("delta") or choice.get("message")
             message = to_object(written)
             if written and not message:
-                raise invalid_reply(self.endpoint, "sent a message of another type")
+                raise self.invalid("sent a message of another type")
             if whole or (not choice.get("delta") and self._is_last(body, choice, message)):  # pyright: ignore[reportUnknownArgumentType]
                 yield from self._take_message(number, choice, message)
             else:
@@ -160,13 +153,13 @@ class ChatStream(Draft):
         begun = bool(before or self.calls or self._reasoning.pieces)
         if not self._reasoning.pieces or number:
             yield from self._take_reasoning(message, whole=True)
-        said = _text(message.get("content") if message else choice.get("text"), self.endpoint)
+        said = self._read_text(message.get("content") if message else choice.get("text"))
         if number == 0 and before and (said.startswith(before) or before.startswith(said)):
             said = said[len(before) :]
         yield from self._say(said)
         self._refuse(message)
         known = len(self.calls) if begun and number == 0 else 0
-        for place, piece in enumerate(read_calls(message, self.endpoint)):
+        for place, piece in enumerate(read_calls(message, self)):
             if place < known:
                 # What was streamed may lack the end, or more.
                 call, written = self.calls[place], self.calls[place].text
@@ -182,13 +175,21 @@ class ChatStream(Draft):
         if not (isinstance(content, str) and _REASONING.isdisjoint(message)):
             yield from self._take_reasoning(message, whole=False)
         if content:
-            yield from self._say(_text(content, self.endpoint))
+            yield from self._say(self._read_text(content))
         self._refuse(message)
         if "tool_calls" in message or "function_call" in message:
             index = choice.get("index")
             index = index if type(index) is int else number
-            for piece in read_calls(message, self.endpoint):
+            for piece in read_calls(message, self):
                 yield from self._take_call(index, piece)
+
+    # Any: a value of JSON.
+    def _read_text(self, content: Any) -> str:
+        """Return a content as a string, of parts or of one. Raises `InvalidReplyError` if it may hold a lost answer."""
+        if isinstance(content, str):
+            return content
+        parts: list[Any] = [*content] if isinstance(content, list) else [content]
+        return "".join([self.string(_text_of(part), "content") for part in parts])
 
     def _say(self, text: str) -> Iterator[ReplyDelta]:
         if text:
@@ -303,19 +304,22 @@ class ChatStream(Draft):
             block.members["extras"] = piece.extras
         return ReplyDelta(index=block.position, call_id=given, name=name, arguments=arguments[shown:])
 
-    def text_of(self, block: Block) -> str:
-        """Return the text of a block of text or reasoning."""
+    def _text_of(self, block: Block) -> str:
         return block.text
 
-    def call_of(self, block: Block) -> ToolCall:
-        """Return a call as far as it is known."""
+    def _call_of(self, block: Block) -> ToolCall:
         return ToolCall(block.members.get("id", ""), block.members["name"], block.text)
 
-    def reasoning_of(self, block: Block) -> tuple[str, JSON | None]:
-        """Return the reasoning, with the data that is sent back beside the reply's calls."""
+    def _reasoning_of(self, block: Block) -> tuple[str, JSON | None]:
         if block is not self._reasoning:
             return "", None
-        data: JSON = {name: list(map(_join, details)) for name, details in self._details.items()}
+        data: JSON = {
+            name: [
+                {key: "".join(one) if isinstance(one, _Pieces) else one for key, one in part.items()}
+                for part in details
+            ]
+            for name, details in self._details.items()
+        }
         if "reasoning_details" not in data and self._member and (block.pieces or self.calls):
             # DeepSeek requires the member beside calls even if it is empty.
             data[self._member] = block.text
@@ -343,26 +347,13 @@ class ChatStream(Draft):
     def reply(self) -> ModelReply:
         """Return the whole reply. Raises as `Draft.reply` does, also for what a filter or a broken call left empty."""
         if self.answered and not self.calls and not "".join(self.written).strip():
-            self._check_empty()
+            reason = f"finish_reason {self.endpoint.quote(', '.join(self._reasons)) or None}"
+            said = self.endpoint.quote("".join(self._refusals))
+            if any(map(BROKEN_CALL.search, self._reasons)):
+                raise invalid_call_error(self.endpoint, reason)
+            if said or any(map(FILTERED.search, self._reasons)):
+                raise refusal_error(self.endpoint, f"{reason}: {said}" if said else reason)
         return Draft.reply(self)
-
-    def _check_empty(self) -> None:
-        """Raise the error that an empty reply means: a refusal, a filter, or a call that could not be read."""
-        reason = f"finish_reason {self.endpoint.quote(', '.join(self._reasons)) or None}"
-        said = self.endpoint.quote("".join(self._refusals))
-        if any(map(BROKEN_CALL.search, self._reasons)):
-            raise invalid_call_error(self.endpoint, reason)
-        if said or any(map(FILTERED.search, self._reasons)):
-            raise refusal_error(self.endpoint, f"{reason}: {said}" if said else reason)
-
-
-# Any: a value of JSON.
-def _text(content: Any, endpoint: Endpoint) -> str:
-    """Return a content as a string, of parts or of one. Raises `InvalidReplyError` if it may hold a lost answer."""
-    if isinstance(content, str):
-        return content
-    parts: list[Any] = [*content] if isinstance(content, list) else [content]
-    return "".join([read_string(_text_of(part), endpoint, "content") for part in parts])
 
 
 # Any: a value of JSON.
@@ -400,10 +391,6 @@ def _add_detail(details: list[JSON], piece: JSON) -> None:
 
 class _Pieces(list[str]):
     """The pieces of a string, which are joined once."""
-
-
-def _join(detail: JSON) -> JSON:
-    return {key: "".join(value) if isinstance(value, _Pieces) else value for key, value in detail.items()}
 
 
 def read_counts(usage: JSON) -> dict[str, int]:

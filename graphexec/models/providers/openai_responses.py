@@ -7,91 +7,67 @@ from dataclasses import replace
 
 from graphexec._mistakes import explain_class
 from graphexec._mistakes.remedies import MODEL_OPTIONS
-from graphexec.messages import (
-    AssistantMessage,
-    ChatRequest,
-    Image,
-    Message,
-    ModelRequest,
-    SystemMessage,
-    ToolCall,
-    ToolMessage,
-    ToolSpec,
-    UserMessage,
-)
-from graphexec.models.http.dialect import CHOOSE_TOOL, REQUEST_WRITES_IT, Dialect, Sampling, bearer
-from graphexec.models.http.endpoint import OPENAI
-from graphexec.models.http.json_bodies import (
-    conversation,
-    encode_messages,
-    encode_tool_choice,
-    instructions,
-    merge_bodies,
-    valid_arguments,
-)
+from graphexec.messages import AssistantMessage, ChatRequest, Image, Message, ModelRequest, ToolCall, ToolMessage
+from graphexec.models.http.dialect import NO_SEED, Dialect, HistoryForm, Sampling, describe_tool, ordered_parts
+from graphexec.models.http.json_bodies import encode_messages, instructions, valid_arguments
 from graphexec.models.http.json_values import JSON
 from graphexec.models.http.refusals import TOOL_CHOICE, Parameter
 from graphexec.models.http.remote import RemoteModel
-from graphexec.models.providers.histories import HistoryForm, distinct_calls, ordered_parts
 from graphexec.models.providers.openai_repairs import FORMAT, STRICT_SCHEMA
 from graphexec.models.providers.responses_reply import ResponsesStream
 
 
-def route(_request: ModelRequest) -> str:
-    """Return the path below the base URL, which is the same for every request."""
-    return "responses"
+class Responses(Dialect):
+    """OpenAI's Responses API. It does not support stop strings."""
 
+    draft = ResponsesStream
+    parameters = (
+        Parameter("temperature"),
+        Parameter("top_p"),
+        Parameter("max_output_tokens", option="max_tokens"),
+        Parameter("reasoning.effort", option="reasoning_effort", aliases=("reasoning", "reasoning_effort")),
+        Parameter("include"),
+        TOOL_CHOICE,
+    )
+    written = ("input", "instructions", "text.format")
+    repairs = (STRICT_SCHEMA, replace(FORMAT, part="text.format"))
+    absent = NO_SEED
 
-def encode(request: ModelRequest, sampling: Sampling, *, stream: bool) -> JSON:
-    """Return the body of the POST, without stop strings, which the API does not support.
+    def route(self, _request: ModelRequest) -> str:
+        """Return the path below the base URL, which is the same for every request."""
+        return "responses"
 
-    A completion request becomes a single user message. Raises `BadRequestError` for a tool choice that the request does
-    not offer.
-    """
-    form = HistoryForm().of(request, sampling.provider)
-    messages = distinct_calls(conversation(request), form)
-    body: JSON = {
-        "model": sampling.model,
-        "input": encode_messages(messages, form, _items),
-        # The server need not store anything: each request contains the whole conversation.
-        "store": False,
-        "instructions": instructions(messages) or None,
-        "temperature": sampling.temperature,
-        "top_p": sampling.top_p,
-        "reasoning": None if sampling.reasoning_effort is None else {"effort": sampling.reasoning_effort},
-        "max_output_tokens": sampling.max_tokens,
-        "stream": stream or None,
-    }
-    if isinstance(request, ChatRequest):
-        body["tools"] = _tools(request.tools) or None
-        # A server that stores nothing needs its encrypted reasoning again before the results of calls.
-        body["include"] = ["reasoning.encrypted_content"] if request.tools else None
-        body["tool_choice"] = encode_tool_choice(
-            request, sampling.model, lambda name: {"type": "function", "name": name}
-        )
+    def _write(self, request: ChatRequest, _: Sampling, form: HistoryForm) -> JSON:
+        # `strict` is sent, because the default of this API is True.
+        tools = [{"type": "function", **describe_tool(tool), "strict": False} for tool in request.tools]
+        body: JSON = {
+            "input": encode_messages(request.messages, form, _items),
+            # The server need not store anything: each request contains the whole conversation.
+            "store": False,
+            "instructions": instructions(request.messages) or None,
+            "tools": tools or None,
+            # A server that stores nothing needs its encrypted reasoning again before the results of calls.
+            "include": ["reasoning.encrypted_content"] if tools else None,
+        }
         if request.schema is not None:
             # Not `strict`, as in chat completions; `STRICT_SCHEMA` is for servers that demand its rules.
             body["text"] = {"format": {"type": "json_schema", "name": "reply", "schema": request.schema}}
-    return merge_bodies(body, sampling.extra_body or {})
+        return body
+
+    def _choose(self, choice: str) -> JSON | str:
+        return choice if choice in {"none", "required"} else {"type": "function", "name": choice}
 
 
 def _items(messages: Sequence[Message], form: HistoryForm) -> Iterator[JSON]:
-    for message in messages:
-        yield from _items_of(message, form)
-
-
-def _items_of(message: Message, form: HistoryForm) -> list[JSON]:
-    match form.fit(message):
-        case SystemMessage():
-            return []
-        case UserMessage(content, images):
-            return [{"role": "user", "content": _content(content, images)}]
-        case AssistantMessage() as said:
-            # The API requires each item of reasoning before the item that followed it.
-            parts = ordered_parts(said, form.provider, {"reasoning"})
-            return [_part(part) for part in parts if not isinstance(part, str) or part.strip()]
-        case ToolMessage(call_id, content, images):
-            return [{"type": "function_call_output", "call_id": call_id, "output": _content(content, images)}]
+    for message in form.fitted(messages):
+        match message:
+            case AssistantMessage():
+                # The API requires each item of reasoning before the item that followed it.
+                yield from filter(None, map(_part, ordered_parts(message, form.provider, {"reasoning"})))
+            case ToolMessage(call_id, content, images):
+                yield {"type": "function_call_output", "call_id": call_id, "output": _content(content, images)}
+            case _:
+                yield {"role": "user", "content": _content(message.content, message.images)}
 
 
 def _content(content: str, images: Sequence[Image]) -> str | list[JSON]:
@@ -109,7 +85,8 @@ def _content(content: str, images: Sequence[Image]) -> str | list[JSON]:
 def _part(part: str | JSON | ToolCall) -> JSON:
     match part:
         case str():
-            return {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": part}]}
+            written = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": part}]}
+            return written if part.strip() else {}
         case ToolCall(call_id, name, arguments):
             members = {"call_id": call_id, "name": name, "arguments": valid_arguments(arguments)}
             return {"type": "function_call"} | members
@@ -117,35 +94,7 @@ def _part(part: str | JSON | ToolCall) -> JSON:
             return part
 
 
-def _tools(tools: Sequence[ToolSpec]) -> list[JSON]:
-    # `strict` is sent, because the default of this API is True.
-    functions = ({"name": one.name, "description": one.description, "parameters": one.parameters} for one in tools)
-    return [{"type": "function"} | function | {"strict": False} for function in functions]
-
-
-RESPONSES = Dialect(
-    OPENAI,
-    route,
-    bearer,
-    encode,
-    ResponsesStream,
-    parameters=(
-        Parameter("temperature"),
-        Parameter("top_p"),
-        Parameter("max_output_tokens"),
-        Parameter("reasoning.effort", aliases=("reasoning", "reasoning_effort")),
-        Parameter("include"),
-        TOOL_CHOICE,
-    ),
-    reserved={
-        **dict.fromkeys(("input", "instructions", "stream", "text.format"), REQUEST_WRITES_IT),
-        "tool_choice": CHOOSE_TOOL,
-        "max_output_tokens": "pass max_tokens",
-        "reasoning.effort": "pass reasoning_effort",
-    },
-    repairs=(STRICT_SCHEMA, replace(FORMAT, part="text.format")),
-    absent={"seed": "leave it out, or pass extra_body={'seed': ...} if your server takes it"},
-)
+RESPONSES = Responses()
 
 
 @explain_class("OpenAIResponses('gpt-5-mini')", options=MODEL_OPTIONS)

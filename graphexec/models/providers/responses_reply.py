@@ -11,17 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from graphexec.messages import ReplyDelta, ToolCall
-from graphexec.models.http.dialect import Block, Draft, Kind, read_finish
-from graphexec.models.http.json_values import (
-    JSON,
-    best_arguments,
-    invalid_reply,
-    read_arguments,
-    to_number,
-    to_object,
-    to_objects,
-    to_word,
-)
+from graphexec.models.http.draft import Block, Draft, Kind, read_finish
+from graphexec.models.http.json_values import JSON, best_arguments, to_number, to_object, to_objects, to_word
 from graphexec.models.http.meanings import FILTERED
 from graphexec.models.providers.openai_reply import read_counts, to_usage
 
@@ -56,20 +47,17 @@ class ResponsesStream(Draft):
     # The part of the reasoning of which the last piece was streamed.
     _part: tuple[int, int] | None = field(default=None, init=False)
 
-    def take_whole(self, body: JSON) -> Iterator[ReplyDelta]:
-        """Add a whole response and yield its deltas."""
+    def _take_whole(self, body: JSON) -> Iterator[ReplyDelta]:
         self.check_error(body, answered=body.get("output") is not None)
         yield from self._end_response(body, "completed")
         if body.get("output") is None and not self.blocks:
-            raise invalid_reply(self.endpoint, "sent a reply without output")
+            raise self.invalid("sent a reply without output")
 
-    def take_end(self) -> Iterator[ReplyDelta]:
-        """Add the end of a stream, which a gateway may send instead of the final response."""
+    def _take_end(self) -> Iterator[ReplyDelta]:
         if self.blocks and all(block.ended for block in self.blocks):
             yield from self._finish("completed", {})
 
-    def take_event(self, event: JSON) -> Iterator[ReplyDelta]:
-        """Add one event and yield its deltas."""
+    def _take_event(self, event: JSON) -> Iterator[ReplyDelta]:
         if event == self._last and to_number(event.get("sequence_number")):
             return
         self._last = event
@@ -89,7 +77,7 @@ class ResponsesStream(Draft):
             for response in self.objects(event.get("response"), "response"):
                 yield from self._end_response(response, name)
         elif not name and event.keys() & {"delta", "item", "response"}:
-            raise invalid_reply(self.endpoint, "sent an event without a type")
+            raise self.invalid("sent an event without a type")
 
     def _end_response(self, response: JSON, status: str) -> Iterator[ReplyDelta]:
         """Add the final response, and yield the deltas that were not streamed.
@@ -99,7 +87,7 @@ class ResponsesStream(Draft):
         self.check_error(response)
         status = to_word(response.get("status")) or status
         if status == "failed":
-            raise invalid_reply(self.endpoint, "reports that it failed, without a message")
+            raise self.invalid("reports that it failed, without a message")
         left, begun, final = _Unmatched(self.blocks), [*self.blocks], list[Block]()
         for index, item in enumerate(self.objects(response.get("output"), "output")):
             block = left.take(item, self._kind_of(item), self._known.get(index))
@@ -111,30 +99,30 @@ class ResponsesStream(Draft):
         last: Block | None = None
         said: dict[Kind, str] = {}
         for block in begun:
-            text = self.text_of(block) if block.kind in {"text", "reasoning"} else ""
+            text = self._text_of(block) if block.kind in {"text", "reasoning"} else ""
             if block not in left.blocks:
                 last, said[block.kind] = block, text
             elif not text or text not in {(known := said.get(block.kind, ""))[: len(text)], known[-len(text) :]}:
                 behind.setdefault(last, []).append(block)
         self.blocks = [*behind.get(None, ()), *(one for block in final for one in (block, *behind.get(block, ())))]
-        if not any(map(self.text_of, self.of_kind("text"))) and (text := to_word(response.get("output_text"))):
+        if not any(map(self._text_of, self.of_kind("text"))) and (text := to_word(response.get("output_text"))):
             self.begin_block("text", {"content": [{"type": "output_text", "text": text}]})
         if status in {"queued", "in_progress"} and not self.blocks:
-            raise invalid_reply(self.endpoint, f"sent a response that is not finished ({status})")
+            raise self.invalid(f"sent a response that is not finished ({status})")
         yield from self._finish(status, response)
 
     def _finish(self, status: str, response: JSON) -> Iterator[ReplyDelta]:
         details = to_object(response.get("incomplete_details"))
         self.usage = to_usage(read_counts(to_object(response.get("usage"))))
         self.model = to_word(response.get("model"))
-        called, texts = self.of_kind("call"), [*filter(self.text_of, self.of_kind("text"))]
+        called, texts = self.of_kind("call"), [*filter(self._text_of, self.of_kind("text"))]
         reason = to_word(details.get("reason"))
         if status in {"completed", "done"}:
             self.finish = "tool_calls" if called else "stop"
         else:
             self.finish = "length" if read_finish(reason) == "length" else "other"
         if not called and all(map(_is_refusal, texts)) and (texts or FILTERED.search(reason)):
-            self.refusal = "".join(map(self.text_of, texts)) or reason
+            self.refusal = "".join(map(self._text_of, texts)) or reason
         yield from self.end_blocks()
 
     def _take_item(self, event: JSON, name: str, item: JSON) -> Iterator[ReplyDelta]:
@@ -203,7 +191,7 @@ class ResponsesStream(Draft):
 
     def _kind_of(self, item: JSON) -> Kind:
         if not item.get("type") and any(map(item.get, ("content", "arguments", "summary"))):
-            raise invalid_reply(self.endpoint, "sent an item without a type")
+            raise self.invalid("sent an item without a type")
         kind = _KINDS.get(self.string(item.get("type"), "type"), "other")
         return "reasoning" if kind == "text" and item.get("phase") == _COMMENTARY else kind
 
@@ -225,7 +213,7 @@ class ResponsesStream(Draft):
             elif name in item and not _is_text_list(item[name]):
                 del found[name]
         if block.kind == "call":
-            arguments = read_arguments(item.get("arguments"), self.endpoint, f"{place}.arguments")
+            arguments = self.arguments(item.get("arguments"), f"{place}.arguments")
             found |= {"arguments": best_arguments(block.members.get("arguments", ""), arguments)}
             self.string(item.get("name"), f"{place}.name")
         self.merge(block, found if block.kind != "other" else {})
@@ -239,30 +227,27 @@ class ResponsesStream(Draft):
                 self.string(part.get(name), f"{place}.{position}.{name}")
         return parts
 
-    def text_of(self, block: Block) -> str:
-        """Return the text of a block of text or reasoning."""
+    def _text_of(self, block: Block) -> str:
         if block.kind == "reasoning":
             parts = block.members.get("summary") or block.members.get("content") or ()
             return _BREAK.join([part["text"] for part in parts if part.get("text")] or block.streamed)
         written = [part for part in block.members.get("content", ()) if to_word(part.get("type")) not in _THOUGHTS]
         return "".join([part.get("text") or part.get("refusal") or "" for part in written]) or block.text
 
-    def call_of(self, block: Block) -> ToolCall:
-        """Return a call; some servers have only the id of its item."""
+    def _call_of(self, block: Block) -> ToolCall:
         members = block.members
         arguments = best_arguments(block.text, members.get("arguments", ""))
         return ToolCall(members.get("call_id") or members.get("id") or "", members.get("name") or "", arguments)
 
-    def reasoning_of(self, block: Block) -> tuple[str, JSON | None]:
-        """Return the reasoning in an item, also in a message; what has no content is not stored by the server."""
+    def _reasoning_of(self, block: Block) -> tuple[str, JSON | None]:
         members = block.members
         if block.kind == "text":
             parts = [part for part in members.get("content", ()) if to_word(part.get("type")) in _THOUGHTS]
             return _BREAK.join([part["text"] for part in parts if part.get("text")]), None
         if members.get("type") != "reasoning" or not (members.get("encrypted_content") or members.get("content")):
-            return self.text_of(block), None
+            return self._text_of(block), None
         sent = {name: members[name] for name in _SENT if members.get(name) is not None}
-        return self.text_of(block), {"summary": [], **sent}
+        return self._text_of(block), {"summary": [], **sent}
 
 
 class _Unmatched:

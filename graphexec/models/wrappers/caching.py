@@ -91,16 +91,21 @@ class SQLiteCache:
     Raises `InputError` if the file cannot be opened or is not a cache.
     """
 
-    __slots__ = ("_path",)
+    __slots__ = ("_connect", "_failures", "_path")
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         validate("SQLiteCache", ("path", path, PATH))
         if os.fspath(path) == ":memory:":
             raise InputError("SQLiteCache needs a file, but path is ':memory:'; use MemoryCache() for memory")
+        # Imported where it is used: most programs have no cache in a file.
         import sqlite3
 
         # Absolute, because the program may change its working directory.
         self._path = Path(path).absolute()
+        # No transactions by Python: each statement is a transaction.
+        self._connect = partial(sqlite3.connect, self._path, timeout=_LOCK_TIMEOUT, isolation_level=None)
+        # The message of SQLite may quote a damaged file.
+        self._failures = sqlite3.Error, UnicodeDecodeError
         try:
             # SQLite would create it with the mode of the process; the files of its journal have that of the database.
             # If this fails, SQLite will say so.
@@ -110,14 +115,12 @@ class SQLiteCache:
             # mode, which is enough: the file stores it.
             with suppress(sqlite3.OperationalError):
                 self._execute("PRAGMA journal_mode = WAL")
-            self._execute(
-                "CREATE TABLE IF NOT EXISTS replies (key TEXT PRIMARY KEY, entry TEXT NOT NULL) WITHOUT ROWID"
-            )
+            columns = "key TEXT PRIMARY KEY, entry TEXT NOT NULL"
+            self._execute(f"CREATE TABLE IF NOT EXISTS replies ({columns}) WITHOUT ROWID")
             self._execute("SELECT key, entry FROM replies LIMIT 1")
-        except (sqlite3.Error, UnicodeDecodeError) as error:
-            raise InputError(
-                f"the cache {self._path} cannot be used: {error}; pass a file in a writable folder"
-            ) from error
+        except self._failures as error:
+            fact = f"the cache {self._path} cannot be used: {error}"
+            raise InputError(f"{fact}; pass a file in a writable folder") from error
 
     def get(self, key: str) -> str | None:
         """Return the entry, or `None` if there is none or it cannot be read."""
@@ -132,21 +135,14 @@ class SQLiteCache:
         return f"SQLiteCache({str(self._path)!r})"
 
     def _try(self, statement: str, *values: str) -> tuple[str] | None:
-        import sqlite3
-
         try:
             return self._execute(statement, *values)
-        # The message of SQLite may quote a damaged file.
-        except (sqlite3.Error, UnicodeDecodeError) as error:
+        except self._failures as error:
             report(CacheFailed(error))
             return None
 
     def _execute(self, statement: str, *values: str) -> tuple[str] | None:
-        # Imported where it is used: most programs have no cache in a file.
-        import sqlite3
-
-        # No transactions by Python: each statement is a transaction.
-        with closing(sqlite3.connect(self._path, timeout=_LOCK_TIMEOUT, isolation_level=None)) as connection:
+        with closing(self._connect()) as connection:
             # After a power failure the last entries may be missing, which is harmless.
             connection.execute("PRAGMA synchronous = NORMAL")
             row: tuple[str] | None = connection.execute(statement, values).fetchone()
@@ -188,7 +184,7 @@ def cached(model: Model, store: CacheStore | None = None, *, name: str = "") -> 
             return found
         reply = await call.ask(model)
         text = format_json(to_json_data(reply))
-        await io.call(partial(entries.put, key, _digest(key, text) + text))
+        await io.call(partial(entries.put, key, _digest(key + text) + text))
         return reply
 
     # Whether a call reaches the model is known only when it is made.
@@ -197,30 +193,24 @@ def cached(model: Model, store: CacheStore | None = None, *, name: str = "") -> 
 
 def _key(what: object) -> str:
     """Return the SHA-256 of a value's canonical JSON: with sorted keys, and in ASCII, which allows lone surrogates."""
-    text = json.dumps(what, default=_as_json, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
+    return _digest(json.dumps(what, default=_as_json, sort_keys=True, separators=(",", ":")))
 
 
 # Any: JSON.
 def _as_json(value: object) -> Any:
     """Return a JSON form of a value: a list of class and fields for a message, and a list for a conversation."""
-    match value:
-        case Mapping():
-            return dict(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType] - any mapping
-        case Sequence() if not isinstance(value, bytes):
-            return list(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType] - any sequence
-        case _ if is_dataclass(value):
-            return [type(value).__name__, {field.name: getattr(value, field.name) for field in fields(value)}]
-        case _:
-            raise InputError(f"a request to a cached model contains {value!r}, which is not JSON; remove it")
+    if isinstance(value, Mapping):
+        return dict(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType] - any mapping
+    if isinstance(value, Sequence) and not isinstance(value, bytes):
+        return list(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType] - any sequence
+    if is_dataclass(value):
+        return [type(value).__name__, {field.name: getattr(value, field.name) for field in fields(value)}]
+    raise InputError(f"a request to a cached model contains {value!r}, which is not JSON; remove it")
 
 
-def _digest(key: str, text: str) -> str:
-    return hashlib.sha256(f"{key}{text}".encode()).hexdigest()
-
-
-# Characters of a digest.
-_DIGEST = 64
+def _digest(text: str) -> str:
+    """Return a digest of 64 characters."""
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _read(key: str, entry: object) -> ModelReply | None:
@@ -229,9 +219,8 @@ def _read(key: str, entry: object) -> ModelReply | None:
         return None
     try:
         # Another store, or a damaged file, may return any value.
-        written = str(entry)
-        text = written[_DIGEST:]
-        if written[:_DIGEST] != _digest(key, text):
+        digest, text = str(entry)[:64], str(entry)[64:]
+        if digest != _digest(key + text):
             raise ValueError("its checksum is wrong")
         reply: ModelReply = load_as(ModelReply, parse_json(text))
     except INVALID_DATA_ERRORS as error:

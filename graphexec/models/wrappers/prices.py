@@ -74,7 +74,6 @@ def priced(model: Model, prices: Mapping[str, Price] | Price) -> WrappedModel:
 def _price_of(name: str, prices: Mapping[str, Price]) -> Price:
     known = max((key for key in prices if name.startswith(key)), key=len, default=None)
     if known is None:
-        raise InputError(
-            f"the model {name!r} has no price; add it to those of {', '.join(sorted(prices))}, or give a single Price"
-        )
+        remedy = f"add it to those of {', '.join(sorted(prices))}, or give a single Price"
+        raise InputError(f"the model {name!r} has no price; {remedy}")
     return prices[known]

@@ -1,21 +1,26 @@
-"""A model with retries: it is called again after transient errors."""
+"""Models that recover from errors: one with retries is called again, one with fallbacks calls others."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 
-from graphexec._arguments import SECONDS, validate, whole
-from graphexec.errors import ModelConnectionError, ModelTimeoutError, RateLimitError, ServerError
+from graphexec import errors
+from graphexec._arguments import MODEL, SECONDS, Constraint, validate, whole
+from graphexec.kernel.snapshot import add_note
 from graphexec.messages import Model, ModelReply
 from graphexec.models.http.attempts import REAL_TIME, RETRIES, Clock
-from graphexec.models.progress_reports import Retried
-from graphexec.models.wrappers.wrapping import ModelCall, WrappedModel, recoverable_errors
+from graphexec.models.progress_reports import FellBack, Retried
+from graphexec.models.wrappers.wrapping import ERRORS, ModelCall, WrappedModel, model_name, require_access
 from graphexec.runtime.progress import report
 from graphexec.runtime.retry import retry
 
-TRANSIENT_ERRORS: tuple[type[Exception], ...] = (RateLimitError, ServerError, ModelConnectionError, ModelTimeoutError)
+TRANSIENT_ERRORS: tuple[type[Exception], ...] = (
+    *(errors.RateLimitError, errors.ServerError, errors.ModelConnectionError, errors.ModelTimeoutError),
+)
+_EACH = Constraint("models as separate arguments, not in a list, such as OpenAICompatible('gpt-5-mini')", MODEL.fits)
 
 
 def retrying(
@@ -41,19 +46,12 @@ def retrying(
         ("attempts", attempts, whole(1, "a whole number, 1 or more: the first attempt counts")),
         ("first_wait", first_wait, SECONDS),
         ("longest_wait", longest_wait, SECONDS),
+        ("on", on, ERRORS),
     )
-    recoverable = recoverable_errors("retrying", on)
-
-    def may_pass(error: Exception) -> bool:
-        return isinstance(error, recoverable)
-
-    policy = replace(
-        RETRIES,
-        attempts=attempts,
-        may_pass=may_pass,
-        first_wait=first_wait,
-        longest_wait=longest_wait,
-    )
+    recoverable = tuple(on)
+    may_pass: Callable[[Exception], bool] = lambda error: isinstance(error, recoverable)  # noqa: E731
+    waits = replace(RETRIES, attempts=attempts, first_wait=first_wait, longest_wait=longest_wait)
+    policy = replace(waits, may_pass=may_pass)
 
     async def flow(call: ModelCall) -> ModelReply:
         return await retry(
@@ -66,3 +64,39 @@ def retrying(
         )
 
     return WrappedModel("retrying", [model], flow, clock=clock)
+
+
+def with_fallbacks(
+    model: Model, *others: Model, on: Sequence[type[Exception]] = (errors.ModelError,), clock: Clock = REAL_TIME
+) -> WrappedModel:
+    """Make a model that calls `model`, and then the `others` in order while the previous one fails with an error `on`.
+
+    Each fallback is reported as `FellBack`. If all fail, the last error is raised, with notes about the earlier ones.
+    All models share the `timeout` of the call: give a model that may hang its own timeout. A stream falls back only
+    before its first piece. A run begins if one of the models can be called, so a missing API key of the others is no
+    error. Raises `InputError` without `others`, and for invalid models.
+    """
+    validate("with_fallbacks", *(("model", each, _EACH) for each in (model, *others)), ("on", on, ERRORS))
+    if not others:
+        raise errors.InputError(f"with_fallbacks has only {model_name(model)}; pass the model to call if it fails, too")
+    recoverable = tuple(on)
+
+    async def flow(call: ModelCall) -> ModelReply:
+        earlier: list[str] = []
+        for current, following in pairwise((model, *others, None)):
+            assert current is not None, "only the last item is None"
+            try:
+                return await call.ask(current)
+            except recoverable as error:
+                if call.begun:
+                    raise
+                if following is None or not call.allows(0):
+                    for note in earlier:
+                        add_note(error, note)
+                    raise
+                earlier.append(f"before that, {model_name(current)} failed with {errors.described(error)}")
+                report(FellBack(error, model_name(following)))
+        raise AssertionError("the last model returns or raises")
+
+    check = partial(require_access, (model, *others), recoverable)
+    return WrappedModel("with_fallbacks", (model, *others), flow, instant=True, clock=clock, check=check)

@@ -12,8 +12,8 @@ from functools import partial
 from itertools import pairwise
 from typing import Any, TypeAlias, final
 
-from graphexec._arguments import MODEL, validate
-from graphexec.errors import InputError, ModelError, format_value
+from graphexec._arguments import MODEL, Constraint, validate
+from graphexec.errors import ModelError
 from graphexec.messages import (
     Model,
     ModelReply,
@@ -24,7 +24,7 @@ from graphexec.messages import (
     request_parameters,
 )
 from graphexec.models.http.attempts import REAL_TIME, Clock
-from graphexec.models.http.dialect import Piece
+from graphexec.models.http.draft import Piece
 from graphexec.runtime.emission import emit, stream_async, stream_sync
 from graphexec.runtime.io import ASYNC, BLOCKING, IO, call_method, run_sync
 
@@ -195,12 +195,10 @@ def model_name(model: Model) -> str:
     return type(model).__name__ if type(model).__repr__ is object.__repr__ else repr(model)
 
 
-def recoverable_errors(kind: str, on: Sequence[type[Exception]]) -> tuple[type[Exception], ...]:
-    """Return the exception classes in `on`. Raises `InputError` for any other value."""
-    # Users may pass a single class, or asyncio.CancelledError.
-    if not isinstance(on, Sequence) or isinstance(on, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InputError(f"{kind} has on={format_value(on)}; give a tuple of classes of exceptions")
-    for error in on:
-        if not isinstance(error, type) or not issubclass(error, Exception):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InputError(f"{kind} has {error!r} in on=; give classes of exceptions")
-    return tuple(on)
+def _are_errors(value: object) -> bool:
+    several: Sequence[object] = value if isinstance(value, Sequence) and not isinstance(value, str) else (None,)  # pyright: ignore[reportUnknownVariableType]
+    return all(isinstance(one, type) and issubclass(one, Exception) for one in several)
+
+
+# The constraint on the option `on`. Users may pass a single class, or asyncio.CancelledError.
+ERRORS = Constraint("a tuple of classes of exceptions", _are_errors)
