@@ -392,6 +392,7 @@ REMOVED = _by_name(
     ("audit", "the engine compares each step of a run with its certificate, which check of graphexec.verify checks"),
     ("Progress Status View", _PROGRESS),
     ("convert_units", "write a tool that converts with pint"),
+    ("agent_scripts drawn_graphs executor_machine time_limits", "verify_termination tries every kind of script"),
     ("diff Difference Delta Change", "compare {*after.edges} with {*before.edges}, and the bounds of both verdicts"),
 )
 

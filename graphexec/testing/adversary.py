@@ -17,8 +17,7 @@ from graphexec.messages import CompletionRequest
 from graphexec.runtime.handlers import Handler, RunContext
 from graphexec.runtime.io import IO
 from graphexec.testing.failures import Readable
-from graphexec.testing.scripted import pause
-from graphexec.testing.scripts import ScriptedError, delay
+from graphexec.testing.scripted import ScriptedError, delay, pause
 from graphexec.verify.explorer.oracle import Oracle, Reply
 from graphexec.verify.explorer.temporal import UNKNOWN
 

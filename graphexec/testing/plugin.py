@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 MARK: Final = "graphexec"
 
+# The tests of a marked function.
+CHECKS: Final = ("proof", "certificate", "exhaustive", "adversarial")
+
 # The options of the marker, which are those of `verify_termination`.
 OPTIONS: Final = ("start", "limits", "replies", "raises", "examples", "stateful", "context", "patience", "ignore")
 
@@ -104,7 +107,7 @@ def pytest_pycollect_makeitem(collector: Any, name: str, obj: object) -> list[py
     function: Any = pytest.Function
     failed: Failures = {}
     items: list[pytest.Item] = []
-    for check in _checks():
+    for check in CHECKS:
         # A function, as checked above.
         test: Any = _test(cast("Any", obj), check, options, failed)
         if isinstance(collector, pytest.Class):
@@ -144,12 +147,6 @@ def _unknown(options: Options) -> list[str]:
         for name in options
         if name not in OPTIONS
     ]
-
-
-def _checks() -> list[str]:
-    from graphexec.testing.spin_checker import is_installed
-
-    return ["proof", "certificate", "exhaustive", "adversarial", *(["spin"] if is_installed() else [])]
 
 
 @pytest.hookimpl(wrapper=True)
@@ -293,7 +290,6 @@ def _fail(text: str) -> NoReturn:
 
 def _run_check(check: str, machine: Verifiable, options: Options) -> None:
     from graphexec.testing import properties
-    from graphexec.testing import spin_checker as spin
     from graphexec.testing.setup import graph_of, limits_of
 
     limits = options.get("limits")
@@ -307,7 +303,5 @@ def _run_check(check: str, machine: Verifiable, options: Options) -> None:
         case "exhaustive":
             properties.check_table_runs(graph, within)
             properties.check_own_code(machine, ("exhaustive",), **own)
-        case "adversarial":
-            properties.check_own_code(machine, ("adversarial",), **own)
         case _:
-            spin.check_with_spin(graph, within)
+            properties.check_own_code(machine, ("adversarial",), **own)

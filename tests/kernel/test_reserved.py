@@ -20,9 +20,9 @@ from graphexec.executor.result import Ending
 from graphexec.kernel import Budget, Cut, PendingEffect, Spent, charged, reserved
 from graphexec.messages import CompletionRequest, ModelReply, Usage
 from graphexec.runtime import RunContext, make_run_context
-from graphexec.testing.random_graphs import DrawnEdge, DrawnGraph, DrawnNode
 from graphexec.verify import Certificate, check
 from graphexec.verify.explorer.stub_nodes import explore_table
+from tests.checks.random_graphs import DrawnEdge, DrawnGraph, DrawnNode
 from tests.drivers import LIVE, Driver, FakeClock, Script, run_script
 from tests.kernel import machines as m
 from tests.parameters import cases

@@ -18,10 +18,11 @@ from graphexec.errors import CertificateError, InputError, ParseError, Undeclare
 from graphexec.executor import Acted, LimitReached, Ready, dispatch_tools, limit_reached, parse, stopped_response
 from graphexec.kernel import Perform, Snapshot, Spent
 from graphexec.kernel.counters import Counters
-from graphexec.testing import ScriptedModel, executor_machine, verify_termination
+from graphexec.testing import ScriptedModel, verify_termination
 from graphexec.testing import properties as checked
 from graphexec.testing.setup import trial_of
 from graphexec.tools import AnyTool
+from tests.checks.machine import executor_machine
 from tests.executor.actors import echo
 from tests.kernel.machines import INSISTENT, Asking, machine_of, value
 from tests.parameters import cases

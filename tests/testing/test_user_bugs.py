@@ -37,9 +37,8 @@ FORTY = BUGS | SIXTEEN
 
 
 @pytest.fixture(autouse=True)
-def _without_spin(monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[reportUnusedFunction]
+def _without_bytecode(monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[reportUnusedFunction]
     monkeypatch.setattr("sys.dont_write_bytecode", True)
-    monkeypatch.setattr("graphexec.testing.spin_checker.is_installed", lambda: False)
 
 
 # Of each kind some, which take a second each, and an ask that a limit drops; all of them are among the long tests.

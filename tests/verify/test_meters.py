@@ -12,8 +12,6 @@ from hypothesis import strategies as st
 import graphexec as gx
 from graphexec import effects, errors
 from graphexec.kernel import Meter, advance, begin, reserved
-from graphexec.testing.random_graphs import METERS, DrawnGraph, errand_class
-from graphexec.testing.strategies import drawn_graphs
 from graphexec.verify import Bound, Bounds, verify
 from graphexec.verify.explorer.explore import explore
 from graphexec.verify.explorer.failure import as_test
@@ -24,6 +22,8 @@ from graphexec.verify.explorer.temporal import asked, never
 from graphexec.verify.proof.flow import Flow, Transition, flow_of
 from graphexec.verify.reports.document import bounds_data, limits_data
 from graphexec.verify.reports.text import bound_lines
+from tests.checks.random_graphs import METERS, DrawnGraph, errand_class
+from tests.checks.strategies import drawn_graphs
 from tests.kernel.machines import error_message, machine_of, value
 from tests.parameters import cases
 from tests.verify import orders

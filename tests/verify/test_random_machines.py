@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from graphexec import Exhausted, Limits, errors, verify
 from graphexec.effects import COST, MODEL_CALLS, TOKENS, TOOL_CALLS, agent_limits
 from graphexec.kernel.meters import FrozenMapping
-from graphexec.testing.random_graphs import METERS, DrawnEdge, DrawnGraph, DrawnNode, Errand
-from graphexec.testing.strategies import drawn_graphs
 from graphexec.verify.explorer.stub_nodes import StubMachine, explore_table
+from tests.checks.random_graphs import METERS, DrawnEdge, DrawnGraph, DrawnNode, Errand
+from tests.checks.strategies import drawn_graphs
 from tests.parameters import examples
 from tests.verify.execution import adversary, execute
 
