@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec.agents.known_values import KnownText, may_be_known
+from graphexec.agents.small.known_values import KnownText, may_be_known
 from tests.parameters import cases
 
 
