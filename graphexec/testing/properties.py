@@ -14,10 +14,10 @@ from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Faile
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Limits
 from graphexec.kernel.node import END
-from graphexec.kernel.snapshot import Snapshot, snapshot_of
+from graphexec.kernel.snapshot import Snapshot
 from graphexec.testing.adversary import PARTS, Attack, part_of
 from graphexec.testing.failures import place_of, with_own_frames
-from graphexec.testing.own_code.faults import check_equal_runs
+from graphexec.testing.own_code.faults import check_equal_runs, check_error
 from graphexec.testing.own_code.rehearsal import Rehearsal, repetitions
 from graphexec.testing.own_code.watchdog import PATIENCE, Watchdog
 from graphexec.testing.runs import (
@@ -294,12 +294,7 @@ def check_ending(trial: Trial, report: RunReport) -> None:
     """Check that the run ended with a declared outcome, an exception of the adversary, or an allowed exception."""
     __tracebackhide__ = True
     if report.error is not None:
-        allowed = report.error in report.adversary.raised or isinstance(report.error, trial.raises)
-        if not allowed:
-            state = snapshot_of(report.error)
-            where = f" at {state.node}" if state is not None else ""
-            text = f"the run ended{where} with {report.error!r}{_describe_place(report.error)}; {remedy(report.error)}"
-            raise AssertionError(text) from with_own_frames(report.error)
+        check_error(report, trial)
         return
     endings = [edge.outcome for edge in trial.graph.edges if edge.target == END.name]
     assert type(report.outcome) in endings, (

@@ -182,7 +182,7 @@ def careless_executor() -> gx.AgentExecutor:
 
 @pytest.mark.medium
 def test_node_exception_shows_the_replies() -> None:
-    with pytest.raises(AssertionError, match=r"the run ended at careless with KeyError\('second'\)") as raised:
+    with pytest.raises(AssertionError, match=r"careless raises KeyError\('second'\) at") as raised:
         checked.check_attacks(trial_of(careless_executor()))
     notes = "\n".join(raised.value.__notes__)
     assert "the replies: CallModel: calls several" in notes
@@ -216,8 +216,7 @@ def test_broken_declaration_cannot_be_allowed() -> None:
     with pytest.raises(AssertionError, match=r"guard raises UndeclaredOutcomeError\(.*; fix the node$"):
         verify_termination(broken, examples=1)
     assert issubclass(UndeclaredOutcomeError, TypeError)
-    found = r"the run ended at guard with UndeclaredOutcomeError\(.*'\); fix the node"
-    with pytest.raises(AssertionError, match=found):
+    with pytest.raises(AssertionError, match=r"guard raises UndeclaredOutcomeError\(.*; fix the node"):
         checked.check_attacks(trial_of(broken))
 
 

@@ -15,7 +15,7 @@ from graphexec.kernel.effects import CallContext
 from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Moved, Reported
 from graphexec.kernel.snapshot import snapshot_of
 from graphexec.runtime.observers import ObserverFailed
-from graphexec.testing.failures import describe_error
+from graphexec.testing.failures import describe_error, with_own_frames
 from graphexec.testing.runs import BrokenPromiseError, RunReport, measured_by
 from graphexec.testing.setup import Trial
 from graphexec.verify import Bounds
@@ -26,7 +26,7 @@ Events: TypeAlias = Sequence[Event[Any]]
 
 def check_run(run: RunReport, trial: Trial, bounds: Bounds) -> None:
     """Raise `BrokenPromiseError` for the first fault of a run."""
-    _check_error(run, trial)
+    check_error(run, trial)
     _check_observers(run.events)
     _check_actions(run.events)
     _check_charges(run, trial, bounds)
@@ -39,14 +39,15 @@ def open_calls(events: Events) -> list[CallContext[Any]]:
     return [call for call in asked if call not in answered]
 
 
-def _check_error(run: RunReport, trial: Trial) -> None:
+def check_error(run: RunReport, trial: Trial) -> None:
+    """Raise `BrokenPromiseError` for the exception of a run that is neither the adversary's nor allowed."""
     error = run.error
     if error is None or error in run.adversary.raised or isinstance(error, trial.raises):
         return
     state, calls = snapshot_of(error), open_calls(run.events)
     who = trial.watchdog.describe_call(calls[0]) if len(calls) == 1 else "the run" if state is None else state.node
     advice = f"let it not raise, or pass raises=({type(error).__name__},)" if calls else remedy(error)
-    raise BrokenPromiseError(who, describe_error(error), advice)
+    raise BrokenPromiseError(who, describe_error(error), advice) from with_own_frames(error)
 
 
 def _check_observers(events: Events) -> None:
@@ -150,21 +151,20 @@ def check_equal_runs(first: RunReport, second: RunReport, trial: Trial, *, remem
     """
     # What comes after a value that may differ may have other values, too.
     values_count = not remembers
-    for own, other in zip_longest(_story(first, trial, remembers), _story(second, trial, remembers)):
-        (who, before, value), (_, after, other_value) = own or ("", "ends", None), other or ("", "ends", None)
-        who = who or (other or own)[0]
+    stories = (_story(run, trial, remembers=remembers) for run in (first, second))
+    for one, other in zip_longest(*stories):
+        (who, before, value), (_, after, changed) = one or (other[0], "ends", ""), other or ("", "ends", "")
+        if before == after and (not values_count or value == changed):
+            continue
         node, _, code = who.partition(": ")
         name = code.removeprefix("the tool ") if code.startswith("the tool ") else node
-        same = before == after
-        if same and (not values_count or _is_same(value, other_value)):
-            continue
-        if node in trial.stateful or name in trial.stateful:
-            if not same:
+        if {node, name} & trial.stateful:
+            if before != after:
                 return
             values_count = False
             continue
-        if same:
-            before, after = (f"{before}: {text}" for text in _distinct([_text(value), _text(other_value)]))
+        if before == after:
+            before, after = (f"{before}: {text}" for text in _distinct([value, changed]))
         raise BrokenPromiseError(
             who,
             f"differs between runs: under one script it {before} in the first run, but {after} in the second",
@@ -172,10 +172,11 @@ def check_equal_runs(first: RunReport, second: RunReport, trial: Trial, *, remem
         )
 
 
-def _story(run: RunReport, trial: Trial, remembers: bool) -> Iterator[tuple[str, str, object]]:  # noqa: FBT001
+def _story(run: RunReport, trial: Trial, *, remembers: bool) -> Iterator[tuple[str, str, str]]:
     """Yield what the code of a run does: its name, the action, and the value asked for, answered or returned."""
     who = "the run"
     for event in _in_order(run.events):
+        value: object = ""
         match event:
             case Answered(_, ModelEffect() | LoadMemory()):
                 continue
@@ -183,18 +184,19 @@ def _story(run: RunReport, trial: Trial, remembers: bool) -> Iterator[tuple[str,
                 # The agent sees what the memory loaded.
                 return
             case Answered(_, _, reply, call=call) if call is not None:
-                who = trial.watchdog.describe_call(call)
-                yield who, "answers", getattr(reply, "observation", None) or reply
+                who, did, value = trial.watchdog.describe_call(call), "answers", getattr(reply, "observation", reply)
             case Asked(who, effect):
-                yield who, f"asks for {getattr(effect, 'name', type(effect).__name__)}", effect
+                did, value = f"asks for {getattr(effect, 'name', type(effect).__name__)}", effect
             case Entered(who):
-                yield who, "is entered", None
+                did = "is entered"
             case Moved(who, outcome):
-                yield who, f"returns {type(outcome).__name__}", outcome
+                did, value = f"returns {type(outcome).__name__}", outcome
             case _:
-                pass
+                continue
+        # The addresses of objects differ between runs.
+        yield who, did, re.sub(r" at 0x[0-9a-f]+", "", repr(value))
     if run.error is not None:
-        yield who, f"raises {run.error!r}", None
+        yield who, f"raises {run.error!r}", ""
 
 
 def _in_order(events: Events) -> list[Any]:
@@ -209,20 +211,6 @@ def _in_order(events: Events) -> list[Any]:
         return begun, isinstance(event, Answered), event.call.member
 
     return [event for _, event in sorted(enumerate(events), key=order) if not isinstance(event, Reported)]
-
-
-def _is_same(value: object, other: object) -> bool:
-    try:
-        if value == other:
-            return True
-    except Exception:  # noqa: BLE001, S110 - the values are the user's
-        pass
-    return _text(value) == _text(other)
-
-
-def _text(value: object) -> str:
-    # The addresses of objects differ between runs.
-    return re.sub(r" at 0x[0-9a-f]+", "", repr(value))
 
 
 # The most characters of a value in a line of a report, and those of them before the first difference.

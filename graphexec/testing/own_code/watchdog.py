@@ -32,16 +32,10 @@ T = TypeVar("T")
 # The default number of real seconds that one call of the user's code may take.
 PATIENCE: Final = 5.0
 
-# Real seconds between two looks at the threads, and the looks after which a thread counts as idle: in half a second
-# even a busy machine lets it run.
+# Real seconds between two looks at the threads, and how often those that hang are interrupted: in half a second even a
+# busy machine lets them run.
 _LOOK: Final = 0.05
-_IDLE_LOOKS: Final = 10
-
-# How often the threads that hang are interrupted, and how often a moment is awaited in which one can be.
 _INTERRUPTS: Final = 10
-_ATTEMPTS: Final = 40
-# Seconds in which no other thread runs.
-_UNDISTURBED: Final = 0.05
 
 
 class HangError(AssertionError):
@@ -217,7 +211,9 @@ class _Threads:
 
         Callers of the check, such as Hypothesis, are not included.
         """
-        called, frames = threads_since(self._last_call), _current_frames()
+        called = threads_since(self._last_call)
+        # There is no public way to read a thread's frame.
+        frames = sys._current_frames()  # pyright: ignore[reportPrivateUsage]
         found: dict[int, list[FrameType]] = {}
         for thread in threading.enumerate():
             if thread.ident in frames and (thread not in self._before or thread.ident in called):
@@ -228,81 +224,15 @@ class _Threads:
         return found
 
     def interrupt(self) -> None:
-        """End the loops of threads that hang; one in a blocking call continues as a daemon."""
-        # More than once: a run that fails tells its observers, and one of these may be what hangs.
-        for _ in range(_INTERRUPTS):
-            running = self._running()
-            for ident in running:
-                _raise_in(ident, lambda ident=ident: ident in self.user_stacks())
-            if not running:
-                return
+        """End the loops of threads that hang; one in a blocking call continues as a daemon.
 
-    def _running(self) -> frozenset[int]:
-        """Return the threads in the user's code that run; all of them if the system reports no processor time.
-
-        They have used processor time in two intervals, one after the other. On a busy machine a thread has to wait for
-        its turn, so it has some time for that. One that sleeps and wakes up is idle: it would not notice an exception
-        while it sleeps, and until it does, Python 3.11 with a tracer, such as that of coverage, hangs.
+        A tracer may hold a lock in Python code, which an exception would leave locked: beside one, nothing is ended.
         """
-        used: dict[int, float] = {}
-        ran = frozenset[int]()
-        for _ in range(_IDLE_LOOKS):
-            before, used = used, {ident: _used_time(ident) for ident in self.user_stacks()}
-            runs = frozenset(ident for ident, seconds in used.items() if seconds > before.get(ident, seconds))
-            if not used or runs & ran:
-                return runs & ran
-            ran = runs
-            time.sleep(_LOOK)
-        return frozenset()
-
-
-def _raise_in(ident: int, hangs: Callable[[], bool]) -> None:
-    """Raise `_GivenUpError` in a running thread if it still `hangs`, but not in the code of a tracer that it calls.
-
-    The tracer of coverage acquires a lock in Python code; an exception there would leave it locked, so that all threads
-    would hang.
-    """
-    tracer, interval = _tracing_package(), sys.getswitchinterval()
-    sys.setswitchinterval(_UNDISTURBED)
-    try:
-        for _ in range(_ATTEMPTS):
-            # The thread runs now. It then waits for its turn, and begins that with the exception.
-            time.sleep(0.001)
-            frame = _current_frames().get(ident)
-            if frame is None or not hangs():
-                return
-            if str(frame.f_globals.get("__name__")).partition(".")[0] != tracer:
+        # More than once: a run that fails tells its observers, and one of these may be what hangs.
+        for _ in range(_INTERRUPTS if sys.gettrace() is None else 0):
+            for ident in self.user_stacks():
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), ctypes.py_object(_GivenUpError))
-                return
-    finally:
-        sys.setswitchinterval(interval)
-
-
-def _tracing_package() -> str:
-    """Return the name of the package that traces this thread, and so those that it starts, such as `coverage`."""
-    tracer = sys.gettrace()
-    return str(getattr(tracer, "__module__", type(tracer).__module__)).partition(".")[0]
-
-
-def _current_frames() -> dict[int, FrameType]:
-    # There is no public way to read a thread's frame.
-    return sys._current_frames()  # pyright: ignore[reportPrivateUsage]
-
-
-def _used_time(ident: int) -> float:
-    """Return the seconds of processor time that a thread has used, 0 if it has ended.
-
-    If the system does not report them, it is a time that always grows.
-    """
-    if ident not in _current_frames():
-        return 0.0
-    if not hasattr(time, "pthread_getcpuclockid"):
-        return time.monotonic()
-    try:
-        return time.clock_gettime(time.pthread_getcpuclockid(ident))
-    except OSError:
-        # It has ended since.
-        return 0.0
+            time.sleep(_LOOK)
 
 
 def _is_installed(frame: FrameType) -> bool:
