@@ -188,34 +188,26 @@ def summary(name: str, verdict: Verdict) -> str:
     if verdict.bounds is None:
         errors = [finding for finding in verdict.findings if finding.severity == "error"]
         return f"{name} {verdict.status.upper()}: {'; '.join(map(str, errors))}"
-    bounds = verdict.bounds
-    transitions = bounds.transitions
-    form = "" if transitions.form in (None, _number(transitions)) else f" = {transitions.form}"
-    if form and transitions.value not in (None, transitions.number):
-        # For these limits a smaller bound is known than the form gives.
-        form = f" ({transitions.form} is {format_number(transitions.value)})"
-    if transitions.number is None:
+    bounds, steps = verdict.bounds, verdict.bounds.transitions
+    parts = [_format_bound(bound, name.removesuffix("s").replace("_", " ")) for name, bound in bounds.rows()[1:-1]]
+    if steps.number is not None:
+        number, form = format_number(steps.number), f" = {steps.form}"
+        if steps.value is not None and steps.value != steps.number:
+            # For these limits a smaller bound is known than the form gives.
+            form = f" ({steps.form} is {format_number(steps.value)})"
+        parts.insert(0, f"at most {number} transitions{'' if steps.form in (None, number) else form}")
+    elif steps.form is not None:
         # Measures end the run.
-        form = "" if transitions.form is None else f"at most {transitions.form} transitions"
-    else:
-        form = f"at most {_number(transitions)} transitions{form}"
-    parts = [
-        *filter(None, (form,)),
-        *(_format_bound(bound, name.removesuffix("s").replace("_", " ")) for name, bound in bounds.rows()[1:-1]),
-    ]
+        parts.insert(0, f"at most {steps.form} transitions")
     if bounds.seconds.number is not None:
         parts.append(_format_bound(bounds.seconds, "second") + bounds.seconds.condition)
     return f"{name} PROVED: {'; '.join(parts)}"
 
 
-def _number(bound: Bound) -> str:
-    return str(bound.number) if bound.number is None else format_number(bound.number)
-
-
 def _format_bound(bound: Bound, unit: str) -> str:
     if bound.number is None:
         return f"any number of {unit}s" if bound.form is None else f"{bound.form} {unit}s"
-    return f"{_number(bound)} {unit}" if bound.number == 1 else f"{_number(bound)} {unit}s"
+    return f"{format_number(bound.number)} {unit}{'' if bound.number == 1 else 's'}"
 
 
 def _test(function: Callable[..., Verifiable], check: str, options: Options, failed: Failures) -> Callable[..., None]:

@@ -117,7 +117,7 @@ def check_own_code(
         ("patience", patience, number("seconds, above 0", positive=True)),
     )
     trial = trial_of(machine, watchdog=Watchdog(patience), **options)
-    rehearsal = Rehearsal.of(machine, trial, replies=options.get("replies"))
+    rehearsal = Rehearsal(machine, trial, options.get("replies"))
 
     def run_checks() -> None:
         if "exhaustive" in checks:

@@ -184,13 +184,6 @@ def test_check_without_user_code_is_not_interrupted() -> None:
         Watchdog().run(lambda: dict[str, str]()["mine"])
 
 
-def library(name: str, source: str, **values: object) -> dict[str, Any]:
-    """Return the names of a module that is installed as a library."""
-    names: dict[str, Any] = {"__name__": name, **values}
-    exec(compile(source, f"/usr/lib/site-packages/{name.replace('.', '/')}.py", "exec"), names)
-    return names
-
-
 def run_watched(decide: Callable[[Any, Any], Any], patience: float = 0.2) -> None:
     Watchdog(patience).run(lambda: deciding(decide, max_iterations=2).run("q"))
 
@@ -213,11 +206,14 @@ def test_hanging_code_is_interrupted() -> None:
 
 @pytest.mark.medium
 def test_hang_in_a_library_names_the_users_line() -> None:
-    spin = library("library", "def spin(done):\n    while not done():\n        pass\n")["spin"]
+    # A module that is installed as a library.
+    library: dict[str, Any] = {"__name__": "library"}
+    source = "def spin(done):\n    while not done():\n        pass\n"
+    exec(compile(source, "/usr/lib/site-packages/library.py", "exec"), library)
     turns = itertools.count()
 
     def decide(steps: Any, inputs: Any) -> Any:
-        return spin(lambda: next(turns) < 0)
+        return library["spin"](lambda: next(turns) > 10**7)
 
     with pytest.raises(HangError, match=r"it is at \S+test_own_code\.py:\d+ in \S*decide"):
         run_watched(decide)

@@ -9,7 +9,7 @@ import math
 import random
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias, final
 
 from graphexec.effects import AskHuman, CallAgent, CallTool, LoadMemory, ModelEffect, RunGraph, SaveMemory
 from graphexec.executor.executor import AgentExecutor
@@ -35,40 +35,31 @@ _LENGTH: Final = 16
 _ATTEMPTS: Final = 60
 
 # The names of the possible replies.
-Names = Mapping[Part, Sequence[str]]
+Names: TypeAlias = Mapping[Part, Sequence[str]]
 
 
-@dataclasses.dataclass(frozen=True)
+@final
 class Rehearsal:
     """Runs of one machine that call the user's code.
 
-    Models and people are scripted, and so are the effects in `scripted`: those with `replies`, or without a handler.
+    Models and people are scripted, and so are the effects of `replies`, those without a handler, and all effects of a
+    bare graph.
     """
 
-    machine: Verifiable
-    trial: Trial
-    scripted: frozenset[type[Effect[Any]]]
-
-    @classmethod
-    def of(
-        cls,
-        machine: Verifiable,
-        trial: Trial,
-        *,
-        replies: Mapping[type[Effect[Any]], Sequence[object]] | None = None,
-    ) -> Rehearsal:
-        """Return the rehearsal of an executor, or of a graph; all effects of a graph are scripted."""
-        asked = {kind for node in trial.graph for kind in node.effects}
+    def __init__(
+        self, machine: Verifiable, trial: Trial, replies: Mapping[type[Effect[Any]], Sequence[object]] | None
+    ) -> None:
+        self.machine, self.trial = machine, trial
+        self.scripted = {kind for node in trial.graph for kind in node.effects}
         if isinstance(machine, AgentExecutor):
             answered = {*machine.run_context.handlers}
             for world in {node.world for node in trial.graph if isinstance(node.world, World)}:
                 answered |= world.handlers.keys()
-            models = {kind for kind in asked if issubclass(kind, (ModelEffect, RunGraph))}
-            asked &= {*models, AskHuman, *(replies or {}), *(asked - answered)}
+            models = {kind for kind in self.scripted if issubclass(kind, (ModelEffect, RunGraph))}
+            self.scripted &= {*models, AskHuman, *(replies or {}), *(self.scripted - answered)}
             agent = f"the agent function {getattr(machine.agent.function, '__qualname__', '')}".rstrip()
             memory = f"the memory {type(machine.memory).__name__}"
             trial.watchdog.names = {CallAgent: agent, LoadMemory: memory, SaveMemory: memory}
-        return cls(machine, trial, frozenset(asked))
 
     def run_scripts(self, examples: int) -> None:
         """Run `examples` scripts three times each. Raises `AssertionError` for the first fault, with its script."""
