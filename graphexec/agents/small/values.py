@@ -132,6 +132,9 @@ class ExampleValues:
 
     def _value(self, schema: Schema, name: str, depth: int) -> Any:
         match schema:
+            case {"allOf": _} | {"$ref": _}:
+                # Several parts, or a reference to itself: a validator may take long to compare them.
+                return _NONE
             case {"const": value}:
                 return value
             case {"examples": [_, *_] as values}:

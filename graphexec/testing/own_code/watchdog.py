@@ -154,7 +154,8 @@ class Watchdog:
             if isinstance(call, CallContext):
                 return self.describe_call(call)
             at = at.f_back
-        return "the user's code"
+        # A thread of a call knows neither.
+        return next(map(self.describe_call, self.open[:1]), "the user's code")
 
     @contextlib.contextmanager
     def _recorded(self) -> Generator[None]:
