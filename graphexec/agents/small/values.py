@@ -12,7 +12,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias, final
+from typing import Any, TypeAlias, cast, final
 
 from graphexec.agents.small.words import NUMBERS, SMALLER_NUMBERS, values_named
 from graphexec.tools import AnyTool
@@ -112,7 +112,8 @@ class ExampleValues:
                 case {"allOf": [{**part}], **rest}:
                     schema = {**part, **rest}
                 case {**resolved}:
-                    return resolved
+                    # The keys of a JSON object are strings.
+                    return cast("Schema", resolved)
                 case _:
                     break
         return {}
@@ -150,10 +151,12 @@ class ExampleValues:
 
     def _typed(self, schema: Schema, name: str, depth: int) -> Any:
         """Return a value of a schema with a type; without one, a string."""
-        kind = schema.get("type", "string")
-        match kind[0] if isinstance(kind, list) else kind:
-            case "integer" | "number" as number:
-                return self._number(schema, whole=number == "integer")
+        kind: Any = schema.get("type", "string")
+        if not isinstance(kind, str):
+            kind = kind[0]
+        match kind:
+            case "integer" | "number":
+                return self._number(schema, whole=kind == "integer")
             case "boolean":
                 return self._rotate(f"boolean {name}", (True, False))[0]
             case "null":

@@ -72,6 +72,7 @@ def _check_actions(events: Events) -> None:
         decided, before, called = decisions.pop(inside, ((), 0, 0))
         if is_entered:
             continue
+        kept: Sequence[AgentAction]
         match event.outcome:
             case Acted(run, actions) if not decided:
                 decisions[inside] = actions, len(run.steps), 0

@@ -146,13 +146,15 @@ class Watchdog:
         """Return the node, and the effect if any, for which graphexec has called the user's function."""
         at = frame.f_back
         while at is not None:
-            engine, call = at.f_locals.get("self"), at.f_locals.get("call")
+            # Any: a local variable of any function.
+            inside: dict[str, Any] = at.f_locals
+            engine = inside.get("self")
             engine = engine.execution if isinstance(engine, RunLoop) else engine
             if isinstance(engine, Execution):
                 # Without a call, the engine runs nodes, policies and observers.
                 return engine.snapshot().node
-            if isinstance(call, CallContext):
-                return self.describe_call(call)
+            if isinstance(inside.get("call"), CallContext):
+                return self.describe_call(inside["call"])
             at = at.f_back
         # A thread of a call knows neither.
         return next(map(self.describe_call, self.open[:1]), "the user's code")
