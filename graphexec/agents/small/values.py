@@ -104,19 +104,17 @@ class ExampleValues:
         return self._uses[what] - 1
 
     def _resolve(self, schema: Any) -> Schema:
-        """Return the schema that a reference stands for; `{}` for an invalid one."""
+        """Return the schema that a reference stands for, which a long chain still has; `{}` for an invalid one."""
         for _ in range(_DEEPEST):
             match schema:
                 case {"$ref": str(reference), **rest}:
                     schema = {"allOf": [self._definitions.get(reference.removeprefix("#/$defs/"))], **rest}
                 case {"allOf": [{**part}], **rest}:
                     schema = {**part, **rest}
-                case {**resolved}:
-                    # The keys of a JSON object are strings.
-                    return cast("Schema", resolved)
                 case _:
                     break
-        return {}
+        # The keys of a JSON object are strings.
+        return cast("Schema", schema) if isinstance(schema, Mapping) else {}
 
     def _rotate(self, what: str, values: Sequence[Any]) -> list[Any]:
         """Return the values, another one first each time."""
