@@ -21,9 +21,9 @@ from graphexec.agents import (
 )
 from graphexec.agents.prompt import reject_model
 from graphexec.agents.react import REACT_PROMPT
+from graphexec.agents.small.tool_choice import INFERRED
 from graphexec.agents.structured import STRUCTURED_PROMPT
 from graphexec.agents.tool_calling import SYSTEM_PROMPT
-from graphexec.agents.tool_choice import INFERRED
 from graphexec.errors import InputError, SignatureError, did_you_mean, format_value
 from graphexec.executor.executor import AgentExecutor, ExecutorOptions
 from graphexec.executor.options import AgentKind, to_model

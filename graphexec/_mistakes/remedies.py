@@ -199,6 +199,7 @@ REMOVED = _by_name(
     ("audit", "the engine compares each step of a run with its certificate, which check of graphexec.verify checks"),
     ("Progress Status View", _PROGRESS),
     ("convert_units", "write a tool that converts with pint"),
+    ("agent_scripts drawn_graphs executor_machine graphs limits time_limits", "verify_termination tries every kind of script"),
     ("diff Difference Delta Change", "compare {*after.edges} with {*before.edges}, and the bounds of both verdicts"),
     ("FileHistory", "write SQLiteHistory(path, conversation=name)"),
 )

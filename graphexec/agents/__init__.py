@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 from graphexec._mistakes import import_on_use
 from graphexec.actions import Decision
 from graphexec.agents.agent import Agent, AgentFunction, RuleName, callable_agent, chat_agent
-from graphexec.agents.examples import WorkedExample, synthesised_examples
 from graphexec.agents.react import create_react_agent
 from graphexec.agents.runnables import Planner, Runnable
+from graphexec.agents.small.synthesis import WorkedExample, synthesised_examples
 from graphexec.agents.structured import create_structured_agent
 from graphexec.agents.tool_calling import create_tool_calling_agent
 

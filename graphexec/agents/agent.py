@@ -14,7 +14,6 @@ from graphexec._arguments import FUNCTION, MODEL, is_executor, optional, validat
 from graphexec._mistakes import explain_class
 from graphexec._mistakes.remedies import AGENT_OPTIONS
 from graphexec.actions import Decision, Run, Steps
-from graphexec.agents.dummies import Dummies
 from graphexec.agents.images import FileReader
 from graphexec.agents.reading.answers import AnswerReader, skip_reasoning
 from graphexec.agents.runnables import (
@@ -26,6 +25,7 @@ from graphexec.agents.runnables import (
     is_runnable,
     make_runnable_function,
 )
+from graphexec.agents.small.dummies import Dummies
 from graphexec.effects import CallAgent, CallModel, Decided, Unreadable
 from graphexec.errors import InputError, ParseError, format_value
 from graphexec.messages import (

@@ -19,8 +19,6 @@ from graphexec._parsing import compile_lazily
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, Decision
 from graphexec.agents.agent import Agent, RuleName, remakeable
 from graphexec.agents.conversation import observation_turns
-from graphexec.agents.dummies import find_dummies
-from graphexec.agents.examples import WorkedExample, synthesised_examples
 from graphexec.agents.prompt import format_observation, parse_template, validate_tools
 from graphexec.agents.reading.answers import make_json_reader
 from graphexec.agents.reading.json_text import (
@@ -39,7 +37,9 @@ from graphexec.agents.reading.labels import FINAL_ANSWER, Spelling, read_text_af
 from graphexec.agents.reading.text_parsing import find_action, find_named_tools, find_tool, make_unreadable_error
 from graphexec.agents.reading.textual_calls import read_textual_calls
 from graphexec.agents.scratchpad import Form, format_thoughts, make_form, make_instructed_agent
-from graphexec.agents.tool_choice import INFERRED, find_subjects, is_tiny, needs_tool, validate_tool_choice
+from graphexec.agents.small.dummies import find_dummies
+from graphexec.agents.small.synthesis import WorkedExample, synthesised_examples
+from graphexec.agents.small.tool_choice import INFERRED, find_subjects, is_tiny, needs_tool, validate_tool_choice
 from graphexec.errors import ParseError
 from graphexec.messages import (
     AssistantMessage,

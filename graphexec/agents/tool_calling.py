@@ -20,7 +20,7 @@ from graphexec.agents.reading.answers import make_text_reader
 from graphexec.agents.reading.text_parsing import reject_empty, strip_fence
 from graphexec.agents.reading.textual_calls import read_textual_calls
 from graphexec.agents.scratchpad import Form, format_thoughts, make_instructed_agent
-from graphexec.agents.tool_choice import validate_tool_choice
+from graphexec.agents.small.tool_choice import validate_tool_choice
 from graphexec.errors import InputError, ParseError
 from graphexec.messages import (
     AssistantMessage,

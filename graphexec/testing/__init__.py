@@ -1,7 +1,6 @@
 """Test helpers for agents and machines: scripted models and tools, a virtual clock, and properties.
 
-Each name is imported on first use: pytest always imports this package, and only the strategies and `executor_machine`
-need Hypothesis.
+Each name is imported on first use: pytest always imports this package.
 """
 
 from __future__ import annotations
@@ -32,10 +31,8 @@ if TYPE_CHECKING:
         predicate,
     )
     from graphexec.testing.failures import DeadlockError, ScriptExhaustedError
-    from graphexec.testing.machine import executor_machine
     from graphexec.testing.properties import verify_termination
     from graphexec.testing.scripted import NEVER, After, ScriptedTool, scripted_tool
-    from graphexec.testing.strategies import agent_scripts, drawn_graphs, graphs, limits, time_limits
 
 __all__ = [
     "NEVER",
@@ -45,24 +42,19 @@ __all__ = [
     "ScriptedModel",
     "ScriptedTool",
     "VirtualClock",
-    "agent_scripts",
     "always",
     "answered",
     "as_test",
     "asked",
     "calls_tool",
     "dominates",
-    "drawn_graphs",
     "ended",
     "entered",
     "eventually",
-    "executor_machine",
     "explore",
     "explore_table",
     "followed",
-    "graphs",
     "left",
-    "limits",
     "loop_time",
     "never",
     "never_without",
@@ -71,7 +63,6 @@ __all__ = [
     "replies_of",
     "run_virtually",
     "scripted_tool",
-    "time_limits",
     "verify_termination",
 ]
 
@@ -80,14 +71,12 @@ _MODULES = {
     "ScriptedModel": "models.scripted",
     **dict.fromkeys(("VirtualClock", "loop_time", "on_loop_time", "run_virtually"), "testing.clock"),
     **dict.fromkeys(("DeadlockError", "ScriptExhaustedError"), "testing.failures"),
-    "executor_machine": "testing.machine",
     "verify_termination": "testing.properties",
     **dict.fromkeys(("NEVER", "After", "ScriptedTool", "scripted_tool"), "testing.scripted"),
     "explore": "testing.explorer.explore",
     "as_test": "testing.explorer.failure",
     "replies_of": "testing.explorer.oracle",
     "explore_table": "testing.explorer.stub_nodes",
-    **dict.fromkeys(("agent_scripts", "drawn_graphs", "graphs", "limits", "time_limits"), "testing.strategies"),
 }
 
 

@@ -19,8 +19,7 @@ from graphexec.runtime.io import IO
 from graphexec.testing.explorer.oracle import Oracle, Reply
 from graphexec.testing.explorer.temporal import UNKNOWN
 from graphexec.testing.failures import Readable
-from graphexec.testing.scripted import pause
-from graphexec.testing.scripts import ScriptedError, delay
+from graphexec.testing.scripted import ScriptedError, delay, pause
 
 # The lists of an attack: answers to model calls, to tool calls, and to all other effects.
 Part: TypeAlias = Literal["turns", "results", "others"]

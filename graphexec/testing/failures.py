@@ -99,6 +99,12 @@ def place_of(error: BaseException) -> str:
     return f"{own[0].tb_frame.f_code.co_filename}:{own[0].tb_lineno}" if own else ""
 
 
+def describe_error(error: BaseException) -> str:
+    """Return that code raises the exception, with the line of the user's code: `raises KeyError('a') at mine.py:3`."""
+    place = place_of(error)
+    return f"raises {error!r}{f' at {place}' if place else ''}"
+
+
 def _own(error: BaseException) -> list[TracebackType]:
     found: list[TracebackType] = []
     at = error.__traceback__

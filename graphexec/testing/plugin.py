@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 MARK: Final = "graphexec"
 
+# The tests of a marked function.
+CHECKS: Final = ("proof", "certificate", "exhaustive", "adversarial")
+
 # The options of the marker, which are those of `verify_termination`.
 OPTIONS: Final = ("start", "limits", "replies", "raises", "examples", "stateful", "context", "patience", "ignore")
 
@@ -104,7 +107,7 @@ def pytest_pycollect_makeitem(collector: Any, name: str, obj: object) -> list[py
     function: Any = pytest.Function
     failed: Failures = {}
     items: list[pytest.Item] = []
-    for check in _checks():
+    for check in CHECKS:
         # A function, as checked above.
         test: Any = _test(cast("Any", obj), check, options, failed)
         if isinstance(collector, pytest.Class):
@@ -146,12 +149,6 @@ def _unknown(options: Options) -> list[str]:
     ]
 
 
-def _checks() -> list[str]:
-    from graphexec.testing.spin_checker import is_installed
-
-    return ["proof", "certificate", "exhaustive", "adversarial", *(["spin"] if is_installed() else [])]
-
-
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Separate the plugin's own runs from the user's, and store the verdict for the summary."""
@@ -191,34 +188,26 @@ def summary(name: str, verdict: Verdict) -> str:
     if verdict.bounds is None:
         errors = [finding for finding in verdict.findings if finding.severity == "error"]
         return f"{name} {verdict.status.upper()}: {'; '.join(map(str, errors))}"
-    bounds = verdict.bounds
-    transitions = bounds.transitions
-    form = "" if transitions.form in (None, _number(transitions)) else f" = {transitions.form}"
-    if form and transitions.value not in (None, transitions.number):
-        # For these limits a smaller bound is known than the form gives.
-        form = f" ({transitions.form} is {format_number(transitions.value)})"
-    if transitions.number is None:
+    bounds, steps = verdict.bounds, verdict.bounds.transitions
+    parts = [_format_bound(bound, name.removesuffix("s").replace("_", " ")) for name, bound in bounds.rows()[1:-1]]
+    if steps.number is not None:
+        number, form = format_number(steps.number), f" = {steps.form}"
+        if steps.value is not None and steps.value != steps.number:
+            # For these limits a smaller bound is known than the form gives.
+            form = f" ({steps.form} is {format_number(steps.value)})"
+        parts.insert(0, f"at most {number} transitions{'' if steps.form in (None, number) else form}")
+    elif steps.form is not None:
         # Measures end the run.
-        form = "" if transitions.form is None else f"at most {transitions.form} transitions"
-    else:
-        form = f"at most {_number(transitions)} transitions{form}"
-    parts = [
-        *filter(None, (form,)),
-        *(_format_bound(bound, name.removesuffix("s").replace("_", " ")) for name, bound in bounds.rows()[1:-1]),
-    ]
+        parts.insert(0, f"at most {steps.form} transitions")
     if bounds.seconds.number is not None:
         parts.append(_format_bound(bounds.seconds, "second") + bounds.seconds.condition)
     return f"{name} PROVED: {'; '.join(parts)}"
 
 
-def _number(bound: Bound) -> str:
-    return str(bound.number) if bound.number is None else format_number(bound.number)
-
-
 def _format_bound(bound: Bound, unit: str) -> str:
     if bound.number is None:
         return f"any number of {unit}s" if bound.form is None else f"{bound.form} {unit}s"
-    return f"{_number(bound)} {unit}" if bound.number == 1 else f"{_number(bound)} {unit}s"
+    return f"{format_number(bound.number)} {unit}{'' if bound.number == 1 else 's'}"
 
 
 def _test(function: Callable[..., Verifiable], check: str, options: Options, failed: Failures) -> Callable[..., None]:
@@ -294,7 +283,6 @@ def _fail(text: str) -> NoReturn:
 
 def _run_check(check: str, machine: Verifiable, options: Options) -> None:
     from graphexec.testing import properties
-    from graphexec.testing import spin_checker as spin
     from graphexec.testing.setup import graph_of, limits_of
 
     limits = options.get("limits")
@@ -308,7 +296,5 @@ def _run_check(check: str, machine: Verifiable, options: Options) -> None:
         case "exhaustive":
             properties.check_table_runs(graph, within)
             properties.check_own_code(machine, ("exhaustive",), **own)
-        case "adversarial":
-            properties.check_own_code(machine, ("adversarial",), **own)
         case _:
-            spin.check_with_spin(graph, within)
+            properties.check_own_code(machine, ("adversarial",), **own)

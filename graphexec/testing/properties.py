@@ -14,7 +14,7 @@ from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Faile
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Limits
 from graphexec.kernel.node import END
-from graphexec.kernel.snapshot import Snapshot, snapshot_of
+from graphexec.kernel.snapshot import Snapshot
 from graphexec.testing.adversary import PARTS, Attack, part_of
 from graphexec.testing.explorer.explore import RAISES, Exploration, explore
 from graphexec.testing.explorer.failure import remedy
@@ -22,7 +22,7 @@ from graphexec.testing.explorer.oracle import Replies
 from graphexec.testing.explorer.stub_nodes import explore_table
 from graphexec.testing.explorer.temporal import charges_of
 from graphexec.testing.failures import place_of, with_own_frames
-from graphexec.testing.own_code.faults import OwnRun, find_difference
+from graphexec.testing.own_code.faults import check_equal_runs, check_error
 from graphexec.testing.own_code.rehearsal import Rehearsal, repetitions
 from graphexec.testing.own_code.watchdog import PATIENCE, Watchdog
 from graphexec.testing.runs import (
@@ -33,7 +33,7 @@ from graphexec.testing.runs import (
     outcome_async,
     outcome_sync,
     pauses,
-    run_report_async,
+    report_attack,
 )
 from graphexec.testing.setup import ENDLESS, Trial, Verifiable, check_names, graph_of, limits_of, small, trial_of
 from graphexec.verify import Bound, Bounds, Verdict, verify
@@ -117,7 +117,7 @@ def check_own_code(
         ("patience", patience, number("seconds, above 0", positive=True)),
     )
     trial = trial_of(machine, watchdog=Watchdog(patience), **options)
-    rehearsal = Rehearsal.of(machine, trial, replies=options.get("replies"))
+    rehearsal = Rehearsal(machine, trial, options.get("replies"))
 
     def run_checks() -> None:
         if "exhaustive" in checks:
@@ -188,7 +188,7 @@ def check_ask_counts(trial: Trial) -> None:
     __tracebackhide__ = True
     for attack in repetitions(trial.all_parts):
         # The first run of a process may leave what all others find.
-        check_same(trial, *(run_report_async(trial, attack, trial.limits) for _ in range(2)))
+        check_same(trial, *(report_attack(trial, attack, trial.limits) for _ in range(2)))
     # The following checks do not run this script.
     trial.watchdog.script = ""
 
@@ -266,14 +266,14 @@ def check_attack(trial: Trial, attack: Attack, limits: Limits) -> None:
     __tracebackhide__ = True
     certificate = require_proof(trial.graph, limits).certificate
     assert certificate is not None, "a proved machine has a certificate"
-    report = run_report_async(trial, attack, limits, certificate.proof)
+    report = report_attack(trial, attack, limits, certificate.proof)
     if report.endless:
         return
     try:
         check_ending(trial, report)
         check_path(trial.graph, report.events)
         check_bounds(report, certificate.bounds, limits, trial.graph)
-        check_same(trial, report, run_report_async(trial, attack, limits))
+        check_same(trial, report, report_attack(trial, attack, limits))
         check_drivers(trial, attack.at_once(), limits)
     except AssertionError as error:
         error.add_note(f"the replies: {'; '.join(report.adversary.log) or 'none'}")
@@ -284,11 +284,7 @@ def check_attack(trial: Trial, attack: Attack, limits: Limits) -> None:
 def check_same(trial: Trial, report: RunReport, again: RunReport) -> None:
     """Check that two runs under one attack are the same, except what `stateful` nodes return."""
     __tracebackhide__ = True
-    first, second = (
-        OwnRun(one.events, one.error, one.adversary, trial.watchdog, one.seconds) for one in (report, again)
-    )
-    for fault in find_difference(first, second, stateful=trial.stateful):
-        raise AssertionError(f"{fault.who} {fault.fact}; {fault.remedy}")
+    check_equal_runs(report, again, trial)
     assert again.summary == report.summary or not trial.stateful.isdisjoint(trial.graph.nodes), (
         f"the second run differs from the first: {again.summary}, {report.summary}"
     )
@@ -298,12 +294,7 @@ def check_ending(trial: Trial, report: RunReport) -> None:
     """Check that the run ended with a declared outcome, an exception of the adversary, or an allowed exception."""
     __tracebackhide__ = True
     if report.error is not None:
-        allowed = report.error in report.adversary.raised or isinstance(report.error, trial.raises)
-        if not allowed:
-            state = snapshot_of(report.error)
-            where = f" at {state.node}" if state is not None else ""
-            text = f"the run ended{where} with {report.error!r}{_describe_place(report.error)}; {remedy(report.error)}"
-            raise AssertionError(text) from with_own_frames(report.error)
+        check_error(report, trial)
         return
     endings = [edge.outcome for edge in trial.graph.edges if edge.target == END.name]
     assert type(report.outcome) in endings, (
@@ -402,7 +393,7 @@ def check_drivers(trial: Trial, attack: Attack, limits: Limits) -> None:
     differs = not trial.stateful.isdisjoint(trial.graph.nodes)
     if comparable(other) != comparable(whole) and not differs:
         # Observed runs tell which node it is.
-        check_same(trial, *(run_report_async(trial, attack, limits) for _ in range(2)))
+        check_same(trial, *(report_attack(trial, attack, limits) for _ in range(2)))
         raise AssertionError(f"the sync run ends with {whole!r}, the async one with {other!r}")
     for text, seen in pauses(trial, attack, limits):
         paused = Snapshot.from_json(text, trial.graph)

@@ -1,4 +1,4 @@
-"""Run a machine under one attack with each driver: async and observed, sync, and resumed from JSON."""
+"""Run a machine with each driver: async and sync, observed, and resumed from JSON."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import contextlib
 import dataclasses
 import json
 import math
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -30,48 +31,33 @@ from graphexec.testing.setup import Trial
 MOST_ASKS = 100
 
 
-class AskedTooOftenError(Portable, AssertionError):
-    """A node asks endlessly in one visit: `node` is its name, `fact` what it does, and `remedy` what to change."""
+class BrokenPromiseError(Portable, AssertionError):
+    """A run shows a fault of the user's code: `who` is the code at fault, `fact` what it does; and the `remedy`."""
 
-    def __init__(self, node: str, fact: str, remedy: str) -> None:
-        self.node, self.fact, self.remedy = node, fact, remedy
-        super().__init__(f"{node} {fact}; {remedy}")
-
-
-@final
-class AskCounter:
-    """Counts the requests of each visit. Raises `AskedTooOftenError` for too many, unless the node declares them."""
-
-    def __init__(self, graph: Graph[Any, Any]) -> None:
-        self._graph = graph
-        self._requests: set[int] = set()
-
-    def see(self, event: Event[Any]) -> None:
-        """Process an event of the run."""
-        if isinstance(event, Entered):
-            self._requests = set()
-        elif isinstance(event, Asked) and event.call is not None:
-            self._requests.add(event.call.sequence)
-            if len(self._requests) >= MOST_ASKS and self._graph[event.node].most is None:
-                fact = f"asks for {type(event.effect).__name__} {MOST_ASKS} times in one visit"
-                remedy = (
-                    "let it return after some replies, and declare asks= in its @charged or @metered, or set a "
-                    "lower max_fan_out"
-                )
-                raise AskedTooOftenError(event.node, fact, remedy)
+    def __init__(self, who: str, fact: str, remedy: str) -> None:
+        self.who, self.fact, self.remedy = who, fact, remedy
+        super().__init__(f"{who} {fact}; {remedy}")
 
 
 @dataclass(frozen=True)
 class RunReport:
-    """The result of one run: its events, the outcome or the exception that ended it, and its adversary."""
+    """The result of one run: its events, the exception that ended it, and its adversary."""
 
     events: tuple[Event[Any], ...]
-    outcome: object
     error: Exception | None
-    seconds: float
     adversary: Adversary
+    # Virtual seconds, or those of a sync run.
+    seconds: float
     # True if it waits endlessly for a reply, and has no time limit.
     endless: bool = False
+    # Calls of the user's code that started runs which are not charged to them.
+    uncharged: tuple[str, ...] = ()
+
+    @property
+    def outcome(self) -> object:
+        """The outcome; `None` if the run has not ended with one."""
+        last = self.events[-1] if self.events else None
+        return last.outcome if isinstance(last, Done) else None
 
     @property
     def summary(self) -> object:
@@ -85,44 +71,79 @@ class RunReport:
         )
 
 
-def run_report_async(trial: Trial, attack: Attack, limits: Limits, proof: Proof | None = None) -> RunReport:
-    """Report one async run under a virtual clock."""
-    trial.watchdog.script = attack.describe()
-    clock = VirtualClock()
-    adversary = Adversary(attack, trial.oracle)
-    run_context = dataclasses.replace(adversary.run_context(trial.graph, limits, clock), proof=proof)
-    events: list[Event[Any]] = []
-    counter = AskCounter(trial.graph)
+@final
+class _Recorder:
+    """The events of a run. Raises `BrokenPromiseError` for a visit with too many requests that no node declares."""
 
-    seconds = 0.0
+    def __init__(self, graph: Graph[Any, Any]) -> None:
+        self.events: list[Event[Any]] = []
+        self._graph = graph
+        self._requests: set[int] = set()
 
-    async def watched() -> None:
+    def record(self, event: Event[Any]) -> None:
+        """Store an event."""
+        self.events.append(event)
+        if isinstance(event, Entered):
+            self._requests = set()
+        elif isinstance(event, Asked) and event.call is not None:
+            self._requests.add(event.call.sequence)
+            if len(self._requests) >= MOST_ASKS and self._graph[event.node].most is None:
+                fact = f"asks for {type(event.effect).__name__} {MOST_ASKS} times in one visit"
+                remedy = (
+                    "let it return after some replies, and declare asks= in its @charged or @metered, or set a "
+                    "lower max_fan_out"
+                )
+                raise BrokenPromiseError(event.node, fact, remedy)
+
+
+def report_run(
+    trial: Trial,
+    adversary: Adversary,
+    clock: VirtualClock,
+    made: AsyncGenerator[Event[Any], None] | Generator[Event[Any], None, None],
+) -> RunReport:
+    """Report an async run under the virtual clock, or a sync one in real time. Its exception is part of the report."""
+    recorder, error = _Recorder(trial.graph), None
+    begun, seconds = time.monotonic(), clock.seconds
+
+    async def follow(stream: AsyncGenerator[Event[Any], None]) -> None:
         nonlocal seconds
         try:
-            made = astream(trial.graph, trial.start, run_context, options=RunOptions(trial.context))
-            async with contextlib.aclosing(made) as stream:
+            async with contextlib.aclosing(stream):
                 async for event in stream:
-                    events.append(event)
-                    counter.see(event)
+                    recorder.record(event)
         finally:
             # Before the clock advances for remaining tasks.
             seconds = clock.seconds
 
-    error: Exception | None = None
-    endless = False
     try:
-        clock.run(watched())
-    except DeadlockError:
-        endless = limits.seconds is None and math.isinf(attack.seconds)
-        if not endless:
-            raise
-    except AskedTooOftenError:
+        if isinstance(made, AsyncGenerator):
+            clock.run(follow(made))
+        else:
+            with contextlib.closing(made):
+                for event in made:
+                    recorder.record(event)
+    except BrokenPromiseError:
         raise
     except Exception as raised:  # noqa: BLE001 - the caller judges the exception of the run
         error = raised
-    last = events[-1] if events else None
-    outcome = last.outcome if isinstance(last, Done) else None
-    return RunReport(tuple(events), outcome, error, seconds, adversary, endless)
+    if not isinstance(made, AsyncGenerator):
+        seconds = time.monotonic() - begun
+    return RunReport(tuple(recorder.events), error, adversary, seconds)
+
+
+def report_attack(trial: Trial, attack: Attack, limits: Limits, proof: Proof | None = None) -> RunReport:
+    """Report one async run in which the adversary answers all effects."""
+    trial.watchdog.script = attack.describe()
+    clock, adversary = VirtualClock(), Adversary(attack, trial.oracle)
+    run_context = dataclasses.replace(adversary.run_context(trial.graph, limits, clock), proof=proof)
+    made = astream(trial.graph, trial.start, run_context, options=RunOptions(trial.context))
+    report = report_run(trial, adversary, clock, made)
+    if not isinstance(report.error, DeadlockError):
+        return report
+    if limits.seconds is None and math.isinf(attack.seconds):
+        return dataclasses.replace(report, error=None, endless=True)
+    raise report.error
 
 
 def outcome_async(trial: Trial, attack: Attack, limits: Limits) -> object:

@@ -33,8 +33,21 @@ class After(Readable):
 
 NEVER = After(math.inf)
 
+
+class ScriptedError(Exception):
+    """An exception that a script raises, which is neither an error of graphexec nor of a model."""
+
+
 # A result, an exception to raise, or one of these after some seconds.
 Result: TypeAlias = object
+
+
+def delay(seconds: float, *, stubborn: bool) -> str:
+    """Return the description of a delay."""
+    if not seconds:
+        return ""
+    when = " never" if math.isinf(seconds) else f" after {seconds:g} s"
+    return f"{when}, stubborn" if stubborn else when
 
 
 async def pause(seconds: float, *, stubborn: bool = False) -> None:

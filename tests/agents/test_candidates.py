@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from graphexec import tool, tools
 from graphexec.agents import WorkedExample
-from graphexec.agents.candidates import find_candidates
-from graphexec.agents.dummies import find_dummies, is_choice
-from graphexec.agents.tool_choice import find_subjects
+from graphexec.agents.small.candidates import find_candidates
+from graphexec.agents.small.dummies import find_dummies, is_choice
+from graphexec.agents.small.tool_choice import find_subjects
 from tests.parameters import cases
 
 STRING, NUMBER, WHOLE = {"type": "string"}, {"type": "number"}, {"type": "integer"}

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec.agents.known_values import KnownText, may_be_known
+from graphexec.agents.small.known_values import KnownText, may_be_known
 from tests.parameters import cases
 
 
@@ -40,8 +40,7 @@ def test_digits_of_other_scripts_are_read(number: int, zero: int) -> None:
     ("value", "text"),
     *((37.5, "37,5"), (37.0, "37.000"), (37_000, "37.000"), (13_752, "1,37,52"), (52, "1,37,52"), (0.57, "57 %")),
     *((0.57, "57 percent"), (37_000, "37k"), (1_500_000, "1.5M"), (0.75, "3/4"), (17, "5 p.m.")),
-    *(("17:05", "5:05pm"), (317, "5 hours 17 minutes"), (317, "5h17m"), (90, "1 minute and 30 seconds")),
-    *((317, "from 8:00 to 13:17"), (317, "from 22:00 to 3:17"), ("2025-03-17", "on the 17th"), (370, "3.7e2")),
+    *(("17:05", "5:05pm"), ("2025-03-17", "on the 17th"), (370, "3.7e2")),
     *((-37, "37"), (1, "one"), (10**400, f"1{'0' * 400}"), (math.inf, "9" * 200_000)),
 )
 def test_text_means_the_number(value: float | str, text: str) -> None:

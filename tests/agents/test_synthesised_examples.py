@@ -3,50 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime as dt
-import enum
-import ipaddress
 import json
-import re
-import uuid
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
-from pathlib import Path
-from typing import Annotated, Any, Literal, Optional, Union
+from typing import Any, Literal
 
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import AfterValidator, AnyUrl, BaseModel, Field, create_model
-from typing_extensions import TypedDict
 
 from graphexec import AgentExecutor, actions, agents, create_structured_agent, effects, errors, models, tool
-from graphexec.agents.examples.questions import labelled_question, natural_question
-from graphexec.agents.examples.synthesis import GREETING
-from graphexec.agents.examples.values import ExampleValues
+from graphexec.agents.small.questions import labelled_question, natural_question
+from graphexec.agents.small.synthesis import GREETING
 from graphexec.messages import ChatRequest
-from graphexec.tools import AnyTool, ToolExample, tool_from_schema
+from graphexec.tools import AnyTool, ToolExample
 from graphexec.tools.everyday import EVERYDAY_TOOLS
 from tests.executor.actors import echo
 from tests.parameters import cases
-
-
-class Level(enum.Enum):
-    LOW = 1
-    HIGH = 2
-
-
-class Point(TypedDict):
-    x: float
-    y: Annotated[float, Field(ge=0, lt=1)]
-
-
-class Node(BaseModel):
-    """Refers to itself."""
-
-    value: Annotated[str, Field(max_length=5)]
-    children: list[Node] = []
-    next: Node | None = None
 
 
 def never_called(*args: object, **kwargs: object) -> str:
@@ -70,168 +42,6 @@ def calls_of(*tools: AnyTool) -> list[tuple[str, dict[str, Any]]]:
     several = agents.synthesised_examples((*tools, echo))
     calls = [(name, dict(arguments)) for one in several for name, arguments, _ in one.calls]
     return [(name, arguments) for name, arguments in calls if name != echo.name]
-
-
-# ---- arguments
-
-SCALARS: list[Any] = [
-    *(str, int, float, bool, bytes, Decimal, Path, uuid.UUID, dt.date, dt.time, dt.datetime, dt.timedelta),
-    *(ipaddress.IPv4Address, ipaddress.IPv6Network, AnyUrl, re.Pattern, Any, object, Level, Point, Node, None),
-    Literal["a", 3],
-]
-PATTERNS = [
-    *(r"^[A-Z]{2}\d{4}$", r"^(EUR|USD)$", r"\w+@\w+\.org", r"^\S{3,5}$", r"^[^a-z]+$", r"^(?:ab?c)*x$"),
-    *(r"^\d{3}-\d{2}$", r"^[a-f0-9]{8}(-[a-f0-9]{4}){3}$", r"^$", r"^.{12}$", r"^\+?[1-9]\d{1,14}$"),
-    *(r"^[\w.-]+/[\w.-]+$", r"^a{0,3}$", r"^\w{20,40}$"),
-]
-
-
-# Any: the types in them are made at run time, which type checkers cannot follow.
-LIST: Any = list
-DICT: Any = dict
-TUPLE: Any = tuple
-UNION: Any = Union
-OPTIONAL: Any = Optional
-ANNOTATED: Any = Annotated
-
-
-@st.composite
-def numbers(draw: st.DrawFn) -> Any:
-    kind: Any = draw(st.sampled_from((int, float)))
-    low = draw(st.integers(-1000, 1000))
-    high = low + draw(st.integers(2, 500))
-    return draw(
-        st.sampled_from(
-            [
-                ANNOTATED[kind, Field(ge=low)],
-                ANNOTATED[kind, Field(lt=high)],
-                ANNOTATED[kind, Field(gt=low, lt=high)],
-                ANNOTATED[kind, Field(ge=low, le=low)],
-                ANNOTATED[kind, Field(multiple_of=7, gt=low)],
-                Annotated[float, Field(gt=low / 1000, lt=low / 1000 + 0.001)],
-            ]
-        )
-    )
-
-
-@st.composite
-def texts(draw: st.DrawFn) -> Any:
-    least = draw(st.integers(0, 40))
-    most = least + draw(st.integers(0, 3))
-    return Annotated[str, Field(min_length=least, max_length=most)]
-
-
-def containers(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    def model(kinds: list[Any]) -> Any:
-        fields: dict[str, Any] = {f"field_{number}": (kind, ...) for number, kind in enumerate(kinds)}
-        return create_model("Made", **fields)
-
-    return st.one_of(
-        inner.map(lambda kind: LIST[kind]),
-        inner.map(lambda kind: None if kind is None else OPTIONAL[kind]),
-        inner.map(lambda kind: ANNOTATED[LIST[kind], Field(min_length=2, max_length=3)]),
-        inner.map(lambda kind: DICT[str, kind]),
-        inner.map(lambda kind: ANNOTATED[DICT[str, kind], Field(min_length=2)]),
-        st.tuples(inner, inner).map(lambda kinds: TUPLE[kinds]),
-        st.tuples(inner, inner).map(lambda kinds: UNION[kinds]),
-        st.just(Annotated[set[int], Field(min_length=3)]),
-        st.just(Annotated[frozenset[Level], Field(min_length=1)]),
-        st.lists(inner, min_size=1, max_size=3).map(model),
-    )
-
-
-ANNOTATIONS = st.recursive(st.sampled_from(SCALARS) | numbers() | texts(), containers, max_leaves=4)
-# Eight strings with 23 characters each.
-CODE: Any = Annotated[str, Field(min_length=23)]
-PAIR: Any = Field(min_length=2)
-CODES: Any = ANNOTATED[DICT[str, ANNOTATED[LIST[ANNOTATED[LIST[CODE], PAIR]], PAIR]], PAIR]
-NAMES = st.sampled_from(["city", "id", "fileName", "from_unit", "to_unit", "count", "x", "items", "note", "größe"])
-
-
-@example({"codes": CODES}, 0)
-@given(st.dictionaries(NAMES, ANNOTATIONS, max_size=4), st.integers(0, 4))
-def test_every_call_fits_its_tool(annotations: dict[str, Any], defaults: int) -> None:
-    made = tool_of(annotations, optional=min(defaults, len(annotations)))
-    # Large containers have values that are too long for a prompt.
-    first, second = (ExampleValues(longest=10**6) for _ in range(2))
-    for optional in (False, True):
-        arguments = first.arguments(made, optional=optional)
-        assert arguments is not None
-        made.read(json.loads(json.dumps(arguments)))
-        assert arguments == second.arguments(made, optional=optional)
-
-
-JSON_SCHEMAS = st.recursive(
-    st.sampled_from(
-        [
-            *({"type": "string"}, {"type": "integer", "minimum": 3}, {"type": ["string", "null"]}, {"const": 4}, {}),
-            *({"enum": ["a", "b"]}, {"type": "string", "examples": ["North"]}, {"type": "string", "format": "date"}),
-            *({"$ref": "#/$defs/Name"}, {"allOf": [{"type": "integer"}, {"minimum": 5}]}, {"type": "boolean"}),
-        ]
-    ),
-    lambda inner: st.one_of(
-        inner.map(lambda one: {"type": "array", "items": one, "minItems": 1}),
-        inner.map(lambda one: {"oneOf": [one, {"type": "null"}]}),
-        inner.map(lambda one: {"type": "object", "properties": {"a": one}, "required": ["a"]}),
-        inner.map(lambda one: {"type": "object", "additionalProperties": one, "minProperties": 1}),
-        st.lists(inner, min_size=1, max_size=2).map(lambda several: {"type": "array", "prefixItems": several}),
-    ),
-    max_leaves=4,
-)
-
-
-@given(st.dictionaries(st.sampled_from("abc"), JSON_SCHEMAS, min_size=1))
-def test_every_call_fits_a_tool_of_a_schema(properties: dict[str, Any]) -> None:
-    schema = {"type": "object", "properties": properties, "required": list(properties)}
-    schema["$defs"] = {"Name": {"type": "string", "maxLength": 3}}
-    made = tool_from_schema("act", "Do it.", schema, never_called)
-    for _, arguments in calls_of(made):
-        made.read(arguments)
-
-
-def test_validators_choose_among_usual_values() -> None:
-    def is_upper(value: str) -> str:
-        if not value.isupper():
-            raise ValueError("not in capitals")
-        return value
-
-    def reject(value: str) -> str:
-        raise RuntimeError(value)
-
-    assert calls_of(tool_of({"code": Annotated[str, AfterValidator(is_upper)]}))[0] == ("act", {"code": "K-52"})
-    assert calls_of(tool_of({"note": Annotated[str, AfterValidator(is_upper)]}))[0] == ("act", {"note": "AB"})
-    assert calls_of(tool_of({"code": Annotated[str, AfterValidator(reject)]})) == []
-    optional = tool_of({"a": int, "code": Annotated[str, AfterValidator(reject)]}, optional=1)
-    assert [list(arguments) for _, arguments in calls_of(optional)] == [["a"], ["a"]]
-
-
-def test_optional_arguments_are_in_the_second_example() -> None:
-    made = tool_of({"food": str, "grams": int, "kind": Literal["raw", "dry"]}, optional=2)
-    assert [list(arguments) for _, arguments in calls_of(made)] == [["food", "kind"], ["food", "grams", "kind"]]
-
-
-def test_tools_have_different_values() -> None:
-    look = tool_of({"city": str}).function
-    tools = [tool(name=f"look_{number}", description="Look at a city.")(look) for number in range(3)]
-    cities = [arguments["city"] for _, arguments in calls_of(*tools)]
-    assert cities[:3] == ["Tartu", "Bergamo", "Kalmar"]
-    assert all(one != other for one, other in zip(cities[:3], cities[3:], strict=True))
-
-
-@given(st.sampled_from(PATTERNS), NAMES)
-def test_pattern_allows_usual_values_only(pattern: str, name: str) -> None:
-    arguments = ExampleValues().arguments(tool_of({name: ANNOTATED[str, Field(pattern=pattern)]}))
-    assert arguments is None or re.search(pattern, arguments[name])
-
-
-def test_argument_with_a_pattern_needs_an_example_of_the_author() -> None:
-    def look(code: Annotated[str, Field(pattern=r"^[A-Z]{2}\d{4}$")]) -> str:
-        """Look a code up."""
-        raise AssertionError(code)
-
-    assert calls_of(tool(look)) == []
-    assert calls_of(tool(examples=[{"code": "AB1234"}])(look)) == [("look", {"code": "AB1234"})]
-    assert calls_of(tool_of({"code": Annotated[str, Field(pattern=r"^[A-Z]-\d+$")]}))[0] == ("act", {"code": "K-52"})
 
 
 # ---- questions

@@ -8,7 +8,7 @@ import pytest
 from pydantic import Field
 
 from graphexec import AgentExecutor, create_agent, create_structured_agent, messages, models, tool
-from graphexec.agents.tool_choice import find_subjects, is_tiny, needs_tool
+from graphexec.agents.small.tool_choice import find_subjects, is_tiny, needs_tool
 from tests.parameters import cases
 
 

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from graphexec import Limits
-from graphexec.testing.spin_checker import is_installed
 from graphexec.verify.export.promela import promela
 from graphexec.verify.export.tla import tla, tla_config
 from graphexec.verify.proof.flow import flow_of
 from tests.cli.terminals import Ended, command
 from tests.parameters import cases
+from tests.verify.checkers import has_spin
 from tests.verify.writing import WRITER
 
 pytestmark = pytest.mark.usefixtures("folder")
@@ -41,7 +41,7 @@ def test_machine_is_exported_to_both_checkers(folder: Path) -> None:
 @pytest.mark.medium
 @pytest.mark.parametrize("options", [[], ["--bound"]])
 def test_commands_in_the_header_work(folder: Path, options: list[str]) -> None:
-    if not is_installed():
+    if not has_spin():
         pytest.skip("SPIN is missing: apt-get install spin tcc")
     command("export", "writing:WRITER", "--format", "promela", "-o", "my writer.pml", *options)
     model = (folder / "my writer.pml").read_text(encoding="utf-8")

@@ -15,8 +15,8 @@ from graphexec.kernel import Effect, Event
 from graphexec.kernel.effects import CallContext, DetachedScope
 from graphexec.messages import ChatRequest, ModelReply, ToolCall, Usage, UserMessage
 from graphexec.testing.clock import on_loop_time, run_virtually
-from graphexec.testing.scripts import AgentScript
-from graphexec.testing.strategies import agent_scripts
+from tests.checks.scripts import AgentScript
+from tests.checks.strategies import agent_scripts
 
 # Longer than every finite delay of a script; a call without end is cut.
 _SECONDS = 300.0

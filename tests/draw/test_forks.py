@@ -18,8 +18,8 @@ from graphexec.messages import Image, ModelReply, Reasoning, ToolCall, Usage
 from graphexec.models import Price, ScriptedModel, priced
 from graphexec.nodes import Review, ReviewCall, approve_tools, guard_input, guard_output, map_agents, sub_agent
 from graphexec.testing.clock import on_loop_time
-from graphexec.testing.scripts import AgentScript
-from graphexec.testing.strategies import agent_scripts
+from tests.checks.scripts import AgentScript
+from tests.checks.strategies import agent_scripts
 from tests.draw import forked as own
 from tests.draw.debugged import answering, calling
 from tests.draw.forked import Colour, comparable, read_back, record_fork, requests_of, scripted, steps_of

@@ -11,13 +11,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from graphexec import END, Graph, testing
+from graphexec import END, Graph
 from graphexec.draw.formats.dot import dot
 from graphexec.draw.formats.mermaid import mermaid, mermaid_state
 from graphexec.draw.formats.terminal import terminal
 from graphexec.draw.model.picture import Picture, picture_of
 from graphexec.executor import AGENT_EXECUTOR
 from graphexec.verify import verify
+from tests.checks import strategies
 from tests.draw import machines
 from tests.draw.machines import EVERY_LOOK, HOSTILE, LOOKS, ring, with_marks, with_run
 from tests.draw.readers import READERS, Edge, mermaid_names, parsed_dot, read_dot_with_graphviz
@@ -94,7 +95,7 @@ TEXTS = st.text() | st.sampled_from(HOSTILE)
 @st.composite
 def pictures(draw: st.DrawFn) -> Picture:
     """Return a random machine, optionally with embedded graphs, marks and a run."""
-    graph = draw(graphs() | testing.graphs())
+    graph = draw(graphs() | strategies.graphs())
     picture = picture_of(graph)
     assert arrows_of(picture) == edges_of(graph)
     around = draw(st.dictionaries(st.sampled_from(list(graph.nodes)), st.sampled_from(["a.", "a.b.", "c."])))

@@ -13,7 +13,7 @@ from graphexec import actions, agents, effects, kernel, messages, models, runtim
 from graphexec.agents.react import REACT_PROMPT
 from graphexec.executor import LimitReached, Ready, limit_reached
 from graphexec.memory import BufferMemory, SummaryMemory
-from graphexec.testing.scripts import ScriptedError
+from graphexec.testing.scripted import ScriptedError
 from graphexec.tools import AnyTool
 from tests.executor import hostile_runs
 from tests.executor.hostile_runs import Act, Actor, World, make_tool

@@ -21,10 +21,10 @@ from graphexec.messages import ModelReply, ModelRequest, ToolCall, Usage
 from graphexec.runtime.calls import Scope
 from graphexec.runtime.io import run_sync as run_coroutine
 from graphexec.runtime.threads import MOST_REPORTS, last_call, threads_since
-from graphexec.testing import agent_scripts
 from graphexec.testing.failures import Readable
-from graphexec.testing.scripted import pause
-from graphexec.testing.scripts import AgentScript, Call, ScriptedError, ScriptedTurn, TurnKind
+from graphexec.testing.scripted import ScriptedError, pause
+from tests.checks.scripts import AgentScript, Call, ScriptedTurn, TurnKind
+from tests.checks.strategies import agent_scripts
 from tests.executor.actors import snapshot_in
 from tests.stopwatch import eventually
 

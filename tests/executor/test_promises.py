@@ -7,7 +7,7 @@ from hypothesis import event, given, settings
 
 from graphexec import GraphexecError, RunResult, StoppedResponse, effects, errors, kernel, snapshot_of
 from graphexec.kernel.meters import GRACE
-from graphexec.testing.scripts import ScriptedError
+from graphexec.testing.scripted import ScriptedError
 from tests.drivers import limit_of
 from tests.executor.hostile_executors import make_world
 from tests.executor.hostile_runs import LONG, Plan, Spending, Trail, World, plans

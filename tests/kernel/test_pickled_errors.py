@@ -43,7 +43,7 @@ ARGUMENTS: Mapping[str, tuple[tuple[object, ...], Mapping[str, object]]] = {
     "ForkRequestError": (("there is no step 9; name another", 404), {}),
     "UsageError": (("these do not exist",), {"each": ["a", "b"]}),
     "DeadlockError": (("nothing goes on", [WaitingTask([print])]), {}),
-    "AskedTooOftenError": (("plan", "asks without end", "declare it"), {}),
+    "BrokenPromiseError": (("plan", "asks without end", "declare it"), {}),
     "ReportedError": (({"fact": "it is closed"},), {}),
     "ToolRaisedError": ((ValueError("a tool's own"),), {}),
     "InvalidArgumentsError": (("x is not a number", ["x"]), {}),

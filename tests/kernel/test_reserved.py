@@ -21,8 +21,8 @@ from graphexec.kernel import Budget, Cut, PendingEffect, Spent, charged, reserve
 from graphexec.messages import CompletionRequest, ModelReply, Usage
 from graphexec.runtime import RunContext, make_run_context
 from graphexec.testing.explorer.stub_nodes import explore_table
-from graphexec.testing.random_graphs import DrawnEdge, DrawnGraph, DrawnNode
 from graphexec.verify import Certificate, check
+from tests.checks.random_graphs import DrawnEdge, DrawnGraph, DrawnNode
 from tests.drivers import LIVE, Driver, FakeClock, Script, run_script
 from tests.kernel import machines as m
 from tests.parameters import cases

@@ -37,9 +37,8 @@ FORTY = BUGS | SIXTEEN
 
 
 @pytest.fixture(autouse=True)
-def _without_spin(monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[reportUnusedFunction]
+def _without_bytecode(monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[reportUnusedFunction]
     monkeypatch.setattr("sys.dont_write_bytecode", True)
-    monkeypatch.setattr("graphexec.testing.spin_checker.is_installed", lambda: False)
 
 
 # Of each kind some, which take a second each, and an ask that a limit drops; all of them are among the long tests.
@@ -88,6 +87,8 @@ def busy_threads() -> list[str]:
 def test_a_bug_is_reported_with_its_node(pytester: pytest.Pytester, bug: str) -> None:
     """Each of the sixteen is reported within ten seconds."""
     assert (len(BUGS), len(SIXTEEN), len(FORTY)) == (24, 16, 40), "there are bugs of every kind"
+    if bug.startswith("hang") and sys.gettrace():
+        pytest.skip("beside a tracer, code that hangs goes on")
     code, machine, report = FORTY[bug]
     options = f"examples=40, patience={PATIENCE if bug.startswith('hang') else LONG_PATIENCE}"
     # The options are known once the machine has been made.

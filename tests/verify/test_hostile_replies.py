@@ -14,8 +14,9 @@ from graphexec import Limits, errors
 from graphexec.effects import CallModel, CallTool, ToolResult
 from graphexec.kernel import Effect, Moved
 from graphexec.messages import ModelReply, Usage
-from graphexec.testing.random_graphs import DrawnGraph, errand_class
-from graphexec.testing.strategies import drawn_graphs, limits
+from graphexec.testing.strategies import limits
+from tests.checks.random_graphs import DrawnGraph, errand_class
+from tests.checks.strategies import drawn_graphs
 
 AMOUNTS: st.SearchStrategy[Any] = (
     st.sampled_from([None, True, 0, 1, 2, -1, 0.01, 1.0, 1e-9, math.nan, math.inf, -math.inf, "1", b"1", [1]])

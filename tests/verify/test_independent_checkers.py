@@ -40,12 +40,12 @@ class Spin:
 
     def ends(self, flow: Flow, limits: Limits) -> bool:
         """Return whether every run ends."""
-        return spin(promela(flow, limits)).holds
+        return spin(promela(flow, limits))
 
     def takes(self, flow: Flow, limits: Limits, steps: int) -> bool:
         """Return whether the longest run takes as many steps."""
         within, fewer = (spin(promela(flow, limits, bound=bound)) for bound in (steps, steps - 1))
-        return within.holds and not fewer.holds
+        return within and not fewer
 
 
 class TLC:

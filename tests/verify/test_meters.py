@@ -18,12 +18,12 @@ from graphexec.testing.explorer.oracle import replies_of
 from graphexec.testing.explorer.stepping import Choice
 from graphexec.testing.explorer.stub_nodes import explore_table
 from graphexec.testing.explorer.temporal import asked, never
-from graphexec.testing.random_graphs import METERS, DrawnGraph, errand_class
-from graphexec.testing.strategies import drawn_graphs
 from graphexec.verify import Bound, Bounds, verify
 from graphexec.verify.proof.flow import Flow, Transition, flow_of
 from graphexec.verify.reports.document import bounds_data, limits_data
 from graphexec.verify.reports.text import bound_lines
+from tests.checks.random_graphs import METERS, DrawnGraph, errand_class
+from tests.checks.strategies import drawn_graphs
 from tests.kernel.machines import error_message, machine_of, value
 from tests.parameters import cases
 from tests.verify import orders

@@ -13,13 +13,13 @@ from graphexec.effects import CallModel
 from graphexec.kernel import Moved, PendingEffect, Snapshot, advance, begin
 from graphexec.messages import CompletionRequest, ModelReply
 from graphexec.testing.explorer.stub_nodes import explore_table
-from graphexec.testing.spin_checker import check_with_spin, run_spin
 from graphexec.verify import verify
 from graphexec.verify.export.promela import promela
 from graphexec.verify.export.tla import tla
 from graphexec.verify.proof.flow import flow_of
 from tests.kernel.machines import Halted, machine_of, value
 from tests.parameters import cases
+from tests.verify.checkers import spin
 from tests.verify.proofs import certificate_of
 from tests.verify.remedies import follow
 
@@ -435,6 +435,5 @@ def test_other_checkers_agree_about_measures(name: str) -> None:
     form = certificate.bounds.transitions.form or ""
     assert (found.endless, found.longest) == (None, eval(re.sub(r"measure\(\w+\)", "2", form)))
     assert "MeasureError" in found.exceptions
-    assert run_spin(promela(flow, limits)).holds
+    assert spin(promela(flow, limits))
     assert "MeasureError" in tla(flow, limits)
-    check_with_spin(machine, limits)

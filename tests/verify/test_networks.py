@@ -21,8 +21,8 @@ from graphexec.executor import (
     plan,
 )
 from graphexec.kernel import Edge
-from graphexec.testing.strategies import graphs as sound_graphs
 from graphexec.verify import dominates, postdominates, shortest_path, to_networkx
+from tests.checks.strategies import graphs as sound_graphs
 from tests.kernel.machines import error_message
 from tests.parameters import cases
 from tests.verify.machines import graphs

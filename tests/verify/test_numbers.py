@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from graphexec import END, Limits, Machine, effects, errors, verify
 from graphexec.executor import AGENT_EXECUTOR, GENERATING_AGENT_EXECUTOR
 from graphexec.kernel.meters import Budget, Meter
-from graphexec.testing.random_graphs import DrawnEdge, DrawnGraph, DrawnNode
-from graphexec.testing.strategies import drawn_graphs
 from graphexec.verify.checker.check import check_ranks
 from graphexec.verify.proof.certificate import Bound, Certificate, Potential
 from graphexec.verify.proof.flow import Flow, Transition, flow_of
+from tests.checks.random_graphs import DrawnEdge, DrawnGraph, DrawnNode
+from tests.checks.strategies import drawn_graphs
 from tests.parameters import cases, examples
 from tests.verify.flows import end, flow_with, way, within
 from tests.verify.proofs import certificate_of, prove, refuse, with_bound

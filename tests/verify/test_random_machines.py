@@ -18,8 +18,8 @@ from graphexec import Exhausted, Limits, errors, verify
 from graphexec.effects import COST, MODEL_CALLS, TOKENS, TOOL_CALLS, agent_limits
 from graphexec.kernel.meters import FrozenMapping
 from graphexec.testing.explorer.stub_nodes import StubMachine, explore_table
-from graphexec.testing.random_graphs import METERS, DrawnEdge, DrawnGraph, DrawnNode, Errand
-from graphexec.testing.strategies import drawn_graphs
+from tests.checks.random_graphs import METERS, DrawnEdge, DrawnGraph, DrawnNode, Errand
+from tests.checks.strategies import drawn_graphs
 from tests.parameters import examples
 from tests.verify.execution import adversary, execute
 

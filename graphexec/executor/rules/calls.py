@@ -11,12 +11,12 @@ from typing import Any, TypeAlias, final
 
 from graphexec.actions import AgentAction, AgentStep, Run, Steps
 from graphexec.agents import Agent
-from graphexec.agents.candidates import find_candidates
-from graphexec.agents.dummies import find_declared_strings, find_strings_and_keys, is_choice
 from graphexec.agents.images import observation_images
-from graphexec.agents.known_values import KnownText, fold, may_be_known
 from graphexec.agents.prompt import format_observation
-from graphexec.agents.tool_choice import find_subjects
+from graphexec.agents.small.candidates import find_candidates
+from graphexec.agents.small.dummies import find_declared_strings, find_strings_and_keys, is_choice
+from graphexec.agents.small.known_values import KnownText, fold, may_be_known
+from graphexec.agents.small.tool_choice import find_subjects
 from graphexec.effects import ToolResult
 from graphexec.messages.observations import split_observation
 from graphexec.tools import AnyTool

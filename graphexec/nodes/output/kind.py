@@ -15,7 +15,7 @@ from graphexec.actions import Run
 from graphexec.agents import Agent
 from graphexec.agents.reading.json_text import find_regions
 from graphexec.agents.reading.text_parsing import strip_fence
-from graphexec.agents.tool_choice import is_tiny
+from graphexec.agents.small.tool_choice import is_tiny
 from graphexec.errors import InputError, NestedRunError, OutputError, format_value
 from graphexec.executor.plugging import Edit
 from graphexec.kernel.exactness import HIDDEN_REMEDY, find_difference

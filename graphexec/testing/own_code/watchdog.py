@@ -12,7 +12,6 @@ from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import Future, wait
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from types import FrameType, GeneratorType
 from typing import Any, Final, TypeVar, final
@@ -26,7 +25,6 @@ from graphexec.kernel.signatures import close_asking
 from graphexec.runtime.calls import Scope
 from graphexec.runtime.loop import RunLoop
 from graphexec.runtime.threads import last_call, threads_since
-from graphexec.testing.clock import pending_tasks
 from graphexec.testing.failures import describe_frame, is_own
 
 T = TypeVar("T")
@@ -34,15 +32,10 @@ T = TypeVar("T")
 # The default number of real seconds that one call of the user's code may take.
 PATIENCE: Final = 5.0
 
-# Real seconds between two looks at the threads, and the looks after which a thread counts as idle: in half a second
-# even a busy machine lets it run.
+# Real seconds between two looks at the threads, and how often those that hang are interrupted: in half a second even a
+# busy machine lets them run.
 _LOOK: Final = 0.05
-_IDLE_LOOKS: Final = 10
-
-# How often the threads that hang are interrupted.
 _INTERRUPTS: Final = 10
-
-_REMEDY: Final = "let it return, or pass patience= if it may take longer than {patience:g} seconds"
 
 
 class HangError(AssertionError):
@@ -70,26 +63,24 @@ class Watchdog:
     script: str = ""
     # The names of the code that answers effects, by effect class; tools have their own names.
     names: Mapping[type, str] = field(default_factory=dict[type, str])
-    # The current calls, and the times at which they began.
-    open: dict[CallContext[Any], float] = field(default_factory=dict[CallContext[Any], float])
-
-    # The calls that started a run which is not charged to theirs.
+    # The current calls, and those that started a run which is not charged to theirs.
+    open: list[CallContext[Any]] = field(default_factory=list[CallContext[Any]])
     uncharged: list[str] = field(default_factory=list[str])
-
-    # True once the check has been abandoned.
-    ended: bool = False
-
     # The nodes that ask for an effect after a limit has stopped them, each with an error message.
     dropped: dict[str, str] = field(default_factory=dict[str, str])
+    # True once the check has been abandoned.
+    ended: bool = False
 
     @contextlib.contextmanager
     def around_call(self, call: CallContext[Any]) -> Generator[None]:
         """Record a call while it is carried out."""
-        self.open[call] = time.monotonic()
+        self.open.append(call)
         try:
             yield
         finally:
-            self.open.pop(call, None)
+            # A call of an earlier run has been cleared.
+            with contextlib.suppress(ValueError):
+                self.open.remove(call)
 
     def describe_call(self, call: CallContext[Any]) -> str:
         """Return the node of a call with the code that answers it: `dispatch_tools: the tool search`."""
@@ -97,6 +88,16 @@ class Watchdog:
         kind = type(effect)
         usual = f"the tool {effect.name}" if isinstance(effect, CallTool) else f"the handler of {kind.__name__}"
         return f"{call.node}: {self.names.get(kind, usual)}"
+
+    def describe_hang(self, who: str, place: str) -> str:
+        """Return the error message for code that does not return."""
+        return (
+            f"{who} does not return: it is at {place} after {self.patience:g} seconds{self._script()}; let it return, "
+            f"or pass patience= if it may take longer than {self.patience:g} seconds"
+        )
+
+    def _script(self) -> str:
+        return f"; {self.script}" if self.script else ""
 
     def run(self, check: Callable[[], T]) -> T:
         """Return the result of the check, or raise its exception, or `HangError` if it hangs."""
@@ -110,16 +111,15 @@ class Watchdog:
             except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
                 result.set_exception(error)
 
-        begun = _Begun()
-        thread = threading.Thread(target=work, name="graphexec check", daemon=True)
-        thread.start()
+        threads = _Threads()
+        threading.Thread(target=work, name="graphexec check", daemon=True).start()
         try:
             with self._recorded():
-                self._watch(result, begun)
+                self._watch(result, threads)
         finally:
             if not result.done():
                 self.ended = True
-                begun.interrupt()
+                threads.interrupt()
         error = result.exception()
         if error is not None:
             # Without the frames of the thread, which do not concern the check.
@@ -128,19 +128,36 @@ class Watchdog:
             raise AssertionError("\n".join(self.dropped.values()))
         return result.result()
 
-    def _watch(self, result: Future[Any], begun: _Begun) -> None:
+    def _watch(self, result: Future[Any], threads: _Threads) -> None:
         """Wait for the result. Raises `HangError` if one call of the user's code takes too long."""
         __tracebackhide__ = True
         since: dict[FrameType, float] = {}
         while not wait((result,), _LOOK).done:
-            now, stacks = time.monotonic(), list(begun.user_stacks().values())
+            now, stacks = time.monotonic(), list(threads.user_stacks().values())
             # A call that continues keeps its frame.
             since = {stack[-1]: since.get(stack[-1], now) for stack in stacks}
             for stack in stacks:
                 if now - since[stack[-1]] > self.patience:
-                    raise HangError(self._describe_hang(stack, begun))
-            if not stacks and self.open and now - min(self.open.values()) > self.patience:
-                raise HangError(self._describe_hang([], begun))
+                    # The user's own line rather than one in a library that it calls, or in a tracer.
+                    lines = [frame for frame in stack if not _is_installed(frame)] or stack
+                    raise HangError(self.describe_hang(self._describe_caller(stack[-1]), describe_frame(lines[0])))
+
+    def _describe_caller(self, frame: FrameType) -> str:
+        """Return the node, and the effect if any, for which graphexec has called the user's function."""
+        at = frame.f_back
+        while at is not None:
+            # Any: a local variable of any function.
+            inside: dict[str, Any] = at.f_locals
+            engine = inside.get("self")
+            engine = engine.execution if isinstance(engine, RunLoop) else engine
+            if isinstance(engine, Execution):
+                # Without a call, the engine runs nodes, policies and observers.
+                return engine.snapshot().node
+            if isinstance(inside.get("call"), CallContext):
+                return self.describe_call(inside["call"])
+            at = at.f_back
+        # A thread of a call knows neither.
+        return next(map(self.describe_call, self.open[:1]), "the user's code")
 
     @contextlib.contextmanager
     def _recorded(self) -> Generator[None]:
@@ -156,7 +173,7 @@ class Watchdog:
                 raise _GivenUpError
             # A thread that the user starts has no context.
             if watching in (None, self) and isinstance(scope, Scope) and scope.host is None:
-                self.uncharged += [self.describe_call(call) for call in list(self.open)[:1]]
+                self.uncharged += [self.describe_call(call) for call in self.open[:1]]
             return original(begun, **options)
 
         def close_and_record(node: GeneratorType[Any, Any, Any]) -> None:
@@ -175,161 +192,50 @@ class Watchdog:
 
     def _record_dropped(self, step: Step, request: object) -> None:
         names = " and ".join(dict.fromkeys(type(one).__name__ for one in getattr(request, "effects", (request,))))
-        script = f"; {self.script}" if self.script else ""
         spent = " | ".join(kind.__name__ for kind in step.limit_outcomes)
         self.dropped.setdefault(
             step.name,
             f"{step.name} asks for {names} in a finally or an except after a limit has stopped it, so {names} is "
-            f"dropped{script}; ask for it in the node that takes {spent}, or let the handler of the first effect do it",
+            f"dropped{self._script()}; ask for it in the node that takes {spent}, or let the handler of the first "
+            "effect do it",
         )
-
-    def _describe_hang(self, stack: list[FrameType], begun: _Begun) -> str:
-        # The user's own line rather than one in a library that it calls, or in a tracer.
-        lines = [frame for frame in stack if not _is_installed(frame)] or stack
-        place = describe_frame(lines[0]) if lines else ", ".join(begun.waiting_tasks()) or "an unknown place"
-        return self.describe(self._who_stands(stack), place)
-
-    def describe(self, who: str, place: str) -> str:
-        """Return the error message for code that does not return."""
-        script = f"; {self.script}" if self.script else ""
-        remedy = _REMEDY.format(patience=self.patience)
-        return f"{who} does not return: it is at {place} after {self.patience:g} seconds{script}; {remedy}"
-
-    def _who_stands(self, stack: list[FrameType]) -> str:
-        """Return the node, and the effect if any, to which the user's frames belong."""
-        at = stack[-1].f_back if stack else None
-        while at is not None:
-            inside = at.f_locals
-            engine = inside.get("self")
-            if isinstance(engine, RunLoop):
-                engine = engine.execution
-            if isinstance(engine, Execution):
-                # Without a call, the engine runs nodes, policies and observers.
-                return engine.snapshot().node
-            if isinstance(inside.get("call"), CallContext):
-                return self.describe_call(inside["call"])
-            at = at.f_back
-        return next(map(self.describe_call, list(self.open)), "the user's code")
 
 
 @final
-class _Begun:
+class _Threads:
     """The threads that have started, or have received a call, since this object was created: threads are reused."""
 
     def __init__(self) -> None:
         self._before = frozenset(threading.enumerate())
         self._last_call = last_call()
 
-    def frames(self) -> dict[int, list[FrameType]]:
-        """Return the stack of each thread, the innermost frame first."""
-        called = threads_since(self._last_call)
-        # There is no public way to read a thread's frame.
-        frames = sys._current_frames()  # pyright: ignore[reportPrivateUsage]
-        return {
-            thread.ident: [frame for frame, _ in traceback.walk_stack(frames[thread.ident])]
-            for thread in threading.enumerate()
-            if thread.ident in frames and (thread not in self._before or thread.ident in called)
-        }
-
     def user_stacks(self) -> dict[int, list[FrameType]]:
-        """Return the user's frames in each thread that runs their code; graphexec called the last one.
+        """Return the user's frames in each thread that runs their code, the innermost first; graphexec called the last.
 
         Callers of the check, such as Hypothesis, are not included.
         """
+        called = threads_since(self._last_call)
+        # There is no public way to read a thread's frame.
+        frames = sys._current_frames()  # pyright: ignore[reportPrivateUsage]
         found: dict[int, list[FrameType]] = {}
-        for ident, whole in self.frames().items():
-            engine = [place for place, frame in enumerate(whole) if _is_engine(frame)]
-            if own := [frame for frame in whole[: engine[-1] if engine else 0] if is_own(frame)]:
-                found[ident] = own
+        for thread in threading.enumerate():
+            if thread.ident in frames and (thread not in self._before or thread.ident in called):
+                whole = [frame for frame, _ in traceback.walk_stack(frames[thread.ident])]
+                engine = [place for place, frame in enumerate(whole) if _is_engine(frame)]
+                if own := [frame for frame in whole[: engine[-1] if engine else 0] if is_own(frame)]:
+                    found[thread.ident] = own
         return found
 
-    def waiting_tasks(self) -> list[str]:
-        """Return the lines where the tasks of these threads' event loops wait."""
-        frames = [frame for stack in self.frames().values() for frame in stack]
-        loops = {frame.f_locals["self"] for frame in frames if frame.f_code.co_name == "run_forever"}
-        return [place for loop in loops for one in pending_tasks(loop) if (place := one.own_place)]
-
     def interrupt(self) -> None:
-        """End the loops of threads that hang; one in a blocking call continues as a daemon."""
-        # More than once: a run that fails tells its observers, and one of these may be what hangs.
-        for _ in range(_INTERRUPTS):
-            running = self._running()
-            if not running:
-                return
-            for ident in running:
-                _raise_in(ident, partial(self._hangs, ident))
+        """End the loops of threads that hang; one in a blocking call continues as a daemon.
 
-    def _running(self) -> list[int]:
-        """Return the threads in the user's code that run; all of them if the system reports no processor time.
-
-        They have used processor time in two intervals, one after the other. On a busy machine a thread has to wait for
-        its turn, so it has some time for that. One that sleeps and wakes up is idle: it would not notice an exception
-        while it sleeps, and until it does, Python 3.11 with a tracer, such as that of coverage, hangs.
+        A tracer may hold a lock in Python code, which an exception would leave locked: beside one, nothing is ended.
         """
-        used: dict[int, float] = {}
-        ran = frozenset[int]()
-        for _ in range(_IDLE_LOOKS):
-            before, used = used, {ident: _used_time(ident) for ident in self.user_stacks()}
-            runs = frozenset(ident for ident, seconds in used.items() if seconds > before.get(ident, seconds))
-            if not used or runs & ran:
-                return list(runs & ran)
-            ran = runs
-            time.sleep(_LOOK)
-        return []
-
-    def _hangs(self, ident: int) -> bool:
-        return ident in self.user_stacks()
-
-
-# Seconds in which no other thread runs, and how often a moment is awaited in which a thread can be interrupted.
-_UNDISTURBED = 0.05
-_ATTEMPTS = 40
-
-
-def _raise_in(ident: int, hangs: Callable[[], bool]) -> None:
-    """Raise `_GivenUpError` in a running thread if it still `hangs`, but not in the code of a tracer that it calls.
-
-    The tracer of coverage acquires a lock in Python code; an exception there would leave it locked, so that all threads
-    would hang.
-    """
-    tracer, interval = _tracing_package(), sys.getswitchinterval()
-    sys.setswitchinterval(_UNDISTURBED)
-    try:
-        for _ in range(_ATTEMPTS):
-            # The thread runs now. It then waits for its turn, and begins that with the exception.
-            time.sleep(0.001)
-            # There is no public way to read a thread's frame.
-            frame = sys._current_frames().get(ident)  # pyright: ignore[reportPrivateUsage]
-            if frame is None or not hangs():
-                return
-            if str(frame.f_globals.get("__name__")).partition(".")[0] != tracer:
+        # More than once: a run that fails tells its observers, and one of these may be what hangs.
+        for _ in range(_INTERRUPTS if sys.gettrace() is None else 0):
+            for ident in self.user_stacks():
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), ctypes.py_object(_GivenUpError))
-                return
-    finally:
-        sys.setswitchinterval(interval)
-
-
-def _tracing_package() -> str:
-    """Return the name of the package that traces this thread, and so those that it starts, such as `coverage`."""
-    tracer = sys.gettrace()
-    return str(getattr(tracer, "__module__", type(tracer).__module__)).partition(".")[0]
-
-
-def _used_time(ident: int) -> float:
-    """Return the seconds of processor time that a thread has used, 0 if it has ended.
-
-    If the system does not report them, it is a time that always grows.
-    """
-    # There is no public way to ask whether a thread, of which only the identifier is known, has ended.
-    if ident not in sys._current_frames():  # pyright: ignore[reportPrivateUsage]
-        return 0.0
-    if not hasattr(time, "pthread_getcpuclockid"):
-        return time.monotonic()
-    try:
-        return time.clock_gettime(time.pthread_getcpuclockid(ident))
-    except OSError:
-        # It has ended since.
-        return 0.0
+            time.sleep(_LOOK)
 
 
 def _is_installed(frame: FrameType) -> bool:

@@ -111,7 +111,7 @@ class SteppedRun(RuleBasedStateMachine):
 
     @precondition(lambda self: isinstance(self.state, PendingEffect) and self.limits.seconds is not None)
     @rule(some=st.booleans())
-    def reach_deadline(self, some: bool) -> None:  # noqa: FBT001 - drawn
+    def reach_deadline(self, some: bool) -> None:
         """Cut the request at the deadline; some calls of a batch may have finished."""
         asking = self._asking()
         effects = members_of(asking.effect)

@@ -15,7 +15,7 @@ from graphexec.agents.prompt import describe_tools, validate_tools
 from graphexec.tools import AnyTool, ToolExample
 
 if TYPE_CHECKING:
-    from graphexec.agents.examples.values import ExampleValues
+    from graphexec.agents.small.values import ExampleValues
 
 # Tools up to which each has two examples, and the most examples altogether: more would fill a small context.
 _FEW, _MOST = 4, 12
@@ -58,8 +58,8 @@ def synthesised_examples(tools: Sequence[AnyTool]) -> tuple[WorkedExample, ...]:
 
     Raises `ToolDefinitionError` for invalid tools.
     """
-    from graphexec.agents.examples.questions import labelled_question, natural_question
-    from graphexec.agents.examples.values import ExampleValues
+    from graphexec.agents.small.questions import labelled_question, natural_question
+    from graphexec.agents.small.values import ExampleValues
 
     several = validate_tools(tools)
     values = ExampleValues()

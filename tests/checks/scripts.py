@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
@@ -10,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 from graphexec.actions import AgentAction, AgentFinish, Steps
 from graphexec.errors import ModelError, ParseError
 from graphexec.testing.failures import Readable
-from graphexec.testing.scripted import pause
+from graphexec.testing.scripted import ScriptedError, delay, pause
 
 TurnKind: TypeAlias = Literal["answer", "act", "empty", "garbage", "model error", "exception", "nonsense"]
 
@@ -30,10 +29,6 @@ class Call(Readable):
     def action(self) -> AgentAction:
         """The call as an agent's decision."""
         return AgentAction(self.tool, {} if self.argument is None else {self.name: self.argument})
-
-
-class ScriptedError(Exception):
-    """An exception that a script raises, which is neither an error of graphexec nor of a model."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -69,14 +64,6 @@ class ScriptedTurn(Readable):
                 raise ModelError("the model failed, as scripted")
             case "exception":
                 raise ScriptedError("as scripted")
-
-
-def delay(seconds: float, *, stubborn: bool) -> str:
-    """Return the description of a delay."""
-    if not seconds:
-        return ""
-    when = " never" if math.isinf(seconds) else f" after {seconds:g} s"
-    return f"{when}, stubborn" if stubborn else when
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -10,7 +10,7 @@ from typing import Any
 
 from graphexec._arguments import Constraint, validate
 from graphexec._parsing import compile_lazily
-from graphexec.agents.known_values import fold
+from graphexec.agents.small.known_values import fold
 from graphexec.messages import Model
 from graphexec.tools import AnyTool
 

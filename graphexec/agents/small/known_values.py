@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,12 +29,6 @@ _FRACTION = compile_lazily(r"(?<!\d)(\d+)\s?/\s?(\d+)")
 _POWERS: Mapping[str | None, int] = {"%": -2, "percent": -2, "k": 3, "m": 6, "b": 9, "bn": 9}
 _AFTERNOON = compile_lazily(r"(\d{1,2})(?:[:.]\d\d)?\s?p\.?m\b")
 _HALF_A_DAY = 12  # hours
-_DAY = 24 * 60  # minutes
-# Hours with minutes, or minutes with seconds.
-_DURATION = compile_lazily(
-    r"(?<!\d)(\d{1,9})\s?(?:h|hrs?|hours?|m|mins?|minutes?),?\s?(?:and\s)?(\d{1,9})\s?(?:m|mins?|minutes?|s|secs?|seconds?)\b"
-)
-_TIME = compile_lazily(r"(?<![\d:])(\d{1,2}):([0-5]\d)(?![\d:])")
 _DATE = compile_lazily(r"\d{4}-\d\d-0?(\d{1,2})")
 # Longer numbers are beyond those of floats, and would take long to convert.
 _MOST_DIGITS = 400
@@ -120,7 +113,8 @@ class KnownText:
         if isinstance(value, (int, float)):
             # A text does not say them: "the weather", "a kettle".
             return value in (0, 1) or abs(_to_float(str(value))) in self._numbers
-        return not value or any(map(self.has, _list_parts(value)))
+        parts = [*_parts_of(value)]
+        return not parts or any(map(self.has, parts))
 
     def _has_string(self, value: str) -> bool:
         folded = fold(value)
@@ -166,32 +160,27 @@ def may_be_known(value: Any, inputs: Sequence[str], observations: Sequence[str])
     written = KnownText("\n".join([*inputs, *observations]))
     if written.has(value):
         return True
-    strings = list(_strings_in(value))
+    parts = [*_parts_of(value)]
+    strings = [one for one in parts if isinstance(one, str)]
     if _scripts_differ("".join(strings), written.text):
         return True
-    if all(not _DIGITS().search(one) for one in strings) and not _contains_number(value):
+    if not any(isinstance(one, (int, float)) or (isinstance(one, str) and _DIGITS().search(one)) for one in parts):
         return False
     return written.has_other_numerals or any(KnownText(one).is_foreign for one in inputs)
 
 
-# Any: JSON data that is a list or an object.
-def _list_parts(value: Any) -> Sequence[Any]:
-    """Return the parts of a list, or the values of an object."""
-    return list(value.values()) if isinstance(value, dict) else list(value)  # pyright: ignore[reportUnknownArgumentType]
-
-
-def _strings_in(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, (list, dict)):
-        for part in _list_parts(value):
-            yield from _strings_in(part)
-
-
-def _contains_number(value: Any) -> bool:
-    if isinstance(value, (list, dict)):
-        return any(map(_contains_number, _list_parts(value)))
-    return isinstance(value, (int, float))
+# Any: JSON data.
+def _parts_of(value: Any) -> Iterator[Any]:
+    """Yield the values in a list or an object at any depth, or a value that is neither."""
+    pending = [value]
+    while pending:
+        match pending.pop():
+            case {**members}:
+                pending += reversed(members.values())
+            case [*parts]:
+                pending += reversed(parts)
+            case part:
+                yield part
 
 
 def _scripts_differ(value: str, text: str) -> bool:
@@ -231,17 +220,9 @@ def _read_numbers(folded: str) -> Iterator[float]:
             yield _to_float(f"{number}e{exponent}")
     for hour in _AFTERNOON().findall(folded):
         yield float(hour) + _HALF_A_DAY
-    for larger, smaller in _DURATION().findall(folded):
-        yield _in_minutes(larger, smaller)
-    for begin, end in itertools.pairwise(_TIME().findall(folded)):
-        yield (_in_minutes(*end) - _in_minutes(*begin)) % _DAY
     for over, under in _FRACTION().findall(folded):
         if _to_float(under):
             yield _to_float(over) / _to_float(under)
-
-
-def _in_minutes(hours: str, minutes: str) -> float:
-    return 60.0 * int(hours) + int(minutes)
 
 
 def _to_float(number: str) -> float:

@@ -11,14 +11,16 @@ from hypothesis import strategies as st
 
 from graphexec import AgentExecutor, Graph, GraphexecError, Limits, ModelError, messages, runtime
 from graphexec.effects import CallModel, CallTool, ToolResult, agent_limits
-from graphexec.testing import VirtualClock, agent_scripts, drawn_graphs, graphs, limits, on_loop_time, time_limits
+from graphexec.testing import VirtualClock, on_loop_time
 from graphexec.testing.adversary import Attack, Move
 from graphexec.testing.explorer.stub_nodes import explore_table
 from graphexec.testing.failures import DeadlockError
-from graphexec.testing.random_graphs import DrawnEdge, DrawnGraph, DrawnNode, errand_class
-from graphexec.testing.scripts import AgentScript, Call, ScriptedError, ScriptedTurn
-from graphexec.testing.strategies import attacks
+from graphexec.testing.scripted import ScriptedError
+from graphexec.testing.strategies import attacks, limits
 from graphexec.verify import verify
+from tests.checks.random_graphs import DrawnEdge, DrawnGraph, DrawnNode, errand_class
+from tests.checks.scripts import AgentScript, Call, ScriptedTurn
+from tests.checks.strategies import agent_scripts, drawn_graphs, graphs, time_limits
 from tests.executor.actors import echo
 from tests.parameters import cases, thorough
 

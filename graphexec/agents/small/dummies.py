@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from graphexec.agents.examples import WorkedExample
-from graphexec.agents.known_values import KnownText
+from graphexec.agents.small.known_values import KnownText
+from graphexec.agents.small.synthesis import WorkedExample
 from graphexec.tools import AnyTool
 
 # The arguments in worked examples, by tool and argument.

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from graphexec._parsing import compile_lazily
-from graphexec.agents.tool_choice import is_subject
+from graphexec.agents.small.tool_choice import is_subject
 
 # With more candidates a schema is long, and a question with so many words has more than one value.
 _MAX_CANDIDATES = 60
