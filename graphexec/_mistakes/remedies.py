@@ -393,6 +393,15 @@ REMOVED = _by_name(
     ("Progress Status View", _PROGRESS),
     ("convert_units", "write a tool that converts with pint"),
     ("diff Difference Delta Change", "compare {*after.edges} with {*before.edges}, and the bounds of both verdicts"),
+    (
+        "sequence_mermaid timeline",
+        "the draw method of a result writes its page, with every step",
+    ),
+    (
+        "compare_runs index_runs",
+        "each run has a page, and the draw method of a machine takes several runs",
+    ),
+    ("fork Fork", "a snapshot goes on where a run failed, and PendingEffect of graphexec.kernel takes another reply"),
 )
 
 # Modules that users of other libraries import from this one, by their own names.

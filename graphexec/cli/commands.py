@@ -69,31 +69,11 @@ COMMANDS: Mapping[str, CommandEntry] = {
     ),
     "view": CommandEntry(
         "graphexec.cli.viewing:view",
-        "Show a run, compare two, or list a folder of them: write the page, open it in the browser, and print its "
-        "path.",
+        "Show a run: write its page, open it in the browser, and print its path.",
         _paragraphs(
             "Examples:",
             'graphexec run --record trace.jsonl "What is 37 * 48?"; graphexec view trace.jsonl',
-            "graphexec view trace.jsonl --timeline  # on the terminal",
-            "graphexec view before.jsonl after.jsonl  # two runs side by side, at the first difference",
-            "graphexec view traces/  # all runs of a folder, with a heat map",
             "graphexec view --live trace.jsonl  # during the run, until Ctrl-C",
-            "graphexec view --live trace.jsonl my_agent.py:executor  # and go on from its steps, with other replies",
-        ),
-    ),
-    "replay": CommandEntry(
-        "graphexec.cli.runs.replaying:replay",
-        "Go on from a step of a recorded run, with another reply or observation.",
-        _paragraphs(
-            "Examples:",
-            'graphexec replay trace.jsonl --at 15 --reply "I do not know." --record other.jsonl  # the built-in agent',
-            'graphexec replay trace.jsonl my_agent.py:executor --at 3 --observation "no such file"  # your own '
-            "executor",
-            'graphexec replay trace.jsonl --at 1 --tool-call \'calculator {"expression": "37 * 48"}\'',
-            "graphexec replay trace.jsonl --max-iterations 30 --at 44  # go on with more iterations, before the limit",
-            "graphexec replay trace.jsonl  # go on after a failure or an interruption",
-            "graphexec view trace.jsonl other.jsonl  # both runs side by side",
-            "Exit codes: those of graphexec run; 2 also if the trace is of another agent.",
         ),
     ),
     "nodes": CommandEntry(
@@ -164,7 +144,6 @@ app = typer.Typer(
         'graphexec run my_agent.py:executor "What is 37 * 48?"  # your own executor',
         "graphexec chat --memory talk.jsonl  # talk with an agent that remembers; /help there",
         'graphexec run --record trace.jsonl "..."; graphexec view trace.jsonl  # show a run as a page',
-        'graphexec replay trace.jsonl --at 3 --reply "..."  # go on from a step, with another reply',
         "graphexec check my_agent.py  # prove that every run ends, or see a run that does not",
         "graphexec draw my_agent.py:executor -o agent.svg  # draw the machine",
         "graphexec COMMAND --help  # the options of a command, its examples and its exit codes",

@@ -6,7 +6,7 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -20,7 +20,7 @@ from graphexec.cli.files import open_for_writing, read
 from graphexec.cli.runs.loop import RunProgress, RunSetup
 from graphexec.cli.runs.termination import uninterrupted
 from graphexec.draw.runs.data import Record, ending_data
-from graphexec.draw.runs.lines import record_line
+from graphexec.draw.runs.record_schema import record_line
 from graphexec.draw.runs.recorder import Recorder
 from graphexec.errors import InputError
 from graphexec.executor.result import Ending
@@ -52,19 +52,16 @@ class RunRecorder:
     def on_start(self, setup: RunSetup) -> None:
         """Record `start`."""
         executor = setup.executor
-        if setup.fork is not None:
-            self._recorder = setup.fork.recorder(model=setup.model, agent=setup.agent, heartbeat=self.heartbeat)
-        else:
-            self._recorder = Recorder(
-                executor.verify(),
-                inputs=setup.recorded_inputs,
-                model=setup.model,
-                agent=setup.agent,
-                tools=[tool.spec for tool in executor.tools.values()],
-                parameters=request_parameters(getattr(executor.agent, "model", None)),
-                heartbeat=self.heartbeat,
-                clock=time.time,
-            )
+        self._recorder = Recorder(
+            executor.verify(),
+            inputs=setup.recorded_inputs,
+            model=setup.model,
+            agent=setup.agent,
+            tools=[tool.spec for tool in executor.tools.values()],
+            parameters=request_parameters(getattr(executor.agent, "model", None)),
+            heartbeat=self.heartbeat,
+            clock=time.time,
+        )
         self._store(self._recorder.records[0])
 
     def on_event(self, event: Event[Ending]) -> None:
@@ -223,28 +220,6 @@ def load_recording(file: str) -> Recording:
         return Recording.from_json_lines(whole)
     except InputError as error:
         raise UsageError(f"{name}: {error}") from error
-
-
-def load_folder(folder: Path) -> Iterator[tuple[str, Recording | str]]:
-    """Yield the names of the traces in a folder, each with its run, or why it cannot be shown.
-
-    An incomplete last line is ignored: its run is not finished. Raises `UsageError` if there are no traces.
-    """
-    from graphexec.draw.runs.records import Recording
-
-    try:
-        files = sorted(one for one in folder.iterdir() if one.name.endswith((".jsonl", ".jsonl.gz")))
-    except OSError as error:
-        raise UsageError(f"{folder} cannot be read: {error.strerror}; name a folder of traces") from error
-    if not files:
-        raise UsageError(f"{folder} has no .jsonl files; name a folder of traces of graphexec run --record")
-    for file in files:
-        try:
-            yield file.name, Recording.from_json_lines(_split_last_line(read(str(file)))[0])
-        except InputError as error:
-            yield file.name, str(error)
-        except UsageError as error:
-            yield file.name, str(error).removeprefix(f"{file} ")
 
 
 def _split_last_line(text: str) -> tuple[str, str]:

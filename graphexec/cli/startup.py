@@ -96,7 +96,6 @@ _OPTIONS = {
 # The commands for those that other programs have.
 _COMMANDS = {
     **dict.fromkeys(("trace", "show", "open", "timeline"), "view"),
-    **dict.fromkeys(("fork", "resume", "continue"), "replay"),
     "compare": "view",
     **dict.fromkeys(("verify", "prove", "lint", "validate", "audit"), "check"),
     **dict.fromkeys(("plot", "graph", "diagram", "picture", "visualize", "diff"), "draw"),

@@ -148,7 +148,7 @@ def test_beginners_mistake_gets_the_remedy(arguments: list[str], expected: str) 
 
 # A command line in a help text, up to a comment, another command, or the end of the line.
 EXAMPLE = re.compile(r"graphexec ((?:models )?\w+)([^;#|`]*)")
-WITH_TARGETS = ("run", "chat", "check", "draw", "export", "replay")
+WITH_TARGETS = ("run", "chat", "check", "draw", "export")
 
 
 def help_of(monkeypatch: pytest.MonkeyPatch, name: str) -> str:

@@ -21,7 +21,7 @@ from graphexec.actions import Steps
 from graphexec.cli.exit_codes import UsageError
 from graphexec.cli.files import write
 from graphexec.cli.records import load_recording
-from graphexec.draw import draw, recording_of, sequence_mermaid, timeline
+from graphexec.draw import draw, recording_of
 from graphexec.draw.page import html
 from graphexec.kernel.serialization import format_json
 from graphexec.memory import FileHistory, SQLiteHistory, Turn
@@ -166,8 +166,6 @@ def read_trace(content: bytes, folder: Path) -> None:
     file = folder / "trace.jsonl"
     file.write_bytes(content)
     recording = load_recording(str(file))
-    timeline(recording)
-    sequence_mermaid(recording)
     draw(recording.machine, "text", runs=recording)
     recording.to_json_lines()
     html(recording.machine, recording)
@@ -321,7 +319,7 @@ def test_text_that_stops_a_reader_is_refused(kind: str, content: bytes, tmp_path
 
 # ---- pipes and devices
 
-READERS = [["view", "{}", "--timeline"], ["draw", "--run", "{}"]]
+READERS = [["view", "{}", "--no-open"], ["draw", "--run", "{}"]]
 
 
 @cases("name", "pipe", "/dev/zero")
@@ -353,7 +351,7 @@ def test_sparse_file_is_refused_without_reading_it(arguments: list[str], tmp_pat
 def test_zeros_of_a_crash_are_the_end_of_a_trace(tmp_path: Path) -> None:
     file = tmp_path / "trace.jsonl"
     file.write_bytes(trace().encode() + b"\0" * 4096)
-    ended = command("view", str(file), "--timeline")
+    ended = command("draw", "--run", str(file))
     assert ended.code == 0
     assert "is incomplete; the run is shown up to there" in ended.err
 

@@ -140,7 +140,6 @@ CASES: list[Case] = [
     fails("check", "mine:machine", "mine:executor", "--certificate", "proof.json"),
     *(fails("draw", *words) for words in (["mine:nothing"], ["mine:machine", "-o", "machine"], ["--run", "no.jsonl"])),
     *(fails("view", *words) for words in (["no.jsonl"], ["notes.txt"], ["-", "--live"])),
-    fails("view", "notes.txt", "--timeline", "--sequence"),
     fails("view", "notes.txt", "--port", "80"),
     fails("export", "mine:nothing", "--format", "tla"),
     fails("models", "pull", "smollm3", code=1),

@@ -37,10 +37,8 @@ COMMANDS: Mapping[str, Sequence[str]] = {
     "check": ["mine.py", "mine.py:maschine", "größe.py:executor", "mine.py:größe"],
     "draw": ["mine.py:maschine", "mine.py:executor --run spur.jsonl", "größe.py:executor"],
     "view": [
-        *("spur.jsonl --no-open", "spur.jsonl --no-open -o größe.html", "spur.jsonl --timeline"),
-        *("spur.jsonl --sequence", "größe.jsonl", "- --timeline"),
+        *("spur.jsonl --no-open", "spur.jsonl --no-open -o größe.html", "größe.jsonl"),
     ],
-    "replay": [f"spur.jsonl größe.py:executor{option}" for option in ("", " --at 1 --reply größer")] + ["größe.jsonl"],
     "export": ["mine.py:maschine", "größe.py:executor"],
     "nodes": ["", "critic"],
     "models": [""],
@@ -117,7 +115,7 @@ def test_every_format_is_written_in_every_locale(encoding: str) -> None:
         err.decode(encoding)
         if wanted != "png":
             # A path that the stream cannot encode has the bytes of the file system.
-            data = wanted in DATA or "--sequence" in arguments or (encoding == "ascii" and "größe.html" in arguments)
+            data = wanted in DATA or (encoding == "ascii" and "größe.html" in arguments)
             out.decode("utf-8" if data else encoding)
 
 

@@ -90,13 +90,12 @@ def test_trace_is_gzipped_if_its_name_says_so(tmp_path: Path, file: Path) -> Non
     assert run(SOLVED, "--record", str(packed)).code == 0
     records = read_trace(gzip.decompress(packed.read_bytes()).decode())
     assert records[-1]["output"] == "37 * 48 is 1776."
-    shown = command("view", str(packed), "--timeline").out
+    shown = command("draw", "--run", str(packed), "--format", "text").out
     # The name does not matter for reading.
     file.write_bytes(packed.read_bytes())
-    assert command("view", str(file), "--timeline") == Ended(0, shown, "")
+    assert command("draw", "--run", str(file), "--format", "text") == Ended(0, shown, "")
     assert "1776" in shown
-    assert command("view", str(tmp_path), "-o", str(tmp_path / "all.html"), "--no-open").code == 0
-    assert all(name in (tmp_path / "all.html").read_text(encoding="utf-8") for name in (file.name, packed.name))
+    assert command("view", str(packed), "-o", str(tmp_path / "run.html"), "--no-open").code == 0
     feed = feeds.feed_of(packed)
     feed.refresh()
     assert "it is gzipped; show it without --live" in feed.error
@@ -264,7 +263,6 @@ def asked_otherwise() -> list[dict[str, Any]]:
         executing(ANSWER).verify(),
         parameters={"seed": 1},
         heartbeat=2,
-        parent={"trace": "a", "run": "b", "step": 1},
         clock=lambda: 5.0,
     )
     recorder.alive()
@@ -298,7 +296,7 @@ def parts(record: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield a record with the name of its event, and the objects in it with the names of their fields."""
     name = record.pop("event")
     yield name, record
-    for field in ("limits", "spent", "limit", "error", "call", "parent"):
+    for field in ("limits", "spent", "limit", "error", "call"):
         if record.get(field) is not None:
             yield field, record[field]
     for field in ("effects", "replies", "steps"):
@@ -324,7 +322,7 @@ def test_documentation_lists_exactly_the_written_fields() -> None:
             # Only these objects differ between effects, and only some calls have these fields.
             some = {
                 *("provider_id", "within", "cached_tokens", "reasoning", "unread", "call", "run", "steps", "traceback"),
-                *("heartbeat", "parent", "parameters", "input", "model", "agent", "tools", "limits", "began", "time"),
+                *("heartbeat", "parameters", "input", "model", "agent", "tools", "limits", "began", "time"),
                 *("budgets", "task"),
             }
             assert name in ("effects", "replies", "prompt", "request") or found[name] - some == {*fields} - some

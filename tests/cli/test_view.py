@@ -1,19 +1,14 @@
-"""`graphexec view`: a run as a page and as text, and errors of invalid traces."""
+"""`graphexec view`: a run as a page, live, and errors of invalid traces."""
 
-import io
-import json
 import re
 import shlex
 import webbrowser
-from collections.abc import Callable
-from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
 
-from graphexec.cli.startup import enter
-from graphexec.draw import Recording, compare_runs, sequence_mermaid, timeline
-from tests.cli.terminals import Ended, Program, command, program, refused
+from graphexec.draw import Recording
+from tests.cli.terminals import Ended, Program, command, refused
 from tests.cli.traced import TRACE, record_run
 from tests.draw.browser import page_of
 from tests.live.readers import fetch
@@ -64,103 +59,24 @@ def test_page_may_be_opened(folder: Path, visited: list[str], monkeypatch: pytes
     assert command("view", TRACE, "-o", "run.html") == Ended(0, "run.html\n", error)
 
 
-@pytest.mark.medium
-def test_run_is_printed_as_text(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert command("view", TRACE, "--timeline").out == timeline(RECORDING)
-    assert command("view", TRACE, "--sequence").out == sequence_mermaid(RECORDING)
-    assert command("view", TRACE, "--timeline", "-o", "run.txt").out == ""
-    assert (folder / "run.txt").read_text(encoding="utf-8") == timeline(RECORDING)
-    ended = program("view", TRACE, "--timeline", cwd=folder, PYTHONIOENCODING="ascii")
-    assert ended.out == timeline(RECORDING, ascii_only=True)
-    monkeypatch.setattr("sys.stdin", io.StringIO(RECORDED))
-    assert command("view", "-", "--sequence").out == sequence_mermaid(RECORDING)
-
-
-@pytest.mark.medium
-def test_two_traces_make_one_page(folder: Path, visited: list[str]) -> None:
-    (folder / "sub").mkdir()
-    other = record_run("not a reply")
-    (folder / "sub" / TRACE).write_text(other, encoding="utf-8")
-    assert command("view", TRACE, f"sub/{TRACE}", "-o", "both.html") == Ended(0, "both.html\n", "")
-    assert visited == [(folder / "both.html").as_uri()]
-    page = compare_runs(RECORDING, Recording.from_json_lines(other), names=(TRACE, f"sub/{TRACE}"))
-    assert (folder / "both.html").read_text(encoding="utf-8") == page
-
-
-@pytest.mark.medium
-def test_folder_makes_one_page(folder: Path, visited: list[str]) -> None:
-    (folder / "cut.jsonl").write_text(RECORDED[:-40], encoding="utf-8")
-    (folder / "notes.jsonl").write_text('{"role": "user"}\n', encoding="utf-8")
-    (folder / "bytes.jsonl").write_bytes(b"\xff\n")
-    (folder / "folder.jsonl").mkdir()
-    (folder / "other.txt").touch()
-    assert command("view", ".", "-o", "runs.html") == Ended(0, "runs.html\n", "")
-    page = (folder / "runs.html").read_text(encoding="utf-8")
-    data = re.search(r'<script id="data" type="application/json">(.*?)</script>', page)
-    assert data is not None
-    runs = {run["name"]: run for run in json.loads(data[1])["runs"]}
-    outcomes = {TRACE: "answered", "cut.jsonl": "unfinished"}
-    outcomes |= dict.fromkeys(("notes.jsonl", "bytes.jsonl", "folder.jsonl"), "damaged")
-    assert {name: run["outcome"] for name, run in runs.items()} == outcomes
-    assert runs["notes.jsonl"]["problem"].startswith("line 1 is not a record; ")
-    assert runs["folder.jsonl"]["problem"] == "cannot be read: Is a directory; name a text file"
-
-
-@cases(
-    ("way", "name", "drawn"),
-    ("--sequence", "run.mmd", sequence_mermaid),
-    ("--sequence", "run.MERMAID", sequence_mermaid),
-    ("--timeline", "run.txt", timeline),
-    ("--no-open", "run.htm", page_of),
-)
-def test_file_content_matches_the_suffix(folder: Path, way: str, name: str, drawn: Callable[[Recording], str]) -> None:
-    ended = command("view", TRACE, way, "-o", name)
-    assert (ended.code, ended.err) == (0, "")
-    assert (folder / name).read_text(encoding="utf-8") == drawn(RECORDING)
-
-
-# The arguments, what has which suffixes, and what else is suggested.
-SUFFIXES = [
-    (["-o", "x.svg"], ".html or .htm of a page", ""),
-    (["--sequence", "-o", "x.svg"], ".mmd or .mermaid of a sequence", ""),
-    (["-o", "x.pdf"], ".html or .htm of a page", None),
-    (["-o", "x"], ".html or .htm of a page", None),
-    (["--timeline", "-o", "my run.html"], ".txt of a timeline", ", or leave out --timeline"),
-    (["--sequence", "-o", "x.txt"], ".mmd or .mermaid of a sequence", ", or pass --timeline instead"),
-]
-
-
-@cases(("arguments", "suffixes", "instead"), *SUFFIXES)
-def test_wrong_suffix_is_refused(folder: Path, arguments: list[str], suffixes: str, instead: str | None) -> None:
-    file = arguments[-1]
-    drawing = f"graphexec draw --run trace.jsonl -o {shlex.quote(file)}"
-    remedy = "" if instead is None else f"{instead}, or draw the machine: {drawing}"
-    expected = f"graphexec: {file} does not have the suffix {suffixes}; name such a file{remedy}\n"
-    assert command("view", TRACE, *arguments) == Ended(2, "", expected)
+@cases(("file", "drawn"), ("x.svg", True), ("my run.txt", True), ("x.pdf", False), ("x", False))
+def test_wrong_suffix_is_refused(folder: Path, file: str, drawn: bool) -> None:
+    remedy = f", or draw the machine: graphexec draw --run trace.jsonl -o {shlex.quote(file)}" if drawn else ""
+    expected = f"graphexec: {file} does not have the suffix .html or .htm of a page; name such a file{remedy}\n"
+    assert command("view", TRACE, "-o", file) == Ended(2, "", expected)
     assert [one.name for one in folder.iterdir()] == [TRACE]
-
-
-@cases("columns", "20", "60")
-def test_timeline_fits_the_terminal(folder: Path, monkeypatch: pytest.MonkeyPatch, columns: str) -> None:
-    monkeypatch.setenv("COLUMNS", columns)
-    out = io.TextIOWrapper(io.BytesIO(), "utf-8")
-    monkeypatch.setattr(out, "isatty", lambda: True)
-    with redirect_stdout(out), pytest.raises(SystemExit):
-        enter(("view", TRACE, "--timeline"))
-    out.seek(0)
-    assert out.read() == timeline(RECORDING, width=max(int(columns), 40))
 
 
 def test_incomplete_trace_is_shown(folder: Path) -> None:
     lines = RECORDED.splitlines(keepends=True)
     (folder / "cut.jsonl").write_text("".join(lines[:7]) + lines[7][:20], encoding="utf-8")
-    ended = command("view", "cut.jsonl", "--sequence")
+    ended = command("view", "cut.jsonl", "--no-open", "-o", "run.htm")
     assert ended.code == 0
     assert ended.err == "graphexec: cut.jsonl: line 8 is incomplete; the run is shown up to there\n"
-    assert ended.out == sequence_mermaid(Recording(RECORDING.records[:7]))
+    assert (folder / "run.htm").read_text(encoding="utf-8") == page_of(Recording(RECORDING.records[:7]))
     # A last line without a newline is complete.
     (folder / "whole.jsonl").write_text("".join(lines).rstrip("\n"), encoding="utf-8")
-    assert command("view", "whole.jsonl", "--sequence").err == ""
+    assert command("view", "whole.jsonl", "--no-open", "-o", "run.html").err == ""
 
 
 END = RECORDED.count("\n") + 1
@@ -188,26 +104,14 @@ def test_invalid_trace_names_file_and_line(folder: Path, arguments: list[str], t
     (["trace.json"], f"trace.json cannot be read: there is no such file; did you mean {TRACE}?\n"),
     (["trase.jsonl"], f"trase.jsonl cannot be read: there is no such file; did you mean {TRACE}?\n"),
     (["no/t.jsonl"], "no/t.jsonl cannot be read: there is no such file; check the folder no\n"),
-    (["empty"], "empty has no .jsonl files; name a folder of traces of graphexec run --record\n"),
-    ([".", "--timeline"], ". is a folder, and --timeline shows one run; name a trace in it\n"),
-    ([".", TRACE], ". cannot be read: Is a directory; name a text file\n"),
-    ([".", "-o", "x.svg"], "x.svg does not have the suffix .html or .htm of a page; name such a file"),
-    ([TRACE, "--timeline", "--sequence"], "--timeline and --sequence exclude each other; leave one out"),
-    ([TRACE, "--live", "--sequence"], "--sequence and --live exclude each other; leave one out"),
+    (["."], ". cannot be read: Is a directory; name a text file\n"),
     ([TRACE, "--port", "80"], "--port needs --live; add --live"),
     ([TRACE, "--live", "-o", "run.html"], "--live cannot write a file; leave out -o"),
     (["-", "--live"], "the standard input cannot be followed; name the file"),
     ([".", "--live"], ". is a folder; name the file"),
-    ([TRACE, TRACE, "--timeline"], "--timeline shows one run; name one trace, or leave out --timeline to compare"),
-    ([TRACE, TRACE, "--live"], "--live shows one run; name one trace, or leave out --live to compare two"),
-    ([TRACE] * 3, "3 traces are named; name one to show its run, or two to compare theirs"),
-    (["-", "-"], "the standard input can only be read once; name a file to compare it with"),
-    ([TRACE, "no.jsonl"], "no.jsonl cannot be read: there is no such file"),
-    ([TRACE, TRACE, "-o", "x.svg"], "x.svg does not have the suffix .html or .htm of a page; name such a file"),
     ([TRACE, "-o", "nowhere/run.html", "--no-open"], "nowhere/run.html cannot be written: there is no folder "),
 )
 def test_wrong_usage_is_one_line_and_exits_2(folder: Path, arguments: list[str], expected: str) -> None:
-    (folder / "empty").mkdir(exist_ok=True)
     assert f"graphexec: {expected}" in refused("view", *arguments)
 
 
@@ -270,11 +174,7 @@ BROKEN = [
     ("moved to nowhere", 5, broken(4, target=None)),
     ("deep", 6, "".join(RECORDED.splitlines(keepends=True)[:5]) + "[" * 100_000),
 ]
-READERS = [
-    ["view", TRACE, "--timeline"],
-    ["view", TRACE, "-o", "run.html", "--no-open"],
-    ["draw", "--run", TRACE],
-]
+READERS = [["view", TRACE, "-o", "run.html", "--no-open"], ["draw", "--run", TRACE]]
 
 
 @cases("arguments", *READERS)

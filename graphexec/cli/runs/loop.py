@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing, redirect_stdout
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from graphexec.actions import AgentFinish, AgentStep, Steps, StoppedResponse
 from graphexec.cli.exit_codes import ANSWERED, STOPPED, Terminated, code_of
@@ -23,16 +23,13 @@ from graphexec.kernel.meters import Spent
 from graphexec.kernel.snapshot import Snapshot, snapshot_of
 from graphexec.messages import Image
 
-if TYPE_CHECKING:
-    from graphexec.draw.forks import Fork
-
 
 @dataclass(frozen=True, slots=True)
 class RunSetup:
     """The parameters of a run: the question, the executor, the names of its model and agent, and the images.
 
     `named_inputs` are the inputs by name, with the question, for an executor that takes more; `tokens` streams the
-    replies. `fork` is the run itself, if it goes on from a recorded one.
+    replies.
     """
 
     question: str
@@ -42,7 +39,6 @@ class RunSetup:
     images: Sequence[Image] = ()
     named_inputs: Mapping[str, object] | None = None
     tokens: bool = False
-    fork: Fork | None = None
 
     @property
     def inputs(self) -> Mapping[str, object] | str:
@@ -59,8 +55,6 @@ class RunSetup:
 
     def stream(self) -> Generator[Event[Ending], None, None]:
         """Return the events of the run."""
-        if self.fork is not None:
-            return self.fork.stream(tokens=self.tokens)
         return self.executor.stream(self.inputs, tokens=self.tokens)
 
 
@@ -101,8 +95,7 @@ class RunDisplay(Protocol):
 
 def follow(setup: RunSetup, displays: Sequence[RunDisplay], *, debug: bool = False) -> int:
     """Run the agent, pass events to the displays in order, and return the exit code; `debug` prints tracebacks."""
-    # The clock of a fork goes on from the run before it.
-    begun = time.monotonic() - (0.0 if setup.fork is None else setup.fork.snapshot.spent.seconds)
+    begun = time.monotonic()
     seen = RunProgress()
     ended = threading.Event()
 
