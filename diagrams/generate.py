@@ -24,7 +24,7 @@ from graphexec import (
     nodes,
     tool,
 )
-from graphexec.draw import draw, recording_of, sequence_mermaid, timeline
+from graphexec.draw import draw, recording_of
 from graphexec.executor import (
     AGENT_EXECUTOR,
     GENERATING_AGENT_EXECUTOR,
@@ -195,13 +195,9 @@ def pictures() -> dict[str, str]:
     recording = recording_of(result)
     assert result.journal is not None, "executors keep a journal"
     proof = verify(result.journal.graph, result.limits)
-    drawn |= {
-        "run.svg": draw(proof, "svg", runs=result),
-        "run_sequence.mmd": sequence_mermaid(result),
-    }
+    drawn["run.svg"] = draw(proof, "svg", runs=result)
     index += ["", "## A run", "", f"{recording.records[0]['input']['input']}", "", "![the path of the run](run.svg)"]
-    index += ["", "```mermaid", sequence_mermaid(result).rstrip(), "```"]
-    index += ["", "```text", timeline(result).rstrip(), "```"]
+    index += ["", "```text", draw(proof, "text", runs=result).rstrip(), "```"]
     for name, about, verdict in verdicts():
         drawn |= {f"{name}{suffix}": draw(verdict, how) for how, suffix in SUFFIXES.items()}
         links = ", ".join(f"[{how}]({name}{suffix})" for how, suffix in SUFFIXES.items())

@@ -8,7 +8,6 @@ import tempfile
 from pathlib import Path
 
 from graphexec import AgentExecutor, create_react_agent, tool
-from graphexec.draw import timeline
 from graphexec.models import ScriptedModel
 
 
@@ -34,6 +33,6 @@ if __name__ == "__main__":
     first.draw(folder / "run.html")
     second = executor.run("How many people live in Atlantis?")
     executor.draw(folder / "both.png", runs=[first, second])
-    (folder / "timeline.txt").write_text(timeline(first), encoding="utf-8")
+    first.draw(folder / "run.txt")
     print(f"{executor.graph:text}")
     print("drawn:", ", ".join(sorted(path.name for path in folder.iterdir())))

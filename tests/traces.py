@@ -6,7 +6,7 @@ import re
 from base64 import b64decode
 
 from graphexec.draw.runs.data import Record
-from graphexec.draw.runs.lines import read_record
+from graphexec.draw.runs.record_schema import read_record
 
 
 def read_trace(text: str) -> list[Record]:

@@ -51,9 +51,7 @@ def missing_name(package: str, name: str) -> Exception:
 
     Python replaces an `AttributeError` in a `from` import with an error that has no remedy.
     """
-    from importlib.util import find_spec
-
-    # A `from` import loads a module of this name after an `AttributeError`.
-    if name in REMOVED and find_spec(f"{package}.{name}") is None:
-        return ImportError(f"{package} has no {name}; {REMOVED[name]}", name=package)
+    remedy = REMOVED.get(f"{package}.{name}".partition(".")[2])
+    if remedy is not None:
+        return ImportError(f"{package} has no {name}; {remedy}", name=package)
     return AttributeError(f"module {package!r} has no attribute {name!r}", name=name, obj=sys.modules[package])

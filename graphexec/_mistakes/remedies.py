@@ -194,12 +194,31 @@ MEMORY_OPTIONS = _by_name(
 
 RUNNING_GRAPH = {name: f"graph.{name}(value)" for name in ("run", "stream", "astream")}
 
-# Names that earlier versions of this library had.
+# Names that earlier versions had, without `graphexec.` before them.
 REMOVED = _by_name(
-    ("audit", "the engine compares each step of a run with its certificate, which check of graphexec.verify checks"),
-    ("Progress Status View", _PROGRESS),
-    ("convert_units", "write a tool that converts with pint"),
-    ("agent_scripts drawn_graphs executor_machine graphs limits time_limits", "verify_termination tries every kind of script"),
-    ("diff Difference Delta Change", "compare {*after.edges} with {*before.edges}, and the bounds of both verdicts"),
-    ("FileHistory", "write SQLiteHistory(path, conversation=name)"),
+    (
+        "verify.audit",
+        "the engine compares each step of a run with its certificate, which check of graphexec.verify reads",
+    ),
+    ("Progress executor.Status executor.View", _PROGRESS),
+    ("tools.everyday.convert_units", "write a tool that converts with pint"),
+    (
+        "testing.agent_scripts testing.drawn_graphs testing.executor_machine testing.graphs testing.limits "
+        "testing.time_limits",
+        "verify_termination tries every script",
+    ),
+    (
+        "verify.diff verify.Difference verify.Delta verify.Change",
+        "compare {*after.edges} with {*before.edges}, and the bounds of both verdicts",
+    ),
+    ("memory.FileHistory memory.HistoryWarning", "write SQLiteHistory(path, conversation=name)"),
+    ("draw.sequence_mermaid draw.timeline", "the draw method of a result writes its page, with every step"),
+    (
+        "draw.compare_runs draw.index_runs",
+        "each run has a page, and the draw method of a machine takes several runs",
+    ),
+    (
+        "draw.fork draw.Fork",
+        "a snapshot goes on where a run failed, and PendingEffect of graphexec.kernel takes another reply",
+    ),
 )

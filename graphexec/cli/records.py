@@ -20,7 +20,7 @@ from graphexec.cli.files import open_for_writing, read
 from graphexec.cli.runs.loop import RunProgress, RunSetup
 from graphexec.cli.runs.termination import uninterrupted
 from graphexec.draw.runs.data import Record, ending_data
-from graphexec.draw.runs.lines import record_line
+from graphexec.draw.runs.record_schema import record_line
 from graphexec.draw.runs.recorder import Recorder
 from graphexec.errors import InputError
 from graphexec.executor.result import Ending

@@ -1,8 +1,7 @@
 """Pictures of machines, generated from the transition table, with the proof and with runs drawn over them.
 
 `draw` returns a picture as text, `save` writes it to a file; `machine.draw(path)`, `executor.draw(path)` and
-`result.draw(path)` call them. `compare_runs` returns the page of two runs, `index_runs` that of many, and `fork` a run
-that goes on from a step of another one. The text formats need only the core; SVG, PNG and HTML need the extra `draw`.
+`result.draw(path)` call them. The text formats need only the core; SVG, PNG and HTML need the extra `draw`.
 """
 
 from __future__ import annotations
@@ -11,9 +10,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from io import FileIO
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from graphexec.draw.forks import Fork, fork
+from graphexec._mistakes import explain_names
 from graphexec.draw.formats.dot import dot
 from graphexec.draw.formats.mermaid import mermaid, mermaid_state
 from graphexec.draw.formats.svg import png, svg
@@ -22,13 +21,9 @@ from graphexec.draw.model.marks import COLOURS, Mark, Marks, marks_of
 from graphexec.draw.model.picture import Picture, picture_of
 from graphexec.draw.model.pieces import PieceView, show_pieces
 from graphexec.draw.page import html
-from graphexec.draw.page.comparison import comparison
-from graphexec.draw.page.index import index
 from graphexec.draw.runs.overlay import overlay_runs
 from graphexec.draw.runs.recorder import AnyRun, HasJournal, Recorder, recording_of
 from graphexec.draw.runs.records import Recording
-from graphexec.draw.runs.sequence import sequence_mermaid
-from graphexec.draw.runs.timeline import timeline
 from graphexec.errors import InputError, did_you_mean
 from graphexec.kernel.events import Journal
 from graphexec.kernel.graph import Graph, require_graph
@@ -41,27 +36,21 @@ __all__ = [
     "FORMATS",
     "SUFFIXES",
     "AnyRun",
-    "Fork",
     "Mark",
     "Marks",
     "Picture",
     "PieceView",
     "Recorder",
     "Recording",
-    "compare_runs",
     "draw",
-    "fork",
     "format_of",
-    "index_runs",
     "marks_of",
     "picture_of",
     "png",
     "recording_of",
     "render",
     "save",
-    "sequence_mermaid",
     "subject_for",
-    "timeline",
 ]
 
 # The subject of a picture: a machine, its proof, or a `Picture` such as `recording.machine`.
@@ -170,28 +159,6 @@ def save(
     return file
 
 
-def compare_runs(run: AnyRun, other: AnyRun, *, names: tuple[str, str] = ("first run", "second run")) -> str:
-    """Return an HTML page that shows two runs side by side and opens with the first step that differs.
-
-    The steps are aligned, and the differences of prompts, replies, observations and outcomes are marked word by word.
-    Ids, times and counts of tokens are no difference. `names` says what the runs are called on the page.
-
-    Raises `InputError` for what is not a run, and if the extra `draw` is not installed.
-    """
-    return comparison(recording_of(run), recording_of(other), names)
-
-
-def index_runs(runs: Iterable[tuple[str, AnyRun | str]], *, title: str = "Runs") -> str:
-    """Return an HTML page that lists many runs, with a heat map of their machine; each has its own page in it.
-
-    `runs` are pairs of a name and a run, such as `{"first": result, "second": error}.items()`; a string in the place of
-    a run says why it cannot be shown. Runs that name their `parent` lead to a comparison with it.
-
-    Raises `InputError` for what is not a run, for two runs of one name, and if the extra `draw` is not installed.
-    """
-    return index(title, ((name, run if isinstance(run, str) else recording_of(run)) for name, run in runs))
-
-
 def format_of(file: Path) -> str:
     """Return the format for a file's suffix. Raises `InputError` for an unknown suffix."""
     if file.suffix.lower() in SUFFIXES:
@@ -233,3 +200,7 @@ def _several(runs: AnyRun | Iterable[AnyRun]) -> Sequence[AnyRun]:
     if isinstance(runs, (HasJournal, Journal, Recording, Recorder, BaseException)):
         return [runs]
     return list(runs)
+
+
+if not TYPE_CHECKING:
+    __getattr__ = explain_names(__name__)

@@ -1,20 +1,17 @@
-"""The application of a live page: its routes, the pages and events of runs, and the start of forks."""
+"""The application of a live page: the page of a run, and its events."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from graphexec.draw import compare_runs
-from graphexec.draw.page import ForkAddresses, html
+from graphexec.draw.page import html
 from graphexec.draw.runs.records import Recording
 from graphexec.errors import InputError
 from graphexec.live.feeds import Feed
-from graphexec.live.forks import LiveRuns
-from graphexec.live.requests import ForkRequestError, read_fork_request
 from graphexec.live.tokens import Access
 
 if TYPE_CHECKING:
@@ -47,24 +44,20 @@ def missing_extra(error: ImportError) -> InputError:
     return InputError(f"the live page needs {error.name}, which is missing; pip install 'graphexec-agents[live]'")
 
 
-def make_application(runs: LiveRuns, access: Access) -> Starlette:
-    """Return the application that serves these runs. Raises `InputError` without starlette."""
+def make_application(feed: Feed, access: Access) -> Starlette:
+    """Return the application that serves a run. Raises `InputError` without starlette."""
     try:
         from sse_starlette import EventSourceResponse
         from starlette.applications import Starlette
         from starlette.concurrency import run_in_threadpool
         from starlette.middleware import Middleware
         from starlette.middleware.trustedhost import TrustedHostMiddleware
-        from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse
+        from starlette.responses import HTMLResponse, PlainTextResponse
         from starlette.routing import Route
     except ImportError as error:
         raise missing_extra(error) from error
 
-    async def page(request: Request) -> Response:
-        number = _number(request)
-        feed = runs.find(number)
-        if feed is None:
-            return PlainTextResponse("There is no such run.\n", 404)
+    async def page(_: Request) -> Response:
         feed.refresh()
         if not feed.lines and feed.error:
             return PlainTextResponse(f"{feed.error}\n", 500)
@@ -72,64 +65,25 @@ def make_application(runs: LiveRuns, access: Access) -> Starlette:
             return PlainTextResponse("The run has not begun.\n", headers={"Refresh": "1", **_PRIVATE})
         try:
             # The layout takes a while, during which other readers still receive events.
-            parent = runs.parent_of(number)
-            text = await run_in_threadpool(_page, feed.lines[0], feed.run, runs.can_fork, number > 0, parent)
+            text = await run_in_threadpool(_page, feed.lines[0], feed.run)
         except InputError as error:
             return PlainTextResponse(f"{error}\n", 500)
         return HTMLResponse(text, headers=_PRIVATE)
 
     async def events(request: Request) -> Response:
-        feed = runs.find(_number(request))
-        if feed is None:
-            return PlainTextResponse("There is no such run.\n", 404)
         last = request.headers.get("last-event-id", "")
         return EventSourceResponse(_events(feed, request.query_params.get("run"), last))
 
-    async def fork(request: Request) -> Response:
-        try:
-            wanted = await read_fork_request(request)
-            started = await run_in_threadpool(runs.fork, _number(request), wanted)
-        except ForkRequestError as refusal:
-            return JSONResponse({"error": str(refusal)}, refusal.status, headers=_PRIVATE)
-        page = f"{request.scope.get('root_path', '').rstrip('/')}/forks/{started.number}/"
-        answer = {"page": page, "trace": started.trace, "changed_request": started.changed_request}
-        return JSONResponse(answer, 201, headers={**_PRIVATE, "Location": page})
-
-    async def comparison(request: Request) -> Response:
-        number = _number(request)
-        parent = runs.parent_of(number)
-        if parent is None:
-            return PlainTextResponse("There is no such run.\n", 404)
-        try:
-            text = await run_in_threadpool(compare_runs, *runs.recordings(parent, number), names=("parent", "fork"))
-        except InputError as error:
-            return PlainTextResponse(f"{error}\n", 500)
-        return HTMLResponse(text, headers=_PRIVATE)
-
-    routes = [Route("/", page), Route("/events", events)]
-    if runs.forking:
-        routes += [Route("/fork", fork, methods=["POST"]), Route("/forks/{number:int}/", page)]
-        routes += [Route("/forks/{number:int}/events", events), Route("/forks/{number:int}/comparison", comparison)]
-        routes += [Route("/forks/{number:int}/fork", fork, methods=["POST"])]
     known = Middleware(TrustedHostMiddleware, allowed_hosts=_HOSTS, www_redirect=False)
     middleware = [Middleware(_with_headers), known, Middleware(access.guard)]
-    return Starlette(routes=routes, middleware=middleware)
-
-
-def _number(request: Request) -> int:
-    """Return the number of the fork in an address; 0 for the run of the source."""
-    number: int = request.path_params.get("number", 0)
-    return number
+    return Starlette(routes=[Route("/", page), Route("/events", events)], middleware=middleware)
 
 
 @lru_cache(maxsize=4)
-def _page(start: str, run: str, can_fork: Callable[[Recording], bool], is_fork: bool, parent: int | None) -> str:  # noqa: FBT001
-    """Return the page without the run's records, which it requests itself; `parent` is the number of its parent."""
+def _page(start: str, run: str) -> str:
+    """Return the page without the run's records, which it requests itself."""
     recording = Recording((json.loads(start),))
-    fork = f"fork?run={run}" if can_fork(recording) else None
-    above = (f"../{parent}/" if parent else "../../") if is_fork else None
-    addresses = ForkAddresses(fork, above, "comparison" if is_fork else None)
-    return html(recording.machine, recording, live=f"events?run={run}", forks=addresses)
+    return html(recording.machine, recording, live=f"events?run={run}")
 
 
 async def _events(feed: Feed, run: str | None, last: str) -> AsyncIterator[bytes]:

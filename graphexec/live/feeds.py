@@ -11,10 +11,8 @@ from typing import TypeAlias
 
 from graphexec.draw.page import record_json
 from graphexec.draw.runs.data import Record
-from graphexec.draw.runs.lines import read_record
-from graphexec.draw.runs.record_schema import validate_record
+from graphexec.draw.runs.record_schema import read_record, validate_record
 from graphexec.draw.runs.recorder import Recorder
-from graphexec.draw.runs.records import Recording
 from graphexec.errors import InputError
 from graphexec.runtime.files import open_regular, read_lines
 
@@ -45,10 +43,6 @@ class Feed(ABC):
     def refresh(self) -> None:
         """Read new records from the source."""
 
-    @abstractmethod
-    def recording(self) -> Recording:
-        """Return the whole records of the run so far. Raises `InputError` for an invalid source, and `OSError`."""
-
     def _add(self, record: Record) -> None:
         self.lines.append(record_json(record))
         self.over = record["event"] == "result"
@@ -67,9 +61,6 @@ class _RecorderFeed(Feed):
     def refresh(self) -> None:
         for record in self._records[len(self.lines) :]:
             self._add(record)
-
-    def recording(self) -> Recording:
-        return Recording(tuple(self._records))
 
 
 class _FileFeed(Feed):
@@ -101,15 +92,6 @@ class _FileFeed(Feed):
             self._number += 1
             if line.strip() and not self.error:
                 self._read(line)
-
-    def recording(self) -> Recording:
-        with open_regular(self._path) as file:
-            # The last line may be incomplete.
-            whole, newline, _ = read_lines(file).rpartition(b"\n")
-        try:
-            return Recording.from_json_lines((whole + newline).decode())
-        except UnicodeDecodeError as error:
-            raise InputError(f"{self._path} is not UTF-8; pass the file that graphexec run --record wrote") from error
 
     def _read_on(self, status: tuple[int, ...]) -> bytes:
         """Return what was written since the last read; everything, if the file was replaced."""

@@ -5,8 +5,9 @@ Each name is imported on first use: pytest always imports this package.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from graphexec._mistakes import import_on_use
 
 if TYPE_CHECKING:
     from graphexec.models.scripted import ScriptedModel
@@ -66,21 +67,20 @@ __all__ = [
     "verify_termination",
 ]
 
-# The predicates and assertions, which are the other names, come from `testing.explorer.temporal`.
 _MODULES = {
-    "ScriptedModel": "models.scripted",
-    **dict.fromkeys(("VirtualClock", "loop_time", "on_loop_time", "run_virtually"), "testing.clock"),
-    **dict.fromkeys(("DeadlockError", "ScriptExhaustedError"), "testing.failures"),
-    "verify_termination": "testing.properties",
-    **dict.fromkeys(("NEVER", "After", "ScriptedTool", "scripted_tool"), "testing.scripted"),
-    "explore": "testing.explorer.explore",
-    "as_test": "testing.explorer.failure",
-    "replies_of": "testing.explorer.oracle",
-    "explore_table": "testing.explorer.stub_nodes",
+    "graphexec.models.scripted": "ScriptedModel",
+    "graphexec.testing.clock": "VirtualClock loop_time on_loop_time run_virtually",
+    "graphexec.testing.failures": "DeadlockError ScriptExhaustedError",
+    "graphexec.testing.properties": "verify_termination",
+    "graphexec.testing.scripted": "NEVER After ScriptedTool scripted_tool",
+    "graphexec.testing.explorer.explore": "explore",
+    "graphexec.testing.explorer.failure": "as_test",
+    "graphexec.testing.explorer.oracle": "replies_of",
+    "graphexec.testing.explorer.stub_nodes": "explore_table",
+    "graphexec.testing.explorer.temporal": "always answered asked calls_tool dominates ended entered eventually "
+    "followed left never never_without predicate",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__} has no attribute {name}")
-    return getattr(import_module(f"graphexec.{_MODULES.get(name, 'testing.explorer.temporal')}"), name)
+# Type checkers report a name that is not there.
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = import_on_use(__name__, _MODULES)

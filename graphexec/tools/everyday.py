@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
+from graphexec._mistakes import explain_names
 from graphexec.tools.arithmetic import evaluate, format_number
 from graphexec.tools.tool import AnyTool, Tool, tool
 
@@ -36,3 +38,6 @@ def make_today(clock: Callable[[], dt.date]) -> Tool[[], str]:
 today = make_today(dt.date.today)
 
 EVERYDAY_TOOLS: tuple[AnyTool, ...] = (calculator, today)
+
+if not TYPE_CHECKING:
+    __getattr__ = explain_names(__name__)

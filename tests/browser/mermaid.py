@@ -10,9 +10,9 @@ from tests.draw.browser import Page
 
 _SCRIPT = Path(__file__).parent / "node_modules" / "mermaid" / "dist" / "mermaid.min.js"
 
-# Texts as a reader sees them: split at `<br>`, with entities (`ﬂ°34¶ß` while Mermaid parses) decoded and zero-width
-# characters removed.
-_PARSED = r"""
+# The nodes and edges of a diagram before Mermaid's layout. Texts are as a reader sees them: split at `<br>`, with
+# entities (`ﬂ°34¶ß` while Mermaid parses) decoded and zero-width characters removed.
+_MACHINE = r"""
 async text => {
     await mermaid.parse(text);
     const {db} = await mermaid.mermaidAPI.getDiagramFromText(text);
@@ -20,14 +20,6 @@ async text => {
         html.replace(/ﬂ°°/g, "&#").replace(/ﬂ°/g, "&").replace(/¶ß/g, ";"), "text/html"
     ).body.textContent.replace(/\u200b/g, "");
     const lines = texts => texts.flatMap(text => (text ?? "").split(/<br *\/?>/)).map(shown);
-    return (READ)(db, lines);
-}
-"""
-# The nodes and edges of a diagram before Mermaid's layout.
-_MACHINE = _PARSED.replace(
-    "READ",
-    r"""
-(db, lines) => {
     const {nodes, edges} = db.getData();
     return {
         nodes: nodes.map(node => ({
@@ -39,21 +31,7 @@ _MACHINE = _PARSED.replace(
         })),
     };
 }
-""",
-)
-# The arrows of a sequence diagram, without notes and other parts.
-_SEQUENCE = _PARSED.replace(
-    "READ",
-    r"""
-(db, lines) => {
-    const kinds = {[db.LINETYPE.SOLID]: "call", [db.LINETYPE.DOTTED]: "reply", [db.LINETYPE.DOTTED_CROSS]: "failure"};
-    const named = id => lines([db.getActor(id).description])[0];
-    return db.getMessages().filter(one => one.type in kinds).map(
-        one => [named(one.from), named(one.to), kinds[one.type], lines([one.message])]
-    );
-}
-""",
-)
+"""
 # The shapes of the start and of the end, in both kinds of diagrams.
 _STARTS, _ENDS = ("circle", "stateStart"), ("doublecircle", "stateEnd")
 
@@ -110,12 +88,6 @@ def read(page: Page, text: str) -> Read:
         [(source, lines, target) for source, lines, target, _ in inner],
         [(source, lines, target) for source, lines, target, edge in inner if edge["dotted"]],
     )
-
-
-def messages(page: Page, text: str) -> list[tuple[str, str, str, list[str]]]:
-    """Read a sequence diagram: source, target, kind (call, reply or failure) and lines of each message."""
-    found: list[tuple[str, str, str, list[str]]] = page.evaluate(_SEQUENCE, text)
-    return [(source, target, kind, lines) for source, target, kind, lines in found]
 
 
 def show(page: Page, text: str) -> None:

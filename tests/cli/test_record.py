@@ -263,7 +263,6 @@ def asked_otherwise() -> list[dict[str, Any]]:
         executing(ANSWER).verify(),
         parameters={"seed": 1},
         heartbeat=2,
-        parent={"trace": "a", "run": "b", "step": 1},
         clock=lambda: 5.0,
     )
     recorder.alive()
@@ -297,7 +296,7 @@ def parts(record: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield a record with the name of its event, and the objects in it with the names of their fields."""
     name = record.pop("event")
     yield name, record
-    for field in ("limits", "spent", "limit", "error", "call", "parent"):
+    for field in ("limits", "spent", "limit", "error", "call"):
         if record.get(field) is not None:
             yield field, record[field]
     for field in ("effects", "replies", "steps"):
@@ -323,7 +322,7 @@ def test_documentation_lists_exactly_the_written_fields() -> None:
             # Only these objects differ between effects, and only some calls have these fields.
             some = {
                 *("provider_id", "within", "cached_tokens", "reasoning", "unread", "call", "run", "steps", "traceback"),
-                *("heartbeat", "parent", "parameters", "input", "model", "agent", "tools", "limits", "began", "time"),
+                *("heartbeat", "parameters", "input", "model", "agent", "tools", "limits", "began", "time"),
                 *("budgets", "task"),
             }
             assert name in ("effects", "replies", "prompt", "request") or found[name] - some == {*fields} - some

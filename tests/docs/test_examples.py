@@ -15,7 +15,7 @@ PRINTS = Path(__file__).with_name("printed")
 
 PRINTED = {
     **{path.stem: path.read_text(encoding="utf-8") for path in sorted(PRINTS.glob("*.txt"))},
-    "pictures": f"{STRICT_AGENT_EXECUTOR:text}\ndrawn: both.png, machine.svg, run.html, run.svg, timeline.txt\n",
+    "pictures": f"{STRICT_AGENT_EXECUTOR:text}\ndrawn: both.png, machine.svg, run.html, run.svg, run.txt\n",
 }
 
 

@@ -9,18 +9,18 @@ import pytest
 NOTEBOOK = Path(__file__).parents[2] / "examples" / "notebook.ipynb"
 
 PICTURE = {"image/svg+xml", "text/plain"}
-PAGE = {"text/html", "text/plain"}
+TEXT = {"text/plain"}
 
 # For each cell with outputs: their types, the MIME types of what they show, and a part of it as plain text.
 SHOWN: dict[str, list[tuple[str, set[str], str]]] = {
     "machine": [("execute_result", PICTURE, "<AgentExecutor with weather (tool_calling)")],
-    "proof": [("execute_result", PAGE, "PROVED")],
-    "run": [("execute_result", PAGE, "RunResult(")],
+    "proof": [("execute_result", TEXT, "PROVED")],
+    "run": [("execute_result", TEXT, "finished: ")],
     "await": [("stream", set(), "It is 19 °C in Rome.\n")],
     "stream": [("stream", set(), "Entered\nAsked\nAnswered\nMoved\nEntered\nMoved\nDone\n")],
-    "batch": [("execute_result", {"text/plain"}, "3")],
-    "refuted": [("execute_result", PAGE, "REFUTED")],
-    "stopped": [("execute_result", PAGE, "StoppedResponse(")],
+    "batch": [("execute_result", TEXT, "3")],
+    "refuted": [("execute_result", TEXT, "REFUTED")],
+    "stopped": [("execute_result", TEXT, "stopped: ")],
 }
 
 
@@ -51,9 +51,7 @@ def test_notebook_runs_in_a_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, rows in SHOWN.items():
         for (*_, found), (*_, part) in zip(outputs[name], rows, strict=True):
             assert part in found, (name, found)
-    whole = json.dumps(notebook)
-    assert whole.count("<iframe") == 2
-    assert len(whole) < 500_000
+    assert len(json.dumps(notebook)) < 500_000
 
 
 def describe(output: Any) -> tuple[str, set[str], str]:

@@ -15,12 +15,12 @@ from graphexec.draw import Recording
 from graphexec.draw.page import html
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Dialog, FloatRect, Frame, Locator, Page, Request
+    from playwright.sync_api import Browser, Dialog, FloatRect, Locator, Page, Request
 else:
     # Tests that need no browser run without Playwright.
-    Browser = FloatRect = Frame = Locator = Page = Request = Any
+    Browser = FloatRect = Locator = Page = Request = Any
 
-__all__ = ["Browser", "FloatRect", "Frame", "Locator", "Page", "Request"]
+__all__ = ["Browser", "FloatRect", "Locator", "Page", "Request"]
 
 # First Chromium without its windows, which takes half of the time to open a page.
 _NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -159,9 +159,9 @@ def open_text(browser: Browser, folder: Path, text: str, address: str = "", **op
     file = folder / "page.html"
     file.write_text(text, encoding="utf-8")
     with open_page(browser, f"{file.as_uri()}{address}", **options) as one:
-        # A page unpacks its records after it is loaded; in a notebook, it is the frame of a cell.
+        # A page unpacks its records after it is loaded.
         if _USABLE in text:
-            one.page.frames[-1].wait_for_function("performance.getEntriesByName('usable').length")
+            one.page.wait_for_function("performance.getEntriesByName('usable').length")
         one.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
         yield one.page
         assert one.faults == []

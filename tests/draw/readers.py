@@ -6,10 +6,9 @@ They know only the formats' grammars, and the position of a name in a label.
 import importlib
 import re
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import pydot
 
@@ -135,46 +134,3 @@ READERS: Mapping[str, Callable[[str], list[Edge]]] = {
     "dot": read_dot,
     "text": read_terminal,
 }
-
-
-class Message(NamedTuple):
-    """A message of a sequence diagram."""
-
-    source: str
-    target: str
-    kind: str
-
-
-_ARROW = re.compile(r"p(\d+)(->>|-->>|--x)([+-])p(\d+): (.*)")
-_KINDS = {"->>": "call", "-->>": "reply", "--x": "failure"}
-
-
-def decoded_lines(text: str) -> tuple[str, ...]:
-    return tuple(_ENTITY.sub(lambda found: chr(int(found[1])), line) for line in text.split("<br/>"))
-
-
-def read_sequence(text: str) -> list[tuple[Message, tuple[str, ...]]]:
-    """Return the messages of a sequence diagram, and check that activations and frames are balanced."""
-    first, *lines = text.splitlines()
-    assert first == "sequenceDiagram"
-    names: dict[str, str] = {}
-    active = Counter[str]()
-    frames = 0
-    found: list[tuple[Message, tuple[str, ...]]] = []
-    for line in map(str.strip, lines):
-        if arrow := _ARROW.fullmatch(line):
-            source, how, sign, target, label = arrow.groups()
-            active[target if sign == "+" else source] += 1 if sign == "+" else -1
-            assert min(active.values()) >= 0
-            found.append((Message(names[source], names[target], _KINDS[how]), decoded_lines(label)))
-        elif declared := re.fullmatch(r"(?:participant|actor) p(\d+) as (.*)", line):
-            names[declared[1]] = decoded_lines(declared[2])[0]
-        elif line.startswith("par "):
-            frames += 1
-        elif line == "end":
-            frames -= 1
-        else:
-            assert re.fullmatch(r"and|autonumber|Note over p\d+(,p\d+)?: .+", line)
-        assert frames in (0, 1)
-    assert frames == 0
-    return found

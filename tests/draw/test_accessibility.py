@@ -60,7 +60,6 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "two agents": lambda: page_of(debugged.two_agents()),
     "failed run": lambda: page_of(debugged.failed_run()),
     "stopped run": lambda: page_of(debugged.stopped_run()),
-    "two runs": lambda: draw.compare_runs(debugged.sixty_steps(), debugged.failed_run()),
 }
 full = pytest.mark.full
 by_page = pytest.mark.parametrize("name", mark_except(PAGES, "60 steps", mark=full))
@@ -72,7 +71,7 @@ def page_text(name: str) -> str:
 
 
 @pytest.mark.parametrize("scheme", mark_except(["light", "dark"], "dark", mark=full))
-@pytest.mark.parametrize("name", mark_except(PAGES, "pieces", "60 steps", "two runs", mark=full))
+@pytest.mark.parametrize("name", mark_except(PAGES, "pieces", "60 steps", mark=full))
 def test_page_violates_no_rule(pages: Pages, name: str, scheme: Literal["light", "dark"]) -> None:
     page = pages.text(page_text(name), scheme=scheme)
     found = violations(page)

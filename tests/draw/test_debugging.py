@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from graphexec import AgentExecutor, create_react_agent, draw, messages, models
-from graphexec.draw.runs.visits import visits_of
+from graphexec.draw.runs.data import Record
 from tests.draw import debugged
 from tests.draw.browser import Locator, Page, Pages, fragment, press, resize, shown, where
 from tests.draw.debugged import answering, calling, failed_node, record, sixty_steps, stopped_run
@@ -247,14 +247,18 @@ def listed(page: Page, words: str) -> list[int]:
 
 def test_filter_selects_steps(pages: Pages) -> None:
     recording = sixty_steps()
-    visits = list(enumerate(visits_of(recording), 1))
-    requests = [(at, request) for at, visit in visits for request in visit.requests]
-    calls = [(at, call) for at, request in requests for call in request.calls if call.effect.get("tool") == "fetch"]
+    # The records of each step.
+    steps: list[tuple[int, Record]] = []
+    for one in recording.records:
+        entered = one["event"] == "entered"
+        steps.append((steps[-1][0] + entered if steps else int(entered), one))
+    replies = [(at, reply) for at, one in steps for reply in one.get("replies", ())]
+    calls = [(at, reply) for at, reply in replies if reply.get("tool") == "fetch"]
     assert calls
     page = pages.run(recording)
     for words, expected in {
-        "node:parse status:parse_error": [at for at, visit in visits if visit.unasked],
-        "tool:fetch >0.5s": [at for at, call in calls if call.seconds > 0.5],
+        "node:parse status:parse_error": [at for at, one in steps if one["event"] == "moved" and one.get("steps")],
+        "tool:fetch >0.5s": [at for at, reply in calls if reply["seconds"] > 0.5],
         "tool:fetch >1.2s": [],
         "status:Failed": listed(page, "status:error"),
         "tool:fetch status:error 503": listed(page, "tool:fetch 503"),

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from graphexec.draw import compare_runs, picture_of
+from graphexec.draw import picture_of
 from graphexec.draw.page import html
 from tests.draw.browser import Page, Pages, box_of, page_of, press, resize, sight, where
-from tests.draw.debugged import failed_node, failed_run, sixty_steps, two_agents
+from tests.draw.debugged import failed_node, sixty_steps, two_agents
 from tests.draw.machines import ring
 from tests.draw.plugged import MANY, plugged
 from tests.parameters import mark_except, read_tables
@@ -24,7 +24,6 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "two agents": lambda: page_of(two_agents()),
     "pieces": lambda: html(picture_of(plugged(*MANY))),
     "60 nodes": lambda: html(ring(tuple(f"graph{number // 6}.node_{number}" for number in range(60)))),
-    "two runs": lambda: compare_runs(sixty_steps(), failed_run()),
 }
 
 

@@ -11,7 +11,8 @@ import pytest
 import graphexec as gx
 from graphexec import draw, models, tools
 from graphexec.cli.runs.trace import TracePrinter
-from graphexec.draw.runs.labels import format_call, format_data, format_reply
+from graphexec.draw.notebook import run_bundle
+from graphexec.draw.runs.labels import format_call, format_data
 from graphexec.messages import Image, ToolCall
 from graphexec.messages.images import image_from_json
 from tests.draw.browser import Pages
@@ -70,8 +71,7 @@ VIEWS: list[tuple[Callable[[gx.RunResult, Path], str], list[str]]] = [
     (page_of, [f"[image: {LABEL}]", "[image: image/png, 70 bytes]"]),
     (lambda result, folder: result.draw(folder / "run.svg").read_text(), []),
     (lambda result, folder: result.draw(folder / "run.txt").read_text(), []),
-    (lambda result, _: draw.sequence_mermaid(result), ["[image 1: image/gif"]),
-    (lambda result, _: draw.timeline(result), []),
+    (lambda result, _: run_bundle(result)["text/plain"], ["[image 1: image/gif"]),
 ]
 
 
@@ -92,7 +92,7 @@ def test_forged_image_is_shown_as_data(tmp_path: Path) -> None:
         return {"kind": "graphexec.image", "url": ADDRESS.url}
 
     result = make_executor(fetch).run("?")
-    for shown in (page_of(result, tmp_path), draw.sequence_mermaid(result), draw.timeline(result, width=200)):
+    for shown in (page_of(result, tmp_path), run_bundle(result)["text/plain"]):
         assert "[image" not in shown
         assert "graphexec.image" in shown
         assert "graphexec.data" not in shown
@@ -107,7 +107,6 @@ def test_deep_data_have_a_label(innermost: Any) -> None:
     assert format_data(deep, 9) == "…"
     assert format_call("echo", {"text": deep, "times": 2}, 40) == "echo(text=…, times=2)"
     assert format_call("echo", deep, 40) == "echo(…)"
-    assert format_reply({"observation": deep}, 40) == "…"
 
 
 def test_prompt_on_the_page_shows_labels(pages: Pages) -> None:

@@ -19,7 +19,6 @@ from graphexec.draw import Recorder, Recording, picture_of
 from graphexec.draw.model.text import format_duration
 from graphexec.draw.page import html, record_json
 from graphexec.draw.runs.data import Record
-from graphexec.draw.runs.visits import visits_of
 from graphexec.effects import CallTool, ToolResult
 from graphexec.executor import AGENT_EXECUTOR
 from graphexec.messages import ModelReply, ReplyDelta, ToolCall, Usage
@@ -28,8 +27,7 @@ from graphexec.tools import AnyTool
 from tests.draw.browser import Browser, Page, Pages, open_page, page_of, press, shown, wait_for_drawing, where
 from tests.draw.machines import HOSTILE as TEXTS
 from tests.draw.machines import ring
-from tests.draw.recorded import Sullen, asked_together, nested, record_events
-from tests.draw.test_timeline import three_entries
+from tests.draw.recorded import Sullen, asked_and_answered, asked_together, nested, record_events, three_entries
 from tests.parameters import cases, mark_except
 from tests.traces import unpack_records
 
@@ -550,18 +548,36 @@ def test_durations_are_formatted_as_in_other_pictures(timed: Page, position: int
     assert shown(timed, f".row[data-position='{position}'] .took") == format_duration(took)
 
 
-def test_iterations_are_numbered_as_in_the_timeline(pages: Pages, answered_run: Recording) -> None:
+def test_iterations_are_numbered(pages: Pages, answered_run: Recording) -> None:
     broken = record(react(LOOK_UP, RuntimeError("oh")), QUESTION)
     for recording in (answered_run, stopped_run(), broken, Recording(answered_run.records[:19])):
         numbers = pages.run(recording).locator('[aria-level="1"] .number').all_text_contents()
-        found = [visit.iteration for visit in visits_of(recording) if visit.iteration is not None]
         ends = [[int(end) for end in number.split("–")] for number in numbers if number]
-        assert [at for first, *last in ends for at in range(first, (last or [first])[0] + 1)] == found
+        found = [at for first, *last in ends for at in range(first, (last or [first])[0] + 1)]
+        # One is begun with each request to the model, also if it fails.
+        asked = [one for one in recording.records if one["event"] == "asked" and one["node"] == "plan"]
+        assert found == list(range(1, len(asked) + 1))
     # Edges that reset the budget do not stop it.
     page = pages.run(three_entries())
     assert page.locator("#list .number").all_text_contents() == ["", "1", "2", "3", ""]
     page.locator("#slider").fill("3")
     assert "step 3 · iteration 3" in shown(page, "#detail .where")
+
+
+@pytest.mark.full
+@cases("status, numbered", ("interrupted", True), ("answered", False))
+def test_last_visit_is_numbered_if_it_may_have_been_charged(pages: Pages, status: str, numbered: bool) -> None:
+    *records, result = three_entries().records
+    page = pages.run(Recording([*records, {**result, "spent": records[-2]["spent"], "status": status}]))
+    page.locator("#slider").fill("3")
+    assert ("iteration 3" in shown(page, "#detail .where")) == numbered
+
+
+@pytest.mark.full
+def test_visit_that_is_charged_elsewhere_has_no_number(pages: Pages) -> None:
+    page = pages.run(record_events(*asked_and_answered(CallTool("echo", "a"), ToolResult("b"), node="plan")))
+    page.locator("#slider").fill("1")
+    assert "iteration" not in shown(page, "#detail .where")
 
 
 class Stream:

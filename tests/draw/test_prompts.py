@@ -1,5 +1,7 @@
 """The prompts of a page in a browser: what is new in them, and the difference between two of them."""
 
+from itertools import pairwise
+from random import Random
 from typing import Any
 
 import pytest
@@ -7,12 +9,14 @@ import pytest
 import graphexec as gx
 from graphexec import actions, draw, effects, models, testing
 from graphexec import messages as ms
+from graphexec.draw.page.bundle import read_file
 from graphexec.draw.runs.data import Record
 from graphexec.executor import AGENT_EXECUTOR, Replied
 from graphexec.messages import ChatRequest, ModelReply, ToolSpec, UserMessage
-from tests.draw.browser import Page, Pages, fragment, press, shown
+from tests.draw.browser import Browser, Page, Pages, fragment, press, shown
 from tests.draw.debugged import sixty_steps
 from tests.draw.recorded import asked_and_answered, record_events
+from tests.parameters import cases
 
 QUESTION = "How far is it from Lisbon to Porto by train?"
 SYSTEM = ms.SystemMessage("Be helpful.")
@@ -149,10 +153,9 @@ def test_start_names_the_run(pages: Pages) -> None:
     recorder = draw.Recorder(AGENT_EXECUTOR, clock=lambda: 86_400.0 * 365, model="a-model", agent="tool_calling")
     start, began = recorder.recording.records[0], "1971-01-01T00:00:00.000Z"
     assert start["began"] == began
-    parent = {"parent": {"trace": "before.jsonl", "step": 3}}
-    page = pages.run(draw.Recording([start | parent, *recording.records[1:]]), "#step=0")
+    page = pages.run(draw.Recording([start, *recording.records[1:]]), "#step=0")
     part = page.locator("#detail .part").last.inner_text()
-    for fact in (str(recording.records[1]["run"]), began, "a-model", "before.jsonl"):
+    for fact in (str(recording.records[1]["run"]), began, "a-model"):
         assert fact in part
     press(page, "ArrowRight")
     assert shown(page, "#detail .where").startswith("step 1 · iteration 1")
@@ -166,3 +169,91 @@ def test_start_names_the_run(pages: Pages) -> None:
     assert page.locator(".definition .tool").all_inner_texts() == ["fetch", "search"]
     press(page, "ArrowRight")
     assert page.locator(".prompt summary", has_text="3 earlier messages").count() == 1
+
+
+@pytest.mark.full
+def test_long_texts_of_a_difference_are_cut(pages: Pages) -> None:
+    words = "many equal words " * 4000
+    before, after = (chat(UserMessage(f"{words}{middle} {words}")) for middle in ("one", "two"))
+    page = pages.run(asking(before, after), "#step=2&against=before")
+    changed = page.locator(".prompt pre")
+    assert len(changed.inner_text()) < 1000
+    assert changed.locator("del").inner_text() == "one"
+    changed.locator(".more").first.click()
+    assert len(changed.inner_text()) > 60_000
+    before, after = (chat(UserMessage(sign * 6000)) for sign in ("🙂 ", "ω "))
+    changed = pages.run(asking(before, after), "#step=2&against=before").locator(".prompt pre")
+    assert changed.locator("del").inner_text() == "🙂 " * 1333
+    changed.locator("button").first.click()
+    assert "".join(changed.locator("del").all_inner_texts()) == "🙂 " * 6000
+    # No text is markup.
+    hostile = chat(UserMessage('<img src=x onerror="alert(1)"></script>\u202e\u0000'))
+    page = pages.run(asking(chat(UserMessage("plain")), hostile), "#step=2&against=before")
+    assert "<img src=x" in page.locator("#detail ins").first.inner_text()
+    assert page.locator("#detail img").count() == 0
+
+
+# ---- the difference between two texts
+
+
+Parts = list[tuple[str, str]]
+
+
+def diff_all(browser: Browser, pairs: list[list[str]]) -> Any:
+    """Return the differences that the page's script finds between two texts."""
+    page = browser.new_page()
+    try:
+        script = read_file("scripts/base/diff.js").replace("export ", "")
+        return page.evaluate(f"(pairs) => {{ {script}; return pairs.map((one) => diffWords(...one)); }}", pairs)
+    finally:
+        page.close()
+
+
+def diff_words(browser: Browser, before: str, after: str) -> Parts:
+    [parts] = diff_all(browser, [[before, after]])
+    return [(part["kind"], part["text"]) for part in parts]
+
+
+@cases(
+    "before, after, parts",
+    ("", "", []),
+    ("same", "same", [("same", "same")]),
+    ("", "new", [("ins", "new")]),
+    ("old", "", [("del", "old")]),
+    (
+        "the quick brown fox",
+        "the slow red fox",
+        [("same", "the "), ("del", "quick brown"), ("ins", "slow red"), ("same", " fox")],
+    ),
+    ("price: 12.", "price: 13.", [("same", "price: "), ("del", "12"), ("ins", "13"), ("same", ".")]),
+    ("東京は晴れ", "大阪は晴れ", [("del", "東京"), ("ins", "大阪"), ("same", "は晴れ")]),
+    ("قال نعم", "قال لا", [("same", "قال "), ("del", "نعم"), ("ins", "لا")]),
+    ("good 👍🏽", "good 👎🏽", [("same", "good "), ("del", "👍"), ("ins", "👎"), ("same", "🏽")]),
+)
+def test_words_are_compared(browser: Browser, before: str, after: str, parts: Parts) -> None:
+    assert diff_words(browser, before, after) == parts
+
+
+def test_parts_hold_both_texts(browser: Browser) -> None:
+    random = Random(19)
+    pairs = [["".join(random.choices("ab \n.é", k=random.randrange(14))) for _ in range(2)] for _ in range(400)]
+    found = diff_all(browser, pairs)
+    for (before, after), parts in zip(pairs, found, strict=True):
+        assert "".join(part["text"] for part in parts if part["kind"] != "ins") == before
+        assert "".join(part["text"] for part in parts if part["kind"] != "del") == after
+        kinds = [part["kind"] for part in parts]
+        assert all(one != other for one, other in pairwise(kinds))
+
+
+def test_long_texts_are_compared_by_lines(browser: Browser) -> None:
+    before = "".join(f"line {number} of a long text\n" for number in range(20_000))
+    after = before.replace("line 700 of a", "line 700 of one").replace("line 9000 ", "row 9000 ")
+    changed = [part for part in diff_words(browser, before, after) if part[0] != "same"]
+    assert changed == [("del", "a"), ("ins", "one"), ("del", "line"), ("ins", "row")]
+    # Additions alone are found, however many they are.
+    added = "".join(f"{number}\n" for number in range(20_000))
+    assert diff_words(browser, "from\nto", f"from\n{added}to") == [("same", "from\n"), ("ins", added), ("same", "to")]
+    # Texts that differ too much are not compared.
+    random = Random(19)
+    before, after = ("\n".join(str(random.randrange(10**9)) for _ in range(20_000)) for _ in range(2))
+    assert diff_words(browser, before, after) == [("del", before), ("ins", after)]

@@ -14,12 +14,12 @@ import pytest
 import graphexec as gx
 from graphexec import executor as machine
 from graphexec import messages, models, runtime
-from graphexec.draw import Picture, Recorder, Recording, draw, picture_of, recording_of, save, timeline
+from graphexec.draw import Picture, Recorder, Recording, draw, picture_of, recording_of, save
 from graphexec.draw.runs.overlay import overlay_runs
+from graphexec.effects import CallTool, ToolResult
 from graphexec.executor import AGENT_EXECUTOR, STRICT_AGENT_EXECUTOR
 from tests.counting import count_calls
-from tests.draw.forked import timeless
-from tests.draw.recorded import Sullen, nested
+from tests.draw.recorded import Sullen, asked_together, nested, record_events, timeless
 from tests.kernel.machines import SELF_LOOP, Left, check_refusal
 from tests.parameters import cases
 
@@ -119,6 +119,31 @@ def test_runs_are_a_heat_map_with_a_current_node() -> None:
     assert list(dict.fromkeys(here)) == ["plan", "parse", "dispatch_tools", "check_return_direct"]
 
 
+CALLS = [
+    (CallTool("quick", "x"), ToolResult("y", "error"), 0.02),
+    (CallTool("slow", "x"), ToolResult("y"), 0.5),
+]
+
+
+@cases(
+    "events, notes",
+    (asked_together(*CALLS), ("2 calls · 0.50 s", "1 failed")),
+    (asked_together(*CALLS, in_turn=True), ("2 calls · 0.52 s", "1 failed")),
+    # A call without a reply waits until the end.
+    (
+        [*asked_together(*CALLS)[:-1], gx.Failed(KeyError("x"), gx.Snapshot("dispatch_tools", None), seconds=3.0)],
+        ("1 call · 3.00 s", "2 failed"),
+    ),
+    # A resumed run may begin within a node.
+    (asked_together(*CALLS)[3:], ("2 calls · 0.50 s", "1 failed")),
+)
+def test_node_shows_its_calls_and_the_time_that_they_take_together(events: Any, notes: tuple[str, ...]) -> None:
+    recording = record_events(*events)
+    picture = overlay_runs(recording.machine, [recording])
+    assert [box.notes for box in picture.boxes if box.name == "dispatch_tools"] == [notes]
+    assert {box.notes for box in picture.boxes if box.name != "dispatch_tools"} == {()}
+
+
 def test_failed_run_is_recorded_by_its_observer_and_its_exception() -> None:
     recorders: list[Recorder] = []
 
@@ -135,7 +160,6 @@ def test_failed_run_is_recorded_by_its_observer_and_its_exception() -> None:
     moved = [record["node"] for record in records if record["event"] == "moved"]
     assert moved[:3] == ["plan", "parse", "dispatch_tools"]
     assert "Failed with AssertionError after 2 model calls" in draw(failing.verify(), "text", runs=caught.value)
-    assert "error" in timeline(caught.value)
     shown = overlay_runs(recorders[0].recording.machine, [recorders[0].recording])
     assert shown.caption[0].startswith("Failed with AssertionError after 2 model calls")
     assert [box.name for box in shown.boxes if box.current] == ["plan"]
@@ -334,7 +358,7 @@ def test_any_tool_result_can_be_recorded(odd: object) -> None:
 
     recording = recording_of(react("Go.\nAction: give\nAction Input: x", tools=[give]).run("?"))
     assert Recording.from_json_lines(recording.to_json_lines()).result is not None
-    assert timeline(recording)
+    assert draw(recording.machine, "text", runs=recording)
     recorder = Recorder(AGENT_EXECUTOR, inputs={"chat_history": [messages.UserMessage("hi")], "odd": Sullen()})
     assert "hi" in recorder.recording.to_json_lines()
 

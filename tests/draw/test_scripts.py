@@ -1,4 +1,4 @@
-"""The scripts of the pages: their modules, how they are bundled, and the types that they declare."""
+"""The scripts of the page: their modules, how they are bundled, and the types that they declare."""
 
 from __future__ import annotations
 
@@ -20,8 +20,6 @@ from tests.parameters import cases
 
 FOLDER = Path(__file__).parents[2] / "graphexec" / "draw" / "page" / "scripts"
 SOURCES = {path.relative_to(FOLDER).as_posix(): path.read_text("utf-8") for path in sorted(FOLDER.rglob("*.js"))}
-# One for each page, and the one that opens a page of several runs.
-ENTRIES = ("compare.js", "index.js", "open.js", "page.js")
 
 IMPORT = re.compile(r'^import \{([^}]*)\} from "([^"]+)";$', re.MULTILINE)
 # The programs in Python that scripts write have lines such as `import os`.
@@ -51,11 +49,10 @@ def declared_in(text: str) -> list[str]:
 
 MODULES: nx.DiGraph[str] = nx.DiGraph((module, other) for module in SOURCES for other in imports_of(module))
 MODULES.add_nodes_from(SOURCES)
-REACHED = {entry: set(nx.dfs_preorder_nodes(MODULES, entry)) for entry in ENTRIES}
 
 
-def test_every_module_is_on_a_page() -> None:
-    assert set(SOURCES) - set[str]().union(*REACHED.values()) == set()
+def test_every_module_is_on_the_page() -> None:
+    assert set(nx.dfs_preorder_nodes(MODULES, "page.js")) == set(SOURCES)
 
 
 @cases("module", *SOURCES)
@@ -73,24 +70,22 @@ def test_functions_state_what_they_return(module: str) -> None:
     ] == []
 
 
-@cases("entry", *ENTRIES)
-def test_bundle_is_one_script(entry: str) -> None:
-    text = bundle(entry)
-    counts = {module: text.count(SOURCES[module].splitlines()[0]) for module in MODULES}
-    assert counts == {module: int(module in REACHED[entry]) for module in MODULES}
+def test_bundle_is_one_script() -> None:
+    text = bundle()
+    assert {module: text.count(SOURCES[module].splitlines()[0]) for module in MODULES} == dict.fromkeys(MODULES, 1)
     # It has half of the indentation.
-    assert not re.search(r"^ {8}", bundle(entry), re.MULTILINE)
+    assert not re.search(r"^ {8}", text, re.MULTILINE)
     # Modules follow what they import, except in cycles.
     place = {module: text.find(SOURCES[module].splitlines()[0]) for module in MODULES}
     assert [
         (module, other)
-        for module, other in MODULES.subgraph(REACHED[entry]).edges
+        for module, other in MODULES.edges
         if place[other] > place[module] and not nx.has_path(MODULES, other, module)
     ] == []
     # Names are unique.
-    names = Counter(declared_in(bundle(entry)))
+    names = Counter(declared_in(text))
     assert [name for name, count in names.items() if count > 1] == []
-    assert STATEMENT.findall(bundle(entry)) == []
+    assert STATEMENT.findall(text) == []
 
 
 @cases("module", *SOURCES)
@@ -106,7 +101,7 @@ def loading_part(module: str) -> str:
 
 
 def test_loading_part_is_outside_functions() -> None:
-    assert loading_part("run/run.js").strip() == "export const run = makeRun(picture);"
+    assert loading_part("run/clock.js").strip() == "export const came = { any: 0, news: 0 };"
 
 
 @cases("module", *SOURCES)
@@ -156,21 +151,29 @@ def declared_types() -> dict[str, Declared]:
 TYPES = declared_types()
 
 
-# The validated types, but for bases of others; `_Other` is one of all records. Any: they have no common type.
+# The validated types; three of them are of records. Any: they have no common type.
 SCHEMA: dict[str, Any] = {
-    name.removeprefix("_"): kind
+    name.removeprefix("_"): TypeAdapter[Any](kind).json_schema()
     for name, kind in vars(record_schema).items()
-    if is_typeddict(kind) and name not in ("_AtNode", "_OfCall", "_Other")
+    if is_typeddict(kind) and name != "_Record"
 }
+RECORDS = ("Start", "Failed", "Other")
 
 
-@cases("name", *SCHEMA)
-def test_scripts_declare_the_fields_of_records(name: str) -> None:
+@cases("name", *(name for name in SCHEMA if name not in RECORDS))
+def test_scripts_declare_the_fields_within_records(name: str) -> None:
     """The fields that scripts require are validated, and every validated field is declared."""
-    schema = TypeAdapter(SCHEMA[name]).json_schema()
-    declared = TYPES.get(f"{name}Record") or TYPES[f"{name}Data"]
-    assert set(schema["properties"]) <= declared.names
-    assert declared.required - {"event"} <= set(schema.get("required", ()))
+    declared = TYPES[f"{name}Data"]
+    assert set(SCHEMA[name]["properties"]) <= declared.names
+    assert declared.required <= set(SCHEMA[name].get("required", ()))
+
+
+def test_scripts_declare_the_fields_of_records() -> None:
+    declared = {event: TYPES[f"{event.capitalize()}Record"] for event in record_schema.REQUIRED}
+    for event, required in record_schema.REQUIRED.items():
+        assert declared[event].required - {"event"} <= set(required)
+    validated = {name for kind in RECORDS for name in SCHEMA[kind]["properties"]}
+    assert validated <= {name for one in declared.values() for name in one.names}
 
 
 @cases("kind", Arrow, Box, Picture)

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from graphexec import AgentExecutor, InputError, create_react_agent, create_tool_calling_agent, tool
 from graphexec.draw import Recording, recording_of
-from graphexec.draw.page.bundle import bundle
+from graphexec.draw.page.bundle import read_file
 from graphexec.draw.page.encoding import pack_records, readable
 from graphexec.draw.runs.data import Record
-from graphexec.draw.runs.lines import read_record, record_line
+from graphexec.draw.runs.record_schema import read_record, record_line
 from graphexec.live import serving
 from graphexec.messages import ModelReply, ToolCall
 from graphexec.models import ScriptedModel
@@ -123,7 +123,7 @@ def reading(browser: Browser) -> Iterator[Page]:
     """Open a page with the function `readAll`, from packed records to records as JSON."""
     page = browser.new_page()
     page.add_script_tag(
-        content=f"{{ {bundle('base/records.js')}"
+        content=f"{{ {read_file('scripts/base/records.js').replace('export ', '')}"
         "globalThis.readAll = async (packed) => JSON.stringify(await unpack(packed)); }"
     )
     yield page

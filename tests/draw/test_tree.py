@@ -6,7 +6,7 @@ from graphexec.draw import Recording
 from tests.draw import debugged
 from tests.draw.browser import Locator, Page, Pages, box_of, classes, press, shown, where
 from tests.draw.debugged import answering, calling, record
-from tests.draw.test_timeline import three_entries
+from tests.draw.recorded import three_entries
 from tests.parameters import read_tables
 
 

@@ -13,7 +13,6 @@ from starlette.testclient import TestClient
 
 from graphexec.live import live_page
 from graphexec.live.feeds import Source
-from graphexec.live.forks import ExecutorSource
 
 # Seconds. Far longer than any operation here; a test that reaches it fails.
 PATIENCE = 30.0
@@ -22,10 +21,13 @@ PATIENCE = 30.0
 TOKEN = "0123456789-abcdef_~."
 
 
-def client_of(source: Source, executor: ExecutorSource | None = None, **headers: str) -> TestClient:
+def client_of(source: Source, **headers: str) -> TestClient:
     """Return a client of a page that has its token, as a program has it."""
-    page = live_page(source, token=TOKEN, executor=executor)
-    return TestClient(page, base_url="http://127.0.0.1", headers=headers or {"Authorization": f"Bearer {TOKEN}"})
+    return TestClient(
+        live_page(source, token=TOKEN),
+        base_url="http://127.0.0.1",
+        headers=headers or {"Authorization": f"Bearer {TOKEN}"},
+    )
 
 
 @dataclass

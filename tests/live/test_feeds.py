@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec.draw.runs.stored import StoredRecords
 from graphexec.live.feeds import Feed, feed_of
 from tests.cli.traced import record_run, recorder_of
 from tests.parameters import cases
@@ -34,7 +33,7 @@ def file(tmp_path: Path) -> Path:
 def test_recorder_is_read_incrementally() -> None:
     recorder = recorder_of()
     kept = list(recorder.records)
-    recorder.records = StoredRecords(kept[:4])
+    recorder.records = kept[:4]
     feed = feed_of(recorder)
     assert (records(feed), feed.over) == (kept[:4], False)
     for record in kept[4:]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from graphexec import AgentExecutor, Budget, Exhausted, Limits, Snapshot, Spent, actions, begin, create_react_agent
-from graphexec.draw import Recording, draw, recording_of, sequence_mermaid, timeline
+from graphexec.draw import Recording, draw, recording_of
 from graphexec.draw.model.picture import picture_of
 from graphexec.effects import agent_limits
 from graphexec.errors import CertificateError, InputError, LimitsError
@@ -64,8 +64,7 @@ def test_run_within_large_limits_is_recorded() -> None:
 def draw_all(recording: Recording) -> str:
     """Draw a run in the ways that need no layout."""
     machine: Any = recording.machine
-    pictures = [draw(machine, "text", runs=runs) for runs in ([recording], [recording, recording])]
-    return "\n".join([timeline(recording), sequence_mermaid(recording), *pictures])
+    return "\n".join(draw(machine, "text", runs=runs) for runs in ([recording], [recording, recording]))
 
 
 def test_run_of_huge_counts_is_shown() -> None:
@@ -76,7 +75,7 @@ def test_run_of_huge_counts_is_shown() -> None:
     at = replace(at, spent=Spent(iterations=HUGE, meters={"model_calls": HUGE, "tool_calls": HUGE}), sequence=HUGE)
     result = executor.run(at)
     shown = draw_all(recording_of(result))
-    assert "4.0e+5000 tokens (2.0e+5000 + 2." in shown
+    assert "4.0e+5000 tokens" in shown
 
 
 @cases(

@@ -32,17 +32,6 @@ class Rectangle:
         """The y of its upper side."""
         return self.y - self.height / 2
 
-    def move(self, across: float, down: float) -> Rectangle:
-        """Return the rectangle at another place."""
-        return Rectangle(round(self.x + across, 1), round(self.y + down, 1), self.width, self.height)
-
-    def union(self, other: Rectangle) -> Rectangle:
-        """Return the smallest rectangle around both."""
-        left, top = min(self.min_x, other.min_x), min(self.min_y, other.min_y)
-        right = max(self.min_x + self.width, other.min_x + other.width)
-        bottom = max(self.min_y + self.height, other.min_y + other.height)
-        return Rectangle((left + right) / 2, (top + bottom) / 2, right - left, bottom - top)
-
     def overlaps(self, other: Rectangle) -> bool:
         """Return whether the rectangles have more in common than their borders."""
         return (
@@ -57,12 +46,6 @@ class Polyline:
 
     curve: tuple[Point, ...]
     tip: Point
-
-    def move(self, across: float, down: float) -> Polyline:
-        """Return the line at another place."""
-        points = ((round(x + across, 1), round(y + down, 1)) for x, y in (*self.curve, self.tip))
-        *curve, tip = points
-        return Polyline(tuple(curve), tip)
 
 
 @dataclass(frozen=True, slots=True)

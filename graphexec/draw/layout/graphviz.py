@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from graphexec.draw.layout.geometry import Point, Polyline, Rectangle, width
+from graphexec.draw.layout.geometry import Layout, Point, Polyline, Rectangle, width
 from graphexec.draw.model.picture import Box, Picture
 from graphexec.errors import InputError
 from graphexec.kernel.node import END
@@ -20,7 +19,7 @@ LEADING = 1.3
 _PADDING = (16.0, 9.0)
 _LABEL_PADDING = (7.0, 2.0)
 # Diameters.
-_START_SIZE, FINISH_SIZE = 16.0, 44.0
+_START_SIZE, _FINISH_SIZE = 16.0, 44.0
 # Font size of an embedded graph's name.
 CLUSTER = 12.0
 # Points per inch, the unit of Graphviz.
@@ -34,7 +33,7 @@ _HUGE, _HURRY = 200, ", nslimit=0.5"
 # From so many successors on, the rows of a node's successors may differ.
 _MANY = 5
 # The names of the start and of the end in a graph.
-START, FINISH = "s", "e"
+_START, _FINISH = "s", "e"
 
 
 class LayoutOptions(NamedTuple):
@@ -50,49 +49,6 @@ class LayoutOptions(NamedTuple):
     reverse: bool = False
     sideways: bool = False
     stagger: int = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """The part of a picture that one run places: indices of its boxes and arrows.
-
-    `entries` are ports that lead to a box; `exits` are the ports to which arrows lead instead of their targets. With
-    `bordered`, the entries are at the upper border, and the exits at the lower one.
-    """
-
-    boxes: Sequence[int]
-    arrows: Sequence[int]
-    entries: Mapping[str, int]
-    exits: Mapping[int, str]
-    bordered: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Drawing:
-    """The places that Graphviz found: of boxes and of ports by their names, and of lines and labels by their arrows.
-
-    `lines` also has those from the entries, by the names of these ports.
-    """
-
-    width: float
-    height: float
-    boxes: Mapping[int, Rectangle]
-    ports: Mapping[str, Rectangle]
-    lines: Mapping[int | str, Polyline]
-    labels: Mapping[int, Rectangle]
-    clusters: Mapping[tuple[str, ...], Rectangle]
-
-    def move(self, across: float, down: float) -> Drawing:
-        """Return the drawing at another place."""
-        return Drawing(
-            self.width,
-            self.height,
-            {key: one.move(across, down) for key, one in self.boxes.items()},
-            {key: one.move(across, down) for key, one in self.ports.items()},
-            {key: one.move(across, down) for key, one in self.lines.items()},
-            {key: one.move(across, down) for key, one in self.labels.items()},
-            {key: one.move(across, down) for key, one in self.clusters.items()},
-        )
 
 
 def size_of(box: Box) -> Point:
@@ -114,13 +70,6 @@ def paths_of(picture: Picture) -> list[tuple[str, ...]]:
     """Return the embedded graphs by their names, outer ones first."""
     paths = {box.path[:depth] for box in picture.boxes for depth in range(1, len(box.path) + 1)}
     return sorted(paths, key=lambda path: (len(path), path))
-
-
-def whole(picture: Picture) -> Part:
-    """Return the picture as one part, with its start and its end as ports."""
-    numbers = {box.name: number for number, box in enumerate(picture.boxes)}
-    ends = {index: FINISH for index, arrow in enumerate(picture.arrows) if arrow.target == END.name}
-    return Part(range(len(picture.boxes)), range(len(picture.arrows)), {START: numbers[picture.start]}, ends)
 
 
 def back_edges(picture: Picture) -> frozenset[int]:
@@ -149,8 +98,8 @@ def back_edges(picture: Picture) -> frozenset[int]:
     return frozenset(back)
 
 
-def place(picture: Picture, part: Part, options: LayoutOptions) -> Drawing:
-    """Place a part of the picture. Raises `InputError` if pygraphviz is not installed."""
+def place(picture: Picture, options: LayoutOptions) -> Layout:
+    """Place the parts of the picture. Raises `InputError` if pygraphviz is not installed."""
     try:
         # Any: the package has no types.
         pygraphviz: Any = importlib.import_module("pygraphviz")
@@ -158,63 +107,53 @@ def place(picture: Picture, part: Part, options: LayoutOptions) -> Drawing:
         raise InputError(
             "the layout of this picture needs pygraphviz, which is missing; pip install 'graphexec-agents[draw]'"
         ) from None
-    graph = pygraphviz.AGraph(string="\n".join(_statements(picture, part, options)))
+    graph = pygraphviz.AGraph(string="\n".join(_statements(picture, options)))
     try:
         found: dict[str, Any] = json.loads(graph.draw(prog="dot", format="json"))
     finally:
         graph.close()
-    return _read(picture, part, found)
+    return _read(picture, found)
 
 
-def _statements(picture: Picture, part: Part, options: LayoutOptions) -> Iterator[str]:
+def _statements(picture: Picture, options: LayoutOptions) -> Iterator[str]:
     pieces = any(box.group for box in picture.boxes)
     direction, gap = ("LR", _SIDEWAYS_GAP) if options.sideways else ("TB", _GAP)
     yield "digraph {"
-    extra = f"{_RANKS if pieces or part.bordered else ''}{_HURRY if len(part.arrows) > _HUGE else ''}"
+    extra = f"{_RANKS if pieces else ''}{_HURRY if len(picture.arrows) > _HUGE else ''}"
     yield f"graph [rankdir={direction}, nodesep={gap}, ranksep=0.4, pad=0{extra}]"
     yield 'node [shape=box, fixedsize=true, label=""]'
     yield "edge [arrowsize=0.8]"
-    yield from map(_port, part.entries)
-    for number in part.boxes:
-        wide, high = size_of(picture.boxes[number])
+    yield _circle(_START, _START_SIZE)
+    for number, box in enumerate(picture.boxes):
+        wide, high = size_of(box)
         yield f"n{number} [width={wide / _INCH:.4f}, height={high / _INCH:.4f}]"
-    exits = dict.fromkeys(part.exits.values())
-    yield from map(_port, exits)
-    if part.bordered:
-        yield f"{{rank=min; {'; '.join(part.entries)}}} {{rank=max; {'; '.join(exits)}}}"
-    yield from _clusters(picture, part)
-    # Lines cross the borders straight.
-    yield from (
-        f"{port} -> n{box} [id={port}, weight=8{', tailport=s' if part.bordered else ''}]"
-        for port, box in part.entries.items()
-    )
-    yield from _edges(picture, part, options)
+    if any(arrow.target == END.name for arrow in picture.arrows):
+        yield _circle(_FINISH, _FINISH_SIZE)
+    yield from _clusters(picture)
+    numbers = {box.name: number for number, box in enumerate(picture.boxes)}
+    yield f"{_START} -> n{numbers[picture.start]} [id={_START}, weight=8]"
+    yield from _edges(picture, numbers, options)
     yield "}"
 
 
-def _port(name: str) -> str:
-    size = {START: _START_SIZE, FINISH: FINISH_SIZE}.get(name, 0.0) / _INCH
-    return f"{name} [shape=circle, width={size:.4f}, height={size:.4f}]"
+def _circle(name: str, size: float) -> str:
+    return f"{name} [shape=circle, width={size / _INCH:.4f}, height={size / _INCH:.4f}]"
 
 
-def _edges(picture: Picture, part: Part, options: LayoutOptions) -> Iterator[str]:
-    numbers = {box.name: number for number, box in enumerate(picture.boxes)}
+def _edges(picture: Picture, numbers: Mapping[str, int], options: LayoutOptions) -> Iterator[str]:
     back = back_edges(picture)
     rows = _rows(picture, back, options.stagger)
+    arrows = [*enumerate(picture.arrows)]
     # Graphviz returns edges in another order; their ids identify them.
-    for index in reversed(part.arrows) if options.reverse else part.arrows:
-        arrow = picture.arrows[index]
+    for index, arrow in arrows[::-1] if options.reverse else arrows:
         source = f"n{numbers[arrow.source]}"
-        inside = index not in part.exits
-        target = f"n{numbers[arrow.target]}" if inside else part.exits[index]
-        turned = inside and index in back
-        ends = f"{target} -> {source}" if turned else f"{source} -> {target}"
+        target = _FINISH if arrow.target == END.name else f"n{numbers[arrow.target]}"
+        ends = f"{target} -> {source}" if index in back else f"{source} -> {target}"
         weight = f"weight={options.weight}, minlen={options.ranks}" if arrow.exhausts else "weight=3"
         if index in rows:
             weight = f"weight=9, minlen={rows[index]}"
         label = _spacer_label(*label_size(arrow.lines))
-        port = ", headport=n" if part.bordered and not inside else ""
-        yield f"{ends} [id={index}, label={label}, {weight}{', dir=back' if turned else ''}{port}]"
+        yield f"{ends} [id={index}, label={label}, {weight}{', dir=back' if index in back else ''}]"
 
 
 def _rows(picture: Picture, back: frozenset[int], stagger: int) -> dict[int, int]:
@@ -238,17 +177,16 @@ def _spacer_label(wide: float, high: float) -> str:
     return f'<<TABLE BORDER="0" FIXEDSIZE="TRUE" WIDTH="{wide:.0f}" HEIGHT="{high:.0f}"><TR><TD></TD></TR></TABLE>>'
 
 
-def _clusters(picture: Picture, part: Part) -> Iterator[str]:
+def _clusters(picture: Picture) -> Iterator[str]:
     paths = paths_of(picture)
     for path in paths:
-        inside = [f"n{number}" for number in part.boxes if picture.boxes[number].path[: len(path)] == path]
-        if inside:
-            label = _spacer_label(width(path[-1], CLUSTER, bold=True) + 12, CLUSTER * LEADING)
-            opening = "".join(f"subgraph cluster_{paths.index(path[:depth])} {{" for depth in range(1, len(path) + 1))
-            yield f"{opening} label={label}; labeljust=l; margin=14; {'; '.join(inside)} {'}' * len(path)}"
+        inside = [f"n{number}" for number, box in enumerate(picture.boxes) if box.path[: len(path)] == path]
+        label = _spacer_label(width(path[-1], CLUSTER, bold=True) + 12, CLUSTER * LEADING)
+        opening = "".join(f"subgraph cluster_{paths.index(path[:depth])} {{" for depth in range(1, len(path) + 1))
+        yield f"{opening} label={label}; labeljust=l; margin=14; {'; '.join(inside)} {'}' * len(path)}"
 
 
-def _read(picture: Picture, part: Part, found: Mapping[str, Any]) -> Drawing:
+def _read(picture: Picture, found: Mapping[str, Any]) -> Layout:
     left, bottom, right, top = map(float, found["bb"].split(","))
 
     def point(text: str) -> Point:
@@ -268,17 +206,19 @@ def _read(picture: Picture, part: Part, found: Mapping[str, Any]) -> Drawing:
             wide, high = float(one["width"]) * _INCH, float(one["height"]) * _INCH
             places[one["name"]] = Rectangle(*point(one["pos"]), round(wide, 1), round(high, 1))
     edges = {edge["id"]: edge for edge in found["edges"]}
-    keys: list[int | str] = [*part.arrows, *part.entries]
-    return Drawing(
+    lines = {key: _line(edge["pos"], point) for key, edge in edges.items()}
+    return Layout(
         round(right - left, 1),
         round(top - bottom, 1),
-        {number: places[f"n{number}"] for number in part.boxes},
-        {port: places[port] for port in (*part.entries, *dict.fromkeys(part.exits.values()))},
-        {key: _line(edges[str(key)]["pos"], point) for key in keys},
-        {
-            index: Rectangle(*point(edges[str(index)]["lp"]), *label_size(picture.arrows[index].lines))
-            for index in part.arrows
-        },
+        tuple(places[f"n{number}"] for number in range(len(picture.boxes))),
+        tuple(lines[str(index)] for index in range(len(picture.arrows))),
+        tuple(
+            Rectangle(*point(edges[str(index)]["lp"]), *label_size(arrow.lines))
+            for index, arrow in enumerate(picture.arrows)
+        ),
+        places[_START],
+        lines[_START],
+        places.get(_FINISH),
         dict(sorted(clusters.items(), key=lambda item: (len(item[0]), item[0]))),
     )
 

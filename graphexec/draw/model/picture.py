@@ -151,12 +151,6 @@ class Picture:
     given: str = ""
     folded: tuple[Box, ...] = ()
 
-    @property
-    def structure(self) -> tuple[str, tuple[str, ...], tuple[tuple[str, str, str], ...]]:
-        """Its nodes and edges alone, which are equal for one machine under different limits."""
-        edges = tuple((arrow.source, arrow.outcome, arrow.target) for arrow in self.arrows)
-        return self.start, tuple(box.name for box in self.boxes), edges
-
     def to_data(self) -> dict[str, Any]:
         """Return it as JSON data."""
         data: dict[str, Any] = _adapter().dump_python(self, mode="json", exclude_defaults=True)

@@ -75,11 +75,6 @@ def truncate(text: str, room: int, *, more: str = "…") -> str:
     return ("".join(kept).rstrip() + more)[: max(room, 0)]
 
 
-def pad(text: str, room: int) -> str:
-    """Return the text with trailing spaces, `room` cells wide."""
-    return text + " " * (room - count_cells(text))
-
-
 # A picture measures the few characters of its lines again and again.
 @lru_cache(maxsize=1_000)
 def _cell(character: str) -> int:

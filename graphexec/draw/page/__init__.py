@@ -5,64 +5,34 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
-from typing import Any, final
+from dataclasses import replace
+from typing import Any
 
 from graphexec.draw.model.picture import Arrow, Picture
-from graphexec.draw.page.assembly import assemble, body_of, drawing_of, machine_data
-from graphexec.draw.page.bundle import bundle
+from graphexec.draw.page.assembly import assemble
 from graphexec.draw.page.encoding import pack_records, readable, record_json
 from graphexec.draw.runs.data import Record
 from graphexec.draw.runs.labels import shorten
 from graphexec.draw.runs.overlay import steps_of
 from graphexec.draw.runs.records import Recording
 
-__all__ = ["ForkAddresses", "html", "record_json"]
+__all__ = ["html", "record_json"]
 
 # The maximum length of the question in the page's title.
 _TITLE = 80
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class ForkAddresses:
-    """The addresses of a live page that are about forks: `fork` is where to ask for one of its run.
-
-    If the run is a fork itself, `parent` is the page of its parent, and `comparison` that of both runs.
-    """
-
-    fork: str | None = None
-    parent: str | None = None
-    comparison: str | None = None
-
-
-NO_FORKS = ForkAddresses()
-
-
-def html(
-    picture: Picture, recording: Recording | None = None, *, live: str | None = None, forks: ForkAddresses = NO_FORKS
-) -> str:
+def html(picture: Picture, recording: Recording | None = None, *, live: str | None = None) -> str:
     """Draw the picture as an HTML page; with a `recording`, the page shows the run step by step.
 
     `live` is the address of an event stream on the page's own server: each message is a record in the format of
-    `record_json`, and its `id` is the index in the run; the event `end` ends the stream. `forks` are addresses of the
-    same server, which `graphexec.live` describes. The page makes no other request, and works from disk. Raises
-    `InputError` if pygraphviz is not installed.
+    `record_json`, and its `id` is the index in the run; the event `end` ends the stream. The page makes no other
+    request, and works from disk. Raises `InputError` if pygraphviz is not installed.
     """
     records = () if recording is None else recording.records
     shown = replace(picture, arrows=tuple(_with_counts(picture, records, live=live is not None)))
-    return assemble(
-        body_of("page", drawing=drawing_of(shown)),
-        bundle("page.js"),
-        title=_title(picture, records),
-        data={
-            **machine_data(picture),
-            "records": pack_records(records),
-            "live": live,
-            **asdict(forks),
-        },
-        live=live is not None,
-    )
+    data = {"picture": readable(picture.to_data()), "records": pack_records(records), "live": live}
+    return assemble(shown, data, title=_title(picture, records), live=live is not None)
 
 
 def _with_counts(picture: Picture, records: Iterable[Record], *, live: bool) -> Iterable[Arrow]:

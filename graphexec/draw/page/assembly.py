@@ -1,82 +1,54 @@
-"""The parts that every page has: style, drawing, data and scripts in one file, with a strict content policy."""
+"""The page as one file: style, drawing, data and script, with a strict content policy."""
 
 from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from hashlib import sha256
 from html import escape
 from string import Template
-from types import MappingProxyType
 
 from graphexec.draw.formats.svg import legend_sample, page_svg
 from graphexec.draw.layout.graphviz import paths_of
 from graphexec.draw.model.picture import Entry, Picture, legend_of, legend_text
 from graphexec.draw.model.style import DARK, LIGHT, Palette, style
 from graphexec.draw.model.text import sanitize_line
-from graphexec.draw.page.bundle import read_file
+from graphexec.draw.page.bundle import bundle, read_file
 from graphexec.draw.page.encoding import readable, script_json
 from graphexec.draw.runs.data import Record
 
 # In their order: the later ones adapt the earlier ones to the screen.
-_STYLES = (
-    *("base", "header", "machine", "steps", "detail", "player", "waterfall"),
-    *("compare", "index", "keys", "screens", "print"),
-)
-# Files with elements that the bodies of several pages have: the buttons of the page, and of its drawing.
-_SHARED = ("page_buttons", "drawing_buttons")
+_STYLES = ("base", "header", "machine", "steps", "detail", "player", "waterfall", "keys", "screens", "print")
 # What the legend explains: nodes say themselves what they do.
 _EXPLAINED: frozenset[Entry] = frozenset({"badge", "exhausts", "end", "red", "orange", "grey"})
 # The script sets this attribute on a dark page: the reader's choice, or else the system's.
 _DARK = ":root[data-theme=dark]"
-_NONE: Mapping[str, str] = MappingProxyType({})
 
 
-def assemble(
-    body: str, script: str, *, title: str, data: Record, live: bool = False, held: Mapping[str, str] = _NONE
-) -> str:
-    """Return a page: the content of its body, its script, and the `readable` data that the script reads.
+def assemble(drawn: Picture, data: Record, *, title: str, live: bool) -> str:
+    """Return the page of a machine, drawn as in the picture, with the `readable` data that its script reads.
 
-    `held` are scripts by the ids of the elements that hold them, which the page's script may start. The policy allows
-    the scripts and the styles of the page alone, and a `live` page requests to its own server.
-    """
-    holders = [f'<script id="{name}" type="text/plain">{text}</script>' for name, text in held.items()]
-    css = f"{style(_DARK)}{_colours(LIGHT, ':root')}{_colours(DARK, _DARK)}{_read_styles()}"
-    return Template(read_file("document.html")).substitute(
-        title=escape(title),
-        policy=_policy([script, *held.values()], css, body, live=live),
-        css=css,
-        body="".join([body, *holders]),
-        data=script_json(data),
-        script=script,
-    )
-
-
-def body_of(name: str, **parts: str) -> str:
-    """Return the body of a page, from its file and the parts that the file names."""
-    shared = {part: read_file(f"{part}.html").rstrip() for part in _SHARED}
-    return Template(read_file(f"{name}.html")).substitute(shared, **parts)
-
-
-def drawing_of(picture: Picture) -> str:
-    """Return the drawing of a machine for a page, with an overview and the legend; the page shows the caption.
-
-    Raises `InputError` if pygraphviz is not installed.
+    The policy allows the script and the style of the page alone, and a `live` page requests to its own server. Raises
+    `InputError` if pygraphviz is not installed.
     """
     legend = "".join(
         f"<span>{legend_sample(entry)}{escape(legend_text(entry))}</span>"
-        for entry in legend_of(picture)
+        for entry in legend_of(drawn)
         if entry in _EXPLAINED
     )
-    return body_of("drawing", drawing=page_svg(picture), legend=legend)
-
-
-def machine_data(picture: Picture) -> Record:
-    """Return the data of a machine for a page's script: its picture, and the nodes in each of its boxes."""
-    data: Record = readable({"picture": picture.to_data(), "clusters": _clusters(picture)})
-    return data
+    body = Template(read_file("page.html")).substitute(drawing=page_svg(drawn), legend=legend)
+    css = f"{style(_DARK)}{_colours(LIGHT, ':root')}{_colours(DARK, _DARK)}{_read_styles()}"
+    script = bundle()
+    return Template(read_file("document.html")).substitute(
+        title=escape(title),
+        policy=_policy(script, css, body, live=live),
+        css=css,
+        body=body,
+        data=script_json({"clusters": readable(_clusters(drawn)), **data}),
+        script=script,
+    )
 
 
 def _clusters(picture: Picture) -> dict[str, list[str]]:
@@ -95,13 +67,13 @@ def _colours(palette: Palette, selector: str) -> str:
     return f"{selector}{{{';'.join(rules)}}}"
 
 
-def _policy(scripts: Iterable[str], css: str, body: str, *, live: bool) -> str:
-    """Return the content security policy: the page's own scripts and style, and for a live page its own server."""
+def _policy(script: str, css: str, body: str, *, live: bool) -> str:
+    """Return the content security policy: the page's own script and style, and for a live page its own server."""
     widths = sorted(set(re.findall(' style="([^"]*)"', body)))
     styles = " ".join([_hash(css), *(["'unsafe-hashes'"] if widths else []), *map(_hash, widths)])
     rules: Mapping[str, str] = {
         "default-src": "'none'",
-        "script-src": " ".join(map(_hash, scripts)),
+        "script-src": _hash(script),
         "style-src": styles,
         "img-src": "data:",
         "connect-src": "'self'" if live else "'none'",

@@ -23,14 +23,14 @@ def read_file(name: str) -> str:
 
 
 @cache
-def bundle(entry: str) -> str:
-    """Return a module of the folder `scripts` and all that it imports, each after those it imports.
+def bundle() -> str:
+    """Return the module `page.js` and all that it imports, each after those it imports.
 
     Of the comments, the first line of each module is left, and of the indentation half. The modules share one scope, so
     their top-level names must differ. Modules that import each other may use each other's names only in functions.
     """
     texts: dict[str, str] = {}
-    _collect(entry, texts, set())
+    _collect("page.js", texts, set())
     return "".join(texts.values())
 
 

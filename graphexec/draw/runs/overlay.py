@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from graphexec.draw.model.picture import Arrow, Box, Picture
@@ -13,7 +14,6 @@ from graphexec.draw.model.text import format_duration, format_quantity
 from graphexec.draw.runs.data import Record
 from graphexec.draw.runs.labels import format_data, shorten
 from graphexec.draw.runs.records import Recording
-from graphexec.draw.runs.visits import visits_of
 from graphexec.errors import InputError
 
 # An edge that was taken at most so often lists its step numbers; others show the count only.
@@ -35,15 +35,7 @@ def overlay_runs(picture: Picture, runs: Sequence[Recording]) -> Picture:
     passes = Counter((step.edge, piece) for path in steps for step in path for piece in step.pieces)
     most = max(taken.values(), default=1)
     visits = Counter(picture.arrows[step.edge].source for path in steps for step in path)
-    # Elapsed waiting time: concurrent calls count once.
-    seconds: dict[str, float] = defaultdict(float)
-    calls: Counter[str] = Counter()
-    failures: Counter[str] = Counter()
-    for run in runs:
-        for visit in visits_of(run):
-            seconds[visit.node] += visit.waited
-            failures[visit.node] += visit.failures
-            calls[visit.node] += sum(call.reply is not None for request in visit.requests for call in request.calls)
+    costs = _costs_of(runs)
     single = len(runs) == 1
     current_node = _current_node(runs[0]) if single else None
 
@@ -63,16 +55,16 @@ def overlay_runs(picture: Picture, runs: Sequence[Recording]) -> Picture:
     def annotate_box(box: Box) -> Box:
         count = visits[box.name]
         current = box.name == current_node
+        cost = costs[box.name]
         times = [f"×{count:,}"] if count > 1 else []
-        if calls[box.name]:
+        if cost.calls:
             # The number of visits is enough where each made one call.
-            made = [format_quantity(calls[box.name], "call")] if calls[box.name] != count else []
-            times += [*made, format_duration(seconds[box.name])]
+            made = [format_quantity(cost.calls, "call")] if cost.calls != count else []
+            times += [*made, format_duration(cost.seconds)]
         notes: tuple[str, ...] = (" · ".join(times),) if times else ()
-        failed = failures[box.name]
-        notes += (f"{failed:,} failed",) if failed else ()
-        heat = float(bool(count or current or failed))
-        return dataclasses.replace(box, notes=notes, heat=heat, current=current, failed=failed > 0)
+        notes += (f"{cost.failures:,} failed",) if cost.failures else ()
+        heat = float(bool(count or current or cost.failures))
+        return dataclasses.replace(box, notes=notes, heat=heat, current=current, failed=cost.failures > 0)
 
     return dataclasses.replace(
         picture,
@@ -80,6 +72,60 @@ def overlay_runs(picture: Picture, runs: Sequence[Recording]) -> Picture:
         arrows=tuple(annotate_arrow(index, arrow) for index, arrow in enumerate(picture.arrows)),
         caption=(*(_describe(runs[0]) if single else _describe_all(runs)), *picture.caption),
     )
+
+
+@dataclass(slots=True)
+class _Cost:
+    """What happened at a node: calls with a reply, what failed, and the seconds in which a call was open."""
+
+    calls: int = 0
+    failures: int = 0
+    seconds: float = 0.0
+
+
+def _costs_of(runs: Iterable[Recording]) -> dict[str, _Cost]:
+    costs: dict[str, _Cost] = defaultdict(_Cost)
+    for run in runs:
+        times: dict[str, list[tuple[float, float]]] = defaultdict(list)
+        # The calls without a reply, by request and member: where and when each was requested.
+        pending: dict[tuple[int | None, int], tuple[str, float]] = {}
+        now = 0.0
+        for record in run.records:
+            now = record["spent"]["seconds"] if "spent" in record else now
+            call: Record = record.get("call", {})
+            key = call.get("sequence"), call.get("member", 0)
+            match record:
+                case {"event": "entered"}:
+                    pending.clear()
+                case {"event": "asked", "node": node}:
+                    pending[key] = node, now
+                case {"event": "answered", "node": node, "replies": replies}:
+                    pending.pop(key, None)
+                    costs[node].calls += len(replies)
+                    costs[node].failures += sum(reply.get("status", "ok") != "ok" for reply in replies)
+                    times[node] += [(reply["began"], reply["began"] + reply["seconds"]) for reply in replies]
+                case {"event": "moved", "node": node}:
+                    # Replies that could not be parsed.
+                    costs[node].failures += len(record.get("steps", ()))
+                case {"event": "failed", "node": node}:
+                    costs[node].failures += 1
+                case {"event": "result", "seconds": seconds}:
+                    for node, began in pending.values():
+                        times[node].append((began, seconds))
+                case _:
+                    pass
+        for node, spans in times.items():
+            costs[node].seconds += _covered(spans)
+    return costs
+
+
+def _covered(spans: Iterable[tuple[float, float]]) -> float:
+    """Return the seconds that spans of time cover together: concurrent calls count once."""
+    covered = ended = 0.0
+    for began, end in sorted(spans):
+        covered += max(0.0, end - max(began, ended))
+        ended = max(ended, end)
+    return covered
 
 
 class Transit(NamedTuple):

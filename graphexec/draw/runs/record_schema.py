@@ -1,8 +1,8 @@
-"""The fields that each kind of record must have: checked before a file from an unknown source is drawn."""
+"""Records as lines of JSON, with the fields that each kind must have: a file from an unknown source is checked."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Annotated, Any, NotRequired, TypeAlias
 
@@ -11,6 +11,7 @@ from typing_extensions import TypedDict
 
 from graphexec.draw.runs.data import Record
 from graphexec.errors import InputError, format_value
+from graphexec.kernel.serialization import INVALID_DATA_ERRORS, format_json, parse_json
 
 # The remedy for a file that is not one.
 NAME_A_TRACE = "pass the file that graphexec run --record wrote"
@@ -27,28 +28,24 @@ _Seconds: TypeAlias = Annotated[float, Field(ge=0, le=1e12)]
 _Count: TypeAlias = Annotated[int, Field(ge=0)]
 _Money: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
+# The fields that each kind of record must have.
+REQUIRED: Mapping[str, Sequence[str]] = {
+    "start": ("version",),
+    "entered": ("node", "spent"),
+    "asked": ("node", "effects"),
+    "answered": ("node", "spent", "replies"),
+    "moved": ("node", "outcome", "target"),
+    "reported": ("node", "effects", "news", "text"),
+    "alive": ("time",),
+    "failed": ("node", "began", "seconds", "error"),
+    "result": ("status", "output", "spent", "seconds"),
+}
+
 
 class _Tool(TypedDict):
     name: str
     description: NotRequired[str]
     parameters: NotRequired[dict[str, Any]]
-
-
-class _Parent(TypedDict):
-    step: _Count
-    trace: NotRequired[str]
-    run: NotRequired[str]
-
-
-class _Start(TypedDict):
-    version: int
-    limits: NotRequired[dict[str, Any]]
-    budgets: NotRequired[dict[str, _Count | None]]
-    tools: NotRequired[list[_Tool]]
-    parameters: NotRequired[dict[str, Any]]
-    began: NotRequired[str]
-    heartbeat: NotRequired[_Seconds]
-    parent: NotRequired[_Parent]
 
 
 class _Spent(TypedDict):
@@ -121,56 +118,14 @@ class _Reply(TypedDict):
     reasoning_parts: NotRequired[list[_Reasoning]]
 
 
-class _AtNode(TypedDict):
-    node: str
-
-
-class _Entered(_AtNode):
-    spent: _Spent
-    run: NotRequired[str]
-
-
 class _CallId(TypedDict):
     run: str
     sequence: _Count
     member: _Count
 
 
-class _OfCall(_AtNode):
-    call: NotRequired[_CallId]
-    provider_id: NotRequired[str]
-
-
-class _Asked(_OfCall):
-    effects: list[_Effect]
-    time: NotRequired[_Seconds]
-
-
-class _Answered(_OfCall):
-    spent: _Spent
-    replies: list[_Reply]
-    within: NotRequired[dict[str, _Count | _Money]]
-
-
 class _Step(TypedDict):
     unread: NotRequired[str]
-
-
-class _Moved(_AtNode):
-    outcome: str
-    target: str
-    steps: NotRequired[list[_Step]]
-    task: NotRequired[Any]
-
-
-class _Alive(TypedDict):
-    time: _Seconds
-
-
-class _Reported(_Asked):
-    news: str
-    text: str
-    reasoning: NotRequired[str]
 
 
 class _Error(TypedDict):
@@ -179,31 +134,18 @@ class _Error(TypedDict):
     traceback: NotRequired[str]
 
 
-class _Failed(_OfCall):
-    began: _Seconds
-    seconds: _Seconds
-    error: _Error
-
-
-class _Result(TypedDict):
-    status: str
-    steps: NotRequired[list[_Step]]
-    unread: NotRequired[str]
-    output: Any
-    reason: NotRequired[str | None]
-    spent: _Spent
-    seconds: _Seconds
-    # The exception, if there was one.
-    error: NotRequired[_Error | None]
-
-
-class _Other(TypedDict, total=False):
+class _Record(TypedDict, total=False):
     """The fields of any record: what reads them may not look at its event."""
 
+    version: int
+    limits: dict[str, Any]
+    budgets: dict[str, _Count | None]
+    tools: list[_Tool]
+    parameters: dict[str, Any]
+    heartbeat: _Seconds
     node: str
     run: str
     time: _Seconds
-    began: str | _Seconds
     spent: _Spent
     seconds: _Seconds
     call: _CallId
@@ -217,25 +159,42 @@ class _Other(TypedDict, total=False):
     text: str
     reasoning: str
     status: str
+    reason: str | None
     steps: list[_Step]
     unread: str
-    error: _Error | None
 
 
-_KINDS: Mapping[str, type] = {
-    "start": _Start,
-    "entered": _Entered,
-    "asked": _Asked,
-    "answered": _Answered,
-    "moved": _Moved,
-    "reported": _Reported,
-    "alive": _Alive,
-    "failed": _Failed,
-    "result": _Result,
-}
+class _Start(_Record):
+    began: NotRequired[str]
 
 
-def upgrade_record(record: Record, place: str) -> Record:
+class _Failed(_Record):
+    began: _Seconds
+    error: _Error
+
+
+class _Other(_Record):
+    # The exception, if there was one.
+    error: NotRequired[_Error | None]
+
+
+def record_line(record: Record) -> str:
+    """Return the line of a record, in ASCII."""
+    return f"{format_json(record)}\n"
+
+
+def read_record(line: str | bytes, place: str) -> Record:
+    """Return the record of a line. Raises `InputError`, with the `place`, for an invalid line."""
+    try:
+        record: Record = {**parse_json(line)}
+        if not isinstance(record["event"], str):
+            raise TypeError("an event is a string")
+    except INVALID_DATA_ERRORS:
+        raise InputError(f"{place} is not a record; {NAME_A_TRACE}") from None
+    return _upgrade_record(record, place)
+
+
+def _upgrade_record(record: Record, place: str) -> Record:
     """Return a record of version 1 as one of today's; `start` says its version, other records do not need it.
 
     Raises `InputError`, with the `place`, for a newer version, and for the compact form.
@@ -274,15 +233,18 @@ def upgrade_record(record: Record, place: str) -> Record:
 def validate_record(record: Record, place: str) -> None:
     """Raise `InputError`, with the `place`, if a record has a missing or invalid field."""
     event = record["event"]
+    missing = next((name for name in REQUIRED.get(event, ()) if name not in record), None)
+    fact = None if missing is None else f"{missing}: Field required"
     try:
-        _adapter(_Other).validate_python(record, strict=True)
-        if event in _KINDS:
-            _adapter(_KINDS[event]).validate_python(record, strict=True)
+        _adapter(_KINDS.get(event, _Other)).validate_python(record, strict=True)
     except ValidationError as error:
         what = error.errors()[0]
-        where = ".".join(map(str, what["loc"]))
-        fact = f"{record['event']}.{where}: {what['msg']}"
-        raise InputError(f"{place} is not a valid record: {fact}; {NAME_A_TRACE}") from None
+        fact = fact or f"{'.'.join(map(str, what['loc']))}: {what['msg']}"
+    if fact is not None:
+        raise InputError(f"{place} is not a valid record: {event}.{fact}; {NAME_A_TRACE}")
+
+
+_KINDS: Mapping[str, type] = {"start": _Start, "failed": _Failed}
 
 
 @cache

@@ -27,10 +27,9 @@ from graphexec.draw.runs.data import (
 from graphexec.draw.runs.prompts import PromptHistory, spec_data
 from graphexec.draw.runs.record_schema import VERSION
 from graphexec.draw.runs.records import Recording
-from graphexec.draw.runs.stored import StoredRecords
 from graphexec.effects import ModelEffect
 from graphexec.errors import InputError, format_value
-from graphexec.kernel.effects import DetachedScope, Effect
+from graphexec.kernel.effects import Effect
 from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Failed, Journal, Moved, Reported, journal_of
 from graphexec.kernel.graph import Graph, require_graph
 from graphexec.kernel.meters import Limits, Spent
@@ -64,17 +63,15 @@ class Recorder:
         tools: Sequence[str | ToolSpec] | None = None,
         parameters: Mapping[str, Any] | None = None,
         heartbeat: float | None = None,
-        parent: Mapping[str, Any] | None = None,
         began: float | None = None,
         clock: Callable[[], float] | None = None,
     ) -> None:
         """Record `start`. The run's limits are those of the verdict, `executor.verify()`, or `limits`.
 
         `parameters` are those of the requests to the model, without its key. `heartbeat` says that `alive` will be
-        called when nothing else was recorded for so many seconds. `parent` says of which run this one is a fork.
-        `clock` (`time.time`) gives the times of a run that is recorded while it happens, and `began` is its start in
-        seconds since the epoch, now by default. Raises `InputError` if a verdict and `limits` are passed, and for a
-        subject that is not a machine.
+        called when nothing else was recorded for so many seconds. `clock` (`time.time`) gives the times of a run that
+        is recorded while it happens, and `began` is its start in seconds since the epoch, now by default. Raises
+        `InputError` if a verdict and `limits` are passed, and for a subject that is not a machine.
         """
         if isinstance(subject, Verdict):
             if limits is not None:
@@ -97,7 +94,7 @@ class Recorder:
         self._history = RunHistory()
         # The last usage and its data, which consecutive records share.
         self._spent: tuple[Spent | None, Record] = (None, {})
-        self.records = StoredRecords()
+        self.records: list[Record] = []
         self._is_over = False
         fields = {
             "began": None if self._began is None else _date(self._began),
@@ -111,7 +108,6 @@ class Recorder:
             else [{"name": one} if isinstance(one, str) else spec_data(one) for one in tools],
             "parameters": None if parameters is None else to_json_data(parameters),
             "heartbeat": heartbeat,
-            "parent": parent,
         }
         known = {name: one for name, one in fields.items() if one is not None}
         self._add({"event": "start", "version": VERSION, **known, "machine": picture_of(subject).to_data()})
@@ -130,10 +126,9 @@ class Recorder:
             case Asked(node, effect, call):
                 if call is not None:
                     self._open[call.sequence, call.member] = event, self._now
-                # A call that is replayed did not happen now.
-                time = {} if call is not None and isinstance(call.scope, DetachedScope) else self._time()
                 effects = [self._effect_record(effect)]
-                return self._add({"event": "asked", "node": node, **call_data(call), **time, "effects": effects})
+                asked = {"event": "asked", "node": node, **call_data(call), **self._time(), "effects": effects}
+                return self._add(asked)
             case Answered():
                 return self._answered(event)
             case Reported(node, effect, news, call):
@@ -257,7 +252,7 @@ class Recorder:
     @property
     def recording(self) -> Recording:
         """The run so far."""
-        return Recording(self.records.copy())
+        return Recording(tuple(self.records))
 
     def _add(self, record: Record) -> Record:
         self.records.append(record)

@@ -6,7 +6,7 @@ file may be gzipped. Every record has `event`. The field names below are stable;
 - `start`: `version` (2), `machine` (its picture: `start`, `boxes`, `arrows`); and if known `began` (the date, in
   ISO 8601), `limits`, `budgets` (the limits of the machine's own, by name), `input`, `model`, `agent`, `tools` (each
   `name`, `description`, `parameters`), `parameters` (of requests to the model, without its key), `heartbeat` (seconds
-  between signs of life), `parent` (of a fork)
+  between signs of life)
 - `entered`: `node`, `spent`; in the first one also `run` (the run's id)
 - `asked`: `node`, `call`, `provider_id` (the id that a model's provider gave the call, if any), `time` (seconds
   since the start's `began`, if it was recorded while it happened), `effects` (exactly one; each effect of a request has
@@ -34,7 +34,6 @@ Their fields:
   the prompts that providers had stored)
 - `call`: `run` (its id), `sequence` (the number of the request in the run, from 1), `member` (the index in the request,
   from 0)
-- `parent`: `trace` (its file), `run`, `step` (the one that was changed)
 - `effects`, each: `effect` (its class); of a tool also `tool`, `tool_input`; of a model also `prompt` and `request`; of
   a person also `question`; of an agent that is a function, nothing more; of one of your own, `value`
 - `request`: `tools` (as in `start`), `stop`, `schema`, `tool_choice`, of which those that differ from the run's request
@@ -73,8 +72,7 @@ from typing import final
 
 from graphexec.draw.model.picture import Picture
 from graphexec.draw.runs.data import Record, read_limits
-from graphexec.draw.runs.lines import read_record, record_line
-from graphexec.draw.runs.record_schema import NAME_A_TRACE, validate_record
+from graphexec.draw.runs.record_schema import NAME_A_TRACE, read_record, record_line, validate_record
 from graphexec.errors import InputError, LimitsError
 from graphexec.kernel.meters import Limits
 

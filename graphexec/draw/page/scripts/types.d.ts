@@ -1,4 +1,4 @@
-// The data of the pages, and what their scripts make of it: global names for the annotations of the scripts.
+// The data of the page, and what its scripts make of it: global names for the annotations of the scripts.
 //
 // `graphexec.draw.runs.records` describes the fields of records, and `record_schema` validates them: a field that is not
 // optional here is required there, which `tests/draw/test_scripts.py` asserts.
@@ -39,7 +39,6 @@ interface StartRecord extends AnyRecord {
   tools?: (ToolData | string)[];
   parameters?: Record<string, any>;
   heartbeat?: number;
-  parent?: ParentData;
 }
 
 interface EnteredRecord extends AnyRecord {
@@ -124,13 +123,6 @@ interface ToolData {
   name: string;
   description?: string;
   parameters?: Record<string, any>;
-}
-
-/** The run that a fork continues. */
-interface ParentData {
-  step: number;
-  trace?: string;
-  run?: string;
 }
 
 /** The limits by name; null means no limit. */
@@ -296,63 +288,17 @@ interface ArrowData {
   own?: boolean;
 }
 
-/** What every page is given. `clusters` are the nodes in each box, by its path; `live` is the address of a live feed. */
+/** What the page is given. `clusters` are the nodes in each box, by its path; `live` is the address of a live feed. */
 interface PageData {
   picture: PictureData;
   clusters: Record<string, string[]>;
   /** The records of the run, as `unpack` reads them. */
   records: string;
   live: string | null;
-  /** Where a live page asks for a fork; and of a fork, the page of its parent and the comparison with that. */
-  fork?: string | null;
-  parent?: string | null;
-  comparison?: string | null;
-}
-
-/** What the page of two runs is given; `same` says that they are of one machine. */
-interface ComparisonPageData extends PageData {
-  runs: { name: string; records: string }[];
-  same: boolean;
-}
-
-/** What the index is given: its machines, the facts of its runs, and the machine that the reader has chosen. */
-interface IndexPageData extends PageData {
-  title: string;
-  pictures: MachineData[];
-  runs: Record<string, any>[];
-  chosen: number | null;
-}
-
-/** A picture of some runs; pictures of equal machines share the number of their `machine`. */
-interface MachineData {
-  picture: PictureData;
-  clusters: Record<string, string[]>;
-  machine: number;
-}
-
-/** A run of the index: its facts, the index of its picture, and its records, as `unpack` reads them. */
-interface PackedRunData {
-  [fact: string]: any;
-  name: string;
-  picture: number;
-  packed: string;
-}
-
-/** A trace of the index that cannot be read; `problem` says why. */
-interface DamagedRunData {
-  name: string;
-  outcome: "damaged";
-  problem: string;
-  packed?: undefined;
 }
 
 /** A run: its records in order, grouped into visits of nodes. */
 interface Run {
-  arrows: ArrowData[];
-  /** The indices of the arrows, by source and outcome. */
-  edges: Map<string, Map<string, number>>;
-  /** The nodes by name. */
-  boxes: Map<string, BoxData>;
   start: Partial<StartRecord>;
   visits: Visit[];
   result: ResultRecord | null;
@@ -451,18 +397,14 @@ interface Point {
   y: number;
 }
 
-/** The elements of the pages that are more than any element, by id. */
+/** The elements of the page that are more than any element, by id. */
 interface PageElements {
   back: HTMLButtonElement;
   calls: HTMLCanvasElement;
-  compare: HTMLAnchorElement;
   first: HTMLButtonElement;
   forward: HTMLButtonElement;
   last: HTMLButtonElement;
-  machines: HTMLSelectElement;
-  "next-difference": HTMLButtonElement;
   "next-match": HTMLButtonElement;
-  "previous-difference": HTMLButtonElement;
   "previous-match": HTMLButtonElement;
   search: HTMLInputElement;
   slider: HTMLInputElement;

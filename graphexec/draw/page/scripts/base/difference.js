@@ -16,7 +16,7 @@ const LONG_CHANGE = 4000;
  * @param {import("./diff.js").TextPart[]} parts
  * @returns {Node[]}
  */
-export function differenceNodes(parts) {
+function differenceNodes(parts) {
   return parts.flatMap(({ kind, text }, index) => {
     const make = (/** @type {string} */ some) => partNode(kind, some);
     if (kind !== "same") return text.length <= LONG_CHANGE ? [make(text)] : cutText(text, LONG_CHANGE, 0, make);

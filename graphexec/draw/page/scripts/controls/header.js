@@ -4,7 +4,6 @@ import { element } from "../base/dom.js";
 import { byId, hasRun, picture } from "../base/given.js";
 import { duration, number, plural, visible } from "../base/text.js";
 import { statusText } from "../detail/ending.js";
-import { forkLine } from "../detail/forking.js";
 import { secondsNow } from "../run/clock.js";
 import { run, spentOf } from "../run/run.js";
 
@@ -49,7 +48,6 @@ export function showHeader() {
         .map((one) => visible(nameOf(one)))
         .join(" · ")
     : `${plural(picture.boxes.length, "node")} · ${plural(picture.arrows.length, "edge")}`;
-  byId("forked").replaceChildren(...forkLine(run.start));
   byId("totals").replaceChildren(...totals());
   byId("proof").textContent = visible((picture.caption ?? []).join(" "));
 }

@@ -86,7 +86,7 @@ function toolOf(tool) {
  * @returns {HTMLElement | null}
  */
 function runFacts() {
-  const { began, model, agent, parameters, parent } = run.start;
+  const { began, model, agent, parameters } = run.start;
   const id = run.visits.find((visit) => visit.entered?.run)?.entered?.run;
   const facts = {
     id,
@@ -94,7 +94,6 @@ function runFacts() {
     agent,
     model,
     parameters,
-    parent,
   };
   const known = Object.fromEntries(Object.entries(facts).filter(([, value]) => !isEmpty(value)));
   return isEmpty(known) ? null : dataView(known, "run");

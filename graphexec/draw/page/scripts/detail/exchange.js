@@ -6,7 +6,6 @@ import { selectCall } from "../controls/address.js";
 import { callsOf, effectText, hasCallFailed, isFailure, requestsOf, spanOf, timesOf } from "../run/calls.js";
 import { cutReplyText } from "../run/failures.js";
 import { asksModel } from "../run/run.js";
-import { forkPart } from "./forking.js";
 import { toolCalls } from "./messages.js";
 import { holds, section, tracebackPart } from "./parts.js";
 import { modelPart } from "./request.js";
@@ -29,8 +28,7 @@ export function requestParts(visit, position) {
     if (request.calls.length > 1) parts.push(callBars(request, first));
     for (const [at, one] of request.calls.entries()) {
       const part = `${name}.${one.member}`;
-      const place = first + at;
-      const make = () => [...callParts(one, part), forkPart(one, position, place)].filter((made) => made !== null);
+      const make = () => callParts(one, part).filter((made) => made !== null);
       const contents = request.calls.length > FEW ? [foldedCall(one, part, make)] : make();
       parts.push(element("div", { class: "pair", "data-call": first + at }, ...contents));
     }

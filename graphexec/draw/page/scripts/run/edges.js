@@ -3,14 +3,19 @@
 import { badged, picture } from "../base/given.js";
 import { run } from "./run.js";
 
+// The indices of the edges, by source and outcome.
+/** @type {Map<string, Map<string, number>>} */
+const edges = new Map(picture.arrows.map(({ source }) => [source, new Map()]));
+for (const [index, { source, outcome }] of picture.arrows.entries()) edges.get(source)?.set(outcome, index);
+
 /**
  * Return the index of the edge of a move.
  *
  * @param {MovedRecord | null | undefined} moved
  * @returns {number | undefined}
  */
-export function edgeOf(moved, of = run) {
-  return moved ? of.edges.get(moved.node)?.get(moved.outcome) : undefined;
+function edgeOf(moved) {
+  return moved ? edges.get(moved.node)?.get(moved.outcome) : undefined;
 }
 
 /**
@@ -19,8 +24,8 @@ export function edgeOf(moved, of = run) {
  * @param {MovedRecord | null | undefined} moved
  * @returns {ArrowData | undefined}
  */
-export function arrowOf(moved, of = run) {
-  return of.arrows[edgeOf(moved, of) ?? -1];
+export function arrowOf(moved) {
+  return picture.arrows[edgeOf(moved) ?? -1];
 }
 
 /**
@@ -30,9 +35,9 @@ export function arrowOf(moved, of = run) {
  * @param {number} index
  * @returns {number | undefined}
  */
-export function edgeAt(index, of = run) {
-  const { visits } = of;
-  if (!badged.size || !visits[index]) return edgeOf(visits[index]?.moved, of);
+export function edgeAt(index) {
+  const { visits } = run;
+  if (!badged.size || !visits[index]) return edgeOf(visits[index]?.moved);
   let first = index;
   while (first > 0 && badged.has(visits[first].node)) first -= 1;
   let final = index;

@@ -95,6 +95,6 @@ function statusesOf(visit) {
  * @param {number} value
  * @returns {boolean}
  */
-export function compares(order, seconds, value) {
+function compares(order, seconds, value) {
   return order === ">" ? seconds > value : seconds < value;
 }

@@ -1,5 +1,6 @@
 // The run as a tree: its iterations, of which equal ones that follow each other are one group, and their steps.
 
+import { looks } from "../base/given.js";
 import { callsOf, isOfTool, timesOf } from "./calls.js";
 import { arrowOf } from "./edges.js";
 import { hasFailed } from "./failures.js";
@@ -64,7 +65,7 @@ function iterations() {
  * @returns {boolean}
  */
 function isRefused(visit) {
-  return Boolean(run.boxes.get(visit.node)?.metered && arrowOf(visit.moved)?.exhausts && !visit.records.length);
+  return Boolean(looks.get(visit.node)?.metered && arrowOf(visit.moved)?.exhausts && !visit.records.length);
 }
 
 /**
@@ -74,7 +75,7 @@ function isRefused(visit) {
  * @returns {{number: number, name: string} | null}
  */
 export function ownIteration({ node, before, spent }) {
-  if (!run.boxes.get(node)?.metered) return null;
+  if (!looks.get(node)?.metered) return null;
   for (const [budget, count] of Object.entries(spent?.budgets ?? {}))
     if (count > (before?.budgets?.[budget] ?? 0))
       return { number: count, name: node.includes(".") ? node.slice(0, node.lastIndexOf(".")) : budget };

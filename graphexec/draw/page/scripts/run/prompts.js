@@ -1,10 +1,12 @@
 // The prompts of a run: each effect's is rebuilt from what is new in it.
 
+import { run } from "./run.js";
+
 /**
  * The request of each effect that asks a model.
  * @type {Map<EffectData, ModelRequest>}
  */
-export const prompts = new Map();
+const prompts = new Map();
 
 /**
  * Return the request of an effect that asks a model.
@@ -22,25 +24,24 @@ export function requestOf(effect) {
  * Rebuild a prompt and its settings, which continue those of the run's last request.
  *
  * @param {ModelEffect} effect
- * @param {Run} of
  */
-export function remember(effect, of) {
+export function remember(effect) {
   const { kept, messages } = effect.prompt;
-  const continued = of.prompt[kept];
+  const continued = run.prompt[kept];
   const added = messages.map((message, index) => ({
     ...message,
     before: index === 0 && message.kept ? continued : null,
   }));
-  of.prompt = [...of.prompt.slice(0, kept), ...added];
-  of.settings = { ...of.settings, ...effect.request };
+  run.prompt = [...run.prompt.slice(0, kept), ...added];
+  run.settings = { ...run.settings, ...effect.request };
   prompts.set(effect, {
-    messages: of.prompt,
-    settings: of.settings,
-    index: of.requests.length,
-    position: of.visits.length,
-    node: of.visits.at(-1)?.node ?? "",
+    messages: run.prompt,
+    settings: run.settings,
+    index: run.requests.length,
+    position: run.visits.length,
+    node: run.visits.at(-1)?.node ?? "",
   });
-  of.requests.push(effect);
+  run.requests.push(effect);
 }
 
 /**
@@ -49,7 +50,7 @@ export function remember(effect, of) {
  * @param {Message} message
  * @returns {string}
  */
-export function earlier(message) {
+function earlier(message) {
   const parts = [];
   let wanted = message.kept ?? 0;
   for (let one = message.before; one && wanted > 0; one = one.before) {
