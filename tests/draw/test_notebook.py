@@ -33,7 +33,7 @@ class Formatter:
         self._functions[module, name] = function
 
     def __call__(self, value: Any) -> dict[str, str]:
-        kind: type[Any] = type(value)
+        kind = value.__class__
         return self._functions[kind.__module__, kind.__qualname__](value)
 
 
