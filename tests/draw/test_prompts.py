@@ -189,7 +189,7 @@ def test_long_texts_of_a_difference_are_cut(pages: Pages) -> None:
     # No text is markup.
     hostile = chat(UserMessage('<img src=x onerror="alert(1)"></script>\u202e\u0000'))
     page = pages.run(asking(chat(UserMessage("plain")), hostile), "#step=2&against=before")
-    assert "<img src=x" in page.locator("#detail ins").first.inner_text()
+    assert "<img src=x" in page.locator("#detail pre ins").first.inner_text()
     assert page.locator("#detail img").count() == 0
 
 
