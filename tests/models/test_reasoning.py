@@ -224,6 +224,15 @@ class TestResponses:
         pieces, reply = decode_stream(end(output=[{**REASONING, **SAID}]))
         assert [piece.reasoning for piece in pieces] == texts_of(reply) == [THOUGHTS]
 
+    def test_streamed_message_may_have_parts_of_reasoning(self) -> None:
+        parts = [{"type": "thinking", "text": "<tool_call>"}, {"type": "output_text", "text": "Oslo"}, {"refusal": "."}]
+        message = {"type": "message", "content": parts}
+        delta = {"type": "response.output_text.delta", "output_index": 0, "delta": "Oslo."}
+        done = {"type": "response.output_item.done", "output_index": 0, "item": message}
+        for events in ([], [delta, done]):
+            _, reply = decode_stream(*events, end(output=[message]))
+            assert (reply.content, texts_of(reply)) == ("Oslo.", ["<tool_call>"])
+
 
 @given(st.text(max_size=20), st.text(max_size=20))
 def test_foreign_data_is_ignored(text: str, data: str) -> None:

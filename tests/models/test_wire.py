@@ -223,6 +223,14 @@ def test_messages_are_complete_and_roles_alternate(listed: list[Message]) -> Non
         assert "tool_result" not in kinds[kinds.index("text") :] if "text" in kinds else True
 
 
+def test_events_behind_the_end_are_ignored() -> None:
+    draft = MESSAGES.draft(PEER)
+    ending = [{"type": "message_delta", "delta": {"stop_reason": reason}} for reason in ("end_turn", "max_tokens")]
+    for event in (ending[0], {"type": "message_stop"}, ending[1]):
+        list(draft.take(json.dumps(event)))
+    assert draft.reply().finish_reason == "stop"
+
+
 def test_schema_is_closed_and_unsupported_keywords_are_described() -> None:
     age = {"type": "integer", "minimum": 0, "description": "In years."}
     described = {"type": "integer", "description": "In years.\n\n{minimum: 0}"}

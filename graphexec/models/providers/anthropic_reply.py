@@ -79,7 +79,7 @@ class AnthropicStream(Draft):
                 metrics = to_object(event.get("amazon-bedrock-invocationMetrics"))
                 self._count({name: metrics.get(other) for name, other in zip(_COUNTS, _METRICS, strict=True)})
                 yield from self._end_message(to_object(event.get("message")))
-            case "" if delta or event.keys() & {"message", "content_block"}:
+            case "" if delta or event.keys() & {"message", "content_block", "usage"}:
                 raise self.invalid("sent an event without a type")
             case _:
                 # Pings, and event types that may be added to the API.
