@@ -25,8 +25,7 @@ def test_steps_can_be_extended_anytime(first: list[AgentStep], extensions: list[
         model.append((*model[older], *more))
     # Checked at the end: later extensions have changed none of them.
     for steps, expected in zip(made, model, strict=True):
-        assert tuple(steps) == expected
-        assert len(steps) == len(expected)
+        assert (tuple(steps), len(steps)) == (expected, len(expected))
         assert list(reversed(steps)) == list(reversed(expected))
         assert steps == Steps(expected)
         assert hash(steps) == hash(Steps(expected))
