@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import dataclasses
-import math
 import subprocess
 import sys
 import textwrap
@@ -251,17 +250,3 @@ def make_agent_without_scratchpad(model: ScriptedModel) -> gx.Agent:
     """Return an agent whose prompt does not grow with the steps, so that the test is fast."""
     agent = gx.create_react_agent(model, [echo])
     return gx.Agent(lambda run: agent.ask(type(run)(run.inputs)), agent.read, model=model)
-
-
-COUNTED = ("iterations", "model_calls", "tool_calls", "tokens")
-
-
-@cases(
-    ("option", "value", "name"),
-    *((f"max_{name}", value, name) for name in COUNTED for value in (-1, math.nan, math.inf, True, "3", 1.5, [1])),
-    *(("max_execution_time", value, "seconds") for value in (-1, -0.1, math.nan, math.inf, True, "3")),
-)
-def test_invalid_limit_is_refused_by_name(option: str, value: object, name: str) -> None:
-    limits: dict[str, Any] = {option: value}
-    with pytest.raises(gx.LimitsError, match=name):
-        gx.AgentExecutor(agent=scripted(answer()), tools=[], **limits)

@@ -36,12 +36,6 @@ def context_with_costs(limits: gx.Limits, *costs: float) -> runtime.RunContext:
     return runtime.make_run_context({CallModel: answer}, limits=limits)
 
 
-def test_last_call_can_exceed_the_cost_limit() -> None:
-    result = run_script(lambda: Script(PROMPTS, Prompt(), context_with_costs(agent_limits(cost=1.0), 0.25, 0.5, 4.0)))
-    assert result.outcome == Stopped(Prompt(3), gx.Exhausted("cost", 1.0, 4.75))
-    assert (result.spent["model_calls"], result.spent["cost"]) == (3, 4.75)
-
-
 @cases("cost", -1.0, -math.inf, math.inf, math.nan, True, "0.5", 10**400)
 def test_invalid_cost_is_refused(cost: Any) -> None:
     with pytest.raises(errors.InvalidReplyError, match=r"with cost=.*; pass a finite number, 0 or more, or None"):
