@@ -6,7 +6,7 @@ from collections import deque
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from graphexec.messages import Image, images
@@ -36,6 +36,7 @@ VALUES = st.recursive(
 
 
 @given(VALUES)
+@example({"kind": "graphexec.image"})
 def test_dumped_value_is_restored(value: Any) -> None:
     assert images.restore_images(images.dump_with_images(value)) == value
 
