@@ -46,7 +46,7 @@ _KERNEL = (
     *("tests/kernel", "tests/runtime", "tests/semantics"),
     *("tests/executor/test_time.py", "tests/test_wrong_options.py"),
 )
-_AGENT = ("tests/executor", "tests/agents", "tests/tools")
+_AGENT = ("tests/executor", "tests/agents", "tests/tools", "tests/semantics", "tests/runtime")
 _PROVER = (
     *(
         f"tests/verify/test_{name}.py"

@@ -4,20 +4,18 @@ import importlib.metadata
 import re
 import tomllib
 from pathlib import Path
-from typing import Any
 
 import graphexec
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 # When the project has a public address, change it in [project.urls] and, by search and replace, in README.md; and here.
 PLACEHOLDER = "https://example.org/graphexec"
 
 
 def test_every_project_url_begins_with_the_address() -> None:
-    urls: dict[str, str] = PROJECT["urls"]
+    urls: dict[str, str] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"]
     assert urls["Repository"] == PLACEHOLDER
     assert {"Repository", "Documentation", "Changelog", "Issues"} <= urls.keys()
     assert all(url.startswith(PLACEHOLDER) for url in urls.values())

@@ -14,6 +14,7 @@ from graphexec.executor import Acted, Observed, dispatch_tools, parse
 from graphexec.nodes import Piece, ask_user, limit_tool, sub_agent
 from graphexec.testing.plugin import summary
 from graphexec.verify.checker.check import check_certificate
+from tests.kernel.machines import pure
 from tests.parameters import cases, examples
 
 MODEL = models.ScriptedModel([""])
@@ -42,15 +43,8 @@ def make(kind: str = "tool_calling", *nodes: Piece, tools: list[Any] = TOOLS[:1]
     return gx.create_agent(MODEL, tools, **given)
 
 
-@gx.node
-def pass_on(acted: Acted) -> Acted:
-    return acted
-
-
-@gx.node
-def twice(acted: Acted) -> Acted:
-    """Call each tool twice, whatever a piece before it has said."""
-    return Acted(acted.run, acted.actions * 2)
+pass_on = pure("pass_on", Acted, Acted, lambda acted: acted)
+twice = pure("twice", Acted, Acted, lambda acted: Acted(acted.run, acted.actions * 2))
 
 
 def spliced(executor: gx.AgentExecutor, node: gx.Node[Acted, Acted] = pass_on) -> gx.AgentExecutor:
@@ -134,20 +128,18 @@ def test_no_run_calls_more_tools(replies: list[list[tuple[str, str]]]) -> None:
     assert run.spent["tool_calls"] <= 5
 
 
-def test_engine_stops_a_node_that_calls_more() -> None:
+def test_engine_stops_what_the_bounds_exclude() -> None:
+    # The engine stops a node that calls more.
     model = models.ScriptedModel([reply(GOOD)], repeat_last=True)
     # The calls pass the first piece of the list last.
     run = gx.create_agent(model, TOOLS, kind="tool_calling", nodes=[twice, ONE]).run("?")
     assert (run.reason, run.spent["tool_calls"]) == ("lookup_calls", 0)
-
-
-def test_one_action_agent_is_held_to_one_call() -> None:
+    # An agent of one action is held to one call.
     model = models.ScriptedModel(["Action: lookup\nAction Input: a"])
     with pytest.raises(errors.UndeclaredCountError, match="dispatch_tools asked for 2 effects"):
         spliced(gx.create_agent(model, [lookup], kind="react"), twice).run("?")
 
-
-def test_reply_with_more_actions_is_a_parse_error() -> None:
+    # A reply with more actions is a parse error.
     def read_two(_: object) -> tuple[actions.AgentAction, ...]:
         return (actions.AgentAction("lookup", "a"), actions.AgentAction("lookup", "b"))
 
@@ -178,7 +170,8 @@ def test_checker_refuses_other_limits(limits: tuple[tuple[str, int], ...]) -> No
         check_certificate(dataclasses.replace(certificate, bounds=bounds))
 
 
-def test_quotas_of_a_forged_certificate_are_those_of_its_flow() -> None:
+def test_quotas_count_every_call() -> None:
+    # The quotas of a forged certificate are those of its flow.
     certificate = make("tool_calling", TWO, tools=TOOLS).verify().certificate
     assert certificate is not None
     forged = dataclasses.replace(certificate.bounds, quotas={"others": certificate.bounds.depth})
@@ -188,8 +181,7 @@ def test_quotas_of_a_forged_certificate_are_those_of_its_flow() -> None:
     assert certificate.flow.covers("tool_calls", ()) is False
     assert not dataclasses.replace(certificate.flow, transitions=ways).covers("tool_calls", (("lookup_calls", 1),))
 
-
-def test_call_that_no_quota_counts_is_an_error() -> None:
+    # A call that no quota counts is an error.
     @gx.node
     def call_nothing(acted: Acted) -> gx.Asks[effects.CallTool, Observed]:
         results = yield from gx.ask_all([effects.CallTool("nothing", "")])

@@ -16,6 +16,7 @@ from graphexec.executor.streams import ChunkBuilder
 from graphexec.messages import AssistantMessage, ModelReply, ToolMessage, UserMessage
 from graphexec.testing.clock import on_loop_time, run_virtually
 from tests.executor.actors import act, answer, call, echo, make_executor, run_by, scripted, snapshot_after
+from tests.kernel.machines import pure
 from tests.parameters import cases
 from tests.semantics.endings import noting_tool
 
@@ -250,10 +251,7 @@ def test_approval_emits_only_approved_actions(way: str, guard: Any, routes: Any)
     assert all(chunk.get("actions", [A]) == [A] for chunk in chunks)
 
 
-@gx.node
-def brief(acted: ex.Acted) -> ex.Ready:
-    """Pass the actions to an embedded agent."""
-    return ex.Ready(Run({"input": "?", "outer": acted}))
+brief = pure("brief", ex.Acted, ex.Ready, lambda acted: ex.Ready(Run({"input": "?", "outer": acted})))
 
 
 @gx.node
@@ -306,10 +304,7 @@ def redact(ready: ex.Ready) -> ex.Ready:
     return ex.Ready(Run(ready.run.inputs, Steps(steps)))
 
 
-@gx.node
-def forget(ready: ex.Ready) -> ex.Ready:
-    """Forget all steps but the last."""
-    return ex.Ready(Run(ready.run.inputs, Steps(ready.run.steps[-1:])))
+forget = pure("forget", ex.Ready, ex.Ready, lambda ready: ex.Ready(Run(ready.run.inputs, Steps(ready.run.steps[-1:]))))
 
 
 @gx.charged(when_spent=ex.limit_reached)

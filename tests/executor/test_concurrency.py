@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from graphexec import AgentExecutor, Event, Failed, RunResult, models, tool
-from tests.executor.actors import HOW, AnyTool, Running, act, answer, call, caller_of, make_executor, until
+from tests.executor.actors import HOW, AnyTool, Running, act, answer, call, caller_of, make_executor
 from tests.parameters import cases
 
 
@@ -102,59 +102,6 @@ def test_concurrency_reaches_its_limit(run: Running, kind: str, width: int, limi
     result = run(make_executor(batch, answer(), tools=[meet], **options))
     assert [step.observation for step in result.steps] == list(range(9))
     assert max(seen) == width
-
-
-@HOW
-@pytest.mark.parametrize("limit", [None, 30.0])
-@pytest.mark.parametrize("kind", ["def", "async def"])
-def test_results_keep_the_order_of_calls(run: Running, kind: str, limit: float | None) -> None:
-    finished = [threading.Event() for _ in range(6)]
-    finished[5].set()
-    order: list[int] = []
-
-    def end(number: int) -> int:
-        order.append(number)
-        finished[number].set()
-        return number
-
-    def wait_blocking(number: int) -> int:
-        finished[number + 1].wait(20)
-        return end(number)
-
-    async def wait_awaiting(number: int) -> int:
-        await until(finished[number + 1])
-        return end(number)
-
-    function = wait_blocking if kind == "def" else wait_awaiting
-    waiting = tool(name="wait", description="Wait for the next one.")(function)
-    batch = [act("wait", number=number) for number in range(5)]
-    result = run(make_executor(batch, answer(), tools=[waiting], max_execution_time=limit))
-    assert order == [4, 3, 2, 1, 0]
-    assert [step.observation for step in result.steps] == [0, 1, 2, 3, 4]
-    assert [step.action.tool_input for step in result.steps] == [{"number": number} for number in range(5)]
-
-
-def test_sync_tools_do_not_block_the_loop() -> None:
-    async def beating() -> tuple[RunResult, int]:
-        released = threading.Event()
-
-        @tool
-        def slow() -> str:
-            """Wait for the loop to beat."""
-            return "in time" if released.wait(20) else "blocked"
-
-        executor = make_executor(act("slow"), answer(), tools=[slow])
-        task = asyncio.create_task(executor.arun("q"))
-        beats = 0
-        while not task.done() and beats < 50:
-            await asyncio.sleep(0)
-            beats += 1
-        released.set()
-        return await task, beats
-
-    result, beats = asyncio.run(beating())
-    assert result.steps[0].observation == "in time"
-    assert beats == 50
 
 
 def test_executor_is_shared_by_threads_and_tasks() -> None:

@@ -223,15 +223,6 @@ def test_options_reach_the_executor() -> None:
     assert executor.invoke("q")["intermediate_steps"] == []
 
 
-@cases("kind", "structured", "tool_calling")
-def test_memory_is_read_by_agents_with_messages(kind: AgentKind) -> None:
-    model: Any = ScriptedModel([ANSWER] * 2)
-    executor = create_agent(model, [double], kind=kind, memory=BufferMemory(as_messages=True))
-    executor.run("one")
-    executor.run("two")
-    assert "one" in [message.content for message in model.requests[1].messages]
-
-
 def test_model_corrects_an_invalid_reply_by_default() -> None:
     assert create_agent(ScriptedModel(["{", ANSWER]), [double]).run("q").output == "12"
     strict = create_agent(ScriptedModel(["{", ANSWER]), [double], handle_parsing_errors=False)

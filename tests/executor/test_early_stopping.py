@@ -6,8 +6,6 @@ import json
 import threading
 from typing import Any
 
-import pytest
-
 import graphexec as gx
 from graphexec import actions, effects, messages, models
 from graphexec.agents.agent import FINAL_REQUEST, conclude_messages, conclude_request
@@ -56,8 +54,7 @@ def test_react_prompt_ends_with_the_concluding_sentence(protocol: Any) -> None:
     generated, other = react(ACT, ACT, DONE, protocol=protocol)
     assert last_answer(generated) == ("hi it is", True)
     # Except for the sentence, the third request of one run is the last one of the other.
-    assert model.requests[:2] == other.requests[:2]
-    assert len(other.requests) == 3
+    assert (model.requests[:2], len(other.requests)) == (other.requests[:2], 3)
     assert prompt(other.requests[2]) == f"{prompt(model.requests[2])}\n\n{FINAL_REQUEST}"
     assert other.requests[2] == conclude_request(model.requests[2])
     kind = messages.CompletionRequest if protocol == "completion" else messages.ChatRequest
@@ -138,27 +135,6 @@ def test_agent_without_conclude_is_asked_again() -> None:
 # ---- the last reply
 
 
-@cases(
-    ("reply", "output", "generated"),
-    ("Final Answer: 42", "42", True),
-    ("  Final Answer:   42  \n", "42", True),
-    # A plain-text reply is the answer.
-    ("It is 42, I think.", "It is 42, I think.", True),
-    ("\n 42 \n", "42", True),
-    ("", STOPPED, False),
-    ("   \n", STOPPED, False),
-    ("Final Answer:", STOPPED, False),
-    # The reply asks for more actions, which are not carried out.
-    (ACT, STOPPED, False),
-)
-def test_reply_is_the_answer_unless_empty_or_acting(reply: str, output: str, generated: bool) -> None:
-    executor, model = react(ACT, ACT, reply)
-    ending = run_until_stopped(executor)
-    assert (ending.output, ending.generated) == (output, generated)
-    # No reply makes the run call another tool.
-    assert (len(model.requests), len(ending.steps)) == (3, 2)
-
-
 # An answer of several values is kept whole; no actions are no answer.
 @cases(
     ("last", "answer"),
@@ -172,44 +148,10 @@ def test_last_decision_of_a_function_is_the_answer(last: Any, answer: tuple[str,
     assert last_answer(make_executor(decide)) == answer
 
 
-@pytest.mark.medium
-@cases(
-    ("limits", "limit", "calls"),
-    ({"max_iterations": 0}, "iterations", 1),
-    ({"max_iterations": 2}, "iterations", 3),
-    ({"max_iterations": 5, "max_model_calls": 2}, "model_calls", 3),
-    ({"max_iterations": 5, "max_model_calls": 0}, "model_calls", 1),
-    ({"max_iterations": 5, "max_tokens": 1}, "tokens", 2),
-    ({"max_iterations": 5, "max_tool_calls": 1}, "tool_calls", 3),
-    ({"max_iterations": 5, "max_fan_out": 0}, "fan_out", 2),
-)
-def test_every_limit_allows_one_last_call(limits: dict[str, int], limit: str, calls: int) -> None:
-    result = run_executor(lambda: react(*[ACT] * (calls - 1), DONE, **limits)[0])
-    ending = result.outcome
-    assert isinstance(ending, gx.StoppedResponse)
-    assert (ending.output, ending.generated, limit_of(ending).limit) == ("hi it is", True, limit)
-    assert limit.replace("_", " ").removesuffix("s") in ending.reason
-    assert result.spent["model_calls"] == calls
-
-
-@cases(
-    ("last", "settings", "ending"),
-    (DONE, {}, gx.AgentFinish),
-    (ACT, {"early_stopping_method": "force"}, gx.StoppedResponse),
-)
-def test_other_runs_make_no_last_call(last: str, settings: dict[str, Any], ending: type) -> None:
-    executor, model = react(ACT, last, **settings)
-    result = executor.run("q")
-    assert type(result.ending) is ending
-    assert getattr(result.ending, "generated", False) is False
-    assert (result.output, len(model.requests)) == (STOPPED if ending is gx.StoppedResponse else "hi it is", 2)
-
-
 @cases(("strict", "table"), (False, STRICT_GENERATING_AGENT_EXECUTOR), (True, GENERATING_AGENT_EXECUTOR))
 def test_picture_shows_that_the_last_node_is_stopped(strict: bool, table: Any) -> None:
     executor, _ = react(handle_parsing_errors=strict)
-    assert executor.graph.edges == table.edges
-    assert executor.graph["stopped_response"].grace == 10
+    assert (executor.graph.edges, executor.graph["stopped_response"].grace) == (table.edges, 10)
     assert executor.verify().proved
 
 
@@ -270,18 +212,16 @@ def test_last_call_is_cut_after_the_grace(how: str) -> None:
     assert (ending.output, ending.generated) == (STOPPED, False)
     limit = limit_of(ending)
     assert (limit.limit, limit.value, limit.reached) == ("seconds", 5, 14.95)
-    assert result.spent.seconds == 15
-    assert result.spent["model_calls"] == 2
+    assert (result.spent.seconds, result.spent["model_calls"]) == (15, 2)
 
 
-def test_pieces_of_the_last_answer_are_streamed() -> None:
+def test_last_call_is_streamed_and_follows_a_resumed_batch() -> None:
+    # The pieces of the last answer are streamed.
     executor = make_executor(gx.create_react_agent(Streaming([ACT, DONE], []), [echo]))
     heard = [event for event in executor.stream("q", tokens=True) if isinstance(event, gx.Reported)]
     pieces = [(event.node, event.news) for event in heard]
     assert pieces == [("plan", messages.ReplyDelta(ACT)), ("stopped_response", messages.ReplyDelta(DONE))]
-
-
-def test_last_call_follows_a_resumed_batch() -> None:
+    # The last call follows a resumed batch.
     # The limit refuses the failed call; the other call's result must not be taken for the model's reply.
     model = models.ScriptedModel([[call("echo", "c1", text="a"), call("fail", "c2", text="b")], "the last word"])
     agent = gx.create_tool_calling_agent(model, [echo, fail])

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import graphexec as gx
-from graphexec import errors, kernel, models, runtime
+from graphexec import kernel, models, runtime
 from graphexec.effects import CallModel, CallTool, ToolResult
 from graphexec.executor.result import Ending
 from graphexec.kernel.program import unfrozen
@@ -21,7 +21,6 @@ from graphexec.messages import ModelRequest, ReplyDelta
 from graphexec.runtime.threads import MOST_REPORTS
 from tests.executor.actors import act, answer, echo, make_executor, make_react, run_executor, scripted
 from tests.parameters import cases
-from tests.semantics.endings import noting_tool
 
 
 def line(event: gx.Event[Ending]) -> str:
@@ -64,16 +63,12 @@ def test_events_come_in_the_order_of_the_table(replies: list[str], options: dict
     assert [line(event) for event in result.events] == events
 
 
-def test_every_call_has_its_effect_and_reply() -> None:
-    batch = [act("echo", text="a"), act("nope"), act("echo", text="b")]
-    result = run_executor(lambda: make_executor(batch, answer(), tools=[echo]))
-    asked = [(one.name, one.tool_input) for one in result.asked if isinstance(one, CallTool)]
-    assert asked == [("echo", {"text": "a"}), ("nope", {}), ("echo", {"text": "b"})]
-    answered = [one for one in result.events if isinstance(one, gx.Answered) and isinstance(one.effect, CallTool)]
-    names = [event.effect.name for event in answered if isinstance(event.effect, CallTool)]
-    assert sorted(names) == ["echo", "echo", "nope"]
-    assert sorted(event.reply.observation for event in answered)[:2] == ["a", "b"]
-    assert all(event.spent["tool_calls"] == 3 for event in answered)
+def test_model_call_has_its_request() -> None:
+    model = models.ScriptedModel(["Final Answer: a"])
+    executor = gx.AgentExecutor(agent=gx.create_react_agent(model, []), tools=[])
+    (request,) = [event for event in executor.stream("q") if isinstance(event, gx.Asked)]
+    assert isinstance(request.effect, CallModel)
+    assert request.effect.request is model.requests[0]
 
 
 def test_usage_grows_with_every_event() -> None:
@@ -82,74 +77,6 @@ def test_usage_grows_with_every_event() -> None:
     counts = [(one.iterations, one["model_calls"], one["tool_calls"]) for one in spent]
     assert counts == [(0, 0, 0), *[(1, 1, 0)] * 3, *[(1, 1, 1)] * 3, *[(2, 2, 1)] * 3]
     assert all(event.seconds >= 0 for event in result.events if isinstance(event, gx.Answered))
-
-
-def asks_tool(event: object) -> bool:
-    return isinstance(event, gx.Asked) and isinstance(event.effect, CallTool)
-
-
-def test_asked_comes_before_the_call() -> None:
-    note, called = noting_tool()
-    for event in make_executor(act("note", text="a"), answer(), tools=[note]).stream("q"):
-        if asks_tool(event):
-            assert called == []
-        if isinstance(event, gx.Answered) and isinstance(event.effect, CallTool):
-            assert called == ["a"]
-    assert called == ["a"]
-
-
-def test_closed_stream_makes_no_more_calls() -> None:
-    note, called = noting_tool()
-    executor = make_executor(act("note", text="a"), answer(), tools=[note])
-    events = executor.stream("q")
-    assert any(map(asks_tool, events))
-    events.close()
-    assert list(events) == []
-
-    async def closed() -> None:
-        stream = executor.astream("q")
-        async for event in stream:
-            if asks_tool(event):
-                break
-        await stream.aclose()
-        assert [event async for event in stream] == []
-
-    asyncio.run(closed())
-    assert called == []
-    # The executor can still be used.
-    assert executor.run("q").output == "done"
-    assert called == ["a"]
-
-
-def test_streams_of_one_executor_are_independent() -> None:
-    turns = [act("echo", text="a"), act("echo", text="b"), answer()]
-    executor = make_executor(*turns, tools=[echo])
-    alone = [line(event) for event in executor.stream("q")]
-    pairs = list(zip(executor.stream("q"), executor.stream("q"), strict=True))
-    assert [line(left) for left, _ in pairs] == [line(right) for _, right in pairs] == alone
-
-
-def test_stream_raises_the_runs_exception() -> None:
-    events = make_react("garbage").stream("q")
-    lines: list[str] = []
-
-    def iterate() -> None:
-        lines.extend(map(line, events))
-
-    with pytest.raises(errors.ParseError):
-        iterate()
-    assert lines == [*PLAN, "enter parse"]
-
-
-def test_model_call_has_its_request() -> None:
-    model = models.ScriptedModel(["Final Answer: a"])
-    executor = gx.AgentExecutor(agent=gx.create_react_agent(model, []), tools=[])
-    # A stream that is not iterated runs nothing.
-    executor.stream("q").close()
-    assert not model.requests
-    (asked,) = [event for event in executor.stream("q") if isinstance(event, gx.Asked)]
-    assert isinstance(asked.effect, CallModel)
-    assert asked.effect.request is model.requests[0]
 
 
 # ---- the classes of events and of what they have

@@ -9,12 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import graphexec as gx
 from graphexec import effects, errors, models, testing, verify
-from graphexec.errors import CertificateError, InputError, ModelError, ServerError
+from graphexec.errors import CertificateError, InputError, ModelError
 from graphexec.executor import Acted, dispatch_tools, limit_reached, parse
 from graphexec.executor.as_tool import NestedGraph
 from graphexec.executor.plugging.piece import Piece
@@ -22,7 +20,7 @@ from graphexec.memory import BufferMemory
 from graphexec.tools import AnyTool
 from tests.executor import actors
 from tests.executor.actors import HOW, Caller, Running, act, answer, call, caller_of, echo, make_executor, scripted
-from tests.parameters import cases, examples, thorough
+from tests.parameters import cases
 from tests.traces import unpack_page
 
 
@@ -39,7 +37,8 @@ def research(inner: gx.AgentExecutor) -> AnyTool:
     return inner.as_tool("research", "Find it out.")
 
 
-def test_tool_has_the_given_name_and_description() -> None:
+def test_inputs_of_an_agent_are_arguments_of_its_tool() -> None:
+    # The tool has the given name and description.
     one = research(make_inner("done"))
     facts = one.name, one.description, one.signature
     assert facts == ("research", "Find it out.", "research(input: string)")
@@ -51,9 +50,7 @@ def test_tool_has_the_given_name_and_description() -> None:
     }
     executor = make_executor(act("research", question="?"), answer(), tools=[one])
     assert executor.run("q").steps[0].status == "bad_arguments"
-
-
-def test_function_agent_takes_one_input() -> None:
+    # An agent of a function takes one input.
     seen: list[Any] = []
 
     def agent(steps: Any, inputs: Any) -> Any:
@@ -64,12 +61,10 @@ def test_function_agent_takes_one_input() -> None:
     assert one.names == ("input",)
     assert make_outer(one).run("q").steps[0].observation == "found"
     assert seen == [{"input": "hello"}]
-
-
-def test_each_input_is_an_argument() -> None:
+    # Each input of a prompt is an argument.
     model = models.ScriptedModel(["Final Answer: done"])
-    agent = gx.create_react_agent(model, [echo], prompt="{topic} for {reader} {agent_scratchpad} {tools} {tool_names}")
-    one = gx.AgentExecutor(agent=agent, tools=[echo]).as_tool("write", "Write about it.")
+    react = gx.create_react_agent(model, [echo], prompt="{topic} for {reader} {agent_scratchpad} {tools} {tool_names}")
+    one = gx.AgentExecutor(agent=react, tools=[echo]).as_tool("write", "Write about it.")
     assert sorted(one.names) == ["reader", "topic"]
     outer = make_executor(act("write", topic="tea", reader="kids"), answer(), tools=[one])
     assert outer.run("q").steps[0].observation == "done"
@@ -105,13 +100,6 @@ def test_answer_is_the_observation(run: Running, make: Any, observation: object,
     assert (result.steps[0].observation, result.steps[0].status, result.reason) == (observation, "ok", "finished")
     assert result.spent["model_calls"] == 2 + calls
     assert actors.replayed(result) == result.spent
-
-
-@HOW
-def test_outer_limits_hold_for_the_tool(run: Running) -> None:
-    model = Caller()
-    result = run(make_outer(research(caller_of(model, echo)), max_model_calls=6))
-    assert (model.calls, result.reason, result.spent["model_calls"]) == (5, "model_calls", 6)
 
 
 @HOW
@@ -252,45 +240,7 @@ def make_fan(child: gx.AgentExecutor, count: int = 3, **options: Any) -> gx.Agen
     return gx.AgentExecutor(agent=agent, tools=[], **options).plug(map_piece(child.as_effect("Research")))
 
 
-def proved(executor: gx.AgentExecutor) -> dict[str, str]:
-    """Return the bounds of an executor, whose certificate is checked, also when it is read again."""
-    certificate = executor.verify().certificate
-    assert certificate is not None
-    again = verify.Certificate.from_json(certificate.to_json())
-    assert again == certificate
-    verify.check(again, executor.graph)
-    return {name: str(bound) for name, bound in certificate.bounds.meters.items()}
-
-
-# ---- runs
-
-
-def overloaded(steps: Any, inputs: dict[str, Any]) -> Any:
-    if inputs["input"] == "task 1":
-        raise ServerError("overloaded")
-    return answer(inputs["input"])
-
-
-FAILED = ["ServerError: overloaded", "failed", "graphexec.errors.ServerError"]
-STOPPED_RUN = ["Agent stopped due to iteration limit or time limit.", "iterations", None]
-
-
-@HOW
-@cases(
-    ("make", "count", "output", "calls"),
-    (
-        lambda: gx.AgentExecutor(agent=overloaded, tools=[]),
-        3,
-        [["task 0", "finished", None], FAILED, ["task 2", "finished", None]],
-        3,
-    ),
-    (lambda: caller_of(Caller(), echo, max_iterations=2), 1, [STOPPED_RUN], 2),
-    (lambda: caller_of(Caller(answers_after=2), echo), 3, [["hello", "finished", None]] * 3, 9),
-)
-def test_ending_of_each_run_is_known(run: Running, make: Any, count: int, output: list[Any], calls: int) -> None:
-    result = run(make_fan(make(), count))
-    assert (result.output, result.spent["model_calls"], result.spent["nested_runs"]) == (output, 1 + calls, count)
-    assert actors.replayed(result) == result.spent
+# ---- runs, whose endings and counts tests/nodes/test_mapping.py has
 
 
 def test_deadline_cuts_the_runs() -> None:
@@ -322,25 +272,12 @@ def test_access_of_the_runs_is_checked_first() -> None:
 
 
 @HOW
-@pytest.mark.parametrize(("limit", "calls"), [(12, 0), (13, 12)])
-def test_all_runs_are_reserved_or_none_starts(run: Running, limit: int, calls: int) -> None:
-    """Three runs of up to four calls need twelve beside the one that is spent."""
-    model = Caller()
-    result = run(make_fan(caller_of(model, echo, max_iterations=4), max_model_calls=limit))
-    assert model.calls == calls
-    assert result.reason == ("finished" if calls else "model_calls")
-    assert result.spent["model_calls"] == 1 + calls
-    assert result.spent["nested_runs"] == (3 if calls else 0)
-
-
-@HOW
 def test_limits_of_outer_runs_are_reserved(run: Running) -> None:
     model = Caller()
     middle = make_fan(caller_of(model, echo, max_iterations=4)).as_tool("ask", "Ask.")
     outer = gx.AgentExecutor(agent=scripted(act("ask", input="?"), answer()), tools=[middle], max_model_calls=13)
     result = run(outer)
-    assert model.calls == 0
-    assert result.steps[0].observation == "Agent stopped due to model call limit."
+    assert (model.calls, result.steps[0].observation) == (0, "Agent stopped due to model call limit.")
     assert result.spent["model_calls"] == 3
 
 
@@ -353,17 +290,6 @@ def test_tokens_are_shared_and_not_reserved(run: Running) -> None:
 
 
 # ---- proofs
-
-
-def test_bounds_include_the_runs() -> None:
-    child = caller_of(Caller(), echo, max_iterations=4, max_fan_out=2)
-    assert proved(make_fan(child, max_iterations=5)) == {
-        "model_calls": "13*iterations = 65 (at most)",
-        "tool_calls": "fan_out*iterations + 24*iterations = 5,120 (at most)",
-    }
-    assert proved(make_fan(child, max_model_calls=30))["model_calls"] == "model_calls = 30 (at most)"
-    assumptions = make_fan(child).verify().assumptions
-    assert any("tools made by as_tool and of RunGraph effects, but not other nested runs" in one for one in assumptions)
 
 
 def test_limit_is_a_cause_of_leaving_the_node() -> None:
@@ -385,11 +311,6 @@ def test_executor_without_a_bound_is_refused() -> None:
             caller_of(Caller(), echo, **options).as_effect("Research")
     with pytest.raises(InputError, match="as_effect has name="):
         caller_of(Caller(), echo).as_effect("")
-
-
-@pytest.mark.medium
-def test_every_run_of_the_machine_ends() -> None:
-    testing.verify_termination(make_fan(caller_of(Caller(), echo, max_iterations=2), max_model_calls=9), examples=10)
 
 
 # ---- snapshots
@@ -476,38 +397,6 @@ def test_resumed_runs_reserve_what_they_have_left(run: Running) -> None:
 
 
 # ---- in general
-
-
-@pytest.mark.medium
-@settings(max_examples=examples(40), deadline=None)
-@given(st.data())
-def test_runs_count_what_they_ask_within_the_bound(data: st.DataObject) -> None:
-    small = st.integers(1, 3)
-    asked = itertools.count()
-    failing = data.draw(st.sets(st.integers(0, 12)), label="failing calls")
-
-    def decide(steps: Any, inputs: dict[str, Any]) -> Any:
-        if next(asked) + 1 in failing:
-            raise ServerError("down")
-        return answer() if data_after <= len(steps) else act("echo", text="a")
-
-    data_after = data.draw(st.integers(0, 3), label="answers after")
-    options = {
-        one: data.draw(st.none() | st.integers(0, 14), label=one) for one in ("max_model_calls", "max_tool_calls")
-    }
-    child = gx.AgentExecutor(agent=decide, tools=[echo], max_iterations=data.draw(small, label="child's iterations"))
-    count = data.draw(small, label="runs")
-    outer = make_fan(child, count, max_iterations=3, **options)
-    bounds = outer.verify().bounds
-    assert bounds is not None
-    result = asyncio.run(outer.arun("q")) if data.draw(st.booleans(), label="async") else outer.run("q")
-    assert result.spent["model_calls"] == next(asked) + (options["max_model_calls"] != 0)
-    assert result.spent["model_calls"] <= (bounds.model_calls.number or 0)
-    if result.reason == "finished":
-        assert len(result.output) == count
-
-
-test_many_runs_count_what_they_ask = thorough(test_runs_count_what_they_ask_within_the_bound, 300, st.data())
 
 
 def test_async_functions_of_nested_sync_runs_share_the_loop() -> None:

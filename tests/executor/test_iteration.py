@@ -12,7 +12,7 @@ from graphexec.actions import Run, Steps
 from graphexec.executor import Ready, Stepwise, check_return_direct, plan
 from graphexec.kernel.effects import CallContext
 from tests.drivers import FakeClock
-from tests.executor.actors import act, answer, direct, echo, scripted, timed
+from tests.executor.actors import act, direct, echo, scripted, timed
 from tests.executor.test_memory_nodes import Diary
 from tests.parameters import cases
 
@@ -37,7 +37,7 @@ def make_executor(*turns: Any, **settings: Any) -> AgentExecutor:
 Change: TypeAlias = Callable[[int, Run], Run | None]
 
 
-A, B, C = (act("echo", text=letter) for letter in "abc")
+A = act("echo", text="a")
 
 
 def iterate(turns: Stepwise, how: str, change: Change = lambda number, run: None, most: int = 99) -> list[list[Any]]:
@@ -75,24 +75,9 @@ def test_each_turn_yields_its_steps(how: str) -> None:
         spent.append((turns.spent.iterations, turns.spent["tool_calls"]))
 
     assert iterate(turns, how, note) == [["0"], ["1"], ["2"]]
-    assert spent == [(1, 1), (2, 2), (3, 3)]
-    assert turns.result.output == "3 steps of tea"
+    assert (spent, turns.result.output) == ([(1, 1), (2, 2), (3, 3)], "3 steps of tea")
     assert [step.observation for step in turns.run.steps] == ["0", "1", "2"]
-    assert turns.spent == turns.result.spent
-    assert turns.spent.iterations == 4
-
-
-@both
-@cases(
-    ("agent_turns", "options", "yielded", "output"),
-    ([[A, B], C, answer()], {}, [["a", "b"], ["c"]], "done"),
-    ([answer("at once")], {}, [], "at once"),
-    ([[], answer()], {"handle_parsing_errors": "what?"}, [["what?"]], "done"),
-)
-def test_a_turn_has_all_its_steps(how: str, agent_turns: Any, options: Any, yielded: Any, output: str) -> None:
-    turns = make_executor(*agent_turns, **options).iter("q")
-    assert iterate(turns, how) == yielded
-    assert turns.result.output == output
+    assert (turns.spent, turns.spent.iterations) == (turns.result.spent, 4)
 
 
 @both
@@ -105,9 +90,7 @@ def test_leaving_the_loop_ends_the_run(how: str) -> None:
 
     turns = make_executor(agent=decide).iter("q")
     assert len(iterate(turns, how, most=2)) == 2
-    assert asked == [0, 1]
-    assert turns.spent.iterations == 2
-    assert len(turns.run.steps) == 2
+    assert (asked, turns.spent.iterations, len(turns.run.steps)) == ([0, 1], 2, 2)
     with pytest.raises(errors.InputError, match="the run has not ended; iterate over it to the end"):
         _ = turns.result
 
@@ -144,12 +127,10 @@ def test_steps_may_be_removed(
 
 
 @both
-def test_setting_the_same_run_changes_nothing(how: str) -> None:
+def test_iteration_may_be_changed_and_repeated(how: str) -> None:
+    # Setting the same run changes nothing.
     assert iterate(make_counter().iter("tea"), how, lambda number, run: run) == [["0"], ["1"], ["2"]]
-
-
-@both
-def test_changed_iteration_has_one_end(how: str) -> None:
+    # A changed iteration has one end.
     events: list[Any] = []
     turns = make_counter(1, observers=[events.append]).iter("q")
     iterate(turns, how, lambda number, run: Run(run.inputs, Steps(run.steps)))
@@ -157,10 +138,7 @@ def test_changed_iteration_has_one_end(how: str) -> None:
     assert kinds.count(kernel.Entered) > kinds.count(kernel.Moved)
     assert kinds[-1] is kernel.Done
     assert kernel.Failed not in kinds
-
-
-@both
-def test_iterating_again_runs_again(how: str) -> None:
+    # Iterating again runs again.
     turns = make_counter(1).iter("tea")
     first, second = iterate(turns, how), iterate(turns, how)
     assert first == second == [["0"]]
@@ -183,8 +161,7 @@ def test_users_node_neither_hides_nor_repeats_steps(how: str) -> None:
     assert turns.result.output == "3 steps of tea"
 
     milk = iterate(turns, how, lambda number, run: Run({"input": "milk"}, run.steps) if number == 1 else None)
-    assert milk == [["0"], ["1"], ["2"]]
-    assert turns.result.output == "3 steps of milk"
+    assert (milk, turns.result.output) == ([["0"], ["1"], ["2"]], "3 steps of milk")
 
 
 @both
@@ -262,9 +239,7 @@ def test_time_of_the_caller_counts(how: str, changed: bool) -> None:
 
     # After the third turn, the caller takes longer than the deadline.
     assert len(iterate(turns, how, think)) == 3
-    assert spent == [0, 10, 20]
-    assert turns.result.reason == "seconds"
-    assert turns.result.spent.seconds == 30
+    assert (spent, turns.result.reason, turns.result.spent.seconds) == ([0, 10, 20], "seconds", 30)
 
 
 @both

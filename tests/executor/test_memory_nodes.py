@@ -469,7 +469,6 @@ def executor_of(memory: Any, agent: Any = answer_at_once, **options: Any) -> gx.
 
 
 ANSWER = "nothing; tea?"
-TEA_SAVED = [({"before": "nothing", "input": "tea?"}, {"output": ANSWER})]
 
 
 @HOW
@@ -515,13 +514,12 @@ def test_invalid_inputs_are_refused_before_loading(way: str) -> None:
         getattr(executor, way)(["tea?"])
     run_by(way, executor, "tea?")
     # The effect of the node loads it.
-    assert loads[:3] == [0, 0, 1]
-    assert memory.loaded == [{"input": "tea?"}]
+    assert (loads[:3], memory.loaded) == ([0, 0, 1], [{"input": "tea?"}])
 
 
 def test_effects_of_the_memory_come_first_and_last() -> None:
     events = list(executor_of(Diary()).stream("tea?"))
-    ((inputs, outputs),) = TEA_SAVED
+    inputs, outputs = {"before": "nothing", "input": "tea?"}, {"output": ANSWER}
     assert [(event.node, event.effect) for event in events if isinstance(event, gx.Asked)][::2] == [
         ("load_memory", effects.LoadMemory({"input": "tea?"})),
         ("save_memory", effects.SaveMemory(inputs, outputs)),

@@ -10,17 +10,16 @@ from typing import Any
 import pytest
 
 import graphexec as gx
-from graphexec import agents, kernel, memory, models, testing
+from graphexec import agents, memory, models, testing
 from graphexec.actions import AgentAction, AgentFinish, Run
 from graphexec.agents import Agent, create_self_ask_agent
 from graphexec.effects import CallModel
-from graphexec.errors import InputError, MissingHandlerError, ToolDefinitionError
+from graphexec.errors import InputError, ToolDefinitionError
 from graphexec.executor import parse
 from graphexec.memory import BufferMemory
 from graphexec.messages import ChatRequest, CompletionRequest
 from graphexec.models import ScriptedModel
-from tests.executor.actors import answer, echo, fail, scripted, search, snapshot_after
-from tests.executor.test_surgery import APPROVED
+from tests.executor.actors import answer, echo, fail, scripted, search
 from tests.kernel.machines import check_refusal, error_message, value
 from tests.parameters import cases
 
@@ -323,18 +322,6 @@ def test_text_memory_is_refused_where_messages_are_read() -> None:
     with pytest.raises(InputError, match=r"the memory provides chat_history as text, .*; make it with as_"):
         executor(agent=agent, memory=memory.BufferMemory())
     assert executor(agent=agent, memory=memory.BufferMemory(as_messages=True)).run("q").output == "so"
-
-
-def test_executor_resumes_a_paused_run() -> None:
-    model = models.ScriptedModel(["Action: echo\nAction Input: hello", "Final Answer: done"])
-    asking = executor(agent=gx.create_react_agent(model, [echo]), tools=[echo])
-    asking = asking.splice(APPROVED, after=parse, on=APPROVED.rows[0][0].takes[0])
-    paused = snapshot_after(MissingHandlerError, lambda: asking.run("Say hello."))
-    state = gx.advance(asking.graph, paused, asking.limits)
-    assert isinstance(state, kernel.PendingEffect)
-    assert isinstance(state.effect, gx.AskHuman)
-    result = asking.run(state.reply("yes"))
-    assert (result.output, result.spent["model_calls"], result.spent["tool_calls"]) == ("done", 2, 1)
 
 
 # ---- an executor has the tools that its agent describes to the model

@@ -82,15 +82,7 @@ def test_model_receives_its_reply_and_the_error(kind: str, policy: Any, feedback
         model.assert_complete()
 
 
-@cases("policy", True, "Try again!")
-def test_empty_list_of_actions_is_a_parse_error(policy: Any) -> None:
-    result = run_turns(A, [], handle_parsing_errors=policy, max_iterations=3)
-    assert statuses(result) == ["ok", "parse_error", "parse_error"]
-    assert observations(result)[1] == ("Decide on an action, or finish." if policy is True else policy)
-    assert result.spent.iterations == 3
-    with pytest.raises(gx.ParseError, match="empty list of actions"):
-        run_turns([], max_iterations=3)
-    # It ends the run of a user's agent, too.
+def test_empty_list_of_actions_ends_the_run_of_a_users_agent() -> None:
     agent = gx.create_react_agent(ScriptedModel(["x"], repeat_last=True), [])
     idle = gx.Agent(agent.ask, lambda reply: (), model=agent.model)
     with pytest.raises(gx.ParseError, match="empty list of actions"):

@@ -131,6 +131,9 @@ IMMEDIATE: dict[str, Any] = {"rules": ["no_immediate_repeats"]}
 BOTH = (call("echo", "1", text="a"), call("echo", "2", text="b"))
 
 
+CALLS = (CALL, act("Rome"), act("Rome", name="local_time"))
+
+
 # ---- repeats
 
 
@@ -162,15 +165,44 @@ def test_only_repeated_calls_are_not_made(
     assert (len(result.steps), result.spent[effects.MODEL_CALLS]) == (steps, len(branches))
 
 
-def test_refused_answer_repeats_the_observation() -> None:
+def test_repeat_is_answered_with_the_earlier_observation() -> None:
+    # A refused answer repeats the observation.
     scene = Scene(CALL, CALL, CALL, END)
     result = scene.run()
     assert scene.weather.calls == [OTHER]
     first, second = result.steps
     assert (second.observation, second.status) == (first.observation, "ok")
     assert second.text.startswith(f"{first.observation}\n(This is the result of the same call")
-    assert scene.branches == [ALL, ALL, LAST, ALL]
-    assert result.spent["tool_calls"] == 1
+    assert (scene.branches, result.spent["tool_calls"]) == ([ALL, ALL, LAST, ALL], 1)
+    # The repeat of one call hides no repeat of another.
+    repeats = [call("echo", number, text=text) for number, text in (("3", "a"), ("4", "b"))]
+    executor, _ = tool_calling(BOTH, repeats[0], "", repeats[1], "", "done", rules=["no_immediate_repeats"])
+    result = executor.run("q")
+    assert (result.spent["tool_calls"], [step.observation for step in result.steps]) == (2, ["a", "b", "a", "b"])
+    # A step that was trimmed is not asked about, and not repeated.
+    scene = Scene(CALL, act("Rome"), CALL, END, trim_intermediate_steps=1)
+    result = scene.run("Oslo or Rome?")
+    assert scene.weather.calls == ["Oslo", "Rome"]
+    assert [step.observation for step in result.steps] == ["1: rain in Oslo", "2: rain in Rome", "1: rain in Oslo"]
+    assert LAST not in scene.branches
+    # The repeated result of a return_direct tool is the answer.
+    direct, seen = noting_tool("direct", return_direct=True)
+    several = (call("direct", "1", text="a"), call("echo", "2", text="b"))
+    model = ScriptedModel([several, call("direct", "3", text="a")])
+    agent = gx.create_tool_calling_agent(model, [direct, echo], rules=["no_repeats"])
+    result = gx.AgentExecutor(agent=agent, tools=[direct, echo]).run("q")
+    assert (result.output, result.reason, seen) == ("a", "return_direct", ["a"])
+    assert len(model.requests) == 2
+    # The three nodes that read a reply share what the agent read, beside the steps of the run.
+    scene = Scene(CALL, act("Rome"), END)
+    agent, replies = scene.executor.agent, list[Any]()
+
+    def read(reply: Any) -> Any:
+        replies.append(reply)
+        return agent.read(reply)
+
+    gx.AgentExecutor(agent=replace(agent, read=read), tools=scene.tools).run("Oslo or Rome?")
+    assert len(replies) == 3 + 1 + 1
 
 
 @cases(("first", "second"), (5, "5.0"), ("5", 5), ("5.0", "5"))
@@ -193,13 +225,6 @@ def test_failed_call_is_made_again_once(tools: Any, replies: Any, options: Any, 
     result = executor.run(f"say what in {OTHER}?")
     assert (result.output, statuses_of(result)) == ("done", statuses)
     assert (branches_of(model.requests[-1]) == LAST) == (statuses == ["error", "error"])
-
-
-def test_repeat_of_one_call_hides_no_repeat_of_another() -> None:
-    repeats = [call("echo", number, text=text) for number, text in (("3", "a"), ("4", "b"))]
-    executor, _ = tool_calling(BOTH, repeats[0], "", repeats[1], "", "done", rules=["no_immediate_repeats"])
-    result = executor.run("q")
-    assert (result.spent["tool_calls"], [step.observation for step in result.steps]) == (2, ["a", "b", "a", "b"])
 
 
 @cases("rule", "no_repeats", "no_immediate_repeats")
@@ -229,37 +254,6 @@ def test_failed_calls_are_compared_as_successful_ones(again: str) -> None:
     assert branches_of(model.requests[-1]) == LAST
 
 
-def test_reply_is_read_once_after_the_first_step() -> None:
-    """The three nodes that read a reply share what the agent read, beside the steps of the run."""
-    scene = Scene(CALL, act("Rome"), END)
-    agent, replies = scene.executor.agent, list[Any]()
-
-    def read(reply: Any) -> Any:
-        replies.append(reply)
-        return agent.read(reply)
-
-    gx.AgentExecutor(agent=replace(agent, read=read), tools=scene.tools).run("Oslo or Rome?")
-    assert len(replies) == 3 + 1 + 1
-
-
-def test_trimmed_step_is_not_asked_about_but_not_repeated() -> None:
-    scene = Scene(CALL, act("Rome"), CALL, END, trim_intermediate_steps=1)
-    result = scene.run("Oslo or Rome?")
-    assert scene.weather.calls == ["Oslo", "Rome"]
-    assert [step.observation for step in result.steps] == ["1: rain in Oslo", "2: rain in Rome", "1: rain in Oslo"]
-    assert LAST not in scene.branches
-
-
-def test_repeated_return_direct_result_is_the_answer() -> None:
-    direct, seen = noting_tool("direct", return_direct=True)
-    several = (call("direct", "1", text="a"), call("echo", "2", text="b"))
-    model = ScriptedModel([several, call("direct", "3", text="a")])
-    agent = gx.create_tool_calling_agent(model, [direct, echo], rules=["no_repeats"])
-    result = gx.AgentExecutor(agent=agent, tools=[direct, echo]).run("q")
-    assert (result.output, result.reason, seen) == ("a", "return_direct", ["a"])
-    assert len(model.requests) == 2
-
-
 # ---- several calls in one reply
 
 
@@ -269,28 +263,23 @@ def tool_calling(*replies: ScriptedReply, rules: Sequence[RuleName] = ("no_repea
     return gx.AgentExecutor(agent=gx.create_tool_calling_agent(model, tools, rules=rules), tools=tools), model
 
 
-def test_only_new_calls_of_a_reply_are_made() -> None:
+def test_repeats_among_several_calls_are_answered() -> None:
+    # Only the new calls of a reply are made.
     first = call("echo", "1", text="a")
-    second = (call("echo", "2", text="b"), call("echo", "3", text="a"), call("echo", "4", text="c"))
-    result = run_executor(lambda: tool_calling(first, second, "done")[0])
+    more = (call("echo", "2", text="b"), call("echo", "3", text="a"), call("echo", "4", text="c"))
+    result = run_executor(lambda: tool_calling(first, more, "done")[0])
     assert [step.observation for step in result.outcome.steps] == ["a", "b", "a", "c"]
     assert (result.spent["tool_calls"], statuses(result)) == (3, ["ok"] * 4)
-
-
-def test_repeats_of_a_whole_reply_are_answered() -> None:
+    # Repeats of a whole reply are answered.
     executor, model = tool_calling(BOTH, BOTH, "a and b", rules=["no_immediate_repeats"])
     assert executor.run("q").output == "a and b"
     last = model.requests[-1]
     assert isinstance(last, messages.ChatRequest)
     assert (last.tool_choice, len(last.tools)) == ("none", 2)
-
-
-def test_empty_reply_is_no_answer() -> None:
+    # An empty reply is no answer.
     executor, _ = tool_calling(BOTH[0], BOTH[0], "", "done")
     assert [step.observation for step in executor.run("q").steps] == ["a", "a"]
-
-
-def test_chunks_have_each_step_once() -> None:
+    # The chunks have each step once.
     second = (call("echo", "2", text="a"), call("echo", "3", text="c"))
     chunks = list(tool_calling(BOTH[0], second, "done")[0].stream_chunks("q"))
     assert [chunk["steps"][0].observation for chunk in chunks if "steps" in chunk] == ["a", "c", "a"]
@@ -320,12 +309,20 @@ def test_copied_argument_is_not_used(
     assert ([step.action.tool for step in result.steps], result.spent[effects.MODEL_CALLS]) == (tools, 3)
 
 
-def test_copied_argument_is_chosen_from_the_question() -> None:
+def test_known_arguments_are_chosen_and_used() -> None:
+    # A copied argument is chosen from the question.
     scene = Scene(COPY, CALL, END)
     scene.run()
     asked: Any = scene.model.requests[1]
     properties = asked.schema["anyOf"][0]["properties"]["action_input"]["properties"]
     assert properties["city"] == {"enum": [OTHER]}
+    # An argument from an observation is used.
+    scene = Scene(act(DUMMY, name="local_time"), COPY, END)
+    scene.run(f"What time is it in {DUMMY}?")
+    assert scene.weather.calls == [DUMMY]
+    scene = Scene(CALL, act("rain"), END, agent={"examples": [example_of("weather", city="rain")]})
+    scene.run()
+    assert scene.weather.calls == [OTHER, "rain"]
 
 
 @cases("limit", 3, 4)
@@ -338,7 +335,6 @@ def test_insisting_model_never_calls_the_tool(limit: int) -> None:
     assert why in result.steps[0].observation
 
 
-LIVES_HERE = {"role": "user", "content": f"I am in {DUMMY}."}
 PIXEL = messages.Image.from_bytes(bytes.fromhex("89504e470d0a1a0a"), "image/png")
 USUAL = WorkedExample("is it raining, as usual?", (("weather", {"city": DUMMY}, "1"),), "")
 
@@ -347,7 +343,7 @@ USUAL = WorkedExample("is it raining, as usual?", (("weather", {"city": DUMMY}, 
     ("inputs", "agent"),
     (f"How is {DUMMY}?", {}),
     (f"how is {DUMMY.upper()} today", {}),
-    ({"input": NAMELESS, "chat_history": [LIVES_HERE]}, {}),
+    ({"input": NAMELESS, "chat_history": [{"role": "user", "content": f"I am in {DUMMY}."}]}, {}),
     ({"input": "How is the weather here?", "images": [PIXEL]}, {}),
     ("How is it here?", {"prompt": f"{{tools}} The user lives in {DUMMY}."}),
     ("Is it raining, as usual?", {"examples": [USUAL]}),
@@ -356,15 +352,6 @@ def test_argument_from_the_inputs_is_used(inputs: Any, agent: dict[str, Any]) ->
     scene = Scene(COPY, END, agent=agent)
     scene.run(inputs)
     assert scene.weather.calls == [DUMMY]
-
-
-def test_argument_from_an_observation_is_used() -> None:
-    scene = Scene(act(DUMMY, name="local_time"), COPY, END)
-    scene.run(f"What time is it in {DUMMY}?")
-    assert scene.weather.calls == [DUMMY]
-    scene = Scene(CALL, act("rain"), END, agent={"examples": [example_of("weather", city="rain")]})
-    scene.run()
-    assert scene.weather.calls == [OTHER, "rain"]
 
 
 class Item(BaseModel):
@@ -497,12 +484,12 @@ def test_other_replies_are_left_to_the_tools(replies: list[str], statuses: list[
     assert (result.output, statuses_of(result)) == ("done", statuses)
 
 
-def test_parsing_errors_may_still_end_the_run() -> None:
+def test_rules_judge_no_errors_of_others() -> None:
+    # Parsing errors may still end the run.
     repeated = call_of("echo", "a")
     assert structured([echo], repeated, repeated, "[", END)[0].run("a").output == "done"
 
-
-def test_validator_of_a_user_may_raise() -> None:
+    # A user's validator may raise.
     def reject(value: str) -> str:
         if value == "no":
             raise KeyError(value)
@@ -519,7 +506,8 @@ def test_validator_of_a_user_may_raise() -> None:
 # ---- the machine
 
 
-def test_rules_are_nodes_between_plan_and_parse() -> None:
+def test_rules_are_pieces_between_plan_and_parse() -> None:
+    # Rules are nodes between plan and parse.
     graph = Scene(finish()).executor.graph
     moves = {(edge.source, edge.outcome.__name__): edge.target for edge in graph.edges}
     for outcome, nodes in (
@@ -533,16 +521,14 @@ def test_rules_are_nodes_between_plan_and_parse() -> None:
     assert [one.name for one in repeats.graph][-2:] == ["answer_repeats", "refuse_repeats"]
     bare = {"plan", "parse", "dispatch_tools", "check_return_direct", "stopped_response"}
     assert {*Scene(rules=()).executor.graph.nodes} == bare
-
-
-def test_rules_are_pieces() -> None:
+    # Rules are pieces.
     executor = Scene(finish(), rules=["no_dummies", "no_repeats"]).executor
     assert executor.seats()[Acted] == ("no_dummies", "no_repeats")
     assert executor.seats()[Replied] == ("no_dummies", "no_repeats")
-    bare = executor.unplug("no_dummies", "no_repeats")
-    assert len(bare.seats()) == 0
-    assert bare.agent.rules == ()
-    again = bare.plug(no_repeats())
+    unplugged = executor.unplug("no_dummies", "no_repeats")
+    assert len(unplugged.seats()) == 0
+    assert unplugged.agent.rules == ()
+    again = unplugged.plug(no_repeats())
     assert (again.agent.rules, again.seats()[Acted]) == (("no_repeats",), ("no_repeats",))
     with pytest.raises(errors.GraphError, match="no_repeats is plugged twice"):
         executor.plug(no_repeats())
@@ -561,24 +547,17 @@ def test_bound_counts_a_request_per_rule_and_tool(tools: int) -> None:
 
 
 @given(
-    replies=st.lists(st.sampled_from([act(), act(DUMMY), act("Bergamo", name="local_time"), finish(), "garbage"])),
-    limit=st.integers(0, 12),
+    replies=st.lists(st.sampled_from([*CALLS, COPY, COPIED_TOWN, END, "garbage"]), max_size=12),
+    limit=st.none() | st.integers(0, 12),
     early=st.sampled_from(["force", "generate"]),
 )
-def test_limits_stop_the_rules(replies: list[str], limit: int, early: str) -> None:
-    scene = Scene(*replies, act(DUMMY), repeat_last=True, max_model_calls=limit, early_stopping_method=early)
-    result = scene.run()
-    assert len(scene.model.requests) <= limit + (early == "generate")
+def test_limits_stop_the_rules_and_no_call_succeeds_twice(replies: list[str], limit: int | None, early: str) -> None:
+    scene = Scene(*replies, COPY, repeat_last=True, max_model_calls=limit, early_stopping_method=early)
+    result = scene.run(f"{OTHER} or Rome?")
+    assert limit is None or len(scene.model.requests) <= limit + (early == "generate")
     assert DUMMY not in scene.weather.calls
-    assert scene.weather.calls.count(OTHER) <= 1
-    assert isinstance(result.ending, gx.AgentFinish | gx.StoppedResponse)
-
-
-@given(st.lists(st.sampled_from([act("a"), act("b"), act("c", name="local_time"), "[", finish()]), max_size=12))
-def test_no_call_succeeds_twice(replies: list[str]) -> None:
-    scene = Scene(*replies, finish())
-    scene.run("a b c")
     assert len(set(scene.weather.calls)) == len(scene.weather.calls)
+    assert isinstance(result.ending, gx.AgentFinish | gx.StoppedResponse)
 
 
 def test_nodes_behind_parse_see_every_call() -> None:
@@ -600,22 +579,29 @@ def test_nodes_behind_parse_see_every_call() -> None:
     routes = gx.on(Acted, graph["dispatch_tools"]) | gx.on(LimitReached, graph["stopped_response"])
     executor = scene.executor.splice(gx.edges(approve, routes), after=graph["parse"], on=Acted)
     assert executor.run(HERE).output == "done"
-    assert approved == ["weather", "weather"]
-    assert scene.weather.calls == [OTHER]
+    assert (approved, scene.weather.calls) == (["weather", "weather"], [OTHER])
     assert [one for one in executor.verify().findings if one.code == "GX027"] == []
 
 
-def test_stop_repeats_and_rules_work_together() -> None:
+def test_rules_work_with_other_parts() -> None:
+    # Stop repeats and rules work together.
     scene = Scene(act(), repeat_last=True)
     result = scene.executor.plug(stop_repeats()).run(HERE)
     assert (result.reason, scene.weather.calls) == ("repeats", [OTHER])
-
-
-def test_answer_of_a_rule_is_saved_and_streamed() -> None:
+    # The answer of a rule is saved and streamed.
     memory = BufferMemory(as_messages=True)
     scene = Scene(CALL, CALL, finish("It rains."), memory=memory)
     assert "".join(scene.executor.stream_answer(HERE)) == "It rains."
     assert [turn.output for turn in memory.history.turns()] == ["It rains."]
+    # A text agent is asked to conclude.
+    acted = "Thought: hm\nAction: echo\nAction Input: a"
+    model = ScriptedModel([acted, acted, "Final Answer: a"])
+    agent = replace(gx.create_react_agent(model, [echo]), rules=("no_immediate_repeats",))
+    result = gx.AgentExecutor(agent=agent, tools=[echo]).run("Say a.")
+    assert (result.output, len(result.steps)) == ("a", 1)
+    last = model.requests[-1]
+    assert isinstance(last, messages.ChatRequest)
+    assert str(last.messages[-1]).count("return a final answer based on the previous steps:") == 1
 
 
 @cases("position", 0, 1, 2, 3)
@@ -642,17 +628,6 @@ def test_agent_must_be_able_to_ask_again(rule: RuleName, lacks: list[str]) -> No
     functions = " and no ".join(lacks)
     with pytest.raises(errors.InputError, match=rf"rules=\('{rule}',\) but no {functions} function; give it narrow"):
         gx.AgentExecutor(agent=replace(agent, **without), tools=[echo])
-
-
-def test_text_agent_is_asked_to_conclude() -> None:
-    acted = "Thought: hm\nAction: echo\nAction Input: a"
-    model = ScriptedModel([acted, acted, "Final Answer: a"])
-    agent = replace(gx.create_react_agent(model, [echo]), rules=("no_immediate_repeats",))
-    result = gx.AgentExecutor(agent=agent, tools=[echo]).run("Say a.")
-    assert (result.output, len(result.steps)) == ("a", 1)
-    last = model.requests[-1]
-    assert isinstance(last, messages.ChatRequest)
-    assert str(last.messages[-1]).count("return a final answer based on the previous steps:") == 1
 
 
 @cases(

@@ -25,6 +25,7 @@ from graphexec.executor import Acted, AnswerDiscarded, LimitReached, Ready, Repl
 from graphexec.messages import ModelReply, ModelRequest, ReplyDelta, ToolCall
 from graphexec.models.scripted import ScriptedReply
 from tests.executor.actors import call, echo, run_by
+from tests.kernel.machines import pure
 from tests.parameters import cases
 from tests.semantics.endings import noting_tool
 
@@ -104,7 +105,8 @@ def test_discarded_text_is_marked(replies: Any, options: Any, pieces: list[str],
     assert [isinstance(piece, AnswerDiscarded) for piece in found] == [piece == "\n" for piece in pieces]
 
 
-def test_discard_comes_before_the_tool_runs() -> None:
+def test_text_that_may_be_no_answer_is_discarded_or_held_back() -> None:
+    # The discard comes before the tool runs.
     look, called = noting_tool("look")
     agent = gx.create_tool_calling_agent(Streaming([ModelReply("I look.", (call("look", text="a"),))], []), [look])
     pieces = gx.AgentExecutor(agent=agent, tools=[look]).stream_answer("?")
@@ -112,30 +114,20 @@ def test_discard_comes_before_the_tool_runs() -> None:
     assert isinstance(next(pieces), AnswerDiscarded)
     assert called == []
     pieces.close()
-
-
-@gx.node
-def check(finish: gx.AgentFinish) -> gx.AgentFinish:
-    """Check every answer."""
-    return finish
-
-
-def test_guarded_answer_comes_in_one_piece() -> None:
+    # A guarded answer comes in one piece.
     rows = gx.edges(check, gx.on(gx.AgentFinish, gx.END))
     executor = executor_of([END]).splice(rows, after=parse, on=gx.AgentFinish)
     assert list(executor.stream_answer("?")) == [ANSWER]
-
-
-def test_reasoning_that_only_its_end_shows_is_discarded() -> None:
+    # Reasoning that only its end shows is discarded.
     found, answer = stream(ModelReply(f"I add.</think>{ANSWER}"), cuts=[6])
-    assert found[0] == "I add."
-    assert found[-2:] == ["\n", ANSWER]
+    assert (found[0], found[-2:]) == ("I add.", ["\n", ANSWER])
     assert without_discarded(found) == answer == ANSWER
-
-
-def test_tag_of_a_call_is_held_back() -> None:
+    # The tag of a call is held back.
     read = make_text_reader()
     assert "".join(map(read, "1 < 2 <b> <Tool_Call>{}")) == "1 < 2 <b> "
+
+
+check = pure("check", gx.AgentFinish, gx.AgentFinish, lambda finish: finish)
 
 
 TEXTS = st.text() | st.lists(
@@ -243,10 +235,7 @@ def test_answer_follows_discarded_pieces() -> None:
 WITHHELD = "I cannot say."
 
 
-@gx.node
-def withhold(finish: AgentFinish) -> AgentFinish:
-    """Withhold every answer."""
-    return AgentFinish({"output": WITHHELD}, "", finish.run)
+withhold = pure("withhold", AgentFinish, AgentFinish, lambda finish: AgentFinish({"output": WITHHELD}, "", finish.run))
 
 
 @gx.node
@@ -272,10 +261,7 @@ def withhold_finish(finish: Acted | AgentFinish | Ready) -> Acted | AgentFinish 
     return withhold.function(finish) if isinstance(finish, AgentFinish) else finish
 
 
-@gx.node
-def save_finish(finish: AgentFinish) -> AgentFinish:
-    """Store the answer."""
-    return finish
+save_finish = pure("save_finish", AgentFinish, AgentFinish, lambda finish: finish)
 
 
 SAVE = kernel.rename(save_finish, "save_memory")
@@ -306,7 +292,8 @@ def test_guard_holds_the_answers_pieces(guard: str, handling: bool) -> None:
     assert pieces(make) == [WITHHELD]
 
 
-def test_guard_holds_a_stopped_runs_last_word() -> None:
+def test_guards_hold_back_the_pieces_of_an_answer() -> None:
+    # A guard holds back the last word of a stopped run.
     def make(guarded: bool) -> gx.AgentExecutor:
         plain = executor(react, [ACT, f"Final Answer: {ANSWER}"], max_iterations=1, early_stopping_method="generate")
         rows = gx.edges(withhold_stop, gx.on(gx.StoppedResponse, gx.END))
@@ -315,25 +302,22 @@ def test_guard_holds_a_stopped_runs_last_word() -> None:
 
     assert pieces(lambda: make(guarded=True)) == [WITHHELD]
     assert len(pieces(lambda: make(guarded=False))) > 5
-
-
-def test_saving_the_memory_holds_no_pieces() -> None:
+    # Saving the memory holds back no pieces.
     plain = executor(react, [f"Final Answer: {ANSWER}"] * 3)
     found = pieces(lambda: plain.with_graph(add_saving_node(plain.graph)))
     assert "".join(found) == ANSWER
     assert len(found) > 5
 
-
-def test_embedded_agents_answer_comes_in_pieces() -> None:
-    def make(guarded: bool) -> gx.AgentExecutor:
+    # The answer of an embedded agent comes in pieces.
+    def make_embedded(guarded: bool) -> gx.AgentExecutor:
         plain = executor(react, [f"Final Answer: {ANSWER}"])
         inner: Any = gx.embed(plain.graph, "inner")
         ending: Any = gx.on(AgentFinish, withhold if guarded else gx.END) | gx.on(gx.StoppedResponse, gx.END)
         rows: Any = gx.edges(inner, ending)
         return plain.with_graph(gx.graph(rows | WITHHOLDING if guarded else rows, start=inner))
 
-    assert len(pieces(lambda: make(guarded=False))) > 5
-    assert pieces(lambda: make(guarded=True)) == [WITHHELD]
+    assert len(pieces(lambda: make_embedded(guarded=False))) > 5
+    assert pieces(lambda: make_embedded(guarded=True)) == [WITHHELD]
 
 
 def test_pieces_of_a_nested_run_are_not_streamed() -> None:
@@ -579,9 +563,7 @@ def test_text_after_the_marker_is_streamed(answer: str, before: str, more: str, 
         assert read_in_pieces(make_label_reader(FINAL_ANSWER), invented, cuts) == answer.strip()
 
 
-EACH_LETTER = [*range(60)]
 AI, FINAL = (functools.partial(make_label_reader, label) for label in (Label("AI"), FINAL_ANSWER))
-JSON_READER = functools.partial(make_json_reader, ["answer"])
 
 
 @cases(
@@ -597,11 +579,11 @@ JSON_READER = functools.partial(make_json_reader, ["answer"])
     # The emphasis may end after the answer.
     (FINAL, "**Final Answer: 42**", ""),
     # Neither is JSON.
-    (JSON_READER, '{"action": "final_answer", answer: 1', ""),
+    (functools.partial(make_json_reader, ["answer"]), '{"action": "final_answer", answer: 1', ""),
     (structured(speaking(), TOOLS).answer, '{"action": "final_answer", "answer": "a\\qb"}', "a"),
 )
 def test_reader_returns_the_answer_alone(make: Callable[[], AnswerReader], reply: str, answer: str) -> None:
-    assert read_in_pieces(make(), reply, EACH_LETTER) == answer
+    assert read_in_pieces(make(), reply, [*range(60)]) == answer
 
 
 # Within an action, in a second object, in prose, after an invented observation, or after a tool.

@@ -101,6 +101,34 @@ def machine_of(first: Any, *others: Any, resets: Mapping[type, Sequence[gx.Budge
     return machine
 
 
+def pure(name: str, takes: Any, returns: Any, function: Callable[[Any], Any]) -> Any:
+    """Return a pure node of these types that calls a function."""
+
+    def call(value: Any) -> Any:
+        return function(value)
+
+    call.__name__ = call.__qualname__ = name
+    call.__annotations__ = {"value": takes, "return": returns}
+    return node(call)
+
+
+def stub(name: str, takes: Any, returns: Any, *, asks: Any = None) -> Any:
+    """Return a node of these types that nothing calls: proofs and tables look at the types alone."""
+
+    def fail(value: Any) -> Any:
+        raise AssertionError(f"{name} is called with {value}")
+
+    def asking(value: Any) -> Any:
+        yield fail(value)
+
+    if asks is None:
+        return pure(name, takes, returns, fail)
+    function: Any = asking
+    function.__name__ = function.__qualname__ = name
+    function.__annotations__ = {"value": takes, "return": Asks[asks, returns]}
+    return node(function)
+
+
 # ---- a clock: an endless loop of two nodes, stopped by its meter
 
 

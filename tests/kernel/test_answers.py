@@ -69,8 +69,7 @@ def cut(name: str) -> ToolResult:
 def test_run_continues_after_a_cut(machine: Any, value: object, at: float, answers: Any, outcome: object) -> None:
     cut_run = m.pending(machine, value, TWO_SECONDS).cut(at=at, answers=answers)
     done = m.finish(machine, m.reload(cut_run, machine), TWO_SECONDS)
-    assert done.outcome == outcome
-    assert done.spent.seconds == max(at, 2)
+    assert (done.outcome, done.spent.seconds) == (outcome, max(at, 2))
 
 
 @cases(

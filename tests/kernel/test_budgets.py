@@ -37,9 +37,7 @@ class Poor:
 class Book: ...
 
 
-@gx.node
-def write(chapters: Chapters) -> Text:
-    return Text(chapters.flaws)
+write = m.pure("write", Chapters, Text, lambda chapters: Text(chapters.flaws))
 
 
 @gx.node
@@ -50,9 +48,7 @@ def read(text: Text) -> Poor | Chapters | Book:
     return Chapters(tuple(others)) if others else Book()
 
 
-@gx.node
-def repair(poor: Poor) -> Text:
-    return Text((poor.flaws[0] - 1, *poor.flaws[1:]))
+repair = m.pure("repair", Poor, Text, lambda poor: Text((poor.flaws[0] - 1, *poor.flaws[1:])))
 
 
 revise = gx.metered(when_spent=m.Halted, budget=REVISIONS)(repair)

@@ -73,7 +73,6 @@ async def fetch(left: m.Left) -> m.Total:
 
 
 NAMED_END = rename(m.join, "END")
-NAMED_HALVE = rename(m.triple, "halve")
 NO_EDGE = "{0} may return {1}, which no edge takes; add on({1}, {2})"
 STOPPABLE = "which a limit may stop, but has no outcome for that; decorate it with @charged(when_spent=...) and route"
 TO_END = "cannot reach END; route an outcome of it, or of a node after it, to END"
@@ -106,7 +105,7 @@ TO_END = "cannot reach END; route an outcome of it, or of a node after it, to EN
     (m.join, JOIN | JOIN, ["join has two rows; join its routes with | in one row"]),
     (
         m.split,
-        edges(m.split, on(m.Even, m.halve) | on(m.Odd, NAMED_HALVE)) | HALVE | JOIN,
+        edges(m.split, on(m.Even, m.halve) | on(m.Odd, rename(m.triple, "halve"))) | HALVE | JOIN,
         [
             "two nodes are named halve; rename one of the functions",
             # An edge has only the name of its target, so it counts as an edge to the first node.

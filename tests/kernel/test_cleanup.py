@@ -110,8 +110,7 @@ def test_limit_beats_cleanup(machine: Any, how: str, most: int, then: str, limit
     answers = Answers(most, then)
     done = run_with(machine, answers.context(how, limits), how)
     answers.released.set()
-    assert done.outcome.limit.limit == limit
-    assert answers.asked == ["go on"] * asked
+    assert (done.outcome.limit.limit, answers.asked) == (limit, ["go on"] * asked)
 
 
 @HOW
@@ -166,7 +165,6 @@ def never_gives_up(topic: Topic) -> Asks[Question, Interview]:
 def test_node_that_never_stops_yielding_is_abandoned(how: str) -> None:
     answers = Answers(99)
     done = run_with(machine_of(never_gives_up), answers.context(how, Limits(fan_out=4)), how)
-    assert done.outcome.limit.limit == "fan_out"
-    assert answers.asked == ["go on"] * 4
+    assert (done.outcome.limit.limit, answers.asked) == ("fan_out", ["go on"] * 4)
     # Python reports the abandoned generator to the hook that the fixture replaced.
     garbage.collect()

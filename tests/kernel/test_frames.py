@@ -15,7 +15,7 @@ import graphexec as gx
 from graphexec import kernel, testing
 from graphexec.errors import NodeError, SnapshotError
 from graphexec.kernel.events import Done
-from tests.kernel.machines import Question, error_message, machine_of, reporter, run_machine, value
+from tests.kernel.machines import Question, error_message, machine_of, pure, reporter, run_machine, value
 from tests.parameters import cases, examples
 
 
@@ -81,9 +81,7 @@ def stop_early(job: Job, limit: gx.Exhausted) -> Minutes:
 ROUNDS, TRY = gx.Budget("rounds", 3), gx.Budget("tries", 1)
 
 
-@gx.node
-def file_unknown(unknown: Unknown) -> Minutes:
-    return Minutes((f"no more: {unknown.limit.limit}",))
+file_unknown = pure("file_unknown", Unknown, Minutes, lambda unknown: Minutes((f"no more: {unknown.limit.limit}",)))
 
 
 def survey(name: str = "look", *, own: tuple[gx.Budget, ...] = (ROUNDS,), child: Any = INQUIRY) -> gx.Node[Job, Any]:
@@ -192,19 +190,9 @@ class Filed:
     notes: tuple[str, ...]
 
 
-@gx.node
-def file_minutes(minutes: Minutes) -> Filed:
-    return Filed(minutes.notes)
-
-
-@gx.node
-def forget(known: Known) -> Minutes:
-    return Minutes((known.fact,))
-
-
-@gx.node
-def underline(known: Known) -> Known:
-    return Known(f"{known.fact}!")
+file_minutes = pure("file_minutes", Minutes, Filed, lambda minutes: Filed(minutes.notes))
+forget = pure("forget", Known, Minutes, lambda known: Minutes((known.fact,)))
+underline = pure("underline", Known, Known, lambda known: Known(f"{known.fact}!"))
 
 
 class TestEach:
@@ -270,9 +258,7 @@ class Agenda:
     notes: tuple[str, ...] = ()
 
 
-@gx.node
-def reopen(minutes: Minutes) -> Job:
-    return Job(minutes.notes)
+reopen = pure("reopen", Minutes, Job, lambda minutes: Job(minutes.notes))
 
 
 def department(inner: gx.Graph[Job, Minutes]) -> gx.Graph[Agenda, Minutes]:

@@ -27,7 +27,8 @@ def imported_modules(*lines: str) -> set[str]:
 
 
 @pytest.mark.medium
-def test_name_loads_its_package_alone() -> None:
+def test_names_load_what_they_need() -> None:
+    # A name loads its package alone.
     own = {name for name in imported_modules("import graphexec") if name.startswith("graphexec.")}
     assert {name for name in own if not name.startswith("graphexec._mistakes")} == {"graphexec.errors"}
     modules = imported_modules("from graphexec import Graph, Limits, node")
@@ -36,10 +37,7 @@ def test_name_loads_its_package_alone() -> None:
     modules = imported_modules("from graphexec import graph, splice")
     packages = {name.split(".")[1] for name in modules if name.startswith("graphexec.")}
     assert packages == {"_mistakes", "errors", "kernel", "machine"}
-
-
-@pytest.mark.medium
-def test_models_load_no_client() -> None:
+    # The models load no client.
     modules = imported_modules("from graphexec.models import ScriptedModel")
     assert not any(name.startswith(("graphexec.models.http", "graphexec.models.providers")) for name in modules)
     assert modules & {"asyncio", "pydantic"} == set()

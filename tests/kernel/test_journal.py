@@ -74,7 +74,8 @@ def test_every_driver_keeps_the_same_journal() -> None:
     assert kept == replies(asyncio.run(executor(script, observers=[seen.append]).arun("?")))
 
 
-def test_journal_of_a_resumed_or_cut_run() -> None:
+def test_journal_is_replayed_to_its_end() -> None:
+    # The journal of a run that was resumed or cut.
     failing = AgentExecutor(agent=create_react_agent(models.ScriptedModel([CALL]), [look_up]), tools=[look_up])
     result = executor([FINISH]).run(snapshot_after(AssertionError, lambda: failing.run("?")))
     assert repr(result.journal) == "<journal of 1 replies from plan on>"
@@ -85,9 +86,7 @@ def test_journal_of_a_resumed_or_cut_run() -> None:
     result = late.run("?")
     assert result.reason == "seconds"
     assert replayed_outcome(result) == result.ending
-
-
-def test_incomplete_journal_is_replayed_to_its_end() -> None:
+    # An incomplete journal is replayed to its end.
     journal = journal_of(executor([CALL, FINISH]).run("?"))
     whole = list(kernel.replay(journal))
     answer, *times = next(iter(journal))

@@ -9,7 +9,6 @@ from graphexec.errors import LimitsError
 from graphexec.messages import Usage
 from graphexec.runtime import RunContext, make_run_context
 from graphexec.runtime.runner import run
-from tests.drivers import Script, run_script
 from tests.executor.actors import snapshot_after
 from tests.kernel import machines as m
 from tests.parameters import cases
@@ -79,35 +78,6 @@ def test_failed_or_stopped_node_has_paid() -> None:
     assert snapshot.spent["tool_calls"] == 2
 
 
-@cases("limit", 0, 1, 3)
-def test_model_calls_are_charged_one_by_one(limit: int) -> None:
-    result = m.run_machine(m.PROMPTS, m.Prompt(), m.model_of(Usage(), agent_limits(model_calls=limit)))
-    assert result.outcome == m.Stopped(m.Prompt(limit), gx.Exhausted("model_calls", limit, limit))
-    assert (result.spent["model_calls"], len(result.asked)) == (limit, limit)
-
-
-@cases(("calls", "limit", "carried_out"), (0, 0, 0), (1, 0, None), (3, 3, 3), (3, 2, None), (3, 4, 3), (1, None, 1))
-def test_batch_is_charged_completely_or_not_at_all(calls: int, limit: int | None, carried_out: int | None) -> None:
-    called: list[str] = []
-
-    def survey(call: CallTool) -> ToolResult:
-        called.append(call.name)
-        return ToolResult(call.name)
-
-    def script() -> Script[Any, Any]:
-        called.clear()
-        topics = m.Topics(tuple(str(number) for number in range(calls)))
-        return Script(m.SURVEY, topics, make_run_context({CallTool: survey}, limits=agent_limits(tool_calls=limit)))
-
-    result = run_script(script)
-    if carried_out is None:
-        assert isinstance(result.outcome, m.Stopped)
-        assert (result.outcome.limit, result.outcome.limit.wanted) == (gx.Exhausted("tool_calls", limit or 0, 0), calls)
-    else:
-        assert isinstance(result.outcome, m.Survey)
-    assert len(called) == result.spent["tool_calls"] == (carried_out or 0)
-
-
 @cases(("limit", "calls"), (0, 0), (1, 0), (2, 2), (3, 2), (4, 4), (5, 4))
 def test_batch_does_not_exceed_the_model_calls(limit: int, calls: int) -> None:
     result = m.run_machine(m.BRAINSTORM, m.Prompt(), m.model_of(Usage(2, 3), agent_limits(model_calls=limit)))
@@ -115,38 +85,6 @@ def test_batch_does_not_exceed_the_model_calls(limit: int, calls: int) -> None:
     assert result.outcome.limit.wanted == 2
     assert (result.spent["model_calls"], result.spent["prompt_tokens"]) == (calls, 2 * calls)
     assert reported_tokens(result.spent) == 5 * calls
-
-
-@cases(
-    ("limit", "usage", "calls"),
-    (0, Usage(1, 1), 0),
-    (1, Usage(1, 1), 1),
-    (2, Usage(1, 1), 1),
-    (3, Usage(1, 1), 2),
-    (10, Usage(3, 0), 4),
-    (10, Usage(0, 3), 4),
-    (3, Usage(1, 0), 3),
-    (3, Usage(0, 2), 2),
-    # A call is charged at least one token.
-    (3, Usage(), 3),
-)
-def test_tokens_are_compared_before_each_model_call(limit: int, usage: Usage, calls: int) -> None:
-    result = m.run_machine(m.PROMPTS, m.Prompt(), m.model_of(usage, agent_limits(tokens=limit)))
-    reached = calls * max(1, usage.total_tokens)
-    assert result.outcome == m.Stopped(m.Prompt(calls), gx.Exhausted("tokens", limit, reached))
-    assert (result.spent["model_calls"], reported_tokens(result.spent)) == (calls, calls * usage.total_tokens)
-    assert result.spent["prompt_tokens"] == calls * usage.prompt_tokens
-
-
-@cases(
-    ("limits", "reported"),
-    ({"seconds": 0, "tokens": 0, "model_calls": 0}, "seconds"),
-    ({"tokens": 0, "model_calls": 0}, "tokens"),
-    ({"model_calls": 0}, "model_calls"),
-)
-def test_first_of_several_limits_is_reported(limits: dict[str, Any], reported: str) -> None:
-    result = m.run_machine(m.PROMPTS, m.Prompt(), m.model_of(Usage(), agent_limits(**limits)))
-    assert result.outcome.limit.limit == reported
 
 
 NAMES = ["iterations", "seconds", "model_calls", "tool_calls", "tokens", "cost", "fan_out", "restarts"]

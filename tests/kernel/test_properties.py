@@ -224,8 +224,9 @@ def test_pause_at_any_state_changes_no_result(
     snapshot = Snapshot.from_json(text, table)
     assert snapshot.to_json() == text
     resumed = driver(Script(table, snapshot, answers(limits, [])))
-    assert resumed.outcome == whole.outcome
-    assert resumed.spent.iterations == whole.spent.iterations
+    # Some drivers observe no events.
+    assert not resumed.events or resumed.asked == whole.asked_after(at % len(whole.texts))
+    assert (resumed.outcome, resumed.spent.iterations) == (whole.outcome, whole.spent.iterations)
     assert resumed.spent["model_calls"] == whole.spent["model_calls"]
     assert resumed.spent["tool_calls"] == whole.spent["tool_calls"]
     assert reported_tokens(resumed.spent) == reported_tokens(whole.spent)

@@ -18,9 +18,7 @@ def advance(step: m.Left) -> m.Left | m.Number:
     return m.Left(step.steps + 1) if step.steps < 3 else m.Number(step.steps)
 
 
-@gx.node
-def conclude(result: m.Number) -> m.Number:
-    return result
+conclude = m.pure("conclude", m.Number, m.Number, lambda result: result)
 
 
 def machine(budget: gx.Budget) -> gx.Machine[m.Left, m.Number | m.Stopped]:
@@ -38,14 +36,8 @@ UNPROVED: gx.Machine[m.Left, m.Number] = gx.graph(
 )
 
 
-@gx.node
-def check(result: m.Number) -> m.Odd | m.Number:
-    return m.Odd(result.value) if result.value < 0 else result
-
-
-@gx.node
-def ponder(doubted: m.Odd) -> m.Number:
-    return m.Number(doubted.value + 1)
+check = m.pure("check", m.Number, m.Odd | m.Number, lambda result: m.Odd(result.value) if result.value < 0 else result)
+ponder = m.pure("ponder", m.Odd, m.Number, lambda doubted: m.Number(doubted.value + 1))
 
 
 def add_free_loop(of: gx.Machine[Any, Any]) -> gx.Machine[Any, Any]:
@@ -124,9 +116,7 @@ def add_review(effect: type[gx.Effect[str]]) -> gx.Machine[Any, Any]:
     return gx.splice(of, rows, after=conclude, on=m.Number)
 
 
-@gx.node
-def plain(step: m.Left) -> m.Number:
-    return m.Number(step.steps)
+plain = m.pure("plain", m.Left, m.Number, lambda step: m.Number(step.steps))
 
 
 @gx.charged(when_spent=m.Stopped, asks=1)

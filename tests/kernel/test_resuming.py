@@ -8,34 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec import Asks, CallContext, Exhausted, Limits, Snapshot, Spent, advance, ask, begin, metered, node
+from graphexec import CallContext, Exhausted, Limits, Snapshot, Spent, advance, begin
 from graphexec.effects import CallModel, CallTool, ToolResult, agent_limits
 from graphexec.errors import SnapshotError
 from graphexec.kernel import snapshot_of
 from graphexec.kernel.snapshot import NestedRun
-from graphexec.messages import ModelReply, Usage
+from graphexec.messages import ModelReply
 from graphexec.runtime import RunContext, make_run_context, run
 from graphexec.runtime.handlers import handlers_for
-from tests.drivers import LIVE, Driver, FakeClock, Script, drive_from_text, run_script
+from tests.drivers import LIVE, Driver, FakeClock, Script, drive_from_text
 from tests.kernel import machines as m
 from tests.parameters import cases
-
-
-@cases("driver", *LIVE)
-def test_resume_asks_only_for_missing_replies(driver: Driver) -> None:
-    asked: list[str] = []
-
-    def answer(question: m.Question) -> str:
-        asked.append(question.text)
-        return f"re: {question.text}"
-
-    for number, text in enumerate(drive_from_text(Script(m.INTERVIEW, m.Topic("tea", 4), m.reporter())).texts):
-        asked.clear()
-        snapshot = Snapshot.from_json(text, m.INTERVIEW)
-        assert snapshot.to_json() == text
-        result = driver(Script(m.INTERVIEW, snapshot, make_run_context({m.Question: answer})))
-        assert asked == [f"tea {n} {n}" for n in range(number, 4)]
-        assert result.outcome == m.Interview(tuple(f"re: tea {n} {n}" for n in range(4)))
 
 
 def test_stored_replies_are_not_asked_again() -> None:
@@ -70,43 +53,6 @@ def test_crash_after_a_charge_is_counted() -> None:
             run(m.PROMPTS, value, crashing)
         value = snapshot_of(caught.value)
     assert run(m.PROMPTS, value, crashing).outcome == m.Stopped(m.Prompt(), Exhausted("model_calls", 4, 4))
-
-
-@metered(when_spent=m.Stopped)
-@node
-def enter(topic: m.Topic) -> Asks[m.Question, m.Interview]:
-    first = yield from ask(m.Question("first?"))
-    second = yield from ask(m.Question("second?"))
-    return m.Interview((first, second))
-
-
-def test_resume_does_not_charge_the_entry_again() -> None:
-    machine, context = m.machine_of(enter), RunContext(m.reporter().handlers, Limits(iterations=1))
-    whole = drive_from_text(Script(machine, m.Topic("tea"), context))
-    assert isinstance(whole.outcome, m.Interview)
-    for text in whole.texts:
-        result = drive_from_text(Script(machine, Snapshot.from_json(text, machine), context))
-        assert (result.outcome, result.spent.iterations) == (whole.outcome, 1)
-
-
-@cases("driver", *LIVE, drive_from_text)
-@cases(
-    ("spent", "outcome", "seconds"),
-    (7.0, m.Stopped(m.Topic("tea", 3), Exhausted("seconds", 10, 11.0)), 11.0),
-    (2.0, m.Interview(("fine",) * 3), 10.0),
-)
-def test_clock_continues_after_a_resume(driver: Driver, spent: float, outcome: object, seconds: float) -> None:
-    # Another process has another clock.
-    clock = FakeClock(5_000_000.0)
-
-    def answer(question: m.Question) -> str:
-        clock.advance(4.0)
-        return "fine"
-
-    context = RunContext(handlers_for({m.Question: answer}), Limits(seconds=10), clock=clock)
-    snapshot = Snapshot("interview", m.Topic("tea", 3), ("fine",), Spent(seconds=spent))
-    result = driver(Script(m.INTERVIEW, snapshot, context))
-    assert (result.outcome, result.spent.seconds) == (outcome, seconds)
 
 
 @cases("driver", *LIVE)
@@ -166,19 +112,6 @@ def test_time_of_nested_runs_is_spent() -> None:
         # A resumed run that has not begun to work spends nothing.
         assert (outermost.state.spent.seconds, innermost.state.spent.seconds) == (5.0, 6.0)
         clock.advance(1_000.0)
-
-
-@given(at=st.integers(0, 12), limit=st.integers(0, 12))
-def test_pause_at_any_state_changes_nothing(at: int, limit: int) -> None:
-    def script(value: Any) -> Script[Any, Any]:
-        return Script(m.PROMPTS, value, m.model_of(Usage(1, 0), agent_limits(model_calls=limit, tokens=9)))
-
-    whole = drive_from_text(script(m.Prompt()))
-    paused = whole.texts[min(at, len(whole.texts) - 1)]
-    assert Snapshot.from_json(paused, m.PROMPTS).to_json() == paused
-    resumed = run_script(lambda: script(Snapshot.from_json(paused, m.PROMPTS)))
-    assert resumed.outcome == whole.outcome
-    assert replace(resumed.spent, seconds=0) == replace(whole.spent, seconds=0)
 
 
 def test_snapshot_is_plain_data() -> None:

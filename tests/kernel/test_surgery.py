@@ -31,9 +31,7 @@ def _old_graphs_are_untouched() -> Any:
     assert [(str(machine), list(machine)) for machine in (m.DIAMOND, m.CLOCK, m.ERRAND, m.INTERVIEW)] == before
 
 
-@gx.node
-def round_down(even: m.Even) -> m.Sum:
-    return m.Sum(even.value // 10 * 10, "rounded")
+round_down = m.pure("round_down", m.Even, m.Sum, lambda even: m.Sum(even.value // 10 * 10, "rounded"))
 
 
 def test_splice_and_replace_keep_other_edges() -> None:
@@ -59,14 +57,8 @@ class Refused:
     value: int
 
 
-@gx.node
-def guard(even: m.Even) -> m.Even | Refused:
-    return even if even.value < 100 else Refused(even.value)
-
-
-@gx.node
-def excuse(refused: Refused) -> m.Total:
-    return m.Total(f"{refused.value} is too much")
+guard = m.pure("guard", m.Even, m.Even | Refused, lambda even: even if even.value < 100 else Refused(even.value))
+excuse = m.pure("excuse", Refused, m.Total, lambda refused: m.Total(f"{refused.value} is too much"))
 
 
 def negate(total: m.Sum) -> m.Sum:
@@ -77,24 +69,10 @@ def add(end: str) -> Callable[[m.Total], m.Total]:
     return lambda total: m.Total(total.text + end)
 
 
-@gx.node
-def note(total: m.Sum) -> m.Sum:
-    return m.Sum(total.value, f"{total.way}, noted,")
-
-
-@gx.node
-def shout(total: m.Total) -> m.Total:
-    return m.Total(total.text.upper())
-
-
-@gx.node
-def keep(number: m.Even | m.Odd) -> m.Even | m.Odd:
-    return number
-
-
-@gx.node
-def count(number: m.Even | m.Odd) -> m.Sum:
-    return m.Sum(number.value, "counted")
+note = m.pure("note", m.Sum, m.Sum, lambda total: m.Sum(total.value, f"{total.way}, noted,"))
+shout = m.pure("shout", m.Total, m.Total, lambda total: m.Total(total.text.upper()))
+keep = m.pure("keep", m.Even | m.Odd, m.Even | m.Odd, lambda number: number)
+count = m.pure("count", m.Even | m.Odd, m.Sum, lambda number: m.Sum(number.value, "counted"))
 
 
 GUARD_TO_EXCUSE = gx.edges(guard, gx.on(m.Even, m.halve) | gx.on(Refused, excuse))
@@ -147,9 +125,7 @@ def doubt(interview: m.Interview) -> gx.Asks[m.Question, m.Interview]:
     return m.Interview((*interview.answers, answer))
 
 
-@gx.node
-def skip(tock: m.Tock) -> m.Tock:
-    return m.Tock(tock.count + 100)
+skip = m.pure("skip", m.Tock, m.Tock, lambda tock: m.Tock(tock.count + 100))
 
 
 def test_splice_changes_an_asking_node_or_a_loop() -> None:
@@ -162,19 +138,9 @@ def test_splice_changes_an_asking_node_or_a_loop() -> None:
     assert {fault.split()[1] for fault in faults} == {"halve", "triple"}
 
 
-@gx.node
-def other(odd: m.Odd) -> m.Odd:
-    return odd
-
-
-@gx.node
-def misfitting(even: m.Odd) -> m.Sum | m.Total:
-    return m.Total("")
-
-
-@gx.node
-def unmetered(tick: m.Tick) -> m.Tock | m.Stopped:
-    return m.Tock(tick.count)
+other = m.pure("other", m.Odd, m.Odd, lambda odd: odd)
+misfitting = m.pure("misfitting", m.Odd, m.Sum | m.Total, lambda even: m.Total(""))
+unmetered = m.pure("unmetered", m.Tick, m.Tock | m.Stopped, lambda tick: m.Tock(tick.count))
 
 
 ROWS = gx.edges(guard, gx.on(m.Even, m.halve) | gx.on(Refused, gx.END))

@@ -8,7 +8,7 @@ import pytest
 
 import graphexec as gx
 from graphexec import effects, errors, runtime
-from graphexec.kernel import Cut, begin, bind, metered, snapshot_of
+from graphexec.kernel import begin, bind, metered, snapshot_of
 from graphexec.kernel.snapshot import PAID
 from tests.drivers import ALL_DRIVERS, LIVE, Driver, Script
 from tests.executor.actors import snapshot_after
@@ -25,14 +25,8 @@ _anything: Any = m.Agreed()
 LIE: m.Landed = _anything
 
 
-@gx.node
-def consume_honest(honest: m.Landed) -> m.Landed | m.Agreed:
-    return honest
-
-
-@gx.node
-def purely(left: m.Left) -> m.Landed:
-    return LIE
+consume_honest = m.pure("consume_honest", m.Landed, m.Landed | m.Agreed, lambda honest: honest)
+purely = m.pure("purely", m.Left, m.Landed, lambda left: LIE)
 
 
 @gx.charged(when_spent=m.Stopped)
@@ -196,14 +190,6 @@ def both(left: m.Left) -> gx.Asks[m.Question | Fetch, m.Total]:
 BOTH = m.machine_of(both)
 
 
-def test_batch_may_mix_effects() -> None:
-    answers = runtime.make_run_context({m.Question: lambda _: "yes", Fetch: lambda _: "page"})
-    assert m.run_machine(BOTH, m.Left(1), answers).outcome == m.Total("yes, page")
-    limits = gx.Limits(seconds=5)
-    done = m.finish(BOTH, m.pending(BOTH, m.Left(1), limits).cut(at=5.0, answers=("yes", Cut())), limits)
-    assert done.outcome == m.Stopped(m.Left(1), gx.Exhausted("seconds", 5, 5))
-
-
 @cases("driver", *LIVE)
 def test_node_exception_carries_the_snapshot(driver: Driver) -> None:
     @gx.node
@@ -272,9 +258,7 @@ def test_undeclared_effect_stops_before_its_step() -> None:
     assert "sneaking yielded a generator instead of an effect; write reply = yield from" in message
 
 
-@gx.node
-def gated(left: m.Left) -> m.Total:
-    return m.Total("")
+gated = m.pure("gated", m.Left, m.Total, lambda left: m.Total(""))
 
 
 def test_failure_at_an_entry_resumes_before_it() -> None:

@@ -24,10 +24,18 @@ def usage(**counts: Any) -> gm.ModelReply:
     return gm.ModelReply("a", usage=gm.Usage(**{"prompt_tokens": 1, "completion_tokens": 2, **counts}))
 
 
+def with_part(**parts: Any) -> gm.ModelReply:
+    given: dict[str, Any] = {"content": "a", **parts}
+    return gm.ModelReply(**given)
+
+
 # Any: wrong on purpose.
 @cases(
     ("reply", "facts"),
     ("text", ["'text'", "ModelReply"]),
+    *((with_part(content=wrong), ["content=", "pass a string"]) for wrong in (None, 3)),
+    *((with_part(tool_calls=wrong), ["tool_calls="]) for wrong in (None, (1,), ({"name": "f"},), "calls")),
+    *((with_part(usage=wrong), ["usage=", "pass Usage"]) for wrong in (None, (1, 2), {"prompt_tokens": 1})),
     (gm.ModelReply(b"a"), ["content=b'a'", "string"]),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     (gm.ModelReply("a", [CALL]), ["tool_calls=", "ToolCall(id, name, arguments)"]),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     (gm.ModelReply("a", ("look",)), ["tool_calls=('look',)"]),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

@@ -61,8 +61,7 @@ def stored(run: Run) -> Run:
 def test_values_of_a_run_are_read_back(value: Any) -> None:
     run = Run({"input": value}, aside=Aside(state={"mine": value}))
     read = stored(run)
-    assert repr(read) == repr(run)
-    assert read == run
+    assert (repr(read), read) == (repr(run), run)
     finish = gx.AgentFinish({"output": value, "kind": "graphexec.answer"}, run=run)
     held: Mapping[str, Any] = gx.AgentFinish(finish.return_values, run=stored(run)).return_values
     assert repr(held) == repr(finish.return_values)
@@ -97,8 +96,7 @@ class Counted(BaseModel):
 def test_validator_may_need_steps_that_were_compared() -> None:
     run = Run({}, Steps([gx.AgentStep(gx.AgentAction("pay", {}), "paid")] * 2))
     texts = {gx.Snapshot("plan", Counted(run=run, count=2)).to_json() for _ in range(3)}
-    assert len(texts) == 1
-    assert run.steps.compared == 2
+    assert (len(texts), run.steps.compared) == (1, 2)
 
 
 def test_action_with_other_arguments_than_json_is_refused() -> None:

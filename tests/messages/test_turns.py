@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphexec.actions import NO_STEPS, AgentAction, AgentStep, Steps
-from graphexec.messages import AssistantMessage, Message, SystemMessage, UserMessage
+from graphexec.messages import AssistantMessage, Message, Reasoning, SystemMessage, ToolCall, UserMessage
 from graphexec.messages.turns import Conversation, MessageTurn, derive_texts
 
 HEAD: tuple[Message, ...] = (SystemMessage("Be brief."), UserMessage("Go on."))
@@ -81,3 +81,10 @@ def test_changes_are_those_behind_the_common_messages(steps: list[AgentStep], mo
 def test_texts_of_plain_messages_are_one_part() -> None:
     assert derive_texts(HEAD, "contents", contents, "|") == ["Be brief.|Go on."]
     assert derive_texts([UserMessage("?")], "contents", contents, "|") is None
+
+
+def test_message_with_some_of_its_calls_keeps_the_places_of_its_reasoning() -> None:
+    first, second = ToolCall("1", "look", "{}"), ToolCall("2", "read", "{}")
+    thoughts = [Reasoning("Hm.", after_calls=after) for after in (0, 1, 2)]
+    kept = AssistantMessage("", (first, second), tuple(thoughts)).with_calls([second])
+    assert [*kept.parts] == [thoughts[0], Reasoning("Hm."), second, thoughts[1]]

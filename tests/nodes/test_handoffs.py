@@ -66,15 +66,13 @@ def test_other_calls_of_a_handoff_are_not_done() -> None:
 def test_ping_pong_ends() -> None:
     executor = team([to("hotels")], {"hotels": [to("host")]}, max_iterations=15)
     result = executor.run("trip")
-    assert result.reason == "handoffs"
-    assert result.output == "Agent stopped due to handoff limit."
+    assert (result.reason, result.output) == ("handoffs", "Agent stopped due to handoff limit.")
     assert result.spent.meters["model_calls"] == asked(executor) == 4
 
 
 def test_bound_holds() -> None:
     working = [call("book", what="x")] * 3
     executor = team([to("hotels")], {"hotels": [*working, to("cars")], "cars": [*working, to("hotels")]})
-    assert str(executor.unplug("handoffs").graph) == str(executor_of(["x"], [book]).graph)
     verdict = executor.verify()
     assert verdict.proved
     assert "here 16" in str(verdict).split("model calls")[1].splitlines()[0]

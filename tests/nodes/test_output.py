@@ -298,8 +298,6 @@ class TestRequests:
         assert asked.first.schema == City.model_json_schema()
         assert system_of(asked.first.messages) == "Your final answer is JSON with the fields name, people."
         assert executor.agent.kind == "tool_calling"
-        plain = gx.create_agent(models.ScriptedModel(["hi"]))
-        assert executor.unplug("output_type").graph.edges == plain.graph.edges
 
     def test_schema_of_a_reply_is_an_object_or_none(self) -> None:
         asked = Asked('{"answer": [1]}')

@@ -12,7 +12,7 @@ from graphexec.executor import Acted, LimitReached, Observed, Ready, Refused, Re
 from graphexec.models.scripted import ScriptedReply
 from graphexec.nodes import HOMES, Piece, critic
 from tests.executor import actors
-from tests.kernel.machines import value
+from tests.kernel.machines import pure, value
 from tests.parameters import cases
 
 
@@ -43,24 +43,10 @@ def forbid(acted: Acted) -> Acted | Refused:
     return Refused(acted.run, "forbid", "no calls") if acted.actions else acted
 
 
-@gx.node
-def pass_on(ready: Ready) -> Ready:
-    return ready
-
-
-@gx.node
-def plan(ready: Ready) -> Ready:
-    return ready
-
-
-@gx.node
-def again(reached: LimitReached) -> LimitReached | Ready:
-    return Ready(reached.run)
-
-
-@gx.node
-def pass_acted(acted: Acted) -> Acted:
-    return acted
+pass_on = pure("pass_on", Ready, Ready, lambda ready: ready)
+plan = pure("plan", Ready, Ready, lambda ready: ready)
+again = pure("again", LimitReached, LimitReached | Ready, lambda reached: Ready(reached.run))
+pass_acted = pure("pass_acted", Acted, Acted, lambda acted: acted)
 
 
 GATING = Piece("gating", (forbid,), gates=True)
@@ -224,14 +210,8 @@ class TestAnswers:
         assert gx.Snapshot.from_json(stored.to_json(), make_executor().graph) == stored
 
 
-@gx.node
-def take_short(short: Short) -> gx.AgentFinish:
-    return short.finish
-
-
-@gx.node
-def return_short(finish: gx.AgentFinish) -> gx.AgentFinish | Short:
-    return finish
+take_short = pure("take_short", Short, gx.AgentFinish, lambda short: short.finish)
+return_short = pure("return_short", gx.AgentFinish, gx.AgentFinish | Short, lambda finish: finish)
 
 
 BEFORE = Piece("acting", (pass_acted,), acts=True, before="gating")

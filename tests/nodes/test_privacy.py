@@ -75,8 +75,7 @@ class TestBothWays:
     def test_tools_and_people_get_the_values(self) -> None:
         scene = Scene(call("[EMAIL_1]"), "mailed [EMAIL_1], cc [EMAIL_2]", results=["cc bob@x.org"])
         result = scene.executor.run(MAIL)
-        assert scene.called == [EMAIL]
-        assert result.output == f"mailed {EMAIL}, cc bob@x.org"
+        assert (scene.called, result.output) == ([EMAIL], f"mailed {EMAIL}, cc bob@x.org")
         assert result.steps[0].action.tool_input == {"to": EMAIL}
         assert result.steps[0].observation == "cc bob@x.org"
         assert "@" not in scene.sent
@@ -140,8 +139,7 @@ class TestBothWays:
             return caller_of(model, send, nodes=[redact_pii()], observers=observers)
 
         result, pauses = run_in_pieces(make, MAIL)
-        assert pauses == 3
-        assert result.output == f"for {EMAIL}"
+        assert (pauses, result.output) == (3, f"for {EMAIL}")
         assert result.steps[0].action.tool_input == {"to": EMAIL}
 
     def test_arguments_stay_json(self) -> None:

@@ -77,8 +77,7 @@ class TestEachPiece:
         model = models.ScriptedModel(SCRIPT, repeat_last=True)
         pieces, pauses = run_in_pieces(lambda observers: make([name], model, observers=observers), QUESTION)
         requests = {one["call"]["sequence"] for one in recording_of(whole).records if one["event"] == "asked"}
-        assert pauses == len(requests)
-        assert str(pieces) == str(whole)
+        assert (pauses, str(pieces)) == (len(requests), str(whole))
         assert pieces.spent.meters == whole.spent.meters
         in_pieces, at_once = ([(one.action.tool, one.status) for one in run.steps] for run in (pieces, whole))
         assert in_pieces == at_once
@@ -157,8 +156,7 @@ def check_run(names: Sequence[str]) -> None:
         return
     model = models.ScriptedModel(SCRIPT, repeat_last=True)
     pieces, _ = run_in_pieces(lambda observers: make(names, model, observers=observers), QUESTION)
-    assert str(pieces) == str(whole)
-    assert pieces.spent.meters == whole.spent.meters
+    assert (str(pieces), pieces.spent.meters) == (str(whole), whole.spent.meters)
 
 
 @pytest.mark.medium

@@ -81,13 +81,12 @@ def test_bound_is_exact_and_reached() -> None:
 
 
 REJECTED = "research was not called: a run may call it 2 times, and has."
-NO_TASK = "research was not called: it needs a task, a string."
 
 
 @cases(
     ("made", "inner", "steps"),
     (task("a", "b", "c"), ["found"], ["ok found", "ok found", f"rejected {REJECTED}"]),
-    (call("research", task=3), ["found"], [f"bad_arguments {NO_TASK}"]),
+    (call("research", task=3), ["found"], ["bad_arguments research was not called: it needs a task, a string."]),
     # Errors of a tool are observed inside.
     (task("a"), [call("search", query="fire"), "it burns"], ["ok it burns"]),
 )
@@ -131,7 +130,6 @@ def test_two_sub_agents_on_one_agent() -> None:
     outer = [[call("two", task="x"), call("one", "c2", task="y")], "done"]
     executor = executor_of(outer, [note], nodes=pieces, max_iterations=3)
     assert steps_of(executor) == [("two", "ok", "two"), ("one", "ok", "one")]
-    assert executor.unplug("one", "two").graph.nodes.keys() == executor_of(outer, [note]).graph.nodes.keys()
 
 
 def test_nested_sub_agents() -> None:

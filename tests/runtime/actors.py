@@ -13,7 +13,6 @@ import pytest
 
 import graphexec as gx
 from graphexec.runtime.threads import CancelScope, run_in_thread
-from tests import garbage
 from tests.executor.actors import AnyTool, run_async, run_sync
 from tests.parameters import cases
 
@@ -66,20 +65,6 @@ async def cancel_when(begun: Awaitable[Any], run: Coroutine[Any, Any, Any]) -> B
     with pytest.raises(asyncio.CancelledError) as caught:
         await task
     return caught.value
-
-
-def reports_of(main: Callable[[], Any]) -> list[Any]:
-    """Return the loop's error reports about tasks that `main` starts, also those at the loop's end."""
-    contexts: list[Any] = []
-
-    async def collect() -> None:
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: contexts.append(context))
-        await main()
-        garbage.collect()
-        await asyncio.sleep(0)
-
-    asyncio.run(collect())
-    return contexts
 
 
 def start_in_thread(call: Callable[[], T], scope: CancelScope | None = None) -> Future[T]:

@@ -3,14 +3,13 @@
 import asyncio
 import threading
 from collections.abc import AsyncGenerator, Generator
-from functools import partial
 from typing import Any
 
 import pytest
 
-from graphexec import AgentAction, AgentExecutor, AgentFinish, Limits, errors, tool
+from graphexec import AgentAction, AgentExecutor, errors, tool
 from graphexec.runtime.threads import open_cancel_scope
-from tests.executor.actors import Running, act, make_executor, scripted, snapshot_after
+from tests.executor.actors import Running, act, make_executor, scripted
 from tests.parameters import cases
 from tests.runtime.actors import HOW, LONG, start_in_thread, tool_named
 
@@ -154,20 +153,3 @@ def test_inner_scope_is_cancelled_with_outer() -> None:
         assert begun.wait(LONG)
     done.result(LONG)
     assert left.is_set()
-
-
-def test_run_stopped_in_first_node_resumes() -> None:
-    """The entry is charged once, even if the first call is tried several times."""
-    failing = iter([True, True, False])
-
-    def agent(_steps: Any, _inputs: Any) -> AgentFinish:
-        if next(failing):
-            raise OSError("the line is dead")
-        return AgentFinish({"output": "at last"})
-
-    executor = AgentExecutor(agent=agent, tools=[]).with_limits(Limits(iterations=1))
-    state: Any = "?"
-    for _ in range(2):
-        state = snapshot_after(OSError, partial(executor.run, state), "dead")
-    result = executor.run(state)
-    assert (result.output, result.spent.iterations, result.spent["model_calls"]) == ("at last", 1, 3)

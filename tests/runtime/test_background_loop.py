@@ -28,8 +28,7 @@ def test_all_calls_run_on_one_loop_in_the_callers_context() -> None:
 
     PLACE.set("here")
     first, second = BACKGROUND.run(tell), BACKGROUND.run(tell)
-    assert first == second
-    assert first[0] == "here"
+    assert (first, first[0]) == (second, "here")
 
 
 def test_error_is_raised_in_the_caller() -> None:

@@ -15,7 +15,7 @@ from graphexec import AgentAction, AgentExecutor, AgentFinish, CallContext, Snap
 from graphexec.kernel.events import journal_of
 from graphexec.runtime.threads import count_abandoned
 from tests.executor import actors
-from tests.executor.actors import Running, run_async, snapshot_in
+from tests.executor.actors import run_async, snapshot_in
 from tests.parameters import cases
 from tests.runtime.actors import HOW, LONG, cancel_when, tool_named
 from tests.stopwatch import eventually
@@ -56,7 +56,8 @@ def make_executor(names: str, *tools: Any, **options: Any) -> AgentExecutor:
     return AgentExecutor(agent=steps_of(names), tools=[*tools], max_iterations=len(names) + 1, **options)
 
 
-def test_async_tool_is_awaited_on_the_event_loop() -> None:
+def test_async_functions_are_awaited_on_the_event_loop() -> None:
+    # An async tool is awaited on the event loop.
     threads: dict[str, list[int]] = {"a": [], "b": [], "c": []}
 
     async def awaited() -> None:
@@ -65,16 +66,13 @@ def test_async_tool_is_awaited_on_the_event_loop() -> None:
 
     one = tool_named("a", lambda: threads["a"].append(threading.get_ident()))
     loop = done_in(make_executor("aabaabaaa", one, tool_named("b", awaited)))
-    assert threads["b"] == [loop, loop]
-    assert len(threads["a"]) == 7
+    assert (threads["b"], len(threads["a"])) == ([loop, loop], 7)
     assert loop not in threads["a"]
-
-
-def test_agent_that_returns_a_coroutine_is_awaited_on_the_event_loop() -> None:
-    decide, threads = steps_of("aaaa"), set[int]()
+    # So is the coroutine of an agent.
+    decide, used = steps_of("aaaa"), set[int]()
 
     async def decide_async(steps: Any, inputs: Any) -> AgentAction | AgentFinish:
-        threads.add(threading.get_ident())
+        used.add(threading.get_ident())
         await asyncio.sleep(0)
         return decide(steps, inputs)
 
@@ -82,7 +80,7 @@ def test_agent_that_returns_a_coroutine_is_awaited_on_the_event_loop() -> None:
         agent=lambda steps, inputs: decide_async(steps, inputs) if len(steps) > 1 else decide(steps, inputs),
         tools=[tool_named("a", ok)],
     )
-    assert threads == {done_in(executor)}
+    assert used == {done_in(executor)}
 
 
 def test_cancelled_error_of_an_agent_ends_the_run() -> None:
@@ -141,19 +139,6 @@ def test_async_functions_of_a_sync_run_share_a_loop(limits: dict[str, Any]) -> N
     assert [step.observation for step in result.steps] == ["opened", "from the first call"]
     assert loops[0] is loops[1]
     assert loops[0].is_closed()
-
-
-def test_call_has_its_own_context() -> None:
-    seen: list[tuple[int, str]] = []
-
-    @tool(name="a")
-    def note(call: CallContext[str]) -> str:
-        """Note the call."""
-        seen.append((call.sequence, call.context))
-        return "ok"
-
-    asyncio.run(make_executor("aaa", note).arun("?", context="mine"))
-    assert seen == [(2, "mine"), (4, "mine"), (6, "mine")]
 
 
 @cases("place", 0, 1, 2, 4)
@@ -343,14 +328,3 @@ def test_journal_and_snapshot_of_a_cancelled_run_agree(place: int, waits: bool) 
     assert (again.output, len(again.steps)) == ("done", 9)
     # Only a call without an answer is made again.
     assert len(calls) - begun == 9 - len([one for one in replies if "observation" in one])
-
-
-@HOW
-def test_tool_errors_are_handled_alike(run: Running) -> None:
-    def fail() -> str:
-        raise ValueError("no")
-
-    one = tool_named("a", fail)
-    assert [step.status for step in run(make_executor("aaa", one)).steps] == ["error"] * 3
-    with pytest.raises(ValueError, match="no"):
-        run(make_executor("aaa", one, handle_tool_errors="raise"))

@@ -9,12 +9,11 @@ import pytest
 
 from graphexec import Asks, Effect, Exhausted, Graph, ask, charged, messages, node
 from graphexec.effects import ToolResult, agent_limits
-from graphexec.runtime import arun, make_run_context, run
+from graphexec.runtime import make_run_context
 from tests.drivers import LIVE, Driver, Script, drive_from_text, drive_sync, run_script
 from tests.kernel import machines as m
 from tests.parameters import cases
 
-FIVE_TOKENS = agent_limits(tokens=5)
 SCRIPTS: dict[str, tuple[Callable[[], Script[Any, Any]], object]] = {
     "clock": (
         lambda: Script(m.CLOCK, m.Tick(), m.limited(iterations=3)),
@@ -34,7 +33,7 @@ SCRIPTS: dict[str, tuple[Callable[[], Script[Any, Any]], object]] = {
     "a survey of one": (lambda: Script(m.SURVEY, m.Topics(("a",)), m.surveyors()), m.Survey((ToolResult("a"),))),
     "an empty survey": (lambda: Script(m.SURVEY, m.Topics(()), m.without_handlers()), m.Survey(())),
     "prompts": (
-        lambda: Script(m.PROMPTS, m.Prompt(), m.model_of(messages.Usage(1, 1), FIVE_TOKENS)),
+        lambda: Script(m.PROMPTS, m.Prompt(), m.model_of(messages.Usage(1, 1), agent_limits(tokens=5))),
         m.Stopped(m.Prompt(3), Exhausted("tokens", 5, 6)),
     ),
     "errand": (lambda: Script(m.ERRAND, m.Errand(), m.without_handlers()), m.Home(("left", "back"))),
@@ -58,29 +57,9 @@ def test_every_driver_works_under_a_running_loop(name: str) -> None:
     assert asyncio.run(notebook()) == outcome
 
 
-@cases("name", *SCRIPTS)
-def test_second_run_equals_the_first(name: str) -> None:
-    script, outcome = SCRIPTS[name]
-    one = script()
-    first, second = run(one.graph, one.value, one.run_context), run(one.graph, one.value, one.run_context)
-    assert (first.outcome, second.outcome) == (outcome, outcome)
-    assert first.spent.iterations == second.spent.iterations
-
-
-def test_concurrent_runs_are_independent() -> None:
-    async def together() -> list[object]:
-        runs = [arun(m.INTERVIEW, m.Topic(name), m.reporter()) for name in "abcdefgh"]
-        return [done.outcome for done in await asyncio.gather(*runs)]
-
-    assert asyncio.run(together()) == [
-        m.Interview(tuple(f"re: {name} {number} {number}" for number in range(3))) for name in "abcdefgh"
-    ]
-
-
 def test_state_is_kept_for_start_and_each_effect() -> None:
     result = run_script(lambda: Script(m.INTERVIEW, m.Topic("tea", 3), m.reporter()))
-    assert len(result.texts) == 4
-    assert len(result.asked) == 3
+    assert (len(result.texts), len(result.asked)) == (4, 3)
 
 
 @dataclass(frozen=True)

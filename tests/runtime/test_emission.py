@@ -107,8 +107,7 @@ def test_closing_a_sync_stream_cleans_up() -> None:
     items = stream_sync(lambda: work(BLOCKING))
     assert next(items) == 1
     items.close()
-    assert cleaned == ["yes"]
-    assert list(items) == []
+    assert (cleaned, list(items)) == (["yes"], [])
 
 
 @cases("closing", "aclose", "forget", "end of the loop")

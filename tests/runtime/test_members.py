@@ -138,8 +138,7 @@ def test_events_say_which_call_they_are_of(way: str) -> None:
                 assert event.news == event.effect.name
 
     run_in(way, [tool_named(name, work) for name in "abc"], watch)
-    assert len(seen) == 3 * 4
-    assert len(set(seen)) == 3
+    assert (len(seen), len(set(seen))) == (3 * 4, 3)
 
 
 # ---- failures
@@ -337,8 +336,7 @@ def test_instant_failure_keeps_finished_replies(drive: Driver, seconds: float | 
     released.set()
     done = drive(Script(FETCHING, reload(snapshot, FETCHING), context))
     assert done.outcome == Pages(("RUNS", "DONE", "FOUND", "FAILS"))
-    assert sorted(asked) == ["done", "fails", "fails", "found", "runs", "runs"]
-    assert done.spent[PAGES] == 6
+    assert (sorted(asked), done.spent[PAGES]) == (["done", "fails", "fails", "found", "runs", "runs"], 6)
 
 
 @cases("seconds", None, LONG)

@@ -75,23 +75,8 @@ def test_inner_runs_share_the_outermost_limit(run: Running, is_async: bool, leve
     assert levels != 1 or result.steps[-1].observation == "Agent stopped due to model call limit."
 
 
-@MIXED
-def test_tool_calls_are_shared(run: Running, is_async: bool) -> None:
-    called: list[str] = []
-
-    def note(text: str) -> str:
-        called.append(text)
-        return text
-
-    inner = caller_of(Caller(), tool_named("note", note))
-    result = run(caller_of(Caller(), delegate_to(lambda: inner, is_async=is_async), max_tool_calls=4))
-    assert len(called) == 3
-    assert result.spent["tool_calls"] == 4
-    assert result.reason == "tool_calls"
-
-
 @HOW
-def test_tokens_and_cost_are_shared(run: Running) -> None:
+def test_tool_calls_tokens_and_cost_are_shared(run: Running) -> None:
     model = Caller(usage=messages.Usage(10, 0))
     costly = models.priced(model, models.Price(100_000, 0))
     inner = inner_of(costly)
@@ -100,6 +85,9 @@ def test_tokens_and_cost_are_shared(run: Running) -> None:
     assert (tokens.reason, model.calls, tokens.spent["tokens"], tokens.usage.prompt_tokens) == ("tokens", 4, 40, 40)
     cost = run(caller_of(costly, delegate, max_cost=3.0))
     assert (cost.reason, model.calls, cost.spent["cost"]) == ("cost", 4 + 3, 3.0)
+    tools = run(caller_of(costly, delegate, max_tool_calls=4))
+    # Of the delegating tool, and three within it; each of the two runs then makes one decision more.
+    assert (tools.reason, model.calls, tools.spent["tool_calls"]) == ("tool_calls", 4 + 3 + 2 + 4, 4)
 
 
 @cases(("run", "is_async"), (run_sync, False), (run_async, True))
@@ -114,31 +102,24 @@ def test_simultaneous_inner_runs_spend_exactly_the_limit(run: Running, is_async:
         return inner
 
     result = run(caller_of(Caller(8), delegate_to(meet, is_async=is_async), max_model_calls=50))
-    assert model.calls == 49
-    assert result.spent["model_calls"] == 50
-    assert result.reason == "model_calls"
+    assert (model.calls, result.spent["model_calls"], result.reason) == (49, 50, "model_calls")
     assert replayed(result) == result.spent
 
 
 @MIXED
-def test_every_level_of_nesting_is_charged(run: Running, is_async: bool) -> None:
+def test_inner_runs_are_charged_at_every_level_and_when_they_fail(run: Running, is_async: bool) -> None:
+    # Every level of nesting is charged.
     model, results = Caller(), list[Any]()
     innermost = inner_of(model, max_model_calls=4)
     middle = caller_of(Caller(answers_after=1), delegate_to(lambda: innermost, is_async=is_async))
     result = run(caller_of(Caller(answers_after=1), recording(lambda: middle, results), max_model_calls=30))
-    assert model.calls == 4
-    assert results[0].spent["model_calls"] == 2 + 4
-    assert result.spent["model_calls"] == 2 + 2 + 4
-    assert result.spent.iterations == 2
-
-
-@MIXED
-def test_failing_inner_run_is_charged(run: Running, is_async: bool) -> None:
-    model = models.ScriptedModel([call("echo", text="a"), ModelError("no more")])
-    inner = inner_of(model)
+    assert (model.calls, results[0].spent["model_calls"]) == (4, 2 + 4)
+    assert (result.spent["model_calls"], result.spent.iterations) == (2 + 2 + 4, 2)
+    # A failing inner run is charged.
+    failing = models.ScriptedModel([call("echo", text="a"), ModelError("no more")])
+    inner = inner_of(failing)
     result = run(caller_of(Caller(answers_after=1), delegate_to(lambda: inner, is_async=is_async)))
-    assert result.steps[0].status == "error"
-    assert result.spent["model_calls"] == 2 + 2
+    assert (result.steps[0].status, result.spent["model_calls"]) == ("error", 2 + 2)
     assert replayed(result) == result.spent
 
 
@@ -508,27 +489,19 @@ def test_resumed_run_keeps_nested_charges(run: Running, is_async: bool) -> None:
     broken.append(False)
     stored = Snapshot.from_json(snapshot.restarted().to_json(), outer.graph)
     result = run(outer, stored)
-    assert result.spent["model_calls"] == 1 + 3 + 3 + 1
-    assert result.spent.restarts == 1
-    assert replayed(result) == result.spent
-
-
-@HOW
-@cases("width", 1, 8)
-def test_replay_counts_nested_runs(run: Running, width: int) -> None:
-    inner = inner_of(Caller(answers_after=2, usage=messages.Usage(3, 1)))
-    outer = caller_of(Caller(3, answers_after=6), delegate_to(lambda: inner, is_async=False), tool_concurrency=width)
-    result = run(outer)
-    assert result.spent["model_calls"] == 3 + 6 * 3
+    assert (result.spent["model_calls"], result.spent.restarts) == (1 + 3 + 3 + 1, 1)
     assert replayed(result) == result.spent
 
 
 # ---- proofs
 
 
-@given(st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=3), max_size=6), st.integers(1, 25), st.booleans())
-def test_ranks_fall_with_nested_runs(turns: list[list[int]], limit: int, asynchronous: bool) -> None:
-    model = Caller()
+TURNS = st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=3), max_size=6)
+
+
+@given(TURNS, st.integers(1, 25), st.booleans(), st.sampled_from([1, 8]))
+def test_ranks_fall_with_nested_runs(turns: list[list[int]], limit: int, asynchronous: bool, width: int) -> None:
+    model = Caller(usage=messages.Usage(3, 1))
 
     def agent(steps: Any, inputs: Any) -> Any:
         done = 0
@@ -544,7 +517,8 @@ def test_ranks_fall_with_nested_runs(turns: list[list[int]], limit: int, asynchr
         return str(inner_of(model, max_iterations=None, max_model_calls=calls).run("q").output)
 
     # Without a limit on iterations the certificate relies on the model calls.
-    outer = AgentExecutor(agent=agent, tools=[delegate], max_iterations=None, max_model_calls=limit)
+    limits: dict[str, Any] = {"max_iterations": None, "max_model_calls": limit, "tool_concurrency": width}
+    outer = AgentExecutor(agent=agent, tools=[delegate], **limits)
     result = (run_async if asynchronous else run_sync)(outer)
     wanted = sum(1 + sum(turn) for turn in turns) + 1
     assert result.spent["model_calls"] == min(wanted, limit)

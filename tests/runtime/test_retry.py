@@ -1,9 +1,7 @@
 """One policy of retries, and the coroutine that follows it. No test waits: sleeping is a list of seconds."""
 
 import asyncio
-import gc
 import math
-import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -18,7 +16,6 @@ from graphexec.runtime.io import run_sync
 from graphexec.runtime.retry import retry
 from graphexec.runtime.retry_policy import RetryPolicy
 from graphexec.runtime.threads import open_cancel_scope
-from tests import garbage
 from tests.parameters import cases
 from tests.runtime.actors import cancel_when, start_in_thread
 
@@ -121,16 +118,6 @@ def test_each_wait_has_its_own_jitter(how: How) -> None:
 
 
 @HOW
-@cases("error", ValueError("a bug"), KeyboardInterrupt(), SystemExit(3))
-def test_other_errors_are_raised_at_once(how: How, error: BaseException) -> None:
-    one = Try(error)
-    with pytest.raises(type(error)) as raised:
-        how(one, policy())
-    assert raised.value is error
-    assert (one.made, one.announced, one.slept) == (1, [], [])
-
-
-@HOW
 def test_no_wait_exceeds_the_allowed_time(how: How) -> None:
     asked: list[float] = []
 
@@ -182,22 +169,3 @@ def test_a_hidden_cancellation_ends_the_attempts() -> None:
 
     asyncio.run(cancel_when(asyncio.sleep(0), retry(attempt, policy(), ASYNC, announce=announce)))
     assert made == [1]
-
-
-class Odd(OSError):
-    """An error that can be referred to weakly, as a built-in one cannot."""
-
-
-@HOW
-def test_errors_are_let_go(how: How) -> None:
-    """Without the garbage collector: nothing that is kept refers to itself."""
-    garbage.collect()
-    gc.disable()
-    try:
-        one = Try(Odd("a"), Odd("b"))
-        kept = [weakref.ref(error) for error in one.errors]
-        how(one, policy())
-        one.announced.clear()
-        assert [error() for error in kept] == [None, None]
-    finally:
-        gc.enable()

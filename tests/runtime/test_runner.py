@@ -56,15 +56,6 @@ def throw_into(events: Any) -> weakref.ref[Boom]:
     raise AssertionError("it is thrown where the run stands")
 
 
-def test_observers_see_the_end_of_a_closed_stream() -> None:
-    seen: list[object] = []
-    executor = make_executor(answer(), tools=[], observers=[seen.append])
-    events = executor.stream("q")
-    assert any(type(event).__name__ == "Done" for event in events)
-    events.close()
-    assert [type(event).__name__ for event in seen[-2:]] == ["Moved", "Done"]
-
-
 def test_abandoned_async_handler_abandons_the_run_within() -> None:
     inner, asked, ended = threading.Event(), list[str](), threading.Event()
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from graphexec import Snapshot, tool
-from graphexec.runtime.tasks import CallTaskGroup, abandon, start
+from graphexec.runtime.tasks import abandon, start
 from tests.executor.actors import act, answer, make_executor, run_by, snapshot_after
 from tests.parameters import cases
-from tests.runtime.actors import LONG, reports_of
+from tests.runtime.actors import LONG
 
 
 @pytest.mark.medium
@@ -49,37 +49,6 @@ async def begun(work: Callable[[], Any]) -> Any:
     task = start(work)
     await asyncio.sleep(0)
     return task
-
-
-async def fail() -> None:
-    raise ValueError("ignored")
-
-
-def test_unretrieved_failure_is_not_reported() -> None:
-    async def main() -> None:
-        async with CallTaskGroup[None]() as group:
-            group.start(0, fail)
-            group.start(1, fail)
-            await group.take(None)
-
-    assert reports_of(main) == []
-
-
-def test_abandoned_task_is_not_reported_when_the_loop_ends() -> None:
-    async def stubborn() -> None:
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            # The second cancellation is that of `asyncio.run`.
-            try:
-                await asyncio.Event().wait()
-            finally:
-                await fail()
-
-    async def main() -> None:
-        await abandon([await begun(stubborn)])
-
-    assert reports_of(main) == []
 
 
 def test_interrupt_in_an_abandoned_task_ends_the_loop() -> None:

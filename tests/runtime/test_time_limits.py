@@ -1,42 +1,25 @@
 """A run with a deadline: control returns at the deadline, nothing is lost, and late code stops."""
 
 import ast
-import asyncio
 import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import graphexec as gx
-from graphexec.effects import MODEL_CALLS, TOOL_CALLS
-from graphexec.kernel.events import journal_of
+from graphexec.effects import TOOL_CALLS
 from graphexec.runtime import RunContext, run
 from graphexec.runtime.handlers import handlers_for
 from graphexec.runtime.threads import count_abandoned
-from tests.drivers import Driver, FakeClock, Script, drive_async, drive_sync
-from tests.executor.actors import (
-    AnyTool,
-    BlockingModel,
-    Running,
-    act,
-    answer,
-    caller_of,
-    make_executor,
-    run_sync,
-    snapshot_after,
-    snapshot_in,
-    until,
-)
-from tests.kernel.machines import INTERVIEW, Interview, Question, Stopped, Topic, machine_of
-from tests.parameters import cases
+from tests.executor.actors import AnyTool, Running, act, make_executor, snapshot_after
+from tests.kernel.machines import Interview, Question, Stopped, Topic, machine_of
 from tests.runtime.actors import HOW, LONG, tool_named
-from tests.stopwatch import Stopwatch, eventually
+from tests.stopwatch import eventually
 
 # Seconds of the deadlines, before which the first calls of a run end on a busy machine, too.
 SECONDS = 0.75
@@ -52,87 +35,6 @@ def works(tool: AnyTool, **options: Any) -> gx.AgentExecutor:
 
 
 # ---- control returns
-
-
-@pytest.mark.medium
-@HOW
-@cases("kind", "def", "async def")
-def test_control_returns_from_a_tool(run: Running, kind: str) -> None:
-    released = threading.Event()
-
-    async def stubborn() -> None:
-        while not released.is_set():
-            with suppress(asyncio.CancelledError):
-                await until(released)
-
-    one = tool_named("work", stubborn if kind == "async def" else lambda: released.wait(LONG))
-    executor = works(one, max_execution_time=SECONDS)
-
-    async def timed() -> tuple[Any, Stopwatch]:
-        # The event loop waits for a task that ignores its cancellation, so the time is taken within.
-        with Stopwatch() as watch:
-            result = await executor.arun("q")
-        released.set()
-        return result, watch
-
-    if run is run_sync:
-        with Stopwatch() as watch:
-            result = executor.run("q")
-        released.set()
-    else:
-        result, watch = asyncio.run(timed())
-    assert (result.reason, result.spent[TOOL_CALLS]) == ("seconds", 1)
-    assert SECONDS <= watch.elapsed < watch.extend(SECONDS + 1)
-
-
-@pytest.mark.medium
-@HOW
-def test_control_returns_from_a_model(run: Running) -> None:
-    model = BlockingModel()
-    result = run(caller_of(model, max_execution_time=SECONDS))
-    model.released.set()
-    assert (result.reason, result.spent[MODEL_CALLS]) == ("seconds", 1)
-
-
-class Hanging:
-    """A memory that hangs in the given method."""
-
-    keys = ("history",)
-
-    def __init__(self, where: str, released: threading.Event) -> None:
-        self.where = where
-        self.released = released
-
-    def load(self, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
-        if self.where == "load":
-            self.released.wait(LONG)
-        return {"history": ""}
-
-    def save(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
-        if self.where == "save":
-            self.released.wait(LONG)
-
-    async def aload(self, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
-        if self.where == "load":
-            await until(self.released)
-        return {"history": ""}
-
-    async def asave(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
-        if self.where == "save":
-            await until(self.released)
-
-
-@pytest.mark.medium
-@HOW
-@cases("where", "load", "save")
-def test_control_returns_from_a_memory(run: Running, where: str, released: threading.Event) -> None:
-    memory = Hanging(where, released)
-    executor = make_executor(answer("the answer"), tools=[], memory=memory, max_execution_time=SECONDS)
-    with Stopwatch() as watch:
-        result = run(executor)
-    assert watch.elapsed < watch.extend(SECONDS + 1)
-    assert (result.output == "the answer") is (where == "save")
-    assert (result.reason == "seconds") is (where == "load")
 
 
 # ---- late code stops
@@ -161,61 +63,7 @@ def test_a_late_call_is_followed_by_nothing(run: Running) -> None:
     assert [step.status for step in result.steps] == ["cut"]
 
 
-@pytest.mark.medium
-@HOW
-def test_a_cut_keeps_the_answers_before_it(run: Running) -> None:
-    calls, released = list[int](), threading.Event()
-
-    def work() -> None:
-        calls.append(len(calls))
-        if len(calls) == 2:
-            released.wait(LONG)
-
-    result = run(works(tool_named("work", work), max_execution_time=SECONDS))
-    released.set()
-    assert [step.status for step in result.steps] == ["ok", "cut"]
-    assert result.spent[TOOL_CALLS] == 2
-
-
-@cases("drive", drive_sync, drive_async)
-def test_a_clock_that_stands_still_cuts_nothing(drive: Driver) -> None:
-    clock = FakeClock()
-
-    def answer(question: Question) -> str:
-        clock.advance(4)
-        return question.text
-
-    context = RunContext(handlers_for({Question: answer}), gx.Limits(seconds=10), clock=clock)
-    done = drive(Script(INTERVIEW, Topic("tea", 9), context))
-    assert isinstance(done.outcome, Stopped)
-    assert done.spent.seconds == 12
-
-
 # ---- exceptions and interrupts
-
-
-@cases("drive", drive_sync, drive_async)
-def test_an_error_has_snapshot_and_journal(drive: Driver) -> None:
-    def fail(question: Question) -> str:
-        if question.text.startswith("tea 2"):
-            raise OSError("it broke")
-        return question.text
-
-    context = RunContext(handlers_for({Question: fail}), gx.Limits(seconds=LONG))
-    with pytest.raises(OSError, match="it broke") as caught:
-        drive(Script(INTERVIEW, Topic("tea"), context))
-    snapshot, journal = snapshot_in(caught.value), journal_of(caught.value)
-    assert journal is not None
-    assert len(snapshot.replies) == len(journal) == 2
-    again = gx.Snapshot.from_json(snapshot.to_json(), INTERVIEW)
-    asked: list[str] = []
-
-    def answer(question: Question) -> str:
-        asked.append(question.text)
-        return "fine"
-
-    run(INTERVIEW, again, RunContext(handlers_for({Question: answer}), gx.Limits()))
-    assert asked == ["tea 2 2"]
 
 
 def interrupt_caller() -> None:
@@ -240,8 +88,7 @@ def test_an_interrupt_stops_at_the_next_call(released: threading.Event) -> None:
     released.set()
     assert ended.wait(LONG)
     eventually(lambda: count_abandoned() <= before)
-    assert calls == [1]
-    assert snapshot.spent[TOOL_CALLS] == 1
+    assert (calls, snapshot.spent[TOOL_CALLS]) == ([1], 1)
 
 
 def test_an_interrupt_in_a_node_begins_no_call(released: threading.Event) -> None:

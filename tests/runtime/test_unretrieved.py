@@ -83,7 +83,6 @@ def make_tools(world: World) -> dict[str, AnyTool]:
 
 
 SEVERAL = ("fails", "fails_in_cleanup", "ignores_cancellation", "blocks")
-GROUPS = (*((name,) for name in SEVERAL), ("raises_cancellation",), ("returns_coroutine",), SEVERAL)
 
 
 def make_executor(world: World, names: tuple[str, ...], **options: Any) -> AgentExecutor:
@@ -236,7 +235,7 @@ async def finish() -> None:
 
 @pytest.mark.medium
 @cases("closes_early", False, True)
-@cases("names", *GROUPS)
+@cases("names", *((name,) for name in SEVERAL), ("raises_cancellation",), ("returns_coroutine",), SEVERAL)
 @cases("scenario", *SCENARIOS)
 def test_nothing_is_left_unretrieved(scenario: str, names: tuple[str, ...], closes_early: bool) -> None:
     messages = run_scenario(SCENARIOS[scenario], names, closes_early=closes_early)

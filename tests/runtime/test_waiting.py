@@ -2,9 +2,6 @@
 
 import asyncio
 import contextvars
-import subprocess
-import sys
-import textwrap
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -24,11 +21,10 @@ from graphexec.runtime.handlers import Handler, handlers_for
 from graphexec.runtime.loop import TURN
 from graphexec.runtime.tasks import await_all, await_for, call_in_thread, run_on_own_loop
 from graphexec.runtime.threads import NOT_DONE, open_cancel_scope, wait_for, wait_for_all
-from tests import garbage
 from tests.drivers import ALL_DRIVERS, LIVE, Driver, Script
 from tests.kernel import machines as m
 from tests.parameters import cases
-from tests.runtime.actors import LONG, cancel_when, reports_of, start_in_thread
+from tests.runtime.actors import LONG, cancel_when, start_in_thread
 
 # Long enough for a thread to be started on a busy machine, short enough to wait for.
 SOON = 0.03
@@ -101,12 +97,6 @@ def test_wait_ends_when_the_caller_is_cancelled(released: threading.Event) -> No
 # ---- several calls
 
 
-@cases("seconds", None, SOON)
-def test_no_calls_are_done_at_once(seconds: float | None) -> None:
-    assert wait_for_all([], seconds, at_once=3) == ()
-    assert asyncio.run(await_all([], seconds, at_once=3)) == ()
-
-
 @given(count=st.integers(0, 12), at_once=st.integers(1, 15), seconds=st.sampled_from([None, LONG]))
 def test_results_come_in_the_order_of_the_calls(count: int, at_once: int, seconds: float | None) -> None:
     calls = [partial(int, number) for number in range(count)]
@@ -122,70 +112,6 @@ def test_results_come_in_the_order_of_the_calls(count: int, at_once: int, second
         return await await_all([soon(number) for number in range(count)], seconds, at_once=at_once)
 
     assert asyncio.run(together()) == tuple(range(count))
-
-
-class Crowd:
-    """Counts who is inside at the same time; a guest leaves when so many have been in together."""
-
-    def __init__(self, at_once: int) -> None:
-        self.barrier = threading.Barrier(at_once)
-        self.lock = threading.Lock()
-        self.inside = self.most = 0
-
-    def visit(self) -> None:
-        with self.lock:
-            self.inside += 1
-            self.most = max(self.most, self.inside)
-        self.barrier.wait(LONG)
-        with self.lock:
-            self.inside -= 1
-
-
-@cases("at_once", 1, 2, 5)
-def test_exactly_at_once_calls_run_concurrently(at_once: int) -> None:
-    crowd = Crowd(at_once)
-    wait_for_all([crowd.visit] * (at_once * 3), None, at_once=at_once)
-    assert crowd.most == at_once
-    crowd = Crowd(at_once)
-
-    async def together() -> None:
-        await await_all([call_in_thread(crowd.visit) for _ in range(at_once * 3)], None, at_once=at_once)
-
-    asyncio.run(together())
-    assert crowd.most == at_once
-
-
-@cases("driver", *LIVE)
-def test_batch_runs_at_most_at_once_effects(driver: Driver) -> None:
-    crowd = Crowd(3)
-
-    def survey(call: CallTool) -> ToolResult:
-        crowd.visit()
-        return ToolResult(call.name)
-
-    topics = tuple(str(number) for number in range(9))
-    result = driver(Script(m.SURVEY, m.Topics(topics), make_run_context({CallTool: survey}, at_once=3)))
-    assert result.outcome == m.Survey(tuple(ToolResult(name) for name in topics))
-    assert crowd.most == 3
-
-
-@cases("at_once", 1, 2, 9)
-@cases("seconds", None, LONG)
-def test_first_error_abandons_the_other_calls(at_once: int, seconds: float | None, released: threading.Event) -> None:
-    begun = threading.Event()
-
-    def block() -> None:
-        begun.set()
-        released.wait()
-
-    def fail() -> None:
-        if at_once > 1:
-            begun.wait(LONG)
-        raise ValueError("first")
-
-    calls: list[Callable[[], None]] = [fail, block] if at_once == 1 else [block, fail]
-    with pytest.raises(ValueError, match="first"):
-        wait_for_all(calls * 2, seconds, at_once=at_once)
 
 
 def test_unstarted_call_never_starts_after_timeout(released: threading.Event) -> None:
@@ -243,27 +169,6 @@ def test_stubborn_coroutine_is_abandoned_within_the_grace() -> None:
     assert took >= SOON + GRACE - 0.01
 
 
-def test_failure_of_abandoned_task_is_ignored() -> None:
-    async def spiteful() -> None:
-        try:
-            await hang()
-        except asyncio.CancelledError:
-            raise ValueError("spite") from None
-
-    async def watched() -> None:
-        assert await await_for(spiteful, SOON) is NOT_DONE
-
-    assert reports_of(watched) == []
-
-
-def test_unstarted_calls_leave_no_warning() -> None:
-    async def together(seconds: float, at_once: int) -> tuple[object, ...]:
-        return await await_all([hang() for _ in range(3)], seconds, at_once=at_once)
-
-    assert asyncio.run(together(SOON, 1)) == asyncio.run(together(0, 2)) == (NOT_DONE,) * 3
-    garbage.collect()
-
-
 async def fail() -> None:
     raise TimeoutError("mine")
 
@@ -313,35 +218,6 @@ def test_cancelled_run_cancels_its_calls(machine: Any, value: Any, seconds: floa
 
     asyncio.run(cancel_run())
     assert cancelled == effects
-
-
-def test_cancelling_an_async_run_abandons_its_thread(released: threading.Event) -> None:
-    async def cancel_run() -> None:
-        loop, begun = asyncio.get_running_loop(), asyncio.Event()
-
-        def answer(question: m.Question) -> str:
-            loop.call_soon_threadsafe(begun.set)
-            released.wait()
-            return "too late"
-
-        await cancel_when(begun.wait(), arun(m.INTERVIEW, m.Topic("tea"), make_run_context({m.Question: answer})))
-
-    asyncio.run(cancel_run())
-    # The loop is closed when the call ends: nothing is delivered or reported.
-    released.set()
-
-
-def test_late_thread_of_cancelled_run_is_ignored(released: threading.Event) -> None:
-    before = set(threading.enumerate())
-
-    async def cancel_and_stay() -> None:
-        await cancel_when(asyncio.sleep(0), call_in_thread(released.wait))
-        released.set()
-        join(set(threading.enumerate()) - before)
-        # The loop handles the thread's callback in its next iteration.
-        await asyncio.sleep(0)
-
-    assert reports_of(cancel_and_stay) == []
 
 
 def test_busy_async_run_yields_to_other_tasks() -> None:
@@ -420,21 +296,6 @@ def test_batch_calls_have_separate_contexts(driver: Driver) -> None:
 
 
 # ---- the end of the program
-
-
-@pytest.mark.medium
-def test_abandoned_thread_does_not_delay_exit() -> None:
-    program = """
-        import threading
-        from graphexec.runtime.threads import wait_for, wait_for_all
-
-        wait_for(threading.Event().wait, 0.01)
-        wait_for_all([threading.Event().wait] * 2, 0.01, at_once=1)
-        print("the end")
-    """
-    command = [sys.executable, "-W", "error", "-c", textwrap.dedent(program)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=LONG, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "the end\n", "")
 
 
 def test_threads_are_daemons_of_a_name() -> None:

@@ -11,7 +11,7 @@ from graphexec.executor.result import Ending
 from graphexec.models import ScriptedModel
 from tests.drivers import DriverResult
 from tests.executor import actors
-from tests.executor.actors import AnyTool, BlockingModel, Running, act, answer, direct, echo, run_executor, scripted
+from tests.executor.actors import AnyTool, act, direct, echo, run_executor, scripted
 
 # What a run says that is stopped by its iterations or its time, and what asks it for its last word.
 STOPPED = "Agent stopped due to iteration limit or time limit."
@@ -66,13 +66,6 @@ def cancel_run(make: Callable[[Any], gx.AgentExecutor]) -> None:
     asyncio.run(scenario())
 
 
-def unreadable_once(steps: Any, inputs: Any) -> gx.AgentFinish:
-    """Raise a parse error, and then answer, as a callable agent."""
-    if steps:
-        return answer()
-    raise gx.ParseError("no", observation="Say it again.", llm_output="garbage")
-
-
 def noting_tool(name: str = "note", **options: Any) -> tuple[AnyTool, list[str]]:
     """Return a tool that returns its text, and the list of the texts."""
     texts: list[str] = []
@@ -84,23 +77,6 @@ def noting_tool(name: str = "note", **options: Any) -> tuple[AnyTool, list[str]]
         return text
 
     return note, texts
-
-
-def run_blocked(run: Running, **options: Any) -> gx.RunResult:
-    """Run an agent whose model does not answer before the time limit."""
-    model = BlockingModel()
-    agent = gx.create_react_agent(model, [])
-    try:
-        result: gx.RunResult = run(gx.AgentExecutor(agent=agent, tools=[], max_execution_time=0.3, **options))
-    finally:
-        model.released.set()
-    return result
-
-
-def finish_of(result: DriverResult[Ending]) -> gx.AgentFinish:
-    """The answer of a run that has to have one."""
-    assert isinstance(result.outcome, gx.AgentFinish)
-    return result.outcome
 
 
 def stop_of(result: DriverResult[Ending]) -> gx.StoppedResponse:

@@ -163,7 +163,6 @@ CALLS = st.builds(
     st.one_of(st.integers(0, 99), st.just("x")),
 )
 TEXTS = st.sampled_from(["so", "", "  ", "no idea", " 42 "])
-FEEDBACK = st.sampled_from([None, "Say it again.", ""])
 TOKENS = st.sampled_from([0, 0, 1, 5])
 
 
@@ -171,7 +170,7 @@ NONE: st.SearchStrategy[tuple[Call, ...]] = st.just(())
 
 
 def turns_of(kind: str, calls: st.SearchStrategy[tuple[Call, ...]] = NONE) -> st.SearchStrategy[Turn]:
-    return st.builds(Turn, st.just(kind), calls, TEXTS, FEEDBACK, TOKENS)
+    return st.builds(Turn, st.just(kind), calls, TEXTS, st.sampled_from([None, "Say it again.", ""]), TOKENS)
 
 
 ANSWER = turns_of("answer")

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from graphexec import AgentExecutor, AgentFinish, Tool, tool
+from graphexec import tool
 from graphexec.effects import CallTool, ToolResult
 from graphexec.errors import InputError, ToolDefinitionError
 from graphexec.tools.calling import make_tool_handler
 from tests.executor import actors
 from tests.parameters import cases
-from tests.tools.actors import HOW, KIND, Mute, call_tool, observe, raising
+from tests.tools.actors import HOW, KIND, Mute, observe, raising
 
 
 @pytest.mark.medium
@@ -101,13 +101,6 @@ def test_on_error_raise_raises_the_tools_exception(run: actors.Running, kind: st
     kept = actors.snapshot_in(error)
     assert kept.node == "dispatch_tools"
     assert [step.observation for step in getattr(kept.value, "run").steps] == ["before"]  # noqa: B009 - any outcome
-
-
-def test_return_direct_answers_after_a_single_call() -> None:
-    result = actors.run_executor(lambda: actors.make_executor(actors.act("direct", text="42"), tools=[actors.direct]))
-    assert isinstance(result.outcome, AgentFinish)
-    assert (result.outcome.output, result.outcome.return_direct, result.outcome.log) == ("42", True, "")
-    assert actors.observations(result) == ["42"]
 
 
 def test_return_direct_ignores_a_timed_out_tool(released: threading.Event) -> None:
@@ -196,14 +189,3 @@ def test_case_insensitive_lookup_rejects_ambiguous_names() -> None:
 def test_invalid_lookup_is_rejected(wrong: Any) -> None:
     with pytest.raises(InputError, match=f"^tool_lookup is {re.escape(repr(wrong))}; give 'exact' or 'case_"):
         make_tool_handler({}, lookup=wrong)
-
-
-@cases("tool_input", "hi", {"text": "hi"})
-def test_tool_handler_works_without_an_executor(tool_input: Any) -> None:
-    assert call_tool(actors.echo, tool_input) == ToolResult("hi")
-
-
-def test_tool_can_be_in_several_sets() -> None:
-    shared: Tool[[str], str] = actors.echo
-    assert AgentExecutor(agent=actors.scripted(actors.answer()), tools=[shared]).tools == {"echo": shared}
-    assert AgentExecutor(agent=actors.scripted(actors.answer()), tools=(shared,)).tools == {"echo": shared}

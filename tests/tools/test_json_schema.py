@@ -260,7 +260,6 @@ parts = st.recursive(
     lambda inner: st.tuples(inner, st.lists(inner, max_size=3)).map(lambda pair: {**pair[0], "allOf": pair[1]}),
     max_leaves=4,
 )
-DEFINED = {"Closed": CLOSED, "Open": of(b={"type": "integer"}, c={})}
 
 
 CONDITION = {"if": {"required": ["a"]}, "then": {"required": ["b"]}}
@@ -271,7 +270,7 @@ CONDITION = {"if": {"required": ["a"]}, "then": {"required": ["b"]}}
 @example({**of(a={"type": "integer"}), "allOf": [of(a={}), {"$ref": "#/$defs/Closed"}]}, [{"a": 1}, {"a": "x"}])
 @given(parts, st.lists(st.dictionaries(names, st.sampled_from(["x", 1]), max_size=3), min_size=1, max_size=4))
 def test_tool_takes_exactly_what_its_schema_allows(schema: dict[str, Any], calls: list[dict[str, Any]]) -> None:
-    whole = {**schema, "$defs": DEFINED}
+    whole = {**schema, "$defs": {"Closed": CLOSED, "Open": of(b={"type": "integer"}, c={})}}
     normal = normalize_schema(copy_schema(whole, "take"), "take")
     for arguments in calls:
         assert Validator(normal).is_valid(arguments) == Validator(whole).is_valid(arguments)

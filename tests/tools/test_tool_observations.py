@@ -109,20 +109,15 @@ def gives(returned: object, **settings: Any) -> actors.AnyTool:
     return give
 
 
-def shown(run: actors.Running, one: actors.AnyTool) -> tuple[gx.AgentStep, str]:
-    """Return the step of a react agent that calls this tool, and its next prompt."""
-    model = models.ScriptedModel(["Action: give\nAction Input:", "Final Answer: done"])
-    result = run(gx.AgentExecutor(agent=gx.create_react_agent(model, [one]), tools=[one]))
-    return result.steps[0], actors.prompt(model.requests[1])
-
-
 @pytest.mark.medium
 @HOW
 @cases(("returned", "text"), *RETURNED, *PLAIN)
 def test_object_is_kept_and_shown_as_json(run: actors.Running, returned: Any, text: str) -> None:
-    step, prompt = shown(run, gives(returned))
+    model = models.ScriptedModel(["Action: give\nAction Input:", "Final Answer: done"])
+    one = gives(returned)
+    (step,) = run(gx.AgentExecutor(agent=gx.create_react_agent(model, [one]), tools=[one])).steps
     assert type(step.observation) is type(returned)
-    assert prompt.endswith(f"\nObservation: {text}\nThought: ")
+    assert actors.prompt(model.requests[1]).endswith(f"\nObservation: {text}\nThought: ")
 
 
 class Aliased(BaseModel):
@@ -222,15 +217,6 @@ def test_any_observation_has_the_same_text_in_json(value: Any) -> None:
 CUT = "[... {} more characters were cut; ask for less]"
 
 
-@HOW
-def test_model_sees_beginning_of_long_observation(run: actors.Running) -> None:
-    page = "x" * 5_000 + "y" * 9_345
-    step, prompt = shown(run, gives(page, max_observation=2_000))
-    assert step.observation is page
-    assert step.text == "x" * 2_000 + "\n" + CUT.format("12,345")
-    assert f"\nObservation: {step.text}\nThought: " in prompt
-
-
 @cases(
     ("returned", "settings", "defaults", "text"),
     ("abcdef", {}, {"max_observation": 4}, f"abcd\n{CUT.format(2)}"),
@@ -242,8 +228,7 @@ def test_model_sees_beginning_of_long_observation(run: actors.Running) -> None:
 )
 def test_max_observation_is_the_default_for_tools(returned: object, settings: Any, defaults: Any, text: str) -> None:
     result = call_tool(gives(returned, **settings), {}, **defaults)
-    assert result.observation == returned
-    assert result.text == text
+    assert (result.observation, result.text) == (returned, text)
 
 
 @cases("policy", "observe", "give failed: ValueError: {}".format)

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, BeforeValidator, Field
 
-from graphexec import AgentExecutor, create_react_agent, errors, models, tool
+from graphexec import errors, tool
 from graphexec.tools import tools_by_name
 from graphexec.tools.tool import InvalidArgumentsError
 from tests.executor.actors import (
@@ -326,18 +326,6 @@ def test_unexpected_validator_error_is_an_observation(error: type[Exception]) ->
     result = run_executor(lambda: make_executor(act("take", text="a"), answer(), tools=[tool(take)]))
     assert statuses(result) == ["error"]
     assert observations(result)[0].startswith(f"take failed: {error.__name__}: ")
-
-
-def test_model_can_correct_a_call_from_the_observation() -> None:
-    turns = "Action: paint\nAction Input: north", 'Action: paint\nAction Input: {"wall": "north", "colour": "blue"}'
-
-    def make() -> AgentExecutor:
-        model = models.ScriptedModel([*turns, "Final Answer: painted"])
-        return AgentExecutor(agent=create_react_agent(model, [paint]), tools=[paint])
-
-    result = run_executor(make)
-    assert statuses(result) == ["bad_arguments", "ok"]
-    assert result.outcome.output == "painted"
 
 
 def test_options_are_read_only() -> None:

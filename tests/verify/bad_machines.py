@@ -3,7 +3,7 @@
 from typing import Any
 
 import graphexec as gx
-from graphexec import actions, effects, kernel, messages
+from graphexec import actions, effects, kernel
 from graphexec.executor import (
     AGENT_EXECUTOR,
     Acted,
@@ -19,7 +19,7 @@ from graphexec.executor import (
     stopped_response,
 )
 from graphexec.verify.proof.flow import flow_of
-from tests.kernel.machines import machine_of, value
+from tests.kernel.machines import machine_of, stub, value
 
 # ---- rows of the agent's machine
 
@@ -41,19 +41,8 @@ class Unclear:
     run: actions.Run
 
 
-@gx.node
-def careful_parse(replied: Replied) -> Acted | gx.AgentFinish | Unclear:
-    return Unclear(replied.run)
-
-
-@gx.charged(when_spent=limit_reached)
-@gx.node
-def ask_again(unclear: Unclear) -> gx.Asks[effects.CallModel, Replied]:
-    reply = yield from gx.ask(effects.CallModel(messages.CompletionRequest("Say it again.")))
-    return Replied(unclear.run, reply)
-
-
-careful = kernel.rename(careful_parse, "parse")
+careful = stub("parse", Replied, Acted | gx.AgentFinish | Unclear)
+ask_again = gx.charged(when_spent=limit_reached)(stub("ask_again", Unclear, Replied, asks=effects.CallModel))
 
 
 def retrying(asker: Any) -> gx.Machine[Ready, Any]:
@@ -93,21 +82,9 @@ class Left:
 LEFT, RIGHT = gx.Budget("left", 3), gx.Budget("right", 2)
 
 
-@gx.metered(when_spent=Left, budget=LEFT)
-@gx.node
-def go_left(a: A) -> B | Over:
-    return B()
-
-
-@gx.metered(when_spent=Left, budget=RIGHT)
-@gx.node
-def go_right(b: B) -> A | Over:
-    return A()
-
-
-@gx.node
-def come_back(b: B) -> A | Over:
-    return A()
+go_left: Any = gx.metered(when_spent=Left, budget=LEFT)(stub("go_left", A, B | Over))
+go_right: Any = gx.metered(when_spent=Left, budget=RIGHT)(stub("go_right", B, A | Over))
+come_back = stub("come_back", B, A | Over)
 
 
 _OVER: Any = gx.on(Over, gx.END)
@@ -131,10 +108,7 @@ ONE_OF_TWO = leaving(go_right, _THERE, gx.on(A, go_left) | _LEAVE)
 # ---- a stop that asks the model once more
 
 
-@gx.node
-def last_words(reached: LimitReached) -> gx.Asks[effects.CallModel, gx.AgentFinish]:
-    reply = yield from gx.ask(effects.CallModel(messages.CompletionRequest("Answer now.")))
-    return gx.AgentFinish({"output": getattr(reply, "content", reply)})
+last_words = stub("generate", LimitReached, gx.AgentFinish, asks=effects.CallModel)
 
 
 def still_reached(reached: LimitReached, limit: gx.Exhausted) -> LimitReached:
@@ -156,11 +130,9 @@ GENERATE_ON_ITS_OWN = generating(_reserved, gx.edges(_reserved, _FINISH | _STOP)
 # ---- a person who may grant more without a limit
 
 
-@gx.charged(when_spent=limit_reached)
-@gx.node
-def ask_for_more(reached: LimitReached) -> gx.Asks[gx.AskHuman, Ready | LimitReached]:
-    answer = yield from gx.ask(gx.AskHuman("More?"))
-    return Ready(reached.run) if answer == "yes" else reached
+ask_for_more = gx.charged(when_spent=limit_reached)(
+    stub("ask_for_more", LimitReached, Ready | LimitReached, asks=gx.AskHuman)
+)
 
 
 def extending(asker: Any) -> gx.Machine[Ready, Any]:
@@ -170,9 +142,8 @@ def extending(asker: Any) -> gx.Machine[Ready, Any]:
     return gx.graph(asking | _PARSING | _ACTING | extending | _STOPPING, start=plan)
 
 
-EXTENSIONS = gx.Budget("extensions", 2)
 FREE_EXTENSION = extending(ask_for_more)
-PAID_EXTENSION = extending(gx.metered(when_spent=limit_reached, budget=EXTENSIONS)(ask_for_more))
+PAID_EXTENSION = extending(gx.metered(when_spent=limit_reached, budget=gx.Budget("extensions", 2))(ask_for_more))
 PAID_EXTENSION_FLOW = flow_of(PAID_EXTENSION)
 
 # ---- an agent within an agent
@@ -183,19 +154,9 @@ class Task:
     """The task that a parent passes to its child."""
 
 
-@gx.node
-def take_on(task: Task) -> Ready:
-    return Ready(actions.Run({}))
-
-
-@gx.node
-def deliver(finish: gx.AgentFinish) -> Task | Over:
-    return Over()
-
-
-@gx.node
-def give_up(stopped: gx.StoppedResponse) -> Over:
-    return Over()
+take_on, deliver = stub("take_on", Task, Ready), stub("deliver", gx.AgentFinish, Task | Over)
+give_up, hand_back = stub("give_up", gx.StoppedResponse, Over), stub("hand_back", gx.AgentFinish, Ready | Over)
+delegate = stub("delegate", Acted, Ready)
 
 
 def parent(child: Any, deliverer: Any) -> gx.Machine[Task, Any]:
@@ -208,11 +169,6 @@ counting_deliver = gx.metered(when_spent=Left, budget=TASKS)(deliver)
 OWN = [gx.Budget("iterations", 5)]
 ENDLESS_CHILD = parent(gx.embed(AGENT_EXECUTOR, "research", own=OWN), deliver)
 CHILD_COUNTED = parent(gx.embed(AGENT_EXECUTOR, "research", own=OWN), counting_deliver)
-
-
-@gx.node
-def hand_back(finish: gx.AgentFinish) -> Ready | Over:
-    return Ready(finish.run)
 
 
 def handing_back(routes: Any) -> gx.Machine[Ready, Any]:
@@ -230,35 +186,14 @@ def handing_back(routes: Any) -> gx.Machine[Ready, Any]:
     )
 
 
-@gx.node
-def delegate(acted: Acted) -> Ready:
-    return Ready(acted.run)
-
-
 REFILLS_ITS_PARENT = handing_back(gx.on(Ready, plan, resets=[kernel.ITERATIONS]) | _OVER)
 SHARES_WITH_ITS_PARENT = handing_back(gx.on(Ready, plan) | _OVER)
 
 # ---- drafts: tables that `graph` refuses
 
 
-@gx.node
-def look(a: A) -> B | Over:
-    return Over()
-
-
-@gx.node
-def turn(b: B) -> A | Over:
-    return A()
-
-
-@gx.node
-def unheard(a: A) -> Over:
-    return Over()
-
-
-@gx.node
-def unused(b: B) -> Over:
-    return Over()
+look, turn = stub("look", A, B | Over), stub("turn", B, A | Over)
+unheard, unused = stub("unheard", A, Over), stub("unused", B, Over)
 
 
 # A type checker reports these, too.
@@ -269,23 +204,8 @@ UNREACHABLE = gx.draft(gx.edges(unheard, _OVER) | gx.edges(unused, _OVER), start
 REACHABLE = machine_of(unheard)
 
 
-@gx.metered(when_spent=Left)
-@gx.node
-def tick(a: A) -> B:
-    return B()
-
-
-@gx.node
-def tock(b: B) -> A:
-    return A()
-
-
-@gx.node
-def tock_or_stop(b: B) -> A | Over:
-    return A()
-
-
-tock_ending = kernel.rename(tock_or_stop, "tock")
+tick: Any = gx.metered(when_spent=Left)(stub("tick", A, B))
+tock, tock_ending = stub("tock", B, A), stub("tock", B, A | Over)
 
 
 def ticking(other: Any) -> gx.Machine[A, Any]:

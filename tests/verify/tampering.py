@@ -13,6 +13,7 @@ import graphexec as gx
 from graphexec.effects import agent_limits
 from graphexec.executor import AGENT_EXECUTOR, GENERATING_AGENT_EXECUTOR, STRICT_AGENT_EXECUTOR
 from graphexec.kernel.serialization import format_json
+from tests.kernel.machines import pure
 from tests.verify.bad_machines import CHILD_COUNTED
 from tests.verify.writing import WRITER, Chapter, GivenUp, Text, write
 
@@ -26,14 +27,8 @@ GONE: Any = object()
 HUGE = 10**400
 
 
-@gx.node
-def rewrite(text: Text) -> Text:
-    return text
-
-
-@gx.node
-def tidy(given_up: GivenUp) -> Text:
-    return Text("")
+rewrite = pure("rewrite", Text, Text, lambda text: text)
+tidy = pure("tidy", GivenUp, Text, lambda given_up: Text(""))
 
 
 # A run can count more after its limit is reached, so the number is proved by states.
@@ -49,10 +44,7 @@ def give_up(text: Text, limit: gx.Exhausted) -> GivenUp:
     return GivenUp(Chapter(text.wishes), limit)
 
 
-@gx.metered(when_spent=give_up)
-@gx.node
-def second(text: Text) -> Text:
-    return text
+second = gx.metered(when_spent=give_up)(pure("second", Text, Text, lambda text: text))
 
 
 TWICE: gx.Machine[Chapter, Any] = gx.graph(

@@ -124,12 +124,6 @@ def test_every_finding_and_verdict_has_text() -> None:
     verdict = AGENT_EXECUTOR.verify(Limits(iterations=None, fan_out=None))
     assert [finding.title for finding in verdict.findings] == [CODES["GX016"], CODES["GX013"]]
     assert str(verdict).startswith("REFUTED\n  GX016 at plan: ")
-    assert str(AGENT_EXECUTOR.verify(Limits(fan_out=1, seconds=9))).partition("\n  assuming: ")[0] == (
-        "PROVED\n  transitions: 4*iterations + 2 = 62 (exact)\n  model calls: iterations = 15 (exact)\n"
-        "  tool calls: fan_out*iterations = 15 (exact)\n"
-        "  seconds: seconds + 0.05 = 9.05 (at most, if nodes, policies and observers return at once and the event loop "
-        "is not blocked)"
-    )
 
 
 def test_counted_things_are_not_assumed() -> None:

@@ -6,11 +6,11 @@ import json
 from typing import Any, Literal, final
 
 import graphexec as gx
-from graphexec import errors, kernel, messages
+from graphexec import errors, kernel
 from graphexec.effects import CallModel, CallTool, agent_limits
 from graphexec.testing.explorer.stub_nodes import explore_table
 from graphexec.verify.proof.flow import Flow, Transition, caps_of, flow_of, is_enabled, limits_of
-from tests.kernel.machines import error_message, value
+from tests.kernel.machines import error_message, stub, value
 from tests.parameters import cases
 from tests.verify.flows import calling
 from tests.verify.proofs import certificate_of, witness_of
@@ -40,60 +40,17 @@ class Look(gx.Effect[str]):
 
 FIRST, SECOND = gx.Budget("first", 1), gx.Budget("second")
 
-
-@gx.node
-def pure(given: Given) -> Made:
-    return Made()
+pure = stub("pure", Given, Made)
+think, use = stub("think", Given, Made, asks=CallModel), stub("use", Given, Made, asks=CallTool)
+either = stub("either", Given, Made, asks=CallModel | CallTool | Look)
+think_and_act = stub("think_and_act", Given, Made, asks=CallModel | CallTool)
+look, turn_back = stub("look", Given, Made, asks=Look), stub("turn_back", Made, Back)
+again, begin_with = stub("again", Back, Given), stub("begin_with", Made, Given)
 
 
 @gx.opaque
 def blocking(given: Given) -> Made:
     return Made()
-
-
-@gx.node
-def think(given: Given) -> gx.Asks[CallModel, Made]:
-    yield from gx.ask(CallModel(messages.CompletionRequest("?")))
-    return Made()
-
-
-@gx.node
-def use(given: Given) -> gx.Asks[CallTool, Made]:
-    yield from gx.ask(CallTool("look", ""))
-    return Made()
-
-
-@gx.node
-def either(given: Given) -> gx.Asks[CallModel | CallTool | Look, Made]:
-    yield from gx.ask(CallTool("look", ""))
-    return Made()
-
-
-@gx.node
-def think_and_act(given: Given) -> gx.Asks[CallModel | CallTool, Made]:
-    yield from gx.ask(CallTool("look", ""))
-    return Made()
-
-
-@gx.node
-def look(given: Given) -> gx.Asks[Look, Made]:
-    yield from gx.ask(Look())
-    return Made()
-
-
-@gx.node
-def turn_back(made: Made) -> Back:
-    return Back()
-
-
-@gx.node
-def again(back: Back) -> Given:
-    return Given()
-
-
-@gx.node
-def begin_with(made: Made) -> Given:
-    return Given()
 
 
 # Any: the nodes are decorated in many ways.

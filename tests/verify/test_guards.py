@@ -9,45 +9,18 @@ from graphexec.executor import AGENT_EXECUTOR, Acted, LimitReached, NotSaved, Re
 from graphexec.executor.table import GENERATING_AGENT_EXECUTOR, stop_without_answer
 from graphexec.memory import BufferMemory
 from tests.executor.actors import answer, scripted
+from tests.kernel.machines import stub
 from tests.parameters import cases
 from tests.verify.orders import Delivered, Order, Paid, Refused
 
-
-@gx.node
-def redact(finish: gx.AgentFinish) -> gx.AgentFinish:
-    return finish
-
-
-@gx.node
-def judge(finish: gx.AgentFinish) -> gx.AgentFinish | Ready:
-    return finish
-
-
-@gx.node
-def proofread(ending: gx.AgentFinish | gx.StoppedResponse) -> gx.AgentFinish | gx.StoppedResponse:
-    return ending
-
-
-@gx.node
-def approve(acted: Acted) -> Acted | gx.AgentFinish:
-    return acted
-
-
-@gx.node
-def forget(ready: Ready) -> Ready:
-    return ready
-
-
-@gx.node
-def explain(reached: LimitReached) -> LimitReached | gx.StoppedResponse:
-    return reached
-
-
-@kernel.reserved(when_spent=stop_without_answer)
-@gx.node
-def note(reached: LimitReached) -> gx.Asks[effects.SaveMemory, gx.StoppedResponse]:
-    yield from gx.ask(effects.SaveMemory({}, {}))
-    return gx.StoppedResponse("noted", reached.limit)
+redact = stub("redact", gx.AgentFinish, gx.AgentFinish)
+judge = stub("judge", gx.AgentFinish, gx.AgentFinish | Ready)
+proofread = stub("proofread", gx.AgentFinish | gx.StoppedResponse, gx.AgentFinish | gx.StoppedResponse)
+approve, forget = stub("approve", Acted, Acted | gx.AgentFinish), stub("forget", Ready, Ready)
+explain = stub("explain", LimitReached, LimitReached | gx.StoppedResponse)
+note: Any = kernel.reserved(when_spent=stop_without_answer)(
+    stub("note", LimitReached, gx.StoppedResponse, asks=effects.SaveMemory)
+)
 
 
 def executor(**options: Any) -> gx.AgentExecutor:
@@ -136,7 +109,6 @@ def test_unsaved_answer_leaves_by_its_own_exit() -> None:
 
 
 APPROVED = gx.edges(approve, gx.on(Acted, table.dispatch_tools) | FINISH)
-FORGETTING = gx.edges(forget, gx.on(Ready, table.plan))
 EXPLAINED = gx.edges(explain, gx.on(LimitReached, table.stopped_response) | STOP)
 NOTED, COPIED = gx.edges(note, STOP), gx.edges(kernel.rename(redact, "redact_direct"), FINISH)
 
@@ -151,7 +123,7 @@ NOTED, COPIED = gx.edges(note, STOP), gx.edges(kernel.rename(redact, "redact_dir
     splice(redacted(AGENT_EXECUTOR, parse), COPIED, after=table.check_return_direct, on=FINISHED),
     # Steps before the tools, in the loop and after a limit guard no exit.
     splice(AGENT_EXECUTOR, APPROVED, after=parse, on=Acted),
-    splice(AGENT_EXECUTOR, FORGETTING, after=table.check_return_direct, on=Ready),
+    splice(AGENT_EXECUTOR, gx.edges(forget, gx.on(Ready, table.plan)), after=table.check_return_direct, on=Ready),
     splice(AGENT_EXECUTOR, EXPLAINED, after=table.plan, on=LimitReached),
     # Only a model has last words.
     splice(redacted(AGENT_EXECUTOR, *BOTH), NOTED, after=table.dispatch_tools, on=LimitReached),
@@ -163,37 +135,10 @@ def test_node_that_no_exit_bypasses_gets_no_warning(machine: gx.Machine[Any, Any
 # ---- machines without agents
 
 
-@gx.node
-def reserve(order: Order) -> Paid | Refused:
-    return Paid()
-
-
-@gx.node
-def deliver(paid: Paid) -> Delivered | Refused:
-    return Delivered()
-
-
-@gx.node
-def release(refused: Refused) -> Refused:
-    return refused
-
-
-@gx.node
-def review(refused: Refused) -> Refused | Order:
-    return refused
-
-
-@gx.node
-def offer(order: Order) -> Refused | Paid:
-    return Paid()
-
-
-@gx.node
-def haggle(order: Order) -> Order | Paid:
-    return order
-
-
-LEAVE = gx.on(Refused, gx.END)
+reserve, deliver = stub("reserve", Order, Paid | Refused), stub("deliver", Paid, Delivered | Refused)
+release, review = stub("release", Refused, Refused), stub("review", Refused, Refused | Order)
+offer, haggle = stub("offer", Order, Refused | Paid), stub("haggle", Order, Order | Paid)
+LEAVE: Any = gx.on(Refused, gx.END)
 
 
 @cases(

@@ -48,10 +48,6 @@ def test_verdicts_within_large_limits_are_printed(limits: Any) -> None:
     reports += [str(verdict), summary("agent", verdict), repr(verdict.limits), *picture_of(verdict).caption]
     assert verdict.proved
     assert any("0e+500" in report for report in reports)
-
-
-@cases("limits", *LIMITS)
-def test_certificate_of_large_limits_is_stored_and_checked(limits: Any) -> None:
     assert certificate_of(AGENT_EXECUTOR, agent_limits(**limits))
 
 
@@ -134,12 +130,3 @@ def test_trace_with_exchanged_value_is_drawn_or_refused(value: str) -> None:
             # A node or an outcome may be one that the machine does not have.
             with suppress(InputError):
                 draw_all(recording)
-
-
-UNDECODABLE = [b"\xff\xfe", b'{"graphexec_certificate": "\xc3"}', b"\x00", b""]
-
-
-@cases("text", DEEP, "", "{", "1e400", '{"graphexec_certificate": 1' + "0" * 5000 + "}", *UNDECODABLE)
-def test_invalid_text_is_refused(text: Any) -> None:
-    with pytest.raises(CertificateError):
-        Certificate.from_json(text)

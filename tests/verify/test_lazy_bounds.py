@@ -49,9 +49,7 @@ def test_bounds_are_computed_once(computed: list[Bounds]) -> None:
     assert bounds.transitions.number
     assert bounds.rows()
     assert agent.verify().bounds is bounds
-    assert len(computed) == 1
-    assert bounds == computed[0]
-    assert repr(bounds) == repr(computed[0])
+    assert (len(computed), bounds, repr(bounds)) == (1, computed[0], repr(computed[0]))
 
 
 COPIES: list[Callable[[Any], Any]] = [copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))]

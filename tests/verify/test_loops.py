@@ -120,7 +120,7 @@ def entering(node: str, budget: str, entry: str = "e") -> Flow:
         'Budget("x", 3), or Limits(budgets={"x": 3}).',
     ),
     # A missing limit is reported before a reset.
-    (FIRST_UNLIMITED, "GX016 at a: ~ it spends only iterations, without a limit. ~"),
+    (FIRST_UNLIMITED, "GX016 at a: ~ it spends only iterations, without a limit. Set Limits(iterations=...)."),
     (SECOND_UNLIMITED, "GX016 at a: ~ it spends only y, without a limit. ~"),
 )
 def test_finding_names_loop_path_and_remedy(flow: Flow, text: str) -> None:
@@ -304,7 +304,6 @@ def test_witness_stays_short_under_large_limits() -> None:
 # ---- bounds
 
 TWO_AT_ONCE = Transition("a", "Tob", "b", spends=(("x", 2),))
-CHAIN = flow_with(way("a", "b"), way("b", "c"), end("c"))
 AGENT = flow_with(way("a", "b", "iterations"), gate("a", "iterations", "s"), way("b", "a"), end("b"), end("s"))
 _OUTER, _INNER = (way("o", "i", "x", "y"), gate("o", "x")), (way("i", "i", "y"), gate("i", "y", "o"), end("i"))
 _BY_TWO_BUDGETS = (way("a", "b", "x"), gate("a", "x"), way("b", "a", "y"), gate("b", "y"))
@@ -315,7 +314,7 @@ _BRANCHES = (way("a", "b"), way("a", "c"), way("b", "b", "x"), gate("b", "x"), e
 @pytest.mark.medium
 @cases(
     ("flow", "limits", "transitions", "calls"),
-    (CHAIN, NO_LIMIT, "3 (exact)", "0 (exact)"),
+    (flow_with(way("a", "b"), way("b", "c"), end("c")), NO_LIMIT, "3 (exact)", "0 (exact)"),
     (AGENT, Limits(iterations=7), "2*iterations + 2 = 16 (exact)", "0 (exact)"),
     # The inner loop spends y; the outer loop spends x and resets y.
     (flow_with(*_OUTER, *_INNER, x=3, y=2), NO_LIMIT, "x*y + 2*x + 1 = 13 (exact)", "0 (exact)"),

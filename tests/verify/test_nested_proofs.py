@@ -13,7 +13,7 @@ import graphexec as gx
 from graphexec import errors, kernel, memory
 from graphexec.kernel.effects import NestedRuns
 from tests.executor.actors import Caller, act, answer, caller_of, echo, scripted
-from tests.kernel.machines import machine_of, value
+from tests.kernel.machines import machine_of, pure, value
 from tests.parameters import cases, examples
 from tests.verify.proofs import bounds_of, certificate_of, meters_of, refuse
 
@@ -72,9 +72,7 @@ def fetch(address: Address) -> gx.Asks[Fetch, Page]:
     return Page((yield Fetch()))
 
 
-@gx.node
-def try_again(given: Missed) -> Address:
-    return Address(given.number + 1)
+try_again = pure("try_again", Missed, Address, lambda given: Address(given.number + 1))
 
 
 FETCHING: gx.Machine[Address, Page] = machine_of(fetch, try_again)
@@ -95,9 +93,7 @@ def survey(address: Address) -> gx.Asks[Survey, Page]:
     return Page(str((yield Survey())))
 
 
-@gx.node
-def give_up(given: Missed) -> Page:
-    return Page(str(given.number))
+give_up = pure("give_up", Missed, Page, lambda given: Page(str(given.number)))
 
 
 REPORTING: gx.Machine[Address, Page] = machine_of(survey, give_up)
@@ -356,10 +352,7 @@ def again(todo: Todo, exhausted: gx.Exhausted) -> Todo:
     return todo
 
 
-@gx.metered(when_spent=again)
-@gx.node
-def work(todo: Todo) -> Worked:
-    return Worked()
+work = gx.metered(when_spent=again)(pure("work", Todo, Worked, lambda todo: Worked()))
 
 
 WORKING = gx.graph(gx.edges(work, gx.on(Worked, gx.END) | gx.on(Todo, work)), start=work)

@@ -8,7 +8,7 @@ from typing import Any, final
 import networkx as nx
 from hypothesis import given
 
-from graphexec import END, AgentFinish, Graph, Machine, Node, StoppedResponse, edges, errors, graph, node, on, splice
+from graphexec import END, AgentFinish, Graph, Machine, Node, StoppedResponse, edges, errors, graph, on, splice
 from graphexec.executor import (
     AGENT_EXECUTOR,
     GENERATING_AGENT_EXECUTOR,
@@ -23,7 +23,7 @@ from graphexec.executor import (
 from graphexec.kernel import Edge
 from graphexec.verify import dominates, postdominates, shortest_path, to_networkx
 from tests.checks.strategies import graphs as sound_graphs
-from tests.kernel.machines import error_message
+from tests.kernel.machines import error_message, stub
 from tests.parameters import cases
 from tests.verify.machines import graphs
 from tests.verify.orders import Order, Paid, Refused
@@ -42,28 +42,10 @@ class Repeat: ...
 class Over: ...
 
 
-@node
-def ask_first(order: Order) -> Approved | Refused:
-    raise AssertionError("nothing calls this")
-
-
-@node
-def refuse(refused: Refused) -> Approved | Over:
-    raise AssertionError("nothing calls this")
-
-
-@node
-def pay(approved: Approved | Repeat) -> Paid:
-    raise AssertionError("nothing calls this")
-
-
-@node
-def decide(paid: Paid) -> Order | Repeat | Over:
-    raise AssertionError("nothing calls this")
-
-
 # What is refused may be approved behind `ask_first`; what is repeated is not asked for again.
-PAYMENTS = graph(
+ask_first, refuse = stub("ask_first", Order, Approved | Refused), stub("refuse", Refused, Approved | Over)
+pay, decide = stub("pay", Approved | Repeat, Paid), stub("decide", Paid, Order | Repeat | Over)
+PAYMENTS: Graph[Any, Any] = graph(
     edges(ask_first, on(Approved, pay) | on(Refused, refuse))
     | edges(refuse, on(Approved, pay) | on(Over, END))
     | edges(pay, on(Paid, decide))
@@ -164,17 +146,10 @@ def test_dominators_agree_with_networkx(machine: Machine[Any, Any]) -> None:
             assert {name for name in network if holds(machine, name, other)} == chain
 
 
-@node
-def spin(order: Order) -> Order | Over:
-    raise AssertionError("nothing calls this")
-
-
-@node
-def begin(order: Order) -> Order:
-    raise AssertionError("nothing calls this")
-
-
-SPINNING = graph(edges(begin, on(Order, spin)) | edges(spin, on(Order, spin) | on(Over, END)), start=begin)
+spin, begin = stub("spin", Order, Order | Over), stub("begin", Order, Order)
+SPINNING: Graph[Any, Any] = graph(
+    edges(begin, on(Order, spin)) | edges(spin, on(Order, spin) | on(Over, END)), start=begin
+)
 
 
 @cases(
@@ -215,10 +190,7 @@ def test_node_dominates_what_it_comes_before(
 
 
 def test_a_spliced_node_dominates_what_it_guards() -> None:
-    @node
-    def guard(acted: Acted) -> Acted | AgentFinish:
-        raise AssertionError("nothing calls this")
-
+    guard = stub("guard", Acted, Acted | AgentFinish)
     safe = splice(AGENT_EXECUTOR, edges(guard, on(Acted, dispatch_tools) | on(AgentFinish, END)), after=parse, on=Acted)
     assert dominates(safe, guard, dispatch_tools, outcome=Acted, each=True)
     assert not dominates(safe, guard, END)

@@ -133,8 +133,7 @@ def test_json_report_has_all_documented_fields() -> None:
     }
     assert proved["assumptions"]
     (finding,) = endless["findings"]
-    assert finding["code"] == "GX010"
-    assert finding["title"] == CODES["GX010"]
+    assert (finding["code"], finding["title"]) == ("GX010", CODES["GX010"])
     assert finding["text"] == str(ENDLESS.findings[0])
     assert finding["place"]["file"] == "tests/verify/writing.py"
     assert [step["outcome"] for step in finding["witness"]["loop"]] == ["Poor", "Text"]

@@ -79,6 +79,7 @@ def test_verdict_is_that_of_its_graph_and_limits() -> None:
             assert verdict.graph is machine
             assert verdict.limits == gx.Limits(iterations=iterations)
             assert verdict.status == ("refuted" if iterations is None else "proved")
+            assert bool(verdict.assumptions) == verdict.proved
     # Invalid limits raise each time.
     for _ in range(2):
         with pytest.raises(LimitsError, match="no budget rounds"):

@@ -97,25 +97,6 @@ def test_call_limit_bounds_loop_like_iterations(machine: Machine[Any, Any], limi
     assert bounds is None if bound is None else str(bounds_of(machine, limits).transitions) == bound
 
 
-@cases("limits", FIFTEEN, UNLIMITED, Limits(iterations=None, seconds=60))
-def test_verdict_has_graph_and_limits(limits: Limits) -> None:
-    verdict = AGENT_EXECUTOR.verify(limits)
-    assert verdict.graph is AGENT_EXECUTOR
-    assert verdict.limits is limits
-    assert verdict.proved == (limits is FIFTEEN) == bool(verdict.assumptions)
-    assert isinstance(verdict.assumptions, tuple)
-
-
-def test_unlimited_loop_has_a_remedy() -> None:
-    verdict = AGENT_EXECUTOR.verify(Limits(iterations=None, seconds=60))
-    assert verdict.status == "unproved"
-    assert "GX012 at plan: only the 60 seconds end this loop" in verdict.why
-    assert AGENT_EXECUTOR.verify(UNLIMITED).why == (
-        "GX016 at plan: the table alone does not end this loop: plan --Replied--> parse, parse --Ready--> plan; "
-        "it spends only iterations, without a limit. Set max_iterations, or Limits(iterations=...)."
-    )
-
-
 AGENT = certificate_of(AGENT_EXECUTOR)
 
 
