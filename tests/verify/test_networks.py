@@ -45,7 +45,7 @@ class Over: ...
 # What is refused may be approved behind `ask_first`; what is repeated is not asked for again.
 ask_first, refuse = stub("ask_first", Order, Approved | Refused), stub("refuse", Refused, Approved | Over)
 pay, decide = stub("pay", Approved | Repeat, Paid), stub("decide", Paid, Order | Repeat | Over)
-PAYMENTS: Graph[Any, Any] = graph(
+PAYMENTS: Machine[Any, Any] = graph(
     edges(ask_first, on(Approved, pay) | on(Refused, refuse))
     | edges(refuse, on(Approved, pay) | on(Over, END))
     | edges(pay, on(Paid, decide))
@@ -54,7 +54,7 @@ PAYMENTS: Graph[Any, Any] = graph(
 )
 
 
-UNREACHED: Graph[Any, Any] = Graph(list[Node[Any, Any]]([pay, decide]), [Edge("pay", Paid, "END")], "pay")
+UNREACHED: Machine[Any, Any] = Graph(list[Node[Any, Any]]([pay, decide]), [Edge("pay", Paid, "END")], "pay")
 
 # ---- as a graph of networkx
 
@@ -95,14 +95,14 @@ def contents(network: Any) -> tuple[dict[str, Any], dict[tuple[str, str, str], A
 
 
 @given(graphs())
-def test_every_node_and_edge_is_there_once(machine: Graph[Any, Any]) -> None:
+def test_every_node_and_edge_is_there_once(machine: Machine[Any, Any]) -> None:
     nodes, found = contents(to_networkx(machine))
     assert nodes.keys() == {*machine.nodes, "END"}
     assert sorted(found) == sorted((edge.source, edge.target, edge.outcome.__name__) for edge in machine.edges)
 
 
 @given(graphs())
-def test_exports_hold_every_attribute(machine: Graph[Any, Any]) -> None:
+def test_exports_hold_every_attribute(machine: Machine[Any, Any]) -> None:
     network = to_networkx(machine)
     library: Any = nx
     file = io.BytesIO()
@@ -147,7 +147,7 @@ def test_dominators_agree_with_networkx(machine: Machine[Any, Any]) -> None:
 
 
 spin, begin = stub("spin", Order, Order | Over), stub("begin", Order, Order)
-SPINNING: Graph[Any, Any] = graph(
+SPINNING: Machine[Any, Any] = graph(
     edges(begin, on(Order, spin)) | edges(spin, on(Order, spin) | on(Over, END)), start=begin
 )
 
@@ -184,7 +184,7 @@ SPINNING: Graph[Any, Any] = graph(
     (postdominates, PAYMENTS, END, pay, {}, True),
 )
 def test_node_dominates_what_it_comes_before(
-    relation: Any, machine: Graph[Any, Any], first: Any, second: Any, options: Any, holds: bool
+    relation: Any, machine: Machine[Any, Any], first: Any, second: Any, options: Any, holds: bool
 ) -> None:
     assert relation(machine, first, second, **options) is holds
 
@@ -210,7 +210,7 @@ def test_paths_agree_with_networkx(machine: Machine[Any, Any]) -> None:
 
 
 @given(sound_graphs(most=6))
-def test_a_path_around_is_there_unless_dominated(machine: Graph[Any, Any]) -> None:
+def test_a_path_around_is_there_unless_dominated(machine: Machine[Any, Any]) -> None:
     for name in machine.nodes:
         for avoided in machine.nodes:
             path = shortest_path(machine, name, avoiding=avoided)
