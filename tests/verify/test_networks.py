@@ -8,7 +8,7 @@ from typing import Any, final
 import networkx as nx
 from hypothesis import given
 
-from graphexec import END, AgentFinish, Graph, Machine, Node, StoppedResponse, edges, errors, graph, on, splice
+from graphexec import END, AgentFinish, Machine, Node, StoppedResponse, edges, errors, graph, on, splice
 from graphexec.executor import (
     AGENT_EXECUTOR,
     GENERATING_AGENT_EXECUTOR,
@@ -54,7 +54,7 @@ PAYMENTS: Machine[Any, Any] = graph(
 )
 
 
-UNREACHED: Machine[Any, Any] = Graph(list[Node[Any, Any]]([pay, decide]), [Edge("pay", Paid, "END")], "pay")
+UNREACHED: Machine[Any, Any] = Machine(list[Node[Any, Any]]([pay, decide]), [Edge("pay", Paid, "END")], "pay")
 
 # ---- as a graph of networkx
 
