@@ -197,7 +197,15 @@ class Graph(Generic[S_contra, F_co]):
         return f"<graph of {len(self.nodes)} nodes and {len(self.edges)} edges, start={self.start}>"
 
     def __str__(self) -> str:
-        return "\n".join(map(str, self.edges))
+        """Return the edges, a line for each, in the order in which a run comes to their nodes."""
+        order: dict[str, None] = {}
+        waiting = [*(edge.source for edge in reversed(self.edges)), self.start]
+        while waiting:
+            name = waiting.pop()
+            if name not in order:
+                order[name] = None
+                waiting += [edge.target for edge in reversed(self.edges) if edge.source == name]
+        return "\n".join(str(edge) for name in order for edge in self.edges if edge.source == name)
 
 
 # The class of a graph, which a changed graph keeps.

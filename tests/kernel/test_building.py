@@ -32,7 +32,7 @@ def texts_of(table: Any, start: Any) -> list[str]:
 
 def test_total_table_is_built() -> None:
     assert str(m.DIAMOND) == (
-        "split --Even--> halve\nsplit --Odd--> triple\nhalve --Sum--> join\ntriple --Sum--> join\njoin --Total--> END"
+        "split --Even--> halve\nsplit --Odd--> triple\nhalve --Sum--> join\njoin --Total--> END\ntriple --Sum--> join"
     )
     assert repr(m.DIAMOND) == "<graph of 4 nodes and 5 edges, start=split>"
     assert [one.name for one in m.DIAMOND] == ["split", "halve", "triple", "join"]
