@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import types
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from enum import Enum
@@ -59,8 +59,9 @@ def fields_of(value: Any) -> Mapping[str, Any] | None:
 def _known_attributes(kind: Hashable) -> frozenset[str]:
     """Return the attributes of a class's instances that are fields, or computed by the class and kept by them."""
     held: Any = kind
-    fields = getattr(held, "__dataclass_fields__", None) or field_names(kind) or ()
-    members = (one for base in held.__mro__ for one in vars(base).items())
+    bases: tuple[type, ...] = held.__mro__
+    fields: Iterable[str] = getattr(held, "__dataclass_fields__", None) or field_names(kind) or ()
+    members = (one for base in bases for one in vars(base).items())
     return frozenset({*fields, *(name for name, one in members if isinstance(one, cached_property))})
 
 
@@ -288,9 +289,9 @@ def _compare_times(value: Any, restored: Any) -> Difference | None:
             return _changed(value)
     elif zone is not restored.tzinfo:
         return _changed(value)
-    # JSON lacks the fold of a time, in which equal times differ.
-    same = repr(value.replace(tzinfo=None)) == repr(restored.replace(tzinfo=None))
-    return None if same else _changed(value)
+    if value.fold != restored.fold:
+        return "", "has a fold, which JSON lacks; convert it to UTC"
+    return None if value.replace(tzinfo=None) == restored.replace(tzinfo=None) else _changed(value)
 
 
 def _is_offset(value: Any, restored: Any) -> bool:

@@ -321,10 +321,9 @@ def _innermost(error: Any) -> Sequence[BaseException]:
     waiting = [error]
     while waiting:
         one = waiting.pop()
-        if isinstance(one, BaseExceptionGroup):
-            waiting += reversed(one.exceptions)
-        else:
-            found.append(one)
+        inner: Sequence[Any] = getattr(one, "exceptions", ()) if isinstance(one, BaseExceptionGroup) else ()
+        waiting += reversed(inner)
+        found += () if inner else (one,)
     return found
 
 

@@ -140,6 +140,11 @@ class Decoded(Encoded):
     model_config = ConfigDict(val_json_bytes="base64")
 
 
+class Patch(BaseModel):
+    name: str | None = None
+    tags: list[str] = Field(default_factory=list)
+
+
 class Root(RootModel[list[date]]):
     pass
 
@@ -251,6 +256,7 @@ KEPT: Sequence[tuple[Any, st.SearchStrategy[Any]]] = [
     (Parsed, st.builds(Parsed, numbers=st.just("[1]"))),
     (OpenLogin, st.builds(OpenLogin, password=TEXTS)),
     (Decoded, st.builds(Decoded, data=st.just("_w=="))),
+    (Patch, st.builds(Patch) | st.builds(Patch, name=st.none()) | st.builds(Patch, tags=st.just(["a"]))),
     (Root, st.builds(Root, st.lists(DAYS, max_size=2))),
     (Box[int], st.builds(Box[int], inside=SMALL)),
     (Box[datetime], st.builds(Box[datetime], inside=TIMES)),
@@ -417,7 +423,13 @@ def exact(value: Any) -> object:
     if isinstance(value, (SecretStr, SecretBytes)):
         return kind, value.get_secret_value()
     if isinstance(value, BaseModel):
-        return kind, exact(value.__dict__), exact(value.__pydantic_extra__), exact(value.__pydantic_private__)
+        return (
+            kind,
+            sorted(value.model_fields_set),
+            exact(value.__dict__),
+            exact(value.__pydantic_extra__),
+            exact(value.__pydantic_private__),
+        )
     if is_dataclass(value):
         return kind, [exact(getattr(value, one.name)) for one in fields(value)], getattr(held, "more", None)
     if isinstance(value, dict):
