@@ -321,9 +321,10 @@ def _innermost(error: Any) -> Sequence[BaseException]:
     waiting = [error]
     while waiting:
         one = waiting.pop()
-        inner: Sequence[Any] = getattr(one, "exceptions", ()) if isinstance(one, BaseExceptionGroup) else ()
-        waiting += reversed(inner)
-        found += () if inner else (one,)
+        if isinstance(one, BaseExceptionGroup):
+            waiting += reversed(cast("Any", one).exceptions)
+        else:
+            found.append(one)
     return found
 
 
