@@ -358,7 +358,7 @@ def whole_answer(make: Make, text: str) -> str | None:
     return decision.output if isinstance(decision, AgentFinish) else None
 
 
-LINES = st.lists(st.sampled_from(["User: a", "AI: b", "Final Answer: c", "d", "Question: e", "", "\u2060"]), max_size=5)
+LINES = st.lists(st.sampled_from(["User: a", "AI: b", "Assistant: c", "d", "Question: e", "", "\u2060"]), max_size=5)
 ANY = st.text(max_size=30) | LINES.map("\n".join)
 
 
