@@ -8,8 +8,12 @@ from typing import AnyStr
 
 __all__ = ["INVISIBLE", "WINDOW", "compile_lazily", "match_end", "search"]
 
-# The pattern of a byte order mark or a space without a width.
-INVISIBLE = r"[\ufeff\u200b\u200c\u200d\u200e\u2060]"
+# The pattern of a format character (Unicode's category Cf), such as a byte order mark or a space without a width.
+INVISIBLE = (
+    r"[\u00ad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064"
+    r"\u2066-\u206f\ufeff\ufff9-\ufffb\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3"
+    r"\U0001d173-\U0001d17a\U000e0001\U000e0020-\U000e007f]"
+)
 
 
 def compile_lazily(pattern: AnyStr, flags: re.RegexFlag = re.NOFLAG) -> Callable[[], re.Pattern[AnyStr]]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import types
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from enum import Enum
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, Final, TypeAlias, final
 
 from graphexec.errors import an
@@ -55,16 +55,23 @@ def fields_of(value: Any) -> Mapping[str, Any] | None:
     return {**{name: getattr(value, name, None) for name in names}, **extras_of(value)}
 
 
+@cache
+def _known_attributes(kind: Hashable) -> frozenset[str]:
+    """Return the attributes of a class's instances that are fields, or computed by the class and kept by them."""
+    held: Any = kind
+    bases: tuple[type, ...] = held.__mro__
+    fields: Iterable[str] = getattr(held, "__dataclass_fields__", None) or field_names(kind) or ()
+    members = (one for base in bases for one in vars(base).items())
+    return frozenset({*fields, *(name for name, one in members if isinstance(one, cached_property))})
+
+
 def extras_of(value: Any) -> Mapping[str, Any]:
-    """Return the further fields and the private attributes of a pydantic model or dataclass by name."""
-    kind = class_of(value)
+    """Return the attributes of an instance of a class with fields that are no fields of the class by name."""
+    held: Mapping[str, Any] = getattr(value, "__dict__", {})
+    known = _known_attributes(class_of(value)) if held else ()
     extra: Any = getattr(value, "__pydantic_extra__", None)
-    config: Any = getattr(kind, "__pydantic_config__", None)
-    if config is not None and config.get("extra") == "allow":
-        attributes: Mapping[str, Any] = value.__dict__
-        extra = {name: one for name, one in attributes.items() if name not in (field_names(kind) or ())}
     private: Any = getattr(value, "__pydantic_private__", None)
-    return {**(extra or {}), **(private or {})}
+    return {**{name: one for name, one in held.items() if name not in known}, **(extra or {}), **(private or {})}
 
 
 def state_of(value: Any) -> Mapping[str, Any]:
@@ -213,8 +220,6 @@ def find_difference(value: Any, restored: Any) -> Difference | None:
                 continue
             if found := find_difference(one, other):
                 return f".{name}{found[0]}", found[1]
-        if dataclasses.is_dataclass(kind) and not hasattr(kind, "__pydantic_config__"):
-            return None
         return _compare_named(extras_of(value), extras_of(restored))
     return next((compare for kinds, compare in _compared() if isinstance(value, kinds)), _compare_objects)(
         value, restored
@@ -275,7 +280,7 @@ def _compare_sets(value: AbstractSet[Any], restored: AbstractSet[Any]) -> Differ
 def _compare_times(value: Any, restored: Any) -> Difference | None:
     zone = value.tzinfo
     if zone is not None and restored.tzinfo is not None:
-        if not _is_fixed(zone):
+        if not _is_offset(value, restored):
             return "", (
                 f"has the time zone {zone}, of which only the offset would be read back; convert it to UTC, and keep "
                 "the name of the zone in a field of its own"
@@ -284,14 +289,18 @@ def _compare_times(value: Any, restored: Any) -> Difference | None:
             return _changed(value)
     elif zone is not restored.tzinfo:
         return _changed(value)
-    # JSON lacks the fold of a time, by which equal times without a zone may differ.
-    same = value.replace(tzinfo=None) == restored.replace(tzinfo=None)
-    return None if same else _changed(value)
+    if value.fold != restored.fold:
+        return "", "has a fold, which JSON lacks; convert it to UTC"
+    return None if value.replace(tzinfo=None) == restored.replace(tzinfo=None) else _changed(value)
 
 
-def _is_fixed(zone: Any) -> bool:
+def _is_offset(value: Any, restored: Any) -> bool:
+    """Return whether the time zone is an offset, and has no name but that of the offset."""
+    from datetime import timezone
+
     try:
-        return zone.utcoffset(None) is not None
+        name = getattr(value.tzinfo, "key", None) or value.tzname()
+        return name in (restored.tzname(), timezone(value.tzinfo.utcoffset(None)).tzname(None))
     except Exception:  # noqa: BLE001 - a user's time zone may need a date
         return False
 

@@ -234,17 +234,31 @@ def dump_exactly(
 
     Raises `ValueError` with the place of the first part that would be another one, or that JSON cannot express.
     """
+    # A field of a model that was not set stays so, if its default is the same when it is read.
+    with suppress(ValueError):
+        return _dump_exactly(value, adapter, place, read or _validate, only_set=True)
+    return _dump_exactly(value, adapter, place, read or _validate, only_set=False)
+
+
+def _dump_exactly(
+    value: object,
+    adapter: TypeAdapter[Any],
+    place: str,
+    read: Callable[[TypeAdapter[Any], Any], Any],
+    *,
+    only_set: bool,
+) -> Any:
     door = Door()
     try:
-        data = _dump(adapter, value, door)
+        data = _dump(adapter, value, door, only_set=only_set)
     except Exception as error:
         raise ValueError(f"{place}{find_unwritable(value)} cannot be written: {error}; {REMEDY}") from error
     if door.known:
         # A validator may need what was compared before, which is left out here.
         with suppress(ValueError):
-            _read_back(value, adapter, _dump(adapter, value, Door(omits=True)), place, read or _validate)
+            _read_back(value, adapter, _dump(adapter, value, Door(omits=True), only_set=only_set), place, read)
             return data
-    _read_back(value, adapter, data, place, read or _validate)
+    _read_back(value, adapter, data, place, read)
     return data
 
 
@@ -283,9 +297,17 @@ def to_json_data(value: object) -> Any:
     return _dump(_adapter(kind), value)
 
 
-def _dump(adapter: TypeAdapter[Any], value: object, door: Door | None = None) -> Any:
+def _dump(adapter: TypeAdapter[Any], value: object, door: Door | None = None, *, only_set: bool = False) -> Any:
     """Dump by alias, and without what is computed. The class is not checked here: what is read back is."""
-    return adapter.dump_python(value, mode="json", by_alias=True, round_trip=True, warnings="none", context=door)
+    return adapter.dump_python(
+        value,
+        mode="json",
+        by_alias=True,
+        round_trip=True,
+        warnings="none",
+        context=door,
+        exclude_unset=only_set,
+    )
 
 
 def load_as(kind: Any, data: object) -> Any:

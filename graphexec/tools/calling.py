@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from types import CoroutineType
 from typing import Any, Literal, TypeAlias, cast, final, get_args
@@ -292,7 +292,7 @@ def _make_result(tool: _Prepared, returned: Any) -> ToolResult:
     return result
 
 
-# So many exceptions of a group are told, on so many levels; and of causes, so many.
+# So many exceptions of a group are told, on so many levels, and then those that are no groups; and of causes, so many.
 _TOLD, _LEVELS = 5, 3
 
 
@@ -304,15 +304,28 @@ def _explain(error: BaseException, levels: int = _LEVELS) -> str:
     # A user may have set anything.
     if isinstance(notes, list):
         text = "; ".join([text, *map(str, cast("list[object]", notes))])
-    inner = group.exceptions if isinstance(error, BaseExceptionGroup) else ()
-    if inner and levels:
+    inner = () if not isinstance(error, BaseExceptionGroup) else group.exceptions if levels else _innermost(group)
+    if inner:
         more = [f"and {len(inner) - _TOLD:,} more"] if len(inner) > _TOLD else []
-        text = f"{text}: {'; '.join([*(_explain(one, levels - 1) for one in inner[:_TOLD]), *more])}"
+        text = f"{text}: {'; '.join([*(_explain(one, max(levels - 1, 0)) for one in inner[:_TOLD]), *more])}"
     # The library's own errors say what to do.
     cause = None if isinstance(error, GraphexecError) else error.__cause__
     if cause is None or not levels or described(cause).partition(": ")[2] in text:
         return text
     return f"{text} (because of {_explain(cause, levels - 1)})"
+
+
+def _innermost(error: Any) -> Sequence[BaseException]:
+    """Return the exceptions in a group, and in the groups in it, that are no groups."""
+    found: list[BaseException] = []
+    waiting = [error]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, BaseExceptionGroup):
+            waiting += reversed(cast("Any", one).exceptions)
+        else:
+            found.append(one)
+    return found
 
 
 def _handle_error(tool: _Prepared, error: BaseException) -> ToolResult:

@@ -272,10 +272,13 @@ class Tool(Generic[P, R_co]):
             if not isinstance(error, ValidationError):
                 raise
             details = error.errors(include_url=False)
-            with contextlib.suppress(ValidationError):
-                mended = mend(last, details, self.parameters.get("required", ()))
-                if mended is not None:
-                    return self._validate(mended)
+            wrong = details
+            # A string of JSON may have another one in it.
+            while (last := mend(last, wrong, self.parameters.get("required", ()))) is not None:
+                try:
+                    return self._validate(last)
+                except ValidationError as another:
+                    wrong = another.errors(include_url=False)
             errors = [f"{'.'.join(map(str, detail['loc'])) or 'arguments'}: {detail['msg']}" for detail in details]
             more = f"; and {len(errors) - _MAX_ERRORS} more" if len(errors) > _MAX_ERRORS else ""
             what = "; ".join(errors[:_MAX_ERRORS]) + more

@@ -36,7 +36,8 @@ def objects() -> st.SearchStrategy[dict[str, Any]]:
 
 
 PIECES = (
-    *("Action:", "action:", "Action Input:", "Final Answer:", "Observation:", "\nObservation", "\nAI:", "Follow up:"),
+    *("Action:", "action:", "Action Input:", "Final Answer:", "Observation:", "\nObservation", "\nAI:", "\nUser:"),
+    "Follow up:",
     *("So the final answer is:", "Intermediate answer:", "```", "```json", '{"action":', '"a"', ', "action_input":'),
     *('"Final Answer"', "null", "}", "]", "[", "{", '"', "'", "\\", "`", "<tool>", "</tool>", "<tool_input>"),
     *("</tool_input>", "<observation>", "<final_answer>", "</final_answer>", "&lt;", "&amp;", "x", ":", " ", "\n", "1"),

@@ -1,11 +1,14 @@
 """Every parser turns any text into a decision or a `ParseError` in linear time."""
 
 import contextlib
+import sys
 import time
+import unicodedata
 from collections.abc import Callable
 
 import pytest
 from hypothesis import example, given
+from hypothesis import strategies as st
 
 from graphexec import AgentFinish, ParseError, messages
 from graphexec.agents import Decision, react, structured, tool_calling
@@ -31,6 +34,18 @@ def test_any_text_is_decision_or_parse_error(read: Callable[[messages.ModelReply
     assert raw in text
     # Without its colon, the word is text.
     assert read is not react.read or "\nObservation:" not in raw
+
+
+FORMAT = "".join(filter(lambda one: unicodedata.category(one) == "Cf", map(chr, range(sys.maxunicode + 1))))
+BLANKS = st.lists(st.sampled_from([*" \n\t\u3000", "```", "```json\n", "</s>", "<|im_end|>", *FORMAT]), max_size=6)
+
+
+@cases("read", *READERS)
+@example(text=FORMAT)
+@given(text=BLANKS.map("".join))
+def test_reply_without_visible_text_is_unreadable(read: Callable[[messages.ModelReply], Decision], text: str) -> None:
+    with pytest.raises(ParseError):
+        read(messages.ModelReply(text))
 
 
 # Each piece is repeated after a beginning that makes a parser examine it.

@@ -131,7 +131,7 @@ def test_dropped_steps_are_not_sent_as_calls() -> None:
     ("invalid_call", "could not read the call"),
 )
 @cases("reasoning", (), (gm.Reasoning("Hm."),))
-@cases("blank", " ", "\ufeff\u200b", "</s>", "\n<|im_end|>\n")
+@cases("blank", " ", "\ufeff\u200b\u2060\u00ad", "```json\n```", "</s>", "\n<|im_end|>\n")
 def test_empty_reply_is_no_answer(finish: Any, why: str, reasoning: tuple[gm.Reasoning, ...], blank: str) -> None:
     empty = gm.ModelReply(blank, finish_reason=finish, reasoning=reasoning)
     has = "reasoning, but neither" if reasoning else "neither"

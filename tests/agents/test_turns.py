@@ -51,12 +51,13 @@ DECISIONS = [
     *('\n```json\n{"action": "clock", "action_input": {}}\n```', "\n<final_answer>4</final_answer>", ""),
     *("\nFollow up: Who?", "\nSo the final answer is: 4", "\n<tool>clock</tool><tool_input>now</tool_input>"),
 ]
+DIALOGUES = ["User: and?\nAssistant: 4", "**User:** and?\n\nAI: 4", "User: a\nWell.\nFinal Answer: 4"]
 THOUGHTS = ["Thought: that is all.", "**Thought:** I am done", "Thought 3: fine\nIt is."]
 
 
 def go_on(chance: Random) -> str:
     """Return what a model writes behind its decision."""
-    turn = chance.choice([*THOUGHTS, *QUESTIONS])
+    turn = chance.choice([*THOUGHTS, *QUESTIONS, *DIALOGUES])
     return chance.choice(["\n", "\n\n", "\n \n"]) + turn + (chance.choice(DECISIONS) if turn in QUESTIONS else "")
 
 

@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 
 import graphexec as gx
 from graphexec import agents, kernel, models, tools
+from graphexec._parsing import INVISIBLE
 from graphexec._parsing.reasoning import ReasoningSplitter
 from graphexec.actions import AgentFinish
 from graphexec.agents.langchain.xml import escape_tags
 from graphexec.agents.reading.answers import AnswerReader, make_json_reader, make_label_reader, make_text_reader
-from graphexec.agents.reading.labels import FINAL_ANSWER, OBSERVATION, THOUGHT, TURN, Label, may_become
-from graphexec.agents.reading.text_parsing import END_TOKENS, unwrap
+from graphexec.agents.reading.labels import FINAL_ANSWER, OBSERVATION, THOUGHT, TURN, USER, Label, may_become
+from graphexec.agents.reading.text_parsing import END_TOKENS, has_text
 from graphexec.agents.reading.textual_calls import CALL_MARK_PREFIXES
 from graphexec.executor import Acted, AnswerDiscarded, LimitReached, Ready, Replied, parse, plan, stopped_response
 from graphexec.messages import ModelReply, ModelRequest, ReplyDelta, ToolCall
@@ -357,7 +358,8 @@ def whole_answer(make: Make, text: str) -> str | None:
     return decision.output if isinstance(decision, AgentFinish) else None
 
 
-ANY = st.text(max_size=30)
+LINES = st.lists(st.sampled_from(["User: a", "AI: b", "Assistant: c", "d", "Question: e", "", "\u2060"]), max_size=5)
+ANY = st.text(max_size=30) | LINES.map("\n".join)
 
 
 def as_json(action: str, key: str, fence: str = "{}") -> Callable[[str, bool], str]:
@@ -403,7 +405,7 @@ HELD_ENDING = re.compile(f"(?:{ENDINGS}|`|(?ai:</answer>))*+")
 def is_unread(rest: str, kind: str) -> bool:
     """Return whether the end of what is written as an answer is not a part of it."""
     # An observation or a question that the model invents, and all text after it, or the beginning of a stop string.
-    ends = any(label.at_line.match(rest.lstrip()) for label in (OBSERVATION, TURN, THOUGHT))
+    ends = any(label.at_line.match(rest.lstrip()) for label in (OBSERVATION, TURN, THOUGHT, USER))
     ends = ends or OBSERVATION.stop.startswith(rest.strip(" \t\r\n*_"))
     return (ends and WRITTEN[kind][1] is after_a_label) or (kind == "ReAct" and UNREAD_END.fullmatch(rest) is not None)
 
@@ -428,13 +430,16 @@ def is_held_back(streamed: str, whole: str, written: str, kind: str, way: bool) 
     rest = whole.removeprefix(streamed)
     _, line_break, line = written.rpartition("\n")
     # The last line may become one that ends an answer.
-    may_end = line_break and any(may_become(label, line) for label in (OBSERVATION, TURN, THOUGHT))
+    may_end = line_break and any(may_become(label, line) for label in (OBSERVATION, TURN, THOUGHT, USER))
+    # Only the rest of the reply says whether it begins a turn.
+    if write in (in_tags, after_a_label) and USER.at_line.match(rest.lstrip()):
+        return True
     if write is in_tags:
         # It may become a tag.
         return bool(may_end and rest.strip() in line) or (not way and rest.lstrip().startswith(("<", "&")))
     if write is as_it_is:
         # The whole text may be a call, or what stands before reasoning, such as `assistant:`.
-        visible = rest.lstrip().lstrip("\ufeff\u200b")
+        visible = re.sub(rf"\A(?:\s|{INVISIBLE})+", "", rest)
         splitter = ReasoningSplitter()
         splitter.take(whole)
         may_be_more = not splitter.in_content or not visible or visible.startswith(("{", "[", "`", "<"))
@@ -470,7 +475,7 @@ def test_pieces_add_up_to_the_whole_answer(kind: str, answer: str, way: bool, cu
     whole = whole_answer(make, reply)
     if whole is None:
         # A reply without a text and without calls is no answer.
-        assert not unwrap(reply).strip()
+        assert not has_text(reply)
         return
     assert answer.startswith(whole)
     assert whole == answer or is_unread(answer.removeprefix(whole), kind)

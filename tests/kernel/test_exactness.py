@@ -1,11 +1,15 @@
 """What is read back is compared by type, by value, and in every part."""
 
 import collections
+import dataclasses
 import datetime as dt
 import decimal
+import functools
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pydantic
+from pydantic_core import TzInfo
 
 from graphexec.kernel.exactness import find_difference, find_unwritable, find_without_schema, is_plain, locate
 from tests.parameters import cases
@@ -19,6 +23,10 @@ class Open(pydantic.BaseModel):
 
 @pydantic.dataclasses.dataclass(config=pydantic.ConfigDict(extra="allow"))
 class OpenRecord:
+    name: str = ""
+
+
+class Closed(pydantic.BaseModel):
     name: str = ""
 
 
@@ -61,7 +69,22 @@ class Odd(dt.tzinfo):
     tzname = dst = lambda self, when: None
 
 
+@dataclasses.dataclass
+class Record:
+    name: str = ""
+
+    @functools.cached_property
+    def length(self) -> int:
+        return len(self.name)
+
+
+def extended(value: Any, **attributes: Any) -> Any:
+    value.__dict__.update(attributes)
+    return value
+
+
 UTC, EAST = dt.UTC, dt.timezone(dt.timedelta(hours=1))
+CET = dt.timezone(dt.timedelta(hours=1), "CET")
 NOON = dt.datetime(2026, 1, 1, 12)
 DEQUE: collections.deque[int] = collections.deque([1], maxlen=2)
 
@@ -70,10 +93,12 @@ DEQUE: collections.deque[int] = collections.deque([1], maxlen=2)
     ("value", "restored"),
     (Open.model_validate({"more": 1}), Open.model_validate({"more": 1})),
     (OpenRecord(name="a", more=1), OpenRecord(name="a", more=1)),  # type: ignore[call-arg]
+    (extended(Record(), more=1, length=0), extended(Record(), more=1)),
     (Plain(1, [2.0]), Plain(1, [2.0])),
     (OneSlot({"a"}), OneSlot({"a"})),
     (Equal(), Equal()),
-    (NOON.replace(tzinfo=UTC), NOON.replace(tzinfo=UTC)),
+    *((NOON.replace(tzinfo=zone), NOON.replace(tzinfo=TzInfo(0))) for zone in (UTC, ZoneInfo("UTC"), TzInfo(0))),
+    *((NOON.replace(tzinfo=zone), NOON.replace(tzinfo=TzInfo(3600))) for zone in (EAST, TzInfo(3600))),
     ({1: {"a"}, "b": (dt.time(1), bytearray(b"x"))}, {1: {"a"}, "b": (dt.time(1), bytearray(b"x"))}),
     (collections.defaultdict(list, a=[1]), collections.defaultdict(list, a=[1])),
     (DEQUE, collections.deque([1], maxlen=2)),
@@ -105,6 +130,10 @@ def test_equal_values_of_one_type_are_the_same(value: object, restored: object) 
     (NOON.replace(tzinfo=EAST), NOON.replace(tzinfo=UTC), ""),
     (NOON.replace(tzinfo=Odd()), NOON.replace(tzinfo=UTC), ""),
     (NOON, NOON.replace(hour=1), ""),
+    (NOON.replace(fold=1), NOON, ""),
+    *((NOON.replace(tzinfo=zone), NOON.replace(tzinfo=TzInfo(3600)), "") for zone in (CET, ZoneInfo("Etc/GMT-1"))),
+    *((extended(make(), more=1), make(), "") for make in (Record, OpenRecord, Closed)),
+    (extended(Record(), more=1), extended(Record(), more=2), ".more"),
     (b"a", b"b", ""),
     (pydantic.SecretStr("a"), pydantic.SecretStr("*"), ""),
 )

@@ -140,6 +140,11 @@ class Decoded(Encoded):
     model_config = ConfigDict(val_json_bytes="base64")
 
 
+class Patch(BaseModel):
+    name: str | None = None
+    tags: list[str] = Field(default_factory=list)
+
+
 class Root(RootModel[list[date]]):
     pass
 
@@ -210,9 +215,10 @@ class Two:
     x: int
 
 
-def defaults(cached: int) -> Defaults:
+def defaults(cached: int, **more: int) -> Defaults:
     made = Defaults()
     made.cache = cached
+    made.__dict__.update(more)
     return made
 
 
@@ -221,7 +227,9 @@ TEXTS = st.sampled_from(["", "a", "1", "2020-01-01", "2020-01-01T00:00:00", "\ud
 NUMBERS = st.floats(width=16)
 DECIMALS = st.sampled_from(list(map(Decimal, ("0", "-0", "1.0", "1.00", "1E+5", "NaN"))))
 DAYS, TIMES = st.dates(date(2020, 1, 1), date(2020, 1, 3)), st.datetimes(datetime(2020, 1, 1), datetime(2020, 1, 2))
-ZONES = st.sampled_from([UTC, timezone(timedelta(hours=2)), ZoneInfo("Europe/Berlin"), ZoneInfo("UTC"), None])
+EAST = timedelta(hours=2)
+OFFSETS = [UTC, timezone(EAST), timezone(EAST, "CET"), ZoneInfo("Etc/GMT-2")]
+ZONES = st.sampled_from([*OFFSETS, ZoneInfo("Europe/Berlin"), ZoneInfo("UTC"), None])
 ZONED = st.builds(datetime, st.just(2020), st.just(10), st.just(25), st.just(2), tzinfo=ZONES, fold=st.integers(0, 1))
 IDS = st.uuids()
 ORDERED: Any = collections.OrderedDict[str, int](b=1, a=2)
@@ -248,6 +256,7 @@ KEPT: Sequence[tuple[Any, st.SearchStrategy[Any]]] = [
     (Parsed, st.builds(Parsed, numbers=st.just("[1]"))),
     (OpenLogin, st.builds(OpenLogin, password=TEXTS)),
     (Decoded, st.builds(Decoded, data=st.just("_w=="))),
+    (Patch, st.builds(Patch) | st.builds(Patch, name=st.none()) | st.builds(Patch, tags=st.just(["a"]))),
     (Root, st.builds(Root, st.lists(DAYS, max_size=2))),
     (Box[int], st.builds(Box[int], inside=SMALL)),
     (Box[datetime], st.builds(Box[datetime], inside=TIMES)),
@@ -302,14 +311,14 @@ REFUSED: Sequence[tuple[Any, st.SearchStrategy[Any]]] = [
     (Excluded, st.builds(Excluded, n=SMALL)),
     (Private, st.builds(Private.of, SMALL)),
     (Open, st.builds(Open, x=ANYTHING)),
-    (OpenPoint, st.builds(cast("Any", OpenPoint), X=SMALL, others=SMALL) | st.builds(cast("Any", OpenPoint), X=SMALL)),
+    (OpenPoint, st.builds(cast("Any", OpenPoint), X=SMALL, more=SMALL) | st.builds(cast("Any", OpenPoint), X=SMALL)),
     (Encoded, st.builds(Encoded, data=st.binary(max_size=2))),
     (ANY_BOX, st.builds(ANY_BOX, inside=ANYTHING)),
     (Colour, st.sampled_from(Colour)),
     (int, st.sampled_from([True, Level.LOW])),
     (str, st.just(Word.RED)),
     (float, st.just(1)),
-    (Defaults, st.builds(defaults, SMALL)),
+    (Defaults, st.builds(defaults, SMALL) | st.builds(defaults, SMALL, more=SMALL)),
     (Grows, st.builds(Grows, SMALL)),
     (One | Two, st.builds(One, SMALL) | st.builds(Two, SMALL)),
     (str | datetime, TEXTS | TIMES),
@@ -414,9 +423,15 @@ def exact(value: Any) -> object:
     if isinstance(value, (SecretStr, SecretBytes)):
         return kind, value.get_secret_value()
     if isinstance(value, BaseModel):
-        return kind, exact(value.__dict__), exact(value.__pydantic_extra__), exact(value.__pydantic_private__)
+        return (
+            kind,
+            sorted(value.model_fields_set),
+            exact(value.__dict__),
+            exact(value.__pydantic_extra__),
+            exact(value.__pydantic_private__),
+        )
     if is_dataclass(value):
-        return kind, [exact(getattr(value, one.name)) for one in fields(value)], getattr(held, "others", None)
+        return kind, [exact(getattr(value, one.name)) for one in fields(value)], getattr(held, "more", None)
     if isinstance(value, dict):
         made = getattr(held, "default_factory", None)
         members = [(exact(key), exact(one)) for key, one in held.items()]
@@ -426,8 +441,8 @@ def exact(value: Any) -> object:
     if isinstance(value, (set, frozenset)):
         return kind, sorted(map(repr, map(exact, held)))
     if isinstance(value, (datetime, time)):
-        zone = value.tzinfo.key if isinstance(value.tzinfo, ZoneInfo) and value.tzinfo.key != "UTC" else None
-        return kind, value.isoformat(), zone
+        zone = str(value.tzinfo) if isinstance(value.tzinfo, ZoneInfo) else (value.tzname() or "").removeprefix("UTC")
+        return kind, value.isoformat(), value.fold, zone.removeprefix("UTC")
     if kind is int:
         return kind, value
     return kind, repr(value)

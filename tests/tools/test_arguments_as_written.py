@@ -31,14 +31,33 @@ def search(
     when: dt.date | dt.datetime | None = None,
     price: float | decimal.Decimal = 0.0,
     by: Filter | None = None,
+    each: list[Filter] | None = None,
     more: Any = None,
 ) -> Any:
     """Search."""
-    return {"values": values, "text": text, "most": most, "when": when, "price": price, "by": by, "more": more}
+    return {
+        "values": values,
+        "text": text,
+        "most": most,
+        "when": when,
+        "price": price,
+        "by": by,
+        "each": each,
+        "more": more,
+    }
 
 
 PLAIN: dict[str, Any] = {"values": [1]}
-USUAL: dict[str, Any] = {**PLAIN, "text": "", "most": 3, "when": None, "price": 0.0, "by": None, "more": None}
+USUAL: dict[str, Any] = {
+    **PLAIN,
+    "text": "",
+    "most": 3,
+    "when": None,
+    "price": 0.0,
+    "by": None,
+    "each": None,
+    "more": None,
+}
 
 
 @cases(
@@ -49,6 +68,8 @@ USUAL: dict[str, Any] = {**PLAIN, "text": "", "most": 3, "when": None, "price": 
     ({**PLAIN, "more": "[1]"}, {"more": "[1]"}),
     ({**PLAIN, "by": '{"ids": [1]}'}, {"by": Filter(ids=[1])}),
     ({**PLAIN, "by": {"ids": "[1]", "limit": None}}, {"by": Filter(ids=[1])}),
+    ({**PLAIN, "each": '[{"ids": "[1]"}, {"ids": [2]}]'}, {"each": [Filter(ids=[1]), Filter(ids=[2])]}),
+    ({**PLAIN, "each": [{"ids": "[1]"}]}, {"each": [Filter(ids=[1])]}),
     ({**PLAIN, "most": None}, {}),
     ({**PLAIN, "when": None}, {}),
     ({**PLAIN, "when": "null", "by": "None", "text": "null"}, {"text": "null"}),
@@ -72,6 +93,7 @@ def test_argument_is_what_the_model_means(written: Any, read: Any) -> None:
     ({"values": "abc"}, "values: Input should be a valid array"),
     ({"values": None}, "values: Input should be a valid array"),
     ({"values": "null"}, "values: Input should be a valid array"),
+    ({**PLAIN, "each": '[{"ids": "[x]"}]'}, "each: Input should be a valid array"),
     ({"values": '["x"]'}, "values: Input should be a valid array"),
     ({**PLAIN, "other": None}, "other: Extra inputs are not permitted"),
 )
@@ -181,6 +203,12 @@ def noted(message: str, note: str) -> ValueError:
     return error
 
 
+def in_groups(error: Exception, levels: int) -> Exception:
+    for _ in range(levels):
+        error = ExceptionGroup("several", [error])
+    return error
+
+
 @cases(
     ("error", "told"),
     (
@@ -189,7 +217,7 @@ def noted(message: str, note: str) -> ValueError:
         "ValueError: x",
     ),
     (noted("wrong unit", "It takes metres."), "ValueError: wrong unit; It takes metres."),
-    (ExceptionGroup("a", [ExceptionGroup("b", [KeyError("deep")])]), "KeyError: 'deep'"),
+    *((in_groups(KeyError("deep"), levels), "KeyError: 'deep'") for levels in (2, 4, 5, 900)),
     (ExceptionGroup("many", [ValueError(str(number)) for number in range(9)]), "ValueError: 4; and 4 more"),
 )
 def test_notes_and_exceptions_of_a_group_are_told(error: Exception, told: str) -> None:

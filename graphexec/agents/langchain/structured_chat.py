@@ -12,7 +12,7 @@ from graphexec.agents.langchain.json_action import make_action_error, make_answe
 from graphexec.agents.prompt import names_of, validate_tools
 from graphexec.agents.reading.json_text import find_decisions, find_regions, is_decision, reject_answer_tool
 from graphexec.agents.reading.labels import THOUGHT, TURN, Spelling
-from graphexec.agents.reading.text_parsing import find_action, find_named_tools
+from graphexec.agents.reading.text_parsing import find_action, find_named_tools, has_text
 from graphexec.agents.reading.turns import Value, find_value_from, find_value_in_json, read_text
 from graphexec.agents.scratchpad import STOP, format_previous_work, make_form, make_instructed_agent
 from graphexec.messages import Model, ModelReply
@@ -91,7 +91,7 @@ def read(reply: ModelReply, names: Collection[str] = ()) -> Decision:
         if TURN.lines[Spelling.EXACT].search(before, _find_prose(before).start):
             raise make_action_error("its decision follows a question that you wrote", text)
         return read_decision(found[0], whole, reply, names)
-    if not text.strip():
+    if not has_text(text):
         raise make_action_error("it is empty", text)
     if find_action(text) or find_named_tools(text, names):
         raise make_action_error("its action is not a JSON object", text)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 from weakref import ReferenceType
 
-from graphexec._parsing import compile_lazily
+from graphexec._parsing import INVISIBLE, compile_lazily, match_end
 from graphexec._parsing.json import StringDecoder, open_string, read_beginning
 from graphexec._parsing.reasoning import ReasoningSplitter
 from graphexec.actions import Decision
@@ -17,6 +17,7 @@ from graphexec.agents.reading.labels import (
     OBSERVATION,
     THOUGHT,
     TURN,
+    USER,
     Label,
     Spelling,
     find_open_emphasis,
@@ -109,7 +110,8 @@ def make_label_reader(label: Label, invented: Label = OBSERVATION) -> AnswerRead
 
 def cut_turns(spelling: Spelling, invented: Label | None = OBSERVATION) -> AnswerReader:
     """Make a reader of an answer up to a line with a label that ends it, as `turns.read_text` finds it."""
-    labels = [(TURN, TURN.lines[spelling]), (THOUGHT, THOUGHT.lines[spelling])]
+    # Only the rest of the reply says whether `User:` begins a turn.
+    labels = [(label, label.lines[spelling]) for label in (TURN, THOUGHT, USER)]
     if invented is not None:
         labels.append((invented, invented.at_line))
     waiting = ""
@@ -258,6 +260,7 @@ def _read_only_item(value: Any) -> dict[str, Any]:
 # The first character of a reply that may be a call written as text: in JSON, in a fence or in a tag.
 _CALL_STARTS = ("{", "[", "`", "<")
 _CALL_MARK = compile_lazily("|".join(map(re.escape, CALL_MARK_PREFIXES)), re.IGNORECASE)
+_BLANK = compile_lazily(rf"(?:\s|{INVISIBLE})*+")
 _LONGEST_PREFIX = max(map(len, CALL_MARK_PREFIXES))
 
 
@@ -266,20 +269,18 @@ def make_text_reader() -> AnswerReader:
 
     Text that may be a call, because it begins like JSON, a fence or a tag, is held back until the reply is complete.
     """
-    # What precedes the first visible character: whitespace, then byte order marks.
+    # What precedes the first visible character.
     leading: list[str] = []
     waiting = ""
-    marked = begun = ended = False
+    begun = ended = False
 
     def read(piece: str) -> str:
-        nonlocal waiting, marked, begun, ended
+        nonlocal waiting, begun, ended
         if ended:
             return ""
         waiting += piece
         if not begun:
-            visible = waiting if marked else waiting.lstrip()
-            marked = marked or bool(visible)
-            visible = visible.lstrip("\ufeff\u200b")
+            visible = waiting[match_end(_BLANK(), waiting) :]
             begun, ended = bool(visible), visible.startswith(_CALL_STARTS)
             leading.append(waiting)
             waiting = "".join(leading) if begun else ""

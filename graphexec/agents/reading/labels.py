@@ -186,6 +186,9 @@ THOUGHT = Label("Thought")
 TURN = Label(
     "Question", "Observation", "Human", "New input", "The person now says", "Are follow up questions needed here"
 )
+# This may also be a line of an answer. It is a turn if the next line with one of `REPLIES` replies to it.
+USER = Label("User")
+REPLIES = Label("Assistant", "AI", "Final Answer")
 
 
 # What may stand before a label and between its words and its colon, for text that may become a label.

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
-from graphexec._parsing import compile_lazily, match_end
+from graphexec._parsing import INVISIBLE, compile_lazily, match_end
 from graphexec._parsing.json import find_end
 from graphexec.actions import Decision
 from graphexec.agents.reading.json_text import FENCE
@@ -29,8 +29,8 @@ SEVERAL = "Decide on one action at a time, with one 'Action:' and one 'Action In
 
 
 def reject_empty(reply: object) -> None:
-    """Raise `ParseError` for a model's reply with neither text nor calls: it is no answer."""
-    if not isinstance(reply, ModelReply) or reply.tool_calls or unwrap(separate_reasoning(reply).content).strip():
+    """Raise `ParseError` for a model's reply with neither calls nor text, as `has_text` has it: it is no answer."""
+    if not isinstance(reply, ModelReply) or reply.tool_calls or has_text(separate_reasoning(reply).content):
         return
     why = "ask again"
     observation = "You gave neither an answer nor a tool call. Answer now, or call a tool."
@@ -299,8 +299,18 @@ def unwrap(text: str) -> str:
     return text if inner == text.strip() else inner
 
 
+_TOKENS = "|".join(map(re.escape, END_TOKENS))
+_FENCE_MARK = r"```++(?:[ \t]{0,3}[\w+#.-]{0,20}[ \t]{0,3}(?:\r?\n|\Z))?"
+_NO_TEXT = compile_lazily(rf"(?:\s|{INVISIBLE}|{_FENCE_MARK}|(?ai:</?answer>)|{_TOKENS})*+")
+
+
+def has_text(text: str) -> bool:
+    """Return whether a text has more than whitespace, format characters, marks of fences, and what `unwrap` removes."""
+    return match_end(_NO_TEXT(), text) < len(text)
+
+
 _LONGEST_TOKEN = max(map(len, (*END_TOKENS, _ANSWER_END)))
-_REMOVABLE = compile_lazily(rf"(?:[\s`\ufeff\u200b]|(?ai:{_ANSWER_END})|{'|'.join(map(re.escape, END_TOKENS))})++")
+_REMOVABLE = compile_lazily(rf"(?:[\s`\ufeff\u200b]|(?ai:{_ANSWER_END})|{_TOKENS})++")
 
 
 def find_removable_end(text: str) -> tuple[int, int]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from graphexec.actions import AgentAction, AgentFinish, Decision, ToolInput
 from graphexec.agents.reading.json_text import find_regions, is_decision
-from graphexec.agents.reading.labels import OBSERVATION, THOUGHT, TURN, Label, LabelPattern, Spelling
+from graphexec.agents.reading.labels import OBSERVATION, REPLIES, THOUGHT, TURN, USER, Label, LabelPattern, Spelling
 from graphexec.messages import ModelReply, separate_reasoning
 
 
@@ -78,8 +78,9 @@ def read_text(
 
     A line that begins with the label `invented`, which only the program may write, ends the text, and so does, behind
     the decision that `find_value` finds, a line that begins with `Question:`, `Human:` or the like in a spelling that
-    is not looser than the decision's. A last line that is the beginning of a stop string ends it, too: a server, or a
-    model, may stop within it. In JSON and in a fence, such lines are the model's own text.
+    is not looser than the decision's, and one with `User:` if a later line replies to it. A last line that is the
+    beginning of a stop string ends it, too: a server, or a model, may stop within it. In JSON and in a fence, such
+    lines are the model's own text.
     """
     text = separate_reasoning(reply).content
     end = len(text) if invented is None else _find_line(text, invented.at_line)
@@ -87,6 +88,7 @@ def read_text(
     thought = len(text)
     if value is not None:
         end = min(end, _find_line(text[:end], TURN.lines[value.spelling], value.start))
+        end = min(end, _find_dialogue(text[:end], value))
         thought = _find_line(text[:end], THOUGHT.lines[value.spelling], value.start)
     is_cut = reply.finish_reason == "length" and end == len(text)
     if end == len(text) and invented is not None:
@@ -103,16 +105,26 @@ def _before_line(text: str, start: int) -> str:
 
 def _find_line(text: str, label: LabelPattern, start: int = 0) -> int:
     """Return where a label begins a line outside of JSON and closed fences, or the length of the text."""
+    return next(_find_lines(text, label, start), len(text))
+
+
+def _find_lines(text: str, label: LabelPattern, start: int) -> Iterator[int]:
     if label.search(text, start) is None:
-        return len(text)
+        return
     data = ((one.start, one.end) for one in find_regions(text) if one.is_closed and one.start >= start - 1)
     begin, end = next(data, (len(text), 0))
     for found in label.finditer(text, start):
         while end <= found.start() and begin < len(text):
             begin, end = next(data, (len(text), 0))
         if found.start() < begin:
-            return found.start()
-    return len(text)
+            yield found.start()
+
+
+def _find_dialogue(text: str, value: Value) -> int:
+    """Return where the last `User:` before a line that replies to it begins, or the length of the text."""
+    users = [*_find_lines(text, USER.lines[value.spelling], value.start)]
+    reply = _find_line(text, REPLIES.lines[value.spelling], users[0]) if users else len(text)
+    return max((one for one in users if one < reply < len(text)), default=len(text))
 
 
 def _find_begun(text: str, label: Label) -> int:
