@@ -51,7 +51,8 @@ def to_failure(error: errors.ModelError, advised: float | None) -> CallFailure:
 
 
 # The members in which servers write the sentence of an error.
-_MESSAGES = ("message", "msg", "error", "status_msg", "error_msg", "errorMessage", "errors", "detail", "reason")
+_TITLE = "title"
+_MESSAGES = ("message", "msg", "error", "status_msg", "error_msg", "errorMessage", "errors", "detail", "reason", _TITLE)
 # Those that a reply has for errors alone.
 ERROR_MEMBERS = frozenset({"error", "errors", "base_resp"})
 _CODES = ("code", "error_code", "status_code", "http_code", "status")
@@ -115,14 +116,17 @@ class ErrorReport:
         """Return the error in a body with status 200, if it has one.
 
         An error without a code or a text is none, as servers that always have the member send it. Beside an answer
-        only the members for errors count; without one, any sentence does.
+        only the members for errors count; without one, any sentence does, but for a title without a code: in a stream,
+        that may be the title of the conversation.
         """
         for name in ERROR_MEMBERS:
             if not _is_blank(body.get(name)):
                 return cls.from_json({name: body[name], **{key: body[key] for key in _CODES if key in body}})
         # Ollama's own protocol has the answer as a message.
         is_answer = isinstance(body.get("message"), dict)
-        if answered or is_answer or all(_is_blank(body.get(name)) for name in _MESSAGES):
+        has_code = any(name in body for name in (*_CODES, "type"))
+        names = [name for name in _MESSAGES if has_code or name != _TITLE]
+        if answered or is_answer or all(_is_blank(body.get(name)) for name in names):
             return None
         return cls.from_json(dict(body))
 
@@ -302,7 +306,8 @@ def overflow_error(endpoint: Endpoint, report: ErrorReport, *, status: int) -> e
     prompt = to_number(report.members.get("n_prompt_tokens")) or prompt
     context = to_number(report.members.get("n_ctx")) or context
     sizes = f"the prompt has {prompt or 'too many'} tokens, the context {context or 'fewer'}"
-    fact = f"cannot accept a prompt of this length: {sizes}; shorten it, or use a model with a longer context"
+    said = endpoint.quote(report.message) or "without a message"
+    fact = f"cannot accept a prompt of this length ({said}): {sizes}; shorten it, or use a model with a longer context"
     text = f"{endpoint} {fact}"
     return errors.ContextOverflowError(text, status=status, prompt_tokens=prompt, context_tokens=context)
 
@@ -313,23 +318,27 @@ def parse_wait(headers: Mapping[str, str], report: ErrorReport, *, now: float) -
         if (advised := parse_retry_after(headers.get(name), now=now)) is not None:
             return advised / unit
     for detail in to_objects(report.members.get("details")):
-        if delay := to_word(detail.get("retryDelay")):
-            return parse_retry_after(delay.removesuffix("s"), now=now)
+        delay = to_word(detail.get("retryDelay")).removesuffix("s")
+        if (advised := parse_retry_after(delay or None, now=now)) is not None:
+            return advised
     return meanings.find_wait(report.message)
 
 
 def parse_retry_after(header: str | None, *, now: float) -> float | None:
-    """Return the seconds that a `Retry-After` header asks for: a number, or an HTTP date (RFC 9110, 10.2.3)."""
+    """Return the seconds that a `Retry-After` header asks for: a number, or an HTTP date (RFC 9110, 10.2.3).
+
+    It is `None` for another text, and for a negative number; a date in the past is 0.
+    """
     if header is None:
         return None
     try:
         seconds = float(header)
     except ValueError:
         try:
-            seconds = parsedate_to_datetime(header).timestamp() - now
+            return max(parsedate_to_datetime(header).timestamp() - now, 0.0)
         except (ValueError, OverflowError, OSError):
             return None
-    return max(seconds, 0.0) if math.isfinite(seconds) else None
+    return seconds if seconds >= 0 and math.isfinite(seconds) else None
 
 
 # Parameters in Python and options of the command line have different names, so errors name neither, but the environment
@@ -365,9 +374,12 @@ def _is_blank(value: object) -> bool:
     """Return whether a member for errors says nothing, or that all is well."""
     if isinstance(value, dict | list):
         return all(map(_is_blank, value.values() if isinstance(value, dict) else value))  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]
-    return value is None or str(value).strip().lower() in _NOTHING
+    return value is None or (_word(value) or str(value)).strip().lower() in _NOTHING
 
 
 def _word(value: object) -> str:
-    """Return a code as a string; servers send strings and numbers."""
-    return str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
+    """Return a code as a string; servers send strings and numbers, also as `429.0`."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return ""
+    number = to_number(value)
+    return str(value) if number is None else str(number)

@@ -17,6 +17,7 @@ _OVERFLOW = re.compile(
     r"|(?:exceed(?:s|ed|ing)?|greater|longer|larger|beyond|too large)\b[^.\n]{0,60}\b"
     rf"(?:{_BOUND}|number of (?:input )?tokens)"
     r"|\btokens?\b[^.\n]{0,40}\bexceeds? the (?:limit|maximum) of \d|\bonly supports? up to \d[\d,]{5,}"
+    r"|\b(?:prompt|input) token count\b[^.\n]{0,40}\bonly supports? up to \d"
     r"|\b(?:prompt|inputs?|request|messages|conversation) (?:is |are |was )?too long\b"
     rf"|(?:maximum (?:context|prompt|input|model) length|context (?:length|size|window)) (?:is|of) (?:only )?\d"
     r"|reduce the length of the (?:messages|prompt|input)|range of input length|context (?:the )?overflow"
