@@ -198,15 +198,14 @@ def interrupt(way: Way, executor: gx.AgentExecutor, sending: Sending) -> str:
     return "ended" if last_of(found) == ANSWER else f"wrong answer {found}"
 
 
-def use_threads(*, new: bool) -> None:
+# Any: the module of threads, of which this uses what is private.
+def use_threads(module: Any, *, new: bool) -> None:
     """Let the next calls start new threads, which end with them, or share the idle ones."""
-    module: Any = threads
-    names = vars(module)
-    names["_MOST_IDLE"] = 0 if new else 64
-    pool = vars(names["_threads"])
-    while new and pool["_idle"]:
+    module._MOST_IDLE = 0 if new else 64
+    idle = module._threads._idle
+    while new and idle:
         # A call that does nothing, whose thread ends then.
-        pool["_idle"].pop().put((next(NUMBERS), lambda: int))
+        idle.pop().put((next(NUMBERS), lambda: int))
 
 
 def send(_: int, __: FrameType | None) -> None:
@@ -226,7 +225,7 @@ def main(seed: int, runs: int, *, timers: bool) -> Counter[str]:
     took: dict[tuple[Way, int, bool], float] = {}
     for _ in range(runs):
         way, number, new = kind = chance.choice(kinds)
-        prepare = partial(use_threads, new=new)
+        prepare = partial(use_threads, threads, new=new)
         faulthandler.dump_traceback_later(2 * LONG, exit=True)
         if kind not in places:
             counting = Sending(1 << 40)
