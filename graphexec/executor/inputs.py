@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, final
@@ -44,6 +45,21 @@ def name_inputs(inputs: Inputs, keys: Sequence[str]) -> dict[str, Any]:
     raise InputError(f"the inputs are {format_value(inputs)}; {remedy}")
 
 
+# Any: an input.
+def _copy(value: Any) -> Any:
+    """Return a list, a dict or a set with a copy of what it holds of these, and any other value as it is."""
+    if not isinstance(value, (list, dict, set)):
+        return value
+    # Any: of a class of the caller's, perhaps.
+    copied: Any = copy.copy(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    if isinstance(value, list):
+        copied[:] = map(_copy, copied)
+    elif isinstance(value, dict):
+        for key, part in [*copied.items()]:
+            copied[key] = _copy(part)
+    return copied
+
+
 def single_input_key(executor: Any, owner: str) -> str:
     """Return the name of the only input of an executor. Raises `InputError` for several, and for another object."""
     # Users without a type checker pass an agent or a model.
@@ -65,8 +81,11 @@ class InputKeys:
     passed: tuple[str, ...]
 
     def name(self, inputs: Inputs, memory: Memory | None) -> dict[str, Any]:
-        """Return the inputs by name. Raises `InputError` if one is missing that the memory does not provide."""
-        named = name_inputs(inputs, self.passed)
+        """Return the inputs by name, with lists of their own, which the caller does not change during the run.
+
+        Raises `InputError` if one is missing that the memory does not provide.
+        """
+        named = {name: _copy(value) for name, value in name_inputs(inputs, self.passed).items()}
         # The memory's inputs are assumed here and checked when it is loaded.
         self.require(*named, *(() if memory is None else memory.keys))
         return named

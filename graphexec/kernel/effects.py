@@ -289,7 +289,6 @@ class RunScope(Protocol):
         ...
 
 
-@final
 class CallContext(Generic[D_co]):
     """A call in a run: the `effect` that `node` asks for, and the run that it belongs to.
 
@@ -374,7 +373,7 @@ class CallContext(Generic[D_co]):
     def __reduce__(self) -> tuple[type[CallContext[Any]], tuple[object, ...]]:
         # The run's context is never stored, and its clock belongs to this process.
         scope = DetachedScope(self.run_id)
-        return type(self), (scope, self.node, self.effect, self.request, self.sequence, self.member)
+        return CallContext, (scope, self.node, self.effect, self.request, self.sequence, self.member)
 
     def __repr__(self) -> str:
         return f"<call {self.id} of {self.node}>"

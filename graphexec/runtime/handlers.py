@@ -245,9 +245,17 @@ def iterate_unless_cancelled(items: Iterable[T]) -> Generator[T, None, None]:
             close()
 
 
+# Any: callers without a type checker may pass any object.
+def _is_call(value: Any) -> bool:
+    if type(value) is CallContext:
+        return value.effect is not None
+    # A tool's, whose effect is copied when it is read.
+    return isinstance(value, CallContext)
+
+
 _CALL = Constraint(
     "a call of a tool, a handler or an opaque node, which their parameter annotated CallContext gets",
-    lambda value: isinstance(value, CallContext) and value.effect is not None,
+    _is_call,
 )
 
 

@@ -16,6 +16,7 @@ import math
 import os
 import threading
 import time
+from _thread import start_new_thread
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
@@ -45,8 +46,6 @@ MOST_REPORTS = 64
 @final
 class NotDone:
     """The placeholder for a result that did not come in time."""
-
-    __slots__ = ()
 
 
 NOT_DONE = NotDone()
@@ -132,9 +131,7 @@ class CancelScope:
             self.remove(listener)
 
 
-_cancel_scope: contextvars.ContextVar[CancelScope | None] = contextvars.ContextVar(
-    "graphexec_cancel_scope", default=None
-)
+_cancel_scope = contextvars.ContextVar[CancelScope | None]("graphexec_cancel_scope", default=None)
 
 
 def current_cancel_scope() -> CancelScope | None:
@@ -157,9 +154,8 @@ class _Threads:
     """Daemon threads that are reused. Not a ThreadPoolExecutor: Python joins its threads at exit."""
 
     def __init__(self) -> None:
-        self.abandoned = 0
         # The number of the last call, and the threads of the unfinished calls.
-        self.last = 0
+        self.abandoned = self.last = 0
         self.running: dict[int, int | None] = {}
         self._lock = threading.RLock()
         self._idle: list[_Inbox] = []
@@ -188,9 +184,10 @@ class _Threads:
         inbox = SimpleQueue[_Job]()
         inbox.put(job)
         try:
-            threading.Thread(target=self._serve, args=(inbox,), name="graphexec-call", daemon=True).start()
+            # `Thread.start` waits by an `Event`: an interrupt there may be lost, or keep the new thread waiting.
+            start_new_thread(self._begin, (inbox,))
         except RuntimeError as error:
-            del self.running[job[0]]
+            self.running.pop(job[0], None)
             raise ThreadLimitError(
                 f"no thread can be started ({error}); run fewer calls at once (tool_concurrency=8, for example)"
             ) from error
@@ -199,6 +196,13 @@ class _Threads:
         """Add `number` to the count of abandoned calls; a negative number counts those that have ended."""
         with self._lock:
             self.abandoned += number
+
+    def _begin(self, inbox: _Inbox) -> None:
+        """Serve the inbox in a thread of `threading`, which debuggers know, or here if no more can be started."""
+        try:
+            threading.Thread(target=self._serve, args=(inbox,), name="graphexec-call", daemon=True).start()
+        except RuntimeError:
+            self._serve(inbox)
 
     def _serve(self, inbox: _Inbox) -> None:
         while True:
@@ -380,8 +384,7 @@ class ThreadGroup(Generic[T]):
         except Empty:
             return None
         if update is None:
-            # Sent by `_wake`: this raises.
-            self._scope.check()
+            self._scope.check()  # Sent by `_wake`: this raises.
             return None
         if update[1] is None:
             self._room.put(None)

@@ -200,14 +200,21 @@ def _without_schema(name: str, error: PydanticUserError) -> ToolDefinitionError:
     return ToolDefinitionError(f"{name} has an argument without a JSON schema: {str(error).splitlines()[0]}")
 
 
-def reading_aliases(model: type[BaseModel]) -> TypeAdapter[Any]:
+def reading_aliases(model: type[BaseModel], injected: Collection[str], *, closed: bool) -> TypeAdapter[Any]:
     """Return an adapter that validates by a model, and returns the arguments as the model reads them.
 
-    Fields with an alias have it, and the defaults of the others are added.
+    Fields with an alias have it, the defaults of the others are added, and the `injected` ones are left out. If the
+    arguments are `closed`, no others are valid.
     """
+    checked = model
+    if closed:
+        # The class is built at run time, which type checkers cannot follow.
+        make: Any = type(model)
+        checked = make(model.__name__, (model,), {"model_config": {"extra": "forbid"}, "__module__": __name__})
 
-    def read(arguments: dict[str, Any]) -> dict[str, Any]:
-        valid = model.model_validate(arguments)
+    def read(given: dict[str, Any]) -> dict[str, Any]:
+        arguments = {name: value for name, value in given.items() if name not in injected}
+        valid = checked.model_validate(arguments)
         unset = [
             name
             for name, field in model.model_fields.items()

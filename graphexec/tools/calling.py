@@ -81,15 +81,13 @@ def make_tool_handler(
             return ToolResult(str(error), "bad_arguments")
         except Exception as error:  # noqa: BLE001 - a user's validator may raise any exception, as a tool may
             return _handle_error(tool, error)
-        if tool.run_parameters:
-            arguments.update(dict.fromkeys(tool.run_parameters, Run({}) if effect.run is None else effect.run))
-        if tool.call_parameter is not None:
-            arguments[tool.call_parameter] = call
+        if tool.is_filled:
+            arguments.update(_fill(tool, effect, call))
         if tool.timeout is None and tool.retry is None:
             result = _call_tool(tool, arguments) if io.blocking else await _call(tool, arguments, io)
         else:
             # Each attempt has its own, which it may change.
-            result = await _retry(tool, lambda: {**arguments, **tool.read(effect.tool_input)}, io)
+            result = await _retry(tool, lambda: {**tool.read(effect.tool_input), **_fill(tool, effect, call)}, io)
         if type(result) is not ToolRaisedError:
             return result
         try:
@@ -112,6 +110,7 @@ class _Prepared:
         "excerpt",
         "function",
         "is_async",
+        "is_filled",
         "max_observation",
         "name",
         "on_error",
@@ -127,6 +126,8 @@ class _Prepared:
         self.call_parameter = tool.call_parameter
         self.function = tool.function
         self.is_async = tool.is_async
+        # Whether its function receives the run or the call.
+        self.is_filled = bool(tool.run_parameters) or tool.call_parameter is not None
         self.max_observation = tool.max_observation
         self.excerpt = WHOLE if tool.max_observation is None else Excerpt(tool.max_observation)
         self.name = tool.name
@@ -136,6 +137,20 @@ class _Prepared:
         self.return_direct = tool.return_direct
         self.run_parameters = tool.run_parameters
         self.timeout = tool.timeout
+
+
+def _fill(tool: _Prepared, effect: CallTool, call: CallContext[Any]) -> dict[str, Any]:
+    """Return what the function receives beside the arguments: copies of the run and the call."""
+    if not tool.is_filled:
+        return {}
+    from graphexec.tools.copies import ToolCallContext, copy_run
+
+    filled: dict[str, Any] = {}
+    if tool.run_parameters:
+        filled = dict.fromkeys(tool.run_parameters, Run({}) if effect.run is None else copy_run(effect.run))
+    if tool.call_parameter is not None:
+        filled[tool.call_parameter] = ToolCallContext(call)
+    return filled
 
 
 def _index_by_name(tools: Iterable[AnyTool], lookup: Lookup) -> Mapping[str, AnyTool]:

@@ -182,10 +182,14 @@ def _wrap_runnable(runnable: Any) -> AnyTool:
         )
     if schema is not None:
         # Loads pydantic.
-        from graphexec.tools.arguments import define_model_tool, reading_aliases
+        from graphexec.tools.arguments import define_model_tool, reading_aliases, takes_more
 
         defined = define_model_tool(function, runnable.name, runnable.description, schema)
-        values = defined._replace(arguments=reading_aliases(schema))._asdict()
+        # LangChain passes what it has no model for to `_run`, as it is.
+        run: Any = getattr(runnable, "_run", None)
+        closed = getattr(runnable, "args_schema", None) is None and run is not None and not takes_more(run)
+        adapter = reading_aliases(schema, injected, closed=closed)
+        values = defined._replace(arguments=adapter)._asdict()
         return Tool(**values, async_function=awaited, return_direct=direct)
 
     second = aask if has_second else None

@@ -93,6 +93,19 @@ def _copy(value: Any, memo: dict[int, Any]) -> Any:
         return value
 
 
+def copy_value(value: Any) -> Any:
+    """Return a copy of a value, which shares only what cannot be copied, or can be read once."""
+    if type(value) in PLAIN:
+        return value
+    # Most are small objects of JSON, of which a run may have many.
+    if value.__class__ is dict and PLAIN.issuperset(map(type, value.values())):
+        return {**value}
+    memo: dict[int, Any] = {}
+    for part in _leaves(value):
+        memo[id(part)] = part if _is_lazy(part) else _copy(part, memo)
+    return _copy(value, memo)
+
+
 def _leaves(value: Any) -> Iterator[Any]:
     """Yield the parts that are neither plain nor made of parts, in their order."""
     waiting, seen = [value], set[int]()

@@ -2,6 +2,7 @@
 
 Python handles a signal when a function in Python begins, after a call of a function in C, and where a loop jumps back.
 The interrupts come at the first two, each of which is equally likely; with `timers`, a timer sends half of them.
+Half of the runs start new threads, as the first run of a process does.
 """
 
 import asyncio
@@ -14,14 +15,20 @@ import traceback
 from collections import Counter, deque
 from collections.abc import Callable
 from contextvars import ContextVar
+from functools import partial
+from itertools import count
 from types import FrameType
 from typing import Any, TypeAlias
 
 import graphexec as gx
 from graphexec.kernel import Done
+from graphexec.runtime import threads
 
 # Seconds after which a run hangs.
 LONG = 60.0
+
+# Of calls that belong to no run.
+NUMBERS = count(-1, -1)
 
 # The answer of each run.
 ANSWER = 6
@@ -191,33 +198,47 @@ def interrupt(way: Way, executor: gx.AgentExecutor, sending: Sending) -> str:
     return "ended" if last_of(found) == ANSWER else f"wrong answer {found}"
 
 
+# Any: the module of threads, of which this uses what is private.
+def use_threads(module: Any, *, new: bool) -> None:
+    """Let the next calls start new threads, which end with them, or share the idle ones."""
+    module._MOST_IDLE = 0 if new else 64
+    idle = module._threads._idle
+    while new and idle:
+        # A call that does nothing, whose thread ends then.
+        idle.pop().put((next(NUMBERS), lambda: int))
+
+
 def send(_: int, __: FrameType | None) -> None:
     """Send an interrupt to this process, when the timer has ended."""
     signal.raise_signal(signal.SIGINT)
 
 
-def main(seed: int, count: int, *, timers: bool) -> Counter[str]:
+def main(seed: int, runs: int, *, timers: bool) -> Counter[str]:
     """Interrupt so many runs; return how often each thing came of it."""
     chance, came = random.Random(seed), Counter[str]()
     # A process in the background may ignore it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGALRM, send)
     begun.set([])
-    kinds = [(way, number) for way in WAYS for number in range(len(EXECUTORS))]
-    places: dict[tuple[Way, int], int] = {}
-    took: dict[tuple[Way, int], float] = {}
-    for _ in range(count):
-        way, number = kind = chance.choice(kinds)
+    kinds = [(way, number, new) for way in WAYS for number in range(len(EXECUTORS)) for new in (False, True)]
+    places: dict[tuple[Way, int, bool], int] = {}
+    took: dict[tuple[Way, int, bool], float] = {}
+    for _ in range(runs):
+        way, number, new = kind = chance.choice(kinds)
+        prepare = partial(use_threads, threads, new=new)
         faulthandler.dump_traceback_later(2 * LONG, exit=True)
         if kind not in places:
             counting = Sending(1 << 40)
             way(EXECUTORS[number], "q", [], Sending())
+            prepare()
             way(EXECUTORS[number], "q", [], counting)
             counting.disarm()
             places[kind] = (1 << 40) - counting.number
+            prepare()
             began = time.perf_counter()
             way(EXECUTORS[number], "q", [], Sending())
             took[kind] = time.perf_counter() - began
+        prepare()
         place, seconds = chance.randint(1, places[kind]), chance.uniform(1e-6, took[kind])
         sending = Sending(seconds=seconds) if timers and chance.random() < 0.5 else Sending(place)
         try:
@@ -228,7 +249,7 @@ def main(seed: int, count: int, *, timers: bool) -> Counter[str]:
         came[what] += 1
         if what not in {"ended", "not begun", "resumed"}:
             at = f"after {seconds} s" if sending.seconds else f"at {place} of {places[kind]}"
-            print(what, way.__name__, number, at, file=sys.stderr)
+            print(what, way.__name__, number, "new threads" if new else "", at, file=sys.stderr)
     return came
 
 

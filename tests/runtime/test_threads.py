@@ -134,17 +134,16 @@ def test_past_the_cap_an_error_says_so(run: Running, pool: Any, monkeypatch: pyt
 
 def let_start(left: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let so many threads start, and no more."""
-    start_thread = threading.Thread.start
+    start_thread = vars(threads)["start_new_thread"]
 
-    def start(thread: threading.Thread) -> None:
+    def start(*arguments: Any) -> object:
         nonlocal left
-        if thread.name == "graphexec-call":
-            if not left:
-                raise RuntimeError("can't start new thread")
-            left -= 1
-        start_thread(thread)
+        if not left:
+            raise RuntimeError("can't start new thread")
+        left -= 1
+        return start_thread(*arguments)
 
-    monkeypatch.setattr(threading.Thread, "start", start)
+    monkeypatch.setattr(threads, "start_new_thread", start)
 
 
 @pytest.mark.parametrize("seconds", [None, LONG], ids=["", "deadline"])
@@ -199,6 +198,16 @@ def test_no_thread_is_an_error_with_a_snapshot(pool: Any, monkeypatch: pytest.Mo
     let_start(0, monkeypatch)
     executor = executor_of(lambda: None, max_execution_time=LONG)
     snapshot_after(ThreadLimitError, lambda: executor.run("q"), "no thread can be started")
+
+
+def test_last_thread_carries_out_the_call(pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It starts, and no thread after it does."""
+
+    def start(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    assert start_in_thread(lambda: 6).result(LONG) == 6
 
 
 def test_call_of_cancelled_scope_does_not_start(pool: Any) -> None:

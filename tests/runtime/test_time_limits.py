@@ -146,7 +146,7 @@ def test_no_interrupt_misses_a_block() -> None:
 @pytest.mark.medium
 def test_interrupted_runs_resume() -> None:
     """At places that are always the same: none hangs, none loses its snapshot."""
-    count = 300
+    count = 600
     command = [sys.executable, "-m", "tests.runtime.interrupting", "7", str(count)]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     came = ast.literal_eval(ended.stdout or "{}")

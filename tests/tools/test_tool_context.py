@@ -143,4 +143,5 @@ def test_each_attempt_receives_the_run() -> None:
 
     run = Run({"input": "q"})
     reply_of(make_tool_handler({"flaky": flaky}), effects.CallTool("flaky", {}, run))
-    assert seen[0] is seen[1] is run
+    assert seen == [run, run]
+    assert seen[0] is not seen[1]

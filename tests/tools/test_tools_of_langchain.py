@@ -14,6 +14,7 @@ from tests.tools.actors import HOW, call_tool
 if find_spec("langchain_core") is None:
     pytest.skip("needs the extra dev", allow_module_level=True)
 
+from langchain_core.callbacks import CallbackManagerForToolRun
 from langchain_core.tools import BaseTool, InjectedToolArg, InjectedToolCallId, StructuredTool, ToolException
 from langchain_core.tools import Tool as SimpleTool
 from langchain_core.tools import tool as langchain_tool
@@ -51,6 +52,46 @@ def test_injected_argument_is_neither_offered_nor_taken(given: Any, written: Any
     (one,) = to_tools([given])
     assert one.names == ("text",)
     assert call_tool(one, written).observation == observed
+
+
+class Copying(BaseTool):
+    name: str = "copying"
+    description: str = "Copy it."
+
+    def _run(self, text: str, count: int = 1, run_manager: CallbackManagerForToolRun | None = None) -> str:
+        return text * count
+
+
+class Taking(BaseTool):
+    name: str = "taking"
+    description: str = "Take it."
+
+    def _run(self, text: str, **more: Any) -> str:
+        return f"{text} {sorted(more)}"
+
+
+def shout_at(text: str) -> str:
+    """Shout."""
+    return text.upper()
+
+
+# What LangChain's own methods take beside the arguments, and a name that nothing takes.
+UNKNOWN = ("config", "run_manager", "callbacks", "run_id", "tool_call_id", "self", "whatever")
+
+
+@HOW
+@pytest.mark.parametrize("given", [Noting(), Copying(), SimpleTool("shout", shout_at, "Shout.")])
+def test_unknown_argument_is_a_bad_one(run: Running, given: Any) -> None:
+    (one,) = to_tools([given])
+    actions = [act(one.name, **{one.names[0]: "hi"}, **{name: None}) for name in UNKNOWN]
+    steps = run(make_executor(*([action] for action in actions), answer(), tools=[one])).steps
+    assert [step.status for step in steps] == ["bad_arguments"] * len(UNKNOWN)
+    assert [name in step.text for name, step in zip(UNKNOWN, steps, strict=True)] == [True] * len(UNKNOWN)
+
+
+def test_tool_that_takes_any_argument_gets_it() -> None:
+    (one,) = to_tools([Taking()])
+    assert call_tool(one, {"text": "hi", "whatever": 1}).status == "ok"
 
 
 @HOW
