@@ -33,14 +33,13 @@ from graphexec.kernel.program import (
     undeclared_outcome,
     unfrozen,
 )
-from graphexec.kernel.snapshot import UNPAID, NestedRun
+from graphexec.kernel.snapshot import UNPAID, NestedRun, Snapshot
 
 # Most runs contain no nested runs, and share this value.
 _NO_CHARGES: Mapping[str, float] = MappingProxyType({})
 
 # An effect whose nested run a resume continues.
 Begun: TypeAlias = tuple[Effect[Any], NestedRun]
-
 
 _UnfrozenSpent = unfrozen(Spent)
 
@@ -91,14 +90,14 @@ class Counters:
     _current: CallContext[Any] | Batch | None
 
     def __init__(
-        self, graph: Graph[Any, Any], spent: Spent, limits: Limits, proof: Proof | None, outer: OuterRuns | None
+        self, graph: Graph[Any, Any], snapshot: Snapshot, limits: Limits, proof: Proof | None, outer: OuterRuns | None
     ) -> None:
         # Those of its program are equal, but they may have `1` for `1.0`.
         self._limits = limits
         self._outer = outer
         # The machine as it is compiled for the run's limits.
         program = self.program = compile_program(graph, limits)
-        meters, budgets = spent.meters, spent.budgets
+        meters, budgets = (spent := snapshot.spent).meters, spent.budgets
         self._counts: list[float] = [0] * len(program.names)
         self._counts[0] = spent.iterations
         # Nothing more is to be done for a new run.
@@ -128,7 +127,8 @@ class Counters:
         self._proof = proof
         self._lines = None if proof is None or proof.ranks is None else program.linear_ranks(proof.ranks)
         # What is left of the most steps, before the step to the first node; `None`: the ranks alone have to fall.
-        most = None if proof is None or (proof.ranks is not None and outer is None) else proof.steps()
+        resumed = bool(meters or budgets or spent.iterations or snapshot.node != graph.start)
+        most = None if proof is None else proof.count_steps(resumed=resumed, nested=outer is not None)
         self._steps_left = None if most is None else most + 1
         if proof is not None and (proof.ranks is None or not proof.anywhere):
             self._require_circumstances(proof)
@@ -313,8 +313,8 @@ class Counters:
             self._steps_left -= 1
             if not self._steps_left:
                 raise CertificateError(
-                    f"the run goes on to {node} after the last step that its certificate allows; prove this machine "
-                    f"again, with these limits and those of the outer run, which may stop it where it loops"
+                    f"the run goes on to {node} after the last step that its certificate allows; resume it with the "
+                    f"limits that it had, or prove it with those of the outer run, which may stop it where it loops"
                 )
         if self._lines is not None:
             height, slope, most = self._lines[node]

@@ -90,7 +90,7 @@ class Execution(Counters):
     ) -> None:
         self.graph = graph
         self.scope = DetachedScope(snapshot.run_id) if scope is None else scope
-        super().__init__(graph, snapshot.spent, limits, proof, outer)
+        super().__init__(graph, snapshot, limits, proof, outer)
         if snapshot.node not in self.program.steps:
             raise SnapshotError(
                 f"the snapshot is at {snapshot.node}, which is not a node of this graph; resume it with its own graph"

@@ -226,16 +226,17 @@ ONE_EACH = "an effect counts as one, even if its handler does more: a client's o
 NEVER_AGAIN, AGAIN = "Limits(restarts=...)", "resumed from snapshot.restarted()"
 NESTED = "a run starts at most 1,000, to a depth of 8"
 BESIDE = "the bounds on model calls include the nested runs of tools made by as_tool"
+RESUMED = "takes at most bounds.transitions_when_resumed from there on"
 MORE = "it takes at most bounds.transitions_when_nested"
 
 
 @cases(
     ("limits", "asks", "facts"),
-    (gx.Limits(), None, (RETURNS, ONE_EACH, NEVER_AGAIN, NESTED, BESIDE)),
-    (gx.Limits(fan_out=None), 3, (RETURNS, ONE_EACH, NEVER_AGAIN, NESTED, BESIDE, MORE)),
-    (agent_limits(model_calls=3, fan_out=None), None, (RETURNS, ONE_EACH, NEVER_AGAIN, NESTED)),
-    (gx.Limits(restarts=0), None, (RETURNS, ONE_EACH, NESTED, BESIDE)),
-    (gx.Limits(seconds=9, restarts=2), 1, (CUT, LEFT, ONE_EACH, AGAIN, NESTED, BESIDE)),
+    (gx.Limits(), None, (RETURNS, ONE_EACH, NEVER_AGAIN, RESUMED, NESTED, BESIDE)),
+    (gx.Limits(fan_out=None), 3, (RETURNS, ONE_EACH, NEVER_AGAIN, RESUMED, NESTED, BESIDE, MORE)),
+    (agent_limits(model_calls=3, fan_out=None), None, (RETURNS, ONE_EACH, NEVER_AGAIN, RESUMED, NESTED)),
+    (gx.Limits(restarts=0), None, (RETURNS, ONE_EACH, RESUMED, NESTED, BESIDE)),
+    (gx.Limits(seconds=9, restarts=2), 1, (CUT, LEFT, ONE_EACH, AGAIN, RESUMED, NESTED, BESIDE)),
 )
 def test_proof_lists_its_assumptions(limits: gx.Limits, asks: Any, facts: tuple[str, ...]) -> None:
     verdict = asking(halting(asks=asks)(think)).verify(limits)

@@ -298,14 +298,20 @@ def count_elsewhere(drawn: DrawnGraph, limits: Limits, others: Limits, seed: int
             assert verdict.proof.ranks is None or not verdict.proof.anywhere
     places = [machine.start_run(), *islice(machine.visits(machine.start_run(), rolled.choice), rolled.randint(0, 6))]
     if other.bounds is not None:
-        resumed, begun = StubMachine(graph, others, other.proof), len(places) - 1
-        more = other.bounds.transitions.number
-        assert more is not None
+        assert other.proof is not None
+        anywhere = other.proof.ranks is not None and other.proof.anywhere
+        bound = other.bounds.transitions_when_resumed if anywhere else other.bounds.transitions
+        assert bound.number is not None
+        more = int(bound.number)
+        resumed = StubMachine(graph, others, other.proof)
+        # The steps before are those of the other proof.
+        assert len(places) - 1 < most
         try:
-            visits = resumed.visits(places[-1], rolled.choice)
-            assert begun + sum(1 for _ in islice(visits, int(most + more) + 1)) < most + more
+            # Each visit but the last ends with a transition to the next.
+            assert sum(1 for _ in islice(resumed.visits(places[-1], rolled.choice), more + 1)) < more
         except errors.CertificateError:
             how = "is refused"
+            assert not anywhere
     return how
 
 
@@ -313,6 +319,8 @@ def count_elsewhere(drawn: DrawnGraph, limits: Limits, others: Limits, seed: int
 AGAIN = machine(red(meters=ITERATIONS, spent=0))
 
 
+# Without time, the first node spends no budget, so that more is left for the loop behind it than with time.
+MORE_LEFT = machine(red(1, meters=("beta",), spent=1), red(2, meters=("beta",)), red(3), red(1))
 # It asks before it goes on.
 ASKING = DrawnGraph(
     (DrawnNode((DrawnEdge("Red", 1),), asks="models", least=1, most=1), DrawnNode((DrawnEdge("Red", None),)))
@@ -321,6 +329,7 @@ ASKING = DrawnGraph(
 
 @FREELY
 @example(drawn=AGAIN, limits=Limits(), others=Limits(iterations=1), seed=0)
+@example(drawn=MORE_LEFT, limits=Limits(seconds=0), others=Limits(), seed=0)
 @example(drawn=STOPPED_FROM_OUTSIDE, limits=Limits(), others=Limits(), seed=0)
 @example(drawn=ASKING, limits=Limits(), others=Limits(iterations=1), seed=0)
 @given(drawn=drawn_graphs(), limits=some_limits(), others=some_limits(), seed=st.integers(0, 99))

@@ -51,8 +51,13 @@ def unproved_numbers(certificate: Certificate) -> Iterator[str]:
         fault = _fault(certificate, meter, bound)
         if fault is not None:
             yield f"the bound on {(meter or 'transitions').replace('_', ' ')} is not proved: {fault}"
-    if (fault := _stopped_fault(certificate)) is not None:
-        yield f"the bound on transitions when nested is not proved: {fault}"
+    rest = dataclasses.replace(certificate, flow=flow.resumed)
+    for how, one, bound in (
+        ("nested", certificate, bounds.transitions_when_nested),
+        ("resumed", rest, bounds.transitions_when_resumed),
+    ):
+        if (fault := _stopped_fault(one, bound)) is not None:
+            yield f"the bound on transitions when {how} is not proved: {fault}"
     if certificate.nested is None:
         return
     for name in names:
@@ -79,9 +84,8 @@ def _unproved_seconds(certificate: Certificate) -> Iterator[str]:
         yield f"the bound on the seconds does not state the assumption that {TIMELY}"
 
 
-def _stopped_fault(certificate: Certificate) -> str | None:
-    """Return why the number of transitions of a run that an outer run may stop anywhere is not proved."""
-    bound = certificate.bounds.transitions_when_nested
+def _stopped_fault(certificate: Certificate, bound: Bound) -> str | None:
+    """Return why the number of transitions of a run that an outer run, or limits it had, may stop is not proved."""
     if certificate.ranks is None or not certificate.holds_when_nested:
         return None if bound == Bound(None, None) else "its proof does not hold within other runs"
     # A deadline opens the same transitions as any limit of an outer run.

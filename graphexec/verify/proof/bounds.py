@@ -85,18 +85,21 @@ def bounds_of(
 
     The charges of `nested` runs are added. Closed forms exist only if the transitions end `always`: however high the
     limits are. If the proof counts the `measures` of nodes, what they bound has a closed form in their names, which
-    stand for the measures of the first visits, and no number. If an outer run may stop it `anywhere`, there is a bound
-    on the transitions of a nested run, too.
+    stand for the measures of the first visits, and no number. If an outer run may stop it `anywhere`, there are bounds
+    on the transitions of a nested run and of a resumed one, too.
     """
     bounds = _bounds(_Prover(flow, transitions, limits, nested, always=always, measures=measures))
     if not anywhere:
         return bounds
-    if may_stop_anywhere(limits_of(flow, limits)):
-        return dataclasses.replace(bounds, transitions_when_nested=bounds.transitions)
-    # Any deadline opens the same transitions as an outer limit.
-    timed = dataclasses.replace(limits, seconds=1.0)
-    stopped = _Prover(flow, flow.variants, timed, nested, always=always, measures=measures)
-    return dataclasses.replace(bounds, transitions_when_nested=stopped.bound_of_transitions())
+    within = bounds.transitions
+    if not may_stop_anywhere(limits_of(flow, limits)):
+        # Any deadline opens the same transitions as an outer limit.
+        limits = dataclasses.replace(limits, seconds=1.0)
+        within = _Prover(flow, flow.variants, limits, nested, always=always, measures=measures).bound_of_transitions()
+    rest = _Prover(flow.resumed, flow.resumed.variants, limits, nested, always=False, measures=measures)
+    # It is not known whether a run with other limits gets there.
+    resumed = rest.bound_of_weight(lambda _: _ONE, counts=None)
+    return dataclasses.replace(bounds, transitions_when_nested=within, transitions_when_resumed=resumed)
 
 
 def ends_by_states(flow: Flow, limits: Limits) -> bool:

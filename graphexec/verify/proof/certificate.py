@@ -145,7 +145,8 @@ class Bounds(_LazyFields):
     The bounds in `meters` include nested runs of tools made by `as_tool`; those in `alone` cover only the machine's own
     effects. `depth` bounds the levels of nested runs, and `nested_runs` their number. `quotas` are those budgets that
     effects cost of which a run spends less than the bound on the meters that the same effects charge. All are for a run
-    that is not itself nested; `transitions_when_nested` is for one that an outer run may stop anywhere.
+    that is not itself nested and keeps its limits through pauses; `transitions_when_nested` is for one that an outer
+    run may stop anywhere, and `transitions_when_resumed` for the rest of one that is resumed with other limits.
     """
 
     transitions: Bound
@@ -156,6 +157,7 @@ class Bounds(_LazyFields):
     alone: Mapping[str, Bound] = field(default_factory=dict[str, Bound])
     quotas: Mapping[str, Bound] = field(default_factory=dict[str, Bound])
     transitions_when_nested: Bound = Bound(None, None)
+    transitions_when_resumed: Bound = Bound(None, None)
 
     def __post_init__(self) -> None:
         _freeze(self, "meters", "alone", "quotas")
@@ -206,11 +208,16 @@ class Certificate:
     @property
     def proof(self) -> Proof:
         """What the engine holds each run to."""
-        return Proof(self.ranks, self._count_steps, self.holds_when_nested)
+        return Proof(self.ranks, self._count_steps, self.holds_when_nested, self._count_steps_when_resumed)
 
     def _count_steps(self) -> int | None:
-        nested = self.ranks is not None and self.holds_when_nested
-        number = (self.bounds.transitions_when_nested if nested else self.bounds.transitions).number
+        anywhere = self.ranks is not None and self.holds_when_nested
+        number = (self.bounds.transitions_when_nested if anywhere else self.bounds.transitions).number
+        return None if number is None else int(number)
+
+    def _count_steps_when_resumed(self) -> int | None:
+        anywhere = self.ranks is not None and self.holds_when_nested
+        number = (self.bounds.transitions_when_resumed if anywhere else self.bounds.transitions).number
         return None if number is None else int(number)
 
     @property
@@ -292,6 +299,7 @@ def _read_certificate(data: Mapping[str, Any]) -> Certificate:
             {name: _read_bound(bound) for name, bound in bounds["alone"].items()},
             {name: _read_bound(bound) for name, bound in bounds["quotas"].items()},
             _read_bound(bounds["transitions_when_nested"]),
+            _read_bound(bounds["transitions_when_resumed"]),
         ),
         _read_optional(_read_nested, data["nested"]),
         _read_bool(data["holds_when_nested"]),

@@ -254,6 +254,14 @@ def _list_assumptions(certificate: Certificate, limits: Limits) -> Iterator[str]
         yield "a run that is resumed after a crash is resumed from snapshot.restarted()"
     if certificate.ranks is None:
         yield "the run begins within these limits: a snapshot that has spent more is refused"
+    # Without these, limits change nothing; with measures, there may be no number.
+    if any(transition.causes for transition in flow.transitions) and not counted:
+        anywhere = certificate.ranks is not None and certificate.holds_when_nested
+        name = "bounds.transitions_when_resumed" if anywhere else "bounds.transitions"
+        yield (
+            "the bounds are for a run that is resumed with the limits it had; with other limits, it takes at most "
+            f"{name} from there on (else a CertificateError ends it)"
+        )
     # Any effect may start a nested run in its handler.
     if any(transition.effect_charges for transition in flow.transitions):
         yield from _list_nesting_assumptions(certificate, limits)
