@@ -143,13 +143,13 @@ def _fill(tool: _Prepared, effect: CallTool, call: CallContext[Any]) -> dict[str
     """Return what the function receives beside the arguments: copies of the run and the call."""
     if not tool.is_filled:
         return {}
-    from graphexec.tools.copies import ToolCallContext, copy_run
+    from graphexec.tools.copies import copy_run, give_copies
 
     filled: dict[str, Any] = {}
     if tool.run_parameters:
         filled = dict.fromkeys(tool.run_parameters, Run({}) if effect.run is None else copy_run(effect.run))
     if tool.call_parameter is not None:
-        filled[tool.call_parameter] = ToolCallContext(call)
+        filled[tool.call_parameter] = give_copies(call, effect)
     return filled
 
 

@@ -103,7 +103,7 @@ def record(way: str, one: AnyTool, inputs: dict[str, Any]) -> object:
     events: list[Any] = []
     given = [inputs] if way.endswith("batch") else inputs
     run_by(way, executor, given, observers=[events.append])
-    asked = [(event.call.effect, event.call.request) for event in events if isinstance(event, Asked) and event.call]
+    asked = [event.effect for event in events if isinstance(event, Asked)]
     last: Any = events[-1].outcome
     return repr(model.requests), repr(asked), repr(last.steps), repr(last.run.inputs)
 
