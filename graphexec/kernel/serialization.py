@@ -236,17 +236,13 @@ def dump_exactly(
     """
     # A field of a model that was not set stays so, if its default is the same when it is read.
     with suppress(ValueError):
-        return _dump_exactly(value, adapter, place, read or _validate, only_set=True)
-    return _dump_exactly(value, adapter, place, read or _validate, only_set=False)
+        return _dump_and_read(value, adapter, place, read or _validate, only_set=True)
+    return _dump_and_read(value, adapter, place, read or _validate, only_set=False)
 
 
-def _dump_exactly(
-    value: object,
-    adapter: TypeAdapter[Any],
-    place: str,
-    read: Callable[[TypeAdapter[Any], Any], Any],
-    *,
-    only_set: bool,
+# Any: JSON data.
+def _dump_and_read(
+    value: object, adapter: TypeAdapter[Any], place: str, read: Callable[..., Any], *, only_set: bool
 ) -> Any:
     door = Door()
     try:
@@ -300,13 +296,7 @@ def to_json_data(value: object) -> Any:
 def _dump(adapter: TypeAdapter[Any], value: object, door: Door | None = None, *, only_set: bool = False) -> Any:
     """Dump by alias, and without what is computed. The class is not checked here: what is read back is."""
     return adapter.dump_python(
-        value,
-        mode="json",
-        by_alias=True,
-        round_trip=True,
-        warnings="none",
-        context=door,
-        exclude_unset=only_set,
+        value, mode="json", by_alias=True, exclude_unset=only_set, round_trip=True, warnings="none", context=door
     )
 
 

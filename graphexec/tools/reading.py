@@ -63,6 +63,7 @@ def mend(arguments: Any, errors: Sequence[ErrorDetails], required: Sequence[str]
     """Return arguments in which what was refused is read as models mean it; `None` if nothing is to be changed.
 
     A string of JSON is the list, the object or the null in it, and `null` for an argument that may be omitted is none.
+    A string in such a string is read by the next call, with the errors of what this one returned.
     """
     try:
         mended = json.loads(json.dumps(arguments))

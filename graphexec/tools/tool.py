@@ -271,9 +271,7 @@ class Tool(Generic[P, R_co]):
             # A user's validator may raise any exception.
             if not isinstance(error, ValidationError):
                 raise
-            details = error.errors(include_url=False)
-            wrong = details
-            # A string of JSON may have another one in it.
+            details = wrong = error.errors(include_url=False)
             while (last := mend(last, wrong, self.parameters.get("required", ()))) is not None:
                 try:
                     return self._validate(last)

@@ -423,13 +423,8 @@ def exact(value: Any) -> object:
     if isinstance(value, (SecretStr, SecretBytes)):
         return kind, value.get_secret_value()
     if isinstance(value, BaseModel):
-        return (
-            kind,
-            sorted(value.model_fields_set),
-            exact(value.__dict__),
-            exact(value.__pydantic_extra__),
-            exact(value.__pydantic_private__),
-        )
+        more = value.__pydantic_extra__, value.__pydantic_private__
+        return kind, sorted(value.model_fields_set), exact(value.__dict__), exact(more)
     if is_dataclass(value):
         return kind, [exact(getattr(value, one.name)) for one in fields(value)], getattr(held, "more", None)
     if isinstance(value, dict):
