@@ -139,7 +139,7 @@ def test_numbers_of_any_length_are_model_errors(ask: Ask, body: bytes) -> None:
         assert len(str(caught.value)) < 2_000
 
 
-@cases(("part", "error"), ("1", InvalidReplyError), ("{}", ReplyLimitError))
+@cases(("part", "error"), *((one, InvalidReplyError) for one in ("1", "{}")), ('{"index": 0}', ReplyLimitError))
 def test_long_lists_are_not_read_to_their_end(part: str, error: type[ModelError]) -> None:
     """Each of a hundred thousand parts, or of their errors, would take a kilobyte."""
     body = f'{{"choices": [{{"message": {{"tool_calls": [{",".join([part] * 50_000)}]}}}}]}}'.encode()

@@ -116,11 +116,11 @@ class ErrorReport:
         """Return the error in a body with status 200, if it has one.
 
         An error without a code or a text is none, as servers that always have the member send it. Beside an answer
-        only the members for errors count; without one, any sentence does, but for a title without a code: in a stream,
-        that may be the title of the conversation.
+        only the members for errors count; without one, any sentence or number does, but for a title without a code: in
+        a stream, that may be the title of the conversation.
         """
         for name in ERROR_MEMBERS:
-            if not _is_blank(body.get(name)):
+            if _has_text(body.get(name)) if answered else not _is_blank(body.get(name)):
                 return cls.from_json({name: body[name], **{key: body[key] for key in _CODES if key in body}})
         # Ollama's own protocol has the answer as a message.
         is_answer = isinstance(body.get("message"), dict)
@@ -375,6 +375,14 @@ def _is_blank(value: object) -> bool:
     if isinstance(value, dict | list):
         return all(map(_is_blank, value.values() if isinstance(value, dict) else value))  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]
     return value is None or (_word(value) or str(value)).strip().lower() in _NOTHING
+
+
+def _has_text(value: object) -> bool:
+    """Return whether a member for errors has a text or a code; a number alone, or `true`, is none."""
+    if isinstance(value, dict):
+        members: dict[str, object] = value  # pyright: ignore[reportUnknownVariableType]
+        return any(map(_has_text, members.values())) or not all(_is_blank(members.get(name)) for name in _CODES)
+    return any(map(_has_text, value)) if isinstance(value, list) else isinstance(value, str) and not _is_blank(value)  # pyright: ignore[reportUnknownArgumentType]
 
 
 def _word(value: object) -> str:

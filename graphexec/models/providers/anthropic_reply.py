@@ -57,7 +57,7 @@ class AnthropicStream(Draft):
         yield from self._finish(message)
 
     def _take_event(self, event: JSON) -> Iterator[ReplyDelta]:
-        self.check_error(event)
+        self.check_error(event, answered=event.get("type") != "error")
         index = to_number(event.get("index"))
         delta = next(iter(self.objects(event.get("delta"), "delta")), JSON())
         match self.string(event.get("type"), "type"):
@@ -92,7 +92,7 @@ class AnthropicStream(Draft):
         for index, block in enumerate(self.objects(blocks, "content")):
             known = self._indexed.get(index)
             if known is not None and known.kind == _KINDS.get(to_word(block.get("type"))):
-                self.merge(known, block)
+                self.merge(known, _without_odd_thoughts(block))
             else:
                 yield from self._begin(index, block)
         self.model = to_word(message.get("model")) or self.model
@@ -105,6 +105,7 @@ class AnthropicStream(Draft):
         kind = _KINDS.get(self.string(members.get("type"), f"content.{index}.type"), "other")
         block = self._indexed.get(index) if index is not None else None
         if block is None or block.ended or block.pieces or not _is_same(block, kind, members):
+            members = _without_odd_thoughts(members)
             streamed = [name for name in ("text", "thinking") if members.get(name)]
             rest = {name: one for name, one in members.items() if name not in streamed and kind != "other"}
             pieces = [self.string(members[name], f"content.{index}.{name}") for name in streamed]
@@ -136,7 +137,7 @@ class AnthropicStream(Draft):
             if block is not None and block.kind == kind and name in delta:
                 yield from self.add_piece(block, piece)
         if block is not None and block.kind == "reasoning" and "signature" in delta:
-            self.merge(block, {"signature": self.string(delta["signature"], "delta.signature")})
+            self.merge(block, {"signature": to_word(delta["signature"])})
 
     def _end(self, index: int | None, blocks: list[JSON]) -> Iterator[ReplyDelta]:
         block = self._find(index)
@@ -144,7 +145,7 @@ class AnthropicStream(Draft):
             raise self.invalid("ended a block that had not begun")
         block.ended = True
         for members in blocks if block.kind != "other" else ():
-            self.merge(block, members)
+            self.merge(block, _without_odd_thoughts(members))
         yield from self.show_rest([block])
 
     def _count(self, usage: JSON) -> None:
@@ -180,13 +181,18 @@ class AnthropicStream(Draft):
         members, kind = block.members, block.members["type"]
         if kind == "redacted_thinking":
             return "", {"type": kind, "data": to_word(members.get("data"))}
-        signature = {"signature": members["signature"]} if "signature" in members else {}
+        signature = {"signature": members["signature"]} if isinstance(members.get("signature"), str) else {}
         return self._text_of(block), {"type": kind, "thinking": self._text_of(block), **signature}
 
 
 def _is_complete_call(block: Block) -> bool:
     """Return whether a call has ended; some gateways end it before its arguments."""
     return block.kind == "call" and block.ended and is_complete(block.text)
+
+
+def _without_odd_thoughts(members: JSON) -> JSON:
+    """Return the members of a block but for thoughts that are no string: they stand beside the answer."""
+    return {name: one for name, one in members.items() if name != "thinking" or isinstance(one, str)}
 
 
 def _is_same(block: Block, kind: Kind, members: JSON) -> bool:

@@ -27,7 +27,7 @@ from graphexec.models.http.json_values import (
     to_word,
 )
 from graphexec.models.http.meanings import BROKEN_CALL, FILTERED
-from graphexec.models.providers.openai_calls import CallPiece, read_calls
+from graphexec.models.providers.openai_calls import CallPiece, find_odd_call, read_calls
 
 # The reply was cut, because the server failed: OpenRouter, Zhipu, DeepSeek.
 _FAILED = {"error": ServerError, "network_error": ServerError, "insufficient_system_resource": OverloadedError}
@@ -64,6 +64,8 @@ class ChatStream(Draft):
     _ids: dict[str, Block] = field(default_factory=dict[str, Block], init=False)
     # The call whose name was repeated without arguments when it was complete: perhaps another one begins.
     _repeated: Block | None = field(default=None, init=False)
+    # What may have been a call, and cannot be read.
+    _odd_call: str = field(default="", init=False)
     # All of the reasoning, the member that has it, and its parts with signatures by member.
     _reasoning: Block = field(init=False)
     _member: str = field(default="", init=False)
@@ -118,6 +120,7 @@ class ChatStream(Draft):
             message = to_object(written)
             if written and not message:
                 raise self.invalid("sent a message of another type")
+            self._odd_call = self._odd_call or find_odd_call(message)
             if whole or (not choice.get("delta") and self._is_last(body, choice, message)):  # pyright: ignore[reportUnknownArgumentType]
                 yield from self._take_message(number, choice, message)
             else:
@@ -152,14 +155,14 @@ class ChatStream(Draft):
         before = "".join(self.written)
         begun = bool(before or self.calls or self._reasoning.pieces)
         if not self._reasoning.pieces or number:
-            yield from self._take_reasoning(message, whole=True)
+            yield from self._take_reasoning(message, beside=True)
         said = self._read_text(message.get("content") if message else choice.get("text"))
         if number == 0 and before and (said.startswith(before) or before.startswith(said)):
             said = said[len(before) :]
         yield from self._say(said)
         self._refuse(message)
         known = len(self.calls) if begun and number == 0 else 0
-        for place, piece in enumerate(read_calls(message, self)):
+        for place, piece in enumerate(read_calls(message, self, whole=True)):
             if place < known:
                 # What was streamed may lack the end, or more.
                 call, written = self.calls[place], self.calls[place].text
@@ -172,15 +175,15 @@ class ChatStream(Draft):
 
     def _take_piece(self, number: int, choice: JSON, message: JSON) -> Iterator[ReplyDelta]:
         content = message.get("content") if message else choice.get("text")
+        said = self._read_text(content) if content else ""
         if not (isinstance(content, str) and _REASONING.isdisjoint(message)):
-            yield from self._take_reasoning(message, whole=False)
-        if content:
-            yield from self._say(self._read_text(content))
+            yield from self._take_reasoning(message, beside=bool(said or message.get("tool_calls")))
+        yield from self._say(said)
         self._refuse(message)
         if "tool_calls" in message or "function_call" in message:
             index = choice.get("index")
             index = index if type(index) is int else number
-            for piece in read_calls(message, self):
+            for piece in read_calls(message, self, whole=False):
                 yield from self._take_call(index, piece)
 
     # Any: a value of JSON.
@@ -202,15 +205,15 @@ class ChatStream(Draft):
             self.keep(len(refusal))
             self._refusals.append(refusal)
 
-    def _take_reasoning(self, message: JSON, *, whole: bool) -> Iterator[ReplyDelta]:
-        """Add the reasoning. A member of another type is ignored; in a stream it may be a lost piece, and an error."""
+    def _take_reasoning(self, message: JSON, *, beside: bool) -> Iterator[ReplyDelta]:
+        """Add the reasoning. A member of another type is ignored `beside` text or calls; else a piece may be lost."""
 
         # Any: values of JSON.
         def string(value: Any, place: str) -> str:
-            return to_word(value) if whole else self.string(value, place)
+            return to_word(value) if beside else self.string(value, place)
 
         def objects(value: Any, place: str) -> list[JSON]:
-            return to_objects(value) if whole else self.objects(value, place)
+            return to_objects(value) if beside else self.objects(value, place)
 
         content, written, member, parts = message.get("content"), "", "", ""
         for name in _TEXTS:
@@ -345,7 +348,13 @@ class ChatStream(Draft):
         return self.finish is not None or (said and (self.ended or self._is_odd))
 
     def reply(self) -> ModelReply:
-        """Return the whole reply. Raises as `Draft.reply` does, also for what a filter or a broken call left empty."""
+        """Return the whole reply. Raises as `Draft.reply` does, also for what a filter or a broken call left empty.
+
+        What may have been a call is ignored beside a text at which the server says that it stopped.
+        """
+        is_answer = self._reasons and self.finish in {"stop", "length"} and "".join(self.written).strip()
+        if self._odd_call and (self.calls or not is_answer):
+            raise self.invalid(f"sent an invalid reply ({self._odd_call})")
         if self.answered and not self.calls and not "".join(self.written).strip():
             reason = f"finish_reason {self.endpoint.quote(', '.join(self._reasons)) or None}"
             said = self.endpoint.quote("".join(self._refusals))

@@ -1,0 +1,149 @@
+"""Members of other types beside the answer: none of them costs it."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from graphexec.errors import InvalidReplyError
+from graphexec.messages import ModelReply
+from graphexec.models.http.json_values import to_object
+from tests.models.wire_corpus import EVENTS, JSON, Shape, ask, serve, to_stream
+from tests.parameters import cases
+
+ODD: tuple[Any, ...] = (None, "x", "", 1.5, -1, 10**400, True, [], [7], [{}], [None], {}, {"a": 1}, {"text": 5})
+
+DETAILS: JSON = {"cached_tokens": 0}
+MESSAGE: JSON = {
+    "role": "assistant",
+    "refusal": None,
+    "annotations": [],
+    "audio": None,
+    "tool_calls": None,
+    "function_call": None,
+    "reasoning": "",
+    "reasoning_content": "",
+    "reasoning_details": [],
+    "thinking_blocks": [],
+    "provider_specific_fields": None,
+}
+CHAT: JSON = {
+    "id": "c",
+    "object": "chat.completion.chunk",
+    "created": 1,
+    "model": "m",
+    "system_fingerprint": "f",
+    "service_tier": "s",
+    "provider": "p",
+    "citations": [],
+    "prompt_filter_results": [],
+    "x_groq": None,
+    "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2, "prompt_tokens_details": DETAILS},
+}
+CHOICE: JSON = {
+    "index": 0,
+    "logprobs": None,
+    "native_finish_reason": "stop",
+    "content_filter_results": {},
+    "usage": None,
+}
+CLAUDES: JSON = {
+    "id": "m",
+    "type": "message",
+    "role": "assistant",
+    "model": "m",
+    "stop_sequence": None,
+    "stop_details": None,
+    "container": None,
+    "usage": {"input_tokens": 1, "output_tokens": 1, "cache_read_input_tokens": 0},
+}
+THINKING: JSON = {"thinking": "", "signature": "s"}
+RESPONSE: JSON = {
+    "id": "r",
+    "object": "response",
+    "created_at": 1,
+    "model": "m",
+    "incomplete_details": None,
+    "tools": [],
+    "metadata": {},
+    "output_text": "",
+    "text": {},
+    "reasoning": {},
+    "usage": {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2, "input_tokens_details": DETAILS},
+}
+REASONING: JSON = {"id": "rs", "summary": [], "content": [], "encrypted_content": "e", "status": "completed"}
+SAID: JSON = {"id": "msg", "role": "assistant", "status": "completed", "phase": None}
+PART: JSON = {"annotations": [], "logprobs": []}
+
+
+def chat_whole(body: JSON, choice: JSON, message: JSON) -> JSON:
+    return {"choices": [{**choice, "finish_reason": "stop", "message": {**message, "content": "Hi."}}], **body}
+
+
+def chat_streamed(body: JSON, choice: JSON, delta: JSON) -> JSON:
+    return {"choices": [{**choice, "finish_reason": "stop", "delta": {**delta, "content": "Hi."}}], **body}
+
+
+def anthropic_whole(body: JSON, thinking: JSON) -> JSON:
+    blocks = [{"type": "thinking", **thinking}, {"type": "text", "text": "Hi."}]
+    return {"stop_reason": "end_turn", "content": blocks, **body}
+
+
+def responses_whole(body: JSON, reasoning: JSON, message: JSON, part: JSON) -> JSON:
+    content = [{"type": "output_text", "text": "Hi.", **part}]
+    output = [{"type": "reasoning", **reasoning}, {"type": "message", "content": content, **message}]
+    return {"status": "completed", "output": output, **body}
+
+
+def odd_versions(groups: tuple[JSON, ...]) -> Iterator[tuple[str, tuple[JSON, ...]]]:
+    """Yield the groups of members with one of them, at any depth, of each other type."""
+    for number, group in enumerate(groups):
+        for name, value in group.items():
+            paths: list[tuple[str, ...]] = [(name,), *((name, inner) for inner in to_object(value))]
+            for path in paths:
+                for odd in ODD:
+                    changed = copy.deepcopy(groups)
+                    place: Any = changed[number]
+                    for outer in path[:-1]:
+                        place = place[outer]
+                    place[path[-1]] = odd
+                    yield f"{'.'.join(path)} = {str(odd)[:9]}", changed
+
+
+def read(api: str, body: JSON, *, streamed: bool) -> Any:
+    content = to_stream([f"data: {json.dumps(body)}", "data: [DONE]"]) if streamed else json.dumps(body).encode()
+    shape = Shape(api, {"api": api})
+    model = serve(shape, content, EVENTS if streamed else "application/json").model()
+    return ask(model, shape.request, stream=streamed)
+
+
+@pytest.mark.medium
+@cases(
+    ("api", "make", "groups", "streamed"),
+    ("chat", chat_whole, (CHAT, CHOICE, MESSAGE), False),
+    ("chat", chat_streamed, (CHAT, CHOICE, MESSAGE), True),
+    ("anthropic", anthropic_whole, (CLAUDES, THINKING), False),
+    ("responses", responses_whole, (RESPONSE, REASONING, SAID, PART), False),
+)
+def test_odd_member_beside_the_answer_costs_nothing(api: str, make: Any, groups: Any, streamed: bool) -> None:
+    lost: list[str] = []
+    for description, changed in odd_versions(groups):
+        outcome = read(api, make(*changed), streamed=streamed)
+        is_read = isinstance(outcome, ModelReply) and (outcome.content, outcome.finish_reason) == ("Hi.", "stop")
+        if not is_read or outcome.tool_calls:
+            lost.append(f"{description}: {outcome}")
+    assert not lost
+
+
+@cases("odd", "x", 1.5, True, [7], [{}], {"a": 1})
+@cases("finish", "tool_calls", None)
+def test_odd_calls_are_an_error_where_a_call_may_be_lost(odd: Any, finish: str | None) -> None:
+    call = {"id": "a", "function": {"name": "add", "arguments": "{}"}}
+    for text, calls, reason in (("Hi.", odd, finish), ("", odd, "stop"), ("Hi.", [call, 7], "stop")):
+        message = {"content": text, "tool_calls": calls}
+        body = {"choices": [{"message": message, "finish_reason": reason}]}
+        assert isinstance(read("chat", body, streamed=False), InvalidReplyError)
