@@ -15,7 +15,7 @@ from graphexec.kernel.meters import GRACE, Limits
 from graphexec.kernel.node import END
 from graphexec.verify.proof import polynomial
 from graphexec.verify.proof.attained import is_attained
-from graphexec.verify.proof.certificate import NOTHING, TIMELY, Bound, Bounds, Potential
+from graphexec.verify.proof.certificate import NOTHING, TIMELY, Bound, Bounds, Potential, bound_by_limit
 from graphexec.verify.proof.flow import (
     Charges,
     Flow,
@@ -120,7 +120,7 @@ def _bounds(prover: _Prover) -> Bounds:
     seconds = Bound(None, None) if end is None else Bound(f"seconds + {beyond:g}", end, value=end, assuming=TIMELY)
     alone = {name: prover.bound_of_charges(name) for name in bounded_meters(flow, nested)}
     meters = alone if nested is None else {name: prover.with_nested_runs(name, alone, nested) for name in alone}
-    depth, runs = _bound_by_limit("depth", limits.depth), _bound_by_limit("nested_runs", limits.nested_runs)
+    depth, runs = bound_by_limit("depth", limits.depth), bound_by_limit("nested_runs", limits.nested_runs)
     return Bounds(
         prover.bound_of_transitions(), meters, seconds, depth, runs, alone, dict(_bounds_of_quotas(flow, limits, alone))
     )
@@ -129,7 +129,7 @@ def _bounds(prover: _Prover) -> Bounds:
 def _bounds_of_quotas(flow: Flow, limits: Limits, meters: Mapping[str, Bound]) -> Iterator[tuple[str, Bound]]:
     caps = caps_of(flow, limits)
     for name in flow.lasting_quotas:
-        quota = _bound_by_limit(name, caps[name])
+        quota = bound_by_limit(name, caps[name])
         charged = {
             meter
             for one in flow.transitions
@@ -139,10 +139,6 @@ def _bounds_of_quotas(flow: Flow, limits: Limits, meters: Mapping[str, Bound]) -
         }
         if all(_number(quota) < _number(meters[meter]) for meter in charged if meter in meters):
             yield name, quota
-
-
-def _bound_by_limit(name: str, limit: int | None) -> Bound:
-    return Bound(None, None) if limit is None else Bound(name, limit, value=limit)
 
 
 def _number(bound: Bound) -> float:
