@@ -273,7 +273,7 @@ def test_events_carry_their_call(run: actors.Running, options: dict[str, Any]) -
     assert sorted({event.call.id[1:] for event in of_calls}) == [(1, 0), (2, 0), (2, 1), (3, 0)]
     assert {event.call.run_id for event in events if hasattr(event, "call")} == {of_calls[0].call.run_id}
     for event in of_calls:
-        assert event.call.effect is event.effect
+        assert event.call.effect == event.effect
         assert event.call.node == event.node
     reported: list[Any] = [event for event in events if isinstance(event, gx.Reported)]
     assert sorted(event.news for event in reported) == ["a 2.0", "b 2.1"]
