@@ -16,6 +16,7 @@ from graphexec.errors import GraphexecError, InputError, ToolDefinitionError, cl
 from graphexec.kernel.effects import CallContext
 from graphexec.kernel.program import unfrozen
 from graphexec.messages.observations import WHOLE, Excerpt
+from graphexec.runtime.calls import enter_call
 from graphexec.runtime.handlers import Handler
 from graphexec.runtime.io import IO
 from graphexec.runtime.progress import report
@@ -149,7 +150,9 @@ def _fill(tool: _Prepared, effect: CallTool, call: CallContext[Any]) -> dict[str
     if tool.run_parameters:
         filled = dict.fromkeys(tool.run_parameters, Run({}) if effect.run is None else copy_run(effect.run))
     if tool.call_parameter is not None:
-        filled[tool.call_parameter] = ToolCallContext(call)
+        filled[tool.call_parameter] = here = ToolCallContext(call)
+        # So that it is the `current_call`, too. The runner, which has entered the recorded call, leaves both.
+        enter_call(here)
     return filled
 
 
