@@ -59,7 +59,7 @@ def take_arguments(order: dict[str, Any]) -> str:
 def take_call(order: dict[str, Any], call: CallContext[Any]) -> str:
     """Spoil it."""
     # What the call is linked by stays its own.
-    assert call == current_call()
+    assert call is current_call()
     return spoil_all(order, call)
 
 
