@@ -15,7 +15,7 @@ from graphexec.kernel.meters import GRACE, Limits
 from graphexec.kernel.node import END
 from graphexec.verify.proof import polynomial
 from graphexec.verify.proof.attained import is_attained
-from graphexec.verify.proof.certificate import NOTHING, TIMELY, Bound, Bounds, Potential, bound_by_limit
+from graphexec.verify.proof.certificate import NOTHING, TIMELY, Bound, Bounds, Potential, bound_by_limit, is_limit_of
 from graphexec.verify.proof.flow import (
     Charges,
     Flow,
@@ -97,9 +97,7 @@ def bounds_of(
         limits = dataclasses.replace(limits, seconds=1.0)
         within = _Prover(flow, flow.variants, limits, nested, always=always, measures=measures).bound_of_transitions()
     rest = _Prover(flow.resumed, flow.resumed.variants, limits, nested, always=False, measures=measures)
-    # It is not known whether a run with other limits gets there.
-    resumed = rest.bound_of_weight(lambda _: _ONE, counts=None)
-    return dataclasses.replace(bounds, transitions_when_nested=within, transitions_when_resumed=resumed)
+    return dataclasses.replace(bounds, transitions_when_nested=within, transitions_when_resumed=rest.bound_by_lines())
 
 
 def ends_by_states(flow: Flow, limits: Limits) -> bool:
@@ -143,11 +141,6 @@ def _bounds_of_quotas(flow: Flow, limits: Limits, meters: Mapping[str, Bound]) -
 
 def _number(bound: Bound) -> float:
     return math.inf if bound.number is None else bound.number
-
-
-def _is_limit_of(bound: Bound, name: str) -> bool:
-    """Return whether the limit on the meter itself gives the bound."""
-    return bound.potential is not None and [one for one, _ in bound.potential.limits] == [name]
 
 
 class _Prover:
@@ -201,6 +194,13 @@ class _Prover:
     def bound_of_transitions(self) -> Bound:
         """Return the bound on the number of transitions."""
         return self.bound_of_weight(lambda _: _ONE, counts=lambda _: 1)
+
+    def bound_by_lines(self) -> Bound:
+        """Return a bound on the number of transitions that holds with anything left of the budgets."""
+        if self._measures:
+            return Bound(None, None)
+        number, potential = self._number(lambda _: _ONE)
+        return Bound(None, number, potential=potential)
 
     def bound_of_weight(self, weight: Weight, more: More | None = None, *, counts: Counts | None) -> Bound:
         """Return the bound on the counts of transitions, plus `more`.
@@ -368,7 +368,7 @@ class _Prover:
         """Return the bound on charges including nested runs; `alone` has the bounds on the machine's own effects."""
         own = alone[name]
         rows = [counts for meter, *counts in nested.charges if meter == name]
-        if not rows or _is_limit_of(own, name):
+        if not rows or is_limit_of(own, name):
             return own
         if own.number is None:
             # A closed form of the machine's own charges does not include nested runs.
@@ -390,7 +390,7 @@ class _Prover:
             found.append((calls * nested.attempts * whole, None))
         limited = self._bound_of_limit(name)
         # Only a limit on the meter itself also limits nested runs.
-        shared = limited if limited is not None and _is_limit_of(limited, name) else Bound(None, None)
+        shared = limited if limited is not None and is_limit_of(limited, name) else Bound(None, None)
         if not found:
             return shared
         more, form = min(found, key=lambda one: one[0])

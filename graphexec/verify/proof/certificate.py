@@ -117,6 +117,11 @@ def bound_by_limit(name: str, limit: int | None) -> Bound:
     return Bound(None, None) if limit is None else Bound(name, limit, value=limit)
 
 
+def is_limit_of(bound: Bound, name: str) -> bool:
+    """Return whether the limit on the meter itself gives the bound."""
+    return bound.potential is not None and [one for one, _ in bound.potential.limits] == [name]
+
+
 class _LazyFields:
     """Fields that are computed when one of them is first read."""
 
