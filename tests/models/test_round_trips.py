@@ -217,7 +217,7 @@ def test_ids_of_a_run_are_those_of_its_messages(earlier: list[str], ids: list[st
         history.append(history[-1].extended([AgentStep(AgentAction("weather", {}, one), "")]))
     order.shuffle(history)
     reply = AssistantMessage("", tuple([ToolCall(one, "weather", "{}") for one in earlier]))
-    head = (UserMessage("hi"), reply, *[ToolMessage(one, "") for one in earlier])
+    head: tuple[Message, ...] = (UserMessage("hi"), reply, *[ToolMessage(one, "") for one in earlier])
     # A longer request is first, as in a run that is read again.
     for number, steps in enumerate([max(history, key=len), *history]):
         conversation = Conversation((SystemMessage(str(number)), *head), steps, call_turns)
