@@ -28,19 +28,23 @@ def _copy_step(step: AgentStep) -> AgentStep:
 
 
 def give_copies(call: CallContext[Any], effect: CallTool) -> CallContext[Any]:
-    """Let a call have copies of its effect and of its batch, for its tool; events and steps keep theirs."""
-    call.effect = _copy_effect(effect)
+    """Let a call have copies of its arguments, and of its batch's, for its tool; events and steps keep theirs.
+
+    The run of the effect stays that of the record: its tool receives a copy of it in a parameter annotated `Run`.
+    """
+    copied = _copy_arguments(effect)
     if isinstance(call.request, All):
-        call.request = All(tuple(map(_copy_effect, call.request.effects)))
+        effects = (copied if one is call.effect else _copy_arguments(one) for one in call.request.effects)
+        call.request = All(tuple(effects))
     else:
-        call.request = call.effect
+        call.request = copied
+    call.effect = copied
     return call
 
 
 # Any: an effect with any reply.
-def _copy_effect(effect: Effect[Any]) -> Effect[Any]:
+def _copy_arguments(effect: Effect[Any]) -> Effect[Any]:
     # The effects of a user's own node are the user's.
     if not isinstance(effect, CallTool):
         return effect
-    run = None if effect.run is None else copy_run(effect.run)
-    return dataclasses.replace(effect, tool_input=copy_value(effect.tool_input), run=run)
+    return dataclasses.replace(effect, tool_input=copy_value(effect.tool_input))

@@ -19,7 +19,7 @@ from tests.parameters import cases, mark_except
 # Any: values of all kinds, by their methods.
 def parts_of(value: Any) -> list[Any]:
     if hasattr(value, "effect"):
-        return [value.effect, value.request]
+        return [one.tool_input for one in (value.effect, *getattr(value.request, "effects", [value.request]))]
     if hasattr(value, "values"):
         return [*value.values()]
     if hasattr(value, "__iter__") and not isinstance(value, (str, bytes)):
