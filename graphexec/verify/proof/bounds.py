@@ -199,8 +199,11 @@ class _Prover:
         """Return a bound on the number of transitions that holds with anything left of the budgets."""
         if self._measures:
             return Bound(None, None)
-        number, potential = self._number(lambda _: _ONE)
-        return Bound(None, number, potential=potential)
+        caps = {name: polynomial.number(cap) for name, cap in self._caps.items()}
+        cheap = sorted(self._spent, key=lambda name: self._caps.get(name, math.inf))
+        lines = Potentials(lambda _: _ONE, caps, cheap, close=False).of(self._nodes, self._transitions)
+        potential = Potential({node: to_numbers(lines[node]) for node in self._reached})
+        return Bound(None, lines[self.flow.start].at(caps).at({}), potential=potential)
 
     def bound_of_weight(self, weight: Weight, more: More | None = None, *, counts: Counts | None) -> Bound:
         """Return the bound on the counts of transitions, plus `more`.

@@ -309,10 +309,12 @@ def possible_transitions(flow: Flow, limits: Limits) -> list[Transition]:
     """Return the transitions that some run within these limits may take, in the order of the table."""
     known, caps = limits_of(flow, limits), caps_of(flow, limits)
     most = math.inf if limits.fan_out is None else limits.fan_out
+    allowed: list[Transition] = []
     following: dict[str, list[Transition]] = {}
     for one in flow.variants:
-        allowed = is_enabled(one, known) and is_affordable(one, caps) and is_timely(one, limits.seconds)
-        if allowed and (one.most is not None or one.asks <= most):
+        enabled = is_enabled(one, known) and is_affordable(one, caps) and is_timely(one, limits.seconds)
+        if enabled and (one.most is not None or one.asks <= most):
+            allowed.append(one)
             following.setdefault(one.source, []).append(one)
     reached = {flow.start}
     waiting = [flow.start]
@@ -321,7 +323,7 @@ def possible_transitions(flow: Flow, limits: Limits) -> list[Transition]:
             if one.target not in reached:
                 reached.add(one.target)
                 waiting.append(one.target)
-    return [one for one in flow.variants if one.source in reached and one in following.get(one.source, ())]
+    return [one for one in allowed if one.source in reached]
 
 
 def ends_of(flow: Flow, transitions: Sequence[Transition]) -> list[str]:
