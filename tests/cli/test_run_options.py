@@ -305,8 +305,8 @@ WRONG_NAMES = [
 
 @cases(
     ("options", "expected"),
-    (["--temperature", "-1"], "Invalid value for '--temperature': "),
-    (["--temperature", "nan"], "Invalid value for '--temperature': "),
+    (["--temperature", "-1"], "temperature=-1.0; give a number, 0 or more"),
+    (["--temperature", "nan"], "temperature=nan; give a number, 0 or more"),
     (["--timeout", "0"], "timeout=0.0; give seconds above 0"),
     (["--timeout", "inf"], "timeout=inf; give seconds above 0"),
     (["--max-reply-tokens", "0"], "Invalid value for '--max-reply-tokens': "),

@@ -93,7 +93,6 @@ class AgentOptions:
             MODEL,
             "NUMBER",
             "Randomness of the replies: 0 for the likeliest, up to 1 or 2. Default: the server's.",
-            min=0,
         ),
     ] = None
     timeout: Annotated[
