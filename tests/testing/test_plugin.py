@@ -171,7 +171,7 @@ def test_imports_are_few() -> None:
     loaded = output_of(f"{program}print(*sorted({{*sys.modules}} - before))")
     assert loaded == ["graphexec.testing graphexec.testing.plugin"]
     (error,) = output_of(PROGRAMS["without_hypothesis"])
-    assert error == "module graphexec.testing has no attribute nothing"
+    assert error == "module 'graphexec.testing' has no attribute 'nothing'"
 
 
 # ---- observers

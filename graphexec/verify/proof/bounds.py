@@ -92,8 +92,7 @@ def bounds_of(
     if not anywhere:
         return bounds
     within = bounds.transitions
-    if not may_stop_anywhere(limits_of(flow, limits)):
-        # Any deadline opens the same transitions as an outer limit.
+    if not may_stop_anywhere(limits_of(flow, limits)):  # any deadline opens the same transitions as an outer limit
         limits = dataclasses.replace(limits, seconds=1.0)
         within = _Prover(flow, flow.variants, limits, nested, always=always, measures=measures).bound_of_transitions()
     rest = _Prover(flow.resumed, flow.resumed.variants, limits, nested, always=False, measures=measures)
@@ -200,8 +199,7 @@ class _Prover:
         if self._measures:
             return Bound(None, None)
         caps = {name: polynomial.number(cap) for name, cap in self._caps.items()}
-        cheap = sorted(self._spent, key=lambda name: self._caps.get(name, math.inf))
-        lines = Potentials(lambda _: _ONE, caps, cheap, close=False).of(self._nodes, self._transitions)
+        lines = Potentials(lambda _: _ONE, caps, self._spent, close=False).of(self._nodes, self._transitions)
         potential = Potential({node: to_numbers(lines[node]) for node in self._reached})
         return Bound(None, lines[self.flow.start].at(caps).at({}), potential=potential)
 
