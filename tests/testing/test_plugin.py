@@ -104,8 +104,8 @@ def test_non_machine_is_reported_once(pytester: pytest.Pytester, returned: str, 
 @pytest.mark.slow
 def test_build_error_is_reported_once_with_its_line(pytester: pytest.Pytester) -> None:
     lines = run(pytester, PROGRAMS["looping"], options="-r N", failed=4).splitlines()
-    assert sum("GraphError: the table alone does not end this loop" in line for line in lines) == 1
-    assert lines.count("agent raises GraphError: see agent[proof]") == 3
+    assert sum("UnprovedError: GX010 at parse: the table alone does not end this loop" in line for line in lines) == 1
+    assert lines.count("agent raises UnprovedError: see agent[proof]") == 3
     assert ">       return made.with_graph(splice(made.graph, rows, after=parse, on=AgentFinish))" in lines
     # None of graphexec's own.
     assert not [line for line in lines if "surgery.py" in line or "plugin.py" in line or "def splice" in line]
