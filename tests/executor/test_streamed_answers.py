@@ -402,12 +402,18 @@ UNREAD_END = re.compile(f"(?:{ENDINGS})*+")
 HELD_ENDING = re.compile(f"(?:{ENDINGS}|`|(?ai:</answer>))*+")
 
 
-def is_unread(rest: str, kind: str) -> bool:
+def begins_with_a_label(rest: str) -> bool:
+    return any(label.at_line.match(rest.lstrip()) for label in (OBSERVATION, TURN, THOUGHT, USER))
+
+
+def is_unread(rest: str, kind: str, way: bool) -> bool:
     """Return whether the end of what is written as an answer is not a part of it."""
     # An observation or a question that the model invents, and all text after it, or the beginning of a stop string.
-    ends = any(label.at_line.match(rest.lstrip()) for label in (OBSERVATION, TURN, THOUGHT, USER))
-    ends = ends or OBSERVATION.stop.startswith(rest.strip(" \t\r\n*_"))
-    return (ends and WRITTEN[kind][1] is after_a_label) or (kind == "ReAct" and UNREAD_END.fullmatch(rest) is not None)
+    write = WRITTEN[kind][1]
+    if begins_with_a_label(rest) and (write is after_a_label or (write is in_tags and not way)):
+        return True
+    ends = write is after_a_label and OBSERVATION.stop.startswith(rest.strip(" \t\r\n*_"))
+    return ends or (kind == "ReAct" and UNREAD_END.fullmatch(rest) is not None)
 
 
 def is_ending(rest: str) -> bool:
@@ -431,8 +437,8 @@ def is_held_back(streamed: str, whole: str, written: str, kind: str, way: bool) 
     _, line_break, line = written.rpartition("\n")
     # The last line may become one that ends an answer.
     may_end = line_break and any(may_become(label, line) for label in (OBSERVATION, TURN, THOUGHT, USER))
-    # Only the rest of the reply says whether it begins a turn.
-    if write in (in_tags, after_a_label) and USER.at_line.match(rest.lstrip()):
+    # Only the rest of the reply says whether it begins a turn, or is in closed tags.
+    if write in (in_tags, after_a_label) and begins_with_a_label(rest):
         return True
     if write is in_tags:
         # It may become a tag.
@@ -459,6 +465,8 @@ def is_held_back(streamed: str, whole: str, written: str, kind: str, way: bool) 
 @example(answer="\nObservation", way=False, cuts=[])
 @example(answer="\u200b", way=False, cuts=[])
 @example(answer="42</s>", way=False, cuts=[])
+@example(answer="0\nUser:\nAI:", way=False, cuts=[])
+@example(answer="\nQuestion:", way=False, cuts=[])
 @example(answer="\u200c</", way=False, cuts=[])
 @example(answer=" ", way=False, cuts=[])
 @example(answer="a", way=False, cuts=[])
@@ -478,7 +486,7 @@ def test_pieces_add_up_to_the_whole_answer(kind: str, answer: str, way: bool, cu
         assert not has_text(reply)
         return
     assert answer.startswith(whole)
-    assert whole == answer or is_unread(answer.removeprefix(whole), kind)
+    assert whole == answer or is_unread(answer.removeprefix(whole), kind, way)
     streamed = stream_text(make, reply, cuts)
     assert whole.startswith(streamed)
     assert streamed == whole or is_held_back(streamed, whole, written, kind, way)
