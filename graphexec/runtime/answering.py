@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, final
 
-from graphexec.errors import InputError, ThreadLimitError
+from graphexec.errors import InputError, MissingHandlerError, ThreadLimitError
 from graphexec.kernel.effects import Batch, CallContext
 from graphexec.kernel.events import Cut, MemberReply, MemberStarted, Reported
-from graphexec.runtime.calls import Scope, close_calls, enter_call, keep_charged, leave_call, reset_call, within_call
-from graphexec.runtime.handlers import Handler, Handlers, RunContext, handler_of
+from graphexec.runtime.calls import Scope, close_calls, enter_call, reset_call, within_call
+from graphexec.runtime.handlers import Handler, Handlers, RunContext
 from graphexec.runtime.io import BLOCKING, IO, CallGroup, run_sync
 from graphexec.runtime.observers import Notifier, OnEvent
 from graphexec.runtime.progress import Listener, Reports
@@ -54,39 +54,50 @@ class CallAnswering:
 
     def handler_of(self, call: CallContext[Any]) -> Handler:
         """Return the handler of a call: of its node's world, or of the run. Raises `MissingHandlerError`."""
-        return handler_of(self.worlds.get(call.node, self.run_context.handlers), call.effect)
+        handlers = self.worlds[call.node] if call.node in self.worlds else self.run_context.handlers
+        # Any: no effect is `None`, and its class is a key.
+        kind: Any = type(call.effect)
+        if kind not in handlers:
+            raise MissingHandlerError(call.effect)
+        return handlers[kind]
 
     async def answer(self, handler: Handler, call: CallContext[Any], left: float | None) -> tuple[object, float]:
         """Return the reply to a call, or `CUT` after `left` seconds, and the time then; deliver its reports."""
-        scope = self.scope
         if handler.timed:
             left = None
         elif left is not None and left <= 0:
-            return CUT, scope.now()
+            return CUT, self.scope.now()
         if self.pieces:
             return await self._answer_with_reports(handler, call, left)
         # Reports are delivered when the call is answered or has failed.
-        reports = None
+        reports: Sequence[object] = ()
         if self.observed:
             reports = call.listener = Reports()
         try:
             token = enter_call(call)
             try:
-                if handler.instant or left is None:
-                    if self.run_context.around_call is not None:
-                        reply = await self.handle(handler, call)
-                    else:
-                        reply = await handler.answer(call.effect, call, BLOCKING if handler.instant else self.io)
-                else:
+                if left is not None and not handler.instant:
                     reply = await self.io.within(partial(self.handle, handler, call), left)
                     if reply is NOT_DONE:
                         reply = CUT
-                now = scope.clock() - scope.began
+                elif self.run_context.around_call is not None:
+                    reply = await self.handle(handler, call)
+                else:
+                    # As `handle` does, which would keep another coroutine for each waiting call.
+                    reply = await handler.answer(call.effect, call, BLOCKING if handler.instant else self.io)
+                now = self.scope.clock() - self.scope.began
             finally:
-                leave_call(call, token)
+                # Nothing more is charged within it.
+                call.closed = True
+                if call.charged is not None:
+                    close_calls((call,))
+                try:  # noqa: SIM105 - a context manager would add three calls
+                    reset_call(token)
+                # A stream or a task may be closed in a context in which the token was not created.
+                except ValueError:
+                    pass
         except Exception:
-            if reports:
-                await self.report(call, reports)
+            await self.report(call, reports)
             raise
         if reports:
             await self.report(call, reports)
@@ -106,10 +117,8 @@ class CallAnswering:
         """Call the handler, inside `around_call`."""
         io = BLOCKING if handler.instant else self.io
         around = self.run_context.around_call
-        if around is None:
-            return await handler.answer(call.effect, call, io)
         failed: BaseException | None = None
-        with around(call):
+        with nullcontext() if around is None else around(call):
             try:
                 return await handler.answer(call.effect, call, io)
             except BaseException as error:
@@ -219,16 +228,13 @@ class MemberCalls:
         group: CallGroup[object] = self._group
         if run.observed:
             call.listener = Listener(partial(group.report, member), pieces=run.pieces, room=group.room)
-        # `within_call` written out, as each member needs it.
-        token = enter_call(call)
         try:
-            group.start(member, partial(self._timed, handler, call))
+            with within_call(call):
+                group.start(member, partial(self._timed, handler, call))
         except ThreadLimitError:
             if not self._running:
                 raise
             return False
-        finally:
-            reset_call(token)
         self._running += 1
         return True
 
@@ -285,10 +291,7 @@ class MemberCalls:
             self._add_reply(member, reply, now)
 
     def _add_reply(self, member: int, reply: object, now: float) -> None:
-        took = now - self._began[member]
-        kept = keep_charged(reply, self.batch.calls[member])
-        self._run.record(MemberReply(member, kept), now, took)
-        self._ready.append((MemberReply(member, reply), now, took))
+        self._ready.append((MemberReply(member, reply), now, now - self._began[member]))
 
     async def _cut_open_calls(self) -> None:
         """Cut all open calls, including those that have not begun, once those that can be cancelled have ended."""
@@ -300,6 +303,4 @@ class MemberCalls:
 
     def _begin(self, member: int) -> tuple[object, float, float]:
         self._began[member] = now = self._run.scope.now()
-        answer = (MemberStarted(member), now, 0.0)
-        self._run.record(*answer)
-        return answer
+        return MemberStarted(member), now, 0.0

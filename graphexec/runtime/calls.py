@@ -12,13 +12,13 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from contextvars import Context, Token
+from contextvars import Context
 from typing import Any, Protocol, TypeVar, final
 from weakref import ReferenceType
 
 from graphexec.errors import AbandonedError, ExhaustedError, InputError, NestedRunError
-from graphexec.kernel.effects import CallContext, Effect, measure_reply
-from graphexec.kernel.events import ChargedReply
+from graphexec.kernel.effects import Batch, CallContext, Effect, measure_reply
+from graphexec.kernel.events import ChargedReply, MemberReply
 from graphexec.kernel.execution import Execution
 from graphexec.kernel.meters import Exhausted, add_counts
 from graphexec.kernel.stepping import EngineCode, current
@@ -204,18 +204,6 @@ def leave_run(scope: Scope, to: CallContext[Any] | EngineCode | None) -> None:
         current.set(to)
 
 
-def leave_call(call: CallContext[Any], token: Token[Any]) -> None:
-    """Undo `enter_call`, which returned the token, and close the call: nothing more is charged within it."""
-    call.closed = True
-    if call.charged is not None:
-        close_calls((call,))
-    try:  # noqa: SIM105 - a context manager would add three calls
-        reset_call(token)
-    # A stream or a task may be closed in a context in which the token was not created.
-    except ValueError:
-        pass
-
-
 def close_calls(calls: Iterable[CallContext[Any]]) -> None:
     """Mark calls as over: nothing more is charged within them."""
     for call in calls:
@@ -225,9 +213,14 @@ def close_calls(calls: Iterable[CallContext[Any]]) -> None:
         pass
 
 
-def keep_charged(reply: object, call: CallContext[Any]) -> object:
-    """Return the reply as the journal records it: with the charges of runs nested in the call."""
-    return ChargedReply(reply, call.charged) if call.charged else reply
+def keep_charged(answer: object, asked: CallContext[Any] | Batch) -> object:
+    """Return the answer as the journal records it: with the charges of runs nested in the call."""
+    if type(asked) is CallContext:
+        return ChargedReply(answer, asked.charged) if asked.charged else answer
+    if isinstance(answer, MemberReply):
+        assert isinstance(asked, Batch), "only a batch has members"
+        return MemberReply(answer.member, keep_charged(answer.reply, asked.calls[answer.member]))
+    return answer
 
 
 @contextmanager
@@ -394,9 +387,13 @@ async def ask_within(host: CallContext[Any] | None, effect: Effect[R], answer: C
     return reply
 
 
-# Any: a request or an event of a path, which are not all calls.
-def describe_request(item: Any) -> str:
+# Any: a request or an event of a path.
+def calls_of(item: Any) -> Sequence[CallContext[Any]]:
+    """Return the calls of a request; none of an event."""
+    return item.calls if isinstance(item, Batch) else (item,) if isinstance(item, CallContext) else ()
+
+
+def describe_request(item: object) -> str:
     """Return who is responsible for a request, in words."""
-    calls: Sequence[CallContext[Any]] = getattr(item, "calls", (item,))
-    effects = ", ".join(dict.fromkeys(type(call.effect).__name__ for call in calls if isinstance(call, CallContext)))
+    effects = ", ".join(dict.fromkeys(type(call.effect).__name__ for call in calls_of(item)))
     return f"the handler of {effects}" if effects else "a function of the run"

@@ -11,29 +11,26 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar, final
 
-from graphexec.errors import MissingHandlerError
 from graphexec.kernel.effects import Batch, CallContext
-from graphexec.kernel.events import CompactReply, Done, Failed, Journal, attach_journal
+from graphexec.kernel.events import Done, Failed, Journal, attach_journal
 from graphexec.kernel.execution import Execution
 from graphexec.kernel.graph import Graph
-from graphexec.kernel.program import unfrozen
 from graphexec.kernel.snapshot import Snapshot, attach_snapshot
 from graphexec.kernel.stepping import begin, current
 from graphexec.runtime.answering import CallAnswering, MemberCalls
 from graphexec.runtime.calls import (
     Nesting,
     Scope,
+    calls_of,
     close_calls,
     describe_request,
     enter_call,
     host_call,
     keep_charged,
     leave_run,
-    reset_call,
 )
-from graphexec.runtime.emission import Emission, emit
 from graphexec.runtime.handlers import NO_OPTIONS, NO_WORLDS, RunContext, RunOptions, check_context
-from graphexec.runtime.io import BLOCKING, IO
+from graphexec.runtime.io import IO
 from graphexec.runtime.observers import Notifier, Observer, OnEvent
 from graphexec.runtime.threads import current_cancel_scope
 
@@ -46,9 +43,6 @@ TURN = 64
 
 # The number of bytes of a run's id, which distinguishes runs in logs and stores.
 _ID_BYTES = 8
-
-_UnfrozenDone = unfrozen(Done)
-
 
 def follow(  # noqa: PLR0913
     graph: Graph[S, F],
@@ -101,7 +95,7 @@ async def conclude(run: Coroutine[Any, Any, Done[F]], finish: Callable[[Done[F]]
 class RunLoop(CallAnswering):
     """One run: its path and its journal."""
 
-    __slots__ = ("_calls", "answers", "execution", "node_seconds", "path", "start", "times")
+    __slots__ = ("answers", "execution", "node_seconds", "path", "start", "times")
 
     def __init__(
         self,
@@ -134,7 +128,7 @@ class RunLoop(CallAnswering):
         called = notify if on_event is None else None
         self.observed = notify is not None or on_event is not None
         self.path = self.execution.run(observed=self.observed, by_member=True, notify=called)
-        # What the journal keeps of the answers, and their times, which take a third of the memory in an array.
+        # The answers for the journal, and their times, which take a third of the memory in an array.
         self.answers: list[object] = []
         self.times = array("d")
         self.io = io
@@ -142,30 +136,25 @@ class RunLoop(CallAnswering):
         self.pieces = pieces
         self._on_event = on_event
         self._notify = notify
-        # The most recent calls.
-        self._calls: Sequence[CallContext[Any]] = ()
 
     def _journal(self) -> Journal:
         # Created at the end, to keep waiting runs small: it would take a hundredth of their memory.
         run, scope, limits, start = self.execution, self.scope, self.run_context.limits, self.start
         return Journal(run.graph, limits, start, self.answers, self.times, scope, began=scope.date, seconds=scope.now())
 
-    def _make_done(self, outcome: Any) -> Done[Any]:
-        watched = 0.0 if self._notify is None else self._notify.seconds
+    async def _end(self, outcome: Any) -> Done[Any]:
+        run, watched = self.execution, 0.0 if self._notify is None else self._notify.seconds
         taken = max(0.0, self.node_seconds - watched)
-        done = _UnfrozenDone(outcome, self.execution.snapshot(), self._journal(), watched, taken, self.execution.call())
-        done.__class__ = Done
-        return done
-
-    async def _end(self, done: Done[Any]) -> Done[Any]:
+        done: Done[Any] = Done(outcome, run.snapshot(), self._journal(), watched, taken, run.call())
         if self._notify is not None:
             self._notify.end(done)
         if self._on_event is not None:
             await self._on_event(done)
         return done
 
-    def _fail(self, error: BaseException) -> None:
-        close_calls(self._calls)
+    def _fail(self, error: BaseException, item: object) -> None:
+        """Attach the run's last state to the error that ends it after this `item` of its path, and notify observers."""
+        close_calls(calls_of(item))
         # The time of the call that failed or was interrupted is spent, too: a resume does not give it back.
         self.execution.stop_clock(self.scope.now(), self.scope.clock())
         snapshot, journal = self.execution.snapshot(), self._journal()
@@ -176,17 +165,11 @@ class RunLoop(CallAnswering):
 
     async def follow(self) -> Done[Any]:
         """Drive the run to its end: carry out each call of the path, and deliver each event."""
-        path, execution, io = self.path, self.execution, self.io
+        path, execution, cancel_scope = self.path, self.execution, current_cancel_scope()
         clock, began = self.scope.clock, self.scope.began
-        notify, on_event, handlers = self._notify, self._on_event, self.run_context.handlers
-        answers, times, worlds, compact = self.answers, self.times, self.worlds, CompactReply.classes
-        plain = not (self.observed or execution.timed or self.run_context.around_call is not None)
-        cancel_scope = current_cancel_scope()
         members: MemberCalls | None = None
         item: Any = None
         answer: Any = None
-        reply: Any
-        kept: Any
         back = clock() - began  # When the current node started or resumed.
         try:
             self.scope.caller = current.get()
@@ -196,24 +179,33 @@ class RunLoop(CallAnswering):
                 asked = 0
                 while True:
                     # An answer is in the journal, so the path takes it first.
-                    if answer is None and cancel_scope is not None and cancel_scope.cancelled:
+                    if answer is None and cancel_scope is not None:
                         cancel_scope.check()
                     try:
                         # `answer` is None at the start of the path and after an event.
                         item = path.send(answer)  # pyright: ignore[reportArgumentType]
                     except StopIteration as end:
                         self.node_seconds += clock() - began - back
-                        done = await self._end(self._make_done(end.value))
+                        done = await self._end(end.value)
                         enter_call(self.scope.caller)
                         return done
                     # Not kept while the next call waits.
-                    answer = reply = kept = None
+                    answer = reply = None
                     # The caller may have been cancelled while a node was running.
-                    if cancel_scope is not None and cancel_scope.cancelled:
+                    if cancel_scope is not None:
                         cancel_scope.check()
                     kind: type[Any] = type(item)  # pyright: ignore[reportUnknownVariableType]
-                    if kind is Batch:
-                        self._calls = item.calls
+                    if kind is CallContext:
+                        asked += 1
+                        if not asked % TURN:
+                            await self.io.checkpoint()
+                        asked_at = clock() - began
+                        self.node_seconds += asked_at - back
+                        deadline = execution.deadline if execution.timed else None
+                        left = None if deadline is None else deadline - asked_at
+                        reply, back = await self.answer(self.handler_of(item), item, left)
+                        answer = reply, back, back - asked_at
+                    elif kind is Batch:
                         if members is None or members.batch is not item:
                             if members is not None:
                                 await members.close()
@@ -221,49 +213,14 @@ class RunLoop(CallAnswering):
                         self.node_seconds += clock() - began - back
                         answer = await members.next_answer()
                         back = clock() - began
-                        continue
-                    if kind is not CallContext:
-                        if notify is not None:
-                            notify(item)
-                        if on_event is not None:
-                            await (Emission(((item,),)) if on_event is emit else on_event(item))
-                        continue
-                    asked += 1
-                    if not asked % TURN:
-                        await io.checkpoint()
-                    asked_at = clock() - began
-                    self.node_seconds += asked_at - back
-                    try:
-                        handler = (worlds.get(item.node, handlers) if worlds else handlers)[type(item.effect)]
-                    except KeyError:
-                        raise MissingHandlerError(item.effect) from None
-                    if plain:
-                        # `answer` written out, as each effect needs it.
-                        token = enter_call(item)
-                        try:
-                            # Read apart from the call, which Python cannot make faster if both are one expression.
-                            answer_call = handler.answer
-                            reply = await answer_call(item.effect, item, BLOCKING if handler.instant else io)
-                        finally:
-                            # `leave_call`, inlined because it runs for each effect.
-                            item.closed = True
-                            if item.charged is not None:
-                                close_calls((item,))
-                            try:  # noqa: SIM105 - as in `leave_call`
-                                reset_call(token)
-                            except ValueError:
-                                pass
-                        back = clock() - began
                     else:
-                        self._calls = (item,)
-                        deadline = execution.deadline if execution.timed else None
-                        left = None if deadline is None else deadline - asked_at
-                        reply, back = await self.answer(handler, item, left)
-                    answer = (reply, back, back - asked_at)
-                    # `record` written out, as each effect needs it.
-                    kept = reply if item.charged is None else keep_charged(reply, item)
-                    answers += (type(kept), kept.compact()) if type(kept) in compact else (None, kept)
-                    times.extend((back, back - asked_at))
+                        if self._notify is not None:
+                            self._notify(item)
+                        if self._on_event is not None:
+                            await self._on_event(item)
+                        continue
+                    self.answers += (keep_charged(answer[0], item),)
+                    self.times += array("d", answer[1:])
             finally:
                 if members is not None:
                     await members.close()
@@ -278,16 +235,11 @@ class RunLoop(CallAnswering):
                 from graphexec._mistakes.event_loops import raise_loop_error
 
                 raise_loop_error(error, describe_request(item))
-                self._fail(error)
+                self._fail(error, item)
             # What explains the error, or an interrupt that arrived meanwhile.
             except BaseException as other:
-                self._fail(other)
+                self._fail(other, item)
                 raise
             finally:
                 leave_run(self.scope, self.scope.caller)
             raise
-
-    def record(self, answer: object, now: float, took: float) -> None:
-        """Add an answer, which came at `now` after `took` seconds, to the journal."""
-        self.answers += CompactReply.part_of(answer)
-        self.times.extend((now, took))

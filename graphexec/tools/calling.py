@@ -14,7 +14,6 @@ from graphexec.actions import Run
 from graphexec.effects import CallTool, ToolResult
 from graphexec.errors import GraphexecError, InputError, ToolDefinitionError, close_names, described, qualified_name
 from graphexec.kernel.effects import CallContext
-from graphexec.kernel.program import unfrozen
 from graphexec.messages.observations import WHOLE, Excerpt
 from graphexec.runtime.handlers import Handler
 from graphexec.runtime.io import IO
@@ -68,20 +67,21 @@ def make_tool_handler(
         )
         for one in tools.values()
     ]
-    known = {name: _Prepared(one) for name, one in _index_by_name(with_defaults, lookup).items()}
+    known = _index_by_name(with_defaults, lookup)
 
     # One function, because every further function call would be paid at each step of a run.
     async def answer(effect: CallTool, call: CallContext[Any], io: IO) -> ToolResult:
-        tool = known.get(effect.name if exact else effect.name.casefold())
-        if tool is None:
+        name = effect.name if exact else effect.name.casefold()
+        if name not in known:
             return ToolResult(describe_unknown(effect.name, tools), "unknown_tool")
+        tool = known[name]
         try:
             arguments = tool.read(effect.tool_input)
         except InvalidArgumentsError as error:
             return ToolResult(str(error), "bad_arguments")
         except Exception as error:  # noqa: BLE001 - a user's validator may raise any exception, as a tool may
             return _handle_error(tool, error)
-        if tool.is_filled:
+        if tool.run_parameters or tool.call_parameter is not None:
             arguments.update(_fill(tool, effect, call))
         if tool.timeout is None and tool.retry is None:
             result = _call_tool(tool, arguments) if io.blocking else await _call(tool, arguments, io)
@@ -100,48 +100,9 @@ def make_tool_handler(
     return Handler(answer, context_types=tuple(context_types))
 
 
-@final
-class _Prepared:
-    """The fields of a tool that its calls read: `Tool` explains missing attributes, so reading its own takes longer."""
-
-    __slots__ = (
-        "async_function",
-        "call_parameter",
-        "excerpt",
-        "function",
-        "is_async",
-        "is_filled",
-        "max_observation",
-        "name",
-        "on_error",
-        "read",
-        "retry",
-        "return_direct",
-        "run_parameters",
-        "timeout",
-    )
-
-    def __init__(self, tool: AnyTool) -> None:
-        self.async_function = tool.async_function
-        self.call_parameter = tool.call_parameter
-        self.function = tool.function
-        self.is_async = tool.is_async
-        # Whether its function receives the run or the call.
-        self.is_filled = bool(tool.run_parameters) or tool.call_parameter is not None
-        self.max_observation = tool.max_observation
-        self.excerpt = WHOLE if tool.max_observation is None else Excerpt(tool.max_observation)
-        self.name = tool.name
-        self.on_error = tool.on_error
-        self.read = tool.read
-        self.retry = tool.retry
-        self.return_direct = tool.return_direct
-        self.run_parameters = tool.run_parameters
-        self.timeout = tool.timeout
-
-
-def _fill(tool: _Prepared, effect: CallTool, call: CallContext[Any]) -> dict[str, Any]:
+def _fill(tool: AnyTool, effect: CallTool, call: CallContext[Any]) -> dict[str, Any]:
     """Return what the function receives beside the arguments: copies of the run and the call."""
-    if not tool.is_filled:
+    if not tool.run_parameters and tool.call_parameter is None:
         return {}
     from graphexec.tools.copies import copy_run, give_copies
 
@@ -191,7 +152,7 @@ def describe_unknown(requested: str, names: Iterable[str]) -> str:
     return f"{text} Did you mean {folded[closest[0]]}?" if closest else text
 
 
-async def _retry(tool: _Prepared, read: Callable[[], dict[str, Any]], io: IO) -> AttemptResult:
+async def _retry(tool: AnyTool, read: Callable[[], dict[str, Any]], io: IO) -> AttemptResult:
     if tool.retry is None:
         return await _attempt(tool, read(), io)
 
@@ -216,7 +177,7 @@ async def _retry(tool: _Prepared, read: Callable[[], dict[str, Any]], io: IO) ->
         return raised.with_traceback(None)
 
 
-async def _attempt(tool: _Prepared, arguments: dict[str, Any], io: IO) -> AttemptResult:
+async def _attempt(tool: AnyTool, arguments: dict[str, Any], io: IO) -> AttemptResult:
     if tool.timeout is None:
         return await _call(tool, arguments, io)
     result = await io.within(partial(_call, tool, arguments, io), tool.timeout)
@@ -226,14 +187,14 @@ async def _attempt(tool: _Prepared, arguments: dict[str, Any], io: IO) -> Attemp
     return result
 
 
-def _call(tool: _Prepared, arguments: dict[str, Any], io: IO) -> Coroutine[Any, Any, AttemptResult]:
+def _call(tool: AnyTool, arguments: dict[str, Any], io: IO) -> Coroutine[Any, Any, AttemptResult]:
     if not io.blocking and (tool.is_async or tool.async_function is not None):
         # `io.either` would keep another coroutine for each waiting call.
         return _await_tool(tool, arguments, io)
     return io.call(_call_tool, tool, arguments)
 
 
-def _call_tool(tool: _Prepared, arguments: dict[str, Any]) -> AttemptResult:
+def _call_tool(tool: AnyTool, arguments: dict[str, Any]) -> AttemptResult:
     try:
         returned: Any
         if tool.is_async:
@@ -247,7 +208,7 @@ def _call_tool(tool: _Prepared, arguments: dict[str, Any]) -> AttemptResult:
             from graphexec.tools.results import settle
 
             returned = settle(returned, tool.max_observation)
-        return _make_result(tool, returned)
+        return ToolResult(returned, "ok", tool.return_direct, _excerpt_of(tool))
     except BaseException as error:
         from asyncio import CancelledError
 
@@ -257,20 +218,20 @@ def _call_tool(tool: _Prepared, arguments: dict[str, Any]) -> AttemptResult:
         return _raised(tool, error)
 
 
-async def _begin(tool: _Prepared, arguments: dict[str, Any]) -> Any:
+async def _begin(tool: AnyTool, arguments: dict[str, Any]) -> Any:
     from graphexec.tools.results import read_async
 
     # Called here, so that a cancelled call leaves no coroutine that nobody awaits.
     return await read_async(tool.function(**arguments), tool.max_observation)
 
 
-def _raised(tool: _Prepared, error: BaseException) -> ToolRaisedError:
+def _raised(tool: AnyTool, error: BaseException) -> ToolRaisedError:
     from graphexec._mistakes.event_loops import explain_loop_error
 
     return ToolRaisedError(explain_loop_error(error, f"the tool {tool.name}"))
 
 
-async def _await_tool(tool: _Prepared, arguments: dict[str, Any], io: IO) -> AttemptResult:
+async def _await_tool(tool: AnyTool, arguments: dict[str, Any], io: IO) -> AttemptResult:
     try:
         returned: Any = (tool.async_function or tool.function)(**arguments)
         if type(returned) in _COROUTINES:
@@ -280,7 +241,7 @@ async def _await_tool(tool: _Prepared, arguments: dict[str, Any], io: IO) -> Att
             from graphexec.tools.results import settle_async
 
             returned = await settle_async(returned, tool.max_observation, io)
-        return _make_result(tool, returned)
+        return ToolResult(returned, "ok", tool.return_direct, _excerpt_of(tool))
     except BaseException as error:
         from asyncio import CancelledError, current_task
 
@@ -297,14 +258,8 @@ async def _await_tool(tool: _Prepared, arguments: dict[str, Any], io: IO) -> Att
         return _raised(tool, error)
 
 
-_UnfrozenResult = unfrozen(ToolResult)
-
-
-# Any: a settled value.
-def _make_result(tool: _Prepared, returned: Any) -> ToolResult:
-    result = _UnfrozenResult(returned, "ok", tool.return_direct, tool.excerpt)
-    result.__class__ = ToolResult
-    return result
+def _excerpt_of(tool: AnyTool) -> Excerpt:
+    return WHOLE if tool.max_observation is None else Excerpt(tool.max_observation)
 
 
 # So many exceptions of a group are told, on so many levels, and then those that are no groups; and of causes, so many.
@@ -343,10 +298,10 @@ def _innermost(error: Any) -> Sequence[BaseException]:
     return found
 
 
-def _handle_error(tool: _Prepared, error: BaseException) -> ToolResult:
+def _handle_error(tool: AnyTool, error: BaseException) -> ToolResult:
     policy = tool.on_error
     if isinstance(error, ReportedError):
-        return ToolResult(error.observation, "error", excerpt=tool.excerpt)
+        return ToolResult(error.observation, "error", excerpt=_excerpt_of(tool))
     if policy == "raise":
         raise error
     observation: object = f"{tool.name} failed: {_explain(error)}"
@@ -361,4 +316,4 @@ def _handle_error(tool: _Prepared, error: BaseException) -> ToolResult:
     from graphexec._mistakes.tracebacks import format_traceback
 
     name, frames = qualified_name(type(error)), format_traceback(error)
-    return ToolResult(observation, "error", excerpt=tool.excerpt, error=name, traceback=frames)
+    return ToolResult(observation, "error", excerpt=_excerpt_of(tool), error=name, traceback=frames)
