@@ -33,13 +33,11 @@ from graphexec.kernel.snapshot import (
     UNPAID,
     Replies,
     Snapshot,
-    begin_again,
     is_open,
     keep_frames,
     read_frame,
     read_recorded,
     read_states,
-    states_of,
 )
 
 # A set of one class: after `type(generator) is not GeneratorType`, a type checker forgets what the generator yields.
@@ -65,7 +63,6 @@ class Execution(Counters):
 
     __slots__ = (
         "_by_member",
-        "_current",
         "_entered",
         "_frames",
         "_notify",
@@ -101,8 +98,6 @@ class Execution(Counters):
         self._replies = list(snapshot.replies)
         # The state of each member of the open request: its reply, PAID or UNPAID.
         self._open: Sequence[object] = snapshot.open
-        # The call of the open request, or its batch, unless a caller steps the run.
-        self._current: CallContext[Any] | Batch | None = None
         # The number of answered requests.
         self._sequence = snapshot.sequence
         self._observed = self._by_member = False
@@ -117,7 +112,7 @@ class Execution(Counters):
             tuple(self._replies),
             self.spent(),
             self._entered,
-            states_of(self._open, self._current),
+            tuple(self._open),
             self._sequence,
             self.scope.run_id,
             self._frames,
@@ -355,9 +350,7 @@ class Execution(Counters):
                         call: CallContext[Any] = CallContext(
                             self.scope, step.name, effect, request, self._sequence + 1, 0
                         )
-                        if self._open and self._open[0] is not PAID:
-                            call.nested = self._open[0]
-                        self._open, self._current = _ONE_PAID, call
+                        self._open = _ONE_PAID
                         if observed:
                             event: Any = Asked(step.name, effect, call)
                             (yield event) if notify is None else notify(event)
@@ -402,10 +395,8 @@ class Execution(Counters):
             for member, effect in enumerate(request.effects)
         )
         states = read_states(self._open, request, self.graph.outcomes)
-        begin_again(calls, states)
         batch = Batch(request, calls, {member: PAID for member, state in enumerate(states) if state is PAID})
-        # Together, so that no KeyboardInterrupt finds the states of a batch with the call before it.
-        self._open, self._current = states, batch
+        self._open = states
         if observed and not self._by_member:
             for member in batch.open:
                 event: Any = Asked(step.name, request.effects[member], calls[member])

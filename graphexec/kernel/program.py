@@ -24,7 +24,7 @@ from graphexec.errors import (
     UndeclaredOutcomeError,
     format_value,
 )
-from graphexec.kernel.effects import All, Effect, Perform, Request, reserves_of
+from graphexec.kernel.effects import All, Effect, Perform, Request
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import ITERATIONS, Exhausted, Limits, Meter
 from graphexec.kernel.node import END, Node
@@ -97,12 +97,11 @@ Charge: TypeAlias = tuple[int, int, float]
 class Tariff:
     """The cost of a class of effects: the `charges` before it, the `stops`, and what its reply is `measured` for.
 
-    A stop is the slot and the limit of a meter without a prepayment; it is compared before the effect. `reserves` are
-    the amounts that must be left for its nested run. Of each meter that a reply reports, `measured` has its slot, what
-    is charged before, and whether it has a limit.
+    A stop is the slot and the limit of a meter without a prepayment; it is compared before the effect. Of each meter
+    that a reply reports, `measured` has its slot, what is charged before, and whether it has a limit.
     """
 
-    __slots__ = ("charges", "compared", "measured", "reported", "reserves", "simple", "stops")
+    __slots__ = ("charges", "compared", "measured", "reported", "simple", "stops")
 
     def __init__(self, kind: type[Effect[Any]], program: Program, *, reserved: bool, counted: bool) -> None:
         slots, limits = program.slots, program.limits
@@ -118,13 +117,8 @@ class Tariff:
         )
         # The slots of all stops, also without a limit here: an outer run may have one.
         self.compared = tuple(slots[meter.name] for meter in kind.measures if meter not in kind.charges)
-        self.reserves: tuple[Charge, ...] = tuple(
-            (slots[meter.name], most, math.inf if reserved else _limit(limits, meter))
-            for meter, most in reserves_of(kind).items()
-            if most
-        )
         # Whether charges are all that there is before the effect, and whether its reply is measured or checked.
-        self.simple = not self.stops and not self.reserves and not counted
+        self.simple = not self.stops and not counted
         self.reported = bool(kind.measures) or kind is Perform
         self.measured = tuple(
             (slots[meter.name], kind.charges.get(meter, 0), limits[meter] is not None) for meter in kind.measures

@@ -167,7 +167,7 @@ class RunLoop(CallAnswering):
     def _fail(self, error: BaseException) -> None:
         close_calls(self._calls)
         # The time of the call that failed or was interrupted is spent, too: a resume does not give it back.
-        self.execution.stop_clock(self.scope.now(), self.scope.clock())
+        self.execution.stop_clock(self.scope.now())
         snapshot, journal = self.execution.snapshot(), self._journal()
         attach_snapshot(error, snapshot)
         attach_journal(error, journal)
