@@ -8,7 +8,7 @@ from typing import Any, ClassVar, TypeAlias, final
 
 from graphexec.actions import AgentAction, AgentFinish, Run, StepStatus
 from graphexec.errors import InputError, LimitsError, ModelError, format_value
-from graphexec.kernel.effects import Effect, NestingEffect, R_co, ask
+from graphexec.kernel.effects import Effect, R_co, ask
 from graphexec.kernel.exactness import AS_TEXT
 from graphexec.kernel.meters import DEPTH, FAN_OUT, NESTED_RUNS, Exhausted, Limits, Meter, Spent
 from graphexec.messages import ChatRequest, CompletionRequest, ModelReply, ModelRequest, require_reply
@@ -31,6 +31,8 @@ COST = Meter(
     remedy="wrap the model: priced(model, Price(...))",
     option="max_cost",
 )
+# The tasks that `map_agents` gives to runs of another executor.
+AGENT_TASKS = Meter("agent_tasks")
 # Those that executors have options for.
 AGENT_METERS = (MODEL_CALLS, TOOL_CALLS, TOKENS, COST)
 
@@ -262,13 +264,14 @@ class GraphResult:
 
 
 @dataclass(frozen=True, slots=True)
-class RunGraph(NestingEffect[GraphResult]):
+class RunGraph(Effect[GraphResult]):
     """Run another executor on these inputs, as a run nested in the call; several in one batch run at once.
 
-    `AgentExecutor.as_effect` makes a subclass for an executor. If its run raises, the reply says so, and the other runs
-    of the batch go on.
+    `map_agents` makes a subclass for an executor. If its run raises, the reply says so, and the other runs of the batch
+    go on.
     """
 
+    charges: ClassVar[Mapping[Meter, int]] = {AGENT_TASKS: 1}
     inputs: Mapping[str, Any]
 
     def cut(self, exhausted: Exhausted) -> GraphResult:

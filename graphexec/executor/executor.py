@@ -12,7 +12,7 @@ from graphexec._mistakes import explain_executor
 from graphexec.agents import Agent, AgentFunction, Planner, Runnable, callable_agent
 from graphexec.effects import agent_limits
 from graphexec.errors import InputError
-from graphexec.executor.as_tool import NestedGraph, executor_effect, executor_tool
+from graphexec.executor.as_tool import executor_tool
 from graphexec.executor.console import Observers
 from graphexec.executor.handlers import validate_handlers
 from graphexec.executor.options import (
@@ -391,19 +391,6 @@ class AgentExecutor(RunMethods[T_co]):
         """
         # A callable agent declares no inputs.
         return executor_tool(self, self._nested(), self.input_keys or ("input",), name, description)
-
-    def as_effect(self, name: str) -> NestedGraph:
-        """Return the class of an effect that runs this executor on its inputs, and the handler of that effect.
-
-        A node asks for it, `results = yield from ask_all([kind({"input": task}) for task in tasks])`, and the runs of a
-        batch run at once. Each has a `GraphResult`, also if it was stopped or raised. Before they start, what is left
-        of each limit must cover the proved bound of all of them; otherwise none starts, and the node leaves with its
-        `when_spent` outcome. Tokens and costs have no bound, so they are not reserved: the runs share what is left. A
-        snapshot holds the state of each run, and a resume continues them.
-
-        Raises `UnprovedError` if a run may not terminate, and `InputError` if nothing bounds what it charges.
-        """
-        return executor_effect(self, self._nested(), name)
 
     def _nested(self) -> AgentExecutor:
         """Return a copy whose runs leave the check of the access to models to the outer run."""

@@ -246,7 +246,7 @@ class Setup:
             machine = add_memory(machine)
         keys = make_input_keys(self.agent_with_tools, self.memory)
         nested = nested_runs(self.offered.values())
-        return bind(machine, self.agent_with_tools, self._policies, self._rules, keys, self.binding, nested)
+        return bind(machine, self.agent_with_tools, self._policies, self._rules, keys, self.binding, *nested)
 
     def _limit_calls(self, machine: Machine[Ready, Ending], fan_out: int | None) -> Machine[Ready, Ending]:
         """Return the machine whose `dispatch_tools` calls as few tools as the agent's replies and the pieces allow.

@@ -5,31 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any
 
 from graphexec.errors import CertificateError, GraphexecError, InputError, SnapshotError, an, format_value
-from graphexec.kernel.effects import (
-    All,
-    Batch,
-    CallContext,
-    Effect,
-    OuterRuns,
-    Perform,
-    Request,
-    measure_reply,
-    members_of,
-)
+from graphexec.kernel.effects import All, Effect, OuterRuns, Perform, Request, measure_reply, members_of
 from graphexec.kernel.events import ChargedReply, Cut
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import NOTHING, Counts, Exhausted, Limits, Spent, add_counts, check_spent, is_count
 from graphexec.kernel.program import Proof, Step, compile_program, invalid_answer, undeclared_outcome
-from graphexec.kernel.snapshot import PAID, UNPAID, NestedRun, Snapshot
+from graphexec.kernel.snapshot import PAID, UNPAID, Snapshot
 
 # Most runs contain no nested runs, and share this value.
 _NO_CHARGES: Mapping[str, float] = MappingProxyType({})
-
-# An effect whose nested run a resume continues.
-Begun: TypeAlias = tuple[Effect[Any], NestedRun]
 
 # Greater than every rank.
 HIGHEST: tuple[float, ...] = (math.inf,)
@@ -75,10 +62,8 @@ class Counters:
         "seconds",
         "timed",
     )
-    # The current node; the open request, which is a call, a batch of calls, or none; and the state of each member of it:
-    # its reply, PAID or UNPAID.
+    # The current node, and the state of each member of the open request: its reply, PAID or UNPAID.
     _step: Step
-    _current: CallContext[Any] | Batch | None
     _open: Sequence[object]
 
     def __init__(
@@ -174,14 +159,10 @@ class Counters:
             )
         return self._spent
 
-    def stop_clock(self, at: float, clock: float) -> None:
-        """Set the time at which an exception ends the run and those of its calls; `clock` is what the clock shows."""
+    def stop_clock(self, at: float) -> None:
+        """Set the time at which an exception ends the run."""
         self._spent = None
         self.seconds = max(self.seconds, at)
-        current = self._current
-        for call in current.calls if isinstance(current, Batch) else (current,):
-            if call is not None and call.nested is not None:
-                call.nested = call.nested.until(clock)
 
     @property
     def deadline(self) -> float | None:
@@ -330,11 +311,10 @@ class Counters:
             )
         self._last_rank = rank
 
-    def _charge(self, step: Step, request: Request, asked: int, begun: Sequence[Begun] = ()) -> Exhausted | None:
+    def _charge(self, step: Step, request: Request, asked: int) -> Exhausted | None:
         """Charge an effect, or a whole batch; return the `Exhausted` if a limit refuses.
 
-        `asked` is the number of effects that this visit has asked for, including these. `begun` are the effects of the
-        request whose nested runs a resume continues: what is left of their reserve must be left.
+        `asked` is the number of effects that this visit has asked for, including these.
         """
         if self.timed and (late := self._out_of_time(step.grace)) is not None:
             return late
@@ -345,7 +325,7 @@ class Counters:
             return Exhausted("fan_out", step.fan_out, asked - wanted, wanted=wanted)
         tariff = step.tariffs[type(request)] if type(request) in step.tariffs else None
         if tariff is None or not tariff.simple or self._outer is not None:
-            return self._charge_together(step, members_of(request), begun)
+            return self._charge_together(step, members_of(request))
         counts = self._counts
         for slot, amount, limit in tariff.charges:
             if counts[slot] + amount > limit:
@@ -364,26 +344,17 @@ class Counters:
                 "with its own graph"
             )
         unpaid = tuple(one for one, state in zip(members, states, strict=True) if state is UNPAID)
-        begun = [(one, state) for one, state in zip(members, states, strict=True) if type(state) is NestedRun]
-        exhausted = self._charge(step, All(unpaid), asked, begun) if unpaid or begun else None
+        exhausted = self._charge(step, All(unpaid), asked) if unpaid else None
         if exhausted is None:
             self._open = [PAID if state is UNPAID else state for state in states]
         return exhausted
 
-    def _charge_together(
-        self, step: Step, members: tuple[Effect[Any], ...], begun: Sequence[Begun]
-    ) -> Exhausted | None:
+    def _charge_together(self, step: Step, members: tuple[Effect[Any], ...]) -> Exhausted | None:
         """Charge several effects together: all of them, or none."""
         counts, names = self._counts, self.program.names
         wanted: dict[int, int] = {}
         limits: dict[int, float] = {}
         stops: dict[int, float] = {}
-        reserved: dict[int, float] = {}
-        for effect, run in (*((member, None) for member in members), *begun):
-            for slot, amount, limit in step.tariffs[type(effect)].reserves:
-                rest = amount if run is None else max(0, amount - run.spent(names[slot]))
-                reserved[slot] = reserved.get(slot, 0) + rest
-                limits[slot] = limit
         for member in members:
             tariff = step.tariffs[type(member)]
             stops.update(tariff.stops)
@@ -393,10 +364,6 @@ class Counters:
         for slot, total in wanted.items():
             if counts[slot] + total > limits[slot]:
                 return self._exhaust(slot, limits[slot], total)
-        for slot, rest in reserved.items():
-            both = wanted.get(slot, 0) + int(rest)
-            if counts[slot] + both > limits[slot]:
-                return self._exhaust(slot, limits[slot], both)
         for slot, limit in stops.items():
             if counts[slot] >= limit:
                 return self._exhaust(slot, limit, 1)
@@ -404,7 +371,7 @@ class Counters:
             first_meter = self.program.first_meter
             amounts = {names[slot]: total for slot, total in wanted.items() if slot >= first_meter}
             compared = [names[slot] for one in members for slot in step.tariffs[type(one)].compared]
-            exhausted = self._outer.charge(amounts, compared, {names[slot]: rest for slot, rest in reserved.items()})
+            exhausted = self._outer.charge(amounts, compared)
             if exhausted is not None:
                 return exhausted
         for slot, total in wanted.items():

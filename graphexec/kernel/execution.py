@@ -30,13 +30,11 @@ from graphexec.kernel.snapshot import (
     PAID,
     Replies,
     Snapshot,
-    begin_again,
     is_open,
     keep_frames,
     read_frame,
     read_recorded,
     read_states,
-    states_of,
 )
 
 # The member states of a request for one effect that is charged and has no reply yet.
@@ -53,7 +51,6 @@ class Execution(Counters):
 
     __slots__ = (
         "_by_member",
-        "_current",
         "_entered",
         "_frames",
         "_notify",
@@ -88,8 +85,6 @@ class Execution(Counters):
         self._frames = snapshot.frames
         self._replies = list(snapshot.replies)
         self._open = snapshot.open
-        # The call of the open request, or its batch, unless a caller steps the run.
-        self._current = None
         # The number of answered requests.
         self._sequence = snapshot.sequence
         self._observed = self._by_member = False
@@ -104,7 +99,7 @@ class Execution(Counters):
             tuple(self._replies),
             self.spent(),
             self._entered,
-            states_of(self._open, self._current),
+            tuple(self._open),
             self._sequence,
             self.scope.run_id,
             self._frames,
@@ -294,21 +289,19 @@ class Execution(Counters):
                         call: CallContext[Any] = CallContext(
                             self.scope, step.name, effect, request, self._sequence + 1, 0
                         )
-                        if self._open and self._open[0] is not PAID:
-                            call.nested = self._open[0]
-                        self._open, self._current = _ONE_PAID, call
+                        self._open = _ONE_PAID
                         if observed:
                             event: Any = Asked(step.name, effect, call)
                             (yield event) if notify is None else notify(event)
                         answer, at, seconds = yield call
                         reply = effect_reply = self._apply(effect, answer, at)
                         # Recorded before the event: an observer may raise, and a consumer may close the stream.
-                        if effect is request:
+                        if effect is request or type(reply) is Exhausted:
                             self._record_reply(reply)
                         else:
                             # A batch with one member gets its reply in a tuple.
-                            self._open = (effect_reply,)
-                            reply = self._record_batch()
+                            reply = (effect_reply,)
+                            self._record_reply(Replies(reply))
                         if observed:
                             event = Answered(step.name, effect, effect_reply, seconds, self.spent(), call)
                             (yield event) if notify is None else notify(event)
@@ -330,10 +323,8 @@ class Execution(Counters):
             for member, effect in enumerate(request.effects)
         )
         states = read_states(self._open, request, self.graph.outcomes)
-        begin_again(calls, states)
         batch = Batch(request, calls, {member: PAID for member, state in enumerate(states) if state is PAID})
-        # Together, so that no KeyboardInterrupt finds the states of a batch with the call before it.
-        self._open, self._current = states, batch
+        self._open = states
         if observed and not self._by_member:
             for member in batch.open:
                 event: Any = Asked(step.name, request.effects[member], calls[member])

@@ -22,7 +22,7 @@ from graphexec.errors import (
     UndeclaredOutcomeError,
     format_value,
 )
-from graphexec.kernel.effects import Effect, Perform, Request, members_of, reserves_of
+from graphexec.kernel.effects import Effect, Perform, Request, members_of
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import ITERATIONS, Exhausted, Limits, Meter
 from graphexec.kernel.node import END, Node
@@ -69,12 +69,11 @@ Charge: TypeAlias = tuple[int, int, float]
 class Tariff:
     """The cost of a class of effects: the `charges` before it, the `stops`, and what its reply is `measured` for.
 
-    A stop is the slot and the limit of a meter without a prepayment; it is compared before the effect. `reserves` are
-    the amounts that must be left for its nested run. Of each meter that a reply reports, `measured` has its slot, what
-    is charged before, and whether it has a limit.
+    A stop is the slot and the limit of a meter without a prepayment; it is compared before the effect. Of each meter
+    that a reply reports, `measured` has its slot, what is charged before, and whether it has a limit.
     """
 
-    __slots__ = ("charges", "compared", "measured", "reserves", "simple", "stops")
+    __slots__ = ("charges", "compared", "measured", "simple", "stops")
 
     def __init__(self, kind: type[Effect[Any]], program: Program, *, reserved: bool, counted: bool) -> None:
         slots, limits = program.slots, program.limits
@@ -90,13 +89,8 @@ class Tariff:
         )
         # The slots of all stops, also without a limit here: an outer run may have one.
         self.compared = tuple(slots[meter.name] for meter in kind.measures if meter not in kind.charges)
-        self.reserves: tuple[Charge, ...] = tuple(
-            (slots[meter.name], most, math.inf if reserved else _limit(limits, meter))
-            for meter, most in reserves_of(kind).items()
-            if most
-        )
         # Whether charges are all that there is before the effect.
-        self.simple = not self.stops and not self.reserves and not counted
+        self.simple = not self.stops and not counted
         self.measured = tuple(
             (slots[meter.name], kind.charges.get(meter, 0), limits[meter] is not None) for meter in kind.measures
         )
@@ -118,9 +112,7 @@ class Step:
         slots, caps = program.slots, program.caps
         self.name = source.name
         # Any: the engine checks the result when it has one.
-        self.function: Callable[..., Any] = (
-            _perform_function(source) if source.kind == "opaque" else source.function
-        )
+        self.function: Callable[..., Any] = _perform_function(source) if source.kind == "opaque" else source.function
         self.asks = source.kind != "pure"
         # Iterations come first: if several budgets are used up, the first one is reported.
         meters = sorted(source.meters, key=lambda budget: budget.name != ITERATIONS.name)

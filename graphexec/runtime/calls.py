@@ -291,25 +291,22 @@ def _add(calls: Collection[CallContext[Any]], amounts: Mapping[str, float], *, s
         }
 
 
-def _charge(
-    host: CallContext[Any], amounts: Mapping[str, float], stops: Collection[str], reserves: Mapping[str, float]
-) -> Exhausted | None:
-    needed = {**amounts, **{name: add_counts(amounts.get(name, 0), rest) for name, rest in reserves.items()}}
+def _charge(host: CallContext[Any], amounts: Mapping[str, float], stops: Collection[str]) -> Exhausted | None:
     calls = list(_outwards(host))
     with sharing:
-        exhausted = _find_exhausted(calls, needed, stops)
+        exhausted = _find_exhausted(calls, amounts, stops)
         if exhausted is None:
             _add(calls, amounts)
     return exhausted
 
 
 def _find_exhausted(
-    calls: Iterable[CallContext[Any]], needed: Mapping[str, float], stops: Collection[str]
+    calls: Iterable[CallContext[Any]], amounts: Mapping[str, float], stops: Collection[str]
 ) -> Exhausted | None:
     for call in calls:
         if call.closed:
             raise AbandonedError(f"{call!r} is over, so the run within it stops")
-        exhausted = scope_of(call).execution.find_exhausted(needed, stops)
+        exhausted = scope_of(call).execution.find_exhausted(amounts, stops)
         if exhausted is not None:
             return exhausted
     return None
@@ -339,7 +336,7 @@ class Nesting:
         self.refusal = (
             Exhausted("depth", scope.levels, scope.levels, outer=True)
             if too_deep
-            else self.charge({"nested_runs": 1}, (), {})
+            else self.charge({"nested_runs": 1}, ())
         )
 
     @property
@@ -351,11 +348,9 @@ class Nesting:
             names += [name for name in program.meters if program.caps[name] is not None]
         return dict.fromkeys(names)
 
-    def charge(
-        self, amounts: Mapping[str, float], stops: Collection[str], reserves: Mapping[str, float]
-    ) -> Exhausted | None:
+    def charge(self, amounts: Mapping[str, float], stops: Collection[str]) -> Exhausted | None:
         """Charge every run around this one, by meter, or none of them; return the limit that forbids it."""
-        exhausted = _charge(self._host, amounts, stops, reserves)
+        exhausted = _charge(self._host, amounts, stops)
         return None if exhausted is None else dataclasses.replace(exhausted, outer=True)
 
     def settle(self, amounts: Mapping[str, float]) -> None:
@@ -371,7 +366,7 @@ async def ask_within(host: CallContext[Any] | None, effect: Effect[R], answer: C
     if host is None:
         return await answer()
     amounts = {meter.name: amount for meter, amount in effect.charges.items()}
-    exhausted = _charge(host, amounts, [meter.name for meter in effect.measures if meter not in effect.charges], {})
+    exhausted = _charge(host, amounts, [meter.name for meter in effect.measures if meter not in effect.charges])
     if exhausted is not None:
         raise ExhaustedError(str(exhausted))
     reply = await answer()

@@ -156,7 +156,7 @@ class RunLoop(CallAnswering):
         """Attach the run's last state to the error that ends it after this `item` of its path, and notify observers."""
         close_calls(calls_of(item))
         # The time of the call that failed or was interrupted is spent, too: a resume does not give it back.
-        self.execution.stop_clock(self.scope.now(), self.scope.clock())
+        self.execution.stop_clock(self.scope.now())
         snapshot, journal = self.execution.snapshot(), self._journal()
         attach_snapshot(error, snapshot)
         attach_journal(error, journal)
