@@ -17,6 +17,8 @@ import asyncio
 import dataclasses
 import itertools
 import json
+import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -27,9 +29,9 @@ from graphexec import advance, kernel
 from graphexec.kernel.effects import CallContext
 from graphexec.kernel.program import compile_program
 from graphexec.runtime import BLOCKING, Handler, RunContext, arun, astream, run, stream
-from graphexec.runtime.handlers import Handlers, handler_of
+from graphexec.runtime.handlers import Handlers
 from graphexec.runtime.io import run_sync
-from graphexec.runtime.threads import NOT_DONE, wait_for_all
+from graphexec.runtime.threads import ThreadGroup
 
 S = TypeVar("S")
 F = TypeVar("F")
@@ -280,8 +282,22 @@ def _answer_pending(context: RunContext, handlers: Handlers, state: kernel.Pendi
     calls: list[CallContext[Any]] = [
         CallContext(scope, call.node, call.effect, call.request, call.sequence, call.member) for call in state.calls
     ]
-    answers = [partial(_answer_call, handler_of(handlers, call.effect), call) for call in calls]
+    for call in calls:
+        if type(call.effect) not in handlers:
+            raise gx.MissingHandlerError(call.effect)
+    answers = [partial(_answer_call, handlers[type(call.effect)], call) for call in calls]
     if left is None:
         return [answer() for answer in answers]
-    replies = wait_for_all(answers, left, at_once=context.at_once)
-    return [kernel.Cut() if reply is NOT_DONE else reply for reply in replies]
+    replies: list[object] = [kernel.Cut()] * len(answers)
+    waiting, running, ends = deque(enumerate(answers)), 0, time.monotonic() + left
+    with ThreadGroup[object]() as group:
+        while waiting or running:
+            if waiting and running < context.at_once:
+                group.start(*waiting.popleft())
+                running += 1
+            elif (update := group.take(ends - time.monotonic())) is None:
+                break
+            elif update[1] is not None:
+                replies[update[0]] = update[1]()
+                running -= 1
+    return replies

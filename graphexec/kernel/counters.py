@@ -205,28 +205,24 @@ class Counters:
         self._nested_charges, self._foreign_charges, self._spent = _NO_CHARGES, foreign or _NO_CHARGES, None
 
     def _out_of_time(self, grace: float) -> Exhausted | None:
+        """Return the deadline that has passed, this run's with the seconds of grace, or the earlier one of an outer."""
         seconds, outer = self._limits.seconds, self._outer_seconds
-        if seconds is not None and self.seconds >= seconds + grace:
-            return Exhausted("seconds", seconds, self.seconds)
-        if outer is not None and self.seconds >= outer:
+        own = math.inf if seconds is None else seconds + grace
+        if outer is not None and self.seconds >= outer <= own:
             return Exhausted("seconds", outer, self.seconds, outer=True)
+        if seconds is not None and self.seconds >= own:
+            return Exhausted("seconds", seconds, self.seconds)
         return None
-
-    def _cut_at_deadline(self, deadline: float) -> Exhausted:
-        """Return the `Exhausted` of an effect that the deadline has cut."""
-        # A cut call used all remaining time, even if the clock lags slightly.
-        self.seconds = max(self.seconds, deadline)
-        limit, outer = self._limits.seconds, self._outer_seconds
-        if limit is None or (outer is not None and deadline == outer):
-            return Exhausted("seconds", deadline, self.seconds, outer=True)
-        return Exhausted("seconds", limit, self.seconds)
 
     def _reply_to_cut(self, effect: Effect[Any]) -> Any:
         """Return the reply that the effect has for a cut, or else the `Exhausted` that makes the run leave the node."""
         deadline = self.deadline
         if deadline is None:
             raise invalid_answer(self._step, effect, "a Cut, but the run has no deadline")
-        exhausted = self._cut_at_deadline(deadline)
+        # A cut call used all remaining time, even if the clock lags slightly.
+        self.seconds = max(self.seconds, deadline)
+        exhausted = self._out_of_time(self._step.grace)
+        assert exhausted is not None, "the deadline has passed"
         reply = effect.cut(exhausted)
         return exhausted if reply is None else reply
 
@@ -323,14 +319,13 @@ class Counters:
         if asked > step.fan_out:
             wanted = len(members_of(request))
             return Exhausted("fan_out", step.fan_out, asked - wanted, wanted=wanted)
-        tariff = step.tariffs[type(request)] if type(request) in step.tariffs else None
-        if tariff is None or not tariff.simple or self._outer is not None:
+        if type(request) not in step.tariffs or not step.tariffs[type(request)].simple or self._outer is not None:
             return self._charge_together(step, members_of(request))
-        counts = self._counts
-        for slot, amount, limit in tariff.charges:
+        counts, charges = self._counts, step.tariffs[type(request)].charges
+        for slot, amount, limit in charges:
             if counts[slot] + amount > limit:
                 return self._exhaust(slot, limit, amount)
-        for slot, amount, _ in tariff.charges:
+        for slot, amount, _ in charges:
             counts[slot] += amount
         self._spent = None
         return None

@@ -6,12 +6,11 @@ stepping creates one from each snapshot.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from types import GeneratorType
 from typing import Any, final
 
 from graphexec.errors import (
-    CertificateError,
     NodeError,
     SnapshotError,
     UndeclaredCountError,

@@ -373,9 +373,7 @@ class Spent:
         _check_counts("Spent", counts)
 
     @classmethod
-    def unchecked(
-        cls, *, iterations: int, seconds: float, restarts: int, budgets: Counts, meters: Counts
-    ) -> Spent:
+    def unchecked(cls, *, iterations: int, seconds: float, restarts: int, budgets: Counts, meters: Counts) -> Spent:
         """Return what the engine has counted: the checks would take two fifths of an observed step."""
         made = object.__new__(cls)
         object.__setattr__(made, "iterations", iterations)

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, TypedDict, TypeVar, final
 from graphexec._arguments import NAME, Constraint, optional, validate
 from graphexec._mistakes import explain_class
 from graphexec._mistakes.remedies import RUN_OPTIONS
-from graphexec.errors import InputError, MissingHandlerError, an, format_value
+from graphexec.errors import InputError, an, format_value
 from graphexec.kernel.effects import CallContext, Effect, Perform
 from graphexec.kernel.meters import Limits
 from graphexec.kernel.program import Proof
@@ -149,9 +149,6 @@ async def _perform(effect: Perform, call: CallContext[Any], io: IO) -> Any:
     )
 
 
-PERFORMING = Handler(_perform)
-
-
 def handlers_for(answers: Mapping[type[Effect[Any]], HandlerLike]) -> Handlers:
     """Make handlers from `answers`, and add the handler of opaque nodes. Raises `InputError` for invalid answers."""
     # Users without a type checker may write {"Fetch": fetch} or {Fetch: page}.
@@ -162,17 +159,7 @@ def handlers_for(answers: Mapping[type[Effect[Any]], HandlerLike]) -> Handlers:
             raise InputError(
                 f"the handler of {effect.__name__} is {answer!r}; pass a function from the effect to its reply"
             )
-    return {Perform: PERFORMING, **{effect: answering(answer) for effect, answer in answers.items()}}
-
-
-def handler_of(handlers: Handlers, effect: object) -> Handler:
-    """Return the handler of `effect`. Raises `MissingHandlerError` if there is none."""
-    # Any: the keys are effect classes, but an object of any class may be looked up.
-    kind: Any = type(effect)
-    try:
-        return handlers[kind]
-    except KeyError:
-        raise MissingHandlerError(effect) from None
+    return {Perform: Handler(_perform), **{effect: answering(answer) for effect, answer in answers.items()}}
 
 
 @final

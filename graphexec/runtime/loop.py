@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar, final
 
+from graphexec.errors import InputError, MissingHandlerError
 from graphexec.kernel.effects import Batch, CallContext
-from graphexec.kernel.events import Done, Failed, Journal, attach_journal
+from graphexec.kernel.events import Cut, Done, Failed, Journal, Reported, attach_journal
 from graphexec.kernel.execution import Execution
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.snapshot import Snapshot, attach_snapshot
 from graphexec.kernel.stepping import begin, current
-from graphexec.runtime.answering import CallAnswering, MemberCalls
 from graphexec.runtime.calls import (
     Nesting,
     Scope,
@@ -28,11 +29,15 @@ from graphexec.runtime.calls import (
     host_call,
     keep_charged,
     leave_run,
+    reset_call,
+    within_call,
 )
-from graphexec.runtime.handlers import NO_OPTIONS, NO_WORLDS, RunContext, RunOptions, check_context
-from graphexec.runtime.io import IO
+from graphexec.runtime.handlers import NO_OPTIONS, NO_WORLDS, Handler, RunContext, RunOptions, check_context
+from graphexec.runtime.io import BLOCKING, IO
+from graphexec.runtime.members import MemberCalls
 from graphexec.runtime.observers import Notifier, Observer, OnEvent
-from graphexec.runtime.threads import current_cancel_scope
+from graphexec.runtime.progress import Listener
+from graphexec.runtime.threads import NOT_DONE, current_cancel_scope
 
 S = TypeVar("S")
 F = TypeVar("F")
@@ -43,6 +48,7 @@ TURN = 64
 
 # The number of bytes of a run's id, which distinguishes runs in logs and stores.
 _ID_BYTES = 8
+
 
 def follow(  # noqa: PLR0913
     graph: Graph[S, F],
@@ -92,10 +98,25 @@ async def conclude(run: Coroutine[Any, Any, Done[F]], finish: Callable[[Done[F]]
 
 
 @final
-class RunLoop(CallAnswering):
-    """One run: its path and its journal."""
+class RunLoop:
+    """One run: its path, the answers to its calls, and its journal."""
 
-    __slots__ = ("answers", "execution", "node_seconds", "path", "start", "times")
+    __slots__ = (
+        "_notify",
+        "_on_event",
+        "answers",
+        "execution",
+        "io",
+        "node_seconds",
+        "observed",
+        "path",
+        "pieces",
+        "run_context",
+        "scope",
+        "start",
+        "times",
+        "worlds",
+    )
 
     def __init__(
         self,
@@ -126,6 +147,7 @@ class RunLoop(CallAnswering):
         self.node_seconds = 0.0
         # Without a consumer to wait for, the engine calls the observers directly.
         called = notify if on_event is None else None
+        # Observers or the consumer of a stream receive the events.
         self.observed = notify is not None or on_event is not None
         self.path = self.execution.run(observed=self.observed, by_member=True, notify=called)
         # The answers for the journal, and their times, which take a third of the memory in an array.
@@ -152,9 +174,9 @@ class RunLoop(CallAnswering):
             await self._on_event(done)
         return done
 
-    def _fail(self, error: BaseException, item: object) -> None:
-        """Attach the run's last state to the error that ends it after this `item` of its path, and notify observers."""
-        close_calls(calls_of(item))
+    def _fail(self, error: BaseException, request: CallContext[Any] | Batch | None) -> None:
+        """Attach the run's last state to the error that ends it after its last request, and notify the observers."""
+        close_calls(calls_of(request))
         # The time of the call that failed or was interrupted is spent, too: a resume does not give it back.
         self.execution.stop_clock(self.scope.now())
         snapshot, journal = self.execution.snapshot(), self._journal()
@@ -169,6 +191,7 @@ class RunLoop(CallAnswering):
         clock, began = self.scope.clock, self.scope.began
         members: MemberCalls | None = None
         item: Any = None
+        request: CallContext[Any] | Batch | None = None
         answer: Any = None
         back = clock() - began  # When the current node started or resumed.
         try:
@@ -195,6 +218,13 @@ class RunLoop(CallAnswering):
                     if cancel_scope is not None:
                         cancel_scope.check()
                     kind: type[Any] = type(item)  # pyright: ignore[reportUnknownVariableType]
+                    if kind is not CallContext and kind is not Batch:
+                        if self._notify is not None:
+                            self._notify(item)
+                        if self._on_event is not None:
+                            await self._on_event(item)
+                        continue
+                    request = item
                     if kind is CallContext:
                         asked += 1
                         if not asked % TURN:
@@ -205,7 +235,7 @@ class RunLoop(CallAnswering):
                         left = None if deadline is None else deadline - asked_at
                         reply, back = await self.answer(self.handler_of(item), item, left)
                         answer = reply, back, back - asked_at
-                    elif kind is Batch:
+                    else:
                         if members is None or members.batch is not item:
                             if members is not None:
                                 await members.close()
@@ -213,12 +243,6 @@ class RunLoop(CallAnswering):
                         self.node_seconds += clock() - began - back
                         answer = await members.next_answer()
                         back = clock() - began
-                    else:
-                        if self._notify is not None:
-                            self._notify(item)
-                        if self._on_event is not None:
-                            await self._on_event(item)
-                        continue
                     self.answers += (keep_charged(answer[0], item),)
                     self.times += array("d", answer[1:])
             finally:
@@ -235,11 +259,123 @@ class RunLoop(CallAnswering):
                 from graphexec._mistakes.event_loops import raise_loop_error
 
                 raise_loop_error(error, describe_request(item))
-                self._fail(error, item)
+                self._fail(error, request)
             # What explains the error, or an interrupt that arrived meanwhile.
             except BaseException as other:
-                self._fail(other, item)
+                self._fail(other, request)
                 raise
             finally:
                 leave_run(self.scope, self.scope.caller)
             raise
+
+    @property
+    def streams(self) -> bool:
+        """True if the run waits for the consumer of its events."""
+        return self._on_event is not None
+
+    def handler_of(self, call: CallContext[Any]) -> Handler:
+        """Return the handler of a call: of its node's world, or of the run. Raises `MissingHandlerError`."""
+        handlers = self.run_context.handlers
+        if call.node in self.worlds:
+            handlers = self.worlds[call.node]
+        # Any: no effect is `None`, and its class is a key.
+        kind: Any = type(call.effect)
+        if kind not in handlers:
+            raise MissingHandlerError(call.effect)
+        return handlers[kind]
+
+    async def answer(self, handler: Handler, call: CallContext[Any], left: float | None) -> tuple[object, float]:
+        """Return the reply to a call, or `Cut()` after `left` seconds, and the time then; deliver its reports."""
+        if handler.timed:
+            left = None
+        elif left is not None and left <= 0:
+            return Cut(), self.scope.now()
+        if self.pieces:
+            return await self._answer_with_reports(handler, call, left)
+        # Reports are delivered when the call is answered or has failed.
+        reports: list[object] = []
+        if self.observed:
+            call.listener = Listener(reports.append)
+        try:
+            token = enter_call(call)
+            try:
+                if left is not None and not handler.instant:
+                    reply = await self.io.within(partial(self.handle, handler, call), left)
+                    if reply is NOT_DONE:
+                        reply = Cut()
+                elif self.run_context.around_call is not None:
+                    reply = await self.handle(handler, call)
+                else:
+                    # As `handle` does, which would keep another coroutine for each waiting call.
+                    reply = await handler.answer(call.effect, call, BLOCKING if handler.instant else self.io)
+                now = self.scope.clock() - self.scope.began
+            finally:
+                # Nothing more is charged within it.
+                call.closed = True
+                if call.charged is not None:
+                    close_calls((call,))
+                try:  # noqa: SIM105 - a context manager would add three calls
+                    reset_call(token)
+                # A stream or a task may be closed in a context in which the token was not created.
+                except ValueError:
+                    pass
+        except Exception:
+            await self.report(call, reports)
+            raise
+        if reports:
+            await self.report(call, reports)
+        return reply, now
+
+    async def report(self, call: CallContext[Any], reports: Iterable[object]) -> None:
+        """Deliver the reports of a call."""
+        # A copy, because a call that was cut may still report.
+        for news in tuple(reports):
+            event = Reported(call.node, call.effect, news, call)
+            if self._notify is not None:
+                self._notify(event)
+            if self._on_event is not None:
+                await self._on_event(event)
+
+    async def handle(self, handler: Handler, call: CallContext[Any]) -> object:
+        """Call the handler, inside `around_call`."""
+        io = BLOCKING if handler.instant else self.io
+        around = self.run_context.around_call
+        if around is None:
+            return await handler.answer(call.effect, call, io)
+        failed: BaseException | None = None
+        with around(call):
+            try:
+                return await handler.answer(call.effect, call, io)
+            except BaseException as error:
+                failed = error
+                raise
+        raise InputError(
+            f"around_call suppressed the {type(failed).__name__} of a {type(call.effect).__name__} at {call.node}, and "
+            "the call has no reply; let its context manager pass exceptions on"
+        ) from failed
+
+    async def _answer_with_reports(
+        self, handler: Handler, call: CallContext[Any], left: float | None
+    ) -> tuple[object, float]:
+        """Return the reply to a call as `answer` does; deliver its reports as they come."""
+        ends = None if left is None else self.scope.now() + left
+
+        async def timed() -> tuple[object, float]:
+            return await self.handle(handler, call), self.scope.now()
+
+        async with self.io.call_group() as group:
+            call.listener = Listener(partial(group.report, 0), pieces=True, room=group.room)
+            with within_call(call):
+                group.start(0, timed)
+            try:
+                while True:
+                    update = await group.take(None if ends is None else ends - self.scope.now())
+                    if update is None:
+                        return Cut(), self.scope.now()
+                    _, result, news = update
+                    if result is not None:
+                        answered: tuple[object, float] = result()
+                        return answered
+                    await self.report(call, (news,))
+            finally:
+                close_calls((call,))

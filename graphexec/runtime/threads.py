@@ -17,8 +17,7 @@ import os
 import threading
 import time
 from _thread import start_new_thread
-from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from queue import Empty, SimpleQueue
@@ -346,18 +345,17 @@ class ThreadGroup(Generic[T]):
     def __init__(self) -> None:
         self._coming: SimpleQueue[CallUpdate | None] = SimpleQueue()
         self._room = make_room()
-        self._scope_context = open_cancel_scope()
+        self._scope = open_cancel_scope()
 
     def __enter__(self) -> Self:
-        self._scope = self._scope_context.__enter__()
+        self._scope.__enter__()
         # The caller may be cancelled while this thread waits here.
-        self._listener_context = self._scope.on_cancel(self._wake)
-        self._listener_context.__enter__()
+        self._scope.add(self._wake)
         return self
 
     def __exit__(self, *raised: object) -> None:
-        self._scope_context.__exit__(None, None, None)
-        self._listener_context.__exit__(None, None, None)
+        self._scope.__exit__(*raised)
+        self._scope.remove(self._wake)
 
     def start(self, position: int, call: Callable[[], T]) -> None:
         """Start a call. Raises `ThreadLimitError`."""
@@ -422,29 +420,3 @@ def wait_for(call: Callable[[], T], seconds: float | None) -> T | NotDone:
     adopt(context)
     assert end is not None, "only the end of the scope puts it"
     return end()
-
-
-def wait_for_all(calls: Sequence[Callable[[], T]], seconds: float | None, *, at_once: int) -> tuple[T | NotDone, ...]:
-    """Return the results of `calls` in their order, at most `at_once` running at a time.
-
-    After `seconds`, missing results are `NOT_DONE`, and no more calls begin. The first exception is raised, and the
-    other calls are abandoned.
-    """
-    ends = None if seconds is None else time.monotonic() + seconds
-    results: list[T | NotDone] = [NOT_DONE] * len(calls)
-    waiting, running = deque(enumerate(calls)), 0
-    with ThreadGroup[T]() as group:
-        # Not a condition of the loop: Python 3.12 and 3.13 would miss the end of the block at an interrupt there.
-        while True:
-            left = None if ends is None else ends - time.monotonic()
-            if not (waiting or running) or (left is not None and left <= 0):
-                break
-            if waiting and running < at_once:
-                group.start(*waiting.popleft())
-                running += 1
-                continue
-            update = group.take(left)
-            if update is not None and update[1] is not None:
-                results[update[0]] = update[1]()
-                running -= 1
-    return tuple(results)

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from types import CoroutineType
-from typing import Any, Literal, TypeAlias, cast, final, get_args
+from typing import Any, Literal, TypeAlias, cast, get_args
 
 from graphexec._arguments import Constraint, optional, validate
 from graphexec._parsing import compile_lazily

@@ -1,159 +1,24 @@
-"""Answer the calls of a run by their handlers, within their deadlines, one by one or many at once."""
+"""The calls of a batch: they run at once, and are answered one by one as their replies come."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, nullcontext
+from collections.abc import Callable
+from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, final
 
-from graphexec.errors import InputError, MissingHandlerError, ThreadLimitError
+from graphexec.errors import ThreadLimitError
 from graphexec.kernel.effects import Batch, CallContext
-from graphexec.kernel.events import Cut, MemberReply, MemberStarted, Reported
-from graphexec.runtime.calls import Scope, close_calls, enter_call, reset_call, within_call
-from graphexec.runtime.handlers import Handler, Handlers, RunContext
-from graphexec.runtime.io import BLOCKING, IO, CallGroup, run_sync
-from graphexec.runtime.observers import Notifier, OnEvent
-from graphexec.runtime.progress import Listener, Reports
-from graphexec.runtime.threads import MOST_REPORTS, NOT_DONE
+from graphexec.kernel.events import Cut, MemberReply, MemberStarted
+from graphexec.runtime.calls import close_calls, within_call
+from graphexec.runtime.handlers import Handler
+from graphexec.runtime.io import CallGroup, run_sync
+from graphexec.runtime.progress import Listener
+from graphexec.runtime.threads import MOST_REPORTS
 
 if TYPE_CHECKING:
     from graphexec.runtime.loop import RunLoop
-
-CUT = Cut()
-
-
-class CallAnswering:
-    """What answers the calls of a run; the run itself sets the fields."""
-
-    __slots__ = (
-        "_notify",
-        "_on_event",
-        "io",
-        "observed",
-        "pieces",
-        "run_context",
-        "scope",
-        "worlds",
-    )
-    _notify: Notifier | None
-    _on_event: OnEvent | None
-    io: IO
-    # Observers or the consumer of a stream receive the events.
-    observed: bool
-    pieces: bool
-    run_context: RunContext
-    scope: Scope
-    worlds: Mapping[str, Handlers]
-
-    @property
-    def streams(self) -> bool:
-        """True if the run waits for the consumer of its events."""
-        return self._on_event is not None
-
-    def handler_of(self, call: CallContext[Any]) -> Handler:
-        """Return the handler of a call: of its node's world, or of the run. Raises `MissingHandlerError`."""
-        handlers = self.worlds[call.node] if call.node in self.worlds else self.run_context.handlers
-        # Any: no effect is `None`, and its class is a key.
-        kind: Any = type(call.effect)
-        if kind not in handlers:
-            raise MissingHandlerError(call.effect)
-        return handlers[kind]
-
-    async def answer(self, handler: Handler, call: CallContext[Any], left: float | None) -> tuple[object, float]:
-        """Return the reply to a call, or `CUT` after `left` seconds, and the time then; deliver its reports."""
-        if handler.timed:
-            left = None
-        elif left is not None and left <= 0:
-            return CUT, self.scope.now()
-        if self.pieces:
-            return await self._answer_with_reports(handler, call, left)
-        # Reports are delivered when the call is answered or has failed.
-        reports: Sequence[object] = ()
-        if self.observed:
-            reports = call.listener = Reports()
-        try:
-            token = enter_call(call)
-            try:
-                if left is not None and not handler.instant:
-                    reply = await self.io.within(partial(self.handle, handler, call), left)
-                    if reply is NOT_DONE:
-                        reply = CUT
-                elif self.run_context.around_call is not None:
-                    reply = await self.handle(handler, call)
-                else:
-                    # As `handle` does, which would keep another coroutine for each waiting call.
-                    reply = await handler.answer(call.effect, call, BLOCKING if handler.instant else self.io)
-                now = self.scope.clock() - self.scope.began
-            finally:
-                # Nothing more is charged within it.
-                call.closed = True
-                if call.charged is not None:
-                    close_calls((call,))
-                try:  # noqa: SIM105 - a context manager would add three calls
-                    reset_call(token)
-                # A stream or a task may be closed in a context in which the token was not created.
-                except ValueError:
-                    pass
-        except Exception:
-            await self.report(call, reports)
-            raise
-        if reports:
-            await self.report(call, reports)
-        return reply, now
-
-    async def report(self, call: CallContext[Any], reports: Iterable[object]) -> None:
-        """Deliver the reports of a call."""
-        # A copy, because a call that was cut may still report.
-        for news in tuple(reports):
-            event = Reported(call.node, call.effect, news, call)
-            if self._notify is not None:
-                self._notify(event)
-            if self._on_event is not None:
-                await self._on_event(event)
-
-    async def handle(self, handler: Handler, call: CallContext[Any]) -> object:
-        """Call the handler, inside `around_call`."""
-        io = BLOCKING if handler.instant else self.io
-        around = self.run_context.around_call
-        failed: BaseException | None = None
-        with nullcontext() if around is None else around(call):
-            try:
-                return await handler.answer(call.effect, call, io)
-            except BaseException as error:
-                failed = error
-                raise
-        raise InputError(
-            f"around_call suppressed the {type(failed).__name__} of a {type(call.effect).__name__} at {call.node}, and "
-            "the call has no reply; let its context manager pass exceptions on"
-        ) from failed
-
-    async def _answer_with_reports(
-        self, handler: Handler, call: CallContext[Any], left: float | None
-    ) -> tuple[object, float]:
-        """Return the reply to a call as `answer` does; deliver its reports as they come."""
-        ends = None if left is None else self.scope.now() + left
-
-        async def timed() -> tuple[object, float]:
-            return await self.handle(handler, call), self.scope.now()
-
-        async with self.io.call_group() as group:
-            call.listener = Listener(partial(group.report, 0), pieces=True, room=group.room)
-            with within_call(call):
-                group.start(0, timed)
-            try:
-                while True:
-                    update = await group.take(None if ends is None else ends - self.scope.now())
-                    if update is None:
-                        return CUT, self.scope.now()
-                    _, result, news = update
-                    if result is not None:
-                        answered: tuple[object, float] = result()
-                        return answered
-                    await self.report(call, (news,))
-            finally:
-                close_calls((call,))
 
 
 @final
@@ -299,7 +164,7 @@ class MemberCalls:
         for member in self.batch.open:
             if member not in self._began:
                 self._ready.append(self._begin(member))
-            self._add_reply(member, CUT, self._run.scope.now())
+            self._add_reply(member, Cut(), self._run.scope.now())
 
     def _begin(self, member: int) -> tuple[object, float, float]:
         self._began[member] = now = self._run.scope.now()
