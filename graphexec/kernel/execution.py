@@ -125,7 +125,7 @@ class Execution(Counters):
         self._observed, self._by_member, self._notify = observed, by_member, notify
         step, value = self._step, self._value
         # The `CallContext` of the events that concern no effect.
-        run_call = self._make_run_call()
+        run_call = self._make_run_call() if observed else None
         self._last_rank = HIGHEST
         if self._proof is not None:
             self._lower_rank(step.name, step.name)
@@ -138,7 +138,7 @@ class Execution(Counters):
             # A run that is resumed inside a node has paid for the entry already.
             if not self._entered:
                 if observed:
-                    if run_call.frames is not self._frames:
+                    if run_call is None or run_call.frames is not self._frames:
                         # Events that were emitted before keep their own call.
                         run_call = self._make_run_call()
                     event: Any = Entered(step.name, value, self.spent(), run_call)
@@ -252,7 +252,7 @@ class Execution(Counters):
             )
         observed, notify, outcomes = self._observed, self._notify, self.graph.outcomes
         # The recorded replies, the last one first, bring a resumed node back to where it was.
-        recorded = self._replies[::-1]
+        recorded = self._replies[::-1] if self._replies else None
         reply: Any = None
         try:
             asked = 0  # Before the loop; see `RunLoop.follow`.

@@ -293,8 +293,9 @@ class RunLoop:
         if self.pieces:
             return await self._answer_with_reports(handler, call, left)
         # Reports are delivered when the call is answered or has failed.
-        reports: list[object] = []
+        reports: list[object] | None = None
         if self.observed:
+            reports = []
             call.listener = Listener(reports.append)
         try:
             token = enter_call(call)
@@ -320,7 +321,8 @@ class RunLoop:
                 except ValueError:
                     pass
         except Exception:
-            await self.report(call, reports)
+            if reports:
+                await self.report(call, reports)
             raise
         if reports:
             await self.report(call, reports)
