@@ -288,14 +288,18 @@ def _answer_pending(context: RunContext, handlers: Handlers, state: kernel.Pendi
     answers = [partial(_answer_call, handlers[type(call.effect)], call) for call in calls]
     if left is None:
         return [answer() for answer in answers]
+    return run_sync(_answer_in_time(answers, left, context.at_once))
+
+
+async def _answer_in_time(answers: Sequence[Callable[[], object]], left: float, at_once: int) -> list[object]:
     replies: list[object] = [kernel.Cut()] * len(answers)
     waiting, running, ends = deque(enumerate(answers)), 0, time.monotonic() + left
-    with ThreadGroup[object]() as group:
+    async with ThreadGroup[Callable[[], object], object](lambda answer: answer()) as group:
         while waiting or running:
-            if waiting and running < context.at_once:
+            if waiting and running < at_once:
                 group.start(*waiting.popleft())
                 running += 1
-            elif (update := group.take(ends - time.monotonic())) is None:
+            elif (update := await group.take(ends - time.monotonic())) is None:
                 break
             elif update[1] is not None:
                 replies[update[0]] = update[1]()

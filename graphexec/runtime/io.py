@@ -168,35 +168,6 @@ class _BlockingItems(Generic[T]):
 
 
 @final
-class _BlockingCallGroup:
-    """A `ThreadGroup` for coroutines that wait through `BLOCKING`."""
-
-    __slots__ = ("_group",)
-
-    def __init__(self) -> None:
-        self._group: ThreadGroup[Any] = ThreadGroup()
-
-    async def __aenter__(self) -> Self:
-        self._group.__enter__()
-        return self
-
-    async def __aexit__(self, *raised: object) -> None:
-        self._group.__exit__(*raised)
-
-    def start(self, position: int, call: Call[Any]) -> None:
-        self._group.start(position, partial(_run, call))
-
-    def report(self, position: int, news: object) -> None:
-        self._group.report(position, news)
-
-    async def room(self) -> None:
-        """Return at once: `report` waits."""
-
-    async def take(self, seconds: float | None) -> CallUpdate | None:
-        return self._group.take(seconds)
-
-
-@final
 class _BlockingIO:
     """Waits in the caller's thread. No method suspends, so one step runs a coroutine to its end."""
 
@@ -246,7 +217,7 @@ class _BlockingIO:
         return wait_for(partial(_run, call), seconds)
 
     def call_group(self) -> AbstractAsyncContextManager[CallGroup[Any]]:
-        return _BlockingCallGroup()
+        return ThreadGroup(_run)
 
     async def checkpoint(self) -> None:
         check_cancelled()

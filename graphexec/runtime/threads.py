@@ -27,6 +27,7 @@ from typing import Any, Generic, Self, TypeAlias, TypeVar, final
 from graphexec.errors import AbandonedError, ThreadLimitError
 from graphexec.runtime.calls import adopt
 
+C = TypeVar("C")
 T = TypeVar("T")
 
 # The number of abandoned calls that may still run: more of them probably never end, and each takes memory.
@@ -336,35 +337,36 @@ def make_room() -> SimpleQueue[None]:
 
 
 @final
-class ThreadGroup(Generic[T]):
-    """Calls in threads, whose results and reports are taken one by one as they come.
+class ThreadGroup(Generic[C, T]):
+    """Calls in threads, each made by `run`, whose results and reports are taken one by one as they come.
 
-    A call that reports too fast waits. At the end of the `with` block the unfinished calls are abandoned.
+    A call that reports too fast waits. At the end of the block the unfinished calls are abandoned. No method suspends.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, run: Callable[[C], T]) -> None:
+        self._run = run
         self._coming: SimpleQueue[CallUpdate | None] = SimpleQueue()
         self._room = make_room()
         self._scope = open_cancel_scope()
 
-    def __enter__(self) -> Self:
+    async def __aenter__(self) -> Self:
         self._scope.__enter__()
         # The caller may be cancelled while this thread waits here.
         self._scope.add(self._wake)
         return self
 
-    def __exit__(self, *raised: object) -> None:
+    async def __aexit__(self, *raised: object) -> None:
         self._scope.__exit__(*raised)
         self._scope.remove(self._wake)
 
-    def start(self, position: int, call: Callable[[], T]) -> None:
+    def start(self, position: int, call: C) -> None:
         """Start a call. Raises `ThreadLimitError`."""
 
         # A future would make some twenty calls more.
         def receive(result: Any, error: BaseException | None) -> None:
             self._coming.put((position, partial(_result_of, result, error), None))
 
-        run_in_thread(call, self._scope, receive)
+        run_in_thread(partial(self._run, call), self._scope, receive)
 
     def report(self, position: int, news: object) -> None:
         """Add a report of the call at this position, from its thread."""
@@ -375,7 +377,10 @@ class ThreadGroup(Generic[T]):
             self._scope.check()
         self._coming.put((position, None, news))
 
-    def take(self, seconds: float | None) -> CallUpdate | None:
+    async def room(self) -> None:
+        """Return at once: `report` waits."""
+
+    async def take(self, seconds: float | None) -> CallUpdate | None:
         """Return the next result or report, or `None` after `seconds`. Raises `AbandonedError` if cancelled."""
         try:
             update = get_within(self._coming, seconds)

@@ -21,7 +21,7 @@ from graphexec.runtime.handlers import Handler, handlers_for
 from graphexec.runtime.io import ASYNC, BLOCKING, gather, run_sync
 from graphexec.runtime.loop import TURN
 from graphexec.runtime.tasks import await_for, call_in_thread, run_on_own_loop
-from graphexec.runtime.threads import NOT_DONE, ThreadGroup, open_cancel_scope, wait_for
+from graphexec.runtime.threads import NOT_DONE, open_cancel_scope, wait_for
 from tests.drivers import ALL_DRIVERS, LIVE, Driver, Script
 from tests.kernel import machines as m
 from tests.parameters import cases
@@ -325,9 +325,10 @@ def test_functions_become_handlers() -> None:
 
 @cases("several", 1, 3)
 def test_async_call_is_cancelled_with_its_sync_caller(several: int) -> None:
-    cancelled = threading.Semaphore(0)
+    begun, cancelled = threading.Semaphore(0), threading.Semaphore(0)
 
     async def endless() -> None:
+        begun.release()
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
@@ -337,12 +338,16 @@ def test_async_call_is_cancelled_with_its_sync_caller(several: int) -> None:
     def call() -> None:
         run_on_own_loop(endless)
 
+    def fail_meanwhile() -> None:
+        for _ in range(several):
+            assert begun.acquire(timeout=LONG)
+        raise TimeoutError
+
     if several == 1:
         assert wait_for(call, 0.05) is NOT_DONE
     else:
-        with ThreadGroup[None]() as group:
-            for position in range(several):
-                group.start(position, call)
-            assert group.take(0.05) is None
+        calls: list[Callable[[], None]] = [call] * several
+        with pytest.raises(TimeoutError):
+            gather_sync([*calls, fail_meanwhile], several + 1)
     for _ in range(several):
         assert cancelled.acquire(timeout=LONG)
