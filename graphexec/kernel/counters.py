@@ -51,6 +51,7 @@ class Counters:
         "_last_rank",
         "_limits",
         "_nested_charges",
+        "_open",
         "_outer",
         "_outer_seconds",
         "_proof",
@@ -62,9 +63,8 @@ class Counters:
         "seconds",
         "timed",
     )
-    # The current node, and the state of each member of the open request: its reply, PAID or UNPAID.
+    # The current node.
     _step: Step
-    _open: Sequence[object]
 
     def __init__(
         self, graph: Graph[Any, Any], snapshot: Snapshot, limits: Limits, proof: Proof | None, outer: OuterRuns | None
@@ -99,6 +99,8 @@ class Counters:
             self._blocked = self._blocked or outer.refusal
         # Whether there is a deadline.
         self.timed = limits.seconds is not None or self._outer_seconds is not None
+        # The state of each member of the open request: its reply, PAID or UNPAID.
+        self._open: Sequence[object] = snapshot.open
         self._proof = proof
         self._last_rank = HIGHEST
         # What is left of the most steps, before the step to the first node; `None`: the ranks alone have to fall.

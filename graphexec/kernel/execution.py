@@ -54,7 +54,6 @@ class Execution(Counters):
         "_frames",
         "_notify",
         "_observed",
-        "_open",
         "_replies",
         "_sequence",
         "_value",
@@ -83,7 +82,6 @@ class Execution(Counters):
         self._value = snapshot.value
         self._frames = snapshot.frames
         self._replies = list(snapshot.replies)
-        self._open = snapshot.open
         # The number of answered requests.
         self._sequence = snapshot.sequence
         self._observed = self._by_member = False
@@ -266,11 +264,11 @@ class Execution(Counters):
                     if asked < step.least:
                         raise UndeclaredCountError(step.name, asked, step.least, step.most) from None
                     return end.value
-                count, effect = 1, request
+                count: int = 1
+                effect: Any = request
                 if type(request) not in step.tariffs:
                     members = check_request(step, request)
-                    count = len(members)
-                    effect = members[0] if members else None
+                    count, effect = len(members), next(iter(members), None)
                 asked += count
                 if step.most is not None and asked > step.most:
                     raise UndeclaredCountError(step.name, asked, step.least, step.most)
@@ -293,14 +291,14 @@ class Execution(Counters):
                             event: Any = Asked(step.name, effect, call)
                             (yield event) if notify is None else notify(event)
                         answer, at, seconds = yield call
-                        reply = effect_reply = self._apply(effect, answer, at)
-                        # Recorded before the event: an observer may raise, and a consumer may close the stream.
-                        if effect is request or type(reply) is Exhausted:
-                            self._record_reply(reply)
-                        else:
-                            # A batch with one member gets its reply in a tuple.
-                            reply = (effect_reply,)
-                            self._record_reply(Replies(reply))
+                        effect_reply = self._apply(effect, answer, at)
+                        kept = reply = effect_reply
+                        # A batch with one member gets its reply in a tuple.
+                        if effect is not request and type(reply) is not Exhausted:
+                            reply = (reply,)
+                            kept = Replies(reply)
+                        # Before the event: an observer may raise, and a consumer may close the stream.
+                        self._record_reply(kept)
                         if observed:
                             event = Answered(step.name, effect, effect_reply, seconds, self.spent(), call)
                             (yield event) if notify is None else notify(event)

@@ -151,9 +151,10 @@ def _write_integer(part: Any) -> Any:
 
 def _replace(data: Any, change: Callable[[Any], Any]) -> Any:
     """Return data with what `change` returns for each name, string, number and constant."""
-    if isinstance(data, dict):
+    kind = _class_of(data)
+    if issubclass(kind, dict):
         return {change(name): _replace(one, change) for name, one in data.items()}
-    if isinstance(data, (list, tuple)):
+    if issubclass(kind, (list, tuple)):
         return [_replace(one, change) for one in data]
     return change(data)
 

@@ -92,10 +92,7 @@ class Scope:
 
     def seconds_left(self) -> float | None:
         """Return the seconds until the deadline of the current node's effects, 0 or more; `None` without a deadline."""
-        assert self._execution is not None, "begin() sets it"
-        if not self._execution.timed:
-            return None
-        deadline = self._execution.deadline
+        deadline = self.execution.deadline
         return None if deadline is None else max(0.0, deadline - self.now())
 
 
@@ -385,7 +382,8 @@ async def ask_within(host: CallContext[Any] | None, effect: Effect[R], answer: C
 # Any: a request or an event of a path.
 def calls_of(item: Any) -> Sequence[CallContext[Any]]:
     """Return the calls of a request; none of an event."""
-    return item.calls if isinstance(item, Batch) else (item,) if isinstance(item, CallContext) else ()
+    kind: type[Any] = type(item)  # pyright: ignore[reportUnknownVariableType]
+    return item.calls if kind is Batch else (item,) if kind is CallContext else ()
 
 
 def describe_request(item: object) -> str:

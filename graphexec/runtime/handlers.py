@@ -224,7 +224,7 @@ def iterate_unless_cancelled(items: Iterable[T]) -> Generator[T, None, None]:
     close: Callable[[], object] | None = getattr(items, "close", None)
     try:
         for item in items:
-            if scope is not None and scope.cancelled:
+            if scope is not None:
                 scope.check()
             yield item
     finally:

@@ -374,7 +374,7 @@ def iterate_sync(items: AsyncGenerator[T, None]) -> Generator[T, None, None]:
             yield item
             following = anext(items)
     finally:
-        run_sync(_close(items))
+        run_sync(_await(items.aclose()))
 
 
 def _run(call: Call[T]) -> T:
@@ -394,7 +394,3 @@ async def _async_items(items: AsyncIterable[T]) -> AsyncGenerator[T, None]:
 # `anext` of an async generator is an awaitable, but `run_sync` needs a coroutine.
 async def _await(awaitable: Awaitable[T]) -> T:
     return await awaitable
-
-
-async def _close(items: AsyncGenerator[Any, None]) -> None:
-    await items.aclose()
