@@ -242,7 +242,7 @@ class Execution(Counters):
         generator: GeneratorType[Any, Any, Any]
         generator = step.function(value) if step.call_parameter is None else self._call_node(step, value)
         # Annotated, because a type checker that narrows the class forgets what the generator yields.
-        kind: type = type(generator)
+        kind: Any = type(generator)
         if kind is not GeneratorType:
             raise NodeError(
                 f"{step.name} is declared as Asks[...] but returned {an(kind.__name__)} without asking; "
@@ -278,8 +278,7 @@ class Execution(Counters):
                 elif recorded:
                     reply = read_recorded(recorded.pop(), request, outcomes)
                 else:
-                    charge = self._charge_unpaid if self._open else self._charge
-                    exhausted = charge(step, request, asked)
+                    exhausted = (self._charge_unpaid if self._open else self._charge)(step, request, asked)
                     if exhausted is not None:
                         return exhausted
                     if count == 1:
@@ -291,11 +290,11 @@ class Execution(Counters):
                             event: Any = Asked(step.name, effect, call)
                             (yield event) if notify is None else notify(event)
                         answer, at, seconds = yield call
-                        effect_reply = self._apply(effect, answer, at)
+                        effect_reply: object = self._apply(effect, answer, at)
                         kept = reply = effect_reply
                         # A batch with one member gets its reply in a tuple.
-                        if effect is not request and type(reply) is not Exhausted:
-                            reply = (reply,)
+                        if effect is not request and type(effect_reply) is not Exhausted:
+                            reply = (effect_reply,)
                             kept = Replies(reply)
                         # Before the event: an observer may raise, and a consumer may close the stream.
                         self._record_reply(kept)
@@ -311,7 +310,7 @@ class Execution(Counters):
             if generator.gi_frame is not None:
                 close_asking(generator)
 
-    def _run_batch(self, step: Step, request: All[Effect[Any]]) -> Generator[Any, tuple[Any, float, float], Any]:
+    def _run_batch(self, step: Step, request: All[Effect[Any]]) -> Generator[Any, tuple[Any, float, float], object]:
         """Yield a batch until every member has its reply; return the replies."""
         sequence = self._sequence + 1
         observed, notify = self._observed, self._notify
