@@ -26,11 +26,10 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 import graphexec as gx
 from graphexec import advance, kernel
-from graphexec.errors import MissingHandlerError
 from graphexec.kernel.effects import CallContext
 from graphexec.kernel.program import compile_program
 from graphexec.runtime import BLOCKING, Handler, RunContext, arun, astream, run, stream
-from graphexec.runtime.handlers import Handlers
+from graphexec.runtime.handlers import Handlers, handler_of
 from graphexec.runtime.io import run_sync
 from graphexec.runtime.threads import ThreadGroup
 
@@ -270,12 +269,6 @@ class _TimedScope:
         return self.left
 
 
-def _handler_of(handlers: Handlers, effect: Any) -> Handler:
-    if type(effect) not in handlers:
-        raise MissingHandlerError(effect)
-    return handlers[type(effect)]
-
-
 def _answer_call(handler: Handler, call: CallContext[Any]) -> object:
     return run_sync(handler.answer(call.effect, call, BLOCKING))
 
@@ -289,7 +282,7 @@ def _answer_pending(context: RunContext, handlers: Handlers, state: kernel.Pendi
     calls: list[CallContext[Any]] = [
         CallContext(scope, call.node, call.effect, call.request, call.sequence, call.member) for call in state.calls
     ]
-    answers = [partial(_answer_call, _handler_of(handlers, call.effect), call) for call in calls]
+    answers = [partial(_answer_call, handler_of(call, handlers), call) for call in calls]
     if left is None:
         return [answer() for answer in answers]
     return run_sync(_answer_in_time(answers, left, context.at_once))

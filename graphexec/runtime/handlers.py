@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, TypedDict, TypeVar, final
 from graphexec._arguments import NAME, Constraint, optional, validate
 from graphexec._mistakes import explain_class
 from graphexec._mistakes.remedies import RUN_OPTIONS
-from graphexec.errors import InputError, an, format_value
+from graphexec.errors import InputError, MissingHandlerError, an, format_value
 from graphexec.kernel.effects import CallContext, Effect, Perform
 from graphexec.kernel.meters import Limits
 from graphexec.kernel.program import Proof
@@ -176,6 +176,18 @@ class World:
 
 # Most machines have no worlds, and share this value.
 NO_WORLDS: Mapping[str, Handlers] = MappingProxyType({})
+
+
+def handler_of(call: CallContext[Any], handlers: Handlers, worlds: Mapping[str, Handlers] = NO_WORLDS) -> Handler:
+    """Return the handler of a call: of its node's world, or of the run. Raises `MissingHandlerError`."""
+    if call.node in worlds:
+        handlers = worlds[call.node]
+    # Any: no effect is `None`, and its class is a key.
+    kind: Any = type(call.effect)
+    if kind not in handlers:
+        raise MissingHandlerError(call.effect)
+    return handlers[kind]
+
 
 # The default number of effects of a batch that run at once: enough for any sensible fan-out, few enough threads for a
 # laptop.

@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar, final
 
-from graphexec.errors import InputError, MissingHandlerError
+from graphexec.errors import InputError
 from graphexec.kernel.effects import Batch, CallContext
 from graphexec.kernel.events import Cut, Done, Failed, Journal, Reported, attach_journal
 from graphexec.kernel.execution import Execution
@@ -32,7 +32,7 @@ from graphexec.runtime.calls import (
     reset_call,
     within_call,
 )
-from graphexec.runtime.handlers import NO_OPTIONS, NO_WORLDS, Handler, RunContext, RunOptions, check_context
+from graphexec.runtime.handlers import NO_OPTIONS, NO_WORLDS, Handler, RunContext, RunOptions, check_context, handler_of
 from graphexec.runtime.io import BLOCKING, IO
 from graphexec.runtime.members import MemberCalls
 from graphexec.runtime.observers import Notifier, Observer, OnEvent
@@ -233,7 +233,9 @@ class RunLoop:
                         self.node_seconds += asked_at - back
                         deadline = execution.deadline if execution.timed else None
                         left = None if deadline is None else deadline - asked_at
-                        reply, back = await self.answer(self.handler_of(item), item, left)
+                        reply, back = await self.answer(
+                            handler_of(item, self.run_context.handlers, self.worlds), item, left
+                        )
                         answer = reply, back, back - asked_at
                     else:
                         if members is None or members.batch is not item:
@@ -272,17 +274,6 @@ class RunLoop:
     def streams(self) -> bool:
         """True if the run waits for the consumer of its events."""
         return self._on_event is not None
-
-    def handler_of(self, call: CallContext[Any]) -> Handler:
-        """Return the handler of a call: of its node's world, or of the run. Raises `MissingHandlerError`."""
-        handlers = self.run_context.handlers
-        if call.node in self.worlds:
-            handlers = self.worlds[call.node]
-        # Any: no effect is `None`, and its class is a key.
-        kind: Any = type(call.effect)
-        if kind not in handlers:
-            raise MissingHandlerError(call.effect)
-        return handlers[kind]
 
     async def answer(self, handler: Handler, call: CallContext[Any], left: float | None) -> tuple[object, float]:
         """Return the reply to a call, or `Cut()` after `left` seconds, and the time then; deliver its reports."""

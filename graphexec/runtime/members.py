@@ -12,7 +12,7 @@ from graphexec.errors import ThreadLimitError
 from graphexec.kernel.effects import Batch, CallContext
 from graphexec.kernel.events import Cut, MemberReply, MemberStarted
 from graphexec.runtime.calls import close_calls, within_call
-from graphexec.runtime.handlers import Handler
+from graphexec.runtime.handlers import Handler, handler_of
 from graphexec.runtime.io import CallGroup, run_sync
 from graphexec.runtime.progress import Listener
 from graphexec.runtime.threads import MOST_REPORTS
@@ -29,7 +29,9 @@ class MemberCalls:
         self.batch = batch
         self._run = run
         # A batch with an effect that has no handler is refused before any of its calls begins.
-        self._handlers = {member: run.handler_of(batch.calls[member]) for member in batch.open}
+        self._handlers = {
+            member: handler_of(batch.calls[member], run.run_context.handlers, run.worlds) for member in batch.open
+        }
         self._waiting = deque(batch.open)
         self._width = run.run_context.at_once
         # By the clock of the IO: the run's clock stands still in some tests, and other calls advance it.

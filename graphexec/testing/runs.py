@@ -19,7 +19,7 @@ from graphexec.kernel.meters import Limits
 from graphexec.kernel.program import Proof
 from graphexec.kernel.snapshot import Snapshot
 from graphexec.kernel.stepping import advance, begin
-from graphexec.runtime.handlers import RunOptions
+from graphexec.runtime.handlers import RunOptions, handler_of
 from graphexec.runtime.io import BLOCKING, run_sync
 from graphexec.runtime.runner import arun, astream, run
 from graphexec.testing.adversary import PARTS, Adversary, Attack, Part
@@ -185,7 +185,7 @@ def pauses(trial: Trial, attack: Attack, limits: Limits) -> list[tuple[str, dict
             if isinstance(state, Done):
                 break
             answers = tuple(
-                run_sync(handlers[type(call.effect)].answer(call.effect, call, BLOCKING)) for call in state.calls
+                run_sync(handler_of(call, handlers).answer(call.effect, call, BLOCKING)) for call in state.calls
             )
             snapshot = state.reply(answers if isinstance(state.effect, All) else answers[0])
     except SnapshotError as error:
