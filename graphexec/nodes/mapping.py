@@ -13,7 +13,7 @@ from graphexec.errors import AbandonedError, described
 from graphexec.executor.as_tool import answer_of, context_types_of
 from graphexec.executor.inputs import single_input_key
 from graphexec.executor.plugging import Piece
-from graphexec.executor.rules import CallRules
+from graphexec.agents.calls import CallRules
 from graphexec.executor.table import Acted, limit_reached
 from graphexec.kernel.effects import Asks, CallContext, ask_all
 from graphexec.kernel.node import charged, node, rename

@@ -13,7 +13,7 @@ from graphexec.errors import InputError
 from graphexec.executor.executor import AgentExecutor
 from graphexec.executor.inputs import single_input_key
 from graphexec.executor.plugging import Piece
-from graphexec.executor.rules import CallRules
+from graphexec.agents.calls import CallRules
 from graphexec.executor.table import Acted, Ready
 from graphexec.kernel.meters import Budget, Exhausted
 from graphexec.kernel.node import metered, node, rename

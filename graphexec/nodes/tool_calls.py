@@ -8,11 +8,11 @@ from typing import Any
 
 from graphexec._arguments import NAME, validate, validate_each, whole
 from graphexec.actions import AgentAction, AgentStep, Run, Steps
+from graphexec.agents.calls import CallRules, Turn, last_turns
 from graphexec.effects import AskHuman, ToolResult
 from graphexec.errors import InputError
 from graphexec.executor.plugging import Piece
-from graphexec.executor.rules import CallRules
-from graphexec.executor.rules.calls import Turn, last_turns
+from graphexec.executor.rules import rule_piece
 from graphexec.executor.table import Acted, LimitReached, Ready
 from graphexec.kernel.effects import Asks, Effect, ask_all
 from graphexec.kernel.meters import Exhausted
@@ -256,7 +256,7 @@ def no_dummies() -> Piece:
     In i iterations it adds at most 3i model calls. Raises `InputError` at `plug` for an agent that has the rule, and
     for one without a `narrow` function.
     """
-    return Piece("no_dummies", (), rule="no_dummies")
+    return rule_piece("no_dummies")
 
 
 def no_repeats() -> Piece:
@@ -271,7 +271,7 @@ def no_repeats() -> Piece:
     In i iterations it adds at most i model calls. Raises `InputError` at `plug` for an agent that has a rule against
     repetitions, and for one without `narrow` and `conclude`.
     """
-    return Piece("no_repeats", (), rule="no_repeats")
+    return rule_piece("no_repeats")
 
 
 def no_immediate_repeats() -> Piece:
@@ -284,4 +284,4 @@ def no_immediate_repeats() -> Piece:
 
     In i iterations it adds at most i model calls. Raises `InputError` as `no_repeats` does.
     """
-    return Piece("no_immediate_repeats", (), rule="no_immediate_repeats")
+    return rule_piece("no_immediate_repeats")

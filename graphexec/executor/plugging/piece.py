@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias, final
 
 from graphexec.actions import AgentFinish, Run, StoppedResponse
-from graphexec.agents import Agent, RuleName
+from graphexec.agents import Agent
+from graphexec.agents.calls import CallRules
 from graphexec.effects import CallTool
 from graphexec.errors import InputError, format_value
 from graphexec.executor.table import (
@@ -92,14 +93,14 @@ class Piece:
     - `ungated`: the names of the tools that its own agents may call without a piece of theirs that gates them. A piece
       that gates one of them cannot be plugged beside it.
     - `output`: the type of the answers that it lets pass; see `output_type`.
-    - `rule`: the name of the agent's rule that it is; the executor adds its nodes.
+    - `fit(rules)` returns its nodes for an executor's agent and tools, in place of `nodes`.
 
     A node that asks and has no `when_spent` is `charged(when_spent=limit_reached)`. Raises `InputError` for an invalid
     name, and for nodes of which none takes a class with a home, or two take the same class.
     """
 
     name: str
-    nodes: tuple[Node[Any, Any], ...]
+    nodes: tuple[Node[Any, Any], ...] = ()
     once: bool = False
     before: str | None = None
     tools: tuple[AnyTool, ...] = ()
@@ -113,7 +114,7 @@ class Piece:
     narrows: bool = False
     ungated: tuple[str, ...] = ()
     output: Output | None = None
-    rule: RuleName | None = None
+    fit: Callable[[CallRules], tuple[Node[Any, Any], ...]] | None = None
 
     def __post_init__(self) -> None:
         # Users without a type checker pass other values.
