@@ -23,7 +23,6 @@ from graphexec.executor.options import (
     select_graph,
 )
 from graphexec.executor.plugging import Piece, Plugged, Seats, assign_seats, pass_on, to_piece, to_pieces
-from graphexec.executor.plugging.memory_nodes import save_endings
 from graphexec.executor.result import Ending, T_co
 from graphexec.executor.rules import rule_pieces
 from graphexec.executor.runs import RunMethods
@@ -341,7 +340,7 @@ class AgentExecutor(RunMethods[T_co]):
         `splice`, `replace` and `drop_edge` raise `GraphError` for a table that does not fit, and what `with_graph`
         raises.
         """
-        rows = pass_on(save_endings(table, self._graph), self._graph, after, on)
+        rows = pass_on(table, self._graph, after, on)
         return self.with_graph(splice(self._graph, rows, after=after, on=on))
 
     def replace(self, new: Node[Any, Any], *, narrowed: bool = False) -> Self:

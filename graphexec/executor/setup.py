@@ -154,15 +154,8 @@ class Setup:
         return {**by_piece, **self.handlers}
 
     def require_tools(self) -> None:
-        """Raise `InputError` for a piece that names a tool which the executor does not have.
-
-        A piece that offers fewer tools needs an agent that can.
-        """
+        """Raise `InputError` for a piece that names a tool which the executor does not have."""
         for piece in self.pieces:
-            if piece.narrows:
-                from graphexec.agents.asides import require_fewer_tools
-
-                require_fewer_tools(self.agent_with_tools)
             for name in piece.tool_names:
                 if name not in self.offered:
                     hint = did_you_mean(name, self.offered, f"it has {', '.join(self.offered) or 'no tools'}")

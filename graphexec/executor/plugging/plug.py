@@ -27,9 +27,9 @@ F = TypeVar("F")
 def plug(machine: M, pieces: Sequence[Piece]) -> M:
     """Return the machine with these pieces, in their order.
 
-    Raises `GraphError` for names that are taken, for outcomes without a home, for a `before` that does not fit, for a
-    node that asks a model behind a piece that reveals, for one that asks before a piece that must come first, and for
-    an agent of a piece that calls a tool past the piece that gates it.
+    Raises `GraphError` for names that are taken, for outcomes without a home, for a node that asks a model behind a
+    piece that reveals, for one that asks before a piece that must come first, and for an agent of a piece that calls a
+    tool past the piece that gates it.
     """
     if not pieces:
         return machine

@@ -15,7 +15,16 @@ from graphexec.kernel.meters import GRACE, Limits
 from graphexec.kernel.node import END
 from graphexec.verify.proof import polynomial
 from graphexec.verify.proof.attained import is_attained
-from graphexec.verify.proof.certificate import NOTHING, TIMELY, Bound, Bounds, Potential, bound_by_limit, is_limit_of
+from graphexec.verify.proof.certificate import (
+    NOTHING,
+    TIMELY,
+    Bound,
+    Bounds,
+    Potential,
+    bound_by_limit,
+    is_limit_of,
+    most_calls,
+)
 from graphexec.verify.proof.flow import (
     Charges,
     Flow,
@@ -381,7 +390,7 @@ class _Prover:
             before = "" if own.form == "0" else f"{own.form} + "
             written = own.form is not None and len(str(polynomial.number(max(most)))) <= _DIGITS
             found.append((runs * max(most), f"{before}{polynomial.number(max(most))}*nested_runs" if written else None))
-        started = [(self._most_calls(one.meter, alone), one.attempts, whole) for one, (_, whole) in rows]
+        started = [(most_calls(alone, self.flow, one.meter), one.attempts, whole) for one, (_, whole) in rows]
         charged = [calls * times * whole for calls, times, whole in started if calls is not None and whole is not None]
         if len(charged) == len(rows):
             found.append((sum(charged), None))
@@ -396,12 +405,6 @@ class _Prover:
         value = None if form is None or own.value is None else own.value + more
         total = dataclasses.replace(own, form=form, number=own.number + more, value=value, exact=False)
         return min(shared, total, key=_number)
-
-    def _most_calls(self, meter: str, alone: Mapping[str, Bound]) -> float | None:
-        """Return the most calls that charge a meter; `None` if replies may report more of them."""
-        if meter in alone:
-            return alone[meter].number
-        return None if meter in self.flow.measured else 0
 
     def _bound_of_flow(self, name: str) -> Bound:
         """Return the bound that the flow gives on the charges of the machine's own effects."""

@@ -7,7 +7,7 @@ reports the loops that may be endless.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
