@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from graphexec.errors import format_number, format_value
 from graphexec.kernel.meters import GRACE, is_measure, is_number, is_whole
 from graphexec.verify.checker.potentials import count_charges, highest_line, highest_state, is_possible
-from graphexec.verify.proof.certificate import TIMELY, Bound, Certificate, most_calls
+from graphexec.verify.proof.certificate import TIMELY, Bound, Certificate
 from graphexec.verify.proof.flow import Charges, bounded_meters, may_stop_anywhere
 
 # The most digits of a number in a closed form.
@@ -150,8 +150,8 @@ def _nested_fault(certificate: Certificate, name: str) -> str | None:
     each = [alone for _, alone, _ in rows if alone is not None]
     if runs and len(each) == len(rows):
         found.append(int(runs) * max(each, default=0))
-    flow = certificate.flow
-    started = [(most_calls(certificate.bounds.alone, flow, one.meter), one.attempts, whole) for one, _, whole in rows]
+    numbers = {meter: one.number for meter, one in certificate.bounds.alone.items()}
+    started = [(certificate.flow.most_calls(one.meter, numbers), one.attempts, whole) for one, _, whole in rows]
     charged = [int(calls) * times * whole for calls, times, whole in started if calls is not None and whole is not None]
     if len(charged) == len(rows):
         found.append(sum(charged))

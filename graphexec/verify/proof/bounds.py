@@ -15,16 +15,7 @@ from graphexec.kernel.meters import GRACE, Limits
 from graphexec.kernel.node import END
 from graphexec.verify.proof import polynomial
 from graphexec.verify.proof.attained import is_attained
-from graphexec.verify.proof.certificate import (
-    NOTHING,
-    TIMELY,
-    Bound,
-    Bounds,
-    Potential,
-    bound_by_limit,
-    is_limit_of,
-    most_calls,
-)
+from graphexec.verify.proof.certificate import NOTHING, TIMELY, Bound, Bounds, Potential, bound_by_limit, is_limit_of
 from graphexec.verify.proof.flow import (
     Charges,
     Flow,
@@ -390,7 +381,8 @@ class _Prover:
             before = "" if own.form == "0" else f"{own.form} + "
             written = own.form is not None and len(str(polynomial.number(max(most)))) <= _DIGITS
             found.append((runs * max(most), f"{before}{polynomial.number(max(most))}*nested_runs" if written else None))
-        started = [(most_calls(alone, self.flow, one.meter), one.attempts, whole) for one, (_, whole) in rows]
+        numbers = {meter: bound.number for meter, bound in alone.items()}
+        started = [(self.flow.most_calls(one.meter, numbers), one.attempts, whole) for one, (_, whole) in rows]
         charged = [calls * times * whole for calls, times, whole in started if calls is not None and whole is not None]
         if len(charged) == len(rows):
             found.append((sum(charged), None))

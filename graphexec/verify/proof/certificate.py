@@ -122,11 +122,6 @@ def is_limit_of(bound: Bound, name: str) -> bool:
     return bound.potential is not None and [one for one, _ in bound.potential.limits] == [name]
 
 
-def most_calls(alone: Mapping[str, Bound], flow: Flow, meter: str) -> float | None:
-    """Return the most calls of a flow that charge a meter; `None` if replies may report more of them."""
-    return alone[meter].number if meter in alone else None if meter in flow.measured else 0
-
-
 class _LazyFields:
     """Fields that are computed when one of them is first read."""
 
@@ -158,10 +153,11 @@ class Bounds(_LazyFields):
     """The bounds of a run: transitions, charges of meters that no reply reports, and seconds until control returns.
 
     The bounds in `meters` include the nested runs of `as_tool` and `map_agents`; those in `alone` cover only the
-    machine's own effects. `depth` bounds the levels of nested runs, and `nested_runs` their number. `quotas` are those budgets that
-    effects cost of which a run spends less than the bound on the meters that the same effects charge. All are for a run
-    that is not itself nested and keeps its limits through pauses; `transitions_when_nested` is for one that an outer
-    run may stop anywhere, and `transitions_when_resumed` for the rest of one that is resumed with other limits.
+    machine's own effects. `depth` bounds the levels of nested runs, and `nested_runs` their number. `quotas` are those
+    budgets that effects cost of which a run spends less than the bound on the meters that the same effects charge. All
+    are for a run that is not itself nested and keeps its limits through pauses; `transitions_when_nested` is for one
+    that an outer run may stop anywhere, and `transitions_when_resumed` for the rest of one that is resumed with other
+    limits.
     """
 
     transitions: Bound
