@@ -253,8 +253,8 @@ def no_dummies() -> Piece:
         executor = AgentExecutor(agent=agent, tools=tools, nodes=[no_dummies()])
         print(executor.seats())
 
-    In i iterations it adds at most 3i model calls. Raises `InputError` at `plug` for an agent that has the rule, and
-    for one without a `narrow` function.
+    In i iterations it adds at most 3i model calls. At `plug`, `GraphError` is raised if the agent has the rule, and
+    `InputError` if it has no `narrow` function.
     """
     return rule_piece("no_dummies")
 
@@ -268,8 +268,8 @@ def no_repeats() -> Piece:
         executor = AgentExecutor(agent=agent, tools=tools, nodes=[no_repeats()])
         print(executor.run("Look it up twice.").output)
 
-    In i iterations it adds at most i model calls. Raises `InputError` at `plug` for an agent that has a rule against
-    repetitions, and for one without `narrow` and `conclude`.
+    In i iterations it adds at most i model calls. At `plug`, `GraphError` is raised if the agent has a rule against
+    repetitions, and `InputError` if it has neither `narrow` nor `conclude`.
     """
     return rule_piece("no_repeats")
 
@@ -282,6 +282,6 @@ def no_immediate_repeats() -> Piece:
         executor = AgentExecutor(agent=agent, tools=tools, nodes=[no_immediate_repeats()])
         print(executor.run("Look it up twice.").output)
 
-    In i iterations it adds at most i model calls. Raises `InputError` as `no_repeats` does.
+    In i iterations it adds at most i model calls. Raises what `no_repeats` raises.
     """
     return rule_piece("no_immediate_repeats")
