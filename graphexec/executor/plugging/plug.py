@@ -151,7 +151,7 @@ def _find_taken_names(machine: Graph[Any, Any], pieces: Sequence[Piece]) -> Iter
             if names.count(one.name) > 1:
                 owners = [other.name for other in pieces if one.name in [node.name for node in other.nodes]]
                 where = " and ".join(owners) if len(owners) > 1 else f"the machine and {piece.name}"
-                text = f"{where} have a node {one.name}; rename one of the functions, or name the piece otherwise or leave it out"
+                text = f"{where} have a node {one.name}; rename one of the functions, or leave out a piece"
                 yield Fault("GX020", one.name, None, text)
 
 
