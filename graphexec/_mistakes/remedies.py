@@ -213,7 +213,7 @@ REMOVED = _by_name(
     ),
     (
         "executor.NotSaved executor.load_memory executor.return_unsaved executor.save_memory",
-        "pass memory= to an executor: executor.graph has the nodes of these names",
+        "the graph of an executor with a memory has the nodes of these names",
     ),
     ("memory.FileHistory memory.HistoryWarning", "write SQLiteHistory(path, conversation=name)"),
     ("draw.sequence_mermaid draw.timeline", "the draw method of a result writes its page, with every step"),

@@ -272,9 +272,9 @@ def unknown_charges(charges: Any) -> Any:
     (unknown_charges, "the meters that it bounds are not those|nothing bounds the charges of nested runs"),
 )
 def test_charges_of_nested_runs_are_checked(change: Callable[[Any], Any], fault: str) -> None:
-    assert NESTED is not None
-    nested = dataclasses.replace(NESTED, charges=change(NESTED.charges))
-    refuse(dataclasses.replace(CERTIFICATE, nested=nested), fault)
+    (known,) = NESTED
+    nested = dataclasses.replace(known, charges=change(known.charges))
+    refuse(dataclasses.replace(CERTIFICATE, nested=(nested,)), fault)
 
 
 # ---- meters of the runs within alone
