@@ -106,7 +106,7 @@ _UNDECIDED = ("GX012", "GX013", "GX017", "GX018")
 
 @lru_cache(maxsize=256)
 def prove_flow(
-    flow: Flow, limits: Limits, nested: Sequence[NestedRuns] = ()
+    flow: Flow, limits: Limits, nested: tuple[NestedRuns, ...] = ()
 ) -> tuple[Certificate | None, tuple[Core, ...]]:
     """Return a certificate, or the cores of the loops that prevent one.
 
