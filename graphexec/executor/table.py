@@ -13,9 +13,9 @@ from itertools import starmap
 from typing import Literal, Protocol, TypeAlias, final
 
 from graphexec.actions import NO_ASIDE, AgentAction, AgentFinish, AgentStep, Refusal, Run, Steps, StoppedResponse
-from graphexec.agents import Agent, Decision
+from graphexec.agents import Agent
 from graphexec.agents.prompt import format_observation
-from graphexec.agents.reading.answers import READ_AHEAD, read_reply
+from graphexec.agents.reading.answers import read_reply
 from graphexec.agents.reading.text_parsing import reject_empty
 from graphexec.effects import CallAgent, CallModel, CallTool, Decided, ToolResult
 from graphexec.errors import InputError, ParseError, format_value
@@ -272,25 +272,8 @@ def parse_or_raise(replied: Replied, agent: Agent) -> Acted | AgentFinish:
         ) from error
 
 
-def read_once(agent: Agent, run: Run, reply: ModelReply | Decided) -> Decision:
-    """Return what `agent.read` returns; after the first step it is called once, although several nodes read the reply.
-
-    Raises `ParseError`.
-    """
-    memo, count = run.steps.memo, len(run.steps)
-    found: tuple[int, object, object, Decision] | None = memo.get(read_once)
-    if found is not None and found[0] == count and found[1] is reply and found[2] is agent.read:
-        return found[3]
-    decision = read_reply(agent.read, reply) if READ_AHEAD else agent.read(reply)
-    memo[read_once] = count, reply, agent.read, decision
-    return decision
-
-
 def _read_decision(replied: Replied, agent: Agent) -> Acted | AgentFinish:
-    if agent.rules:
-        decision = read_once(agent, replied.run, replied.reply)
-    else:
-        decision = read_reply(agent.read, replied.reply) if READ_AHEAD else agent.read(replied.reply)
+    decision = read_reply(agent.read, replied.reply)
     if type(decision) is not tuple and isinstance(decision, AgentFinish):
         reject_empty(replied.reply)
         # A copy with the run: the agent's own object stays unchanged.

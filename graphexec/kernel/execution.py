@@ -29,7 +29,6 @@ from graphexec.kernel.snapshot import (
     PAID,
     Replies,
     Snapshot,
-    is_open,
     keep_frames,
     read_frame,
     read_recorded,
@@ -210,7 +209,7 @@ class Execution(Counters):
         """Answer one member of the open batch; return the snapshot after it."""
         states = self._open = read_states(self._open, request, self.graph.outcomes)
         states[member] = self._apply(request.effects[member], answer, at)
-        if not any(map(is_open, states)):
+        if not any(state is PAID for state in states):
             self._record_batch()
         return self.snapshot()
 
@@ -354,6 +353,6 @@ class Execution(Counters):
             answers = answer.answers or (answer,) * len(request.effects)
         # In a resumed run, some members may have a reply already.
         return [
-            self._apply(effect, one, at) if is_open(state) else state
+            self._apply(effect, one, at) if state is PAID else state
             for effect, one, state in zip(request.effects, answers, states, strict=True)
         ]

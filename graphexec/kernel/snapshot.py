@@ -56,11 +56,6 @@ def read_frame(frames: Mapping[str, object], node: str, name: str) -> object:
     return frames[name]
 
 
-def is_open(state: object) -> bool:
-    """Return whether the state of a call says that it is charged and has no reply."""
-    return state is PAID
-
-
 class Replies(tuple[object, ...]):
     """The replies to a batch, as a run records them; the node that asked gets a tuple."""
 

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from graphexec._arguments import DESCRIPTION, Constraint, validate, whole
+from graphexec.agents.calls import CallRules
 from graphexec.agents.prompt import format_observation
 from graphexec.effects import AGENT_TASKS, GraphResult, RunGraph, ToolResult
 from graphexec.errors import AbandonedError, described
 from graphexec.executor.as_tool import answer_of, context_types_of
 from graphexec.executor.inputs import single_input_key
 from graphexec.executor.plugging import Piece
-from graphexec.executor.rules import CallRules
 from graphexec.executor.table import Acted, limit_reached
 from graphexec.kernel.effects import Asks, CallContext, ask_all
 from graphexec.kernel.node import charged, node, rename
@@ -60,9 +60,7 @@ def map_agents(
     key = single_input_key(executor, "map_agents: the executor")
     verdict = executor.verify()
     verdict.require_proof()
-    offered = dataclasses.replace(
-        _make_tool(name, description), nested=verdict.nested_runs(name, AGENT_TASKS.name)
-    )
+    offered = dataclasses.replace(_make_tool(name, description), nested=verdict.nested_runs(name, AGENT_TASKS.name))
     # The class has no fields of its own, so it stays a frozen dataclass.
     label = "".join(part.capitalize() for part in name.split("_"))
     kind: type[RunGraph] = type(label, (RunGraph,), {"__slots__": (), "__module__": __name__})

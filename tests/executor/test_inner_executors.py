@@ -1,9 +1,6 @@
 """Executors within another one, as a tool: their runs are nested in the run that calls it."""
 
 import asyncio
-import dataclasses
-import itertools
-import pickle
 import threading
 from pathlib import Path
 from typing import Any
@@ -11,15 +8,12 @@ from typing import Any
 import pytest
 
 import graphexec as gx
-from graphexec import effects, errors, models, testing, verify
-from graphexec.errors import CertificateError, InputError, ModelError
-from graphexec.executor import Acted, dispatch_tools, limit_reached, parse
-from graphexec.executor.as_tool import NestedGraph
-from graphexec.executor.plugging.piece import Piece
+from graphexec import effects, errors, models, testing
+from graphexec.executor import Acted, dispatch_tools, parse
 from graphexec.memory import BufferMemory
 from graphexec.tools import AnyTool
 from tests.executor import actors
-from tests.executor.actors import HOW, Caller, Running, act, answer, call, caller_of, echo, make_executor, scripted
+from tests.executor.actors import HOW, Caller, Running, act, answer, call, caller_of, echo, make_executor
 from tests.parameters import cases
 from tests.traces import unpack_page
 

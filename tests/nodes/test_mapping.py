@@ -1,6 +1,7 @@
 """`map_agents`: the tasks of a reply are runs of another executor, all at once."""
 
 import asyncio
+import dataclasses
 import json
 import pickle
 import threading
@@ -104,7 +105,7 @@ def test_wrong_tasks_are_explained(run: Running, arguments: Any, status: str, sa
 
 
 @HOW
-@cases(("limit", "most"), ("max_model_calls", 4), ("max_tokens", 6), ("max_nested_runs", 1))
+@cases(("limit", "most"), ("max_model_calls", 4), ("max_tokens", 4), ("max_nested_runs", 1))
 def test_runs_share_what_is_left(run: Running, limit: str, most: int) -> None:
     result = run(make_outer(make_child(), call("a", "b"), **{limit: most}))
     assert result.spent[limit.removeprefix("max_")] == most
@@ -177,6 +178,23 @@ def test_bound_grows_by_the_runs() -> None:
     assert executor.graph["research_all"].group == "research_all"
     assert any(box.name == "research_all" for box in picture_of(executor.verify()).boxes)
     testing.verify_termination(executor, examples=5)
+
+
+def test_runs_of_tools_and_of_tasks_are_both_counted() -> None:
+    child = make_child()
+    model = models.ScriptedModel([])
+    options: dict[str, Any] = {"max_iterations": 2, "max_fan_out": 1}
+    outer = caller_of(model, child.as_tool("ask", "Ask."), nodes=[map_agents(child, most=1)], **options)
+    certificate = proof_of(outer)
+    read = verify.Certificate.from_json(certificate.to_json())
+    assert (len(read.nested), read.nested) == (2, certificate.nested)
+    verify.check(read, outer.graph)
+    # Two decisions, two calls of the tool and two tasks, with up to three calls each.
+    assert certificate.bounds.model_calls.number == 2 + 2 * 3 + 2 * 3
+    # At most one run: that is less.
+    limited = outer.with_limits(dataclasses.replace(outer.limits, nested_runs=1))
+    assert proof_of(limited).bounds.model_calls.number == 2 + 3
+    verify.check(proof_of(limited), limited.graph)
 
 
 def of_two_inputs() -> AgentExecutor:

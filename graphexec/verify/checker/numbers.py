@@ -150,7 +150,8 @@ def _nested_fault(certificate: Certificate, name: str) -> str | None:
     each = [alone for _, alone, _ in rows if alone is not None]
     if runs and len(each) == len(rows):
         found.append(int(runs) * max(each, default=0))
-    started = [(_most_calls(certificate, one.meter), one.attempts, whole) for one, _, whole in rows]
+    numbers = {meter: one.number for meter, one in certificate.bounds.alone.items()}
+    started = [(certificate.flow.most_calls(one.meter, numbers), one.attempts, whole) for one, _, whole in rows]
     charged = [int(calls) * times * whole for calls, times, whole in started if calls is not None and whole is not None]
     if len(charged) == len(rows):
         found.append(sum(charged))
@@ -160,14 +161,6 @@ def _nested_fault(certificate: Certificate, name: str) -> str | None:
     if bound.number != most or (bound.exact and most > own.number):
         return f"at most {format_number(most)} is proved, but the bound says {format_number(bound.number)}"
     return _form_fault(certificate, bound)
-
-
-def _most_calls(certificate: Certificate, meter: str) -> float | None:
-    """Return the most calls that charge a meter; `None` if replies may report more of them."""
-    bounded = certificate.bounds.alone.get(meter)
-    if bounded is not None:
-        return bounded.number
-    return None if meter in certificate.flow.measured else 0
 
 
 def _form_fault(certificate: Certificate, bound: Bound) -> str | None:

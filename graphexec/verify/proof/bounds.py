@@ -381,7 +381,8 @@ class _Prover:
             before = "" if own.form == "0" else f"{own.form} + "
             written = own.form is not None and len(str(polynomial.number(max(most)))) <= _DIGITS
             found.append((runs * max(most), f"{before}{polynomial.number(max(most))}*nested_runs" if written else None))
-        started = [(self._most_calls(one.meter, alone), one.attempts, whole) for one, (_, whole) in rows]
+        numbers = {meter: bound.number for meter, bound in alone.items()}
+        started = [(self.flow.most_calls(one.meter, numbers), one.attempts, whole) for one, (_, whole) in rows]
         charged = [calls * times * whole for calls, times, whole in started if calls is not None and whole is not None]
         if len(charged) == len(rows):
             found.append((sum(charged), None))
@@ -396,12 +397,6 @@ class _Prover:
         value = None if form is None or own.value is None else own.value + more
         total = dataclasses.replace(own, form=form, number=own.number + more, value=value, exact=False)
         return min(shared, total, key=_number)
-
-    def _most_calls(self, meter: str, alone: Mapping[str, Bound]) -> float | None:
-        """Return the most calls that charge a meter; `None` if replies may report more of them."""
-        if meter in alone:
-            return alone[meter].number
-        return None if meter in self.flow.measured else 0
 
     def _bound_of_flow(self, name: str) -> Bound:
         """Return the bound that the flow gives on the charges of the machine's own effects."""

@@ -152,11 +152,12 @@ class _LazyFields:
 class Bounds(_LazyFields):
     """The bounds of a run: transitions, charges of meters that no reply reports, and seconds until control returns.
 
-    The bounds in `meters` include nested runs of `as_tool` and `map_agents`; those in `alone` cover only the machine's own
-    effects. `depth` bounds the levels of nested runs, and `nested_runs` their number. `quotas` are those budgets that
-    effects cost of which a run spends less than the bound on the meters that the same effects charge. All are for a run
-    that is not itself nested and keeps its limits through pauses; `transitions_when_nested` is for one that an outer
-    run may stop anywhere, and `transitions_when_resumed` for the rest of one that is resumed with other limits.
+    The bounds in `meters` include the nested runs of `as_tool` and `map_agents`; those in `alone` cover only the
+    machine's own effects. `depth` bounds the levels of nested runs, and `nested_runs` their number. `quotas` are those
+    budgets that effects cost of which a run spends less than the bound on the meters that the same effects charge. All
+    are for a run that is not itself nested and keeps its limits through pauses; `transitions_when_nested` is for one
+    that an outer run may stop anywhere, and `transitions_when_resumed` for the rest of one that is resumed with other
+    limits.
     """
 
     transitions: Bound

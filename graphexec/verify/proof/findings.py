@@ -49,7 +49,6 @@ CODES: Mapping[str, str] = MappingProxyType(
         "GX026": "unknown edge",
         "GX027": "guard missing on some exits",
         "GX028": "outcome without a home",
-        "GX029": "piece in the wrong place",
         "GX030": "model asked after a piece that reveals",
     }
 )

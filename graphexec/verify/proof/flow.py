@@ -207,6 +207,10 @@ class Flow:
             any(factor * kind.get(name, 0) >= kind[meter] for name, factor in limits) for kind in self._charging(meter)
         )
 
+    def most_calls(self, meter: str, numbers: Mapping[str, float | None]) -> float | None:
+        """Return the most calls that charge a meter, by its number; `None` if replies may report more of them."""
+        return numbers.get(meter, None if meter in self.measured else 0)
+
     def _charging(self, meter: str) -> list[dict[str, int]]:
         kinds = dict.fromkeys(kind for one in self.transitions for kind in one.effect_charges)
         return [charges for kind in kinds if (charges := dict(kind)).get(meter)]

@@ -7,7 +7,7 @@ reports the loops that may be endless.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
@@ -106,7 +106,7 @@ _UNDECIDED = ("GX012", "GX013", "GX017", "GX018")
 
 @lru_cache(maxsize=256)
 def prove_flow(
-    flow: Flow, limits: Limits, nested: Sequence[NestedRuns] = ()
+    flow: Flow, limits: Limits, nested: tuple[NestedRuns, ...] = ()
 ) -> tuple[Certificate | None, tuple[Core, ...]]:
     """Return a certificate, or the cores of the loops that prevent one.
 
