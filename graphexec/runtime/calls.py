@@ -18,7 +18,6 @@ from weakref import ReferenceType
 
 from graphexec.errors import AbandonedError, ExhaustedError, InputError, NestedRunError
 from graphexec.kernel.effects import Batch, CallContext, Effect, measure_reply
-from graphexec.kernel.events import ChargedReply, MemberReply
 from graphexec.kernel.execution import Execution
 from graphexec.kernel.meters import Exhausted, add_counts
 from graphexec.kernel.stepping import EngineCode, current
@@ -208,16 +207,6 @@ def close_calls(calls: Iterable[CallContext[Any]]) -> None:
     # Wait for a charge that started while they were open.
     with sharing:
         pass
-
-
-def keep_charged(answer: object, asked: CallContext[Any] | Batch) -> object:
-    """Return the answer as the journal records it: with the charges of runs nested in the call."""
-    if type(asked) is CallContext:
-        return ChargedReply(answer, asked.charged) if asked.charged else answer
-    if isinstance(answer, MemberReply):
-        assert isinstance(asked, Batch), "only a batch has members"
-        return MemberReply(answer.member, keep_charged(answer.reply, asked.calls[answer.member]))
-    return answer
 
 
 @contextmanager

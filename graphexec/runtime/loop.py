@@ -14,7 +14,7 @@ from typing import Any, TypeVar, final
 
 from graphexec.errors import InputError
 from graphexec.kernel.effects import Batch, CallContext
-from graphexec.kernel.events import Cut, Done, Failed, Journal, Reported, attach_journal
+from graphexec.kernel.events import ChargedReply, Cut, Done, Failed, Journal, Reported, attach_journal
 from graphexec.kernel.execution import Execution
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.snapshot import Snapshot, attach_snapshot
@@ -27,7 +27,6 @@ from graphexec.runtime.calls import (
     describe_request,
     enter_call,
     host_call,
-    keep_charged,
     leave_run,
     reset_call,
     within_call,
@@ -213,7 +212,7 @@ class RunLoop:
                         enter_call(self.scope.caller)
                         return done
                     # Not kept while the next call waits.
-                    answer = reply = None
+                    answer = reply = kept = None
                     # The caller may have been cancelled while a node was running.
                     if cancel_scope is not None:
                         cancel_scope.check()
@@ -237,6 +236,7 @@ class RunLoop:
                             handler_of(item, self.run_context.handlers, self.worlds), item, left
                         )
                         answer = reply, back, back - asked_at
+                        kept = ChargedReply(reply, item.charged) if item.charged else reply
                     else:
                         if members is None or members.batch is not item:
                             if members is not None:
@@ -244,8 +244,9 @@ class RunLoop:
                             members = MemberCalls(self, item)
                         self.node_seconds += clock() - began - back
                         answer = await members.next_answer()
+                        kept = members.keep_charged(answer[0])
                         back = clock() - began
-                    self.answers += (keep_charged(answer[0], item),)
+                    self.answers += (kept,)
                     self.times += array("d", answer[1:])
             finally:
                 if members is not None:

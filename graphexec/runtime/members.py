@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from graphexec.errors import ThreadLimitError
 from graphexec.kernel.effects import Batch, CallContext
-from graphexec.kernel.events import Cut, MemberReply, MemberStarted
+from graphexec.kernel.events import ChargedReply, Cut, MemberReply, MemberStarted
 from graphexec.runtime.calls import close_calls, within_call
 from graphexec.runtime.handlers import Handler, handler_of
 from graphexec.runtime.io import CallGroup, run_sync
@@ -68,6 +68,13 @@ class MemberCalls:
                 await self._carry_out(self._inline.popleft())
             else:
                 await self._take()
+
+    def keep_charged(self, answer: object) -> object:
+        """Return an answer as the journal records it: with the charges of the runs nested in its call."""
+        if not isinstance(answer, MemberReply):
+            return answer
+        charged = self.batch.calls[answer.member].charged
+        return MemberReply(answer.member, ChargedReply(answer.reply, charged)) if charged else answer
 
     async def close(self) -> None:
         """Abandon the unfinished calls."""
