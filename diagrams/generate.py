@@ -178,7 +178,7 @@ def pieces() -> Iterator[tuple[str, str]]:
     """Yield the name of each piece of the shelf, and a picture of a small agent with it."""
     for name, piece in samples().items():
         # The rule no_dummies is about worked examples, which structured agents show.
-        executor = small_agent(structured=piece.rule == "no_dummies").plug(piece)
+        executor = small_agent(structured=name == "no_dummies").plug(piece)
         yield name, draw(executor.verify(), "svg", pieces="boxes")
 
 

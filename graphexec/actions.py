@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, TypeVar, U
 from graphexec.errors import InputError, format_value
 from graphexec.kernel.exactness import AS_TEXT, Door
 from graphexec.kernel.meters import Exhausted
-from graphexec.kernel.program import unfrozen
 from graphexec.messages import AssistantMessage
 from graphexec.messages.images import Observation
 from graphexec.messages.observations import WHOLE, Excerpt, format_observation
@@ -289,16 +288,11 @@ class Run:
 
     def with_steps(self, steps: Sequence[AgentStep]) -> Run:
         """Return the run with these steps added."""
-        made = _UnfrozenRun(self.inputs, self.steps.extended(steps), self.aside)
-        made.__class__ = Run
-        return made
+        return Run(self.inputs, self.steps.extended(steps), self.aside)
 
     def with_aside(self, **changes: Unpack[AsideChanges]) -> Run:
         """Return the run with these fields of its aside replaced; the record stays as it is."""
         return Run(self.inputs, self.steps, dataclasses.replace(self.aside, **changes))
-
-
-_UnfrozenRun = unfrozen(Run)
 
 
 def run_of(value: object) -> Run | None:

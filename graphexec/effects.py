@@ -8,8 +8,7 @@ from typing import Any, ClassVar, TypeAlias, final
 
 from graphexec.actions import AgentAction, AgentFinish, Run, StepStatus
 from graphexec.errors import InputError, LimitsError, ModelError, format_value
-from graphexec.kernel.effects import Effect, NestingEffect, R_co, ask
-from graphexec.kernel.events import CompactReply
+from graphexec.kernel.effects import Effect, R_co, ask
 from graphexec.kernel.exactness import AS_TEXT
 from graphexec.kernel.meters import DEPTH, FAN_OUT, NESTED_RUNS, Exhausted, Limits, Meter, Spent
 from graphexec.messages import ChatRequest, CompletionRequest, ModelReply, ModelRequest, require_reply
@@ -32,6 +31,8 @@ COST = Meter(
     remedy="wrap the model: priced(model, Price(...))",
     option="max_cost",
 )
+# The tasks that `map_agents` gives to runs of another executor.
+AGENT_TASKS = Meter("agent_tasks")
 # Those that executors have options for.
 AGENT_METERS = (MODEL_CALLS, TOOL_CALLS, TOKENS, COST)
 
@@ -189,20 +190,10 @@ class Unreadable:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Decided(CompactReply):
+class Decided:
     """The decision of a callable agent, or the error if it could not parse a reply."""
 
     decision: AgentFinish | tuple[AgentAction, ...] | Unreadable
-
-    def compact(self) -> object:
-        """Return a single action, which the run's steps keep, too."""
-        decision = self.decision
-        return decision[0] if type(decision) is tuple and len(decision) == 1 else self
-
-    @classmethod
-    def restore(cls, part: AgentAction) -> Decided:
-        """Return the decision for this action."""
-        return cls((part,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +205,7 @@ class CallAgent(Effect[Decided]):
 
 
 @dataclass(frozen=True, slots=True)
-class ToolResult(CompactReply):
+class ToolResult:
     """The outcome of a tool call: the observation, and its status (see `AgentStep.status`).
 
     With `return_direct` the observation is the run's answer. The model sees an `excerpt` of the
@@ -234,24 +225,6 @@ class ToolResult(CompactReply):
         """The observation as the model sees it."""
         observation, excerpt = self.observation, self.excerpt
         return format_observation(observation) if excerpt is WHOLE else excerpt.of(observation)
-
-    def compact(self) -> object:
-        """Return the observation, if it is all that there is: a subclass may have more."""
-        alone = (
-            self.status == "ok"
-            and self.traceback is self.error is None
-            and self.excerpt is WHOLE
-            and not self.return_direct
-            and type(self) is ToolResult
-            # A tool may return a result as its observation, which would be restored as the result itself.
-            and type(self.observation) is not ToolResult
-        )
-        return self.observation if alone else self
-
-    @classmethod
-    def restore(cls, part: Observation) -> ToolResult:
-        """Return the result with this observation."""
-        return cls(part)
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,13 +264,14 @@ class GraphResult:
 
 
 @dataclass(frozen=True, slots=True)
-class RunGraph(NestingEffect[GraphResult]):
+class RunGraph(Effect[GraphResult]):
     """Run another executor on these inputs, as a run nested in the call; several in one batch run at once.
 
-    `AgentExecutor.as_effect` makes a subclass for an executor. If its run raises, the reply says so, and the other runs
-    of the batch go on.
+    `map_agents` makes a subclass for an executor. If its run raises, the reply says so, and the other runs of the batch
+    go on.
     """
 
+    charges: ClassVar[Mapping[Meter, int]] = {AGENT_TASKS: 1}
     inputs: Mapping[str, Any]
 
     def cut(self, exhausted: Exhausted) -> GraphResult:

@@ -17,6 +17,8 @@ import asyncio
 import dataclasses
 import itertools
 import json
+import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -29,7 +31,7 @@ from graphexec.kernel.program import compile_program
 from graphexec.runtime import BLOCKING, Handler, RunContext, arun, astream, run, stream
 from graphexec.runtime.handlers import Handlers, handler_of
 from graphexec.runtime.io import run_sync
-from graphexec.runtime.threads import NOT_DONE, wait_for_all
+from graphexec.runtime.threads import ThreadGroup
 
 S = TypeVar("S")
 F = TypeVar("F")
@@ -280,8 +282,23 @@ def _answer_pending(context: RunContext, handlers: Handlers, state: kernel.Pendi
     calls: list[CallContext[Any]] = [
         CallContext(scope, call.node, call.effect, call.request, call.sequence, call.member) for call in state.calls
     ]
-    answers = [partial(_answer_call, handler_of(handlers, call.effect), call) for call in calls]
+    answers = [partial(_answer_call, handler_of(call, handlers), call) for call in calls]
     if left is None:
         return [answer() for answer in answers]
-    replies = wait_for_all(answers, left, at_once=context.at_once)
-    return [kernel.Cut() if reply is NOT_DONE else reply for reply in replies]
+    return run_sync(_answer_in_time(answers, left, context.at_once))
+
+
+async def _answer_in_time(answers: Sequence[Callable[[], object]], left: float, at_once: int) -> list[object]:
+    replies: list[object] = [kernel.Cut()] * len(answers)
+    waiting, running, ends = deque(enumerate(answers)), 0, time.monotonic() + left
+    async with ThreadGroup[Callable[[], object], object](lambda answer: answer()) as group:
+        while waiting or running:
+            if waiting and running < at_once:
+                group.start(*waiting.popleft())
+                running += 1
+            elif (update := await group.take(ends - time.monotonic())) is None:
+                break
+            elif update[1] is not None:
+                replies[update[0]] = update[1]()
+                running -= 1
+    return replies

@@ -211,6 +211,10 @@ REMOVED = _by_name(
         "verify.diff verify.Difference verify.Delta verify.Change",
         "compare {*after.edges} with {*before.edges}, and the bounds of both verdicts",
     ),
+    (
+        "executor.NotSaved executor.load_memory executor.return_unsaved executor.save_memory",
+        "the graph of an executor with a memory has the nodes of these names",
+    ),
     ("memory.FileHistory memory.HistoryWarning", "write SQLiteHistory(path, conversation=name)"),
     ("draw.sequence_mermaid draw.timeline", "the draw method of a result writes its page, with every step"),
     (

@@ -68,12 +68,12 @@ class Agent:
     `prepare(inputs, read_file)` returns the inputs with which a run starts, with images that `read_file` has read. It
     raises `InputError` for inputs that the agent cannot use.
 
-    `rules` names what an executor checks before it calls tools. A rule may ask the model again, with `narrow(run,
-    tools)`: the request for a decision that calls only the tools of these names, or none; without it, an answer is
-    asked for with `conclude`. `choose(run, tool, values)` asks for the next decision, in which the arguments of the
-    tool each have one of the given values. `dummies` are the arguments in the agent's worked examples, by tool and
-    argument, which belong to no question but those of the examples, `example_questions`. `tool_choice` says whether the
-    model must call a tool before it answers: `auto`, `required`, the name of a tool, or `inferred` from the question.
+    `rules` names the pieces that an executor plugs first. They may ask the model again, with `narrow(run, tools)`: the
+    request for a decision that calls only the tools of these names, or none; without it, an answer is asked for with
+    `conclude`. `choose(run, tool, values)` asks for the next decision, in which the arguments of the tool each have one
+    of the given values. `dummies` are the arguments in the agent's worked examples, by tool and argument, which belong
+    to no question but those of the examples, `example_questions`. `tool_choice` says whether the model must call a tool
+    before it answers: `auto`, `required`, the name of a tool, or `inferred` from the question.
 
     A reply of the model has at most `max_actions` actions (`None`: any number): `parse` refuses one with more, so an
     executor can prove that so many tools are called after each.

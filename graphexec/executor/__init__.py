@@ -8,7 +8,6 @@ from graphexec.executor.handlers import make_agent_handler, make_model_handler
 from graphexec.executor.inputs import Inputs
 from graphexec.executor.iteration import Stepwise
 from graphexec.executor.options import AgentKind, ParsePolicy, Trim
-from graphexec.executor.plugging.memory_nodes import NotSaved, load_memory, return_unsaved, save_memory
 from graphexec.executor.result import RunResult
 from graphexec.executor.streams import AnswerDiscarded, Chunk
 from graphexec.executor.table import (
@@ -46,7 +45,6 @@ __all__ = [
     "ExecutorOptions",
     "Inputs",
     "LimitReached",
-    "NotSaved",
     "Observed",
     "Observer",
     "ParsePolicy",
@@ -61,13 +59,10 @@ __all__ = [
     "check_return_direct",
     "dispatch_tools",
     "limit_reached",
-    "load_memory",
     "make_agent_handler",
     "make_model_handler",
     "parse",
     "plan",
-    "return_unsaved",
-    "save_memory",
     "stopped_response",
 ]
 

@@ -10,7 +10,7 @@ from graphexec._arguments import optional, validate, whole
 from graphexec.errors import InputError, format_value
 from graphexec.kernel.meters import is_whole
 from graphexec.runtime.handlers import AT_ONCE, RunOptions
-from graphexec.runtime.io import IO
+from graphexec.runtime.io import IO, gather
 
 I = TypeVar("I")  # noqa: E741 - the inputs of one run
 
@@ -35,7 +35,7 @@ async def run_batch(
                 return error
             raise
 
-    return list(await io.gather([partial(run_one, inputs) for inputs in many], None, at_once=width))
+    return await gather(io, [partial(run_one, inputs) for inputs in many], at_once=width)
 
 
 def _validate_concurrency(many: Sequence[Any], max_concurrency: int | None) -> int:

@@ -12,7 +12,7 @@ from graphexec._mistakes import explain_executor
 from graphexec.agents import Agent, AgentFunction, Planner, Runnable, callable_agent
 from graphexec.effects import agent_limits
 from graphexec.errors import InputError
-from graphexec.executor.as_tool import NestedGraph, executor_effect, executor_tool
+from graphexec.executor.as_tool import executor_tool
 from graphexec.executor.console import Observers
 from graphexec.executor.handlers import validate_handlers
 from graphexec.executor.options import (
@@ -23,8 +23,8 @@ from graphexec.executor.options import (
     select_graph,
 )
 from graphexec.executor.plugging import Piece, Plugged, Seats, assign_seats, pass_on, to_piece, to_pieces
-from graphexec.executor.plugging.memory_nodes import save_endings
 from graphexec.executor.result import Ending, T_co
+from graphexec.executor.rules import rule_pieces
 from graphexec.executor.runs import RunMethods
 from graphexec.executor.setup import DispatchOptions, Setup
 from graphexec.executor.table import Ready, ReturnDirect, require_agent_graph
@@ -84,7 +84,7 @@ class ExecutorOptions(TypedDict, total=False):
 class AgentExecutor(RunMethods[T_co]):
     """Runs an agent with its tools until it has an answer or a limit is used up.
 
-    `executor.graph` is the machine, with the agent's rules as nodes: draw it, extend it, test it. An executor holds no
+    `executor.graph` is the machine, with the agent's rules as pieces: draw it, extend it, test it. An executor holds no
     state of a run; it can be reused, and shared by threads and tasks.
 
     Limits: `max_iterations` (visits of `plan`), `max_execution_time` (seconds), `max_model_calls`, `max_tool_calls`,
@@ -205,7 +205,7 @@ class AgentExecutor(RunMethods[T_co]):
             parsing=handle_parsing_errors,
             stopping=early_stopping_method,
             tool_options=options,
-            pieces=to_pieces(nodes),
+            pieces=(*rule_pieces(known), *to_pieces(nodes)),
         )
         super().__init__(
             self._setup.agent_with_tools,
@@ -297,12 +297,12 @@ class AgentExecutor(RunMethods[T_co]):
 
     @property
     def pieces(self) -> tuple[Piece, ...]:
-        """The pieces that are plugged, in order; the agent's rules are only in `seats`."""
+        """The pieces that are plugged, in order: first those of the agent's rules."""
         return self._setup.pieces
 
     def seats(self) -> Seats:
-        """Return the pieces and rules of each class of outcomes, in the order in which a value passes them."""
-        return assign_seats(self._setup.all_pieces)
+        """Return the pieces of each class of outcomes, in the order in which a value passes them."""
+        return assign_seats(self._setup.fitted)
 
     def with_tools(self, tools: Iterable[AnyTool | Callable[..., Any]]) -> Self:
         """Return a copy of this executor with other tools, which its agent offers to the model.
@@ -328,7 +328,7 @@ class AgentExecutor(RunMethods[T_co]):
         """
         known = agent if isinstance(agent, Agent) else callable_agent(agent)
         _require_same_tools(known, tools_by_name(self._setup.tools))
-        return self._copy_with(dataclasses.replace(self._setup, agent=known))
+        return self._copy_with(self._setup.with_agent(known))
 
     def splice(
         self, table: Table[Ending], *, after: Node[Any, Any] | Sequence[Node[Any, Any]], on: type | Sequence[type]
@@ -340,7 +340,7 @@ class AgentExecutor(RunMethods[T_co]):
         `splice`, `replace` and `drop_edge` raise `GraphError` for a table that does not fit, and what `with_graph`
         raises.
         """
-        rows = pass_on(save_endings(table, self._graph), self._graph, after, on)
+        rows = pass_on(table, self._graph, after, on)
         return self.with_graph(splice(self._graph, rows, after=after, on=on))
 
     def replace(self, new: Node[Any, Any], *, narrowed: bool = False) -> Self:
@@ -391,19 +391,6 @@ class AgentExecutor(RunMethods[T_co]):
         """
         # A callable agent declares no inputs.
         return executor_tool(self, self._nested(), self.input_keys or ("input",), name, description)
-
-    def as_effect(self, name: str) -> NestedGraph:
-        """Return the class of an effect that runs this executor on its inputs, and the handler of that effect.
-
-        A node asks for it, `results = yield from ask_all([kind({"input": task}) for task in tasks])`, and the runs of a
-        batch run at once. Each has a `GraphResult`, also if it was stopped or raised. Before they start, what is left
-        of each limit must cover the proved bound of all of them; otherwise none starts, and the node leaves with its
-        `when_spent` outcome. Tokens and costs have no bound, so they are not reserved: the runs share what is left. A
-        snapshot holds the state of each run, and a resume continues them.
-
-        Raises `UnprovedError` if a run may not terminate, and `InputError` if nothing bounds what it charges.
-        """
-        return executor_effect(self, self._nested(), name)
 
     def _nested(self) -> AgentExecutor:
         """Return a copy whose runs leave the check of the access to models to the outer run."""

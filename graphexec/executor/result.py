@@ -13,7 +13,6 @@ from graphexec.effects import CACHED_TOKENS, COMPLETION_TOKENS, PROMPT_TOKENS
 from graphexec.errors import InputError, OutputError
 from graphexec.kernel.events import Done, Journal
 from graphexec.kernel.meters import Limits, Spent
-from graphexec.kernel.program import unfrozen
 from graphexec.messages import Usage
 from graphexec.messages.observations import format_observation
 from graphexec.messages.stored import TypedValues
@@ -113,17 +112,13 @@ class RunResult(Generic[T_co]):
         return Usage(*(int(self.spent[meter]) for meter in (PROMPT_TOKENS, COMPLETION_TOKENS, CACHED_TOKENS)))
 
 
-_UnfrozenResult = unfrozen(RunResult)
-
-
 def make_result(done: Done[Ending], limits: Limits, output: Output | None = None) -> RunResult[Any]:
     """Return the result of a run that has ended; `output` is the type of its answer."""
     # A user's node may end a run and leave its steps out of the finish; the node's value has them.
     steps = max(done.outcome.steps, steps_of(done.snapshot.value), key=len)
-    result: RunResult[Any] = _UnfrozenResult(
+    result: RunResult[Any] = RunResult(
         done.outcome, steps, done.spent, limits, done.journal, done.observer_seconds, done.node_seconds
     )
-    result.__class__ = RunResult
     return result if output is None else _with_instance(result, output)
 
 

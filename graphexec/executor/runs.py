@@ -22,7 +22,6 @@ from graphexec.executor.plugging import Output
 from graphexec.executor.result import Ending, RunResult, T_co, load_answer, make_result
 from graphexec.executor.streams import AnswerExtractor, Chunk, ChunkBuilder, pairs
 from graphexec.executor.table import Ready
-from graphexec.kernel.effects import CallContext
 from graphexec.kernel.events import Done, Event
 from graphexec.kernel.meters import Limits
 from graphexec.kernel.node import Node
@@ -310,14 +309,6 @@ class RunMethods(Generic[T_co]):
         with suppress(OutputError):
             value = load_answer(value, self._output)
         return snapshot if value is snapshot.value else dataclasses.replace(snapshot, value=value)
-
-    async def follow_nested(
-        self, given: Inputs | Snapshot, io: IO, call: CallContext[Any], observer: Observer
-    ) -> RunResult:
-        """Return the result of a run nested in a call; the observer is called with its events."""
-        options = RunOptions(context=call.context, host=call, observers=(observer,))
-        run = self._follow(self._name(given), io, options)
-        return await conclude(run, lambda done: make_result(done, self.limits), io)
 
     async def _invoke(
         self, inputs: Inputs, io: IO, options: RunOptions, *, only_outputs: bool = False

@@ -6,11 +6,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import repeat
 from typing import TYPE_CHECKING, Any, final
 
-from graphexec.agents import Agent, RuleName
-from graphexec.agents.agent import validate_rules
+from graphexec.agents import Agent
+from graphexec.agents.calls import CallRules
 from graphexec.effects import CallModel, CallTool
 from graphexec.errors import InputError, did_you_mean
 from graphexec.executor.as_tool import nested_runs
@@ -20,7 +19,7 @@ from graphexec.executor.options import EarlyStopping, ParsePolicy, select_graph
 from graphexec.executor.plugging import Output, Piece, assign_seats, edits_of, plug
 from graphexec.executor.plugging.memory_nodes import add_memory
 from graphexec.executor.result import Ending
-from graphexec.executor.rules import CallRules, dispatch_known_tools, nodes_of_rule, require_rules
+from graphexec.executor.rules import dispatch_known_tools, rule_pieces
 from graphexec.executor.table import Policies, Ready, dispatch_tools
 from graphexec.kernel.effects import Effect
 from graphexec.kernel.graph import Graph, check_bound_nodes
@@ -99,40 +98,21 @@ class Setup:
     changed: Machine[Ready, Ending] | None = None
     # Of a piece that is a part of the changed machine.
     kept_output: Output | None = None
-    # The agent's rules that were unplugged.
-    dropped: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         # Names that are plugged twice are reported before their tools.
-        assign_seats([*map(Piece, self._own_rules, repeat(())), *self.pieces])
-
-    @property
-    def _own_rules(self) -> tuple[RuleName, ...]:
-        """The agent's rules that are plugged into its machine; one that surgery has changed has them already."""
-        if self.changed is not None:
-            return ()
-        return tuple(name for name in validate_rules(self.agent.rules) if name not in self.dropped)
+        assign_seats(self.pieces)
 
     @cached_property
-    def all_pieces(self) -> tuple[Piece, ...]:
-        """The pieces of the agent's rules, which are nearest to its nodes, and those of the user.
-
-        A rule that can forbid no call has no nodes.
-        """
-        # On the way out, the last of the list is met first: dummies are refused before repetitions.
-        own = [Piece(name, nodes_of_rule(name, self._rules)) for name in sorted(self._own_rules, reverse=True)]
-        return (
-            *(piece for piece in own if piece.nodes),
-            *(
-                piece if piece.rule is None else replace(piece, nodes=nodes_of_rule(piece.rule, self._rules))
-                for piece in self.pieces
-            ),
-        )
+    def fitted(self) -> tuple[Piece, ...]:
+        """The pieces with the nodes that they have for this agent and these tools."""
+        return tuple(one if one.fit is None else replace(one, nodes=one.fit(self._rules)) for one in self.pieces)
 
     @cached_property
     def _rules(self) -> CallRules:
         options = self.tool_options
-        return CallRules(self.agent_with_tools, self.offered, options.lookup, options.max_tool_input)
+        names = {*(piece.name for piece in self.pieces), *(one.group for one in self.changed or ())}
+        return CallRules(self.agent_with_tools, self.offered, names, options.lookup, options.max_tool_input)
 
     @cached_property
     def offered(self) -> Mapping[str, AnyTool]:
@@ -152,12 +132,8 @@ class Setup:
     @cached_property
     def agent_with_tools(self) -> Agent:
         """The agent with the tools of the pieces, which it offers to its model."""
-        agent = self.agent
-        if any(piece.tools for piece in self.pieces):
-            agent = agent.with_tools(tuple(self.offered.values()))
-        kept = agent.rules if self.changed is not None else self._own_rules
-        rules = validate_rules((*kept, *(piece.rule for piece in self.pieces if piece.rule is not None)))
-        return agent if rules == agent.rules else replace(agent, rules=rules)
+        added = any(piece.tools for piece in self.pieces)
+        return self.agent.with_tools(tuple(self.offered.values())) if added else self.agent
 
     @cached_property
     def own_handlers(self) -> Mapping[type[Effect[Any]], HandlerLike]:
@@ -178,15 +154,8 @@ class Setup:
         return {**by_piece, **self.handlers}
 
     def require_tools(self) -> None:
-        """Raise `InputError` for a piece that names a tool which the executor does not have.
-
-        A piece that offers fewer tools needs an agent that can.
-        """
+        """Raise `InputError` for a piece that names a tool which the executor does not have."""
         for piece in self.pieces:
-            if piece.narrows:
-                from graphexec.agents.asides import require_fewer_tools
-
-                require_fewer_tools(self.agent_with_tools)
             for name in piece.tool_names:
                 if name not in self.offered:
                     hint = did_you_mean(name, self.offered, f"it has {', '.join(self.offered) or 'no tools'}")
@@ -227,26 +196,25 @@ class Setup:
         return replace(self.policies, piece_tools=names or self.policies.piece_tools, edits=edits)
 
     def make_graph(self, fan_out: int | None) -> Machine[Ready, Ending]:
-        """Return the machine with its rules, its pieces and its memory, bound to the agent and the tools.
+        """Return the machine with its pieces and its memory, bound to the agent and the tools.
 
         `fan_out` is the limit on the tool calls of one step.
 
         Raises `GraphError` for pieces that do not fit, and `InputError` for nodes that are bound to another agent.
         """
         self.require_tools()
-        require_rules(self._rules)
         if self.changed is None:
             machine = select_graph(self.stopping, self.parsing)
         else:
             machine = self.changed
             # Of the nodes that could not be unbound.
             self.binding.require_same(machine)
-        machine = self._limit_calls(plug(machine, self.all_pieces), fan_out)
+        machine = self._limit_calls(plug(machine, self.fitted), fan_out)
         if self.memory is not None:
             machine = add_memory(machine)
         keys = make_input_keys(self.agent_with_tools, self.memory)
         nested = nested_runs(self.offered.values())
-        return bind(machine, self.agent_with_tools, self._policies, self._rules, keys, self.binding, nested)
+        return bind(machine, self.agent_with_tools, self._policies, self._rules, keys, self.binding, *nested)
 
     def _limit_calls(self, machine: Machine[Ready, Ending], fan_out: int | None) -> Machine[Ready, Ending]:
         """Return the machine whose `dispatch_tools` calls as few tools as the agent's replies and the pieces allow.
@@ -296,11 +264,11 @@ class Setup:
         return most
 
     def without(self, names: Sequence[str], graph: Graph[Any, Any]) -> Setup:
-        """Return the setup without the pieces of these names, or the agent's rules. `graph` is its machine.
+        """Return the setup without the pieces of these names. `graph` is its machine.
 
         Raises `InputError` for a name that is not plugged.
         """
-        known = [*self._own_rules, *(piece.name for piece in self.pieces)]
+        known = [piece.name for piece in self.pieces]
         for name in names:
             if name in known:
                 continue
@@ -310,8 +278,18 @@ class Setup:
                     "the executor before that change"
                 )
             raise InputError(f"{name} is not plugged; the executor has {', '.join(known) or 'no pieces'}")
-        left = tuple(piece for piece in self.pieces if piece.name not in names)
-        return replace(self, pieces=left, dropped=self.dropped | {*names} & {*self._own_rules})
+        return replace(self, pieces=tuple(piece for piece in self.pieces if piece.name not in names))
+
+    def with_agent(self, agent: Agent) -> Setup:
+        """Return the setup with another agent; the pieces of its rules replace those of the agent's before.
+
+        A rule that was unplugged stays so. A machine that surgery has changed keeps its rules.
+        """
+        if self.changed is not None:
+            return replace(self, agent=agent)
+        old, known = {*self.agent.rules}, {piece.name for piece in self.pieces}
+        rules = (one for one in rule_pieces(agent) if one.name not in old or one.name in known)
+        return replace(self, agent=agent, pieces=(*rules, *(one for one in self.pieces if one.name not in old)))
 
     def with_graph(self, graph: Machine[Ready, Ending]) -> Setup:
         """Return the setup of an executor whose machine surgery has changed: its pieces are a part of it.

@@ -9,12 +9,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import starmap
 from typing import Literal, Protocol, TypeAlias, final
 
 from graphexec.actions import NO_ASIDE, AgentAction, AgentFinish, AgentStep, Refusal, Run, Steps, StoppedResponse
-from graphexec.agents import Agent, Decision
+from graphexec.agents import Agent
 from graphexec.agents.prompt import format_observation
-from graphexec.agents.reading.answers import READ_AHEAD, read_reply
+from graphexec.agents.reading.answers import read_reply
 from graphexec.agents.reading.text_parsing import reject_empty
 from graphexec.effects import CallAgent, CallModel, CallTool, Decided, ToolResult
 from graphexec.errors import InputError, ParseError, format_value
@@ -22,7 +23,6 @@ from graphexec.kernel.effects import Asks, ask_all
 from graphexec.kernel.graph import edges, on
 from graphexec.kernel.meters import Exhausted
 from graphexec.kernel.node import END, charged, metered, node, rename, reserved
-from graphexec.kernel.program import unfrozen
 from graphexec.kernel.surgery import replace
 from graphexec.machine import Machine, graph
 from graphexec.messages import ModelReply, ModelRequest
@@ -272,28 +272,8 @@ def parse_or_raise(replied: Replied, agent: Agent) -> Acted | AgentFinish:
         ) from error
 
 
-def read_once(agent: Agent, run: Run, reply: ModelReply | Decided) -> Decision:
-    """Return what `agent.read` returns; after the first step it is called once, although several nodes read the reply.
-
-    Raises `ParseError`.
-    """
-    memo, count = run.steps.memo, len(run.steps)
-    found: tuple[int, object, object, Decision] | None = memo.get(read_once)
-    if found is not None and found[0] == count and found[1] is reply and found[2] is agent.read:
-        return found[3]
-    decision = read_reply(agent.read, reply) if READ_AHEAD else agent.read(reply)
-    memo[read_once] = count, reply, agent.read, decision
-    return decision
-
-
-_UnfrozenActed = unfrozen(Acted)
-
-
 def _read_decision(replied: Replied, agent: Agent) -> Acted | AgentFinish:
-    if agent.rules:
-        decision = read_once(agent, replied.run, replied.reply)
-    else:
-        decision = read_reply(agent.read, replied.reply) if READ_AHEAD else agent.read(replied.reply)
+    decision = read_reply(agent.read, replied.reply)
     if type(decision) is not tuple and isinstance(decision, AgentFinish):
         reject_empty(replied.reply)
         # A copy with the run: the agent's own object stays unchanged.
@@ -306,12 +286,7 @@ def _read_decision(replied: Replied, agent: Agent) -> Acted | AgentFinish:
             f"the agent returned {len(decision)} actions, and declares max_actions={most}",
             observation="Decide on fewer actions at a time.",
         )
-    acted = _UnfrozenActed(replied.run, decision)
-    acted.__class__ = Acted
-    return acted
-
-
-_UnfrozenCall, _UnfrozenStep, _UnfrozenObserved = unfrozen(CallTool), unfrozen(AgentStep), unfrozen(Observed)
+    return Acted(replied.run, decision)
 
 
 @charged(when_spent=limit_reached)
@@ -322,9 +297,7 @@ def dispatch_tools(acted: Acted) -> Asks[CallTool, Observed]:
     match acted.actions if not acted.answers else [acted.actions[place] for place in acted.open]:
         case (action,):
             # Yielded directly: a batch of one would cost three more calls at each step.
-            call = _UnfrozenCall(action.tool, action.tool_input, acted.run, action.call_id)
-            call.__class__ = CallTool
-            result: ToolResult = yield call
+            result: ToolResult = yield CallTool(action.tool, action.tool_input, acted.run, action.call_id)
             results = (result,)
         case actions:
             results = yield from ask_all(
@@ -332,9 +305,7 @@ def dispatch_tools(acted: Acted) -> Asks[CallTool, Observed]:
             )
     if acted.answers:
         return acted.with_results(results)
-    observed = _UnfrozenObserved(acted.run, acted.actions, results)
-    observed.__class__ = Observed
-    return observed
+    return Observed(acted.run, acted.actions, results)
 
 
 def make_step(action: AgentAction, result: ToolResult) -> AgentStep:
@@ -348,22 +319,15 @@ def check_return_direct(observed: Observed, policies: Policies) -> Ready | Agent
 
     With `return_direct="any"`, several tools may have been called: the last return-direct result is the answer.
     """
-    actions, results = observed.actions, observed.results
-    if len(results) == len(actions) == 1:
-        # `make_step` written out, to save a call at each step.
-        result = results[0]
-        step = _UnfrozenStep(actions[0], result.observation, result.status, result.excerpt, result.error)
-        step.__class__ = AgentStep
-        run = observed.run.with_steps((step,))
-        if not result.return_direct:
-            return Ready(run)
-    else:
-        run = observed.run.with_steps([make_step(*pair) for pair in zip(actions, results, strict=True)])
-        answers = [result for result in results if result.return_direct]
-        if not answers or policies.return_direct != "any":
-            return Ready(run)
-        result = answers[-1]
-    return AgentFinish({"output": result.observation}, "", run, return_direct=True)
+    results = observed.results
+    run = observed.run.with_steps(tuple(starmap(make_step, zip(observed.actions, results, strict=True))))
+    answer: ToolResult | None = None
+    for result in results:
+        if result.return_direct:
+            answer = result
+    if answer is None or (results[1:] and policies.return_direct != "any"):
+        return Ready(run)
+    return AgentFinish({"output": answer.observation}, "", run, return_direct=True)
 
 
 # LangChain's text for its two limits, iterations and time: callers compare with it.

@@ -4,44 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from itertools import takewhile
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any
 
 from graphexec.errors import CertificateError, GraphexecError, InputError, SnapshotError, an, format_value
-from graphexec.kernel.effects import (
-    All,
-    Batch,
-    CallContext,
-    Effect,
-    OuterRuns,
-    Perform,
-    Request,
-    measure_reply,
-    members_of,
-)
+from graphexec.kernel.effects import All, Effect, OuterRuns, Perform, Request, measure_reply, members_of
 from graphexec.kernel.events import ChargedReply, Cut
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import NOTHING, Counts, Exhausted, Limits, Spent, add_counts, check_spent, is_count
-from graphexec.kernel.program import (
-    Charge,
-    Proof,
-    Step,
-    Tariff,
-    compile_program,
-    invalid_answer,
-    undeclared_outcome,
-    unfrozen,
-)
-from graphexec.kernel.snapshot import UNPAID, NestedRun, Snapshot
+from graphexec.kernel.program import Proof, Step, compile_program, invalid_answer, undeclared_outcome
+from graphexec.kernel.snapshot import PAID, UNPAID, Snapshot
 
 # Most runs contain no nested runs, and share this value.
 _NO_CHARGES: Mapping[str, float] = MappingProxyType({})
 
-# An effect whose nested run a resume continues.
-Begun: TypeAlias = tuple[Effect[Any], NestedRun]
-
-_UnfrozenSpent = unfrozen(Spent)
+# Greater than every rank.
+HIGHEST: tuple[float, ...] = (math.inf,)
 
 
 class MeasureError(GraphexecError, ValueError):
@@ -70,14 +48,14 @@ class Counters:
         "_blocked",
         "_counts",
         "_foreign_charges",
+        "_last_rank",
         "_limits",
-        "_lines",
         "_nested_charges",
+        "_open",
         "_outer",
         "_outer_seconds",
         "_proof",
         "_restarts",
-        "_simple",
         "_spent",
         "_step",
         "_steps_left",
@@ -85,9 +63,8 @@ class Counters:
         "seconds",
         "timed",
     )
-    # The current node, and the open request: a call, a batch of calls, or none.
+    # The current node.
     _step: Step
-    _current: CallContext[Any] | Batch | None
 
     def __init__(
         self, graph: Graph[Any, Any], snapshot: Snapshot, limits: Limits, proof: Proof | None, outer: OuterRuns | None
@@ -122,10 +99,10 @@ class Counters:
             self._blocked = self._blocked or outer.refusal
         # Whether there is a deadline.
         self.timed = limits.seconds is not None or self._outer_seconds is not None
-        # Whether only the limits of its own meters can refuse a charge.
-        self._simple = not self.timed and self._blocked is None and outer is None
+        # The state of each member of the open request: its reply, PAID or UNPAID.
+        self._open: Sequence[object] = snapshot.open
         self._proof = proof
-        self._lines = None if proof is None or proof.ranks is None else program.linear_ranks(proof.ranks)
+        self._last_rank = HIGHEST
         # What is left of the most steps, before the step to the first node; `None`: the ranks alone have to fall.
         resumed = bool(meters or budgets or spent.iterations or snapshot.node != graph.start)
         most = None if proof is None else proof.count_steps(resumed=resumed, nested=outer is not None)
@@ -175,25 +152,19 @@ class Counters:
                     for name in names
                 ]
             # The engine counts correctly, so the counts need no validation.
-            spent = _UnfrozenSpent(
+            self._spent = Spent.unchecked(
                 iterations=int(counts[0]),
                 seconds=self.seconds,
                 restarts=self._restarts,
                 budgets=Counts(program.budgets, tuple(counts[1:first_meter])) if first_meter > 1 else NOTHING,
                 meters=Counts(names, tuple(amounts)),
             )
-            spent.__class__ = Spent
-            self._spent = spent
         return self._spent
 
-    def stop_clock(self, at: float, clock: float) -> None:
-        """Set the time at which an exception ends the run and those of its calls; `clock` is what the clock shows."""
+    def stop_clock(self, at: float) -> None:
+        """Set the time at which an exception ends the run."""
         self._spent = None
         self.seconds = max(self.seconds, at)
-        current = self._current
-        for call in current.calls if isinstance(current, Batch) else (current,):
-            if call is not None and call.nested is not None:
-                call.nested = call.nested.until(clock)
 
     @property
     def deadline(self) -> float | None:
@@ -236,28 +207,24 @@ class Counters:
         self._nested_charges, self._foreign_charges, self._spent = _NO_CHARGES, foreign or _NO_CHARGES, None
 
     def _out_of_time(self, grace: float) -> Exhausted | None:
+        """Return the deadline that has passed, this run's with the seconds of grace, or the earlier one of an outer."""
         seconds, outer = self._limits.seconds, self._outer_seconds
-        if seconds is not None and self.seconds >= seconds + grace:
-            return Exhausted("seconds", seconds, self.seconds)
-        if outer is not None and self.seconds >= outer:
+        own = math.inf if seconds is None else seconds + grace
+        if outer is not None and self.seconds >= outer <= own:
             return Exhausted("seconds", outer, self.seconds, outer=True)
+        if seconds is not None and self.seconds >= own:
+            return Exhausted("seconds", seconds, self.seconds)
         return None
-
-    def _cut_at_deadline(self, deadline: float) -> Exhausted:
-        """Return the `Exhausted` of an effect that the deadline has cut."""
-        # A cut call used all remaining time, even if the clock lags slightly.
-        self.seconds = max(self.seconds, deadline)
-        limit, outer = self._limits.seconds, self._outer_seconds
-        if limit is None or (outer is not None and deadline == outer):
-            return Exhausted("seconds", deadline, self.seconds, outer=True)
-        return Exhausted("seconds", limit, self.seconds)
 
     def _reply_to_cut(self, effect: Effect[Any]) -> Any:
         """Return the reply that the effect has for a cut, or else the `Exhausted` that makes the run leave the node."""
         deadline = self.deadline
         if deadline is None:
             raise invalid_answer(self._step, effect, "a Cut, but the run has no deadline")
-        exhausted = self._cut_at_deadline(deadline)
+        # A cut call used all remaining time, even if the clock lags slightly.
+        self.seconds = max(self.seconds, deadline)
+        exhausted = self._out_of_time(self._step.grace)
+        assert exhausted is not None, "the deadline has passed"
         reply = effect.cut(exhausted)
         return exhausted if reply is None else reply
 
@@ -282,7 +249,7 @@ class Counters:
         return answer
 
     def _enter(self, step: Step, value: object) -> Exhausted | None:
-        if not self._simple and step.entry:
+        if step.entry:
             if self.timed and (late := self._out_of_time(0.0)) is not None:
                 return late
             if self._blocked is not None:
@@ -290,7 +257,8 @@ class Counters:
         counts = self._counts
         for slot, amount, limit in step.entry:
             if counts[slot] + amount > limit:
-                return self._refund(step.entry, slot, limit, amount)
+                return self._exhaust(slot, limit, amount)
+        for slot, amount, _ in step.entry:
             counts[slot] += amount
         if step.decreases is not None:
             counts[step.measure] = self._measure_value(step, step.decreases, value) + 1
@@ -306,9 +274,9 @@ class Counters:
             raise MeasureError(step.name, measure, last)
         return int(measure)
 
-    def _rank(self, node: str) -> Any:
-        """Return the rank at the entry of a node: a number, or a tuple of numbers for ranks that are not linear."""
-        assert self._proof is not None, "only a run with a proof computes one"
+    def _lower_rank(self, node: str, origin: str) -> None:
+        """Set the rank to that at the entry of `node`. Raises `CertificateError` if it does not fall there."""
+        assert self._proof is not None, "only a run with a proof has a rank"
         if self._steps_left is not None:
             self._steps_left -= 1
             if not self._steps_left:
@@ -316,80 +284,74 @@ class Counters:
                     f"the run goes on to {node} after the last step that its certificate allows; resume it with the "
                     f"limits that it had, or prove it with those of the outer run, which may stop it where it loops"
                 )
-        if self._lines is not None:
-            height, slope, most = self._lines[node]
-            return height + slope * max(0, most - self._counts[0])
-        if self._proof.ranks is None:
-            return self._steps_left
-        value: list[float] = []
-        for component, budgets in self._proof.ranks[node]:
-            value.append(component)
-            value.extend([self._remaining(name) for name in budgets])
-        return tuple(value)
+        program, ranks = self.program, self._proof.ranks
+        rank: tuple[float, ...] = (self._steps_left or 0,) if ranks is None else ()
+        for component, names in ranks[node] if ranks is not None else ():
+            rank += (component,)
+            for name in names:
+                limit = program.caps[name] if name in program.caps else None  # noqa: SIM401 - `get` is a call
+                if limit is None and name not in program.measures:
+                    raise CertificateError(
+                        f"the rank counts {name}, which has no limit; prove the machine with these limits"
+                    )
+                count = self._counts[program.slots[name]]
+                if limit is None:
+                    # Before the first visit, a measure may have any value.
+                    rank += (count - 1 if count else math.inf,)
+                else:
+                    # A measured call, or a limit that was higher before a resume, may have overspent it.
+                    rank += (limit - count if count < limit else 0,)
+        if not rank < self._last_rank:
+            raise CertificateError(
+                f"the rank does not fall from {origin} {self._last_rank} to {node} {rank}; the certificate belongs to "
+                f"another machine or to other limits, or an outer run has a limit that the proof did not include; "
+                f"prove this machine again, with these limits and the outer ones"
+            )
+        self._last_rank = rank
 
-    def _remaining(self, name: str) -> float:
-        """Return the remaining amount of a counter; 0 if a measured call or lower limits have overspent it."""
-        if name in self.program.measures:
-            # Before the first visit, it may have any value.
-            return self._counts[self.program.slots[name]] - 1 if self._counts[self.program.slots[name]] else math.inf
-        limit = self.program.caps.get(name)
-        if limit is None:
-            raise CertificateError(f"the rank counts {name}, which has no limit; prove the machine with these limits")
-        return max(0, limit - self._counts[self.program.slots[name]])
+    def _charge(self, step: Step, request: Request, asked: int) -> Exhausted | None:
+        """Charge an effect, or a whole batch; return the `Exhausted` if a limit refuses.
 
-    def _charge(
-        self, step: Step, effect: Request, tariff: Tariff | None, asked: int, begun: Sequence[Begun] = ()
-    ) -> Exhausted | None:
-        """Charge an effect, or a whole batch (without `tariff`); return the `Exhausted` if a limit refuses.
-
-        `asked` is the number of effects that this visit has asked for, including these. `begun` are the effects of the
-        request whose nested runs a resume continues: what is left of their reserve must be left.
+        `asked` is the number of effects that this visit has asked for, including these.
         """
         if self.timed and (late := self._out_of_time(step.grace)) is not None:
             return late
         if self._blocked is not None:
             return self._blocked
         if asked > step.fan_out:
-            wanted = len(members_of(effect))
+            wanted = len(members_of(request))
             return Exhausted("fan_out", step.fan_out, asked - wanted, wanted=wanted)
-        if tariff is None or not tariff.simple or self._outer is not None:
-            return self._charge_together(step, members_of(effect), begun)
-        counts = self._counts
-        for slot, amount, limit in tariff.charges:
+        if type(request) not in step.tariffs or not step.tariffs[type(request)].simple or self._outer is not None:
+            return self._charge_together(step, members_of(request))
+        counts, charges = self._counts, step.tariffs[type(request)].charges
+        for slot, amount, limit in charges:
             if counts[slot] + amount > limit:
-                return self._refund(tariff.charges, slot, limit, amount)
+                return self._exhaust(slot, limit, amount)
+        for slot, amount, _ in charges:
             counts[slot] += amount
         self._spent = None
         return None
 
-    def _charge_unpaid(self, step: Step, request: Request, asked: int, states: Sequence[object]) -> Exhausted | None:
+    def _charge_unpaid(self, step: Step, request: Request, asked: int) -> Exhausted | None:
         """Charge the unpaid members of a resumed request; return the `Exhausted` if a limit refuses."""
-        members = members_of(request)
+        members, states = members_of(request), self._open
         if len(members) != len(states):
             raise SnapshotError(
                 f"the snapshot has {len(states)} open calls, but {step.name} asks for {len(members)}; resume it "
                 "with its own graph"
             )
         unpaid = tuple(one for one, state in zip(members, states, strict=True) if state is UNPAID)
-        begun = [(one, state) for one, state in zip(members, states, strict=True) if type(state) is NestedRun]
-        if not unpaid and not begun:
-            return None
-        return self._charge(step, All(unpaid), None, asked, begun)
+        exhausted = self._charge(step, All(unpaid), asked) if unpaid else None
+        if exhausted is None:
+            self._open = [PAID if state is UNPAID else state for state in states]
+        return exhausted
 
-    def _charge_together(
-        self, step: Step, members: tuple[Effect[Any], ...], begun: Sequence[Begun]
-    ) -> Exhausted | None:
+    def _charge_together(self, step: Step, members: tuple[Effect[Any], ...]) -> Exhausted | None:
         """Charge several effects together: all of them, or none."""
         counts, names = self._counts, self.program.names
         wanted: dict[int, int] = {}
         limits: dict[int, float] = {}
         stops: dict[int, float] = {}
-        reserved: dict[int, float] = {}
-        for effect, run in (*((member, None) for member in members), *begun):
-            for slot, amount, limit in step.tariffs[type(effect)].reserves:
-                rest = amount if run is None else max(0, amount - run.spent(names[slot]))
-                reserved[slot] = reserved.get(slot, 0) + rest
-                limits[slot] = limit
         for member in members:
             tariff = step.tariffs[type(member)]
             stops.update(tariff.stops)
@@ -399,10 +361,6 @@ class Counters:
         for slot, total in wanted.items():
             if counts[slot] + total > limits[slot]:
                 return self._exhaust(slot, limits[slot], total)
-        for slot, rest in reserved.items():
-            both = wanted.get(slot, 0) + int(rest)
-            if counts[slot] + both > limits[slot]:
-                return self._exhaust(slot, limits[slot], both)
         for slot, limit in stops.items():
             if counts[slot] >= limit:
                 return self._exhaust(slot, limit, 1)
@@ -410,19 +368,13 @@ class Counters:
             first_meter = self.program.first_meter
             amounts = {names[slot]: total for slot, total in wanted.items() if slot >= first_meter}
             compared = [names[slot] for one in members for slot in step.tariffs[type(one)].compared]
-            exhausted = self._outer.charge(amounts, compared, {names[slot]: rest for slot, rest in reserved.items()})
+            exhausted = self._outer.charge(amounts, compared)
             if exhausted is not None:
                 return exhausted
         for slot, total in wanted.items():
             counts[slot] += total
         self._spent = None
         return None
-
-    def _refund(self, charges: tuple[Charge, ...], slot: int, limit: float, amount: int) -> Exhausted:
-        """Refund the charges before the one of `slot`, and return the `Exhausted` of that one."""
-        for paid, given, _ in takewhile(lambda charge: charge[0] != slot, charges):
-            self._counts[paid] -= given
-        return self._exhaust(slot, limit, amount)
 
     def _exhaust(self, slot: int, limit: float, wanted: int) -> Exhausted:
         return Exhausted(self.program.names[slot], limit, self._counts[slot], wanted=wanted)

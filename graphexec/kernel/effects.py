@@ -107,27 +107,6 @@ def check_class_wide(kind: type[Effect[Any]], *class_wide: bool) -> None:
             )
 
 
-class NestingEffect(Effect[R_co]):
-    """An effect whose handler runs a machine, as a run that is nested in the call.
-
-    `reserves` is the most that this run charges, by meter; `None` stands for a meter without a proved bound. Before
-    such an effect or a batch of them starts, what is left of each limit must cover all that it reserves: otherwise the
-    limit stops the node, and none of them starts. Nothing is charged for it, so what they do not spend stays.
-    """
-
-    __slots__ = ()
-    reserves: ClassVar[Mapping[Meter, int | None]] = MappingProxyType({})
-
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        cls.reserves = MappingProxyType(dict(cls.reserves))
-
-
-def reserves_of(kind: type[Effect[Any]]) -> Mapping[Meter, int | None]:
-    """Return the most that the nested run of such an effect charges, by meter; `None` for one without a bound."""
-    return kind.reserves if issubclass(kind, NestingEffect) else {}
-
-
 class Askable(Protocol[E_co, R_co]):
     """An effect, typed by its own class and by its reply, so that `ask` preserves both types."""
 
@@ -150,24 +129,27 @@ class NestedRuns:
     unproved: tuple[str, ...] = ()
 
     @staticmethod
-    def merge(several: Sequence[NestedRuns]) -> NestedRuns | None:
-        """Return the common bound of several kinds of nested runs that charge one meter; `None` if there are none."""
-        if not several:
-            return None
-        names = dict.fromkeys(name for one in several for name, *_ in one.charges)
-        rows = [row for one in several for row in one.charges]
+    def merge(several: Sequence[NestedRuns]) -> tuple[NestedRuns, ...]:
+        """Return the common bounds of several kinds of nested runs: one for each meter that the calls charge."""
+        meters = dict.fromkeys(one.meter for one in several)
+        return tuple(_join_runs([one for one in several if one.meter == meter]) for meter in meters)
 
-        def most(name: str, place: int) -> int | None:
-            counts = [counts[place] for meter, *counts in rows if meter == name]
-            known = [count for count in counts if count is not None]
-            return max(known) if len(known) == len(counts) else None
 
-        return NestedRuns(
-            several[0].meter,
-            max(one.attempts for one in several),
-            tuple((name, most(name, 0), most(name, 1)) for name in names),
-            tuple(name for one in several for name in one.unproved),
-        )
+def _join_runs(several: Sequence[NestedRuns]) -> NestedRuns:
+    names = dict.fromkeys(name for one in several for name, *_ in one.charges)
+    rows = [row for one in several for row in one.charges]
+
+    def most(name: str, place: int) -> int | None:
+        counts = [counts[place] for meter, *counts in rows if meter == name]
+        known = [count for count in counts if count is not None]
+        return max(known) if len(known) == len(counts) else None
+
+    return NestedRuns(
+        several[0].meter,
+        max(one.attempts for one in several),
+        tuple((name, most(name, 0), most(name, 1)) for name in names),
+        tuple(name for one in several for name in one.unproved),
+    )
 
 
 @final
@@ -303,7 +285,6 @@ class CallContext(Generic[D_co]):
         "frames",
         "listener",
         "member",
-        "nested",
         "node",
         "request",
         "scope",
@@ -330,8 +311,6 @@ class CallContext(Generic[D_co]):
         self.charged: Mapping[str, float] | None = None
         # A closed call is answered: nested runs can charge nothing more to it.
         self.closed = False
-        # The last state of the machine that the call runs, a `NestedRun`; set by its handler, and after a resume.
-        self.nested: Any = None
         # Receives what handlers report during the call; set by the runner.
         self.listener: Any = None
         # The frames of the run, in an event that concerns no effect.
@@ -427,13 +406,10 @@ class OuterRuns(Protocol):
         """The names of the limits that they have, by which they may refuse something to the nested run."""
         ...
 
-    def charge(
-        self, amounts: Mapping[str, float], stops: Collection[str], reserves: Mapping[str, float]
-    ) -> Exhausted | None:
+    def charge(self, amounts: Mapping[str, float], stops: Collection[str]) -> Exhausted | None:
         """Charge amounts by meter to every outer run, or to none; return the `Exhausted` if a limit refuses.
 
-        `stops` are meters that are only compared with their limits. `reserves` must be left beside the amounts; they
-        are not charged. Raises `AbandonedError` if an outer call has ended.
+        `stops` are meters that are only compared with their limits. Raises `AbandonedError` if an outer call has ended.
         """
         ...
 

@@ -6,50 +6,34 @@ stepping creates one from each snapshot.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator
 from types import GeneratorType
 from typing import Any, final
 
 from graphexec.errors import (
-    CertificateError,
     NodeError,
     SnapshotError,
     UndeclaredCountError,
     UnhandledOutcomeError,
     an,
 )
-from graphexec.kernel.counters import Counters
+from graphexec.kernel.counters import HIGHEST, Counters
 from graphexec.kernel.effects import All, Batch, CallContext, DetachedScope, Effect, OuterRuns, Request, RunScope
-from graphexec.kernel.events import Answered, Asked, ChargedReply, Cut, Entered, MemberReply, MemberStarted, Moved
+from graphexec.kernel.events import Answered, Asked, Cut, Entered, MemberReply, MemberStarted, Moved
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Exhausted, Limits
 from graphexec.kernel.node import END
-from graphexec.kernel.program import HIGHEST, Proof, Step, Tariff, read_request, undeclared_outcome, unfrozen
+from graphexec.kernel.program import Proof, Step, check_request, undeclared_outcome
 from graphexec.kernel.signatures import close_asking
 from graphexec.kernel.snapshot import (
-    NO_FRAMES,
     PAID,
-    UNPAID,
     Replies,
     Snapshot,
-    begin_again,
-    is_open,
     keep_frames,
     read_frame,
     read_recorded,
     read_states,
-    states_of,
 )
-
-# A set of one class: after `type(generator) is not GeneratorType`, a type checker forgets what the generator yields.
-_GENERATORS = frozenset({GeneratorType})
-
-_UnfrozenSnapshot, _UnfrozenEntered = unfrozen(Snapshot), unfrozen(Entered)
-_UnfrozenAnswered, _UnfrozenMoved = unfrozen(Answered), unfrozen(Moved)
-
-# The answers that are no replies.
-_EXCEPTIONAL = frozenset[type]({ChargedReply, Cut, Exhausted})
 
 # The member states of a request for one effect that is charged and has no reply yet.
 _ONE_PAID = (PAID,)
@@ -65,12 +49,10 @@ class Execution(Counters):
 
     __slots__ = (
         "_by_member",
-        "_current",
         "_entered",
         "_frames",
         "_notify",
         "_observed",
-        "_open",
         "_replies",
         "_sequence",
         "_value",
@@ -99,10 +81,6 @@ class Execution(Counters):
         self._value = snapshot.value
         self._frames = snapshot.frames
         self._replies = list(snapshot.replies)
-        # The state of each member of the open request: its reply, PAID or UNPAID.
-        self._open: Sequence[object] = snapshot.open
-        # The call of the open request, or its batch, unless a caller steps the run.
-        self._current: CallContext[Any] | Batch | None = None
         # The number of answered requests.
         self._sequence = snapshot.sequence
         self._observed = self._by_member = False
@@ -111,20 +89,18 @@ class Execution(Counters):
 
     def snapshot(self) -> Snapshot:
         """Return a snapshot of the current state."""
-        snapshot = _UnfrozenSnapshot(
+        return Snapshot(
             self._step.name,
             self._value,
             tuple(self._replies),
             self.spent(),
             self._entered,
-            states_of(self._open, self._current),
+            tuple(self._open),
             self._sequence,
             self.scope.run_id,
             self._frames,
             self._step.effects,
         )
-        snapshot.__class__ = Snapshot
-        return snapshot
 
     def call(self) -> CallContext[Any]:
         """Return a `CallContext` that stands for the current visit; its id is that of the visit's first request."""
@@ -145,32 +121,24 @@ class Execution(Counters):
         """
         self._observed, self._by_member, self._notify = observed, by_member, notify
         step, value = self._step, self._value
-        proof, counts = self._proof, self._counts
-        # Where steps are counted, too, `_rank` does both.
-        lines = self._lines if self._steps_left is None else None
         # The `CallContext` of the events that concern no effect.
-        run_call: CallContext[Any] | None = CallContext(self.scope, "", None, None, 0, 0) if observed else None
-        known: Mapping[str, object] = NO_FRAMES
-        # A run that is resumed inside a node no longer knows its rank at the entry.
-        # Any: a number where the ranks are linear, or else a tuple of numbers.
-        rank: Any
-        previous_rank: Any = HIGHEST if proof is not None and proof.ranks and self._lines is None else math.inf
-        if proof is not None:
-            rank = self._rank(step.name)
-            previous_rank = previous_rank if self._entered else rank
+        run_call = self._make_run_call() if observed else None
+        self._last_rank = HIGHEST
+        if self._proof is not None:
+            self._lower_rank(step.name, step.name)
+            if self._entered:
+                # A run that is resumed inside a node no longer knows its rank at the entry.
+                self._last_rank = HIGHEST
         while True:
             outcome: Any = None
             exhausted = None
-            following = step.following
             # A run that is resumed inside a node has paid for the entry already.
             if not self._entered:
                 if observed:
-                    if known is not self._frames:
+                    if run_call is None or run_call.frames is not self._frames:
                         # Events that were emitted before keep their own call.
-                        run_call, known = CallContext(self.scope, "", None, None, 0, 0), self._frames
-                        run_call.frames = known
-                    event: Any = _UnfrozenEntered(step.name, value, self._spent or self.spent(), run_call)
-                    event.__class__ = Entered
+                        run_call = self._make_run_call()
+                    event: Any = Entered(step.name, value, self.spent(), run_call)
                     (yield event) if notify is None else notify(event)
                 if step.counts:
                     exhausted = self._enter(step, value)
@@ -179,55 +147,35 @@ class Execution(Counters):
             if exhausted is None:
                 if step.asks:
                     outcome = yield from self._run_asking_node(step, value)
-                    if type(outcome) is Exhausted:
-                        exhausted = outcome
+                    exhausted = outcome if type(outcome) is Exhausted else None
                 else:
-                    # Read apart from the call, which Python cannot make faster if both are one expression.
-                    function = step.function
-                    outcome = function(value) if step.takes_value_only else self._call_node(step, value)
+                    outcome = step.function(value) if step.takes_value_only else self._call_node(step, value)
+            following, declared = step.following, step.returns
             if exhausted is not None:
                 assert step.when_spent is not None, f"{step.name} was stopped by a limit, and has no when_spent"
                 outcome = step.when_spent(value, exhausted)
-                following = step.following_limit
+                following, declared = step.following_limit, step.limit_outcomes
             # Annotated, because pyright has narrowed the outcome to an unknown type.
             kind: type[Any] = type(outcome)  # pyright: ignore[reportUnknownVariableType]
-            try:
-                next_step = following[kind]
-            except KeyError:
-                declared = step.returns if exhausted is None else step.limit_outcomes
+            if kind not in following:
                 if kind not in declared:
-                    raise undeclared_outcome(step, outcome, declared) from None
+                    raise undeclared_outcome(step, outcome, declared)
                 # Only a graph made by draft(), which is not validated, can lack an edge.
-                raise UnhandledOutcomeError(step.name, outcome) from None
+                raise UnhandledOutcomeError(step.name, outcome)
+            next_step = following[kind]
             if observed:
-                target = END.name if next_step is None else next_step.name
-                event = _UnfrozenMoved(step.name, outcome, target, run_call)
-                event.__class__ = Moved
+                event = Moved(step.name, outcome, END.name if next_step is None else next_step.name, run_call)
                 (yield event) if notify is None else notify(event)
             if next_step is None:
                 return outcome
             # Refill budgets only after the `Moved` event: if an observer raises there, a run that is resumed at this
             # node must not find them refilled.
-            if step.resets:
-                for slot in step.resets.get(kind, ()):
-                    counts[slot] = 0
+            if kind in step.resets:
+                for slot in step.resets[kind]:
+                    self._counts[slot] = 0
                 self._spent = None
-            if proof is not None:
-                if lines is not None:
-                    # `_rank` written out here: the call would take three times as long. Slot 0 counts the iterations.
-                    height, slope, iterations = lines[next_step.name]
-                    left = iterations - counts[0]
-                    # After a resume with lower limits, the run may have spent more than they allow.
-                    rank = height + slope * left if left > 0 else height
-                else:
-                    rank = self._rank(next_step.name)
-                if not rank < previous_rank:
-                    raise CertificateError(
-                        f"the rank does not fall from {step.name} {previous_rank} to {next_step.name} {rank}; the "
-                        f"certificate belongs to another machine or to other limits, or an outer run has a limit that "
-                        f"the proof did not include; prove this machine again, with these limits and the outer ones"
-                    )
-                previous_rank = rank
+            if self._proof is not None:
+                self._lower_rank(next_step.name, step.name)
             frames = self._frames
             if next_step.frames is not None:
                 frames = keep_frames(frames, next_step.frames, step.saves, value)
@@ -237,10 +185,13 @@ class Execution(Counters):
             self._frames = frames
             self._entered = False
             # The batch of a resumed run is still open if a limit refused its unpaid calls.
-            if self._open:
-                self._open = ()
-            if self._replies:
-                self._replies = []
+            self._open = ()
+            self._replies = []
+
+    def _make_run_call(self) -> CallContext[Any]:
+        call: CallContext[Any] = CallContext(self.scope, "", None, None, 0, 0)
+        call.frames = self._frames
+        return call
 
     def apply_answer(self, request: Request, answer: object, at: float) -> Snapshot:
         """Answer the open request; return the snapshot after it."""
@@ -258,7 +209,7 @@ class Execution(Counters):
         """Answer one member of the open batch; return the snapshot after it."""
         states = self._open = read_states(self._open, request, self.graph.outcomes)
         states[member] = self._apply(request.effects[member], answer, at)
-        if not any(map(is_open, states)):
+        if not any(state is PAID for state in states):
             self._record_batch()
         return self.snapshot()
 
@@ -288,17 +239,17 @@ class Execution(Counters):
     def _run_asking_node(self, step: Step, value: Any) -> Generator[Any, tuple[Any, float, float], Any]:
         """Charge and yield the effects of an asking node; return its outcome, or the `Exhausted` that stops it."""
         generator: GeneratorType[Any, Any, Any]
-        function = step.function
-        generator = function(value) if step.call_parameter is None else self._call_node(step, value)
-        if type(generator) not in _GENERATORS:
+        generator = step.function(value) if step.call_parameter is None else self._call_node(step, value)
+        # Annotated, because a type checker that narrows the class forgets what the generator yields.
+        kind: Any = type(generator)
+        if kind is not GeneratorType:
             raise NodeError(
-                f"{step.name} is declared as Asks[...] but returned {an(type(generator).__name__)} without asking; "
+                f"{step.name} is declared as Asks[...] but returned {an(kind.__name__)} without asking; "
                 f"write reply = yield from ask(...)"
             )
-        # The recorded replies bring a resumed node back to where it was.
-        replay = iter(self._replies) if self._replies else None
-        observed, notify, simple, counts = self._observed, self._notify, self._simple, self._counts
-        tariffs, most = step.tariffs, step.most
+        observed, notify, outcomes = self._observed, self._notify, self.graph.outcomes
+        # The recorded replies, the last one first, bring a resumed node back to where it was.
+        recorded = self._replies[::-1] if self._replies else None
         reply: Any = None
         try:
             asked = 0  # Before the loop; see `RunLoop.follow`.
@@ -312,88 +263,54 @@ class Execution(Counters):
                     if asked < step.least:
                         raise UndeclaredCountError(step.name, asked, step.least, step.most) from None
                     return end.value
-                count, effect = 1, request
-                try:
-                    tariff: Tariff | None = tariffs[type(request)]
-                except KeyError:
-                    tariff = None
-                # The usual request, one effect, needs no further call.
-                if tariff is None or (most is not None and asked >= most):
-                    count, effect, tariff = read_request(step, request, asked)
+                count: int = 1
+                effect: Any = request
+                if type(request) not in step.tariffs:
+                    members = check_request(step, request)
+                    count, effect = len(members), next(iter(members), None)
+                asked += count
+                if step.most is not None and asked > step.most:
+                    raise UndeclaredCountError(step.name, asked, step.least, step.most)
                 if not count:
                     # An empty batch contains no effect: it costs nothing, and its reply is empty.
                     reply = ()
-                    continue
-                asked += count
-                # `self` stands for "no recorded reply", because a reply may be `None`.
-                stored = next(replay, self) if replay is not None else self
-                if stored is not self:
-                    reply = read_recorded(stored, request, self.graph.outcomes)
+                elif recorded:
+                    reply = read_recorded(recorded.pop(), request, outcomes)
                 else:
-                    replay = None
-                    if self._open:
-                        exhausted = self._charge_unpaid(step, request, asked, self._open)
-                        if exhausted is None:
-                            self._open = [PAID if state is UNPAID else state for state in self._open]
-                    elif simple and tariff is not None and tariff.simple and asked <= step.fan_out:
-                        # The usual charge, written out: nothing but its own limits can refuse it.
-                        exhausted = None
-                        for slot, amount, limit in tariff.charges:
-                            charged = counts[slot] + amount
-                            if charged > limit:
-                                exhausted = self._refund(tariff.charges, slot, limit, amount)
-                                break
-                            counts[slot] = charged
-                        self._spent = None
-                    else:
-                        exhausted = self._charge(step, request, tariff, asked)
+                    exhausted = (self._charge_unpaid if self._open else self._charge)(step, request, asked)
                     if exhausted is not None:
                         return exhausted
-                    if tariff is None:
-                        reply = yield from self._run_batch(step, request)
-                    else:
+                    if count == 1:
                         call: CallContext[Any] = CallContext(
                             self.scope, step.name, effect, request, self._sequence + 1, 0
                         )
-                        if self._open and self._open[0] is not PAID:
-                            call.nested = self._open[0]
-                        self._open, self._current = _ONE_PAID, call
+                        self._open = _ONE_PAID
                         if observed:
                             event: Any = Asked(step.name, effect, call)
                             (yield event) if notify is None else notify(event)
                         answer, at, seconds = yield call
-                        if tariff.reported or type(answer) in _EXCEPTIONAL:
-                            effect_reply = self._apply(effect, answer, at)
-                        else:
-                            # `_apply` written out.
-                            self._spent = None
-                            if at > self.seconds:  # noqa: PLR1730 - `max` is a call
-                                self.seconds = at
-                            effect_reply = answer
-                        # A batch with one member gets its reply in a tuple; an `Exhausted` is passed on as it is.
-                        recorded = reply = effect_reply
-                        if effect is not request and type(reply) is not Exhausted:
-                            reply = (reply,)
-                            recorded = Replies(reply)
-                        # `_record_reply` written out, as each effect needs it: before the event, since an observer may
-                        # raise, and a consumer may close the stream.
-                        self._open = ()
-                        self._sequence += 1
-                        self._replies.append(recorded)
-                        if self._nested_charges:
-                            self._add_nested_charges()
+                        effect_reply: object = self._apply(effect, answer, at)
+                        kept = reply = effect_reply
+                        # A batch with one member gets its reply in a tuple.
+                        if effect is not request and type(effect_reply) is not Exhausted:
+                            reply = (effect_reply,)
+                            kept = Replies(reply)
+                        # Before the event: an observer may raise, and a consumer may close the stream.
+                        self._record_reply(kept)
                         if observed:
-                            event = _UnfrozenAnswered(step.name, effect, effect_reply, seconds, self.spent(), call)
-                            event.__class__ = Answered
+                            event = Answered(step.name, effect, effect_reply, seconds, self.spent(), call)
                             (yield event) if notify is None else notify(event)
-                if type(reply) is Exhausted:
+                    else:
+                        # pyright does not know the class of a reply that the loop sends on; nor below.
+                        reply = yield from self._run_batch(step, request)  # pyright: ignore[reportUnknownVariableType]
+                if type(reply) is Exhausted:  # pyright: ignore[reportUnknownArgumentType]
                     return reply
         finally:
             # A node that has ended needs no closing.
             if generator.gi_frame is not None:
                 close_asking(generator)
 
-    def _run_batch(self, step: Step, request: All[Effect[Any]]) -> Generator[Any, tuple[Any, float, float], Any]:
+    def _run_batch(self, step: Step, request: All[Effect[Any]]) -> Generator[Any, tuple[Any, float, float], object]:
         """Yield a batch until every member has its reply; return the replies."""
         sequence = self._sequence + 1
         observed, notify = self._observed, self._notify
@@ -402,10 +319,8 @@ class Execution(Counters):
             for member, effect in enumerate(request.effects)
         )
         states = read_states(self._open, request, self.graph.outcomes)
-        begin_again(calls, states)
         batch = Batch(request, calls, {member: PAID for member, state in enumerate(states) if state is PAID})
-        # Together, so that no KeyboardInterrupt finds the states of a batch with the call before it.
-        self._open, self._current = states, batch
+        self._open = states
         if observed and not self._by_member:
             for member in batch.open:
                 event: Any = Asked(step.name, request.effects[member], calls[member])
@@ -438,6 +353,6 @@ class Execution(Counters):
             answers = answer.answers or (answer,) * len(request.effects)
         # In a resumed run, some members may have a reply already.
         return [
-            self._apply(effect, one, at) if is_open(state) else state
+            self._apply(effect, one, at) if state is PAID else state
             for effect, one, state in zip(request.effects, answers, states, strict=True)
         ]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, Never, TypeVar, overload
 
 from graphexec._mistakes import explain_calls
 from graphexec.errors import Fault, GraphError, InputError, NodeError, did_you_mean, format_value
-from graphexec.kernel.effects import O, reserves_of
+from graphexec.kernel.effects import O
 from graphexec.kernel.meters import ITERATIONS, Budget, Meter
 from graphexec.kernel.node import END, Edge, End, Node, Quota, require_node
 from graphexec.kernel.tables import faults_of, inline_subgraphs
@@ -106,9 +106,9 @@ def edges(source: Node[Never, O], routes: Callable[[O], F]) -> Table[F]:
     return Table(((source, Routes(routes.routes)),))
 
 
-def _cost_of(kind: type[Effect[Any]]) -> tuple[Mapping[Meter, Any], tuple[Meter, ...], Mapping[Meter, Any]]:
-    """Return the charges, measures and reserves of a class of effects."""
-    return kind.charges, kind.measures, reserves_of(kind)
+def _cost_of(kind: type[Effect[Any]]) -> tuple[Mapping[Meter, int], tuple[Meter, ...]]:
+    """Return the charges and measures of a class of effects."""
+    return kind.charges, kind.measures
 
 
 class Graph(Generic[S_contra, F_co]):
@@ -169,7 +169,7 @@ class Graph(Generic[S_contra, F_co]):
         for effect, cost in self._costs.items():
             if _cost_of(effect) != cost:
                 raise NodeError(
-                    f"what a {effect.__name__} charges, measures or reserves was changed after the graph was made; "
+                    f"what a {effect.__name__} charges or measures was changed after the graph was made; "
                     f"write one class of effects for each cost"
                 )
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import MISSING, dataclass, field, fields, make_dataclass
-from functools import partial, wraps
-from types import FunctionType
+from dataclasses import dataclass
+from functools import wraps
 from typing import Any, TypeAlias, TypeVar, final
 from weakref import WeakKeyDictionary
 
@@ -19,12 +18,11 @@ from graphexec.errors import (
     InputError,
     LimitsError,
     NodeError,
-    UndeclaredCountError,
     UndeclaredEffectError,
     UndeclaredOutcomeError,
     format_value,
 )
-from graphexec.kernel.effects import All, Effect, Perform, Request, reserves_of
+from graphexec.kernel.effects import Effect, Perform, Request, members_of
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import ITERATIONS, Exhausted, Limits, Meter
 from graphexec.kernel.node import END, Node
@@ -63,32 +61,6 @@ class Proof:
         return self.steps() if self.ranks is None or nested else None
 
 
-# Greater than the value of every rank.
-HIGHEST: tuple[float, ...] = (math.inf,)
-
-# A rank as a linear function of the remaining iterations: its height, its slope, and the limit on iterations.
-Line: TypeAlias = tuple[int, int, int]
-
-
-def linearize(ranks: Ranks, most: int | None) -> Mapping[str, Line] | None:
-    """Return the ranks as linear functions of the remaining iterations; `None` if they also count other budgets.
-
-    With component c, r of n (`most`) iterations remaining, and part p, the number is (c * (n + 1) + r) * P + p, where P
-    is greater than every part. These numbers have the same order as the ranks.
-    """
-    parts = 1 + max((component for rank in ranks.values() for component, _ in rank), default=0)
-    lines: dict[str, Line] = {}
-    for node, rank in ranks.items():
-        match rank:
-            case ((component, ()),):
-                lines[node] = component * ((most or 0) + 1) * parts, 0, 0
-            case ((component, ("iterations",)), (part, ())) if most is not None:
-                lines[node] = component * (most + 1) * parts + part, parts, most
-            case _:
-                return None
-    return lines
-
-
 # A slot is an index into a run's list of counters. A charge is a slot, an amount, and the limit, which may be inf.
 Charge: TypeAlias = tuple[int, int, float]
 
@@ -97,12 +69,11 @@ Charge: TypeAlias = tuple[int, int, float]
 class Tariff:
     """The cost of a class of effects: the `charges` before it, the `stops`, and what its reply is `measured` for.
 
-    A stop is the slot and the limit of a meter without a prepayment; it is compared before the effect. `reserves` are
-    the amounts that must be left for its nested run. Of each meter that a reply reports, `measured` has its slot, what
-    is charged before, and whether it has a limit.
+    A stop is the slot and the limit of a meter without a prepayment; it is compared before the effect. Of each meter
+    that a reply reports, `measured` has its slot, what is charged before, and whether it has a limit.
     """
 
-    __slots__ = ("charges", "compared", "measured", "reported", "reserves", "simple", "stops")
+    __slots__ = ("charges", "compared", "measured", "simple", "stops")
 
     def __init__(self, kind: type[Effect[Any]], program: Program, *, reserved: bool, counted: bool) -> None:
         slots, limits = program.slots, program.limits
@@ -118,14 +89,8 @@ class Tariff:
         )
         # The slots of all stops, also without a limit here: an outer run may have one.
         self.compared = tuple(slots[meter.name] for meter in kind.measures if meter not in kind.charges)
-        self.reserves: tuple[Charge, ...] = tuple(
-            (slots[meter.name], most, math.inf if reserved else _limit(limits, meter))
-            for meter, most in reserves_of(kind).items()
-            if most
-        )
-        # Whether charges are all that there is before the effect, and whether its reply is measured or checked.
-        self.simple = not self.stops and not self.reserves and not counted
-        self.reported = bool(kind.measures) or kind is Perform
+        # Whether charges are all that there is before the effect.
+        self.simple = not self.stops and not counted
         self.measured = tuple(
             (slots[meter.name], kind.charges.get(meter, 0), limits[meter] is not None) for meter in kind.measures
         )
@@ -147,9 +112,7 @@ class Step:
         slots, caps = program.slots, program.caps
         self.name = source.name
         # Any: the engine checks the result when it has one.
-        self.function: Callable[..., Any] = (
-            _perform_function(source) if source.kind == "opaque" else _by_position(source.function)
-        )
+        self.function: Callable[..., Any] = _perform_function(source) if source.kind == "opaque" else source.function
         self.asks = source.kind != "pure"
         # Iterations come first: if several budgets are used up, the first one is reported.
         meters = sorted(source.meters, key=lambda budget: budget.name != ITERATIONS.name)
@@ -204,49 +167,6 @@ class Step:
         )
 
 
-def unfrozen(kind: type[T]) -> type[T]:
-    """Return a class with the fields and the slots of a frozen dataclass, whose instances may be changed.
-
-    Each step makes some ten objects, and `kind(...)` sets each of their fields by a call of `object.__setattr__`. It
-    takes a third of the time to write `made = _Unfrozen(...)`, then `made.__class__ = kind`: then no other code has the
-    object before it is frozen. `__post_init__` is not called.
-    """
-    # Any: what stands for a missing default is of no exported class.
-    specs: list[Any] = [
-        (one.name, one.type, field() if one.default is MISSING else field(default=one.default))
-        # Any: dataclasses are recognised at run time.
-        for one in fields(kind)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    ]
-    # With their parameters, without which no class can be derived from `Generic`.
-    bases: tuple[type, ...] = vars(kind).get("__orig_bases__", kind.__bases__)
-    return make_dataclass(kind.__name__, specs, bases=bases, slots=True, eq=False, repr=False)
-
-
-_FEW_SETTINGS = 2
-
-
-def _by_position(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that passes the settings of a bound node by position: by keyword a call takes twice as long."""
-    if not isinstance(function, partial):
-        return function
-    # Any: the parameters of a partial object are unknown.
-    bound: partial[Any] = function  # pyright: ignore[reportUnknownVariableType]
-    inner = bound.func
-    names = inner.__code__.co_varnames[1 : inner.__code__.co_argcount] if isinstance(inner, FunctionType) else ()
-    settings = tuple(bound.keywords.values())
-    if bound.args or names != tuple(bound.keywords) or not 1 <= len(settings) <= _FEW_SETTINGS:
-        return bound
-    first, last = settings[0], settings[-1]
-
-    def with_one(value: Any) -> Any:
-        return inner(value, first)
-
-    def with_two(value: Any) -> Any:
-        return inner(value, first, last)
-
-    return with_one if len(settings) == 1 else with_two
-
-
 def _perform_function(source: Node[Any, Any]) -> Callable[[Any], Generator[Perform, Any, Any]]:
     def perform(value: Any) -> Generator[Perform, Any, Any]:
         outcome = yield Perform(source.name, source.function, value, source.call_parameter)
@@ -260,7 +180,6 @@ class Program:
     """The steps of a graph and its counters: first the iterations, then the machine's budgets, then the meters."""
 
     __slots__ = (
-        "_linear_ranks",
         "budgets",
         "caps",
         "context_types",
@@ -279,7 +198,6 @@ class Program:
         check_meters(graph, limits)
         graph.require_costs()
         self.limits = limits
-        self._linear_ranks: tuple[Ranks | None, Mapping[str, Line] | None] = None, None
         self.measures = frozenset(one.measure.name for one in measured(graph))
         # A measure counts as one more than at the last visit, and as 0 before the first one.
         self.budgets = (*graph.budgets, *sorted(self.measures))
@@ -320,15 +238,6 @@ class Program:
         if any(step.receives for step in self.steps.values()):
             self._find_frames(graph)
 
-    def linear_ranks(self, ranks: Ranks) -> Mapping[str, Line] | None:
-        """Return what `linearize` makes of the ranks. The last is kept, because all runs of an executor share it."""
-        known, lines = self._linear_ranks
-        if known != ranks:
-            lines = linearize(ranks, self.limits.iterations)
-            # A copy, because the caller's mapping may be changed.
-            self._linear_ranks = dict(ranks), lines
-        return lines
-
     def _find_frames(self, graph: Graph[Any, Any]) -> None:
         """Set the frames of each step: those that a later node receives, unless a node before it saves new ones."""
         found: dict[str, set[str]] = {name: set() for name in self.steps}
@@ -344,22 +253,13 @@ class Program:
             step.frames = frozenset(found[name])
 
 
-# Stands for the single effect of an empty batch.
-_NOTHING: Effect[Any] = Effect()
-
-
-def read_request(step: Step, effect: Request, asked: int) -> tuple[int, Effect[Any], Tariff | None]:
-    """Return the number of effects, the first one, and the tariff if there is one; raise for undeclared effects."""
-    tariffs = step.tariffs
-    # `members_of` written out here, to save a call for each effect.
-    members = effect.effects if isinstance(effect, All) else (effect,)
+def check_request(step: Step, request: Request) -> tuple[Effect[Any], ...]:
+    """Return the effects of a request. Raises `UndeclaredEffectError` if the node does not declare one of them."""
+    members = members_of(request)
     for member in members:
-        if type(member) not in tariffs:
-            raise UndeclaredEffectError(step.name, effect, [kind.__name__ for kind in step.effects])
-    count = len(members)
-    if step.most is not None and asked + count > step.most:
-        raise UndeclaredCountError(step.name, asked + count, step.least, step.most)
-    return count, members[0] if members else _NOTHING, tariffs[type(members[0])] if count == 1 else None
+        if type(member) not in step.tariffs:
+            raise UndeclaredEffectError(step.name, request, [kind.__name__ for kind in step.effects])
+    return members
 
 
 def invalid_answer(step: Step, effect: Request, answer: str) -> InputError:

@@ -115,10 +115,18 @@ def load_spent(data: Any) -> Spent:
     return Spent(**{name: data[name] for name in ("iterations", "seconds", "restarts", "budgets", "meters")})
 
 
+# A JSON object with this key alone stands for an integer of more than 4,300 digits, which Python refuses to write in
+# decimal: it has the hexadecimal digits.
+_INTEGER = "graphexec.integer"
+
+# Python writes all integers below this one; its limit cannot be set lower.
+_LONG = 10**600
+
+
 def parse_json(text: str | bytes) -> Any:
-    """Parse JSON with integers of any size. Raises `ValueError`, also if the text is nested too deeply."""
+    """Parse JSON text that `format_json` may have written. Raises `ValueError`, also if it is nested too deeply."""
     try:
-        return json.loads(text, parse_int=_parse_integer)
+        return json.loads(text, object_hook=_read_integer)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
 
@@ -128,53 +136,27 @@ def format_json(data: Any, **options: Any) -> str:
     try:
         return json.dumps(data, **options)
     except ValueError:
-        # Python refuses to write more than 4,300 digits, so unique marks are replaced with the digits afterwards.
-        integers: list[int] = []
-        marked = json.dumps(_mark_integers(data, "", integers), **options)
-        mark = "#"
-        while mark in marked:
-            mark += "#"
-        integers.clear()
-        text = json.dumps(_mark_integers(data, mark, integers), **options)
-        for position, integer in enumerate(integers):
-            text = text.replace(f'"{mark}{position}"', _digits(integer), 1)
-        return text
+        return json.dumps(_replace(data, _write_integer), **options)
 
 
-# Python always converts this many digits; its limit on long integers cannot be lower.
-_DIGITS = 600
+# Any: JSON data, here and below.
+def _read_integer(data: dict[str, Any]) -> Any:
+    digits = data.get(_INTEGER)
+    return int(digits, 16) if isinstance(digits, str) and len(data) == 1 else data
 
 
-def _parse_integer(digits: str) -> int:
-    if len(digits) <= _DIGITS:
-        return int(digits)
-    if digits[0] == "-":
-        return -_parse_integer(digits[1:])
-    half = len(digits) // 2
-    power: int = 10**half
-    return _parse_integer(digits[:-half]) * power + _parse_integer(digits[-half:])
+def _write_integer(part: Any) -> Any:
+    return {_INTEGER: f"{part:x}"} if isinstance(part, int) and abs(part) >= _LONG else part
 
 
-def _digits(integer: int) -> str:
-    parts: list[str] = []
-    rest = abs(integer)
-    while rest:
-        rest, part = divmod(rest, 10**_DIGITS)
-        parts.append(f"{part:0{_DIGITS}}")
-    return "-" * (integer < 0) + "".join(reversed(parts)).lstrip("0")
-
-
-def _mark_integers(data: Any, mark: str, integers: list[int]) -> Any:
-    """Return data with a marked string for each long integer, and append the integers to `integers`."""
+def _replace(data: Any, change: Callable[[Any], Any]) -> Any:
+    """Return data with what `change` returns for each name, string, number and constant."""
     kind = _class_of(data)
     if issubclass(kind, dict):
-        return {name: _mark_integers(one, mark, integers) for name, one in data.items()}
-    if kind in (list, tuple):
-        return [_mark_integers(one, mark, integers) for one in data]
-    if kind is int and abs(data) >= 10**_DIGITS:
-        integers.append(data)
-        return f"{mark}{len(integers) - 1}"
-    return data
+        return {change(name): _replace(one, change) for name, one in data.items()}
+    if issubclass(kind, (list, tuple)):
+        return [_replace(one, change) for one in data]
+    return change(data)
 
 
 def _class_of(value: object) -> type[object]:
@@ -308,26 +290,19 @@ def load_as(kind: Any, data: object) -> Any:
 def _validate(adapter: TypeAdapter[Any], data: object) -> Any:
     """Validate data strictly; only types that JSON lacks, such as dates, are converted."""
     try:
-        return adapter.validate_json(format_json(data), strict=True, by_alias=True, by_name=True)
-    except ValidationError as error:
-        if error.errors(include_input=False)[0]["type"] != "json_invalid":
+        return adapter.validate_json(json.dumps(data), strict=True, by_alias=True, by_name=True)
+    except ValueError as error:
+        if isinstance(error, ValidationError) and error.errors(include_input=False)[0]["type"] != "json_invalid":
             raise
     # pydantic's parser rejects integers of more than 4,300 digits and lone surrogates, so it checks substitutes.
-    adapter.validate_json(format_json(_with_stand_ins(data)), strict=True, by_alias=True, by_name=True)
+    adapter.validate_json(json.dumps(_replace(data, _stand_in)), strict=True, by_alias=True, by_name=True)
     return adapter.validate_python(data, by_alias=True, by_name=True)
 
 
-def _with_stand_ins(data: Any) -> Any:
-    kind = _class_of(data)
-    if kind is dict:
-        return {_with_stand_ins(name): _with_stand_ins(one) for name, one in data.items()}
-    if kind is list:
-        return [_with_stand_ins(one) for one in data]
-    if kind is str:
-        return data.encode(errors="replace").decode()
-    if kind is int and abs(data) >= 10**_DIGITS:
-        return 10**_DIGITS if data > 0 else -(10**_DIGITS)
-    return data
+def _stand_in(part: Any) -> Any:
+    if isinstance(part, str):
+        return part.encode(errors="replace").decode()
+    return max(-_LONG, min(part, _LONG)) if type(part) is int else part
 
 
 @cache

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
-    from graphexec.kernel.effects import All, Batch, CallContext, Effect, Request
+    from graphexec.kernel.effects import All, Effect, Request
     from graphexec.kernel.graph import Graph
 
 
@@ -56,62 +56,6 @@ def read_frame(frames: Mapping[str, object], node: str, name: str) -> object:
     return frames[name]
 
 
-@dataclass(frozen=True, slots=True)
-class NestedRun:
-    """The state of an open call that runs a machine: the last snapshot of that run.
-
-    `state` is a `Snapshot`, or the JSON data of one, which `read` loads with the graph of the machine.
-    """
-
-    # Any JSON value, if it is not a snapshot.
-    state: Snapshot | Mapping[str, Any]
-    # What the clock showed at second 0 of the run, while the run goes on.
-    began: float | None = field(default=None, compare=False, repr=False)
-
-    def read(self, graph: Graph[Any, Any]) -> Snapshot:
-        """Return the snapshot of a run of `graph`. Raises `SnapshotError` as `Snapshot.from_json` does."""
-        from graphexec.kernel.serialization import format_json
-
-        if isinstance(self.state, Snapshot):
-            return self.state
-        return Snapshot.from_json(format_json(self.state), graph)
-
-    def spent(self, meter: str) -> float:
-        """Return what the run has charged a meter so far."""
-        if isinstance(self.state, Snapshot):
-            return self.state.spent[meter]
-        count: float = self.state["spent"]["meters"].get(meter, 0)
-        return count
-
-    def until(self, clock: float) -> NestedRun:
-        """Return the run, and those within it, with the time that they have taken when the clock shows this."""
-        state = self.state
-        if self.began is None or not isinstance(state, Snapshot):
-            return self
-        spent = dataclasses.replace(state.spent, seconds=max(state.spent.seconds, clock - self.began))
-        states = tuple(one.until(clock) if isinstance(one, NestedRun) else one for one in state.open)
-        return NestedRun(dataclasses.replace(state, spent=spent, open=states))
-
-    def restarted(self) -> NestedRun:
-        """Return the run for a resume after a crash, which spends one of its `restarts`, too."""
-        state = self.state
-        return NestedRun(state.restarted() if isinstance(state, Snapshot) else _restarted_data(state))
-
-
-def is_open(state: object) -> bool:
-    """Return whether the state of a call says that it is charged and has no reply."""
-    return state is PAID or type(state) is NestedRun
-
-
-def states_of(states: Sequence[object], current: CallContext[Any] | Batch | None) -> tuple[object, ...]:
-    """Return the states of an open request, with the runs that its calls have begun."""
-    if current is None or not states:
-        return tuple(states)
-    # Any: a batch has `calls`, a call has not.
-    calls: Any = getattr(current, "calls", (current,))
-    return tuple(call.nested or state if state is PAID else state for call, state in zip(calls, states, strict=True))
-
-
 class Replies(tuple[object, ...]):
     """The replies to a batch, as a run records them; the node that asked gets a tuple."""
 
@@ -133,22 +77,6 @@ def read_states(states: Sequence[object], request: All[Effect[Any]], outcomes: M
     ]
 
 
-def begin_again(calls: Sequence[CallContext[Any]], states: list[object]) -> None:
-    """Give each call the run that it has begun; the state of the call is then that it is charged."""
-    for member, state in enumerate(states):
-        if type(state) is NestedRun:
-            calls[member].nested, states[member] = NestedRun(state.state), PAID
-
-
-def _restarted_data(data: Any) -> dict[str, Any]:
-    spent = {**data["spent"], "restarts": data["spent"]["restarts"] + 1}
-    states: list[Any] = [
-        {"nested": _restarted_data(one["nested"])} if isinstance(one, dict) and "nested" in one else one
-        for one in data["open"]
-    ]
-    return {**data, "spent": spent, "open": states}
-
-
 # The version of the JSON form. Version 1 had a fixed list of meters.
 VERSION = 2
 
@@ -161,10 +89,10 @@ class Snapshot:
     bring the node's function back to where it was (the last one may be an `Exhausted`). `entered` is true if the entry
     into the node is charged.
 
-    `open` is the pending request: for each member its reply, an `OpenCall`, or the `NestedRun` that it has begun, which
-    a resume continues. `sequence` is the number of answered requests of the run, and `run_id` the run's id. `frames`
-    are the values that embedded graphs have saved for their `leave`, by the name of the graph's node. `effects` are the
-    classes of effects that the node asks for, whose replies these are; only a run that goes on knows them.
+    `open` is the pending request: for each member its reply, or an `OpenCall`. `sequence` is the number of answered
+    requests of the run, and `run_id` the run's id. `frames` are the values that embedded graphs have saved for their
+    `leave`, by the name of the graph's node. `effects` are the classes of effects that the node asks for, whose replies
+    these are; only a run that goes on knows them.
     """
 
     node: str
@@ -201,9 +129,7 @@ class Snapshot:
         Its open calls are made and charged again.
         """
         spent = dataclasses.replace(self.spent, restarts=self.spent.restarts + 1)
-        retried = self.retried()
-        states = tuple(state.restarted() if isinstance(state, NestedRun) else state for state in retried.open)
-        return dataclasses.replace(retried, spent=spent, open=states)
+        return dataclasses.replace(self.retried(), spent=spent)
 
     def to_json(self) -> str:
         """Return the snapshot as JSON, from which the same values are read back.
@@ -248,7 +174,7 @@ class Snapshot:
                 tuple(_read_reply(reply) for reply in replies),
                 load_spent(spent),
                 load_as(bool, entered),
-                tuple(load_as(OpenCall, state) if isinstance(state, str) else _read_state(state) for state in states),
+                tuple(load_as(OpenCall, state) if isinstance(state, str) else _read_reply(state) for state in states),
                 sequence,
                 load_as(str, run_id),
                 freeze_frames({name: load_value(saved, graph.outcomes) for name, saved in frames.items()}),
@@ -284,9 +210,6 @@ def _snapshot_data(snapshot: Snapshot) -> dict[str, Any]:
 
 
 def _state_data(state: object, snapshot: Snapshot, place: str) -> Any:
-    if isinstance(state, NestedRun):
-        inner = state.state
-        return {"nested": _snapshot_data(inner) if isinstance(inner, Snapshot) else inner}
     return state.value if isinstance(state, OpenCall) else _reply_data(state, snapshot, place)
 
 
@@ -296,11 +219,6 @@ def _reply_data(reply: object, snapshot: Snapshot, place: str) -> dict[str, Any]
     if type(reply) is StoredReply:
         return {"reply": reply.data}
     return dump_reply(reply, snapshot.effects, place, is_batch=isinstance(reply, Replies))
-
-
-# Any: a JSON value.
-def _read_state(data: Any) -> object:
-    return NestedRun(data["nested"]) if "nested" in data else _read_reply(data)
 
 
 # Any: a JSON value.

@@ -10,9 +10,9 @@ from typing import final
 from graphexec._arguments import FUNCTION, NAME, validate, whole
 from graphexec.actions import Run
 from graphexec.agents import Agent
+from graphexec.agents.calls import last_turns
 from graphexec.effects import AttemptModel, CallAgent, CallModel, attempt
 from graphexec.executor.plugging import Piece
-from graphexec.executor.rules.calls import last_turns
 from graphexec.executor.table import Policies, Ready, ask_agent
 from graphexec.kernel.effects import Asks
 from graphexec.kernel.meters import Exhausted

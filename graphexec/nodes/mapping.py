@@ -7,15 +7,19 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from graphexec._arguments import DESCRIPTION, Constraint, validate, whole
+from graphexec.agents.calls import CallRules
 from graphexec.agents.prompt import format_observation
-from graphexec.effects import GraphResult, RunGraph, ToolResult
+from graphexec.effects import AGENT_TASKS, GraphResult, RunGraph, ToolResult
+from graphexec.errors import AbandonedError, described
+from graphexec.executor.as_tool import answer_of, context_types_of
 from graphexec.executor.inputs import single_input_key
 from graphexec.executor.plugging import Piece
-from graphexec.executor.rules import CallRules
 from graphexec.executor.table import Acted, limit_reached
-from graphexec.kernel.effects import Asks, ask_all
+from graphexec.kernel.effects import Asks, CallContext, ask_all
 from graphexec.kernel.node import charged, node, rename
 from graphexec.nodes.sub_agents import ungated_tools
+from graphexec.runtime.handlers import Handler
+from graphexec.runtime.io import IO
 from graphexec.tools.tool import AnyTool, tool
 
 if TYPE_CHECKING:
@@ -42,20 +46,24 @@ def map_agents(
         executor = create_agent(model, nodes=[map_agents(researcher)], max_model_calls=100)
         print(executor.run("Compare the populations of Paris, Rome and Oslo.").output)
 
-    The runs are nested in the call, within the limits and the time of the run. Before they start, what is left of each
-    limit must cover the proved bound of all of them; otherwise none starts, and the limit stops the run. With a bound
-    of c model calls for the executor, the agent's bound grows by `most * c` for each of its decisions. A resumed run
-    continues the tasks where they were.
+    The runs are nested in the call as those of tools are, within the limits and the time of the run: all of them start,
+    and each goes on until the run has nothing left. With a bound of c model calls for the executor, the agent's bound
+    grows by `most * c` for each of its decisions. A resumed run keeps the answers that it has, and begins the other
+    tasks again.
 
-    Raises `InputError` for an executor with several inputs or without a bound, and for invalid options; `UnprovedError`
-    for an executor whose runs may not end.
+    Raises `InputError` for an executor with several inputs, and for invalid options; `UnprovedError` for an executor
+    whose runs may not end.
     """
     validate(
         "map_agents", ("name", name, _TOOL_NAME), ("description", description, DESCRIPTION), ("most", most, whole(1))
     )
     key = single_input_key(executor, "map_agents: the executor")
-    child = executor.as_effect("".join(part.capitalize() for part in name.split("_")))
-    offered = _make_tool(name, description)
+    verdict = executor.verify()
+    verdict.require_proof()
+    offered = dataclasses.replace(_make_tool(name, description), nested=verdict.nested_runs(name, AGENT_TASKS.name))
+    # The class has no fields of its own, so it stays a frozen dataclass.
+    label = "".join(part.capitalize() for part in name.split("_"))
+    kind: type[RunGraph] = type(label, (RunGraph,), {"__slots__": (), "__module__": __name__})
 
     @charged(when_spent=limit_reached, asks=(0, most))
     @node
@@ -74,20 +82,38 @@ def map_agents(
             else:
                 tasks[place] = given
         every = [task for several in tasks.values() for task in several]
-        results = iter((yield from ask_all([child.effect({key: task}) for task in every])))
+        results = iter((yield from ask_all([kind({key: task}) for task in every])))
         for place, several in tasks.items():
             acted = acted.answer(place, _join([(task, next(results)) for task in several]))
         return acted
 
-    runner = dataclasses.replace(rename(run_tasks, name), effects=(child.effect,))
+    runner = dataclasses.replace(rename(run_tasks, name), effects=(kind,))
     return Piece(
         name,
         (runner,),
         tools=(offered,),
-        handlers={child.effect: child.handler},
+        handlers={kind: _make_handler(executor)},
         acts=True,
         ungated=ungated_tools(executor),
     )
+
+
+def _make_handler(executor: AgentExecutor) -> Handler:
+    """Return the handler that runs the executor, nested in the call."""
+
+    async def answer(effect: RunGraph, call: CallContext[Any], io: IO) -> GraphResult:
+        try:
+            result = await io.either(
+                lambda: executor.run(effect.inputs, context=call.context, host=call),
+                lambda: executor.arun(effect.inputs, context=call.context, host=call),
+            )
+        except AbandonedError:
+            raise
+        except Exception as error:  # noqa: BLE001 - the failure of one run is no failure of the others
+            return GraphResult(described(error), "failed", f"{type(error).__module__}.{type(error).__qualname__}")
+        return GraphResult(answer_of(result), result.reason)
+
+    return Handler(answer, context_types=context_types_of(executor), check_access=executor.check_access)
 
 
 def _make_tool(name: str, description: str) -> AnyTool:

@@ -10,6 +10,8 @@ from typing import Any
 from graphexec._arguments import MODEL, NAME, optional, validate, validate_each, whole
 from graphexec._parsing import compile_lazily
 from graphexec.agents import Agent
+from graphexec.agents.asides import require_fewer_tools
+from graphexec.agents.calls import CallRules
 from graphexec.effects import AttemptModel
 from graphexec.executor.handlers import make_model_handler
 from graphexec.executor.handlers.models import make_attempt_handler
@@ -17,7 +19,7 @@ from graphexec.executor.plugging import Piece
 from graphexec.executor.table import Policies, Ready
 from graphexec.kernel.effects import Asks, Effect, ask
 from graphexec.kernel.meters import Exhausted
-from graphexec.kernel.node import charged, node, rename
+from graphexec.kernel.node import Node, charged, node, rename
 from graphexec.messages import ChatRequest, Model, UserMessage
 from graphexec.nodes._texts import describe_task, read_text
 from graphexec.runtime.handlers import HandlerLike
@@ -92,4 +94,9 @@ def select_tools(
     if model is not None:
         handlers = {AskSelector: make_attempt_handler(make_model_handler(model))}
     selecting = dataclasses.replace(rename(select, name), effects=(effect,))
-    return Piece(name, (selecting,), once=True, handlers=handlers, tool_names=kept, narrows=True)
+
+    def fit(rules: CallRules) -> tuple[Node[Any, Any], ...]:
+        require_fewer_tools(rules.agent)
+        return (selecting,)
+
+    return Piece(name, (selecting,), once=True, handlers=handlers, tool_names=kept, fit=fit)

@@ -7,13 +7,13 @@ from typing import Any, final
 
 from graphexec._arguments import DESCRIPTION, NAME, validate, whole
 from graphexec.actions import AgentAction, AgentFinish, Run, StoppedResponse
+from graphexec.agents.calls import CallRules
 from graphexec.agents.prompt import format_observation
 from graphexec.effects import ToolResult
 from graphexec.errors import InputError
 from graphexec.executor.executor import AgentExecutor
 from graphexec.executor.inputs import single_input_key
 from graphexec.executor.plugging import Piece
-from graphexec.executor.rules import CallRules
 from graphexec.executor.table import Acted, Ready
 from graphexec.kernel.meters import Budget, Exhausted
 from graphexec.kernel.node import metered, node, rename

@@ -8,11 +8,11 @@ from typing import Any
 
 from graphexec._arguments import NAME, validate, validate_each, whole
 from graphexec.actions import AgentAction, AgentStep, Run, Steps
+from graphexec.agents.calls import CallRules, Turn, last_turns
 from graphexec.effects import AskHuman, ToolResult
 from graphexec.errors import InputError
 from graphexec.executor.plugging import Piece
-from graphexec.executor.rules import CallRules
-from graphexec.executor.rules.calls import Turn, last_turns
+from graphexec.executor.rules import rule_piece
 from graphexec.executor.table import Acted, LimitReached, Ready
 from graphexec.kernel.effects import Asks, Effect, ask_all
 from graphexec.kernel.meters import Exhausted
@@ -253,10 +253,10 @@ def no_dummies() -> Piece:
         executor = AgentExecutor(agent=agent, tools=tools, nodes=[no_dummies()])
         print(executor.seats())
 
-    In i iterations it adds at most 3i model calls. Raises `InputError` at `plug` for an agent that has the rule, and
-    for one without a `narrow` function.
+    In i iterations it adds at most 3i model calls. At `plug`, `GraphError` is raised if the agent has the rule, and
+    `InputError` if it has no `narrow` function.
     """
-    return Piece("no_dummies", (), rule="no_dummies")
+    return rule_piece("no_dummies")
 
 
 def no_repeats() -> Piece:
@@ -268,10 +268,10 @@ def no_repeats() -> Piece:
         executor = AgentExecutor(agent=agent, tools=tools, nodes=[no_repeats()])
         print(executor.run("Look it up twice.").output)
 
-    In i iterations it adds at most i model calls. Raises `InputError` at `plug` for an agent that has a rule against
-    repetitions, and for one without `narrow` and `conclude`.
+    In i iterations it adds at most i model calls. At `plug`, `GraphError` is raised if the agent has a rule against
+    repetitions, and `InputError` if it has neither `narrow` nor `conclude`.
     """
-    return Piece("no_repeats", (), rule="no_repeats")
+    return rule_piece("no_repeats")
 
 
 def no_immediate_repeats() -> Piece:
@@ -282,6 +282,6 @@ def no_immediate_repeats() -> Piece:
         executor = AgentExecutor(agent=agent, tools=tools, nodes=[no_immediate_repeats()])
         print(executor.run("Look it up twice.").output)
 
-    In i iterations it adds at most i model calls. Raises `InputError` as `no_repeats` does.
+    In i iterations it adds at most i model calls. Raises what `no_repeats` raises.
     """
-    return Piece("no_immediate_repeats", (), rule="no_immediate_repeats")
+    return rule_piece("no_immediate_repeats")

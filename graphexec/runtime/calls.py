@@ -12,13 +12,12 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from contextvars import Context, Token
+from contextvars import Context
 from typing import Any, Protocol, TypeVar, final
 from weakref import ReferenceType
 
 from graphexec.errors import AbandonedError, ExhaustedError, InputError, NestedRunError
-from graphexec.kernel.effects import CallContext, Effect, measure_reply
-from graphexec.kernel.events import ChargedReply
+from graphexec.kernel.effects import Batch, CallContext, Effect, measure_reply
 from graphexec.kernel.execution import Execution
 from graphexec.kernel.meters import Exhausted, add_counts
 from graphexec.kernel.stepping import EngineCode, current
@@ -92,10 +91,7 @@ class Scope:
 
     def seconds_left(self) -> float | None:
         """Return the seconds until the deadline of the current node's effects, 0 or more; `None` without a deadline."""
-        assert self._execution is not None, "begin() sets it"
-        if not self._execution.timed:
-            return None
-        deadline = self._execution.deadline
+        deadline = self.execution.deadline
         return None if deadline is None else max(0.0, deadline - self.now())
 
 
@@ -204,18 +200,6 @@ def leave_run(scope: Scope, to: CallContext[Any] | EngineCode | None) -> None:
         current.set(to)
 
 
-def leave_call(call: CallContext[Any], token: Token[Any]) -> None:
-    """Undo `enter_call`, which returned the token, and close the call: nothing more is charged within it."""
-    call.closed = True
-    if call.charged is not None:
-        close_calls((call,))
-    try:  # noqa: SIM105 - a context manager would add three calls
-        reset_call(token)
-    # A stream or a task may be closed in a context in which the token was not created.
-    except ValueError:
-        pass
-
-
 def close_calls(calls: Iterable[CallContext[Any]]) -> None:
     """Mark calls as over: nothing more is charged within them."""
     for call in calls:
@@ -223,11 +207,6 @@ def close_calls(calls: Iterable[CallContext[Any]]) -> None:
     # Wait for a charge that started while they were open.
     with sharing:
         pass
-
-
-def keep_charged(reply: object, call: CallContext[Any]) -> object:
-    """Return the reply as the journal records it: with the charges of runs nested in the call."""
-    return ChargedReply(reply, call.charged) if call.charged else reply
 
 
 @contextmanager
@@ -298,25 +277,22 @@ def _add(calls: Collection[CallContext[Any]], amounts: Mapping[str, float], *, s
         }
 
 
-def _charge(
-    host: CallContext[Any], amounts: Mapping[str, float], stops: Collection[str], reserves: Mapping[str, float]
-) -> Exhausted | None:
-    needed = {**amounts, **{name: add_counts(amounts.get(name, 0), rest) for name, rest in reserves.items()}}
+def _charge(host: CallContext[Any], amounts: Mapping[str, float], stops: Collection[str]) -> Exhausted | None:
     calls = list(_outwards(host))
     with sharing:
-        exhausted = _find_exhausted(calls, needed, stops)
+        exhausted = _find_exhausted(calls, amounts, stops)
         if exhausted is None:
             _add(calls, amounts)
     return exhausted
 
 
 def _find_exhausted(
-    calls: Iterable[CallContext[Any]], needed: Mapping[str, float], stops: Collection[str]
+    calls: Iterable[CallContext[Any]], amounts: Mapping[str, float], stops: Collection[str]
 ) -> Exhausted | None:
     for call in calls:
         if call.closed:
             raise AbandonedError(f"{call!r} is over, so the run within it stops")
-        exhausted = scope_of(call).execution.find_exhausted(needed, stops)
+        exhausted = scope_of(call).execution.find_exhausted(amounts, stops)
         if exhausted is not None:
             return exhausted
     return None
@@ -346,7 +322,7 @@ class Nesting:
         self.refusal = (
             Exhausted("depth", scope.levels, scope.levels, outer=True)
             if too_deep
-            else self.charge({"nested_runs": 1}, (), {})
+            else self.charge({"nested_runs": 1}, ())
         )
 
     @property
@@ -358,11 +334,9 @@ class Nesting:
             names += [name for name in program.meters if program.caps[name] is not None]
         return dict.fromkeys(names)
 
-    def charge(
-        self, amounts: Mapping[str, float], stops: Collection[str], reserves: Mapping[str, float]
-    ) -> Exhausted | None:
+    def charge(self, amounts: Mapping[str, float], stops: Collection[str]) -> Exhausted | None:
         """Charge every run around this one, by meter, or none of them; return the limit that forbids it."""
-        exhausted = _charge(self._host, amounts, stops, reserves)
+        exhausted = _charge(self._host, amounts, stops)
         return None if exhausted is None else dataclasses.replace(exhausted, outer=True)
 
     def settle(self, amounts: Mapping[str, float]) -> None:
@@ -378,7 +352,7 @@ async def ask_within(host: CallContext[Any] | None, effect: Effect[R], answer: C
     if host is None:
         return await answer()
     amounts = {meter.name: amount for meter, amount in effect.charges.items()}
-    exhausted = _charge(host, amounts, [meter.name for meter in effect.measures if meter not in effect.charges], {})
+    exhausted = _charge(host, amounts, [meter.name for meter in effect.measures if meter not in effect.charges])
     if exhausted is not None:
         raise ExhaustedError(str(exhausted))
     reply = await answer()
@@ -394,9 +368,14 @@ async def ask_within(host: CallContext[Any] | None, effect: Effect[R], answer: C
     return reply
 
 
-# Any: a request or an event of a path, which are not all calls.
-def describe_request(item: Any) -> str:
+# Any: a request or an event of a path.
+def calls_of(item: Any) -> Sequence[CallContext[Any]]:
+    """Return the calls of a request; none of an event."""
+    kind: type[Any] = type(item)  # pyright: ignore[reportUnknownVariableType]
+    return item.calls if kind is Batch else (item,) if kind is CallContext else ()
+
+
+def describe_request(item: object) -> str:
     """Return who is responsible for a request, in words."""
-    calls: Sequence[CallContext[Any]] = getattr(item, "calls", (item,))
-    effects = ", ".join(dict.fromkeys(type(call.effect).__name__ for call in calls if isinstance(call, CallContext)))
+    effects = ", ".join(dict.fromkeys(type(call.effect).__name__ for call in calls_of(item)))
     return f"the handler of {effects}" if effects else "a function of the run"

@@ -149,9 +149,6 @@ async def _perform(effect: Perform, call: CallContext[Any], io: IO) -> Any:
     )
 
 
-PERFORMING = Handler(_perform)
-
-
 def handlers_for(answers: Mapping[type[Effect[Any]], HandlerLike]) -> Handlers:
     """Make handlers from `answers`, and add the handler of opaque nodes. Raises `InputError` for invalid answers."""
     # Users without a type checker may write {"Fetch": fetch} or {Fetch: page}.
@@ -162,17 +159,7 @@ def handlers_for(answers: Mapping[type[Effect[Any]], HandlerLike]) -> Handlers:
             raise InputError(
                 f"the handler of {effect.__name__} is {answer!r}; pass a function from the effect to its reply"
             )
-    return {Perform: PERFORMING, **{effect: answering(answer) for effect, answer in answers.items()}}
-
-
-def handler_of(handlers: Handlers, effect: object) -> Handler:
-    """Return the handler of `effect`. Raises `MissingHandlerError` if there is none."""
-    # Any: the keys are effect classes, but an object of any class may be looked up.
-    kind: Any = type(effect)
-    try:
-        return handlers[kind]
-    except KeyError:
-        raise MissingHandlerError(effect) from None
+    return {Perform: Handler(_perform), **{effect: answering(answer) for effect, answer in answers.items()}}
 
 
 @final
@@ -189,6 +176,18 @@ class World:
 
 # Most machines have no worlds, and share this value.
 NO_WORLDS: Mapping[str, Handlers] = MappingProxyType({})
+
+
+def handler_of(call: CallContext[Any], handlers: Handlers, worlds: Mapping[str, Handlers] = NO_WORLDS) -> Handler:
+    """Return the handler of a call: of its node's world, or of the run. Raises `MissingHandlerError`."""
+    if call.node in worlds:
+        handlers = worlds[call.node]
+    # Any: no effect is `None`, and its class is a key.
+    kind: Any = type(call.effect)
+    if kind not in handlers:
+        raise MissingHandlerError(call.effect)
+    return handlers[kind]
+
 
 # The default number of effects of a batch that run at once: enough for any sensible fan-out, few enough threads for a
 # laptop.
@@ -237,7 +236,7 @@ def iterate_unless_cancelled(items: Iterable[T]) -> Generator[T, None, None]:
     close: Callable[[], object] | None = getattr(items, "close", None)
     try:
         for item in items:
-            if scope is not None and scope.cancelled:
+            if scope is not None:
                 scope.check()
             yield item
     finally:

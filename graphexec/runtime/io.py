@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections import deque
 from collections.abc import (
     AsyncGenerator,
     AsyncIterable,
@@ -34,7 +35,6 @@ from graphexec.runtime.threads import (
     get_within,
     sleep_unless_cancelled,
     wait_for,
-    wait_for_all,
 )
 
 P = ParamSpec("P")
@@ -127,14 +127,6 @@ class IO(Protocol):
         """Return the result of `call()`, or `NOT_DONE` after `seconds`: then the call is abandoned."""
         ...
 
-    async def gather(self, calls: Sequence[Call[T]], seconds: float | None, *, at_once: int) -> tuple[T | NotDone, ...]:
-        """Return the results of `calls` in order, at most `at_once` running at a time.
-
-        After `seconds`, missing results are `NOT_DONE`. The first exception is raised, and the other calls are
-        abandoned.
-        """
-        ...
-
     def call_group(self) -> AbstractAsyncContextManager[CallGroup[Any]]:
         """Return a group of concurrent calls; the end of `async with` abandons the unfinished ones."""
         ...
@@ -173,35 +165,6 @@ class _BlockingItems(Generic[T]):
         close: Callable[[], object] | None = getattr(self._iterable, "close", None)
         if close is not None:
             close()
-
-
-@final
-class _BlockingCallGroup:
-    """A `ThreadGroup` for coroutines that wait through `BLOCKING`."""
-
-    __slots__ = ("_group",)
-
-    def __init__(self) -> None:
-        self._group: ThreadGroup[Any] = ThreadGroup()
-
-    async def __aenter__(self) -> Self:
-        self._group.__enter__()
-        return self
-
-    async def __aexit__(self, *raised: object) -> None:
-        self._group.__exit__(*raised)
-
-    def start(self, position: int, call: Call[Any]) -> None:
-        self._group.start(position, partial(_run, call))
-
-    def report(self, position: int, news: object) -> None:
-        self._group.report(position, news)
-
-    async def room(self) -> None:
-        """Return at once: `report` waits."""
-
-    async def take(self, seconds: float | None) -> CallUpdate | None:
-        return self._group.take(seconds)
 
 
 @final
@@ -253,11 +216,8 @@ class _BlockingIO:
     async def within(self, call: Call[T], seconds: float) -> T | NotDone:
         return wait_for(partial(_run, call), seconds)
 
-    async def gather(self, calls: Sequence[Call[T]], seconds: float | None, *, at_once: int) -> tuple[T | NotDone, ...]:
-        return wait_for_all([partial(_run, call) for call in calls], seconds, at_once=at_once)
-
     def call_group(self) -> AbstractAsyncContextManager[CallGroup[Any]]:
-        return _BlockingCallGroup()
+        return ThreadGroup(_run)
 
     async def checkpoint(self) -> None:
         check_cancelled()
@@ -334,16 +294,10 @@ class _AsyncIO:
 
         return await await_for(call, seconds)
 
-    async def gather(self, calls: Sequence[Call[T]], seconds: float | None, *, at_once: int) -> tuple[T | NotDone, ...]:
-        from graphexec.runtime.tasks import await_all, require_event_loop
-
-        # Before coroutines are made, which nobody would await.
-        require_event_loop()
-        return await await_all([call() for call in calls], seconds, at_once=at_once)
-
     def call_group(self) -> AbstractAsyncContextManager[CallGroup[Any]]:
-        from graphexec.runtime.tasks import CallTaskGroup
+        from graphexec.runtime.tasks import CallTaskGroup, require_event_loop
 
+        require_event_loop()
         group: CallTaskGroup[Any] = CallTaskGroup()
         return group
 
@@ -355,6 +309,29 @@ class _AsyncIO:
 
 BLOCKING = _BlockingIO()
 ASYNC = _AsyncIO()
+
+
+async def gather(io: IO, calls: Sequence[Call[T]], *, at_once: int) -> list[T]:
+    """Return the results of the calls in their order, at most `at_once` running at a time.
+
+    The first exception is raised, and the other calls are abandoned.
+    """
+    results: dict[int, T] = {}
+    waiting, running = deque(enumerate(calls)), 0
+    async with io.call_group() as group:
+        # Not a condition of the loop: Python 3.12 and 3.13 would miss the end of the block at an interrupt there.
+        while True:
+            if waiting and running < at_once:
+                group.start(*waiting.popleft())
+                running += 1
+                continue
+            if not running:
+                break
+            update = await group.take(None)
+            if update is not None and update[1] is not None:
+                results[update[0]] = update[1]()
+                running -= 1
+    return [results[position] for position in range(len(calls))]
 
 
 async def call_method(io: IO, owner: object, name: str, *args: object, **options: object) -> Any:
@@ -397,7 +374,7 @@ def iterate_sync(items: AsyncGenerator[T, None]) -> Generator[T, None, None]:
             yield item
             following = anext(items)
     finally:
-        run_sync(_close(items))
+        run_sync(_await(items.aclose()))
 
 
 def _run(call: Call[T]) -> T:
@@ -417,7 +394,3 @@ async def _async_items(items: AsyncIterable[T]) -> AsyncGenerator[T, None]:
 # `anext` of an async generator is an awaitable, but `run_sync` needs a coroutine.
 async def _await(awaitable: Awaitable[T]) -> T:
     return await awaitable
-
-
-async def _close(items: AsyncGenerator[Any, None]) -> None:
-    await items.aclose()

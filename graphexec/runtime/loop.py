@@ -7,35 +7,36 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar, final
 
-from graphexec.errors import MissingHandlerError
+from graphexec.errors import InputError
 from graphexec.kernel.effects import Batch, CallContext
-from graphexec.kernel.events import CompactReply, Done, Failed, Journal, attach_journal
+from graphexec.kernel.events import ChargedReply, Cut, Done, Failed, Journal, Reported, attach_journal
 from graphexec.kernel.execution import Execution
 from graphexec.kernel.graph import Graph
-from graphexec.kernel.program import unfrozen
 from graphexec.kernel.snapshot import Snapshot, attach_snapshot
 from graphexec.kernel.stepping import begin, current
-from graphexec.runtime.answering import CallAnswering, MemberCalls
 from graphexec.runtime.calls import (
     Nesting,
     Scope,
+    calls_of,
     close_calls,
     describe_request,
     enter_call,
     host_call,
-    keep_charged,
     leave_run,
     reset_call,
+    within_call,
 )
-from graphexec.runtime.emission import Emission, emit
-from graphexec.runtime.handlers import NO_OPTIONS, NO_WORLDS, RunContext, RunOptions, check_context
+from graphexec.runtime.handlers import NO_OPTIONS, NO_WORLDS, Handler, RunContext, RunOptions, check_context, handler_of
 from graphexec.runtime.io import BLOCKING, IO
+from graphexec.runtime.members import MemberCalls
 from graphexec.runtime.observers import Notifier, Observer, OnEvent
-from graphexec.runtime.threads import current_cancel_scope
+from graphexec.runtime.progress import Listener
+from graphexec.runtime.threads import NOT_DONE, current_cancel_scope
 
 S = TypeVar("S")
 F = TypeVar("F")
@@ -46,8 +47,6 @@ TURN = 64
 
 # The number of bytes of a run's id, which distinguishes runs in logs and stores.
 _ID_BYTES = 8
-
-_UnfrozenDone = unfrozen(Done)
 
 
 def follow(  # noqa: PLR0913
@@ -98,10 +97,25 @@ async def conclude(run: Coroutine[Any, Any, Done[F]], finish: Callable[[Done[F]]
 
 
 @final
-class RunLoop(CallAnswering):
-    """One run: its path and its journal."""
+class RunLoop:
+    """One run: its path, the answers to its calls, and its journal."""
 
-    __slots__ = ("_calls", "answers", "execution", "node_seconds", "path", "start", "times")
+    __slots__ = (
+        "_notify",
+        "_on_event",
+        "answers",
+        "execution",
+        "io",
+        "node_seconds",
+        "observed",
+        "path",
+        "pieces",
+        "run_context",
+        "scope",
+        "start",
+        "times",
+        "worlds",
+    )
 
     def __init__(
         self,
@@ -132,9 +146,10 @@ class RunLoop(CallAnswering):
         self.node_seconds = 0.0
         # Without a consumer to wait for, the engine calls the observers directly.
         called = notify if on_event is None else None
+        # Observers or the consumer of a stream receive the events.
         self.observed = notify is not None or on_event is not None
         self.path = self.execution.run(observed=self.observed, by_member=True, notify=called)
-        # What the journal keeps of the answers, and their times, which take a third of the memory in an array.
+        # The answers for the journal, and their times, which take a third of the memory in an array.
         self.answers: list[object] = []
         self.times = array("d")
         self.io = io
@@ -142,32 +157,27 @@ class RunLoop(CallAnswering):
         self.pieces = pieces
         self._on_event = on_event
         self._notify = notify
-        # The most recent calls.
-        self._calls: Sequence[CallContext[Any]] = ()
 
     def _journal(self) -> Journal:
         # Created at the end, to keep waiting runs small: it would take a hundredth of their memory.
         run, scope, limits, start = self.execution, self.scope, self.run_context.limits, self.start
         return Journal(run.graph, limits, start, self.answers, self.times, scope, began=scope.date, seconds=scope.now())
 
-    def _make_done(self, outcome: Any) -> Done[Any]:
-        watched = 0.0 if self._notify is None else self._notify.seconds
+    async def _end(self, outcome: Any) -> Done[Any]:
+        run, watched = self.execution, 0.0 if self._notify is None else self._notify.seconds
         taken = max(0.0, self.node_seconds - watched)
-        done = _UnfrozenDone(outcome, self.execution.snapshot(), self._journal(), watched, taken, self.execution.call())
-        done.__class__ = Done
-        return done
-
-    async def _end(self, done: Done[Any]) -> Done[Any]:
+        done: Done[Any] = Done(outcome, run.snapshot(), self._journal(), watched, taken, run.call())
         if self._notify is not None:
             self._notify.end(done)
         if self._on_event is not None:
             await self._on_event(done)
         return done
 
-    def _fail(self, error: BaseException) -> None:
-        close_calls(self._calls)
+    def _fail(self, error: BaseException, request: CallContext[Any] | Batch | None) -> None:
+        """Attach the run's last state to the error that ends it after its last request, and notify the observers."""
+        close_calls(calls_of(request))
         # The time of the call that failed or was interrupted is spent, too: a resume does not give it back.
-        self.execution.stop_clock(self.scope.now(), self.scope.clock())
+        self.execution.stop_clock(self.scope.now())
         snapshot, journal = self.execution.snapshot(), self._journal()
         attach_snapshot(error, snapshot)
         attach_journal(error, journal)
@@ -176,17 +186,12 @@ class RunLoop(CallAnswering):
 
     async def follow(self) -> Done[Any]:
         """Drive the run to its end: carry out each call of the path, and deliver each event."""
-        path, execution, io = self.path, self.execution, self.io
+        path, execution, cancel_scope = self.path, self.execution, current_cancel_scope()
         clock, began = self.scope.clock, self.scope.began
-        notify, on_event, handlers = self._notify, self._on_event, self.run_context.handlers
-        answers, times, worlds, compact = self.answers, self.times, self.worlds, CompactReply.classes
-        plain = not (self.observed or execution.timed or self.run_context.around_call is not None)
-        cancel_scope = current_cancel_scope()
         members: MemberCalls | None = None
         item: Any = None
+        request: CallContext[Any] | Batch | None = None
         answer: Any = None
-        reply: Any
-        kept: Any
         back = clock() - began  # When the current node started or resumed.
         try:
             self.scope.caller = current.get()
@@ -196,74 +201,53 @@ class RunLoop(CallAnswering):
                 asked = 0
                 while True:
                     # An answer is in the journal, so the path takes it first.
-                    if answer is None and cancel_scope is not None and cancel_scope.cancelled:
+                    if answer is None and cancel_scope is not None:
                         cancel_scope.check()
                     try:
                         # `answer` is None at the start of the path and after an event.
                         item = path.send(answer)  # pyright: ignore[reportArgumentType]
                     except StopIteration as end:
                         self.node_seconds += clock() - began - back
-                        done = await self._end(self._make_done(end.value))
+                        done = await self._end(end.value)
                         enter_call(self.scope.caller)
                         return done
                     # Not kept while the next call waits.
                     answer = reply = kept = None
                     # The caller may have been cancelled while a node was running.
-                    if cancel_scope is not None and cancel_scope.cancelled:
+                    if cancel_scope is not None:
                         cancel_scope.check()
                     kind: type[Any] = type(item)  # pyright: ignore[reportUnknownVariableType]
-                    if kind is Batch:
-                        self._calls = item.calls
+                    if kind is not CallContext and kind is not Batch:
+                        if self._notify is not None:
+                            self._notify(item)
+                        if self._on_event is not None:
+                            await self._on_event(item)
+                        continue
+                    request = item
+                    if kind is CallContext:
+                        asked += 1
+                        if not asked % TURN:
+                            await self.io.checkpoint()
+                        asked_at = clock() - began
+                        self.node_seconds += asked_at - back
+                        deadline = execution.deadline if execution.timed else None
+                        left = None if deadline is None else deadline - asked_at
+                        reply, back = await self.answer(
+                            handler_of(item, self.run_context.handlers, self.worlds), item, left
+                        )
+                        answer = reply, back, back - asked_at
+                        kept = ChargedReply(reply, item.charged) if item.charged else reply
+                    else:
                         if members is None or members.batch is not item:
                             if members is not None:
                                 await members.close()
                             members = MemberCalls(self, item)
                         self.node_seconds += clock() - began - back
                         answer = await members.next_answer()
+                        kept = members.keep_charged(answer[0])
                         back = clock() - began
-                        continue
-                    if kind is not CallContext:
-                        if notify is not None:
-                            notify(item)
-                        if on_event is not None:
-                            await (Emission(((item,),)) if on_event is emit else on_event(item))
-                        continue
-                    asked += 1
-                    if not asked % TURN:
-                        await io.checkpoint()
-                    asked_at = clock() - began
-                    self.node_seconds += asked_at - back
-                    try:
-                        handler = (worlds.get(item.node, handlers) if worlds else handlers)[type(item.effect)]
-                    except KeyError:
-                        raise MissingHandlerError(item.effect) from None
-                    if plain:
-                        # `answer` written out, as each effect needs it.
-                        token = enter_call(item)
-                        try:
-                            # Read apart from the call, which Python cannot make faster if both are one expression.
-                            answer_call = handler.answer
-                            reply = await answer_call(item.effect, item, BLOCKING if handler.instant else io)
-                        finally:
-                            # `leave_call`, inlined because it runs for each effect.
-                            item.closed = True
-                            if item.charged is not None:
-                                close_calls((item,))
-                            try:  # noqa: SIM105 - as in `leave_call`
-                                reset_call(token)
-                            except ValueError:
-                                pass
-                        back = clock() - began
-                    else:
-                        self._calls = (item,)
-                        deadline = execution.deadline if execution.timed else None
-                        left = None if deadline is None else deadline - asked_at
-                        reply, back = await self.answer(handler, item, left)
-                    answer = (reply, back, back - asked_at)
-                    # `record` written out, as each effect needs it.
-                    kept = reply if item.charged is None else keep_charged(reply, item)
-                    answers += (type(kept), kept.compact()) if type(kept) in compact else (None, kept)
-                    times.extend((back, back - asked_at))
+                    self.answers += (kept,)
+                    self.times += array("d", answer[1:])
             finally:
                 if members is not None:
                     await members.close()
@@ -278,16 +262,114 @@ class RunLoop(CallAnswering):
                 from graphexec._mistakes.event_loops import raise_loop_error
 
                 raise_loop_error(error, describe_request(item))
-                self._fail(error)
+                self._fail(error, request)
             # What explains the error, or an interrupt that arrived meanwhile.
             except BaseException as other:
-                self._fail(other)
+                self._fail(other, request)
                 raise
             finally:
                 leave_run(self.scope, self.scope.caller)
             raise
 
-    def record(self, answer: object, now: float, took: float) -> None:
-        """Add an answer, which came at `now` after `took` seconds, to the journal."""
-        self.answers += CompactReply.part_of(answer)
-        self.times.extend((now, took))
+    @property
+    def streams(self) -> bool:
+        """True if the run waits for the consumer of its events."""
+        return self._on_event is not None
+
+    async def answer(self, handler: Handler, call: CallContext[Any], left: float | None) -> tuple[object, float]:
+        """Return the reply to a call, or `Cut()` after `left` seconds, and the time then; deliver its reports."""
+        if handler.timed:
+            left = None
+        elif left is not None and left <= 0:
+            return Cut(), self.scope.now()
+        if self.pieces:
+            return await self._answer_with_reports(handler, call, left)
+        # Reports are delivered when the call is answered or has failed.
+        reports: list[object] | None = None
+        if self.observed:
+            reports = []
+            call.listener = Listener(reports.append)
+        try:
+            token = enter_call(call)
+            try:
+                if left is not None and not handler.instant:
+                    reply = await self.io.within(partial(self.handle, handler, call), left)
+                    if reply is NOT_DONE:
+                        reply = Cut()
+                elif self.run_context.around_call is not None:
+                    reply = await self.handle(handler, call)
+                else:
+                    # As `handle` does, which would keep another coroutine for each waiting call.
+                    reply = await handler.answer(call.effect, call, BLOCKING if handler.instant else self.io)
+                now = self.scope.clock() - self.scope.began
+            finally:
+                # Nothing more is charged within it.
+                call.closed = True
+                if call.charged is not None:
+                    close_calls((call,))
+                try:  # noqa: SIM105 - a context manager would add three calls
+                    reset_call(token)
+                # A stream or a task may be closed in a context in which the token was not created.
+                except ValueError:
+                    pass
+        except Exception:
+            if reports:
+                await self.report(call, reports)
+            raise
+        if reports:
+            await self.report(call, reports)
+        return reply, now
+
+    async def report(self, call: CallContext[Any], reports: Iterable[object]) -> None:
+        """Deliver the reports of a call."""
+        # A copy, because a call that was cut may still report.
+        for news in tuple(reports):
+            event = Reported(call.node, call.effect, news, call)
+            if self._notify is not None:
+                self._notify(event)
+            if self._on_event is not None:
+                await self._on_event(event)
+
+    async def handle(self, handler: Handler, call: CallContext[Any]) -> object:
+        """Call the handler, inside `around_call`."""
+        io = BLOCKING if handler.instant else self.io
+        around = self.run_context.around_call
+        if around is None:
+            return await handler.answer(call.effect, call, io)
+        failed: BaseException | None = None
+        with around(call):
+            try:
+                return await handler.answer(call.effect, call, io)
+            except BaseException as error:
+                failed = error
+                raise
+        raise InputError(
+            f"around_call suppressed the {type(failed).__name__} of a {type(call.effect).__name__} at {call.node}, and "
+            "the call has no reply; let its context manager pass exceptions on"
+        ) from failed
+
+    async def _answer_with_reports(
+        self, handler: Handler, call: CallContext[Any], left: float | None
+    ) -> tuple[object, float]:
+        """Return the reply to a call as `answer` does; deliver its reports as they come."""
+        ends = None if left is None else self.scope.now() + left
+
+        async def timed() -> tuple[object, float]:
+            return await self.handle(handler, call), self.scope.now()
+
+        async with self.io.call_group() as group:
+            call.listener = Listener(partial(group.report, 0), pieces=True, room=group.room)
+            with within_call(call):
+                group.start(0, timed)
+            try:
+                while True:
+                    update = await group.take(None if ends is None else ends - self.scope.now())
+                    if update is None:
+                        return Cut(), self.scope.now()
+                    _, result, news = update
+                    if result is not None:
+                        answered: tuple[object, float] = result()
+                        return answered
+                    await self.report(call, (news,))
+            finally:
+                close_calls((call,))

@@ -64,14 +64,14 @@ class Notifier:
         """Call the observers with an event, and with reports of other observers' errors."""
         began = self._clock()
         for observer in self._observers:
-            try:
-                observer(event)
-            except Exception as error:
-                if _is_raising(observer):
-                    raise
-                self._note(observer, error)
-        if self._unreported:
-            self._report(event)
+            self._call(observer, event)
+        while self._unreported:
+            failed, news = self._unreported.pop(0)
+            report = Reported(event.node, None, news, event.call)
+            self._reports.append(report)
+            for observer in self._observers:
+                if observer is not failed:
+                    self._call(observer, report)
         self.seconds += self._clock() - began
 
     def end(self, event: Done[Any] | Failed) -> None:
@@ -83,12 +83,7 @@ class Notifier:
             return
         for observer in self._observers[self._ended :]:
             self._ended += 1
-            try:
-                observer(event)
-            except Exception as error:
-                if type(event) is Done and _is_raising(observer):
-                    raise
-                self._note(observer, error)
+            self._call(observer, event)
         # The observers have received their last event, but the consumer has not.
         node = event.snapshot.node
         self._reports += [Reported(node, None, news, event.call) for _, news in self._unreported]
@@ -107,6 +102,14 @@ class Notifier:
 
         return deliver
 
+    def _call(self, observer: Observer, event: Event[Any]) -> None:
+        try:
+            observer(event)
+        except Exception as error:
+            if type(event) is not Failed and getattr(observer, "raise_error", False) is True:
+                raise
+            self._note(observer, error)
+
     def _note(self, observer: object, error: Exception) -> None:
         """Log an observer's exception and keep it to be reported, if it is the observer's first."""
         if any(one is observer for one in self._failed):
@@ -120,26 +123,6 @@ class Notifier:
             import logging
 
             logging.getLogger("graphexec").warning("%s", news, exc_info=error)
-
-    # Any event but the last: it has a node.
-    def _report(self, event: Any) -> None:
-        while self._unreported:
-            failed, news = self._unreported.pop(0)
-            report = Reported(event.node, None, news, event.call)
-            self._reports.append(report)
-            for observer in self._observers:
-                if observer is failed:
-                    continue
-                try:
-                    observer(report)
-                except Exception as error:
-                    if _is_raising(observer):
-                        raise
-                    self._note(observer, error)
-
-
-def _is_raising(observer: object) -> bool:
-    return getattr(observer, "raise_error", False) is True
 
 
 def _name_of(observer: object) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
 import sys
 import threading
 from collections import deque
@@ -183,32 +182,6 @@ async def await_for(call: Callable[[], Awaitable[T]], seconds: float, *, detach:
     finally:
         if not (task.done() or task in _abandoned):
             await abandon([task])
-
-
-async def await_all(calls: Sequence[Awaitable[T]], seconds: float | None, *, at_once: int) -> tuple[T | NotDone, ...]:
-    """Return the results of `calls` in their order, as `wait_for_all` does; cancelling this cancels the calls."""
-    gate = asyncio.Semaphore(at_once)
-
-    async def through(call: Awaitable[T]) -> T:
-        async with gate:
-            return await call
-
-    tasks = [start(partial(through, call)) for call in calls]
-    late = set(tasks)
-    try:
-        if tasks and (seconds is None or seconds > 0):
-            finished, late = await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_EXCEPTION)
-            for task in tasks:
-                if task in finished and not task.cancelled():
-                    # raises the call's exception
-                    result_of(task)
-        return tuple(NOT_DONE if task in late else task.result() for task in tasks)
-    finally:
-        await abandon([task for task in tasks if not task.done()])
-        for call in calls:
-            # Python would report one that never passed the gate as never awaited.
-            if inspect.iscoroutine(call) and inspect.getcoroutinestate(call) == inspect.CORO_CREATED:
-                call.close()
 
 
 @final

@@ -17,8 +17,7 @@ import os
 import threading
 import time
 from _thread import start_new_thread
-from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from queue import Empty, SimpleQueue
@@ -28,6 +27,7 @@ from typing import Any, Generic, Self, TypeAlias, TypeVar, final
 from graphexec.errors import AbandonedError, ThreadLimitError
 from graphexec.runtime.calls import adopt
 
+C = TypeVar("C")
 T = TypeVar("T")
 
 # The number of abandoned calls that may still run: more of them probably never end, and each takes memory.
@@ -337,36 +337,36 @@ def make_room() -> SimpleQueue[None]:
 
 
 @final
-class ThreadGroup(Generic[T]):
-    """Calls in threads, whose results and reports are taken one by one as they come.
+class ThreadGroup(Generic[C, T]):
+    """Calls in threads, each made by `run`, whose results and reports are taken one by one as they come.
 
-    A call that reports too fast waits. At the end of the `with` block the unfinished calls are abandoned.
+    A call that reports too fast waits. At the end of the block the unfinished calls are abandoned. No method suspends.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, run: Callable[[C], T]) -> None:
+        self._run = run
         self._coming: SimpleQueue[CallUpdate | None] = SimpleQueue()
         self._room = make_room()
-        self._scope_context = open_cancel_scope()
+        self._scope = open_cancel_scope()
 
-    def __enter__(self) -> Self:
-        self._scope = self._scope_context.__enter__()
+    async def __aenter__(self) -> Self:
+        self._scope.__enter__()
         # The caller may be cancelled while this thread waits here.
-        self._listener_context = self._scope.on_cancel(self._wake)
-        self._listener_context.__enter__()
+        self._scope.add(self._wake)
         return self
 
-    def __exit__(self, *raised: object) -> None:
-        self._scope_context.__exit__(None, None, None)
-        self._listener_context.__exit__(None, None, None)
+    async def __aexit__(self, *raised: object) -> None:
+        self._scope.__exit__(*raised)
+        self._scope.remove(self._wake)
 
-    def start(self, position: int, call: Callable[[], T]) -> None:
+    def start(self, position: int, call: C) -> None:
         """Start a call. Raises `ThreadLimitError`."""
 
         # A future would make some twenty calls more.
         def receive(result: Any, error: BaseException | None) -> None:
             self._coming.put((position, partial(_result_of, result, error), None))
 
-        run_in_thread(call, self._scope, receive)
+        run_in_thread(partial(self._run, call), self._scope, receive)
 
     def report(self, position: int, news: object) -> None:
         """Add a report of the call at this position, from its thread."""
@@ -377,7 +377,10 @@ class ThreadGroup(Generic[T]):
             self._scope.check()
         self._coming.put((position, None, news))
 
-    def take(self, seconds: float | None) -> CallUpdate | None:
+    async def room(self) -> None:
+        """Return at once: `report` waits."""
+
+    async def take(self, seconds: float | None) -> CallUpdate | None:
         """Return the next result or report, or `None` after `seconds`. Raises `AbandonedError` if cancelled."""
         try:
             update = get_within(self._coming, seconds)
@@ -422,29 +425,3 @@ def wait_for(call: Callable[[], T], seconds: float | None) -> T | NotDone:
     adopt(context)
     assert end is not None, "only the end of the scope puts it"
     return end()
-
-
-def wait_for_all(calls: Sequence[Callable[[], T]], seconds: float | None, *, at_once: int) -> tuple[T | NotDone, ...]:
-    """Return the results of `calls` in their order, at most `at_once` running at a time.
-
-    After `seconds`, missing results are `NOT_DONE`, and no more calls begin. The first exception is raised, and the
-    other calls are abandoned.
-    """
-    ends = None if seconds is None else time.monotonic() + seconds
-    results: list[T | NotDone] = [NOT_DONE] * len(calls)
-    waiting, running = deque(enumerate(calls)), 0
-    with ThreadGroup[T]() as group:
-        # Not a condition of the loop: Python 3.12 and 3.13 would miss the end of the block at an interrupt there.
-        while True:
-            left = None if ends is None else ends - time.monotonic()
-            if not (waiting or running) or (left is not None and left <= 0):
-                break
-            if waiting and running < at_once:
-                group.start(*waiting.popleft())
-                running += 1
-                continue
-            update = group.take(left)
-            if update is not None and update[1] is not None:
-                results[update[0]] = update[1]()
-                running -= 1
-    return tuple(results)

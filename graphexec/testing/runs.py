@@ -185,7 +185,7 @@ def pauses(trial: Trial, attack: Attack, limits: Limits) -> list[tuple[str, dict
             if isinstance(state, Done):
                 break
             answers = tuple(
-                run_sync(handler_of(handlers, call.effect).answer(call.effect, call, BLOCKING)) for call in state.calls
+                run_sync(handler_of(call, handlers).answer(call.effect, call, BLOCKING)) for call in state.calls
             )
             snapshot = state.reply(answers if isinstance(state.effect, All) else answers[0])
     except SnapshotError as error:

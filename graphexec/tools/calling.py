@@ -71,9 +71,10 @@ def make_tool_handler(
 
     # One function, because every further function call would be paid at each step of a run.
     async def answer(effect: CallTool, call: CallContext[Any], io: IO) -> ToolResult:
-        tool = known.get(effect.name if exact else effect.name.casefold())
-        if tool is None:
+        name = effect.name if exact else effect.name.casefold()
+        if name not in known:
             return ToolResult(describe_unknown(effect.name, tools), "unknown_tool")
+        tool = known[name]
         try:
             arguments = tool.read(effect.tool_input)
         except InvalidArgumentsError as error:
@@ -101,6 +102,8 @@ def make_tool_handler(
 
 def _fill(tool: AnyTool, effect: CallTool, call: CallContext[Any]) -> dict[str, Any]:
     """Return what the function receives beside the arguments: copies of the run and the call."""
+    if not tool.run_parameters and tool.call_parameter is None:
+        return {}
     from graphexec.tools.copies import copy_run, give_copies
 
     filled: dict[str, Any] = {}
@@ -205,7 +208,7 @@ def _call_tool(tool: AnyTool, arguments: dict[str, Any]) -> AttemptResult:
             from graphexec.tools.results import settle
 
             returned = settle(returned, tool.max_observation)
-        return _make_result(tool, returned)
+        return ToolResult(returned, "ok", tool.return_direct, _excerpt_of(tool))
     except BaseException as error:
         from asyncio import CancelledError
 
@@ -238,7 +241,7 @@ async def _await_tool(tool: AnyTool, arguments: dict[str, Any], io: IO) -> Attem
             from graphexec.tools.results import settle_async
 
             returned = await settle_async(returned, tool.max_observation, io)
-        return _make_result(tool, returned)
+        return ToolResult(returned, "ok", tool.return_direct, _excerpt_of(tool))
     except BaseException as error:
         from asyncio import CancelledError, current_task
 
@@ -255,10 +258,8 @@ async def _await_tool(tool: AnyTool, arguments: dict[str, Any], io: IO) -> Attem
         return _raised(tool, error)
 
 
-# Any: a settled value.
-def _make_result(tool: AnyTool, returned: Any) -> ToolResult:
-    excerpt = WHOLE if tool.max_observation is None else Excerpt(tool.max_observation)
-    return ToolResult(returned, "ok", tool.return_direct, excerpt)
+def _excerpt_of(tool: AnyTool) -> Excerpt:
+    return WHOLE if tool.max_observation is None else Excerpt(tool.max_observation)
 
 
 # So many exceptions of a group are told, on so many levels, and then those that are no groups; and of causes, so many.
@@ -298,9 +299,9 @@ def _innermost(error: Any) -> Sequence[BaseException]:
 
 
 def _handle_error(tool: AnyTool, error: BaseException) -> ToolResult:
-    policy, excerpt = tool.on_error, Excerpt(tool.max_observation)
+    policy = tool.on_error
     if isinstance(error, ReportedError):
-        return ToolResult(error.observation, "error", excerpt=excerpt)
+        return ToolResult(error.observation, "error", excerpt=_excerpt_of(tool))
     if policy == "raise":
         raise error
     observation: object = f"{tool.name} failed: {_explain(error)}"
@@ -315,4 +316,4 @@ def _handle_error(tool: AnyTool, error: BaseException) -> ToolResult:
     from graphexec._mistakes.tracebacks import format_traceback
 
     name, frames = qualified_name(type(error)), format_traceback(error)
-    return ToolResult(observation, "error", excerpt=excerpt, error=name, traceback=frames)
+    return ToolResult(observation, "error", excerpt=_excerpt_of(tool), error=name, traceback=frames)

@@ -4,7 +4,6 @@ import asyncio
 import copy
 import dataclasses
 import functools
-import pickle
 import threading
 from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import aclosing, closing
@@ -14,9 +13,8 @@ import pytest
 
 import graphexec as gx
 from graphexec import kernel, models, runtime
-from graphexec.effects import CallModel, CallTool, ToolResult
+from graphexec.effects import CallModel
 from graphexec.executor.result import Ending
-from graphexec.kernel.program import unfrozen
 from graphexec.messages import ModelRequest, ReplyDelta
 from graphexec.runtime.threads import MOST_REPORTS
 from tests.executor.actors import act, answer, echo, make_executor, make_react, run_executor, scripted
@@ -124,19 +122,6 @@ def test_object_of_a_run_is_of_its_class(name: str, copied: Callable[[Any], Any]
     other = copied(made)
     assert type(made).__module__.startswith("graphexec.")
     assert (type(other), other, repr(other)) == (type(made), made, repr(made))
-
-
-def test_unfrozen_class_has_the_parameters_of_its_class() -> None:
-    made = unfrozen(ToolResult)("found")
-    made.__class__ = ToolResult
-    assert (made, hash(made)) == (ToolResult("found"), hash(ToolResult("found")))
-    call: Any = unfrozen(CallTool)("double", "21")
-    call.__class__ = CallTool
-    assert call == CallTool("double", "21")
-    assert pickle.loads(pickle.dumps(call)) == call
-    create: Any = unfrozen(CallTool)
-    with pytest.raises(TypeError, match="tool_input"):
-        create("double")
 
 
 # ---- back-pressure: producers of pieces and reports are at most a few ahead of the consumer

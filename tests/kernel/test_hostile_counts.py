@@ -158,7 +158,7 @@ def stored_with(text: str, **fields: Any) -> str:
     return json.dumps({**GOOD, **fields}).replace('"#"', text)
 
 
-@cases("text", "-50", "0.5", "true", "1e400", "NaN", "-Infinity", "null", '"3"', "[]", f"-1{'0' * 5000}")
+@cases("text", "-50", "0.5", "true", "1e400", "NaN", "-Infinity", "null", '"3"', "[]", format_json(-HUGE))
 @cases("name", "iterations", "seconds", "restarts", "budgets", "meters")
 def test_stored_counts_that_are_invalid_are_refused(name: str, text: str) -> None:
     count, shown = ({"coins": "#"}, f"{name}['coins']") if name in ("budgets", "meters") else ("#", name)
@@ -215,10 +215,10 @@ def test_value_is_read_as_it_was_stored(count: int, note: str) -> None:
 
 
 @cases("field", "version", "node", "value", "replies", "spent", "entered", "open", "sequence", "run")
-@cases("text", "true", "-1", "1e400", "NaN", f"1{'0' * 5000}", "[" * 100_000 + "]" * 100_000, "[" * 900 + "]" * 900)
+@cases("text", "true", "-1", "1e400", "NaN", format_json(HUGE), "[" * 100_000 + "]" * 100_000, "[" * 900 + "]" * 900)
 def test_any_snapshot_field_is_read_or_refused(field: str, text: str) -> None:
     whole = stored_with(text, **{field: "#"})
-    if (field, text) in [("entered", "true"), ("sequence", f"1{'0' * 5000}")]:
+    if (field, text) in [("entered", "true"), ("sequence", format_json(HUGE))]:
         assert Snapshot.from_json(whole, m.INTERVIEW).node == "interview"
     else:
         assert snapshot_error(whole)
@@ -234,8 +234,8 @@ def test_integers_of_any_size_are_stored_and_resumed() -> None:
     done = m.CLOCK.run(at, handlers={}, limits=Limits(iterations=HUGE + 2), allow_nonterminating=True)
     assert done.spent.iterations == HUGE + 2
     assert str(done.outcome.limit) == "the limit of 1.0e+5000 iterations was reached (1.0e+5000 spent)"
-    digits = "-" + "1234567890" * 800
-    assert format_json(parse_json(f'{{"a": [{digits}]}}')) == f'{{"a": [{digits}]}}'
+    with pytest.raises(ValueError, match="4300 digits"):
+        parse_json(f"[{'1234567890' * 800}]")
 
 
 @cases("limits", {"iterations": HUGE}, {"fan_out": HUGE}, {"restarts": HUGE}, {"meters": {COINS: HUGE}})

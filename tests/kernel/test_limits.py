@@ -238,9 +238,7 @@ class Outer:
     refusal: Exhausted | None = None
     limits: Collection[str] = ()
 
-    def charge(
-        self, amounts: Mapping[str, float], stops: Collection[str], reserves: Mapping[str, float]
-    ) -> Exhausted | None:
+    def charge(self, amounts: Mapping[str, float], stops: Collection[str]) -> Exhausted | None:
         return None
 
     def settle(self, amounts: Mapping[str, float]) -> None:

@@ -1,18 +1,17 @@
 """A resumed run keeps its clock, its spending and its replies."""
 
 import json
-from dataclasses import make_dataclass, replace
+from dataclasses import make_dataclass
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec import CallContext, Exhausted, Limits, Snapshot, Spent, advance, begin
+from graphexec import Exhausted, Limits, Snapshot, Spent, advance, begin
 from graphexec.effects import CallModel, CallTool, ToolResult, agent_limits
 from graphexec.errors import SnapshotError
 from graphexec.kernel import snapshot_of
-from graphexec.kernel.snapshot import NestedRun
 from graphexec.messages import ModelReply
 from graphexec.runtime import RunContext, make_run_context, run
 from graphexec.runtime.handlers import handlers_for
@@ -89,29 +88,6 @@ def test_time_of_failed_calls_is_spent(driver: Driver, limits: Limits, machine: 
         else:
             assert result.spent.seconds == taken
             return
-
-
-def test_time_of_nested_runs_is_spent() -> None:
-    clock = FakeClock(50.0)
-    inner = Snapshot("interview", m.Topic("tea"), spent=Spent(seconds=1.0))
-    within = replace(inner, open=(NestedRun(inner, began=48.0),))
-
-    def fail(asked: m.Question, call: CallContext[Any]) -> str:
-        clock.advance(4.0)
-        call.nested = call.nested or NestedRun(within, began=49.0)
-        raise OSError("down")
-
-    context = RunContext(handlers_for({m.Question: fail}), Limits(), clock=clock)
-    value: Any = m.Topic("tea")
-    for _ in range(2):
-        with pytest.raises(OSError, match="down") as caught:
-            run(m.INTERVIEW, value, context)
-        value = snapshot_of(caught.value)
-        (outermost,) = value.open
-        (innermost,) = outermost.state.open
-        # A resumed run that has not begun to work spends nothing.
-        assert (outermost.state.spent.seconds, innermost.state.spent.seconds) == (5.0, 6.0)
-        clock.advance(1_000.0)
 
 
 def test_snapshot_is_plain_data() -> None:

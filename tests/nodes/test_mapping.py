@@ -1,7 +1,9 @@
 """`map_agents`: the tasks of a reply are runs of another executor, all at once."""
 
 import asyncio
+import dataclasses
 import json
+import pickle
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -10,11 +12,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphexec import AgentAction, AgentExecutor, AgentFinish, create_react_agent, messages, models, testing, verify
+from graphexec import (
+    AgentAction,
+    AgentExecutor,
+    AgentFinish,
+    Snapshot,
+    create_react_agent,
+    effects,
+    messages,
+    models,
+    testing,
+    tool,
+    verify,
+)
 from graphexec.draw.model.picture import picture_of
-from graphexec.errors import InputError, ServerError
+from graphexec.errors import InputError, ModelError, ServerError
 from graphexec.nodes import map_agents
-from tests.executor.actors import HOW, Running, caller_of, echo
+from tests.executor.actors import HOW, Running, act, answer, caller_of, echo, scripted, snapshot_after
 from tests.nodes.shelf import proof_of
 from tests.parameters import cases, examples, thorough
 
@@ -91,11 +105,67 @@ def test_wrong_tasks_are_explained(run: Running, arguments: Any, status: str, sa
 
 
 @HOW
-def test_no_run_starts_without_room_for_all(run: Running) -> None:
-    result = run(make_outer(make_child(), call("a", "b"), max_model_calls=6))
-    assert (result.reason, result.spent["model_calls"], result.spent["nested_runs"]) == ("model_calls", 1, 0)
-    result = run(make_outer(make_child(), call("a", "b"), max_model_calls=7))
-    assert (result.reason, result.spent["model_calls"]) == ("finished", 6)
+@cases(("limit", "most"), ("max_model_calls", 4), ("max_tokens", 4), ("max_nested_runs", 1))
+def test_runs_share_what_is_left(run: Running, limit: str, most: int) -> None:
+    result = run(make_outer(make_child(), call("a", "b"), **{limit: most}))
+    assert result.spent[limit.removeprefix("max_")] == most
+    assert "This task has no answer: Agent stopped due to" in str(result.steps[0].observation)
+
+
+def test_deadline_cuts_the_runs() -> None:
+    @tool
+    async def wait(text: str) -> str:
+        """Wait for an hour, once."""
+        await asyncio.sleep(3600)
+        return text
+
+    clock = testing.VirtualClock()
+    agent = scripted(act("wait", text="a"), answer())
+    child = testing.on_loop_time(AgentExecutor(agent=agent, tools=[wait]), clock)
+    outer = make_outer(child, call("a", "b", "c"), max_execution_time=5)
+    result = clock.run(testing.on_loop_time(outer, clock).arun("q"))
+    assert (result.reason, clock.seconds, result.spent["model_calls"]) == ("seconds", 5, 4)
+    assert str(result.steps[0].observation).count("The run was cut off: ") == 3
+
+
+def test_access_of_the_runs_is_checked_first() -> None:
+    class Locked(models.ScriptedModel):
+        def check_access(self) -> None:
+            raise ModelError("locked")
+
+    outer = make_outer(caller_of(Locked(["done"]), echo))
+    with pytest.raises(ModelError, match="locked"):
+        outer.check_access()
+
+
+class Killed(BaseException):
+    """The process is killed."""
+
+
+@HOW
+def test_resumed_run_keeps_its_answers(run: Running) -> None:
+    """The third call of the model kills the process, in the second task; each task takes two calls."""
+    asked: list[str] = []
+
+    def decide(steps: Any, inputs: dict[str, Any]) -> Any:
+        asked.append(inputs["input"])
+        if len(asked) == 3:
+            raise Killed
+        return answer(inputs["input"]) if steps else act("echo", text="a")
+
+    outer = make_outer(AgentExecutor(agent=decide, tools=[echo]), call("a", "b"), tool_concurrency=1)
+    snapshot = snapshot_after(Killed, lambda: run(outer)).restarted()
+    result = run(outer, Snapshot.from_json(snapshot.to_json(), outer.graph))
+    assert result.steps[0].observation == "Task 1: a\na\n\nTask 2: b\nb"
+    assert asked == ["a", "a", "b", "b", "b"]
+    # The call that was in flight is charged again, with its run.
+    assert (result.spent["model_calls"], result.spent["nested_runs"]) == (1 + 5 + 1, 3)
+
+
+def test_effect_of_a_task_is_copied_as_data() -> None:
+    (kind,) = map_agents(make_child()).nodes[0].effects
+    effect: Any = kind
+    assert pickle.loads(pickle.dumps(effect({"input": "a"}))) == effects.RunGraph({"input": "a"})
 
 
 @pytest.mark.medium
@@ -103,12 +173,28 @@ def test_bound_grows_by_the_runs() -> None:
     executor = make_outer(make_child(), most=4, max_iterations=5, max_fan_out=2)
     certificate = proof_of(executor)
     verify.check(certificate, executor.graph)
-    assert str(certificate.bounds.model_calls) == "13*iterations = 65 (at most)"
-    assert str(certificate.bounds.tool_calls) == "fan_out*iterations + 12*iterations = 70 (at most)"
-    assert any("and of RunGraph effects, but not other nested runs" in one for one in executor.verify().assumptions)
+    assert str(certificate.bounds.model_calls) == "65 (at most)"
+    assert str(certificate.bounds.tool_calls) == "70 (at most)"
     assert executor.graph["research_all"].group == "research_all"
     assert any(box.name == "research_all" for box in picture_of(executor.verify()).boxes)
     testing.verify_termination(executor, examples=5)
+
+
+def test_runs_of_tools_and_of_tasks_are_both_counted() -> None:
+    child = make_child()
+    model = models.ScriptedModel([])
+    options: dict[str, Any] = {"max_iterations": 2, "max_fan_out": 1}
+    outer = caller_of(model, child.as_tool("ask", "Ask."), nodes=[map_agents(child, most=1)], **options)
+    certificate = proof_of(outer)
+    read = verify.Certificate.from_json(certificate.to_json())
+    assert (len(read.nested), read.nested) == (2, certificate.nested)
+    verify.check(read, outer.graph)
+    # Two decisions, two calls of the tool and two tasks, with up to three calls each.
+    assert certificate.bounds.model_calls.number == 2 + 2 * 3 + 2 * 3
+    # At most one run: that is less.
+    limited = outer.with_limits(dataclasses.replace(outer.limits, nested_runs=1))
+    assert proof_of(limited).bounds.model_calls.number == 2 + 3
+    verify.check(proof_of(limited), limited.graph)
 
 
 def of_two_inputs() -> AgentExecutor:

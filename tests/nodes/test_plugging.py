@@ -70,10 +70,7 @@ class TestSeats:
 
     def test_first_of_the_list_is_outermost(self) -> None:
         executor = make_executor().plug(sign, doubt)
-        before = make_executor().plug(sign, Piece("doubt", (doubt,), before="sign"))
-        moved = make_executor().plug(Piece("sign", (sign,), before="doubt"), doubt)
-        assert executor.seats()[gx.AgentFinish] == before.seats()[gx.AgentFinish] == ("doubt", "sign")
-        assert moved.seats()[gx.AgentFinish] == ("sign", "doubt")
+        assert executor.seats()[gx.AgentFinish] == ("doubt", "sign")
         assert executor.run("hi").output == "done? (signed)"
 
     def test_seats_print_the_way_to_each_home(self) -> None:
@@ -214,9 +211,6 @@ take_short = pure("take_short", Short, gx.AgentFinish, lambda short: short.finis
 return_short = pure("return_short", gx.AgentFinish, gx.AgentFinish | Short, lambda finish: finish)
 
 
-BEFORE = Piece("acting", (pass_acted,), acts=True, before="gating")
-
-
 class TestWrongPieces:
     @cases(
         ("pieces", "error", "text"),
@@ -225,13 +219,10 @@ class TestWrongPieces:
         ([take_short], gx.InputError, "piece take_short takes Short, which has no home; take one of Ready"),
         ([return_short], gx.GraphError, "return_short returns Short, which has no home, and no node of return_sh"),
         ([again], verify.UnprovedError, "again"),
-        ([sign, Piece("doubt", (doubt,), before="sing")], gx.GraphError, r"before='sing', .* did you mean sign\?"),
-        ([BEFORE, GATING], gx.GraphError, "acting carries out calls, so it sits behind gating"),
         ([lengthen], gx.InputError, "lengthen is a function; call it, lengthen"),
         (["critic"], gx.InputError, "'critic' is not a piece; pass a piece"),
         ([Piece], gx.InputError, "is not a piece"),
         ([make_executor()], gx.InputError, "is not a piece; pass a piece such as"),
-        ([Piece("sign", (sign,), before="sign")], gx.GraphError, "sign has before='sign', which is no pie"),
     )
     def test_wrong_pieces_are_refused(self, pieces: Any, error: type[Exception], text: str) -> None:
         with pytest.raises(error, match=text):

@@ -3,9 +3,9 @@
 import asyncio
 import contextvars
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import given
@@ -18,13 +18,16 @@ from graphexec.kernel.meters import GRACE
 from graphexec.messages import ModelReply, ModelRequest, Usage
 from graphexec.runtime import RunContext, arun, make_run_context
 from graphexec.runtime.handlers import Handler, handlers_for
+from graphexec.runtime.io import ASYNC, BLOCKING, gather, run_sync
 from graphexec.runtime.loop import TURN
-from graphexec.runtime.tasks import await_all, await_for, call_in_thread, run_on_own_loop
-from graphexec.runtime.threads import NOT_DONE, open_cancel_scope, wait_for, wait_for_all
+from graphexec.runtime.tasks import await_for, call_in_thread, run_on_own_loop
+from graphexec.runtime.threads import NOT_DONE, open_cancel_scope, wait_for
 from tests.drivers import ALL_DRIVERS, LIVE, Driver, Script
 from tests.kernel import machines as m
 from tests.parameters import cases
 from tests.runtime.actors import LONG, cancel_when, start_in_thread
+
+T = TypeVar("T")
 
 # Long enough for a thread to be started on a busy machine, short enough to wait for.
 SOON = 0.03
@@ -46,38 +49,44 @@ async def hang() -> None:
 @cases("seconds", LONG, 1e300)
 def test_a_call_that_comes_in_time_is_returned(seconds: float) -> None:
     assert wait_for(lambda: 3, seconds) == 3
-    assert wait_for_all([lambda: 3], seconds, at_once=1) == (3,)
 
 
 def test_late_call_is_abandoned(released: threading.Event) -> None:
     assert wait_for(released.wait, SOON) is NOT_DONE
-    assert wait_for_all([lambda: released.wait() or 1, lambda: 2], SOON, at_once=2) == (NOT_DONE, 2)
 
 
 @cases("seconds", 0.0, -1.0)
 def test_without_time_nothing_is_begun(seconds: float) -> None:
     begun: list[int] = []
     assert wait_for(lambda: begun.append(1), seconds) is NOT_DONE
-    assert wait_for_all([lambda: begun.append(1)] * 2, seconds, at_once=2) == (NOT_DONE, NOT_DONE)
     assert begun == []
 
 
-WAITING: list[Callable[[Any], object]] = [
-    lambda fail: wait_for(fail, LONG),
-    lambda fail: wait_for_all([fail], None, at_once=1),
-    lambda fail: wait_for_all([fail, fail], LONG, at_once=2),
-]
+def gather_sync(calls: Sequence[Callable[[], T]], at_once: int) -> list[T]:
+    """Return the results of blocking calls."""
+
+    def make(call: Callable[[], T]) -> Callable[[], Coroutine[Any, Any, T]]:
+        async def called() -> T:
+            return call()
+
+        return called
+
+    return run_sync(gather(BLOCKING, [make(call) for call in calls], at_once=at_once))
 
 
 @cases("raised", TimeoutError("mine"), KeyError("x"), StopIteration("x"), SystemExit(3))
-@cases("waiting", *WAITING)
-def test_exception_of_a_call_is_raised(raised: BaseException, waiting: Callable[[Any], object]) -> None:
+def test_exception_of_a_call_is_raised(raised: BaseException) -> None:
     def fail() -> None:
         raise raised
 
-    with pytest.raises(type(raised)) as caught:
-        waiting(fail)
-    assert caught.value is raised
+    waiting: list[Callable[[], object]] = [lambda: wait_for(fail, LONG)]
+    if not isinstance(raised, StopIteration):
+        # Which no coroutine can raise.
+        waiting += [lambda: gather_sync([fail], 1), lambda: gather_sync([fail, fail], 2)]
+    for wait in waiting:
+        with pytest.raises(type(raised)) as caught:
+            wait()
+        assert caught.value is raised
 
 
 def test_wait_ends_when_the_caller_is_cancelled(released: threading.Event) -> None:
@@ -97,10 +106,9 @@ def test_wait_ends_when_the_caller_is_cancelled(released: threading.Event) -> No
 # ---- several calls
 
 
-@given(count=st.integers(0, 12), at_once=st.integers(1, 15), seconds=st.sampled_from([None, LONG]))
-def test_results_come_in_the_order_of_the_calls(count: int, at_once: int, seconds: float | None) -> None:
-    calls = [partial(int, number) for number in range(count)]
-    assert wait_for_all(calls, seconds, at_once=at_once) == tuple(range(count))
+@given(count=st.integers(0, 12), at_once=st.integers(1, 15))
+def test_results_come_in_the_order_of_the_calls(count: int, at_once: int) -> None:
+    assert gather_sync([partial(int, number) for number in range(count)], at_once) == [*range(count)]
 
     async def soon(number: int) -> int:
         # Later calls end first.
@@ -108,23 +116,23 @@ def test_results_come_in_the_order_of_the_calls(count: int, at_once: int, second
             await asyncio.sleep(0)
         return number
 
-    async def together() -> tuple[Any, ...]:
-        return await await_all([soon(number) for number in range(count)], seconds, at_once=at_once)
+    async def together() -> list[int]:
+        return await gather(ASYNC, [partial(soon, number) for number in range(count)], at_once=at_once)
 
-    assert asyncio.run(together()) == tuple(range(count))
+    assert asyncio.run(together()) == [*range(count)]
 
 
-def test_unstarted_call_never_starts_after_timeout(released: threading.Event) -> None:
-    before = set(threading.enumerate())
+def test_no_more_calls_than_allowed_run_at_once(released: threading.Event) -> None:
     begun: list[int] = []
 
     def work(number: int) -> None:
         begun.append(number)
-        released.wait()
+        if len(begun) == 2:
+            raise KeyError(number)
+        released.wait(LONG)
 
-    assert wait_for_all([partial(work, number) for number in range(4)], SOON, at_once=2) == (NOT_DONE,) * 4
-    released.set()
-    join(set(threading.enumerate()) - before)
+    with pytest.raises(KeyError):
+        gather_sync([partial(work, number) for number in range(4)], 2)
     assert sorted(begun) == [0, 1]
 
 
@@ -176,7 +184,7 @@ async def fail() -> None:
 @cases(
     ("waiting", "error", "says"),
     (lambda: asyncio.run(await_for(fail, LONG)), TimeoutError, "mine"),
-    (lambda: asyncio.run(await_all([fail(), fail()], None, at_once=2)), TimeoutError, "mine"),
+    (lambda: asyncio.run(gather(ASYNC, [fail, fail], at_once=2)), TimeoutError, "mine"),
     (lambda: asyncio.run(call_in_thread(lambda: next(iter(())))), RuntimeError, "raised StopIteration"),
     (lambda: run_on_own_loop(fail), TimeoutError, "mine"),
 )
@@ -314,9 +322,10 @@ def test_functions_become_handlers() -> None:
 
 @cases("several", 1, 3)
 def test_async_call_is_cancelled_with_its_sync_caller(several: int) -> None:
-    cancelled = threading.Semaphore(0)
+    begun, cancelled = threading.Semaphore(0), threading.Semaphore(0)
 
     async def endless() -> None:
+        begun.release()
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
@@ -326,9 +335,16 @@ def test_async_call_is_cancelled_with_its_sync_caller(several: int) -> None:
     def call() -> None:
         run_on_own_loop(endless)
 
+    def fail_meanwhile() -> None:
+        for _ in range(several):
+            assert begun.acquire(timeout=LONG)
+        raise TimeoutError
+
     if several == 1:
         assert wait_for(call, 0.05) is NOT_DONE
     else:
-        assert wait_for_all([call] * several, 0.05, at_once=several) == (NOT_DONE,) * several
+        calls: list[Callable[[], None]] = [call] * several
+        with pytest.raises(TimeoutError):
+            gather_sync([*calls, fail_meanwhile], several + 1)
     for _ in range(several):
         assert cancelled.acquire(timeout=LONG)

@@ -280,10 +280,10 @@ def one_too_many(enter: Any) -> Any:
 
 
 def uncharged(charge: Any) -> Any:
-    def charged_nothing(self: Any, step: Any, effect: Any, tariff: Any, asked: int) -> Any:
+    def charged_nothing(self: Any, step: Any, request: Any, asked: int) -> Any:
         slot = self.program.slots["tool_calls"]
         calls = self._counts[slot]
-        stopped = charge(self, step, effect, tariff, asked)
+        stopped = charge(self, step, request, asked)
         self._counts[slot] = min(self._counts[slot], calls + 1)
         return stopped
 
@@ -291,9 +291,9 @@ def uncharged(charge: Any) -> Any:
 
 
 def counted_once(charge: Any) -> Any:
-    def charged_once(self: Any, step: Any, effect: Any, tariff: Any, asked: int) -> Any:
+    def charged_once(self: Any, step: Any, request: Any, asked: int) -> Any:
         before = list(self._counts)
-        stopped = charge(self, step, effect, tariff, asked)
+        stopped = charge(self, step, request, asked)
         self._counts = [min(count, old + 1) for count, old in zip(self._counts, before, strict=True)]
         return stopped
 

@@ -5,7 +5,8 @@ from typing import Any
 import graphexec as gx
 from graphexec import effects, kernel, nodes
 from graphexec import executor as table
-from graphexec.executor import AGENT_EXECUTOR, Acted, LimitReached, NotSaved, Ready, parse
+from graphexec.executor import AGENT_EXECUTOR, Acted, LimitReached, Ready, parse
+from graphexec.executor.plugging.memory_nodes import NotSaved
 from graphexec.executor.table import GENERATING_AGENT_EXECUTOR, stop_without_answer
 from graphexec.memory import BufferMemory
 from tests.executor.actors import answer, scripted

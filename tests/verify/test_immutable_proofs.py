@@ -72,7 +72,7 @@ def test_changed_cost_of_an_effect_is_an_error(charges: dict[Meter, int], monkey
 
     machine = gx.graph(gx.edges(look, gx.on(Page, gx.END) | gx.on(Missed, gx.END)), start=look)
     monkeypatch.setattr(Look, "charges", charges)
-    with pytest.raises(errors.NodeError, match="what a Look charges, measures or reserves was changed after the graph"):
+    with pytest.raises(errors.NodeError, match="what a Look charges or measures was changed after the graph"):
         machine.run(Address(0), handlers={Look: lambda effect: "text"}, limits=LIMITS)
 
 

@@ -154,7 +154,11 @@ def test_nested_charges_are_assumptions_without_limits() -> None:
     linked, included, outer = delegating(calling()).verify().assumptions[4:]
     for fact in ("run(..., host=call)", "a run starts at most 1,000, to a depth of 8"):
         assert fact in linked
-    for fact in ("the bounds on model calls and tool calls include", "as_tool, but not other nested runs", "a memory"):
+    for fact in (
+        "the bounds on model calls and tool calls include",
+        "map_agents, but not other nested runs",
+        "a memory",
+    ):
         assert fact in included
     assert "it takes at most bounds.transitions_when_nested" in outer
     limited: Any = {"max_model_calls": 9, "max_tool_calls": 9, "max_depth": None, "max_nested_runs": None}
@@ -268,9 +272,9 @@ def unknown_charges(charges: Any) -> Any:
     (unknown_charges, "the meters that it bounds are not those|nothing bounds the charges of nested runs"),
 )
 def test_charges_of_nested_runs_are_checked(change: Callable[[Any], Any], fault: str) -> None:
-    assert NESTED is not None
-    nested = dataclasses.replace(NESTED, charges=change(NESTED.charges))
-    refuse(dataclasses.replace(CERTIFICATE, nested=nested), fault)
+    (known,) = NESTED
+    nested = dataclasses.replace(known, charges=change(known.charges))
+    refuse(dataclasses.replace(CERTIFICATE, nested=(nested,)), fault)
 
 
 # ---- meters of the runs within alone

@@ -268,10 +268,8 @@ class Refusing:
         self.limits = (way,)
         self._rolled, self._allowed = rolled, rolled.choice([0.0, 0.5])
 
-    def charge(
-        self, amounts: Mapping[str, float], stops: Collection[str], reserves: Mapping[str, float]
-    ) -> Exhausted | None:
-        mine = {*self.limits} & {*amounts, *stops, *reserves}
+    def charge(self, amounts: Mapping[str, float], stops: Collection[str]) -> Exhausted | None:
+        mine = {*self.limits} & {*amounts, *stops}
         return Exhausted(self.limits[0], 0, 0, outer=True) if mine and self._rolled.random() >= self._allowed else None
 
     def settle(self, amounts: Mapping[str, float]) -> None: ...

@@ -12,7 +12,6 @@ from graphexec.agents.runnables import RunnableFunction
 from graphexec.effects import CallAgent, CallModel, CallTool, LoadMemory, SaveMemory
 from graphexec.errors import InputError
 from graphexec.executor.handlers.functions import make_agent_handler
-from graphexec.executor.handlers.memory import make_load_handler, make_save_handler
 from graphexec.executor.handlers.models import make_model_handler
 from graphexec.executor.handlers.runnables import make_runnable_handler
 from graphexec.kernel.effects import Effect
@@ -110,5 +109,8 @@ def make_handlers(agent: Agent, memory: Memory | None) -> dict[type[Effect[Any]]
             make_runnable_handler(decides) if isinstance(decides, RunnableFunction) else make_agent_handler(decides)
         )
     if memory is not None:
+        # Imported here: few executors have a memory.
+        from graphexec.memory.handlers import make_load_handler, make_save_handler
+
         handlers |= {LoadMemory: make_load_handler(memory), SaveMemory: make_save_handler(memory)}
     return handlers

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any, TypeVar, final
+from typing import Any, final
 
 from graphexec.actions import AgentFinish, Run, StoppedResponse
 from graphexec.effects import LoadMemory, SaveMemory
@@ -14,11 +14,9 @@ from graphexec.executor.plugging.run_attachment import attach_run
 from graphexec.executor.result import Ending
 from graphexec.executor.table import LimitReached, Ready, limit_reached, stopped_response
 from graphexec.kernel.effects import Asks, Effect, ask
-from graphexec.kernel.graph import Graph, M, Route, Routes, Table, check_table
+from graphexec.kernel.graph import Graph, M, check_table
 from graphexec.kernel.meters import Exhausted
 from graphexec.kernel.node import END, Edge, Node, charged, node, rename, reserved
-
-F = TypeVar("F")
 
 # Seconds that a save has beyond the deadline, so that a run stopped by its deadline is saved, too. This is enough for a
 # line in a file or a row in a local database, and too short for the caller to notice.
@@ -107,18 +105,6 @@ def _to_save(edge: Edge) -> Edge:
     if edge.target != END.name or edge.source in _SAVE_NODES:
         return edge
     return dataclasses.replace(edge, target=save_memory.name)
-
-
-def save_endings(table: Table[F], machine: Graph[Any, Any]) -> Table[F]:
-    """Return the rows with their endings redirected to the node that saves the memory, if the machine has it."""
-    if save_memory.name not in machine:
-        return table
-    save = machine[save_memory.name]
-
-    def to_save(way: Route) -> Route:
-        return dataclasses.replace(way, target=save) if way.target is END and way.outcome in save.takes else way
-
-    return Table(tuple((source, Routes(tuple(map(to_save, routes.routes)))) for source, routes in table.rows))
 
 
 def is_save_node(name: str) -> bool:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias, final
 
 from graphexec.actions import AgentFinish, Run, StoppedResponse
-from graphexec.agents import Agent, RuleName
+from graphexec.agents import Agent
+from graphexec.agents.calls import CallRules
 from graphexec.effects import CallTool
 from graphexec.errors import InputError, format_value
 from graphexec.executor.table import (
@@ -78,30 +79,27 @@ class Piece:
 
     - `name`: of the piece in `unplug`, in `seats` and in pictures.
     - `once`: its node that takes `Ready` runs before the first decision only.
-    - `before`: the name of a piece which a value passes after this one, where both sit on one class.
     - `tools` are offered to the model, and `handlers` answer the effects of the nodes.
     - `edits(request, run)` returns the request to send instead of a request of the agent.
     - `reveals`: the endings that its nodes return are for people only, so no model may be asked after them.
     - `gates`: it decides which tools may be called, so it sits behind the pieces that may change the calls. If it runs
       `once` and gates or reveals, nothing may ask before it.
     - `acts`: it carries out calls itself, so it sits behind the pieces that gate.
-    - `narrows`: it sets `run.aside.tools`, so the agent must be able to offer fewer tools.
     - `tool_names`: the names of the tools that its options name; the executor must have all of them.
     - `tool_limits`: the most calls of tools in a run, by name. Its nodes answer further calls, and the engine refuses
       them, so that the proof counts no more.
     - `ungated`: the names of the tools that its own agents may call without a piece of theirs that gates them. A piece
       that gates one of them cannot be plugged beside it.
     - `output`: the type of the answers that it lets pass; see `output_type`.
-    - `rule`: the name of the agent's rule that it is; the executor adds its nodes.
+    - `fit(rules)` returns its nodes for an executor's agent and tools, in place of `nodes`, or raises what it lacks.
 
     A node that asks and has no `when_spent` is `charged(when_spent=limit_reached)`. Raises `InputError` for an invalid
     name, and for nodes of which none takes a class with a home, or two take the same class.
     """
 
     name: str
-    nodes: tuple[Node[Any, Any], ...]
+    nodes: tuple[Node[Any, Any], ...] = ()
     once: bool = False
-    before: str | None = None
     tools: tuple[AnyTool, ...] = ()
     handlers: Mapping[type[Effect[Any]], HandlerLike] = field(default_factory=dict[Any, Any])
     edits: Edit | None = None
@@ -110,10 +108,9 @@ class Piece:
     acts: bool = False
     tool_names: tuple[str, ...] = ()
     tool_limits: Mapping[str, int] = field(default_factory=dict[str, int])
-    narrows: bool = False
     ungated: tuple[str, ...] = ()
     output: Output | None = None
-    rule: RuleName | None = None
+    fit: Callable[[CallRules], tuple[Node[Any, Any], ...]] | None = None
 
     def __post_init__(self) -> None:
         # Users without a type checker pass other values.

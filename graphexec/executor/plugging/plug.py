@@ -27,9 +27,9 @@ F = TypeVar("F")
 def plug(machine: M, pieces: Sequence[Piece]) -> M:
     """Return the machine with these pieces, in their order.
 
-    Raises `GraphError` for names that are taken, for outcomes without a home, for a `before` that does not fit, for a
-    node that asks a model behind a piece that reveals, for one that asks before a piece that must come first, and for
-    an agent of a piece that calls a tool past the piece that gates it.
+    Raises `GraphError` for names that are taken, for outcomes without a home, for a node that asks a model behind a
+    piece that reveals, for one that asks before a piece that must come first, and for an agent of a piece that calls a
+    tool past the piece that gates it.
     """
     if not pieces:
         return machine
@@ -151,7 +151,7 @@ def _find_taken_names(machine: Graph[Any, Any], pieces: Sequence[Piece]) -> Iter
             if names.count(one.name) > 1:
                 owners = [other.name for other in pieces if one.name in [node.name for node in other.nodes]]
                 where = " and ".join(owners) if len(owners) > 1 else f"the machine and {piece.name}"
-                text = f"{where} have a node {one.name}; rename one of the functions, or give the piece another name"
+                text = f"{where} have a node {one.name}; rename one of the functions, or leave out a piece"
                 yield Fault("GX020", one.name, None, text)
 
 

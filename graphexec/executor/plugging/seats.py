@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import final
 
-from graphexec.errors import Fault, GraphError, did_you_mean
+from graphexec.errors import Fault, GraphError
 from graphexec.executor.plugging.piece import HOMES, Piece
 from graphexec.executor.table import Acted, Observed, Ready
 
@@ -53,12 +53,12 @@ class Seats:
 
 
 def assign_seats(pieces: Sequence[Piece]) -> Seats:
-    """Return the seats of pieces.
-
-    Raises `GraphError` for two pieces of one name, and for a `before` that names no piece of the same class, or one
-    that an approval forbids.
-    """
-    faults = list(_find_faults(pieces))
+    """Return the seats of pieces. Raises `GraphError` for two pieces of one name."""
+    names = [piece.name for piece in pieces]
+    twice = dict.fromkeys(name for name in names if names.count(name) > 1)
+    if twice:
+        text = "{} is plugged twice; give one of them another name, or unplug the first"
+        raise GraphError([Fault("GX020", name, None, text.format(name)) for name in twice])
     seats: dict[type | str, tuple[Piece, ...]] = {}
     kinds: tuple[type | str, ...] = (ONCE, *HOMES)
     for kind in kinds:
@@ -68,9 +68,7 @@ def assign_seats(pieces: Sequence[Piece]) -> Seats:
         if kind is Acted:
             chain.sort(key=_stage)
         if chain:
-            seats[kind] = tuple(_move(chain, faults, by_stage=kind is Acted))
-    if faults:
-        raise GraphError(faults)
+            seats[kind] = tuple(chain)
     return Seats(seats)
 
 
@@ -83,37 +81,3 @@ def _sits(piece: Piece, kind: type | str) -> bool:
 def _stage(piece: Piece) -> int:
     """Return 0 for a piece that may change the calls, 1 for one that gates them, 2 for one that carries them out."""
     return 2 if piece.acts else int(piece.gates)
-
-
-def _move(chain: Sequence[Piece], faults: list[Fault], *, by_stage: bool) -> list[Piece]:
-    """Return the pieces with those that have a `before` moved."""
-    moved = list(chain)
-    for piece in chain:
-        place = next((place for place, other in enumerate(moved) if other.name == piece.before), None)
-        if place is None or piece.name == piece.before:
-            continue
-        if by_stage and _stage(piece) > _stage(moved[place]):
-            text = (
-                f"{piece.name} carries out calls, so it sits behind {piece.before}, which may change or forbid them; "
-                "leave out before="
-            )
-            faults.append(Fault("GX029", piece.name, None, text))
-            continue
-        moved.remove(piece)
-        moved.insert(next(place for place, other in enumerate(moved) if other.name == piece.before), piece)
-    return moved
-
-
-def _find_faults(pieces: Sequence[Piece]) -> Iterator[Fault]:
-    names = [piece.name for piece in pieces]
-    for name in dict.fromkeys(name for name in names if names.count(name) > 1):
-        yield Fault("GX020", name, None, f"{name} is plugged twice; give one of them another name, or unplug the first")
-    for piece in pieces:
-        if piece.before is None:
-            continue
-        others = [other for other in pieces if other.name != piece.name and {*other.takes} & {*piece.takes}]
-        if piece.before not in [other.name for other in others]:
-            known = [other.name for other in others]
-            hint = did_you_mean(piece.before, known, f"those are {', '.join(known) or 'none'}")
-            text = f"{piece.name} has before={piece.before!r}, which is no piece that takes the same classes; {hint}"
-            yield Fault("GX029", piece.name, None, text)

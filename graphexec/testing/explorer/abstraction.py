@@ -179,11 +179,9 @@ class Refusing:
     def __init__(self, refusal: Exhausted | None) -> None:
         self.refusal = refusal
 
-    def charge(
-        self, amounts: Mapping[str, float], stops: Collection[str], reserves: Mapping[str, float]
-    ) -> Exhausted | None:
+    def charge(self, amounts: Mapping[str, float], stops: Collection[str]) -> Exhausted | None:
         """Refuse the charge."""
-        return Exhausted(next(iter((*amounts, *stops, *reserves)), "depth"), 0, 0, outer=True)
+        return Exhausted(next(iter((*amounts, *stops)), "depth"), 0, 0, outer=True)
 
     def settle(self, amounts: Mapping[str, float]) -> None:
         """Ignore what a reply reported."""

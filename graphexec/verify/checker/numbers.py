@@ -10,7 +10,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from graphexec.errors import format_number, format_value
-from graphexec.kernel.effects import NestedRuns
 from graphexec.kernel.meters import GRACE, is_measure, is_number, is_whole
 from graphexec.verify.checker.potentials import count_charges, highest_line, highest_state, is_possible
 from graphexec.verify.proof.certificate import TIMELY, Bound, Certificate
@@ -38,11 +37,10 @@ def unproved_numbers(certificate: Certificate) -> Iterator[str]:
         if (bound.form, bound.number, bound.value, bound.exact, bound.assuming) != (form, limit, limit, False, None):
             yield f"the bound on {name.replace('_', ' ')} is not its limit"
     yield from _unproved_seconds(certificate)
-    if certificate.nested is not None and len({name for name, *_ in certificate.nested.charges}) < len(
-        certificate.nested.charges
-    ):
-        yield "the charges of nested runs have two rows for one meter"
-    own = bounds.meters if certificate.nested is None else bounds.alone
+    for one in certificate.nested:
+        if len({name for name, *_ in one.charges}) < len(one.charges):
+            yield "the charges of nested runs have two rows for one meter"
+    own = bounds.alone if certificate.nested else bounds.meters
     if {*own} != {*names}:
         yield "the bounds on its own effects are for other meters than its bounds"
         return
@@ -58,10 +56,8 @@ def unproved_numbers(certificate: Certificate) -> Iterator[str]:
     ):
         if (fault := _stopped_fault(one, bound)) is not None:
             yield f"the bound on transitions when {how} is not proved: {fault}"
-    if certificate.nested is None:
-        return
-    for name in names:
-        fault = _nested_fault(certificate, name, certificate.nested)
+    for name in names if certificate.nested else ():
+        fault = _nested_fault(certificate, name)
         if fault is not None:
             yield f"the bound on {name.replace('_', ' ')} with nested runs is not proved: {fault}"
 
@@ -141,21 +137,24 @@ def _fault(certificate: Certificate, meter: str | None, bound: Bound) -> str | N
     return _form_fault(certificate, bound)
 
 
-def _nested_fault(certificate: Certificate, name: str, nested: NestedRuns) -> str | None:
+def _nested_fault(certificate: Certificate, name: str) -> str | None:
     """Return why a meter's number with nested runs is not proved, given that the machine's own part is."""
     bound, own = certificate.bounds.meters[name], certificate.bounds.alone[name]
     if bound.number is None:
         return None if bound.form is None or bound == own else "it has a closed form, but no number"
     if bound.potential is not None and [one for one, _ in bound.potential.limits] == [name]:
         return _fault(certificate, name, bound)
-    rows = [counts for meter, *counts in nested.charges if meter == name]
-    alone, whole = rows[0] if rows else (0, 0)
-    # The number of calls is unknown if replies may report more of them; it is 0 if nothing charges the meter.
-    bounded = certificate.bounds.alone.get(nested.meter)
-    calls = bounded.number if bounded is not None else None if nested.meter in certificate.flow.measured else 0
+    rows = [(one, *counts) for one in certificate.nested for meter, *counts in one.charges if meter == name]
     runs = 0 if certificate.limits.get("depth") == 0 else certificate.limits.get("nested_runs")
-    ways = [(runs, 1, 0 if runs == 0 else alone), (calls, nested.attempts, whole)]
-    found = [int(runs) * times * each for runs, times, each in ways if runs is not None and each is not None]
+    found = [] if rows and runs != 0 else [0]
+    each = [alone for _, alone, _ in rows if alone is not None]
+    if runs and len(each) == len(rows):
+        found.append(int(runs) * max(each, default=0))
+    numbers = {meter: one.number for meter, one in certificate.bounds.alone.items()}
+    started = [(certificate.flow.most_calls(one.meter, numbers), one.attempts, whole) for one, _, whole in rows]
+    charged = [int(calls) * times * whole for calls, times, whole in started if calls is not None and whole is not None]
+    if len(charged) == len(rows):
+        found.append(sum(charged))
     if own.number is None or not found:
         return "nothing bounds the charges of nested runs"
     most = int(own.number) + min(found)

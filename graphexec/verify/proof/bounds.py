@@ -75,7 +75,7 @@ def bounds_of(
     flow: Flow,
     transitions: Sequence[Transition],
     limits: Limits,
-    nested: NestedRuns | None = None,
+    nested: Sequence[NestedRuns] = (),
     *,
     always: bool = True,
     measures: Sequence[str] = (),
@@ -104,7 +104,7 @@ def ends_by_states(flow: Flow, limits: Limits) -> bool:
     return Product(flow, limits).is_finite(_STATES)
 
 
-def bounds_by_states(flow: Flow, limits: Limits, nested: NestedRuns | None) -> Bounds:
+def bounds_by_states(flow: Flow, limits: Limits, nested: Sequence[NestedRuns]) -> Bounds:
     """Return the bounds of a flow whose states under `limits` are few and do not repeat."""
     return _bounds(_Prover(flow, possible_transitions(flow, limits), limits, nested, always=False, by_states=True))
 
@@ -116,7 +116,7 @@ def _bounds(prover: _Prover) -> Bounds:
     end = None if limits.seconds is None else limits.seconds + beyond
     seconds = Bound(None, None) if end is None else Bound(f"seconds + {beyond:g}", end, value=end, assuming=TIMELY)
     alone = {name: prover.bound_of_charges(name) for name in bounded_meters(flow, nested)}
-    meters = alone if nested is None else {name: prover.with_nested_runs(name, alone, nested) for name in alone}
+    meters = {name: prover.with_nested_runs(name, alone) for name in alone}
     depth, runs = bound_by_limit("depth", limits.depth), bound_by_limit("nested_runs", limits.nested_runs)
     return Bounds(
         prover.bound_of_transitions(), meters, seconds, depth, runs, alone, dict(_bounds_of_quotas(flow, limits, alone))
@@ -150,7 +150,7 @@ class _Prover:
         flow: Flow,
         transitions: Sequence[Transition],
         limits: Limits,
-        nested: NestedRuns | None,
+        nested: Sequence[NestedRuns],
         *,
         always: bool,
         by_states: bool = False,
@@ -168,7 +168,7 @@ class _Prover:
         self._always = [*transitions, *errors] if always else None
         self.limits = limits
         self._budgets = caps_of(flow, limits)
-        charged: dict[str, Any] = {} if nested is None else {name: limits[name] for name, *_ in nested.charges}
+        charged: dict[str, Any] = {name: limits[name] for one in nested for name, *_ in one.charges}
         whole = {name: limit for name, limit in charged.items() if isinstance(limit, int)}
         uncounted = {name: getattr(limits, name) for name in ("fan_out", "restarts", "nested_runs")}
         caps: dict[str, int | None] = {**whole, **self._budgets, **uncounted}
@@ -365,30 +365,27 @@ class _Prover:
         limited, bound = self._bound_of_limit(name), self._bound_of_flow(name)
         return min((bound, limited), key=_number) if limited is not None else bound
 
-    def with_nested_runs(self, name: str, alone: Mapping[str, Bound], nested: NestedRuns) -> Bound:
+    def with_nested_runs(self, name: str, alone: Mapping[str, Bound]) -> Bound:
         """Return the bound on charges including nested runs; `alone` has the bounds on the machine's own effects."""
         own = alone[name]
-        rows = [counts for meter, *counts in nested.charges if meter == name]
-        if not rows or is_limit_of(own, name):
+        rows = [(one, counts) for one in self.nested for meter, *counts in one.charges if meter == name]
+        runs = 0 if self.limits.depth == 0 else self.limits.nested_runs
+        if not rows or runs == 0 or is_limit_of(own, name):
             return own
         if own.number is None:
             # A closed form of the machine's own charges does not include nested runs.
             return Bound(None, None)
-        one, whole = rows[0]
-        # The number of calls is unknown if replies may report more of them.
-        calls: float | None = None if nested.meter in self.flow.measured else 0
-        if nested.meter in alone:
-            calls = alone[nested.meter].number
-        runs = 0 if self.limits.depth == 0 else self.limits.nested_runs
         found: list[tuple[float, str | None]] = []
-        if runs == 0:
-            return own
-        if runs is not None and one is not None:
+        most = [one for _, (one, _) in rows if one is not None]
+        if runs is not None and len(most) == len(rows):
             before = "" if own.form == "0" else f"{own.form} + "
-            written = own.form is not None and len(str(polynomial.number(one))) <= _DIGITS
-            found.append((runs * one, f"{before}{polynomial.number(one)}*nested_runs" if written else None))
-        if calls is not None and whole is not None:
-            found.append((calls * nested.attempts * whole, None))
+            written = own.form is not None and len(str(polynomial.number(max(most)))) <= _DIGITS
+            found.append((runs * max(most), f"{before}{polynomial.number(max(most))}*nested_runs" if written else None))
+        numbers = {meter: bound.number for meter, bound in alone.items()}
+        started = [(self.flow.most_calls(one.meter, numbers), one.attempts, whole) for one, (_, whole) in rows]
+        charged = [calls * times * whole for calls, times, whole in started if calls is not None and whole is not None]
+        if len(charged) == len(rows):
+            found.append((sum(charged), None))
         limited = self._bound_of_limit(name)
         # Only a limit on the meter itself also limits nested runs.
         shared = limited if limited is not None and is_limit_of(limited, name) else Bound(None, None)

@@ -152,11 +152,12 @@ class _LazyFields:
 class Bounds(_LazyFields):
     """The bounds of a run: transitions, charges of meters that no reply reports, and seconds until control returns.
 
-    The bounds in `meters` include nested runs of tools made by `as_tool`; those in `alone` cover only the machine's own
-    effects. `depth` bounds the levels of nested runs, and `nested_runs` their number. `quotas` are those budgets that
-    effects cost of which a run spends less than the bound on the meters that the same effects charge. All are for a run
-    that is not itself nested and keeps its limits through pauses; `transitions_when_nested` is for one that an outer
-    run may stop anywhere, and `transitions_when_resumed` for the rest of one that is resumed with other limits.
+    The bounds in `meters` include the nested runs of `as_tool` and `map_agents`; those in `alone` cover only the
+    machine's own effects. `depth` bounds the levels of nested runs, and `nested_runs` their number. `quotas` are those
+    budgets that effects cost of which a run spends less than the bound on the meters that the same effects charge. All
+    are for a run that is not itself nested and keeps its limits through pauses; `transitions_when_nested` is for one
+    that an outer run may stop anywhere, and `transitions_when_resumed` for the rest of one that is resumed with other
+    limits.
     """
 
     transitions: Bound
@@ -206,7 +207,7 @@ class Certificate:
     limits: Mapping[str, float | None]
     ranks: Ranks | None
     bounds: Bounds
-    nested: NestedRuns | None = None
+    nested: tuple[NestedRuns, ...] = ()
     holds_when_nested: bool = False
 
     def __post_init__(self) -> None:
@@ -311,7 +312,7 @@ def _read_certificate(data: Mapping[str, Any]) -> Certificate:
             _read_bound(bounds["transitions_when_nested"]),
             _read_bound(bounds["transitions_when_resumed"]),
         ),
-        _read_optional(_read_nested, data["nested"]),
+        tuple(map(_read_nested, _read_list(data["nested"]))),
         _read_bool(data["holds_when_nested"]),
     )
 
@@ -367,7 +368,6 @@ def _read_transition(data: Any) -> Transition:
         tuple(map(_read_amounts, _read_list(data["effect_charges"]))),
         _read_optional(_read_number, data["grace"]),
         _read_bool(data["answered"]),
-        _read_amounts(data.get("reserves", [])),
     )
 
 

@@ -49,7 +49,6 @@ CODES: Mapping[str, str] = MappingProxyType(
         "GX026": "unknown edge",
         "GX027": "guard missing on some exits",
         "GX028": "outcome without a home",
-        "GX029": "piece in the wrong place",
         "GX030": "model asked after a piece that reveals",
     }
 )
@@ -169,10 +168,10 @@ class Verdict:
         if self.certificate is None:
             return NestedRuns(meter, 1, tuple((name, None, None) for name in self.graph.meters), (tool,))
         bounds, nested = self.certificate.bounds, self.certificate.nested
-        within = {} if nested is None else {name: alone for name, alone, _ in nested.charges}
         rows: list[tuple[str, int | None, int | None]] = []
         for name, bound in bounds.meters.items():
-            counts = [bounds.alone.get(name, bound).number, within.get(name, 0)]
+            within = [alone for one in nested for meter, alone, _ in one.charges if meter == name]
+            counts = [bounds.alone.get(name, bound).number, *within]
             known = [int(count) for count in counts if count is not None]
             whole = None if bound.number is None else int(bound.number)
             rows.append((name, max(known) if len(known) == len(counts) else None, whole))

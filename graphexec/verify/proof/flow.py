@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeAlias
 
 from graphexec.errors import repr_fields
 from graphexec.kernel.counters import MeasureError
-from graphexec.kernel.effects import Effect, NestedRuns, answers_cut, reserves_of
+from graphexec.kernel.effects import Effect, NestedRuns, answers_cut
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import ITERATIONS, Budget, FrozenMapping, Limits, is_measure
 from graphexec.kernel.node import END, Edge, Node
@@ -43,7 +43,6 @@ class Transition:
     asks for at least `asks` and at most `most` effects (`None`: only a limit bounds them), each with one of the
     `effect_charges`. A `reserved` visit is not charged to the limits, and may take `grace` seconds beyond the run's
     deadline. If it is `answered`, each of its effects has a reply for a cut at the deadline, so the node continues.
-    `reserves` are the most that the nested run of one of its effects charges: so much must be left before it starts.
     """
 
     source: str
@@ -59,7 +58,6 @@ class Transition:
     # `None` if effects are charged to the limits.
     grace: float | None = None
     answered: bool = False
-    reserves: tuple[tuple[str, int], ...] = ()
 
     @property
     def reserved(self) -> bool:
@@ -73,14 +71,12 @@ class Transition:
 
     @property
     def charged(self) -> frozenset[str]:
-        """The meters that its effects and their nested runs charge."""
-        charges = (name for kind in self.effect_charges for name, amount in kind if amount)
-        return frozenset((*charges, *(name for name, _ in self.reserves)))
+        """The meters that its effects charge."""
+        return frozenset(name for kind in self.effect_charges for name, amount in kind if amount)
 
     def largest(self, meter: str) -> int:
-        """Return the most that one of its effects, with its nested run, charges a meter."""
-        own = max((amount for kind in self.effect_charges for name, amount in kind if name == meter), default=0)
-        return own + dict(self.reserves).get(meter, 0)
+        """Return the most that one of its effects charges a meter."""
+        return max((amount for kind in self.effect_charges for name, amount in kind if name == meter), default=0)
 
     def calls(self, meter: str) -> int | None:
         """Return the most that such a visit charges a meter; `None` if its number of effects has no bound."""
@@ -177,21 +173,14 @@ class Flow:
         return hashlib.sha256(format_json(self.to_data(), sort_keys=True).encode()).hexdigest()
 
     def to_data(self) -> dict[str, Any]:
-        """Return the flow as JSON data. Flows without nested runs have the form that they had before these."""
-        data = asdict(self)
-        for one in data["transitions"]:
-            if not one["reserves"]:
-                del one["reserves"]
-        return data
+        """Return the flow as JSON data."""
+        return asdict(self)
 
     def factors(self, meter: str) -> dict[str, int]:
         """Return the meters that bound the charges of `meter`, each with a factor: charges <= factor * other charges.
 
         Every effect that charges `meter` also charges the others. The first entry is `meter` itself, with the factor 1.
         """
-        if any(name == meter for one in self.transitions for name, _ in one.reserves):
-            # A nested run may charge it without the others.
-            return {meter: 1}
         charging = self._charging(meter)
         names = (*self.charged, *self.lasting_quotas)
         others = [name for name in names if name != meter and all(kind.get(name) for kind in charging)]
@@ -212,13 +201,15 @@ class Flow:
 
         Each effect that charges the meter charges one of them, at least as much by its factor, and no edge resets it.
         """
-        if any(name == meter for one in self.transitions for name, _ in one.reserves):
-            return False
         if any(name in one.resets for one in self.transitions for name, _ in limits):
             return False
         return all(
             any(factor * kind.get(name, 0) >= kind[meter] for name, factor in limits) for kind in self._charging(meter)
         )
+
+    def most_calls(self, meter: str, numbers: Mapping[str, float | None]) -> float | None:
+        """Return the most calls that charge a meter, by its number; `None` if replies may report more of them."""
+        return numbers.get(meter, None if meter in self.measured else 0)
 
     def _charging(self, meter: str) -> list[dict[str, int]]:
         kinds = dict.fromkeys(kind for one in self.transitions for kind in one.effect_charges)
@@ -249,17 +240,17 @@ def _choices(one: Transition) -> Iterator[Transition]:
         yield dataclasses.replace(one, spends=(*entry.items(), *sorted(charges.items())))
 
 
-def nested_runs_of(graph: Graph[Any, Any]) -> NestedRuns | None:
+def nested_runs_of(graph: Graph[Any, Any]) -> tuple[NestedRuns, ...]:
     """Return what the nested runs that the machine's calls start charge, as far as it is known."""
     settings = dict.fromkeys(one for node in graph for one in node.bound if isinstance(one, NestedRuns))
     return NestedRuns.merge(list(settings))
 
 
-def bounded_meters(flow: Flow, nested: NestedRuns | None) -> tuple[str, ...]:
+def bounded_meters(flow: Flow, nested: Sequence[NestedRuns]) -> tuple[str, ...]:
     """Return the meters whose charges are known in advance, including those of nested runs."""
-    rows = () if nested is None else nested.charges
+    rows = [row for one in nested for row in one.charges]
     more = [name for name, *counts in rows if name not in flow.charged and counts != [None, None]]
-    return (*flow.bounded, *more)
+    return (*flow.bounded, *dict.fromkeys(more))
 
 
 def caps_of(flow: Flow, limits: Limits) -> dict[str, int | None]:
@@ -340,7 +331,7 @@ def is_affordable(one: Transition, caps: Mapping[str, float | None]) -> bool:
 def is_limited(flow: Flow, name: str, limits: Limits) -> bool:
     """Return whether a limit may stop effects that charge the meter."""
     known = limits_of(flow, limits)
-    charges = (dict((*kind, *one.reserves)) for one in flow.transitions for kind in one.effect_charges)
+    charges = (dict(kind) for one in flow.transitions for kind in one.effect_charges)
     taken = {other for kind in charges if kind.get(name) for other in kind}
     # A meter that is only measured stops nothing until a reply reports an amount.
     counted = (*flow.charged, *flow.quotas)
@@ -360,10 +351,7 @@ def flow_of(graph: Graph[Any, Any]) -> Flow:
     transitions = [one for node, row in rows for one in _visits(node, [edge for edge in row if edge is not None])]
     effects = [effect for node in graph for effect in node.effects]
     charged = {meter.name for effect in effects for meter in effect.charges}
-    charged |= {meter.name for effect in effects for meter, most in reserves_of(effect).items() if most}
     measured = {meter.name for effect in effects for meter in effect.measures}
-    # Nested runs may charge these without a bound.
-    measured |= {meter.name for effect in effects for meter, most in reserves_of(effect).items() if most is None}
     return Flow(
         graph.start,
         tuple(graph.nodes),
@@ -394,10 +382,9 @@ def _visits(node: Node[Any, Any], row: Sequence[Edge]) -> Iterator[Transition]:
     kinds = tuple(dict.fromkeys(map(_charges, node.effects))) if asks else ()
     if node.quotas:
         kinds = tuple((*kind, *(((one.name, 1),) if one.name else ())) for kind in kinds for one in node.quotas)
-    reserves = tuple(sorted(_most_reserved(node))) if asks else ()
     # No limit stops a reserved visit, so nothing has to be left for its effects.
     asked = {} if node.grace is not None or not node.least else _least(kinds, node.least)
-    ended = [] if node.grace is not None else _stopping((*kinds, reserves))
+    ended = [] if node.grace is not None else _stopping(kinds)
     ended += [*(("fan_out",) if node.most is None else ()), "seconds", "restarts"]
     visit = partial(
         Transition,
@@ -406,7 +393,6 @@ def _visits(node: Node[Any, Any], row: Sequence[Edge]) -> Iterator[Transition]:
         effect_charges=kinds,
         grace=node.grace,
         answered=bool(kinds) and all(map(answers_cut, node.effects)),
-        reserves=reserves,
     )
     for edge in row:
         outcome, resets = edge.outcome.__name__, tuple(budget.name for budget in edge.resets)
@@ -420,14 +406,6 @@ def _visits(node: Node[Any, Any], row: Sequence[Edge]) -> Iterator[Transition]:
             if asks:
                 spends = tuple(entered.items())
                 yield visit(outcome, edge.target, kind="within", spends=spends, resets=resets, causes=tuple(ended))
-
-
-def _most_reserved(node: Node[Any, Any]) -> Charges:
-    most: dict[str, int] = {}
-    for effect in node.effects:
-        for meter, amount in reserves_of(effect).items():
-            most[meter.name] = max(most.get(meter.name, 0), amount or 0)
-    return tuple((name, amount) for name, amount in most.items() if amount)
 
 
 def _charges(effect: type[Effect[Any]]) -> Charges:

@@ -93,7 +93,7 @@ def moves_by_node(flow: Flow, limits: Limits, *, sure: bool) -> tuple[Mapping[st
     spending = [
         list(dict.fromkeys(_sure_spending(one, known))) if sure else [_Spending(one.spends)] for one in transitions
     ]
-    counted = {name for several in spending for each in several for name, _ in (*each.spends, *each.reserved)}
+    counted = {name for several in spending for each in several for name, _ in each.spends}
     counts = {name: limit for name, limit in caps.items() if name in counted and limit is not None}
     place = {name: index for index, name in enumerate(counts)}
     graces = _graces(transitions) if sure and limits.seconds is not None else []
@@ -104,11 +104,7 @@ def moves_by_node(flow: Flow, limits: Limits, *, sure: bool) -> tuple[Mapping[st
         row = rows[one.source]
         for each in several:
             spends = tuple((place[name], amount) for name, amount in each.spends if name in place)
-            timely = tuple(
-                (place[name], least)
-                for name, least in (*((name, 1) for name in each.compared), *each.reserved)
-                if name in place
-            )
+            timely = tuple((place[name], 1) for name in each.compared if name in place)
             needs = _needs_of_next(each, place) if each.asked else usual
             # Reserved visits are counted, too, but need nothing left.
             move = (
@@ -136,8 +132,7 @@ class _Spending:
     """The spending of a visit that has `asked` for so many effects.
 
     Something must be left of each meter that is only `compared`. If a limit stops the next effect, less than `wanted`
-    must be left of one meter (`None`: any amounts). Before the last effect, so much as `reserved` must be left for its
-    nested run and all that was spent.
+    must be left of one meter (`None`: any amounts).
     """
 
     spends: tuple[tuple[str, int], ...]
@@ -145,7 +140,6 @@ class _Spending:
     asked: int = 0
     charged: Charges = ()
     wanted: tuple[tuple[str, int], ...] | None = None
-    reserved: Charges = ()
 
 
 # Visits that ask until nothing is left are tried with up to so many effects.
@@ -182,9 +176,7 @@ def _spend_effects(
     compared = () if one.reserved else tuple(limited)
     if all(limits[name] for name in compared):
         charges = tuple((name, amount) for name, amount in charged.items() if amount)
-        # All effects may be one batch, which reserves for each of them.
-        reserved = tuple((name, charged.get(name, 0) + count * most) for name, most in one.reserves)
-        yield _Spending((*entry, *charges), compared, count, charges, wanted, () if one.reserved else reserved)
+        yield _Spending((*entry, *charges), compared, count, charges, wanted)
 
 
 def _sum_charges(kind: Charges, last: Charges, count: int) -> dict[str, int]:
@@ -222,10 +214,7 @@ def _charges_with_one_more(
         return None
     if one.reserved or asked == one.most:
         return ()
-    wanted = {name: amount * (asked + 1) for name, amount in kind if amount}
-    for name, most in one.reserves:
-        wanted[name] = wanted.get(name, 0) + most
-    return tuple(wanted.items())
+    return tuple((name, amount * (asked + 1)) for name, amount in kind if amount)
 
 
 def _needs_of_next(spending: _Spending, place: Mapping[str, int]) -> _Needs:

@@ -7,7 +7,7 @@ reports the loops that may be endless.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
@@ -106,7 +106,7 @@ _UNDECIDED = ("GX012", "GX013", "GX017", "GX018")
 
 @lru_cache(maxsize=256)
 def prove_flow(
-    flow: Flow, limits: Limits, nested: NestedRuns | None = None
+    flow: Flow, limits: Limits, nested: tuple[NestedRuns, ...] = ()
 ) -> tuple[Certificate | None, tuple[Core, ...]]:
     """Return a certificate, or the cores of the loops that prevent one.
 
@@ -219,15 +219,14 @@ def _fixed_charges(effect: type[Effect[Any]], measured: Collection[str]) -> list
     return sorted(meter.name for meter in effect.charges if meter.name not in measured)
 
 
-def _find_unproved_tools(graph: Graph[Any, Any], nested: NestedRuns | None) -> Iterator[Finding]:
+def _find_unproved_tools(graph: Graph[Any, Any], nested: Sequence[NestedRuns]) -> Iterator[Finding]:
     """Yield an error for each tool that runs an executor whose termination is not proved."""
-    if nested is None:
-        return
-    callers = [node.name for node in graph for effect in node.effects if nested.meter in map(str, effect.charges)]
-    for tool in nested.unproved:
-        fact = f"the tool {tool} runs an executor that is not proved to end"
-        remedy = f"make {tool} from a proved executor, without allow_nonterminating"
-        yield Finding("GX018", "error", next(iter(callers), None), None, fact, remedy)
+    for one in nested:
+        callers = [node.name for node in graph for effect in node.effects if one.meter in map(str, effect.charges)]
+        for tool in one.unproved:
+            fact = f"the tool {tool} runs an executor that is not proved to end"
+            remedy = f"make {tool} from a proved executor, without allow_nonterminating"
+            yield Finding("GX018", "error", next(iter(callers), None), None, fact, remedy)
 
 
 def _list_assumptions(certificate: Certificate, limits: Limits) -> Iterator[str]:
@@ -278,11 +277,8 @@ def _list_nesting_assumptions(certificate: Certificate, limits: Limits) -> Itera
     unlimited = [name for name in bounded_meters(certificate.flow, certificate.nested) if limits[name] is None]
     if unlimited:
         names = " and ".join(name.replace("_", " ") for name in unlimited)
-        known = "tools made by as_tool"
-        if any(transition.reserves for transition in certificate.flow.transitions):
-            known += " and of RunGraph effects"
         yield (
-            f"the bounds on {names} include the nested runs of {known}, but not other nested runs and "
+            f"the bounds on {names} include the nested runs of as_tool and map_agents, but not other nested runs and "
             f"not the model calls of a memory; limits on {names} would include them"
         )
     if not certificate.holds_when_nested:

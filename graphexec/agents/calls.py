@@ -1,16 +1,16 @@
-"""Calls that a rule forbids: copied from an example, or made before."""
+"""The calls of an agent's tools: which tool each calls, and whether a rule forbids it."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeAlias, final
 
 from graphexec.actions import AgentAction, AgentStep, Run, Steps
-from graphexec.agents import Agent
+from graphexec.agents.agent import Agent
 from graphexec.agents.images import observation_images
 from graphexec.agents.prompt import format_observation
 from graphexec.agents.small.candidates import find_candidates
@@ -60,7 +60,7 @@ _MAX_FAILURES = 2
 @final
 @dataclass(frozen=True, eq=False)
 class CallRules:
-    """The agent with its rules, and the tools by name: the data of the rules' nodes.
+    """The agent, the tools by name, and the names of the rules in the machine: the data of nodes that look at calls.
 
     `lookup` says how the names of tools are compared: `exact`, or without regard to case. `max_tool_input` limits the
     characters of arguments, for tools without a limit of their own.
@@ -68,6 +68,7 @@ class CallRules:
 
     agent: Agent
     tools: Mapping[str, AnyTool]
+    rules: Collection[str] = ()
     lookup: Lookup = "exact"
     max_tool_input: int | None = None
 
@@ -96,16 +97,15 @@ class CallRules:
     @cached_property
     def fillable(self) -> tuple[str, ...]:
         """The tools whose arguments may be copied from an example, if a rule forbids that."""
-        if "no_dummies" not in self.agent.rules or not self.agent.dummies:
+        if "no_dummies" not in self.rules or not self.agent.dummies:
             return ()
         return tuple(name for name, tool in self.tools.items() if _has_free_arguments(tool))
 
     @cached_property
     def has_repeat_rule(self) -> bool:
         """True if a rule forbids repeated calls of a tool."""
-        rules = self.agent.rules
-        return "no_repeats" in rules or (
-            "no_immediate_repeats" in rules and not all(tool.repeatable for tool in self.tools.values())
+        return "no_repeats" in self.rules or (
+            "no_immediate_repeats" in self.rules and not all(tool.repeatable for tool in self.tools.values())
         )
 
     def _dummies_in(self, value: Any, dummies: Sequence[Any]) -> Iterator[Any]:
@@ -218,7 +218,7 @@ class CallRules:
         if self.earlier_step(run, action) is not None:
             return True
         tool = self.find_tool(action)
-        if "no_repeats" not in self.agent.rules or (tool is not None and tool.repeatable):
+        if "no_repeats" not in self.rules or (tool is not None and tool.repeatable):
             return False
         failed = [step for step in run.steps if step.status in _FAILED and self.is_same_call(step.action, action)]
         return len(failed) >= _MAX_FAILURES
@@ -227,7 +227,7 @@ class CallRules:
         """Return a value that is equal for steps that the rules against repetitions treat alike."""
         if not self.has_repeat_rule:
             return None
-        known = steps if "no_repeats" in self.agent.rules else _last_calls(steps)
+        known = steps if "no_repeats" in self.rules else _last_calls(steps)
         calls = [(step.action.tool, json.dumps(step.action.tool_input, default=str)) for step in known]
         failed = Counter(call for call, step in zip(calls, known, strict=True) if step.status != "ok")
         succeeded = frozenset(call for call, step in zip(calls, known, strict=True) if step.status == "ok")
@@ -241,7 +241,7 @@ class CallRules:
         tool = self.find_tool(action) if self.has_repeat_rule else None
         if tool is None or tool.repeatable or _validated(tool, action) is None:
             return None
-        known = run.steps if "no_repeats" in self.agent.rules else _last_calls(run.steps)
+        known = run.steps if "no_repeats" in self.rules else _last_calls(run.steps)
         return next((step for step in known if step.status == "ok" and self.is_same_call(step.action, action)), None)
 
     def find_first_equal_calls(self, actions: Sequence[AgentAction]) -> list[int]:

@@ -1,4 +1,8 @@
-"""The nodes of the rules: two that may ask the model again before its reply is parsed, and two that answer calls."""
+"""The rules that agents name, as pieces: what is checked between the model's reply and the call of a tool.
+
+Two nodes look at the reply before it is parsed, and may ask the model for another one. Two more answer the calls that a
+rule forbids, so that their tools are not called: the observation of the step says why.
+"""
 
 from __future__ import annotations
 
@@ -9,20 +13,14 @@ from typing import Any
 
 from graphexec.actions import AgentAction, AgentFinish, Run
 from graphexec.agents import Agent, Decision
-from graphexec.agents.agent import RuleName
+from graphexec.agents.agent import RuleName, validate_rules
+from graphexec.agents.calls import CallRules
 from graphexec.agents.prompt import format_observation
+from graphexec.agents.reading.answers import read_reply
 from graphexec.effects import CallAgent, CallModel, CallTool, Decided
 from graphexec.errors import InputError, ParseError
-from graphexec.executor.rules.calls import CallRules
-from graphexec.executor.table import (
-    Acted,
-    Observed,
-    Policies,
-    Replied,
-    dispatch_tools,
-    limit_reached,
-    read_once,
-)
+from graphexec.executor.plugging import Piece
+from graphexec.executor.table import Acted, Observed, Policies, Replied, dispatch_tools, limit_reached
 from graphexec.kernel.effects import Asks
 from graphexec.kernel.node import Node, charged, node
 from graphexec.messages import ModelReply
@@ -32,10 +30,10 @@ from graphexec.messages import ModelReply
 MOST_REQUESTS = 3
 
 
-def _read(agent: Agent, run: Run, reply: ModelReply | Decided) -> Decision:
+def _read(agent: Agent, reply: ModelReply | Decided) -> Decision:
     """Return the decision in a reply; no action if it cannot be read: that is left to `parse`."""
     try:
-        return read_once(agent, run, reply)
+        return read_reply(agent.read, reply)
     except ParseError:
         return ()
 
@@ -59,7 +57,7 @@ def avoid_dummies(replied: Replied, policies: Policies, rules: CallRules) -> Ask
     """
     agent, run, reply = rules.agent, replied.run, replied.reply
     allowed = frozenset(rules.tools)
-    decision = _read(agent, run, reply)
+    decision = _read(agent, reply)
     for request in range(_most_requests(rules)):
         if not (copying := rules.copying_tools(run, _actions_of(decision))):
             break
@@ -69,7 +67,7 @@ def avoid_dummies(replied: Replied, policies: Policies, rules: CallRules) -> Ask
         else:
             allowed -= copying
             reply = yield policies.request(agent, run, partial(_narrow, names=allowed))
-        decision = _read(agent, run, reply)
+        decision = _read(agent, reply)
     actions = _actions_of(decision)
     better = actions and not rules.copying_tools(run, actions)
     return Replied(run, reply) if better or _is_answer(decision) else replied
@@ -81,7 +79,7 @@ def _choose(agent: Agent, run: Run, choices: tuple[str, Mapping[str, Sequence[An
 
 
 def _narrow(agent: Agent, run: Run, names: frozenset[str]) -> CallModel | CallAgent:
-    assert agent.narrow is not None, "add_rules requires it"
+    assert agent.narrow is not None, "the piece requires it"
     return agent.narrow(run, names)
 
 
@@ -94,20 +92,20 @@ def _most_requests(rules: CallRules) -> int:
 def answer_repeats(replied: Replied, policies: Policies, rules: CallRules) -> Asks[CallModel | CallAgent, Replied]:
     """Ask once for the answer, instead of a reply that only repeats calls. Without an answer, keep the reply."""
     agent, seen = rules.agent, policies.trim(replied.run)
-    actions = _actions_of(_read(agent, replied.run, replied.reply))
+    actions = _actions_of(_read(agent, replied.reply))
     if not actions or not all(rules.is_futile(seen, action) for action in actions):
         return replied
     # The run ends with the result of such a tool.
     if any(tool.return_direct for action in actions if (tool := rules.find_tool(action))):
         return replied
     reply: ModelReply | Decided = yield policies.request(agent, replied.run, _ask_for_answer)
-    return Replied(replied.run, reply) if _is_answer(_read(agent, replied.run, reply)) else replied
+    return Replied(replied.run, reply) if _is_answer(_read(agent, reply)) else replied
 
 
 def _ask_for_answer(agent: Agent, run: Run) -> CallModel | CallAgent:
     if agent.narrow is not None:
         return agent.narrow(run, frozenset())
-    assert agent.conclude is not None, "add_rules requires one of them"
+    assert agent.conclude is not None, "the piece requires one of them"
     return agent.conclude(run)
 
 
@@ -147,26 +145,31 @@ def dispatch_known_tools(acted: Acted, rules: CallRules) -> Asks[CallTool, Obser
     return (yield from calling)
 
 
-def require_rules(rules: CallRules) -> None:
-    """Raise `InputError` for an agent without the functions that ask again for its rules.
+def rule_piece(name: RuleName) -> Piece:
+    """Return the piece of a rule. It has no nodes in an executor whose calls it can never forbid."""
+    return Piece(name, fit=partial(_make_nodes, name))
 
-    It needs `narrow`, or for the rules against repetitions `narrow` or `conclude`.
+
+def rule_pieces(agent: Agent) -> tuple[Piece, ...]:
+    """Return the pieces of an agent's rules. Raises `InputError` for invalid names."""
+    # On the way out, the last of the list is met first: dummies are refused before repetitions.
+    return tuple(map(rule_piece, sorted(validate_rules(agent.rules), reverse=True)))
+
+
+def _make_nodes(name: RuleName, rules: CallRules) -> tuple[Node[Any, Any], ...]:
+    """Return the nodes of a rule: one may ask the model again, one answers calls.
+
+    Raises `InputError` for an agent that cannot ask again: it needs `narrow`, or against repetitions `conclude`.
     """
-    agent = rules.agent
-    if not (rules.fillable or rules.has_repeat_rule):
-        return
-    if agent.narrow is None and (rules.fillable or agent.conclude is None):
-        functions = "narrow" if rules.fillable else "narrow and no conclude"
+    agent, dummies = rules.agent, name == "no_dummies"
+    if not (rules.fillable if dummies else rules.tools and rules.has_repeat_rule):
+        return ()
+    if agent.narrow is None and (dummies or agent.conclude is None):
+        functions = "narrow" if dummies else "narrow and no conclude"
         raise InputError(
-            f"the agent has rules={agent.rules!r} but no {functions} function; give it narrow(run, tools), which asks "
-            "for a decision with some of the tools, or leave out the rules"
+            f"{name} asks the model again, and the agent has no {functions} function; give it narrow(run, tools), "
+            f"which asks for a decision with some of the tools, or leave out {name}"
         )
-
-
-def nodes_of_rule(name: RuleName, rules: CallRules) -> tuple[Node[Any, Any], ...]:
-    """Return the nodes of a rule: one may ask the model again, one answers calls. A rule that forbids none has none."""
-    if name == "no_dummies":
-        if not rules.fillable:
-            return ()
+    if dummies:
         return dataclasses.replace(avoid_dummies, most=_most_requests(rules)), refuse_dummies
-    return (answer_repeats, refuse_repeats) if rules.tools and rules.has_repeat_rule else ()
+    return answer_repeats, refuse_repeats

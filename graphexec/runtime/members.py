@@ -1,150 +1,24 @@
-"""Answer the calls of a run by their handlers, within their deadlines, one by one or many at once."""
+"""The calls of a batch: they run at once, and are answered one by one as their replies come."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, final
 
-from graphexec.errors import InputError, ThreadLimitError
+from graphexec.errors import ThreadLimitError
 from graphexec.kernel.effects import Batch, CallContext
-from graphexec.kernel.events import Cut, MemberReply, MemberStarted, Reported
-from graphexec.runtime.calls import Scope, close_calls, enter_call, keep_charged, leave_call, reset_call, within_call
-from graphexec.runtime.handlers import Handler, Handlers, RunContext, handler_of
-from graphexec.runtime.io import BLOCKING, IO, CallGroup, run_sync
-from graphexec.runtime.observers import Notifier, OnEvent
-from graphexec.runtime.progress import Listener, Reports
-from graphexec.runtime.threads import MOST_REPORTS, NOT_DONE
+from graphexec.kernel.events import ChargedReply, Cut, MemberReply, MemberStarted
+from graphexec.runtime.calls import close_calls, within_call
+from graphexec.runtime.handlers import Handler, handler_of
+from graphexec.runtime.io import CallGroup, run_sync
+from graphexec.runtime.progress import Listener
+from graphexec.runtime.threads import MOST_REPORTS
 
 if TYPE_CHECKING:
     from graphexec.runtime.loop import RunLoop
-
-CUT = Cut()
-
-
-class CallAnswering:
-    """What answers the calls of a run; the run itself sets the fields."""
-
-    __slots__ = (
-        "_notify",
-        "_on_event",
-        "io",
-        "observed",
-        "pieces",
-        "run_context",
-        "scope",
-        "worlds",
-    )
-    _notify: Notifier | None
-    _on_event: OnEvent | None
-    io: IO
-    # Observers or the consumer of a stream receive the events.
-    observed: bool
-    pieces: bool
-    run_context: RunContext
-    scope: Scope
-    worlds: Mapping[str, Handlers]
-
-    @property
-    def streams(self) -> bool:
-        """True if the run waits for the consumer of its events."""
-        return self._on_event is not None
-
-    def handler_of(self, call: CallContext[Any]) -> Handler:
-        """Return the handler of a call: of its node's world, or of the run. Raises `MissingHandlerError`."""
-        return handler_of(self.worlds.get(call.node, self.run_context.handlers), call.effect)
-
-    async def answer(self, handler: Handler, call: CallContext[Any], left: float | None) -> tuple[object, float]:
-        """Return the reply to a call, or `CUT` after `left` seconds, and the time then; deliver its reports."""
-        scope = self.scope
-        if handler.timed:
-            left = None
-        elif left is not None and left <= 0:
-            return CUT, scope.now()
-        if self.pieces:
-            return await self._answer_with_reports(handler, call, left)
-        # Reports are delivered when the call is answered or has failed.
-        reports = None
-        if self.observed:
-            reports = call.listener = Reports()
-        try:
-            token = enter_call(call)
-            try:
-                if handler.instant or left is None:
-                    if self.run_context.around_call is not None:
-                        reply = await self.handle(handler, call)
-                    else:
-                        reply = await handler.answer(call.effect, call, BLOCKING if handler.instant else self.io)
-                else:
-                    reply = await self.io.within(partial(self.handle, handler, call), left)
-                    if reply is NOT_DONE:
-                        reply = CUT
-                now = scope.clock() - scope.began
-            finally:
-                leave_call(call, token)
-        except Exception:
-            if reports:
-                await self.report(call, reports)
-            raise
-        if reports:
-            await self.report(call, reports)
-        return reply, now
-
-    async def report(self, call: CallContext[Any], reports: Iterable[object]) -> None:
-        """Deliver the reports of a call."""
-        # A copy, because a call that was cut may still report.
-        for news in tuple(reports):
-            event = Reported(call.node, call.effect, news, call)
-            if self._notify is not None:
-                self._notify(event)
-            if self._on_event is not None:
-                await self._on_event(event)
-
-    async def handle(self, handler: Handler, call: CallContext[Any]) -> object:
-        """Call the handler, inside `around_call`."""
-        io = BLOCKING if handler.instant else self.io
-        around = self.run_context.around_call
-        if around is None:
-            return await handler.answer(call.effect, call, io)
-        failed: BaseException | None = None
-        with around(call):
-            try:
-                return await handler.answer(call.effect, call, io)
-            except BaseException as error:
-                failed = error
-                raise
-        raise InputError(
-            f"around_call suppressed the {type(failed).__name__} of a {type(call.effect).__name__} at {call.node}, and "
-            "the call has no reply; let its context manager pass exceptions on"
-        ) from failed
-
-    async def _answer_with_reports(
-        self, handler: Handler, call: CallContext[Any], left: float | None
-    ) -> tuple[object, float]:
-        """Return the reply to a call as `answer` does; deliver its reports as they come."""
-        ends = None if left is None else self.scope.now() + left
-
-        async def timed() -> tuple[object, float]:
-            return await self.handle(handler, call), self.scope.now()
-
-        async with self.io.call_group() as group:
-            call.listener = Listener(partial(group.report, 0), pieces=True, room=group.room)
-            with within_call(call):
-                group.start(0, timed)
-            try:
-                while True:
-                    update = await group.take(None if ends is None else ends - self.scope.now())
-                    if update is None:
-                        return CUT, self.scope.now()
-                    _, result, news = update
-                    if result is not None:
-                        answered: tuple[object, float] = result()
-                        return answered
-                    await self.report(call, (news,))
-            finally:
-                close_calls((call,))
 
 
 @final
@@ -155,7 +29,9 @@ class MemberCalls:
         self.batch = batch
         self._run = run
         # A batch with an effect that has no handler is refused before any of its calls begins.
-        self._handlers = {member: run.handler_of(batch.calls[member]) for member in batch.open}
+        self._handlers = {
+            member: handler_of(batch.calls[member], run.run_context.handlers, run.worlds) for member in batch.open
+        }
         self._waiting = deque(batch.open)
         self._width = run.run_context.at_once
         # By the clock of the IO: the run's clock stands still in some tests, and other calls advance it.
@@ -193,6 +69,13 @@ class MemberCalls:
             else:
                 await self._take()
 
+    def keep_charged(self, answer: object) -> object:
+        """Return an answer as the journal records it: with the charges of the runs nested in its call."""
+        if not isinstance(answer, MemberReply):
+            return answer
+        charged = self.batch.calls[answer.member].charged
+        return MemberReply(answer.member, ChargedReply(answer.reply, charged)) if charged else answer
+
     async def close(self) -> None:
         """Abandon the unfinished calls."""
         close_calls(self.batch.calls)
@@ -219,16 +102,13 @@ class MemberCalls:
         group: CallGroup[object] = self._group
         if run.observed:
             call.listener = Listener(partial(group.report, member), pieces=run.pieces, room=group.room)
-        # `within_call` written out, as each member needs it.
-        token = enter_call(call)
         try:
-            group.start(member, partial(self._timed, handler, call))
+            with within_call(call):
+                group.start(member, partial(self._timed, handler, call))
         except ThreadLimitError:
             if not self._running:
                 raise
             return False
-        finally:
-            reset_call(token)
         self._running += 1
         return True
 
@@ -285,10 +165,7 @@ class MemberCalls:
             self._add_reply(member, reply, now)
 
     def _add_reply(self, member: int, reply: object, now: float) -> None:
-        took = now - self._began[member]
-        kept = keep_charged(reply, self.batch.calls[member])
-        self._run.record(MemberReply(member, kept), now, took)
-        self._ready.append((MemberReply(member, reply), now, took))
+        self._ready.append((MemberReply(member, reply), now, now - self._began[member]))
 
     async def _cut_open_calls(self) -> None:
         """Cut all open calls, including those that have not begun, once those that can be cancelled have ended."""
@@ -296,10 +173,8 @@ class MemberCalls:
         for member in self.batch.open:
             if member not in self._began:
                 self._ready.append(self._begin(member))
-            self._add_reply(member, CUT, self._run.scope.now())
+            self._add_reply(member, Cut(), self._run.scope.now())
 
     def _begin(self, member: int) -> tuple[object, float, float]:
         self._began[member] = now = self._run.scope.now()
-        answer = (MemberStarted(member), now, 0.0)
-        self._run.record(*answer)
-        return answer
+        return MemberStarted(member), now, 0.0

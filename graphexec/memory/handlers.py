@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from graphexec.effects import LoadMemory, SaveMemory
 from graphexec.errors import InputError, format_value
 from graphexec.kernel.effects import CallContext
 from graphexec.kernel.events import Cut
+from graphexec.memory.conversation import Memory, MemoryNotSaved
 from graphexec.runtime.handlers import Handler
 from graphexec.runtime.io import IO
 from graphexec.runtime.progress import report
 from graphexec.runtime.threads import NOT_DONE, NotDone, wait_for
-
-if TYPE_CHECKING:
-    from graphexec.memory import Memory
 
 
 def make_load_handler(memory: Memory) -> Handler:
@@ -56,9 +54,6 @@ def make_save_handler(memory: Memory) -> Handler:
         done = await io.either(lambda: wait_for(lambda: memory.save(*values), seconds), save_or_leave)
         if done is not NOT_DONE:
             return None
-        # Imported here: most runs never need it.
-        from graphexec.memory import MemoryNotSaved
-
         report(MemoryNotSaved(seconds))
         return Cut()
 
