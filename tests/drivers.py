@@ -38,8 +38,8 @@ F = TypeVar("F")
 def limit_of(ending: object) -> gx.Exhausted:
     """Return the limit that stopped a run; the ending has to have one."""
     assert isinstance(ending, gx.StoppedResponse)
-    assert ending.limit is not None
-    return ending.limit
+    assert isinstance(ending.cause, gx.Exhausted)
+    return ending.cause
 
 
 class FakeClock:

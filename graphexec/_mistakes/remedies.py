@@ -201,6 +201,12 @@ REMOVED = _by_name(
         "the engine compares each step of a run with its certificate, which check of graphexec.verify reads",
     ),
     ("Progress executor.Status executor.View", _PROGRESS),
+    ("executor.LimitReached", "write Stopped(run, limit)"),
+    ("executor.Refused", "write Stopped(run, Refusal(by, why)), with Refusal of graphexec.actions"),
+    (
+        "executor.STRICT_AGENT_EXECUTOR executor.GENERATING_AGENT_EXECUTOR executor.STRICT_GENERATING_AGENT_EXECUTOR",
+        "agent_graph(strict=True, generate=True) returns the variants of AGENT_EXECUTOR",
+    ),
     ("tools.everyday.convert_units", "write a tool that converts with pint"),
     (
         "testing.agent_scripts testing.drawn_graphs testing.executor_machine testing.graphs testing.limits "

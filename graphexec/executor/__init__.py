@@ -7,37 +7,25 @@ from graphexec.executor.executor import AgentExecutor, ExecutorOptions
 from graphexec.executor.handlers import make_agent_handler, make_model_handler
 from graphexec.executor.inputs import Inputs
 from graphexec.executor.iteration import Stepwise
-from graphexec.executor.options import AgentKind, ParsePolicy, Trim
-from graphexec.executor.plugging.memory_nodes import NotSaved, load_memory, return_unsaved, save_memory
-from graphexec.executor.result import RunResult
-from graphexec.executor.streams import AnswerDiscarded, Chunk
-from graphexec.executor.table import (
-    AGENT_EXECUTOR,
-    GENERATING_AGENT_EXECUTOR,
-    STRICT_AGENT_EXECUTOR,
-    STRICT_GENERATING_AGENT_EXECUTOR,
-    Acted,
-    LimitReached,
-    Observed,
+from graphexec.executor.nodes import (
     Policies,
-    Ready,
-    Refused,
-    Replied,
     ReturnDirect,
     check_return_direct,
     dispatch_tools,
-    limit_reached,
     parse,
     plan,
     stopped_response,
 )
+from graphexec.executor.options import AgentKind, ParsePolicy, Trim
+from graphexec.executor.outcomes import Acted, Observed, Ready, Replied, Stopped, limit_reached
+from graphexec.executor.plugging.memory_nodes import NotSaved, load_memory, return_unsaved, save_memory
+from graphexec.executor.result import RunResult
+from graphexec.executor.streams import AnswerDiscarded, Chunk
+from graphexec.executor.table import AGENT_EXECUTOR, agent_graph
 from graphexec.runtime.observers import Observer
 
 __all__ = [
     "AGENT_EXECUTOR",
-    "GENERATING_AGENT_EXECUTOR",
-    "STRICT_AGENT_EXECUTOR",
-    "STRICT_GENERATING_AGENT_EXECUTOR",
     "Acted",
     "AgentExecutor",
     "AgentKind",
@@ -45,19 +33,19 @@ __all__ = [
     "Chunk",
     "ExecutorOptions",
     "Inputs",
-    "LimitReached",
     "NotSaved",
     "Observed",
     "Observer",
     "ParsePolicy",
     "Policies",
     "Ready",
-    "Refused",
     "Replied",
     "ReturnDirect",
     "RunResult",
     "Stepwise",
+    "Stopped",
     "Trim",
+    "agent_graph",
     "check_return_direct",
     "dispatch_tools",
     "limit_reached",

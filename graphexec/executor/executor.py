@@ -15,6 +15,7 @@ from graphexec.errors import InputError
 from graphexec.executor.as_tool import NestedGraph, executor_effect, executor_tool
 from graphexec.executor.console import Observers
 from graphexec.executor.handlers import validate_handlers
+from graphexec.executor.nodes import ReturnDirect
 from graphexec.executor.options import (
     EarlyStopping,
     ParsePolicy,
@@ -22,12 +23,13 @@ from graphexec.executor.options import (
     make_policies,
     select_graph,
 )
+from graphexec.executor.outcomes import Ready
 from graphexec.executor.plugging import Piece, Plugged, Seats, assign_seats, pass_on, to_piece, to_pieces
 from graphexec.executor.plugging.memory_nodes import save_endings
 from graphexec.executor.result import Ending, T_co
 from graphexec.executor.runs import RunMethods
 from graphexec.executor.setup import DispatchOptions, Setup
-from graphexec.executor.table import Ready, ReturnDirect, require_agent_graph
+from graphexec.executor.table import require_agent_graph
 from graphexec.kernel.effects import Effect
 from graphexec.kernel.graph import Table
 from graphexec.kernel.meters import DEPTH, FAN_OUT, NESTED_RUNS, Limits

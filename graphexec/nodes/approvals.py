@@ -12,9 +12,9 @@ from graphexec._arguments import FUNCTION, NAME, optional, validate
 from graphexec.actions import AgentAction, ToolInput
 from graphexec.effects import ToolResult
 from graphexec.errors import InputError, format_value
+from graphexec.executor.outcomes import Acted
 from graphexec.executor.plugging import Piece
 from graphexec.executor.rules import CallRules
-from graphexec.executor.table import Acted
 from graphexec.kernel.effects import Asks, Effect, ask_all
 from graphexec.kernel.node import node, rename
 from graphexec.messages import ToolCall

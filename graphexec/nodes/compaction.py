@@ -11,9 +11,10 @@ from graphexec._arguments import FUNCTION, NAME, validate, whole
 from graphexec.actions import Run
 from graphexec.agents import Agent
 from graphexec.effects import AttemptModel, CallAgent, CallModel, attempt
+from graphexec.executor.nodes import Policies, ask_agent
+from graphexec.executor.outcomes import Ready
 from graphexec.executor.plugging import Piece
 from graphexec.executor.rules.calls import last_turns
-from graphexec.executor.table import Policies, Ready, ask_agent
 from graphexec.kernel.effects import Asks
 from graphexec.kernel.meters import Exhausted
 from graphexec.kernel.node import charged, node, rename

@@ -10,9 +10,9 @@ from graphexec._arguments import DESCRIPTION, Constraint, validate, whole
 from graphexec.agents.prompt import format_observation
 from graphexec.effects import GraphResult, RunGraph, ToolResult
 from graphexec.executor.inputs import single_input_key
+from graphexec.executor.outcomes import Acted, limit_reached
 from graphexec.executor.plugging import Piece
 from graphexec.executor.rules import CallRules
-from graphexec.executor.table import Acted, limit_reached
 from graphexec.kernel.effects import Asks, ask_all
 from graphexec.kernel.node import charged, node, rename
 from graphexec.nodes.sub_agents import ungated_tools

@@ -296,7 +296,7 @@ def parts(record: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield a record with the name of its event, and the objects in it with the names of their fields."""
     name = record.pop("event")
     yield name, record
-    for field in ("limits", "spent", "limit", "error", "call"):
+    for field in ("limits", "spent", "cause", "error", "call"):
         if record.get(field) is not None:
             yield field, record[field]
     for field in ("effects", "replies", "steps"):
@@ -339,7 +339,7 @@ def test_records_have_replies_and_the_last_word() -> None:
     trace = write_records(executor)
     result = trace[-1]
     assert (result["status"], result["exit_code"], result["output"]) == ("stopped", 3, "About 4.")
-    assert result["limit"] == {"limit": "iterations", "value": 1, "reached": 1, "wanted": 1, "outer": False}
+    assert result["cause"] == {"limit": "iterations", "value": 1, "reached": 1, "wanted": 1, "outer": False}
 
 
 def test_reply_from_the_cache_is_reported() -> None:

@@ -46,7 +46,7 @@ def ring(names: tuple[str, ...], texts: tuple[str, ...] = ()) -> Picture:
     )
     around = zip(names, (*names[1:], names[0]), notes, strict=True)
     arrows = [Arrow(name, "Next", following, notes=note) for name, following, note in around]
-    arrows += [Arrow(name, "LimitReached", "END", exhausts=True) for name in names]
+    arrows += [Arrow(name, "Stopped", "END", exhausts=True) for name in names]
     return Picture(names[0], boxes, tuple(arrows), texts)
 
 

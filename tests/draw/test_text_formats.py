@@ -177,7 +177,7 @@ def test_mermaid_draws_the_standard_machine() -> None:
     lines = mermaid(picture_of(AGENT_EXECUTOR)).splitlines()
     plan = '["<b>plan</b><br/>asks the model<br/>costs an iteration"]'
     tools = '["<b>dispatch_tools</b><br/>calls tools"]'
-    for line in (f"n0({plan})", f"n2[{tools}]", 'n0 -- "Replied" --> n1', 'n0 -. "LimitReached" .-> n4'):
+    for line in (f"n0({plan})", f"n2[{tools}]", 'n0 -- "Replied" --> n1', 'n0 -. "Stopped" .-> n4'):
         assert f"    {line}" in lines
     assert "linkStyle" not in "".join(lines)
 
@@ -192,7 +192,7 @@ def test_findings_and_runs_have_styles() -> None:
     # Labels replace the styles in a state diagram.
     text = mermaid_state(picture_of(verify(PERFECTIONIST)))
     assert "    n1 --> n2 : Poor<br/>may not terminate, or is wrong\n" in text
-    assert "LimitReached<br/>a limit is used up" in mermaid_state(picture_of(AGENT_EXECUTOR))
+    assert "Stopped<br/>a limit is used up" in mermaid_state(picture_of(AGENT_EXECUTOR))
     # Edges of a run are thick.
     picture = with_run(EVERY_LOOK)
     assert 'style=dashed, weight=3, color="#b0b0b0"' in dot(picture)

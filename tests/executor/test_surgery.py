@@ -30,7 +30,7 @@ def review(finish: gx.AgentFinish) -> gx.Asks[effects.CallModel, gx.AgentFinish 
 
 TO_END: Any = gx.on(gx.AgentFinish, gx.END)
 AGAIN: Any = TO_END | gx.on(ex.Replied, parse)
-LIMITED: Any = AGAIN | gx.on(ex.LimitReached, ex.stopped_response)
+LIMITED: Any = AGAIN | gx.on(ex.Stopped, ex.stopped_response)
 REVIEWED: Any = gx.edges(review, LIMITED)
 ANSWERS: list[gx.Node[Any, Any]] = [parse, ex.check_return_direct]
 
@@ -157,8 +157,8 @@ def test_graph_that_can_only_stop_has_a_warning() -> None:
     verdict = plain.drop_edge(after=parse, on=gx.AgentFinish).verify()
     assert verdict.proved
     assert [(finding.code, finding.severity) for finding in verdict.findings] == [("GX007", "warning")]
-    with pytest.raises(GraphError, match="plan returns LimitReached when a limit stops it; keep the edge, or"):
-        plain.drop_edge(after=plan, on=ex.LimitReached)
+    with pytest.raises(GraphError, match="plan returns Stopped when a limit stops it; keep the edge, or"):
+        plain.drop_edge(after=plan, on=ex.Stopped)
 
 
 @pytest.mark.medium
@@ -203,7 +203,7 @@ def approve(acted: Acted) -> gx.Asks[gx.AskHuman, Acted | gx.AgentFinish]:
     return gx.AgentFinish({"output": f"{names} was refused"}, "", acted.run)
 
 
-DISPATCHED: Any = gx.on(Acted, dispatch_tools) | gx.on(ex.LimitReached, ex.stopped_response)
+DISPATCHED: Any = gx.on(Acted, dispatch_tools) | gx.on(ex.Stopped, ex.stopped_response)
 APPROVED: Any = gx.edges(approve, DISPATCHED | gx.on(gx.AgentFinish, gx.END))
 
 
@@ -230,9 +230,9 @@ def test_every_driver_runs_a_guard_that_asks(handling: bool, bound: bool) -> Non
 
 
 @gx.node
-def say_so(reached: ex.LimitReached) -> gx.StoppedResponse:
+def say_so(reached: ex.Stopped) -> gx.StoppedResponse:
     """Stop with another text."""
-    return gx.StoppedResponse(f"{len(reached.run.steps)} steps are enough", reached.limit, reached.run)
+    return gx.StoppedResponse(f"{len(reached.run.steps)} steps are enough", reached.cause, reached.run)
 
 
 def test_stopped_response_may_be_replaced() -> None:

@@ -216,7 +216,7 @@ as_opaque: Any = opaque
     (
         lambda: meter(when_spent=m.GaveUp)(m.halve),
         "halve takes Even, which GaveUp does not; give a function that makes one, as limit_reached makes a "
-        "LimitReached, or widen its field",
+        "Stopped, or widen its field",
     ),
     (
         lambda: meter(when_spent=silent)(m.halve),

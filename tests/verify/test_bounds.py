@@ -6,7 +6,7 @@ import pytest
 
 from graphexec import END, AgentExecutor, Budget, Graph, Limits, create_react_agent, edges, graph, metered, on
 from graphexec.effects import agent_limits
-from graphexec.executor import AGENT_EXECUTOR, GENERATING_AGENT_EXECUTOR
+from graphexec.executor import AGENT_EXECUTOR, agent_graph
 from graphexec.models import ScriptedModel
 from graphexec.testing.explorer.stub_nodes import explore_table
 from graphexec.verify import CODES, UnprovedError
@@ -150,7 +150,7 @@ def test_remedy_gives_unlimited_budget_a_limit() -> None:
 @cases(("restarts", "number"), (None, 5), (0, 5), (1, 6), (3, 8))
 def test_reserved_calls_exceed_limit_and_repeat_after_crash(restarts: int | None, number: int) -> None:
     limits = agent_limits(iterations=None, model_calls=4, restarts=restarts)
-    assert bounds_of(GENERATING_AGENT_EXECUTOR, limits).model_calls.number == number
+    assert bounds_of(agent_graph(generate=True), limits).model_calls.number == number
     # They are no tool calls.
-    bounds = bounds_of(GENERATING_AGENT_EXECUTOR, agent_limits(tool_calls=2, restarts=restarts))
+    bounds = bounds_of(agent_graph(generate=True), agent_limits(tool_calls=2, restarts=restarts))
     assert str(bounds.tool_calls) == "tool_calls = 2 (at most)"

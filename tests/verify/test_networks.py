@@ -11,10 +11,10 @@ from hypothesis import given
 from graphexec import END, AgentFinish, Machine, Node, StoppedResponse, edges, errors, graph, on, splice
 from graphexec.executor import (
     AGENT_EXECUTOR,
-    GENERATING_AGENT_EXECUTOR,
     Acted,
-    LimitReached,
     Ready,
+    Stopped,
+    agent_graph,
     check_return_direct,
     dispatch_tools,
     parse,
@@ -65,11 +65,11 @@ def test_attributes_of_nodes_edges_and_budgets() -> None:
     assert network.nodes["plan"] == {
         "kind": "asks",
         "takes": "Ready",
-        "outcomes": "Replied LimitReached",
+        "outcomes": "Replied Stopped",
         "effects": " ".join(effect.__name__ for effect in plan.effects),
         "charges": "model_calls tokens",
         "meters": "iterations",
-        "spent_outcome": "LimitReached",
+        "spent_outcome": "Stopped",
         "least": plan.least,
         "most": plan.most,
     }
@@ -77,13 +77,13 @@ def test_attributes_of_nodes_edges_and_budgets() -> None:
     assert network.nodes["dispatch_tools"]["charges"] == "tool_calls"
     assert network.nodes["END"].keys() == network.nodes["plan"].keys() - {"least", "most"}
     assert network.nodes["END"]["takes"].split() == ["AgentFinish", "StoppedResponse"]
-    reached, ready = network.edges["plan", "stopped_response", "LimitReached"], network.edges["parse", "plan", "Ready"]
-    assert reached == {"outcome": "LimitReached", "resets": "", "spent": True, "returned": False}
+    reached, ready = network.edges["plan", "stopped_response", "Stopped"], network.edges["parse", "plan", "Ready"]
+    assert reached == {"outcome": "Stopped", "resets": "", "spent": True, "returned": False}
     assert ready == {"outcome": "Ready", "resets": "", "spent": False, "returned": True}
     network = WRITER.to_networkx()
     assert network.graph["budgets"] == "revisions=2"
     assert network.edges["edit", "write", "Chapter"]["resets"] == "revisions"
-    reserved = GENERATING_AGENT_EXECUTOR.to_networkx().nodes["stopped_response"]
+    reserved = agent_graph(generate=True).to_networkx().nodes["stopped_response"]
     assert (reserved["grace"], reserved["most"]) == (10.0, 1)
 
 
@@ -222,7 +222,7 @@ def test_a_path_around_is_there_unless_dominated(machine: Machine[Any, Any]) -> 
     ("target", "options", "path"),
     (dispatch_tools, {}, ["plan --Replied--> parse", "parse --Acted--> dispatch_tools"]),
     (END, {}, ["plan --Replied--> parse", "parse --AgentFinish--> END"]),
-    (StoppedResponse, {}, ["plan --LimitReached--> stopped_response", "stopped_response --StoppedResponse--> END"]),
+    (StoppedResponse, {}, ["plan --Stopped--> stopped_response", "stopped_response --StoppedResponse--> END"]),
     (plan, {}, []),
     (
         Ready,
@@ -258,7 +258,7 @@ NAME: Any = "plan"
         "ask_first does not have the outcome Over; give one of Approved, Refused",
     ),
     (lambda: dominates(PAYMENTS, END, pay, outcome=Over), "END does not have the outcome Over; give a node that has"),
-    (lambda: shortest_path(PAYMENTS, LimitReached), "the graph does not have the outcome LimitReached; give "),
+    (lambda: shortest_path(PAYMENTS, Stopped), "the graph does not have the outcome Stopped; give "),
     (lambda: to_networkx(NAME), "'plan' is not a graph; write to_networkx(executor.graph)"),
     # In drafts, nodes may be out of reach.
     (lambda: dominates(UNREACHED, pay, decide), "decide cannot be reached from pay"),

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from graphexec import Graph, Limits, Machine, draft, edges, effects, errors, verify
-from graphexec.executor import AGENT_EXECUTOR, STRICT_AGENT_EXECUTOR, LimitReached
+from graphexec.executor import AGENT_EXECUTOR, Stopped, agent_graph
 from graphexec.testing.explorer.stub_nodes import explore_table
 from graphexec.verify.checker.check import check_ranks
 from tests.parameters import cases
@@ -69,7 +69,7 @@ def test_machine_that_only_limits_end_gets_warning() -> None:
 
 @pytest.mark.medium
 @cases("iterations", 0, 1, 3, 15)
-@cases("machine", AGENT_EXECUTOR, STRICT_AGENT_EXECUTOR)
+@cases("machine", AGENT_EXECUTOR, agent_graph(strict=True))
 def test_bound_of_standard_machine_is_attained(machine: Graph[Any, Any], iterations: int) -> None:
     limits = Limits(iterations=iterations, fan_out=4)
     bounds, explored = bounds_of(machine, limits), explore_table(machine, limits)
@@ -85,7 +85,7 @@ def test_bound_of_standard_machine_is_attained(machine: Graph[Any, Any], iterati
     (AGENT_EXECUTOR, effects.agent_limits(iterations=None, tokens=4), "4*tokens + 2 = 18 (exact)"),
     # parse --Ready--> plan calls no tool.
     (AGENT_EXECUTOR, effects.agent_limits(iterations=None, tool_calls=4), None),
-    (STRICT_AGENT_EXECUTOR, effects.agent_limits(iterations=None, tool_calls=4), None),
+    (agent_graph(strict=True), effects.agent_limits(iterations=None, tool_calls=4), None),
     (
         bad.PAID_EXTENSION,
         Limits(iterations=3, budgets={"extensions": 1}),
@@ -114,4 +114,4 @@ def test_certificate_needs_gates_and_a_valid_table() -> None:
 def test_outcome_may_be_returned_and_limit_outcome() -> None:
     ways = [one.kind for one in bad.PAID_EXTENSION_FLOW.transitions if one.source == "ask_for_more"]
     assert ways == ["move", "move", "gate", "within"]
-    assert LimitReached.__name__ in {one.outcome for one in bad.PAID_EXTENSION_FLOW.transitions}
+    assert Stopped.__name__ in {one.outcome for one in bad.PAID_EXTENSION_FLOW.transitions}

@@ -13,16 +13,9 @@ from graphexec.agents.agent import RuleName
 from graphexec.agents.prompt import format_observation
 from graphexec.effects import CallAgent, CallModel, CallTool, Decided
 from graphexec.errors import InputError, ParseError
+from graphexec.executor.nodes import Policies, dispatch_tools, read_once
+from graphexec.executor.outcomes import Acted, Observed, Replied, limit_reached
 from graphexec.executor.rules.calls import CallRules
-from graphexec.executor.table import (
-    Acted,
-    Observed,
-    Policies,
-    Replied,
-    dispatch_tools,
-    limit_reached,
-    read_once,
-)
 from graphexec.kernel.effects import Asks
 from graphexec.kernel.node import Node, charged, node
 from graphexec.messages import ModelReply
