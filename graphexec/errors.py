@@ -177,7 +177,7 @@ class UndeclaredEffectError(GraphexecError, TypeError):
 
 
 class UnhandledOutcomeError(GraphexecError, LookupError):
-    """A node of a drafted, unchecked graph returned an outcome that no edge takes."""
+    """A node of an unchecked graph returned an outcome that no edge takes."""
 
     def __init__(self, node: str, outcome: object) -> None:
         self.node = node

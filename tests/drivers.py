@@ -25,6 +25,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 import graphexec as gx
 from graphexec import advance, kernel
 from graphexec.kernel.effects import CallContext
+from graphexec.kernel.events import Cut
 from graphexec.kernel.program import compile_program
 from graphexec.runtime import BLOCKING, Handler, RunContext, arun, astream, run, stream
 from graphexec.runtime.handlers import Handlers, handler_of
@@ -141,7 +142,7 @@ def drive_from_text(script: Script[S, F]) -> DriverResult[F]:
         if not isinstance(state.effect, gx.All) or len(state.calls) == 1:
             (reply,) = replies
             whole = (reply,) if isinstance(state.effect, gx.All) else reply
-            after = again.cut(at=at) if isinstance(reply, kernel.Cut) else again.reply(whole, at=at)
+            after = again.cut(at=at) if isinstance(reply, Cut) else again.reply(whole, at=at)
             texts.append(after.to_json())
             continue
         for call, reply in reversed(list(zip(state.calls, replies, strict=True))):
@@ -275,7 +276,7 @@ def _answer_pending(context: RunContext, handlers: Handlers, state: kernel.Pendi
     """Return a reply to each pending call; a `Cut` for each call that the deadline cut."""
     left = None if state.deadline is None else state.deadline - (context.clock() - began)
     if left is not None and left <= 0:
-        return [kernel.Cut() for _ in state.calls]
+        return [Cut() for _ in state.calls]
     scope = _TimedScope(left)
     calls: list[CallContext[Any]] = [
         CallContext(scope, call.node, call.effect, call.request, call.sequence, call.member) for call in state.calls
@@ -284,4 +285,4 @@ def _answer_pending(context: RunContext, handlers: Handlers, state: kernel.Pendi
     if left is None:
         return [answer() for answer in answers]
     replies = wait_for_all(answers, left, at_once=context.at_once)
-    return [kernel.Cut() if reply is NOT_DONE else reply for reply in replies]
+    return [Cut() if reply is NOT_DONE else reply for reply in replies]

@@ -204,6 +204,12 @@ REMOVED = _by_name(
     ("executor.LimitReached", "write Stopped(run, limit)"),
     ("executor.Refused", "write Stopped(run, Refusal(by, why)), with Refusal of graphexec.actions"),
     (
+        "draft kernel.draft",
+        "graph raises GraphError with every fault, and findings_of of graphexec.verify has remedies",
+    ),
+    ("kernel.drop_edge", "write replace(machine, node, narrowed=True), with a node that does not return the outcome"),
+    ("kernel.replay kernel.journal_of kernel.Journal", "recording_of of graphexec.draw takes a result or an error"),
+    (
         "executor.STRICT_AGENT_EXECUTOR executor.GENERATING_AGENT_EXECUTOR executor.STRICT_GENERATING_AGENT_EXECUTOR",
         "agent_graph(strict=True, generate=True) returns the variants of AGENT_EXECUTOR",
     ),

@@ -3,48 +3,37 @@
 from typing import TYPE_CHECKING
 
 from graphexec._mistakes import explain_names
-from graphexec.executor.executor import AgentExecutor, ExecutorOptions
+from graphexec.executor.executor import AgentExecutor
 from graphexec.executor.handlers import make_agent_handler, make_model_handler
-from graphexec.executor.inputs import Inputs
 from graphexec.executor.iteration import Stepwise
 from graphexec.executor.nodes import (
     Policies,
-    ReturnDirect,
     check_return_direct,
     dispatch_tools,
     parse,
     plan,
     stopped_response,
 )
-from graphexec.executor.options import AgentKind, ParsePolicy, Trim
 from graphexec.executor.outcomes import Acted, Observed, Ready, Replied, Stopped, limit_reached
 from graphexec.executor.plugging.memory_nodes import NotSaved, load_memory, return_unsaved, save_memory
 from graphexec.executor.result import RunResult
 from graphexec.executor.streams import AnswerDiscarded, Chunk
 from graphexec.executor.table import AGENT_EXECUTOR, agent_graph
-from graphexec.runtime.observers import Observer
 
 __all__ = [
     "AGENT_EXECUTOR",
     "Acted",
     "AgentExecutor",
-    "AgentKind",
     "AnswerDiscarded",
     "Chunk",
-    "ExecutorOptions",
-    "Inputs",
     "NotSaved",
     "Observed",
-    "Observer",
-    "ParsePolicy",
     "Policies",
     "Ready",
     "Replied",
-    "ReturnDirect",
     "RunResult",
     "Stepwise",
     "Stopped",
-    "Trim",
     "agent_graph",
     "check_return_direct",
     "dispatch_tools",

@@ -197,7 +197,7 @@ class Execution(Counters):
                 declared = step.returns if exhausted is None else step.limit_outcomes
                 if kind not in declared:
                     raise undeclared_outcome(step, outcome, declared) from None
-                # Only a graph made by draft(), which is not validated, can lack an edge.
+                # Only a graph that its class has made, which is not validated, can lack an edge.
                 raise UnhandledOutcomeError(step.name, outcome) from None
             if observed:
                 target = END.name if next_step is None else next_step.name

@@ -308,7 +308,7 @@ class Program:
         }
         for edge in graph.edges:
             step = self.steps.get(edge.source)
-            # A draft may refer to missing nodes.
+            # A graph that its class has made may refer to missing nodes.
             if step is not None and (edge.target == END.name or edge.target in self.steps):
                 target = None if edge.target == END.name else self.steps[edge.target]
                 if edge.outcome in step.returns:

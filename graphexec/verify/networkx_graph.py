@@ -27,8 +27,8 @@ def to_networkx(graph: Graph[Any, Any]) -> nx.MultiDiGraph[str]:
     separated by spaces. An attribute that does not apply is an empty string, or missing if it is a number.
 
     - The graph has `start`, `end`, and `budgets`, the machine's own with their limits: `"extensions=2 rounds"`.
-    - Nodes have the names of the graph's nodes, and `"END"`. `kind` is `"pure"`, `"asks"`, `"opaque"` or `"end"` (in a
-      draft also `"missing"`); `takes` and `outcomes` are classes; `meters` are the budgets of which each entry spends
+    - Nodes have the names of the graph's nodes, and `"END"`. `kind` is `"pure"`, `"asks"`, `"opaque"` or `"end"` (or
+      `"missing"`); `takes` and `outcomes` are classes; `meters` are the budgets of which each entry spends
       one; `effects` are the classes of effects that it may ask for, and `charges` their meters; `least` and `most`
       bound the number of effects in one visit (no `most`: any number); `spent_outcome` is its outcome when a limit is
       reached; `grace` is the seconds that a reserved node has beyond the run's deadline; `decreases` is true if the
@@ -120,7 +120,7 @@ def dominates(
 
     This is a property of the table; `graphexec.testing.dominates` is an assertion about the events of runs, such as the
     calls of one tool. Takes linear time, with `each` for each outcome of `other`. Raises `InputError` for an unknown
-    node or outcome, and in a draft if `other` cannot be reached.
+    node or outcome, and if `other` cannot be reached.
     """
     require_graph(graph, "dominates(executor.graph, node, other)")
     end = _name_of(graph, other)

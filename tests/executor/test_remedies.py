@@ -15,7 +15,7 @@ import graphexec
 import graphexec as gx
 from graphexec import errors, models, tools
 from graphexec._mistakes import remedies
-from graphexec.executor import ExecutorOptions
+from graphexec.executor.executor import ExecutorOptions
 from graphexec.memory import BufferMemory, SQLiteHistory, SummaryMemory, TokenWindowMemory, WindowMemory
 from graphexec.messages import UserMessage
 from graphexec.nodes import approve_tools, output_type

@@ -10,7 +10,7 @@ import pytest
 import graphexec as gx
 from graphexec import effects, kernel, models
 from graphexec import executor as ex
-from graphexec.errors import GraphError, InputError, UndeclaredOutcomeError
+from graphexec.errors import GraphError, InputError
 from graphexec.executor import Acted, Ready, dispatch_tools, limit_reached, parse, plan
 from graphexec.executor.result import Ending
 from graphexec.memory import BufferMemory
@@ -139,26 +139,36 @@ def test_replacement_is_proved_within_the_limits() -> None:
         guessing.replace(kernel.rename(guess, "plan"))
 
 
-def test_an_edge_is_dropped() -> None:
+@gx.node
+def go_on(observed: ex.Observed) -> Ready:
+    steps = zip(observed.actions, observed.results, strict=True)
+    return Ready(observed.run.with_steps([gx.AgentStep(action, result.observation) for action, result in steps]))
+
+
+NEVER_DIRECT: Any = kernel.rename(go_on, "check_return_direct")
+
+
+def test_replacement_forbids_an_outcome() -> None:
     def executor() -> gx.AgentExecutor:
         model = models.ScriptedModel([call("direct", text="direct"), "done"])
         return gx.AgentExecutor(agent=gx.create_tool_calling_agent(model, [direct]), tools=[direct])
 
     assert executor().run("q").output == "direct"
-    narrow = executor().drop_edge(after=ex.check_return_direct, on=gx.AgentFinish)
+    narrow = executor().replace(NEVER_DIRECT, narrowed=True)
     assert "check_return_direct --AgentFinish--> END" not in str(narrow.graph)
     assert narrow.verify().proved
-    with pytest.raises(UndeclaredOutcomeError, match="check_return_direct returned"):
-        narrow.run("q")
+    assert narrow.run("q").output == "done"
 
 
 def test_graph_that_can_only_stop_has_a_warning() -> None:
-    plain = executor_of(answer()).drop_edge(after=ex.check_return_direct, on=gx.AgentFinish)
-    verdict = plain.drop_edge(after=parse, on=gx.AgentFinish).verify()
+    @gx.node
+    def call_tools(replied: ex.Replied) -> Acted:
+        raise AssertionError("nothing calls this")
+
+    plain = executor_of(answer()).replace(NEVER_DIRECT, narrowed=True)
+    verdict = plain.replace(kernel.rename(call_tools, "parse"), narrowed=True).verify()
     assert verdict.proved
     assert [(finding.code, finding.severity) for finding in verdict.findings] == [("GX007", "warning")]
-    with pytest.raises(GraphError, match="plan returns Stopped when a limit stops it; keep the edge, or"):
-        plain.drop_edge(after=plan, on=ex.Stopped)
 
 
 @pytest.mark.medium

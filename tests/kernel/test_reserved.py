@@ -17,7 +17,8 @@ from graphexec.effects import CallModel, CallTool, ToolResult, agent_limits, rep
 from graphexec.errors import NodeError
 from graphexec.executor import Ready, agent_graph
 from graphexec.executor.result import Ending
-from graphexec.kernel import Budget, Cut, PendingEffect, Spent, charged, reserved
+from graphexec.kernel import Budget, PendingEffect, Spent, charged, reserved
+from graphexec.kernel.events import Cut
 from graphexec.messages import CompletionRequest, ModelReply, Usage
 from graphexec.runtime import RunContext, make_run_context
 from graphexec.testing.explorer.stub_nodes import explore_table

@@ -16,8 +16,9 @@ from pydantic import SecretStr
 import graphexec as gx
 from graphexec.errors import CertificateError, InputError, ParseError, UndeclaredOutcomeError
 from graphexec.executor import Acted, Ready, Stopped, dispatch_tools, limit_reached, parse, stopped_response
-from graphexec.kernel import Perform, Snapshot, Spent
+from graphexec.kernel import Snapshot, Spent
 from graphexec.kernel.counters import Counters
+from graphexec.kernel.effects import Perform
 from graphexec.testing import ScriptedModel, verify_termination
 from graphexec.testing import properties as checked
 from graphexec.testing.setup import trial_of

@@ -192,7 +192,6 @@ def test_surgery_of_an_executor_is_typed() -> None:
     rows = edges(redact, on(AgentFinish, END))
     assert_type(plain.splice(rows, after=[parse, check_return_direct], on=AgentFinish), AgentExecutor)
     assert_type(plain.replace(check_return_direct), AgentExecutor)
-    assert_type(plain.drop_edge(after=check_return_direct, on=AgentFinish), AgentExecutor)
 
 
 def test_a_run_is_typed_to_its_end() -> None:

@@ -20,6 +20,7 @@ from graphexec.executor import (
 )
 from graphexec.verify.proof.flow import flow_of
 from tests.kernel.machines import machine_of, stub, value
+from tests.kernel.unchecked import unchecked_graph
 
 # ---- rows of the agent's machine
 
@@ -196,9 +197,9 @@ unheard, unused = stub("unheard", A, Over), stub("unused", B, Over)
 
 # A type checker reports these, too.
 UNFINISHED: Any = _OVER
-UNHANDLED = gx.draft(gx.edges(look, gx.on(B, turn) | _OVER) | gx.edges(turn, UNFINISHED), start=look)
+UNHANDLED = unchecked_graph(gx.edges(look, gx.on(B, turn) | _OVER) | gx.edges(turn, UNFINISHED), look)
 HANDLED = machine_of(turn, unheard)
-UNREACHABLE = gx.draft(gx.edges(unheard, _OVER) | gx.edges(unused, _OVER), start=unheard)
+UNREACHABLE = unchecked_graph(gx.edges(unheard, _OVER) | gx.edges(unused, _OVER), unheard)
 REACHABLE = machine_of(unheard)
 
 

@@ -15,8 +15,9 @@ from graphexec import executor as table
 from graphexec.draw import draw
 from graphexec.effects import CallAgent, CallModel, CallTool, agent_limits
 from graphexec.executor import Acted, Ready, Stopped
-from graphexec.kernel import Answered, Asked, Cut, Done, Effect, Event, Limits, Moved, Perform
-from graphexec.kernel.effects import CallContext
+from graphexec.kernel import Answered, Asked, Done, Effect, Event, Limits, Moved
+from graphexec.kernel.effects import CallContext, Perform
+from graphexec.kernel.events import Cut
 from graphexec.runtime import IO, Handler, make_run_context, stream
 from graphexec.testing.explorer.abstraction import shape, texts
 from graphexec.testing.explorer.explore import Exploration, explore

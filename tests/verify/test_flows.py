@@ -6,11 +6,13 @@ import json
 from typing import Any, Literal, final
 
 import graphexec as gx
-from graphexec import errors, kernel
+from graphexec import errors
 from graphexec.effects import CallModel, CallTool, agent_limits
+from graphexec.kernel.node import Edge
 from graphexec.testing.explorer.stub_nodes import explore_table
 from graphexec.verify.proof.flow import Flow, Transition, caps_of, flow_of, is_enabled, limits_of
 from tests.kernel.machines import error_message, stub, value
+from tests.kernel.unchecked import unchecked_graph
 from tests.parameters import cases
 from tests.verify.flows import calling
 from tests.verify.proofs import certificate_of, witness_of
@@ -158,8 +160,8 @@ def test_flow_has_nodes_resets_and_own_budgets() -> None:
 
 @cases("outcome", Made, Halted)
 def test_unrouted_outcome_is_not_in_flow(outcome: type) -> None:
-    drafted = gx.draft(rows(once, gx.on(outcome, gx.END)), start=once)
-    assert [one.outcome for one in flow_of(drafted).transitions] == [outcome.__name__]
+    unchecked = unchecked_graph(rows(once, gx.on(outcome, gx.END)), once)
+    assert [one.outcome for one in flow_of(unchecked).transitions] == [outcome.__name__]
 
 
 ONE = Transition("a", "A", "END", spends=(("x", 1),), causes=("y",), **calling(models=2))
@@ -310,7 +312,7 @@ def test_every_node_with_unbounded_effects_is_reported() -> None:
     )
     assert [one.node for one in machine.verify(gx.Limits(fan_out=None)).findings] == ["think", "think_again"]
     # An edge to a missing node can be analysed, too.
-    machine = gx.Machine([pure], [kernel.Edge("pure", Made, "nowhere")], "pure")
+    machine = gx.Machine([pure], [Edge("pure", Made, "nowhere")], "pure")
     assert machine.verify().status == "refuted"
 
 
@@ -350,10 +352,9 @@ def test_stop_only_finding_has_shortest_path_of_moves() -> None:
     assert "Reached by start -> choose -> pure." in str(finding)
 
 
-def test_fault_of_draft_has_path_if_reachable() -> None:
+def test_fault_of_a_table_has_path_if_reachable() -> None:
     unfinished = rows(counting, FROM_MADE) | rows(turn_back, gx.on(Back, again))
-    drafted: gx.Machine[Any, Any] = gx.draft(unfinished | rows(begin_with, gx.on(Given, counting)), start=counting)
-    verdict = drafted.verify()
+    verdict = unchecked_graph(unfinished | rows(begin_with, gx.on(Given, counting)), counting).verify()
     findings = {f"{finding.code} {finding.node}": finding for finding in verdict.findings}
     stem = witness_of(findings["GX005 again"]).stem
     assert [str(one) for one in stem] == ["pure --Made--> turn_back", "turn_back --Back--> again"]

@@ -20,7 +20,7 @@ from graphexec.executor import (
     parse,
     plan,
 )
-from graphexec.kernel import Edge
+from graphexec.kernel.node import Edge
 from graphexec.verify import dominates, postdominates, shortest_path, to_networkx
 from tests.checks.strategies import graphs as sound_graphs
 from tests.kernel.machines import error_message, stub

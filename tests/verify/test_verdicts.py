@@ -5,10 +5,11 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from graphexec import Graph, Limits, Machine, draft, edges, effects, errors, verify
+from graphexec import Graph, Limits, Machine, edges, effects, errors, verify
 from graphexec.executor import AGENT_EXECUTOR, Stopped, agent_graph
 from graphexec.testing.explorer.stub_nodes import explore_table
 from graphexec.verify.checker.check import check_ranks
+from tests.kernel.unchecked import unchecked_graph
 from tests.parameters import cases
 from tests.verify import bad_machines as bad
 from tests.verify.execution import execute
@@ -104,9 +105,9 @@ def test_certificate_needs_gates_and_a_valid_table() -> None:
     kept = tuple(one for one in AGENT.flow.transitions if one.kind != "gate")
     with pytest.raises(errors.CertificateError, match="plan has no gate for iterations"):
         check_ranks(dataclasses.replace(AGENT, flow=dataclasses.replace(AGENT.flow, transitions=kept)))
-    drafted = draft(edges(bad.look, bad.UNFINISHED) | edges(bad.turn, bad.UNFINISHED), start=bad.look)
+    unchecked = unchecked_graph(edges(bad.look, bad.UNFINISHED) | edges(bad.turn, bad.UNFINISHED), bad.look)
     with pytest.raises(errors.CertificateError, match="an invalid table has no proof: ") as caught:
-        verify.check(AGENT, drafted)
+        verify.check(AGENT, unchecked)
     for fact in ("look may return B", "add on(B, turn); ", "turn may return A", "add on(A, look)"):
         assert fact in str(caught.value)
 

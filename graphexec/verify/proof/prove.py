@@ -118,7 +118,7 @@ def prove_flow(
     # Ranks count down the caps: the limits on iterations, charges and own budgets. They do not count other limits, such
     # as seconds. Any limit that is set, cap or not, enables the transitions for reaching it.
     caps, all_limits = caps_of(flow, limits), limits_of(flow, limits)
-    # A graph made by draft() is not validated: it may have edges to nodes that it does not contain.
+    # A graph that its class has made is not validated: it may have edges to nodes that it does not contain.
     targets = (transition.target for transition in flow.transitions if transition.target != END.name)
     nodes = dict.fromkeys([*flow.nodes, *targets])
     finite = [name for name, limit in caps.items() if limit is not None]

@@ -1,28 +1,30 @@
-"""Drafts may have faults: they can be drawn and verified, and run until an edge is missing."""
+"""Graphs that their class has made may have faults: they are verified, and run until an edge is missing."""
 
 from importlib import import_module
 from typing import Any
 
 import pytest
 
-from graphexec import END, Graph, GraphError, Snapshot, draft, edges, graph, node, on
+from graphexec import END, Graph, GraphError, Snapshot, edges, graph, node, on
 from graphexec.errors import Fault, NodeError, UnhandledOutcomeError
-from graphexec.kernel import Edge, bind
+from graphexec.kernel import bind
+from graphexec.kernel.node import Edge
 from graphexec.kernel.surgery import unbind
 from graphexec.kernel.tables import faults_of
 from tests.drivers import LIVE
 from tests.kernel import machines as m
+from tests.kernel.unchecked import unchecked_graph
 
 row: Any = edges
-lax: Any = draft
+lax: Any = graph
 
 
 def incomplete_diamond() -> Any:
     """Return the diamond without an edge for odd numbers, and with a node that has no row."""
-    return draft(row(m.split, on(m.Even, m.halve)) | row(m.halve, on(m.Sum, m.join)), start=m.split)
+    return unchecked_graph(row(m.split, on(m.Even, m.halve)) | row(m.halve, on(m.Sum, m.join)), m.split)
 
 
-def test_draft_runs_until_an_edge_is_missing() -> None:
+def test_run_goes_on_until_an_edge_is_missing() -> None:
     machine = incomplete_diamond()
     assert (str(machine), machine.start) == ("split --Even--> halve\nhalve --Sum--> join", "split")
     with pytest.raises(GraphError):
@@ -37,28 +39,17 @@ def test_draft_runs_until_an_edge_is_missing() -> None:
         m.run_machine(incomplete_diamond(), m.Number(4))
 
 
-def test_draft_of_a_total_table_equals_its_graph() -> None:
-    table = (
-        edges(m.split, on(m.Even, m.halve) | on(m.Odd, m.triple))
-        | edges(m.halve, on(m.Sum, m.join))
-        | edges(m.triple, on(m.Sum, m.join))
-        | edges(m.join, on(m.Total, END))
-    )
-    drafted, checked = draft(table, start=m.split), graph(table, start=m.split)
-    assert (str(drafted), list(drafted.nodes)) == (str(checked), list(checked.nodes))
-    assert m.run_machine(drafted, m.Number(3)).outcome == m.Total("tripled to 10")
-
-
-def test_draft_may_have_nodes_without_edges() -> None:
+def test_unchecked_graph_may_have_nodes_without_edges() -> None:
     @node
     def settle(total: m.Total) -> m.Sum:
         return m.Sum(1, total.text)
 
-    draft = lax(row(m.split, on(m.Even, m.halve) | on(m.Odd, m.triple)) | row(settle, on(m.Sum, m.join)), start=m.split)
-    assert list(draft.nodes) == ["split", "settle", "halve", "triple", "join"]
+    rows = row(m.split, on(m.Even, m.halve) | on(m.Odd, m.triple)) | row(settle, on(m.Sum, m.join))
+    machine = unchecked_graph(rows, m.split)
+    assert list(machine.nodes) == ["split", "settle", "halve", "triple", "join"]
     with pytest.raises(UnhandledOutcomeError, match="join returned a Total"):
-        m.run_machine(draft, Snapshot("settle", m.Total("so")), drivers=LIVE)
-    # A graph that was built without `graph` may have such edges.
+        m.run_machine(machine, Snapshot("settle", m.Total("so")), drivers=LIVE)
+    # Its edges may lead to nodes that it does not have.
     lines = [Edge("split", m.Even, "halve"), Edge("split", m.Odd, "triple"), Edge("triple", m.Sum, "join")]
     unchecked: Graph[m.Number, Any] = Graph([m.split, m.halve], lines, "split")
     assert len(unchecked.edges) == 3
@@ -68,7 +59,7 @@ def test_draft_may_have_nodes_without_edges() -> None:
         m.run_machine(unchecked, m.Number(3))
 
 
-def test_faults_of_a_draft_are_reported() -> None:
+def test_faults_are_reported() -> None:
     verdict = incomplete_diamond().verify()
     assert not verdict.proved
     assert {(finding.code, finding.node) for finding in verdict.findings} >= {("GX002", "split"), ("GX005", "join")}
@@ -82,8 +73,8 @@ def test_faults_of_a_draft_are_reported() -> None:
 
 def test_bound_machine_is_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """To bind a machine changes nothing that a fault could be in."""
-    drafted = draft(edges(m.halve, on(m.Sum, m.join)) | edges(m.join, on(m.Total, END)), start=m.halve)
-    machine = bind(drafted)
+    unchecked = unchecked_graph(edges(m.halve, on(m.Sum, m.join)) | edges(m.join, on(m.Total, END)), m.halve)
+    machine = bind(unchecked)
     checks: list[str] = []
 
     def find_faults(*arguments: Any) -> list[Fault]:
@@ -94,5 +85,5 @@ def test_bound_machine_is_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(import_module("graphexec.kernel.graph"), "faults_of", find_faults)
     assert unbind(bind(machine)).verify().proved
     assert checks == []
-    assert bind(drafted).verify().proved
+    assert bind(unchecked).verify().proved
     assert checks == ["table"]
