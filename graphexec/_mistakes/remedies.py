@@ -203,10 +203,7 @@ REMOVED = _by_name(
     ("Progress executor.Status executor.View", _PROGRESS),
     ("executor.LimitReached", "write Stopped(run, limit)"),
     ("executor.Refused", "write Stopped(run, Refusal(by, why)), with Refusal of graphexec.actions"),
-    (
-        "draft kernel.draft",
-        "graph raises GraphError with every fault, and findings_of of graphexec.verify has remedies",
-    ),
+    ("draft kernel.draft", "graph raises GraphError, whose faults are all that is wrong with a table"),
     ("kernel.drop_edge", "write replace(machine, node, narrowed=True), with a node that does not return the outcome"),
     ("kernel.replay kernel.journal_of kernel.Journal", "recording_of of graphexec.draw takes a result or an error"),
     (

@@ -6,16 +6,9 @@ from graphexec._mistakes import explain_names
 from graphexec.executor.executor import AgentExecutor
 from graphexec.executor.handlers import make_agent_handler, make_model_handler
 from graphexec.executor.iteration import Stepwise
-from graphexec.executor.nodes import (
-    Policies,
-    check_return_direct,
-    dispatch_tools,
-    parse,
-    plan,
-    stopped_response,
-)
+from graphexec.executor.nodes import check_return_direct, dispatch_tools, parse, plan, stopped_response
 from graphexec.executor.outcomes import Acted, Observed, Ready, Replied, Stopped, limit_reached
-from graphexec.executor.plugging.memory_nodes import NotSaved, load_memory, return_unsaved, save_memory
+from graphexec.executor.plugging.memory_nodes import load_memory, save_memory
 from graphexec.executor.result import RunResult
 from graphexec.executor.streams import AnswerDiscarded, Chunk
 from graphexec.executor.table import AGENT_EXECUTOR, agent_graph
@@ -26,9 +19,7 @@ __all__ = [
     "AgentExecutor",
     "AnswerDiscarded",
     "Chunk",
-    "NotSaved",
     "Observed",
-    "Policies",
     "Ready",
     "Replied",
     "RunResult",
@@ -43,7 +34,6 @@ __all__ = [
     "make_model_handler",
     "parse",
     "plan",
-    "return_unsaved",
     "save_memory",
     "stopped_response",
 ]

@@ -7,6 +7,7 @@ or a `StoppedResponse`, or in the strict variants with the `ParseError` that par
 from __future__ import annotations
 
 import dataclasses
+from functools import cache
 
 from graphexec.actions import AgentFinish, StoppedResponse
 from graphexec.errors import InputError, ParseError
@@ -42,6 +43,11 @@ def agent_graph(*, strict: bool = False, generate: bool = False) -> Machine[Read
     and the `ParseError` is a third exit (`handle_parsing_errors=False`). With `generate`, the node that ends a stopped
     run asks the model for a last answer (`early_stopping_method="generate"`).
     """
+    return _variant(strict=strict, generate=generate)
+
+
+@cache
+def _variant(*, strict: bool, generate: bool) -> Machine[Ready, AgentFinish | StoppedResponse]:
     machine = AGENT_EXECUTOR
     if strict:
         strict_parse = dataclasses.replace(rename(parse_or_raise, "parse"), raises=(ParseError,))

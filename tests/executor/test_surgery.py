@@ -12,6 +12,7 @@ from graphexec import effects, kernel, models
 from graphexec import executor as ex
 from graphexec.errors import GraphError, InputError
 from graphexec.executor import Acted, Ready, dispatch_tools, limit_reached, parse, plan
+from graphexec.executor.nodes import Policies
 from graphexec.executor.result import Ending
 from graphexec.memory import BufferMemory
 from graphexec.messages import ChatRequest, UserMessage
@@ -386,7 +387,7 @@ def test_nodes_of_an_equal_executor_are_run(way: str) -> None:
 
 
 def test_explicitly_bound_graph_runs_with_its_agent() -> None:
-    machine = embed_in_graph(kernel.bind(ex.AGENT_EXECUTOR, AGENT, ex.Policies()))
+    machine = embed_in_graph(kernel.bind(ex.AGENT_EXECUTOR, AGENT, Policies()))
     assert outer_executor().with_graph(machine).run("q").output == "done"
     with pytest.raises(InputError, match=r"^inner\.plan, inner\.parse, .* are bound to another agent than"):
         outer_executor(agent=OTHER_AGENT).with_graph(machine)
