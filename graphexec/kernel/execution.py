@@ -16,7 +16,6 @@ from graphexec.errors import (
     NodeError,
     SnapshotError,
     UndeclaredCountError,
-    UnhandledOutcomeError,
     an,
 )
 from graphexec.kernel.counters import Counters
@@ -195,10 +194,7 @@ class Execution(Counters):
                 next_step = following[kind]
             except KeyError:
                 declared = step.returns if exhausted is None else step.limit_outcomes
-                if kind not in declared:
-                    raise undeclared_outcome(step, outcome, declared) from None
-                # Only a graph that its class has made, which is not validated, can lack an edge.
-                raise UnhandledOutcomeError(step.name, outcome) from None
+                raise undeclared_outcome(step, outcome, declared) from None
             if observed:
                 target = END.name if next_step is None else next_step.name
                 event = _UnfrozenMoved(step.name, outcome, target, run_call)

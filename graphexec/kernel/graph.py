@@ -136,6 +136,11 @@ class Graph(Generic[S_contra, F_co]):
         self.nodes: Mapping[str, Node[Any, Any]] = MappingProxyType({node.name: node for node in nodes})
         self.edges = tuple(edges)
         self.start = start
+        places = {(edge.source, edge.outcome) for edge in self.edges}
+        declared = {(node.name, outcome) for node in self.nodes.values() for outcome in node.outcomes}
+        strangers = {edge.target for edge in self.edges} - {*self.nodes, END.name}
+        assert places == declared, "graph and surgery give each outcome an edge"
+        assert not strangers, "graph and surgery add the nodes that edges lead to"
         carried = (*self.nodes[start].takes, *(edge.outcome for edge in self.edges))
         # The limit of iterations is in `Limits`.
         own: list[Budget | Quota] = []

@@ -32,7 +32,7 @@ HOSTILE = (
     "\N{HEBREW LETTER SHIN}\N{HEBREW LETTER LAMED} \N{RIGHT-TO-LEFT OVERRIDE}abc",
 )
 
-LOOKS: tuple[Look, ...] = ("model", "tools", "person", "effect", "opaque", "pure", "absent")
+LOOKS: tuple[Look, ...] = ("model", "tools", "person", "effect", "opaque", "pure")
 _MARKS: tuple[Mark | None, ...] = (None, "red", "orange", "grey")
 
 

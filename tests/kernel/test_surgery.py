@@ -3,19 +3,22 @@
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import pytest
 
 import graphexec as gx
 from graphexec import kernel
-from graphexec.errors import InputError, UndeclaredOutcomeError
+from graphexec.errors import Fault, InputError, UndeclaredOutcomeError
 from graphexec.kernel import bind, rename
 from graphexec.kernel.surgery import unbind
+from graphexec.kernel.tables import faults_of
 from tests.drivers import LIVE
 from tests.kernel import machines as m
 from tests.kernel.machines import interview, tick, tock
 from tests.parameters import cases
+from tests.verify.bad_machines import UNREACHABLE
 
 loosely: Any = gx.edges
 
@@ -221,6 +224,22 @@ def test_change_of_an_invalid_edge_is_refused(change: Callable[[], object], text
 def test_narrowed_replacement_takes_nodes_with_it() -> None:
     assert list(NARROWED.nodes) == ["split", "halve", "join"]
     assert [edge.outcome for edge in NARROWED.edges if edge.source == "split"] == [m.Even]
+
+
+def test_bound_machine_is_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To bind a machine changes nothing that a fault could be in."""
+    checks: list[str] = []
+
+    def find_faults(*arguments: Any) -> list[Fault]:
+        checks.append("table")
+        return faults_of(*arguments)
+
+    # The package has a function of this module's name.
+    monkeypatch.setattr(import_module("graphexec.kernel.graph"), "faults_of", find_faults)
+    assert unbind(bind(m.DIAMOND)).verify().proved
+    assert checks == []
+    with pytest.raises(gx.GraphError, match="unused cannot be reached"):
+        bind(UNREACHABLE)
 
 
 def test_bound_nodes_are_kept() -> None:

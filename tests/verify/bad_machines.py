@@ -188,17 +188,10 @@ def handing_back(routes: Any) -> gx.Machine[Ready, Any]:
 REFILLS_ITS_PARENT = handing_back(gx.on(Ready, plan, resets=[kernel.ITERATIONS]) | _OVER)
 SHARES_WITH_ITS_PARENT = handing_back(gx.on(Ready, plan) | _OVER)
 
-# ---- drafts: tables that `graph` refuses
+# ---- a table that `graph` refuses
 
 
-look, turn = stub("look", A, B | Over), stub("turn", B, A | Over)
 unheard, unused = stub("unheard", A, Over), stub("unused", B, Over)
-
-
-# A type checker reports these, too.
-UNFINISHED: Any = _OVER
-UNHANDLED = unchecked_graph(gx.edges(look, gx.on(B, turn) | _OVER) | gx.edges(turn, UNFINISHED), look)
-HANDLED = machine_of(turn, unheard)
 UNREACHABLE = unchecked_graph(gx.edges(unheard, _OVER) | gx.edges(unused, _OVER), unheard)
 REACHABLE = machine_of(unheard)
 

@@ -14,7 +14,6 @@ from graphexec.kernel import charged, metered, node
 from graphexec.messages import CompletionRequest, ModelReply
 from graphexec.testing.explorer.oracle import Replies
 from tests.kernel.machines import machine_of, value
-from tests.kernel.unchecked import unchecked_graph
 
 
 @value
@@ -228,10 +227,3 @@ def unpack(parcel: Parcel) -> Expected | Unexpected:
 
 
 PARCEL: gx.Machine[Parcel, Expected | Unexpected] = machine_of(unpack)
-
-# ---- a graph without an edge
-
-
-# A type checker reports it, too.
-INCOMPLETE: Any = gx.on(Expected, gx.END)
-UNROUTED: gx.Graph[Parcel, Expected] = unchecked_graph(gx.edges(unpack, INCOMPLETE), unpack)

@@ -13,7 +13,6 @@ from graphexec.verify import CODES, UnprovedError
 from graphexec.verify.export.guarded import to_guarded_program
 from tests.parameters import cases
 from tests.verify import bad_machines as bad
-from tests.verify.execution import adversary
 from tests.verify.flows import MISSING_CALLS
 from tests.verify.proofs import bounds_of
 
@@ -113,11 +112,6 @@ def test_unaffordable_transition_is_disabled() -> None:
     costly = to_guarded_program(MISSING_CALLS, agent_limits(model_calls=0))
     commands = [command for row in costly.nodes.values() for command in row]
     assert all(command.transition.kind != "move" or not command.takes for command in commands)
-
-
-def test_run_of_draft_ends_at_missing_edge() -> None:
-    run = adversary(bad.UNHANDLED, Limits(), lambda instructions: next(iter(instructions)), 10)
-    assert [str(edge) for edge in run] == ["look --B--> turn"]
 
 
 def test_every_finding_and_verdict_has_text() -> None:

@@ -700,11 +700,6 @@ def test_exploration_text_lists_results() -> None:
     assert str(approval(SHORTCUT)).splitlines()[1].startswith("fails: never_without(")
 
 
-def test_unrouted_outcome_of_draft_raises() -> None:
-    found = explore(errands.UNROUTED, Limits(), errands.Parcel(None), NOTHING)
-    assert found.exceptions == {"UnhandledOutcomeError": 1}
-
-
 @cases(("topics", "paths"), ("abc", 3**3 + 2), ("abcd", 1 + 4 * 2 + 2))
 def test_large_batch_varies_one_member_at_a_time(topics: str, paths: int) -> None:
     found = explore(kernel.SURVEY, Limits(), kernel.Topics(tuple(topics)), replies_of(kernel.SURVEY))

@@ -54,7 +54,8 @@ PAYMENTS: Machine[Any, Any] = graph(
 )
 
 
-UNREACHED: Machine[Any, Any] = Machine(list[Node[Any, Any]]([pay, decide]), [Edge("pay", Paid, "END")], "pay")
+ROUND = [Edge("pay", Paid, "END"), *(Edge("decide", kind, "decide") for kind in (Order, Repeat, Over))]
+UNREACHED: Machine[Any, Any] = Machine(list[Node[Any, Any]]([pay, decide]), ROUND, "pay")
 
 # ---- as a graph of networkx
 
@@ -116,15 +117,9 @@ def test_exports_hold_every_attribute(machine: Machine[Any, Any]) -> None:
         assert read.graph.items() >= network.graph.items()
 
 
-def test_new_graph_marks_missing_nodes_of_drafts() -> None:
+def test_each_graph_is_new() -> None:
     PAYMENTS.to_networkx().remove_node("pay")
     assert "pay" in PAYMENTS.to_networkx()
-    machine: Machine[Any, Any] = Machine(
-        [pay], [Edge("pay", Paid, "nowhere"), Edge("missing_source", Over, "END")], "pay"
-    )
-    network = machine.to_networkx()
-    assert network.nodes["nowhere"] == network.nodes["missing_source"] == {"kind": "missing"}
-    assert network.edges["missing_source", "END", "Over"]["returned"] is False
 
 
 # ---- dominators
