@@ -5,7 +5,6 @@ include it. Tests, pictures and `unplug` know it by the name of its function.
 """
 
 from graphexec import create_agent, node
-from graphexec.actions import Refusal
 from graphexec.effects import ToolResult
 from graphexec.executor import Acted, Stopped
 from graphexec.models import ScriptedModel
@@ -22,7 +21,7 @@ def protect_notes(acted: Acted) -> Acted | Stopped:
     for place, action in enumerate(acted.actions):
         path = str(action.tool_input)  # what the model wrote; it may be anything
         if "*" in path:
-            return Stopped(acted.run, Refusal("protect_notes", "it wants to delete all files"))
+            return Stopped.by_refusal(acted.run, "protect_notes", "it wants to delete all files")
         if ".txt" in path:
             acted = acted.answer(place, ToolResult(f"{path} is protected.", "rejected"))
     return acted

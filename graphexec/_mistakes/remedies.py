@@ -202,9 +202,9 @@ REMOVED = _by_name(
     ),
     ("Progress executor.Status executor.View", _PROGRESS),
     ("executor.LimitReached", "write Stopped(run, limit)"),
-    ("executor.Refused", "write Stopped(run, Refusal(by, why)), with Refusal of graphexec.actions"),
+    ("executor.Refused", "write Stopped.by_refusal(run, by, why)"),
     ("draft kernel.draft", "graph raises GraphError, whose faults are all that is wrong with a table"),
-    ("kernel.drop_edge", "write replace(machine, node, narrowed=True), with a node that does not return the outcome"),
+    ("kernel.drop_edge", "write replace(machine, new, narrowed=True), with a node that does not return the outcome"),
     ("kernel.replay kernel.journal_of kernel.Journal", "recording_of of graphexec.draw takes a result or an error"),
     (
         "executor.STRICT_AGENT_EXECUTOR executor.GENERATING_AGENT_EXECUTOR executor.STRICT_GENERATING_AGENT_EXECUTOR",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias, final
 
-from graphexec.actions import AgentAction, Cause, Run
+from graphexec.actions import AgentAction, Cause, Refusal, Run
 from graphexec.effects import Decided, ToolResult
 from graphexec.errors import InputError, format_value
 from graphexec.kernel.meters import Exhausted
@@ -121,6 +121,11 @@ class Stopped:
 
     run: Run
     cause: Cause
+
+    @classmethod
+    def by_refusal(cls, run: Run, by: str, why: str) -> Stopped:
+        """Return the outcome of a node that refuses to go on: `by` names what refuses, and `why` is for people."""
+        return cls(run, Refusal(by, why))
 
 
 class HasRun(Protocol):

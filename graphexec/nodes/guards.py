@@ -71,7 +71,7 @@ def guard_input(
         return "\n".join([format_observation(given[key]) for key in wanted])
 
     def refuse(ready: Ready, why: str) -> Stopped:
-        return Stopped(ready.run, Refusal(name, why))
+        return Stopped.by_refusal(ready.run, name, why)
 
     def not_checked(ready: Ready, limit: Exhausted) -> Stopped:
         return refuse(ready, _not_checked(limit))
@@ -114,7 +114,7 @@ def guard_output(
         return format_observation(finish.answer)
 
     def refuse(finish: AgentFinish, why: str) -> Stopped:
-        return Stopped(finish.run, Refusal(name, why))
+        return Stopped.by_refusal(finish.run, name, why)
 
     def not_checked(finish: AgentFinish, limit: Exhausted) -> Stopped:
         return refuse(finish, _not_checked(limit))

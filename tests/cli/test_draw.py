@@ -89,7 +89,7 @@ def test_runs_are_drawn_over_their_machine(folder: Path) -> None:
 
 
 LONG = "long.jsonl"
-RETRIED = ["graphexec.executor:agent_graph(strict=True)", "--run", "retried.jsonl"]
+RETRIED = ["machines_of_mine:strict", "--run", "retried.jsonl"]
 STANDARD = "graphexec.executor:AGENT_EXECUTOR"
 
 

@@ -17,7 +17,6 @@ from typing_extensions import TypedDict
 
 import graphexec as gx
 from graphexec import errors, models
-from graphexec.actions import Refusal
 from graphexec.effects import SaveMemory
 from graphexec.errors import OutputError, SnapshotError
 from graphexec.executor import Stopped
@@ -161,7 +160,7 @@ class TestStops:
     def test_refused_and_changed_answers_are_no_output(self) -> None:
         @gx.node
         def refuse(finish: gx.AgentFinish) -> gx.AgentFinish | Stopped:
-            return Stopped(finish.run, Refusal("refuse", "no"))
+            return Stopped.by_refusal(finish.run, "refuse", "no")
 
         @gx.node
         def withhold(finish: gx.AgentFinish) -> gx.AgentFinish:

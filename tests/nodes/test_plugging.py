@@ -40,7 +40,7 @@ def doubt(finish: gx.AgentFinish) -> gx.AgentFinish:
 
 @gx.node
 def forbid(acted: Acted) -> Acted | Stopped:
-    return Stopped(acted.run, Refusal("forbid", "no calls")) if acted.actions else acted
+    return Stopped.by_refusal(acted.run, "forbid", "no calls") if acted.actions else acted
 
 
 pass_on = pure("pass_on", Ready, Ready, lambda ready: ready)

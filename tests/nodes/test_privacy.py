@@ -61,7 +61,7 @@ def refuse_data(ready: Ready) -> Ready | Stopped:
     """Refuse personal data from the user and from tools, as the strategy `block`."""
     texts = [ready.run.inputs["input"], *(str(step.observation) for step in ready.run.steps)]
     found = [kind for kind, find in PATTERNS.items() for text in texts if [*find(text)]]
-    return Stopped(ready.run, Refusal("refuse_data", f"personal data: {found[0]}")) if found else ready
+    return Stopped.by_refusal(ready.run, "refuse_data", f"personal data: {found[0]}") if found else ready
 
 
 MAIL = f"mail {EMAIL}"
