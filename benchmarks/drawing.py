@@ -16,7 +16,7 @@ from typing import Any
 from graphexec import END, Limits, Machine
 from graphexec.draw import draw
 from graphexec.executor import AGENT_EXECUTOR
-from graphexec.kernel import Edge
+from graphexec.kernel.node import Edge
 from graphexec.verify import verify
 
 TEXTS = ("mermaid", "mermaid-state", "dot", "text")

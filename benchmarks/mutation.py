@@ -92,9 +92,6 @@ SUBJECTS = {
     ),
 }
 
-# Functions that write tables when their module is imported: there the tables are compared as they are.
-AT_IMPORT = {("graphexec/executor/table.py", "_executor"), ("graphexec/executor/table.py", "_strict")}
-
 # The exit statuses of pytest for a failed test, and of a process that was ended because it took too long, or crashed.
 FAILED = (1, 3)
 ENDED = (-24, 24, 152, -9, -11)
@@ -312,7 +309,7 @@ def _stands(folder: Path, modules: Iterable[str]) -> dict[str, str]:
         # A module of which there is nothing to mutate has none.
         if (path := _meta(folder, module)).exists():
             codes |= json.loads(path.read_text("utf-8"))["exit_code_by_key"]
-    return {name: _word(code) for name, code in codes.items() if _place(name) not in AT_IMPORT}
+    return {name: _word(code) for name, code in codes.items()}
 
 
 def _word(code: int | None) -> str:

@@ -45,7 +45,7 @@ def chain(nodes: int, *, loop: int) -> Flow:
         if number % 5 == 1:
             transitions.append(Transition(name, "Skip", f"n{min(nodes - 1, number + 2)}", spends=spends))
         if meters:
-            transitions.append(Transition(name, "LimitReached", "END", "gate", causes=tuple(meters)))
+            transitions.append(Transition(name, "Stopped", "END", "gate", causes=tuple(meters)))
     return Flow("n0", tuple(f"n{number}" for number in range(nodes)), tuple(transitions), (("visits", 3),))
 
 
@@ -58,7 +58,7 @@ def ring(nodes: int) -> Flow:
     ]
     ways += [
         Transition("n0", "Done", "END", spends=spends),
-        Transition("n0", "LimitReached", "END", "gate", causes=("iterations",)),
+        Transition("n0", "Stopped", "END", "gate", causes=("iterations",)),
     ]
     return Flow("n0", tuple(f"n{number}" for number in range(nodes)), tuple(ways))
 

@@ -32,7 +32,7 @@ from graphexec.cli.exit_codes import UsageError, code_of, print_error
 from graphexec.cli.runs.options import ChosenModel, fetch_weights, make_agent, make_model
 from graphexec.effects import CallModel, CallTool, ToolResult
 from graphexec.errors import ContextOverflowError, GraphexecError
-from graphexec.executor import AgentKind
+from graphexec.executor.options import AgentKind
 from graphexec.kernel import Answered, Done, Event
 from graphexec.messages import Model, ModelReply
 from graphexec.models import LocalModel, OpenAICompatible

@@ -25,12 +25,7 @@ from graphexec import (
     tool,
 )
 from graphexec.draw import draw, recording_of
-from graphexec.executor import (
-    AGENT_EXECUTOR,
-    GENERATING_AGENT_EXECUTOR,
-    STRICT_AGENT_EXECUTOR,
-    STRICT_GENERATING_AGENT_EXECUTOR,
-)
+from graphexec.executor import AGENT_EXECUTOR, agent_graph
 from graphexec.messages import ModelReply, ModelRequest, ToolCall, Usage
 from graphexec.models import ScriptedModel
 from graphexec.nodes import Piece
@@ -56,13 +51,17 @@ def verdicts() -> Iterator[tuple[str, str, Verdict]]:
     """
     own = (
         ("agent_executor", "The standard machine: replies that cannot be parsed go back to the model.", AGENT_EXECUTOR),
-        ("strict_agent_executor", "The standard machine, in which such a reply raises.", STRICT_AGENT_EXECUTOR),
+        ("strict_agent_executor", "The standard machine, in which such a reply raises.", agent_graph(strict=True)),
         (
             "generating_agent_executor",
             "The standard machine, in which a stopped run asks for a final answer.",
-            GENERATING_AGENT_EXECUTOR,
+            agent_graph(generate=True),
         ),
-        ("strict_generating_agent_executor", "The machine with both variants.", STRICT_GENERATING_AGENT_EXECUTOR),
+        (
+            "strict_generating_agent_executor",
+            "The machine with both variants.",
+            agent_graph(strict=True, generate=True),
+        ),
     )
     for name, about, machine in own:
         yield name, about, machine.verify()

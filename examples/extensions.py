@@ -6,7 +6,7 @@ and the executor would be refused. `ask_for_more` is metered with a budget that 
 """
 
 from graphexec import AgentExecutor, AskHuman, Asks, Budget, ask, create_react_agent, edges, metered, node, on, tool
-from graphexec.executor import LimitReached, Ready, limit_reached, plan, stopped_response
+from graphexec.executor import Ready, Stopped, limit_reached, plan, stopped_response
 from graphexec.kernel import ITERATIONS
 from graphexec.models import ScriptedModel
 
@@ -15,13 +15,13 @@ EXTENSIONS = Budget("extensions", 2)
 
 @metered(when_spent=limit_reached, budget=EXTENSIONS, asks=1)
 @node
-def ask_for_more(reached: LimitReached) -> Asks[AskHuman, Ready | LimitReached]:
+def ask_for_more(reached: Stopped) -> Asks[AskHuman, Ready | Stopped]:
     """Ask a person whether to continue."""
-    answer = yield from ask(AskHuman(f"After {len(reached.run.steps)} steps {reached.limit}. Go on?"))
+    answer = yield from ask(AskHuman(f"After {len(reached.run.steps)} steps {reached.cause}. Go on?"))
     return Ready(reached.run) if answer == "yes" else reached
 
 
-rows = edges(ask_for_more, on(Ready, plan, resets=[ITERATIONS]) | on(LimitReached, stopped_response))
+rows = edges(ask_for_more, on(Ready, plan, resets=[ITERATIONS]) | on(Stopped, stopped_response))
 
 
 @tool
@@ -38,7 +38,7 @@ strict = AgentExecutor(
     max_fan_out=1,
     handlers={AskHuman: lambda asked: print(asked.question, "yes") or "yes"},
 )
-executor = strict.splice(rows, after=plan, on=LimitReached)
+executor = strict.splice(rows, after=plan, on=Stopped)
 
 if __name__ == "__main__":
     print(executor.verify())

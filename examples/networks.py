@@ -6,15 +6,7 @@ A person approves each tool call. A test can check on the table that no tool is 
 import networkx as nx
 
 from graphexec import END, AgentFinish, AskHuman, Asks, ask, charged, edges, node, on, splice
-from graphexec.executor import (
-    AGENT_EXECUTOR,
-    Acted,
-    LimitReached,
-    dispatch_tools,
-    limit_reached,
-    parse,
-    stopped_response,
-)
+from graphexec.executor import AGENT_EXECUTOR, Acted, Stopped, dispatch_tools, limit_reached, parse, stopped_response
 from graphexec.verify import dominates, shortest_path
 
 
@@ -26,7 +18,7 @@ def approve(acted: Acted) -> Asks[AskHuman, Acted | AgentFinish]:
     return acted if answer == "yes" else AgentFinish({"output": "Not approved."})
 
 
-rows = edges(approve, on(Acted, dispatch_tools) | on(AgentFinish, END) | on(LimitReached, stopped_response))
+rows = edges(approve, on(Acted, dispatch_tools) | on(AgentFinish, END) | on(Stopped, stopped_response))
 machine = splice(AGENT_EXECUTOR, rows, after=parse, on=Acted)
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ include it. Tests, pictures and `unplug` know it by the name of its function.
 
 from graphexec import create_agent, node
 from graphexec.effects import ToolResult
-from graphexec.executor import Acted, Refused
+from graphexec.executor import Acted, Stopped
 from graphexec.models import ScriptedModel
 
 
@@ -16,12 +16,12 @@ def delete_file(path: str) -> str:
 
 
 @node
-def protect_notes(acted: Acted) -> Acted | Refused:
+def protect_notes(acted: Acted) -> Acted | Stopped:
     """Answer calls that would delete a note in the place of the tool; end the run if the model wants all files."""
     for place, action in enumerate(acted.actions):
         path = str(action.tool_input)  # what the model wrote; it may be anything
         if "*" in path:
-            return Refused(acted.run, "protect_notes", "it wants to delete all files")
+            return Stopped.by_refusal(acted.run, "protect_notes", "it wants to delete all files")
         if ".txt" in path:
             acted = acted.answer(place, ToolResult(f"{path} is protected.", "rejected"))
     return acted

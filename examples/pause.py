@@ -24,7 +24,7 @@ from graphexec import (
     tool,
 )
 from graphexec.errors import MissingHandlerError
-from graphexec.executor import Acted, LimitReached, dispatch_tools, limit_reached, parse, stopped_response
+from graphexec.executor import Acted, Stopped, dispatch_tools, limit_reached, parse, stopped_response
 from graphexec.kernel import PendingEffect
 from graphexec.models import ScriptedModel
 
@@ -46,7 +46,7 @@ def edit(acted: Acted) -> Asks[AskHuman, Acted]:
 
 model = ScriptedModel(["Action: send\nAction Input: we r closed 2morrow", "Final Answer: Everybody knows."])
 unattended = AgentExecutor(agent=create_react_agent(model, [send]), tools=[send])
-rows = edges(edit, on(Acted, dispatch_tools) | on(LimitReached, stopped_response))
+rows = edges(edit, on(Acted, dispatch_tools) | on(Stopped, stopped_response))
 executor = unattended.splice(rows, after=parse, on=Acted)
 
 

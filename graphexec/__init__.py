@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from graphexec.kernel.snapshot import Snapshot, snapshot_of
     from graphexec.kernel.stepping import advance, begin
     from graphexec.kernel.surgery import embed, replace, wrap
-    from graphexec.machine import Machine, draft, graph, splice
+    from graphexec.machine import Machine, graph, splice
     from graphexec.tools import Tool, tool
     from graphexec.verify import UnprovedError
 
@@ -96,7 +96,6 @@ __all__ = [
     "create_react_agent",
     "create_structured_agent",
     "create_tool_calling_agent",
-    "draft",
     "edges",
     "embed",
     "graph",
@@ -130,7 +129,7 @@ _MODULES = {
     "graphexec.kernel.snapshot": "Snapshot snapshot_of",
     "graphexec.kernel.stepping": "advance begin",
     "graphexec.kernel.surgery": "embed replace wrap",
-    "graphexec.machine": "Machine draft graph splice",
+    "graphexec.machine": "Machine graph splice",
     "graphexec.tools": "Tool tool",
     "graphexec.verify": "UnprovedError",
 }

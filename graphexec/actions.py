@@ -366,30 +366,22 @@ class Refusal:
         return f"refused by {self.by}: {self.why}"
 
 
+# Why a run was stopped: a limit is used up, or a node has refused to go on.
+Cause: TypeAlias = Exhausted | Refusal
+
+
 @final
 @dataclass(frozen=True, slots=True)
 class StoppedResponse:
-    """The end of a stopped run, by a `limit` or a `refusal`, and the `run`.
+    """The end of a run that the `cause` has stopped, and the `run`.
 
     If `generated`, `output` is the model's final answer.
     """
 
     output: str
-    limit: Exhausted | None
+    cause: Cause
     run: Run = field(default=NO_RUN)
     generated: bool = False
-    refusal: Refusal | None = None
-
-    def __post_init__(self) -> None:
-        if self.limit is None and self.refusal is None:
-            raise InputError("StoppedResponse has neither limit nor refusal; give the one that stopped the run")
-
-    @property
-    def cause(self) -> Exhausted | Refusal:
-        """The refusal, or else the limit, that stopped the run."""
-        cause = self.refusal or self.limit
-        assert cause is not None, "__post_init__ requires one of them"
-        return cause
 
     @property
     def steps(self) -> Steps:
@@ -398,7 +390,7 @@ class StoppedResponse:
 
     @property
     def reason(self) -> str:
-        """The reason for people: the refusal, or the limit with its value and the value reached.
+        """The reason for people: the cause, a refusal or a limit with its value and the value reached.
 
         It also says if no reply could be read.
         """
@@ -407,3 +399,14 @@ class StoppedResponse:
         if not self.steps or any(step.status != "parse_error" for step in self.steps):
             return reason
         return f"{reason} No reply could be read; the last observation was {format_value(self.steps[-1].observation)}."
+
+
+def reason_of(ending: AgentFinish | StoppedResponse) -> str:
+    """Return the reason of an ending: `finished`, `return_direct`, `refused`, or the limit that stopped it."""
+    match ending:
+        case AgentFinish(return_direct=direct):
+            return "return_direct" if direct else "finished"
+        case StoppedResponse(cause=Exhausted(limit)):
+            return limit
+        case StoppedResponse():
+            return "refused"

@@ -176,16 +176,6 @@ class UndeclaredEffectError(GraphexecError, TypeError):
         super().__init__(text)
 
 
-class UnhandledOutcomeError(GraphexecError, LookupError):
-    """A node of a drafted, unchecked graph returned an outcome that no edge takes."""
-
-    def __init__(self, node: str, outcome: object) -> None:
-        self.node = node
-        self.outcome = outcome
-        name = type(outcome).__name__
-        super().__init__(f"{node} returned {an(name)}, which no edge takes; add on({name}, ...) to its row")
-
-
 class UndeclaredCountError(GraphexecError, TypeError):
     """A node asked for more or fewer effects than it declares. The run does not leave the node, or carries out none."""
 

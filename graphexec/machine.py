@@ -1,6 +1,6 @@
 """A machine: a graph of the kernel that can be run, verified and drawn.
 
-`graph`, `draft` and `splice` are those of the kernel, and return a `Machine`. What a method needs is imported when it
+`graph` and `splice` are those of the kernel, and return a `Machine`. What a method needs is imported when it
 is called, so a program that only runs machines does not wait for the pictures.
 """
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, final
 
 from graphexec._mistakes import explain_calls, explain_class
 from graphexec._mistakes.remedies import RUNNING_GRAPH
-from graphexec.kernel.graph import Graph, Table, build, build_draft
+from graphexec.kernel.graph import Graph, Table, build
 from graphexec.kernel.surgery import splice as splice_graph
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from graphexec.runtime.handlers import HandlerLike, RunContext, RunSettings
     from graphexec.verify import Verdict
 
-__all__ = ["Machine", "draft", "graph", "splice"]
+__all__ = ["Machine", "graph", "splice"]
 
 S_contra = TypeVar("S_contra", contravariant=True)
 F_co = TypeVar("F_co", covariant=True)
@@ -184,12 +184,6 @@ def graph(table: Table[F], *, start: Node[S, object]) -> Machine[S, F]:
     """
     kind: type[Machine[S, F]] = Machine
     return build(kind, table, start)
-
-
-def draft(table: Table[F], *, start: Node[S, object]) -> Machine[S, F]:
-    """Build a machine from a table that may have faults, to draw it; `verify()` reports the faults."""
-    kind: type[Machine[S, F]] = Machine
-    return build_draft(kind, table, start)
 
 
 def splice(

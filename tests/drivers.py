@@ -27,6 +27,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 import graphexec as gx
 from graphexec import advance, kernel
 from graphexec.kernel.effects import CallContext
+from graphexec.kernel.events import Cut
 from graphexec.kernel.program import compile_program
 from graphexec.runtime import BLOCKING, Handler, RunContext, arun, astream, run, stream
 from graphexec.runtime.handlers import Handlers, handler_of
@@ -40,8 +41,8 @@ F = TypeVar("F")
 def limit_of(ending: object) -> gx.Exhausted:
     """Return the limit that stopped a run; the ending has to have one."""
     assert isinstance(ending, gx.StoppedResponse)
-    assert ending.limit is not None
-    return ending.limit
+    assert isinstance(ending.cause, gx.Exhausted)
+    return ending.cause
 
 
 class FakeClock:
@@ -143,7 +144,7 @@ def drive_from_text(script: Script[S, F]) -> DriverResult[F]:
         if not isinstance(state.effect, gx.All) or len(state.calls) == 1:
             (reply,) = replies
             whole = (reply,) if isinstance(state.effect, gx.All) else reply
-            after = again.cut(at=at) if isinstance(reply, kernel.Cut) else again.reply(whole, at=at)
+            after = again.cut(at=at) if isinstance(reply, Cut) else again.reply(whole, at=at)
             texts.append(after.to_json())
             continue
         for call, reply in reversed(list(zip(state.calls, replies, strict=True))):
@@ -277,7 +278,7 @@ def _answer_pending(context: RunContext, handlers: Handlers, state: kernel.Pendi
     """Return a reply to each pending call; a `Cut` for each call that the deadline cut."""
     left = None if state.deadline is None else state.deadline - (context.clock() - began)
     if left is not None and left <= 0:
-        return [kernel.Cut() for _ in state.calls]
+        return [Cut() for _ in state.calls]
     scope = _TimedScope(left)
     calls: list[CallContext[Any]] = [
         CallContext(scope, call.node, call.effect, call.request, call.sequence, call.member) for call in state.calls
@@ -289,7 +290,7 @@ def _answer_pending(context: RunContext, handlers: Handlers, state: kernel.Pendi
 
 
 async def _answer_in_time(answers: Sequence[Callable[[], object]], left: float, at_once: int) -> list[object]:
-    replies: list[object] = [kernel.Cut()] * len(answers)
+    replies: list[object] = [Cut()] * len(answers)
     waiting, running, ends = deque(enumerate(answers)), 0, time.monotonic() + left
     async with ThreadGroup[Callable[[], object], object](lambda answer: answer()) as group:
         while waiting or running:

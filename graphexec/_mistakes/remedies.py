@@ -201,6 +201,15 @@ REMOVED = _by_name(
         "the engine compares each step of a run with its certificate, which check of graphexec.verify reads",
     ),
     ("Progress executor.Status executor.View", _PROGRESS),
+    ("executor.LimitReached", "write Stopped(run, limit)"),
+    ("executor.Refused", "write Stopped.by_refusal(run, by, why)"),
+    ("draft kernel.draft", "graph raises GraphError, whose faults are all that is wrong with a table"),
+    ("kernel.drop_edge", "write replace(machine, new, narrowed=True), with a node that does not return the outcome"),
+    ("kernel.replay kernel.journal_of kernel.Journal", "recording_of of graphexec.draw takes a result or an error"),
+    (
+        "executor.STRICT_AGENT_EXECUTOR executor.GENERATING_AGENT_EXECUTOR executor.STRICT_GENERATING_AGENT_EXECUTOR",
+        "agent_graph(strict=True, generate=True) returns the variants of AGENT_EXECUTOR",
+    ),
     ("tools.everyday.convert_units", "write a tool that converts with pint"),
     (
         "testing.agent_scripts testing.drawn_graphs testing.executor_machine testing.graphs testing.limits "

@@ -3,59 +3,28 @@
 from typing import TYPE_CHECKING
 
 from graphexec._mistakes import explain_names
-from graphexec.executor.executor import AgentExecutor, ExecutorOptions
+from graphexec.executor.executor import AgentExecutor
 from graphexec.executor.handlers import make_agent_handler, make_model_handler
-from graphexec.executor.inputs import Inputs
 from graphexec.executor.iteration import Stepwise
-from graphexec.executor.options import AgentKind, ParsePolicy, Trim
+from graphexec.executor.nodes import check_return_direct, dispatch_tools, parse, plan, stopped_response
+from graphexec.executor.outcomes import Acted, Observed, Ready, Replied, Stopped, limit_reached
 from graphexec.executor.result import RunResult
 from graphexec.executor.streams import AnswerDiscarded, Chunk
-from graphexec.executor.table import (
-    AGENT_EXECUTOR,
-    GENERATING_AGENT_EXECUTOR,
-    STRICT_AGENT_EXECUTOR,
-    STRICT_GENERATING_AGENT_EXECUTOR,
-    Acted,
-    LimitReached,
-    Observed,
-    Policies,
-    Ready,
-    Refused,
-    Replied,
-    ReturnDirect,
-    check_return_direct,
-    dispatch_tools,
-    limit_reached,
-    parse,
-    plan,
-    stopped_response,
-)
-from graphexec.runtime.observers import Observer
+from graphexec.executor.table import AGENT_EXECUTOR, agent_graph
 
 __all__ = [
     "AGENT_EXECUTOR",
-    "GENERATING_AGENT_EXECUTOR",
-    "STRICT_AGENT_EXECUTOR",
-    "STRICT_GENERATING_AGENT_EXECUTOR",
     "Acted",
     "AgentExecutor",
-    "AgentKind",
     "AnswerDiscarded",
     "Chunk",
-    "ExecutorOptions",
-    "Inputs",
-    "LimitReached",
     "Observed",
-    "Observer",
-    "ParsePolicy",
-    "Policies",
     "Ready",
-    "Refused",
     "Replied",
-    "ReturnDirect",
     "RunResult",
     "Stepwise",
-    "Trim",
+    "Stopped",
+    "agent_graph",
     "check_return_direct",
     "dispatch_tools",
     "limit_reached",

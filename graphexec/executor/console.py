@@ -11,8 +11,9 @@ from graphexec.actions import AgentFinish, AgentStep, StoppedResponse, run_of, s
 from graphexec.agents.prompt import format_observation
 from graphexec.errors import described
 from graphexec.executor.iteration import StepTracker, calls_tools, name_in_batch
+from graphexec.executor.nodes import EXCEPTION_TOOL
+from graphexec.executor.outcomes import Acted, Ready
 from graphexec.executor.result import Ending
-from graphexec.executor.table import EXCEPTION_TOOL, Acted, Ready
 from graphexec.kernel.events import Asked, Done, Entered, Event, Failed, Reported
 from graphexec.kernel.snapshot import Snapshot
 from graphexec.messages import ReplyDelta

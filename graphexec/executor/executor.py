@@ -15,6 +15,7 @@ from graphexec.errors import InputError
 from graphexec.executor.as_tool import executor_tool
 from graphexec.executor.console import Observers
 from graphexec.executor.handlers import validate_handlers
+from graphexec.executor.nodes import ReturnDirect
 from graphexec.executor.options import (
     EarlyStopping,
     ParsePolicy,
@@ -22,17 +23,18 @@ from graphexec.executor.options import (
     make_policies,
     select_graph,
 )
+from graphexec.executor.outcomes import Ready
 from graphexec.executor.plugging import Piece, Plugged, Seats, assign_seats, pass_on, to_piece, to_pieces
 from graphexec.executor.result import Ending, T_co
 from graphexec.executor.rules import rule_pieces
 from graphexec.executor.runs import RunMethods
 from graphexec.executor.setup import DispatchOptions, Setup
-from graphexec.executor.table import Ready, ReturnDirect, require_agent_graph
+from graphexec.executor.table import require_agent_graph
 from graphexec.kernel.effects import Effect
 from graphexec.kernel.graph import Table
 from graphexec.kernel.meters import DEPTH, FAN_OUT, NESTED_RUNS, Limits
 from graphexec.kernel.node import Node
-from graphexec.kernel.surgery import drop_edge, replace
+from graphexec.kernel.surgery import replace
 from graphexec.machine import Machine, splice
 from graphexec.runtime.handlers import AT_ONCE, AroundCall, HandlerLike, RunContext, World
 from graphexec.runtime.observers import Observer, validate_observers
@@ -337,8 +339,7 @@ class AgentExecutor(RunMethods[T_co]):
 
         The new machine is proved within this executor's limits. What the node passes on to the home of its class still
         goes through the pieces on that edge. `verify().findings` warn of a guard that does not cover every exit.
-        `splice`, `replace` and `drop_edge` raise `GraphError` for a table that does not fit, and what `with_graph`
-        raises.
+        `splice` and `replace` raise `GraphError` for a table that does not fit, and what `with_graph` raises.
         """
         rows = pass_on(table, self._graph, after, on)
         return self.with_graph(splice(self._graph, rows, after=after, on=on))
@@ -346,10 +347,6 @@ class AgentExecutor(RunMethods[T_co]):
     def replace(self, new: Node[Any, Any], *, narrowed: bool = False) -> Self:
         """Return a copy of this executor where `new` replaces the node of the same name; see `graphexec.replace`."""
         return self.with_graph(replace(self._graph, new, narrowed=narrowed))
-
-    def drop_edge(self, *, after: Node[Any, Any], on: type) -> Self:
-        """Return a copy without an edge and the nodes that only it leads to; see `graphexec.kernel.drop_edge`."""
-        return self.with_graph(drop_edge(self._graph, after=after, on=on))
 
     def with_limits(self, limits: Limits) -> Self:
         """Return a copy of this executor with these limits, such as `dataclasses.replace(executor.limits, seconds=60)`.

@@ -10,16 +10,9 @@ from graphexec._arguments import MODEL, is_executor
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, Steps, StoppedResponse
 from graphexec.agents import Agent
 from graphexec.errors import InputError, ParseError, an, format_value
-from graphexec.executor.table import (
-    AGENT_EXECUTOR,
-    GENERATING_AGENT_EXECUTOR,
-    STRICT_AGENT_EXECUTOR,
-    STRICT_GENERATING_AGENT_EXECUTOR,
-    Policies,
-    Ready,
-    ReturnDirect,
-    default_feedback,
-)
+from graphexec.executor.nodes import Policies, ReturnDirect, default_feedback
+from graphexec.executor.outcomes import Ready
+from graphexec.executor.table import agent_graph
 from graphexec.machine import Machine
 
 if TYPE_CHECKING:
@@ -37,13 +30,6 @@ EarlyStopping: TypeAlias = Literal["force", "generate"]
 # The kinds of agents that `create_agent` makes.
 AgentKind: TypeAlias = Literal["tool_calling", "structured", "react"]
 
-_TABLES: dict[tuple[EarlyStopping, bool], Machine[Ready, AgentFinish | StoppedResponse]] = {
-    ("force", True): AGENT_EXECUTOR,
-    ("force", False): STRICT_AGENT_EXECUTOR,
-    ("generate", True): GENERATING_AGENT_EXECUTOR,
-    ("generate", False): STRICT_GENERATING_AGENT_EXECUTOR,
-}
-
 
 def select_graph(
     early_stopping_method: EarlyStopping, handle_parsing_errors: ParsePolicy
@@ -51,7 +37,7 @@ def select_graph(
     """Return the graph for these options. Raises `InputError` for an invalid one."""
     if early_stopping_method not in get_args(EarlyStopping):
         raise InputError(f"early_stopping_method is {early_stopping_method!r}; give 'force' or 'generate'")
-    return _TABLES[early_stopping_method, handle_parsing_errors is not False]
+    return agent_graph(strict=handle_parsing_errors is False, generate=early_stopping_method == "generate")
 
 
 def make_policies(handle_parsing_errors: ParsePolicy, trim: Trim, return_direct: ReturnDirect) -> Policies:

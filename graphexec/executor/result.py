@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, cast
 
 from graphexec._mistakes import explain_class
-from graphexec.actions import AgentFinish, Steps, StoppedResponse, steps_of
+from graphexec.actions import AgentFinish, Steps, StoppedResponse, reason_of, steps_of
 from graphexec.effects import CACHED_TOKENS, COMPLETION_TOKENS, PROMPT_TOKENS
 from graphexec.errors import InputError, OutputError
 from graphexec.kernel.events import Done, Journal
@@ -79,13 +79,11 @@ class RunResult(Generic[T_co]):
     @property
     def reason(self) -> str:
         """The reason of the ending: `finished`, `return_direct`, `refused`, or the limit or budget that stopped it."""
-        if isinstance(self.ending, StoppedResponse):
-            return "refused" if self.ending.limit is None else self.ending.limit.limit
-        return "return_direct" if self.ending.return_direct else "finished"
+        return reason_of(self.ending)
 
     @property
     def stopped(self) -> StoppedResponse | None:
-        """The stopped response, with the limit or the refusal that stopped the run; `None` for a finished run."""
+        """The stopped response, with the cause that stopped the run; `None` for a finished run."""
         return self.ending if isinstance(self.ending, StoppedResponse) else None
 
     def draw(

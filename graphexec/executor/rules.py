@@ -19,8 +19,9 @@ from graphexec.agents.prompt import format_observation
 from graphexec.agents.reading.answers import read_reply
 from graphexec.effects import CallAgent, CallModel, CallTool, Decided
 from graphexec.errors import InputError, ParseError
+from graphexec.executor.nodes import Policies, dispatch_tools
+from graphexec.executor.outcomes import Acted, Observed, Replied, limit_reached
 from graphexec.executor.plugging import Piece
-from graphexec.executor.table import Acted, Observed, Policies, Replied, dispatch_tools, limit_reached
 from graphexec.kernel.effects import Asks
 from graphexec.kernel.node import Node, charged, node
 from graphexec.messages import ModelReply

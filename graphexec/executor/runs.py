@@ -18,10 +18,10 @@ from graphexec.executor.console import Observers
 from graphexec.executor.handlers import Binding
 from graphexec.executor.inputs import Inputs, make_input_keys, name_inputs, read_file, to_outputs
 from graphexec.executor.iteration import Stepwise
+from graphexec.executor.outcomes import Ready
 from graphexec.executor.plugging import Output
 from graphexec.executor.result import Ending, RunResult, T_co, load_answer, make_result
 from graphexec.executor.streams import AnswerExtractor, Chunk, ChunkBuilder, pairs
-from graphexec.executor.table import Ready
 from graphexec.kernel.events import Done, Event
 from graphexec.kernel.meters import Limits
 from graphexec.kernel.node import Node

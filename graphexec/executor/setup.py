@@ -15,12 +15,13 @@ from graphexec.errors import InputError, did_you_mean
 from graphexec.executor.as_tool import nested_runs
 from graphexec.executor.handlers import Binding, make_handlers, reading_ahead, with_attempts
 from graphexec.executor.inputs import make_input_keys
+from graphexec.executor.nodes import Policies, dispatch_tools
 from graphexec.executor.options import EarlyStopping, ParsePolicy, select_graph
+from graphexec.executor.outcomes import Ready
 from graphexec.executor.plugging import Output, Piece, assign_seats, edits_of, plug
 from graphexec.executor.plugging.memory_nodes import add_memory
 from graphexec.executor.result import Ending
 from graphexec.executor.rules import dispatch_known_tools, rule_pieces
-from graphexec.executor.table import Policies, Ready, dispatch_tools
 from graphexec.kernel.effects import Effect
 from graphexec.kernel.graph import Graph, check_bound_nodes
 from graphexec.kernel.node import Quota

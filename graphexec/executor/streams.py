@@ -12,13 +12,7 @@ from graphexec.agents.images import observation_images
 from graphexec.agents.reading.answers import AnswerReader
 from graphexec.effects import CallTool, ModelEffect, ToolResult
 from graphexec.executor.iteration import StepTracker, calls_tools
-from graphexec.executor.result import Ending
-from graphexec.executor.rules import answer_repeats, avoid_dummies
-from graphexec.executor.table import (
-    Acted,
-    Observed,
-    Ready,
-    Replied,
+from graphexec.executor.nodes import (
     check_return_direct,
     dispatch_tools,
     generate_response,
@@ -27,6 +21,9 @@ from graphexec.executor.table import (
     parse_or_raise,
     plan,
 )
+from graphexec.executor.outcomes import Acted, Observed, Ready, Replied
+from graphexec.executor.result import Ending
+from graphexec.executor.rules import answer_repeats, avoid_dummies
 from graphexec.kernel.effects import Request
 from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Reported
 from graphexec.kernel.graph import Graph

@@ -14,7 +14,6 @@ from graphexec.errors import (
     NodeError,
     SnapshotError,
     UndeclaredCountError,
-    UnhandledOutcomeError,
     an,
 )
 from graphexec.kernel.counters import HIGHEST, Counters
@@ -158,10 +157,7 @@ class Execution(Counters):
             # Annotated, because pyright has narrowed the outcome to an unknown type.
             kind: type[Any] = type(outcome)  # pyright: ignore[reportUnknownVariableType]
             if kind not in following:
-                if kind not in declared:
-                    raise undeclared_outcome(step, outcome, declared)
-                # Only a graph made by draft(), which is not validated, can lack an edge.
-                raise UnhandledOutcomeError(step.name, outcome)
+                raise undeclared_outcome(step, outcome, declared)
             next_step = following[kind]
             if observed:
                 event = Moved(step.name, outcome, END.name if next_step is None else next_step.name, run_call)

@@ -124,23 +124,23 @@ class Graph(Generic[S_contra, F_co]):
         "_costs",
         "budgets",
         "edges",
-        "faults",
         "meters",
         "nodes",
         "outcomes",
         "start",
     )
 
-    def __init__(
-        self, nodes: Iterable[Node[Any, Any]], edges: Iterable[Edge], start: str, faults: Sequence[Fault] = ()
-    ) -> None:
-        # Whether its table was found to have no faults.
+    def __init__(self, nodes: Iterable[Node[Any, Any]], edges: Iterable[Edge], start: str) -> None:
+        # Whether its table was found to have no faults, as that of each graph of `graph` and of surgery.
         self._checked = False
-        # The faults of a draft's rows, which its edges no longer show.
-        self.faults = tuple(faults)
         self.nodes: Mapping[str, Node[Any, Any]] = MappingProxyType({node.name: node for node in nodes})
         self.edges = tuple(edges)
         self.start = start
+        places = {(edge.source, edge.outcome) for edge in self.edges}
+        declared = {(node.name, outcome) for node in self.nodes.values() for outcome in node.outcomes}
+        strangers = {edge.target for edge in self.edges} - {*self.nodes, END.name}
+        assert places == declared, "graph and surgery give each outcome an edge"
+        assert not strangers, "graph and surgery add the nodes that edges lead to"
         carried = (*self.nodes[start].takes, *(edge.outcome for edge in self.edges))
         # The limit of iterations is in `Limits`.
         own: list[Budget | Quota] = []
@@ -174,8 +174,8 @@ class Graph(Generic[S_contra, F_co]):
                 )
 
     def find_faults(self) -> list[Fault]:
-        """Return every fault of the table; only a draft has any."""
-        return [] if self._checked else [*self.faults, *faults_of(self.nodes, self.edges, self.start)]
+        """Return every fault of the table; only a graph that its class has made may have any."""
+        return [] if self._checked else faults_of(self.nodes, self.edges, self.start)
 
     def __getitem__(self, name: str) -> Node[Any, Any]:
         try:
@@ -230,26 +230,8 @@ def graph(table: Table[F], *, start: Node[S, object]) -> Graph[S, F]:
     return build(kind, table, start)
 
 
-def draft(table: Table[F], *, start: Node[S, object]) -> Graph[S, F]:
-    """Build a machine from a table that may have faults, to draw it; `verify` reports the faults."""
-    kind: type[Graph[S, F]] = Graph
-    return build_draft(kind, table, start)
-
-
 def build(kind: type[M], table: Table[Any], start: Node[Any, Any]) -> M:
     """Return a graph of the class `kind`; see `graph`."""
-    faults, nodes, all_edges = _read_table(table, start)
-    return check_table(kind, nodes.values(), all_edges, start.name, faults)
-
-
-def build_draft(kind: type[M], table: Table[Any], start: Node[Any, Any]) -> M:
-    """Return a graph of the class `kind` that may have faults; see `draft`."""
-    faults, nodes, all_edges = _read_table(table, start)
-    nodes, all_edges, first = inline_subgraphs(nodes, all_edges, start.name)
-    return kind(nodes.values(), all_edges, first, faults)
-
-
-def _read_table(table: Table[Any], start: Node[Any, Any]) -> tuple[list[Fault], dict[str, Node[Any, Any]], list[Edge]]:
     # Users without a type checker pass lists of rows, or functions.
     if not isinstance(table, Table):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise NodeError(f"the table is {table!r}; write edges(...) | edges(...)")
@@ -274,7 +256,7 @@ def _read_table(table: Table[Any], start: Node[Any, Any]) -> tuple[list[Fault], 
         Fault("GX020", name, None, f"two nodes are named {name}; rename one of the functions")
         for name in dict.fromkeys(doubled)
     ]
-    return faults, nodes, all_edges
+    return check_table(kind, nodes.values(), all_edges, start.name, faults)
 
 
 def edges_of(source: Node[Any, Any], routes: Routes[Any, Any]) -> list[Edge]:
@@ -306,7 +288,7 @@ def check_table(
 def check_bound_nodes(machine: M, nodes: Iterable[Node[Any, Any]]) -> M:
     """Return the machine with other nodes, which differ from its own in nothing but functions and settings.
 
-    Raises `GraphError` if the machine is a draft with faults.
+    Raises `GraphError` if its class has made the machine, with faults.
     """
     if machine.find_faults():
         return check_table(type(machine), nodes, machine.edges, machine.start)

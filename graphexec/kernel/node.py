@@ -269,7 +269,7 @@ class _Charge(Generic[W_co]):
         if strangers:
             remedy = "widen the annotation of its first parameter"
             if isinstance(self._when_spent, type):
-                remedy = "give a function that makes one, as limit_reached makes a LimitReached, or widen its field"
+                remedy = "give a function that makes one, as limit_reached makes a Stopped, or widen its field"
             raise NodeError(
                 f"{charged_node.name} takes {', '.join(strangers)}, which {name_of(self._when_spent)} does not; "
                 f"{remedy}"

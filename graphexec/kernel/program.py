@@ -225,16 +225,14 @@ class Program:
             node.name: node.world for node in graph.nodes.values() if node.world is not None
         }
         for edge in graph.edges:
-            step = self.steps.get(edge.source)
-            # A draft may refer to missing nodes.
-            if step is not None and (edge.target == END.name or edge.target in self.steps):
-                target = None if edge.target == END.name else self.steps[edge.target]
-                if edge.outcome in step.returns:
-                    step.following[edge.outcome] = target
-                if edge.outcome in step.limit_outcomes:
-                    step.following_limit[edge.outcome] = target
-                if edge.resets:
-                    step.resets[edge.outcome] = tuple(self.slots[budget.name] for budget in edge.resets)
+            step = self.steps[edge.source]
+            target = None if edge.target == END.name else self.steps[edge.target]
+            if edge.outcome in step.returns:
+                step.following[edge.outcome] = target
+            if edge.outcome in step.limit_outcomes:
+                step.following_limit[edge.outcome] = target
+            if edge.resets:
+                step.resets[edge.outcome] = tuple(self.slots[budget.name] for budget in edge.resets)
         if any(step.receives for step in self.steps.values()):
             self._find_frames(graph)
 

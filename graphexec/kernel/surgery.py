@@ -27,8 +27,10 @@ F_co = TypeVar("F_co", covariant=True)
 def replace(machine: M, new: Node[Any, Any], *, narrowed: bool = False) -> M:
     """Replace the node that has the name of `new`, and keep its edges and the piece that it belongs to.
 
-    `narrowed` drops the edges for outcomes that `new` does not return. Raises `GraphError` if there is no such node, if
-    the edges do not fit what `new` takes or returns, or if `new` lacks a meter of the old node.
+    `narrowed` drops the edges for outcomes that `new` does not return, and the nodes that only they lead to.
+
+    Raises `GraphError` if there is no such node, if the edges do not fit what `new` takes or returns, or if `new` lacks
+    a meter of the old node.
     """
     _require_node(machine, new.name)
     lost = [budget.name for budget in machine[new.name].meters if budget not in new.meters]
@@ -38,7 +40,12 @@ def replace(machine: M, new: Node[Any, Any], *, narrowed: bool = False) -> M:
     group = machine[new.name].group
     kept = new if new.group or not group else dataclasses.replace(new, group=group)
     nodes = [kept if node.name == new.name else node for node in machine]
-    edges = [edge for edge in machine.edges if edge.source != new.name or not narrowed or edge.outcome in new.outcomes]
+    edges = [*machine.edges]
+    if narrowed:
+        edges = [edge for edge in edges if edge.source != new.name or edge.outcome in new.outcomes]
+        left = reachable(machine.start, [(edge.source, edge.target) for edge in edges])
+        nodes = [node for node in nodes if node.name in left]
+        edges = [edge for edge in edges if edge.source in left]
     return check_table(type(machine), nodes, edges, machine.start)
 
 
@@ -55,7 +62,7 @@ def splice(
     """
     sources = _each("after", after, Node, "a node")
     outcomes = _each("on", on, type, "an outcome class")
-    old = _edges_between(machine, sources, outcomes, "splice on")
+    old = _edges_between(machine, sources, outcomes)
     entry = table.rows[0][0].name
     added = [edge for source, routes in table.rows for edge in edges_of(source, routes)]
     names = [source.name for source, _ in table.rows]
@@ -76,31 +83,6 @@ def splice(
     return check_table(kind, [*machine, *(source for source, _ in table.rows)], [*edges, *added], machine.start)
 
 
-def drop_edge(machine: M, *, after: Node[Any, Any], on: type) -> M:
-    """Remove an edge, and the nodes that only it leads to: the node `after` must no longer return `on`.
-
-    If it does, the run ends with an `UndeclaredOutcomeError`. Raises `GraphError` if there is no such edge, and if it
-    is the node's only edge or the one for a limit.
-    """
-    if not isinstance(after, Node) or not isinstance(on, type):  # pyright: ignore[reportUnnecessaryIsInstance]
-        text = "give one node and one outcome class"
-        raise InputError(f"drop_edge has after={format_value(after)} and on={format_value(on)}; {text}")
-    (dropped,) = _edges_between(machine, [after], [on], "drop")
-    node = machine[after.name]
-    kept = tuple(outcome for outcome in node.outcomes if outcome is not on)
-    if on is node.spent_outcome:
-        text = f"{node.name} returns {on.__name__} when a limit stops it; keep the edge, or splice into it"
-        raise GraphError([Fault("GX008", node.name, on.__name__, text)])
-    if not kept:
-        text = f"{node.name} returns nothing but {on.__name__}; keep the edge, or splice into it"
-        raise GraphError([Fault("GX005", node.name, on.__name__, text)])
-    narrowed = dataclasses.replace(node, outcomes=kept, returns=tuple(one for one in node.returns if one is not on))
-    edges = [edge for edge in machine.edges if edge is not dropped]
-    left = reachable(machine.start, [(edge.source, edge.target) for edge in edges])
-    nodes = [narrowed if one is node else one for one in machine if one.name in left]
-    return check_table(type(machine), nodes, [edge for edge in edges if edge.source in left], machine.start)
-
-
 def _each(option: str, given: K | Sequence[K], kind: type[K], what: str) -> list[K]:
     """Return one value, or several, as a list. Raises `InputError` for an empty list and for other values."""
     # Any: users without a type checker pass names, sets and generators.
@@ -111,9 +93,7 @@ def _each(option: str, given: K | Sequence[K], kind: type[K], what: str) -> list
     return several
 
 
-def _edges_between(
-    machine: Graph[Any, Any], sources: Sequence[Node[Any, Any]], outcomes: Sequence[type], verb: str
-) -> list[Edge]:
+def _edges_between(machine: Graph[Any, Any], sources: Sequence[Node[Any, Any]], outcomes: Sequence[type]) -> list[Edge]:
     """Return the edges of these nodes for these outcomes. Raises unless each node and each outcome has one."""
     matches: list[Edge] = []
     faults: list[Fault] = []
@@ -124,7 +104,7 @@ def _edges_between(
         matches += fitting
         if not fitting:
             wanted = " or ".join(outcome.__name__ for outcome in outcomes)
-            text = f"{source.name} has no edge for {wanted}; {verb} one of"
+            text = f"{source.name} has no edge for {wanted}; splice on one of"
             available = ", ".join(edge.outcome.__name__ for edge in row)
             faults.append(Fault("GX026", source.name, wanted, f"{text} {available}"))
     taken = {edge.outcome for edge in matches}

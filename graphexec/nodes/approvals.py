@@ -13,8 +13,8 @@ from graphexec.actions import AgentAction, ToolInput
 from graphexec.agents.calls import CallRules
 from graphexec.effects import ToolResult
 from graphexec.errors import InputError, format_value
+from graphexec.executor.outcomes import Acted
 from graphexec.executor.plugging import Piece
-from graphexec.executor.table import Acted
 from graphexec.kernel.effects import Asks, Effect, ask_all
 from graphexec.kernel.node import node, rename
 from graphexec.messages import ToolCall

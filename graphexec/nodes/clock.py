@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from graphexec._arguments import FUNCTION, NAME, validate
+from graphexec.executor.outcomes import Ready
 from graphexec.executor.plugging import Piece
-from graphexec.executor.table import Ready
 from graphexec.kernel.effects import Asks, Effect, ask
 from graphexec.kernel.node import node, rename
 

@@ -12,8 +12,9 @@ from graphexec.actions import Run
 from graphexec.agents import Agent
 from graphexec.agents.calls import last_turns
 from graphexec.effects import AttemptModel, CallAgent, CallModel, attempt
+from graphexec.executor.nodes import Policies, ask_agent
+from graphexec.executor.outcomes import Ready
 from graphexec.executor.plugging import Piece
-from graphexec.executor.table import Policies, Ready, ask_agent
 from graphexec.kernel.effects import Asks
 from graphexec.kernel.meters import Exhausted
 from graphexec.kernel.node import charged, node, rename

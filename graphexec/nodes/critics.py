@@ -13,8 +13,8 @@ from graphexec.agents.prompt import format_observation, parse_template
 from graphexec.effects import AttemptModel
 from graphexec.executor.handlers import make_model_handler
 from graphexec.executor.handlers.models import make_attempt_handler
+from graphexec.executor.outcomes import Ready
 from graphexec.executor.plugging import Piece
-from graphexec.executor.table import Ready
 from graphexec.kernel.effects import Asks, Effect, ask
 from graphexec.kernel.meters import Budget, Exhausted
 from graphexec.kernel.node import metered, node, rename

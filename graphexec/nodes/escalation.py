@@ -12,9 +12,10 @@ from graphexec.actions import Run
 from graphexec.agents import Agent
 from graphexec.effects import Attempted, CallAgent, CallModel, ModelEffect, ModelFailure
 from graphexec.executor.handlers import make_attempt_handler, make_model_handler
+from graphexec.executor.nodes import Policies
 from graphexec.executor.options import to_model
+from graphexec.executor.outcomes import Ready, Replied
 from graphexec.executor.plugging import Piece
-from graphexec.executor.table import Policies, Ready, Replied
 from graphexec.kernel.effects import Asks, ask
 from graphexec.kernel.meters import Budget, Exhausted
 from graphexec.kernel.node import metered, node

@@ -12,8 +12,9 @@ from graphexec._arguments import FLAG, FUNCTION, STRING, validate, validate_each
 from graphexec.actions import AgentFinish, Refusal, StoppedResponse
 from graphexec.agents.prompt import format_observation
 from graphexec.errors import InputError, format_value
+from graphexec.executor.nodes import end_stopped
+from graphexec.executor.outcomes import Ready, Stopped
 from graphexec.executor.plugging import Piece
-from graphexec.executor.table import LimitReached, Ready, Refused, stopped_response
 from graphexec.kernel.effects import Effect
 from graphexec.kernel.meters import Exhausted
 from graphexec.kernel.node import Node, charged, node, opaque, rename
@@ -41,7 +42,7 @@ def guard_input(
 
     `check(text)` returns the reason to refuse, or `None`. The text is the value of `input`, or else the values of all
     inputs that are strings, one below the other; with `inputs`, the values of these. A refused run ends with a
-    `StoppedResponse`, whose `refusal` has the reason. The check is a function of one of these kinds:
+    `StoppedResponse`, whose `cause` has the reason. The check is a function of one of these kinds:
 
     - `def check(text: str) -> str | None` is called by the engine, so it must do no I/O and return promptly. With
       `blocking=True` it may do both: it is one effect, which the deadline cuts.
@@ -69,13 +70,13 @@ def guard_input(
         wanted = names or (("input",) if "input" in given else [key for key in given if isinstance(given[key], str)])
         return "\n".join([format_observation(given[key]) for key in wanted])
 
-    def refuse(ready: Ready, why: str) -> Refused:
-        return Refused(ready.run, name, why)
+    def refuse(ready: Ready, why: str) -> Stopped:
+        return Stopped.by_refusal(ready.run, name, why)
 
-    def not_checked(ready: Ready, limit: Exhausted) -> Refused:
+    def not_checked(ready: Ready, limit: Exhausted) -> Stopped:
         return refuse(ready, _not_checked(limit))
 
-    entry = guard.make_node((Ready, Refused), text_of, refuse, not_checked)
+    entry = guard.make_node((Ready, Stopped), text_of, refuse, not_checked)
     return Piece(name, (entry,), once=True, gates=True, handlers=dict(handlers or {}))
 
 
@@ -91,8 +92,8 @@ def guard_output(
 
     `check(text)` is as in `guard_input`; the text is the answer as a model would read it. A refused answer is replaced
     by the stopped response of a refusal, and the model is asked nothing more. A `StoppedResponse` is checked if it is
-    not the executor's own text; if it is refused, it keeps its limit, and has the refusal, too. If a limit stops the
-    check, the answer is refused.
+    not the executor's own text; if it is refused, the refusal is its cause. If a limit stops the check, the answer is
+    refused.
 
     No event, piece or chunk of `stream_answer`, `stream_chunks` and `verbose` has a refused answer, nor has the result.
     The model's reply itself is an event of `stream` and a part of the journal and the trace: they record what happened.
@@ -112,10 +113,10 @@ def guard_output(
     def answer_of(finish: AgentFinish) -> str:
         return format_observation(finish.answer)
 
-    def refuse(finish: AgentFinish, why: str) -> Refused:
-        return Refused(finish.run, name, why)
+    def refuse(finish: AgentFinish, why: str) -> Stopped:
+        return Stopped.by_refusal(finish.run, name, why)
 
-    def not_checked(finish: AgentFinish, limit: Exhausted) -> Refused:
+    def not_checked(finish: AgentFinish, limit: Exhausted) -> Stopped:
         return refuse(finish, _not_checked(limit))
 
     def words_of(stopped: StoppedResponse) -> str | None:
@@ -124,12 +125,12 @@ def guard_output(
     def replace(stopped: StoppedResponse, why: str) -> StoppedResponse:
         refusal = Refusal(name, why)
         text = f"Agent stopped: {refusal}"
-        return dataclasses.replace(stopped, output=text, generated=False, refusal=refusal)
+        return dataclasses.replace(stopped, output=text, cause=refusal, generated=False)
 
     def stop_unchecked(stopped: StoppedResponse, limit: Exhausted) -> StoppedResponse:
         return stopped if words_of(stopped) is None else replace(stopped, _not_checked(limit))
 
-    answer = guard.make_node((AgentFinish, Refused), answer_of, refuse, not_checked)
+    answer = guard.make_node((AgentFinish, Stopped), answer_of, refuse, not_checked)
     # A node of its own: a refused answer is stopped, and the stopped response comes here, not back to the first.
     last_word = guard.make_node((StoppedResponse,), words_of, replace, stop_unchecked)
     nodes = (answer, rename(last_word, f"{name}_stopped"))
@@ -141,14 +142,8 @@ def _not_checked(limit: Exhausted) -> str:
 
 
 def _own_text(stopped: StoppedResponse) -> str:
-    """Return the text that the executor itself gives a run that this limit or refusal has stopped."""
-    cause = stopped.cause
-    if isinstance(cause, Refusal):
-        reached: LimitReached | Refused = Refused(stopped.run, cause.by, cause.why)
-    else:
-        reached = LimitReached(stopped.run, cause)
-    text: str = stopped_response.function(reached).output
-    return text
+    """Return the text that the executor itself gives a run that stopped for this cause."""
+    return end_stopped(Stopped(stopped.run, stopped.cause)).output
 
 
 @final

@@ -14,8 +14,9 @@ from graphexec.effects import ToolResult
 from graphexec.errors import InputError, format_value
 from graphexec.executor.executor import AgentExecutor
 from graphexec.executor.inputs import single_input_key
+from graphexec.executor.nodes import make_step
+from graphexec.executor.outcomes import Acted, Ready, limit_reached
 from graphexec.executor.plugging import Piece
-from graphexec.executor.table import Acted, Ready, limit_reached, make_step
 from graphexec.kernel.graph import Graph, M, check_table
 from graphexec.kernel.meters import Budget
 from graphexec.kernel.node import END, Edge, Node, metered, node, rename

@@ -13,8 +13,8 @@ from graphexec.effects import AGENT_TASKS, GraphResult, RunGraph, ToolResult
 from graphexec.errors import AbandonedError, described
 from graphexec.executor.as_tool import answer_of, context_types_of
 from graphexec.executor.inputs import single_input_key
+from graphexec.executor.outcomes import Acted, limit_reached
 from graphexec.executor.plugging import Piece
-from graphexec.executor.table import Acted, limit_reached
 from graphexec.kernel.effects import Asks, CallContext, ask_all
 from graphexec.kernel.node import charged, node, rename
 from graphexec.nodes.sub_agents import ungated_tools

@@ -15,8 +15,9 @@ from graphexec.agents.calls import CallRules
 from graphexec.effects import AttemptModel
 from graphexec.executor.handlers import make_model_handler
 from graphexec.executor.handlers.models import make_attempt_handler
+from graphexec.executor.nodes import Policies
+from graphexec.executor.outcomes import Ready
 from graphexec.executor.plugging import Piece
-from graphexec.executor.table import Policies, Ready
 from graphexec.kernel.effects import Asks, Effect, ask
 from graphexec.kernel.meters import Exhausted
 from graphexec.kernel.node import Node, charged, node, rename

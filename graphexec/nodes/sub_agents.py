@@ -13,8 +13,8 @@ from graphexec.effects import ToolResult
 from graphexec.errors import InputError
 from graphexec.executor.executor import AgentExecutor
 from graphexec.executor.inputs import single_input_key
+from graphexec.executor.outcomes import Acted, Ready
 from graphexec.executor.plugging import Piece
-from graphexec.executor.table import Acted, Ready
 from graphexec.kernel.meters import Budget, Exhausted
 from graphexec.kernel.node import metered, node, rename
 from graphexec.kernel.surgery import embed

@@ -11,8 +11,8 @@ from graphexec._arguments import NAME, validate, whole
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, Run
 from graphexec.agents.prompt import format_observation
 from graphexec.effects import ToolResult
+from graphexec.executor.outcomes import Acted, Ready
 from graphexec.executor.plugging import Piece
-from graphexec.executor.table import Acted, Ready
 from graphexec.kernel.meters import Budget, Exhausted
 from graphexec.kernel.node import metered, node, rename
 from graphexec.tools import tool

@@ -11,9 +11,9 @@ from graphexec.actions import AgentAction, AgentStep, Run, Steps
 from graphexec.agents.calls import CallRules, Turn, last_turns
 from graphexec.effects import AskHuman, ToolResult
 from graphexec.errors import InputError
+from graphexec.executor.outcomes import Acted, Ready, Stopped
 from graphexec.executor.plugging import Piece
 from graphexec.executor.rules import rule_piece
-from graphexec.executor.table import Acted, LimitReached, Ready
 from graphexec.kernel.effects import Asks, Effect, ask_all
 from graphexec.kernel.meters import Exhausted
 from graphexec.kernel.node import node, rename
@@ -193,11 +193,11 @@ def stop_repeats(*, warn_after: int = 2, stop_after: int = 3, name: str = "stop_
         )
 
     @node
-    def notice_repeats(ready: Ready) -> Ready | LimitReached:
+    def notice_repeats(ready: Ready) -> Ready | Stopped:
         """Warn the model that it repeats itself, or stop the run."""
         times = count_repeats(ready.run.steps, stop_after)
         if times >= stop_after:
-            return LimitReached(ready.run, Exhausted(REPEATS, stop_after, times))
+            return Stopped(ready.run, Exhausted(REPEATS, stop_after, times))
         return Ready(_add_warning(ready.run, times)) if times >= warn_after else ready
 
     return Piece(name, (rename(notice_repeats, name),))

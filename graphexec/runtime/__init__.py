@@ -6,7 +6,6 @@ from graphexec.runtime.io import ASYNC, BLOCKING, IO
 from graphexec.runtime.observers import ObserverFailed
 from graphexec.runtime.progress import report
 from graphexec.runtime.runner import arun, astream, make_run_context, run, stream
-from graphexec.runtime.threads import count_abandoned
 
 __all__ = [
     "ASYNC",
@@ -20,7 +19,6 @@ __all__ = [
     "RunOptions",
     "arun",
     "astream",
-    "count_abandoned",
     "current_call",
     "make_run_context",
     "report",

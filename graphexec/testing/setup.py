@@ -10,7 +10,7 @@ from graphexec.actions import Run
 from graphexec.effects import CallAgent, CallModel, LoadMemory, SaveMemory
 from graphexec.errors import InputError, did_you_mean
 from graphexec.executor.executor import AgentExecutor
-from graphexec.executor.table import Ready
+from graphexec.executor.outcomes import Ready
 from graphexec.kernel.effects import Effect
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Limits

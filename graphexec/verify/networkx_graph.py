@@ -27,8 +27,8 @@ def to_networkx(graph: Graph[Any, Any]) -> nx.MultiDiGraph[str]:
     separated by spaces. An attribute that does not apply is an empty string, or missing if it is a number.
 
     - The graph has `start`, `end`, and `budgets`, the machine's own with their limits: `"extensions=2 rounds"`.
-    - Nodes have the names of the graph's nodes, and `"END"`. `kind` is `"pure"`, `"asks"`, `"opaque"` or `"end"` (in a
-      draft also `"missing"`); `takes` and `outcomes` are classes; `meters` are the budgets of which each entry spends
+    - Nodes have the names of the graph's nodes, and `"END"`. `kind` is `"pure"`, `"asks"`, `"opaque"` or
+      `"end"`; `takes` and `outcomes` are classes; `meters` are the budgets of which each entry spends
       one; `effects` are the classes of effects that it may ask for, and `charges` their meters; `least` and `most`
       bound the number of effects in one visit (no `most`: any number); `spent_outcome` is its outcome when a limit is
       reached; `grace` is the seconds that a reserved node has beyond the run's deadline; `decreases` is true if the
@@ -50,10 +50,7 @@ def to_networkx(graph: Graph[Any, Any]) -> nx.MultiDiGraph[str]:
     nothing = dict.fromkeys(("outcomes", "effects", "charges", "meters", "spent_outcome"), "")
     network.add_node(END.name, kind="end", takes=_names(ending), **nothing)
     for edge in graph.edges:
-        for name in (edge.source, edge.target):
-            if name not in network:
-                network.add_node(name, kind="missing")
-        source = graph.nodes.get(edge.source)
+        source = graph[edge.source]
         name = edge.outcome.__name__
         network.add_edge(
             edge.source,
@@ -61,8 +58,8 @@ def to_networkx(graph: Graph[Any, Any]) -> nx.MultiDiGraph[str]:
             key=name,
             outcome=name,
             resets=" ".join(budget.name for budget in edge.resets),
-            spent=source is not None and edge.outcome is source.spent_outcome,
-            returned=source is not None and edge.outcome in source.returns,
+            spent=edge.outcome is source.spent_outcome,
+            returned=edge.outcome in source.returns,
         )
     return network
 
@@ -120,7 +117,7 @@ def dominates(
 
     This is a property of the table; `graphexec.testing.dominates` is an assertion about the events of runs, such as the
     calls of one tool. Takes linear time, with `each` for each outcome of `other`. Raises `InputError` for an unknown
-    node or outcome, and in a draft if `other` cannot be reached.
+    node or outcome, and if `other` cannot be reached.
     """
     require_graph(graph, "dominates(executor.graph, node, other)")
     end = _name_of(graph, other)

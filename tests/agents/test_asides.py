@@ -15,7 +15,7 @@ from graphexec.actions import NO_ASIDE, Aside, Run, Steps
 from graphexec.agents import create_structured_agent, create_tool_calling_agent
 from graphexec.agents.agent import remakeable
 from graphexec.effects import CallAgent, CallModel
-from graphexec.executor import Policies
+from graphexec.executor.nodes import Policies
 from graphexec.messages import AssistantMessage, SystemMessage, ToolCall, ToolMessage
 from graphexec.models import ScriptedModel
 from graphexec.testing import scripted_tool

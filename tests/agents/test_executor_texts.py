@@ -6,7 +6,7 @@ import pytest
 
 import graphexec as gx
 from graphexec import actions, effects, errors, kernel, messages, models
-from graphexec.executor import STRICT_AGENT_EXECUTOR, Acted, LimitReached, Observed, Ready, limit_reached
+from graphexec.executor import Acted, Observed, Ready, Stopped, agent_graph, limit_reached
 from tests.executor.actors import act, answer, echo, fail, run_async, scripted
 from tests.executor.test_mistakes import judged
 from tests.parameters import cases
@@ -58,8 +58,8 @@ def test_allow_nonterminating_is_kept_in_copies() -> None:
 
 def test_each_machine_needs_its_own_proof() -> None:
     @gx.node
-    def hurry(reached: LimitReached) -> gx.StoppedResponse:
-        return gx.StoppedResponse("hurried", reached.limit, reached.run)
+    def hurry(reached: Stopped) -> gx.StoppedResponse:
+        return gx.StoppedResponse("hurried", reached.cause, reached.run)
 
     one = executor(max_iterations=1, agent=scripted(act("echo", text="a")), tools=[echo])
     other = one.with_graph(gx.replace(one.graph, kernel.rename(hurry, "stopped_response")))
@@ -72,9 +72,9 @@ def test_each_machine_needs_its_own_proof() -> None:
     ):
         executor().with_graph(judged())
     # The strict machine does not retry parse errors.
-    edges = [str(edge) for edge in STRICT_AGENT_EXECUTOR.edges if edge.source == "parse"]
+    edges = [str(edge) for edge in agent_graph(strict=True).edges if edge.source == "parse"]
     assert edges == ["parse --Acted--> dispatch_tools", "parse --AgentFinish--> END"]
-    assert Acted in STRICT_AGENT_EXECUTOR["parse"].returns
+    assert Acted in agent_graph(strict=True)["parse"].returns
 
 
 # ---- the five nodes
@@ -126,7 +126,7 @@ def test_stop_names_its_limit(limit: str, words: str) -> None:
     stopped: Any = executor().graph["stopped_response"].function
     run = actions.Run({"input": "q"})
     reached = limit_reached(Ready(run), kernel.Exhausted(limit, 1, 1))
-    assert reached == LimitReached(run, kernel.Exhausted(limit, 1, 1))
+    assert reached == Stopped(run, kernel.Exhausted(limit, 1, 1))
     assert stopped(reached) == gx.StoppedResponse(STOPPED.format(words), kernel.Exhausted(limit, 1, 1), run)
 
 

@@ -96,7 +96,9 @@ def test_mermaid_draws_every_label_and_node(mermaid_page: Page, machine: Machine
 
 
 @pytest.mark.parametrize("draws", [mermaid, mermaid_state])
-@pytest.mark.parametrize("machine", [executor.AGENT_EXECUTOR, executor.STRICT_AGENT_EXECUTOR], ids=["plain", "strict"])
+@pytest.mark.parametrize(
+    "machine", [executor.AGENT_EXECUTOR, executor.agent_graph(strict=True)], ids=["plain", "strict"]
+)
 def test_labels_of_the_standard_machine_are_free(mermaid_page: Page, machine: Machine[Any, Any], draws: Draws) -> None:
     show(mermaid_page, draws(picture_of(machine.verify())))
     labels = elements(mermaid_page, "g.edgeLabel")

@@ -22,7 +22,7 @@ def python(code: str) -> subprocess.CompletedProcess[str]:
 
 
 TABLES = read_tables(__file__)
-TABLE = "graphexec.executor.table"
+NODES = "graphexec.executor.nodes"
 
 
 @cases(
@@ -30,8 +30,8 @@ TABLE = "graphexec.executor.table"
     (["graphexec.executor:AGENT_EXECUTR"], "graphexec.executor has no AGENT_EXECUTR; did you mean AGENT_EXECUTOR"),
     (["graphexec.executor:AGENT_EXECUTOR.strat"], "AGENT_EXECUTOR has no strat; did you mean start"),
     (["graphexec.machin:AGENT_EXECUTOR"], "there is no module graphexec.machin here"),
-    ([f"{TABLE}:STOPPED"], f"{TABLE}:STOPPED is a str, not a graph; name a Graph"),
-    ([TABLE], f"{TABLE} names a module, not a machine; write {TABLE}:AGENT_EXECUTOR or"),
+    ([f"{NODES}:STOPPED"], f"{NODES}:STOPPED is a str, not a graph; name a Graph"),
+    (["machines_of_mine"], "machines_of_mine names a module, not a machine; write machines_of_mine:first or"),
     (["--format", "gif"], "Invalid value for '--format': 'gif' is not one of 'mermaid', 'mermaid-state', 'dot'"),
     (["nowhere.py:machine"], "there is no file nowhere.py; check its name, and the folder\n"),
     (["below/nowhere.py:machine"], "there is no file below/nowhere.py; check its name, and the folder\n"),

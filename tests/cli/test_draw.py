@@ -75,7 +75,7 @@ def test_runs_are_drawn_over_their_machine(folder: Path) -> None:
         if title is not None and "data-edge" in one.attrib:
             edges[title.text] = one.get("class", "").split()
     assert "taken" in edges["plan --Replied--> parse"]
-    assert "untaken" in edges["plan --LimitReached--> stopped_response"]
+    assert "untaken" in edges["plan --Stopped--> stopped_response"]
     assert "Answered after" in drawn
     assert "2 runs: 2 answered" in command("draw", "--run", TRACE, "--run", TRACE, "--format", "text").out
     assert command("draw", "--run", TRACE, "-o", "run.html").code == 0
@@ -89,7 +89,7 @@ def test_runs_are_drawn_over_their_machine(folder: Path) -> None:
 
 
 LONG = "long.jsonl"
-RETRIED = ["graphexec.executor:STRICT_AGENT_EXECUTOR", "--run", "retried.jsonl"]
+RETRIED = ["machines_of_mine:strict", "--run", "retried.jsonl"]
 STANDARD = "graphexec.executor:AGENT_EXECUTOR"
 
 

@@ -28,6 +28,7 @@ from graphexec.live import feeds
 from graphexec.messages import ChatRequest, Image, ModelReply, Reasoning, ReplyDelta, ToolCall, Usage, UserMessage
 from graphexec.messages.observations import Excerpt
 from graphexec.models.scripted import ScriptedReply
+from graphexec.nodes import guard_input
 from tests.cli.conversations import Silence, serving
 from tests.cli.terminals import ARGUMENTS, PATIENCE, Ended, Program, command, environment, refused
 from tests.cli.test_run import SOLVED, asking, run
@@ -296,7 +297,7 @@ def parts(record: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield a record with the name of its event, and the objects in it with the names of their fields."""
     name = record.pop("event")
     yield name, record
-    for field in ("limits", "spent", "limit", "error", "call"):
+    for field in ("limits", "spent", "cause", "error", "call"):
         if record.get(field) is not None:
             yield field, record[field]
     for field in ("effects", "replies", "steps"):
@@ -310,10 +311,14 @@ def parts(record: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
                 yield "prompt", dict(ChainMap(one["prompt"], *one["prompt"]["messages"]))
 
 
+# The objects of several forms.
+_VARIOUS = ("cause", "effects", "replies", "prompt", "request")
+
+
 def test_documentation_lists_exactly_the_written_fields() -> None:
     again = executing(SUM, ANSWER)
     runs = [again, again, executing(SUM, "About 4.", max_iterations=1), executing(SUM, ValueError("no"))]
-    runs.append(inventing())
+    runs += [inventing(), executing(ANSWER).plug(guard_input(lambda _: "no numbers"))]
     found: dict[str, set[str]] = defaultdict(set)
     embedding = [dict(record) for record in two_agents().records]
     for record in [record for executor in runs for record in write_records(executor)] + asked_otherwise() + embedding:
@@ -325,7 +330,7 @@ def test_documentation_lists_exactly_the_written_fields() -> None:
                 *("heartbeat", "parameters", "input", "model", "agent", "tools", "limits", "began", "time"),
                 *("budgets", "task"),
             }
-            assert name in ("effects", "replies", "prompt", "request") or found[name] - some == {*fields} - some
+            assert name in _VARIOUS or found[name] - some == {*fields} - some
     assert found == documented_fields()
 
 
@@ -339,7 +344,7 @@ def test_records_have_replies_and_the_last_word() -> None:
     trace = write_records(executor)
     result = trace[-1]
     assert (result["status"], result["exit_code"], result["output"]) == ("stopped", 3, "About 4.")
-    assert result["limit"] == {"limit": "iterations", "value": 1, "reached": 1, "wanted": 1, "outer": False}
+    assert result["cause"] == {"limit": "iterations", "value": 1, "reached": 1, "wanted": 1, "outer": False}
 
 
 def test_reply_from_the_cache_is_reported() -> None:

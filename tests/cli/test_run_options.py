@@ -13,7 +13,7 @@ from graphexec import memory, models
 from graphexec.cli.runs.building import build_executor
 from graphexec.cli.runs.options import CONVERSATION, make_agent
 from graphexec.cli.runs.parameters import AgentOptions
-from graphexec.executor import AgentKind
+from graphexec.executor.options import AgentKind
 from graphexec.models.provider_names import PROVIDERS
 from graphexec.tools import AnyTool
 from graphexec.tools.everyday import EVERYDAY_TOOLS

@@ -12,8 +12,8 @@ from graphexec.cli.runs.loop import RunProgress
 from graphexec.cli.runs.trace import TracePrinter, describe_effect
 from graphexec.effects import CallAgent, CallModel, CallTool, ToolResult
 from graphexec.executor import Acted, Observed, Replied
-from graphexec.kernel import All, Answered, Asked, Effect, Entered, Event, Moved, Perform, Reported, Spent
-from graphexec.kernel.effects import CallContext, DetachedScope
+from graphexec.kernel import All, Answered, Asked, Effect, Entered, Event, Moved, Reported, Spent
+from graphexec.kernel.effects import CallContext, DetachedScope, Perform
 from graphexec.messages import ChatRequest, ModelReply, Usage, UserMessage
 from tests.cli.terminals import Terminal
 from tests.parameters import cases

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 import graphexec.nodes
-from graphexec import Limits, Machine, executor, kernel, verify
+from graphexec import Limits, Machine, executor, verify
 from graphexec.draw import draw
+from graphexec.kernel.node import Edge
 from graphexec.testing.explorer.stub_nodes import explore_table
 from tests.nodes.shelf import factories
 from tests.parameters import cases
@@ -44,7 +45,7 @@ def test_the_index_shows_every_machine() -> None:
 @pytest.mark.medium
 def test_a_changed_edge_changes_every_picture() -> None:
     last = executor.AGENT_EXECUTOR.edges[-1]
-    others = (*executor.AGENT_EXECUTOR.edges[:-1], kernel.Edge(last.source, last.outcome, "plan"))
+    others = (*executor.AGENT_EXECUTOR.edges[:-1], Edge(last.source, last.outcome, "plan"))
     changed: Machine[Any, Any] = Machine(executor.AGENT_EXECUTOR, others, executor.AGENT_EXECUTOR.start)
     for how, suffix in GENERATED["SUFFIXES"].items():
         assert draw(changed.verify(), how) != (DIAGRAMS / f"agent_executor{suffix}").read_text(encoding="utf-8")

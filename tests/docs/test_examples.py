@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from graphexec.executor import STRICT_AGENT_EXECUTOR
+from graphexec.executor import agent_graph
 from tests.parameters import mark_except
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -15,7 +15,7 @@ PRINTS = Path(__file__).with_name("printed")
 
 PRINTED = {
     **{path.stem: path.read_text(encoding="utf-8") for path in sorted(PRINTS.glob("*.txt"))},
-    "pictures": f"{STRICT_AGENT_EXECUTOR:text}\ndrawn: both.png, machine.svg, run.html, run.svg, run.txt\n",
+    "pictures": f"{agent_graph(strict=True):text}\ndrawn: both.png, machine.svg, run.html, run.svg, run.txt\n",
 }
 
 

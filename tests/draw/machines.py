@@ -32,7 +32,7 @@ HOSTILE = (
     "\N{HEBREW LETTER SHIN}\N{HEBREW LETTER LAMED} \N{RIGHT-TO-LEFT OVERRIDE}abc",
 )
 
-LOOKS: tuple[Look, ...] = ("model", "tools", "person", "effect", "opaque", "pure", "absent")
+LOOKS: tuple[Look, ...] = ("model", "tools", "person", "effect", "opaque", "pure")
 _MARKS: tuple[Mark | None, ...] = (None, "red", "orange", "grey")
 
 
@@ -46,7 +46,7 @@ def ring(names: tuple[str, ...], texts: tuple[str, ...] = ()) -> Picture:
     )
     around = zip(names, (*names[1:], names[0]), notes, strict=True)
     arrows = [Arrow(name, "Next", following, notes=note) for name, following, note in around]
-    arrows += [Arrow(name, "LimitReached", "END", exhausts=True) for name in names]
+    arrows += [Arrow(name, "Stopped", "END", exhausts=True) for name in names]
     return Picture(names[0], boxes, tuple(arrows), texts)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from graphexec import AgentExecutor, AgentFinish, Effect, Machine, StoppedResponse
 from graphexec.effects import AskHuman, CallModel
-from graphexec.executor import AGENT_EXECUTOR, Acted, LimitReached, Ready
+from graphexec.executor import AGENT_EXECUTOR, Acted, Ready, Stopped
 from graphexec.kernel.node import Node
 from graphexec.nodes import Piece
 from tests.kernel.machines import value
@@ -20,7 +20,7 @@ def part(name: str, takes: type, *outcomes: type, asks: type[Effect[Any]] | None
     """Describe a node; one that asks may also be stopped by a limit."""
     if asks is None:
         return name, takes, outcomes, ()
-    return name, takes, tuple(dict.fromkeys((*outcomes, LimitReached))), (asks,)
+    return name, takes, tuple(dict.fromkeys((*outcomes, Stopped))), (asks,)
 
 
 @value
@@ -31,7 +31,7 @@ class Judged:
 CRITIC: Fake = ("critic", (part("judge", AgentFinish, AgentFinish, Judged), part("revise", Judged, Ready)))
 OUTPUT: Fake = ("output_type", (part("check_output", AgentFinish, AgentFinish, Ready),))
 APPROVE: Fake = ("approve_tools", (part("approve", Acted, Acted, asks=AskHuman),))
-GUARD: Fake = ("guard_input", (part("screen", Ready, Ready, LimitReached),))
+GUARD: Fake = ("guard_input", (part("screen", Ready, Ready, Stopped),))
 COMPACT: Fake = ("compact", (part("compact_steps", Ready, Ready, asks=CallModel),))
 REDACT: Fake = (
     "redact_pii",
@@ -50,13 +50,13 @@ MANY: tuple[Fake, ...] = (
     ("select_tools", (part("select", Ready, Ready, asks=CallModel),)),
     ("escalate", (part("ask_stronger", Ready, Ready, asks=CallModel),)),
     APPROVE,
-    ("limit_tool", (part("count", Acted, Acted, LimitReached),)),
+    ("limit_tool", (part("count", Acted, Acted, Stopped),)),
     ("cache_tools", (part("look_up", Acted, Acted),)),
     ("ask_user", (part("ask", Acted, Acted, asks=AskHuman),)),
     ("todo_list", (part("write", Acted, Acted), part("remind", AgentFinish, AgentFinish, Ready))),
     CRITIC,
     OUTPUT,
-    ("guard_output", (part("guard", AgentFinish, AgentFinish, LimitReached),)),
+    ("guard_output", (part("guard", AgentFinish, AgentFinish, Stopped),)),
 )
 
 
@@ -70,7 +70,7 @@ def make_node(name: str, takes: type, outcomes: tuple[type, ...], effects: tuple
         "returns": outcomes,
     }
     if effects:
-        returns = tuple(one for one in outcomes if one is not LimitReached)
+        returns = tuple(one for one in outcomes if one is not Stopped)
         options = {"kind": "asks", "most": 1, "returns": returns}
     plan: Node[Any, Any] = AGENT_EXECUTOR["plan"]
     options |= {"takes": (takes,), "outcomes": outcomes, "effects": effects, "meters": (), "least": 0, "settings": {}}

@@ -163,7 +163,7 @@ def test_address_names_the_step(pages: Pages) -> None:
 def test_stopped_run_says_what_repeated_and_failed(pages: Pages) -> None:
     page = pages.run(stopped_run(), "#step=17")
     data = page.locator("#detail .outcome .data")
-    assert data.locator(":scope > dt").all_inner_texts() == ["run", "limit"]
+    assert data.locator(":scope > dt").all_inner_texts() == ["run", "cause"]
     limit = "The limit of 4 iterations was reached (4 spent)."
     assert data.locator(":scope > dd").all_inner_texts() == ["observations 4", limit]
     assert shown(page, ".row.current .gist") == "4 observations"

@@ -50,7 +50,7 @@ def retries() -> Picture:
     stop = "stopped_response"
     back = [Arrow(NAMES[number], "Failed", NAMES[number - 4]) for number in range(4, NODES, 5)]
     limits = [
-        Arrow(NAMES[number], "LimitReached", (END.name, stop)[number % 2], exhausts=True, limits=("iterations",))
+        Arrow(NAMES[number], "Stopped", (END.name, stop)[number % 2], exhausts=True, limits=("iterations",))
         for number in range(9, NODES, 5)
     ]
     return machine([*NAMES, stop], [*chain().arrows, *back, *limits, Arrow(stop, "StoppedResponse", END.name)])

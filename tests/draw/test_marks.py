@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from graphexec import Graph, Limits
-from graphexec.draw import FORMATS, Marks, Recording, draw, marks_of, picture_of
+from graphexec import Limits
+from graphexec.draw import Marks, Recording, draw, marks_of, picture_of
 from graphexec.draw.model.picture import legend_of
 from graphexec.draw.runs.overlay import overlay_runs
 from graphexec.executor import AGENT_EXECUTOR
@@ -49,16 +49,6 @@ def test_loops_are_red_and_their_paths_orange() -> None:
     only = picture_of(verify(PERFECTIONIST), {PERFECTIONIST.edges[0]: "grey"})
     assert [arrow.mark for arrow in only.arrows if arrow.mark] == ["grey"]
     assert not any(box.mark for box in only.boxes)
-
-
-@pytest.mark.medium
-def test_missing_nodes_are_drawn() -> None:
-    nodes = [node for node in WRITER if node.name != "revise"]
-    lacking: Graph[object, object] = Graph(nodes, WRITER.edges, WRITER.start)
-    (absent,) = [box for box in picture_of(lacking).boxes if box.look == "absent"]
-    assert (absent.name, absent.lines, absent.mark) == ("revise", ("is missing",), "red")
-    for how in FORMATS:
-        assert "revise" in draw(lacking, how)
 
 
 @cases(

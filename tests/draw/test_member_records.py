@@ -164,7 +164,7 @@ def test_nested_run_stays_within_outer_limits() -> None:
     assert trace[-1]["status"] == "stopped"
     assert trace[-1]["spent"]["model_calls"] == 5
     (stopped,) = traces
-    assert stopped[-1]["limit"]["outer"] is True
+    assert stopped[-1]["cause"]["outer"] is True
 
 
 class User:

@@ -19,8 +19,8 @@ from graphexec.verify import findings_of
 from graphexec.verify.reports.subject import Subject
 from tests.executor.actors import echo
 from tests.kernel.machines import Even, Odd, halve, split, triple
-from tests.kernel.test_drafts import incomplete_diamond
 from tests.parameters import cases
+from tests.verify.bad_machines import UNREACHABLE
 
 
 class Formatter:
@@ -110,10 +110,9 @@ def test_verdict_and_checked_targets_show_their_reports() -> None:
     text = text_of(Subject("target", (), error="it cannot be imported"))
     assert text.startswith("target  ERROR  it could not be checked")
     assert "it cannot be imported" in text
+    assert text_of(UNREACHABLE.verify()).startswith("REFUTED")
+    assert "GX004" in text_of(UNREACHABLE.verify())
     # A machine that could not be built shows its faults.
-    machine = incomplete_diamond()
-    assert text_of(machine.verify()).startswith("REFUTED")
-    assert "GX002" in text_of(machine.verify())
     with pytest.raises(gx.GraphError) as raised:
         gx.graph(gx.edges(split, gx.on(Even, halve) | gx.on(Odd, triple)), start=split)
     assert text_of(Subject("diamond", findings_of(raised.value))).startswith("diamond  REFUTED  its table cannot be")

@@ -445,7 +445,7 @@ def test_limits_errors_notices_and_incomplete_records_are_shown(pages: Pages, an
     assert shown(page, "#status") == "stopped by iterations"
     assert "The limit of 2 iterations was reached (2 spent)." in shown(page, "#detail")
     press(page, "ArrowLeft", "ArrowLeft")
-    assert lit(page) == (["plan"], ["plan --LimitReached--> stopped_response"])
+    assert lit(page) == (["plan"], ["plan --Stopped--> stopped_response"])
     page = pages.run(record(react(LOOK_UP, RuntimeError("<b>the server hung up</b>")), QUESTION))
     assert shown(page, "#status") == "error"
     assert "<b>the server hung up</b>" in shown(page, "#detail .part.failed")
@@ -484,8 +484,8 @@ def test_thousand_steps_open_within_a_second(pages: Pages) -> None:
     assert shown(page, "#status") == "stopped by iterations"
     assert page.locator("#list .row").count() < 60
     press(page, "ArrowLeft", "ArrowLeft")
-    assert lit(page) == (["plan"], ["plan --LimitReached--> stopped_response"])
-    page.fill("#search", "LimitReached")
+    assert lit(page) == (["plan"], ["plan --Stopped--> stopped_response"])
+    page.fill("#search", "Stopped")
     assert shown(page, "#matches") == "1 of 1"
 
 

@@ -37,7 +37,7 @@ def test_other_exits_name_their_pieces() -> None:
     by_ends = {(one.source, one.outcome, one.target): one for one in folded.arrows}
     again = by_ends["check_return_direct", "Ready", "plan"]
     assert (again.origins, again.own) == (("critic", "output_type"), True)
-    stopped = by_ends["parse", "LimitReached", "stopped_response"]
+    stopped = by_ends["parse", "Stopped", "stopped_response"]
     assert (stopped.origins, stopped.own, stopped.exhausts) == (("approve_tools",), False, True)
     assert stopped.details[0] == "from approve_tools"
     # The first pieces are one box.
@@ -46,7 +46,7 @@ def test_other_exits_name_their_pieces() -> None:
     assert folded.boxes[0].lines == ("[guard_input > compact]",)
     assert {(one.outcome, one.target) for one in folded.arrows if one.source == FIRST_PIECES} == {
         ("Ready", "plan"),
-        ("LimitReached", "stopped_response"),
+        ("Stopped", "stopped_response"),
     }
 
 

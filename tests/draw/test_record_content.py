@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 import graphexec as gx
-from graphexec import AgentStep, InputError, actions, draw, kernel, messages, models
+from graphexec import AgentStep, InputError, actions, draw, messages, models
 from graphexec.draw.runs.prompts import PromptHistory
 from graphexec.effects import CallModel
+from graphexec.kernel.stepping import replay
 from graphexec.messages.turns import Conversation, MessageTurn
 from tests.draw.debugged import Turn, answering, calling, failed_run, sixty_steps, two_agents
 from tests.draw.debugged import record as record_turns
@@ -220,7 +221,7 @@ def test_run_without_an_end_and_fields_without_values() -> None:
     assert done.journal is not None
     # It has one more iteration than any state of the run.
     charged = replace(done.snapshot, spent=replace(done.snapshot.spent, iterations=3), entered=False)
-    names = [type(event).__name__ for event in kernel.replay(done.journal, until=charged)]
+    names = [type(event).__name__ for event in replay(done.journal, until=charged)]
     assert names == ["Entered", "Moved"] * 2
 
     # A field without a value is left out.

@@ -17,7 +17,7 @@ from graphexec import messages, models, runtime
 from graphexec.draw import Picture, Recorder, Recording, draw, picture_of, recording_of, save
 from graphexec.draw.runs.overlay import overlay_runs
 from graphexec.effects import CallTool, ToolResult
-from graphexec.executor import AGENT_EXECUTOR, STRICT_AGENT_EXECUTOR
+from graphexec.executor import AGENT_EXECUTOR, agent_graph
 from tests.counting import count_calls
 from tests.draw.recorded import Sullen, asked_together, nested, record_events, timeless
 from tests.kernel.machines import SELF_LOOP, Left, check_refusal
@@ -90,7 +90,7 @@ def test_edges_list_their_step_numbers() -> None:
         (("parse", "Acted"), ("steps 2, 8",), 0.5),
         (("parse", "Ready"), ("step 6",), 0.25),
         (("parse", "AgentFinish"), ("step 12",), 0.25),
-        (("plan", "LimitReached"), (), 0),
+        (("plan", "Stopped"), (), 0),
     ):
         assert (notes_in(shown)[edge], heats[edge]) == (notes, heat)
     assert shown.caption[0] == "Answer: 42"
@@ -218,7 +218,7 @@ def record_twice() -> None:
 WRONG: Any = executor([FINISH])
 BLUE: Any = {AGENT_EXECUTOR.edges[0]: "blue"}
 REFUSED: list[tuple[Callable[[Path], object], list[str]]] = [
-    (over(a_run, STRICT_AGENT_EXECUTOR), ["took parse --Ready--> plan, which this machine does not have"]),
+    (over(a_run, agent_graph(strict=True)), ["took parse --Ready--> plan, which this machine does not have"]),
     (over([{"output": 42}]), ["is not a run", "pass the result"]),
     (over(without_journal), ["has no journal"]),
     (over(forgotten, SELF_LOOP), ["has no journal"]),
@@ -378,7 +378,7 @@ def test_questions_and_own_effects_are_recorded() -> None:
 
     handlers: dict[Any, Callable[[Any], object]] = {gx.AskHuman: lambda asked: "yes", Measure: lambda asked: 21.5}
     plain = react(CALL, FINISH, handlers=handlers)
-    ways = gx.on(machine.Acted, machine.dispatch_tools) | gx.on(machine.LimitReached, machine.stopped_response)
+    ways = gx.on(machine.Acted, machine.dispatch_tools) | gx.on(machine.Stopped, machine.stopped_response)
     graph = gx.splice(plain.graph, gx.edges(approve, ways), after=machine.parse, on=machine.Acted)
     result = plain.with_graph(graph).run("?")
     records = [record for record in recording_of(result).records if record.get("node") == "approve"]

@@ -202,7 +202,7 @@ def test_labels_of_fifty_nodes_avoid_nodes() -> None:
     arrows = [Arrow(name, "Done", after) for name, after in following]
     # Every fifth node goes back some steps, and every tenth gives up.
     arrows += [Arrow(names[number], "Failed", names[number - 4]) for number in range(4, 50, 5)]
-    arrows += [Arrow(names[number], "LimitReached", END.name, exhausts=True) for number in range(9, 50, 10)]
+    arrows += [Arrow(names[number], "Stopped", END.name, exhausts=True) for number in range(9, 50, 10)]
     boxes = tuple(Box(name, "model", ("asks the model",)) for name in names)
     layout = lay_out(Picture(names[0], boxes, tuple(arrows)))
     assert [clash for clash in clashes(layout) if "line" not in clash] == []

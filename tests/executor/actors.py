@@ -16,6 +16,7 @@ from graphexec.actions import Run, Steps
 from graphexec.executor import Ready
 from graphexec.executor.result import Ending
 from graphexec.kernel.effects import CallContext, DetachedScope
+from graphexec.kernel.stepping import replay
 from graphexec.messages import ChatRequest, Message, ModelReply, ModelRequest, ToolCall, ToolMessage, Usage
 from graphexec.runtime import BLOCKING, Handler
 from graphexec.runtime.io import run_sync as run_coroutine
@@ -289,6 +290,6 @@ def timed(executor: AgentExecutor, clock: Callable[[], float]) -> AgentExecutor:
 
 def replayed(result: Any) -> kernel.Spent:
     """Return what a run has spent according to its journal."""
-    *_, last = kernel.replay(result.journal)
+    *_, last = replay(result.journal)
     assert isinstance(last, gx.Done)
     return last.spent

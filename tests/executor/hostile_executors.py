@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import graphexec as gx
 from graphexec import actions, agents, effects, kernel, messages, models, runtime, testing
 from graphexec.agents.react import REACT_PROMPT
-from graphexec.executor import LimitReached, Ready, limit_reached
+from graphexec.executor import Ready, Stopped, limit_reached
 from graphexec.memory import BufferMemory, SummaryMemory
 from graphexec.testing.scripted import ScriptedError
 from graphexec.tools import AnyTool
@@ -143,7 +143,7 @@ class Builder:
                 # A callable agent has no model that could answer.
                 continue
             graph = executor.graph
-            routes: Any = gx.on(gx.AgentFinish, gx.END) | gx.on(LimitReached, graph["stopped_response"])
+            routes: Any = gx.on(gx.AgentFinish, gx.END) | gx.on(Stopped, graph["stopped_response"])
             if name == "review":
                 routes = routes | gx.on(Ready, graph["plan"])
             executor = executor.splice(gx.edges(nodes[name], routes), after=after or answers, on=gx.AgentFinish)

@@ -175,7 +175,7 @@ def call_first(acted: ex.Acted) -> gx.Asks[CallTool, ex.Acted | ex.Observed]:
     return ex.Acted(acted.run.with_steps([gx.AgentStep(first, result.observation)]), tuple(rest))
 
 
-LIMIT: Any = gx.on(ex.LimitReached, ex.stopped_response)
+LIMIT: Any = gx.on(ex.Stopped, ex.stopped_response)
 OBSERVED: Any = gx.on(ex.Observed, ex.check_return_direct)
 
 

@@ -13,7 +13,8 @@ from typing import Any, Protocol, TypedDict, runtime_checkable
 import pytest
 
 import graphexec as gx
-from graphexec import draw, kernel, runtime
+from graphexec import draw, runtime
+from graphexec.kernel.stepping import replay
 from tests.executor import actors
 from tests.executor.actors import HOW, WAYS, AnyTool, Running, act, answer, make_executor, run_by, scripted
 from tests.kernel.machines import value
@@ -149,7 +150,7 @@ def test_nodes_and_handlers_get_the_context(last: Any, handler: Callable[..., An
     for ended in (done, asyncio.run(one.arun(Start(), **options)), last_event):
         assert ended.outcome == Seen(("ada",) * 4)
     assert done.journal is not None
-    *_, replayed = kernel.replay(done.journal)
+    *_, replayed = replay(done.journal)
     assert replayed == done
 
 

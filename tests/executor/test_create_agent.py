@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from graphexec import AgentExecutor, ParseError, Tool, create_agent, tool
 from graphexec.errors import InputError, ToolDefinitionError
-from graphexec.executor import AgentKind, ExecutorOptions
+from graphexec.executor.executor import ExecutorOptions
+from graphexec.executor.options import AgentKind
 from graphexec.memory import BufferMemory
 from graphexec.messages import ChatRequest, ModelRequest, SystemMessage, ToolCall
 from graphexec.models import Anthropic, FunctionModel, OpenAICompatible, ScriptedModel, cached

@@ -10,8 +10,8 @@ import graphexec as gx
 from graphexec import actions, effects, messages, models
 from graphexec.agents.agent import FINAL_REQUEST, conclude_messages, conclude_request
 from graphexec.agents.structured import decision_schema
-from graphexec.executor import GENERATING_AGENT_EXECUTOR, STRICT_GENERATING_AGENT_EXECUTOR
-from graphexec.executor.table import STOPPED
+from graphexec.executor import agent_graph
+from graphexec.executor.nodes import STOPPED
 from tests.drivers import limit_of
 from tests.executor.actors import AnyTool, call, echo, fail, prompt, run_executor, snapshot_after, timed
 from tests.executor.test_streamed_answers import Streaming
@@ -148,7 +148,7 @@ def test_last_decision_of_a_function_is_the_answer(last: Any, answer: tuple[str,
     assert last_answer(make_executor(decide)) == answer
 
 
-@cases(("strict", "table"), (False, STRICT_GENERATING_AGENT_EXECUTOR), (True, GENERATING_AGENT_EXECUTOR))
+@cases(("strict", "table"), (False, agent_graph(strict=True, generate=True)), (True, agent_graph(generate=True)))
 def test_picture_shows_that_the_last_node_is_stopped(strict: bool, table: Any) -> None:
     executor, _ = react(handle_parsing_errors=strict)
     assert (executor.graph.edges, executor.graph["stopped_response"].grace) == (table.edges, 10)

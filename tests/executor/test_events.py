@@ -47,7 +47,7 @@ ACT = "Action: echo\nAction Input: a"
 PLAN = visit("plan", "Replied", "parse", "CallModel")
 DISPATCH = visit("dispatch_tools", "Observed", "check_return_direct", "CallTool")
 STEP = [*PLAN, *visit("parse", "Acted", "dispatch_tools"), *DISPATCH, *visit("check_return_direct", "Ready", "plan")]
-STOPPED = [*visit("plan", "LimitReached", "stopped_response"), *visit("stopped_response", "StoppedResponse", "END")]
+STOPPED = [*visit("plan", "Stopped", "stopped_response"), *visit("stopped_response", "StoppedResponse", "END")]
 PARSED = [*PLAN, *visit("parse", "Ready", "plan"), *PLAN, *visit("parse", "AgentFinish", "END")]
 
 

@@ -12,7 +12,7 @@ import graphexec as gx
 from graphexec import actions, agents, effects, errors, kernel, messages, models, runtime
 from graphexec import memory as memories
 from graphexec.errors import InputError, ServerError
-from graphexec.executor import LimitReached, Ready, limit_reached, parse, stopped_response
+from graphexec.executor import Ready, Stopped, limit_reached, parse, stopped_response
 from graphexec.kernel.events import journal_of
 from graphexec.memory import BufferMemory, SummaryFailed, SummaryMemory, SummaryRequested
 from tests.drivers import FakeClock
@@ -127,7 +127,7 @@ TO_END: Any = gx.on(gx.AgentFinish, gx.END)
 
 
 def behind_parse(graph: gx.Machine[Any, Any], node: Any, *, is_limited: bool = False) -> gx.Machine[Any, Any]:
-    ways = TO_END | gx.on(LimitReached, stopped_response) if is_limited else TO_END
+    ways = TO_END | gx.on(Stopped, stopped_response) if is_limited else TO_END
     return gx.splice(graph, gx.edges(node, ways), after=parse, on=gx.AgentFinish)
 
 
@@ -162,7 +162,7 @@ def test_an_ending_of_a_users_node_is_saved(run: RunExecutor, kind: str, bare: b
 def test_users_memory_nodes_are_kept() -> None:
     @gx.charged(when_spent=limit_reached)
     @gx.node
-    def recall(ready: Ready) -> gx.Asks[effects.LoadMemory, Ready | LimitReached]:
+    def recall(ready: Ready) -> gx.Asks[effects.LoadMemory, Ready | Stopped]:
         loaded = yield from gx.ask(effects.LoadMemory({"query": "mine"}))
         return Ready(actions.Run({**loaded, **ready.run.inputs}))
 
@@ -185,7 +185,7 @@ def test_node_of_the_same_name_is_refused() -> None:
 def test_users_stop_node_is_kept() -> None:
     executor = make_executor(BufferMemory())
     executor = executor.with_graph(gx.wrap(executor.graph, stopped_response, after=lambda stop: stop))
-    (edge,) = [one for one in executor.graph.edges if one.source == "load_memory" and one.outcome is LimitReached]
+    (edge,) = [one for one in executor.graph.edges if one.source == "load_memory" and one.outcome is Stopped]
     assert edge.target == "stopped_response"
 
 

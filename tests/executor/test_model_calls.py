@@ -336,7 +336,7 @@ def test_tokens_of_any_size_are_counted() -> None:
     result = make_react(Hostile(replies({"completion_tokens": 10**5000})), max_tokens=10).run("go")
     assert result.spent["tokens"] == 10**5000 + 1
     assert isinstance(result.ending, gx.StoppedResponse)
-    assert "(1.0e+5000 spent)" in str(result.ending.limit)
+    assert "(1.0e+5000 spent)" in str(result.ending.cause)
 
 
 WRAPPERS: Mapping[str, Callable[[Any], Any]] = {

@@ -15,7 +15,8 @@ import graphexec
 import graphexec as gx
 from graphexec import errors, models, tools
 from graphexec._mistakes import remedies
-from graphexec.executor import ExecutorOptions
+from graphexec.executor import Stopped, agent_graph
+from graphexec.executor.executor import ExecutorOptions
 from graphexec.memory import BufferMemory, SQLiteHistory, SummaryMemory, TokenWindowMemory, WindowMemory
 from graphexec.messages import UserMessage
 from graphexec.nodes import approve_tools, output_type
@@ -97,6 +98,12 @@ NAMES: dict[str, Any] = {
     # Most remedies show the option alone.
     "AgentExecutor": partial(gx.AgentExecutor, agent=AGENT, tools=[echo]),
     **{one.__name__: one for one in BY_NAME},
+    "Stopped": Stopped,
+    "agent_graph": agent_graph,
+    "limit": gx.Exhausted("iterations", 3, 3),
+    **dict.fromkeys(("by", "why"), "a guard"),
+    "machine": MACHINE,
+    "new": MACHINE[MACHINE.start],
     "model": MODEL,
     "other": MODEL,
     "agent": AGENT,

@@ -15,7 +15,7 @@ import graphexec as gx
 from graphexec import actions, effects, errors, kernel, messages
 from graphexec.agents import RuleName, WorkedExample
 from graphexec.agents.calls import NOT_REPEATED, CallRules
-from graphexec.executor import Acted, LimitReached, Replied, limit_reached
+from graphexec.executor import Acted, Replied, Stopped, limit_reached
 from graphexec.executor.rules import MOST_REQUESTS
 from graphexec.memory import BufferMemory
 from graphexec.models import ScriptedModel
@@ -570,7 +570,7 @@ def test_nodes_behind_parse_see_every_call() -> None:
 
     scene = Scene(act(), act(), act(), finish(), handlers={effects.AskHuman: answer_person})
     graph = scene.executor.graph
-    routes = gx.on(Acted, graph["dispatch_tools"]) | gx.on(LimitReached, graph["stopped_response"])
+    routes = gx.on(Acted, graph["dispatch_tools"]) | gx.on(Stopped, graph["stopped_response"])
     executor = scene.executor.splice(gx.edges(approve, routes), after=graph["parse"], on=Acted)
     assert executor.run(HERE).output == "done"
     assert (approved, scene.weather.calls) == (["weather", "weather"], [OTHER])

@@ -22,7 +22,7 @@ from graphexec.agents.reading.answers import AnswerReader, make_json_reader, mak
 from graphexec.agents.reading.labels import FINAL_ANSWER, OBSERVATION, THOUGHT, TURN, USER, Label, may_become
 from graphexec.agents.reading.text_parsing import END_TOKENS, has_text
 from graphexec.agents.reading.textual_calls import CALL_MARK_PREFIXES
-from graphexec.executor import Acted, AnswerDiscarded, LimitReached, Ready, Replied, parse, plan, stopped_response
+from graphexec.executor import Acted, AnswerDiscarded, Ready, Replied, Stopped, parse, plan, stopped_response
 from graphexec.messages import ModelReply, ModelRequest, ReplyDelta, ToolCall
 from graphexec.models.scripted import ScriptedReply
 from tests.executor.actors import call, echo, run_by
@@ -252,9 +252,9 @@ def withhold_stop(stopped: gx.StoppedResponse) -> gx.StoppedResponse:
     return dataclasses.replace(stopped, output=WITHHELD)
 
 
-def withhold_text(outcome: Replied | LimitReached) -> Replied | LimitReached:
+def withhold_text(outcome: Replied | Stopped) -> Replied | Stopped:
     """Return the outcome of `plan` without the model's text."""
-    changed: Replied | LimitReached = outcome if isinstance(outcome, LimitReached) else withhold_reply.function(outcome)
+    changed: Replied | Stopped = outcome if isinstance(outcome, Stopped) else withhold_reply.function(outcome)
     return changed
 
 

@@ -10,8 +10,9 @@ import pytest
 import graphexec as gx
 from graphexec import effects, kernel, models
 from graphexec import executor as ex
-from graphexec.errors import GraphError, InputError, UndeclaredOutcomeError
+from graphexec.errors import GraphError, InputError
 from graphexec.executor import Acted, Ready, dispatch_tools, limit_reached, parse, plan
+from graphexec.executor.nodes import Policies
 from graphexec.executor.result import Ending
 from graphexec.memory import BufferMemory
 from graphexec.messages import ChatRequest, UserMessage
@@ -30,7 +31,7 @@ def review(finish: gx.AgentFinish) -> gx.Asks[effects.CallModel, gx.AgentFinish 
 
 TO_END: Any = gx.on(gx.AgentFinish, gx.END)
 AGAIN: Any = TO_END | gx.on(ex.Replied, parse)
-LIMITED: Any = AGAIN | gx.on(ex.LimitReached, ex.stopped_response)
+LIMITED: Any = AGAIN | gx.on(ex.Stopped, ex.stopped_response)
 REVIEWED: Any = gx.edges(review, LIMITED)
 ANSWERS: list[gx.Node[Any, Any]] = [parse, ex.check_return_direct]
 
@@ -139,26 +140,36 @@ def test_replacement_is_proved_within_the_limits() -> None:
         guessing.replace(kernel.rename(guess, "plan"))
 
 
-def test_an_edge_is_dropped() -> None:
+@gx.node
+def go_on(observed: ex.Observed) -> Ready:
+    steps = zip(observed.actions, observed.results, strict=True)
+    return Ready(observed.run.with_steps([gx.AgentStep(action, result.observation) for action, result in steps]))
+
+
+NEVER_DIRECT: Any = kernel.rename(go_on, "check_return_direct")
+
+
+def test_replacement_forbids_an_outcome() -> None:
     def executor() -> gx.AgentExecutor:
         model = models.ScriptedModel([call("direct", text="direct"), "done"])
         return gx.AgentExecutor(agent=gx.create_tool_calling_agent(model, [direct]), tools=[direct])
 
     assert executor().run("q").output == "direct"
-    narrow = executor().drop_edge(after=ex.check_return_direct, on=gx.AgentFinish)
+    narrow = executor().replace(NEVER_DIRECT, narrowed=True)
     assert "check_return_direct --AgentFinish--> END" not in str(narrow.graph)
     assert narrow.verify().proved
-    with pytest.raises(UndeclaredOutcomeError, match="check_return_direct returned"):
-        narrow.run("q")
+    assert narrow.run("q").output == "done"
 
 
 def test_graph_that_can_only_stop_has_a_warning() -> None:
-    plain = executor_of(answer()).drop_edge(after=ex.check_return_direct, on=gx.AgentFinish)
-    verdict = plain.drop_edge(after=parse, on=gx.AgentFinish).verify()
+    @gx.node
+    def call_tools(replied: ex.Replied) -> Acted:
+        raise AssertionError("nothing calls this")
+
+    plain = executor_of(answer()).replace(NEVER_DIRECT, narrowed=True)
+    verdict = plain.replace(kernel.rename(call_tools, "parse"), narrowed=True).verify()
     assert verdict.proved
     assert [(finding.code, finding.severity) for finding in verdict.findings] == [("GX007", "warning")]
-    with pytest.raises(GraphError, match="plan returns LimitReached when a limit stops it; keep the edge, or"):
-        plain.drop_edge(after=plan, on=ex.LimitReached)
 
 
 @pytest.mark.medium
@@ -203,7 +214,7 @@ def approve(acted: Acted) -> gx.Asks[gx.AskHuman, Acted | gx.AgentFinish]:
     return gx.AgentFinish({"output": f"{names} was refused"}, "", acted.run)
 
 
-DISPATCHED: Any = gx.on(Acted, dispatch_tools) | gx.on(ex.LimitReached, ex.stopped_response)
+DISPATCHED: Any = gx.on(Acted, dispatch_tools) | gx.on(ex.Stopped, ex.stopped_response)
 APPROVED: Any = gx.edges(approve, DISPATCHED | gx.on(gx.AgentFinish, gx.END))
 
 
@@ -230,9 +241,9 @@ def test_every_driver_runs_a_guard_that_asks(handling: bool, bound: bool) -> Non
 
 
 @gx.node
-def say_so(reached: ex.LimitReached) -> gx.StoppedResponse:
+def say_so(reached: ex.Stopped) -> gx.StoppedResponse:
     """Stop with another text."""
-    return gx.StoppedResponse(f"{len(reached.run.steps)} steps are enough", reached.limit, reached.run)
+    return gx.StoppedResponse(f"{len(reached.run.steps)} steps are enough", reached.cause, reached.run)
 
 
 def test_stopped_response_may_be_replaced() -> None:
@@ -376,7 +387,7 @@ def test_nodes_of_an_equal_executor_are_run(way: str) -> None:
 
 
 def test_explicitly_bound_graph_runs_with_its_agent() -> None:
-    machine = embed_in_graph(kernel.bind(ex.AGENT_EXECUTOR, AGENT, ex.Policies()))
+    machine = embed_in_graph(kernel.bind(ex.AGENT_EXECUTOR, AGENT, Policies()))
     assert outer_executor().with_graph(machine).run("q").output == "done"
     with pytest.raises(InputError, match=r"^inner\.plan, inner\.parse, .* are bound to another agent than"):
         outer_executor(agent=OTHER_AGENT).with_graph(machine)

@@ -243,7 +243,7 @@ def test_a_thousand_iterations_are_a_thousand_model_calls(reply: str) -> None:
         executor = gx.AgentExecutor(agent=agent, tools=[echo], max_iterations=1000, handle_parsing_errors=True)
         result = driver(actors.script_of(executor))
         assert len(model.requests) == len(result.outcome.steps) == 1000
-        assert stop_of(result).limit == gx.Exhausted("iterations", 1000, 1000)
+        assert stop_of(result).cause == gx.Exhausted("iterations", 1000, 1000)
 
 
 def make_agent_without_scratchpad(model: ScriptedModel) -> gx.Agent:

@@ -8,7 +8,7 @@ from typing import Any
 import graphexec as gx
 from graphexec.effects import CallTool, ToolResult, agent_limits, reported_tokens, silent_calls
 from graphexec.errors import InputError, UndeclaredOutcomeError
-from graphexec.kernel import Cut
+from graphexec.kernel.events import Cut
 from graphexec.messages import ModelReply, Usage
 from graphexec.runtime import make_run_context, run
 from tests.kernel import machines as m

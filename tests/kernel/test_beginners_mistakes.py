@@ -114,13 +114,13 @@ NODE, FORGETFUL, inquire_row = gx.node(respond), machine_of(forgetful), gx.edges
         lambda: as_charged(when_spent=executor.stopped_response),
         [
             "when_spent is stopped_response, a node; write when_spent=stop",
-            "with def stop(value, limit: Exhausted) -> LimitReached, and on(LimitReached, stopped_response)",
+            "with def stop(value, limit: Exhausted) -> Stopped, and on(Stopped, stopped_response)",
         ],
     ),
     (lambda: as_metered(when_spent="stop"), ["when_spent is 'stop'; give a function", "such as limit_reached"]),
     (
-        lambda: as_charged(when_spent=executor.LimitReached)(inquire),
-        ["inquire takes Asked, which LimitReached does not", "as limit_reached makes a LimitReached, or widen"],
+        lambda: as_charged(when_spent=executor.Stopped)(inquire),
+        ["inquire takes Asked, which Stopped does not", "as limit_reached makes a Stopped, or widen"],
     ),
     (as_charged, [f"charged {BARE} @charged(when_spent=limit_reached)"]),
     (lambda: as_charged(inquire), [f"charged {BARE} @charged(when_spent=limit_reached)"]),

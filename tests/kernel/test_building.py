@@ -9,8 +9,9 @@ from pydantic import BaseModel, ConfigDict
 
 from graphexec import END, AgentFinish, Asks, Graph, GraphError, StoppedResponse, ask, edges, graph, node, on, opaque
 from graphexec.effects import CallTool
-from graphexec.executor import LimitReached, Replied, parse, plan, stopped_response
-from graphexec.executor.table import Acted, Observed, Ready, check_return_direct, dispatch_tools
+from graphexec.executor import Replied, Stopped, parse, plan, stopped_response
+from graphexec.executor.nodes import check_return_direct, dispatch_tools
+from graphexec.executor.outcomes import Acted, Observed, Ready
 from graphexec.kernel import rename
 from tests.kernel import machines as m
 from tests.parameters import cases
@@ -214,13 +215,11 @@ def test_faults_name_outcomes_and_nodes() -> None:
     table = (
         row(plan, on(Replied, parse))
         | edges(parse, on(Acted, dispatch_tools) | on(Ready, plan) | on(AgentFinish, END))
-        | edges(dispatch_tools, on(Observed, check_return_direct) | on(LimitReached, stopped_response))
+        | edges(dispatch_tools, on(Observed, check_return_direct) | on(Stopped, stopped_response))
         | edges(check_return_direct, on(Ready, plan) | on(AgentFinish, END))
         | edges(stopped_response, on(StoppedResponse, END))
     )
-    assert texts_of(table, plan) == [
-        "plan may return LimitReached, which no edge takes; add on(LimitReached, stopped_response)"
-    ]
+    assert texts_of(table, plan) == ["plan may return Stopped, which no edge takes; add on(Stopped, stopped_response)"]
 
 
 def test_every_fault_is_reported_at_once() -> None:

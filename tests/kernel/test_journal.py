@@ -9,8 +9,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec import AgentExecutor, Done, Reported, RunResult, actions, create_react_agent, kernel, models, tool
+from graphexec import AgentExecutor, Done, Reported, RunResult, actions, create_react_agent, models, tool
 from graphexec.effects import ToolResult
+from graphexec.kernel.events import Journal
+from graphexec.kernel.stepping import replay
 from tests.executor.actors import snapshot_after
 
 CALL = "Look.\nAction: look_up\nAction Input: a"
@@ -29,13 +31,13 @@ def executor(replies: list[str], **options: Any) -> AgentExecutor:
     return AgentExecutor(agent=agent, tools=[look_up], handle_parsing_errors=True, **options)
 
 
-def journal_of(result: RunResult) -> kernel.Journal:
+def journal_of(result: RunResult) -> Journal:
     assert result.journal is not None
     return result.journal
 
 
 def replayed_outcome(result: RunResult) -> object:
-    *_, done = kernel.replay(journal_of(result))
+    *_, done = replay(journal_of(result))
     assert isinstance(done, Done)
     return done.outcome
 
@@ -53,7 +55,7 @@ def test_replay_yields_the_events_of_the_run(replies: list[str], iterations: int
     done = events[-1]
     assert isinstance(done, Done)
     assert done.journal is not None
-    assert list(kernel.replay(done.journal)) == [event for event in events if not isinstance(event, Reported)]
+    assert list(replay(done.journal)) == [event for event in events if not isinstance(event, Reported)]
     assert len(done.journal) == done.spent["model_calls"] + done.spent["tool_calls"]
 
 
@@ -84,10 +86,10 @@ def test_journal_is_replayed_to_its_end() -> None:
     assert replayed_outcome(result) == result.ending
     # An incomplete journal is replayed to its end.
     journal = journal_of(executor([CALL, FINISH]).run("?"))
-    whole = list(kernel.replay(journal))
+    whole = list(replay(journal))
     answer, *times = next(iter(journal))
     cut = type(journal)(journal.graph, journal.limits, journal.start, [answer], times)
-    part = list(kernel.replay(cut))
+    part = list(replay(cut))
     assert part == whole[: len(part)]
     assert 0 < len(part) < len(whole)
 

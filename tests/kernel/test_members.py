@@ -9,8 +9,9 @@ from functools import partial
 
 import pytest
 
-from graphexec import Limits, Snapshot, advance, begin, errors, kernel
+from graphexec import Limits, Snapshot, advance, begin, errors
 from graphexec.effects import TOOL_CALLS, ToolResult, agent_limits
+from graphexec.kernel.events import Cut
 from graphexec.kernel.snapshot import PAID
 from tests.kernel import machines
 from tests.kernel.machines import INTERVIEW, SURVEY, Stopped, Survey, Topic, Topics, error_message
@@ -29,7 +30,7 @@ def test_order_of_replies_does_not_matter() -> None:
     """Try 400 random orders, and reload the snapshot from JSON at random."""
     chance = random.Random(13)
     for _ in range(40):
-        replies = [chance.choice([ToolResult(name), ToolResult(name, "error"), kernel.Cut()]) for name in NAMES]
+        replies = [chance.choice([ToolResult(name), ToolResult(name, "error"), Cut()]) for name in NAMES]
         ends = set[str]()
         for _ in range(10):
             order = chance.sample(range(len(NAMES)), len(NAMES))
@@ -76,7 +77,7 @@ def test_retry_charges_the_open_members_again() -> None:
 
 @cases("order", (0, 1, 2), (2, 1, 0), (1, 2, 0))
 def test_cut_and_failed_members_survive_json(order: Sequence[int]) -> None:
-    replies = [kernel.Cut(), ToolResult("no", "error", error="ValueError"), ToolResult("c")]
+    replies = [Cut(), ToolResult("no", "error", error="ValueError"), ToolResult("c")]
     snapshot = begin(SURVEY, Topics(("a", "b", "c")))
     for member in order:
         snapshot = reload(pending(reload(snapshot)).reply_member(member, replies[member], at=3.0))
@@ -90,7 +91,7 @@ def test_cut_and_failed_members_survive_json(order: Sequence[int]) -> None:
     ("member", "reply", "at", "text"),
     *((member, ToolResult("again"), 1.0, f"waits for the members [1], not for {member}") for member in (0, 2, -1)),
     (1, ToolResult("a"), -1.0, "0 or more"),
-    (1, kernel.Cut(), 1.0, "no deadline"),
+    (1, Cut(), 1.0, "no deadline"),
 )
 def test_invalid_reply_of_a_member_is_refused(member: int, reply: object, at: float, text: str) -> None:
     state = pending(pending(Topics(("a", "b")), limits=Limits()).reply_member(0, ToolResult("a")), limits=Limits())

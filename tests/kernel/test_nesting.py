@@ -322,13 +322,3 @@ def test_faults_of_a_subgraph_are_reported(build: Callable[[], object], fault: s
 @cases("given", None, "clock", 3)
 def test_embedding_a_value_without_a_graph_is_refused(given: Any) -> None:
     assert "is not a graph; write embed(graph, name)" in m.error_message(errors.InputError, gx.embed, given, "clock")
-
-
-def test_subgraphs_of_a_draft_are_inlined() -> None:
-    machine = gx.draft(loosely(SOLVE, gx.on(Solved, gx.END)), start=SOLVE)
-    assert str(machine).splitlines() == [
-        "solve.look --Trying--> solve.attempt",
-        "solve.attempt --Trying--> solve.attempt",
-        "solve.attempt --Solved--> END",
-    ]
-    assert machine.start == "solve.look"

@@ -8,6 +8,7 @@ from typing import Any, Literal, Protocol, TypedDict, TypeVar
 
 from graphexec import All, Asks, Effect, Exhausted, ask, charged, errors, kernel, metered, node, opaque
 from graphexec.effects import CallModel, CallTool
+from graphexec.kernel.effects import Perform
 from graphexec.kernel.serialization import reply_adapter
 from tests.kernel import machines as m
 from tests.parameters import cases
@@ -63,9 +64,9 @@ class Shop:
     # A function may return a generator, or have its annotation.
     (node(inquire_elsewhere), "asks", (m.Number,), (m.Question,), (m.Total,)),
     (decorate(yields_without_asks), "asks", (m.Number,), (CallTool,), (m.Total,)),
-    (node(fetch), "opaque", (m.Number,), (kernel.Perform,), (m.Total,)),
-    (opaque(read), "opaque", (m.Number,), (kernel.Perform,), (m.Total,)),
-    (opaque(fetch), "opaque", (m.Number,), (kernel.Perform,), (m.Total,)),
+    (node(fetch), "opaque", (m.Number,), (Perform,), (m.Total,)),
+    (opaque(read), "opaque", (m.Number,), (Perform,), (m.Total,)),
+    (opaque(fetch), "opaque", (m.Number,), (Perform,), (m.Total,)),
     (node(Shop().sell), "pure", (m.Number,), (), (m.Total,)),
 )
 def test_node_is_read_from_its_annotations(one: Any, kind: str, takes: Any, effects: Any, outcomes: Any) -> None:
@@ -216,7 +217,7 @@ as_opaque: Any = opaque
     (
         lambda: meter(when_spent=m.GaveUp)(m.halve),
         "halve takes Even, which GaveUp does not; give a function that makes one, as limit_reached makes a "
-        "LimitReached, or widen its field",
+        "Stopped, or widen its field",
     ),
     (
         lambda: meter(when_spent=silent)(m.halve),

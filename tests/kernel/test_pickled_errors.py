@@ -30,7 +30,6 @@ ARGUMENTS: Mapping[str, tuple[tuple[object, ...], Mapping[str, object]]] = {
     "InputError": (("a key is missing; pass it",), {"missing": ["input"]}),
     "UndeclaredOutcomeError": (("plan", 3, ["Replied"]), {}),
     "UndeclaredEffectError": (("plan", {"effect": 3}, ["CallModel"]), {}),
-    "UnhandledOutcomeError": (("plan", 3), {}),
     "MeasureError": (("work", 3, 2), {}),
     "UndeclaredCountError": (("plan", 3, 1, None), {}),
     "MissingHandlerError": ((3,), {}),

@@ -14,8 +14,8 @@ import pytest
 import graphexec
 import graphexec.messages
 from graphexec import messages
-from graphexec.kernel.node import Edge
 from graphexec.kernel.serialization import public_module
+from graphexec.kernel.stepping import PendingEffect
 from graphexec.messages.images import ImageMarks
 from graphexec.messages.stored import Original
 from tests.parameters import cases
@@ -46,7 +46,7 @@ def test_class_is_named_by_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
     (json.decoder.JSONDecodeError, "json"),
     (string.Template, "string"),
     (ImageMarks, "graphexec.messages.images"),
-    (Edge, "graphexec.kernel"),
+    (PendingEffect, "graphexec.kernel"),
     (int, "builtins"),
 )
 def test_other_name_keeps_its_module(named: Any, module: str) -> None:

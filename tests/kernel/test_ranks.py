@@ -9,8 +9,7 @@ import pytest
 import graphexec as gx
 from graphexec.effects import CallModel, CallTool, ToolResult, agent_limits, reported_tokens, silent_calls
 from graphexec.errors import CertificateError
-from graphexec.kernel import Proof, Ranks
-from graphexec.kernel.program import Rank
+from graphexec.kernel.program import Proof, Rank, Ranks
 from graphexec.messages import CompletionRequest, ModelReply, Usage
 from graphexec.runtime import RunContext, make_run_context, run, stream
 from tests.drivers import LIVE, Script, run_script

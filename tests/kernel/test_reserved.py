@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 import graphexec as gx
 from graphexec.effects import CallModel, CallTool, ToolResult, agent_limits, reported_tokens
 from graphexec.errors import NodeError
-from graphexec.executor import GENERATING_AGENT_EXECUTOR, STRICT_GENERATING_AGENT_EXECUTOR, Ready
+from graphexec.executor import Ready, agent_graph
 from graphexec.executor.result import Ending
-from graphexec.kernel import Budget, Cut, PendingEffect, Spent, charged, reserved
+from graphexec.kernel import Budget, PendingEffect, Spent, charged, reserved
+from graphexec.kernel.events import Cut
 from graphexec.messages import CompletionRequest, ModelReply, Usage
 from graphexec.runtime import RunContext, make_run_context
 from graphexec.testing.explorer.stub_nodes import explore_table
@@ -30,7 +31,7 @@ from tests.stopwatch import Stopwatch
 from tests.verify.acting import proof_of
 from tests.verify.execution import execute
 
-BOTH: tuple[gx.Graph[Ready, Ending], ...] = (GENERATING_AGENT_EXECUTOR, STRICT_GENERATING_AGENT_EXECUTOR)
+BOTH: tuple[gx.Graph[Ready, Ending], ...] = (agent_graph(generate=True), agent_graph(strict=True, generate=True))
 
 
 @m.value
@@ -288,12 +289,12 @@ def test_generate_costs_one_more_model_call(machine: Any, limits: gx.Limits, cal
 
 @given(iterations=st.integers(0, 30), calls=st.none() | st.integers(0, 30))
 def test_bound_is_the_smaller_limit_plus_one(iterations: int, calls: int | None) -> None:
-    bound = proof(GENERATING_AGENT_EXECUTOR, agent_limits(iterations=iterations, model_calls=calls)).bounds.model_calls
+    bound = proof(agent_graph(generate=True), agent_limits(iterations=iterations, model_calls=calls)).bounds.model_calls
     assert bound.number == (iterations if calls is None else min(iterations, calls)) + 1
 
 
 def test_time_bound_includes_grace_and_cancellation() -> None:
-    bound = proof(GENERATING_AGENT_EXECUTOR, gx.Limits(seconds=4)).bounds.seconds
+    bound = proof(agent_graph(generate=True), gx.Limits(seconds=4)).bounds.seconds
     assert (bound.form, bound.number) == ("seconds + 10.05", 14.05)
     machine = m.machine_of(perhaps, conclude)
     assert proof(machine, gx.Limits(seconds=4)).bounds.seconds.number == 6.05
@@ -399,5 +400,5 @@ def test_crashed_reserved_call_is_made_again(restarts: int) -> None:
     assert certificate.bounds.model_calls.number == 1 + restarts
     assert explore_table(machine, limits, proof=certificate.proof).model_calls == 1 + restarts
     limits = agent_limits(iterations=3, model_calls=0, restarts=restarts)
-    both, reached = proof(GENERATING_AGENT_EXECUTOR, limits), explore_table(GENERATING_AGENT_EXECUTOR, limits)
+    both, reached = proof(agent_graph(generate=True), limits), explore_table(agent_graph(generate=True), limits)
     assert both.bounds.model_calls.number == reached.model_calls == 1 + restarts

@@ -3,19 +3,22 @@
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import pytest
 
 import graphexec as gx
 from graphexec import kernel
-from graphexec.errors import InputError, UndeclaredOutcomeError
-from graphexec.kernel import bind, drop_edge, rename
+from graphexec.errors import Fault, InputError, UndeclaredOutcomeError
+from graphexec.kernel import bind, rename
 from graphexec.kernel.surgery import unbind
+from graphexec.kernel.tables import faults_of
 from tests.drivers import LIVE
 from tests.kernel import machines as m
 from tests.kernel.machines import interview, tick, tock
 from tests.parameters import cases
+from tests.verify.bad_machines import UNREACHABLE
 
 loosely: Any = gx.edges
 
@@ -75,6 +78,8 @@ keep = m.pure("keep", m.Even | m.Odd, m.Even | m.Odd, lambda number: number)
 count = m.pure("count", m.Even | m.Odd, m.Sum, lambda number: m.Sum(number.value, "counted"))
 
 
+take_as_even = m.pure("split", m.Number, m.Even, lambda number: m.Even(number.value * 2))
+NARROWED = gx.replace(m.DIAMOND, take_as_even, narrowed=True)
 GUARD_TO_EXCUSE = gx.edges(guard, gx.on(m.Even, m.halve) | gx.on(Refused, excuse))
 GUARDED = gx.splice(m.DIAMOND, GUARD_TO_EXCUSE | gx.edges(excuse, gx.on(m.Total, gx.END)), after=m.split, on=m.Even)
 NOTED = gx.edges(note, gx.on(m.Sum, m.join))
@@ -96,7 +101,7 @@ KEPT = gx.edges(keep, gx.on(m.Even, m.halve) | gx.on(m.Odd, m.triple))
     (gx.splice(m.DIAMOND, NOTED, after=[m.halve, m.triple], on=m.Sum), 7, "tripled, noted, to 22"),
     (gx.splice(m.DIAMOND, KEPT, after=m.split, on=[m.Even, m.Odd]), 6, "halved to 3"),
     (gx.splice(m.DIAMOND, KEPT, after=m.split, on=[m.Even, m.Odd]), 7, "tripled to 22"),
-    (drop_edge(m.DIAMOND, after=m.split, on=m.Odd), 6, "halved to 3"),
+    (NARROWED, 7, "halved to 7"),
     # A pure node is wrapped: not at all, before and after, or twice.
     (gx.wrap(m.DIAMOND, m.halve), 6, "halved to 3"),
     (gx.wrap(m.DIAMOND, m.halve, before=lambda even: m.Even(even.value + 2), after=negate), 6, "halved to -4"),
@@ -152,10 +157,6 @@ def splice(rows: Any = ROWS, *, after: Any = m.split, on: Any = m.Even) -> objec
     return gx.splice(m.DIAMOND, rows, after=after, on=on)
 
 
-def drop(machine: Any = m.DIAMOND, *, after: Any = m.split, on: Any = m.Sum) -> object:
-    return drop_edge(machine, after=after, on=on)
-
-
 TAKEN = "the graph already has a node {}; rename the function, or use replace"
 renamed_guard: Any = gx.edges(rename(guard, "halve"), gx.on(m.Even, m.halve) | gx.on(Refused, gx.END))
 
@@ -197,12 +198,6 @@ renamed_guard: Any = gx.edges(rename(guard, "halve"), gx.on(m.Even, m.halve) | g
         "split sends Even to other, which takes Odd; send it to a node that takes it\n"
         "halve cannot be reached from split; route an outcome to it, or remove its row",
     ),
-    (drop, "split has no edge for Sum; drop one of Even, Odd"),
-    (
-        lambda: drop(m.CLOCK, after=tick, on=m.Stopped),
-        "tick returns Stopped when a limit stops it; keep the edge, or splice into it",
-    ),
-    (lambda: drop(after=m.halve), "halve returns nothing but Sum; keep the edge, or splice into it"),
     (lambda: gx.wrap(m.DIAMOND, tick), NO_NODE.format("tick")),
     (
         lambda: bind(GREET, Mark("!"), Mark("?")),
@@ -221,17 +216,33 @@ def test_change_with_faults_is_refused(change: Callable[[], object], faults: str
     (lambda: splice(on={m.Even}), "give an outcome class, or a list of them"),
     (lambda: splice(after=()), "splice has after=(); give a node, or a list of them"),
     (lambda: splice(after="split"), "splice has after='split'; give a node, or a list of them"),
-    (lambda: drop(on=[m.Even, m.Odd]), "give one node and one outcome class"),
 )
 def test_change_of_an_invalid_edge_is_refused(change: Callable[[], object], text: str) -> None:
     assert text in m.error_message(InputError, change)
 
 
-def test_bound_nodes_and_dropped_edges_are_kept() -> None:
-    machine = drop_edge(m.DIAMOND, after=m.split, on=m.Odd)
-    assert list(machine.nodes) == ["split", "halve", "join"]
-    assert [edge.outcome for edge in machine.edges if edge.source == "split"] == [m.Even]
-    assert "split returned" in m.error_message(UndeclaredOutcomeError, run_to, machine, m.Number(7))
+def test_narrowed_replacement_takes_nodes_with_it() -> None:
+    assert list(NARROWED.nodes) == ["split", "halve", "join"]
+    assert [edge.outcome for edge in NARROWED.edges if edge.source == "split"] == [m.Even]
+
+
+def test_bound_machine_is_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To bind a machine changes nothing that a fault could be in."""
+    checks: list[str] = []
+
+    def find_faults(*arguments: Any) -> list[Fault]:
+        checks.append("table")
+        return faults_of(*arguments)
+
+    # The package has a function of this module's name.
+    monkeypatch.setattr(import_module("graphexec.kernel.graph"), "faults_of", find_faults)
+    assert unbind(bind(m.DIAMOND)).verify().proved
+    assert checks == []
+    with pytest.raises(gx.GraphError, match="unused cannot be reached"):
+        bind(UNREACHABLE)
+
+
+def test_bound_nodes_are_kept() -> None:
     bound = bind(GREET, Mark("!"), Greeting("Hello"), "something else", 3)
     assert run_to(bind(bound, Mark("?"), Greeting("Bye")), m.Number(3)) == m.Total("Hello, 3!")
     assert greet.settings == {"greeting": (Greeting,), "mark": (Mark,)}

@@ -14,10 +14,11 @@ import pytest
 
 from graphexec import actions, agents, effects, errors, messages
 from graphexec.cli.runs.options import EVERYDAY_EXAMPLES
-from graphexec.executor import AgentExecutor, Observer, RunResult
+from graphexec.executor import AgentExecutor, RunResult
 from graphexec.executor.result import Ending
 from graphexec.kernel import Answered, Asked, Done, Event, Moved, Reported, Spent
 from graphexec.models import LocalModel
+from graphexec.runtime.observers import Observer
 from graphexec.tools import AnyTool, tool
 from graphexec.tools.everyday import EVERYDAY_TOOLS, calculator
 from tests.drivers import limit_of

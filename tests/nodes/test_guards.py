@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from graphexec import AgentExecutor, AgentFinish, Asks, GraphError, InputError, ask, create_tool_calling_agent, node
+from graphexec.actions import Refusal
 from graphexec.effects import CallModel
 from graphexec.errors import NodeError
 from graphexec.executor import Ready
@@ -120,7 +121,7 @@ class TestOutput:
         result = make().run("hi")
         assert result.output == "Agent stopped: refused by guard_output: no PINs"
         assert result.stopped is not None
-        assert result.stopped.refusal is not None
+        assert isinstance(result.stopped.cause, Refusal)
         assert "".join(make().stream_answer("hi")) == result.output
         if way == "parse":
             assert "4711" not in str(list(make().stream_chunks("hi"))) + str(result.ending) + str(result.steps)
@@ -134,7 +135,7 @@ class TestOutput:
         options = {"max_model_calls": 1, "early_stopping_method": "generate"}
         result = make_executor(model, guard_output(ask_pins), **options).run("hi")
         assert "4711" not in str(result.output)
-        assert result.reason == "model_calls"
+        assert result.reason == "refused"
         assert "refused by guard_output" in str(result.output)
 
     def test_memory_saves_what_was_given_out(self) -> None:

@@ -19,7 +19,7 @@ import graphexec as gx
 from graphexec import errors, models
 from graphexec.effects import SaveMemory
 from graphexec.errors import OutputError, SnapshotError
-from graphexec.executor import Refused
+from graphexec.executor import Stopped
 from graphexec.memory import BufferMemory
 from graphexec.messages import ChatRequest, Message, ModelReply, ModelRequest, SystemMessage
 from graphexec.nodes import output_type
@@ -159,8 +159,8 @@ class TestStops:
 
     def test_refused_and_changed_answers_are_no_output(self) -> None:
         @gx.node
-        def refuse(finish: gx.AgentFinish) -> gx.AgentFinish | Refused:
-            return Refused(finish.run, "refuse", "no")
+        def refuse(finish: gx.AgentFinish) -> gx.AgentFinish | Stopped:
+            return Stopped.by_refusal(finish.run, "refuse", "no")
 
         @gx.node
         def withhold(finish: gx.AgentFinish) -> gx.AgentFinish:

@@ -8,7 +8,7 @@ import pytest
 import graphexec as gx
 from graphexec import effects, messages, models, testing, verify
 from graphexec.actions import Refusal, Run
-from graphexec.executor import Acted, LimitReached, Observed, Ready, Refused, Replied
+from graphexec.executor import Acted, Observed, Ready, Replied, Stopped
 from graphexec.models.scripted import ScriptedReply
 from graphexec.nodes import HOMES, Piece, critic
 from tests.executor import actors
@@ -39,13 +39,13 @@ def doubt(finish: gx.AgentFinish) -> gx.AgentFinish:
 
 
 @gx.node
-def forbid(acted: Acted) -> Acted | Refused:
-    return Refused(acted.run, "forbid", "no calls") if acted.actions else acted
+def forbid(acted: Acted) -> Acted | Stopped:
+    return Stopped.by_refusal(acted.run, "forbid", "no calls") if acted.actions else acted
 
 
 pass_on = pure("pass_on", Ready, Ready, lambda ready: ready)
 plan = pure("plan", Ready, Ready, lambda ready: ready)
-again = pure("again", LimitReached, LimitReached | Ready, lambda reached: Ready(reached.run))
+again = pure("again", Stopped, Stopped | Ready, lambda reached: Ready(reached.run))
 pass_acted = pure("pass_acted", Acted, Acted, lambda acted: acted)
 
 
@@ -151,11 +151,9 @@ class TestRefusals:
         result = executor.run("hi")
         assert result.reason == "refused"
         assert result.stopped is not None
-        assert result.stopped.refusal == Refusal("forbid", "no calls")
+        assert result.stopped.cause == Refusal("forbid", "no calls")
         assert result.output == "Agent stopped: refused by forbid: no calls"
         assert result.spent.meters["model_calls"] == 1
-        with pytest.raises(gx.InputError, match="neither limit nor refusal"):
-            gx.StoppedResponse("", None)
 
 
 KNOWN, NO = effects.ToolResult("known", "rejected"), effects.ToolResult("no", "rejected")

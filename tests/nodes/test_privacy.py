@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from graphexec import AgentExecutor, InputError, StoppedResponse, create_agent, create_tool_calling_agent, node, tool
 from graphexec.actions import Refusal
-from graphexec.executor import Ready, Refused
+from graphexec.executor import Ready, Stopped
 from graphexec.memory import BufferMemory
 from graphexec.messages import AssistantMessage, ModelReply, ToolCall, UserMessage
 from graphexec.models import FunctionModel, ScriptedModel
@@ -57,11 +57,11 @@ def add_note(ready: Ready) -> Ready:
 
 
 @node
-def refuse_data(ready: Ready) -> Ready | Refused:
+def refuse_data(ready: Ready) -> Ready | Stopped:
     """Refuse personal data from the user and from tools, as the strategy `block`."""
     texts = [ready.run.inputs["input"], *(str(step.observation) for step in ready.run.steps)]
     found = [kind for kind, find in PATTERNS.items() for text in texts if [*find(text)]]
-    return Refused(ready.run, "refuse_data", f"personal data: {found[0]}") if found else ready
+    return Stopped.by_refusal(ready.run, "refuse_data", f"personal data: {found[0]}") if found else ready
 
 
 MAIL = f"mail {EMAIL}"
@@ -191,7 +191,7 @@ class TestBothWays:
         scene = Scene(call("x"), "done", results=[found], nodes=[Piece("refuse_data", (refuse_data,))])
         stopped = scene.executor.run(text).ending
         assert isinstance(stopped, StoppedResponse)
-        assert stopped.refusal == Refusal("refuse_data", "personal data: EMAIL")
+        assert stopped.cause == Refusal("refuse_data", "personal data: EMAIL")
         assert len(scene.model.requests) == asked
 
     def test_agent_is_made_with_it(self) -> None:

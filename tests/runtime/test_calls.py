@@ -12,7 +12,8 @@ import pytest
 
 import graphexec as gx
 from graphexec import kernel, models, testing
-from graphexec.kernel.effects import DetachedScope
+from graphexec.kernel.effects import CallId, DetachedScope
+from graphexec.kernel.stepping import replay
 from graphexec.runtime import RunOptions, arun, current_call, make_run_context, report, run, stream
 from tests.executor import actors
 from tests.executor.actors import act, call, run_by, snapshot_after
@@ -116,7 +117,7 @@ def test_run_id_is_made_up_and_kept() -> None:
     assert first.snapshot.run_id != second.snapshot.run_id
     resumed = run(MACHINE, reload(first.snapshot, MACHINE), world)
     assert resumed.snapshot.run_id == first.snapshot.run_id
-    assert kernel.CallId("r", 2, 1) == ("r", 2, 1)
+    assert CallId("r", 2, 1) == ("r", 2, 1)
 
 
 @cases("run_it", *RUNS)
@@ -152,7 +153,7 @@ def test_stepping_and_replay_have_the_same_ids() -> None:
         state = kernel.advance(MACHINE, state.reply(replies if len(replies) > 1 else replies[0]), limits)
     assert ids == ["/1.0", "/2.0", "/2.1", "/3.0"]
     done: Any = run(MACHINE, Start(), make_run_context({Look: look}), options=R)
-    replayed = [str(event.call) for event in kernel.replay(done.journal) if isinstance(event, gx.Answered)]
+    replayed = [str(event.call) for event in replay(done.journal) if isinstance(event, gx.Answered)]
     by_asking = [f"<call r/{number} of asking>" for number in ("1.0", "2.0", "2.1")]
     assert sorted(replayed) == [*by_asking, "<call r/3.0 of act_freely>"]
 
@@ -193,7 +194,7 @@ def test_tools_get_their_call(run: actors.Running, options: dict[str, Any], one:
 @HOW
 @cases("timeout", None, LONG)
 def test_id_survives_the_retries_of_a_tool(run: actors.Running, timeout: float | None) -> None:
-    seen: list[kernel.CallId] = []
+    seen: list[CallId] = []
 
     @gx.tool(retries=2, timeout=timeout)
     def flaky(text: str, call: gx.CallContext[Any]) -> str:

@@ -184,11 +184,11 @@ def test_limit_of_an_outer_run_holds_and_is_named(run: Running) -> None:
     results: list[Any] = []
     inner = inner_of(Caller())
     run(caller_of(Caller(), recording(lambda: inner, results), max_model_calls=3))
-    assert str(results.pop().stopped.limit) == "the limit of 3 model calls was reached (3 spent), in an outer run"
+    assert str(results.pop().stopped.cause) == "the limit of 3 model calls was reached (3 spent), in an outer run"
     executor: AgentExecutor = caller_of(Caller(answers_after=1), recording(lambda: executor, results), max_depth=2)
     run(executor)
     says = "the limit of 2 levels of nested runs was reached, in an outer run"
-    assert [one.stopped and str(one.stopped.limit) for one in results] == [says, None, None]
+    assert [one.stopped and str(one.stopped.cause) for one in results] == [says, None, None]
     # An inner limit on the depth does not extend the outer one.
     model = Caller(answers_after=1)
     deep: AgentExecutor = caller_of(model, delegate_to(lambda: deep, is_async=False), max_depth=50)
@@ -229,7 +229,7 @@ def test_nested_runs_are_counted_over_a_resume() -> None:
     result = outer.run(Snapshot.from_json(stored.to_json(), outer.graph))
     assert result.spent["nested_runs"] == 2
     says = "the limit of 2 nested runs was reached (2 spent), in an outer run"
-    assert [stop and str(stop.limit) for stop in stops] == [None, None, says, says]
+    assert [stop and str(stop.cause) for stop in stops] == [None, None, says, says]
 
 
 @HOW
@@ -420,7 +420,7 @@ def test_earlier_deadline_holds_for_an_inner_run(own: float | None, reason: str)
         """Let another agent do it."""
         await asyncio.sleep(2)
         result = await inner.arun(text)
-        ended.append(str(result.stopped and result.stopped.limit))
+        ended.append(str(result.stopped and result.stopped.cause))
         return str(result.output)
 
     outer = testing.on_loop_time(caller_of(Caller(answers_after=1), delegate, max_execution_time=10), clock)

@@ -15,6 +15,7 @@ import pytest
 
 from graphexec import AgentAction, AgentExecutor, AgentFinish, Asks, Exhausted, InputError, Limits, Snapshot, kernel
 from graphexec.kernel.effects import CallContext
+from graphexec.kernel.events import Cut
 from graphexec.runtime import IO, Handler, RunContext, make_run_context, run
 from tests.executor.actors import answer, make_executor
 from tests.kernel.machines import INTERVIEW, Question, Stopped, Topic, Topics, Total, machine_of
@@ -201,7 +202,7 @@ def test_instant_handlers_may_cut_a_batch() -> None:
         return Total(str(replies))
 
     async def cut_short(effect: Question, call: CallContext[Any], io: IO) -> Any:
-        return kernel.Cut()
+        return Cut()
 
     context = RunContext({Question: Handler(cut_short, instant=True)}, Limits(seconds=9))
     done = run(machine_of(survey), Topics(("a", "b")), context)

@@ -123,7 +123,7 @@ def test_raising_node_fails_without_traceback(pytester: pytest.Pytester) -> None
 
 # ---- which edges are taken
 
-TAKEN = "STRICT_AGENT_EXECUTOR: 2 of 9 edges taken"
+TAKEN = "agent_graph(strict=True): 2 of 9 edges taken"
 
 
 @pytest.mark.medium
@@ -131,7 +131,7 @@ def test_untaken_edges_are_reported(pytester: pytest.Pytester, monkeypatch: pyte
     # As if a script had been run in this process: what README blocks leave behind, say.
     left_over = AgentExecutor(agent=print, tools=[])
     monkeypatch.setattr(sys.modules["__main__"], "left_over", left_over, raising=False)
-    edges = ("plan --LimitReached--> stopped_response", "parse --Acted--> dispatch_tools")
+    edges = ("plan --Stopped--> stopped_response", "parse --Acted--> dispatch_tools")
     lines = [TAKEN, *(f"  never taken: {edge}" for edge in edges)]
     output = run(pytester, FINISHING, "MINE = executor()\n", options="--graphexec-cov", lines=lines)
     assert "never taken: plan --Replied--> parse" not in output
@@ -154,7 +154,7 @@ def test_untaken_edges_are_drawn_grey(pytester: pytest.Pytester) -> None:
         assert "#b0b0b0" in (pytester.path / name).read_text()
     result_of(pytester, "--graphexec-cov=drawings")
     (drawing,) = (pytester.path / "drawings").iterdir()
-    assert drawing.name == "STRICT_AGENT_EXECUTOR.mmd"
+    assert drawing.name == "agent_graph(strict=True).mmd"
 
 
 # ---- what it costs, and the README's own test

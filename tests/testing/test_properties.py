@@ -15,9 +15,10 @@ from pydantic import SecretStr
 
 import graphexec as gx
 from graphexec.errors import CertificateError, InputError, ParseError, UndeclaredOutcomeError
-from graphexec.executor import Acted, LimitReached, Ready, dispatch_tools, limit_reached, parse, stopped_response
-from graphexec.kernel import Perform, Snapshot, Spent
+from graphexec.executor import Acted, Ready, Stopped, dispatch_tools, limit_reached, parse, stopped_response
+from graphexec.kernel import Snapshot, Spent
 from graphexec.kernel.counters import Counters
+from graphexec.kernel.effects import Perform
 from graphexec.testing import ScriptedModel, verify_termination
 from graphexec.testing import properties as checked
 from graphexec.testing.setup import trial_of
@@ -102,7 +103,7 @@ def spliced(executor: gx.AgentExecutor, one: Any, routes: Any) -> gx.AgentExecut
 
 
 def looking_up(**settings: Any) -> gx.AgentExecutor:
-    routes = FINISH | gx.on(LimitReached, stopped_response)
+    routes = FINISH | gx.on(Stopped, stopped_response)
     return spliced(executor_of(max_iterations=2, **settings), look_up, routes)
 
 

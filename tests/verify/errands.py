@@ -10,7 +10,7 @@ import pydantic
 import graphexec as gx
 from graphexec import actions, executor, models, tool
 from graphexec.effects import CallModel, CallTool, ToolResult
-from graphexec.kernel import charged, draft, metered, node
+from graphexec.kernel import charged, metered, node
 from graphexec.messages import CompletionRequest, ModelReply
 from graphexec.testing.explorer.oracle import Replies
 from tests.kernel.machines import machine_of, value
@@ -227,8 +227,3 @@ def unpack(parcel: Parcel) -> Expected | Unexpected:
 
 
 PARCEL: gx.Machine[Parcel, Expected | Unexpected] = machine_of(unpack)
-
-# ---- a draft without an edge
-
-
-UNROUTED: gx.Graph[Parcel, Expected] = draft(gx.edges(unpack, gx.on(Expected, gx.END)), start=unpack)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

@@ -4,7 +4,9 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import chain, cycle, islice
 from typing import Any
 
-from graphexec.kernel import Edge, Graph, Limits, Proof, Snapshot
+from graphexec.kernel import Graph, Limits, Snapshot
+from graphexec.kernel.node import Edge
+from graphexec.kernel.program import Proof
 from graphexec.testing.explorer.stepping import Over
 from graphexec.testing.explorer.stub_nodes import Instruction, StubMachine, StubStep
 from graphexec.verify.proof.findings import Witness

@@ -146,7 +146,7 @@ def flows(draw: st.DrawFn, *, asking: bool = True) -> Flow:
             resets = draw(sometimes(some, out_of=5))
             more: dict[str, Any] = {"asks": least, **calling(models=most)}
             found.append(Transition(node, outcome, target, spends=spends, resets=resets, **more))
-        spent = Transition(node, "LimitReached", draw(onwards))
+        spent = Transition(node, "Stopped", draw(onwards))
         if entry:
             found.append(replace(spent, kind="gate", causes=(*dict(entry), "seconds")))
         if most or draw(st.booleans()):

@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 
 from graphexec import END, AskHuman, Effect, Machine
 from graphexec.effects import MODEL_CALLS, TOKENS, TOOL_CALLS, CallModel, CallTool
-from graphexec.kernel import ITERATIONS, Budget, Edge, Limits, Meter, Node, Perform
+from graphexec.kernel import ITERATIONS, Budget, Limits, Meter, Node
+from graphexec.kernel.effects import Perform
+from graphexec.kernel.node import Edge
 
 FIRST, SECOND = Budget("first", 1), Budget("second", 2)
 BUDGETS = [ITERATIONS, FIRST, SECOND]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import graphexec as gx
 from graphexec.effects import agent_limits
-from graphexec.executor import AGENT_EXECUTOR, GENERATING_AGENT_EXECUTOR, STRICT_AGENT_EXECUTOR
+from graphexec.executor import AGENT_EXECUTOR, agent_graph
 from graphexec.kernel.serialization import format_json
 from tests.kernel.machines import pure
 from tests.verify.bad_machines import CHILD_COUNTED
@@ -75,8 +75,8 @@ COUNTING: gx.Machine[Chapter, Any] = gx.graph(
 
 MACHINES: Mapping[str, tuple[gx.Machine[Any, Any], gx.Limits]] = {
     "agent": (AGENT_EXECUTOR, agent_limits(iterations=3, tool_calls=2, seconds=9, restarts=1, fan_out=2)),
-    "strict": (STRICT_AGENT_EXECUTOR, agent_limits(iterations=2)),
-    "generating": (GENERATING_AGENT_EXECUTOR, agent_limits(model_calls=2, seconds=30)),
+    "strict": (agent_graph(strict=True), agent_limits(iterations=2)),
+    "generating": (agent_graph(generate=True), agent_limits(model_calls=2, seconds=30)),
     "embedding": (CHILD_COUNTED, agent_limits(iterations=2)),
     "resetting": (WRITER, gx.Limits(iterations=3)),
     "states": (TWICE, gx.Limits(iterations=1)),

@@ -6,14 +6,13 @@ import pytest
 
 from graphexec import END, AgentExecutor, Budget, Graph, Limits, create_react_agent, edges, graph, metered, on
 from graphexec.effects import agent_limits
-from graphexec.executor import AGENT_EXECUTOR, GENERATING_AGENT_EXECUTOR
+from graphexec.executor import AGENT_EXECUTOR, agent_graph
 from graphexec.models import ScriptedModel
 from graphexec.testing.explorer.stub_nodes import explore_table
 from graphexec.verify import CODES, UnprovedError
 from graphexec.verify.export.guarded import to_guarded_program
 from tests.parameters import cases
 from tests.verify import bad_machines as bad
-from tests.verify.execution import adversary
 from tests.verify.flows import MISSING_CALLS
 from tests.verify.proofs import bounds_of
 
@@ -115,11 +114,6 @@ def test_unaffordable_transition_is_disabled() -> None:
     assert all(command.transition.kind != "move" or not command.takes for command in commands)
 
 
-def test_run_of_draft_ends_at_missing_edge() -> None:
-    run = adversary(bad.UNHANDLED, Limits(), lambda instructions: next(iter(instructions)), 10)
-    assert [str(edge) for edge in run] == ["look --B--> turn"]
-
-
 def test_every_finding_and_verdict_has_text() -> None:
     verdict = AGENT_EXECUTOR.verify(Limits(iterations=None, fan_out=None))
     assert [finding.title for finding in verdict.findings] == [CODES["GX016"], CODES["GX013"]]
@@ -150,7 +144,7 @@ def test_remedy_gives_unlimited_budget_a_limit() -> None:
 @cases(("restarts", "number"), (None, 5), (0, 5), (1, 6), (3, 8))
 def test_reserved_calls_exceed_limit_and_repeat_after_crash(restarts: int | None, number: int) -> None:
     limits = agent_limits(iterations=None, model_calls=4, restarts=restarts)
-    assert bounds_of(GENERATING_AGENT_EXECUTOR, limits).model_calls.number == number
+    assert bounds_of(agent_graph(generate=True), limits).model_calls.number == number
     # They are no tool calls.
-    bounds = bounds_of(GENERATING_AGENT_EXECUTOR, agent_limits(tool_calls=2, restarts=restarts))
+    bounds = bounds_of(agent_graph(generate=True), agent_limits(tool_calls=2, restarts=restarts))
     assert str(bounds.tool_calls) == "tool_calls = 2 (at most)"

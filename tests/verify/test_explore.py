@@ -14,9 +14,10 @@ from graphexec import actions, agents, errors, messages, models
 from graphexec import executor as table
 from graphexec.draw import draw
 from graphexec.effects import CallAgent, CallModel, CallTool, agent_limits
-from graphexec.executor import Acted, LimitReached, Ready
-from graphexec.kernel import Answered, Asked, Cut, Done, Effect, Event, Limits, Moved, Perform
-from graphexec.kernel.effects import CallContext
+from graphexec.executor import Acted, Ready, Stopped
+from graphexec.kernel import Answered, Asked, Done, Effect, Event, Limits, Moved
+from graphexec.kernel.effects import CallContext, Perform
+from graphexec.kernel.events import Cut
 from graphexec.runtime import IO, Handler, make_run_context, stream
 from graphexec.testing.explorer.abstraction import shape, texts
 from graphexec.testing.explorer.explore import Exploration, explore
@@ -86,7 +87,7 @@ def test_every_untaken_edge_has_a_reason() -> None:
     timed = explored(Limits(iterations=2, seconds=10.0), tools=BOTH)
     assert (timed.never_taken, timed.longest) == ((), 10)
     assert texts_of(explored(Limits(iterations=2)).never_taken) == [
-        "dispatch_tools --LimitReached--> stopped_response: no limit is reached at dispatch_tools",
+        "dispatch_tools --Stopped--> stopped_response: no limit is reached at dispatch_tools",
         "check_return_direct --AgentFinish--> END: check_return_direct never returns AgentFinish",
     ]
     assert texts_of(explored(Limits(iterations=0)).never_taken)[:2] == [
@@ -397,7 +398,7 @@ def approving(refused: Callable[[Acted], Any], *, insists: bool = False) -> gx.A
         return outcome
 
     made = gx.charged(when_spent=table.limit_reached, asks=1)(gx.node(approve))
-    stop = gx.on(gx.AgentFinish, gx.END) | gx.on(LimitReached, table.stopped_response)
+    stop = gx.on(gx.AgentFinish, gx.END) | gx.on(Stopped, table.stopped_response)
     rows = gx.edges(made, gx.on(Acted, table.dispatch_tools) | stop)
     executor = executor_of(strict=True)
     return executor.with_graph(gx.splice(executor.graph, rows, after=table.parse, on=Acted))
@@ -675,7 +676,7 @@ def test_endless_run_may_ask_for_nothing() -> None:
 def test_a_reply_may_take_all_the_tokens() -> None:
     found = explored(agent_limits(iterations=3, tokens=1000))
     assert found.longest == 14
-    assert ("plan", "LimitReached") in {(edge.source, edge.outcome.__name__) for edge in found.taken}
+    assert ("plan", "Stopped") in {(edge.source, edge.outcome.__name__) for edge in found.taken}
     assert explored(agent_limits(iterations=15, tokens=0)).longest == 2
 
 
@@ -697,11 +698,6 @@ def test_exploration_text_lists_results() -> None:
         "49 runs were followed, of 12 states, for 913 in all; at most 14 transitions, 3 model calls and 3 tool calls"
     )
     assert str(approval(SHORTCUT)).splitlines()[1].startswith("fails: never_without(")
-
-
-def test_unrouted_outcome_of_draft_raises() -> None:
-    found = explore(errands.UNROUTED, Limits(), errands.Parcel(None), NOTHING)
-    assert found.exceptions == {"UnhandledOutcomeError": 1}
 
 
 @cases(("topics", "paths"), ("abc", 3**3 + 2), ("abcd", 1 + 4 * 2 + 2))

@@ -5,9 +5,10 @@ from typing import Any
 import graphexec as gx
 from graphexec import effects, kernel, nodes
 from graphexec import executor as table
-from graphexec.executor import AGENT_EXECUTOR, Acted, LimitReached, Ready, parse
+from graphexec.executor import AGENT_EXECUTOR, Acted, Ready, Stopped, parse
+from graphexec.executor.nodes import stop_without_answer
 from graphexec.executor.plugging.memory_nodes import NotSaved
-from graphexec.executor.table import GENERATING_AGENT_EXECUTOR, stop_without_answer
+from graphexec.executor.table import agent_graph
 from graphexec.memory import BufferMemory
 from tests.executor.actors import answer, scripted
 from tests.kernel.machines import stub
@@ -18,9 +19,9 @@ redact = stub("redact", gx.AgentFinish, gx.AgentFinish)
 judge = stub("judge", gx.AgentFinish, gx.AgentFinish | Ready)
 proofread = stub("proofread", gx.AgentFinish | gx.StoppedResponse, gx.AgentFinish | gx.StoppedResponse)
 approve, forget = stub("approve", Acted, Acted | gx.AgentFinish), stub("forget", Ready, Ready)
-explain = stub("explain", LimitReached, LimitReached | gx.StoppedResponse)
+explain = stub("explain", Stopped, Stopped | gx.StoppedResponse)
 note: Any = kernel.reserved(when_spent=stop_without_answer)(
-    stub("note", LimitReached, gx.StoppedResponse, asks=effects.SaveMemory)
+    stub("note", Stopped, gx.StoppedResponse, asks=effects.SaveMemory)
 )
 
 
@@ -78,14 +79,14 @@ def remembering(*after: Any) -> gx.Machine[Any, Any]:
     (remembering(parse), "redact: ~to save_memory, but check_return_direct --AgentFinish--> save_memory bypasses it"),
     # It misses last words,
     (
-        redacted(GENERATING_AGENT_EXECUTOR, *BOTH),
+        redacted(agent_graph(generate=True), *BOTH),
         "redact: ~to END, but stopped_response --StoppedResponse--> END bypasses it. Let it also take ~"
         "StoppedResponse, and splice it once with after=[parse, check_return_direct, stopped_response], ~"
         "on=[AgentFinish, StoppedResponse].",
     ),
     # or several exits.
     (
-        redacted(GENERATING_AGENT_EXECUTOR, parse),
+        redacted(agent_graph(generate=True), parse),
         "redact: ~check_return_direct --AgentFinish--> END, stopped_response --StoppedResponse--> END bypass it. ",
     ),
     # A guard of two outcomes is one finding.
@@ -110,7 +111,7 @@ def test_unsaved_answer_leaves_by_its_own_exit() -> None:
 
 
 APPROVED = gx.edges(approve, gx.on(Acted, table.dispatch_tools) | FINISH)
-EXPLAINED = gx.edges(explain, gx.on(LimitReached, table.stopped_response) | STOP)
+EXPLAINED = gx.edges(explain, gx.on(Stopped, table.stopped_response) | STOP)
 NOTED, COPIED = gx.edges(note, STOP), gx.edges(kernel.rename(redact, "redact_direct"), FINISH)
 
 
@@ -119,15 +120,15 @@ NOTED, COPIED = gx.edges(note, STOP), gx.edges(kernel.rename(redact, "redact_dir
     redacted(AGENT_EXECUTOR, *BOTH),
     splice(AGENT_EXECUTOR, JUDGED, after=BOTH, on=FINISHED),
     remembering(*BOTH),
-    splice(GENERATING_AGENT_EXECUTOR, PROOFREAD, after=[*BOTH, table.stopped_response], on=ENDED),
+    splice(agent_graph(generate=True), PROOFREAD, after=[*BOTH, table.stopped_response], on=ENDED),
     # Copies of one guard are one.
     splice(redacted(AGENT_EXECUTOR, parse), COPIED, after=table.check_return_direct, on=FINISHED),
     # Steps before the tools, in the loop and after a limit guard no exit.
     splice(AGENT_EXECUTOR, APPROVED, after=parse, on=Acted),
     splice(AGENT_EXECUTOR, gx.edges(forget, gx.on(Ready, table.plan)), after=table.check_return_direct, on=Ready),
-    splice(AGENT_EXECUTOR, EXPLAINED, after=table.plan, on=LimitReached),
+    splice(AGENT_EXECUTOR, EXPLAINED, after=table.plan, on=Stopped),
     # Only a model has last words.
-    splice(redacted(AGENT_EXECUTOR, *BOTH), NOTED, after=table.dispatch_tools, on=LimitReached),
+    splice(redacted(AGENT_EXECUTOR, *BOTH), NOTED, after=table.dispatch_tools, on=Stopped),
 )
 def test_node_that_no_exit_bypasses_gets_no_warning(machine: gx.Machine[Any, Any]) -> None:
     assert not warnings(machine)

@@ -168,7 +168,7 @@ NEW_OUTCOME = (
     'meter a: @metered(when_spent=Stopped, budget=Budget("rounds", 10)) above its @node, and on(Stopped, END) in its '
     "row; write the class Stopped with two fields: a value, an Exhausted"
 )
-STOPPED_ELSEWHERE = Transition("s", "LimitReached", "t", "gate", causes=("iterations", "seconds"))
+STOPPED_ELSEWHERE = Transition("s", "Spent", "t", "gate", causes=("iterations", "seconds"))
 TOKENS: Any = {"asks": 1, "most": 1, "effect_charges": ((("tokens", 1),),)}
 
 
@@ -178,8 +178,7 @@ TOKENS: Any = {"asks": 1, "most": 1, "effect_charges": ((("tokens", 1),),)}
     # The outcome of another node is reused.
     (
         flow_with(way("s", "a", "iterations"), STOPPED_ELSEWHERE, end("t"), *SELF.transitions),
-        'meter a: @metered(when_spent=limit_reached, budget=Budget("rounds", 10)) above its @node, and '
-        "on(LimitReached, t) in its row",
+        'meter a: @metered(when_spent=Spent, budget=Budget("rounds", 10)) above its @node, and on(Spent, t) in its row',
     ),
     # An edge cannot lead to a node of an embedded graph,
     (flow_with(way("s", "a", "x"), gate("s", "x", "w.t"), end("w.t"), *SELF.transitions, x=1), NEW_OUTCOME),

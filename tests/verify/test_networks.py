@@ -11,16 +11,16 @@ from hypothesis import given
 from graphexec import END, AgentFinish, Machine, Node, StoppedResponse, edges, errors, graph, on, splice
 from graphexec.executor import (
     AGENT_EXECUTOR,
-    GENERATING_AGENT_EXECUTOR,
     Acted,
-    LimitReached,
     Ready,
+    Stopped,
+    agent_graph,
     check_return_direct,
     dispatch_tools,
     parse,
     plan,
 )
-from graphexec.kernel import Edge
+from graphexec.kernel.node import Edge
 from graphexec.verify import dominates, postdominates, shortest_path, to_networkx
 from tests.checks.strategies import graphs as sound_graphs
 from tests.kernel.machines import error_message, stub
@@ -54,7 +54,8 @@ PAYMENTS: Machine[Any, Any] = graph(
 )
 
 
-UNREACHED: Machine[Any, Any] = Machine(list[Node[Any, Any]]([pay, decide]), [Edge("pay", Paid, "END")], "pay")
+ROUND = [Edge("pay", Paid, "END"), *(Edge("decide", kind, "decide") for kind in (Order, Repeat, Over))]
+UNREACHED: Machine[Any, Any] = Machine(list[Node[Any, Any]]([pay, decide]), ROUND, "pay")
 
 # ---- as a graph of networkx
 
@@ -65,11 +66,11 @@ def test_attributes_of_nodes_edges_and_budgets() -> None:
     assert network.nodes["plan"] == {
         "kind": "asks",
         "takes": "Ready",
-        "outcomes": "Replied LimitReached",
+        "outcomes": "Replied Stopped",
         "effects": " ".join(effect.__name__ for effect in plan.effects),
         "charges": "model_calls tokens",
         "meters": "iterations",
-        "spent_outcome": "LimitReached",
+        "spent_outcome": "Stopped",
         "least": plan.least,
         "most": plan.most,
     }
@@ -77,13 +78,13 @@ def test_attributes_of_nodes_edges_and_budgets() -> None:
     assert network.nodes["dispatch_tools"]["charges"] == "tool_calls"
     assert network.nodes["END"].keys() == network.nodes["plan"].keys() - {"least", "most"}
     assert network.nodes["END"]["takes"].split() == ["AgentFinish", "StoppedResponse"]
-    reached, ready = network.edges["plan", "stopped_response", "LimitReached"], network.edges["parse", "plan", "Ready"]
-    assert reached == {"outcome": "LimitReached", "resets": "", "spent": True, "returned": False}
+    reached, ready = network.edges["plan", "stopped_response", "Stopped"], network.edges["parse", "plan", "Ready"]
+    assert reached == {"outcome": "Stopped", "resets": "", "spent": True, "returned": False}
     assert ready == {"outcome": "Ready", "resets": "", "spent": False, "returned": True}
     network = WRITER.to_networkx()
     assert network.graph["budgets"] == "revisions=2"
     assert network.edges["edit", "write", "Chapter"]["resets"] == "revisions"
-    reserved = GENERATING_AGENT_EXECUTOR.to_networkx().nodes["stopped_response"]
+    reserved = agent_graph(generate=True).to_networkx().nodes["stopped_response"]
     assert (reserved["grace"], reserved["most"]) == (10.0, 1)
 
 
@@ -116,15 +117,9 @@ def test_exports_hold_every_attribute(machine: Machine[Any, Any]) -> None:
         assert read.graph.items() >= network.graph.items()
 
 
-def test_new_graph_marks_missing_nodes_of_drafts() -> None:
+def test_each_graph_is_new() -> None:
     PAYMENTS.to_networkx().remove_node("pay")
     assert "pay" in PAYMENTS.to_networkx()
-    machine: Machine[Any, Any] = Machine(
-        [pay], [Edge("pay", Paid, "nowhere"), Edge("missing_source", Over, "END")], "pay"
-    )
-    network = machine.to_networkx()
-    assert network.nodes["nowhere"] == network.nodes["missing_source"] == {"kind": "missing"}
-    assert network.edges["missing_source", "END", "Over"]["returned"] is False
 
 
 # ---- dominators
@@ -222,7 +217,7 @@ def test_a_path_around_is_there_unless_dominated(machine: Machine[Any, Any]) -> 
     ("target", "options", "path"),
     (dispatch_tools, {}, ["plan --Replied--> parse", "parse --Acted--> dispatch_tools"]),
     (END, {}, ["plan --Replied--> parse", "parse --AgentFinish--> END"]),
-    (StoppedResponse, {}, ["plan --LimitReached--> stopped_response", "stopped_response --StoppedResponse--> END"]),
+    (StoppedResponse, {}, ["plan --Stopped--> stopped_response", "stopped_response --StoppedResponse--> END"]),
     (plan, {}, []),
     (
         Ready,
@@ -258,7 +253,7 @@ NAME: Any = "plan"
         "ask_first does not have the outcome Over; give one of Approved, Refused",
     ),
     (lambda: dominates(PAYMENTS, END, pay, outcome=Over), "END does not have the outcome Over; give a node that has"),
-    (lambda: shortest_path(PAYMENTS, LimitReached), "the graph does not have the outcome LimitReached; give "),
+    (lambda: shortest_path(PAYMENTS, Stopped), "the graph does not have the outcome Stopped; give "),
     (lambda: to_networkx(NAME), "'plan' is not a graph; write to_networkx(executor.graph)"),
     # In drafts, nodes may be out of reach.
     (lambda: dominates(UNREACHED, pay, decide), "decide cannot be reached from pay"),

@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from graphexec import END, Limits, Machine, effects, errors, verify
-from graphexec.executor import AGENT_EXECUTOR, GENERATING_AGENT_EXECUTOR
+from graphexec.executor import AGENT_EXECUTOR, agent_graph
 from graphexec.kernel.meters import Budget, Meter
 from graphexec.verify.checker.check import check_ranks
 from graphexec.verify.proof.certificate import Bound, Certificate, Potential
@@ -95,12 +95,12 @@ def test_every_part_of_a_potential_counts() -> None:
 
 @cases("limit", ("model_calls", 0), ("tool_calls", 1), ("iterations", 1))
 def test_reserved_calls_are_beside_the_limit(limit: tuple[str, int]) -> None:
-    certificate = certificate_of(GENERATING_AGENT_EXECUTOR, effects.agent_limits(model_calls=2))
+    certificate = certificate_of(agent_graph(generate=True), effects.agent_limits(model_calls=2))
     bound = certificate.bounds.model_calls
     assert bound.potential is not None
     assert (bound.number, bound.potential.limits) == (3, (("model_calls", 1),))
     forged = with_bound(certificate, "model_calls", potential=dataclasses.replace(bound.potential, limits=(limit,)))
-    refuse(forged, "the bound on model calls is not proved", GENERATING_AGENT_EXECUTOR)
+    refuse(forged, "the bound on model calls is not proved", agent_graph(generate=True))
 
 
 COINS = ((("coins", 1),),)

@@ -29,7 +29,7 @@ def ring(size: int) -> Flow:
     steps = [Transition(f"n{at}", "Next", f"n{(at + 1) % size}", spends=SPENT if at == 0 else ()) for at in range(size)]
     ends = [
         Transition("n0", "Done", "END", spends=SPENT),
-        Transition("n0", "LimitReached", "END", "gate", causes=("iterations",)),
+        Transition("n0", "Stopped", "END", "gate", causes=("iterations",)),
     ]
     return flow_of([*steps, *ends])
 
@@ -44,7 +44,7 @@ def loops_in_a_row(count: int) -> Flow:
         if at % 5 == 4:
             found.append(Transition(f"n{at}", "Back", f"n{at - 4}"))
         if spends:
-            found.append(Transition(f"n{at}", "LimitReached", "END", "gate", causes=(name,)))
+            found.append(Transition(f"n{at}", "Stopped", "END", "gate", causes=(name,)))
     return flow_of(found, (("rounds", 3),))
 
 

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from graphexec import Limits, executor
 from graphexec.errors import CertificateError
-from graphexec.kernel import Ranks
-from graphexec.kernel.program import Rank
+from graphexec.kernel.program import Rank, Ranks
 from graphexec.verify.checker.check import check, check_ranks
 from graphexec.verify.proof import polynomial
 from graphexec.verify.proof.certificate import Bound, Bounds, Certificate

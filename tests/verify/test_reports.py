@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from graphexec import Graph, GraphError, Limits, edges, graph, kernel, on, wrap
 from graphexec.executor import AGENT_EXECUTOR
+from graphexec.kernel.node import Edge
 from graphexec.verify import CODES, Finding, Witness, findings_of, verify
 from graphexec.verify.proof.flow import Transition
 from graphexec.verify.reports import (
@@ -216,8 +217,9 @@ def test_finding_is_located_at_first_user_node_of_loop() -> None:
     home, named = f"{ROOT}/tests", SourceLocation(f"{ROOT}/tests/verify/writing.py", 3)
     loop = (_step("plan", "polish"), _step("polish", "plan"))
     finding = Finding("GX010", "error", "plan", None, "a fact", "fix it", Witness((), loop, Limits()))
-    nodes = [*AGENT_EXECUTOR, PERFECTIONIST["polish"]]
-    mixed: Graph[Any, Any] = Graph(nodes, AGENT_EXECUTOR.edges, AGENT_EXECUTOR.start)
+    polish = PERFECTIONIST["polish"]
+    polished = [Edge("polish", outcome, "END") for outcome in polish.outcomes]
+    mixed: Graph[Any, Any] = Graph([*AGENT_EXECUTOR, polish], [*AGENT_EXECUTOR.edges, *polished], AGENT_EXECUTOR.start)
     subject = Subject("x", (finding,), dataclasses.replace(verdict, graph=mixed), named)
     assert subject.place_of(finding, home) == LINE
     without = Finding("GX013", "warning", "plan", None, "a fact", "fix it")

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from graphexec import END, AskHuman, Effect, Graph, Machine, edges, errors, graph, on
 from graphexec.effects import MODEL_CALLS, TOOL_CALLS, CallModel, CallTool, agent_limits
-from graphexec.executor import AGENT_EXECUTOR, STRICT_AGENT_EXECUTOR
+from graphexec.executor import AGENT_EXECUTOR, agent_graph
 from graphexec.kernel import Limits
 from graphexec.testing.explorer.abstraction import bare
 from graphexec.testing.explorer.explore import explore
@@ -27,7 +27,7 @@ from graphexec.verify.proof.prove import verify
 from tests.kernel.machines import CLOCK, DIAMOND, ERRAND, INTERVIEW, PROMPTS, SELF_LOOP, SURVEY, Prompt, Stopped
 from tests.parameters import cases, thorough
 from tests.verify import machines
-from tests.verify.errands import GUARDED, KINDS, READY, SHORTCUT, UNROUTED, Kind, executor_of, look_up
+from tests.verify.errands import GUARDED, KINDS, READY, SHORTCUT, Kind, executor_of, look_up
 from tests.verify.execution import adversary, execute
 from tests.verify.machines import GOLD, SILVER, Buy, Weigh
 from tests.verify.writing import WRITER, Chapter
@@ -47,7 +47,7 @@ MACHINES: dict[str, Graph[Any, Any]] = {
     "guarded": GUARDED,
     "shortcut": SHORTCUT,
     "agent executor": AGENT_EXECUTOR,
-    "strict": STRICT_AGENT_EXECUTOR,
+    "strict": agent_graph(strict=True),
 }
 
 
@@ -55,12 +55,10 @@ def test_every_edge_of_the_table_is_taken() -> None:
     found = explore_table(AGENT_EXECUTOR, agent_limits(iterations=2, tool_calls=1))
     assert found.never_taken == ()
     (unspent,) = explore_table(AGENT_EXECUTOR, Limits(iterations=2, fan_out=None)).never_taken
-    assert str(unspent) == ("dispatch_tools --LimitReached--> stopped_response: no limit is reached at dispatch_tools")
+    assert str(unspent) == ("dispatch_tools --Stopped--> stopped_response: no limit is reached at dispatch_tools")
     found = explore_table(CLOCK, Limits(iterations=None))
     assert found.endless is not None
     assert list(map(str, found.endless.loop)) == ["tick --Tock--> tock", "tock --Tick--> tick"]
-    found = explore_table(UNROUTED, Limits())
-    assert (found.endings, found.exceptions) == ({"Expected": 1}, {"UnhandledOutcomeError": 1})
 
 
 @st.composite
@@ -124,11 +122,11 @@ def moves(machine: Graph[Any, Any], *steps: tuple[str, str]) -> tuple[Transition
 _ASKED, _TOOLS = ("plan", "Replied"), (("dispatch_tools", "Observed"), ("check_return_direct", "Ready"))
 UNREADABLE = moves(AGENT_EXECUTOR, _ASKED, ("parse", "Ready"))
 ACTING = moves(AGENT_EXECUTOR, _ASKED, ("parse", "Acted"), *_TOOLS)
-STOPPING = moves(AGENT_EXECUTOR, ("plan", "LimitReached"))
+STOPPING = moves(AGENT_EXECUTOR, ("plan", "Stopped"))
 FINISHING = moves(AGENT_EXECUTOR, _ASKED, ("parse", "AgentFinish"))
 NO_LIMITS = Limits(iterations=None)
 GATE = replace(STOPPING[0], kind="gate")
-WITHIN = replace(moves(AGENT_EXECUTOR, ("dispatch_tools", "LimitReached"))[0], kind="within")
+WITHIN = replace(moves(AGENT_EXECUTOR, ("dispatch_tools", "Stopped"))[0], kind="within")
 STOPPED = moves(AGENT_EXECUTOR, ("stopped_response", "StoppedResponse"))
 WRITING = moves(WRITER, ("write", "Text"), ("criticize", "Good"), ("edit", "Chapter"))
 

@@ -9,7 +9,7 @@ from pydantic_core import to_json
 from rich.table import Table
 from rich.text import Text
 
-from graphexec.actions import AgentAction, AgentFinish, AgentStep, StoppedResponse
+from graphexec.actions import AgentAction, AgentFinish, AgentStep, Refusal, StoppedResponse
 from graphexec.cli.runs.building import suggest_limit
 from graphexec.cli.runs.loop import RunProgress, RunSetup
 from graphexec.cli.screen import Screen, TraceScreen
@@ -31,9 +31,9 @@ from graphexec.effects import (
     reported_tokens,
 )
 from graphexec.executor.iteration import name_in_batch
+from graphexec.executor.outcomes import Acted, Observed, Ready, Replied, Stopped
 from graphexec.executor.plugging.memory_nodes import NotSaved, is_save_node
 from graphexec.executor.result import Ending
-from graphexec.executor.table import Acted, LimitReached, Observed, Ready, Refused, Replied
 from graphexec.kernel.effects import CallContext, CallId, Effect, Perform
 from graphexec.kernel.events import Answered, Asked, Entered, Event, Moved, Reported
 from graphexec.kernel.meters import Exhausted
@@ -93,8 +93,11 @@ class AnswerPrinter:
     def answer(self, ending: Ending) -> None:
         """Print the answer, if there is one, and to `err` the reason why a run was stopped."""
         if isinstance(ending, StoppedResponse):
-            limit = ending.limit
-            more = "" if limit is None else f"; allow more with {self.limit_option} {suggest_limit(limit)}"
+            match ending.cause:
+                case Exhausted() as limit:
+                    more = f"; allow more with {self.limit_option} {suggest_limit(limit)}"
+                case Refusal():
+                    more = ""
             self.say(Text(f"{ending.reason.rstrip('.')}{more}", "yellow"))
             if not ending.generated:
                 return
@@ -230,7 +233,7 @@ class TracePrinter(AnswerPrinter):
     def _row(self, moved: Moved) -> None:
         self._gap_printed = False
         number = ""
-        if moved.node == "plan" and not isinstance(moved.outcome, LimitReached):
+        if moved.node == "plan" and not isinstance(moved.outcome, Stopped):
             self._iteration += 1
             number = str(self._iteration)
         outcome = Text(f"{self._symbols.arrow} {type(moved.outcome).__name__}", _colour(moved.outcome))
@@ -278,7 +281,7 @@ class TracePrinter(AnswerPrinter):
                 lines.append(
                     Text(f"sent to the model: {self._shorten(format_observation(run.steps[-1].observation))}", "dim")
                 )
-            case LimitReached(limit=limit) | NotSaved(limit=limit):
+            case Stopped(limit=limit) | NotSaved(limit=limit):
                 lines.append(Text(str(limit), "yellow"))
             case AgentFinish(return_direct=direct, unread=text) if not is_save_node(moved.node):
                 lines.extend([Text("the tool's result is the answer", "dim")] if direct else [])
@@ -359,7 +362,7 @@ def _colour(outcome: object) -> str:
     match outcome:
         case AgentFinish():
             return "bold green"
-        case LimitReached() | Refused() | StoppedResponse() | NotSaved() | Exhausted():
+        case Stopped() | StoppedResponse() | NotSaved() | Exhausted():
             return "yellow"
         case _:
             return "dim"

@@ -21,7 +21,6 @@ _SHAPES: Mapping[Look, str] = {
     "effect": "shape=octagon, margin=0",
     "opaque": 'shape=hexagon, style="filled,dashed"',
     "pure": "shape=box",
-    "absent": 'shape=box, style="filled,dotted"',
 }
 _COLOURS: Mapping[Mark, str] = {"red": LIGHT.red, "orange": LIGHT.orange, "grey": LIGHT.grey}
 # Font sizes of a node's lines and of the caption, and the maximum width of the caption, in points.

@@ -21,13 +21,12 @@ _SHAPES: Mapping[Look, tuple[str, str]] = {
     "effect": ("(", ")"),
     "opaque": ("{{", "}}"),
     "pure": ("[", "]"),
-    "absent": ("[", "]"),
 }
 
 # Style classes of nodes; a later class overrides an earlier one. Light fills with dark text are readable on dark pages,
 # too; what is drawn on the page itself is grey or has the colour of a mark.
 Class: TypeAlias = Look | Mark | Literal["untaken", "current", "failed", "start", "cluster"]
-_DASHES: Mapping[Look, str] = {"opaque": ",stroke-dasharray:2 2", "absent": ",stroke-dasharray:2 3"}
+_DASHES: Mapping[Look, str] = {"opaque": ",stroke-dasharray:2 2"}
 _CLASSES: Mapping[Class, str] = {
     **{
         kind: f"fill:{colours.fill},stroke:{colours.stroke},color:{LIGHT.ink}{_DASHES.get(kind, '')}"

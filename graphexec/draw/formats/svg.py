@@ -268,7 +268,7 @@ def outline(look: Look, place: Rectangle) -> str:
                 (left + _SLANT, top), (right - _SLANT, top), (right, place.y), (right - _SLANT, bottom),
                 (left + _SLANT, bottom), (left, place.y),
             )  # fmt: skip
-        case "pure" | "absent":
+        case "pure":
             return f'<rect class="outline" x="{x}" y="{y}" {size} rx="2"/>'
 
 

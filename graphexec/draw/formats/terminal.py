@@ -33,7 +33,6 @@ _FRAMES: Mapping[Look, Sequence[str]] = {
     "effect": tuple("╒╕╛╘═│╤"),
     "opaque": tuple("┌┐┘└╌╎┬"),
     "pure": tuple("┌┐┘└─│┬"),
-    "absent": tuple("┌┐┘└┈┆┬"),
 }
 _MARKS: Mapping[Mark, str] = {"red": "!!", "orange": "!", "grey": "~"}
 _CURRENT, _FAILED = "▸", "✗"

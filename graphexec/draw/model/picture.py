@@ -20,9 +20,8 @@ from graphexec.kernel.node import END, Edge, Node
 from graphexec.verify.proof.findings import Verdict
 from graphexec.verify.proof.flow import flow_of, limits_of
 
-# The kind of a node as a picture shows it. `effect` requests an effect class of the user's own; `absent` is a node that
-# edges of an incomplete table name but that is not defined.
-Look: TypeAlias = Literal["model", "tools", "person", "effect", "opaque", "pure", "absent"]
+# The kind of a node as a picture shows it. `effect` requests an effect class of the user's own.
+Look: TypeAlias = Literal["model", "tools", "person", "effect", "opaque", "pure"]
 
 _ASKED: Mapping[type[Effect[Any]], Look] = {
     AskHuman: "person",
@@ -39,7 +38,6 @@ DESCRIPTIONS: Mapping[Look, str] = {
     "effect": "other effects",
     "opaque": "arbitrary code",
     "pure": "",
-    "absent": "is missing",
 }
 
 
@@ -199,7 +197,6 @@ def picture_of(subject: Graph[Any, Any] | Verdict, marks: Marks | None = None) -
         Box(node.name, look_of(node), _lines(node, limits), node.metered, mark=nodes.get(node.name), group=node.group)
         for node in graph
     ]
-    boxes += [Box(name, "absent", (DESCRIPTIONS["absent"],), mark="red") for name in _missing_nodes(graph)]
     arrows = tuple(
         Arrow(
             edge.source,
@@ -214,8 +211,8 @@ def picture_of(subject: Graph[Any, Any] | Verdict, marks: Marks | None = None) -
     )
     # An exit, as an edge to the end is.
     raised = [Arrow(node.name, f"raises {error.__name__}", END.name) for node in graph for error in node.raises]
-    first = graph.nodes.get(graph.start)
-    given = first.takes[0].__name__ if first is not None and first.group else ""
+    first = graph[graph.start]
+    given = first.takes[0].__name__ if first.group else ""
     return Picture(graph.start, tuple(boxes), (*arrows, *raised), caption, given)
 
 
@@ -231,8 +228,8 @@ def look_of(node: Node[Any, Any]) -> Look:
 
 def is_limit_edge(graph: Graph[Any, Any], edge: Edge) -> bool:
     """Return whether the edge is taken only when a limit is used up."""
-    source = graph.nodes.get(edge.source)
-    return source is not None and edge.outcome not in source.returns and source.spent_outcome is edge.outcome
+    source = graph[edge.source]
+    return edge.outcome not in source.returns and source.spent_outcome is edge.outcome
 
 
 def _caption_of(verdict: Verdict) -> tuple[str, ...]:
@@ -293,11 +290,6 @@ def _cost(budget: Budget, limits: Limits | None) -> str:
     return f"counts {budget}, without limit" if limit is None else f"costs 1 of {format_number(limit)} {budget}"
 
 
-def _missing_nodes(graph: Graph[Any, Any]) -> list[str]:
-    ends = [name for edge in graph.edges for name in (edge.source, edge.target)]
-    return [name for name in dict.fromkeys(ends) if name not in graph and name != END.name]
-
-
 NumberedBox: TypeAlias = tuple[int, Box]
 
 
@@ -353,7 +345,6 @@ _TEXTS: Mapping[Entry, str] = {
     "effect": "requests other effects",
     "opaque": "arbitrary code",
     "pure": "function without effects",
-    "absent": "missing node",
     "red": "may not terminate, or is wrong",
     "orange": "path to the red part",
     "grey": "never taken",

@@ -57,7 +57,6 @@ LIGHT = Palette(
         "effect": Colours("#f7e3ef", "#9f477a"),
         "opaque": Colours("#e9ebee", "#4d5966"),
         "pure": Colours("#ffffff", "#4d5966"),
-        "absent": Colours("#ffffff", "#c21d1b"),
     },
 )
 DARK = Palette(
@@ -78,7 +77,6 @@ DARK = Palette(
         "effect": Colours("#42213a", "#e39ac4"),
         "opaque": Colours("#2a333d", "#aab6c2"),
         "pure": Colours("#161e27", "#aab6c2"),
-        "absent": Colours("#161e27", "#ff6b66"),
     },
 )
 
@@ -102,7 +100,6 @@ _SHAPES = (
     ".gx .outline{stroke-width:1.4}"
     ".gx .exhausts .line{stroke-dasharray:5 4}"
     ".gx .opaque .outline{stroke-dasharray:2 2}"
-    ".gx .absent .outline{stroke-dasharray:2 3}"
     ".gx .red .line{stroke-width:3}.gx .red .outline{stroke-width:3}"
     ".gx .orange .line{stroke-width:2.2}.gx .orange .outline{stroke-width:2.2}"
     ".gx .untaken{opacity:.5}"

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, cast, final
 from typing_extensions import TypeIs
 
 from graphexec._mistakes.tracebacks import format_traceback
-from graphexec.actions import AgentAction, AgentFinish, AgentStep, Refusal, Run, Steps, StoppedResponse, run_of
+from graphexec.actions import AgentAction, AgentFinish, AgentStep, Run, Steps, StoppedResponse, reason_of, run_of
 from graphexec.effects import (
     CACHED_TOKENS,
     COST,
@@ -28,7 +28,7 @@ from graphexec.effects import (
 )
 from graphexec.errors import described, qualified_name
 from graphexec.kernel.effects import CallContext, Effect, Perform
-from graphexec.kernel.meters import Exhausted, Limits, Meter, Spent
+from graphexec.kernel.meters import Limits, Meter, Spent
 from graphexec.messages import ModelReply, ToolCall
 from graphexec.messages.images import dump_with_images
 
@@ -329,15 +329,13 @@ def call_record(call: ToolCall) -> Record:
 
 
 def ending_data(outcome: AgentFinish | StoppedResponse | None) -> Record:
-    """Return the fields of a result's record that describe the answer or the limit."""
+    """Return the fields of a result's record that describe the answer or the cause."""
     match outcome:
         case AgentFinish():
-            reason = "return_direct" if outcome.return_direct else "finished"
-            return {"output": to_json_data(outcome.answer), "reason": reason, **unread_data(outcome)}
-        case StoppedResponse(output, Exhausted() as limit):
-            return {"output": output if outcome.generated else None, "reason": limit.limit, "limit": asdict(limit)}
-        case StoppedResponse(refusal=Refusal() as refusal):
-            return {"output": None, "reason": "refused", "refusal": asdict(refusal)}
+            return {"output": to_json_data(outcome.answer), "reason": reason_of(outcome), **unread_data(outcome)}
+        case StoppedResponse(output, cause):
+            answer = output if outcome.generated else None
+            return {"output": answer, "reason": reason_of(outcome), "cause": asdict(cause)}
         case None:
             return {}
         case _:

@@ -197,7 +197,7 @@ def _status(result: Record | None) -> str:
     match result:
         case None:
             return "Still running"
-        case {"status": "stopped", "refusal": {"by": by}}:
+        case {"status": "stopped", "cause": {"by": by}}:
             return f"Refused by {by}"
         case {"status": "stopped", "reason": reason}:
             return f"Stopped by the limit on {str(reason).replace('_', ' ')},"

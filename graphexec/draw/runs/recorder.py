@@ -40,7 +40,7 @@ from graphexec.verify.proof.findings import Verdict
 from graphexec.verify.proof.prove import verify
 
 # The default values of a result's fields.
-_ABSENT: Mapping[str, Any] = {"output": None, "reason": None, "limit": None, "refusal": None, "error": None}
+_ABSENT: Mapping[str, Any] = {"output": None, "reason": None, "cause": None, "error": None}
 
 
 @final

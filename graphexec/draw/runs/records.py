@@ -21,9 +21,8 @@ file may be gzipped. Every record has `event`. The field names below are stable;
 - `failed`: `node`, `call` (if one failed), `began`, `seconds`, `error` (before the `result` of a run that it ended)
 - `result`: `status` (`answered`, `stopped`, `interrupted`, `error`, `usage`), `exit_code`, `output` (`null` without an
   answer; a stopped run may have a generated answer, and a run whose memory could not be saved has its answer),
-  `reason` (`finished`, `return_direct`, `refused`, or the limit's name), `limit` (the one that stopped the run),
-  `refusal` (`by` which node or piece it was stopped, and `why`), `steps`, `spent`, `seconds`, `error`. If the run
-  could not begin, only `status`, `exit_code` and `error`.
+  `reason` (`finished`, `return_direct`, `refused`, or the limit's name), `cause` (of a stopped run), `steps`, `spent`,
+  `seconds`, `error`. If the run could not begin, only `status`, `exit_code` and `error`.
 
 Their fields:
 
@@ -52,7 +51,8 @@ Their fields:
 - `steps`, each: `tool`, `tool_input`, `observation`, `status`, `error` (as in `replies`), and if there is any `unread`
   (the rest of the reply, which the model invented; actions and answers in the value of an outcome have it, and the
   result, too)
-- `limit`: `limit` (its name), `value`, `reached`, `wanted`, `outer` (true of a run around this one)
+- `cause`: of a limit `limit` (its name), `value`, `reached`, `wanted`, `outer` (true of a run around this one); of a
+  refusal `by` (the node or piece that refused) and `why`
 - `error`: `type`, `message`, and if known `traceback`; also of a run that a signal such as SIGTERM interrupted
 
 Records without a `version` are of version 1, which is read, too: `answered` had the `seconds`, `tools` were names.

@@ -10,9 +10,10 @@ from graphexec.actions import AgentFinish, Run, StoppedResponse
 from graphexec.effects import LoadMemory, SaveMemory
 from graphexec.errors import InputError
 from graphexec.executor.inputs import InputKeys, to_outputs
+from graphexec.executor.nodes import stopped_response
+from graphexec.executor.outcomes import Ready, Stopped, limit_reached
 from graphexec.executor.plugging.run_attachment import attach_run
 from graphexec.executor.result import Ending
-from graphexec.executor.table import LimitReached, Ready, limit_reached, stopped_response
 from graphexec.kernel.effects import Asks, Effect, ask
 from graphexec.kernel.graph import Graph, M, check_table
 from graphexec.kernel.meters import Exhausted
@@ -74,7 +75,7 @@ def add_memory(machine: M) -> M:
     if not _asks(machine, LoadMemory):
         stop = _plain_stop(machine)
         before.append(load_memory)
-        edges = [Edge(load_memory.name, Ready, start), Edge(load_memory.name, LimitReached, stop.name), *edges]
+        edges = [Edge(load_memory.name, Ready, start), Edge(load_memory.name, Stopped, stop.name), *edges]
         start = load_memory.name
         if machine.nodes.get(stop.name) is not stop:
             behind.append(stop)
@@ -119,7 +120,7 @@ def _asks(machine: Graph[Any, Any], effect: type[Effect[Any]]) -> bool:
 
 def _plain_stop(machine: Graph[Any, Any]) -> Node[Any, Any]:
     """Return the node that ends a run stopped before its memory is loaded; it is pure, as no model can be asked yet."""
-    targets = [edge.target for edge in machine.edges if edge.outcome is LimitReached and edge.target in machine]
+    targets = [edge.target for edge in machine.edges if edge.outcome is Stopped and edge.target in machine]
     for name in targets:
         if machine[name].kind == "pure":
             return machine[name]

@@ -12,15 +12,7 @@ from graphexec.agents import Agent
 from graphexec.agents.calls import CallRules
 from graphexec.effects import CallTool
 from graphexec.errors import InputError, format_value
-from graphexec.executor.table import (
-    Acted,
-    LimitReached,
-    Observed,
-    Ready,
-    Refused,
-    Replied,
-    limit_reached,
-)
+from graphexec.executor.outcomes import Acted, Observed, Ready, Replied, Stopped, limit_reached
 from graphexec.kernel.effects import Effect
 from graphexec.kernel.node import Node, charged
 from graphexec.messages import ModelRequest
@@ -29,7 +21,7 @@ from graphexec.runtime.handlers import HandlerLike
 from graphexec.tools import AnyTool
 
 # The outcomes of an agent's machine. Each class has a home, the node where its edges lead; see `HOMES`.
-Flow: TypeAlias = Ready | Replied | Acted | Observed | AgentFinish | LimitReached | Refused | StoppedResponse
+Flow: TypeAlias = Ready | Replied | Acted | Observed | AgentFinish | Stopped | StoppedResponse
 
 # The home of each class: the name of the node that takes it, or of the end.
 HOMES: Mapping[type, str] = {
@@ -37,8 +29,7 @@ HOMES: Mapping[type, str] = {
     Replied: "parse",
     Acted: "dispatch_tools",
     Observed: "check_return_direct",
-    LimitReached: "stopped_response",
-    Refused: "stopped_response",
+    Stopped: "stopped_response",
     AgentFinish: "END",
     StoppedResponse: "END",
 }
@@ -73,7 +64,7 @@ class Piece:
     """Nodes that `executor.plug` puts into an agent's machine, with what they need.
 
     A node that takes a class with a home (`Ready`, `Replied`, `Acted`, `Observed`, `AgentFinish`, `StoppedResponse`,
-    `LimitReached`, `Refused`) sits on every edge of that class to its home. Other nodes take the piece's own classes,
+    `Stopped`) sits on every edge of that class to its home. Other nodes take the piece's own classes,
     which only its nodes return. Where a node leads follows from what it returns: to the piece's node that takes the
     class, else to the class's home, through the pieces that sit before it.
 
@@ -175,8 +166,7 @@ Plugged: TypeAlias = (
     | Node[Observed, Flow]
     | Node[AgentFinish, Flow]
     | Node[StoppedResponse, Flow]
-    | Node[LimitReached, Flow]
-    | Node[Refused, Flow]
+    | Node[Stopped, Flow]
 )
 
 

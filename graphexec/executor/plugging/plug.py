@@ -11,11 +11,11 @@ from graphexec.actions import NO_RUN, AgentFinish, Run, StoppedResponse, run_of
 from graphexec.agents import Agent
 from graphexec.effects import CallAgent, CallTool, ModelEffect
 from graphexec.errors import Fault, GraphError, InputError
+from graphexec.executor.outcomes import Ready, Stopped
 from graphexec.executor.plugging.memory_nodes import is_save_node, save_memory
 from graphexec.executor.plugging.piece import HOMES, Edit, Piece
 from graphexec.executor.plugging.run_attachment import attach_run
 from graphexec.executor.plugging.seats import ONCE, Seats, assign_seats
-from graphexec.executor.table import LimitReached, Ready, Refused
 from graphexec.kernel.effects import All, Effect, Request
 from graphexec.kernel.graph import Graph, M, Route, Routes, Table, check_table
 from graphexec.kernel.node import END, Edge, Node
@@ -225,7 +225,7 @@ def _find_early(machine: Graph[Any, Any], pieces: Sequence[Piece]) -> Iterator[F
 
 
 # What ends a run: nothing that follows may ask, except for the last word of a stopped run.
-_STOPS = (AgentFinish, LimitReached, Refused, StoppedResponse)
+_STOPS = (AgentFinish, Stopped, StoppedResponse)
 
 
 def _reach(source: Node[Any, Any], steps: Iterable[tuple[str, str]]) -> set[str]:

@@ -10,7 +10,7 @@ from typing import Any
 from weakref import WeakSet
 
 from graphexec.actions import NO_RUN, AgentFinish, StoppedResponse, run_of
-from graphexec.executor.table import check_return_direct, generate_response, parse, parse_or_raise, stopped_response
+from graphexec.executor.nodes import check_return_direct, generate_response, parse, parse_or_raise, stopped_response
 from graphexec.kernel.node import Node
 
 # The executor's own nodes that end a run: their endings always have it.

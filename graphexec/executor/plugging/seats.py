@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import final
 
 from graphexec.errors import Fault, GraphError
+from graphexec.executor.outcomes import Acted, Observed, Ready
 from graphexec.executor.plugging.piece import HOMES, Piece
-from graphexec.executor.table import Acted, Observed, Ready
 
 # The seat of pieces that run once.
 ONCE = "once"

@@ -10,8 +10,9 @@ from typing import Any, final
 
 from graphexec._arguments import validate, whole
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, Run
+from graphexec.executor.nodes import EXCEPTION_TOOL
+from graphexec.executor.outcomes import Ready, limit_reached
 from graphexec.executor.plugging import Piece
-from graphexec.executor.table import EXCEPTION_TOOL, Ready, limit_reached
 from graphexec.kernel.meters import Budget
 from graphexec.kernel.node import metered, node, rename
 from graphexec.messages.observations import format_observation

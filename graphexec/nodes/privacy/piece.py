@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 from graphexec._arguments import FLAG, STRING, validate, validate_each
 from graphexec.actions import AgentFinish, AgentStep, Run, Steps, StoppedResponse
+from graphexec.executor.outcomes import Acted, Observed, Ready
 from graphexec.executor.plugging import Piece
-from graphexec.executor.table import Acted, Observed, Ready
 from graphexec.kernel.node import Node, node, rename
 from graphexec.messages import ChatRequest, ModelRequest
 from graphexec.messages.stored import TypedValues

@@ -21,7 +21,6 @@ from graphexec.errors import (
     UndeclaredCountError,
     UndeclaredEffectError,
     UndeclaredOutcomeError,
-    UnhandledOutcomeError,
 )
 from graphexec.kernel.counters import MeasureError
 from graphexec.kernel.events import Event, Moved
@@ -41,7 +40,6 @@ CONTRACT_ERRORS = (
     UndeclaredOutcomeError,
     UndeclaredEffectError,
     UndeclaredCountError,
-    UnhandledOutcomeError,
     MeasureError,
     NodeError,
     CertificateError,

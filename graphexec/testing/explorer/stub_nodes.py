@@ -14,7 +14,7 @@ from functools import partial
 from itertools import permutations
 from typing import Any, Literal, TypeAlias
 
-from graphexec.errors import CertificateError, UnhandledOutcomeError
+from graphexec.errors import CertificateError
 from graphexec.kernel.counters import MeasureError
 from graphexec.kernel.effects import All, Batch, CallContext, OuterRuns, Perform
 from graphexec.kernel.events import Answered, Asked, Cut, Entered, Moved
@@ -121,7 +121,7 @@ class StubMachine:
         refusals: tuple[type[Exception], ...] = (),
     ) -> None:
         self._nested = nested
-        self._ends: tuple[type[Exception], ...] = (UnhandledOutcomeError, MeasureError, *refusals)
+        self._ends: tuple[type[Exception], ...] = (MeasureError, *refusals)
         self._limits = _narrow_fan_out(graph, limits)
         self._proof = proof
         self._instruction = Instruction(object)

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from graphexec.actions import AgentAction, AgentFinish, StoppedResponse
 from graphexec.effects import CallAgent, CallTool, LoadMemory, ModelEffect, SaveMemory
-from graphexec.executor.table import Acted, LimitReached, Observed, Ready, Refused
+from graphexec.executor.outcomes import Acted, Observed, Ready, Stopped
 from graphexec.kernel.effects import CallContext
 from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Moved, Reported
 from graphexec.kernel.snapshot import snapshot_of
@@ -84,7 +84,7 @@ def _check_actions(events: Events) -> None:
             case Ready(run):
                 kept = [step.action for step in run.steps[before:]]
                 others = max(0, called - len(kept))
-            case AgentFinish() | StoppedResponse() | LimitReached() | Refused():
+            case AgentFinish() | StoppedResponse() | Stopped():
                 continue
             case _:
                 kept, others = decided, 0

@@ -346,9 +346,8 @@ def is_timely(one: Transition, seconds: float | None) -> bool:
 def flow_of(graph: Graph[Any, Any]) -> Flow:
     """Return the flow of a machine. It is built only from the table that the engine follows."""
     edge_by_outcome = {(edge.source, edge.outcome): edge for edge in _without_idle_resets(graph)}
-    # A draft may lack an edge, or an edge may lead to a missing node.
-    rows = ((node, [edge_by_outcome.get((node.name, outcome)) for outcome in node.outcomes]) for node in graph)
-    transitions = [one for node, row in rows for one in _visits(node, [edge for edge in row if edge is not None])]
+    rows = ((node, [edge_by_outcome[node.name, outcome] for outcome in node.outcomes]) for node in graph)
+    transitions = [one for node, row in rows for one in _visits(node, row)]
     effects = [effect for node in graph for effect in node.effects]
     charged = {meter.name for effect in effects for meter in effect.charges}
     measured = {meter.name for effect in effects for meter in effect.measures}

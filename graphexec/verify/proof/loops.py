@@ -238,9 +238,7 @@ class _Names:
     def when_spent(self, one: Transition) -> str:
         """Return the name of the function that makes the outcome when a limit stops the node."""
         node = self._nodes.get(one.source)
-        if node is not None and node.when_spent is not None:
-            return name_of(node.when_spent)
-        return "limit_reached" if one.outcome == "LimitReached" else one.outcome
+        return one.outcome if node is None or node.when_spent is None else name_of(node.when_spent)
 
     def fits(self, one: Transition, name: str) -> bool:
         """Return whether this function of another node takes what the node takes, and its outcome is a new one."""

@@ -118,9 +118,6 @@ def prove_flow(
     # Ranks count down the caps: the limits on iterations, charges and own budgets. They do not count other limits, such
     # as seconds. Any limit that is set, cap or not, enables the transitions for reaching it.
     caps, all_limits = caps_of(flow, limits), limits_of(flow, limits)
-    # A graph made by draft() is not validated: it may have edges to nodes that it does not contain.
-    targets = (transition.target for transition in flow.transitions if transition.target != END.name)
-    nodes = dict.fromkeys([*flow.nodes, *targets])
     finite = [name for name, limit in caps.items() if limit is not None]
     enabled = [transition for transition in flow.variants if is_enabled(transition, all_limits)]
     cores: list[Core] = []
@@ -128,16 +125,16 @@ def prove_flow(
     for measures in ((), flow.measures)[: 2 if flow.measures else 1]:
         transitions, counted = enabled, (*finite, *measures)
         # All transitions, with those for limits that only an outer run has: the proof then holds in a nested run, too.
-        found = rank_nodes(nodes, flow.variants, counted)
+        found = rank_nodes(flow.nodes, flow.variants, counted)
         holds_when_nested = _is_ranking(found)
         if not _is_ranking(found):
-            found = rank_nodes(nodes, transitions, counted)
+            found = rank_nodes(flow.nodes, transitions, counted)
         # Always: however high these limits are.
         always = _is_ranking(found)
         if not _is_ranking(found):
             # Low limits may make a loop impossible.
             transitions = possible_transitions(flow, limits)
-            found = rank_nodes(nodes, transitions, counted)
+            found = rank_nodes(flow.nodes, transitions, counted)
         if _is_ranking(found):
             # They take longer than the proof, and many runs need none.
             bounds = Bounds.lazy(

@@ -54,7 +54,7 @@ def components(nodes: Iterable[str], transitions: Iterable[Transition]) -> list[
     following: dict[str, list[str]] = {name: [] for name in nodes}
     for one in transitions:
         following[one.source].append(one.target)
-        # A draft may have edges to nodes that it does not contain.
+        # END has no edges of its own.
         following.setdefault(one.target, [])
     found = strongly_connected_components(following)
     place = {name: number for number, component in enumerate(found) for name in component}

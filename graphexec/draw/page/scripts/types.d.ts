@@ -111,8 +111,7 @@ interface ResultRecord extends AnyRecord {
   exit_code?: number;
   output?: any;
   reason?: string | null;
-  limit?: LimitData | null;
-  refusal?: { by?: string; why?: string } | null;
+  cause?: LimitData | RefusalData | null;
   steps?: StepData[];
   seconds?: number;
   error?: ErrorData | null;
@@ -139,6 +138,12 @@ interface LimitData {
   reached: number;
   wanted: number;
   outer: boolean;
+}
+
+/** The refusal that stopped a run: the node or piece that refused, and why. */
+interface RefusalData {
+  by: string;
+  why: string;
 }
 
 /** The usage of a run. */

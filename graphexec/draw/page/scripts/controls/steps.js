@@ -5,7 +5,7 @@ import { byId, looks } from "../base/given.js";
 import { makeRows } from "../base/rows.js";
 import { duration, inline, LINE, number, plural, visible } from "../base/text.js";
 import { view } from "../base/view.js";
-import { limitText, statusText } from "../detail/ending.js";
+import { causeText, statusText } from "../detail/ending.js";
 import { callText, callsOf, secondsOf } from "../run/calls.js";
 import { failureText, hasFailed, hasToolFailed } from "../run/failures.js";
 import { callsBetween, iterationGroups, makeTree, ownIteration } from "../run/iterations.js";
@@ -308,8 +308,8 @@ function stepText({ iterations }, visit) {
 
 /** @returns {any} */
 function endText() {
-  const { output, error, limit } = run.result ?? {};
-  return output ?? error?.message ?? (limit ? limitText(limit) : "");
+  const { output, error, cause } = run.result ?? {};
+  return output ?? error?.message ?? (cause ? causeText(cause) : "");
 }
 
 /**

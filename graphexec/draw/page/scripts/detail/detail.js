@@ -12,7 +12,7 @@ import { cutBefore } from "../run/failures.js";
 import { withoutLog } from "../run/outcomes.js";
 import { run, visitAt } from "../run/run.js";
 import { recordsPart } from "./copying.js";
-import { endParts, isLimit, limitText } from "./ending.js";
+import { causeText, endParts, isCause } from "./ending.js";
 import { receivedParts, requestParts } from "./exchange.js";
 import { errorPart, heading, holds, section, small, stepLink } from "./parts.js";
 import { toolPart } from "./request.js";
@@ -242,17 +242,20 @@ function outcomePart(moved, position, open) {
 }
 
 /**
- * Return the data of an outcome for readers: a limit as a sentence, and the steps of an agent under a name of their own,
+ * Return the data of an outcome for readers: what stopped the run as a sentence, and the steps of an agent under a name of their own,
  * since those of the page are others.
  * @param {any} value
  * @returns {any}
  */
 function readableData(value) {
-  if (isLimit(value)) return limitText(value);
+  if (isCause(value)) return causeText(value);
   const shown = withoutLog(value);
   if (shown === null || typeof shown !== "object" || Array.isArray(shown)) return shown;
-  const { limit, run: agent } = shown;
-  const changed = isLimit(limit) ? { limit: limitText(limit) } : {};
+  const { limit, cause, run: agent } = shown;
+  const changed = {
+    ...(isCause(limit) ? { limit: causeText(limit) } : {}),
+    ...(isCause(cause) ? { cause: causeText(cause) } : {}),
+  };
   if (typeof agent?.steps !== "number") return { ...shown, ...changed };
   const { steps: observations, ...others } = agent;
   return { ...shown, ...changed, run: { observations, ...others } };

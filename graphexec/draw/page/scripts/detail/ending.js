@@ -26,28 +26,30 @@ export function statusText() {
   if (!result && live && run.silent) return "no sign of life";
   if (!result) return !live ? "not finished" : run.over === null ? "running" : "incomplete";
   if (result.status === "stopped")
-    return `stopped by ${visible(String(result.limit?.limit ?? result.reason ?? "a limit")).replaceAll("_", " ")}`;
+    return `stopped by ${visible(String(result.reason ?? "a limit")).replaceAll("_", " ")}`;
   return visible(String(result.status));
 }
 
 /**
- * Return whether a value in an outcome, which may be anything, says that a limit was reached.
+ * Return whether a value in an outcome, which may be anything, is why a run stopped.
  * @param {any} value
- * @returns {value is LimitData}
+ * @returns {value is LimitData | RefusalData}
  */
-export function isLimit(value) {
+export function isCause(value) {
+  if (typeof value?.by === "string" && typeof value.why === "string") return true;
   return typeof value?.limit === "string" && typeof value.value === "number" && typeof value.reached === "number";
 }
 
 /**
- * Return a sentence about the limit that stopped a run.
- * @param {LimitData} limit
+ * Return a sentence about what stopped a run: a limit or a refusal.
+ * @param {LimitData | RefusalData} cause
  * @returns {string}
  */
-export function limitText(limit) {
-  const whose = limit.outer ? " of the run around this one" : "";
-  const wanted = limit.wanted > 1 ? `, and ${number(limit.wanted)} more were requested` : "";
-  return `The limit of ${number(limit.value)} ${visible(String(limit.limit)).replaceAll("_", " ")}${whose} was reached (${number(limit.reached)} spent${wanted}).`;
+export function causeText(cause) {
+  if (!("limit" in cause)) return `${visible(cause.by)} refused to go on: ${visible(cause.why)}`;
+  const whose = cause.outer ? " of the run around this one" : "";
+  const wanted = cause.wanted > 1 ? `, and ${number(cause.wanted)} more were requested` : "";
+  return `The limit of ${number(cause.value)} ${visible(String(cause.limit)).replaceAll("_", " ")}${whose} was reached (${number(cause.reached)} spent${wanted}).`;
 }
 
 /**
@@ -63,7 +65,7 @@ export function limitText(limit) {
  * @returns {(HTMLElement | null)[]}
  */
 export function endParts(result) {
-  const { status, output, limit, error, reason, spent, unread } = result;
+  const { status, output, cause, error, reason, spent, unread } = result;
   const calls = calledTools();
   const steps = doneSteps(
     result,
@@ -79,7 +81,7 @@ export function endParts(result) {
     section(
       status === "stopped" ? "Generated answer" : "Answer",
       output === null || output === undefined ? null : dataView(output, "answer"),
-      { kind: "answer", aside: reason === "finished" || limit ? "" : visible(String(reason ?? "")) },
+      { kind: "answer", aside: reason === "finished" || cause ? "" : visible(String(reason ?? "")) },
     ),
     section("Not read, since the model invented it", unread ? block(unread, { name: "unread" }) : null),
     section(

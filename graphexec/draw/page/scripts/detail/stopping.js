@@ -1,4 +1,4 @@
-// Why a run stopped: the limit or the refusal, the edge that it took, and calls without news; and which call took its time.
+// Why a run stopped: the cause, the edge that it took, and calls without news; and which call took its time.
 
 import { element, span } from "../base/dom.js";
 import { duration, inline, number, plural, visible } from "../base/text.js";
@@ -9,7 +9,7 @@ import { hasFailed } from "../run/failures.js";
 import { callsBetween } from "../run/iterations.js";
 import { ROUNDING } from "../run/lanes.js";
 import { asksModel, run } from "../run/run.js";
-import { limitText } from "./ending.js";
+import { causeText, isCause } from "./ending.js";
 import { section, stepLink } from "./parts.js";
 
 /**
@@ -29,13 +29,10 @@ const SLOW = { part: 0.5, calls: 2, seconds: 1 };
  * @param {ResultRecord} result
  * @returns {(HTMLElement | null)[]}
  */
-export function stoppingParts({ limit, refusal }) {
-  if (!limit && !refusal) return [];
-  const why = limit
-    ? limitText(limit)
-    : `${visible(refusal?.by ?? "")} refused to go on: ${visible(refusal?.why ?? "")}`;
+export function stoppingParts({ cause }) {
+  if (!cause) return [];
   const lines = [
-    element("p", {}, why),
+    element("p", {}, causeText(cause)),
     edgeLine(),
     failuresLine(),
     ...repeatedCalls().map(repeatLine),
@@ -49,7 +46,7 @@ export function stoppingParts({ limit, refusal }) {
  * @returns {HTMLElement | null}
  */
 function edgeLine() {
-  const index = run.visits.findIndex((visit) => arrowOf(visit.moved)?.exhausts);
+  const index = run.visits.findIndex(({ moved }) => arrowOf(moved)?.exhausts || isCause(moved?.value?.cause));
   const moved = run.visits[index]?.moved;
   if (!moved) return null;
   const { node, outcome, target } = moved;
