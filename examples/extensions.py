@@ -5,7 +5,7 @@ of `ask_for_more` onto one edge. Without a budget it would create a loop that ma
 and the executor would be refused. `ask_for_more` is metered with a budget that nothing resets.
 """
 
-from graphexec import AgentExecutor, AskHuman, Asks, Budget, ask, create_react_agent, edges, metered, node, on, tool
+from graphexec import AgentExecutor, AskHuman, Asks, Budget, ask, create_react_agent, edges, node, on, tool
 from graphexec.executor import LimitReached, Ready, limit_reached, plan, stopped_response
 from graphexec.kernel import ITERATIONS
 from graphexec.models import ScriptedModel
@@ -13,8 +13,7 @@ from graphexec.models import ScriptedModel
 EXTENSIONS = Budget("extensions", 2)
 
 
-@metered(when_spent=limit_reached, budget=EXTENSIONS, asks=1)
-@node
+@node(when_spent=limit_reached, meters=[EXTENSIONS], asks=1)
 def ask_for_more(reached: LimitReached) -> Asks[AskHuman, Ready | LimitReached]:
     """Ask a person whether to continue."""
     answer = yield from ask(AskHuman(f"After {len(reached.run.steps)} steps {reached.limit}. Go on?"))

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Failed, Moved, Reported
     from graphexec.kernel.graph import Graph, edges, on
     from graphexec.kernel.meters import ITERATIONS, Budget, Exhausted, Limits, Meter, Spent
-    from graphexec.kernel.node import END, Node, charged, metered, node, opaque
+    from graphexec.kernel.node import END, Node, node
     from graphexec.kernel.snapshot import Snapshot, snapshot_of
     from graphexec.kernel.stepping import advance, begin
     from graphexec.kernel.surgery import embed, replace, wrap
@@ -90,7 +90,6 @@ __all__ = [
     "ask_all",
     "begin",
     "callable_agent",
-    "charged",
     "chat_agent",
     "create_agent",
     "create_react_agent",
@@ -100,10 +99,8 @@ __all__ = [
     "edges",
     "embed",
     "graph",
-    "metered",
     "node",
     "on",
-    "opaque",
     "replace",
     "snapshot_of",
     "splice",
@@ -126,7 +123,7 @@ _MODULES = {
     "graphexec.kernel.events": "Answered Asked Done Entered Event Failed Moved Reported",
     "graphexec.kernel.graph": "Graph edges on",
     "graphexec.kernel.meters": "ITERATIONS Budget Exhausted Limits Meter Spent",
-    "graphexec.kernel.node": "END Node charged metered node opaque",
+    "graphexec.kernel.node": "END Node node",
     "graphexec.kernel.snapshot": "Snapshot snapshot_of",
     "graphexec.kernel.stepping": "advance begin",
     "graphexec.kernel.surgery": "embed replace wrap",

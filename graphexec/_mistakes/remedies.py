@@ -201,6 +201,11 @@ REMOVED = _by_name(
         "the engine compares each step of a run with its certificate, which check of graphexec.verify reads",
     ),
     ("Progress executor.Status executor.View", _PROGRESS),
+    ("metered kernel.metered", "write @node(when_spent=..., meters=[ITERATIONS])"),
+    ("charged kernel.charged", "write @node(when_spent=...)"),
+    ("kernel.reserved", "write @node(when_spent=..., asks=1, grace=10)"),
+    ("opaque kernel.opaque", "write @node(opaque=True)"),
+    ("kernel.rename", "write @node(name=...)"),
     ("tools.everyday.convert_units", "write a tool that converts with pint"),
     (
         "testing.agent_scripts testing.drawn_graphs testing.executor_machine testing.graphs testing.limits "

@@ -20,8 +20,8 @@ from graphexec.effects import CallAgent, CallModel, CallTool, Decided, ToolResul
 from graphexec.errors import InputError, ParseError, format_value
 from graphexec.kernel.effects import Asks, ask_all
 from graphexec.kernel.graph import edges, on
-from graphexec.kernel.meters import Exhausted
-from graphexec.kernel.node import END, charged, metered, node, rename, reserved
+from graphexec.kernel.meters import ITERATIONS, Exhausted
+from graphexec.kernel.node import END, node
 from graphexec.kernel.program import unfrozen
 from graphexec.kernel.surgery import replace
 from graphexec.machine import Machine, graph
@@ -158,7 +158,7 @@ class HasRun(Protocol):
 
 
 def limit_reached(value: HasRun, limit: Exhausted) -> LimitReached:
-    """Return the outcome of a `metered` or `charged` node of an agent's graph when a limit is used up."""
+    """Return the outcome of a node of an agent's graph when a limit is used up; its `when_spent`."""
     return LimitReached(value.run, limit)
 
 
@@ -236,8 +236,7 @@ def conclude(agent: Agent, run: Run) -> CallModel | CallAgent:
 EXCEPTION_TOOL = "_Exception"
 
 
-@metered(when_spent=limit_reached, asks=1)
-@node
+@node(when_spent=limit_reached, meters=[ITERATIONS], asks=1)
 def plan(ready: Ready, agent: Agent, policies: Policies) -> Asks[CallModel | CallAgent, Replied]:
     """Ask the model for the next decision."""
     run = ready.run
@@ -314,8 +313,7 @@ def _read_decision(replied: Replied, agent: Agent) -> Acted | AgentFinish:
 _UnfrozenCall, _UnfrozenStep, _UnfrozenObserved = unfrozen(CallTool), unfrozen(AgentStep), unfrozen(Observed)
 
 
-@charged(when_spent=limit_reached)
-@node
+@node(when_spent=limit_reached)
 def dispatch_tools(acted: Acted) -> Asks[CallTool, Observed]:
     """Call the tools of the actions that have no answer, concurrently; the results keep the order of the actions."""
     results: tuple[ToolResult, ...]
@@ -395,8 +393,7 @@ def stop_without_answer(reached: LimitReached | Refused, limit: Exhausted) -> St
     return _make_stopped_response(reached)
 
 
-@reserved(when_spent=stop_without_answer, asks=(0, 1))
-@node
+@node(when_spent=stop_without_answer, asks=(0, 1), grace=10.0)
 def generate_response(
     reached: LimitReached | Refused, agent: Agent, policies: Policies
 ) -> Asks[CallModel | CallAgent, StoppedResponse]:
@@ -429,9 +426,9 @@ AGENT_EXECUTOR = graph(
 )
 
 # For `handle_parsing_errors=False`: the edge from parse back to plan is dropped, and the error is a third exit.
-_strict_parse = dataclasses.replace(rename(parse_or_raise, "parse"), raises=(ParseError,))
+_strict_parse = dataclasses.replace(node(name="parse")(parse_or_raise), raises=(ParseError,))
 # For `early_stopping_method="generate"`: this node asks the model for a last answer.
-_generated_response = rename(generate_response, "stopped_response")
+_generated_response = node(name="stopped_response")(generate_response)
 
 STRICT_AGENT_EXECUTOR = replace(AGENT_EXECUTOR, _strict_parse, narrowed=True)
 GENERATING_AGENT_EXECUTOR = replace(AGENT_EXECUTOR, _generated_response)

@@ -20,7 +20,7 @@ from graphexec.kernel.events import (
 )
 from graphexec.kernel.graph import Graph, draft, edges, graph, on
 from graphexec.kernel.meters import ITERATIONS, Budget, Exhausted, Limits, Meter, Spent
-from graphexec.kernel.node import END, Edge, Node, charged, metered, node, opaque, rename, reserved
+from graphexec.kernel.node import END, Edge, Node, node
 from graphexec.kernel.program import Proof, Ranks
 from graphexec.kernel.snapshot import Snapshot, snapshot_of
 from graphexec.kernel.stepping import PendingEffect, advance, begin, replay
@@ -64,21 +64,16 @@ __all__ = [
     "ask_all",
     "begin",
     "bind",
-    "charged",
     "draft",
     "drop_edge",
     "edges",
     "embed",
     "graph",
     "journal_of",
-    "metered",
     "node",
     "on",
-    "opaque",
-    "rename",
     "replace",
     "replay",
-    "reserved",
     "snapshot_of",
     "splice",
     "wrap",

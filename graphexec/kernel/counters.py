@@ -58,7 +58,7 @@ class MeasureError(GraphexecError, ValueError):
             f"{node} has the measure {format_value(measure)}; its decreases= must return a whole number, 0 or more"
             if last is None
             else f"{node} does not decrease: its measure is {format_value(measure)}, and was {format_value(last)} at "
-            f"the last visit; lower it before each visit, or write @metered above @node in place of decreases="
+            f"the last visit; lower it before each visit, or write meters=[ITERATIONS] in place of decreases="
         )
 
 
@@ -273,7 +273,7 @@ class Counters:
             raise invalid_answer(self._step, effect, f"{an(kind.__name__)}, which only the engine creates")
         if kind is Cut:
             return self._reply_to_cut(effect)
-        # An opaque node (`async def` or `@opaque`) is itself one effect, whose reply is the node's outcome.
+        # An opaque node (`async def` or `opaque=True`) is itself one effect, whose reply is the node's outcome.
         if type(effect) is Perform:
             if kind not in self._step.returns:
                 raise undeclared_outcome(self._step, answer, self._step.returns)

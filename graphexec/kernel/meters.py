@@ -84,7 +84,7 @@ def _check_name(kind: str, name: object) -> None:
 @final
 @dataclass(frozen=True, slots=True, repr=False)
 class Budget:
-    """A counter of a machine: entering a node that it meters costs one, `metered(budget=Budget("revisions", 2))`.
+    """A counter of a machine: entering a node that it meters costs one, `meters=[Budget("revisions", 2)]`.
 
     A run may spend `limit` of it; `Limits(budgets={"revisions": 5})` overrides the limit, and `None` is no limit.
     Raises `LimitsError` for an invalid limit, and for a name that is not an identifier or that a limit has already.
@@ -117,7 +117,7 @@ def is_measure(name: str) -> bool:
     return name.endswith(")")
 
 
-# The default budget of `metered`; its limit is `Limits.iterations`.
+# Its limit is `Limits.iterations`.
 ITERATIONS = Budget("iterations")
 
 

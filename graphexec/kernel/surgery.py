@@ -12,7 +12,7 @@ from graphexec.errors import Fault, GraphError, InputError, NodeError, format_va
 from graphexec.kernel.effects import O
 from graphexec.kernel.graph import Graph, M, Table, check_bound_nodes, check_table, edges_of, require_graph
 from graphexec.kernel.meters import Budget, Exhausted
-from graphexec.kernel.node import END, Edge, I, Node, metered, rename
+from graphexec.kernel.node import END, Edge, I, Node
 from graphexec.kernel.node import node as as_node
 from graphexec.kernel.tables import Subgraph, add_frame, reachable
 
@@ -33,8 +33,8 @@ def replace(machine: M, new: Node[Any, Any], *, narrowed: bool = False) -> M:
     _require_node(machine, new.name)
     lost = [budget.name for budget in machine[new.name].meters if budget not in new.meters]
     if lost:
-        text = f"{new.name} is metered by {', '.join(lost)} in the graph and not in its replacement; decorate it with"
-        raise GraphError([Fault("GX025", new.name, None, f"{text} @metered(...)")])
+        text = f"{new.name} is metered by {', '.join(lost)} in the graph and not in its replacement; add meters=[...]"
+        raise GraphError([Fault("GX025", new.name, None, f"{text} to its @node")])
     group = machine[new.name].group
     kept = new if new.group or not group else dataclasses.replace(new, group=group)
     nodes = [kept if node.name == new.name else node for node in machine]
@@ -219,7 +219,7 @@ def embed(
     whole: Node[Any, Any] = Node(
         name, "pure", call_inlined_node, takes=takes, outcomes=endings, returns=endings, inner=inner
     )
-    return rename(whole, name)
+    return as_node(name=name)(whole)
 
 
 def _meter_entry(
@@ -237,9 +237,7 @@ def _meter_entry(
         raise NodeError(f"{name} has each={each} without when_spent=; pass a function of the value and the limit")
     if each.limit is None:
         raise NodeError(f'{name} has each={each}, which has no limit; write Budget("{each.name}", 3)')
-    entry: Node[Any, Any]
-    entry = enter if isinstance(enter, Node) else as_node(enter)  # pyright: ignore[reportUnknownVariableType]
-    return metered(when_spent=when_spent, budget=each)(entry)
+    return as_node(when_spent=when_spent, meters=[each])(enter)
 
 
 def wrap(

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from graphexec.errors import Fault, NodeError
 from graphexec.kernel.meters import Budget, Meter, make_measure
-from graphexec.kernel.node import END, Edge, Frame, Node, rename
+from graphexec.kernel.node import END, Edge, Frame, Node
 from graphexec.kernel.node import node as as_node
 from graphexec.kernel.signatures import accepts
 
@@ -160,11 +160,10 @@ def add_frame(name: str, inner: Subgraph, enter: Framing, leave: Framing | None,
 
 
 def _framing_node(name: str, role: str, given: Framing) -> Node[Any, Any]:
-    made: Node[Any, Any]
-    made = given if isinstance(given, Node) else as_node(given)  # pyright: ignore[reportUnknownVariableType]
+    made: Node[Any, Any] = as_node(name=role)(given)
     if made.kind != "pure" or made.inner is not None:
-        raise NodeError(f"{name} has the {role} {made.name}, which asks for effects; give a pure function")
-    return rename(made, role)
+        raise NodeError(f"{name} has an {role}= that asks for effects; give a pure function")
+    return made
 
 
 def _receiving_node(name: str, given: Framing, before: Node[Any, Any]) -> Node[Any, Any]:
@@ -235,7 +234,7 @@ def _row_faults(nodes: Mapping[str, Node[Any, Any]], rows: Mapping[str, list[Edg
                 text = f"{node.name} sends {name} to {target.name}, which takes {takes}"
                 yield Fault("GX022", node.name, name, f"{text}; send it to a node that takes it")
         if node.kind != "pure" and node.when_spent is None:
-            remedy = "decorate it with @charged(when_spent=...) and route that outcome"
+            remedy = "write @node(when_spent=...) and route that outcome"
             description = _describe_effects(node)
             text = f"{node.name} {description}, which a limit may stop, but has no outcome for that; {remedy}"
             yield Fault("GX008", node.name, None, text)
@@ -243,7 +242,7 @@ def _row_faults(nodes: Mapping[str, Node[Any, Any]], rows: Mapping[str, list[Edg
 
 def _describe_effects(node: Node[Any, Any]) -> str:
     if node.kind == "opaque":
-        return "is an async function" if inspect.iscoroutinefunction(node.function) else "is @opaque"
+        return "is an async function" if inspect.iscoroutinefunction(node.function) else "is opaque"
     return f"asks for {', '.join(effect.__name__ for effect in node.effects)}"
 
 
@@ -296,7 +295,7 @@ def _budget_faults(nodes: Mapping[str, Node[Any, Any]], edges: Sequence[Edge]) -
     for edge in edges:
         for budget in edge.resets:
             if budget.name not in known:
-                remedy = "put @metered(budget=...) on the node that it bounds, or remove the reset"
+                remedy = "add meters=[...] to the @node of the node that it bounds, or remove the reset"
                 text = f"{edge} resets {budget.name}, but no node is metered by it; {remedy}"
                 yield Fault("GX011", edge.source, edge.outcome.__name__, text)
 

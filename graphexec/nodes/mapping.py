@@ -14,7 +14,7 @@ from graphexec.executor.plugging import Piece
 from graphexec.executor.rules import CallRules
 from graphexec.executor.table import Acted, limit_reached
 from graphexec.kernel.effects import Asks, ask_all
-from graphexec.kernel.node import charged, node, rename
+from graphexec.kernel.node import node
 from graphexec.nodes.sub_agents import ungated_tools
 from graphexec.tools.tool import AnyTool, tool
 
@@ -57,8 +57,7 @@ def map_agents(
     child = executor.as_effect("".join(part.capitalize() for part in name.split("_")))
     offered = _make_tool(name, description)
 
-    @charged(when_spent=limit_reached, asks=(0, most))
-    @node
+    @node(name=name, when_spent=limit_reached, asks=(0, most))
     def run_tasks(acted: Acted, rules: CallRules) -> Asks[RunGraph, Acted]:
         """Run the tasks of this reply at once."""
         tasks: dict[int, list[str]] = {}
@@ -79,7 +78,7 @@ def map_agents(
             acted = acted.answer(place, _join([(task, next(results)) for task in several]))
         return acted
 
-    runner = dataclasses.replace(rename(run_tasks, name), effects=(child.effect,))
+    runner = dataclasses.replace(run_tasks, effects=(child.effect,))
     return Piece(
         name,
         (runner,),

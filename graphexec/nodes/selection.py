@@ -17,7 +17,7 @@ from graphexec.executor.plugging import Piece
 from graphexec.executor.table import Policies, Ready
 from graphexec.kernel.effects import Asks, Effect, ask
 from graphexec.kernel.meters import Exhausted
-from graphexec.kernel.node import charged, node, rename
+from graphexec.kernel.node import node
 from graphexec.messages import ChatRequest, Model, UserMessage
 from graphexec.nodes._texts import describe_task, read_text
 from graphexec.runtime.handlers import HandlerLike
@@ -70,8 +70,7 @@ def select_tools(
         del limit
         return ready
 
-    @charged(when_spent=offer_all, asks=(0, 1))
-    @node
+    @node(name=name, when_spent=offer_all, asks=(0, 1))
     def select(ready: Ready, agent: Agent, policies: Policies) -> Asks[AttemptModel, Ready]:
         """Choose the tools that the model is offered."""
         fixed = {*kept, *policies.piece_tools}
@@ -91,5 +90,5 @@ def select_tools(
     handlers: Mapping[type[Effect[Any]], HandlerLike] = {}
     if model is not None:
         handlers = {AskSelector: make_attempt_handler(make_model_handler(model))}
-    selecting = dataclasses.replace(rename(select, name), effects=(effect,))
+    selecting = dataclasses.replace(select, effects=(effect,))
     return Piece(name, (selecting,), once=True, handlers=handlers, tool_names=kept, narrows=True)

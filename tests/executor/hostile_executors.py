@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 import graphexec as gx
-from graphexec import actions, agents, effects, kernel, messages, models, runtime, testing
+from graphexec import actions, agents, effects, messages, models, runtime, testing
 from graphexec.agents.react import REACT_PROMPT
 from graphexec.executor import LimitReached, Ready, limit_reached
 from graphexec.memory import BufferMemory, SummaryMemory
@@ -22,15 +22,13 @@ Call: TypeAlias = gx.CallContext[Any]
 REVIEWS = gx.Budget("reviews", 2)
 
 
-@gx.metered(when_spent=limit_reached, budget=REVIEWS)
-@gx.node
+@gx.node(when_spent=limit_reached, meters=[REVIEWS])
 def review(finish: gx.AgentFinish) -> gx.AgentFinish | Ready:
     """Send every second answer back."""
     return finish if str(finish.output).endswith(("2", "4", "6")) else Ready(finish.run)
 
 
-@gx.charged(when_spent=limit_reached)
-@gx.node
+@gx.node(when_spent=limit_reached)
 def insist(finish: gx.AgentFinish) -> gx.Asks[gx.AskHuman, gx.AgentFinish]:
     """Ask until the answer is approved, or a limit is used up."""
     while (yield from gx.ask(gx.AskHuman("good?"))) != "yes":
@@ -41,8 +39,7 @@ def insist(finish: gx.AgentFinish) -> gx.Asks[gx.AskHuman, gx.AgentFinish]:
 VOTE = effects.CallModel(messages.ChatRequest((messages.UserMessage("vote"),)))
 
 
-@gx.charged(when_spent=limit_reached, asks=(0, 4))
-@gx.node
+@gx.node(when_spent=limit_reached, asks=(0, 4))
 def vote(finish: gx.AgentFinish) -> gx.Asks[effects.CallModel, gx.AgentFinish]:
     """Ask several models concurrently, and one of them again."""
     yield from gx.ask_all([VOTE] * (len(finish.run.steps) % 4))
@@ -51,8 +48,7 @@ def vote(finish: gx.AgentFinish) -> gx.Asks[effects.CallModel, gx.AgentFinish]:
     return finish
 
 
-@kernel.reserved(when_spent=limit_reached, asks=(1, 2), grace=2.0)
-@gx.node
+@gx.node(when_spent=limit_reached, asks=(1, 2), grace=2.0)
 def last_word(finish: gx.AgentFinish) -> gx.Asks[effects.CallModel, gx.AgentFinish]:
     """Ask beyond the limits."""
     yield from gx.ask(VOTE)
@@ -134,7 +130,7 @@ class Builder:
             "insist": insist,
             "vote": vote,
             "last word": last_word,
-            "perform": gx.charged(when_spent=limit_reached)(gx.opaque(perform)),
+            "perform": gx.node(when_spent=limit_reached, opaque=True)(perform),
         }
         answers = [executor.graph["parse"], executor.graph["check_return_direct"]]
         after: list[Any] = []

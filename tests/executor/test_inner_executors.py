@@ -224,8 +224,7 @@ def test_inputs_with_invalid_argument_names_are_refused(key: str) -> None:
 def map_piece(child: NestedGraph, most: int = 3) -> Piece:
     """Return a piece that answers a turn's actions: each is a run of the child, all of them at once."""
 
-    @gx.charged(when_spent=limit_reached, asks=(0, most))
-    @gx.node
+    @gx.node(when_spent=limit_reached, asks=(0, most))
     def fan(acted: Acted) -> gx.Asks[effects.RunGraph, Acted | gx.AgentFinish]:
         if not all(action.tool.startswith("task") for action in acted.actions):
             return acted

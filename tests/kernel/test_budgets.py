@@ -51,7 +51,7 @@ def read(text: Text) -> Poor | Chapters | Book:
 repair = m.pure("repair", Poor, Text, lambda poor: Text((poor.flaws[0] - 1, *poor.flaws[1:])))
 
 
-revise = gx.metered(when_spent=m.Halted, budget=REVISIONS)(repair)
+revise = gx.node(when_spent=m.Halted, meters=[REVISIONS])(repair)
 
 
 def book(costly: Any = revise, *, resets: Sequence[gx.Budget] = ()) -> gx.Graph[Chapters, Book | m.Halted]:
@@ -67,12 +67,12 @@ def book_with_budgets(*budgets: gx.Budget, resets: Sequence[gx.Budget] = ()) -> 
     # Any: the outcomes change with the first decorator.
     costly: Any = repair
     for budget in budgets:
-        costly = gx.metered(when_spent=m.Halted, budget=budget)(costly)
+        costly = gx.node(when_spent=m.Halted, meters=[budget])(costly)
     return book(costly, resets=resets)
 
 
 def book_with_costly_chapters(budget: gx.Budget) -> gx.Graph[Chapters, Book | m.Halted]:
-    costly = gx.metered(when_spent=m.Halted, budget=budget)(write)
+    costly = gx.node(when_spent=m.Halted, meters=[budget])(write)
     return m.machine_of(costly, read, revise)
 
 
@@ -117,7 +117,7 @@ def spent_of(iterations: int = 0, **budgets: int) -> gx.Spent:
     (ITERATED_ANEW, (2, 1), {"iterations": 2}, Book(), {"iterations": 1}),
     (ITERATED, (2, 1), {"iterations": 2}, gave_up(1, name="iterations"), {"iterations": 2}),
     (
-        book(gx.metered(when_spent=m.Halted)(revise), resets=[REVISIONS]),
+        book(gx.node(when_spent=m.Halted, meters=[gx.ITERATIONS])(revise), resets=[REVISIONS]),
         (2, 2),
         {},
         Book(),

@@ -94,8 +94,7 @@ def leave(todo: Todo, limit: gx.Exhausted) -> Over:
     return Over()
 
 
-@gx.charged(when_spent=leave, asks=1)
-@gx.node(decreases=lambda todo: len(todo.rest))
+@gx.node(when_spent=leave, asks=1, decreases=lambda todo: len(todo.rest))
 def ask_next(todo: Todo) -> gx.Asks[gx.AskHuman, Todo | Over]:
     reply = yield from gx.ask(gx.AskHuman("next?"))
     return Todo(todo.rest[1:] if reply == "on" else todo.rest) if todo.rest else Over()
@@ -132,7 +131,7 @@ def test_proved_machine_runs_without_limits_and_replays() -> None:
 
 
 def test_used_up_limit_comes_before_the_measure() -> None:
-    counted = gx.metered(when_spent=leave)(ask_next)
+    counted = gx.node(when_spent=leave, meters=[gx.ITERATIONS])(ask_next)
     machine = machine_of(counted)
     assert isinstance(machine.run(Todo(("a",)), handlers=AGAIN, limits=Limits(iterations=1)).outcome, Over)
     assert str(machine.verify(Limits(iterations=3)).bounds.transitions) == "iterations + 1 = 4 (exact)"  # type: ignore[union-attr]
@@ -165,5 +164,5 @@ class Anything:
 
 
 def test_outcome_for_a_limit_may_have_a_field_of_any_value() -> None:
-    stopping = gx.metered(when_spent=Anything)(start_over)
+    stopping = gx.node(when_spent=Anything, meters=[gx.ITERATIONS])(start_over)
     assert stopping.spent_outcome is Anything

@@ -51,8 +51,7 @@ def give_up(subject: Subject, limit: gx.Exhausted) -> Unknown:
     return Unknown(limit)
 
 
-@gx.charged(when_spent=give_up, asks=1)
-@gx.node
+@gx.node(when_spent=give_up, asks=1)
 def inquire(subject: Subject) -> gx.Asks[Question, Known | Unknown]:
     reply = yield from gx.ask(Question(subject.name))
     return Known(reply)
@@ -62,7 +61,7 @@ INQUIRY: gx.Graph[Subject, Known | Unknown] = machine_of(inquire)
 
 
 def limited_inquiry(tries: gx.Budget) -> gx.Graph[Subject, Known | Unknown]:
-    return machine_of(gx.metered(when_spent=give_up, budget=tries)(inquire))
+    return machine_of(gx.node(when_spent=give_up, meters=[tries])(inquire))
 
 
 def take_first(job: Job) -> Subject | Minutes:
@@ -220,8 +219,7 @@ class TestEach:
 def two_surveys(first: gx.Node[Job, Any]) -> gx.Graph[Job, Any]:
     """Return a machine that enters a survey twice: its outer loop repeats the subjects once."""
 
-    @gx.metered(when_spent=stop_again, budget=gx.Budget("again", 1))
-    @gx.node
+    @gx.node(when_spent=stop_again, meters=[gx.Budget("again", 1)])
     def again(minutes: Minutes) -> Job:
         return Job(("a", "b"))
 
@@ -347,7 +345,7 @@ class TestRefusals:
         assert error_message(NodeError, lambda: gx.embed(INQUIRY, "look", **options)).startswith(f"look {message}")
 
     def test_names_and_budget_are_checked(self) -> None:
-        child = machine_of(kernel.rename(inquire, "leave"))
+        child = machine_of(kernel.node(name="leave")(inquire))
         with pytest.raises(NodeError, match="look has a node of its own that is named enter or leave; rename it"):
             gx.embed(child, "look", enter=take_first, leave=write_down)
         machine = machine_of(gx.embed(INQUIRY, "look", enter=take_first, leave=write_down))

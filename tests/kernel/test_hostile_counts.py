@@ -40,8 +40,7 @@ class Weigh(Effect[Any]):
         return reply
 
 
-@kernel.charged(when_spent=m.Stopped, asks=1)
-@kernel.node
+@kernel.node(when_spent=m.Stopped, asks=1)
 def weigh(left: m.Left) -> Asks[Weigh, m.Left | m.Total]:
     yield from ask(Weigh())
     return m.Left(left.steps - 1) if left.steps else m.Total("")

@@ -52,9 +52,7 @@ def attempt(trying: Trying) -> Trying | Solved:
 
 def solver(*budgets: gx.Budget, resets: Sequence[gx.Budget] = ()) -> gx.Graph[Task, Solved | Failed]:
     """Return a graph that attempts a task until it is solved; an attempt costs one of each budget."""
-    costly: Any = attempt
-    for budget in budgets:
-        costly = gx.metered(when_spent=Failed, budget=budget)(costly)
+    costly: Any = gx.node(when_spent=Failed, meters=budgets)(attempt)
     machine: gx.Machine[Task, Solved | Failed] = gx.graph(
         gx.edges(look, gx.on(Trying, costly, resets=resets))
         | loosely(costly, gx.on(Trying, costly) | gx.on(Solved, gx.END) | gx.on(Failed, gx.END)),
@@ -83,7 +81,7 @@ hand_out = m.pure("hand_out", Task, Task, lambda task: task)
 
 def hand_out_to(solve: Any, budget: gx.Budget) -> gx.Graph[Task, Any]:
     """Return a graph with a metered node before the child."""
-    costly = gx.metered(when_spent=Failed, budget=budget)(hand_out)
+    costly = gx.node(when_spent=Failed, meters=[budget])(hand_out)
     return gx.graph(
         loosely(costly, gx.on(Task, solve) | gx.on(Failed, gx.END))
         | loosely(solve, gx.on(Solved, gx.END) | gx.on(Failed, gx.END)),
@@ -135,9 +133,7 @@ def two_offices() -> gx.Graph[Task, m.Total]:
     )
 
 
-@gx.metered(when_spent=Failed, budget=SHARED)
-@gx.metered(when_spent=Failed, budget=TRIES)
-@gx.node
+@gx.node(when_spent=Failed, meters=[TRIES, SHARED])
 def once(task: Task) -> Solved:
     return Solved(task.tries)
 
@@ -147,8 +143,7 @@ def leave_with_resets() -> gx.Graph[Task, m.Total]:
     return office(gx.embed(child, "inner", own=[TRIES]), resets=[SHARED])
 
 
-@gx.metered(when_spent=Failed, budget=TRIES)
-@gx.node
+@gx.node(when_spent=Failed, meters=[TRIES])
 def turn(task: Task) -> Task | Solved:
     return Task((task.tries[0] - 1,)) if task.tries[0] else Solved(())
 
@@ -226,7 +221,7 @@ def test_embedded_node_has_types_and_a_piece() -> None:
     owned = dataclasses.replace(embedded, group="helper")
     assert {one.group for one in office(owned) if one.name.startswith("solve.")} == {"helper"}
     assert repr(SOLVE) == "<node solve: Task -> Solved | Failed>"
-    assert (SOLVE.returns, SOLVE.kind, SOLVE.metered) == ((Solved, Failed), "pure", False)
+    assert (SOLVE.returns, SOLVE.kind, SOLVE.meters) == ((Solved, Failed), "pure", ())
     assert (SOLVE.least, SOLVE.most) == (0, None)
     with pytest.raises(AssertionError, match="solve is inlined, so it cannot be called with 3"):
         SOLVE.function(3)

@@ -145,11 +145,11 @@ def stop_halving(even: m.Even, limit: gx.Exhausted) -> m.Total:
 
 def walk(first: Any) -> gx.Graph[m.Even, m.Total]:
     """Return a graph of two nodes."""
-    routes = gx.on(m.Sum, m.join) | gx.on(m.Total, gx.END) if first.metered else gx.on(m.Sum, m.join)
+    routes = gx.on(m.Sum, m.join) | gx.on(m.Total, gx.END) if first.meters else gx.on(m.Sum, m.join)
     return gx.graph(gx.edges(first, routes) | gx.edges(m.join, gx.on(m.Total, gx.END)), start=first)
 
 
-WALK, PAID_WALK = walk(m.halve), walk(gx.metered(when_spent=stop_halving)(m.halve))
+WALK, PAID_WALK = walk(m.halve), walk(gx.node(when_spent=stop_halving, meters=[gx.ITERATIONS])(m.halve))
 
 
 def _ranks() -> Iterator[Rank]:
@@ -198,15 +198,14 @@ def test_rank_needs_limits_on_its_budgets(machine: Any, value: object, ranks: Ra
 PATIENCE = gx.Budget("patience", 4)
 
 
-@gx.charged(when_spent=m.Stopped)
-@gx.node
+@gx.node(when_spent=m.Stopped)
 def think(given: m.Prompt) -> gx.Asks[CallModel | CallTool, m.Prompt]:
     yield from gx.ask(CallModel(CompletionRequest("?")))
     yield from gx.ask(CallTool("look", ""))
     return m.Prompt(given.calls + 1)
 
 
-THINKING = m.machine_of(gx.metered(when_spent=m.Stopped, budget=PATIENCE)(think))
+THINKING = m.machine_of(gx.node(when_spent=m.Stopped, meters=[PATIENCE])(think))
 
 
 def thinking(counted: str, usages: Sequence[Usage], **limits: Any) -> RunContext:

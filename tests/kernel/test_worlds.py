@@ -121,8 +121,7 @@ class TestAnswers:
 def asking(answer: str) -> gx.AgentExecutor:
     """Return an executor with a node that asks a person, whose answer is the agent's."""
 
-    @gx.charged(when_spent=limit_reached, asks=1)
-    @gx.node
+    @gx.node(when_spent=limit_reached, asks=1)
     def consult(finish: gx.AgentFinish) -> gx.Asks[effects.AskHuman, gx.AgentFinish]:
         reply = yield from gx.ask(effects.AskHuman("Really?"))
         return gx.AgentFinish({"output": reply}, "", finish.run)

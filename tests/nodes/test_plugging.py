@@ -115,8 +115,7 @@ def lengthen(times: int) -> Piece:
     def anyway(short: Short, limit: object) -> gx.AgentFinish:
         return short.finish
 
-    @gx.metered(when_spent=anyway, budget=gx.Budget("attempts", times))
-    @gx.node
+    @gx.node(when_spent=anyway, meters=[gx.Budget("attempts", times)])
     def again(short: Short) -> Ready:
         return Ready(short.finish.run)
 

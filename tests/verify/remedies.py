@@ -12,9 +12,9 @@ from graphexec.verify import Verdict, verify
 from graphexec.verify.proof.findings import Finding
 
 _METERED = re.compile(
-    r"meter (?P<node>[\w.]+)[^:]*: @metered\(when_spent=(?P<spent>\w+)"
-    r'(, budget=Budget\("(?P<budget>\w+)", (?P<limit>\d+)\))?\) '
-    r"above its @(?P<decorator>\w+)(, and on\((?P<outcome>\w+), (?P<target>\w+)\) in its row)?"
+    r"meter (?P<node>[\w.]+)[^:]*: add (when_spent=(?P<spent>\w+), )?"
+    r'meters=\[(ITERATIONS|Budget\("(?P<budget>\w+)", (?P<limit>\d+)\))\] to its @node'
+    r"(, and on\((?P<outcome>\w+), (?P<target>\w+)\) in its row)?"
     r"(; write the class (?P<new>\w+) with two fields: a value, an Exhausted)?"
 )
 _MEASURED = re.compile(r"if (?P<count>[^;]+) falls at each visit to (?P<node>[\w.]+), @node\(decreases=(?P<code>.+)\)")
@@ -53,14 +53,15 @@ def follow(finding: Finding, verdict: Verdict, known: dict[str, Any]) -> list[Ve
 
 
 def _meter(machine: Graph[Any, Any], code: dict[str, Any], known: dict[str, Any]) -> Graph[Any, Any]:
-    spent: Any = known.get(code["spent"])
+    node = machine[code["node"]]
+    spent: Any = known.get(code["spent"], node.when_spent)
     if code["new"]:
         assert code["new"] == code["spent"], code
         assert code["new"] not in machine.outcomes, code
         fields = [("given", Any), ("limit", kernel.Exhausted)]
         spent = final(dataclasses.make_dataclass(code["new"], fields, frozen=True))
-    budget: Any = {} if code["budget"] is None else {"budget": kernel.Budget(code["budget"], int(code["limit"]))}
-    node: Node[Any, Any] = kernel.metered(when_spent=spent, **budget)(machine[code["node"]])
+    budget = kernel.ITERATIONS if code["budget"] is None else kernel.Budget(code["budget"], int(code["limit"]))
+    node = kernel.node(when_spent=spent, meters=[budget])(node)
     outcome = node.spent_outcome
     assert outcome is not None
     row = [one for one in machine.edges if one.source == node.name]

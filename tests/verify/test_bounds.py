@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from graphexec import END, AgentExecutor, Budget, Graph, Limits, create_react_agent, edges, graph, metered, on
+from graphexec import END, AgentExecutor, Budget, Graph, Limits, create_react_agent, edges, graph, node, on
 from graphexec.effects import agent_limits
 from graphexec.executor import AGENT_EXECUTOR, GENERATING_AGENT_EXECUTOR
 from graphexec.models import ScriptedModel
@@ -74,7 +74,7 @@ def test_repeated_effects_after_crash_are_counted(limits: Limits, transitions: s
     assert bounds.transitions.value == bounds.transitions.number
 
 
-TWICE: Any = metered(when_spent=bad.Left, budget=Budget("left", 2))(bad.tick)
+TWICE: Any = node(when_spent=bad.Left, meters=[Budget("left", 2)])(bad.tick)
 BACK: Any = edges(bad.tock_ending, on(bad.A, TWICE) | on(bad.Over, END))
 TWO_METERS = graph(edges(TWICE, on(bad.B, bad.tock_ending) | on(bad.Left, END)) | BACK, start=TWICE)
 

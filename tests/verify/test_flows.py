@@ -48,7 +48,7 @@ look, turn_back = stub("look", Given, Made, asks=Look), stub("turn_back", Made, 
 again, begin_with = stub("again", Back, Given), stub("begin_with", Made, Given)
 
 
-@gx.opaque
+@gx.node(opaque=True)
 def blocking(given: Given) -> Made:
     return Made()
 
@@ -56,14 +56,14 @@ def blocking(given: Given) -> Made:
 # Any: the nodes are decorated in many ways.
 rows: Any = gx.edges
 FROM_MADE: Any = gx.on(Made, turn_back) | gx.on(Halted, gx.END)
-counting: Any = gx.metered(when_spent=Halted, budget=gx.Budget("first", 3))(pure)
-once: Any = gx.metered(when_spent=Halted, budget=FIRST)(pure)
-twice: Any = gx.metered(when_spent=Halted, budget=SECOND)(once)
+counting: Any = gx.node(when_spent=Halted, meters=[gx.Budget("first", 3)])(pure)
+once: Any = gx.node(when_spent=Halted, meters=[FIRST])(pure)
+twice: Any = gx.node(when_spent=Halted, meters=[SECOND])(once)
 
 
 def halting(**counts: Any) -> Any:
     """Return the decorator of nodes that charge, with declared counts."""
-    return gx.charged(when_spent=Halted, **counts)
+    return gx.node(when_spent=Halted, **counts)
 
 
 def asking(counted: Any, **routing: Any) -> gx.Machine[Given, Any]:
@@ -126,7 +126,7 @@ ONE_FREE = calling(others=1)
     (halting()(blocking), [made("blocking", asks=1, **ONE_FREE), halted("blocking", "within", **ONE_FREE)]),
     # A metered node that asks has both; behind its gate it asks for nothing.
     (
-        gx.metered(when_spent=Halted, budget=FIRST, asks=1)(think),
+        gx.node(when_spent=Halted, meters=[FIRST], asks=1)(think),
         [
             made("think", "first", "model_calls", "tokens", **calling(models=1), asks=1),
             halted("think", "gate", "first"),
@@ -134,7 +134,7 @@ ONE_FREE = calling(others=1)
         ],
     ),
     (
-        gx.metered(when_spent=Halted, budget=FIRST, asks=(1, 2))(use),
+        gx.node(when_spent=Halted, meters=[FIRST], asks=(1, 2))(use),
         [
             made("use", "first", "tool_calls", **calling(tools=2), asks=1),
             halted("use", "gate", "first"),
@@ -218,7 +218,7 @@ def test_limit_transition_needs_its_limit(kind: Any, cause: str) -> None:
 # ---- assumptions of proofs
 
 
-HOW_MANY = "declare asks= in its @charged or @metered: a number, or (minimum, maximum)"
+HOW_MANY = "declare asks= in its @node: a number, or (minimum, maximum)"
 RETURNS = "every node function, policy and observer returns, and"
 CUT = "an unanswered effect is cut off at the deadline"
 LEFT = "work that continues in the thread or task of a cut-off effect is not counted"
@@ -293,7 +293,7 @@ def give(given: Given, limit: gx.Exhausted) -> Given:
 @cases(("node", "status", "ends"), (use, "unproved", True), (think, "refuted", False))
 def test_witness_does_not_rely_on_cut_tool(node: Any, status: str, ends: bool) -> None:
     """A tool that is cut has an observation for that, so its node goes on; a model that is cut has none."""
-    one: Any = gx.charged(when_spent=give, asks=1)(node)
+    one: Any = gx.node(when_spent=give, asks=1)(node)
     machine: gx.Machine[Any, Any] = gx.graph(rows(one, gx.on(Made, gx.END) | gx.on(Given, one)), start=one)
     limits = agent_limits(seconds=5)
     assert (machine.verify(limits).status, explore_table(machine, limits).endless is None) == (status, ends)

@@ -91,8 +91,8 @@ def entering(node: str, budget: str, entry: str = "e") -> Flow:
 
 @cases(
     ("flow", "text"),
-    (SELF, "GX010 at a: the table alone does not end this loop: a --Toa--> a; it spends no budget. Meter a: @met~"),
-    (TWO, "GX010 at a: ~ a --Tob--> b, b --Toa--> a; it spends no budget. Meter b: @metered(~"),
+    (SELF, "GX010 at a: the table alone does not end this loop: a --Toa--> a; it spends no budget. Meter a: add~"),
+    (TWO, "GX010 at a: ~ a --Tob--> b, b --Toa--> a; it spends no budget. Meter b: add ~"),
     (COUNTED, "GX016 at a: ~ a --Toa--> a; it spends only x, without a limit. Give the budget x a limit: ~"),
     (TOOLS, "GX016 at a: ~; it spends only tool_calls, ~. Set a limit on tool_calls: Limits({TOOL_CALLS: 5})."),
     (MODELS, "GX016 at a: ~ only model_calls and tokens, ~. Set a limit on model_calls: ~"),
@@ -142,7 +142,7 @@ def test_remedy_ends_every_loop_of_the_core() -> None:
     stopped = Transition("b", "Halted", "c", "within", causes=("restarts",))
     flow = flow_with(way("b", "a"), way("a", "b"), stopped, way("c", "b"), end("b"))
     finding = only_finding(flow, Limits(iterations=None, restarts=1))
-    assert matches(finding.remedy, "meter b: @metered(~) above its @charged, and route its Halted out of the loop")
+    assert matches(finding.remedy, "meter b: add meters=[~] to its @node, and route its Halted out of the loop")
 
 
 @final
@@ -159,13 +159,13 @@ def go_on(one: Unresolved) -> Unresolved | gx.StoppedResponse:
 def test_value_whose_annotations_cannot_be_resolved_has_no_measure() -> None:
     machine = gx.graph(gx.edges(go_on, gx.on(Unresolved, go_on) | gx.on(gx.StoppedResponse, gx.END)), start=go_on)
     text = str(machine.verify())
-    assert "@metered(when_spent=Stopped) above its @node" in text
+    assert "add when_spent=Stopped, meters=[ITERATIONS] to its @node" in text
     assert "decreases" not in text
 
 
-ANOTHER = 'a budget that nothing resets: @metered(when_spent=ToEND, budget=Budget("rounds", 10))'
+ANOTHER = 'a budget that nothing resets: add meters=[Budget("rounds", 10)] to its @node'
 NEW_OUTCOME = (
-    'meter a: @metered(when_spent=Stopped, budget=Budget("rounds", 10)) above its @node, and on(Stopped, END) in its '
+    'meter a: add when_spent=Stopped, meters=[Budget("rounds", 10)] to its @node, and on(Stopped, END) in its '
     "row; write the class Stopped with two fields: a value, an Exhausted"
 )
 STOPPED_ELSEWHERE = Transition("s", "LimitReached", "t", "gate", causes=("iterations", "seconds"))
@@ -178,7 +178,7 @@ TOKENS: Any = {"asks": 1, "most": 1, "effect_charges": ((("tokens", 1),),)}
     # The outcome of another node is reused.
     (
         flow_with(way("s", "a", "iterations"), STOPPED_ELSEWHERE, end("t"), *SELF.transitions),
-        'meter a: @metered(when_spent=limit_reached, budget=Budget("rounds", 10)) above its @node, and '
+        'meter a: add when_spent=limit_reached, meters=[Budget("rounds", 10)] to its @node, and '
         "on(LimitReached, t) in its row",
     ),
     # An edge cannot lead to a node of an embedded graph,
@@ -187,12 +187,13 @@ TOKENS: Any = {"asks": 1, "most": 1, "effect_charges": ((("tokens", 1),),)}
     (flow_with(way("w.s", "a", "x"), gate("w.s", "x"), *SELF.transitions, x=1), NEW_OUTCOME),
     (
         flow_with(*SELF.transitions, within("a", "model_calls", **calling(models=None))),
-        'meter a: @metered(when_spent=ToEND, budget=Budget("rounds", 10)) above its @charged',
+        'meter a: add meters=[Budget("rounds", 10)] to its @node',
     ),
-    (RESETS_ITSELF, f"meter a with {ANOTHER} above its @metered; or remove resets= from a --Toa--> a"),
+    (RESETS_ITSELF, f"meter a with {ANOTHER}; or remove resets= from a --Toa--> a"),
     (
         RESET_LATER,
-        f"meter b with {ANOTHER} above its @node, and on(ToEND, END) in its row; or remove resets= from b --Toa--> a",
+        f"meter b with {ANOTHER.replace('add', 'add when_spent=ToEND,')}, and on(ToEND, END) in its row; "
+        "or remove resets= from b --Toa--> a",
     ),
     (
         flow_with(way("w.a", "w.a", "w.x"), gate("w.a", "w.x"), **{"w.x": None}),
@@ -206,12 +207,12 @@ TOKENS: Any = {"asks": 1, "most": 1, "effect_charges": ((("tokens", 1),),)}
     # A limit on x would leave the other loop.
     (
         flow_with(way("a", "a", "x"), gate("a", "x"), way("a", "b"), way("b", "a"), end("b"), x=None),
-        f"meter a with {ANOTHER} above its @metered",
+        f"meter a with {ANOTHER}",
     ),
     # The resetting node is metered, even where a limit on calls would do.
     (
         flow_with(way("a", "a", "x tool_calls", "x", asks=1, **TOOL), gate("a", "x"), within("a", "tool_calls"), x=3),
-        f"meter a with {ANOTHER} above its @metered; or remove resets= from a --Toa--> a",
+        f"meter a with {ANOTHER}; or remove resets= from a --Toa--> a",
     ),
     # A meter on one node would leave the loop of the other.
     (
@@ -221,7 +222,7 @@ TOKENS: Any = {"asks": 1, "most": 1, "effect_charges": ((("tokens", 1),),)}
     # Another edge resets it too.
     (
         flow_with(way("a", "a", "x", "x"), gate("a", "x"), way("a", "b", "x"), way("b", "a", "", "x"), x=3),
-        f"meter a with {ANOTHER} above its @metered",
+        f"meter a with {ANOTHER}",
     ),
 )
 def test_remedy_uses_names_of_the_machine(flow: Flow, remedy: str) -> None:
@@ -253,7 +254,7 @@ def test_loop_of_stopped_visits_has_its_own_code() -> None:
         flow_with(way("a", "a", asks=1), end("a"), within("a")),
         60,
         "GX012 at a: only the 60 seconds end this loop: a --Toa--> a; no counted limit does. Add a counted limit: "
-        "meter a: @metered(~",
+        "meter a: add ~",
     ),
     (
         flow_with(way("a", "b", "x"), gate("a", "x"), way("b", "a"), end("b"), x=None),

@@ -150,7 +150,7 @@ def test_a_reset_measure_needs_an_outer_one() -> None:
     reset = gx.on(Plan, work, resets=[work.measure])
     certificate = certificate_of(replanning(reset), NO_LIMIT)
     assert certificate.bounds.transitions == Bound(None, None)
-    judging = kernel.rename(gx.node(judge.function), "judge")
+    judging = kernel.node(name="judge")(gx.node(judge.function))
     endless = gx.graph(
         gx.edges(work, gx.on(Plan, work) | gx.on(Done, judging)) | gx.edges(judging, reset | gx.on(Over, gx.END)),
         start=work,
@@ -180,7 +180,7 @@ def test_entry_into_an_embedded_graph_resets_its_measures() -> None:
     assert certificate_of(ONE_JOB, NO_LIMIT).bounds.transitions.form == "job.measure(work) + 1"
     assert ONE_JOB.run(Plan(("a", "b"))).snapshot.spent.budgets == {"job.measure(work)": 2}
     # It enters the graph again, with a plan that is no shorter.
-    counting = kernel.rename(gx.node(decreases=lambda done: done.left)(again.function), "again")
+    counting = kernel.node(name="again")(gx.node(decreases=lambda done: done.left)(again.function))
     entering = machine_of(_job, counting)
     assert certificate_of(entering, NO_LIMIT).ranks is not None
     assert isinstance(entering.run(Plan(())).outcome, Over)

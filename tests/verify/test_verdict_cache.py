@@ -30,8 +30,7 @@ def stop(tick: Tick, limit: gx.Exhausted) -> Over:
     return Over(tick)
 
 
-@gx.metered(when_spent=stop)
-@gx.node
+@gx.node(when_spent=stop, meters=[gx.ITERATIONS])
 def move(tick: Tick) -> Tick:
     return Tick(tick + 1)
 

@@ -196,7 +196,14 @@ def picture_of(subject: Graph[Any, Any] | Verdict, marks: Marks | None = None) -
     else:
         graph, limits, shown, nodes, caption, causes = subject, None, marks or {}, {}, (), {}
     boxes = [
-        Box(node.name, look_of(node), _lines(node, limits), node.metered, mark=nodes.get(node.name), group=node.group)
+        Box(
+            node.name,
+            look_of(node),
+            _lines(node, limits),
+            bool(node.meters),
+            mark=nodes.get(node.name),
+            group=node.group,
+        )
         for node in graph
     ]
     boxes += [Box(name, "absent", (DESCRIPTIONS["absent"],), mark="red") for name in _missing_nodes(graph)]

@@ -153,11 +153,10 @@ def _find_remedy(flow: Flow, core: Core, limits: Limits, loop: Sequence[Transiti
     own = {*spent} - {*flow.charged}
     usual = not (own or resetting or counting or limits.iterations is None)
     if usual and not any(ITERATIONS.name in one.resets for one in core.transitions):
-        return f"meter {node}: {_describe_metering(flow, core, node, machine)}{alternative}"
+        return f"meter {node}: {_describe_metering(flow, core, node, machine, 'ITERATIONS')}{alternative}"
     name = machine.new_budget("extensions" if stops else "rounds", flow)
-    code = _describe_metering(
-        flow, core, node, machine, f', budget=Budget("{name}", {_EXTENSIONS if stops else _ROUNDS})'
-    )
+    budget = f'Budget("{name}", {_EXTENSIONS if stops else _ROUNDS})'
+    code = _describe_metering(flow, core, node, machine, budget)
     how = " with a budget that nothing resets" if own or resetting else ""
     return f"meter {node}{how}: {code}{alternative}"
 
@@ -195,24 +194,24 @@ def _candidates(core: Core, loop: Sequence[Transition]) -> list[str]:
     return sorted((one for one in names if one not in reserved), key=lambda one: (one in inside, "." in one))
 
 
-def _describe_metering(flow: Flow, core: Core, node: str, machine: _Names, budget: str = "") -> str:
-    """Return the code that meters a node, with the names that the machine's other nodes use."""
+def _describe_metering(flow: Flow, core: Core, node: str, machine: _Names, budget: str) -> str:
+    """Return what to add to the `@node` that is metered, with the names that the machine's other nodes use."""
     ways = [one for one in flow.transitions if one.kind != "move"]
     own = [one for one in ways if one.source == node]
     if own:
-        text = f"@metered(when_spent={machine.when_spent(own[0])}{budget}) above its {machine.decorator(node, own)}"
+        text = f"add meters=[{budget}] to its @node"
         inside = [one for one in own if one in core.transitions]
         return f"{text}, and route its {inside[0].outcome} out of the loop" if inside else text
     # An outer edge cannot lead to a node of an embedded graph.
     outside = [one for one in ways if one not in core.transitions and "." not in f"{node}{one.source}{one.target}"]
-    above = f"{budget}) above its {machine.decorator(node, own)}, and"
+    added = f"meters=[{budget}] to its @node, and"
     for one in outside:
         if machine.fits(one, node):
-            return f"@metered(when_spent={machine.when_spent(one)}{above} on({one.outcome}, {one.target}) in its row"
+            return f"add when_spent={machine.when_spent(one)}, {added} on({one.outcome}, {one.target}) in its row"
     outcome, outer = machine.new_outcome(flow), node.rpartition(".")[0]
     rows = f"its row and in that of {outer}" if outer else "its row"
     return (
-        f"@metered(when_spent={outcome}{above} on({outcome}, END) in {rows}; write the class {outcome} with two "
+        f"add when_spent={outcome}, {added} on({outcome}, END) in {rows}; write the class {outcome} with two "
         f"fields: a value, an Exhausted"
     )
 
@@ -254,12 +253,6 @@ class _Names:
             return False
         new = all(kind.__name__ != one.outcome for kind in node.outcomes)
         return new and all(accepts(takes, kind) for kind in node.takes)
-
-    def decorator(self, name: str, own: Sequence[Transition]) -> str:
-        """Return the node's uppermost decorator."""
-        if own:
-            return "@metered" if any(one.kind == "gate" for one in own) else "@charged"
-        return "@opaque" if name in self._nodes and _is_opaque(self._nodes[name]) else "@node"
 
     def count(self, name: str) -> str:
         """Return code for the first count in the node's value: `lambda todo: len(todo.rest)`; empty if it has none."""

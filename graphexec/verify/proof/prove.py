@@ -201,8 +201,7 @@ def _find_unbounded_asks(graph: Graph[Any, Any], limits: Limits, measured: Colle
             # Limits on meters are a remedy only if every effect charges one.
             meters = (names[0] for names in charged) if all(charged) else ()
             remedy = (
-                f"{fan_out_remedy(meters, options)}, or declare asks= in its @charged or @metered: a number, or "
-                f"(minimum, maximum)"
+                f"{fan_out_remedy(meters, options)}, or declare asks= in its @node: a number, or (minimum, maximum)"
             )
             yield Finding("GX013", "error", node.name, None, fact, remedy)
 
