@@ -223,9 +223,9 @@ def node(
     - `def f(x: A) -> B | C` is pure: the engine calls it, and calls it again when a run is resumed there. It must do no
       I/O and return promptly, because no deadline can cut it.
     - `def f(x: A) -> Asks[Fetch, B | C]` asks for effects with `yield from ask(...)`.
-    - `async def f(x: A) -> B | C` runs arbitrary code, and so does a `def` with `opaque=True`: it is one effect, outside
-      the engine. The deadline cuts it (a blocking function is abandoned in its thread). Its outcome is stored, so a
-      resumed run does not call it again.
+    - `async def f(x: A) -> B | C` runs arbitrary code, and so does a `def` with `opaque=True`: it is one effect. The
+      deadline cuts it (a blocking function is abandoned in its thread). Its outcome is stored, so a resumed run does
+      not call it again.
 
     A parameter annotated `CallContext[User]` receives the visit's `CallContext`, which has the `context` of the run.
     Other parameters without a default, `def f(x: A, translator: Translator) -> B`, are settings; `bind` supplies them
