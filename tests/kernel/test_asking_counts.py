@@ -249,8 +249,6 @@ def test_count_of_a_node_without_effects_is_refused(one: kernel.Node[Any, Any]) 
     assert m.error_message(errors.NodeError, lambda: gx.node(when_spent=m.Stopped, asks=1)(one)) == (
         f"{one.name} does not yield effects, so asks= does not apply; write it with Asks[...], or leave out asks="
     )
-        f"{one.name} does not yield effects, so asks= does not apply; write it with Asks[...], or leave out asks="
-    )
 
 
 @cases("steps", 0, 1, 2)
