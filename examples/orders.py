@@ -10,14 +10,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, final
 
-from graphexec import END, Asks, Budget, Done, Effect, Exhausted, Limits, Meter, Moved, ask, edges, graph, node, on
+from graphexec import END, Asks, Done, Effect, Exhausted, Limits, Meter, Moved, ask, edges, graph, node, on
 
 # Meters count the resources that effects consume; a run's limits bound them.
 PAYMENTS = Meter("payments")
 FEES = Meter("fees", whole=False, unit="an amount of money")
 
-# A budget of the machine. It holds in every run, so every run ends.
-ATTEMPTS = Budget("attempts", 5)
+# A meter of the machine. Its limit holds in every run, so every run ends.
+ATTEMPTS = Meter("attempts", 5)
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from graphexec.kernel.effects import All, Asks, CallContext, Effect, ask, ask_all
     from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Failed, Moved, Reported
     from graphexec.kernel.graph import Graph, edges, on
-    from graphexec.kernel.meters import ITERATIONS, Budget, Exhausted, Limits, Meter, Spent
+    from graphexec.kernel.meters import ITERATIONS, Exhausted, Limits, Meter, Spent
     from graphexec.kernel.node import END, Node, node
     from graphexec.kernel.snapshot import Snapshot, snapshot_of
     from graphexec.kernel.stepping import advance, begin
@@ -57,7 +57,6 @@ __all__ = [
     "AskHuman",
     "Asked",
     "Asks",
-    "Budget",
     "CallContext",
     "Done",
     "Effect",
@@ -122,7 +121,7 @@ _MODULES = {
     "graphexec.kernel.effects": "All Asks CallContext Effect ask ask_all",
     "graphexec.kernel.events": "Answered Asked Done Entered Event Failed Moved Reported",
     "graphexec.kernel.graph": "Graph edges on",
-    "graphexec.kernel.meters": "ITERATIONS Budget Exhausted Limits Meter Spent",
+    "graphexec.kernel.meters": "ITERATIONS Exhausted Limits Meter Spent",
     "graphexec.kernel.node": "END Node node",
     "graphexec.kernel.snapshot": "Snapshot snapshot_of",
     "graphexec.kernel.stepping": "advance begin",

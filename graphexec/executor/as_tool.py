@@ -92,7 +92,8 @@ def executor_effect(executor: AgentExecutor, nested: AgentExecutor, name: str) -
             f"as_effect: nothing bounds the {names} of a run of the executor, so nothing can be reserved for it; "
             f"set {' and '.join(f'max_{meter}' for meter in unbounded)}"
         )
-    meters = {**executor.graph.meters, **{one: Meter(one) for one in bounds if one not in executor.graph.meters}}
+    known = executor.graph.effect_meters
+    meters = {**known, **{one: Meter(one) for one in bounds if one not in known}}
     reserves = {meter: int(bounds[one].number or 0) if one in bounds else None for one, meter in meters.items()}
     # The class has no fields of its own, so it stays a frozen dataclass.
     kind: type[RunGraph] = type(name, (RunGraph,), {"__slots__": (), "reserves": reserves, "__module__": __name__})

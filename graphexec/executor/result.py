@@ -79,7 +79,7 @@ class RunResult(Generic[T_co]):
 
     @property
     def reason(self) -> str:
-        """The reason of the ending: `finished`, `return_direct`, `refused`, or the limit or budget that stopped it."""
+        """The reason of the ending: `finished`, `return_direct`, `refused`, or the limit that stopped it."""
         if isinstance(self.ending, StoppedResponse):
             return "refused" if self.ending.limit is None else self.ending.limit.limit
         return "return_direct" if self.ending.return_direct else "finished"

@@ -19,7 +19,7 @@ from graphexec.kernel.events import (
     journal_of,
 )
 from graphexec.kernel.graph import Graph, draft, edges, graph, on
-from graphexec.kernel.meters import ITERATIONS, Budget, Exhausted, Limits, Meter, Spent
+from graphexec.kernel.meters import ITERATIONS, Exhausted, Limits, Meter, Spent
 from graphexec.kernel.node import END, Edge, Node, node
 from graphexec.kernel.program import Proof, Ranks
 from graphexec.kernel.snapshot import Snapshot, snapshot_of
@@ -34,7 +34,6 @@ __all__ = [
     "Askable",
     "Asked",
     "Asks",
-    "Budget",
     "CallContext",
     "CallId",
     "Cut",

@@ -25,7 +25,7 @@ from typing import (
 from graphexec._mistakes import explain_calls
 from graphexec.errors import NodeError, format_value
 from graphexec.kernel.effects import Effect, O, Perform
-from graphexec.kernel.meters import ITERATIONS, Budget, Exhausted, is_number, make_measure
+from graphexec.kernel.meters import ITERATIONS, Exhausted, Meter, is_number, make_measure
 from graphexec.kernel.signatures import (
     accepts,
     find_call_parameter,
@@ -62,7 +62,7 @@ class Edge:
     source: str
     outcome: type
     target: str
-    resets: tuple[Budget, ...] = ()
+    resets: tuple[Meter, ...] = ()
 
     def __str__(self) -> str:
         resets = f" (resets {', '.join(map(str, self.resets))})" if self.resets else ""
@@ -95,7 +95,7 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """A budget of which each effect of a node costs one, if it `counts` the effect. Without a name it costs nothing."""
+    """A meter of which each effect of a node costs one, if it `counts` the effect. Without a name it costs nothing."""
 
     name: str
     limit: int | None
@@ -125,7 +125,7 @@ class Node(Generic[In_contra, Out_co]):
     outcomes: tuple[type, ...]
     returns: tuple[type, ...]
     effects: tuple[type[Effect[Any]], ...] = ()
-    meters: tuple[Budget, ...] = ()
+    meters: tuple[Meter, ...] = ()
     when_spent: Callable[[Any, Exhausted], object] | None = None
     spent_outcome: type | None = None
     least: int = 0
@@ -155,7 +155,7 @@ class Node(Generic[In_contra, Out_co]):
     raises: tuple[type[Exception], ...] = ()
 
     @property
-    def measure(self) -> Budget:
+    def measure(self) -> Meter:
         """What `decreases` counts down, for `resets=`. Raises `NodeError` for a node without it."""
         if self.decreases is None:
             raise NodeError(f"{self.name} has no measure; write @node(decreases=...), a function of its value")
@@ -198,7 +198,7 @@ def node(
 def node(
     *,
     when_spent: Callable[[Any, Exhausted], W],
-    meters: Sequence[Budget] = (),
+    meters: Sequence[Meter] = (),
     asks: Count | None = None,
     grace: float | None = None,
     name: str = "",
@@ -211,7 +211,7 @@ def node(
     /,
     *,
     when_spent: Callable[[Any, Exhausted], Any] | None = None,
-    meters: Sequence[Budget] = (),
+    meters: Sequence[Meter] = (),
     asks: Count | None = None,
     grace: float | None = None,
     name: str = "",
@@ -287,8 +287,8 @@ def _check_options(when_spent: Any, meters: Any, grace: Any, decreases: Any) -> 
     if when_spent is not None and not callable(when_spent):
         remedy = "give a function of the value and the limit, such as limit_reached"
         raise NodeError(f"when_spent is {format_value(when_spent)}; {remedy}")
-    if not isinstance(meters, (list, tuple)) or not all(isinstance(one, Budget) for one in meters):  # pyright: ignore[reportUnknownVariableType]
-        raise NodeError(f"a node has meters={format_value(meters)}; write meters=[BUDGET], a list of budgets")
+    if not isinstance(meters, (list, tuple)) or not all(isinstance(one, Meter) and one.whole for one in meters):  # pyright: ignore[reportUnknownVariableType]
+        raise NodeError(f"a node has meters={format_value(meters)}; write meters=[METER], a list of whole meters")
     if any(one.name == ITERATIONS.name and one.limit is not None for one in meters):  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
         raise NodeError("the limit of iterations belongs in Limits(iterations=...); write meters=[ITERATIONS]")
     if grace is not None and (not is_number(grace) or grace < 0):

@@ -16,7 +16,7 @@ from graphexec.executor.handlers.models import make_attempt_handler
 from graphexec.executor.plugging import Piece
 from graphexec.executor.table import Ready
 from graphexec.kernel.effects import Asks, Effect, ask
-from graphexec.kernel.meters import Budget, Exhausted
+from graphexec.kernel.meters import Exhausted, Meter
 from graphexec.kernel.node import node
 from graphexec.messages import ChatRequest, Model, UserMessage
 from graphexec.nodes._texts import describe_steps, describe_task, read_text
@@ -74,7 +74,7 @@ def critic(rounds: int = 2, *, prompt: str = REVIEW_REQUEST, model: Model | None
         del limit
         return finish
 
-    @node(name=name, when_spent=accept, meters=[Budget(f"{name}_rounds", rounds)], asks=(0, 1))
+    @node(name=name, when_spent=accept, meters=[Meter(f"{name}_rounds", rounds)], asks=(0, 1))
     def review(finish: AgentFinish) -> Asks[AttemptModel, AgentFinish | Ready]:
         """Ask what is wrong with the answer."""
         if finish.return_direct:

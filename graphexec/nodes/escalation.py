@@ -16,7 +16,7 @@ from graphexec.executor.options import to_model
 from graphexec.executor.plugging import Piece
 from graphexec.executor.table import Policies, Ready, Replied
 from graphexec.kernel.effects import Asks, ask
-from graphexec.kernel.meters import Budget, Exhausted
+from graphexec.kernel.meters import Exhausted, Meter
 from graphexec.kernel.node import node
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def escalate(
         """Decide which model is asked next."""
         return Escalated(ready.run) if when(ready.run) else ready
 
-    @node(when_spent=_go_on, meters=[Budget("escalations", times)], asks=(0, 1))
+    @node(when_spent=_go_on, meters=[Meter("escalations", times)], asks=(0, 1))
     def ask_stronger(escalated: Escalated, agent: Agent, policies: Policies) -> Asks[AskStronger, Replied | Ready]:
         """Ask the stronger model for the next decision."""
         asked = policies.request(agent, escalated.run, _ask)

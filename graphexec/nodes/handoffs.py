@@ -17,7 +17,7 @@ from graphexec.executor.inputs import single_input_key
 from graphexec.executor.plugging import Piece
 from graphexec.executor.table import Acted, Ready, limit_reached, make_step
 from graphexec.kernel.graph import Graph, M, check_table
-from graphexec.kernel.meters import Budget
+from graphexec.kernel.meters import Meter
 from graphexec.kernel.node import END, Edge, Node, node
 from graphexec.kernel.surgery import embed
 from graphexec.nodes.sub_agents import ungated_tools
@@ -72,7 +72,7 @@ def handoffs(
     turns = {one: _turn_class(one) for one in members}
     # The union of classes that exist only at run time.
     leads: Any = Union[(Ready, *turns.values())]
-    budget = Budget(name, handoffs)
+    passes = Meter(name, handoffs)
 
     def switch(handoff: Handoff) -> Any:
         """Pass the run on to the agent that continues it."""
@@ -81,7 +81,7 @@ def handoffs(
         return Ready(run) if handoff.to == host else turns[handoff.to](run)
 
     switch.__annotations__["return"] = leads
-    passing: Node[Any, Any] = node(name=f"switch_{name}", when_spent=limit_reached, meters=[budget])(switch)
+    passing: Node[Any, Any] = node(name=f"switch_{name}", when_spent=limit_reached, meters=[passes])(switch)
     nodes: list[Node[Any, Any]] = [_transfer_node(f"transfer_{name}", members), passing]
     for one, executor in members.items():
         # Checked here: the member receives the inputs of the host's run.
@@ -93,7 +93,7 @@ def handoffs(
         member = executor.with_tools([*own, *(tools[other] for other in others)])
         whole_graph = _with_transfer(member.graph, _transfer_node(f"transfer_{name}", others))
         embedded = _Member(whole_graph, member.world)
-        turn = Budget("iterations", iterations)
+        turn = Meter("iterations", iterations)
         nodes.append(embed(embedded, one, own=[turn], enter=_entering(turns[one])))
     ungated = tuple(label for executor in members.values() for label in ungated_tools(executor))
     return Piece(name, tuple(nodes), tools=tuple(tools[one] for one in members), acts=True, ungated=ungated)

@@ -15,7 +15,7 @@ from graphexec.executor.inputs import single_input_key
 from graphexec.executor.plugging import Piece
 from graphexec.executor.rules import CallRules
 from graphexec.executor.table import Acted, Ready
-from graphexec.kernel.meters import Budget, Exhausted
+from graphexec.kernel.meters import Exhausted, Meter
 from graphexec.kernel.node import node
 from graphexec.kernel.surgery import embed
 from graphexec.tools.tool import tool
@@ -89,7 +89,7 @@ def sub_agent(executor: AgentExecutor, name: str, description: str, *, calls: in
             acted = acted.answer(place, ToolResult(text, "rejected"))
         return acted
 
-    @node(when_spent=reject, meters=[Budget(f"{name}_calls", calls)])
+    @node(when_spent=reject, meters=[Meter(f"{name}_calls", calls)])
     def enter(task: Task) -> Ready:
         """Give the task to the sub-agent as its question."""
         return Ready(Run({question: _task_of(task.acted.actions[task.place])}))
@@ -106,7 +106,7 @@ def sub_agent(executor: AgentExecutor, name: str, description: str, *, calls: in
     def call_directly(task: str) -> str:
         raise InputError(f"{name} is carried out by a node, and a node of yours called it for {task!r}; pass it on")
 
-    embedded = embed(executor, name, own=[Budget("iterations", iterations)], enter=enter, leave=leave)
+    embedded = embed(executor, name, own=[Meter("iterations", iterations)], enter=enter, leave=leave)
     return Piece(
         name,
         (take_call, embedded),

@@ -13,7 +13,7 @@ from graphexec.agents.prompt import format_observation
 from graphexec.effects import ToolResult
 from graphexec.executor.plugging import Piece
 from graphexec.executor.table import Acted, Ready
-from graphexec.kernel.meters import Budget, Exhausted
+from graphexec.kernel.meters import Exhausted, Meter
 from graphexec.kernel.node import node
 from graphexec.tools import tool
 from graphexec.tools.tool import InvalidArgumentsError
@@ -85,7 +85,7 @@ def todo_list(reminders: int = 1, *, name: str = "todo_list") -> Piece:
         del limit
         return given.finish
 
-    @node(name=f"{name}_remind", when_spent=finish_anyway, meters=[Budget(f"{name}_reminders", reminders)])
+    @node(name=f"{name}_remind", when_spent=finish_anyway, meters=[Meter(f"{name}_reminders", reminders)])
     def remind(given: TodosOpen) -> Ready:
         """Show the model the open items."""
         finish = given.finish

@@ -35,9 +35,9 @@ def limit_tool(tool: str, calls: int, *, name: str = "limit_tool") -> Piece:
     that do not fit. A result that was repeated from an earlier call counts, too. To limit two tools, give the pieces
     names: `limit_tool("read", 5, name="limit_read")`. For all tools together, `max_tool_calls` stops the run.
 
-    The engine counts the calls, too, as the budget `search_calls`, on which the proof relies: it stops a run in which a
+    The engine counts the calls, too, in the meter `search_calls`, on which the proof relies: it stops a run in which a
     node of yours calls the tool more often. Calls of unknown tools, and with arguments that do not fit, are answered
-    and not made. An executor whose `handlers` answer `CallTool` has no such budget.
+    and not made. An executor whose `handlers` answer `CallTool` has no such meter.
 
     It adds one transition for each decision of the agent that calls tools. Raises `InputError` for an invalid number,
     and the executor raises it for a tool that it does not have.

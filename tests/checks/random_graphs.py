@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias, Union, final
 from graphexec.effects import CallModel, CallTool
 from graphexec.kernel.effects import All, Asks, Effect
 from graphexec.kernel.graph import Table, edges, on
-from graphexec.kernel.meters import ITERATIONS, Budget, Exhausted, Meter
+from graphexec.kernel.meters import ITERATIONS, Exhausted, Meter
 from graphexec.kernel.node import END, Node, node
 from graphexec.kernel.surgery import embed
 from graphexec.machine import Machine, graph
@@ -26,7 +26,7 @@ COLOURS: tuple[Colour, ...] = ("Red", "Green", "Blue")
 SPENT = "Spent"
 
 # The budgets by which nodes are metered: iterations, and two with their own limits.
-BUDGETS: tuple[Budget, ...] = (ITERATIONS, Budget("alpha", 2), Budget("beta", 1))
+BUDGETS: tuple[Meter, ...] = (ITERATIONS, Meter("alpha", 2), Meter("beta", 1))
 
 # The meters that effects of random machines charge and measure, besides model and tool calls.
 METERS: tuple[Meter, ...] = (Meter("gold"), Meter("silver"), Meter("tin"))
@@ -197,7 +197,7 @@ def _node(number: int, drawn: DrawnNode) -> Node[Any, Any]:
     budgets = {budget.name: budget for budget in BUDGETS}
     if drawn.inner:
         # In `BUDGETS`, iterations have no limit.
-        own = [Budget(ITERATIONS.name, 2) if name == ITERATIONS.name else budgets[name] for name in drawn.own]
+        own = [Meter(ITERATIONS.name, 2) if name == ITERATIONS.name else budgets[name] for name in drawn.own]
         return embed(build_graph(drawn.inner), f"n{number}", own=own)
 
     def choose_outcome(choices: tuple[int, ...]) -> Any:

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, suppress
-from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -19,7 +18,7 @@ from tests.executor import hostile_runs
 from tests.executor.hostile_runs import Act, Actor, World, make_tool
 
 Call: TypeAlias = gx.CallContext[Any]
-REVIEWS = gx.Budget("reviews", 2)
+REVIEWS = gx.Meter("reviews", 2)
 
 
 @gx.node(when_spent=limit_reached, meters=[REVIEWS])
@@ -90,8 +89,7 @@ class Builder:
         )
         # The limits of the plan are set last, as there are only a few different graphs.
         executor = self.splice_nodes(executor)
-        budgets = {name: limit for name, limit in limits.budgets.items() if name in executor.graph.budgets}
-        return testing.on_loop_time(executor.with_limits(replace(limits, budgets=budgets)), world.clock)
+        return testing.on_loop_time(executor.with_limits(limits), world.clock)
 
     def agent(self, tools: list[AnyTool]) -> Any:
         match self.plan.kind:

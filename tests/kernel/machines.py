@@ -85,7 +85,7 @@ class Halted:
     limit: Exhausted
 
 
-def machine_of(first: Any, *others: Any, resets: Mapping[type, Sequence[gx.Budget]] | None = None) -> Machine[Any, Any]:
+def machine_of(first: Any, *others: Any, resets: Mapping[type, Sequence[gx.Meter]] | None = None) -> Machine[Any, Any]:
     """Return the graph of these nodes: an outcome leads to the node that takes it, and any other ends the run.
 
     `resets` has the budgets that the edges of an outcome reset.

@@ -52,7 +52,7 @@ as_on: Any = gx.on
 as_graph: Any = gx.graph
 as_node: Any = gx.node
 
-PATIENCE = gx.Budget("patience", 4)
+PATIENCE = gx.Meter("patience", 4)
 
 
 @gx.node(when_spent=stopped)
@@ -72,7 +72,7 @@ async def waits_and_yields(asked: Asked) -> Any:
 
 NOT_A_NODE = ("respond is not a node", "decorate the function with @node")
 IN_QUOTES = "is a string and not a node; write"
-BUDGETS = "write resets=[BUDGET], a list of budgets"
+METERS = "write resets=[METER], a list of meters"
 NODE, FORGETFUL, inquire_row = gx.node(respond), machine_of(forgetful), gx.edges(inquire, gx.on(Reply, gx.END))
 
 
@@ -85,21 +85,21 @@ NODE, FORGETFUL, inquire_row = gx.node(respond), machine_of(forgetful), gx.edges
     (lambda: as_on("Reply", gx.END), ["'Reply' is not an outcome class; write on(Outcome, target), one for each"]),
     (lambda: as_on(Asked | Reply, gx.END), ["one for each class"]),
     (lambda: as_graph([1], start=NODE), ["the table is [1]; write edges(...) | edges(...)"]),
-    (lambda: as_node(when_spent=stopped, meters=PATIENCE), [f"meters={PATIENCE!r}; write meters=[BUDGET], a list"]),
-    (lambda: as_node(when_spent=stopped, meters=["patience"]), ["meters=['patience']; write meters=[BUDGET], a list"]),
+    (lambda: as_node(when_spent=stopped, meters=PATIENCE), [f"meters={PATIENCE!r}; write meters=[METER], a list"]),
+    (lambda: as_node(when_spent=stopped, meters=["patience"]), ["meters=['patience']; write meters=[METER], a list"]),
     (lambda: as_node(meters=[PATIENCE])(respond), ["respond has a limit, but no outcome", "when_spent=limit_reached"]),
     (lambda: as_node(grace=3)(respond), ["respond has a limit, but no outcome", "when_spent=limit_reached"]),
     (lambda: as_node(opaque=True)(NODE), ["respond is a node already; write opaque=True where its function is"]),
     (
-        lambda: gx.node(when_spent=stopped, meters=[gx.Budget("iterations", 5)]),
+        lambda: gx.node(when_spent=stopped, meters=[gx.Meter("iterations", 5)]),
         ["the limit of iterations", "Limits(iterations=...)", "write meters=[ITERATIONS]"],
     ),
     (
         lambda: gx.node(when_spent=Halted, meters=[PATIENCE])(gx.node(when_spent=stopped)(NODE)),
         ["respond has the outcome Reply when a limit stops it, and cannot have Halted, too; give the same when_spent"],
     ),
-    (lambda: as_on(Reply, gx.END, resets=PATIENCE), [f"on(Reply, ...) has resets={PATIENCE!r}; {BUDGETS}"]),
-    (lambda: as_on(Reply, gx.END, resets=[PATIENCE, "a"]), [f"has resets=[{PATIENCE!r}, 'a']; {BUDGETS}"]),
+    (lambda: as_on(Reply, gx.END, resets=PATIENCE), [f"on(Reply, ...) has resets={PATIENCE!r}; {METERS}"]),
+    (lambda: as_on(Reply, gx.END, resets=[PATIENCE, "a"]), [f"has resets=[{PATIENCE!r}, 'a']; {METERS}"]),
     (lambda: as_on(Reply, "inquire"), [f"'inquire' {IN_QUOTES} the node itself, without quotes"]),
     (lambda: as_on(Reply, "END"), [f"'END' {IN_QUOTES} END, imported from graphexec, without quotes"]),
     (lambda: as_graph(inquire_row, start="inquire"), [f"'inquire' {IN_QUOTES} the node itself, without quotes"]),

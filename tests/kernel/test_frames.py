@@ -60,7 +60,7 @@ def inquire(subject: Subject) -> gx.Asks[Question, Known | Unknown]:
 INQUIRY: gx.Graph[Subject, Known | Unknown] = machine_of(inquire)
 
 
-def limited_inquiry(tries: gx.Budget) -> gx.Graph[Subject, Known | Unknown]:
+def limited_inquiry(tries: gx.Meter) -> gx.Graph[Subject, Known | Unknown]:
     return machine_of(gx.node(when_spent=give_up, meters=[tries])(inquire))
 
 
@@ -77,13 +77,13 @@ def stop_early(job: Job, limit: gx.Exhausted) -> Minutes:
     return Minutes((*job.notes, f"stopped by {limit.limit}"))
 
 
-ROUNDS, TRY = gx.Budget("rounds", 3), gx.Budget("tries", 1)
+ROUNDS, TRY = gx.Meter("rounds", 3), gx.Meter("tries", 1)
 
 
 file_unknown = pure("file_unknown", Unknown, Minutes, lambda unknown: Minutes((f"no more: {unknown.limit.limit}",)))
 
 
-def survey(name: str = "look", *, own: tuple[gx.Budget, ...] = (ROUNDS,), child: Any = INQUIRY) -> gx.Node[Job, Any]:
+def survey(name: str = "look", *, own: tuple[gx.Meter, ...] = (ROUNDS,), child: Any = INQUIRY) -> gx.Node[Job, Any]:
     """Return a node that asks about each subject, at most three."""
     return gx.embed(child, name, own=own, enter=take_first, leave=write_down, each=ROUNDS, when_spent=stop_early)
 
@@ -116,7 +116,7 @@ class TestFrame:
         assert run_machine(office(survey()), job, reporter()).outcome == Minutes(notes)
 
     def test_other_endings_leave_unchanged(self) -> None:
-        machine = office(survey(child=limited_inquiry(gx.Budget("tries", 1))))
+        machine = office(survey(child=limited_inquiry(gx.Meter("tries", 1))))
         result = run_machine(machine, Job(("a", "b")), reporter())
         assert result.outcome == Minutes(("no more: tries",))
         assert result.done.snapshot.frames == {}
@@ -219,7 +219,7 @@ class TestEach:
 def two_surveys(first: gx.Node[Job, Any]) -> gx.Graph[Job, Any]:
     """Return a machine that enters a survey twice: its outer loop repeats the subjects once."""
 
-    @gx.node(when_spent=stop_again, meters=[gx.Budget("again", 1)])
+    @gx.node(when_spent=stop_again, meters=[gx.Meter("again", 1)])
     def again(minutes: Minutes) -> Job:
         return Job(("a", "b"))
 
@@ -273,7 +273,7 @@ def department(inner: gx.Graph[Job, Minutes]) -> gx.Graph[Agenda, Minutes]:
         return Minutes((*agenda.notes, "stopped"))
 
     # The inner graph starts with a graph of its own, so no edge of its table refills that one's rounds.
-    lists, rounds = gx.Budget("lists", 3), gx.Budget("look.rounds", 3)
+    lists, rounds = gx.Meter("lists", 3), gx.Meter("look.rounds", 3)
     team: Any = gx.embed(inner, "team", own=[lists, rounds], enter=take_list, leave=gather, each=lists, when_spent=stop)
     return machine_of(team)
 
@@ -325,7 +325,7 @@ class TestRefusals:
         ({"each": ROUNDS}, "has each= without enter=; pass enter"),
         ({"enter": take_first, "each": ROUNDS}, "has each=rounds without when_spent=; pass a function"),
         ({"enter": take_first, "when_spent": stop_early}, "has when_spent= without each=; pass each"),
-        (WHOLE | {"each": gx.Budget("rounds")}, 'has each=rounds, which has no limit; write Budget("rounds", 3)'),
+        (WHOLE | {"each": gx.Meter("rounds")}, 'has each=rounds, which has no limit; write Meter("rounds", 3)'),
         ({"enter": reopen}, "starts with Subject, but its enter returns Job; return Subject"),
         (WITH_LEAVE | {"leave": leave_of_jobs}, "ends with Known | Unknown, but its leave takes Job; take Known |"),
         (WITH_LEAVE | {"leave": underline}, "has a leave that takes one value; write def leave"),

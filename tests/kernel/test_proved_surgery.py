@@ -10,7 +10,7 @@ import graphexec as gx
 from tests.kernel import machines as m
 from tests.parameters import cases
 
-PATIENCE = gx.Budget("patience")
+PATIENCE = gx.Meter("patience")
 
 
 @gx.node
@@ -21,7 +21,7 @@ def advance(step: m.Left) -> m.Left | m.Number:
 conclude = m.pure("conclude", m.Number, m.Number, lambda result: result)
 
 
-def machine(budget: gx.Budget) -> gx.Machine[m.Left, m.Number | m.Stopped]:
+def machine(budget: gx.Meter) -> gx.Machine[m.Left, m.Number | m.Stopped]:
     bounded = gx.node(when_spent=m.Stopped, meters=[budget])(advance)
     return gx.graph(
         gx.edges(bounded, gx.on(m.Left, bounded) | gx.on(m.Number, conclude) | gx.on(m.Stopped, gx.END))
@@ -46,9 +46,9 @@ def add_free_loop(of: gx.Machine[Any, Any]) -> gx.Machine[Any, Any]:
     return gx.splice(of, table, after=conclude, on=m.Number)
 
 
-@cases("of", machine(gx.Budget("patience", 5)), machine(PATIENCE))
+@cases("of", machine(gx.Meter("patience", 5)), machine(PATIENCE))
 def test_run_of_a_spliced_free_loop_is_refused(of: gx.Machine[Any, Any]) -> None:
-    changed, limits = add_free_loop(of), gx.Limits(budgets={"patience": 5})
+    changed, limits = add_free_loop(of), gx.Limits({PATIENCE: 5})
     with pytest.raises(gx.UnprovedError) as caught:
         changed.run(m.Left(0), limits=limits)
     (finding,) = caught.value.verdict.findings
@@ -68,7 +68,7 @@ def test_loop_needs_a_limit_of_the_run() -> None:
     assert not machine(PATIENCE).verify().proved
     changed = gx.replace(machine(PATIENCE), advance)
     assert m.run_machine(changed, m.Left(2)).outcome == m.Number(2)
-    assert changed.verify(gx.Limits(budgets={"patience": 3})).proved
+    assert changed.verify(gx.Limits({PATIENCE: 3})).proved
     reviewed = add_review(Call)
     assert not reviewed.verify().proved
     assert reviewed.verify(gx.Limits({CALLS: 10})).proved
@@ -140,5 +140,5 @@ def test_loop_made_by_limits_is_checked() -> None:
     assert not changed.verify(gx.Limits({CALLS: 3})).proved
     bounded = gx.node(when_spent=m.Stopped, meters=[PATIENCE])(advance)
     rows = gx.edges(rest, gx.on(m.Left, bounded) | gx.on(m.Stopped, gx.END))
-    extended = gx.splice(machine(gx.Budget("patience", 5)), rows, after=bounded, on=m.Stopped)
+    extended = gx.splice(machine(gx.Meter("patience", 5)), rows, after=bounded, on=m.Stopped)
     assert "it is taken when a limit is reached, and spends nothing" in extended.verify().why

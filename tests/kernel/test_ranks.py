@@ -195,7 +195,7 @@ def test_rank_needs_limits_on_its_budgets(machine: Any, value: object, ranks: Ra
     )
 
 
-PATIENCE = gx.Budget("patience", 4)
+PATIENCE = gx.Meter("patience", 4)
 
 
 @gx.node(when_spent=m.Stopped)
@@ -228,7 +228,7 @@ PAID = gx.Snapshot("think", m.Prompt(0), spent=gx.Spent(meters={"prompt_tokens":
     (m.Prompt(), "tool_calls", [Usage(1, 1)], {"tool_calls": 3}, 3, gx.Exhausted("tool_calls", 3, 3), 8),
     (m.Prompt(), "tokens", [Usage(1, 1)], {"tokens": 6}, 3, gx.Exhausted("tokens", 6, 6), 6),
     (m.Prompt(), "patience", [Usage(1, 1)], {}, 4, gx.Exhausted("patience", 4, 4), 8),
-    (m.Prompt(), "patience", [Usage(1, 1)], {"budgets": {"patience": 2}}, 2, gx.Exhausted("patience", 2, 2), 4),
+    (m.Prompt(), "patience", [Usage(1, 1)], {"meters": {PATIENCE: 2}}, 2, gx.Exhausted("patience", 2, 2), 4),
     # Tokens beyond the limit do not affect ranks, and a resumed run with fewer tokens has the lowest one.
     (m.Prompt(), "tokens", [Usage(3, 2)], {"tokens": 9}, 2, gx.Exhausted("tokens", 9, 10), 10),
     (PAID, "tokens", [Usage()], {"tokens": 0}, 0, gx.Exhausted("tokens", 0, 5), 5),

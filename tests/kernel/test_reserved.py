@@ -17,7 +17,7 @@ from graphexec.effects import CallModel, CallTool, ToolResult, agent_limits, rep
 from graphexec.errors import NodeError
 from graphexec.executor import GENERATING_AGENT_EXECUTOR, STRICT_GENERATING_AGENT_EXECUTOR, Ready
 from graphexec.executor.result import Ending
-from graphexec.kernel import Budget, Cut, PendingEffect, Spent, node
+from graphexec.kernel import Cut, Meter, PendingEffect, Spent, node
 from graphexec.messages import CompletionRequest, ModelReply, Usage
 from graphexec.runtime import RunContext, make_run_context
 from graphexec.testing.explorer.stub_nodes import explore_table
@@ -216,7 +216,7 @@ WORDS = gx.node(words)
 METERED = "words is reserved, so its entry costs nothing; leave out meters= or grace="
 COUNTLESS = "is reserved and needs the number of its effects; write asks=1, or (least, most)"
 RESERVED = gx.node(when_spent=m.Halted, asks=1, grace=10)(words)
-TRYING = gx.node(when_spent=m.Halted, meters=[Budget("a", 1)])(words)
+TRYING = gx.node(when_spent=m.Halted, meters=[Meter("a", 1)])(words)
 
 
 @cases(

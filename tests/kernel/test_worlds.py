@@ -53,7 +53,7 @@ def archivist(*replies: str, **options: Any) -> gx.AgentExecutor:
 def delegating(inner: Any, **options: Any) -> gx.AgentExecutor:
     """Return an executor that hands its first call to another one."""
     agent = gx.create_react_agent(models.ScriptedModel([CALLS, "Final Answer: done"]), [search])
-    delegate = gx.embed(inner, "inner", own=[gx.Budget("iterations", 2)], enter=brief, leave=report)
+    delegate = gx.embed(inner, "inner", own=[gx.Meter("iterations", 2)], enter=brief, leave=report)
     return gx.AgentExecutor(agent=agent, tools=[search], nodes=[delegate], max_iterations=4, **options)
 
 

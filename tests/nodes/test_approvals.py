@@ -257,7 +257,7 @@ class TestOrder:
         def give_up(observed: Observed, limit: object) -> Observed:
             return observed
 
-        @gx.node(when_spent=give_up, meters=[gx.Budget("retries", 3)])
+        @gx.node(when_spent=give_up, meters=[gx.Meter("retries", 3)])
         def jump_to_tools(observed: Observed) -> Acted:
             """Call all tools of the reply again."""
             return Acted(observed.run, observed.actions)
@@ -344,12 +344,12 @@ def keep(observed: Observed, limit: object) -> Observed:
     return observed
 
 
-@gx.node(when_spent=keep, meters=[gx.Budget("again", 1)])
+@gx.node(when_spent=keep, meters=[gx.Meter("again", 1)])
 def repeat(observed: Observed) -> Acted:
     return Acted(observed.run, observed.actions)
 
 
-@gx.node(when_spent=limit_reached, meters=[gx.Budget("started", 1)])
+@gx.node(when_spent=limit_reached, meters=[gx.Meter("started", 1)])
 def start_with_a_call(ready: Ready) -> Ready:
     return ready
 

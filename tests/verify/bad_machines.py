@@ -79,7 +79,7 @@ class Left:
     limit: gx.Exhausted
 
 
-LEFT, RIGHT = gx.Budget("left", 3), gx.Budget("right", 2)
+LEFT, RIGHT = gx.Meter("left", 3), gx.Meter("right", 2)
 
 
 go_left: Any = gx.node(when_spent=Left, meters=[LEFT])(stub("go_left", A, B | Over))
@@ -143,7 +143,7 @@ def extending(asker: Any) -> gx.Machine[Ready, Any]:
 
 
 FREE_EXTENSION = extending(ask_for_more)
-PAID_EXTENSION = extending(gx.node(when_spent=limit_reached, meters=[gx.Budget("extensions", 2)])(ask_for_more))
+PAID_EXTENSION = extending(gx.node(when_spent=limit_reached, meters=[gx.Meter("extensions", 2)])(ask_for_more))
 PAID_EXTENSION_FLOW = flow_of(PAID_EXTENSION)
 
 # ---- an agent within an agent
@@ -164,9 +164,9 @@ def parent(child: Any, deliverer: Any) -> gx.Machine[Task, Any]:
     return machine_of(take_on, child, deliverer, give_up)
 
 
-TASKS = gx.Budget("tasks", 3)
+TASKS = gx.Meter("tasks", 3)
 counting_deliver = gx.node(when_spent=Left, meters=[TASKS])(deliver)
-OWN = [gx.Budget("iterations", 5)]
+OWN = [gx.Meter("iterations", 5)]
 ENDLESS_CHILD = parent(gx.embed(AGENT_EXECUTOR, "research", own=OWN), deliver)
 CHILD_COUNTED = parent(gx.embed(AGENT_EXECUTOR, "research", own=OWN), counting_deliver)
 

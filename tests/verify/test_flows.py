@@ -6,11 +6,12 @@ import json
 from typing import Any, Literal, final
 
 import graphexec as gx
-from graphexec import errors, kernel
+from graphexec import kernel
 from graphexec.effects import CallModel, CallTool, agent_limits
+from graphexec.kernel import Meter
 from graphexec.testing.explorer.stub_nodes import explore_table
 from graphexec.verify.proof.flow import Flow, Transition, caps_of, flow_of, is_enabled, limits_of
-from tests.kernel.machines import error_message, stub, value
+from tests.kernel.machines import stub, value
 from tests.parameters import cases
 from tests.verify.flows import calling
 from tests.verify.proofs import certificate_of, witness_of
@@ -38,7 +39,7 @@ class Look(gx.Effect[str]):
     """An effect that costs nothing."""
 
 
-FIRST, SECOND = gx.Budget("first", 1), gx.Budget("second")
+FIRST, SECOND = gx.Meter("first", 1), gx.Meter("second")
 
 pure = stub("pure", Given, Made)
 think, use = stub("think", Given, Made, asks=CallModel), stub("use", Given, Made, asks=CallTool)
@@ -56,7 +57,7 @@ def blocking(given: Given) -> Made:
 # Any: the nodes are decorated in many ways.
 rows: Any = gx.edges
 FROM_MADE: Any = gx.on(Made, turn_back) | gx.on(Halted, gx.END)
-counting: Any = gx.node(when_spent=Halted, meters=[gx.Budget("first", 3)])(pure)
+counting: Any = gx.node(when_spent=Halted, meters=[gx.Meter("first", 3)])(pure)
 once: Any = gx.node(when_spent=Halted, meters=[FIRST])(pure)
 twice: Any = gx.node(when_spent=Halted, meters=[SECOND])(once)
 
@@ -194,7 +195,7 @@ def test_digest_covers_every_part_of_flow_and_is_stable() -> None:
 @cases(
     ("limits", "caps"),
     (agent_limits(model_calls=2, tokens=0), (15, 2, None, 0, 3, None)),
-    (agent_limits(iterations=None, tool_calls=4, budgets={"x": None, "y": 0}), (None, None, 4, None, None, 0)),
+    (agent_limits({Meter("x"): None, Meter("y"): 0}, iterations=None, tool_calls=4), (None, None, 4, None, None, 0)),
 )
 def test_run_limits_override_budget_limits(limits: gx.Limits, caps: tuple[int | None, ...]) -> None:
     flow = Flow("a", ("a",), (Transition("a", "A", "END", **calling(models=1, tools=1)),), (("x", 3), ("y", None)))
@@ -209,7 +210,7 @@ def test_limit_transition_needs_its_limit(kind: Any, cause: str) -> None:
     none = gx.Limits(iterations=None, fan_out=None)
     flow = Flow("a", ("a",), (one,), (("x", None),))
     assert not is_enabled(one, limits_of(flow, none))
-    given: dict[str, Any] = {"budgets": {"x": 0}} if cause == "x" else {cause: 0}
+    given: dict[str, Any] = {"meters": {Meter("x"): 0}} if cause == "x" else {cause: 0}
     assert is_enabled(one, limits_of(flow, dataclasses.replace(none, **given)))
     # A move is always possible.
     assert is_enabled(Transition("a", "A", "END", spends=(("x", 1),)), {"x": 0})
@@ -360,17 +361,6 @@ def test_fault_of_draft_has_path_if_reachable() -> None:
     # Nothing leads to it.
     assert findings["GX004 begin_with"].witness is None
     assert (verdict.status, verdict.certificate) == ("refuted", None)
-
-
-@cases(
-    ("entry", "name", "hint"),
-    (counting, "frist", "the machine has no budget frist; did you mean first?"),
-    (counting, "zzzzz", "the machine has no budget zzzzz; it has first"),
-    (twice, "zzzzz", "the machine has no budget zzzzz; it has first, second"),
-    (pure, "first", "the machine has no budget first; it has none of its own"),
-)
-def test_limit_on_unknown_budget_suggests_name(entry: Any, name: str, hint: str) -> None:
-    assert error_message(errors.LimitsError, asking(entry).verify, gx.Limits(budgets={name: 1})) == hint
 
 
 def test_a_certificate_has_every_limit_by_name() -> None:

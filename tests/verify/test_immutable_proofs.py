@@ -8,7 +8,7 @@ import pytest
 
 import graphexec as gx
 from graphexec import errors, models
-from graphexec.kernel import Budget, Limits, Meter
+from graphexec.kernel import Limits, Meter
 from graphexec.kernel.events import ChargedReply, Cut
 from graphexec.kernel.meters import FrozenMapping
 from tests.parameters import cases
@@ -44,7 +44,7 @@ class Lying(FrozenMapping[float]):
     lambda: MADE.nodes.pop("fetch"),
     lambda: setattr(MADE["fetch"], "function", print),
     lambda: setattr(PAGES, "name", "others"),
-    lambda: setattr(Budget("revisions", 3), "limit", 9),
+    lambda: setattr(Meter("revisions", 3), "limit", 9),
     lambda: Limits(Lying(("pages",), (1,))),
     lambda: Limits(FrozenMapping(("pages",), (-1,))),
 )

@@ -83,7 +83,6 @@ PRODUCT = flow_with(
 @given(flow=flows(), given_limits=limits())
 def test_random_flow_with_measures_ends_within_its_closed_form(flow: Flow, given_limits: kernel.Limits) -> None:
     """A third opinion: the flow with the first measures 0, 1 and 3 as limits, and each of its states."""
-    given_limits = dataclasses.replace(given_limits, budgets={})
     flow = measured(flow)
     certificate, cores = prove_flow(flow, given_limits)
     if certificate is None:
@@ -178,7 +177,7 @@ def test_entry_into_an_embedded_graph_resets_its_measures() -> None:
     assert (finding.code, "which each entry into job resets" in finding.fact) == ("GX014", True)
     # The first entry sets nothing back.
     assert certificate_of(ONE_JOB, NO_LIMIT).bounds.transitions.form == "job.measure(work) + 1"
-    assert ONE_JOB.run(Plan(("a", "b"))).snapshot.spent.budgets == {"job.measure(work)": 2}
+    assert ONE_JOB.run(Plan(("a", "b"))).snapshot.spent.meters == {"job.measure(work)": 2}
     # It enters the graph again, with a plan that is no shorter.
     counting = kernel.node(name="again")(gx.node(decreases=lambda done: done.left)(again.function))
     entering = machine_of(_job, counting)

@@ -124,7 +124,7 @@ class Refund(gx.Effect[bool]):
         return (1.5,)
 
 
-METERED: Any = gx.node(when_spent=Cancelled, meters=[gx.Budget("payments", 3)])(orders.pay)
+METERED: Any = gx.node(when_spent=Cancelled, meters=[gx.Meter("payments", 3)])(orders.pay)
 REFUND: Any = dataclasses.replace(orders.pay, name="refund", effects=(Refund,))
 
 
@@ -149,7 +149,7 @@ def test_budget_with_name_of_meter_has_a_finding() -> None:
     assert verify(gx.draft(orders.rows_of(METERED), start=METERED)).findings[0].code == "GX011"
 
 
-@gx.node(when_spent=Cancelled, meters=[gx.Budget("rounds", 3)])
+@gx.node(when_spent=Cancelled, meters=[gx.Meter("rounds", 3)])
 def go_round(order: Order) -> Order | Delivered:
     return order
 
@@ -161,10 +161,14 @@ def run_once(machine: gx.Graph[Any, Any], limits: gx.Limits) -> object:
     return advance(machine, begin(machine, Order()), limits)
 
 
-@cases("use", verify, run_once)
-def test_meter_limit_on_own_budget_is_refused(use: Callable[[gx.Graph[Any, Any], gx.Limits], object]) -> None:
-    text = "rounds is a budget of the machine and not a meter; write Limits(budgets={'rounds': 2})"
-    assert error_message(errors.LimitsError, use, ROUNDS, gx.Limits({Meter("rounds"): 2})) == text
+def test_limits_override_the_limit_of_a_meter() -> None:
+    for limits, number in ((None, 4), (gx.Limits({Meter("rounds"): 2}), 3)):
+        certificate = verify(ROUNDS, limits).certificate
+        assert certificate is not None
+        assert certificate.bounds.transitions.number == number
+    halves = gx.Limits({Meter("rounds", whole=False): 2.5})
+    text = "the limit rounds is 2.5, and rounds counts whole numbers; give one of these"
+    assert error_message(errors.LimitsError, verify, ROUNDS, halves) == text
 
 
 # ---- reports

@@ -256,7 +256,7 @@ def retrieve(goal: Goal) -> Draft:
 
 RETRIEVAL = machine_of(retrieve, grade, rewrite)
 
-PAGES = gx.Budget("pages", 20)
+PAGES = gx.Meter("pages", 20)
 
 
 @value
@@ -270,7 +270,7 @@ async def crawl(frontier: Frontier) -> Frontier | Answer:
 
 
 BOUNDED_CRAWLER = machine_of(crawl)
-crawl_on: Any = node(when_spent=Halted, meters=[gx.Budget("pages")])(crawl.function)
+crawl_on: Any = node(when_spent=Halted, meters=[gx.Meter("pages")])(crawl.function)
 CRAWLER = machine_of(crawl_on)
 
 
@@ -287,7 +287,7 @@ def respond(message: Goal) -> Asks[CallModel, Draft]:
 
 CHAT = machine_of(listen, respond)
 
-REVISIONS = gx.Budget("rounds", 3)
+REVISIONS = gx.Meter("rounds", 3)
 
 
 @node(when_spent=Halted, meters=[REVISIONS])
@@ -361,8 +361,8 @@ def test_function_without_annotations_is_not_proposed_to_another_node() -> None:
     nodes: list[gx.Node[Any, Any]] = [bare, WRITER["next_chapter"]]
     machine: gx.Machine[Any, Any] = gx.Machine(nodes, WRITER.edges, WRITER.start)
     (finding,), (own,) = (verify(one, gx.Limits()).findings for one in (machine, WRITER))
-    assert "add meters=[Budget(" in own.remedy
-    assert "add when_spent=Stopped, meters=[Budget(" in finding.remedy
+    assert "add meters=[Meter(" in own.remedy
+    assert "add when_spent=Stopped, meters=[Meter(" in finding.remedy
 
 
 def measured(name: str) -> gx.Machine[Any, Any]:
@@ -407,7 +407,7 @@ def test_measure_survives_a_resume_at_each_effect(name: str) -> None:
         whole += 1
     assert whole >= 3
     (measure,) = flow_of(machine).measures
-    assert 0 < pending.snapshot.spent.budgets[measure] <= 4
+    assert 0 < pending.snapshot.spent[measure] <= 4
 
 
 @pytest.mark.medium

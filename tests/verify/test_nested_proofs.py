@@ -388,7 +388,7 @@ def test_proof_by_states_does_not_hold_after_more_was_spent(spent: int, fact: st
     assert WORKING.run(snapshot, limits=gx.Limits(iterations=3)).outcome == Worked()
 
 
-ONCE = gx.Budget("once", 1)
+ONCE = gx.Meter("once", 1)
 
 
 @value

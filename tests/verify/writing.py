@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from graphexec import ITERATIONS, Budget, Exhausted, Machine, node
+from graphexec import ITERATIONS, Exhausted, Machine, Meter, node
 from tests.kernel.machines import machine_of, value
 
-REVISIONS = Budget("revisions", 2)
+REVISIONS = Meter("revisions", 2)
 
 
 @value

@@ -12,7 +12,7 @@ from graphexec._arguments import validate, whole
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, Run
 from graphexec.executor.plugging import Piece
 from graphexec.executor.table import EXCEPTION_TOOL, Ready, limit_reached
-from graphexec.kernel.meters import Budget
+from graphexec.kernel.meters import Meter
 from graphexec.kernel.node import node
 from graphexec.messages.observations import format_observation
 from graphexec.messages.stored import TypedValues
@@ -61,7 +61,7 @@ def output_type(kind: Any, *, reasks: int = 2, name: str = "output_type") -> Pie
         """Return the finish with the instance in its answer, or why the answer is none."""
         return read_output(finish, known)
 
-    @node(name=f"{name}_reask", when_spent=limit_reached, meters=[Budget(_REASKS, reasks)])
+    @node(name=f"{name}_reask", when_spent=limit_reached, meters=[Meter(_REASKS, reasks)])
     def reask_output(invalid: InvalidOutput) -> Ready:
         """Show the model the errors of its answer, as an observation."""
         observation = known.explain(invalid.why)
@@ -71,7 +71,7 @@ def output_type(kind: Any, *, reasks: int = 2, name: str = "output_type") -> Pie
     return Piece(name, (judge_output, reask_output), output=known)
 
 
-# The budget, and so the reason of a run that has used it up.
+# The meter, and so the reason of a run that has used it up.
 _REASKS = "reasks"
 
 
