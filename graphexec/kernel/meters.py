@@ -101,6 +101,8 @@ class Meter:
             raise LimitsError(f"{self.name} is a limit already; find another name for the meter")
         if fault := self.find_fault(self.limit):
             raise LimitsError(fault)
+        if self.limit is not None and not self.whole:
+            object.__setattr__(self, "limit", float(self.limit))
 
     def find_fault(self, limit: object) -> str | None:
         """Return what is wrong with a limit of the meter, and what to give."""
