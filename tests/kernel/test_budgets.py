@@ -244,7 +244,7 @@ def test_invalid_limit_of_a_budget_is_refused(make: Callable[[], object], text: 
     (
         lambda: book(resets=(REVISIONS, PATIENCE)),
         "GX011 read Chapters: read --Chapters (resets revisions, patience)--> write resets patience, but no node "
-        "is metered by it; put @metered(budget=...) on the node that it bounds, or remove the reset",
+        "is metered by it; add meters=[...] to the @node of the node that it bounds, or remove the reset",
     ),
 )
 def test_faulty_budgets_are_refused(build: Callable[[], object], fault: str) -> None:
