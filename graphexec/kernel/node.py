@@ -22,6 +22,8 @@ from typing import (
     overload,
 )
 
+from typing_extensions import TypeIs
+
 from graphexec._mistakes import explain_calls
 from graphexec.errors import NodeError, format_value
 from graphexec.kernel.effects import Effect, O, Perform
@@ -189,7 +191,7 @@ def node(source: Callable[Concatenate[I, ...], O], /) -> Node[I, O]: ...
 @overload
 def node(
     *,
-    name: str = "",
+    name: str | None = None,
     opaque: bool = False,
     asks: Count | None = None,
     decreases: Callable[[Any], int] | None = None,
@@ -201,7 +203,7 @@ def node(
     meters: Sequence[Meter] = (),
     asks: Count | None = None,
     grace: float | None = None,
-    name: str = "",
+    name: str | None = None,
     opaque: bool = False,
     decreases: Callable[[Any], int] | None = None,
 ) -> MakeNode[W]: ...
@@ -214,7 +216,7 @@ def node(
     meters: Sequence[Meter] = (),
     asks: Count | None = None,
     grace: float | None = None,
-    name: str = "",
+    name: str | None = None,
     opaque: bool = False,
     decreases: Callable[[Any], int] | None = None,
 ) -> Node[Any, Any] | MakeNode[Any]:
@@ -255,13 +257,13 @@ def node(
     _check_options(when_spent, meters, grace, decreases)
 
     def make(source: Callable[..., Any] | Node[Any, Any], /) -> Node[Any, Any]:
-        if not isinstance(source, Node):
-            source = _read_function(source, name or name_of(source), opaque=opaque)
+        if not _is_node(source):
+            source = _read_function(source, name_of(source) if name is None else name, opaque=opaque)
         elif opaque:
             raise NodeError(f"{source.name} is a node already; write opaque=True where its function is decorated")
         made = dataclasses.replace(
             source,
-            name=_valid_name(name) if name else source.name,
+            name=source.name if name is None else _valid_name(name),
             meters=tuple(dict.fromkeys((*source.meters, *meters))),
             grace=source.grace if grace is None else float(grace),
             decreases=decreases or source.decreases,
@@ -274,15 +276,18 @@ def node(
     return make if source is None else make(source)
 
 
-def _check_options(when_spent: Any, meters: Any, grace: Any, decreases: Any) -> None:
+def _is_node(given: object) -> TypeIs[Node[Any, Any]]:
+    return isinstance(given, Node)
+
+
+def _check_options(when_spent: object, meters: Sequence[Budget], grace: object, decreases: object) -> None:
     """Raise `NodeError` for options of another class: users without a type checker pass any values."""
-    if isinstance(when_spent, Node):
+    if _is_node(when_spent):
         # Users pass the node that the outcome leads to.
-        target: Node[Any, Any] = when_spent
-        kind = target.takes[0].__name__
+        kind = when_spent.takes[0].__name__
         raise NodeError(
-            f"when_spent is {target.name}, a node; write when_spent=stop, with def stop(value, limit: Exhausted) -> "
-            f"{kind}, and on({kind}, {target.name}) in the table"
+            f"when_spent is {when_spent.name}, a node; write when_spent=stop, with def stop(value, limit: Exhausted) "
+            f"-> {kind}, and on({kind}, {when_spent.name}) in the table"
         )
     if when_spent is not None and not callable(when_spent):
         remedy = "give a function of the value and the limit, such as limit_reached"

@@ -160,7 +160,7 @@ def add_frame(name: str, inner: Subgraph, enter: Framing, leave: Framing | None,
 def _framing_node(name: str, role: str, given: Framing) -> Node[Any, Any]:
     made: Node[Any, Any] = as_node(name=role)(given)
     if made.kind != "pure" or made.inner is not None:
-        raise NodeError(f"{name} has an {role}= that asks for effects; give a pure function")
+        raise NodeError(f"{name} has {role}=, which asks for effects; give a pure function")
     return made
 
 

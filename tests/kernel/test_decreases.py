@@ -140,7 +140,6 @@ def test_used_up_limit_comes_before_the_measure() -> None:
 @cases(
     ("mistake", "message"),
     (lambda: gx.node(decreases=cast("Any", 3)), "a node has decreases=3; give a function of the node's value"),
-    (gx.node, "a node has decreases=None"),
     (lambda: start_over.measure, r"start_over has no measure; write @node\(decreases=...\)"),
 )
 def test_invalid_measure_is_explained(mistake: Any, message: str) -> None:

@@ -333,7 +333,7 @@ class TestRefusals:
             WITH_LEAVE | {"leave": strange_outer},
             "is entered with Job, but the parameter outer of its leave takes Agenda; widen the annotation",
         ),
-        ({"enter": asking_enter}, "has the enter asking_enter, which asks for effects; give a pure function"),
+        ({"enter": asking_enter}, "has enter=, which asks for effects; give a pure function"),
         (WHOLE | {"leave": one_way}, "has each=rounds, but its leave never returns Job, which enters it again"),
         (
             WHOLE | {"when_spent": start_again},

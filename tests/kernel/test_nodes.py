@@ -179,7 +179,7 @@ UNCHECKED = "which isinstance cannot check; name a class of your own"
     ),
     (misdeclared, "misdeclared yields, but returns typing.Any; write -> Asks[Effect, Outcome]"),
     (asks_int, "asks_int asks for <class 'int'>, which is not an effect; write class Name(Effect[Reply])"),
-    (declare("<lambda>"), "a node cannot be named '<lambda>'; define its function with def"),
+    (declare("<lambda>"), "a node cannot be named '<lambda>'; define its function with def, or write @node(name=...)"),
     (Instance(), "Instance is not a function; define it with def"),
     (functools.partial(read, number=m.Number(3)), "partial is not a function; define it with def"),
 )
@@ -206,26 +206,26 @@ def undecided(value: object, limit: Exhausted) -> m.Total | m.Sum:
 
 del unsaid.__annotations__["value"], unsaid.__annotations__["limit"], silent.__annotations__["return"]
 # Any: type checkers refuse some of these.
-declare: Any = node
+as_node: Any = node
 
 
 @cases(
     ("write", "text"),
     (
-        lambda: declare(when_spent=m.GaveUp)(m.halve),
+        lambda: as_node(when_spent=m.GaveUp)(m.halve),
         "halve takes Even, which GaveUp does not; give a function that makes one, as limit_reached makes a "
         "LimitReached, or widen its field",
     ),
     (
-        lambda: declare(when_spent=silent)(m.halve),
+        lambda: as_node(when_spent=silent)(m.halve),
         "silent does not annotate its outcome; write def silent(value: In, limit: Exhausted) -> Out",
     ),
     (
-        lambda: declare(when_spent=undecided)(m.halve),
+        lambda: as_node(when_spent=undecided)(m.halve),
         "undecided returns 2 outcomes, but a limit takes one edge; return one class",
     ),
     (
-        lambda: declare(opaque=True)(yields_without_asks),
+        lambda: as_node(opaque=True)(yields_without_asks),
         "yields_without_asks yields effects, so it is not opaque; leave out opaque=True",
     ),
     (
@@ -245,7 +245,7 @@ def test_invalid_decoration_or_reply_is_refused(write: Callable[[], object], tex
 
 @cases("when_spent", by_protocol, unsaid)
 def test_when_spent_may_take_a_protocol_or_anything(when_spent: Any) -> None:
-    assert declare(when_spent=when_spent)(m.halve).spent_outcome is m.Total
+    assert as_node(when_spent=when_spent)(m.halve).spent_outcome is m.Total
 
 
 class Unsaid(Effect):  # type: ignore[type-arg]
