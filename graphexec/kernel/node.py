@@ -280,7 +280,7 @@ def _is_node(given: object) -> TypeIs[Node[Any, Any]]:
     return isinstance(given, Node)
 
 
-def _check_options(when_spent: object, meters: Sequence[Budget], grace: object, decreases: object) -> None:
+def _check_options(when_spent: object, meters: Sequence[Meter], grace: object, decreases: object) -> None:
     """Raise `NodeError` for options of another class: users without a type checker pass any values."""
     if _is_node(when_spent):
         # Users pass the node that the outcome leads to.
