@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias, final
 
-from graphexec import END, Asks, Effect, Exhausted, Limits, ask, edges, graph, metered, node, on
+from graphexec import END, ITERATIONS, Asks, Effect, Exhausted, Limits, ask, edges, graph, node, on
 from graphexec.kernel import begin
 from graphexec.kernel.execution import Execution
 from graphexec.runtime import ASYNC, BLOCKING, IO, arun, make_run_context, run
@@ -58,8 +58,7 @@ def over(go: Go, limit: Exhausted) -> Over:
     return Over(go.number)
 
 
-@metered(when_spent=over, asks=1)
-@node
+@node(when_spent=over, meters=[ITERATIONS], asks=1)
 def look(go: Go) -> Asks[Look, Go]:
     """Ask, and go on."""
     return Go((yield from ask(Look(go.number))))

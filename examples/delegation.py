@@ -4,7 +4,7 @@ The inner machine is embedded in the outer one, with nodes named `research.plan`
 proof. The outer run is saved meanwhile, also in a snapshot.
 """
 
-from graphexec import AgentExecutor, AgentFinish, Budget, StoppedResponse, create_react_agent, embed, tool
+from graphexec import AgentExecutor, AgentFinish, Meter, StoppedResponse, create_react_agent, embed, tool
 from graphexec.actions import Run
 from graphexec.effects import ToolResult
 from graphexec.executor import Acted, Ready
@@ -40,7 +40,7 @@ def report(ending: AgentFinish | StoppedResponse, acted: Acted) -> Acted:
     return acted.answer(0, ToolResult(ending.output))
 
 
-delegate = embed(inner, "delegate", own=[Budget("iterations", 2)], enter=brief, leave=report)
+delegate = embed(inner, "delegate", own=[Meter("iterations", 2)], enter=brief, leave=report)
 
 model = ScriptedModel(
     ["I need the archive.\nAction: research\nAction Input: elm trees", "Final Answer: Nobody knows."],

@@ -2,19 +2,18 @@
 
 The edge back to `plan` resets the iterations. A piece has no edges of its own that could say so: `splice` puts the row
 of `ask_for_more` onto one edge. Without a budget it would create a loop that may not terminate: the proof would fail,
-and the executor would be refused. `ask_for_more` is metered with a budget that nothing resets.
+and the executor would be refused. `ask_for_more` costs one of a meter that nothing resets.
 """
 
-from graphexec import AgentExecutor, AskHuman, Asks, Budget, ask, create_react_agent, edges, metered, node, on, tool
+from graphexec import AgentExecutor, AskHuman, Asks, Meter, ask, create_react_agent, edges, node, on, tool
 from graphexec.executor import Ready, Stopped, limit_reached, plan, stopped_response
 from graphexec.kernel import ITERATIONS
 from graphexec.models import ScriptedModel
 
-EXTENSIONS = Budget("extensions", 2)
+EXTENSIONS = Meter("extensions", 2)
 
 
-@metered(when_spent=limit_reached, budget=EXTENSIONS, asks=1)
-@node
+@node(when_spent=limit_reached, meters=[EXTENSIONS], asks=1)
 def ask_for_more(reached: Stopped) -> Asks[AskHuman, Ready | Stopped]:
     """Ask a person whether to continue."""
     answer = yield from ask(AskHuman(f"After {len(reached.run.steps)} steps {reached.cause}. Go on?"))

@@ -5,13 +5,20 @@ A person approves each tool call. A test can check on the table that no tool is 
 
 import networkx as nx
 
-from graphexec import END, AgentFinish, AskHuman, Asks, ask, charged, edges, node, on, splice
-from graphexec.executor import AGENT_EXECUTOR, Acted, Stopped, dispatch_tools, limit_reached, parse, stopped_response
+from graphexec import END, AgentFinish, AskHuman, Asks, ask, edges, node, on, splice
+from graphexec.executor import (
+    AGENT_EXECUTOR,
+    Acted,
+    Stopped,
+    dispatch_tools,
+    limit_reached,
+    parse,
+    stopped_response,
+)
 from graphexec.verify import dominates, shortest_path
 
 
-@charged(when_spent=limit_reached, asks=1)
-@node
+@node(when_spent=limit_reached, asks=1)
 def approve(acted: Acted) -> Asks[AskHuman, Acted | AgentFinish]:
     """Ask a person about each call."""
     answer = yield from ask(AskHuman(f"Call {', '.join(action.tool for action in acted.actions)}? (yes/no)"))

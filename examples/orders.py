@@ -10,32 +10,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, final
 
-from graphexec import (
-    END,
-    Asks,
-    Budget,
-    Done,
-    Effect,
-    Exhausted,
-    Limits,
-    Meter,
-    Moved,
-    ask,
-    charged,
-    edges,
-    graph,
-    metered,
-    node,
-    on,
-)
-from graphexec.kernel import reserved
+from graphexec import END, Asks, Done, Effect, Exhausted, Limits, Meter, Moved, ask, edges, graph, node, on
 
 # Meters count the resources that effects consume; a run's limits bound them.
 PAYMENTS = Meter("payments")
 FEES = Meter("fees", whole=False, unit="an amount of money")
 
-# A budget of the machine. It holds in every run, so every run ends.
-ATTEMPTS = Budget("attempts", 5)
+# A meter of the machine. Its limit holds in every run, so every run ends.
+ATTEMPTS = Meter("attempts", 5)
 
 
 @dataclass(frozen=True)
@@ -131,16 +113,14 @@ class Interrupted:
     limit: Exhausted
 
 
-@charged(when_spent=Interrupted, asks=1)
-@node
+@node(when_spent=Interrupted, asks=1)
 def reserve(order: Order) -> Asks[TakeStock, Reserved | Cancelled]:
     """Reserve the article."""
     enough = yield from ask(TakeStock(order.article, 1))
     return Reserved(order) if enough else Cancelled(order, "sold out")
 
 
-@metered(when_spent=Interrupted, budget=ATTEMPTS, asks=1)
-@node
+@node(when_spent=Interrupted, meters=[ATTEMPTS], asks=1)
 def pay(at: Reserved | Declined) -> Asks[ChargeCard, Paid | Declined | Cancelled]:
     """Charge the first card that is left."""
     card, *others = at.order.cards
@@ -150,15 +130,13 @@ def pay(at: Reserved | Declined) -> Asks[ChargeCard, Paid | Declined | Cancelled
     return Declined(replace(at.order, cards=tuple(others))) if others else Cancelled(at.order, "no card was accepted")
 
 
-@charged(when_spent=Interrupted, asks=1)
-@node
+@node(when_spent=Interrupted, asks=1)
 def ship(paid: Paid) -> Asks[Ship, Shipped]:
     """Ship the article."""
     return Shipped((yield from ask(Ship(paid.order.article))))
 
 
-@reserved(when_spent=Interrupted)
-@node
+@node(when_spent=Interrupted, asks=1, grace=10.0)
 def release(cancelled: Cancelled) -> Asks[TakeStock, Cancelled]:
     """Put the article back. The call is reserved: limits do not stop it, and it has a grace period of ten seconds."""
     yield from ask(TakeStock(cancelled.order.article, -1))

@@ -15,7 +15,6 @@ from graphexec import (
     Snapshot,
     advance,
     ask,
-    charged,
     create_react_agent,
     edges,
     node,
@@ -35,8 +34,7 @@ def send(text: str) -> str:
     return f"sent: {text}"
 
 
-@charged(when_spent=limit_reached, asks=1)
-@node
+@node(when_spent=limit_reached, asks=1)
 def edit(acted: Acted) -> Asks[AskHuman, Acted]:
     """Let a person write the message that is sent."""
     (action,) = acted.actions

@@ -6,7 +6,7 @@ becomes an input of the run, and the agent's prompt contains it.
 
 import dataclasses
 
-from graphexec import AgentExecutor, Asks, ask, charged, create_react_agent, node, tool
+from graphexec import AgentExecutor, Asks, ask, create_react_agent, node, tool
 from graphexec.effects import CallModel
 from graphexec.executor import Ready, limit_reached
 from graphexec.messages import ChatRequest, UserMessage
@@ -38,8 +38,7 @@ def area(country: str) -> int:
     return {"Malta": 316, "Iceland": 103_000}[country]
 
 
-@charged(when_spent=limit_reached, asks=1)
-@node
+@node(when_spent=limit_reached, asks=1)
 def make_plan(ready: Ready) -> Asks[CallModel, Ready]:
     """Ask the model for a numbered plan, and add it to the inputs of the run."""
     question = f"Make a numbered plan for this task, one line for each step: {ready.run.inputs['input']}"

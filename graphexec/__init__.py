@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from graphexec.kernel.effects import All, Asks, CallContext, Effect, ask, ask_all
     from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Failed, Moved, Reported
     from graphexec.kernel.graph import Graph, edges, on
-    from graphexec.kernel.meters import ITERATIONS, Budget, Exhausted, Limits, Meter, Spent
-    from graphexec.kernel.node import END, Node, charged, metered, node, opaque
+    from graphexec.kernel.meters import ITERATIONS, Exhausted, Limits, Meter, Spent
+    from graphexec.kernel.node import END, Node, node
     from graphexec.kernel.snapshot import Snapshot, snapshot_of
     from graphexec.kernel.stepping import advance, begin
     from graphexec.kernel.surgery import embed, replace, wrap
@@ -57,7 +57,6 @@ __all__ = [
     "AskHuman",
     "Asked",
     "Asks",
-    "Budget",
     "CallContext",
     "Done",
     "Effect",
@@ -90,7 +89,6 @@ __all__ = [
     "ask_all",
     "begin",
     "callable_agent",
-    "charged",
     "chat_agent",
     "create_agent",
     "create_react_agent",
@@ -99,10 +97,8 @@ __all__ = [
     "edges",
     "embed",
     "graph",
-    "metered",
     "node",
     "on",
-    "opaque",
     "replace",
     "snapshot_of",
     "splice",
@@ -124,8 +120,8 @@ _MODULES = {
     "graphexec.kernel.effects": "All Asks CallContext Effect ask ask_all",
     "graphexec.kernel.events": "Answered Asked Done Entered Event Failed Moved Reported",
     "graphexec.kernel.graph": "Graph edges on",
-    "graphexec.kernel.meters": "ITERATIONS Budget Exhausted Limits Meter Spent",
-    "graphexec.kernel.node": "END Node charged metered node opaque",
+    "graphexec.kernel.meters": "ITERATIONS Exhausted Limits Meter Spent",
+    "graphexec.kernel.node": "END Node node",
     "graphexec.kernel.snapshot": "Snapshot snapshot_of",
     "graphexec.kernel.stepping": "advance begin",
     "graphexec.kernel.surgery": "embed replace wrap",

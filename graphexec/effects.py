@@ -39,6 +39,7 @@ AGENT_METERS = (MODEL_CALLS, TOOL_CALLS, TOKENS, COST)
 
 # Each parameter is a limit.
 def agent_limits(  # noqa: PLR0913
+    meters: Mapping[Meter, float | None] | None = None,
     *,
     iterations: int | None = 15,
     seconds: float | None = None,
@@ -50,7 +51,6 @@ def agent_limits(  # noqa: PLR0913
     restarts: int | None = None,
     depth: int | None = DEPTH,
     nested_runs: int | None = NESTED_RUNS,
-    budgets: Mapping[str, int | None] | None = None,
 ) -> Limits:
     """Return the limits of an agent's run: those of every machine, and those on its effects.
 
@@ -58,26 +58,26 @@ def agent_limits(  # noqa: PLR0913
     prompt and completion tokens, at least one per call; they are known after a call, so the last one can exceed the
     limit. `cost` is the money spent on `priced` models, compared before each call. The cost of a callable agent or a
     tool is known only if it runs a machine or an executor, which is then a nested run of this one. A call may cost
-    nothing, so `cost` cannot prove termination. The others are as in `Limits`.
+    nothing, so `cost` cannot prove termination. `meters` and the others are as in `Limits`.
 
     Raises `LimitsError` as `Limits` does, and for a cost of 0.
     """
-    for name in budgets or ():
-        if name in map(str, AGENT_METERS):
-            raise LimitsError(f"{name} is a limit of its own; write agent_limits({name}=...)")
+    for meter in meters or ():
+        if meter in AGENT_METERS:
+            raise LimitsError(f"{meter} is a limit of its own; write agent_limits({meter}=...)")
     if cost == 0 and not isinstance(cost, bool):
         raise LimitsError(
             "the limit cost is 0, but a cost is known only after a call; give an amount above 0, or model_calls=0"
         )
+    agent = {MODEL_CALLS: model_calls, TOOL_CALLS: tool_calls, TOKENS: tokens, COST: cost}
     return Limits(
-        {MODEL_CALLS: model_calls, TOOL_CALLS: tool_calls, TOKENS: tokens, COST: cost},
+        {**{meter: limit for meter, limit in agent.items() if limit is not None}, **(meters or {})},
         iterations=iterations,
         seconds=seconds,
         fan_out=fan_out,
         restarts=restarts,
         depth=depth,
         nested_runs=nested_runs,
-        budgets=budgets,
     )
 
 

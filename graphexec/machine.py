@@ -52,7 +52,7 @@ class Machine(Graph[S_contra, F_co]):
     def verify(self, limits: Limits | None = None) -> Verdict:
         """Prove that every run ends within `limits` (by default `Limits()`), or find one that does not.
 
-        Raises `LimitsError` for a limit on a budget that the machine does not have.
+        Raises `LimitsError` for a limit that its meter cannot have.
         """
         from graphexec.verify import verify
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec import AgentExecutor, Budget, Limits, create_tool_calling_agent, messages, testing
+from graphexec import AgentExecutor, Limits, Meter, create_tool_calling_agent, messages, testing
 from graphexec import _arguments as arguments
 from graphexec.errors import InputError, LimitsError
 from graphexec.memory import (
@@ -144,17 +144,14 @@ WRONG: list[tuple[Any, tuple[Any, ...], dict[str, Any], str]] = [
     (SQLiteHistory, ("turns",), {"conversation": 7}, "SQLiteHistory has conversation=7; give a string"),
     *((VERIFY, (), {"examples": n}, f"examples is {n!r}; {A_COUNT}") for n in ("5", 0)),
     *(
-        (Budget, (name,), {}, f"a budget cannot be named {name!r}; give it a name that a variable could have")
+        (Meter, (name,), {}, f"a meter cannot be named {name!r}; give it a name that a variable could have")
         for name in (3, None, ["revisions"])
     ),
     *(
-        (Limits, (), {"budgets": wrong}, f"budgets is {wrong!r}; give a dict of names and limits")
+        (Limits, (wrong,), {}, f"the limits are {wrong!r}; give a dict of meters and limits")
         for wrong in (3, "revisions", ["revisions"])
     ),
-    *(
-        (Limits, (), {"budgets": {name: 2}}, f"budgets has {name!r}, which is not a budget name; give names and limits")
-        for name in (3, "", Budget("revisions"))
-    ),
+    *((Limits, ({name: 2},), {}, f"the limits have {name!r}, which is not a meter; give") for name in (3, "revisions")),
 ]
 
 WRONG_FOR_CLIENTS: list[tuple[dict[str, Any], str]] = [
@@ -175,7 +172,7 @@ WRONG_FOR_CLIENTS: list[tuple[dict[str, Any], str]] = [
 def test_invalid_option_is_named_with_its_remedy(
     make: Callable[..., object], given: tuple[Any, ...], options: dict[str, Any], message: str
 ) -> None:
-    error = LimitsError if make in (Budget, Limits) else InputError
+    error = LimitsError if make in (Meter, Limits) else InputError
     with pytest.raises(error, match=f"^{re.escape(message)}"):
         make(*given, **options)
 

@@ -210,6 +210,12 @@ REMOVED = _by_name(
         "executor.STRICT_AGENT_EXECUTOR executor.GENERATING_AGENT_EXECUTOR executor.STRICT_GENERATING_AGENT_EXECUTOR",
         "agent_graph(strict=True, generate=True) returns the variants of AGENT_EXECUTOR",
     ),
+    ("Budget kernel.Budget", "write Meter(name, limit)"),
+    ("metered kernel.metered", "write @node(when_spent=..., meters=[ITERATIONS])"),
+    ("charged kernel.charged", "write @node(when_spent=...)"),
+    ("kernel.reserved", "write @node(when_spent=..., asks=1, grace=10)"),
+    ("opaque kernel.opaque", "write @node(opaque=True)"),
+    ("kernel.rename", "write @node(name=...)"),
     ("tools.everyday.convert_units", "write a tool that converts with pint"),
     (
         "testing.agent_scripts testing.drawn_graphs testing.executor_machine testing.graphs testing.limits "

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from graphexec.cli.exit_codes import UsageError, error_line
 from graphexec.cli.targets import Target, machine_at, machines_at, raised_at
 from graphexec.effects import COST, MODEL_CALLS, TOKENS, TOOL_CALLS
-from graphexec.errors import GraphError
+from graphexec.errors import GraphError, LimitsError, did_you_mean
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Limits, Meter
 from graphexec.verify.proof.findings import UnprovedError, Verdict, findings_of
@@ -55,9 +55,9 @@ def verdict_at(reference: str, limits: ChosenLimits | None) -> Verdict:
 
 
 def limits_of(machine: Target, chosen: ChosenLimits | None) -> Limits:
-    """Return a machine's limits: its own, else those of the command line, else the default. Unknown names are budgets.
+    """Return a machine's limits: its own, else those of the command line, else the default.
 
-    Raises `LimitsError` for invalid values.
+    Raises `LimitsError` for invalid values, and for names that the machine does not have.
     """
     return machine.limits or change_limits(machine.graph, Limits(), chosen or {})
 
@@ -68,12 +68,15 @@ def change_limits(graph: Graph[Any, Any], before: Limits, chosen: ChosenLimits) 
     meters = meters_of(graph)
     # The values come from the command line, so no type checker can know them; Limits validates them.
     own: dict[str, Any] = {name: chosen.get(name, getattr(before, name)) for name in OWN_LIMITS}
-    budgets: dict[str, Any] = {**before.budgets, **chosen}
-    budgets = {name: value for name, value in budgets.items() if name not in own and name not in meters}
-    return Limits({meter: chosen.get(name, before[name]) for name, meter in meters.items()}, budgets=budgets, **own)
+    for name in chosen:
+        if name not in own and name not in meters:
+            hint = did_you_mean(name, [*own, *meters], f"it has {', '.join(meters)}")
+            raise LimitsError(f"the machine has no meter {name}; {hint}")
+    known = {name: value for name, value in {**before.meters, **chosen}.items() if name not in own}
+    return Limits({meters.get(name, Meter(name)): value for name, value in known.items()}, **own)
 
 
-# The limits that belong neither to a meter nor to a machine's own budget.
+# The limits that belong to no meter.
 OWN_LIMITS = ("iterations", "seconds", "fan_out", "restarts", "depth", "nested_runs")
 
 

@@ -68,7 +68,7 @@ OtherLimits = Annotated[
         _LIMITS,
         "NAME=N",
         "Another limit: model_calls, tool_calls, tokens, cost, seconds, fan_out, restarts, depth, nested_runs, or one "
-        "of the machine's own budgets; NAME=none removes it. May be repeated.",
+        "of the machine's own meters; NAME=none removes it. May be repeated.",
         "--limit",
     ),
 ]

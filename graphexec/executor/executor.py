@@ -234,13 +234,8 @@ class AgentExecutor(RunMethods[T_co]):
         changed = copy.copy(self)
         changed._setup = setup
         changed._set_parts(setup.agent_with_tools, setup.offered, setup.memory, setup.binding, setup.output)
-        # The limits of budgets that only a piece had are left out with it.
-        limits = self.limits
-        graph = setup.make_graph(limits.fan_out)
-        budgets = {name: limit for name, limit in limits.budgets.items() if name in graph.budgets}
-        context = dataclasses.replace(
-            self.run_context, handlers=setup.make_handlers(), limits=dataclasses.replace(limits, budgets=budgets)
-        )
+        graph = setup.make_graph(self.limits.fan_out)
+        context = dataclasses.replace(self.run_context, handlers=setup.make_handlers())
         changed._prove(graph, context)
         return changed
 
@@ -351,8 +346,8 @@ class AgentExecutor(RunMethods[T_co]):
     def with_limits(self, limits: Limits) -> Self:
         """Return a copy of this executor with these limits, such as `dataclasses.replace(executor.limits, seconds=60)`.
 
-        Raises `UnprovedError` if a run may not terminate within them, `LimitsError` for an unknown budget, and
-        `InputError` for a value that is not a `Limits`.
+        Raises `UnprovedError` if a run may not terminate within them, `LimitsError` for a limit that its meter cannot
+        have, and `InputError` for a value that is not a `Limits`.
         """
         if not isinstance(limits, Limits):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InputError(f"the limits are {limits!r}; give a Limits, for example Limits(iterations=15)")

@@ -17,8 +17,8 @@ from graphexec.effects import CallAgent, CallModel, CallTool, Decided, ToolResul
 from graphexec.errors import ParseError
 from graphexec.executor.outcomes import Acted, Observed, Ready, Replied, Stopped, limit_reached
 from graphexec.kernel.effects import Asks, ask_all
-from graphexec.kernel.meters import Exhausted
-from graphexec.kernel.node import charged, metered, node, reserved
+from graphexec.kernel.meters import ITERATIONS, Exhausted
+from graphexec.kernel.node import node
 from graphexec.messages import ModelReply, ModelRequest
 
 # The observation after an unreadable reply, if the parser provides none. The text is LangChain's.
@@ -95,8 +95,7 @@ def conclude(agent: Agent, run: Run) -> CallModel | CallAgent:
 EXCEPTION_TOOL = "_Exception"
 
 
-@metered(when_spent=limit_reached, asks=1)
-@node
+@node(when_spent=limit_reached, meters=[ITERATIONS], asks=1)
 def plan(ready: Ready, agent: Agent, policies: Policies) -> Asks[CallModel | CallAgent, Replied]:
     """Ask the model for the next decision."""
     run = ready.run
@@ -148,8 +147,7 @@ def _read_decision(replied: Replied, agent: Agent) -> Acted | AgentFinish:
     return Acted(replied.run, decision)
 
 
-@charged(when_spent=limit_reached)
-@node
+@node(when_spent=limit_reached)
 def dispatch_tools(acted: Acted) -> Asks[CallTool, Observed]:
     """Call the tools of the actions that have no answer, concurrently; the results keep the order of the actions."""
     results: tuple[ToolResult, ...]
@@ -220,8 +218,7 @@ def stop_without_answer(stopped: Stopped, limit: Exhausted) -> StoppedResponse:
     return end_stopped(stopped)
 
 
-@reserved(when_spent=stop_without_answer, asks=(0, 1))
-@node
+@node(when_spent=stop_without_answer, asks=(0, 1), grace=10.0)
 def generate_response(
     stopped: Stopped, agent: Agent, policies: Policies
 ) -> Asks[CallModel | CallAgent, StoppedResponse]:

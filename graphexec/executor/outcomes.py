@@ -138,5 +138,5 @@ class HasRun(Protocol):
 
 
 def limit_reached(value: HasRun, limit: Exhausted) -> Stopped:
-    """Return the outcome of a `metered` or `charged` node of an agent's graph when a limit is used up."""
+    """Return the outcome of a node of an agent's graph when a limit is used up; its `when_spent`."""
     return Stopped(value.run, limit)

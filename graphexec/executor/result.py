@@ -78,7 +78,7 @@ class RunResult(Generic[T_co]):
 
     @property
     def reason(self) -> str:
-        """The reason of the ending: `finished`, `return_direct`, `refused`, or the limit or budget that stopped it."""
+        """The reason of the ending: `finished`, `return_direct`, `refused`, or the limit that stopped it."""
         return reason_of(self.ending)
 
     @property

@@ -23,7 +23,7 @@ from graphexec.executor.nodes import Policies, dispatch_tools
 from graphexec.executor.outcomes import Acted, Observed, Replied, limit_reached
 from graphexec.executor.plugging import Piece
 from graphexec.kernel.effects import Asks
-from graphexec.kernel.node import Node, charged, node
+from graphexec.kernel.node import Node, node
 from graphexec.messages import ModelReply
 
 # The most requests of a visit that avoids dummies. A compromise: each costs a model call, and may be the one without a
@@ -47,8 +47,7 @@ def _is_answer(decision: Decision) -> bool:
     return isinstance(decision, AgentFinish) and bool(format_observation(decision.answer).strip())
 
 
-@charged(when_spent=limit_reached, asks=(0, MOST_REQUESTS))
-@node
+@node(when_spent=limit_reached, asks=(0, MOST_REQUESTS))
 def avoid_dummies(replied: Replied, policies: Policies, rules: CallRules) -> Asks[CallModel | CallAgent, Replied]:
     """Ask the model again if its reply calls a tool with an argument copied from a worked example.
 
@@ -88,8 +87,7 @@ def _most_requests(rules: CallRules) -> int:
     return min(MOST_REQUESTS, len(rules.fillable))
 
 
-@charged(when_spent=limit_reached, asks=(0, 1))
-@node
+@node(when_spent=limit_reached, asks=(0, 1))
 def answer_repeats(replied: Replied, policies: Policies, rules: CallRules) -> Asks[CallModel | CallAgent, Replied]:
     """Ask once for the answer, instead of a reply that only repeats calls. Without an answer, keep the reply."""
     agent, seen = rules.agent, policies.trim(replied.run)
@@ -134,8 +132,7 @@ def refuse_repeats(acted: Acted, rules: CallRules) -> Acted:
     return acted
 
 
-@charged(when_spent=limit_reached)
-@node
+@node(when_spent=limit_reached)
 def dispatch_known_tools(acted: Acted, rules: CallRules) -> Asks[CallTool, Observed]:
     """Call the tools as `dispatch_tools` does; answer the calls of unknown tools, and those with invalid arguments."""
     for place in acted.open:

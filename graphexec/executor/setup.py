@@ -232,7 +232,7 @@ class Setup:
             counts = _calls_of(tool, lookup)
             known = quotas.get(counts)
             name = re.sub(r"\W|^(?=\d)", "_", f"{tool}_calls") if known is None else known.name
-            while known is None and name in (*machine.budgets, *machine.meters, *[one.name for one in quotas.values()]):
+            while known is None and name in (*machine.meters, *[one.name for one in quotas.values()]):
                 name += "_"
             least = calls if known is None or known.limit is None else min(calls, known.limit)
             quotas[counts] = Quota(name, least, counts)

@@ -22,7 +22,7 @@ from graphexec.executor.nodes import (
 )
 from graphexec.executor.outcomes import Acted, Observed, Ready, Replied, Stopped
 from graphexec.kernel.graph import edges, on
-from graphexec.kernel.node import END, rename
+from graphexec.kernel.node import END, node
 from graphexec.kernel.surgery import replace
 from graphexec.machine import Machine, graph
 
@@ -50,9 +50,9 @@ def agent_graph(*, strict: bool = False, generate: bool = False) -> Machine[Read
 def _variant(*, strict: bool, generate: bool) -> Machine[Ready, AgentFinish | StoppedResponse]:
     machine = AGENT_EXECUTOR
     if strict:
-        strict_parse = dataclasses.replace(rename(parse_or_raise, "parse"), raises=(ParseError,))
+        strict_parse = dataclasses.replace(node(name="parse")(parse_or_raise), raises=(ParseError,))
         machine = replace(machine, strict_parse, narrowed=True)
-    return replace(machine, rename(generate_response, "stopped_response")) if generate else machine
+    return replace(machine, node(name="stopped_response")(generate_response)) if generate else machine
 
 
 def require_agent_graph(machine: Machine[Ready, AgentFinish | StoppedResponse]) -> None:

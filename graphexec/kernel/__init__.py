@@ -7,8 +7,8 @@ from graphexec.kernel.counters import MeasureError
 from graphexec.kernel.effects import All, Asks, CallContext, Effect, ask, ask_all
 from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Failed, Moved, Reported
 from graphexec.kernel.graph import Graph, edges, graph, on
-from graphexec.kernel.meters import ITERATIONS, Budget, Exhausted, Limits, Meter, Spent
-from graphexec.kernel.node import END, Node, charged, metered, node, opaque, rename, reserved
+from graphexec.kernel.meters import ITERATIONS, Exhausted, Limits, Meter, Spent
+from graphexec.kernel.node import END, Node, node
 from graphexec.kernel.snapshot import Snapshot, snapshot_of
 from graphexec.kernel.stepping import PendingEffect, advance, begin
 from graphexec.kernel.surgery import bind, embed, replace, splice, wrap
@@ -20,7 +20,6 @@ __all__ = [
     "Answered",
     "Asked",
     "Asks",
-    "Budget",
     "CallContext",
     "Done",
     "Effect",
@@ -43,17 +42,12 @@ __all__ = [
     "ask_all",
     "begin",
     "bind",
-    "charged",
     "edges",
     "embed",
     "graph",
-    "metered",
     "node",
     "on",
-    "opaque",
-    "rename",
     "replace",
-    "reserved",
     "snapshot_of",
     "splice",
     "wrap",

@@ -11,7 +11,7 @@ from graphexec.errors import CertificateError, GraphexecError, InputError, Snaps
 from graphexec.kernel.effects import All, Effect, OuterRuns, Perform, Request, measure_reply, members_of
 from graphexec.kernel.events import ChargedReply, Cut
 from graphexec.kernel.graph import Graph
-from graphexec.kernel.meters import NOTHING, Counts, Exhausted, Limits, Spent, add_counts, check_spent, is_count
+from graphexec.kernel.meters import Counts, Exhausted, Limits, Spent, add_counts, check_spent, is_count
 from graphexec.kernel.program import Proof, Step, compile_program, invalid_answer, undeclared_outcome
 from graphexec.kernel.snapshot import PAID, UNPAID, Snapshot
 
@@ -36,7 +36,7 @@ class MeasureError(GraphexecError, ValueError):
             f"{node} has the measure {format_value(measure)}; its decreases= must return a whole number, 0 or more"
             if last is None
             else f"{node} does not decrease: its measure is {format_value(measure)}, and was {format_value(last)} at "
-            f"the last visit; lower it before each visit, or write @metered above @node in place of decreases="
+            f"the last visit; lower it before each visit, or write meters=[ITERATIONS] in place of decreases="
         )
 
 
@@ -74,13 +74,13 @@ class Counters:
         self._outer = outer
         # The machine as it is compiled for the run's limits.
         program = self.program = compile_program(graph, limits)
-        meters, budgets = (spent := snapshot.spent).meters, spent.budgets
+        meters = (spent := snapshot.spent).meters
         self._counts: list[float] = [0] * len(program.names)
         self._counts[0] = spent.iterations
         # Nothing more is to be done for a new run.
-        if meters or budgets:
+        if meters:
             check_spent(spent, graph.meters)
-            self._counts[1:] = [budgets[name] for name in program.budgets] + [meters[name] for name in program.meters]
+            self._counts[1:] = [meters[name] for name in program.names[1:]]
         # Charged by nested runs during the open request; and before it, on meters that this run does not have.
         self._nested_charges = _NO_CHARGES
         self._foreign_charges = (
@@ -104,7 +104,7 @@ class Counters:
         self._proof = proof
         self._last_rank = HIGHEST
         # What is left of the most steps, before the step to the first node; `None`: the ranks alone have to fall.
-        resumed = bool(meters or budgets or spent.iterations or snapshot.node != graph.start)
+        resumed = bool(meters or spent.iterations or snapshot.node != graph.start)
         most = None if proof is None else proof.count_steps(resumed=resumed, nested=outer is not None)
         self._steps_left = None if most is None else most + 1
         if proof is not None and (proof.ranks is None or not proof.anywhere):
@@ -136,9 +136,9 @@ class Counters:
     def spent(self) -> Spent:
         """Return what the run has spent so far."""
         if self._spent is None:
-            counts, program, first_meter = self._counts, self.program, self.program.first_meter
-            names: tuple[str, ...] = program.meters
-            amounts = counts[first_meter:]
+            counts, program = self._counts, self.program
+            names = program.names[1:]
+            amounts = counts[1:]
             if self._nested_charges or self._foreign_charges:
                 # Read once: another thread may charge meanwhile, which replaces the mapping.
                 nested = self._nested_charges
@@ -156,7 +156,6 @@ class Counters:
                 iterations=int(counts[0]),
                 seconds=self.seconds,
                 restarts=self._restarts,
-                budgets=Counts(program.budgets, tuple(counts[1:first_meter])) if first_meter > 1 else NOTHING,
                 meters=Counts(names, tuple(amounts)),
             )
         return self._spent
@@ -240,7 +239,7 @@ class Counters:
             raise invalid_answer(self._step, effect, f"{an(kind.__name__)}, which only the engine creates")
         if kind is Cut:
             return self._reply_to_cut(effect)
-        # An opaque node (`async def` or `@opaque`) is itself one effect, whose reply is the node's outcome.
+        # An opaque node (`async def` or `opaque=True`) is itself one effect, whose reply is the node's outcome.
         if type(effect) is Perform:
             if kind not in self._step.returns:
                 raise undeclared_outcome(self._step, answer, self._step.returns)

@@ -164,7 +164,7 @@ class Execution(Counters):
                 (yield event) if notify is None else notify(event)
             if next_step is None:
                 return outcome
-            # Refill budgets only after the `Moved` event: if an observer raises there, a run that is resumed at this
+            # Reset meters only after the `Moved` event: if an observer raises there, a run that is resumed at this
             # node must not find them refilled.
             if kind in step.resets:
                 for slot in step.resets[kind]:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Generic, Never, TypeVar, overload
 from graphexec._mistakes import explain_calls
 from graphexec.errors import Fault, GraphError, InputError, NodeError, did_you_mean, format_value
 from graphexec.kernel.effects import O
-from graphexec.kernel.meters import ITERATIONS, Budget, Meter
-from graphexec.kernel.node import END, Edge, End, Node, Quota, require_node
+from graphexec.kernel.meters import ITERATIONS, Meter
+from graphexec.kernel.node import END, Edge, End, Node, require_node
 from graphexec.kernel.tables import faults_of, inline_subgraphs
 
 if TYPE_CHECKING:
@@ -33,11 +33,11 @@ B = TypeVar("B")
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """The target of one class of outcomes, and the budgets that this edge resets."""
+    """The target of one class of outcomes, and the meters that this edge resets."""
 
     outcome: type
     target: Node[Any, Any] | End
-    resets: tuple[Budget, ...] = ()
+    resets: tuple[Meter, ...] = ()
 
 
 class Routes(Generic[H_contra, F_co]):
@@ -74,14 +74,14 @@ class Table(Generic[F_co]):
 
 
 @overload
-def on(outcome: type[O], target: End, *, resets: Sequence[Budget] = ()) -> Routes[O, O]: ...
+def on(outcome: type[O], target: End, *, resets: Sequence[Meter] = ()) -> Routes[O, O]: ...
 @overload
-def on(outcome: type[O], target: Node[O, object], *, resets: Sequence[Budget] = ()) -> Routes[O, Never]: ...
+def on(outcome: type[O], target: Node[O, object], *, resets: Sequence[Meter] = ()) -> Routes[O, Never]: ...
 @explain_calls("on", "on(Outcome, target)", {})
-def on(outcome: type[Any], target: Node[Any, Any] | End, *, resets: Sequence[Budget] = ()) -> Routes[Any, Any]:
+def on(outcome: type[Any], target: Node[Any, Any] | End, *, resets: Sequence[Meter] = ()) -> Routes[Any, Any]:
     """Route outcomes of exactly the class `outcome` to the node `target`, or end the run with them (`END`).
 
-    Taking this edge resets the budgets in `resets`: `on(Next, work, resets=[REVISIONS])`. Raises `NodeError` if
+    Taking this edge resets the meters in `resets`: `on(Next, work, resets=[REVISIONS])`. Raises `NodeError` if
     `outcome` is not one class, or `target` is not a node.
     """
     # Users without a type checker write on("Outcome", ...) and on(A | B, ...).
@@ -89,9 +89,9 @@ def on(outcome: type[Any], target: Node[Any, Any] | End, *, resets: Sequence[Bud
         raise NodeError(f"{outcome!r} is not an outcome class; write on(Outcome, target), one for each class")
     if not isinstance(target, End):
         require_node(target, "decorate the function with @node")
-    # Users without a type checker pass names, and a single budget.
-    if not isinstance(resets, (list, tuple)) or not all(isinstance(budget, Budget) for budget in resets):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise NodeError(f"on({outcome.__name__}, ...) has resets={resets!r}; write resets=[BUDGET], a list of budgets")
+    # Users without a type checker pass names, and a single meter.
+    if not isinstance(resets, (list, tuple)) or not all(isinstance(one, Meter) for one in resets):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise NodeError(f"on({outcome.__name__}, ...) has resets={resets!r}; write resets=[METER], a list of meters")
     return Routes((Route(outcome, target, tuple(resets)),))
 
 
@@ -114,19 +114,19 @@ def _cost_of(kind: type[Effect[Any]]) -> tuple[Mapping[Meter, int], tuple[Meter,
 class Graph(Generic[S_contra, F_co]):
     """A validated, immutable machine that starts with an `S` and ends with an `F`; created by `graph` and by surgery.
 
-    `nodes` maps names to nodes, and `edges` lists every transition. `budgets` maps the names of the machine's budgets
-    to their limits, and `meters` the names of its effects' meters to the meters. `str(machine)` lists its edges.
+    `nodes` maps names to nodes, and `edges` lists every transition. `meters` maps names to the meters of its nodes and
+    effects, without the iterations; `own` has the limits of those that its nodes cost. `str(machine)` lists its edges.
     """
 
     __slots__ = (
         "__weakref__",
         "_checked",
         "_costs",
-        "budgets",
         "edges",
         "meters",
         "nodes",
         "outcomes",
+        "own",
         "start",
     )
 
@@ -142,20 +142,26 @@ class Graph(Generic[S_contra, F_co]):
         assert places == declared, "graph and surgery give each outcome an edge"
         assert not strangers, "graph and surgery add the nodes that edges lead to"
         carried = (*self.nodes[start].takes, *(edge.outcome for edge in self.edges))
-        # The limit of iterations is in `Limits`.
-        own: list[Budget | Quota] = []
+        own: list[Meter] = []
         for node in self.nodes.values():
             own += node.meters
-            own += node.quotas
-        self.budgets: Mapping[str, int | None] = MappingProxyType(
-            {one.name: one.limit for one in own if one.name and one.name != ITERATIONS.name}
-        )
+            own += [Meter(one.name, one.limit) for one in node.quotas if one.name]
+        # The limit of iterations is in `Limits`.
+        costs = {one.name: one for one in own if one.name != ITERATIONS.name}
+        # Any: a whole number or `None`, as node meters are whole.
+        limits: dict[str, Any] = {name: one.limit for name, one in costs.items()}
+        self.own: Mapping[str, int | None] = MappingProxyType(limits)
         effects = dict.fromkeys(effect for node in self.nodes.values() for effect in node.effects)
         self._costs = {effect: _cost_of(effect) for effect in effects}
         self.meters: Mapping[str, Meter] = MappingProxyType(
-            {meter.name: meter for cost in self._costs.values() for part in cost for meter in part}
+            {meter.name: meter for cost in self._costs.values() for part in cost for meter in part} | costs
         )
         self.outcomes: Mapping[str, type] = MappingProxyType({kind.__name__: kind for kind in carried})
+
+    @property
+    def effect_meters(self) -> Mapping[str, Meter]:
+        """The meters of its effects, which count in outer runs, too."""
+        return {name: meter for name, meter in self.meters.items() if name not in self.own}
 
     def __setattr__(self, name: str, value: object) -> None:
         if name != "_checked" and hasattr(self, name):

@@ -1,15 +1,11 @@
-"""Budgets, meters and limits: what a run may spend, and what it has spent.
-
-A `Budget` belongs to a machine: entering a node that it meters costs one, and an edge may reset it. A `Meter` belongs
-to effects: they charge it before they are carried out, and their replies may report more.
-"""
+"""Meters and limits: what a run may spend, and what it has spent."""
 
 from __future__ import annotations
 
 import math
 import sys
 from collections.abc import ItemsView, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Generic, Self, TypeGuard, TypeVar, final
 
 from graphexec._mistakes import explain_class
@@ -18,7 +14,7 @@ from graphexec.errors import LimitsError, SnapshotError, format_integer, format_
 
 V = TypeVar("V")
 
-# The limits that belong to no budget and no meter.
+# The limits that belong to no meter.
 _OWN_LIMITS = ("seconds", "fan_out", "restarts", "depth", "nested_runs")
 
 # The default limits: on the effects of one visit, more than agents need, and soon reached by an endless loop of asks;
@@ -70,71 +66,28 @@ def _invalid(name: str, value: object, *, whole: bool = True, unit: str = "") ->
     return None
 
 
-def _is_name(name: object) -> bool:
-    return isinstance(name, str) and all(part.isidentifier() for part in name.split("."))
-
-
-def _check_name(kind: str, name: object) -> None:
-    if not _is_name(name):
-        raise LimitsError(f"a {kind} cannot be named {name!r}; give it a name that a variable could have")
-    if name in _OWN_LIMITS:
-        raise LimitsError(f"{name} is a limit already; find another name for the {kind}")
-
-
 @final
 @dataclass(frozen=True, slots=True, repr=False)
-class Budget:
-    """A counter of a machine: entering a node that it meters costs one, `metered(budget=Budget("revisions", 2))`.
+class Meter:
+    """A counter of entries into nodes, or of what effects consume, such as calls, tokens and money.
 
-    A run may spend `limit` of it; `Limits(budgets={"revisions": 5})` overrides the limit, and `None` is no limit.
+    - Entries: each entry into a node with `@node(meters=[REVISIONS], ...)` costs one, and an edge may reset the meter.
+    - Effects charge it before they are carried out (`Effect.charges`), and their replies may report more of it
+      (`Effect.measures`).
+
+    A run may spend `limit` of it; `Limits({REVISIONS: 5})` overrides the limit, and `None` is no limit. A meter that is
+    not `whole` counts fractions of what effects consume, and no proof relies on it. Error messages use `unit` for the
+    kind of its limit ("an amount of money"), `remedy` for what to do if a reply does not report a limited meter, and
+    `option` for the option of an executor that limits it. If the replies to effects that charge it are `generated`
+    text, the prover warns of an exit that such text takes around a guard.
+
     Raises `LimitsError` for an invalid limit, and for a name that is not an identifier or that a limit has already.
     """
 
     name: str
-    limit: int | None = None
-
-    def __post_init__(self) -> None:
-        _check_name("budget", self.name)
-        if fault := _invalid(self.name, self.limit):
-            raise LimitsError(fault)
-
-    def __repr__(self) -> str:
-        return repr_fields(self)
-
-    def __str__(self) -> str:
-        return self.name
-
-
-def make_measure(node: str) -> Budget:
-    """Return the budget of a node's measure, of which one more than its last value counts as spent."""
-    made, place = Budget("measure"), node.rfind(".") + 1
-    object.__setattr__(made, "name", f"{node[:place]}measure({node[place:]})")
-    return made
-
-
-def is_measure(name: str) -> bool:
-    """Return whether a name in a proof or in `Spent.budgets` is that of a measure."""
-    return name.endswith(")")
-
-
-# The default budget of `metered`; its limit is `Limits.iterations`.
-ITERATIONS = Budget("iterations")
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Meter:
-    """A counter of what effects consume (`Effect.charges`, `Effect.measures`): calls, tokens, money.
-
-    A meter that is not `whole` counts fractions, and no proof relies on it. Error messages use `unit` for the kind of
-    its limit ("an amount of money"), `remedy` for what to do if a reply does not report a limited meter, and `option`
-    for the option of an executor that limits it. If the replies to effects that charge it are `generated` text, the
-    prover warns of an exit that such text takes around a guard.
-
-    Raises `LimitsError` for a name that is not an identifier or that a limit has already.
-    """
-
-    name: str
+    # `int` is listed, so that a whole number stays one in JSON.
+    limit: int | float | None = None
+    _: KW_ONLY
     whole: bool = True
     unit: str = field(default="", compare=False, repr=False)
     remedy: str = field(default="return replies that report it", compare=False, repr=False)
@@ -142,12 +95,43 @@ class Meter:
     generated: bool = field(default=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        _check_name("meter", self.name)
-        if self.name == ITERATIONS.name:
-            raise LimitsError("iterations are counted at entries and not by effects; find another name for the meter")
+        if not isinstance(self.name, str) or not all(part.isidentifier() for part in self.name.split(".")):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise LimitsError(f"a meter cannot be named {self.name!r}; give it a name that a variable could have")
+        if self.name in _OWN_LIMITS:
+            raise LimitsError(f"{self.name} is a limit already; find another name for the meter")
+        if fault := self.find_fault(self.limit):
+            raise LimitsError(fault)
+        if self.limit is not None and not self.whole:
+            object.__setattr__(self, "limit", float(self.limit))
+
+    def find_fault(self, limit: object) -> str | None:
+        """Return what is wrong with a limit of the meter, and what to give."""
+        if limit == 0 and not self.whole and not isinstance(limit, bool):
+            return f"the limit {self.name} is 0, but what an effect consumes is only known afterwards; give more than 0"
+        return _invalid(self.name, limit, whole=self.whole, unit=self.unit)
+
+    def __repr__(self) -> str:
+        limit = "" if self.limit is None else f", {format_repr(self.limit)}"
+        return f"Meter({self.name!r}{limit}{'' if self.whole else ', whole=False'})"
 
     def __str__(self) -> str:
         return self.name
+
+
+def make_measure(node: str) -> Meter:
+    """Return the meter of a node's measure, of which one more than its last value counts as spent."""
+    made, place = Meter("measure"), node.rfind(".") + 1
+    object.__setattr__(made, "name", f"{node[:place]}measure({node[place:]})")
+    return made
+
+
+def is_measure(name: str) -> bool:
+    """Return whether a name in a proof or in `Spent.meters` is that of a measure."""
+    return name.endswith(")")
+
+
+# The meter of most nodes; its limit is `Limits.iterations`.
+ITERATIONS = Meter("iterations")
 
 
 class FrozenMapping(Mapping[str, V], Generic[V]):
@@ -217,8 +201,8 @@ class Counts(FrozenMapping[float]):
 NOTHING = Counts((), ())
 
 
-def _frozen(items: Iterable[tuple[str, V]]) -> FrozenMapping[V]:
-    by_name = dict(items)
+def freeze(by_name: Mapping[str, V]) -> FrozenMapping[V]:
+    """Return an immutable copy of a mapping."""
     return FrozenMapping(tuple(by_name), tuple(by_name.values()))
 
 
@@ -234,14 +218,14 @@ class Limits:
     - `restarts`: resumptions after a crash (`Snapshot.restarted`).
     - `depth`: levels of nested runs, such as those that tools start.
     - `nested_runs`: nested runs, at all levels together.
-    - `budgets`: limits of the machine's own budgets, by name.
-    - `meters`: limits of what effects consume. A charge is paid before the effect, successful or not. A meter that is
-      only measured is compared before each effect, so the last effect can exceed the limit.
+    - `meters`: limits of meters, in place of their own; those that only nested runs charge included. A charge is paid
+      before the entry or the effect, successful or not. A meter that is only measured is compared before each effect,
+      so the last effect can exceed the limit.
 
     Limits are immutable and hashable; `dataclasses.replace(limits, seconds=60)` changes one of them.
 
-    Raises `LimitsError` for a limit that is negative, infinite or not a number, for a limit of 0 on a meter that is not
-    whole, and for an invalid budget name.
+    Raises `LimitsError` for a limit that is negative, infinite or not a number, and for a limit of 0 on a meter that is
+    not whole.
     """
 
     iterations: int | None
@@ -250,13 +234,12 @@ class Limits:
     restarts: int | None
     depth: int | None
     nested_runs: int | None
-    budgets: Mapping[str, int | None]
-    meters: Mapping[str, float]
+    meters: Mapping[str, float | None]
 
     # Callers pass meters; the limits store their names.
     def __init__(
         self,
-        meters: Mapping[Meter, float | None] | FrozenMapping[float] | None = None,
+        meters: Mapping[Meter, float | None] | FrozenMapping[float | None] | None = None,
         *,
         iterations: int | None = 15,
         seconds: float | None = None,
@@ -264,7 +247,6 @@ class Limits:
         restarts: int | None = None,
         depth: int | None = DEPTH,
         nested_runs: int | None = NESTED_RUNS,
-        budgets: Mapping[str, int | None] | None = None,
     ) -> None:
         limits = {
             "iterations": iterations,
@@ -276,7 +258,6 @@ class Limits:
         }
         unit = {"seconds": "a number of seconds"}
         faults = [_invalid(name, one, whole=name not in unit, unit=unit.get(name, "")) for name, one in limits.items()]
-        own = _limits_of_budgets(budgets or {}, faults)
         # Any: users pass other values. `dataclasses.replace` passes the stored mapping again.
         given: Any = meters or {}
         if isinstance(meters, FrozenMapping) and type(given) is FrozenMapping:
@@ -286,64 +267,46 @@ class Limits:
             amounts = _limits_of_meters(given, faults)
         if reported := [fault for fault in faults if fault]:
             raise LimitsError("; ".join(reported))
-        for name, value in (*limits.items(), ("budgets", own), ("meters", amounts)):
+        for name, value in (*limits.items(), ("meters", amounts)):
             object.__setattr__(self, name, value)
 
     def __getitem__(self, meter: Meter | str) -> float | None:
-        """Return the limit of a meter, given as a `Meter` or by name; `None` if it has none."""
-        return self.meters.get(str(meter))
+        """Return the limit of a meter, or the limit that is set for the meter of this name; `None` if it has none."""
+        return self.meters.get(meter.name, meter.limit) if isinstance(meter, Meter) else self.meters.get(meter)
+
+    def caps(self, meters: Mapping[str, Meter]) -> dict[str, float | None]:
+        """Return the limits by name, of these meters and of all that are set."""
+        return {**self.meters, **{name: self[meter] for name, meter in meters.items()}}
 
     def __repr__(self) -> str:
         return repr_fields(self)
 
 
-def _limits_of_budgets(budgets: Mapping[str, int | None], faults: list[str | None]) -> FrozenMapping[int | None]:
-    # Users without a type checker pass a list of names.
-    if not isinstance(budgets, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise LimitsError(f"budgets is {format_value(budgets)}; give a dict of names and limits: {{'revisions': 5}}")
-    faults += [_invalid(name, limit) for name, limit in budgets.items()]
-    faults += [
-        f"budgets has {format_value(name)}, which is not a budget name; "
-        f"give names and limits, such as {{'revisions': 5}}"
-        for name in budgets
-        if not _is_name(name)
-    ]
-    faults += [
-        f"{name} is a limit and not a budget; write Limits({name}=...)"
-        for name in budgets
-        if name in (*_OWN_LIMITS, ITERATIONS.name)
-    ]
-    return _frozen(budgets.items())
-
-
-def _limits_of_meters(meters: Mapping[Meter, float | None], faults: list[str | None]) -> FrozenMapping[float]:
+def _limits_of_meters(meters: Mapping[Meter, float | None], faults: list[str | None]) -> FrozenMapping[float | None]:
     # Users without a type checker pass a list of meters.
     if not isinstance(meters, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise LimitsError(f"the limits are {format_value(meters)}; give a dict of meters and limits: {{METER: 5}}")
-    amounts: dict[str, float] = {}
+    amounts: dict[str, float | None] = {}
     for meter, limit in meters.items():
         if not isinstance(meter, Meter):  # pyright: ignore[reportUnnecessaryIsInstance]
             # Any: of another class than the annotation says.
             name: Any = meter
             key = f"Meter({name!r})" if isinstance(name, str) else "METER"
             raise LimitsError(f"the limits have {format_value(meter)}, which is not a meter; give {{{key}: 5}}")
-        fault = _invalid(meter.name, limit, whole=meter.whole, unit=meter.unit)
-        if fault is None and limit == 0 and not meter.whole:
-            fault = (
-                f"the limit {meter.name} is 0, but what an effect consumes is only known afterwards; give more than 0"
-            )
+        fault = meter.find_fault(limit)
+        if meter.name == ITERATIONS.name:
+            fault = f"{meter.name} is a limit of its own; write Limits({meter.name}=...)"
         faults.append(fault)
-        if limit is not None:
-            amounts[meter.name] = limit if fault or meter.whole else float(limit)
-    return _frozen(amounts.items())
+        amounts[meter.name] = limit if fault or meter.whole or limit is None else float(limit)
+    return freeze(amounts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Spent:
     """The spending of a run so far, counted as in `Limits`.
 
-    `seconds` is the run's clock at the last reply, or when an exception ended the run. `spent[METER]` is the amount
-    that effects have consumed of a meter. A budget that an edge resets starts again at 0.
+    `seconds` is the run's clock at the last reply, or when an exception ended the run. `spent[METER]` is the amount of
+    a meter; one that an edge resets starts again at 0.
 
     Raises `SnapshotError` for counts that are negative, not finite or not whole.
     """
@@ -351,7 +314,6 @@ class Spent:
     iterations: int = 0
     seconds: float = 0.0
     restarts: int = 0
-    budgets: Mapping[str, float] = field(default=NOTHING, hash=False)
     meters: Mapping[str, float] = field(default=NOTHING, hash=False)
 
     def __post_init__(self) -> None:
@@ -361,25 +323,23 @@ class Spent:
             ("seconds", self.seconds, False),
             ("restarts", self.restarts, True),
         ]
-        for name in ("budgets", "meters"):
-            given: object = getattr(self, name)
-            if not isinstance(given, Mapping):
-                raise SnapshotError(f"Spent has {name}={format_value(given)}; give a dict of names and counts")
-            # isinstance does not check the items; they are checked one by one below.
-            items: list[tuple[Any, Any]] = list(given.items())  # pyright: ignore[reportUnknownArgumentType]
-            counts += [(f"{name}[{format_value(one)}]", count, not isinstance(count, float)) for one, count in items]
-            if not isinstance(given, Counts):
-                object.__setattr__(self, name, Counts(*map(tuple, zip(*items, strict=True))) if items else NOTHING)
+        given: object = self.meters
+        if not isinstance(given, Mapping):
+            raise SnapshotError(f"Spent has meters={format_value(given)}; give a dict of names and counts")
+        # isinstance does not check the items; they are checked one by one below.
+        items: list[tuple[Any, Any]] = list(given.items())  # pyright: ignore[reportUnknownArgumentType]
+        counts += [(f"meters[{format_value(one)}]", count, not isinstance(count, float)) for one, count in items]
+        if not isinstance(given, Counts):
+            object.__setattr__(self, "meters", Counts(*map(tuple, zip(*items, strict=True))) if items else NOTHING)
         _check_counts("Spent", counts)
 
     @classmethod
-    def unchecked(cls, *, iterations: int, seconds: float, restarts: int, budgets: Counts, meters: Counts) -> Spent:
+    def unchecked(cls, *, iterations: int, seconds: float, restarts: int, meters: Counts) -> Spent:
         """Return what the engine has counted: the checks would take two fifths of an observed step."""
         made = object.__new__(cls)
         object.__setattr__(made, "iterations", iterations)
         object.__setattr__(made, "seconds", seconds)
         object.__setattr__(made, "restarts", restarts)
-        object.__setattr__(made, "budgets", budgets)
         object.__setattr__(made, "meters", meters)
         return made
 

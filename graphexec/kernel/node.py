@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import inspect
-from collections.abc import Callable, Coroutine, Generator, Mapping
+from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import (
     TYPE_CHECKING,
     Any,
     Concatenate,
     Generic,
     Literal,
-    ParamSpec,
+    Never,
     Protocol,
     TypeAlias,
     TypeVar,
@@ -24,9 +22,12 @@ from typing import (
     overload,
 )
 
+from typing_extensions import TypeIs
+
+from graphexec._mistakes import explain_calls
 from graphexec.errors import NodeError, format_value
 from graphexec.kernel.effects import Effect, O, Perform
-from graphexec.kernel.meters import ITERATIONS, Budget, Exhausted, is_number, make_measure
+from graphexec.kernel.meters import ITERATIONS, Exhausted, Meter, is_number, make_measure
 from graphexec.kernel.signatures import (
     accepts,
     find_call_parameter,
@@ -63,7 +64,7 @@ class Edge:
     source: str
     outcome: type
     target: str
-    resets: tuple[Budget, ...] = ()
+    resets: tuple[Meter, ...] = ()
 
     def __str__(self) -> str:
         resets = f" (resets {', '.join(map(str, self.resets))})" if self.resets else ""
@@ -74,8 +75,6 @@ In_contra = TypeVar("In_contra", contravariant=True)
 Out_co = TypeVar("Out_co", covariant=True)
 I = TypeVar("I")  # noqa: E741 - what a node takes, throughout the package
 W = TypeVar("W")
-T = TypeVar("T")
-P = ParamSpec("P")
 W_co = TypeVar("W_co", covariant=True)
 
 # pure: runs inside the engine, so it must not do I/O.  asks: yields effects.  opaque: is one effect itself.
@@ -98,7 +97,7 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """A budget of which each effect of a node costs one, if it `counts` the effect. Without a name it costs nothing."""
+    """A meter of which each effect of a node costs one, if it `counts` the effect. Without a name it costs nothing."""
 
     name: str
     limit: int | None
@@ -112,12 +111,11 @@ class Node(Generic[In_contra, Out_co]):
     `takes` and `outcomes` are the annotated classes, `effects` the effects that the node may ask for. An entry costs
     one of each of `meters`. When a limit stops the node, `when_spent` returns its outcome, a `spent_outcome`. A visit
     asks for `least` to `most` effects (`None`: any number). If it has `quotas`, it asks only for effects that one of
-    them counts, and the first of these is charged. A node with a `grace` is `reserved`. `settings` are the
+    them counts, and the first of these is charged. A node with a `grace` is reserved. `settings` are the
     parameters that `bind` has not supplied yet, and `bound` the values that it was given. With one of the exceptions
     `raises` it ends the run by intent: that is an exit of the machine. `group` is the name of the
     piece that the node belongs to, and empty for a node of the base machine: pictures group by it; within an embedded
-    graph it has the prefix of the names, `research.critic`. Created by `node`, `opaque`, `metered`, `charged`,
-    `reserved` and `embed`.
+    graph it has the prefix of the names, `research.critic`. Created by `node` and `embed`.
     """
 
     name: str
@@ -129,7 +127,7 @@ class Node(Generic[In_contra, Out_co]):
     outcomes: tuple[type, ...]
     returns: tuple[type, ...]
     effects: tuple[type[Effect[Any]], ...] = ()
-    meters: tuple[Budget, ...] = ()
+    meters: tuple[Meter, ...] = ()
     when_spent: Callable[[Any, Exhausted], object] | None = None
     spent_outcome: type | None = None
     least: int = 0
@@ -159,12 +157,7 @@ class Node(Generic[In_contra, Out_co]):
     raises: tuple[type[Exception], ...] = ()
 
     @property
-    def metered(self) -> bool:
-        """True if an entry costs anything."""
-        return bool(self.meters)
-
-    @property
-    def measure(self) -> Budget:
+    def measure(self) -> Meter:
         """What `decreases` counts down, for `resets=`. Raises `NodeError` for a node without it."""
         if self.decreases is None:
             raise NodeError(f"{self.name} has no measure; write @node(decreases=...), a function of its value")
@@ -176,210 +169,179 @@ class Node(Generic[In_contra, Out_co]):
         return f"<node {self.name}: {takes} -> {outcomes}>"
 
 
-class MakeNode(Protocol):
-    """A decorator that makes a node, as `node` does."""
+class MakeNode(Protocol[W_co]):
+    """A decorator that makes a node of a function, or of another node; `W` is its outcome when a limit stops it."""
 
     @overload
-    def __call__(self, function: Callable[Concatenate[I, ...], Generator[Any, Any, O]], /) -> Node[I, O]: ...
+    def __call__(self, source: Node[I, O], /) -> Node[I, O | W_co]: ...
     @overload
-    def __call__(self, function: Callable[Concatenate[I, ...], Coroutine[Any, Any, O]], /) -> Node[I, O]: ...
+    def __call__(self, source: Callable[Concatenate[I, ...], Generator[Any, Any, O]], /) -> Node[I, O | W_co]: ...
     @overload
-    def __call__(self, function: Callable[Concatenate[I, ...], O], /) -> Node[I, O]: ...
+    def __call__(self, source: Callable[Concatenate[I, ...], Coroutine[Any, Any, O]], /) -> Node[I, O | W_co]: ...
+    @overload
+    def __call__(self, source: Callable[Concatenate[I, ...], O], /) -> Node[I, O | W_co]: ...
 
 
 @overload
-def node(function: Callable[Concatenate[I, ...], Generator[Any, Any, O]], /) -> Node[I, O]: ...
+def node(source: Callable[Concatenate[I, ...], Generator[Any, Any, O]], /) -> Node[I, O]: ...
 @overload
-def node(function: Callable[Concatenate[I, ...], Coroutine[Any, Any, O]], /) -> Node[I, O]: ...
+def node(source: Callable[Concatenate[I, ...], Coroutine[Any, Any, O]], /) -> Node[I, O]: ...
 @overload
-def node(function: Callable[Concatenate[I, ...], O], /) -> Node[I, O]: ...
+def node(source: Callable[Concatenate[I, ...], O], /) -> Node[I, O]: ...
 @overload
-def node(*, decreases: Callable[[Any], int]) -> MakeNode: ...
 def node(
-    function: Callable[..., Any] | None = None, /, *, decreases: Callable[[Any], int] | None = None
-) -> Node[Any, Any] | MakeNode:
+    *,
+    name: str | None = None,
+    opaque: bool = False,
+    asks: Count | None = None,
+    decreases: Callable[[Any], int] | None = None,
+) -> MakeNode[Never]: ...
+@overload
+def node(
+    *,
+    when_spent: Callable[[Any, Exhausted], W],
+    meters: Sequence[Meter] = (),
+    asks: Count | None = None,
+    grace: float | None = None,
+    name: str | None = None,
+    opaque: bool = False,
+    decreases: Callable[[Any], int] | None = None,
+) -> MakeNode[W]: ...
+@explain_calls("node", "@node, or @node(when_spent=limit_reached, meters=[ITERATIONS], asks=1)", {})
+def node(
+    source: Callable[..., Any] | None = None,
+    /,
+    *,
+    when_spent: Callable[[Any, Exhausted], Any] | None = None,
+    meters: Sequence[Meter] = (),
+    asks: Count | None = None,
+    grace: float | None = None,
+    name: str | None = None,
+    opaque: bool = False,
+    decreases: Callable[[Any], int] | None = None,
+) -> Node[Any, Any] | MakeNode[Any]:
     """Make a node from a function of one annotated value whose return annotation lists its outcomes.
 
     - `def f(x: A) -> B | C` is pure: the engine calls it, and calls it again when a run is resumed there. It must do no
-      I/O and return promptly, because no deadline can cut it. (Use `opaque` for a function that blocks.)
+      I/O and return promptly, because no deadline can cut it.
     - `def f(x: A) -> Asks[Fetch, B | C]` asks for effects with `yield from ask(...)`.
-    - `async def f(x: A) -> B | C` runs arbitrary code: it is one opaque effect, which the deadline cuts.
+    - `async def f(x: A) -> B | C` runs arbitrary code, and so does a `def` with `opaque=True`: it is one effect. The
+      deadline cuts it (a blocking function is abandoned in its thread). Its outcome is stored, so a resumed run does
+      not call it again.
 
     A parameter annotated `CallContext[User]` receives the visit's `CallContext`, which has the `context` of the run.
     Other parameters without a default, `def f(x: A, translator: Translator) -> B`, are settings; `bind` supplies them
-    by class.
+    by class. `name` is the node's name, if it is not the function's.
 
-    A node of a loop that counts down by itself needs no limit: `@node(decreases=lambda todo: len(todo.rest))` names its
-    measure, a natural number that is smaller at each later visit of a run. Proofs rely on it, and the engine checks it:
-    a visit whose measure is not smaller, or is no natural number, ends the run with a `MeasureError`. An edge with
-    `resets=[work.measure]` allows any measure again, and so does an entry into an embedded graph for the nodes in it.
+    - `when_spent(value, exhausted)` returns the outcome of a visit that a limit stops, which the table routes; a class
+      with these two fields will do. Every node that asks needs it.
+    - Each entry costs one of each of `meters`, such as `ITERATIONS`. If one of them is used up, the engine calls
+      `when_spent` instead of the node.
+    - `asks` is the number of effects per visit, exact or as `(least, most)`: proofs rely on it, and the engine enforces
+      it. Without it, `Limits.fan_out` limits a visit.
+    - With `grace`, in seconds, the effects are reserved: they are counted, but no limit on calls, tokens or cost stops
+      them, and they may take so long beyond the run's deadline. Use it for the last answer of a stopped run. If they
+      take longer, or after too many restarts, the run leaves the node with `when_spent`'s outcome.
+    - `decreases` is the measure of a node in a loop that counts down by itself, and needs no limit: a natural number
+      that is smaller at each later visit of a run, `lambda todo: len(todo.rest)`. Proofs rely on it, and the engine
+      checks it: a visit whose measure is not smaller, or is no natural number, ends the run with a `MeasureError`. An
+      edge with `resets=[work.measure]` allows any measure again, and so does an entry into an embedded graph for the
+      nodes in it.
 
-    Raises `NodeError` if an annotation is missing, cannot be resolved, or is not a class.
+    A node may take the function's place: `node(name="review_again", meters=[REVIEWS], when_spent=stop)(review)` is
+    another node, with what `review` has declared and this.
+
+    Raises `NodeError` if an annotation is missing, cannot be resolved, or is not a class, for invalid options, and if
+    `when_spent` does not take what the node takes.
     """
-    if function is None:
-        if not callable(decreases):
-            raise NodeError(f"a node has decreases={format_value(decreases)}; give a function of the node's value")
-        return partial(_node, blocking=False, decreases=decreases)
-    return _node(function, blocking=False, decreases=decreases)
+    _check_options(when_spent, meters, grace, decreases)
 
-
-@overload
-def opaque(function: Callable[Concatenate[I, ...], Coroutine[Any, Any, O]], /) -> Node[I, O]: ...
-@overload
-def opaque(function: Callable[Concatenate[I, ...], O], /) -> Node[I, O]: ...
-def opaque(function: Callable[..., Any], /) -> Node[Any, Any]:
-    """Make a node from a function that does its own I/O, `def` or `async def`: it is one opaque effect.
-
-    It runs outside the engine, and the deadline cuts it (a blocking function is abandoned in its thread). Its outcome
-    is stored, so a resumed run does not call it again. Raises `NodeError` as `node` does.
-    """
-    return _node(function, blocking=True)
-
-
-class _Charge(Generic[W_co]):
-    """A decorator that adds the outcome of `when_spent` to a node: `metered`, `charged` and `reserved` return one."""
-
-    __slots__ = ("_asks", "_grace", "_meters", "_when_spent")
-
-    def __init__(
-        self,
-        when_spent: Callable[[Any, Exhausted], W_co],
-        *,
-        asks: Count | None,
-        meters: tuple[Budget, ...] = (),
-        grace: float | None = None,
-    ) -> None:
-        # Users without a type checker pass the node that the outcome leads to.
-        # Any: type checkers do not expect a node, and know nothing of its classes.
-        given: Any = when_spent
-        if isinstance(when_spent, Node):
-            raise NodeError(f"when_spent is {given.name}, a node; {_replace_node(given)}")
-        if not callable(when_spent):
-            remedy = "give a function of the value and the limit, such as limit_reached"
-            raise NodeError(f"when_spent is {format_value(when_spent)}; {remedy}")
-        self._when_spent = when_spent
-        self._meters = meters
-        self._asks = asks
-        self._grace = grace
-
-    def __call__(self, charged_node: Node[I, O], /) -> Node[I, O | W_co]:
-        require_node(charged_node, "put @node below @charged or @metered")
-        spent_outcome, takes = read_spent_outcome(self._when_spent)
-        strangers = [given.__name__ for given in charged_node.takes if not accepts(takes, given)]
-        if strangers:
-            remedy = "widen the annotation of its first parameter"
-            if isinstance(self._when_spent, type):
-                remedy = "give a function that makes one, as limit_reached makes a Stopped, or widen its field"
-            raise NodeError(
-                f"{charged_node.name} takes {', '.join(strangers)}, which {name_of(self._when_spent)} does not; "
-                f"{remedy}"
-            )
-        if charged_node.spent_outcome not in (None, spent_outcome):
-            raise NodeError(
-                f"{charged_node.name} has the outcome {charged_node.spent_outcome.__name__} when one limit stops it "
-                f"and {spent_outcome.__name__} when another does; give both decorators the same when_spent"
-            )
-        grace = charged_node.grace if self._grace is None else self._grace
-        meters = tuple(dict.fromkeys((*charged_node.meters, *self._meters)))
-        if grace is not None and meters:
-            raise NodeError(f"{charged_node.name} is reserved, so its entry costs nothing; leave out @metered")
-        own = charged_node.least, charged_node.most
-        least, most = own if self._asks is None else read_count(charged_node.name, charged_node.kind, self._asks)
-        if grace is not None and most is None:
-            text = (
-                f"{charged_node.name} is reserved and needs the number of its effects; write asks=1, or (least, most)"
-            )
-            raise NodeError(text)
-        outcomes = charged_node.outcomes
-        if spent_outcome not in outcomes:
-            outcomes = (*outcomes, spent_outcome)
-        return dataclasses.replace(
-            charged_node,
-            outcomes=outcomes,
-            meters=meters,
-            when_spent=self._when_spent,
-            spent_outcome=spent_outcome,
-            least=least,
-            most=most,
-            grace=grace,
+    def make(source: Callable[..., Any] | Node[Any, Any], /) -> Node[Any, Any]:
+        if not _is_node(source):
+            source = _read_function(source, name_of(source) if name is None else name, opaque=opaque)
+        elif opaque:
+            raise NodeError(f"{source.name} is a node already; write opaque=True where its function is decorated")
+        made = dataclasses.replace(
+            source,
+            name=source.name if name is None else _valid_name(name),
+            meters=tuple(dict.fromkeys((*source.meters, *meters))),
+            grace=source.grace if grace is None else float(grace),
+            decreases=decreases or source.decreases,
         )
+        if asks is not None:
+            least, most = read_count(made.name, made.kind, asks)
+            made = dataclasses.replace(made, least=least, most=most)
+        return _check_declarations(made if when_spent is None else _add_outcome(made, when_spent))
+
+    return make if source is None else make(source)
 
 
-def _replace_node(given: Node[Any, Any]) -> str:
-    """Return what to write instead of a node as `when_spent`: its outcome, and the edge that leads to the node."""
-    name = given.takes[0].__name__
-    function = f"def stop(value, limit: Exhausted) -> {name}"
-    return f"write when_spent=stop, with {function}, and on({name}, {given.name}) in the table"
+def _is_node(given: object) -> TypeIs[Node[Any, Any]]:
+    return isinstance(given, Node)
 
 
-def _require_when_spent(function: Callable[P, T]) -> Callable[P, T]:
-    @functools.wraps(function)
-    def called(*args: P.args, **named: P.kwargs) -> T:
-        if args or "when_spent" not in named:
-            remedy = f"write @{function.__name__}(when_spent=limit_reached), for example"
-            raise NodeError(f"{function.__name__} needs a when_spent, the outcome for a limit that stops it; {remedy}")
-        return function(*args, **named)
-
-    return called
-
-
-@_require_when_spent
-def metered(
-    *, when_spent: Callable[[Any, Exhausted], W], budget: Budget = ITERATIONS, asks: Count | None = None
-) -> _Charge[W]:
-    """Charge one of `budget` for each entry into the node; when a limit stops it, leave it with `when_spent`.
-
-    `when_spent(value, exhausted)` returns an outcome, which the table routes; a class with these two fields will do. If
-    the budget is used up, the engine calls it instead of the node. Effects are charged as with `charged`. Several
-    `@metered`, one above the other with the same `when_spent`, meter a node by several budgets.
-
-    Raises `NodeError` if `when_spent` does not take what the node takes, and for an invalid budget.
-    """
-    # Users without a type checker pass a name.
-    if not isinstance(budget, Budget):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise NodeError(f"{budget!r} is not a budget; write budget=Budget({str(budget)!r}, 3)")
-    if budget.name == ITERATIONS.name and budget.limit is not None:
+def _check_options(when_spent: object, meters: Sequence[Meter], grace: object, decreases: object) -> None:
+    """Raise `NodeError` for options of another class: users without a type checker pass any values."""
+    if _is_node(when_spent):
+        # Users pass the node that the outcome leads to.
+        kind = when_spent.takes[0].__name__
         raise NodeError(
-            "the limit of iterations belongs in Limits(iterations=...); write @metered(when_spent=...) without a budget"
+            f"when_spent is {when_spent.name}, a node; write when_spent=stop, with def stop(value, limit: Exhausted) "
+            f"-> {kind}, and on({kind}, {when_spent.name}) in the table"
         )
-    return _Charge(when_spent, meters=(budget,), asks=asks)
+    if when_spent is not None and not callable(when_spent):
+        remedy = "give a function of the value and the limit, such as limit_reached"
+        raise NodeError(f"when_spent is {format_value(when_spent)}; {remedy}")
+    if not isinstance(meters, (list, tuple)) or not all(isinstance(one, Meter) and one.whole for one in meters):  # pyright: ignore[reportUnknownVariableType]
+        raise NodeError(f"a node has meters={format_value(meters)}; write meters=[METER], a list of whole meters")
+    if any(one.name == ITERATIONS.name and one.limit is not None for one in meters):  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+        raise NodeError("the limit of iterations belongs in Limits(iterations=...); write meters=[ITERATIONS]")
+    if grace is not None and (not is_number(grace) or grace < 0):
+        raise NodeError(f"grace is {format_value(grace)}; give seconds, 0 or more")
+    if decreases is not None and not callable(decreases):
+        raise NodeError(f"a node has decreases={format_value(decreases)}; give a function of the node's value")
 
 
-@_require_when_spent
-def charged(*, when_spent: Callable[[Any, Exhausted], W], asks: Count | None = None) -> _Charge[W]:
-    """Declare the outcome of a node when a limit stops its effects; every node that asks needs this, or `metered`.
-
-    `when_spent` is as in `metered`. `asks` is the number of effects per visit, exact or as `(least, most)`: proofs rely
-    on it, and the engine enforces it. Without it, `Limits.fan_out` limits a visit. Entering the node costs nothing.
-
-    Raises `NodeError` as `metered` does, and if the node asks for nothing or `asks` is invalid.
-    """
-    return _Charge(when_spent, asks=asks)
-
-
-@_require_when_spent
-def reserved(*, when_spent: Callable[[Any, Exhausted], W], asks: Count = 1, grace: float = 10.0) -> _Charge[W]:
-    """Reserve the effects of a node: they are counted, but no limit on calls, tokens or cost stops them.
-
-    Use it for the last answer of a stopped run. Its effects may take `grace` seconds beyond the run's deadline. If they
-    take longer, or after too many restarts, the run leaves the node with `when_spent`'s outcome.
-
-    Raises `NodeError` as `charged` does, for a node that is metered, and for an invalid grace.
-    """
-    if not is_number(grace) or grace < 0:
-        raise NodeError(f"grace is {grace!r}; give seconds, 0 or more")
-    return _Charge(when_spent, asks=asks, grace=float(grace))
+def _add_outcome(source: Node[Any, Any], when_spent: Callable[[Any, Exhausted], object]) -> Node[Any, Any]:
+    """Return the node with the outcome of `when_spent`."""
+    outcome, takes = read_spent_outcome(when_spent)
+    strangers = [given.__name__ for given in source.takes if not accepts(takes, given)]
+    if strangers:
+        remedy = "widen the annotation of its first parameter"
+        if isinstance(when_spent, type):
+            remedy = "give a function that makes one, as limit_reached makes a Stopped, or widen its field"
+        raise NodeError(f"{source.name} takes {', '.join(strangers)}, which {name_of(when_spent)} does not; {remedy}")
+    if source.spent_outcome not in (None, outcome):
+        raise NodeError(
+            f"{source.name} has the outcome {source.spent_outcome.__name__} when a limit stops it, and cannot have "
+            f"{outcome.__name__}, too; give the same when_spent"
+        )
+    outcomes = source.outcomes if outcome in source.outcomes else (*source.outcomes, outcome)
+    return dataclasses.replace(source, outcomes=outcomes, when_spent=when_spent, spent_outcome=outcome)
 
 
-def _node(
-    function: Callable[..., Any], *, blocking: bool, decreases: Callable[[Any], int] | None = None
-) -> Node[Any, Any]:
-    if isinstance(function, Node):
-        raise NodeError(f"{function.name} is a node already; leave out the second @node")
-    name = name_of(function)
+def _check_declarations(made: Node[I, O]) -> Node[I, O]:
+    """Return the node. Raises `NodeError` if its declarations do not fit each other."""
+    if made.when_spent is None and (made.meters or made.grace is not None):
+        raise NodeError(
+            f"{made.name} has a limit, but no outcome for it; write when_spent=limit_reached, for example, in its @node"
+        )
+    if made.grace is not None and made.meters:
+        raise NodeError(f"{made.name} is reserved, so its entry costs nothing; leave out meters= or grace=")
+    if made.grace is not None and (made.kind != "asks" or made.most is None):
+        raise NodeError(f"{made.name} is reserved and needs the number of its effects; write asks=1, or (least, most)")
+    return made
+
+
+def _valid_name(name: str) -> str:
     if not name.isidentifier():
-        raise NodeError(f"a node cannot be named {name!r}; define its function with def")
-    hints = read_hints(function, name)
+        raise NodeError(f"a node cannot be named {name!r}; define its function with def, or write @node(name=...)")
+    return name
+
+
+def _read_function(function: Callable[..., Any], name: str, *, opaque: bool) -> Node[Any, Any]:
+    """Return the node that the annotations of a function describe."""
+    hints = read_hints(function, _valid_name(name))
     parameters = list(inspect.signature(function).parameters.values())
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     if not positional:
@@ -404,14 +366,14 @@ def _node(
             f"write def {name}(...) -> Asks[Effect, Outcome]"
         )
     if inspect.isgeneratorfunction(function) or get_origin(returns) is Generator:
-        if blocking:
-            raise NodeError(f"{name} yields effects, so it is not opaque; decorate it with @node")
+        if opaque:
+            raise NodeError(f"{name} yields effects, so it is not opaque; leave out opaque=True")
         if get_origin(returns) is not Generator:
             raise NodeError(f"{name} yields, but returns {returns!r}; write -> Asks[Effect, Outcome]")
         kind = "asks"
         asked, _, returns = get_args(returns)
         effects = read_effects(name, asked)
-    elif blocking or waits:
+    elif opaque or waits:
         kind = "opaque"
         effects = (Perform,)
     declared = read_classes(name, "returns", returns)
@@ -429,7 +391,6 @@ def _node(
         call_parameter=call_parameter,
         context_type=context_type,
         settings={setting: read_classes(name, f"takes {setting}", hints[setting]) for setting in settings},
-        decreases=decreases,
     )
 
 
@@ -440,10 +401,3 @@ def require_node(given: object, remedy: str) -> None:
         raise NodeError(f"{given!r} is a string and not a node; write {itself}, without quotes")
     if not isinstance(given, Node):
         raise NodeError(f"{getattr(given, '__name__', repr(given))} is not a node; {remedy}")
-
-
-def rename(source: Node[I, O], name: str) -> Node[I, O]:
-    """Return a copy of the node with another name. Raises `NodeError` for an invalid name."""
-    if not name.isidentifier():
-        raise NodeError(f"a node cannot be named {name!r}; give it a name that a function could have")
-    return dataclasses.replace(source, name=name)

@@ -1,7 +1,7 @@
 """A graph compiled for its limits: what the engine looks up and makes at each step, and the ranks of a certificate.
 
 A rank proves that a run ends: its value falls at every step. The rank of a node is a sequence of levels; each level
-contributes the number of the node's component and the remaining amounts of the level's budgets. Values are compared
+contributes the number of the node's component and the remaining amounts of the level's meters. Values are compared
 from left to right. Natural numbers cannot fall forever (Floyd, 1967; lexicographic form: Alias et al., SAS 2010).
 """
 
@@ -16,7 +16,6 @@ from weakref import WeakKeyDictionary
 
 from graphexec.errors import (
     InputError,
-    LimitsError,
     NodeError,
     UndeclaredEffectError,
     UndeclaredOutcomeError,
@@ -114,10 +113,10 @@ class Step:
         # Any: the engine checks the result when it has one.
         self.function: Callable[..., Any] = _perform_function(source) if source.kind == "opaque" else source.function
         self.asks = source.kind != "pure"
-        # Iterations come first: if several budgets are used up, the first one is reported.
-        meters = sorted(source.meters, key=lambda budget: budget.name != ITERATIONS.name)
+        # Iterations come first: if several meters are used up, the first one is reported.
+        meters = sorted(source.meters, key=lambda meter: meter.name != ITERATIONS.name)
         self.entry: tuple[Charge, ...] = tuple(
-            (slots[budget.name], 1, math.inf if (cap := caps[budget.name]) is None else cap) for budget in meters
+            (slots[meter.name], 1, math.inf if (cap := caps[meter.name]) is None else cap) for meter in meters
         )
         self.decreases = source.decreases
         self.measure = slots[source.measure.name] if source.decreases is not None else 0
@@ -177,10 +176,9 @@ def _perform_function(source: Node[Any, Any]) -> Callable[[Any], Generator[Perfo
 
 @final
 class Program:
-    """The steps of a graph and its counters: first the iterations, then the machine's budgets, then the meters."""
+    """The steps of a graph and its counters: the iterations, the meters of its nodes, and the meters of effects."""
 
     __slots__ = (
-        "budgets",
         "caps",
         "context_types",
         "first_meter",
@@ -189,30 +187,31 @@ class Program:
         "measures",
         "meters",
         "names",
+        "own",
         "slots",
         "steps",
         "worlds",
     )
 
     def __init__(self, graph: Graph[Any, Any], limits: Limits) -> None:
-        check_meters(graph, limits)
         graph.require_costs()
         self.limits = limits
         self.measures = frozenset(one.measure.name for one in measured(graph))
         # A measure counts as one more than at the last visit, and as 0 before the first one.
-        self.budgets = (*graph.budgets, *sorted(self.measures))
-        self.meters = tuple(dict.fromkeys((*graph.meters, *limits.meters)))
+        self.own = (*graph.own, *sorted(self.measures))
+        # Those of effects, whose charges count in outer runs, too.
+        others = (name for name in limits.meters if name not in graph.own)
+        self.meters = tuple(dict.fromkeys((*graph.effect_meters, *others)))
         effects = [effect for node in graph.nodes.values() for effect in node.effects]
         self.measured = frozenset(meter for effect in effects for meter in effect.measures)
-        # The slot of the first meter.
-        self.first_meter = 1 + len(self.budgets)
-        self.names = (ITERATIONS.name, *self.budgets, *self.meters)
+        # The slot of the first of them.
+        self.first_meter = 1 + len(self.own)
+        self.names = (ITERATIONS.name, *self.own, *self.meters)
         self.slots: Mapping[str, int] = {name: slot for slot, name in enumerate(self.names)}
         # The limit of each counter; `None` is no limit.
         self.caps: Mapping[str, float | None] = {
             ITERATIONS.name: limits.iterations,
-            **{name: limits.budgets.get(name, limit) for name, limit in graph.budgets.items()},
-            **{name: limits[name] for name in self.meters},
+            **limits.caps(graph.meters),
             "nested_runs": limits.nested_runs,
         }
         self.steps: Mapping[str, Step] = {node.name: Step(node, self) for node in graph.nodes.values()}
@@ -232,7 +231,7 @@ class Program:
             if edge.outcome in step.limit_outcomes:
                 step.following_limit[edge.outcome] = target
             if edge.resets:
-                step.resets[edge.outcome] = tuple(self.slots[budget.name] for budget in edge.resets)
+                step.resets[edge.outcome] = tuple(self.slots[meter.name] for meter in edge.resets)
         if any(step.receives for step in self.steps.values()):
             self._find_frames(graph)
 
@@ -268,14 +267,6 @@ def invalid_answer(step: Step, effect: Request, answer: str) -> InputError:
 def undeclared_outcome(step: Step, outcome: object, declared: tuple[type, ...]) -> UndeclaredOutcomeError:
     """Return the error of a node that returned an outcome which it does not declare."""
     return UndeclaredOutcomeError(step.name, outcome, [kind.__name__ for kind in declared])
-
-
-def check_meters(graph: Graph[Any, Any], limits: Limits) -> None:
-    """Raise `LimitsError` if a limited meter has the name of one of the machine's budgets."""
-    for name, limit in limits.meters.items():
-        if name in graph.budgets:
-            written = f"Limits(budgets={{'{name}': {format_value(limit)}}})"
-            raise LimitsError(f"{name} is a budget of the machine and not a meter; write {written}")
 
 
 # The sets of limits for which results are cached for one graph: an executor has one, and a search over limits needs few

@@ -104,7 +104,6 @@ def dump_spent(spent: Spent) -> dict[str, Any]:
         "iterations": spent.iterations,
         "seconds": spent.seconds,
         "restarts": spent.restarts,
-        "budgets": dict(spent.budgets),
         "meters": dict(spent.meters),
     }
 
@@ -112,7 +111,7 @@ def dump_spent(spent: Spent) -> dict[str, Any]:
 # Any: a JSON value, which `Spent` validates.
 def load_spent(data: Any) -> Spent:
     """Load the spending from the data of `dump_spent`. Raises one of `INVALID_DATA_ERRORS`."""
-    return Spent(**{name: data[name] for name in ("iterations", "seconds", "restarts", "budgets", "meters")})
+    return Spent(**{name: data[name] for name in ("iterations", "seconds", "restarts", "meters")})
 
 
 # A JSON object with this key alone stands for an integer of more than 4,300 digits, which Python refuses to write in

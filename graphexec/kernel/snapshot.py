@@ -9,7 +9,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from graphexec.errors import SnapshotError, format_value, repr_fields
-from graphexec.kernel.meters import Exhausted, FrozenMapping, Spent, format_count, is_count
+from graphexec.kernel.meters import Exhausted, FrozenMapping, Spent, format_count, freeze, is_count, is_measure
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ NO_FRAMES: FrozenMapping[object] = FrozenMapping((), ())
 
 def freeze_frames(frames: Mapping[str, object]) -> FrozenMapping[object]:
     """Return the frames of a snapshot as a mapping that cannot change."""
-    return FrozenMapping(tuple(frames), tuple(frames.values())) if frames else NO_FRAMES
+    return freeze(frames) if frames else NO_FRAMES
 
 
 def keep_frames(
@@ -254,7 +254,8 @@ def attach_snapshot(error: BaseException, snapshot: Snapshot) -> None:
         # One exception may end several runs, or a run and its outer run: one note is enough.
         return
     spent = snapshot.spent
-    counts = {"iterations": spent.iterations, **{name: count for name, count in spent.meters.items() if count}}
+    amounts = {name: count for name, count in spent.meters.items() if count and not is_measure(name)}
+    counts = {"iterations": spent.iterations, **amounts}
     spending = ", ".join(f"{name.replace('_', ' ')}: {format_count(count)}" for name, count in counts.items())
     add_note(error, f"graphexec: the run was at the node {snapshot.node} ({spending}); snapshot_of(error) is its state")
 

@@ -231,12 +231,12 @@ def _is_beyond(event: Entered | Asked | Answered | Moved, execution: Execution, 
         return now.sequence == until.sequence and not until.open
     if now.sequence < until.sequence or event.node != until.node:
         return False
-    # A node may have been visited before, without a request since: then it had spent less of an iteration or a budget,
+    # A node may have been visited before, without a request since: then it had spent less of an iteration or a meter,
     # or its measure was greater.
     spent, most = now.spent, until.spent
     reached = spent.iterations >= most.iterations and all(
-        0 < spent.budgets[name] <= amount if is_measure(name) and amount else spent.budgets[name] >= amount
-        for name, amount in most.budgets.items()
+        0 < spent[name] <= most[name] if is_measure(name) and most[name] else spent[name] >= most[name]
+        for name in execution.program.own
     )
     return reached and not (isinstance(event, Entered) and until.entered)
 

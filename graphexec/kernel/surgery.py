@@ -11,8 +11,8 @@ from typing import Any, Protocol, TypeVar, overload
 from graphexec.errors import Fault, GraphError, InputError, NodeError, format_value
 from graphexec.kernel.effects import O
 from graphexec.kernel.graph import Graph, M, Table, check_bound_nodes, check_table, edges_of, require_graph
-from graphexec.kernel.meters import Budget, Exhausted
-from graphexec.kernel.node import END, Edge, I, Node, metered, rename
+from graphexec.kernel.meters import Exhausted, Meter
+from graphexec.kernel.node import END, Edge, I, Node
 from graphexec.kernel.node import node as as_node
 from graphexec.kernel.tables import Subgraph, add_frame, reachable
 
@@ -33,10 +33,10 @@ def replace(machine: M, new: Node[Any, Any], *, narrowed: bool = False) -> M:
     a meter of the old node.
     """
     _require_node(machine, new.name)
-    lost = [budget.name for budget in machine[new.name].meters if budget not in new.meters]
+    lost = [meter.name for meter in machine[new.name].meters if meter not in new.meters]
     if lost:
-        text = f"{new.name} is metered by {', '.join(lost)} in the graph and not in its replacement; decorate it with"
-        raise GraphError([Fault("GX025", new.name, None, f"{text} @metered(...)")])
+        text = f"{new.name} is metered by {', '.join(lost)} in the graph and not in its replacement; add meters=[...]"
+        raise GraphError([Fault("GX025", new.name, None, f"{text} to its @node")])
     group = machine[new.name].group
     kept = new if new.group or not group else dataclasses.replace(new, group=group)
     nodes = [kept if node.name == new.name else node for node in machine]
@@ -128,43 +128,43 @@ class HasGraph(Protocol[S_contra, F_co]):
 
 
 @overload
-def embed(child: Graph[S, F] | HasGraph[S, F], name: str, *, own: Sequence[Budget] = ()) -> Node[S, F]: ...
+def embed(child: Graph[S, F] | HasGraph[S, F], name: str, *, own: Sequence[Meter] = ()) -> Node[S, F]: ...
 @overload
 def embed(
     child: Graph[S, F] | HasGraph[S, F],
     name: str,
     *,
-    own: Sequence[Budget] = (),
+    own: Sequence[Meter] = (),
     enter: Callable[[K], S | G] | Node[K, S | G],
     leave: Callable[[Any, K], Any] | None = None,
-    each: Budget | None = None,
+    each: Meter | None = None,
     when_spent: Callable[[K, Exhausted], object] | None = None,
 ) -> Node[K, Any]: ...
 def embed(
     child: Graph[Any, Any] | HasGraph[Any, Any],
     name: str,
     *,
-    own: Sequence[Budget] = (),
+    own: Sequence[Meter] = (),
     enter: Callable[[Any], Any] | Node[Any, Any] | None = None,
     leave: Callable[..., Any] | None = None,
-    each: Budget | None = None,
+    each: Meter | None = None,
     when_spent: Callable[[Any, Exhausted], object] | None = None,
 ) -> Node[Any, Any]:
     """Return a node that is a whole graph: its value starts `child`, and the results of `child` are its outcomes.
 
-    A table inlines its nodes, named `name.plan`. Each entry resets its `own` budgets: `own=[Budget("iterations", 5)]`
-    allows 5 iterations per entry. Other budgets and limits are those of the run. An executor as `child` keeps its
+    A table inlines its nodes, named `name.plan`. Each entry resets its `own` meters: `own=[Meter("iterations", 5)]`
+    allows 5 iterations per entry. Other meters and limits are those of the run. An executor as `child` keeps its
     world: its model, tools, memory and handlers answer its nodes. A graph without an executor has no world: the
     handlers of the run answer it.
 
     `enter(outer)` is a pure function that makes the start of `child` from another class of values; its other outcomes
     leave the node at once. Its argument is saved in the run's state, and `leave(ending, outer)` receives it with an
     ending of `child`; endings that it does not take leave the node unchanged. Both are nodes, `name.enter` and
-    `name.leave`. With `each=Budget("rounds", 3)` it is a loop: outcomes of `leave` that `enter` takes lead back to
+    `name.leave`. With `each=Meter("rounds", 3)` it is a loop: outcomes of `leave` that `enter` takes lead back to
     `enter`, which is visited at most 3 times; then `when_spent(outer, exhausted)` returns the outcome. `each` counts
     per run or, in `own`, per entry from outside.
 
-    Raises `NodeError` for a name that is not an identifier, for an own budget that meters no node, and for functions
+    Raises `NodeError` for a name that is not an identifier, for an own meter that no node costs, and for functions
     that do not fit `child`, and `InputError` if `child` has no graph.
     """
     # Users without a type checker pass tables and functions.
@@ -183,11 +183,11 @@ def embed(
     elif leave is not None or each is not None or when_spent is not None:
         option = next(one for one, value in (("leave", leave), ("each", each), ("when_spent", when_spent)) if value)
         raise NodeError(f"{name} has {option}= without enter=; pass enter, a function that starts the graph")
-    spent = dict.fromkeys(budget.name for part in inner.nodes for budget in part.meters)
-    for budget in own:
-        if budget.name not in spent:
+    spent = dict.fromkeys(meter.name for part in inner.nodes for meter in part.meters)
+    for meter in own:
+        if meter.name not in spent:
             raise NodeError(
-                f"{name} cannot own {budget.name}, which meters none of its nodes; "
+                f"{name} cannot own {meter.name}, which meters none of its nodes; "
                 f"own one of {', '.join(spent) or 'none'}"
             )
     endings = tuple(dict.fromkeys(edge.outcome for edge in inner.edges if edge.target == END.name))
@@ -199,27 +199,25 @@ def embed(
     whole: Node[Any, Any] = Node(
         name, "pure", call_inlined_node, takes=takes, outcomes=endings, returns=endings, inner=inner
     )
-    return rename(whole, name)
+    return as_node(name=name)(whole)
 
 
 def _meter_entry(
     name: str,
     enter: Callable[[Any], Any] | Node[Any, Any],
-    each: Budget | None,
+    each: Meter | None,
     when_spent: Callable[[Any, Exhausted], object] | None,
 ) -> Callable[[Any], Any] | Node[Any, Any]:
-    """Return `enter`, metered by the budget `each` if there is one."""
+    """Return `enter`, metered by `each` if there is one."""
     if each is None:
         if when_spent is not None:
-            raise NodeError(f"{name} has when_spent= without each=; pass each, the budget that limits its rounds")
+            raise NodeError(f"{name} has when_spent= without each=; pass each, the meter that limits its rounds")
         return enter
     if when_spent is None:
         raise NodeError(f"{name} has each={each} without when_spent=; pass a function of the value and the limit")
     if each.limit is None:
-        raise NodeError(f'{name} has each={each}, which has no limit; write Budget("{each.name}", 3)')
-    entry: Node[Any, Any]
-    entry = enter if isinstance(enter, Node) else as_node(enter)  # pyright: ignore[reportUnknownVariableType]
-    return metered(when_spent=when_spent, budget=each)(entry)
+        raise NodeError(f'{name} has each={each}, which has no limit; write Meter("{each.name}", 3)')
+    return as_node(when_spent=when_spent, meters=[each])(enter)
 
 
 def wrap(

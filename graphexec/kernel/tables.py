@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from graphexec.errors import Fault, NodeError
-from graphexec.kernel.meters import Budget, Meter, make_measure
-from graphexec.kernel.node import END, Edge, Frame, Node, rename
+from graphexec.kernel.meters import ITERATIONS, Meter, make_measure
+from graphexec.kernel.node import END, Edge, Frame, Node
 from graphexec.kernel.node import node as as_node
 from graphexec.kernel.signatures import accepts
 
@@ -27,28 +27,26 @@ def measured(nodes: Iterable[Node[Any, Any]]) -> list[Node[Any, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class Subgraph:
-    """A graph that takes the place of a node; each entry resets its `own` budgets."""
+    """A graph that takes the place of a node; each entry resets its `own` meters."""
 
     nodes: tuple[Node[Any, Any], ...]
     edges: tuple[Edge, ...]
     start: str
-    own: tuple[Budget, ...]
-    # The budgets that an entry resets; `None`: all its own.
-    refilled: tuple[Budget, ...] | None = None
+    own: tuple[Meter, ...]
+    # The meters that an entry resets; `None`: all its own.
+    refilled: tuple[Meter, ...] | None = None
 
-    def renamed_budgets(self, name: str) -> dict[str, Budget]:
-        """Return the own budgets of this graph and of graphs within it, renamed with the prefix `name`, by old name."""
-        deeper = [budget for node in self.nodes for budget in node.meters if "." in budget.name]
+    def renamed_meters(self, name: str) -> dict[str, Meter]:
+        """Return the own meters of this graph and of graphs within it, renamed with the prefix `name`, by old name."""
+        deeper = [meter for node in self.nodes for meter in node.meters if "." in meter.name]
         measures = {one.measure.name: make_measure(f"{name}.{one.name}") for one in measured(self.nodes)}
-        return {
-            budget.name: Budget(f"{name}.{budget.name}", budget.limit) for budget in (*deeper, *self.own)
-        } | measures
+        return {meter.name: Meter(f"{name}.{meter.name}", meter.limit) for meter in (*deeper, *self.own)} | measures
 
-    def refilled_budgets(self, name: str) -> list[Budget]:
-        """Return the budgets that an entry into the node `name` resets: with the measures of its nodes."""
-        renamed = self.renamed_budgets(name)
+    def refilled_meters(self, name: str) -> list[Meter]:
+        """Return the meters that an entry into the node `name` resets: with the measures of its nodes."""
+        renamed = self.renamed_meters(name)
         own = self.own if self.refilled is None else self.refilled
-        return [renamed[budget.name] for budget in (*own, *(one.measure for one in measured(self.nodes)))]
+        return [renamed[meter.name] for meter in (*own, *(one.measure for one in measured(self.nodes)))]
 
 
 def inline_subgraphs(
@@ -69,13 +67,13 @@ def inline_subgraphs(
 
 
 def _prefix_nodes(node: Node[Any, Any], inner: Subgraph) -> Iterable[Node[Any, Any]]:
-    """Yield the nodes of a subgraph, with the prefix of its node's name, and metered by its own budgets.
+    """Yield the nodes of a subgraph, with the prefix of its node's name, and with its own meters.
 
     They belong to the piece of their node or, if it has none, to their own one, with the prefix.
     """
-    own = inner.renamed_budgets(node.name)
+    own = inner.renamed_meters(node.name)
     for part in inner.nodes:
-        meters = tuple(own.get(budget.name, budget) for budget in part.meters)
+        meters = tuple(own.get(meter.name, meter) for meter in part.meters)
         group = node.group or (part.group and f"{node.name}.{part.group}")
         frame = part.frame
         if frame is not None:
@@ -84,19 +82,19 @@ def _prefix_nodes(node: Node[Any, Any], inner: Subgraph) -> Iterable[Node[Any, A
 
 
 def _redirect_edge(edge: Edge, inner: Mapping[str, Subgraph], entries: Mapping[str, str]) -> Edge:
-    """Return the edge; one that leads to a subgraph leads to its first node, and resets its own budgets."""
+    """Return the edge; one that leads to a subgraph leads to its first node, and resets its own meters."""
     if edge.target not in entries:
         return edge
-    own = inner[edge.target].refilled_budgets(edge.target)
+    own = inner[edge.target].refilled_meters(edge.target)
     return dataclasses.replace(edge, target=entries[edge.target], resets=(*edge.resets, *own))
 
 
 def _inline_edges(name: str, inner: Subgraph, row: Iterable[Edge]) -> Iterable[Edge]:
     """Yield the edges of a subgraph; its edges to END continue with those of its node's row."""
     leaving = {edge.outcome: edge for edge in row}
-    own = inner.renamed_budgets(name)
+    own = inner.renamed_meters(name)
     for edge in inner.edges:
-        resets = tuple(own.get(budget.name, budget) for budget in edge.resets)
+        resets = tuple(own.get(meter.name, meter) for meter in edge.resets)
         source = f"{name}.{edge.source}"
         if edge.target != END.name:
             yield Edge(source, edge.outcome, f"{name}.{edge.target}", resets)
@@ -110,10 +108,10 @@ def _inline_edges(name: str, inner: Subgraph, row: Iterable[Edge]) -> Iterable[E
 Framing: TypeAlias = Node[Any, Any] | Callable[..., Any]
 
 
-def add_frame(name: str, inner: Subgraph, enter: Framing, leave: Framing | None, each: Budget | None) -> Subgraph:
+def add_frame(name: str, inner: Subgraph, enter: Framing, leave: Framing | None, each: Meter | None) -> Subgraph:
     """Return a subgraph with the nodes `enter` before it and `leave` behind it.
 
-    `enter` saves its argument for `leave`. With `each`, a budget of `enter`, outcomes of `leave` may lead back to it.
+    `enter` saves its argument for `leave`. With `each`, a meter of `enter`, outcomes of `leave` may lead back to it.
     Raises `NodeError` for functions that do not fit the subgraph.
     """
     before = _framing_node(name, "enter", enter)
@@ -128,7 +126,7 @@ def add_frame(name: str, inner: Subgraph, enter: Framing, leave: Framing | None,
         raise NodeError(
             f"{name} is entered with {_list_names(entering)}, and when_spent returns that, too; return another class"
         )
-    resets = (*(budget for budget in inner.own if budget != each), *(one.measure for one in measured(inner.nodes)))
+    resets = (*(meter for meter in inner.own if meter != each), *(one.measure for one in measured(inner.nodes)))
     edges = [
         Edge("enter", kind, inner.start, resets) if kind in entering else Edge("enter", kind, END.name)
         for kind in before.outcomes
@@ -155,16 +153,15 @@ def add_frame(name: str, inner: Subgraph, enter: Framing, leave: Framing | None,
             "again; return that, or leave out each="
         )
     edges += [Edge("leave", kind, "enter" if kind in back else END.name) for kind in after.outcomes]
-    refilled = tuple(budget for budget in inner.own if budget == each)
+    refilled = tuple(meter for meter in inner.own if meter == each)
     return Subgraph((before, *nodes, after), tuple(edges), "enter", inner.own, refilled)
 
 
 def _framing_node(name: str, role: str, given: Framing) -> Node[Any, Any]:
-    made: Node[Any, Any]
-    made = given if isinstance(given, Node) else as_node(given)  # pyright: ignore[reportUnknownVariableType]
+    made: Node[Any, Any] = as_node(name=role)(given)
     if made.kind != "pure" or made.inner is not None:
-        raise NodeError(f"{name} has the {role} {made.name}, which asks for effects; give a pure function")
-    return rename(made, role)
+        raise NodeError(f"{name} has {role}=, which asks for effects; give a pure function")
+    return made
 
 
 def _receiving_node(name: str, given: Framing, before: Node[Any, Any]) -> Node[Any, Any]:
@@ -198,7 +195,7 @@ def faults_of(nodes: Mapping[str, Node[Any, Any]], edges: Sequence[Edge], start:
     return [
         *_row_faults(nodes, rows),
         *_class_faults(nodes),
-        *_budget_faults(nodes, edges),
+        *_meter_faults(nodes, edges),
         *_path_faults(nodes, rows, start),
     ]
 
@@ -235,7 +232,7 @@ def _row_faults(nodes: Mapping[str, Node[Any, Any]], rows: Mapping[str, list[Edg
                 text = f"{node.name} sends {name} to {target.name}, which takes {takes}"
                 yield Fault("GX022", node.name, name, f"{text}; send it to a node that takes it")
         if node.kind != "pure" and node.when_spent is None:
-            remedy = "decorate it with @charged(when_spent=...) and route that outcome"
+            remedy = "write @node(when_spent=...) and route that outcome"
             description = _describe_effects(node)
             text = f"{node.name} {description}, which a limit may stop, but has no outcome for that; {remedy}"
             yield Fault("GX008", node.name, None, text)
@@ -243,7 +240,7 @@ def _row_faults(nodes: Mapping[str, Node[Any, Any]], rows: Mapping[str, list[Edg
 
 def _describe_effects(node: Node[Any, Any]) -> str:
     if node.kind == "opaque":
-        return "is an async function" if inspect.iscoroutinefunction(node.function) else "is @opaque"
+        return "is an async function" if inspect.iscoroutinefunction(node.function) else "is opaque"
     return f"asks for {', '.join(effect.__name__ for effect in node.effects)}"
 
 
@@ -275,40 +272,36 @@ def _class_mistakes(kind: type) -> Iterator[str]:
         yield f"not frozen; write @dataclass(frozen=True) above class {kind.__name__}"
 
 
-def _budget_faults(nodes: Mapping[str, Node[Any, Any]], edges: Sequence[Edge]) -> Iterator[Fault]:
-    """Find budgets and meters that share a name, and resets of budgets that meter no node."""
-    known: dict[str, Budget] = {}
-    counted: dict[str, Meter] = {}
+def _meter_faults(nodes: Mapping[str, Node[Any, Any]], edges: Sequence[Edge]) -> Iterator[Fault]:
+    """Find different meters of one name, meters of entries and of effects, and resets of meters that no node costs."""
+    known: dict[str, Meter] = {}
+    of_nodes = {meter.name for node in nodes.values() for meter in _node_meters(node)}
     for node in nodes.values():
-        for budget in _shared_budgets(node):
-            if known.setdefault(budget.name, budget) != budget:
-                other = known[budget.name].limit
-                text = f"{node.name} is metered by {budget.name} with the limit {budget.limit}, but another node has"
-                yield Fault("GX011", node.name, None, f"{text} the limit {other}; use one Budget for both")
-    for node in nodes.values():
-        for meter in _effect_meters(node):
-            if counted.setdefault(meter.name, meter) != meter:
-                text = f"{node.name} asks for effects that charge a second, different meter named {meter.name}"
-                yield Fault("GX011", node.name, None, f"{text}; use one Meter for both")
-            elif meter.name in known:
-                text = f"{node.name} asks for effects that charge the meter {meter.name}, but a budget has that name"
-                yield Fault("GX011", node.name, None, f"{text}; rename one of them")
+        effects = [*_effect_meters(node)]
+        for meter in dict.fromkeys((*_node_meters(node), *effects)):
+            first = known.setdefault(meter.name, meter)
+            if first != meter:
+                text = f"{node.name} counts {meter!r}, but another node counts {first!r}; use one Meter for both"
+                yield Fault("GX011", node.name, None, text)
+            elif meter in effects and meter.name in {*of_nodes, ITERATIONS.name}:
+                text = f"{node.name} asks for effects that charge {meter}, which entries into nodes cost, too"
+                yield Fault("GX011", node.name, None, f"{text}; use one Meter for each")
     for edge in edges:
-        for budget in edge.resets:
-            if budget.name not in known:
-                remedy = "put @metered(budget=...) on the node that it bounds, or remove the reset"
-                text = f"{edge} resets {budget.name}, but no node is metered by it; {remedy}"
+        for meter in edge.resets:
+            if meter.name not in of_nodes:
+                remedy = "add meters=[...] to the @node of the node that it bounds, or remove the reset"
+                text = f"{edge} resets {meter.name}, but no node is metered by it; {remedy}"
                 yield Fault("GX011", edge.source, edge.outcome.__name__, text)
 
 
-def _shared_budgets(node: Node[Any, Any]) -> Iterator[Budget]:
+def _node_meters(node: Node[Any, Any]) -> Iterator[Meter]:
     yield from node.meters
     if node.decreases is not None:
         yield node.measure
     if node.inner is not None:
-        own = node.inner.renamed_budgets(node.name)
+        own = node.inner.renamed_meters(node.name)
         for part in node.inner.nodes:
-            yield from (own.get(budget.name, budget) for budget in part.meters)
+            yield from (own.get(meter.name, meter) for meter in part.meters)
 
 
 def _effect_meters(node: Node[Any, Any]) -> Iterator[Meter]:

@@ -16,7 +16,7 @@ from graphexec.errors import InputError, format_value
 from graphexec.executor.outcomes import Acted
 from graphexec.executor.plugging import Piece
 from graphexec.kernel.effects import Asks, Effect, ask_all
-from graphexec.kernel.node import node, rename
+from graphexec.kernel.node import node
 from graphexec.messages import ToolCall
 from graphexec.runtime.handlers import HandlerLike
 from graphexec.tools.tool import InvalidArgumentsError
@@ -109,7 +109,7 @@ def approve_tools(
     validate("approve_tools", ("when", when, optional(FUNCTION)), ("name", name, NAME))
     gates = _read_gates(tools)
 
-    @node
+    @node(name=name)
     def approve(acted: Acted, rules: CallRules) -> Asks[ReviewCall, Acted]:
         """Ask a person about the calls of the gated tools."""
         calls: dict[int, ReviewCall] = {}
@@ -135,7 +135,7 @@ def approve_tools(
         return acted
 
     handlers: dict[type[Effect[Any]], HandlerLike] = {} if reviewer is None else {ReviewCall: reviewer}
-    return Piece(name, (rename(approve, name),), handlers=handlers, gates=True, tool_names=tuple(gates))
+    return Piece(name, (approve,), handlers=handlers, gates=True, tool_names=tuple(gates))
 
 
 def _read_gates(tools: Mapping[str, Sequence[ReviewDecision]]) -> Mapping[str, tuple[ReviewDecision, ...]]:

@@ -10,7 +10,7 @@ from graphexec._arguments import FUNCTION, NAME, validate
 from graphexec.executor.outcomes import Ready
 from graphexec.executor.plugging import Piece
 from graphexec.kernel.effects import Asks, Effect, ask
-from graphexec.kernel.node import node, rename
+from graphexec.kernel.node import node
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ def tell_time(now: Callable[[], datetime | str] = _now, *, name: str = "tell_tim
     """
     validate("tell_time", ("now", now, FUNCTION), ("name", name, NAME))
 
-    @node
+    @node(name=name)
     def read_clock(ready: Ready) -> Asks[ReadClock, Ready]:
         """Note the time at which the run begins."""
         time = yield from ask(ReadClock())
@@ -50,4 +50,4 @@ def tell_time(now: Callable[[], datetime | str] = _now, *, name: str = "tell_tim
         time = now()
         return f"{time:%A, %Y-%m-%d %H:%M %z}".strip() if isinstance(time, datetime) else time
 
-    return Piece(name, (rename(read_clock, name),), once=True, handlers={ReadClock: answer})
+    return Piece(name, (read_clock,), once=True, handlers={ReadClock: answer})

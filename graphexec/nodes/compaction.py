@@ -17,7 +17,7 @@ from graphexec.executor.outcomes import Ready
 from graphexec.executor.plugging import Piece
 from graphexec.kernel.effects import Asks
 from graphexec.kernel.meters import Exhausted
-from graphexec.kernel.node import charged, node, rename
+from graphexec.kernel.node import node
 from graphexec.messages import ChatRequest, ModelRequest, UserMessage, transcript
 from graphexec.nodes._texts import describe_steps, describe_task, read_text
 
@@ -73,7 +73,7 @@ def compact(
         ("name", name, NAME),
     )
 
-    @node
+    @node(name=name)
     def measure(ready: Ready, agent: Agent, policies: Policies) -> Ready | TooLong:
         """Check the length of the next request, with a guess from the last count where that is short enough."""
         run, measured = ready.run, ready.run.aside.state.get(name)
@@ -92,8 +92,7 @@ def compact(
         del limit
         return Ready(given.run)
 
-    @charged(when_spent=leave, asks=1)
-    @node
+    @node(name=f"{name}_steps", when_spent=leave, asks=1)
     def summarize(given: TooLong) -> Asks[AttemptModel, Ready]:
         """Hide the older steps behind a summary."""
         run, aside = given.run, given.run.aside
@@ -105,7 +104,7 @@ def compact(
             return Ready(run)
         return Ready(run.with_aside(hidden=given.hidden, summary=summary))
 
-    return Piece(name, (rename(measure, name), rename(summarize, f"{name}_steps")))
+    return Piece(name, (measure, summarize))
 
 
 def _text(request: ModelRequest) -> str:

@@ -16,8 +16,8 @@ from graphexec.executor.handlers.models import make_attempt_handler
 from graphexec.executor.outcomes import Ready
 from graphexec.executor.plugging import Piece
 from graphexec.kernel.effects import Asks, Effect, ask
-from graphexec.kernel.meters import Budget, Exhausted
-from graphexec.kernel.node import metered, node, rename
+from graphexec.kernel.meters import Exhausted, Meter
+from graphexec.kernel.node import node
 from graphexec.messages import ChatRequest, Model, UserMessage
 from graphexec.nodes._texts import describe_steps, describe_task, read_text
 from graphexec.runtime.handlers import HandlerLike
@@ -74,8 +74,7 @@ def critic(rounds: int = 2, *, prompt: str = REVIEW_REQUEST, model: Model | None
         del limit
         return finish
 
-    @metered(when_spent=accept, budget=Budget(f"{name}_rounds", rounds), asks=(0, 1))
-    @node
+    @node(name=name, when_spent=accept, meters=[Meter(f"{name}_rounds", rounds)], asks=(0, 1))
     def review(finish: AgentFinish) -> Asks[AttemptModel, AgentFinish | Ready]:
         """Ask what is wrong with the answer."""
         if finish.return_direct:
@@ -93,7 +92,7 @@ def critic(rounds: int = 2, *, prompt: str = REVIEW_REQUEST, model: Model | None
     handlers: Mapping[type[Effect[Any]], HandlerLike] = {}
     if model is not None:
         handlers = {AskCritic: make_attempt_handler(make_model_handler(model))}
-    return Piece(name, (dataclasses.replace(rename(review, name), effects=(effect,)),), handlers=handlers)
+    return Piece(name, (dataclasses.replace(review, effects=(effect,)),), handlers=handlers)
 
 
 def _accepts(criticism: str) -> bool:

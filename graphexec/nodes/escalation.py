@@ -17,8 +17,8 @@ from graphexec.executor.options import to_model
 from graphexec.executor.outcomes import Ready, Replied
 from graphexec.executor.plugging import Piece
 from graphexec.kernel.effects import Asks, ask
-from graphexec.kernel.meters import Budget, Exhausted
-from graphexec.kernel.node import metered, node
+from graphexec.kernel.meters import Exhausted, Meter
+from graphexec.kernel.node import node
 
 if TYPE_CHECKING:
     from graphexec.messages import Model
@@ -79,8 +79,7 @@ def escalate(
         """Decide which model is asked next."""
         return Escalated(ready.run) if when(ready.run) else ready
 
-    @metered(when_spent=_go_on, budget=Budget("escalations", times), asks=(0, 1))
-    @node
+    @node(when_spent=_go_on, meters=[Meter("escalations", times)], asks=(0, 1))
     def ask_stronger(escalated: Escalated, agent: Agent, policies: Policies) -> Asks[AskStronger, Replied | Ready]:
         """Ask the stronger model for the next decision."""
         asked = policies.request(agent, escalated.run, _ask)

@@ -17,7 +17,7 @@ from graphexec.executor.outcomes import Ready, Stopped
 from graphexec.executor.plugging import Piece
 from graphexec.kernel.effects import Effect
 from graphexec.kernel.meters import Exhausted
-from graphexec.kernel.node import Node, charged, node, opaque, rename
+from graphexec.kernel.node import Node, node
 from graphexec.kernel.signatures import read_hints
 from graphexec.runtime.handlers import HandlerLike
 
@@ -76,7 +76,7 @@ def guard_input(
     def not_checked(ready: Ready, limit: Exhausted) -> Stopped:
         return refuse(ready, _not_checked(limit))
 
-    entry = guard.make_node((Ready, Stopped), text_of, refuse, not_checked)
+    entry = guard.make_node(name, (Ready, Stopped), text_of, refuse, not_checked)
     return Piece(name, (entry,), once=True, gates=True, handlers=dict(handlers or {}))
 
 
@@ -130,11 +130,10 @@ def guard_output(
     def stop_unchecked(stopped: StoppedResponse, limit: Exhausted) -> StoppedResponse:
         return stopped if words_of(stopped) is None else replace(stopped, _not_checked(limit))
 
-    answer = guard.make_node((AgentFinish, Stopped), answer_of, refuse, not_checked)
+    answer = guard.make_node(name, (AgentFinish, Stopped), answer_of, refuse, not_checked)
     # A node of its own: a refused answer is stopped, and the stopped response comes here, not back to the first.
-    last_word = guard.make_node((StoppedResponse,), words_of, replace, stop_unchecked)
-    nodes = (answer, rename(last_word, f"{name}_stopped"))
-    return Piece(name, nodes, handlers=dict(handlers or {}))
+    last_word = guard.make_node(f"{name}_stopped", (StoppedResponse,), words_of, replace, stop_unchecked)
+    return Piece(name, (answer, last_word), handlers=dict(handlers or {}))
 
 
 def _not_checked(limit: Exhausted) -> str:
@@ -175,6 +174,7 @@ class _Guard:
 
     def make_node(
         self,
+        name: str,
         outcomes: tuple[type, ...],
         text_of: Callable[[Any], str | None],
         refuse: Callable[[Any, str], object],
@@ -219,7 +219,7 @@ class _Guard:
         elif self._waits:
             function = await_verdict
         function.__annotations__ = {"value": outcomes[0], "return": returned}
-        made: Node[Any, Any] = rename(opaque(function) if self._blocking else node(function), self._name)
+        made: Node[Any, Any] = node(name=name, opaque=self._blocking)(function)
         if made.kind == "pure":
             return made
-        return charged(when_spent=not_checked, asks=(0, self._asks) if made.kind == "asks" else None)(made)
+        return node(when_spent=not_checked, asks=(0, self._asks) if made.kind == "asks" else None)(made)

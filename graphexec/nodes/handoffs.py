@@ -18,8 +18,8 @@ from graphexec.executor.nodes import make_step
 from graphexec.executor.outcomes import Acted, Ready, limit_reached
 from graphexec.executor.plugging import Piece
 from graphexec.kernel.graph import Graph, M, check_table
-from graphexec.kernel.meters import Budget
-from graphexec.kernel.node import END, Edge, Node, metered, node, rename
+from graphexec.kernel.meters import Meter
+from graphexec.kernel.node import END, Edge, Node, node
 from graphexec.kernel.surgery import embed
 from graphexec.nodes.sub_agents import ungated_tools
 from graphexec.runtime.handlers import World
@@ -73,7 +73,7 @@ def handoffs(
     turns = {one: _turn_class(one) for one in members}
     # The union of classes that exist only at run time.
     leads: Any = Union[(Ready, *turns.values())]
-    budget = Budget(name, handoffs)
+    passes = Meter(name, handoffs)
 
     def switch(handoff: Handoff) -> Any:
         """Pass the run on to the agent that continues it."""
@@ -82,11 +82,8 @@ def handoffs(
         return Ready(run) if handoff.to == host else turns[handoff.to](run)
 
     switch.__annotations__["return"] = leads
-    passing: Node[Any, Any] = metered(when_spent=limit_reached, budget=budget)(node(switch))
-    nodes: list[Node[Any, Any]] = [
-        rename(_transfer_node(members), f"transfer_{name}"),
-        rename(passing, f"switch_{name}"),
-    ]
+    passing: Node[Any, Any] = node(name=f"switch_{name}", when_spent=limit_reached, meters=[passes])(switch)
+    nodes: list[Node[Any, Any]] = [_transfer_node(f"transfer_{name}", members), passing]
     for one, executor in members.items():
         # Checked here: the member receives the inputs of the host's run.
         single_input_key(executor, f"handoffs: the member {one}")
@@ -95,9 +92,9 @@ def handoffs(
         plugged = {one_tool.name for piece in executor.pieces for one_tool in piece.tools}
         own = [one_tool for label, one_tool in executor.tools.items() if label not in plugged]
         member = executor.with_tools([*own, *(tools[other] for other in others)])
-        whole_graph = _with_transfer(member.graph, rename(_transfer_node(others), f"transfer_{name}"))
+        whole_graph = _with_transfer(member.graph, _transfer_node(f"transfer_{name}", others))
         embedded = _Member(whole_graph, member.world)
-        turn = Budget("iterations", iterations)
+        turn = Meter("iterations", iterations)
         nodes.append(embed(embedded, one, own=[turn], enter=_entering(turns[one])))
     ungated = tuple(label for executor in members.values() for label in ungated_tools(executor))
     return Piece(name, tuple(nodes), tools=tuple(tools[one] for one in members), acts=True, ungated=ungated)
@@ -135,12 +132,12 @@ def _entering(turn: type[Any]) -> Callable[[Any], Ready]:
     return enter
 
 
-def _transfer_node(names: Sequence[str] | Mapping[str, object]) -> Node[Acted, Acted | Handoff]:
+def _transfer_node(name: str, members: Sequence[str] | Mapping[str, object]) -> Node[Acted, Acted | Handoff]:
     """Return the node that hands over if the model asks for one of these agents."""
     # Without regard to case, as an executor may look its tools up: no other tool has such a name.
-    by_tool = {f"transfer_to_{name}".casefold(): name for name in names}
+    by_tool = {f"transfer_to_{member}".casefold(): member for member in members}
 
-    @node
+    @node(name=name)
     def transfer(acted: Acted) -> Acted | Handoff:
         """Hand over if the model asks for it; other calls of the reply are not done."""
         chosen = next((place for place in acted.open if acted.actions[place].tool.casefold() in by_tool), None)

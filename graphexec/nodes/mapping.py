@@ -16,7 +16,7 @@ from graphexec.executor.inputs import single_input_key
 from graphexec.executor.outcomes import Acted, limit_reached
 from graphexec.executor.plugging import Piece
 from graphexec.kernel.effects import Asks, CallContext, ask_all
-from graphexec.kernel.node import charged, node, rename
+from graphexec.kernel.node import node
 from graphexec.nodes.sub_agents import ungated_tools
 from graphexec.runtime.handlers import Handler
 from graphexec.runtime.io import IO
@@ -65,8 +65,7 @@ def map_agents(
     label = "".join(part.capitalize() for part in name.split("_"))
     kind: type[RunGraph] = type(label, (RunGraph,), {"__slots__": (), "__module__": __name__})
 
-    @charged(when_spent=limit_reached, asks=(0, most))
-    @node
+    @node(name=name, when_spent=limit_reached, asks=(0, most))
     def run_tasks(acted: Acted, rules: CallRules) -> Asks[RunGraph, Acted]:
         """Run the tasks of this reply at once."""
         tasks: dict[int, list[str]] = {}
@@ -87,7 +86,7 @@ def map_agents(
             acted = acted.answer(place, _join([(task, next(results)) for task in several]))
         return acted
 
-    runner = dataclasses.replace(rename(run_tasks, name), effects=(kind,))
+    runner = dataclasses.replace(run_tasks, effects=(kind,))
     return Piece(
         name,
         (runner,),

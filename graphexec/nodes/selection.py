@@ -20,7 +20,7 @@ from graphexec.executor.outcomes import Ready
 from graphexec.executor.plugging import Piece
 from graphexec.kernel.effects import Asks, Effect, ask
 from graphexec.kernel.meters import Exhausted
-from graphexec.kernel.node import Node, charged, node, rename
+from graphexec.kernel.node import Node, node
 from graphexec.messages import ChatRequest, Model, UserMessage
 from graphexec.nodes._texts import describe_task, read_text
 from graphexec.runtime.handlers import HandlerLike
@@ -73,8 +73,7 @@ def select_tools(
         del limit
         return ready
 
-    @charged(when_spent=offer_all, asks=(0, 1))
-    @node
+    @node(name=name, when_spent=offer_all, asks=(0, 1))
     def select(ready: Ready, agent: Agent, policies: Policies) -> Asks[AttemptModel, Ready]:
         """Choose the tools that the model is offered."""
         fixed = {*kept, *policies.piece_tools}
@@ -94,7 +93,7 @@ def select_tools(
     handlers: Mapping[type[Effect[Any]], HandlerLike] = {}
     if model is not None:
         handlers = {AskSelector: make_attempt_handler(make_model_handler(model))}
-    selecting = dataclasses.replace(rename(select, name), effects=(effect,))
+    selecting = dataclasses.replace(select, effects=(effect,))
 
     def fit(rules: CallRules) -> tuple[Node[Any, Any], ...]:
         require_fewer_tools(rules.agent)

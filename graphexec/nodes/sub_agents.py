@@ -15,8 +15,8 @@ from graphexec.executor.executor import AgentExecutor
 from graphexec.executor.inputs import single_input_key
 from graphexec.executor.outcomes import Acted, Ready
 from graphexec.executor.plugging import Piece
-from graphexec.kernel.meters import Budget, Exhausted
-from graphexec.kernel.node import metered, node, rename
+from graphexec.kernel.meters import Exhausted, Meter
+from graphexec.kernel.node import node
 from graphexec.kernel.surgery import embed
 from graphexec.tools.tool import tool
 
@@ -65,7 +65,7 @@ def sub_agent(executor: AgentExecutor, name: str, description: str, *, calls: in
     )
     question = single_input_key(executor, f"sub_agent: the executor of {name}")
 
-    @node
+    @node(name=f"take_{name}")
     def take_call(given: Acted | TaskDone, rules: CallRules) -> Task | Acted:
         """Take the next call of the sub-agent, if there is one."""
         acted = given.acted if isinstance(given, TaskDone) else given
@@ -89,8 +89,7 @@ def sub_agent(executor: AgentExecutor, name: str, description: str, *, calls: in
             acted = acted.answer(place, ToolResult(text, "rejected"))
         return acted
 
-    @metered(when_spent=reject, budget=Budget(f"{name}_calls", calls))
-    @node
+    @node(when_spent=reject, meters=[Meter(f"{name}_calls", calls)])
     def enter(task: Task) -> Ready:
         """Give the task to the sub-agent as its question."""
         return Ready(Run({question: _task_of(task.acted.actions[task.place])}))
@@ -107,10 +106,10 @@ def sub_agent(executor: AgentExecutor, name: str, description: str, *, calls: in
     def call_directly(task: str) -> str:
         raise InputError(f"{name} is carried out by a node, and a node of yours called it for {task!r}; pass it on")
 
-    embedded = embed(executor, name, own=[Budget("iterations", iterations)], enter=enter, leave=leave)
+    embedded = embed(executor, name, own=[Meter("iterations", iterations)], enter=enter, leave=leave)
     return Piece(
         name,
-        (rename(take_call, f"take_{name}"), embedded),
+        (take_call, embedded),
         tools=(tool(name=name, description=description)(call_directly),),
         acts=True,
         ungated=ungated_tools(executor),

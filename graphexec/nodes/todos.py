@@ -13,8 +13,8 @@ from graphexec.agents.prompt import format_observation
 from graphexec.effects import ToolResult
 from graphexec.executor.outcomes import Acted, Ready
 from graphexec.executor.plugging import Piece
-from graphexec.kernel.meters import Budget, Exhausted
-from graphexec.kernel.node import metered, node, rename
+from graphexec.kernel.meters import Exhausted, Meter
+from graphexec.kernel.node import node
 from graphexec.tools import tool
 from graphexec.tools.tool import InvalidArgumentsError
 
@@ -68,14 +68,14 @@ def todo_list(reminders: int = 1, *, name: str = "todo_list") -> Piece:
     """
     validate("todo_list", ("reminders", reminders, whole(0)), ("name", name, NAME))
 
-    @node
+    @node(name=f"{name}_once")
     def allow_one_list(acted: Acted) -> Acted:
         """Answer all lists of a reply but the first with an error."""
         for place in [place for place in acted.open if _writes(acted.actions[place])][1:]:
             acted = acted.answer(place, ToolResult("Write one list at a time; the first one is kept.", "error"))
         return acted
 
-    @node
+    @node(name=f"{name}_check")
     def check_todos(finish: AgentFinish) -> AgentFinish | TodosOpen:
         """Look for open items."""
         items = tuple(todo["content"] for todo in find_todos(finish.run) if todo["status"] != "completed")
@@ -85,8 +85,7 @@ def todo_list(reminders: int = 1, *, name: str = "todo_list") -> Piece:
         del limit
         return given.finish
 
-    @metered(when_spent=finish_anyway, budget=Budget(f"{name}_reminders", reminders))
-    @node
+    @node(name=f"{name}_remind", when_spent=finish_anyway, meters=[Meter(f"{name}_reminders", reminders)])
     def remind(given: TodosOpen) -> Ready:
         """Show the model the open items."""
         finish = given.finish
@@ -95,12 +94,7 @@ def todo_list(reminders: int = 1, *, name: str = "todo_list") -> Piece:
         action = AgentAction(REMINDER_TOOL, "", finish.log or format_observation(finish.answer))
         return Ready(finish.run.with_steps([AgentStep(action, text, "rejected")]))
 
-    nodes = (
-        rename(allow_one_list, f"{name}_once"),
-        rename(check_todos, f"{name}_check"),
-        rename(remind, f"{name}_remind"),
-    )
-    return Piece(name, nodes, tools=(write_todos,))
+    return Piece(name, (allow_one_list, check_todos, remind), tools=(write_todos,))
 
 
 def find_todos(run: Run) -> list[Todo]:

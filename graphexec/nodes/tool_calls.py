@@ -16,7 +16,7 @@ from graphexec.executor.plugging import Piece
 from graphexec.executor.rules import rule_piece
 from graphexec.kernel.effects import Asks, Effect, ask_all
 from graphexec.kernel.meters import Exhausted
-from graphexec.kernel.node import node, rename
+from graphexec.kernel.node import node
 from graphexec.messages.observations import split_observation
 from graphexec.runtime.handlers import HandlerLike
 from graphexec.tools import tool as make_tool
@@ -35,16 +35,16 @@ def limit_tool(tool: str, calls: int, *, name: str = "limit_tool") -> Piece:
     that do not fit. A result that was repeated from an earlier call counts, too. To limit two tools, give the pieces
     names: `limit_tool("read", 5, name="limit_read")`. For all tools together, `max_tool_calls` stops the run.
 
-    The engine counts the calls, too, as the budget `search_calls`, on which the proof relies: it stops a run in which a
+    The engine counts the calls, too, in the meter `search_calls`, on which the proof relies: it stops a run in which a
     node of yours calls the tool more often. Calls of unknown tools, and with arguments that do not fit, are answered
-    and not made. An executor whose `handlers` answer `CallTool` has no such budget.
+    and not made. An executor whose `handlers` answer `CallTool` has no such meter.
 
     It adds one transition for each decision of the agent that calls tools. Raises `InputError` for an invalid number,
     and the executor raises it for a tool that it does not have.
     """
     validate("limit_tool", ("tool", tool, NAME), ("calls", calls, whole(0)), ("name", name, NAME))
 
-    @node
+    @node(name=name)
     def refuse_calls(acted: Acted, rules: CallRules) -> Acted:
         """Answer the calls of a tool that has been called often enough."""
         places = [place for place in acted.open if rules.calls(acted.actions[place], tool)]
@@ -57,7 +57,7 @@ def limit_tool(tool: str, calls: int, *, name: str = "limit_tool") -> Piece:
             acted = acted.answer(place, ToolResult(text, "rejected"))
         return acted
 
-    return Piece(name, (rename(refuse_calls, name),), tool_names=(tool,), tool_limits={tool: calls})
+    return Piece(name, (refuse_calls,), tool_names=(tool,), tool_limits={tool: calls})
 
 
 def _is_call(step: AgentStep, tool: str, rules: CallRules) -> bool:
@@ -81,7 +81,7 @@ def cache_tools(*tools: str, name: str = "cache_tools") -> Piece:
         raise InputError("cache_tools has no tools; name those whose results may be repeated: cache_tools('search')")
     validate("cache_tools", ("name", name, NAME))
 
-    @node
+    @node(name=name)
     def repeat_results(acted: Acted, rules: CallRules) -> Acted:
         """Answer the calls that were made before."""
         for place in acted.open:
@@ -103,7 +103,7 @@ def cache_tools(*tools: str, name: str = "cache_tools") -> Piece:
                 acted = acted.answer(place, equal)
         return acted
 
-    return Piece(name, (rename(repeat_results, name),), tool_names=names)
+    return Piece(name, (repeat_results,), tool_names=names)
 
 
 def _find_result(steps: Steps, action: AgentAction, rules: CallRules) -> AgentStep | None:
@@ -137,7 +137,7 @@ def ask_user(answer: HandlerLike | None = None, *, name: str = "ask_user") -> Pi
         """Ask the user a question, if only the user knows the answer."""
         raise AssertionError(f"{question} is answered by the node")
 
-    @node
+    @node(name=name)
     def ask_questions(acted: Acted, rules: CallRules) -> Asks[AskHuman, Acted]:
         """Ask the user what the model wants to know."""
         questions: dict[int, AskHuman] = {}
@@ -155,7 +155,7 @@ def ask_user(answer: HandlerLike | None = None, *, name: str = "ask_user") -> Pi
         return acted
 
     handlers: dict[type[Effect[Any]], HandlerLike] = {} if answer is None else {AskHuman: answer}
-    return Piece(name, (rename(ask_questions, name),), tools=(ask_user_question,), handlers=handlers, acts=True)
+    return Piece(name, (ask_questions,), tools=(ask_user_question,), handlers=handlers, acts=True)
 
 
 # The most turns in a repeated round: the agent may repeat one turn, or alternate between a few.
@@ -192,7 +192,7 @@ def stop_repeats(*, warn_after: int = 2, stop_after: int = 3, name: str = "stop_
             f"stop_repeats has warn_after={warn_after} and stop_after={stop_after}; make stop_after at least warn_after"
         )
 
-    @node
+    @node(name=name)
     def notice_repeats(ready: Ready) -> Ready | Stopped:
         """Warn the model that it repeats itself, or stop the run."""
         times = count_repeats(ready.run.steps, stop_after)
@@ -200,7 +200,7 @@ def stop_repeats(*, warn_after: int = 2, stop_after: int = 3, name: str = "stop_
             return Stopped(ready.run, Exhausted(REPEATS, stop_after, times))
         return Ready(_add_warning(ready.run, times)) if times >= warn_after else ready
 
-    return Piece(name, (rename(notice_repeats, name),))
+    return Piece(name, (notice_repeats,))
 
 
 def count_repeats(steps: Sequence[AgentStep], most: int) -> int:

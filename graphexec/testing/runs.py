@@ -89,10 +89,7 @@ class _Recorder:
             self._requests.add(event.call.sequence)
             if len(self._requests) >= MOST_ASKS and self._graph[event.node].most is None:
                 fact = f"asks for {type(event.effect).__name__} {MOST_ASKS} times in one visit"
-                remedy = (
-                    "let it return after some replies, and declare asks= in its @charged or @metered, or set a "
-                    "lower max_fan_out"
-                )
+                remedy = "let it return after some replies, and declare asks= in its @node, or set a lower max_fan_out"
                 raise BrokenPromiseError(event.node, fact, remedy)
 
 

@@ -128,11 +128,11 @@ def check_names(option: str, given: Sequence[str], known: Sequence[str], fact: s
 
 
 def small(graph: Graph[Any, Any], limits: Limits, most: int) -> Limits:
-    """Return limits lowered to `most`, including the machine's own budgets.
+    """Return limits lowered to `most`, including those of the machine's own meters.
 
     The fan-out is lowered to 8, so that a node that asks for several effects can finish, and one that asks repeatedly
     reaches its limit. An absent limit stays absent, so the proof for the given limits holds for the lowered ones.
     """
     restarts = None if limits.restarts is None else min(limits.restarts, most)
     fan_out = None if limits.fan_out is None else min(limits.fan_out, max(most, WIDEST))
-    return replace(lower_limits(limits, graph.budgets, most), restarts=restarts, fan_out=fan_out)
+    return replace(lower_limits(limits, graph.meters, most), restarts=restarts, fan_out=fan_out)

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from hypothesis import strategies as st
 
 from graphexec.effects import AGENT_METERS, MODEL_CALLS, TOKENS, TOOL_CALLS, agent_limits
-from graphexec.kernel.meters import FrozenMapping, Limits
+from graphexec.kernel.meters import Limits, freeze
 from graphexec.testing.adversary import PARTS, RAISES, Attack, Move, Part
 from graphexec.testing.explorer.stub_nodes import WIDEST
 
@@ -46,14 +46,13 @@ def limits(draw: st.DrawFn, within: Limits | None = None, *, most: int = 6) -> L
         seconds=within.seconds,
         fan_out=None if within.fan_out is None else min(within.fan_out, draw(st.sampled_from(_FAN_OUTS))),
         restarts=within.restarts,
-        budgets=within.budgets,
     )
     if not further:
         return drawn
     # A limit on fractional amounts cannot be 0.
     lowered = {name: draw(st.integers(0, limit)) for name, limit in further.items() if isinstance(limit, int)}
     meters = {**drawn.meters, **further, **lowered}
-    return dataclasses.replace(drawn, meters=FrozenMapping(tuple(meters), tuple(meters.values())))
+    return dataclasses.replace(drawn, meters=freeze(meters))
 
 
 def fractions() -> st.SearchStrategy[float]:

@@ -26,15 +26,14 @@ def to_networkx(graph: Graph[Any, Any]) -> nx.MultiDiGraph[str]:
     Attributes are strings, integers, floats and bools, which every format supports; several names are one string,
     separated by spaces. An attribute that does not apply is an empty string, or missing if it is a number.
 
-    - The graph has `start`, `end`, and `budgets`, the machine's own with their limits: `"extensions=2 rounds"`.
-    - Nodes have the names of the graph's nodes, and `"END"`. `kind` is `"pure"`, `"asks"`, `"opaque"` or
-      `"end"`; `takes` and `outcomes` are classes; `meters` are the budgets of which each entry spends
-      one; `effects` are the classes of effects that it may ask for, and `charges` their meters; `least` and `most`
-      bound the number of effects in one visit (no `most`: any number); `spent_outcome` is its outcome when a limit is
-      reached; `grace` is the seconds that a reserved node has beyond the run's deadline; `decreases` is true if the
-      node has a measure.
+    - The graph has `start`, `end`, and `meters`, those that its nodes cost with their limits: `"extensions=2 rounds"`.
+    - Nodes have the names of the graph's nodes, and `"END"`. `kind` is `"pure"`, `"asks"`, `"opaque"` or `"end"`;
+      `takes` and `outcomes` are classes; `meters` are the meters of which each entry spends one; `effects` are the
+      classes of effects that it may ask for, and `charges` their meters; `least` and `most` bound the number of effects
+      in one visit (no `most`: any number); `spent_outcome` is its outcome when a limit is reached; `grace` is the
+      seconds that a reserved node has beyond the run's deadline; `decreases` is true if the node has a measure.
     - Edges have the outcome's name as their key, `network.edges["parse", "plan", "Ready"]`, and as `outcome`; `resets`
-      are the budgets that the edge resets; `spent` is true if a reached limit takes it, and `returned` if the function
+      are the meters that the edge resets; `spent` is true if a reached limit takes it, and `returned` if the function
       may return its outcome.
 
     Takes linear time. Raises `InputError` if `graph` is not a graph.
@@ -42,8 +41,8 @@ def to_networkx(graph: Graph[Any, Any]) -> nx.MultiDiGraph[str]:
     require_graph(graph, "to_networkx(executor.graph)")
     import networkx as nx
 
-    budgets = (name if limit is None else f"{name}={limit}" for name, limit in graph.budgets.items())
-    network: nx.MultiDiGraph[str] = nx.MultiDiGraph(start=graph.start, end=END.name, budgets=" ".join(budgets))
+    meters = (name if limit is None else f"{name}={limit}" for name, limit in graph.own.items())
+    network: nx.MultiDiGraph[str] = nx.MultiDiGraph(start=graph.start, end=END.name, meters=" ".join(meters))
     for node in graph:
         network.add_node(node.name, **_attributes(node))
     ending = dict.fromkeys(edge.outcome for edge in graph.edges if edge.target == END.name)
@@ -57,7 +56,7 @@ def to_networkx(graph: Graph[Any, Any]) -> nx.MultiDiGraph[str]:
             edge.target,
             key=name,
             outcome=name,
-            resets=" ".join(budget.name for budget in edge.resets),
+            resets=" ".join(meter.name for meter in edge.resets),
             spent=edge.outcome is source.spent_outcome,
             returned=edge.outcome in source.returns,
         )
@@ -72,7 +71,7 @@ def _attributes(node: Node[Any, Any]) -> dict[str, str | float]:
         "outcomes": _names(node.outcomes),
         "effects": _names(node.effects),
         "charges": " ".join(dict.fromkeys(meter.name for effect in node.effects for meter in effect.charges)),
-        "meters": " ".join(budget.name for budget in node.meters),
+        "meters": " ".join(meter.name for meter in node.meters),
         "spent_outcome": "" if node.spent_outcome is None else node.spent_outcome.__name__,
         **{name: number for name, number in numbers.items() if number is not None},
         **({"decreases": True} if node.decreases is not None else {}),

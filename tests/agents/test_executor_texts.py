@@ -62,7 +62,7 @@ def test_each_machine_needs_its_own_proof() -> None:
         return gx.StoppedResponse("hurried", reached.cause, reached.run)
 
     one = executor(max_iterations=1, agent=scripted(act("echo", text="a")), tools=[echo])
-    other = one.with_graph(gx.replace(one.graph, kernel.rename(hurry, "stopped_response")))
+    other = one.with_graph(gx.replace(one.graph, kernel.node(name="stopped_response")(hurry)))
     certificate = other.verify().certificate
     assert certificate is not None
     assert other.run_context.proof == certificate.proof

@@ -167,11 +167,12 @@ class SteppedRun(RuleBasedStateMachine):
             return
         spent, before = self.state.snapshot.spent, self.before
         charged, measured = charges_of(self.asked), measured_by(self.trial.graph)
-        exact = (charged[name] == amount for name, amount in spent.meters.items() if name not in measured)
+        exact = (charged[name] == spent[name] for name in self.trial.graph.effect_meters if name not in measured)
         least = (spent[name] >= amount for name, amount in charged.items())
         assert all((*exact, *least)), f"{dict(charged)} charged: {spent}"
         assert spent.restarts == self.crashes, f"{self.crashes} crashes: {spent}"
-        assert all(spent[name] >= amount for name, amount in before.meters.items()), f"{before} became {spent}"
+        known = self.trial.graph.effect_meters
+        assert all(spent[name] >= before[name] for name in known), f"{before} became {spent}"
         assert spent.seconds == self.seconds, f"{self.seconds:g} seconds: {spent}"
         self.before = spent
 
@@ -181,13 +182,12 @@ class SteppedRun(RuleBasedStateMachine):
         if self.state is None:
             return
         spent, limits = self.state.snapshot.spent, self.limits
-        own = {name: limits.budgets.get(name, limit) for name, limit in self.trial.graph.budgets.items()}
         # A measured amount may exceed its limit once.
         reserved, measured = charges_of(self.reserved), measured_by(self.trial.graph)
+        caps = limits.caps(self.trial.graph.meters)
         counted = [
             (limits.iterations, spent.iterations),
-            *((limit, spent[name] - reserved[name]) for name, limit in limits.meters.items() if name not in measured),
-            *((limit, spent.budgets.get(name, 0)) for name, limit in own.items()),
+            *((limit, spent[name] - reserved[name]) for name, limit in caps.items() if name not in measured),
         ]
         assert all(limit is None or reached <= limit for limit, reached in counted), f"{spent} within {limits}"
         if isinstance(self.state, PendingEffect):

@@ -12,8 +12,8 @@ from typing import Any, Literal, TypeAlias, Union, final
 from graphexec.effects import CallModel, CallTool
 from graphexec.kernel.effects import All, Asks, Effect
 from graphexec.kernel.graph import Table, edges, on
-from graphexec.kernel.meters import ITERATIONS, Budget, Exhausted, Meter
-from graphexec.kernel.node import END, Node, charged, metered, node, rename, reserved
+from graphexec.kernel.meters import ITERATIONS, Exhausted, Meter
+from graphexec.kernel.node import END, Node, node
 from graphexec.kernel.surgery import embed
 from graphexec.machine import Machine, graph
 from graphexec.messages import CompletionRequest
@@ -26,7 +26,7 @@ COLOURS: tuple[Colour, ...] = ("Red", "Green", "Blue")
 SPENT = "Spent"
 
 # The budgets by which nodes are metered: iterations, and two with their own limits.
-BUDGETS: tuple[Budget, ...] = (ITERATIONS, Budget("alpha", 2), Budget("beta", 1))
+BUDGETS: tuple[Meter, ...] = (ITERATIONS, Meter("alpha", 2), Meter("beta", 1))
 
 # The meters that effects of random machines charge and measure, besides model and tool calls.
 METERS: tuple[Meter, ...] = (Meter("gold"), Meter("silver"), Meter("tin"))
@@ -197,7 +197,7 @@ def _node(number: int, drawn: DrawnNode) -> Node[Any, Any]:
     budgets = {budget.name: budget for budget in BUDGETS}
     if drawn.inner:
         # In `BUDGETS`, iterations have no limit.
-        own = [Budget(ITERATIONS.name, 2) if name == ITERATIONS.name else budgets[name] for name in drawn.own]
+        own = [Meter(ITERATIONS.name, 2) if name == ITERATIONS.name else budgets[name] for name in drawn.own]
         return embed(build_graph(drawn.inner), f"n{number}", own=own)
 
     def choose_outcome(choices: tuple[int, ...]) -> Any:
@@ -226,18 +226,13 @@ def _node(number: int, drawn: DrawnNode) -> Node[Any, Any]:
         effects = _union(map(errand_class, drawn.errands))
     annotations = {"value": _any_value(), "return": union if function is pure else Asks[effects, union]}
     function.__annotations__ = annotations
-    made = rename(node(function), f"n{number}")
+    name = f"n{number}"
     if not drawn.limited:
-        return made
-    asks = (drawn.least, drawn.most) if drawn.asks != "nothing" and drawn.declared else None
-    spent = _make_when_spent()
-    if drawn.grace is not None:
-        return reserved(when_spent=spent, asks=(drawn.least, drawn.most), grace=drawn.grace)(made)
-    if not drawn.meters:
-        return charged(when_spent=spent, asks=asks)(made)
-    for name in drawn.meters:
-        made = metered(when_spent=spent, budget=budgets[name], asks=asks)(made)
-    return made
+        return node(name=name)(function)
+    counted = drawn.grace is not None or (drawn.asks != "nothing" and drawn.declared)
+    asks = (drawn.least, drawn.most) if counted else None
+    meters = [] if drawn.grace is not None else [budgets[one] for one in drawn.meters]
+    return node(name=name, when_spent=_make_when_spent(), meters=meters, asks=asks, grace=drawn.grace)(function)
 
 
 def _effect(drawn: DrawnNode, number: int) -> Effect[Any]:

@@ -99,7 +99,7 @@ def test_modules_are_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_json_has_limits_and_places() -> None:
     ended = command("check", "writing:WRITER", "--max-iterations", "2", *limits("revisions=1"), "--format", "json")
     (target,) = json.loads(ended.out)["targets"]
-    assert (target["limits"]["iterations"], target["limits"]["budgets"]) == (2, {"revisions": 1})
+    assert (target["limits"]["iterations"], target["limits"]["revisions"]) == (2, 1)
 
     def places(target: str, *limits: str) -> dict[str, int]:
         (report,) = json.loads(command("check", target, *limits, "--format", "json").out)["targets"]

@@ -199,8 +199,7 @@ def test_an_interrupt_in_a_node_ends_the_records(decision: Any) -> None:
 def test_an_interrupt_in_a_loop_without_requests_ends_the_records(last: int) -> None:
     interrupted: list[int] = []
 
-    @gx.metered(when_spent=Stopped)
-    @gx.node
+    @gx.node(when_spent=Stopped, meters=[gx.ITERATIONS])
     def countdown(left: Left) -> Left | Landed:
         if left.steps == last and not interrupted:
             interrupted.append(1)

@@ -369,8 +369,7 @@ def test_questions_and_own_effects_are_recorded() -> None:
     class Measure(gx.Effect[float]):
         place: str
 
-    @gx.charged(when_spent=machine.limit_reached)
-    @gx.node
+    @gx.node(when_spent=machine.limit_reached)
     def approve(acted: machine.Acted) -> gx.Asks[gx.AskHuman | Measure, machine.Acted]:
         yield from gx.ask(gx.AskHuman("May I?"))
         yield from gx.ask(Measure("here"))

@@ -4,12 +4,11 @@ import asyncio
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, suppress
-from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias
 
 import graphexec as gx
-from graphexec import actions, agents, effects, kernel, messages, models, runtime, testing
+from graphexec import actions, agents, effects, messages, models, runtime, testing
 from graphexec.agents.react import REACT_PROMPT
 from graphexec.executor import Ready, Stopped, limit_reached
 from graphexec.memory import BufferMemory, SummaryMemory
@@ -19,18 +18,16 @@ from tests.executor import hostile_runs
 from tests.executor.hostile_runs import Act, Actor, World, make_tool
 
 Call: TypeAlias = gx.CallContext[Any]
-REVIEWS = gx.Budget("reviews", 2)
+REVIEWS = gx.Meter("reviews", 2)
 
 
-@gx.metered(when_spent=limit_reached, budget=REVIEWS)
-@gx.node
+@gx.node(when_spent=limit_reached, meters=[REVIEWS])
 def review(finish: gx.AgentFinish) -> gx.AgentFinish | Ready:
     """Send every second answer back."""
     return finish if str(finish.output).endswith(("2", "4", "6")) else Ready(finish.run)
 
 
-@gx.charged(when_spent=limit_reached)
-@gx.node
+@gx.node(when_spent=limit_reached)
 def insist(finish: gx.AgentFinish) -> gx.Asks[gx.AskHuman, gx.AgentFinish]:
     """Ask until the answer is approved, or a limit is used up."""
     while (yield from gx.ask(gx.AskHuman("good?"))) != "yes":
@@ -41,8 +38,7 @@ def insist(finish: gx.AgentFinish) -> gx.Asks[gx.AskHuman, gx.AgentFinish]:
 VOTE = effects.CallModel(messages.ChatRequest((messages.UserMessage("vote"),)))
 
 
-@gx.charged(when_spent=limit_reached, asks=(0, 4))
-@gx.node
+@gx.node(when_spent=limit_reached, asks=(0, 4))
 def vote(finish: gx.AgentFinish) -> gx.Asks[effects.CallModel, gx.AgentFinish]:
     """Ask several models concurrently, and one of them again."""
     yield from gx.ask_all([VOTE] * (len(finish.run.steps) % 4))
@@ -51,8 +47,7 @@ def vote(finish: gx.AgentFinish) -> gx.Asks[effects.CallModel, gx.AgentFinish]:
     return finish
 
 
-@kernel.reserved(when_spent=limit_reached, asks=(1, 2), grace=2.0)
-@gx.node
+@gx.node(when_spent=limit_reached, asks=(1, 2), grace=2.0)
 def last_word(finish: gx.AgentFinish) -> gx.Asks[effects.CallModel, gx.AgentFinish]:
     """Ask beyond the limits."""
     yield from gx.ask(VOTE)
@@ -94,8 +89,7 @@ class Builder:
         )
         # The limits of the plan are set last, as there are only a few different graphs.
         executor = self.splice_nodes(executor)
-        budgets = {name: limit for name, limit in limits.budgets.items() if name in executor.graph.budgets}
-        return testing.on_loop_time(executor.with_limits(replace(limits, budgets=budgets)), world.clock)
+        return testing.on_loop_time(executor.with_limits(limits), world.clock)
 
     def agent(self, tools: list[AnyTool]) -> Any:
         match self.plan.kind:
@@ -134,7 +128,7 @@ class Builder:
             "insist": insist,
             "vote": vote,
             "last word": last_word,
-            "perform": gx.charged(when_spent=limit_reached)(gx.opaque(perform)),
+            "perform": gx.node(when_spent=limit_reached, opaque=True)(perform),
         }
         answers = [executor.graph["parse"], executor.graph["check_return_direct"]]
         after: list[Any] = []

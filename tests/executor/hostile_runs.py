@@ -17,6 +17,7 @@ import graphexec as gx
 from graphexec import Limits, effects, kernel, runtime, testing, tools
 from graphexec.agents import RuleName
 from graphexec.effects import agent_limits
+from graphexec.kernel import Meter
 from graphexec.messages import ModelReply, ModelRequest, ToolCall, Usage
 from graphexec.runtime.calls import Scope
 from graphexec.runtime.io import run_sync as run_coroutine
@@ -129,7 +130,7 @@ def some_limits(draw: st.DrawFn, *, seconds: bool) -> Limits:
         restarts=draw(st.sampled_from((None, 0, 1, 3))),
         depth=draw(st.sampled_from((8, 8, 3, 2, 1, 0))),
         nested_runs=draw(st.sampled_from((1_000, 1_000, None, 5, 2, 0))),
-        budgets={"reviews": draw(st.none() | st.integers(0, 3))},
+        meters={Meter("reviews"): draw(st.none() | st.integers(0, 3))},
     )
 
 

@@ -115,7 +115,7 @@ def test_calls_that_are_not_made_do_not_count() -> None:
     run = gx.create_agent(model, [lookup], kind="tool_calling", nodes=[TWO], max_iterations=2).run("?")
     found = ["unknown_tool", "bad_arguments", "ok", "bad_arguments", "rejected", "rejected"]
     assert [step.status for step in run.steps] == found
-    assert (run.spent["tool_calls"], run.spent.budgets["lookup_calls"]) == (1, 1)
+    assert (run.spent["tool_calls"], run.spent["lookup_calls"]) == (1, 1)
 
 
 @settings(max_examples=examples(200))

@@ -136,8 +136,7 @@ class Delegate(gx.Effect[str]):
     action: gx.AgentAction
 
 
-@gx.charged(when_spent=ex.limit_reached)
-@gx.node
+@gx.node(when_spent=ex.limit_reached)
 def delegate(acted: ex.Acted) -> gx.Asks[Delegate, ex.Observed]:
     """Dispatch by another effect."""
     replies = yield from gx.ask_all([Delegate(action) for action in acted.actions])
@@ -164,8 +163,7 @@ def observe_first(acted: ex.Acted) -> ex.Acted | ex.Observed:
     return ex.Acted(acted.run.with_steps([gx.AgentStep(first, "seen")]), tuple(rest))
 
 
-@gx.charged(when_spent=ex.limit_reached)
-@gx.node
+@gx.node(when_spent=ex.limit_reached)
 def call_first(acted: ex.Acted) -> gx.Asks[CallTool, ex.Acted | ex.Observed]:
     """Call the tool of the first action and pass on the rest."""
     first, *rest = acted.actions
@@ -198,7 +196,7 @@ def dispatch_with(executor: gx.AgentExecutor, dispatch: Any, routes: Any, *more:
 @cases(
     ("dispatch", "routes", "order"),
     (delegate, OBSERVED | LIMIT, TOGETHER),
-    (gx.charged(when_spent=ex.limit_reached)(gx.opaque(observe)), OBSERVED | LIMIT, TOGETHER),
+    (gx.node(when_spent=ex.limit_reached, opaque=True)(observe), OBSERVED | LIMIT, TOGETHER),
     (gx.node(observe), OBSERVED, TOGETHER),
     (carry_out, gx.on(ex.Ready, ex.plan), TOGETHER),
     (observe_first, OBSERVED | gx.on(ex.Acted, observe_first), ONE_BY_ONE),
@@ -218,16 +216,14 @@ def test_every_dispatching_node_emits_each_action(way: str, dispatch: Any, route
     assert [step.action for step in carried_out if step.status != "parse_error"] == announced
 
 
-@gx.charged(when_spent=ex.limit_reached)
-@gx.node
+@gx.node(when_spent=ex.limit_reached)
 def approve(acted: ex.Acted) -> gx.Asks[gx.AskHuman, ex.Acted]:
     """Leave out the second action, whatever the answer is."""
     yield from gx.ask(gx.AskHuman("All of them?"))
     return ex.Acted(acted.run, acted.actions[:1])
 
 
-@gx.charged(when_spent=ex.limit_reached)
-@gx.node
+@gx.node(when_spent=ex.limit_reached)
 def refuse(acted: ex.Acted) -> gx.Asks[gx.AskHuman, ex.Acted | ex.Observed]:
     """Leave out all but one action, and refuse that one instead of calling its tool."""
     yield from gx.ask(gx.AskHuman("All of them?"))
@@ -307,8 +303,7 @@ def redact(ready: ex.Ready) -> ex.Ready:
 forget = pure("forget", ex.Ready, ex.Ready, lambda ready: ex.Ready(Run(ready.run.inputs, Steps(ready.run.steps[-1:]))))
 
 
-@gx.charged(when_spent=ex.limit_reached)
-@gx.node
+@gx.node(when_spent=ex.limit_reached)
 def one_by_one(acted: ex.Acted) -> gx.Asks[CallTool, ex.Observed]:
     """Call the tools one after the other."""
     first, second = (CallTool(action.tool, action.tool_input, acted.run) for action in acted.actions)
@@ -339,14 +334,14 @@ def after_steps(node: Any, agent: Any) -> gx.AgentExecutor:
     (make_executor([WAIT, WAIT], [WAIT], answer(), tools=[wait]), [*TOGETHER, "actions", "steps"]),
     (after_steps(redact, scripted(A, A, answer())), ["actions", "steps"] * 2),
     (after_steps(forget, spell), ["actions", "steps"] * 4),
-    (make_executor([A, B], answer()).replace(kernel.rename(one_by_one, "dispatch_tools")), TOGETHER),
+    (make_executor([A, B], answer()).replace(kernel.node(name="dispatch_tools")(one_by_one)), TOGETHER),
     (make_executor(act("finish", text="so"), tools=[finish]), ["actions", "steps"]),
 )
 def test_changed_steps_are_emitted_once(way: str, executor: gx.AgentExecutor, order: list[str]) -> None:
     assert kinds(run_by(way, executor)) == [*order, "output"]
 
 
-@cases("dispatch", ex.dispatch_tools, kernel.rename(delegate, "dispatch_tools"))
+@cases("dispatch", ex.dispatch_tools, kernel.node(name="dispatch_tools")(delegate))
 def test_action_is_emitted_before_its_effect(dispatch: Any) -> None:
     note, ran = noting_tool()
     agent = scripted(act("note", text="x"), answer())

@@ -102,21 +102,18 @@ def see(start: Start, call: gx.CallContext[User]) -> Seen:
     return Seen((call.context.name,))
 
 
-@gx.charged(when_spent=Stopped)
-@gx.node
+@gx.node(when_spent=Stopped)
 def see_and_ask(seen: Seen, call: gx.CallContext[User]) -> gx.Asks[WhoAmI, Seen]:
     name = yield from gx.ask(WhoAmI())
     return Seen((*seen.names, call.context.name, name))
 
 
-@gx.charged(when_spent=Stopped)
-@gx.opaque
+@gx.node(when_spent=Stopped, opaque=True)
 def see_freely(seen: Seen, call: gx.CallContext[User]) -> Seen:
     return Seen((*seen.names, call.context.name))
 
 
-@gx.charged(when_spent=Stopped)
-@gx.node
+@gx.node(when_spent=Stopped)
 async def asee_freely(seen: Seen, call: gx.CallContext[User]) -> Seen:
     return Seen((*seen.names, call.context.name))
 

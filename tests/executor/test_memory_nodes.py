@@ -112,8 +112,7 @@ def guard(finish: gx.AgentFinish) -> gx.AgentFinish:
     return gx.AgentFinish({"output": f"guarded: {finish.output}"})
 
 
-@gx.charged(when_spent=limit_reached)
-@gx.node
+@gx.node(when_spent=limit_reached)
 def guard_asking(finish: gx.AgentFinish) -> gx.Asks[gx.AskHuman, gx.AgentFinish]:
     return gx.AgentFinish({"output": (yield from gx.ask(gx.AskHuman("Really?")))})
 
@@ -122,7 +121,7 @@ async def _guard_waiting(finish: gx.AgentFinish) -> gx.AgentFinish:
     return gx.AgentFinish({"output": "waited"})
 
 
-guard_waiting = gx.charged(when_spent=limit_reached)(gx.opaque(_guard_waiting))
+guard_waiting = gx.node(when_spent=limit_reached, opaque=True)(_guard_waiting)
 TO_END: Any = gx.on(gx.AgentFinish, gx.END)
 
 
@@ -160,14 +159,13 @@ def test_an_ending_of_a_users_node_is_saved(run: RunExecutor, kind: str, bare: b
 
 
 def test_users_memory_nodes_are_kept() -> None:
-    @gx.charged(when_spent=limit_reached)
-    @gx.node
+    @gx.node(when_spent=limit_reached)
     def recall(ready: Ready) -> gx.Asks[effects.LoadMemory, Ready | Stopped]:
         loaded = yield from gx.ask(effects.LoadMemory({"query": "mine"}))
         return Ready(actions.Run({**loaded, **ready.run.inputs}))
 
     executor = make_executor(memory := Diary())
-    mine = gx.replace(executor.graph, kernel.rename(recall, "load_memory"))
+    mine = gx.replace(executor.graph, kernel.node(name="load_memory")(recall))
     assert executor.with_graph(mine).run("q").output == "done"
     assert (len(memory.loaded), memory.saved) == (1, [SAVED])
     assert list(executor.with_graph(mine).graph.nodes) == list(executor.graph.nodes)
@@ -175,7 +173,7 @@ def test_users_memory_nodes_are_kept() -> None:
 
 def test_node_of_the_same_name_is_refused() -> None:
     executor = make_executor(BufferMemory())
-    other = behind_parse(without_memory(executor), kernel.rename(guard, "save_memory"))
+    other = behind_parse(without_memory(executor), kernel.node(name="save_memory")(guard))
     with pytest.raises(
         errors.InputError, match="a node save_memory, a name that the memory needs; rename the function"
     ):

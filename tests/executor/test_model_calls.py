@@ -25,8 +25,7 @@ from tests.parameters import cases
 from tests.semantics.endings import raising
 
 
-@gx.metered(when_spent=limit_reached, asks=(1, 2))
-@gx.node
+@gx.node(when_spent=limit_reached, meters=[gx.ITERATIONS], asks=(1, 2))
 def plan_again(ready: Ready, agent: gx.Agent) -> gx.Asks[AttemptModel, Replied]:
     """Ask the model; if it fails, ask it once more, and then apologise."""
     asked = agent.ask(ready.run)
@@ -40,7 +39,7 @@ def plan_again(ready: Ready, agent: gx.Agent) -> gx.Asks[AttemptModel, Replied]:
 def make_apologising(*replies: Any, model: models.ScriptedModel | None = None, **options: Any) -> gx.AgentExecutor:
     model = model or models.ScriptedModel(replies, repeat_last=True)
     made = gx.AgentExecutor(agent=gx.create_tool_calling_agent(model, [echo]), tools=[echo], **options)
-    return made.replace(kernel.rename(plan_again, "plan"))
+    return made.replace(kernel.node(name="plan")(plan_again))
 
 
 @HOW

@@ -15,7 +15,7 @@ import graphexec
 import graphexec as gx
 from graphexec import errors, models, tools
 from graphexec._mistakes import remedies
-from graphexec.executor import Stopped, agent_graph
+from graphexec.executor import Stopped, agent_graph, limit_reached
 from graphexec.executor.executor import ExecutorOptions
 from graphexec.memory import BufferMemory, SQLiteHistory, SummaryMemory, TokenWindowMemory, WindowMemory
 from graphexec.messages import UserMessage
@@ -133,6 +133,7 @@ VALUES: dict[str, Any] = {
     "base_url": "http://127.0.0.1:8080/v1",
     "context": object(),
     "memory": BufferMemory(as_messages=True),
+    "when_spent": limit_reached,
     "name": "helper",
     "description": "Help.",
     "system_prompt": "Be concise.",

@@ -557,8 +557,7 @@ def test_limits_stop_the_rules_and_no_call_succeeds_twice(replies: list[str], li
 def test_nodes_behind_parse_see_every_call() -> None:
     approved: list[str] = []
 
-    @gx.charged(when_spent=limit_reached, asks=1)
-    @gx.node
+    @gx.node(when_spent=limit_reached, asks=1)
     def approve(acted: Acted) -> kernel.Asks[effects.AskHuman, Acted]:
         """Ask a person."""
         yield from kernel.ask(effects.AskHuman(acted.actions[0].tool))

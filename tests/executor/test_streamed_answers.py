@@ -265,7 +265,7 @@ def withhold_finish(finish: Acted | AgentFinish | Ready) -> Acted | AgentFinish 
 save_finish = pure("save_finish", AgentFinish, AgentFinish, lambda finish: finish)
 
 
-SAVE = kernel.rename(save_finish, "save_memory")
+SAVE = kernel.node(name="save_memory")(save_finish)
 WITHHOLDING, SAVING = (gx.edges(one, gx.on(AgentFinish, gx.END)) for one in (withhold, SAVE))
 
 

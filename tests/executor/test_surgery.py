@@ -21,8 +21,7 @@ from tests.kernel.machines import pure
 from tests.parameters import cases
 
 
-@gx.charged(when_spent=limit_reached, asks=1)
-@gx.node
+@gx.node(when_spent=limit_reached, asks=1)
 def review(finish: gx.AgentFinish) -> gx.Asks[effects.CallModel, gx.AgentFinish | ex.Replied]:
     """Ask the model for an improved answer, until its reply is empty."""
     reply = yield from gx.ask(effects.CallModel(ChatRequest((UserMessage(f"Better than {finish.output}?"),))))
@@ -57,8 +56,7 @@ def test_a_refused_loop_names_the_limit_to_set() -> None:
     assert not add_review(make_reviewer(allow_nonterminating=True)).verify().proved
 
 
-@gx.charged(when_spent=limit_reached)
-@gx.node
+@gx.node(when_spent=limit_reached)
 def debate(finish: gx.AgentFinish) -> gx.Asks[gx.AskHuman, gx.AgentFinish | ex.Replied]:
     yield from gx.ask(gx.AskHuman("?"))
     return finish
@@ -125,19 +123,18 @@ def test_a_replacement_is_narrowed() -> None:
 
     plain = executor_of(answer(), handle_parsing_errors=True)
     with pytest.raises(GraphError, match="parse never returns Ready; remove"):
-        plain.replace(kernel.rename(read, "parse"))
-    assert plain.replace(kernel.rename(read, "parse"), narrowed=True).run("q").output == "read"
+        plain.replace(kernel.node(name="parse")(read))
+    assert plain.replace(kernel.node(name="parse")(read), narrowed=True).run("q").output == "read"
 
 
 def test_replacement_is_proved_within_the_limits() -> None:
-    @gx.metered(when_spent=limit_reached)
-    @gx.node
+    @gx.node(when_spent=limit_reached, meters=[gx.ITERATIONS])
     def guess(ready: Ready) -> ex.Replied:
         raise AssertionError("nothing calls this")
 
     guessing = executor_of(answer(), max_iterations=None, max_model_calls=3)
     with pytest.raises(gx.UnprovedError, match="Set max_iterations"):
-        guessing.replace(kernel.rename(guess, "plan"))
+        guessing.replace(kernel.node(name="plan")(guess))
 
 
 @gx.node
@@ -204,8 +201,7 @@ def refuse(asked: gx.AskHuman) -> str:
     return "no"
 
 
-@gx.charged(when_spent=limit_reached)
-@gx.node
+@gx.node(when_spent=limit_reached)
 def approve(acted: Acted) -> gx.Asks[gx.AskHuman, Acted | gx.AgentFinish]:
     """Ask a person before the tools are called."""
     names = ", ".join(action.tool for action in acted.actions)
@@ -249,7 +245,7 @@ def say_so(reached: ex.Stopped) -> gx.StoppedResponse:
 def test_stopped_response_may_be_replaced() -> None:
     def executor() -> gx.AgentExecutor:
         return executor_of(
-            A, change=lambda graph: gx.replace(graph, kernel.rename(say_so, "stopped_response")), max_iterations=2
+            A, change=lambda graph: gx.replace(graph, kernel.node(name="stopped_response")(say_so)), max_iterations=2
         )
 
     assert run_executor(executor).outcome.output == "2 steps are enough"
@@ -291,12 +287,13 @@ def test_with_graph_and_with_limits_go_together() -> None:
 
 
 def test_users_plan_may_replace_the_executors() -> None:
-    @gx.metered(when_spent=limit_reached)
-    @gx.node
+    @gx.node(when_spent=limit_reached, meters=[gx.ITERATIONS])
     def hasty(ready: Ready) -> ex.Replied:
         return ex.Replied(ready.run, effects.Decided(answer("at once")))
 
-    result = run_executor(lambda: executor_of(A, change=lambda graph: gx.replace(graph, kernel.rename(hasty, "plan"))))
+    result = run_executor(
+        lambda: executor_of(A, change=lambda graph: gx.replace(graph, kernel.node(name="plan")(hasty)))
+    )
     assert (result.outcome.output, result.spent["model_calls"]) == ("at once", 0)
 
 

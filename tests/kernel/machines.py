@@ -11,7 +11,7 @@ import pytest
 import graphexec as gx
 from graphexec import END, Asks, Effect, Exhausted, Graph, Machine, ask, ask_all, edges, graph, on
 from graphexec.effects import AskHuman, CallModel, CallTool, ToolResult, agent_limits
-from graphexec.kernel import Limits, Meter, PendingEffect, charged, metered, node, opaque
+from graphexec.kernel import ITERATIONS, Limits, Meter, PendingEffect, node
 from graphexec.messages import CompletionRequest, ModelReply, Usage
 from graphexec.runtime import RunContext, make_run_context
 from tests.drivers import ALL_DRIVERS, Driver, DriverResult, Script, run_script
@@ -85,7 +85,7 @@ class Halted:
     limit: Exhausted
 
 
-def machine_of(first: Any, *others: Any, resets: Mapping[type, Sequence[gx.Budget]] | None = None) -> Machine[Any, Any]:
+def machine_of(first: Any, *others: Any, resets: Mapping[type, Sequence[gx.Meter]] | None = None) -> Machine[Any, Any]:
     """Return the graph of these nodes: an outcome leads to the node that takes it, and any other ends the run.
 
     `resets` has the budgets that the edges of an outcome reset.
@@ -137,8 +137,7 @@ class Tock:
     count: int
 
 
-@metered(when_spent=Stopped)
-@node
+@node(when_spent=Stopped, meters=[ITERATIONS])
 def tick(at: Tick) -> Tock:
     return Tock(at.count + 1)
 
@@ -210,8 +209,7 @@ DIAMOND: Machine[Number, Total] = machine_of(split, halve, triple, join)
 class Landed: ...
 
 
-@metered(when_spent=Stopped)
-@node
+@node(when_spent=Stopped, meters=[ITERATIONS])
 def countdown(left: Left) -> Left | Landed:
     return Left(left.steps - 1) if left.steps > 1 else Landed()
 
@@ -232,8 +230,7 @@ class Interview:
     answers: tuple[str, ...]
 
 
-@charged(when_spent=Stopped)
-@node
+@node(when_spent=Stopped)
 def interview(topic: Topic) -> Asks[Question, Interview]:
     answers: list[str] = []
     for number in range(topic.questions):
@@ -257,8 +254,7 @@ class Survey:
     results: tuple[ToolResult, ...]
 
 
-@charged(when_spent=Stopped)
-@node
+@node(when_spent=Stopped)
 def survey(topics: Topics) -> Asks[CallTool, Survey]:
     results = yield from ask_all([CallTool(name, "now") for name in topics.names])
     return Survey(results)
@@ -275,8 +271,7 @@ def surveyors(limits: Limits | None = None) -> RunContext:
 # ---- prompts: a loop of model calls without iterations; only the cost of the calls bounds it
 
 
-@charged(when_spent=Stopped)
-@node
+@node(when_spent=Stopped)
 def prompt(given: Prompt) -> Asks[CallModel, Prompt]:
     yield from ask(CallModel(CompletionRequest(f"call {given.calls}")))
     return Prompt(given.calls + 1)
@@ -285,8 +280,7 @@ def prompt(given: Prompt) -> Asks[CallModel, Prompt]:
 PROMPTS: Machine[Prompt, Stopped] = machine_of(prompt)
 
 
-@charged(when_spent=Stopped)
-@node
+@node(when_spent=Stopped)
 def brainstorm(given: Prompt) -> Asks[CallModel, Prompt]:
     replies = yield from ask_all([CallModel(CompletionRequest("left")), CallModel(CompletionRequest("right"))])
     return Prompt(given.calls + len(replies))
@@ -320,8 +314,7 @@ class Travel(Effect[float | None]):
 class Arrived: ...
 
 
-@charged(when_spent=Stopped, asks=1)
-@node
+@node(when_spent=Stopped, asks=1)
 def travel(trip: Trip) -> Asks[Travel, Trip | Arrived]:
     miles = yield from ask(Travel())
     left = trip.miles - (miles or 0.0)
@@ -339,15 +332,13 @@ class Home:
     stops: tuple[str, ...]
 
 
-@charged(when_spent=Stopped)
-@node
+@node(when_spent=Stopped)
 async def leave(errand: Errand) -> Underway:
     await asyncio.sleep(0)
     return Underway((*errand.stops, "left"))
 
 
-@charged(when_spent=Stopped)
-@opaque
+@node(when_spent=Stopped, opaque=True)
 def come_back(underway: Underway) -> Home:
     return Home((*underway.stops, "back"))
 
@@ -373,8 +364,7 @@ class GaveUp:
     limit: Exhausted
 
 
-@charged(when_spent=GaveUp)
-@node
+@node(when_spent=GaveUp)
 def insist(asking: Asking) -> Asks[AskHuman, Agreed]:
     while (yield from ask(AskHuman(asking.question))) != "yes":
         pass

@@ -15,8 +15,7 @@ from tests.kernel import machines as m
 from tests.parameters import cases
 
 
-@gx.charged(when_spent=m.Stopped)
-@gx.node
+@gx.node(when_spent=m.Stopped)
 def look(left: m.Left) -> gx.Asks[CallTool, m.Total]:
     result = yield from gx.ask(CallTool("look", ""))
     return m.Total(f"{result.status}: {result.observation}")
@@ -25,8 +24,7 @@ def look(left: m.Left) -> gx.Asks[CallTool, m.Total]:
 LOOK = m.machine_of(look)
 
 
-@gx.charged(when_spent=m.Stopped)
-@gx.node
+@gx.node(when_spent=m.Stopped)
 def both(left: m.Left) -> gx.Asks[CallTool | m.Question, m.Total]:
     # Any: the type checkers cannot distinguish the replies of the two effects.
     mixed: Any = [CallTool("look", ""), m.Question("?")]
@@ -85,15 +83,13 @@ def test_finished_calls_of_a_cut_batch_are_charged(finished: tuple[object, ...],
     assert (reported_tokens(done.spent), silent_calls(done.spent)) == (reported.total_tokens, 1)
 
 
-@gx.charged(when_spent=m.Stopped)
-@gx.node
+@gx.node(when_spent=m.Stopped)
 def idle(topic: m.Topic) -> gx.Asks[CallTool, m.Survey]:
     results = yield gx.All(())
     return m.Survey(results)
 
 
-@gx.charged(when_spent=m.Stopped, asks=1)
-@gx.node
+@gx.node(when_spent=m.Stopped, asks=1)
 def hesitate(topic: m.Topic) -> gx.Asks[m.Question, m.Interview]:
     first = yield gx.All(())
     answer = yield from gx.ask(m.Question(f"{topic.name} {first}"))
@@ -109,8 +105,7 @@ def test_empty_batch_is_answered_at_once() -> None:
     assert [type(effect) for effect in result.asked] == [m.Question]
 
 
-@gx.charged(when_spent=m.Stopped)
-@gx.opaque
+@gx.node(when_spent=m.Stopped, opaque=True)
 def fetch(left: m.Left) -> m.Total:
     return m.Total("")
 

@@ -39,7 +39,7 @@ def fetch(plan: Plan) -> gx.Asks[CallTool, Fetched | Plan]:
 
 
 def fetch_graph(asks: Count | None = None) -> gx.Graph[Plan, Fetched | m.Halted]:
-    return m.machine_of(gx.charged(when_spent=m.Halted, asks=asks)(fetch))
+    return m.machine_of(gx.node(when_spent=m.Halted, asks=asks)(fetch))
 
 
 def tools(**limits: Any) -> runtime.RunContext:
@@ -132,7 +132,7 @@ def test_visit_is_counted_by_itself() -> None:
     result = fetch_all(None, 1, 1, visits=10, fan_out=2)
     assert (result.outcome, result.spent["tool_calls"]) == (Fetched(2), 20)
     context = m.without_handlers(gx.Limits(fan_out=0))
-    looking = m.machine_of(gx.charged(when_spent=m.Stopped)(look))
+    looking = m.machine_of(gx.node(when_spent=m.Stopped)(look))
     assert m.run_machine(looking, m.Left(1), context).outcome == m.Landed()
     expected = cut(1, 1, 1, limit="tool_calls", most=2, reached=2)
     assert fetch_all(3, 1, 1, 1, tool_calls=2).outcome == expected
@@ -213,22 +213,22 @@ def land(left: m.Left) -> m.Landed:
     return m.Landed()
 
 
-@gx.opaque
+@gx.node(opaque=True)
 def look(left: m.Left) -> m.Landed:
     return m.Landed()
 
 
-COUNTED = gx.charged(when_spent=m.Halted, asks=(1, 3))(fetch)
+COUNTED = gx.node(when_spent=m.Halted, asks=(1, 3))(fetch)
 
 
 @cases(
     ("one", "count"),
     (fetch, (0, None)),
-    (gx.charged(when_spent=m.Halted)(fetch), (0, None)),
-    (gx.charged(when_spent=m.Halted, asks=2)(fetch), (2, 2)),
-    (gx.metered(when_spent=m.Halted, asks=(1, 3))(fetch), (1, 3)),
-    # Decorators above keep the count.
-    (gx.metered(when_spent=m.Halted)(COUNTED), (1, 3)),
+    (gx.node(when_spent=m.Halted)(fetch), (0, None)),
+    (gx.node(when_spent=m.Halted, asks=2)(fetch), (2, 2)),
+    (gx.node(when_spent=m.Halted, meters=[gx.ITERATIONS], asks=(1, 3))(fetch), (1, 3)),
+    # Another declaration keeps the count.
+    (gx.node(when_spent=m.Halted, meters=[gx.ITERATIONS])(COUNTED), (1, 3)),
     # Pure and opaque nodes have fixed counts.
     (land, (0, 0)),
     (look, (1, 1)),
@@ -241,20 +241,19 @@ def test_node_has_its_declared_count(one: kernel.Node[Any, Any], count: tuple[in
 @cases("asks", -1, (2, 1), (-1, 2), (-2, -1), "many", [1, 16], True, (1, 2, 3))
 def test_invalid_count_is_refused(asks: Any) -> None:
     text = f"fetch has asks={asks!r}; give a number of effects, or (least, most)"
-    assert m.error_message(errors.NodeError, lambda: gx.charged(when_spent=m.Halted, asks=asks)(fetch)) == text
+    assert m.error_message(errors.NodeError, lambda: gx.node(when_spent=m.Halted, asks=asks)(fetch)) == text
 
 
 @cases("one", land, look)
 def test_count_of_a_node_without_effects_is_refused(one: kernel.Node[Any, Any]) -> None:
-    assert m.error_message(errors.NodeError, lambda: gx.metered(when_spent=m.Stopped, asks=1)(one)) == (
+    assert m.error_message(errors.NodeError, lambda: gx.node(when_spent=m.Stopped, asks=1)(one)) == (
         f"{one.name} does not yield effects, so asks= does not apply; write it with Asks[...], or leave out asks="
     )
 
 
 @cases("steps", 0, 1, 2)
 def test_effects_without_charges_are_counted(steps: int) -> None:
-    @gx.charged(when_spent=m.Stopped, asks=1)
-    @gx.node
+    @gx.node(when_spent=m.Stopped, asks=1)
     def wonder(left: m.Left) -> gx.Asks[m.Question, m.Landed]:
         for number in range(left.steps):
             yield from gx.ask(m.Question(str(number)))

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import graphexec as gx
 from graphexec import errors, executor, runtime
-from graphexec.kernel import Limits, PendingEffect, reserved
+from graphexec.kernel import Limits, PendingEffect
 from tests.kernel.machines import Halted, check_refusal, error_message, finish, machine_of, pending, run_machine, value
 from tests.parameters import cases
 
@@ -39,8 +39,7 @@ def respond(asked: Asked) -> Reply:
     return Reply(asked.text)
 
 
-@gx.charged(when_spent=stopped)
-@gx.node
+@gx.node(when_spent=stopped)
 def inquire(asked: Asked) -> gx.Asks[gx.AskHuman, Reply]:
     return Reply((yield from gx.ask(gx.AskHuman(asked.text))))
 
@@ -51,19 +50,12 @@ untyped: Any = respond
 as_edges: Any = gx.edges
 as_on: Any = gx.on
 as_graph: Any = gx.graph
-as_charge: Any = gx.charged(when_spent=stopped)
 as_node: Any = gx.node
-as_metered: Any = gx.metered
 
-PATIENCE = gx.Budget("patience", 4)
-
-
-as_charged: Any = gx.charged
-as_reserved: Any = reserved
+PATIENCE = gx.Meter("patience", 4)
 
 
-@gx.charged(when_spent=stopped)
-@gx.node
+@gx.node(when_spent=stopped)
 def forgetful(asked: Asked) -> gx.Asks[gx.AskHuman, Reply]:
     result: Any = Reply(asked.text)
     pretended: gx.Asks[gx.AskHuman, Reply] = result
@@ -80,8 +72,7 @@ async def waits_and_yields(asked: Asked) -> Any:
 
 NOT_A_NODE = ("respond is not a node", "decorate the function with @node")
 IN_QUOTES = "is a string and not a node; write"
-BUDGETS = "write resets=[BUDGET], a list of budgets"
-BARE = "needs a when_spent, the outcome for a limit that stops it; write"
+METERS = "write resets=[METER], a list of meters"
 NODE, FORGETFUL, inquire_row = gx.node(respond), machine_of(forgetful), gx.edges(inquire, gx.on(Reply, gx.END))
 
 
@@ -94,46 +85,43 @@ NODE, FORGETFUL, inquire_row = gx.node(respond), machine_of(forgetful), gx.edges
     (lambda: as_on("Reply", gx.END), ["'Reply' is not an outcome class; write on(Outcome, target), one for each"]),
     (lambda: as_on(Asked | Reply, gx.END), ["one for each class"]),
     (lambda: as_graph([1], start=NODE), ["the table is [1]; write edges(...) | edges(...)"]),
-    (lambda: as_charge(untyped), ["respond is not a node; put @node below @charged or @metered"]),
-    (lambda: as_metered(when_spent=stopped, budget="patience"), ["'patience'", "budget=Budget('patience', 3)"]),
+    (lambda: as_node(when_spent=stopped, meters=PATIENCE), [f"meters={PATIENCE!r}; write meters=[METER], a list"]),
+    (lambda: as_node(when_spent=stopped, meters=["patience"]), ["meters=['patience']; write meters=[METER], a list"]),
+    (lambda: as_node(meters=[PATIENCE])(respond), ["respond has a limit, but no outcome", "when_spent=limit_reached"]),
+    (lambda: as_node(grace=3)(respond), ["respond has a limit, but no outcome", "when_spent=limit_reached"]),
+    (lambda: as_node(opaque=True)(NODE), ["respond is a node already; write opaque=True where its function is"]),
     (
-        lambda: gx.metered(when_spent=stopped, budget=gx.Budget("iterations", 5)),
-        ["the limit of iterations", "Limits(iterations=...)", "@metered(when_spent=...) without a budget"],
+        lambda: gx.node(when_spent=stopped, meters=[gx.Meter("iterations", 5)]),
+        ["the limit of iterations", "Limits(iterations=...)", "write meters=[ITERATIONS]"],
     ),
     (
-        lambda: gx.metered(when_spent=Halted, budget=PATIENCE)(as_charge(NODE)),
-        ["respond has the outcome Reply when one limit stops it and Halted when another does", "same when_spent"],
+        lambda: gx.node(when_spent=Halted, meters=[PATIENCE])(gx.node(when_spent=stopped)(NODE)),
+        ["respond has the outcome Reply when a limit stops it, and cannot have Halted, too; give the same when_spent"],
     ),
-    (lambda: as_on(Reply, gx.END, resets=PATIENCE), [f"on(Reply, ...) has resets={PATIENCE!r}; {BUDGETS}"]),
-    (lambda: as_on(Reply, gx.END, resets=[PATIENCE, "a"]), [f"has resets=[{PATIENCE!r}, 'a']; {BUDGETS}"]),
-    (lambda: as_node(NODE), ["respond is a node already; leave out the second @node"]),
+    (lambda: as_on(Reply, gx.END, resets=PATIENCE), [f"on(Reply, ...) has resets={PATIENCE!r}; {METERS}"]),
+    (lambda: as_on(Reply, gx.END, resets=[PATIENCE, "a"]), [f"has resets=[{PATIENCE!r}, 'a']; {METERS}"]),
     (lambda: as_on(Reply, "inquire"), [f"'inquire' {IN_QUOTES} the node itself, without quotes"]),
     (lambda: as_on(Reply, "END"), [f"'END' {IN_QUOTES} END, imported from graphexec, without quotes"]),
     (lambda: as_graph(inquire_row, start="inquire"), [f"'inquire' {IN_QUOTES} the node itself, without quotes"]),
     (
-        lambda: as_charged(when_spent=executor.stopped_response),
+        lambda: as_node(when_spent=executor.stopped_response),
         [
             "when_spent is stopped_response, a node; write when_spent=stop",
             "with def stop(value, limit: Exhausted) -> Stopped, and on(Stopped, stopped_response)",
         ],
     ),
-    (lambda: as_metered(when_spent="stop"), ["when_spent is 'stop'; give a function", "such as limit_reached"]),
+    (lambda: as_node(when_spent="stop"), ["when_spent is 'stop'; give a function", "such as limit_reached"]),
     (
-        lambda: as_charged(when_spent=executor.Stopped)(inquire),
+        lambda: as_node(when_spent=executor.Stopped)(inquire),
         ["inquire takes Asked, which Stopped does not", "as limit_reached makes a Stopped, or widen"],
     ),
-    (as_charged, [f"charged {BARE} @charged(when_spent=limit_reached)"]),
-    (lambda: as_charged(inquire), [f"charged {BARE} @charged(when_spent=limit_reached)"]),
-    (lambda: as_metered(inquire), [f"metered {BARE} @metered(when_spent=limit_reached)"]),
-    (lambda: as_reserved(inquire), [f"reserved {BARE} @reserved(when_spent=limit_reached)"]),
-    (lambda: as_reserved(when_spent=stopped, grace="10"), ["grace is '10'; give seconds, 0 or more"]),
+    (lambda: as_node(when_spent=stopped, grace="10"), ["grace is '10'; give seconds, 0 or more"]),
     (lambda: as_node(waits), ["waits is async def, but", "write def waits(...) -> Asks[Effect, Outcome]"]),
     (
         lambda: as_node(waits_and_yields),
         ["waits_and_yields is async def, but a node that asks for effects is def; write def waits_and_yields(...)"],
     ),
-    (lambda: gx.charged(when_spent=of_a_run)(NODE), ["respond takes Asked, which of_a_run does not"]),
-    (lambda: gx.metered(when_spent=of_a_run)(NODE), ["respond takes Asked, which of_a_run does not"]),
+    (lambda: gx.node(when_spent=of_a_run)(NODE), ["respond takes Asked, which of_a_run does not"]),
     (lambda: run_machine(FORGETFUL, Asked("?")), ["forgetful", "Asks[...]", "reply = yield from ask(...)"]),
 )
 def test_mistake_is_refused_with_a_remedy(mistake: Callable[[], object], facts: Sequence[str]) -> None:
@@ -150,7 +138,7 @@ def run_on(running: Running) -> Reply:
 
 
 def test_value_with_the_members_of_a_protocol_fits() -> None:
-    assert gx.metered(when_spent=of_a_run)(gx.node(run_on)).when_spent is of_a_run
+    assert gx.node(when_spent=of_a_run, meters=[gx.ITERATIONS])(run_on).when_spent is of_a_run
 
 
 @cases(
@@ -163,8 +151,7 @@ def test_invalid_handlers_are_refused(handlers: Any, text: str) -> None:
     assert error_message(errors.InputError, runtime.make_run_context, handlers) == text
 
 
-@gx.charged(when_spent=stopped)
-@gx.node
+@gx.node(when_spent=stopped)
 def both(asked: Asked) -> gx.Asks[gx.AskHuman, Reply]:
     first, second = yield from gx.ask_all([gx.AskHuman("a"), gx.AskHuman("b")])
     return Reply(first + second)
@@ -201,8 +188,7 @@ class Anything(gx.Effect[Any]):
 
 
 def asking(effect: gx.Effect[Any]) -> PendingEffect:
-    @gx.charged(when_spent=stopped)
-    @gx.node
+    @gx.node(when_spent=stopped)
     def look(asked: Asked) -> gx.Asks[Measure | Look | Anything, Reply]:
         reply: Any = yield effect  # type: ignore[misc]  # pyright: ignore[reportReturnType] - one of the three
         return Reply(repr(reply))

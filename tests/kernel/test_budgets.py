@@ -7,13 +7,13 @@ from typing import Any
 
 import graphexec as gx
 from graphexec import errors, runtime
-from graphexec.effects import agent_limits
+from graphexec.effects import TOKENS, agent_limits
 from graphexec.kernel import ITERATIONS
 from tests.drivers import DriverResult
 from tests.kernel import machines as m
 from tests.parameters import cases
 
-REVISIONS = gx.Budget("revisions", 2)
+REVISIONS = gx.Meter("revisions", 2)
 
 
 @m.value
@@ -51,34 +51,31 @@ def read(text: Text) -> Poor | Chapters | Book:
 repair = m.pure("repair", Poor, Text, lambda poor: Text((poor.flaws[0] - 1, *poor.flaws[1:])))
 
 
-revise = gx.metered(when_spent=m.Halted, budget=REVISIONS)(repair)
+revise = gx.node(when_spent=m.Halted, meters=[REVISIONS])(repair)
 
 
-def book(costly: Any = revise, *, resets: Sequence[gx.Budget] = ()) -> gx.Graph[Chapters, Book | m.Halted]:
+def book(costly: Any = revise, *, resets: Sequence[gx.Meter] = ()) -> gx.Graph[Chapters, Book | m.Halted]:
     """Return a machine that writes books; `costly` repairs a text."""
     return m.machine_of(write, read, costly, resets={Chapters: resets})
 
 
-PATIENCE = gx.Budget("patience", 3)
+PATIENCE = gx.Meter("patience", 3)
 
 
-def book_with_budgets(*budgets: gx.Budget, resets: Sequence[gx.Budget] = ()) -> gx.Graph[Chapters, Book | m.Halted]:
-    """Return a book whose revisions cost one of each budget; the first budget has the lowest decorator."""
-    # Any: the outcomes change with the first decorator.
-    costly: Any = repair
-    for budget in budgets:
-        costly = gx.metered(when_spent=m.Halted, budget=budget)(costly)
+def book_with_budgets(*budgets: gx.Meter, resets: Sequence[gx.Meter] = ()) -> gx.Graph[Chapters, Book | m.Halted]:
+    """Return a book whose revisions cost one of each meter."""
+    costly: Any = gx.node(when_spent=m.Halted, meters=budgets)(repair)
     return book(costly, resets=resets)
 
 
-def book_with_costly_chapters(budget: gx.Budget) -> gx.Graph[Chapters, Book | m.Halted]:
-    costly = gx.metered(when_spent=m.Halted, budget=budget)(write)
+def book_with_costly_chapters(budget: gx.Meter) -> gx.Graph[Chapters, Book | m.Halted]:
+    costly = gx.node(when_spent=m.Halted, meters=[budget])(write)
     return m.machine_of(costly, read, revise)
 
 
 # Each chapter resets the revisions.
 BOOK = book(resets=[REVISIONS])
-COUNTING = book_with_budgets(gx.Budget("revisions"))
+COUNTING = book_with_budgets(gx.Meter("revisions"))
 ITERATED, ITERATED_ANEW = book_with_budgets(ITERATIONS), book_with_budgets(ITERATIONS, resets=[ITERATIONS])
 THREE = book_with_budgets(PATIENCE, REVISIONS, ITERATIONS)
 ZERO = {"patience": 0, "revisions": 0}
@@ -89,11 +86,11 @@ def gave_up(*flaws: int, name: str = "revisions", limit: int = 2) -> m.Halted:
 
 
 def limits_of(iterations: int = 15, **budgets: int | None) -> gx.Limits:
-    return gx.Limits(iterations=iterations, budgets=budgets)
+    return gx.Limits({gx.Meter(name): limit for name, limit in budgets.items()}, iterations=iterations)
 
 
 def spent_of(iterations: int = 0, **budgets: int) -> gx.Spent:
-    return gx.Spent(iterations=iterations, budgets=budgets)
+    return gx.Spent(iterations=iterations, meters=budgets)
 
 
 @cases(
@@ -117,7 +114,7 @@ def spent_of(iterations: int = 0, **budgets: int) -> gx.Spent:
     (ITERATED_ANEW, (2, 1), {"iterations": 2}, Book(), {"iterations": 1}),
     (ITERATED, (2, 1), {"iterations": 2}, gave_up(1, name="iterations"), {"iterations": 2}),
     (
-        book(gx.metered(when_spent=m.Halted)(revise), resets=[REVISIONS]),
+        book(gx.node(when_spent=m.Halted, meters=[gx.ITERATIONS])(revise), resets=[REVISIONS]),
         (2, 2),
         {},
         Book(),
@@ -127,7 +124,7 @@ def spent_of(iterations: int = 0, **budgets: int) -> gx.Spent:
     (book_with_budgets(REVISIONS, PATIENCE), (2,), {}, Book(), {"revisions": 2, "patience": 2}),
     (book_with_budgets(REVISIONS, REVISIONS), (2,), {}, Book(), {"revisions": 2}),
     (THREE, (9,), {}, gave_up(7), {"iterations": 2, "revisions": 2, "patience": 2}),
-    # The iterations are reported before other budgets, and the lowest decorator before those above.
+    # The iterations are reported before other budgets, and these in their order.
     (THREE, (1,), {"iterations": 0, "patience": 0, "revisions": 0}, gave_up(1, name="iterations", limit=0), ZERO),
     (THREE, (1,), {"patience": 0, "revisions": 0}, gave_up(1, name="patience", limit=0), ZERO),
     (THREE, (1,), {"patience": 1, "revisions": 0}, gave_up(1, name="revisions", limit=0), ZERO),
@@ -142,17 +139,17 @@ def test_budget_bounds_a_run(machine: Any, flaws: Any, limits: Any, outcome: obj
 
 @cases(("machine", "budgets"), (BOOK, {"revisions": 2}), (COUNTING, {"revisions": None}), (m.CLOCK, {}))
 def test_iterations_are_not_among_the_budgets(machine: gx.Graph[Any, Any], budgets: dict[str, int]) -> None:
-    assert machine.budgets == budgets
+    assert machine.own == budgets
 
 
 def test_stored_run_keeps_its_budgets() -> None:
-    late = gx.Snapshot("repair", Poor((1,)), spent=gx.Spent(budgets={"revisions": 2}))
+    late = gx.Snapshot("repair", Poor((1,)), spent=gx.Spent(meters={"revisions": 2}))
     again = m.reload(late, BOOK)
     assert again == late
     assert m.run_machine(BOOK, again).outcome == m.Halted(Poor((1,)), gx.Exhausted("revisions", 2, 2))
     # A snapshot from before the machine had the budget counts 0.
     assert m.finish(BOOK, gx.Snapshot("repair", Poor((1,)))) == gx.Done(
-        Book(), gx.Snapshot("read", Text((0,)), spent=gx.Spent(budgets={"revisions": 1}), entered=True)
+        Book(), gx.Snapshot("read", Text((0,)), spent=gx.Spent(meters={"revisions": 1}), entered=True)
     )
 
 
@@ -206,28 +203,28 @@ def test_restart_changes_nothing_else_and_may_be_limited() -> None:
 
 @cases("name", "revisions", "a.b", "research.deep.revisions", "iterations", "_x1")
 def test_budget_name_is_a_dotted_identifier(name: str) -> None:
-    assert (str(gx.Budget(name, 1)), gx.Budget(name).limit) == (name, None)
+    assert (str(gx.Meter(name, 1)), gx.Meter(name).limit) == (name, None)
 
 
 # Any: type checkers refuse these limits.
-as_budget: Any = gx.Budget
+as_budget: Any = gx.Meter
 as_limits: Any = gx.Limits
 NOT_WHOLE = "the limit revisions is {}; give a whole number, or None for no limit"
 NEGATIVE = "the limit revisions is -1; give 0 or more, or None for no limit"
-NO_BUDGET = "{0} is a limit and not a budget; write Limits({0}=...)"
+OWN_LIMIT = "iterations is a limit of its own; write Limits(iterations=...)"
 
 
 @cases(
     ("make", "text"),
-    (lambda: gx.Budget("revisions", -1), NEGATIVE),
+    (lambda: gx.Meter("revisions", -1), NEGATIVE),
     (lambda: as_budget("revisions", 1.5), NOT_WHOLE.format(1.5)),
     (lambda: as_budget("revisions", math.inf), NOT_WHOLE.format(math.inf)),
-    (lambda: gx.Limits(budgets={"revisions": -1}), NEGATIVE),
-    (lambda: as_limits(budgets={"revisions": "2"}), NOT_WHOLE.format("'2'")),
-    (lambda: agent_limits(budgets={"tokens": 2}), "tokens is a limit of its own; write agent_limits(tokens=...)"),
+    (lambda: gx.Limits({REVISIONS: -1}), NEGATIVE),
+    (lambda: as_limits({REVISIONS: "2"}), NOT_WHOLE.format("'2'")),
+    (lambda: agent_limits({TOKENS: 2}), "tokens is a limit of its own; write agent_limits(tokens=...)"),
     (
-        lambda: gx.Limits(budgets={"iterations": 2, "revisions": -1, "other": 3}),
-        f"{NEGATIVE}; {NO_BUDGET.format('iterations')}",
+        lambda: gx.Limits({REVISIONS: -1, ITERATIONS: 2, PATIENCE: 3}),
+        f"{NEGATIVE}; {OWN_LIMIT}",
     ),
 )
 def test_invalid_limit_of_a_budget_is_refused(make: Callable[[], object], text: str) -> None:
@@ -237,14 +234,14 @@ def test_invalid_limit_of_a_budget_is_refused(make: Callable[[], object], text: 
 @cases(
     ("build", "fault"),
     (
-        lambda: book_with_costly_chapters(gx.Budget("revisions", 5)),
-        "GX011 repair None: repair is metered by revisions with the limit 2, but another node has the limit 5; "
-        "use one Budget for both",
+        lambda: book_with_costly_chapters(gx.Meter("revisions", 5)),
+        "GX011 repair None: repair counts Meter('revisions', 2), but another node counts "
+        "Meter('revisions', 5); use one Meter for both",
     ),
     (
         lambda: book(resets=(REVISIONS, PATIENCE)),
         "GX011 read Chapters: read --Chapters (resets revisions, patience)--> write resets patience, but no node "
-        "is metered by it; put @metered(budget=...) on the node that it bounds, or remove the reset",
+        "is metered by it; add meters=[...] to the @node of the node that it bounds, or remove the reset",
     ),
 )
 def test_faulty_budgets_are_refused(build: Callable[[], object], fault: str) -> None:

@@ -7,12 +7,11 @@ from typing import Any, NamedTuple, final
 import pytest
 from pydantic import BaseModel, ConfigDict
 
-from graphexec import END, AgentFinish, Asks, Graph, GraphError, StoppedResponse, ask, edges, graph, node, on, opaque
+from graphexec import END, AgentFinish, Asks, Graph, GraphError, StoppedResponse, ask, edges, graph, node, on
 from graphexec.effects import CallTool
 from graphexec.executor import Replied, Stopped, parse, plan, stopped_response
 from graphexec.executor.nodes import check_return_direct, dispatch_tools
 from graphexec.executor.outcomes import Acted, Observed, Ready
-from graphexec.kernel import rename
 from tests.kernel import machines as m
 from tests.parameters import cases
 
@@ -63,7 +62,7 @@ def look_up(left: m.Left) -> Asks[CallTool, m.Total]:
     return m.Total(str(result.observation))
 
 
-@opaque
+@node(opaque=True)
 def read(left: m.Left) -> m.Total:
     return m.Total("read")
 
@@ -73,9 +72,9 @@ async def fetch(left: m.Left) -> m.Total:
     return m.Total("fetched")
 
 
-NAMED_END = rename(m.join, "END")
+NAMED_END = node(name="END")(m.join)
 NO_EDGE = "{0} may return {1}, which no edge takes; add on({1}, {2})"
-STOPPABLE = "which a limit may stop, but has no outcome for that; decorate it with @charged(when_spent=...) and route"
+STOPPABLE = "which a limit may stop, but has no outcome for that; write @node(when_spent=...) and route"
 TO_END = "cannot reach END; route an outcome of it, or of a node after it, to END"
 
 
@@ -106,7 +105,7 @@ TO_END = "cannot reach END; route an outcome of it, or of a node after it, to EN
     (m.join, JOIN | JOIN, ["join has two rows; join its routes with | in one row"]),
     (
         m.split,
-        edges(m.split, on(m.Even, m.halve) | on(m.Odd, rename(m.triple, "halve"))) | HALVE | JOIN,
+        edges(m.split, on(m.Even, m.halve) | on(m.Odd, node(name="halve")(m.triple))) | HALVE | JOIN,
         [
             "two nodes are named halve; rename one of the functions",
             # An edge has only the name of its target, so it counts as an edge to the first node.
@@ -128,7 +127,7 @@ TO_END = "cannot reach END; route an outcome of it, or of a node after it, to EN
         [f"ticking {TO_END}", f"tock {TO_END}"],
     ),
     (look_up, edges(look_up, on(m.Total, END)), [f"look_up asks for CallTool, {STOPPABLE} that outcome"]),
-    (read, edges(read, on(m.Total, END)), [f"read is @opaque, {STOPPABLE} that outcome"]),
+    (read, edges(read, on(m.Total, END)), [f"read is opaque, {STOPPABLE} that outcome"]),
     (fetch, edges(fetch, on(m.Total, END)), [f"fetch is an async function, {STOPPABLE} that outcome"]),
 )
 def test_fault_of_a_table_is_reported_once(start: Any, table: Any, texts: list[str]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from graphexec import Asks, Limits, ask, charged, node
+from graphexec import Asks, Limits, ask, node
 from graphexec.runtime import RunContext, arun, astream, run, stream
 from graphexec.runtime.handlers import handlers_for
 from tests import garbage
@@ -21,8 +21,7 @@ from tests.parameters import cases
 HOW = cases("how", "sync", "async")
 
 
-@charged(when_spent=Stopped)
-@node
+@node(when_spent=Stopped)
 def finally_asks(topic: Topic) -> Asks[Question, Interview]:
     try:
         while True:
@@ -31,8 +30,7 @@ def finally_asks(topic: Topic) -> Asks[Question, Interview]:
         yield from ask(Question("cleanup"))
 
 
-@charged(when_spent=Stopped)
-@node
+@node(when_spent=Stopped)
 def bare_except_asks(topic: Topic) -> Asks[Question, Interview]:
     try:
         while True:
@@ -135,8 +133,7 @@ def test_closed_stream_wins_over_the_cleanup(machine: Any, how: str) -> None:
     assert answers.asked == ["go on"] * 3
 
 
-@charged(when_spent=Stopped)
-@node
+@node(when_spent=Stopped)
 def breaks_while_closed(topic: Topic) -> Asks[Question, Interview]:
     try:
         while True:
@@ -152,8 +149,7 @@ def test_error_in_the_cleanup_is_raised(how: str) -> None:
         run_with(machine, Answers(99).context(how, Limits(fan_out=4)), how)
 
 
-@charged(when_spent=Stopped)
-@node
+@node(when_spent=Stopped)
 def never_gives_up(topic: Topic) -> Asks[Question, Interview]:
     while True:
         with suppress(BaseException):

@@ -64,8 +64,7 @@ def test_call_needs_a_cost_below_the_limit(costs: list[float], most: float) -> N
     assert (done.spent["model_calls"], done.spent["cost"]) == (calls, spent)
 
 
-@kernel.charged(when_spent=Stopped, asks=(0, 3))
-@kernel.node
+@kernel.node(when_spent=Stopped, asks=(0, 3))
 def poll(topics: Topics) -> gx.Asks[CallModel, Tick]:
     replies = yield from gx.ask_all([CallModel(messages.CompletionRequest(name)) for name in topics.names])
     yield from gx.ask(CallModel(messages.CompletionRequest("sum up")))

@@ -69,7 +69,7 @@ def test_visits_are_refused_unless_their_measures_fall(script: tuple[Any, ...]) 
     fault = first_fault(script)
     if fault is None:
         done = FOLLOWING.run(Script(script), allow_nonterminating=True)
-        assert done.snapshot.spent.budgets == {"measure(follow)": script[-1] + 1}
+        assert done.snapshot.spent.meters == {"measure(follow)": script[-1] + 1}
         return
     with pytest.raises(MeasureError) as caught:
         FOLLOWING.run(Script(script), allow_nonterminating=True)
@@ -94,8 +94,7 @@ def leave(todo: Todo, limit: gx.Exhausted) -> Over:
     return Over()
 
 
-@gx.charged(when_spent=leave, asks=1)
-@gx.node(decreases=lambda todo: len(todo.rest))
+@gx.node(when_spent=leave, asks=1, decreases=lambda todo: len(todo.rest))
 def ask_next(todo: Todo) -> gx.Asks[gx.AskHuman, Todo | Over]:
     reply = yield from gx.ask(gx.AskHuman("next?"))
     return Todo(todo.rest[1:] if reply == "on" else todo.rest) if todo.rest else Over()
@@ -117,14 +116,14 @@ ON, AGAIN = replying("on"), replying("again")
 def test_proved_machine_runs_without_limits_and_replays() -> None:
     limits = Limits(iterations=None)
     events = [*ASKING.stream(Todo(("a", "b")), handlers=ON, limits=limits)]
-    spent = [one.spent.budgets["measure(ask_next)"] for one in events if isinstance(one, Entered)]
+    spent = [one.spent.meters["measure(ask_next)"] for one in events if isinstance(one, Entered)]
     assert spent == [0, 3, 2]
     with pytest.raises(MeasureError, match="its measure is 2, and was 2") as caught:
         ASKING.run(Todo(("a", "b")), handlers=AGAIN, limits=limits)
     journal, state = journal_of(caught.value), snapshot_of(caught.value)
     assert isinstance(journal, Journal)
     # The replay ends where the run stood: before the second visit.
-    assert [one.spent.budgets["measure(ask_next)"] for one in replay(journal, state) if isinstance(one, Entered)] == [0]
+    assert [one.spent.meters["measure(ask_next)"] for one in replay(journal, state) if isinstance(one, Entered)] == [0]
     # A person lowers the value of the stopped run.
     assert isinstance(state, Snapshot)
     lowered = Snapshot(state.node, Todo(("b",)), spent=state.spent, sequence=state.sequence)
@@ -132,7 +131,7 @@ def test_proved_machine_runs_without_limits_and_replays() -> None:
 
 
 def test_used_up_limit_comes_before_the_measure() -> None:
-    counted = gx.metered(when_spent=leave)(ask_next)
+    counted = gx.node(when_spent=leave, meters=[gx.ITERATIONS])(ask_next)
     machine = machine_of(counted)
     assert isinstance(machine.run(Todo(("a",)), handlers=AGAIN, limits=Limits(iterations=1)).outcome, Over)
     assert str(machine.verify(Limits(iterations=3)).bounds.transitions) == "iterations + 1 = 4 (exact)"  # type: ignore[union-attr]
@@ -141,7 +140,6 @@ def test_used_up_limit_comes_before_the_measure() -> None:
 @cases(
     ("mistake", "message"),
     (lambda: gx.node(decreases=cast("Any", 3)), "a node has decreases=3; give a function of the node's value"),
-    (gx.node, "a node has decreases=None"),
     (lambda: start_over.measure, r"start_over has no measure; write @node\(decreases=...\)"),
 )
 def test_invalid_measure_is_explained(mistake: Any, message: str) -> None:
@@ -165,5 +163,5 @@ class Anything:
 
 
 def test_outcome_for_a_limit_may_have_a_field_of_any_value() -> None:
-    stopping = gx.metered(when_spent=Anything)(start_over)
+    stopping = gx.node(when_spent=Anything, meters=[gx.ITERATIONS])(start_over)
     assert stopping.spent_outcome is Anything

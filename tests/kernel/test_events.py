@@ -65,8 +65,7 @@ def test_only_what_happens_has_an_event(machine: Any, value: object, context: Ru
 CLOSED: list[str] = []
 
 
-@gx.charged(when_spent=m.Stopped)
-@gx.node
+@gx.node(when_spent=m.Stopped)
 def careful(left: m.Left) -> gx.Asks[m.Question, m.Total]:
     try:
         first = yield from gx.ask(m.Question("?"))
@@ -79,8 +78,7 @@ def careful(left: m.Left) -> gx.Asks[m.Question, m.Total]:
 KEPT: list[Any] = []
 
 
-@gx.charged(when_spent=m.Stopped)
-@gx.node
+@gx.node(when_spent=m.Stopped)
 def keep_generator(left: m.Left) -> gx.Asks[m.Question, m.Total]:
     # A second reference keeps the generator from closing itself.
     KEPT.append(careful.function(left))

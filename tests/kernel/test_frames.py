@@ -51,8 +51,7 @@ def give_up(subject: Subject, limit: gx.Exhausted) -> Unknown:
     return Unknown(limit)
 
 
-@gx.charged(when_spent=give_up, asks=1)
-@gx.node
+@gx.node(when_spent=give_up, asks=1)
 def inquire(subject: Subject) -> gx.Asks[Question, Known | Unknown]:
     reply = yield from gx.ask(Question(subject.name))
     return Known(reply)
@@ -61,8 +60,8 @@ def inquire(subject: Subject) -> gx.Asks[Question, Known | Unknown]:
 INQUIRY: gx.Graph[Subject, Known | Unknown] = machine_of(inquire)
 
 
-def limited_inquiry(tries: gx.Budget) -> gx.Graph[Subject, Known | Unknown]:
-    return machine_of(gx.metered(when_spent=give_up, budget=tries)(inquire))
+def limited_inquiry(tries: gx.Meter) -> gx.Graph[Subject, Known | Unknown]:
+    return machine_of(gx.node(when_spent=give_up, meters=[tries])(inquire))
 
 
 def take_first(job: Job) -> Subject | Minutes:
@@ -78,13 +77,13 @@ def stop_early(job: Job, limit: gx.Exhausted) -> Minutes:
     return Minutes((*job.notes, f"stopped by {limit.limit}"))
 
 
-ROUNDS, TRY = gx.Budget("rounds", 3), gx.Budget("tries", 1)
+ROUNDS, TRY = gx.Meter("rounds", 3), gx.Meter("tries", 1)
 
 
 file_unknown = pure("file_unknown", Unknown, Minutes, lambda unknown: Minutes((f"no more: {unknown.limit.limit}",)))
 
 
-def survey(name: str = "look", *, own: tuple[gx.Budget, ...] = (ROUNDS,), child: Any = INQUIRY) -> gx.Node[Job, Any]:
+def survey(name: str = "look", *, own: tuple[gx.Meter, ...] = (ROUNDS,), child: Any = INQUIRY) -> gx.Node[Job, Any]:
     """Return a node that asks about each subject, at most three."""
     return gx.embed(child, name, own=own, enter=take_first, leave=write_down, each=ROUNDS, when_spent=stop_early)
 
@@ -117,7 +116,7 @@ class TestFrame:
         assert run_machine(office(survey()), job, reporter()).outcome == Minutes(notes)
 
     def test_other_endings_leave_unchanged(self) -> None:
-        machine = office(survey(child=limited_inquiry(gx.Budget("tries", 1))))
+        machine = office(survey(child=limited_inquiry(gx.Meter("tries", 1))))
         result = run_machine(machine, Job(("a", "b")), reporter())
         assert result.outcome == Minutes(("no more: tries",))
         assert result.done.snapshot.frames == {}
@@ -220,8 +219,7 @@ class TestEach:
 def two_surveys(first: gx.Node[Job, Any]) -> gx.Graph[Job, Any]:
     """Return a machine that enters a survey twice: its outer loop repeats the subjects once."""
 
-    @gx.metered(when_spent=stop_again, budget=gx.Budget("again", 1))
-    @gx.node
+    @gx.node(when_spent=stop_again, meters=[gx.Meter("again", 1)])
     def again(minutes: Minutes) -> Job:
         return Job(("a", "b"))
 
@@ -275,7 +273,7 @@ def department(inner: gx.Graph[Job, Minutes]) -> gx.Graph[Agenda, Minutes]:
         return Minutes((*agenda.notes, "stopped"))
 
     # The inner graph starts with a graph of its own, so no edge of its table refills that one's rounds.
-    lists, rounds = gx.Budget("lists", 3), gx.Budget("look.rounds", 3)
+    lists, rounds = gx.Meter("lists", 3), gx.Meter("look.rounds", 3)
     team: Any = gx.embed(inner, "team", own=[lists, rounds], enter=take_list, leave=gather, each=lists, when_spent=stop)
     return machine_of(team)
 
@@ -327,7 +325,7 @@ class TestRefusals:
         ({"each": ROUNDS}, "has each= without enter=; pass enter"),
         ({"enter": take_first, "each": ROUNDS}, "has each=rounds without when_spent=; pass a function"),
         ({"enter": take_first, "when_spent": stop_early}, "has when_spent= without each=; pass each"),
-        (WHOLE | {"each": gx.Budget("rounds")}, 'has each=rounds, which has no limit; write Budget("rounds", 3)'),
+        (WHOLE | {"each": gx.Meter("rounds")}, 'has each=rounds, which has no limit; write Meter("rounds", 3)'),
         ({"enter": reopen}, "starts with Subject, but its enter returns Job; return Subject"),
         (WITH_LEAVE | {"leave": leave_of_jobs}, "ends with Known | Unknown, but its leave takes Job; take Known |"),
         (WITH_LEAVE | {"leave": underline}, "has a leave that takes one value; write def leave"),
@@ -335,7 +333,7 @@ class TestRefusals:
             WITH_LEAVE | {"leave": strange_outer},
             "is entered with Job, but the parameter outer of its leave takes Agenda; widen the annotation",
         ),
-        ({"enter": asking_enter}, "has the enter asking_enter, which asks for effects; give a pure function"),
+        ({"enter": asking_enter}, "has enter=, which asks for effects; give a pure function"),
         (WHOLE | {"leave": one_way}, "has each=rounds, but its leave never returns Job, which enters it again"),
         (
             WHOLE | {"when_spent": start_again},
@@ -347,7 +345,7 @@ class TestRefusals:
         assert error_message(NodeError, lambda: gx.embed(INQUIRY, "look", **options)).startswith(f"look {message}")
 
     def test_names_and_budget_are_checked(self) -> None:
-        child = machine_of(kernel.rename(inquire, "leave"))
+        child = machine_of(kernel.node(name="leave")(inquire))
         with pytest.raises(NodeError, match="look has a node of its own that is named enter or leave; rename it"):
             gx.embed(child, "look", enter=take_first, leave=write_down)
         machine = machine_of(gx.embed(INQUIRY, "look", enter=take_first, leave=write_down))

@@ -40,8 +40,7 @@ class Weigh(Effect[Any]):
         return reply
 
 
-@kernel.charged(when_spent=m.Stopped, asks=1)
-@kernel.node
+@kernel.node(when_spent=m.Stopped, asks=1)
 def weigh(left: m.Left) -> Asks[Weigh, m.Left | m.Total]:
     yield from ask(Weigh())
     return m.Left(left.steps - 1) if left.steps else m.Total("")
@@ -121,8 +120,7 @@ LIMIT = {"limit": "coins", "value": 1, "reached": 1, "wanted": 1, "outer": False
 @cases(
     ("kind", "fields", "text"),
     *((Spent, {name: one}, "Spent has ") for name in ("iterations", "seconds", "restarts") for one in COUNTS),
-    *((Spent, {name: {"coins": one}}, "Spent has ") for name in ("budgets", "meters") for one in COUNTS),
-    *((Spent, {"budgets": one}, f"Spent has budgets={one}; {GIVE_DICT}") for one in (None, 3, [("coins", 1)])),
+    *((Spent, {"meters": {"coins": one}}, "Spent has ") for one in COUNTS),
     *((Spent, {"meters": one}, f"Spent has meters={one}; {GIVE_DICT}") for one in (None, 3, [("coins", 1)])),
     *((partial(Snapshot, "a", 1), {"sequence": n}, "Snapshot has sequence=") for n in (-1, 0.5, True, None, "1")),
     *((Exhausted, {**LIMIT, "value": one}, "Exhausted has ") for one in (-1, math.nan, True)),
@@ -159,9 +157,9 @@ def stored_with(text: str, **fields: Any) -> str:
 
 
 @cases("text", "-50", "0.5", "true", "1e400", "NaN", "-Infinity", "null", '"3"', "[]", format_json(-HUGE))
-@cases("name", "iterations", "seconds", "restarts", "budgets", "meters")
+@cases("name", "iterations", "seconds", "restarts", "meters")
 def test_stored_counts_that_are_invalid_are_refused(name: str, text: str) -> None:
-    count, shown = ({"coins": "#"}, f"{name}['coins']") if name in ("budgets", "meters") else ("#", name)
+    count, shown = ({"coins": "#"}, f"{name}['coins']") if name == "meters" else ("#", name)
     # Seconds and the counts of some meters are fractions.
     if text != "0.5" or name in ("iterations", "restarts"):
         assert snapshot_error(stored_with(text, spent={**GOOD["spent"], name: count})).startswith(f"Spent has {shown}=")

@@ -12,14 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec import Asks, Budget, Effect, Exhausted, Limits, Meter, Spent, ask, begin, errors, node
+from graphexec import Asks, Effect, Exhausted, Limits, Meter, Spent, ask, begin, errors, node
 from graphexec.kernel.events import Cut
 from graphexec.kernel.execution import Execution
-from graphexec.kernel.meters import NOTHING, Counts, FrozenMapping
+from graphexec.kernel.meters import ITERATIONS, NOTHING, Counts, FrozenMapping
 from tests.kernel.machines import INTERVIEW, Stopped, Topic, check_refusal, error_message
 from tests.parameters import cases
 
 PAYMENTS = Meter("payments")
+REVISIONS = Meter("revisions", 2)
 FEES = Meter("fees", whole=False, unit="an amount of money")
 
 names = st.sampled_from(["payments", "fees", "parcels"])
@@ -44,33 +45,20 @@ def test_meters_and_effects_have_defaults() -> None:
     assert (Pay.charges, Pay.measures) == ({PAYMENTS: 2}, ())
 
 
-@cases("kind", Meter, Budget)
 @cases("name", "", "two words", "9lives", "a-b", "a.", ".a", "a..b", "a.2", 5, None, ["payments"])
-def test_name_must_be_an_identifier(kind: type[Meter | Budget], name: Any) -> None:
-    text = f"a {kind.__name__.lower()} cannot be named {name!r}; give it a name that a variable could have"
-    assert error_message(errors.LimitsError, kind, name) == text
+def test_name_must_be_an_identifier(name: Any) -> None:
+    text = f"a meter cannot be named {name!r}; give it a name that a variable could have"
+    assert error_message(errors.LimitsError, Meter, name) == text
 
 
 @cases(
     ("make", "text"),
     *(
-        (partial(kind, name), f"{name} is a limit already; find another name for the {kind.__name__.lower()}")
-        for kind in (Meter, Budget)
+        (partial(Meter, name), f"{name} is a limit already; find another name for the meter")
         for name in ("seconds", "fan_out", "restarts")
     ),
-    (partial(Meter, "iterations"), "iterations are counted at entries and not by effects; find another name"),
-    *(
-        (partial(Limits, budgets={name: 5}), f"{name} is a limit and not a budget; write Limits({name}=...)")
-        for name in ("iterations", "seconds", "fan_out", "restarts")
-    ),
-    (
-        lambda: Limits(budgets={"two words": 5}),
-        "budgets has 'two words', which is not a budget name; give names and limits, such as {'revisions': 5}",
-    ),
-    (
-        lambda: as_limits(budgets=["revisions"]),
-        "budgets is ['revisions']; give a dict of names and limits: {'revisions': 5}",
-    ),
+    (lambda: Limits({ITERATIONS: 5}), "iterations is a limit of its own; write Limits(iterations=...)"),
+    (lambda: Meter("fees", 0, whole=False), "the limit fees is 0, but what an effect consumes is only known"),
     (lambda: dataclasses.replace(Limits({PAYMENTS: 3}), seconds=-1), "the limit seconds is -1"),
 )
 def test_name_of_a_limit_is_refused(make: Callable[[], object], text: str) -> None:
@@ -104,24 +92,25 @@ def test_limits_are_values() -> None:
     assert (limits[PAYMENTS], limits["payments"], limits[FEES]) == (3, 3, 2.0)
     assert isinstance(limits[FEES], float)
     assert Limits({PAYMENTS: None})[PAYMENTS] is limits["parcels"] is None
-    one = Limits({PAYMENTS: 3, FEES: 2}, budgets={"revisions": None, "drafts": 1})
-    other = Limits({FEES: 2.0, PAYMENTS: 3}, budgets={"drafts": 1, "revisions": None})
+    one = Limits({PAYMENTS: 3, FEES: 2, REVISIONS: None})
+    other = Limits({REVISIONS: None, FEES: 2.0, PAYMENTS: 3})
     assert one == other
     assert hash(one) == hash(other)
     assert len({one, other, Limits({PAYMENTS: 3}), Limits({PAYMENTS: 4})}) == 3
-    limits = Limits({PAYMENTS: 3, FEES: 2}, iterations=4, budgets={"revisions": 2})
+    limits = Limits({PAYMENTS: 3, FEES: 2}, iterations=4)
     later = dataclasses.replace(limits, seconds=60)
-    assert later == Limits({PAYMENTS: 3, FEES: 2}, iterations=4, seconds=60, budgets={"revisions": 2})
+    assert later == Limits({PAYMENTS: 3, FEES: 2}, iterations=4, seconds=60)
     replaced: Any = {PAYMENTS: 5}
     assert dataclasses.replace(limits, meters=replaced).meters == {"payments": 5}
     # They copy their arguments.
     given: dict[Meter, float | None] = {PAYMENTS: 3}
-    budgets: dict[str, int | None] = {"revisions": 2, "other": None}
-    limits = Limits(given, budgets=budgets)
-    given[PAYMENTS] = budgets["revisions"] = 9
-    assert limits == Limits({PAYMENTS: 3}, budgets={"revisions": 2, "other": None}) != Limits(given, budgets=budgets)
-    assert limits.budgets == {"revisions": 2, "other": None}
-    assert hash(Spent(budgets={"revisions": 1})) == hash(Spent(budgets={"revisions": 1}))
+    limits = Limits(given)
+    given[PAYMENTS] = 9
+    assert limits == Limits({PAYMENTS: 3}) != Limits(given)
+    # A meter has its own limit, unless another one is set.
+    for given_limit, limit in (({}, 2), ({REVISIONS: None}, None), ({REVISIONS: 5}, 5)):
+        assert Limits(given_limit)[REVISIONS] == limit
+    assert hash(Spent(meters={"revisions": 1})) == hash(Spent(meters={"revisions": 1}))
     assert Exhausted("tool_calls", 3, 2, wanted=2) == Exhausted("tool_calls", 3, 2, wanted=5)
     assert Exhausted("tool_calls", 3, 2) != Exhausted("tool_calls", 3, 3)
 
@@ -129,7 +118,7 @@ def test_limits_are_values() -> None:
 @cases(
     ("meters", "text"),
     ({"payments": 3}, "the limits have 'payments', which is not a meter; give {Meter('payments'): 5}"),
-    (PAYMENTS, "the limits are Meter(name='payments', whole=True); give a dict of meters and limits: {METER: 5}"),
+    (PAYMENTS, f"the limits are {PAYMENTS!r}; give a dict of meters and limits: {{METER: 5}}"),
     (3, "the limits are 3; give a dict of meters and limits: {METER: 5}"),
     ({PAYMENTS: 1.5}, "the limit payments is 1.5; give a whole number, or None for no limit"),
     ({PAYMENTS: -1}, "the limit payments is -1; give 0 or more, or None for no limit"),
@@ -146,13 +135,12 @@ def test_invalid_limits_on_meters_are_refused(meters: Any, text: str) -> None:
     assert error_message(errors.LimitsError, Limits, meters) == text
 
 
-@cases("attribute", "meters", "budgets")
-def test_limits_are_immutable(attribute: str) -> None:
-    limits = Limits({PAYMENTS: 3}, budgets={"payments": 2})
+def test_limits_are_immutable() -> None:
+    limits: Any = Limits({PAYMENTS: 3})
     with pytest.raises(dataclasses.FrozenInstanceError):
-        limits.iterations = 3  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
+        limits.iterations = 3
     with pytest.raises(TypeError):
-        getattr(limits, attribute)["payments"] = 4
+        limits.meters["payments"] = 4
 
 
 def test_counts_default_to_zero() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graphexec import Asks, Effect, Exhausted, ask, charged, kernel, metered, node, opaque, runtime
+from graphexec import ITERATIONS, Asks, Effect, Exhausted, ask, kernel, node, runtime
 from tests.drivers import LIVE
 from tests.kernel.machines import machine_of, run_machine, value
 
@@ -33,8 +33,7 @@ def test_local_classes_are_resolved() -> None:
     class Brush:
         width: int
 
-    @metered(when_spent=OutOfPaint)
-    @node
+    @node(when_spent=OutOfPaint, meters=[ITERATIONS])
     def paint(wall: Wall, brush: Brush) -> Asks[Colour, Painted]:
         colour = yield from ask(Colour(f"a wall of {brush.width}"))
         return Painted(colour)
@@ -42,8 +41,7 @@ def test_local_classes_are_resolved() -> None:
     def give_up(painted: Painted, limit: Exhausted) -> OutOfPaint:
         return OutOfPaint(painted, limit)
 
-    @charged(when_spent=give_up)
-    @opaque
+    @node(when_spent=give_up, opaque=True)
     def dry(painted: Painted) -> Dry:
         return Dry(painted.colour)
 

@@ -57,8 +57,7 @@ def test_defaults_of_limits_and_counts() -> None:
     assert (dict(Look.charges), Look.measures) == ({}, ())
 
 
-@gx.metered(when_spent=m.Stopped)
-@gx.node
+@gx.node(when_spent=m.Stopped, meters=[gx.ITERATIONS])
 def call(left: m.Left) -> gx.Asks[CallTool, m.Landed]:
     yield from gx.ask(CallTool("search", "tea"))
     return m.Landed()

@@ -35,8 +35,8 @@ class Failed:
     limit: gx.Exhausted
 
 
-TRIES = gx.Budget("tries", 3)
-SHARED = gx.Budget("shared", 100)
+TRIES = gx.Meter("tries", 3)
+SHARED = gx.Meter("shared", 100)
 
 loosely: Any = gx.edges
 
@@ -50,11 +50,9 @@ def attempt(trying: Trying) -> Trying | Solved:
     return Trying((first - 1, *others)) if first else Solved(tuple(others))
 
 
-def solver(*budgets: gx.Budget, resets: Sequence[gx.Budget] = ()) -> gx.Graph[Task, Solved | Failed]:
+def solver(*budgets: gx.Meter, resets: Sequence[gx.Meter] = ()) -> gx.Graph[Task, Solved | Failed]:
     """Return a graph that attempts a task until it is solved; an attempt costs one of each budget."""
-    costly: Any = attempt
-    for budget in budgets:
-        costly = gx.metered(when_spent=Failed, budget=budget)(costly)
+    costly: Any = gx.node(when_spent=Failed, meters=budgets)(attempt)
     machine: gx.Machine[Task, Solved | Failed] = gx.graph(
         gx.edges(look, gx.on(Trying, costly, resets=resets))
         | loosely(costly, gx.on(Trying, costly) | gx.on(Solved, gx.END) | gx.on(Failed, gx.END)),
@@ -73,7 +71,7 @@ def apologise(failed: Failed) -> m.Total:
     return m.Total(f"{type(failed.at).__name__} {failed.at.tries}: {failed.limit}")
 
 
-def office(solve: Any, *, resets: Sequence[gx.Budget] = ()) -> gx.Machine[Task, m.Total]:
+def office(solve: Any, *, resets: Sequence[gx.Meter] = ()) -> gx.Machine[Task, m.Total]:
     """Return a loop over tasks; the child solves each one."""
     return m.machine_of(solve, deliver, apologise, resets={Solved: resets, Failed: resets})
 
@@ -81,9 +79,9 @@ def office(solve: Any, *, resets: Sequence[gx.Budget] = ()) -> gx.Machine[Task, 
 hand_out = m.pure("hand_out", Task, Task, lambda task: task)
 
 
-def hand_out_to(solve: Any, budget: gx.Budget) -> gx.Graph[Task, Any]:
+def hand_out_to(solve: Any, budget: gx.Meter) -> gx.Graph[Task, Any]:
     """Return a graph with a metered node before the child."""
-    costly = gx.metered(when_spent=Failed, budget=budget)(hand_out)
+    costly = gx.node(when_spent=Failed, meters=[budget])(hand_out)
     return gx.graph(
         loosely(costly, gx.on(Task, solve) | gx.on(Failed, gx.END))
         | loosely(solve, gx.on(Solved, gx.END) | gx.on(Failed, gx.END)),
@@ -96,7 +94,7 @@ again = m.pure("again", Solved, Task, lambda solved: Task(solved.left))
 
 def solve_twice() -> gx.Graph[Task, Any]:
     first: Any = gx.embed(solver(TRIES), "first", own=[TRIES])
-    second: Any = gx.embed(solver(TRIES), "second", own=[gx.Budget("tries", 1)])
+    second: Any = gx.embed(solver(TRIES), "second", own=[gx.Meter("tries", 1)])
     return gx.graph(
         loosely(first, gx.on(Solved, again) | gx.on(Failed, apologise))
         | gx.edges(again, gx.on(Task, second))
@@ -124,7 +122,7 @@ def two_offices() -> gx.Graph[Task, m.Total]:
     """Return two graphs with a subgraph, which has a budget of its own in each."""
 
     def inner(name: str, tries: int) -> Any:
-        return gx.embed(office(gx.embed(solver(TRIES), "solve", own=[gx.Budget("tries", tries)])), name)
+        return gx.embed(office(gx.embed(solver(TRIES), "solve", own=[gx.Meter("tries", tries)])), name)
 
     first, second = inner("first", 3), inner("second", 1)
     return gx.graph(
@@ -135,9 +133,7 @@ def two_offices() -> gx.Graph[Task, m.Total]:
     )
 
 
-@gx.metered(when_spent=Failed, budget=SHARED)
-@gx.metered(when_spent=Failed, budget=TRIES)
-@gx.node
+@gx.node(when_spent=Failed, meters=[TRIES, SHARED])
 def once(task: Task) -> Solved:
     return Solved(task.tries)
 
@@ -147,19 +143,18 @@ def leave_with_resets() -> gx.Graph[Task, m.Total]:
     return office(gx.embed(child, "inner", own=[TRIES]), resets=[SHARED])
 
 
-@gx.metered(when_spent=Failed, budget=TRIES)
-@gx.node
+@gx.node(when_spent=Failed, meters=[TRIES])
 def turn(task: Task) -> Task | Solved:
     return Task((task.tries[0] - 1,)) if task.tries[0] else Solved(())
 
 
 SOLVE: Any = gx.embed(solver(TRIES), "solve", own=[TRIES])
 OFFICE, SHARING = office(SOLVE), office(gx.embed(solver(TRIES), "solve"))
-OWN_ITERATIONS = office(gx.embed(solver(kernel.ITERATIONS), "solve", own=[gx.Budget("iterations", 3)]))
+OWN_ITERATIONS = office(gx.embed(solver(kernel.ITERATIONS), "solve", own=[gx.Meter("iterations", 3)]))
 RESETTING = office(gx.embed(solver(TRIES, SHARED, resets=[TRIES, SHARED]), "solve", own=[TRIES]))
 REFILLING = office(gx.embed(solver(TRIES), "solve"), resets=[TRIES])
 TWICE, CHOOSING, TWO_OFFICES = solve_twice(), choose_next(), two_offices()
-NESTED = m.machine_of(gx.embed(OFFICE, "work", own=[gx.Budget("solve.tries", 2)]))
+NESTED = m.machine_of(gx.embed(OFFICE, "work", own=[gx.Meter("solve.tries", 2)]))
 
 
 @cases(
@@ -211,10 +206,10 @@ def test_subgraph_nodes_are_inlined_with_a_prefix(machine: gx.Graph[Any, Any], n
     (TWICE, {"first.tries": 3, "second.tries": 1}),
     (NESTED, {"work.solve.tries": 2}),
     (TWO_OFFICES, {"first.solve.tries": 3, "second.solve.tries": 1}),
-    (hand_out_to(SOLVE, gx.Budget("tries", 9)), {"tries": 9, "solve.tries": 3}),
+    (hand_out_to(SOLVE, gx.Meter("tries", 9)), {"tries": 9, "solve.tries": 3}),
 )
 def test_only_own_budgets_get_the_prefix(machine: gx.Graph[Any, Any], budgets: dict[str, int]) -> None:
-    assert machine.budgets == budgets
+    assert {name: one.limit for name, one in machine.meters.items()} == budgets
     assert {one.name: one.limit for node in machine for one in node.meters if one != kernel.ITERATIONS} == budgets
 
 
@@ -226,7 +221,7 @@ def test_embedded_node_has_types_and_a_piece() -> None:
     owned = dataclasses.replace(embedded, group="helper")
     assert {one.group for one in office(owned) if one.name.startswith("solve.")} == {"helper"}
     assert repr(SOLVE) == "<node solve: Task -> Solved | Failed>"
-    assert (SOLVE.returns, SOLVE.kind, SOLVE.metered) == ((Solved, Failed), "pure", False)
+    assert (SOLVE.returns, SOLVE.kind, SOLVE.meters) == ((Solved, Failed), "pure", ())
     assert (SOLVE.least, SOLVE.most) == (0, None)
     with pytest.raises(AssertionError, match="solve is inlined, so it cannot be called with 3"):
         SOLVE.function(3)
@@ -253,10 +248,10 @@ def test_embedded_node_has_types_and_a_piece() -> None:
     # Several and nested subgraphs.
     (hand_out_to(SOLVE, kernel.ITERATIONS), (1, 2), {}, Solved((2,)), {"iterations": 1, "solve.tries": 2}),
     (TWICE, (2, 0), {}, Solved(()), {"first.tries": 3, "second.tries": 1}),
-    (TWICE, (2, 1), {}, "Trying (0,): the limit of 1 second.trie was reached (1 spent)", TWICE.budgets),
+    (TWICE, (2, 1), {}, "Trying (0,): the limit of 1 second.trie was reached (1 spent)", TWICE.own),
     (CHOOSING, (2, 2, 2), {}, "done", {"solve.tries": 3}),
     (NESTED, (1, 1), {}, "all solved", {"work.solve.tries": 2}),
-    (NESTED, (1, 2), {}, "Trying (0,): the limit of 2 work.solve.tries was reached (2 spent)", NESTED.budgets),
+    (NESTED, (1, 2), {}, "Trying (0,): the limit of 2 work.solve.tries was reached (2 spent)", NESTED.own),
     (
         TWO_OFFICES,
         (2,),
@@ -266,12 +261,12 @@ def test_embedded_node_has_types_and_a_piece() -> None:
     ),
 )
 def test_run_spends_budgets_of_its_subgraphs(machine: Any, tries: Any, limits: Any, outcome: Any, spent: Any) -> None:
-    budgets = {name: limit for name, limit in limits.items() if name != "iterations"}
-    context = m.without_handlers(gx.Limits(iterations=limits.get("iterations", 15), budgets=budgets))
+    meters = {gx.Meter(name): limit for name, limit in limits.items() if name != "iterations"}
+    context = m.without_handlers(gx.Limits(meters, iterations=limits.get("iterations", 15)))
     result = m.run_machine(machine, Task(tries), context)
     assert result.outcome == (m.Total(outcome) if isinstance(outcome, str) else outcome)
     own = {name: count for name, count in spent.items() if name != "iterations"}
-    assert result.spent == gx.Spent(iterations=spent.get("iterations", 0), budgets=own)
+    assert result.spent == gx.Spent(iterations=spent.get("iterations", 0), meters=own)
 
 
 def test_loops_can_be_embedded() -> None:
@@ -294,12 +289,12 @@ NOT_OWN = "solve cannot own {}, which meters none of its nodes; own one"
 @cases(
     ("child", "name", "own", "facts"),
     *((solver(TRIES), name, [], ["a node cannot be named"]) for name in ("", "a b", "a.b", "1st")),
-    (solver(TRIES), "solve", [gx.Budget("trys", 3)], [NOT_OWN.format("trys"), "of tries"]),
-    (solver(TRIES, SHARED), "solve", [gx.Budget("trys", 3)], [NOT_OWN.format("trys"), "tries", "shared"]),
+    (solver(TRIES), "solve", [gx.Meter("trys", 3)], [NOT_OWN.format("trys"), "of tries"]),
+    (solver(TRIES, SHARED), "solve", [gx.Meter("trys", 3)], [NOT_OWN.format("trys"), "tries", "shared"]),
     (solver(kernel.ITERATIONS), "solve", [kernel.ITERATIONS, TRIES], [NOT_OWN.format("tries"), "of iterations"]),
     (m.machine_of(apologise), "solve", [TRIES], [NOT_OWN.format("tries"), "of none"]),
 )
-def test_invalid_name_or_budget_is_refused(child: Any, name: str, own: list[gx.Budget], facts: list[str]) -> None:
+def test_invalid_name_or_budget_is_refused(child: Any, name: str, own: list[gx.Meter], facts: list[str]) -> None:
     m.check_refusal(errors.NodeError, facts, lambda: gx.embed(child, name, own=own))
 
 
@@ -310,9 +305,9 @@ def test_invalid_name_or_budget_is_refused(child: Any, name: str, own: list[gx.B
         "GX002 solve Failed: solve may return Failed, which no edge takes; add on(Failed, ...)",
     ),
     (
-        lambda: hand_out_to(gx.embed(solver(TRIES, SHARED), "solve", own=[TRIES]), gx.Budget("shared", 5)),
-        "GX011 solve None: solve is metered by shared with the limit 100, but another node has the limit 5; "
-        "use one Budget for both",
+        lambda: hand_out_to(gx.embed(solver(TRIES, SHARED), "solve", own=[TRIES]), gx.Meter("shared", 5)),
+        "GX011 solve None: solve counts Meter('shared', 100), but another node counts "
+        "Meter('shared', 5); use one Meter for both",
     ),
 )
 def test_faults_of_a_subgraph_are_reported(build: Callable[[], object], fault: str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypedDict, TypeVar
 
-from graphexec import All, Asks, Effect, Exhausted, ask, charged, errors, kernel, metered, node, opaque
+from graphexec import ITERATIONS, All, Asks, Effect, Exhausted, ask, errors, kernel, node
 from graphexec.effects import CallModel, CallTool
 from graphexec.kernel.effects import Perform
 from graphexec.kernel.serialization import reply_adapter
@@ -65,19 +65,19 @@ class Shop:
     (node(inquire_elsewhere), "asks", (m.Number,), (m.Question,), (m.Total,)),
     (decorate(yields_without_asks), "asks", (m.Number,), (CallTool,), (m.Total,)),
     (node(fetch), "opaque", (m.Number,), (Perform,), (m.Total,)),
-    (opaque(read), "opaque", (m.Number,), (Perform,), (m.Total,)),
-    (opaque(fetch), "opaque", (m.Number,), (Perform,), (m.Total,)),
+    (node(opaque=True)(read), "opaque", (m.Number,), (Perform,), (m.Total,)),
+    (node(opaque=True)(fetch), "opaque", (m.Number,), (Perform,), (m.Total,)),
     (node(Shop().sell), "pure", (m.Number,), (), (m.Total,)),
 )
 def test_node_is_read_from_its_annotations(one: Any, kind: str, takes: Any, effects: Any, outcomes: Any) -> None:
     assert (one.kind, one.takes, one.effects, one.outcomes) == (kind, takes, effects, outcomes)
-    assert (one.metered, one.when_spent, one.spent_outcome) == (False, None, None)
+    assert (one.meters, one.when_spent, one.spent_outcome) == ((), None, None)
 
 
 def test_node_has_a_name_and_a_function() -> None:
     assert node(sort).name == "sort"
     assert repr(node(sort)) == "<node sort: Number -> Even | Odd>"
-    other = kernel.rename(m.halve, "cut_in_half")
+    other = kernel.node(name="cut_in_half")(m.halve)
     assert (other.name, other.function, m.halve.name) == ("cut_in_half", m.halve.function, "halve")
     assert m.halve.function(m.Even(8)) == m.Sum(4, "halved")
     assert asyncio.run(node(fetch).function(m.Number(1))) == m.Total("fetched")
@@ -89,21 +89,20 @@ def test_decorators_add_settings_and_outcomes() -> None:
         return m.Total("")
 
     assert translate.settings == {"translator": (Translator,)}
-    assert (m.countdown.metered, m.countdown.spent_outcome, m.countdown.when_spent) == (True, m.Stopped, m.Stopped)
+    assert (m.countdown.spent_outcome, m.countdown.when_spent) == (m.Stopped, m.Stopped)
     assert m.countdown.outcomes[-1] is m.Stopped
 
-    @charged(when_spent=m.Stopped)
-    @node
+    @node(when_spent=m.Stopped)
     def asks(left: m.Left) -> Asks[m.Question, m.Total | m.Stopped]:
         return m.Total((yield from ask(m.Question("?"))))
 
-    assert (asks.metered, asks.outcomes) == (False, (m.Total, m.Stopped))
-    assert charged(when_spent=m.Stopped)(m.countdown).metered
+    assert (asks.meters, asks.outcomes) == ((), (m.Total, m.Stopped))
+    assert node(when_spent=m.Stopped)(m.countdown).meters == m.countdown.meters == (ITERATIONS,)
 
     def give_up(value: object, limit: Exhausted) -> m.Total:
         return m.Total(str(limit))
 
-    assert metered(when_spent=give_up)(m.halve).outcomes == (m.Sum, m.Total)
+    assert node(when_spent=give_up, meters=[ITERATIONS])(m.halve).outcomes == (m.Sum, m.Total)
 
 
 def without_value() -> m.Total:
@@ -181,7 +180,7 @@ UNCHECKED = "which isinstance cannot check; name a class of your own"
     ),
     (misdeclared, "misdeclared yields, but returns typing.Any; write -> Asks[Effect, Outcome]"),
     (asks_int, "asks_int asks for <class 'int'>, which is not an effect; write class Name(Effect[Reply])"),
-    (declare("<lambda>"), "a node cannot be named '<lambda>'; define its function with def"),
+    (declare("<lambda>"), "a node cannot be named '<lambda>'; define its function with def, or write @node(name=...)"),
     (Instance(), "Instance is not a function; define it with def"),
     (functools.partial(read, number=m.Number(3)), "partial is not a function; define it with def"),
 )
@@ -208,32 +207,31 @@ def undecided(value: object, limit: Exhausted) -> m.Total | m.Sum:
 
 del unsaid.__annotations__["value"], unsaid.__annotations__["limit"], silent.__annotations__["return"]
 # Any: type checkers refuse some of these.
-meter: Any = metered
-as_opaque: Any = opaque
+as_node: Any = node
 
 
 @cases(
     ("write", "text"),
     (
-        lambda: meter(when_spent=m.GaveUp)(m.halve),
+        lambda: as_node(when_spent=m.GaveUp)(m.halve),
         "halve takes Even, which GaveUp does not; give a function that makes one, as limit_reached makes a "
         "Stopped, or widen its field",
     ),
     (
-        lambda: meter(when_spent=silent)(m.halve),
+        lambda: as_node(when_spent=silent)(m.halve),
         "silent does not annotate its outcome; write def silent(value: In, limit: Exhausted) -> Out",
     ),
     (
-        lambda: meter(when_spent=undecided)(m.halve),
+        lambda: as_node(when_spent=undecided)(m.halve),
         "undecided returns 2 outcomes, but a limit takes one edge; return one class",
     ),
     (
-        lambda: as_opaque(yields_without_asks),
-        "yields_without_asks yields effects, so it is not opaque; decorate it with @node",
+        lambda: as_node(opaque=True)(yields_without_asks),
+        "yields_without_asks yields effects, so it is not opaque; leave out opaque=True",
     ),
     (
-        lambda: kernel.rename(m.halve, "cut in half"),
-        "a node cannot be named 'cut in half'; give it a name that a function could have",
+        lambda: kernel.node(name="cut in half")(m.halve),
+        "a node cannot be named 'cut in half'; define its function with def, or write @node(name=...)",
     ),
     (lambda: reply_adapter(Unsaid), "Unsaid does not declare its reply; write class Unsaid(Effect[Reply])"),
     (
@@ -248,7 +246,7 @@ def test_invalid_decoration_or_reply_is_refused(write: Callable[[], object], tex
 
 @cases("when_spent", by_protocol, unsaid)
 def test_when_spent_may_take_a_protocol_or_anything(when_spent: Any) -> None:
-    assert meter(when_spent=when_spent)(m.halve).spent_outcome is m.Total
+    assert as_node(when_spent=when_spent)(m.halve).spent_outcome is m.Total
 
 
 class Unsaid(Effect):  # type: ignore[type-arg]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import graphexec as gx
 from graphexec import All, Asked, Entered, Exhausted, Graph, Limits, Machine, Moved, Snapshot, edges, graph, on, runtime
 from graphexec.effects import CallModel, CallTool, ToolResult, agent_limits, reported_tokens
-from graphexec.kernel import END, Node, bind, metered, node
+from graphexec.kernel import END, ITERATIONS, Node, bind, node
 from graphexec.messages import CompletionRequest, ModelReply, Usage
 from tests.drivers import LIVE, Driver, Script, drive_from_text, run_script
 from tests.kernel.machines import value
@@ -83,12 +83,10 @@ def make_node(number: int, plan: Plan) -> Node[Any, Any]:
     effects: Any = CallModel | CallTool
     returns = gx.Asks[effects, outcomes] if function is asking else outcomes
     function.__annotations__ = {"value": Red | Green | Blue, "return": returns}
-    one = node(function)
     spent: Any = OutOf
     if plan.metered:
-        return metered(when_spent=spent)(one)
-
-    return gx.charged(when_spent=spent)(one) if one.kind == "asks" else one
+        return node(when_spent=spent, meters=[ITERATIONS])(function)
+    return node(when_spent=spent)(function) if function is asking else node(function)
 
 
 @st.composite

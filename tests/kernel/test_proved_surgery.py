@@ -10,7 +10,7 @@ import graphexec as gx
 from tests.kernel import machines as m
 from tests.parameters import cases
 
-PATIENCE = gx.Budget("patience")
+PATIENCE = gx.Meter("patience")
 
 
 @gx.node
@@ -21,8 +21,8 @@ def advance(step: m.Left) -> m.Left | m.Number:
 conclude = m.pure("conclude", m.Number, m.Number, lambda result: result)
 
 
-def machine(budget: gx.Budget) -> gx.Machine[m.Left, m.Number | m.Stopped]:
-    bounded = gx.metered(when_spent=m.Stopped, budget=budget)(advance)
+def machine(budget: gx.Meter) -> gx.Machine[m.Left, m.Number | m.Stopped]:
+    bounded = gx.node(when_spent=m.Stopped, meters=[budget])(advance)
     return gx.graph(
         gx.edges(bounded, gx.on(m.Left, bounded) | gx.on(m.Number, conclude) | gx.on(m.Stopped, gx.END))
         | gx.edges(conclude, gx.on(m.Number, gx.END)),
@@ -46,9 +46,9 @@ def add_free_loop(of: gx.Machine[Any, Any]) -> gx.Machine[Any, Any]:
     return gx.splice(of, table, after=conclude, on=m.Number)
 
 
-@cases("of", machine(gx.Budget("patience", 5)), machine(PATIENCE))
+@cases("of", machine(gx.Meter("patience", 5)), machine(PATIENCE))
 def test_run_of_a_spliced_free_loop_is_refused(of: gx.Machine[Any, Any]) -> None:
-    changed, limits = add_free_loop(of), gx.Limits(budgets={"patience": 5})
+    changed, limits = add_free_loop(of), gx.Limits({PATIENCE: 5})
     with pytest.raises(gx.UnprovedError) as caught:
         changed.run(m.Left(0), limits=limits)
     (finding,) = caught.value.verdict.findings
@@ -60,8 +60,7 @@ def test_run_of_a_spliced_free_loop_is_refused(of: gx.Machine[Any, Any]) -> None
 
 
 def test_loop_needs_a_limit_of_the_run() -> None:
-    @gx.metered(when_spent=m.Stopped, budget=PATIENCE)
-    @gx.node
+    @gx.node(when_spent=m.Stopped, meters=[PATIENCE])
     def advance(step: m.Left) -> m.Left | m.Number:
         return m.Number(step.steps)
 
@@ -69,7 +68,7 @@ def test_loop_needs_a_limit_of_the_run() -> None:
     assert not machine(PATIENCE).verify().proved
     changed = gx.replace(machine(PATIENCE), advance)
     assert m.run_machine(changed, m.Left(2)).outcome == m.Number(2)
-    assert changed.verify(gx.Limits(budgets={"patience": 3})).proved
+    assert changed.verify(gx.Limits({PATIENCE: 3})).proved
     reviewed = add_review(Call)
     assert not reviewed.verify().proved
     assert reviewed.verify(gx.Limits({CALLS: 10})).proved
@@ -79,13 +78,13 @@ def test_loop_needs_a_limit_of_the_run() -> None:
 
 
 def test_replacement_must_keep_the_meters() -> None:
-    other = gx.metered(when_spent=m.Stopped)(advance)
+    other = gx.node(when_spent=m.Stopped, meters=[gx.ITERATIONS])(advance)
     (fault,) = m.faults_of(gx.replace, machine(PATIENCE), other)
     assert fault == (
-        "GX025 advance None: advance is metered by patience in the graph and not in its replacement; decorate it with "
-        "@metered(...)"
+        "GX025 advance None: advance is metered by patience in the graph and not in its replacement; add meters=[...] "
+        "to its @node"
     )
-    costly = gx.metered(when_spent=m.Stopped)(gx.metered(when_spent=m.Stopped, budget=PATIENCE)(advance))
+    costly = gx.node(when_spent=m.Stopped, meters=[PATIENCE, gx.ITERATIONS])(advance)
     result = m.run_machine(gx.replace(machine(PATIENCE), costly), m.Left(0), m.limited(iterations=2))
     assert result.outcome == m.Stopped(m.Left(2), gx.Exhausted("iterations", 2, 2))
 
@@ -110,7 +109,7 @@ def add_review(effect: type[gx.Effect[str]]) -> gx.Machine[Any, Any]:
         return result if (yield from gx.ask(effect())) == "yes" else m.Left(result.value)
 
     review.__annotations__["return"] = gx.Asks[effect, m.Number | m.Left]  # type: ignore[valid-type]
-    asking: Any = gx.charged(when_spent=m.Halted, asks=1)(gx.node(review))
+    asking: Any = gx.node(when_spent=m.Halted, asks=1)(review)
     of = gx.graph(gx.edges(plain, gx.on(m.Number, conclude)) | gx.edges(conclude, gx.on(m.Number, gx.END)), start=plain)
     rows = gx.edges(asking, gx.on(m.Number, gx.END) | gx.on(m.Left, plain) | gx.on(m.Halted, gx.END))
     return gx.splice(of, rows, after=conclude, on=m.Number)
@@ -119,8 +118,7 @@ def add_review(effect: type[gx.Effect[str]]) -> gx.Machine[Any, Any]:
 plain = m.pure("plain", m.Left, m.Number, lambda step: m.Number(step.steps))
 
 
-@gx.charged(when_spent=m.Stopped, asks=1)
-@gx.node
+@gx.node(when_spent=m.Stopped, asks=1)
 def inquire(step: m.Left) -> gx.Asks[Call, m.Number]:
     return m.Number(len((yield from gx.ask(Call()))))
 
@@ -140,7 +138,7 @@ def test_loop_made_by_limits_is_checked() -> None:
     changed = gx.splice(m.machine_of(inquire), gx.edges(retry, gx.on(m.Left, inquire)), after=inquire, on=m.Stopped)
     assert changed.verify().proved
     assert not changed.verify(gx.Limits({CALLS: 3})).proved
-    bounded = gx.metered(when_spent=m.Stopped, budget=PATIENCE)(advance)
+    bounded = gx.node(when_spent=m.Stopped, meters=[PATIENCE])(advance)
     rows = gx.edges(rest, gx.on(m.Left, bounded) | gx.on(m.Stopped, gx.END))
-    extended = gx.splice(machine(gx.Budget("patience", 5)), rows, after=bounded, on=m.Stopped)
+    extended = gx.splice(machine(gx.Meter("patience", 5)), rows, after=bounded, on=m.Stopped)
     assert "it is taken when a limit is reached, and spends nothing" in extended.verify().why

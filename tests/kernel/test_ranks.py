@@ -133,11 +133,11 @@ def stop_halving(even: m.Even, limit: gx.Exhausted) -> m.Total:
 
 def walk(first: Any) -> gx.Graph[m.Even, m.Total]:
     """Return a graph of two nodes."""
-    routes = gx.on(m.Sum, m.join) | gx.on(m.Total, gx.END) if first.metered else gx.on(m.Sum, m.join)
+    routes = gx.on(m.Sum, m.join) | gx.on(m.Total, gx.END) if first.meters else gx.on(m.Sum, m.join)
     return gx.graph(gx.edges(first, routes) | gx.edges(m.join, gx.on(m.Total, gx.END)), start=first)
 
 
-WALK, PAID_WALK = walk(m.halve), walk(gx.metered(when_spent=stop_halving)(m.halve))
+WALK, PAID_WALK = walk(m.halve), walk(gx.node(when_spent=stop_halving, meters=[gx.ITERATIONS])(m.halve))
 
 
 def _ranks() -> Iterator[Rank]:
@@ -182,18 +182,17 @@ def test_rank_needs_limits_on_its_budgets(machine: Any, value: object, ranks: Ra
     )
 
 
-PATIENCE = gx.Budget("patience", 4)
+PATIENCE = gx.Meter("patience", 4)
 
 
-@gx.charged(when_spent=m.Stopped)
-@gx.node
+@gx.node(when_spent=m.Stopped)
 def think(given: m.Prompt) -> gx.Asks[CallModel | CallTool, m.Prompt]:
     yield from gx.ask(CallModel(CompletionRequest("?")))
     yield from gx.ask(CallTool("look", ""))
     return m.Prompt(given.calls + 1)
 
 
-THINKING = m.machine_of(gx.metered(when_spent=m.Stopped, budget=PATIENCE)(think))
+THINKING = m.machine_of(gx.node(when_spent=m.Stopped, meters=[PATIENCE])(think))
 
 
 def thinking(counted: str, usages: Sequence[Usage], **limits: Any) -> RunContext:
@@ -216,7 +215,7 @@ PAID = gx.Snapshot("think", m.Prompt(0), spent=gx.Spent(meters={"prompt_tokens":
     (m.Prompt(), "tool_calls", [Usage(1, 1)], {"tool_calls": 3}, 3, gx.Exhausted("tool_calls", 3, 3), 8),
     (m.Prompt(), "tokens", [Usage(1, 1)], {"tokens": 6}, 3, gx.Exhausted("tokens", 6, 6), 6),
     (m.Prompt(), "patience", [Usage(1, 1)], {}, 4, gx.Exhausted("patience", 4, 4), 8),
-    (m.Prompt(), "patience", [Usage(1, 1)], {"budgets": {"patience": 2}}, 2, gx.Exhausted("patience", 2, 2), 4),
+    (m.Prompt(), "patience", [Usage(1, 1)], {"meters": {PATIENCE: 2}}, 2, gx.Exhausted("patience", 2, 2), 4),
     # Tokens beyond the limit do not affect ranks, and a resumed run with fewer tokens has the lowest one.
     (m.Prompt(), "tokens", [Usage(3, 2)], {"tokens": 9}, 2, gx.Exhausted("tokens", 9, 10), 10),
     (PAID, "tokens", [Usage()], {"tokens": 0}, 0, gx.Exhausted("tokens", 0, 5), 5),

@@ -17,7 +17,7 @@ from graphexec.effects import CallModel, CallTool, ToolResult, agent_limits, rep
 from graphexec.errors import NodeError
 from graphexec.executor import Ready, agent_graph
 from graphexec.executor.result import Ending
-from graphexec.kernel import Budget, PendingEffect, Spent, charged, reserved
+from graphexec.kernel import Meter, PendingEffect, Spent, node
 from graphexec.kernel.events import Cut
 from graphexec.messages import CompletionRequest, ModelReply, Usage
 from graphexec.runtime import RunContext, make_run_context
@@ -45,15 +45,13 @@ def question(text: str) -> CallModel:
     return CallModel(CompletionRequest(text))
 
 
-@charged(when_spent=m.Stopped, asks=1)
-@gx.node
+@gx.node(when_spent=m.Stopped, asks=1)
 def prompt(given: m.Prompt) -> gx.Asks[CallModel, m.Prompt]:
     yield from gx.ask(question(f"call {given.calls}"))
     return m.Prompt(given.calls + 1)
 
 
-@reserved(when_spent=m.Halted, asks=4, grace=2)
-@gx.node
+@gx.node(when_spent=m.Halted, asks=4, grace=2)
 def conclude(stopped: m.Stopped) -> gx.Asks[CallModel | CallTool, Summary]:
     first = yield from gx.ask(question("sum up"))
     second = yield from gx.ask(question("in a word"))
@@ -216,21 +214,21 @@ def silent(stopped: m.Stopped) -> Summary:
 
 
 WORDS = gx.node(words)
-METERED = "words is reserved, so its entry costs nothing; leave out @metered"
-# Any: type checkers refuse it.
-EVERYTHING: Any = None
+METERED = "words is reserved, so its entry costs nothing; leave out meters= or grace="
+COUNTLESS = "is reserved and needs the number of its effects; write asks=1, or (least, most)"
+RESERVED = gx.node(when_spent=m.Halted, asks=1, grace=10)(words)
+TRYING = gx.node(when_spent=m.Halted, meters=[Meter("a", 1)])(words)
 
 
 @cases(
     ("write", "text"),
-    (lambda: gx.metered(when_spent=m.Halted)(reserved(when_spent=m.Halted)(WORDS)), METERED),
-    (lambda: reserved(when_spent=m.Halted)(gx.metered(when_spent=m.Halted)(WORDS)), METERED),
-    (lambda: gx.metered(when_spent=m.Halted, budget=Budget("a", 1))(reserved(when_spent=m.Halted)(WORDS)), METERED),
-    (lambda: reserved(when_spent=m.Halted)(gx.node(silent)), "silent"),
-    (
-        lambda: reserved(when_spent=m.Halted, asks=EVERYTHING)(WORDS),
-        "is reserved and needs the number of its effects; write asks=1, or (least, most)",
-    ),
+    (lambda: gx.node(when_spent=m.Halted, meters=[gx.ITERATIONS])(RESERVED), METERED),
+    (lambda: gx.node(when_spent=m.Halted, meters=[gx.ITERATIONS], asks=1, grace=10)(words), METERED),
+    (lambda: gx.node(when_spent=m.Halted, asks=1, grace=10)(TRYING), METERED),
+    (lambda: gx.node(when_spent=m.Halted, asks=1, grace=10)(silent), "silent"),
+    (lambda: gx.node(when_spent=m.Halted, grace=10)(silent), f"silent {COUNTLESS}"),
+    (lambda: gx.node(when_spent=m.Halted, grace=10, opaque=True)(silent), f"silent {COUNTLESS}"),
+    (lambda: gx.node(when_spent=m.Halted, grace=10)(words), f"words {COUNTLESS}"),
 )
 def test_reserved_asks_for_a_known_number_of_free_calls(write: Callable[[], object], text: str) -> None:
     assert text in m.error_message(NodeError, write)
@@ -239,12 +237,14 @@ def test_reserved_asks_for_a_known_number_of_free_calls(write: Callable[[], obje
 @cases("grace", -1, -0.001, math.inf, math.nan, True, False)
 def test_invalid_grace_is_refused(grace: Any) -> None:
     m.check_refusal(
-        NodeError, [f"grace is {grace}; give seconds, 0 or more"], lambda: reserved(when_spent=m.Halted, grace=grace)
+        NodeError,
+        [f"grace is {grace}; give seconds, 0 or more"],
+        lambda: gx.node(when_spent=m.Halted, grace=grace),
     )
 
 
 def test_zero_grace_reserves_only_the_calls() -> None:
-    without_time = reserved(when_spent=m.Halted, grace=0)(WORDS)
+    without_time = node(when_spent=m.Halted, asks=1, grace=0)(WORDS)
     machine = m.machine_of(prompt, without_time)
     assert isinstance(m.run_machine(machine, m.Prompt(), office(agent_limits(model_calls=1))).outcome, Summary)
     result = run_script(lambda: Script(machine, m.Prompt(), slow(FakeClock(), 6.0)))
@@ -300,8 +300,7 @@ def test_time_bound_includes_grace_and_cancellation() -> None:
     assert proof(machine, gx.Limits(seconds=4)).bounds.seconds.number == 6.05
 
 
-@reserved(when_spent=m.Halted)
-@gx.node
+@gx.node(when_spent=m.Halted, asks=1, grace=10.0)
 def again(given: m.Prompt) -> gx.Asks[CallModel, m.Prompt]:
     yield from gx.ask(question("again"))
     return m.Prompt(given.calls + 1)
@@ -325,15 +324,13 @@ def test_reserved_calls_alone_bound_no_loop() -> None:
     assert execute(machine, finding.witness, 50) == 50
 
 
-@charged(when_spent=m.Stopped, asks=(0, 1))
-@gx.node
+@gx.node(when_spent=m.Stopped, asks=(0, 1))
 def perhaps(given: m.Prompt) -> gx.Asks[CallModel, Summary]:
     reply = yield from gx.ask(question("perhaps"))
     return Summary((reply.content,))
 
 
-@reserved(when_spent=m.Halted, asks=(0, 1))
-@gx.node
+@gx.node(when_spent=m.Halted, asks=(0, 1), grace=10.0)
 def first(stopped: m.Stopped) -> gx.Asks[CallModel, m.Prompt]:
     yield from gx.ask(question("sum up"))
     return m.Prompt()

@@ -97,7 +97,7 @@ def test_snapshot_is_plain_data() -> None:
         "node": "interview",
         "value": {"class": "Topic", "data": {"name": "tea", "questions": 2}},
         "replies": [{"reply": {"class": "str", "data": "fine"}}],
-        "spent": {"iterations": 3, "seconds": 1.5, "restarts": 0, "budgets": {}, "meters": {}},
+        "spent": {"iterations": 3, "seconds": 1.5, "restarts": 0, "meters": {}},
         "entered": False,
         "open": [],
         "sequence": 0,

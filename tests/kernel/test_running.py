@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import graphexec as gx
 from graphexec import Effect, Limits, Machine, UnprovedError
-from graphexec.errors import InputError, LimitsError, MissingHandlerError
+from graphexec.errors import InputError, MissingHandlerError
 from graphexec.kernel import Asked, Done, Event
 from graphexec.runtime import HandlerLike, runner
 from tests.kernel import machines as m
@@ -64,7 +64,7 @@ in_every_way = cases("way", *WAYS)
 def comparable(done: Done[Any]) -> object:
     """Return the end of a run without its seconds."""
     spent = done.spent
-    return done.outcome, done.snapshot.node, spent.iterations, spent.budgets, spent.meters
+    return done.outcome, done.snapshot.node, spent.iterations, spent.meters
 
 
 def stopped(miles: float, limit: str, value: float, reached: float) -> m.Stopped:
@@ -142,7 +142,6 @@ def test_limits_on_meters_end_a_run(
 @in_every_way
 @cases(
     ("kind", "machine", "value", "options", "facts"),
-    (LimitsError, m.SELF_LOOP, m.Left(1), {"limits": Limits(budgets={"patience": 1})}, ["patience"]),
     (
         InputError,
         m.ROAD,

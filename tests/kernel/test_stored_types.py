@@ -392,7 +392,7 @@ def asker(number: int) -> gx.Graph[Any, Any]:
         return Out(first)
 
     put.__annotations__ = {"start": Start, "return": gx.Asks[asked, Out]}
-    machine: Any = gx.charged(when_spent=Stopped, asks=2)(gx.node(put))
+    machine: Any = gx.node(when_spent=Stopped, asks=2)(put)
     return gx.graph(gx.edges(machine, gx.on(Out, gx.END) | gx.on(Stopped, gx.END)), start=machine)
 
 
@@ -480,8 +480,7 @@ def test_replies_of_any_type_stay_what_they_are() -> None:
     class Both(gx.Effect[Any]):
         pass
 
-    @gx.charged(when_spent=Stopped, asks=3)
-    @gx.node
+    @gx.node(when_spent=Stopped, asks=3)
     def put(start: Start) -> gx.Asks[Both, Out | Stopped]:
         one = yield from gx.ask(Both())
         several = yield from gx.ask_all([Both(), Both()])

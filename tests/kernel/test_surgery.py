@@ -11,7 +11,7 @@ import pytest
 import graphexec as gx
 from graphexec import kernel
 from graphexec.errors import Fault, InputError, UndeclaredOutcomeError
-from graphexec.kernel import bind, rename
+from graphexec.kernel import bind, node
 from graphexec.kernel.surgery import unbind
 from graphexec.kernel.tables import faults_of
 from tests.drivers import LIVE
@@ -38,7 +38,7 @@ round_down = m.pure("round_down", m.Even, m.Sum, lambda even: m.Sum(even.value /
 
 
 def test_splice_and_replace_keep_other_edges() -> None:
-    machine = gx.replace(m.DIAMOND, rename(round_down, "halve"))
+    machine = gx.replace(m.DIAMOND, node(name="halve")(round_down))
     assert run_to(machine, m.Number(46)) == m.Total("rounded to 40")
     assert run_to(m.DIAMOND, m.Number(46)) == m.Total("halved to 23")
     assert machine.edges == m.DIAMOND.edges
@@ -123,8 +123,7 @@ def test_surgery_keeps_the_class_of_a_graph(build: Any, splice: Any, kind: type)
     assert run_to(changed, m.Even(6)) == m.Total("halved, noted, to 3!")
 
 
-@gx.charged(when_spent=m.Halted)
-@gx.node
+@gx.node(when_spent=m.Halted)
 def doubt(interview: m.Interview) -> gx.Asks[m.Question, m.Interview]:
     answer = yield from gx.ask(m.Question("sure?"))
     return m.Interview((*interview.answers, answer))
@@ -158,20 +157,20 @@ def splice(rows: Any = ROWS, *, after: Any = m.split, on: Any = m.Even) -> objec
 
 
 TAKEN = "the graph already has a node {}; rename the function, or use replace"
-renamed_guard: Any = gx.edges(rename(guard, "halve"), gx.on(m.Even, m.halve) | gx.on(Refused, gx.END))
+renamed_guard: Any = gx.edges(node(name="halve")(guard), gx.on(m.Even, m.halve) | gx.on(Refused, gx.END))
 
 
 @cases(
     ("change", "faults"),
-    (lambda: gx.replace(m.DIAMOND, rename(m.halve, "quarter")), NO_NODE.format("quarter")),
+    (lambda: gx.replace(m.DIAMOND, node(name="quarter")(m.halve)), NO_NODE.format("quarter")),
     (
-        lambda: gx.replace(m.DIAMOND, rename(misfitting, "halve")),
+        lambda: gx.replace(m.DIAMOND, node(name="halve")(misfitting)),
         "split sends Even to halve, which takes Odd; send it to a node that takes it\n"
         "halve may return Total, which no edge takes; add on(Total, ...)",
     ),
     (
-        lambda: gx.replace(m.CLOCK, rename(unmetered, "tick")),
-        "tick is metered by iterations in the graph and not in its replacement; decorate it with @metered(...)",
+        lambda: gx.replace(m.CLOCK, node(name="tick")(unmetered)),
+        "tick is metered by iterations in the graph and not in its replacement; add meters=[...] to its @node",
     ),
     (lambda: splice(on=m.Sum), "split has no edge for Sum; splice on one of Even, Odd"),
     (lambda: splice(after=tick, on=m.Sum), NO_NODE.format("tick")),
@@ -301,20 +300,17 @@ def greet(number: m.Number, greeting: Greeting, *, mark: Mark) -> m.Total:
     return m.Total(f"{greeting.word}, {number.value}{mark.text}")
 
 
-@gx.charged(when_spent=m.Stopped)
-@gx.node
+@gx.node(when_spent=m.Stopped)
 def ask_politely(left: m.Left, greeting: Greeting) -> gx.Asks[m.Question, m.Total]:
     return m.Total((yield from gx.ask(m.Question(greeting.word))))
 
 
-@gx.charged(when_spent=m.Stopped)
-@gx.opaque
+@gx.node(when_spent=m.Stopped, opaque=True)
 def shout_out(left: m.Left, greeting: Greeting) -> m.Total:
     return m.Total(greeting.word.upper())
 
 
-@gx.charged(when_spent=m.Stopped)
-@gx.node
+@gx.node(when_spent=m.Stopped)
 async def whisper(left: m.Left, greeting: Greeting) -> m.Total:
     return m.Total(greeting.word.lower())
 

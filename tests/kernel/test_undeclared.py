@@ -8,7 +8,7 @@ import pytest
 
 import graphexec as gx
 from graphexec import effects, errors, runtime
-from graphexec.kernel import begin, bind, metered, snapshot_of
+from graphexec.kernel import ITERATIONS, begin, bind, node, snapshot_of
 from graphexec.kernel.snapshot import PAID
 from tests.drivers import ALL_DRIVERS, LIVE, Driver, Script
 from tests.executor.actors import snapshot_after
@@ -29,21 +29,18 @@ consume_honest = m.pure("consume_honest", m.Landed, m.Landed | m.Agreed, lambda 
 purely = m.pure("purely", m.Left, m.Landed, lambda left: LIE)
 
 
-@gx.charged(when_spent=m.Stopped)
-@gx.node
+@gx.node(when_spent=m.Stopped)
 def asking(left: m.Left) -> gx.Asks[m.Question, m.Landed]:
     yield from gx.ask(m.Question("true?"))
     return LIE
 
 
-@gx.charged(when_spent=m.Stopped)
-@gx.node
+@gx.node(when_spent=m.Stopped)
 async def asynchronously(left: m.Left) -> m.Landed:
     return LIE
 
 
-@gx.charged(when_spent=m.Stopped)
-@gx.opaque
+@gx.node(when_spent=m.Stopped, opaque=True)
 def opaquely(left: m.Left) -> m.Landed:
     return LIE
 
@@ -88,14 +85,14 @@ def lying(lie: Any, kind: str) -> gx.Graph[m.Left, Any]:
         result: m.Total = lie
         return result
 
-    @gx.charged(when_spent=m.Stopped)
-    @gx.node
+    @gx.node(when_spent=m.Stopped)
     def inquire(left: m.Left) -> gx.Asks[m.Question, m.Total]:
         yield from gx.ask(m.Question("may I?"))
         result: m.Total = lie
         return result
 
-    return m.machine_of({"pure": pretend, "metered": metered(when_spent=m.Stopped)(pretend), "asks": inquire}[kind])
+    costly = gx.node(when_spent=m.Stopped, meters=[gx.ITERATIONS])(pretend)
+    return m.machine_of({"pure": pretend, "metered": costly, "asks": inquire}[kind])
 
 
 SPENT = gx.Exhausted("tokens", 1, 1)
@@ -131,8 +128,7 @@ class Louder(m.Question):
 def sneak(effect: Any) -> gx.Graph[m.Left, Any]:
     """Return a graph whose node is declared to ask a question, and then asks for something else."""
 
-    @gx.charged(when_spent=m.Stopped)
-    @gx.node
+    @gx.node(when_spent=m.Stopped)
     def sneaking(left: m.Left) -> gx.Asks[m.Question, m.Total]:
         yield from gx.ask(m.Question("may I?"))
         yield effect
@@ -179,8 +175,7 @@ class Fetch(gx.Effect[str]):
     pass
 
 
-@gx.charged(when_spent=m.Stopped)
-@gx.node
+@gx.node(when_spent=m.Stopped)
 def both(left: m.Left) -> gx.Asks[m.Question | Fetch, m.Total]:
     # Not ask_all, for which mypy infers that both effects are an Effect[str].
     answers: tuple[str, str] = yield gx.All((m.Question("?"), Fetch()))
@@ -267,17 +262,18 @@ def test_failure_at_an_entry_resumes_before_it() -> None:
         result: m.Stopped = told
         return result
 
-    machine = m.machine_of(metered(when_spent=lie)(gated))
+    machine = m.machine_of(node(when_spent=lie, meters=[ITERATIONS])(gated))
     with pytest.raises(errors.UndeclaredOutcomeError, match=r"gated returned a Total.*return one of Stopped"):
         m.run_machine(machine, m.Left(1), m.limited(iterations=0))
 
     def failing(given: m.Left, limit: gx.Exhausted) -> m.Stopped:
         raise OSError("no words for it")
 
+    machine = m.machine_of(node(when_spent=failing, meters=[ITERATIONS])(gated))
     state: Any = m.Left(1)
     for _ in range(2):
         with pytest.raises(OSError, match="no words") as caught:
-            runtime.run(m.machine_of(metered(when_spent=failing)(gated)), state, m.limited(iterations=0))
+            runtime.run(machine, state, m.limited(iterations=0))
         state = snapshot_of(caught.value)
         assert (state.entered, state.spent.iterations) == (False, 0)
     assert snapshot_of(ValueError("elsewhere")) is None

@@ -53,7 +53,7 @@ def archivist(*replies: str, **options: Any) -> gx.AgentExecutor:
 def delegating(inner: Any, **options: Any) -> gx.AgentExecutor:
     """Return an executor that hands its first call to another one."""
     agent = gx.create_react_agent(models.ScriptedModel([CALLS, "Final Answer: done"]), [search])
-    delegate = gx.embed(inner, "inner", own=[gx.Budget("iterations", 2)], enter=brief, leave=report)
+    delegate = gx.embed(inner, "inner", own=[gx.Meter("iterations", 2)], enter=brief, leave=report)
     return gx.AgentExecutor(agent=agent, tools=[search], nodes=[delegate], max_iterations=4, **options)
 
 
@@ -121,8 +121,7 @@ class TestAnswers:
 def asking(answer: str) -> gx.AgentExecutor:
     """Return an executor with a node that asks a person, whose answer is the agent's."""
 
-    @gx.charged(when_spent=limit_reached, asks=1)
-    @gx.node
+    @gx.node(when_spent=limit_reached, asks=1)
     def consult(finish: gx.AgentFinish) -> gx.Asks[effects.AskHuman, gx.AgentFinish]:
         reply = yield from gx.ask(effects.AskHuman("Really?"))
         return gx.AgentFinish({"output": reply}, "", finish.run)

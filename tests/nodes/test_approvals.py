@@ -257,8 +257,7 @@ class TestOrder:
         def give_up(observed: Observed, limit: object) -> Observed:
             return observed
 
-        @gx.metered(when_spent=give_up, budget=gx.Budget("retries", 3))
-        @gx.node
+        @gx.node(when_spent=give_up, meters=[gx.Meter("retries", 3)])
         def jump_to_tools(observed: Observed) -> Acted:
             """Call all tools of the reply again."""
             return Acted(observed.run, observed.actions)
@@ -316,8 +315,7 @@ class TestOrder:
         assert scene.executor.run("hi").steps[0].status == "rejected"
 
 
-@gx.charged(when_spent=limit_reached)
-@gx.node
+@gx.node(when_spent=limit_reached)
 def carry_out(acted: Acted) -> gx.Asks[effects.CallTool, Acted]:
     """Call the tools by itself, as a sub-agent does."""
     places = acted.open
@@ -346,14 +344,12 @@ def keep(observed: Observed, limit: object) -> Observed:
     return observed
 
 
-@gx.metered(when_spent=keep, budget=gx.Budget("again", 1))
-@gx.node
+@gx.node(when_spent=keep, meters=[gx.Meter("again", 1)])
 def repeat(observed: Observed) -> Acted:
     return Acted(observed.run, observed.actions)
 
 
-@gx.metered(when_spent=limit_reached, budget=gx.Budget("started", 1))
-@gx.node
+@gx.node(when_spent=limit_reached, meters=[gx.Meter("started", 1)])
 def start_with_a_call(ready: Ready) -> Ready:
     return ready
 

@@ -41,7 +41,7 @@ def test_stronger_model_decides_after_two_failures(run: Running) -> None:
     assert (result.output, len(weak.requests), len(strong.requests)) == ("done", 3, 1)
     # It sees what the agent's own model would have seen.
     assert messages(strong.requests[0])[:-2] == messages(weak.requests[1])
-    assert (result.spent["model_calls"], result.spent.budgets["escalations"]) == (4, 1)
+    assert (result.spent["model_calls"], result.spent["escalations"]) == (4, 1)
 
 
 @HOW

@@ -53,16 +53,14 @@ def pure(start: Start, call: gx.CallContext[Any]) -> Begun:
     return Begun((str(call.id),))
 
 
-@gx.charged(when_spent=Halted)
-@gx.node
+@gx.node(when_spent=Halted)
 def asking(given: Begun, *, call: gx.CallContext[object]) -> gx.Asks[Look, Replied]:
     first = yield from gx.ask(Look())
     both = yield from gx.ask_all([Look(), Look()])
     return Replied((*given.ids, str(call.id), first, *both))
 
 
-@gx.charged(when_spent=Halted)
-@gx.opaque
+@gx.node(when_spent=Halted, opaque=True)
 def act_freely(given: Replied, here: gx.CallContext) -> Finished:  # type: ignore[type-arg]  # pyright: ignore
     return Finished((*given.ids, str(here.id), str(current_call())))
 

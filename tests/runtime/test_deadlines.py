@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from graphexec import Exhausted, Limits, charged, effects, opaque
+from graphexec import Exhausted, Limits, effects, node
 from graphexec.kernel.effects import CallContext
 from graphexec.runtime import IO, Handler, RunContext, make_run_context
 from graphexec.runtime.handlers import handlers_for
@@ -109,8 +109,7 @@ def test_a_handler_that_blocks_is_cut(driver: Driver, kind: str) -> None:
 
 @pytest.mark.parametrize("driver", ALL_DRIVERS, ids=lambda driver: driver.__name__)
 def test_an_opaque_node_that_blocks_is_cut(driver: Driver, released: threading.Event) -> None:
-    @charged(when_spent=m.Stopped)
-    @opaque
+    @node(when_spent=m.Stopped, opaque=True)
     def wait(errand: m.Errand) -> m.Home:
         released.wait()
         return m.Home(())

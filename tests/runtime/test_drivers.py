@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from graphexec import Asks, Effect, Exhausted, Graph, ask, charged, messages, node
+from graphexec import Asks, Effect, Exhausted, Graph, ask, messages, node
 from graphexec.effects import ToolResult, agent_limits
 from graphexec.runtime import make_run_context
 from tests.drivers import LIVE, Driver, Script, drive_from_text, drive_sync, run_script
@@ -72,8 +72,7 @@ class Fetched:
     value: int
 
 
-@charged(when_spent=m.Stopped)
-@node
+@node(when_spent=m.Stopped)
 def fetch(left: m.Left) -> Asks[Fetch, Fetched]:
     return Fetched((yield from ask(Fetch())))
 

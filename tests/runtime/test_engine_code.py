@@ -71,8 +71,7 @@ def stop(read: Read, exhausted: gx.Exhausted) -> Over:
     return Over()
 
 
-@gx.charged(when_spent=stop)
-@gx.node
+@gx.node(when_spent=stop)
 def fetch(read: Read) -> gx.Asks[Fetch, Over | Read]:
     at("a node that asks")
     yield from gx.ask(Fetch())

@@ -297,8 +297,7 @@ class Pages:
     pages: tuple[str, ...]
 
 
-@gx.charged(when_spent=Halted)
-@gx.node
+@gx.node(when_spent=Halted)
 def fetch(wanted: Wanted) -> gx.Asks[Fetch | LookUp, Pages]:
     return Pages((yield from gx.ask_all(wanted.all)))
 

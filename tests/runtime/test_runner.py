@@ -195,8 +195,7 @@ def test_handler_of_no_function_is_refused() -> None:
 
 
 def test_instant_handlers_may_cut_a_batch() -> None:
-    @kernel.charged(when_spent=Stopped)
-    @kernel.node
+    @kernel.node(when_spent=Stopped)
     def survey(topics: Topics) -> Asks[Question, Total]:
         replies = yield from kernel.ask_all([Question(name) for name in topics.names])
         return Total(str(replies))

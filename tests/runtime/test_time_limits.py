@@ -95,8 +95,7 @@ def test_an_interrupt_in_a_node_begins_no_call(released: threading.Event) -> Non
     """The loop is in the engine when the caller is cancelled; its next call does not begin."""
     begun: list[str] = []
 
-    @gx.charged(when_spent=Stopped)
-    @gx.node
+    @gx.node(when_spent=Stopped)
     def think(topic: Topic) -> gx.Asks[Question, Interview]:
         yield from gx.ask(Question("first"))
         interrupt_caller()

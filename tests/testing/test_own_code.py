@@ -151,8 +151,7 @@ def test_failures_of_observers_and_scripts_are_named() -> None:
 
 
 def test_a_late_failure_of_a_graph_is_found() -> None:
-    @gx.metered(when_spent=TooMuch)
-    @gx.node
+    @gx.node(when_spent=TooMuch, meters=[gx.ITERATIONS])
     def extend(draft: Draft) -> Draft | Printed:
         if len(draft.text) == 11:
             raise OverflowError("twelfth")

@@ -84,8 +84,7 @@ class Fetch(gx.Effect[str]):
     url: str
 
 
-@gx.charged(when_spent=limit_reached)
-@gx.node
+@gx.node(when_spent=limit_reached)
 def look_up(acted: Acted) -> gx.Asks[Fetch | gx.AskHuman, Acted | gx.AgentFinish]:
     page = yield from gx.ask(Fetch("https://example.org"))
     answer = yield from gx.ask(gx.AskHuman(f"{page}: go on?"))
@@ -141,14 +140,12 @@ class TooMuch:
     limit: gx.Exhausted
 
 
-@gx.metered(when_spent=TooMuch)
-@gx.node
+@gx.node(when_spent=TooMuch, meters=[gx.ITERATIONS])
 def improve(draft: Draft) -> Draft | Printed:
     return Draft(draft.text + "!") if len(draft.text) < 5 else Printed(draft.text)
 
 
-@gx.charged(when_spent=TooMuch)
-@gx.opaque
+@gx.node(when_spent=TooMuch, opaque=True)
 def publish(draft: Draft) -> Printed:
     raise AssertionError("a real node does I/O")
 
@@ -238,8 +235,7 @@ def test_a_node_that_remembers_is_found() -> None:
 
 
 def test_a_value_that_cannot_be_stored_is_found() -> None:
-    @gx.metered(when_spent=TooMuch)
-    @gx.node
+    @gx.node(when_spent=TooMuch, meters=[gx.ITERATIONS])
     def hold(draft: Draft) -> gx.Asks[gx.AskHuman, Draft | Printed]:
         answer = yield from gx.ask(gx.AskHuman("more?"))
         return draft if answer == "yes" else Printed("so")

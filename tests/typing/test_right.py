@@ -21,14 +21,11 @@ from graphexec import (
     advance,
     ask,
     ask_all,
-    charged,
     create_agent,
     edges,
     graph,
-    metered,
     node,
     on,
-    opaque,
     replace,
     splice,
     tool,
@@ -50,7 +47,7 @@ from graphexec.executor import (
     plan,
     stopped_response,
 )
-from graphexec.kernel import PendingEffect, begin, bind, rename
+from graphexec.kernel import ITERATIONS, PendingEffect, begin, bind
 from graphexec.kernel.graph import Routes, Table
 from graphexec.messages import ChatRequest, CompletionRequest, ModelReply
 from graphexec.models import ScriptedModel
@@ -104,11 +101,11 @@ def test_a_node_is_inferred_from_its_function() -> None:
         assert_type(answer, str)
         return Even(len(reply.content) + len(answer))
 
-    @opaque
+    @node(opaque=True)
     def blocks(number: Number) -> Total:
         return Total("")
 
-    @opaque
+    @node(opaque=True)
     async def awaits_too(number: Number) -> Total:
         return Total("")
 
@@ -122,7 +119,7 @@ def test_a_node_is_inferred_from_its_function() -> None:
     assert_type(blocks, Node[Number, Total])
     assert_type(awaits_too, Node[Number, Total])
     assert_type(with_settings, Node[Number, Total])
-    assert_type(rename(with_settings, "other"), Node[Number, Total])
+    assert_type(node(name="other")(with_settings), Node[Number, Total])
 
 
 def test_replies_to_a_batch_are_inferred() -> None:
@@ -136,21 +133,18 @@ def test_replies_to_a_batch_are_inferred() -> None:
 
 
 def test_a_spent_limit_adds_its_outcome() -> None:
-    @metered(when_spent=CountStopped)
-    @node
+    @node(when_spent=CountStopped, meters=[ITERATIONS])
     def with_class(left: Left) -> Total:
         return Total("")
 
     def give_up(left: Left, limit: Exhausted) -> Sum:
         return Sum(left.steps, str(limit))
 
-    @charged(when_spent=give_up)
-    @node
+    @node(when_spent=give_up)
     def with_function(left: Left) -> Asks[Question, Total]:
         return Total((yield from ask(Question("?"))))
 
-    @charged(when_spent=limit_reached)
-    @node
+    @node(when_spent=limit_reached)
     def approve(acted: Acted) -> Asks[Question, Acted | AgentFinish]:
         return acted if (yield from ask(Question("?"))) == "yes" else AgentFinish({"output": "no"})
 

@@ -43,7 +43,7 @@ class Unclear:
 
 
 careful = stub("parse", Replied, Acted | gx.AgentFinish | Unclear)
-ask_again = gx.charged(when_spent=limit_reached)(stub("ask_again", Unclear, Replied, asks=effects.CallModel))
+ask_again = gx.node(when_spent=limit_reached)(stub("ask_again", Unclear, Replied, asks=effects.CallModel))
 
 
 def retrying(asker: Any) -> gx.Machine[Ready, Any]:
@@ -52,7 +52,7 @@ def retrying(asker: Any) -> gx.Machine[Ready, Any]:
 
 
 UNMETERED_RETRY = retrying(ask_again)
-METERED_RETRY = retrying(gx.metered(when_spent=limit_reached)(ask_again))
+METERED_RETRY = retrying(gx.node(when_spent=limit_reached, meters=[gx.ITERATIONS])(ask_again))
 
 # ---- loops over small values
 
@@ -80,11 +80,11 @@ class Left:
     limit: gx.Exhausted
 
 
-LEFT, RIGHT = gx.Budget("left", 3), gx.Budget("right", 2)
+LEFT, RIGHT = gx.Meter("left", 3), gx.Meter("right", 2)
 
 
-go_left: Any = gx.metered(when_spent=Left, budget=LEFT)(stub("go_left", A, B | Over))
-go_right: Any = gx.metered(when_spent=Left, budget=RIGHT)(stub("go_right", B, A | Over))
+go_left: Any = gx.node(when_spent=Left, meters=[LEFT])(stub("go_left", A, B | Over))
+go_right: Any = gx.node(when_spent=Left, meters=[RIGHT])(stub("go_right", B, A | Over))
 come_back = stub("come_back", B, A | Over)
 
 
@@ -123,15 +123,15 @@ def generating(generate: Any, rows: Any) -> gx.Machine[Ready, Any]:
     return gx.graph(asking | _PARSING | acting | _CHECKING | rows, start=plan)
 
 
-_spending: Any = kernel.rename(gx.metered(when_spent=still_reached)(last_words), "generate")
+_spending: Any = kernel.node(name="generate")(gx.node(when_spent=still_reached, meters=[gx.ITERATIONS])(last_words))
 GENERATE_FROM_THE_SPENT = generating(_spending, gx.edges(_spending, _FINISH | gx.on(Stopped, _spending)))
-_reserved: Any = kernel.rename(gx.charged(when_spent=still_reached, asks=1)(last_words), "generate")
+_reserved: Any = kernel.node(name="generate")(gx.node(when_spent=still_reached, asks=1)(last_words))
 GENERATE_ON_ITS_OWN = generating(_reserved, gx.edges(_reserved, _FINISH | _STOP) | _STOPPING)
 
 # ---- a person who may grant more without a limit
 
 
-ask_for_more = gx.charged(when_spent=limit_reached)(stub("ask_for_more", Stopped, Ready | Stopped, asks=gx.AskHuman))
+ask_for_more = gx.node(when_spent=limit_reached)(stub("ask_for_more", Stopped, Ready | Stopped, asks=gx.AskHuman))
 
 
 def extending(asker: Any) -> gx.Machine[Ready, Any]:
@@ -142,7 +142,7 @@ def extending(asker: Any) -> gx.Machine[Ready, Any]:
 
 
 FREE_EXTENSION = extending(ask_for_more)
-PAID_EXTENSION = extending(gx.metered(when_spent=limit_reached, budget=gx.Budget("extensions", 2))(ask_for_more))
+PAID_EXTENSION = extending(gx.node(when_spent=limit_reached, meters=[gx.Meter("extensions", 2)])(ask_for_more))
 PAID_EXTENSION_FLOW = flow_of(PAID_EXTENSION)
 
 # ---- an agent within an agent
@@ -163,9 +163,9 @@ def parent(child: Any, deliverer: Any) -> gx.Machine[Task, Any]:
     return machine_of(take_on, child, deliverer, give_up)
 
 
-TASKS = gx.Budget("tasks", 3)
-counting_deliver = gx.metered(when_spent=Left, budget=TASKS)(deliver)
-OWN = [gx.Budget("iterations", 5)]
+TASKS = gx.Meter("tasks", 3)
+counting_deliver = gx.node(when_spent=Left, meters=[TASKS])(deliver)
+OWN = [gx.Meter("iterations", 5)]
 ENDLESS_CHILD = parent(gx.embed(AGENT_EXECUTOR, "research", own=OWN), deliver)
 CHILD_COUNTED = parent(gx.embed(AGENT_EXECUTOR, "research", own=OWN), counting_deliver)
 
@@ -196,7 +196,7 @@ UNREACHABLE = unchecked_graph(gx.edges(unheard, _OVER) | gx.edges(unused, _OVER)
 REACHABLE = machine_of(unheard)
 
 
-tick: Any = gx.metered(when_spent=Left)(stub("tick", A, B))
+tick: Any = gx.node(when_spent=Left, meters=[gx.ITERATIONS])(stub("tick", A, B))
 tock, tock_ending = stub("tock", B, A), stub("tock", B, A | Over)
 
 

@@ -10,7 +10,7 @@ import pydantic
 import graphexec as gx
 from graphexec import actions, executor, models, tool
 from graphexec.effects import CallModel, CallTool, ToolResult
-from graphexec.kernel import charged, metered, node
+from graphexec.kernel import ITERATIONS, node
 from graphexec.messages import CompletionRequest, ModelReply
 from graphexec.testing.explorer.oracle import Replies
 from tests.kernel.machines import machine_of, value
@@ -50,8 +50,7 @@ class Stopped:
     limit: gx.Exhausted
 
 
-@metered(when_spent=Stopped, asks=1)
-@node
+@node(when_spent=Stopped, meters=[ITERATIONS], asks=1)
 def decide(errand: Errand) -> gx.Asks[CallModel, Wanted | Urgent | Replied]:
     reply = yield from gx.ask(CallModel(CompletionRequest("What next?")))
     if reply.content == "look":
@@ -61,15 +60,13 @@ def decide(errand: Errand) -> gx.Asks[CallModel, Wanted | Urgent | Replied]:
     return Urgent(errand, "delete_file") if reply.content == "delete now" else Replied(reply.content)
 
 
-@charged(when_spent=Stopped, asks=1)
-@node
+@node(when_spent=Stopped, asks=1)
 def approve(wanted: Wanted | Urgent) -> gx.Asks[gx.AskHuman, Approved | Errand]:
     answer = yield from gx.ask(gx.AskHuman(f"May I use {wanted.tool}?"))
     return Approved(wanted.errand, wanted.tool) if answer == "yes" else wanted.errand
 
 
-@charged(when_spent=Stopped, asks=1)
-@node
+@node(when_spent=Stopped, asks=1)
 def act(approved: Approved | Urgent) -> gx.Asks[CallTool, Errand]:
     result: ToolResult = yield from gx.ask(CallTool(approved.tool, {}))
     return Errand((*approved.errand.done, result.status))
@@ -129,8 +126,7 @@ class Question(gx.Effect[bool]):
     text: str
 
 
-@charged(when_spent=Unfinished, asks=2)
-@node
+@node(when_spent=Unfinished, asks=2)
 def compare(form: Form) -> gx.Asks[Question, Expected | Unexpected]:
     first = yield from gx.ask(Question(f"{form.name} 1"))
     second = yield from gx.ask(Question(f"{form.name} 2"))
@@ -142,8 +138,7 @@ QUESTIONNAIRE: gx.Machine[Form, Expected | Unexpected | Unfinished] = machine_of
 # ---- retries: a loop that counts in its value
 
 
-@charged(when_spent=Unfinished, asks=1)
-@node
+@node(when_spent=Unfinished, asks=1)
 def attempt(trying: Trying) -> gx.Asks[CallModel, Trying | Expected]:
     yield from gx.ask(CallModel(CompletionRequest(f"try {trying.times}")))
     return Expected() if trying.times == 2 else Trying(trying.times + 1, trying.notify)

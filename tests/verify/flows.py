@@ -159,9 +159,9 @@ def flows(draw: st.DrawFn, *, asking: bool = True) -> Flow:
 def limits(draw: st.DrawFn) -> kernel.Limits:
     """Return random small limits for these flows; some are `None`."""
     small = st.sampled_from((0, 1, 2, 3, 4, None))
-    own: dict[str, int | None] = draw(st.dictionaries(st.sampled_from(BUDGETS[1:]), small))
+    own: dict[kernel.Meter, int | None] = draw(st.dictionaries(st.sampled_from(BUDGETS[1:]).map(kernel.Meter), small))
     seconds = draw(st.sampled_from((None, None, 9.0)))
-    return effects.agent_limits(iterations=draw(small), model_calls=draw(small), seconds=seconds, budgets=own)
+    return effects.agent_limits(iterations=draw(small), model_calls=draw(small), seconds=seconds, meters=own)
 
 
 # ---- exhaustive search

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from graphexec import END, AskHuman, Effect, Machine
 from graphexec.effects import MODEL_CALLS, TOKENS, TOOL_CALLS, CallModel, CallTool
-from graphexec.kernel import ITERATIONS, Budget, Limits, Meter, Node
+from graphexec.kernel import ITERATIONS, Limits, Meter, Node
 from graphexec.kernel.effects import Perform
 from graphexec.kernel.node import Edge
 
-FIRST, SECOND = Budget("first", 1), Budget("second", 2)
+FIRST, SECOND = Meter("first", 1), Meter("second", 2)
 BUDGETS = [ITERATIONS, FIRST, SECOND]
 # An outcome class for each node and target; the inputs of nodes do not matter here.
 KINDS = [final(make_dataclass(f"Outcome{number}", (), frozen=True)) for number in range(4)]

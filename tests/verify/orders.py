@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from graphexec import END, Asks, Effect, Exhausted, Limits, Machine, ask, charged, edges, graph, kernel, node, on
+from graphexec import END, Asks, Effect, Exhausted, Limits, Machine, ask, edges, graph, kernel, node, on
 from tests.kernel.machines import machine_of, value
 
 PAYMENTS, PARCELS, WEIGHT = kernel.Meter("payments"), kernel.Meter("parcels"), kernel.Meter("weight", whole=False)
@@ -49,15 +49,13 @@ class Cancelled:
     limit: Exhausted
 
 
-@charged(when_spent=Cancelled, asks=1)
-@node
+@node(when_spent=Cancelled, asks=1)
 def pay(order: Order | Refused) -> Asks[Pay, Paid | Refused]:
     accepted = yield from ask(Pay())
     return Paid() if accepted else Refused()
 
 
-@charged(when_spent=Cancelled, asks=1)
-@node
+@node(when_spent=Cancelled, asks=1)
 def ship(paid: Paid) -> Asks[Ship, Delivered]:
     yield from ask(Ship())
     return Delivered()

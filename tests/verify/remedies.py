@@ -1,32 +1,32 @@
 """Follow the remedies of findings: change the machine, or the limits, as their code says."""
 
 import dataclasses
-import json
 import re
 from typing import Any, final
 
 from graphexec import effects, kernel
 from graphexec.kernel.graph import Graph, check_table
+from graphexec.kernel.meters import freeze
 from graphexec.kernel.node import Edge, Node
 from graphexec.verify import Verdict, verify
 from graphexec.verify.proof.findings import Finding
 
 _METERED = re.compile(
-    r"meter (?P<node>[\w.]+)[^:]*: @metered\(when_spent=(?P<spent>\w+)"
-    r'(, budget=Budget\("(?P<budget>\w+)", (?P<limit>\d+)\))?\) '
-    r"above its @(?P<decorator>\w+)(, and on\((?P<outcome>\w+), (?P<target>\w+)\) in its row)?"
+    r"meter (?P<node>[\w.]+)[^:]*: add (when_spent=(?P<spent>\w+), )?"
+    r'meters=\[(ITERATIONS|Meter\("(?P<budget>\w+)", (?P<limit>\d+)\))\] to its @node'
+    r"(, and on\((?P<outcome>\w+), (?P<target>\w+)\) in its row)?"
     r"(; write the class (?P<new>\w+) with two fields: a value, an Exhausted)?"
 )
 _MEASURED = re.compile(r"if (?P<count>[^;]+) falls at each visit to (?P<node>[\w.]+), @node\(decreases=(?P<code>.+)\)")
 _UNRESET = re.compile(r"remove resets= from (?P<edge>.+)")
-_BUDGET = re.compile(r"Limits\(budgets=(?P<budgets>.+)\)")
+_OWN = re.compile(r'Limits\(\{Meter\("(?P<name>[\w.]+)"\): (?P<limit>\d+)\}\)')
 _LIMIT = re.compile(r"agent_limits\((?P<meter>\w+)=|Limits\((?P<own>\w+)=\.\.\.\)")
 
 
 def follow(finding: Finding, verdict: Verdict, known: dict[str, Any]) -> list[Verdict]:
     """Return the verdict after each alternative of the finding's remedy; `known` are the functions and classes."""
     found: list[Verdict] = []
-    for part in re.split(r"; or,? |, or (?=Limits\(b)", finding.remedy.removeprefix("add a counted limit: ")):
+    for part in re.split(r"; or,? |, or (?=Limits\(\{M)", finding.remedy.removeprefix("add a counted limit: ")):
         machine, limits = verdict.graph, verdict.limits
         if match := _METERED.fullmatch(part):
             machine = _meter(machine, match.groupdict(), known)
@@ -39,8 +39,8 @@ def follow(finding: Finding, verdict: Verdict, known: dict[str, Any]) -> list[Ve
             edges = [one if str(one) == match["edge"] else edge for one, edge in zip(bare, machine.edges, strict=True)]
             assert edges != [*machine.edges], f"no edge is {match['edge']}"
             machine = check_table(type(machine), machine, edges, machine.start)
-        elif match := _BUDGET.fullmatch(part):
-            limits = dataclasses.replace(limits, budgets=json.loads(match["budgets"]))
+        elif match := _OWN.fullmatch(part):
+            limits = dataclasses.replace(limits, meters=freeze({**limits.meters, match["name"]: int(match["limit"])}))
         elif match := _LIMIT.search(part):
             five: Any = {match["own"] or match["meter"]: 5}
             changes: Any = five if match["own"] else {"meters": effects.agent_limits(**five).meters}
@@ -53,14 +53,15 @@ def follow(finding: Finding, verdict: Verdict, known: dict[str, Any]) -> list[Ve
 
 
 def _meter(machine: Graph[Any, Any], code: dict[str, Any], known: dict[str, Any]) -> Graph[Any, Any]:
-    spent: Any = known.get(code["spent"])
+    node = machine[code["node"]]
+    spent: Any = known.get(code["spent"], node.when_spent)
     if code["new"]:
         assert code["new"] == code["spent"], code
         assert code["new"] not in machine.outcomes, code
         fields = [("given", Any), ("limit", kernel.Exhausted)]
         spent = final(dataclasses.make_dataclass(code["new"], fields, frozen=True))
-    budget: Any = {} if code["budget"] is None else {"budget": kernel.Budget(code["budget"], int(code["limit"]))}
-    node: Node[Any, Any] = kernel.metered(when_spent=spent, **budget)(machine[code["node"]])
+    budget = kernel.ITERATIONS if code["budget"] is None else kernel.Meter(code["budget"], int(code["limit"]))
+    node = kernel.node(when_spent=spent, meters=[budget])(node)
     outcome = node.spent_outcome
     assert outcome is not None
     row = [one for one in machine.edges if one.source == node.name]

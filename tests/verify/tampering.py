@@ -44,7 +44,7 @@ def give_up(text: Text, limit: gx.Exhausted) -> GivenUp:
     return GivenUp(Chapter(text.wishes), limit)
 
 
-second = gx.metered(when_spent=give_up)(pure("second", Text, Text, lambda text: text))
+second = gx.node(when_spent=give_up, meters=[gx.ITERATIONS])(pure("second", Text, Text, lambda text: text))
 
 
 TWICE: gx.Machine[Chapter, Any] = gx.graph(
@@ -61,8 +61,7 @@ class Page(gx.Effect[str]):
     charges: ClassVar[Mapping[gx.Meter, int]] = {gx.Meter("transitions"): 1}
 
 
-@gx.charged(when_spent=GivenUp, asks=1)
-@gx.node
+@gx.node(when_spent=GivenUp, asks=1)
 def ask_for_page(chapter: Chapter) -> gx.Asks[Page, Text]:
     return Text((yield from gx.ask(Page())))
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from graphexec import END, AgentExecutor, Budget, Graph, Limits, create_react_agent, edges, graph, metered, on
+from graphexec import END, AgentExecutor, Graph, Limits, Meter, create_react_agent, edges, graph, node, on
 from graphexec.effects import agent_limits
 from graphexec.executor import AGENT_EXECUTOR, agent_graph
 from graphexec.models import ScriptedModel
@@ -73,7 +73,7 @@ def test_repeated_effects_after_crash_are_counted(limits: Limits, transitions: s
     assert bounds.transitions.value == bounds.transitions.number
 
 
-TWICE: Any = metered(when_spent=bad.Left, budget=Budget("left", 2))(bad.tick)
+TWICE: Any = node(when_spent=bad.Left, meters=[Meter("left", 2)])(bad.tick)
 BACK: Any = edges(bad.tock_ending, on(bad.A, TWICE) | on(bad.Over, END))
 TWO_METERS = graph(edges(TWICE, on(bad.B, bad.tock_ending) | on(bad.Left, END)) | BACK, start=TWICE)
 
@@ -94,7 +94,7 @@ def test_tightest_limit_gives_closed_form(machine: Graph[Any, Any], limits: Limi
 @cases("iterations", 0, 1, 2)
 @cases("own", 0, 1, 3)
 def test_embedded_graph_resets_own_budget_at_entry(iterations: int, own: int) -> None:
-    limits = Limits(budgets={"research.iterations": own, "tasks": iterations})
+    limits = Limits({Meter("research.iterations"): own, Meter("tasks"): iterations})
     bounds = bounds_of(bad.CHILD_COUNTED, limits)
     assert bounds.transitions.number == explore_table(bad.CHILD_COUNTED, limits).longest
     assert bounds.transitions.exact
@@ -135,9 +135,9 @@ def test_counted_things_are_not_assumed() -> None:
 
 def test_remedy_gives_unlimited_budget_a_limit() -> None:
     machine = bad.RESET_OUTSIDE
-    why = machine.verify(Limits(budgets={"left": None})).why
+    why = machine.verify(Limits({Meter("left"): None})).why
     assert why.startswith("GX016 at go_left: ")
-    assert why.endswith('Give the budget left a limit: Budget("left", 3), or Limits(budgets={"left": 3}).')
+    assert why.endswith('Give the meter left a limit: Meter("left", 3), or Limits({Meter("left"): 3}).')
     assert "Set max_tokens, or agent_limits(tokens=...)" not in why
 
 

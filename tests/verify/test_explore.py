@@ -397,7 +397,7 @@ def approving(refused: Callable[[Acted], Any], *, insists: bool = False) -> gx.A
         outcome: Acted | gx.AgentFinish = refused(acted) if answer == "no" else acted
         return outcome
 
-    made = gx.charged(when_spent=table.limit_reached, asks=1)(gx.node(approve))
+    made = gx.node(when_spent=table.limit_reached, asks=1)(approve)
     stop = gx.on(gx.AgentFinish, gx.END) | gx.on(Stopped, table.stopped_response)
     rows = gx.edges(made, gx.on(Acted, table.dispatch_tools) | stop)
     executor = executor_of(strict=True)
@@ -449,7 +449,7 @@ def stubborn_asking() -> gx.Graph[Form, Any]:
         yield from gx.ask(gx.AskHuman("first?"))
         raise KeyError(form.name)
 
-    asking: Any = gx.charged(when_spent=errands.Unfinished)(gx.node(insist))
+    asking: Any = gx.node(when_spent=errands.Unfinished)(insist)
     routes: Any = gx.on(errands.Expected, gx.END) | gx.on(errands.Unfinished, gx.END)
     return gx.graph(gx.edges(asking, routes), start=asking)
 

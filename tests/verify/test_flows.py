@@ -6,11 +6,11 @@ import json
 from typing import Any, Literal, final
 
 import graphexec as gx
-from graphexec import errors
 from graphexec.effects import CallModel, CallTool, agent_limits
+from graphexec.kernel import Meter
 from graphexec.testing.explorer.stub_nodes import explore_table
 from graphexec.verify.proof.flow import Flow, Transition, caps_of, flow_of, is_enabled, limits_of
-from tests.kernel.machines import error_message, stub, value
+from tests.kernel.machines import stub, value
 from tests.kernel.unchecked import unchecked_graph
 from tests.parameters import cases
 from tests.verify.flows import calling
@@ -39,7 +39,7 @@ class Look(gx.Effect[str]):
     """An effect that costs nothing."""
 
 
-FIRST, SECOND = gx.Budget("first", 1), gx.Budget("second")
+FIRST, SECOND = gx.Meter("first", 1), gx.Meter("second")
 
 pure = stub("pure", Given, Made)
 think, use = stub("think", Given, Made, asks=CallModel), stub("use", Given, Made, asks=CallTool)
@@ -49,7 +49,7 @@ look, turn_back = stub("look", Given, Made, asks=Look), stub("turn_back", Made, 
 again, begin_with = stub("again", Back, Given), stub("begin_with", Made, Given)
 
 
-@gx.opaque
+@gx.node(opaque=True)
 def blocking(given: Given) -> Made:
     return Made()
 
@@ -57,14 +57,14 @@ def blocking(given: Given) -> Made:
 # Any: the nodes are decorated in many ways.
 rows: Any = gx.edges
 FROM_MADE: Any = gx.on(Made, turn_back) | gx.on(Halted, gx.END)
-counting: Any = gx.metered(when_spent=Halted, budget=gx.Budget("first", 3))(pure)
-once: Any = gx.metered(when_spent=Halted, budget=FIRST)(pure)
-twice: Any = gx.metered(when_spent=Halted, budget=SECOND)(once)
+counting: Any = gx.node(when_spent=Halted, meters=[gx.Meter("first", 3)])(pure)
+once: Any = gx.node(when_spent=Halted, meters=[FIRST])(pure)
+twice: Any = gx.node(when_spent=Halted, meters=[SECOND])(once)
 
 
 def halting(**counts: Any) -> Any:
     """Return the decorator of nodes that charge, with declared counts."""
-    return gx.charged(when_spent=Halted, **counts)
+    return gx.node(when_spent=Halted, **counts)
 
 
 def asking(counted: Any, **routing: Any) -> gx.Machine[Given, Any]:
@@ -127,7 +127,7 @@ ONE_FREE = calling(others=1)
     (halting()(blocking), [made("blocking", asks=1, **ONE_FREE), halted("blocking", "within", **ONE_FREE)]),
     # A metered node that asks has both; behind its gate it asks for nothing.
     (
-        gx.metered(when_spent=Halted, budget=FIRST, asks=1)(think),
+        gx.node(when_spent=Halted, meters=[FIRST], asks=1)(think),
         [
             made("think", "first", "model_calls", "tokens", **calling(models=1), asks=1),
             halted("think", "gate", "first"),
@@ -135,7 +135,7 @@ ONE_FREE = calling(others=1)
         ],
     ),
     (
-        gx.metered(when_spent=Halted, budget=FIRST, asks=(1, 2))(use),
+        gx.node(when_spent=Halted, meters=[FIRST], asks=(1, 2))(use),
         [
             made("use", "first", "tool_calls", **calling(tools=2), asks=1),
             halted("use", "gate", "first"),
@@ -184,7 +184,7 @@ def test_digest_covers_every_part_of_flow_and_is_stable() -> None:
 @cases(
     ("limits", "caps"),
     (agent_limits(model_calls=2, tokens=0), (15, 2, None, 0, 3, None)),
-    (agent_limits(iterations=None, tool_calls=4, budgets={"x": None, "y": 0}), (None, None, 4, None, None, 0)),
+    (agent_limits({Meter("x"): None, Meter("y"): 0}, iterations=None, tool_calls=4), (None, None, 4, None, None, 0)),
 )
 def test_run_limits_override_budget_limits(limits: gx.Limits, caps: tuple[int | None, ...]) -> None:
     flow = Flow("a", ("a",), (Transition("a", "A", "END", **calling(models=1, tools=1)),), (("x", 3), ("y", None)))
@@ -199,7 +199,7 @@ def test_limit_transition_needs_its_limit(kind: Any, cause: str) -> None:
     none = gx.Limits(iterations=None, fan_out=None)
     flow = Flow("a", ("a",), (one,), (("x", None),))
     assert not is_enabled(one, limits_of(flow, none))
-    given: dict[str, Any] = {"budgets": {"x": 0}} if cause == "x" else {cause: 0}
+    given: dict[str, Any] = {"meters": {Meter("x"): 0}} if cause == "x" else {cause: 0}
     assert is_enabled(one, limits_of(flow, dataclasses.replace(none, **given)))
     # A move is always possible.
     assert is_enabled(Transition("a", "A", "END", spends=(("x", 1),)), {"x": 0})
@@ -208,7 +208,7 @@ def test_limit_transition_needs_its_limit(kind: Any, cause: str) -> None:
 # ---- assumptions of proofs
 
 
-HOW_MANY = "declare asks= in its @charged or @metered: a number, or (minimum, maximum)"
+HOW_MANY = "declare asks= in its @node: a number, or (minimum, maximum)"
 RETURNS = "every node function, policy and observer returns, and"
 CUT = "an unanswered effect is cut off at the deadline"
 LEFT = "work that continues in the thread or task of a cut-off effect is not counted"
@@ -283,7 +283,7 @@ def give(given: Given, limit: gx.Exhausted) -> Given:
 @cases(("node", "status", "ends"), (use, "unproved", True), (think, "refuted", False))
 def test_witness_does_not_rely_on_cut_tool(node: Any, status: str, ends: bool) -> None:
     """A tool that is cut has an observation for that, so its node goes on; a model that is cut has none."""
-    one: Any = gx.charged(when_spent=give, asks=1)(node)
+    one: Any = gx.node(when_spent=give, asks=1)(node)
     machine: gx.Machine[Any, Any] = gx.graph(rows(one, gx.on(Made, gx.END) | gx.on(Given, one)), start=one)
     limits = agent_limits(seconds=5)
     assert (machine.verify(limits).status, explore_table(machine, limits).endless is None) == (status, ends)
@@ -346,17 +346,6 @@ def test_fault_of_a_table_has_path_if_reachable() -> None:
     # Nothing leads to it.
     assert findings["GX004 begin_with"].witness is None
     assert (verdict.status, verdict.certificate) == ("refuted", None)
-
-
-@cases(
-    ("entry", "name", "hint"),
-    (counting, "frist", "the machine has no budget frist; did you mean first?"),
-    (counting, "zzzzz", "the machine has no budget zzzzz; it has first"),
-    (twice, "zzzzz", "the machine has no budget zzzzz; it has first, second"),
-    (pure, "first", "the machine has no budget first; it has none of its own"),
-)
-def test_limit_on_unknown_budget_suggests_name(entry: Any, name: str, hint: str) -> None:
-    assert error_message(errors.LimitsError, asking(entry).verify, gx.Limits(budgets={name: 1})) == hint
 
 
 def test_a_certificate_has_every_limit_by_name() -> None:

@@ -20,7 +20,7 @@ judge = stub("judge", gx.AgentFinish, gx.AgentFinish | Ready)
 proofread = stub("proofread", gx.AgentFinish | gx.StoppedResponse, gx.AgentFinish | gx.StoppedResponse)
 approve, forget = stub("approve", Acted, Acted | gx.AgentFinish), stub("forget", Ready, Ready)
 explain = stub("explain", Stopped, Stopped | gx.StoppedResponse)
-note: Any = kernel.reserved(when_spent=stop_without_answer)(
+note: Any = kernel.node(when_spent=stop_without_answer, asks=1, grace=10.0)(
     stub("note", Stopped, gx.StoppedResponse, asks=effects.SaveMemory)
 )
 
@@ -41,7 +41,7 @@ FINISH: Any = gx.on(gx.AgentFinish, gx.END)
 STOP: Any = gx.on(gx.StoppedResponse, gx.END)
 REDACTED, PROOFREAD = gx.edges(redact, FINISH), gx.edges(proofread, FINISH | STOP)
 JUDGED = gx.edges(judge, FINISH | gx.on(Ready, table.plan))
-SECOND = gx.edges(kernel.rename(judge, "second"), FINISH | gx.on(Ready, table.plan))
+SECOND = gx.edges(kernel.node(name="second")(judge), FINISH | gx.on(Ready, table.plan))
 BOTH: list[Any] = [parse, table.check_return_direct]
 FINISHED, ENDED = gx.AgentFinish, [gx.AgentFinish, gx.StoppedResponse]
 MEMORY = executor(memory=BufferMemory()).graph
@@ -112,7 +112,7 @@ def test_unsaved_answer_leaves_by_its_own_exit() -> None:
 
 APPROVED = gx.edges(approve, gx.on(Acted, table.dispatch_tools) | FINISH)
 EXPLAINED = gx.edges(explain, gx.on(Stopped, table.stopped_response) | STOP)
-NOTED, COPIED = gx.edges(note, STOP), gx.edges(kernel.rename(redact, "redact_direct"), FINISH)
+NOTED, COPIED = gx.edges(note, STOP), gx.edges(kernel.node(name="redact_direct")(redact), FINISH)
 
 
 @cases(

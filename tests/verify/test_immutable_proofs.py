@@ -8,7 +8,7 @@ import pytest
 
 import graphexec as gx
 from graphexec import errors, models
-from graphexec.kernel import Budget, Limits, Meter, charged
+from graphexec.kernel import Limits, Meter
 from graphexec.kernel.events import ChargedReply, Cut
 from graphexec.kernel.meters import FrozenMapping
 from tests.parameters import cases
@@ -44,7 +44,7 @@ class Lying(FrozenMapping[float]):
     lambda: MADE.nodes.pop("fetch"),
     lambda: setattr(MADE["fetch"], "function", print),
     lambda: setattr(PAGES, "name", "others"),
-    lambda: setattr(Budget("revisions", 3), "limit", 9),
+    lambda: setattr(Meter("revisions", 3), "limit", 9),
     lambda: Limits(Lying(("pages",), (1,))),
     lambda: Limits(FrozenMapping(("pages",), (-1,))),
 )
@@ -65,8 +65,7 @@ def test_changed_cost_of_an_effect_is_an_error(charges: dict[Meter, int], monkey
     class Look(gx.Effect[str]):
         charges: ClassVar[Mapping[Meter, int]] = {PAGES: 1}
 
-    @charged(when_spent=missed, asks=1)
-    @gx.node
+    @gx.node(when_spent=missed, asks=1)
     def look(address: Address) -> gx.Asks[Look, Page]:
         return Page((yield from gx.ask(Look())))
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from graphexec import AgentExecutor, Budget, Exhausted, Limits, Snapshot, Spent, actions, begin, create_react_agent
+from graphexec import AgentExecutor, Exhausted, Limits, Meter, Snapshot, Spent, actions, begin, create_react_agent
 from graphexec.draw import Recording, draw, recording_of
 from graphexec.draw.model.picture import picture_of
 from graphexec.effects import agent_limits
@@ -80,13 +80,13 @@ def test_run_of_huge_counts_is_shown() -> None:
     ModelReply("", usage=Usage(1, HUGE)),
     Spent(iterations=HUGE, meters={"coins": HUGE}),
     Limits(iterations=HUGE),
-    Budget("rounds", HUGE),
+    Meter("rounds", HUGE),
     Exhausted("cost", 1.5, HUGE),
     Snapshot("plan", None, sequence=HUGE, spent=Spent(restarts=HUGE)),
 )
 def test_value_with_huge_counts_has_a_repr(value: object) -> None:
     assert "1.0e+5000" in repr(value)
-    assert "1.0e+5000" in str(value) or isinstance(value, Budget)
+    assert "1.0e+5000" in str(value) or isinstance(value, Meter)
 
 
 def test_model_checkers_cannot_count_so_far() -> None:

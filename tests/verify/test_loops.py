@@ -91,12 +91,12 @@ def entering(node: str, budget: str, entry: str = "e") -> Flow:
 
 @cases(
     ("flow", "text"),
-    (SELF, "GX010 at a: the table alone does not end this loop: a --Toa--> a; it spends no budget. Meter a: @met~"),
-    (TWO, "GX010 at a: ~ a --Tob--> b, b --Toa--> a; it spends no budget. Meter b: @metered(~"),
-    (COUNTED, "GX016 at a: ~ a --Toa--> a; it spends only x, without a limit. Give the budget x a limit: ~"),
+    (SELF, "GX010 at a: the table alone does not end this loop: a --Toa--> a; it spends no budget. Meter a: add~"),
+    (TWO, "GX010 at a: ~ a --Tob--> b, b --Toa--> a; it spends no budget. Meter b: add ~"),
+    (COUNTED, "GX016 at a: ~ a --Toa--> a; it spends only x, without a limit. Give the meter x a limit: ~"),
     (TOOLS, "GX016 at a: ~; it spends only tool_calls, ~. Set a limit on tool_calls: Limits({TOOL_CALLS: 5})."),
     (MODELS, "GX016 at a: ~ only model_calls and tokens, ~. Set a limit on model_calls: ~"),
-    (RESETS_ITSELF, "GX015 at a: ~ a --Toa--> a; it spends x, which a --Toa--> resets. Meter a with a budget ~"),
+    (RESETS_ITSELF, "GX015 at a: ~ a --Toa--> a; it spends x, which a --Toa--> resets. Meter a with a meter ~"),
     (
         RESET_LATER,
         "GX015 at a: ~ a --Tob--> b, b --Toa--> a; it spends x, which b --Toa--> resets. Reached by start -> s -> "
@@ -110,14 +110,14 @@ def entering(node: str, budget: str, entry: str = "e") -> Flow:
     (
         entering("w.p", "w.x"),
         "GX014 at w.p: ~ w.p --Tow.q--> w.q, w.q --Toe--> e, e --Tow.p--> w.p; it spends w.x, which each entry "
-        "into w resets. Meter e with ~; or let it share the budgets of the outer graph (own=).",
+        "into w resets. Meter e with ~; or let it share the meters of the outer graph (own=).",
     ),
     # The edge into the graph resets a budget that is not the graph's own.
     (entering("w.p", "x"), "GX015 at w.p: ~ it spends x, which e --Tow.p--> resets. ~"),
     (
         flow_with(way("a", "a", "x y z"), gate("a", "x y z"), x=None, y=None, z=None),
         "GX016 at a: ~ it spends only x, y and z, without a limit. Give the budget x a limit: "
-        'Budget("x", 3), or Limits(budgets={"x": 3}).',
+        'Meter("x", 3), or Limits({Meter("x"): 3}).',
     ),
     # A missing limit is reported before a reset.
     (FIRST_UNLIMITED, "GX016 at a: ~ it spends only iterations, without a limit. Set Limits(iterations=...)."),
@@ -142,7 +142,7 @@ def test_remedy_ends_every_loop_of_the_core() -> None:
     stopped = Transition("b", "Halted", "c", "within", causes=("restarts",))
     flow = flow_with(way("b", "a"), way("a", "b"), stopped, way("c", "b"), end("b"))
     finding = only_finding(flow, Limits(iterations=None, restarts=1))
-    assert matches(finding.remedy, "meter b: @metered(~) above its @charged, and route its Halted out of the loop")
+    assert matches(finding.remedy, "meter b: add meters=[~] to its @node, and route its Halted out of the loop")
 
 
 @final
@@ -159,13 +159,13 @@ def go_on(one: Unresolved) -> Unresolved | gx.StoppedResponse:
 def test_value_whose_annotations_cannot_be_resolved_has_no_measure() -> None:
     machine = gx.graph(gx.edges(go_on, gx.on(Unresolved, go_on) | gx.on(gx.StoppedResponse, gx.END)), start=go_on)
     text = str(machine.verify())
-    assert "@metered(when_spent=Stopped) above its @node" in text
+    assert "add when_spent=Stopped, meters=[ITERATIONS] to its @node" in text
     assert "decreases" not in text
 
 
-ANOTHER = 'a budget that nothing resets: @metered(when_spent=ToEND, budget=Budget("rounds", 10))'
+ANOTHER = 'a meter that nothing resets: add meters=[Meter("rounds", 10)] to its @node'
 NEW_OUTCOME = (
-    'meter a: @metered(when_spent=Stopped, budget=Budget("rounds", 10)) above its @node, and on(Stopped, END) in its '
+    'meter a: add when_spent=Stopped, meters=[Meter("rounds", 10)] to its @node, and on(Stopped, END) in its '
     "row; write the class Stopped with two fields: a value, an Exhausted"
 )
 STOPPED_ELSEWHERE = Transition("s", "Spent", "t", "gate", causes=("iterations", "seconds"))
@@ -178,7 +178,8 @@ TOKENS: Any = {"asks": 1, "most": 1, "effect_charges": ((("tokens", 1),),)}
     # The outcome of another node is reused.
     (
         flow_with(way("s", "a", "iterations"), STOPPED_ELSEWHERE, end("t"), *SELF.transitions),
-        'meter a: @metered(when_spent=Spent, budget=Budget("rounds", 10)) above its @node, and on(Spent, t) in its row',
+        'meter a: add when_spent=limit_reached, meters=[Meter("rounds", 10)] to its @node, and '
+        "on(Stopped, t) in its row",
     ),
     # An edge cannot lead to a node of an embedded graph,
     (flow_with(way("s", "a", "x"), gate("s", "x", "w.t"), end("w.t"), *SELF.transitions, x=1), NEW_OUTCOME),
@@ -186,16 +187,17 @@ TOKENS: Any = {"asks": 1, "most": 1, "effect_charges": ((("tokens", 1),),)}
     (flow_with(way("w.s", "a", "x"), gate("w.s", "x"), *SELF.transitions, x=1), NEW_OUTCOME),
     (
         flow_with(*SELF.transitions, within("a", "model_calls", **calling(models=None))),
-        'meter a: @metered(when_spent=ToEND, budget=Budget("rounds", 10)) above its @charged',
+        'meter a: add meters=[Meter("rounds", 10)] to its @node',
     ),
-    (RESETS_ITSELF, f"meter a with {ANOTHER} above its @metered; or remove resets= from a --Toa--> a"),
+    (RESETS_ITSELF, f"meter a with {ANOTHER}; or remove resets= from a --Toa--> a"),
     (
         RESET_LATER,
-        f"meter b with {ANOTHER} above its @node, and on(ToEND, END) in its row; or remove resets= from b --Toa--> a",
+        f"meter b with {ANOTHER.replace('add', 'add when_spent=ToEND,')}, and on(ToEND, END) in its row; "
+        "or remove resets= from b --Toa--> a",
     ),
     (
         flow_with(way("w.a", "w.a", "w.x"), gate("w.a", "w.x"), **{"w.x": None}),
-        'give the budget w.x a limit: embed(..., own=[Budget("x", 3)]) for w, or Limits(budgets={"w.x": 3})',
+        'give the meter w.x a limit: embed(..., own=[Meter("x", 3)]) for w, or Limits({Meter("w.x"): 3})',
     ),
     (
         flow_with(way("a", "a", "tokens", **TOKENS), end("a"), within("a", "tokens")),
@@ -205,22 +207,22 @@ TOKENS: Any = {"asks": 1, "most": 1, "effect_charges": ((("tokens", 1),),)}
     # A limit on x would leave the other loop.
     (
         flow_with(way("a", "a", "x"), gate("a", "x"), way("a", "b"), way("b", "a"), end("b"), x=None),
-        f"meter a with {ANOTHER} above its @metered",
+        f"meter a with {ANOTHER}",
     ),
     # The resetting node is metered, even where a limit on calls would do.
     (
         flow_with(way("a", "a", "x tool_calls", "x", asks=1, **TOOL), gate("a", "x"), within("a", "tool_calls"), x=3),
-        f"meter a with {ANOTHER} above its @metered; or remove resets= from a --Toa--> a",
+        f"meter a with {ANOTHER}; or remove resets= from a --Toa--> a",
     ),
     # A meter on one node would leave the loop of the other.
     (
         flow_with(way("a", "a"), way("a", "b"), way("b", "a"), way("b", "b"), end("b")),
-        "meter each of its nodes with a budget that nothing in the loop resets",
+        "meter each of its nodes with a meter that nothing in the loop resets",
     ),
     # Another edge resets it too.
     (
         flow_with(way("a", "a", "x", "x"), gate("a", "x"), way("a", "b", "x"), way("b", "a", "", "x"), x=3),
-        f"meter a with {ANOTHER} above its @metered",
+        f"meter a with {ANOTHER}",
     ),
 )
 def test_remedy_uses_names_of_the_machine(flow: Flow, remedy: str) -> None:
@@ -233,7 +235,7 @@ def test_remedy_for_free_extension_meters_extensions() -> None:
         flow_with(*plan, way("extend", "plan", "", "iterations"), end("extend")), Limits(iterations=1)
     )
     assert finding.code == "GX015"
-    assert 'Budget("extensions", 2)' in finding.remedy
+    assert 'Meter("extensions", 2)' in finding.remedy
 
 
 def test_loop_of_stopped_visits_has_its_own_code() -> None:
@@ -241,7 +243,7 @@ def test_loop_of_stopped_visits_has_its_own_code() -> None:
     assert str(finding) == (
         "GX009 at g: the table alone does not end this loop: g --Tog--> g; it is taken when a limit is reached, and "
         "spends nothing that could end it. Reached by start -> a -> g. Route Tog of g out of the loop; if g must run "
-        "when the limit is reached, give it its own budget."
+        "when the limit is reached, give it its own meter."
     )
     assert len(witness_of(finding).stem) == 2
 
@@ -252,12 +254,12 @@ def test_loop_of_stopped_visits_has_its_own_code() -> None:
         flow_with(way("a", "a", asks=1), end("a"), within("a")),
         60,
         "GX012 at a: only the 60 seconds end this loop: a --Toa--> a; no counted limit does. Add a counted limit: "
-        "meter a: @metered(~",
+        "meter a: add ~",
     ),
     (
         flow_with(way("a", "b", "x"), gate("a", "x"), way("b", "a"), end("b"), x=None),
         1.5,
-        "GX012 at a: only the 1.5 seconds ~: a --Tob--> b, b --Toa--> a; ~ give the budget x a limit: ~",
+        "GX012 at a: only the 1.5 seconds ~: a --Tob--> b, b --Toa--> a; ~ give the meter x a limit: ~",
     ),
     # It is reported at its entry.
     (flow_with(way("s", "b"), way("a", "b", asks=1), within("a"), way("b", "a"), end("b")), 60, "GX012 at b: ~"),
@@ -293,7 +295,7 @@ def test_separate_loops_and_shortest_ones_are_reported() -> None:
 def test_witness_stays_short_under_large_limits() -> None:
     many = 10**6
     path = witness_of(only_finding(flow_with(way("a", "a", "x"), gate("a", "x", "b"), way("b", "b"), end("b"), x=many)))
-    assert path.limits == Limits(iterations=None, budgets={"x": 2})
+    assert path.limits == Limits({gx.Meter("x"): 2}, iterations=None)
     assert len(path.stem) == 3
     counted = flow_with(way("a", "a", "iterations"), gate("a", "iterations", "b"), way("b", "b"), end("b"))
     path = witness_of(only_finding(counted, agent_limits(iterations=many, model_calls=many)))

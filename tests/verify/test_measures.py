@@ -83,7 +83,6 @@ PRODUCT = flow_with(
 @given(flow=flows(), given_limits=limits())
 def test_random_flow_with_measures_ends_within_its_closed_form(flow: Flow, given_limits: kernel.Limits) -> None:
     """A third opinion: the flow with the first measures 0, 1 and 3 as limits, and each of its states."""
-    given_limits = dataclasses.replace(given_limits, budgets={})
     flow = measured(flow)
     certificate, cores = prove_flow(flow, given_limits)
     if certificate is None:
@@ -150,7 +149,7 @@ def test_a_reset_measure_needs_an_outer_one() -> None:
     reset = gx.on(Plan, work, resets=[work.measure])
     certificate = certificate_of(replanning(reset), NO_LIMIT)
     assert certificate.bounds.transitions == Bound(None, None)
-    judging = kernel.rename(gx.node(judge.function), "judge")
+    judging = kernel.node(name="judge")(gx.node(judge.function))
     endless = gx.graph(
         gx.edges(work, gx.on(Plan, work) | gx.on(Done, judging)) | gx.edges(judging, reset | gx.on(Over, gx.END)),
         start=work,
@@ -178,9 +177,9 @@ def test_entry_into_an_embedded_graph_resets_its_measures() -> None:
     assert (finding.code, "which each entry into job resets" in finding.fact) == ("GX014", True)
     # The first entry sets nothing back.
     assert certificate_of(ONE_JOB, NO_LIMIT).bounds.transitions.form == "job.measure(work) + 1"
-    assert ONE_JOB.run(Plan(("a", "b"))).snapshot.spent.budgets == {"job.measure(work)": 2}
+    assert ONE_JOB.run(Plan(("a", "b"))).snapshot.spent.meters == {"job.measure(work)": 2}
     # It enters the graph again, with a plan that is no shorter.
-    counting = kernel.rename(gx.node(decreases=lambda done: done.left)(again.function), "again")
+    counting = kernel.node(name="again")(gx.node(decreases=lambda done: done.left)(again.function))
     entering = machine_of(_job, counting)
     assert certificate_of(entering, NO_LIMIT).ranks is not None
     assert isinstance(entering.run(Plan(())).outcome, Over)

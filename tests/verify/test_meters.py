@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import graphexec as gx
 from graphexec import effects, errors
-from graphexec.kernel import Meter, advance, begin, reserved
+from graphexec.kernel import Meter, advance, begin, node
 from graphexec.testing.explorer.explore import explore
 from graphexec.testing.explorer.failure import as_test
 from graphexec.testing.explorer.oracle import replies_of
@@ -68,13 +68,12 @@ def test_limit_on_one_meter_bounds_others() -> None:
 
 
 def test_fan_out_or_meter_limits_effects() -> None:
-    loose: Any = gx.charged(when_spent=Cancelled)(dataclasses.replace(orders.pay, most=None, least=0))
+    loose: Any = gx.node(when_spent=Cancelled)(dataclasses.replace(orders.pay, most=None, least=0))
     machine = orders.paying(loose)
     (finding,) = verify(machine, gx.Limits(fan_out=None)).findings
     assert finding.code == "GX013"
     assert finding.remedy == (
-        "set Limits(fan_out=5) or Limits({PAYMENTS: 5}), or declare asks= in its @charged or @metered: a number, or "
-        "(minimum, maximum)"
+        "set Limits(fan_out=5) or Limits({PAYMENTS: 5}), or declare asks= in its @node: a number, or (minimum, maximum)"
     )
     assert verify(machine, dataclasses.replace(FIVE, fan_out=None)).findings == ()
     assert meters_of(machine)["payments"] == "fan_out = 1,000 (exact)"
@@ -112,7 +111,7 @@ def test_unreachable_charge_is_zero() -> None:
 @cases("seconds", None, 5)
 def test_reserved_visit_may_ask_for_nothing(seconds: int | None) -> None:
     unreserved: Any = dataclasses.replace(orders.pay, when_spent=None, spent_outcome=None)
-    machine = orders.paying(reserved(when_spent=Cancelled, asks=0)(unreserved))
+    machine = orders.paying(node(when_spent=Cancelled, asks=0, grace=10.0)(unreserved))
     assert str(bounds_of(machine, gx.Limits(seconds=seconds)).transitions) == "1 (exact)"
 
 
@@ -126,7 +125,7 @@ class Refund(gx.Effect[bool]):
         return (1.5,)
 
 
-METERED: Any = gx.metered(when_spent=Cancelled, budget=gx.Budget("payments", 3))(orders.pay)
+METERED: Any = gx.node(when_spent=Cancelled, meters=[gx.Meter("payments", 3)])(orders.pay)
 REFUND: Any = dataclasses.replace(orders.pay, name="refund", effects=(Refund,))
 
 
@@ -151,8 +150,7 @@ def test_budget_with_name_of_meter_has_a_finding() -> None:
     assert verify(unchecked_graph(orders.rows_of(METERED), METERED)).findings[0].code == "GX011"
 
 
-@gx.metered(when_spent=Cancelled, budget=gx.Budget("rounds", 3))
-@gx.node
+@gx.node(when_spent=Cancelled, meters=[gx.Meter("rounds", 3)])
 def go_round(order: Order) -> Order | Delivered:
     return order
 
@@ -164,10 +162,14 @@ def run_once(machine: gx.Graph[Any, Any], limits: gx.Limits) -> object:
     return advance(machine, begin(machine, Order()), limits)
 
 
-@cases("use", verify, run_once)
-def test_meter_limit_on_own_budget_is_refused(use: Callable[[gx.Graph[Any, Any], gx.Limits], object]) -> None:
-    text = "rounds is a budget of the machine and not a meter; write Limits(budgets={'rounds': 2})"
-    assert error_message(errors.LimitsError, use, ROUNDS, gx.Limits({Meter("rounds"): 2})) == text
+def test_limits_override_the_limit_of_a_meter() -> None:
+    for limits, number in ((None, 4), (gx.Limits({Meter("rounds"): 2}), 3)):
+        certificate = verify(ROUNDS, limits).certificate
+        assert certificate is not None
+        assert certificate.bounds.transitions.number == number
+    halves = gx.Limits({Meter("rounds", whole=False): 2.5})
+    text = "the limit rounds is 2.5, and rounds counts whole numbers; give one of these"
+    assert error_message(errors.LimitsError, verify, ROUNDS, halves) == text
 
 
 # ---- reports

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import graphexec as gx
-from graphexec import END, Asks, Exhausted, ask, charged, edges, graph, metered, node, on
+from graphexec import END, ITERATIONS, Asks, Exhausted, ask, edges, graph, node, on
 from graphexec.effects import CallModel
 from graphexec.kernel import Moved, PendingEffect, Snapshot, advance, begin
 from graphexec.messages import CompletionRequest, ModelReply
@@ -54,14 +54,12 @@ class Todo:
     done: tuple[str, ...] = ()
 
 
-@charged(when_spent=Halted, asks=1)
-@node
+@node(when_spent=Halted, asks=1)
 def make_todo(goal: Goal) -> Asks[CallModel, Todo]:
     return Todo(tuple((yield from words(goal.text)).split(",")))
 
 
-@charged(when_spent=Halted, asks=(0, 1))
-@node
+@node(when_spent=Halted, asks=(0, 1))
 def do_next(todo: Todo) -> Asks[CallModel, Todo | Answer]:
     if not todo.rest:
         return Answer(" ".join(todo.done))
@@ -82,15 +80,13 @@ class Reply:
     debate: Debate
 
 
-@charged(when_spent=Halted, asks=1)
-@node
+@node(when_spent=Halted, asks=1)
 def argue(debate: Debate) -> Asks[CallModel, Reply]:
     said = yield from words("for")
     return Reply(Debate(debate.turns_left, (*debate.said, said)))
 
 
-@charged(when_spent=Halted, asks=1)
-@node
+@node(when_spent=Halted, asks=1)
 def object_to(reply: Reply) -> Asks[CallModel, Debate | Answer]:
     said = yield from words("against")
     debate = Debate(reply.debate.turns_left - 1, (*reply.debate.said, said))
@@ -116,8 +112,7 @@ def split_up(goal: Goal) -> Chunks:
     return Chunks(goal.text.split())
 
 
-@charged(when_spent=Halted, asks=1)
-@node
+@node(when_spent=Halted, asks=1)
 def map_chunk(chunks: Chunks) -> Asks[CallModel, Chunks | Mapped]:
     parts = (*chunks.parts, (yield from words(chunks.pending[0])))
     return Chunks(chunks.pending[1:], parts) if len(chunks.pending) > 1 else Mapped(parts)
@@ -142,8 +137,7 @@ class Winner:
     others: tuple[str, ...]
 
 
-@charged(when_spent=Halted, asks=1)
-@node
+@node(when_spent=Halted, asks=1)
 def play(bracket: Bracket) -> Asks[CallModel, Winner]:
     return Winner((yield from words("who?")), bracket.players[2:])
 
@@ -168,8 +162,7 @@ def best_so_far(beams: Beams, limit: Exhausted) -> Answer:
     return Answer(beams.beams[0])
 
 
-@charged(when_spent=best_so_far)
-@node
+@node(when_spent=best_so_far)
 def expand(beams: Beams) -> Asks[CallModel, Beams | Answer]:
     said = yield from words("go on")
     return Beams((said, *beams.beams)[:3], beams.depth + 1) if beams.depth < 3 else Answer(said)
@@ -183,14 +176,12 @@ class Draft:
     text: str
 
 
-@charged(when_spent=Halted, asks=1)
-@node
+@node(when_spent=Halted, asks=1)
 def write(goal: Goal) -> Asks[CallModel, Draft]:
     return Draft((yield from words(goal.text)))
 
 
-@charged(when_spent=Halted, asks=1)
-@node
+@node(when_spent=Halted, asks=1)
 def criticise(draft: Draft) -> Asks[CallModel, Goal | Answer]:
     said = yield from words(draft.text)
     return Answer(draft.text) if said == "good" else Goal(said)
@@ -199,8 +190,7 @@ def criticise(draft: Draft) -> Asks[CallModel, Goal | Answer]:
 REFLECTION = machine_of(write, criticise)
 
 
-@metered(when_spent=Halted)
-@node
+@node(when_spent=Halted, meters=[ITERATIONS])
 def review(draft: Draft) -> Asks[gx.AskHuman, Answer | Draft]:
     reply = yield from ask(gx.AskHuman(draft.text))
     return Answer(draft.text) if reply == "yes" else Draft(reply)
@@ -215,7 +205,7 @@ class Failed:
     attempts: int
 
 
-@gx.opaque
+@gx.node(opaque=True)
 def attempt(goal: Goal) -> Answer | Failed:
     return Failed(goal, 1)
 
@@ -225,7 +215,7 @@ def back_off(failed: Failed) -> Goal | Answer:
     return failed.goal if failed.attempts < 3 else Answer("no")
 
 
-_attempting: Any = charged(when_spent=Halted)(attempt)
+_attempting: Any = node(when_spent=Halted)(attempt)
 RETRIES = machine_of(_attempting, back_off)
 
 
@@ -249,8 +239,7 @@ def work_on(draft: Draft) -> Goal:
 SUPERVISOR = machine_of(route, work_on)
 
 
-@charged(when_spent=Halted, asks=1)
-@node
+@node(when_spent=Halted, asks=1)
 def grade(draft: Draft) -> Asks[CallModel, Answer | Failed]:
     return Answer((yield from words(draft.text)))
 
@@ -267,7 +256,7 @@ def retrieve(goal: Goal) -> Draft:
 
 RETRIEVAL = machine_of(retrieve, grade, rewrite)
 
-PAGES = gx.Budget("pages", 20)
+PAGES = gx.Meter("pages", 20)
 
 
 @value
@@ -275,37 +264,33 @@ class Frontier:
     urls: tuple[str, ...]
 
 
-@metered(when_spent=Halted, budget=PAGES)
-@node
+@node(when_spent=Halted, meters=[PAGES])
 async def crawl(frontier: Frontier) -> Frontier | Answer:
     return Frontier(frontier.urls[1:]) if frontier.urls else Answer("all")
 
 
 BOUNDED_CRAWLER = machine_of(crawl)
-crawl_on: Any = metered(when_spent=Halted, budget=gx.Budget("pages"))(node(crawl.function))
+crawl_on: Any = node(when_spent=Halted, meters=[gx.Meter("pages")])(crawl.function)
 CRAWLER = machine_of(crawl_on)
 
 
-@charged(when_spent=Halted, asks=1)
-@node
+@node(when_spent=Halted, asks=1)
 def listen(answer: Draft) -> Asks[gx.AskHuman, Goal | Answer]:
     said = yield from ask(gx.AskHuman(answer.text))
     return Goal(said) if said else Answer("bye")
 
 
-@charged(when_spent=Halted, asks=1)
-@node
+@node(when_spent=Halted, asks=1)
 def respond(message: Goal) -> Asks[CallModel, Draft]:
     return Draft((yield from words(message.text)))
 
 
 CHAT = machine_of(listen, respond)
 
-REVISIONS = gx.Budget("rounds", 3)
+REVISIONS = gx.Meter("rounds", 3)
 
 
-@metered(when_spent=Halted, budget=REVISIONS)
-@node
+@node(when_spent=Halted, meters=[REVISIONS])
 def revise(draft: Draft) -> Draft | Goal:
     return Goal("done")
 
@@ -376,8 +361,8 @@ def test_function_without_annotations_is_not_proposed_to_another_node() -> None:
     nodes: list[gx.Node[Any, Any]] = [bare, WRITER["next_chapter"]]
     machine: gx.Machine[Any, Any] = gx.Machine(nodes, WRITER.edges, WRITER.start)
     (finding,), (own,) = (verify(one, gx.Limits()).findings for one in (machine, WRITER))
-    assert "@metered(when_spent=Halted, budget=" in own.remedy
-    assert "@metered(when_spent=Stopped, budget=" in finding.remedy
+    assert "add meters=[Meter(" in own.remedy
+    assert "add when_spent=Stopped, meters=[Meter(" in finding.remedy
 
 
 def measured(name: str) -> gx.Machine[Any, Any]:
@@ -422,7 +407,7 @@ def test_measure_survives_a_resume_at_each_effect(name: str) -> None:
         whole += 1
     assert whole >= 3
     (measure,) = flow_of(machine).measures
-    assert 0 < pending.snapshot.spent.budgets[measure] <= 4
+    assert 0 < pending.snapshot.spent[measure] <= 4
 
 
 @pytest.mark.medium

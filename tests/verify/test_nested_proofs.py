@@ -66,8 +66,7 @@ def missed(address: Address, limit: gx.Exhausted) -> Missed:
     return Missed(address.number)
 
 
-@gx.charged(when_spent=missed, asks=1)
-@gx.node
+@gx.node(when_spent=missed, asks=1)
 def fetch(address: Address) -> gx.Asks[Fetch, Page]:
     return Page((yield Fetch()))
 
@@ -87,8 +86,7 @@ class Survey(gx.Effect[int]):
         return (reply,)
 
 
-@gx.charged(when_spent=missed, asks=1)
-@gx.node
+@gx.node(when_spent=missed, asks=1)
 def survey(address: Address) -> gx.Asks[Survey, Page]:
     return Page(str((yield Survey())))
 
@@ -327,8 +325,7 @@ def stop_fetching(addresses: Addresses, limit: gx.Exhausted) -> Missed:
     return Missed(0)
 
 
-@gx.charged(when_spent=stop_fetching, asks=1)
-@gx.node(decreases=lambda addresses: len(addresses.left))
+@gx.node(when_spent=stop_fetching, asks=1, decreases=lambda addresses: len(addresses.left))
 def fetch_next(addresses: Addresses) -> gx.Asks[Fetch, Addresses | Page]:
     text = yield from gx.ask(Fetch())
     return Addresses(addresses.left[1:]) if addresses.left else Page(text)
@@ -356,7 +353,7 @@ def again(todo: Todo, exhausted: gx.Exhausted) -> Todo:
     return todo
 
 
-work = gx.metered(when_spent=again)(pure("work", Todo, Worked, lambda todo: Worked()))
+work = gx.node(when_spent=again, meters=[gx.ITERATIONS])(pure("work", Todo, Worked, lambda todo: Worked()))
 
 
 WORKING = gx.graph(gx.edges(work, gx.on(Worked, gx.END) | gx.on(Todo, work)), start=work)
@@ -395,7 +392,7 @@ def test_proof_by_states_does_not_hold_after_more_was_spent(spent: int, fact: st
     assert WORKING.run(snapshot, limits=gx.Limits(iterations=3)).outcome == Worked()
 
 
-ONCE = gx.Budget("once", 1)
+ONCE = gx.Meter("once", 1)
 
 
 @value
@@ -410,8 +407,8 @@ def finish(rest: Rest, exhausted: gx.Exhausted) -> Worked:
     return Worked()
 
 
-first = gx.metered(when_spent=skip, budget=ONCE)(pure("first", Todo, Rest, lambda todo: Rest()))
-loop = gx.metered(when_spent=finish, budget=ONCE)(pure("loop", Rest, Todo, lambda rest: Todo()))
+first = gx.node(when_spent=skip, meters=[ONCE])(pure("first", Todo, Rest, lambda todo: Rest()))
+loop = gx.node(when_spent=finish, meters=[ONCE])(pure("loop", Rest, Todo, lambda rest: Todo()))
 back = pure("back", Todo, Rest, lambda todo: Rest())
 SKIPPING = gx.graph(
     gx.edges(first, gx.on(Rest, loop))

@@ -62,7 +62,7 @@ UNREACHED: Machine[Any, Any] = Machine(list[Node[Any, Any]]([pay, decide]), ROUN
 
 def test_attributes_of_nodes_edges_and_budgets() -> None:
     network = AGENT_EXECUTOR.to_networkx()
-    assert network.graph == {"start": "plan", "end": "END", "budgets": ""}
+    assert network.graph == {"start": "plan", "end": "END", "meters": ""}
     assert network.nodes["plan"] == {
         "kind": "asks",
         "takes": "Ready",
@@ -82,7 +82,7 @@ def test_attributes_of_nodes_edges_and_budgets() -> None:
     assert reached == {"outcome": "Stopped", "resets": "", "spent": True, "returned": False}
     assert ready == {"outcome": "Ready", "resets": "", "spent": False, "returned": True}
     network = WRITER.to_networkx()
-    assert network.graph["budgets"] == "revisions=2"
+    assert network.graph["meters"] == "revisions=2"
     assert network.edges["edit", "write", "Chapter"]["resets"] == "revisions"
     reserved = agent_graph(generate=True).to_networkx().nodes["stopped_response"]
     assert (reserved["grace"], reserved["most"]) == (10.0, 1)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from graphexec import END, Limits, Machine, effects, errors, verify
 from graphexec.executor import AGENT_EXECUTOR, agent_graph
-from graphexec.kernel.meters import Budget, Meter
+from graphexec.kernel.meters import Meter
 from graphexec.verify.checker.check import check_ranks
 from graphexec.verify.proof.certificate import Bound, Certificate, Potential
 from graphexec.verify.proof.flow import Flow, Transition, flow_of
@@ -195,9 +195,9 @@ def test_uncounted_cause_may_open_gate() -> None:
     """A potential that counted no budget hid the loop of a spent one."""
     endless = alpha(spent=0)
     hidden = Potential({}, (), (), (("n0", (), 1),))
-    proof = certificate_of(alpha(), Limits(budgets={"alpha": 1}))
+    proof = certificate_of(alpha(), Limits({Meter("alpha"): 1}))
     forged = dataclasses.replace(proof, flow=flow_of(endless), ranks=None)
-    assert endless.verify(Limits(budgets={"alpha": 0})).status == "refuted"
+    assert endless.verify(Limits({Meter("alpha"): 0})).status == "refuted"
     with pytest.raises(errors.CertificateError, match="n0 --Spent--> n0 counts more than the potential falls"):
         check_ranks(with_bound(forged, "transitions", potential=hidden, number=1, value=None, form=None))
 
@@ -208,6 +208,5 @@ def test_long_limits_are_written() -> None:
     certificate = certificate_of(AGENT_EXECUTOR, effects.agent_limits(iterations=many, model_calls=many, fan_out=many))
     assert "'iterations': 1.0e+5000" in repr(certificate)
     assert "number=" in repr(certificate.bounds.transitions)
-    assert repr(Budget("alpha", many)) == "Budget(name='alpha', limit=1.0e+5000)"
-    with pytest.raises(errors.LimitsError, match=r"write Limits\(budgets=\{'alpha': 1"):
-        alpha().verify(Limits({Meter("alpha"): many}))
+    assert repr(Meter("alpha", many)) == "Meter('alpha', 1.0e+5000)"
+    assert alpha().verify(Limits({Meter("alpha"): many})).proved

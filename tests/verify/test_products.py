@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from graphexec.effects import agent_limits
-from graphexec.kernel import END, Limits
+from graphexec.kernel import END, Limits, Meter
 from graphexec.verify.proof.flow import Flow, Transition
 from graphexec.verify.proof.moves import CountedMove
 from graphexec.verify.proof.product import Product
@@ -252,7 +252,7 @@ WEIGHTS: dict[str, Callable[[CountedMove], int]] = {
 
 @cases(("limit", "longest"), (0, 1), (1, 3), (5, 11))
 def test_the_longest_run_is_counted_by_each_weight(limit: int, longest: int) -> None:
-    product = Product(ENTRY, Limits(iterations=None, budgets={"x": limit}))
+    product = Product(ENTRY, Limits({Meter("x"): limit}, iterations=None))
     most = [product.most(WEIGHTS[name])[product.begin] for name in ("steps", "spends", "shut", "nothing")]
     assert most == [longest, limit, 1, 0]
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from graphexec import Exhausted, Limits, errors, verify
 from graphexec.effects import COST, MODEL_CALLS, TOKENS, TOOL_CALLS, agent_limits
-from graphexec.kernel.meters import FrozenMapping
+from graphexec.kernel.meters import freeze
 from graphexec.testing.explorer.stub_nodes import StubMachine, explore_table
 from tests.checks.random_graphs import METERS, DrawnEdge, DrawnGraph, DrawnNode, Errand
 from tests.checks.strategies import drawn_graphs
@@ -237,7 +237,7 @@ def test_a_closed_form_holds_for_every_limit(drawn: DrawnGraph, limits: Limits, 
         limits,
         iterations=another(limits.iterations),
         fan_out=another(limits.fan_out),
-        meters=FrozenMapping(tuple(meters), tuple(meters.values())),
+        meters=freeze(meters),
     )
     chosen = drawn.graph.verify(limits).certificate
     other = drawn.graph.verify(other_limits).certificate
@@ -289,7 +289,7 @@ def count_elsewhere(drawn: DrawnGraph, limits: Limits, others: Limits, seed: int
     how = "ends"
     for _ in range(3):
         try:
-            visits = machine.visits(machine.start_run(), rolled.choice, Refusing(rolled, graph.meters))
+            visits = machine.visits(machine.start_run(), rolled.choice, Refusing(rolled, graph.effect_meters))
             assert sum(1 for _ in islice(visits, steps + 1)) < steps
         except errors.CertificateError:
             how = "is refused"

@@ -130,7 +130,6 @@ def test_json_report_has_all_documented_fields() -> None:
         "fan_out": 1_000,
         "depth": 8,
         "nested_runs": 1_000,
-        "budgets": {},
     }
     assert proved["assumptions"]
     (finding,) = endless["findings"]

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from graphexec import END, AskHuman, Effect, Graph, Machine, edges, errors, graph, on
 from graphexec.effects import MODEL_CALLS, TOOL_CALLS, CallModel, CallTool, agent_limits
 from graphexec.executor import AGENT_EXECUTOR, agent_graph
-from graphexec.kernel import Limits
+from graphexec.kernel import Limits, Meter
 from graphexec.testing.explorer.abstraction import bare
 from graphexec.testing.explorer.explore import explore
 from graphexec.testing.explorer.oracle import replies_of
@@ -107,7 +107,7 @@ def test_undeclared_count_may_be_zero(limits: Limits) -> None:
 def test_edge_resets_budget(chapters: int) -> None:
     """A chapter is written, criticized and edited; each of its revisions is another criticism."""
     for revisions in (2, 4):
-        limits = Limits(iterations=chapters, budgets={"revisions": revisions})
+        limits = Limits(iterations=chapters, meters={Meter("revisions"): revisions})
         assert explore_table(WRITER, limits).longest == (3 + 2 * revisions) * chapters + 1
 
 

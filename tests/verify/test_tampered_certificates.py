@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphexec import Limits, errors
-from graphexec.kernel.meters import FrozenMapping
+from graphexec.kernel.meters import freeze
 from graphexec.verify import Certificate, check
 from graphexec.verify.proof.certificate import Potential
 from graphexec.verify.proof.prove import prove_flow
@@ -310,10 +310,10 @@ def test_a_changed_value_is_refused_or_proved(name: str, data: st.DataObject) ->
 
 def limits_of(certificate: Certificate) -> Limits:
     known = dict(certificate.limits)
-    own: Any = {name: known.pop(name, limit) for name, limit in certificate.flow.budgets}
     named: Any = {name: known.pop(name, None) for name in ("iterations", "seconds", "fan_out", "restarts")}
-    meters = {name: limit for name, limit in known.items() if limit is not None}
-    return Limits(FrozenMapping(tuple(meters), tuple(meters.values())), budgets=own, **named)
+    own = {name for name, _ in certificate.flow.budgets}
+    meters = {name: limit for name, limit in known.items() if limit is not None or name in own}
+    return Limits(freeze(meters), **named)
 
 
 @cases("limit", True, -1, "3", float("nan"))

@@ -30,8 +30,7 @@ def stop(tick: Tick, limit: gx.Exhausted) -> Over:
     return Over(tick)
 
 
-@gx.metered(when_spent=stop)
-@gx.node
+@gx.node(when_spent=stop, meters=[gx.ITERATIONS])
 def move(tick: Tick) -> Tick:
     return Tick(tick + 1)
 
@@ -82,8 +81,8 @@ def test_verdict_is_that_of_its_graph_and_limits() -> None:
             assert bool(verdict.assumptions) == verdict.proved
     # Invalid limits raise each time.
     for _ in range(2):
-        with pytest.raises(LimitsError, match="no budget rounds"):
-            clock.verify(gx.Limits(budgets={"rounds": 3}))
+        with pytest.raises(LimitsError, match="rounds counts whole numbers"):
+            clock.verify(gx.Limits({gx.Meter("rounds", whole=False): 2.5}))
 
 
 def test_cached_verdict_does_not_keep_its_graph() -> None:

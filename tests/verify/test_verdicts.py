@@ -7,6 +7,7 @@ import pytest
 
 from graphexec import Graph, Limits, Machine, effects, errors, verify
 from graphexec.executor import AGENT_EXECUTOR, Stopped, agent_graph
+from graphexec.kernel import Meter
 from graphexec.testing.explorer.stub_nodes import explore_table
 from graphexec.verify.checker.check import check_ranks
 from tests.parameters import cases
@@ -87,7 +88,7 @@ def test_bound_of_standard_machine_is_attained(machine: Graph[Any, Any], iterati
     (agent_graph(strict=True), effects.agent_limits(iterations=None, tool_calls=4), None),
     (
         bad.PAID_EXTENSION,
-        Limits(iterations=3, budgets={"extensions": 1}),
+        Limits({Meter("extensions"): 1}, iterations=3),
         "4*extensions*iterations + 2*extensions + 4*iterations + 3 = 29 (exact)",
     ),
 )

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from graphexec import Budget, Exhausted, Machine, metered, node
+from graphexec import ITERATIONS, Exhausted, Machine, Meter, node
 from tests.kernel.machines import machine_of, value
 
-REVISIONS = Budget("revisions", 2)
+REVISIONS = Meter("revisions", 2)
 
 
 @value
@@ -40,8 +40,7 @@ class GivenUp:
     limit: Exhausted
 
 
-@metered(when_spent=GivenUp)
-@node
+@node(when_spent=GivenUp, meters=[ITERATIONS])
 def write(chapter: Chapter) -> Text:
     return Text(chapter.wishes)
 
@@ -51,8 +50,7 @@ def criticize(text: Text) -> Good | Poor:
     return Poor(text.wishes[1:]) if text.wishes.startswith("p") else Good(text.wishes)
 
 
-@metered(when_spent=GivenUp, budget=REVISIONS)
-@node
+@node(when_spent=GivenUp, meters=[REVISIONS])
 def revise(poor: Poor) -> Text:
     return Text(poor.wishes)
 

@@ -111,7 +111,7 @@ def _write_page(chat: Chat, name: str) -> None:
 def _show_limits(chat: Chat, assignments: str) -> None:
     if assignments:
         chat.executor = apply_limits(chat.executor, parse_limits(None, assignments.split()) or {})
-    verdict, limits = chat.executor.verify(), limits_data(chat.executor.limits)
+    verdict, limits = chat.executor.verify(), limits_data(chat.executor.limits, ())
     spent = ((chat.recording and chat.recording.result) or {}).get("spent", {})
     bounds = dict(() if verdict.bounds is None else verdict.bounds.rows())
     columns = (limits | limits.pop("budgets"), bounds, spent | spent.get("budgets", {}))

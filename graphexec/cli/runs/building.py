@@ -152,7 +152,7 @@ def apply_limits(executor: AgentExecutor, chosen: Mapping[str, float | None]) ->
     invalid value.
     """
     before = executor.limits
-    known = dict.fromkeys((*OWN_LIMITS, *meters_of(executor.graph), *before.budgets))
+    known = dict.fromkeys((*OWN_LIMITS, *meters_of(executor.graph)))
     for name in chosen:
         if name not in known:
             near = did_you_mean(name, known, f"the limits are {', '.join(known)}")

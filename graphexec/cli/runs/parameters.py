@@ -142,7 +142,7 @@ class AgentOptions:
             LIMITS,
             "NAME=N",
             "Any limit by its name: iterations, seconds, model_calls, tool_calls, tokens, cost, fan_out, depth, "
-            "nested_runs, or a budget of the machine; none for no limit. May be repeated.",
+            "nested_runs, or a meter of the machine; none for no limit. May be repeated.",
         ),
     ] = None
     early_stopping: Annotated[

@@ -281,7 +281,7 @@ class TracePrinter(AnswerPrinter):
                 lines.append(
                     Text(f"sent to the model: {self._shorten(format_observation(run.steps[-1].observation))}", "dim")
                 )
-            case Stopped(limit=limit) | NotSaved(limit=limit):
+            case Stopped(cause=Exhausted() as limit) | NotSaved(limit=limit):
                 lines.append(Text(str(limit), "yellow"))
             case AgentFinish(return_direct=direct, unread=text) if not is_save_node(moved.node):
                 lines.extend([Text("the tool's result is the answer", "dim")] if direct else [])

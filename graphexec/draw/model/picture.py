@@ -15,7 +15,7 @@ from graphexec.effects import AskHuman, CallAgent, CallTool, ModelEffect
 from graphexec.errors import InputError, format_number
 from graphexec.kernel.effects import Effect, Perform
 from graphexec.kernel.graph import Graph
-from graphexec.kernel.meters import ITERATIONS, Budget, Limits
+from graphexec.kernel.meters import ITERATIONS, Limits, Meter
 from graphexec.kernel.node import END, Edge, Node
 from graphexec.verify.proof.findings import Verdict
 from graphexec.verify.proof.flow import flow_of, limits_of
@@ -97,7 +97,7 @@ class Box:
 class Arrow:
     """An edge: the node `source` leads to the node `target`, or to `"END"`, on `outcome` (a class's name).
 
-    `resets` names the budgets that the edge resets. `exhausts` is true if the edge is taken only when a limit is used
+    `resets` names the meters that the edge resets. `exhausts` is true if the edge is taken only when a limit is used
     up, and `limits` names those limits, as far as they are set (`None` if unknown). `notes` hold data of runs; `heat`
     (0 to 1) is how often they took the edge. Where pieces are badges, `badges` are those that the outcome passes, in
     this order, and `origins` those that may return it in place of another outcome; `own` is false if the node itself
@@ -119,7 +119,7 @@ class Arrow:
 
     @property
     def details(self) -> tuple[str, ...]:
-        """The pieces that return the outcome, the limits that cause it, and the budgets that it resets."""
+        """The pieces that return the outcome, the limits that cause it, and the meters that it resets."""
         limits: tuple[str, ...] = ()
         if self.limits is not None:
             limits = (f"limit: {', '.join(self.limits)}" if self.limits else "limit not set",)
@@ -194,7 +194,14 @@ def picture_of(subject: Graph[Any, Any] | Verdict, marks: Marks | None = None) -
     else:
         graph, limits, shown, nodes, caption, causes = subject, None, marks or {}, {}, (), {}
     boxes = [
-        Box(node.name, look_of(node), _lines(node, limits), node.metered, mark=nodes.get(node.name), group=node.group)
+        Box(
+            node.name,
+            look_of(node),
+            _lines(node, limits),
+            bool(node.meters),
+            mark=nodes.get(node.name),
+            group=node.group,
+        )
         for node in graph
     ]
     arrows = tuple(
@@ -274,20 +281,20 @@ def _lines(node: Node[Any, Any], limits: Limits | None) -> tuple[str, ...]:
     kind = look_of(node)
     own = [effect.__name__ for effect in node.effects if effect is not Perform]
     asks = f"requests {', '.join(own)}" if kind == "effect" else DESCRIPTIONS[kind]
-    costs = [_cost(budget, limits) for budget in node.meters]
+    costs = [_cost(meter, limits) for meter in node.meters]
     reserved = "calls are reserved" if node.grace is not None else ""
     measure = "its measure decreases" if node.decreases is not None else ""
     return tuple(line for line in (asks, *costs, measure, reserved) if line)
 
 
-def _cost(budget: Budget, limits: Limits | None) -> str:
-    iteration = budget.name == ITERATIONS.name
-    if limits is None and budget.limit is None:
-        return "costs an iteration" if iteration else f"costs one of {budget}"
-    limit = budget.limit
+def _cost(meter: Meter, limits: Limits | None) -> str:
+    iteration = meter.name == ITERATIONS.name
+    if limits is None and meter.limit is None:
+        return "costs an iteration" if iteration else f"costs one of {meter}"
+    limit = meter.limit
     if limits is not None:
-        limit = limits.iterations if iteration else limits.budgets.get(budget.name, limit)
-    return f"counts {budget}, without limit" if limit is None else f"costs 1 of {format_number(limit)} {budget}"
+        limit = limits.iterations if iteration else limits[meter]
+    return f"counts {meter}, without limit" if limit is None else f"costs 1 of {format_number(limit)} {meter}"
 
 
 NumberedBox: TypeAlias = tuple[int, Box]

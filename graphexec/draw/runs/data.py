@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from typing import Any, TypeAlias, cast, final
 
@@ -28,7 +28,7 @@ from graphexec.effects import (
 )
 from graphexec.errors import described, qualified_name
 from graphexec.kernel.effects import CallContext, Effect, Perform
-from graphexec.kernel.meters import Limits, Meter, Spent
+from graphexec.kernel.meters import Limits, Meter, Spent, is_measure
 from graphexec.messages import ModelReply, ToolCall
 from graphexec.messages.images import dump_with_images
 
@@ -36,9 +36,13 @@ from graphexec.messages.images import dump_with_images
 Record: TypeAlias = dict[str, Any]
 
 
-def spent_data(spent: Spent) -> Record:
-    """Return the usage by name; `tokens` are those that models reported, `cached_tokens` are there if not 0."""
+def spent_data(spent: Spent, own: Collection[str]) -> Record:
+    """Return the usage by name; `tokens` are those that models reported, `cached_tokens` are there if not 0.
+
+    `own` names the meters that the machine's nodes cost: these are the record's `budgets`.
+    """
     counts = dict(spent.meters.items())
+    budgets = {name: counts.pop(name) for name in spent.meters if name in own or is_measure(name)}
     # The limited tokens are those of silent calls, too.
     counts.pop(TOKENS.name, None)
     if not counts.get(CACHED_TOKENS.name):
@@ -55,7 +59,7 @@ def spent_data(spent: Spent) -> Record:
         "restarts": spent.restarts,
         "cost": 0.0,
         **counts,
-        "budgets": dict(spent.budgets.items()),
+        "budgets": budgets,
         "tokens": reported_tokens(spent),
     }
 
@@ -101,30 +105,33 @@ def _text_of(value: object) -> str:
         return f"<{type(value).__name__} that cannot be shown>"
 
 
-def limits_data(limits: Limits) -> Record:
-    """Return the limits by name; `None` means no limit."""
+def limits_data(limits: Limits, own: Collection[str]) -> Record:
+    """Return the limits by name; `None` means no limit. `own` is as in `spent_data`."""
+    meters = dict(limits.meters.items())
+    budgets = {name: meters.pop(name) for name in limits.meters if name in own}
     return {
         "iterations": limits.iterations,
         "seconds": limits.seconds,
         **dict.fromkeys(_LIMITED),
-        **limits.meters,
+        **meters,
         "fan_out": limits.fan_out,
         "restarts": limits.restarts,
         "depth": limits.depth,
         "nested_runs": limits.nested_runs,
-        "budgets": dict(limits.budgets),
+        "budgets": budgets,
     }
 
 
 def read_limits(data: Record) -> Limits:
     """Read limits that `limits_data` wrote. Raises `LimitsError` or `TypeError` for invalid ones."""
-    names = ("iterations", "seconds", "fan_out", "restarts", "depth", "nested_runs", "budgets")
+    names = ("iterations", "seconds", "fan_out", "restarts", "depth", "nested_runs")
     own = {name: data[name] for name in names if name in data}
+    others = {name: value for name, value in data.items() if name not in own and name != "budgets"}
     agent = {meter.name: meter for meter in (MODEL_CALLS, TOOL_CALLS, TOKENS, COST)}
     meters = {
         agent.get(name, Meter(name, whole=not isinstance(value, float))): value
-        for name, value in data.items()
-        if name not in own
+        for name, value in (others | data.get("budgets", {})).items()
+        if value is not None or name not in _LIMITED
     }
     return Limits(meters, **own)
 

@@ -82,8 +82,9 @@ class Recorder:
         else:
             require_graph(subject, "Recorder(executor.verify())")
         graph: Graph[Any, Any] = subject.graph if isinstance(subject, Verdict) else subject
-        own: Mapping[str, int | None] = {} if limits is None else limits.budgets
-        budgets: Record = {name: own.get(name, limit) for name, limit in graph.budgets.items()}
+        self._own = graph.own
+        known = Limits() if limits is None else limits
+        budgets: Record = {name: known.meters.get(name, limit) for name, limit in graph.own.items()}
         self._prompts = PromptHistory()
         self._run = ""
         self._clock = clock
@@ -98,7 +99,7 @@ class Recorder:
         self._is_over = False
         fields = {
             "began": None if self._began is None else _date(self._began),
-            "limits": None if limits is None else limits_data(limits),
+            "limits": None if limits is None else limits_data(limits, graph.own),
             "budgets": budgets or None,
             "input": to_json_data(inputs),
             "model": model,
@@ -185,7 +186,7 @@ class Recorder:
 
     def _usage(self, spent: Spent) -> Record:
         if spent is not self._spent[0] and spent != self._spent[0]:
-            self._spent = spent, spent_data(spent)
+            self._spent = spent, spent_data(spent, self._own)
         return self._spent[1]
 
     def _failed(self, event: Failed) -> Record:
@@ -244,7 +245,7 @@ class Recorder:
                 **_ABSENT,
                 **fields,
                 "steps": [step_data(step) for step in steps],
-                "spent": spent_data(spent),
+                "spent": spent_data(spent, self._own),
                 "seconds": seconds,
             }
         )

@@ -17,7 +17,7 @@ from graphexec.executor.result import Ending
 from graphexec.kernel.effects import Asks, Effect, ask
 from graphexec.kernel.graph import Graph, M, check_table
 from graphexec.kernel.meters import Exhausted
-from graphexec.kernel.node import END, Edge, Node, charged, node, rename, reserved
+from graphexec.kernel.node import END, Edge, Node, node
 
 # Seconds that a save has beyond the deadline, so that a run stopped by its deadline is saved, too. This is enough for a
 # line in a file or a row in a local database, and too short for the caller to notice.
@@ -38,8 +38,7 @@ class NotSaved:
         return self.ending.run
 
 
-@charged(when_spent=limit_reached, asks=1)
-@node
+@node(when_spent=limit_reached, asks=1)
 def load_memory(ready: Ready, keys: InputKeys) -> Asks[LoadMemory, Ready]:
     """Add the memory's values to the inputs; inputs that the caller passed take precedence."""
     loaded = yield from ask(LoadMemory(ready.run.inputs))
@@ -48,8 +47,7 @@ def load_memory(ready: Ready, keys: InputKeys) -> Asks[LoadMemory, Ready]:
     return Ready(dataclasses.replace(ready.run, inputs=inputs))
 
 
-@reserved(when_spent=NotSaved, asks=1, grace=GRACE)
-@node
+@node(when_spent=NotSaved, asks=1, grace=GRACE)
 def save_memory(ending: AgentFinish | StoppedResponse) -> Asks[SaveMemory, AgentFinish | StoppedResponse]:
     """Save the ending to the memory, and return it unchanged."""
     yield from ask(SaveMemory(ending.run.inputs, to_outputs(ending)))
@@ -124,4 +122,4 @@ def _plain_stop(machine: Graph[Any, Any]) -> Node[Any, Any]:
     for name in targets:
         if machine[name].kind == "pure":
             return machine[name]
-    return rename(stopped_response, "stopped_unloaded") if targets else stopped_response
+    return node(name="stopped_unloaded")(stopped_response) if targets else stopped_response

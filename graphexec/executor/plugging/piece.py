@@ -14,7 +14,7 @@ from graphexec.effects import CallTool
 from graphexec.errors import InputError, format_value
 from graphexec.executor.outcomes import Acted, Observed, Ready, Replied, Stopped, limit_reached
 from graphexec.kernel.effects import Effect
-from graphexec.kernel.node import Node, charged
+from graphexec.kernel.node import Node, node
 from graphexec.messages import ModelRequest
 from graphexec.messages.stored import StoredForm
 from graphexec.runtime.handlers import HandlerLike
@@ -84,7 +84,7 @@ class Piece:
     - `output`: the type of the answers that it lets pass; see `output_type`.
     - `fit(rules)` returns its nodes for an executor's agent and tools, in place of `nodes`, or raises what it lacks.
 
-    A node that asks and has no `when_spent` is `charged(when_spent=limit_reached)`. Raises `InputError` for an invalid
+    A node that asks and has no `when_spent` gets `limit_reached`. Raises `InputError` for an invalid
     name, and for nodes of which none takes a class with a home, or two take the same class.
     """
 
@@ -154,7 +154,7 @@ def _calls_tools(one: Node[Any, Any]) -> bool:
 def _charge(one: Node[Any, Any]) -> Node[Any, Any]:
     if one.kind == "pure" or one.when_spent is not None:
         return one
-    return charged(when_spent=limit_reached)(one)
+    return node(when_spent=limit_reached)(one)
 
 
 # What `plug` takes: a piece, or a node, which is a piece of its own name.

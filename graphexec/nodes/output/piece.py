@@ -13,8 +13,8 @@ from graphexec.actions import AgentAction, AgentFinish, AgentStep, Run
 from graphexec.executor.nodes import EXCEPTION_TOOL
 from graphexec.executor.outcomes import Ready, limit_reached
 from graphexec.executor.plugging import Piece
-from graphexec.kernel.meters import Budget
-from graphexec.kernel.node import metered, node, rename
+from graphexec.kernel.meters import Meter
+from graphexec.kernel.node import node
 from graphexec.messages.observations import format_observation
 from graphexec.messages.stored import TypedValues
 from graphexec.nodes.output.kind import OutputKind, UnreadableOutputError, make_output_kind
@@ -57,24 +57,22 @@ def output_type(kind: Any, *, reasks: int = 2, name: str = "output_type") -> Pie
     validate("output_type", ("reasks", reasks, whole(0)))
     known = make_output_kind(kind)
 
-    @node
+    @node(name=name)
     def judge_output(finish: AgentFinish) -> AgentFinish | InvalidOutput:
         """Return the finish with the instance in its answer, or why the answer is none."""
         return read_output(finish, known)
 
-    @metered(when_spent=limit_reached, budget=Budget(_REASKS, reasks))
-    @node
+    @node(name=f"{name}_reask", when_spent=limit_reached, meters=[Meter(_REASKS, reasks)])
     def reask_output(invalid: InvalidOutput) -> Ready:
         """Show the model the errors of its answer, as an observation."""
         observation = known.explain(invalid.why)
         action = AgentAction(EXCEPTION_TOOL, observation, invalid.text)
         return Ready(invalid.run.with_steps((AgentStep(action, observation, "parse_error"),)))
 
-    nodes = (rename(judge_output, name), rename(reask_output, f"{name}_reask"))
-    return Piece(name, nodes, output=known)
+    return Piece(name, (judge_output, reask_output), output=known)
 
 
-# The budget, and so the reason of a run that has used it up.
+# The meter, and so the reason of a run that has used it up.
 _REASKS = "reasks"
 
 

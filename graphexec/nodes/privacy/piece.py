@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import operator
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from graphexec._arguments import FLAG, STRING, validate, validate_each
 from graphexec.actions import AgentFinish, AgentStep, Run, Steps, StoppedResponse
 from graphexec.executor.outcomes import Acted, Observed, Ready
 from graphexec.executor.plugging import Piece
-from graphexec.kernel.node import Node, node, rename
+from graphexec.kernel.node import node
 from graphexec.messages import ChatRequest, ModelRequest
 from graphexec.messages.stored import TypedValues
 from graphexec.nodes.privacy.patterns import PATTERNS
@@ -71,19 +71,19 @@ def redact_pii(
     validate("redact_pii", ("restore", restore, FLAG), ("name", name, STRING))
     matcher = Matcher(to_finders(patterns), frozenset(validate_each("redact_pii: keep", keep, str, "strings")))
 
-    @node
+    @node(name=name)
     def hide_inputs(ready: Ready) -> Ready:
         """Replace the personal data in the inputs."""
         vault = Vault.of(ready.run, name, matcher)
         return Ready(vault.store(map_inputs(ready.run, vault.hide), name))
 
-    @node
+    @node(name=f"{name}_arguments")
     def show_arguments(acted: Acted) -> Acted:
         """Restore the arguments of the calls for the tools."""
         show = Vault.of(acted.run, name, matcher).show
         return dataclasses.replace(acted, actions=tuple(map_input(action, show) for action in acted.actions))
 
-    @node
+    @node(name=f"{name}_results")
     def hide_results(observed: Observed) -> Observed:
         """Replace the personal data in the calls and in their results."""
         vault = Vault.of(observed.run, name, matcher)
@@ -97,12 +97,12 @@ def redact_pii(
         return _map_ending(ending, change, _map_run(ending.run, change, change_json, name))
 
     # Two nodes: the table would let one of both classes return either.
-    @node
+    @node(name=f"{name}_answer")
     def show_answer(finish: AgentFinish) -> AgentFinish:
         """Restore the answer and its steps for people, or replace the personal data in them."""
         return change_ending(finish)
 
-    @node
+    @node(name=f"{name}_stopped")
     def show_stopped(stopped: StoppedResponse) -> StoppedResponse:
         """Do the same with the text of a stopped run."""
         return change_ending(stopped)
@@ -117,11 +117,9 @@ def redact_pii(
         # A request without a match stays the same object.
         return request if all(map(operator.is_, masked, messages)) else dataclasses.replace(request, messages=masked)
 
-    entries: list[Node[Any, Any]] = [rename(hide_inputs, name), rename(hide_results, f"{name}_results")]
-    if restore:
-        entries.append(rename(show_arguments, f"{name}_arguments"))
-    entries += [rename(show_answer, f"{name}_answer"), rename(show_stopped, f"{name}_stopped")]
-    return Piece(name, tuple(entries), once=True, edits=edits, reveals=True)
+    arguments = (show_arguments,) if restore else ()
+    entries = (hide_inputs, hide_results, *arguments, show_answer, show_stopped)
+    return Piece(name, entries, once=True, edits=edits, reveals=True)
 
 
 def _map_ending(ending: E, change: Change, run: Run) -> E:

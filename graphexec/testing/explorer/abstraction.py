@@ -20,7 +20,7 @@ from graphexec.effects import CallAgent, CallTool, ModelEffect
 from graphexec.errors import InputError
 from graphexec.kernel.effects import All, Perform, Request
 from graphexec.kernel.graph import Graph
-from graphexec.kernel.meters import Exhausted, Limits, Spent, is_measure
+from graphexec.kernel.meters import Exhausted, Limits, Meter, Spent, is_measure
 
 # Sequences up to this length are compared in order; longer ones only as sets, so that a history in a user's value does
 # not make every run a separate state.
@@ -143,17 +143,16 @@ def grace_of(graph: Graph[Any, Any]) -> float:
 
 
 def make_counters(
-    limits: Limits, own: Mapping[str, int | None], *, grace: float = 0.0
+    limits: Limits, meters: Mapping[str, Meter], *, grace: float = 0.0
 ) -> Callable[[Spent], tuple[float, ...]]:
     """Return a function that returns the amounts spent of everything limited.
 
-    `own` are the limits of the machine's own budgets. The last measures of nodes are included. Seconds are
+    `meters` are those of the machine. The last measures of nodes are included. Seconds are
     distinguished up to `grace` beyond the limit, because reserved visits may still ask for effects.
     """
     iterations = limits.iterations
     seconds = None if limits.seconds is None else limits.seconds + grace
-    meters = tuple(limits.meters.items())
-    budgets = [name for name, limit in own.items() if limits.budgets.get(name, limit) is not None]
+    limited = [(name, limit) for name, limit in limits.caps(meters).items() if limit is not None]
 
     def count(spent: Spent) -> tuple[float, ...]:
         counted: list[float] = [spent.restarts]
@@ -162,9 +161,8 @@ def make_counters(
             counted.append(min(iterations, spent.iterations))
         if seconds is not None:
             counted.append(min(seconds, spent.seconds))
-        counted += [min(limit, spent.meters[name]) for name, limit in meters]
-        counted += [spent.budgets[name] for name in budgets]
-        counted += [amount for name, amount in sorted(spent.budgets.items()) if is_measure(name)]
+        counted += [min(limit, spent.meters[name]) for name, limit in limited]
+        counted += [amount for name, amount in sorted(spent.meters.items()) if is_measure(name)]
         return tuple(counted)
 
     return count

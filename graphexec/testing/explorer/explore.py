@@ -163,7 +163,7 @@ def explore(  # noqa: PLR0913 - all but the first four have defaults
                 yield choice, events, then
 
     numbers, looking = count(), settings_that_look_back(graph)
-    spent_amounts = make_counters(limits, graph.budgets, grace=grace_of(graph))
+    spent_amounts = make_counters(limits, graph.meters, grace=grace_of(graph))
 
     def state_key(waiting: Waiting) -> Hashable:
         if not prune:

@@ -218,7 +218,6 @@ class _Source:
         usual = Limits()
         own = ("iterations", "seconds", "fan_out", "restarts", "depth", "nested_runs")
         given = [f"{name}={value!r}" for name in own if (value := getattr(limits, name)) != getattr(usual, name)]
-        given += [f"budgets={dict(limits.budgets)!r}"] if limits.budgets else []
         if not meters:
             return f"{self.need(Limits)}({', '.join(given)})"
         if meters.keys() <= {meter.name for meter in AGENT_METERS}:

@@ -13,7 +13,7 @@ from graphexec.kernel.node import Node
 class StubEffect(Effect[None]):
     """Stands for an effect: it has the same charges, and its reply reports nothing beyond them.
 
-    If it is `answered`, it has a reply for a cut at the deadline. It costs one of the budget `quota`, if it has one.
+    If it is `answered`, it has a reply for a cut at the deadline. It costs one of the meter `quota`, if it has one.
     """
 
     __slots__ = ()

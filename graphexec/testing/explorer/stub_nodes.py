@@ -1,6 +1,6 @@
 """Explore the table alone on the real engine: stub nodes return every outcome that the nodes declare.
 
-The engine itself charges budgets, stops visits and follows edges. A property that holds here for every run therefore
+The engine itself charges entries, stops visits and follows edges. A property that holds here for every run therefore
 holds for all bodies of the nodes.
 """
 
@@ -54,10 +54,9 @@ def _narrow_fan_out(graph: Graph[Any, Any], limits: Limits) -> Limits:
 def _limited_meters(node: Node[Any, Any], limits: Limits) -> dict[Meter, float]:
     if node.grace is not None:
         return {}
-    meters = dict.fromkeys(meter for effect in node.effects for meter in (*effect.charges, *effect.measures))
-    quotas = {one.name: limits.budgets.get(one.name, one.limit) for one in node.quotas if one.name}
-    caps = {**{meter: limits[meter] for meter in meters}, **{Meter(name): cap for name, cap in quotas.items()}}
-    return {meter: limit for meter, limit in caps.items() if limit is not None}
+    meters = [meter for effect in node.effects for meter in (*effect.charges, *effect.measures)]
+    meters += [Meter(one.name, one.limit) for one in node.quotas if one.name]
+    return {meter: limit for meter in meters if (limit := limits[meter]) is not None}
 
 
 def _cost(effect: StubEffect, meter: Meter) -> int:
@@ -127,8 +126,8 @@ class StubMachine:
         self._instruction = Instruction(object)
         self._returned = False
         # Of the run before the step, with the last measures.
-        self._budgets: Mapping[str, float] = {}
-        self._spent_amounts = make_counters(self._limits, graph.budgets, grace=grace_of(graph))
+        self._meters: Mapping[str, float] = {}
+        self._spent_amounts = make_counters(self._limits, graph.meters, grace=grace_of(graph))
         self._effects = {node.name: make_stub_effects(node, limits) for node in graph}
         self._limited = {node.name: _limited_meters(node, limits) for node in graph}
         self.graph: Graph[Any, Any] = Graph(map(self._make_stub, graph), graph.edges, graph.start)
@@ -166,7 +165,7 @@ class StubMachine:
         """Run the engine from an entry to the next entry, the end, or a crash."""
         if instruction.pace == "crash":
             return StubStep((), None, snapshot.restarted())
-        self._instruction, self._returned, self._budgets = instruction, False, snapshot.spent.budgets
+        self._instruction, self._returned, self._meters = instruction, False, snapshot.spent.meters
         outer = _OUTER.get(instruction.pace)
         execution = Execution(self.graph, snapshot, self._limits, self._proof, outer=outer)
         path = execution.run(observed=True)
@@ -262,12 +261,12 @@ class StubMachine:
 
     def _next_measure(self, name: str, _: object) -> int:
         """Return the largest measure that the next visit may have: without a next one, the run ends with an error."""
-        last = self._budgets.get(name, 0)
+        last = self._meters.get(name, 0)
         return max(0, int(last) - 2) if last else FIRST_MEASURE
 
     def _remaining(self, node: Node[Any, Any], spent: Spent) -> _Left:
         limited = self._limited[node.name].items()
-        return {meter: max(0, limit - spent[meter] - spent.budgets[meter.name]) for meter, limit in limited}
+        return {meter: max(0, limit - spent[meter]) for meter, limit in limited}
 
     def _asks(self, node: Node[Any, Any], left: _Left) -> list[tuple[StubEffect, ...]]:
         """Return effects for a visit, of each kind and mixed: the least, the most, as many as allowed, and one more."""

@@ -32,7 +32,7 @@ CODES: Mapping[str, str] = MappingProxyType(
         "GX008": "no edge for a reached limit",
         "GX009": "loop continues after its limit is reached",
         "GX010": "loop spends no budget",
-        "GX011": "inconsistent budget or meter",
+        "GX011": "inconsistent meter",
         "GX012": "only time ends the loop",
         "GX013": "unbounded fan-out",
         "GX014": "loop re-enters an embedded graph",
@@ -166,7 +166,7 @@ class Verdict:
     def nested_runs(self, tool: str, meter: str) -> NestedRuns:
         """Return what runs of this machine charge when calls of a tool start them; each call charges `meter`."""
         if self.certificate is None:
-            return NestedRuns(meter, 1, tuple((name, None, None) for name in self.graph.meters), (tool,))
+            return NestedRuns(meter, 1, tuple((name, None, None) for name in self.graph.effect_meters), (tool,))
         bounds, nested = self.certificate.bounds, self.certificate.nested
         rows: list[tuple[str, int | None, int | None]] = []
         for name, bound in bounds.meters.items():
@@ -175,7 +175,7 @@ class Verdict:
             known = [int(count) for count in counts if count is not None]
             whole = None if bound.number is None else int(bound.number)
             rows.append((name, max(known) if len(known) == len(counts) else None, whole))
-        rows += [(name, None, None) for name in self.graph.meters if name not in bounds.meters]
+        rows += [(name, None, None) for name in self.graph.effect_meters if name not in bounds.meters]
         return NestedRuns(meter, 1, tuple(rows))
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -242,7 +242,7 @@ def meter_limit(name: str) -> str:
 
 
 def limit_remedy(name: str, meters: Collection[str], options: Mapping[str, str]) -> str:
-    """Return the remedy that limits the iterations, one of the `meters`, or a budget.
+    """Return the remedy that limits the iterations, one of the `meters` of effects, or a meter of nodes.
 
     `options` are those of executors, by the meters that they limit.
     """
@@ -254,9 +254,9 @@ def limit_remedy(name: str, meters: Collection[str], options: Mapping[str, str])
         return f"set {options[name]}, or agent_limits({name}=...)"
     if name in meters:
         return f"set a limit on {name}: {meter_limit(name)}"
-    nested, _, budget = name.rpartition(".")
-    where = f'embed(..., own=[Budget("{budget}", 3)]) for {nested}' if nested else f'Budget("{budget}", 3)'
-    return f'give the budget {name} a limit: {where}, or Limits(budgets={{"{name}": 3}})'
+    nested, _, own = name.rpartition(".")
+    where = f'embed(..., own=[Meter("{own}", 3)]) for {nested}' if nested else f'Meter("{own}", 3)'
+    return f'give the meter {name} a limit: {where}, or Limits({{Meter("{name}"): 3}})'
 
 
 def fan_out_remedy(meters: Iterable[str], options: Mapping[str, str]) -> str:

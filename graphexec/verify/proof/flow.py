@@ -20,7 +20,7 @@ from graphexec.errors import repr_fields
 from graphexec.kernel.counters import MeasureError
 from graphexec.kernel.effects import Effect, NestedRuns, answers_cut
 from graphexec.kernel.graph import Graph
-from graphexec.kernel.meters import ITERATIONS, Budget, FrozenMapping, Limits, is_measure
+from graphexec.kernel.meters import ITERATIONS, Limits, Meter, freeze, is_measure
 from graphexec.kernel.node import END, Edge, Node
 from graphexec.kernel.tables import measured, reachable
 
@@ -91,7 +91,7 @@ class Transition:
 
 @dataclass(frozen=True)
 class Flow:
-    """A machine's nodes, transitions and budgets. `budgets` maps the machine's own to their limits.
+    """A machine's nodes, transitions and budgets. `budgets` maps the meters that its nodes cost to their limits.
 
     `measured` are the charged meters for which replies may report more than was charged.
     """
@@ -257,7 +257,7 @@ def caps_of(flow: Flow, limits: Limits) -> dict[str, int | None]:
     """Return the limits that a proof counts, by name: whole numbers, or `None` for no limit."""
     # Any: a limit on charges is a whole number, as charges are.
     charged: dict[str, Any] = {name: limits[name] for name in flow.charged}
-    own = {name: limits.budgets.get(name, limit) for name, limit in flow.budgets}
+    own: dict[str, Any] = {name: limits.meters.get(name, limit) for name, limit in flow.budgets}
     return {ITERATIONS.name: limits.iterations, **charged, **own}
 
 
@@ -268,22 +268,15 @@ def limits_of(flow: Flow, limits: Limits) -> dict[str, float | None]:
     return {**limits.meters, **uncounted, **caps_of(flow, limits)}
 
 
-def lower_limits(limits: Limits, budgets: Mapping[str, int | None], most: int) -> Limits:
-    """Return the limits, each lowered to at most `most`; `budgets` are the machine's own, by name.
+def lower_limits(limits: Limits, meters: Mapping[str, Meter], most: int) -> Limits:
+    """Return the limits of a machine with these `meters`, each lowered to at most `most`.
 
     Seconds, fan-out, restarts and limits on fractions stay as they are.
     """
-
-    def at_most(limit: int | None) -> int | None:
-        return None if limit is None else min(limit, most)
-
-    meters = {name: min(limit, most) if isinstance(limit, int) else limit for name, limit in limits.meters.items()}
-    return dataclasses.replace(
-        limits,
-        iterations=at_most(limits.iterations),
-        meters=FrozenMapping(tuple(meters), tuple(meters.values())),
-        budgets={name: at_most(limits.budgets.get(name, limit)) for name, limit in budgets.items()},
-    )
+    caps = {name: limit for name, limit in limits.caps(meters).items() if limit is not None or name in limits.meters}
+    lowered = {name: min(limit, most) if isinstance(limit, int) else limit for name, limit in caps.items()}
+    iterations = None if limits.iterations is None else min(limits.iterations, most)
+    return dataclasses.replace(limits, iterations=iterations, meters=freeze(lowered))
 
 
 def is_enabled(transition: Transition, known: Mapping[str, float | None]) -> bool:
@@ -355,7 +348,7 @@ def flow_of(graph: Graph[Any, Any]) -> Flow:
         graph.start,
         tuple(graph.nodes),
         tuple(transitions),
-        tuple(graph.budgets.items()),
+        tuple(graph.own.items()),
         tuple(sorted(charged & measured)),
     )
 
@@ -368,14 +361,14 @@ def _without_idle_resets(graph: Graph[Any, Any]) -> Sequence[Edge]:
     pairs = [(edge.source, edge.target) for edge in graph.edges]
     visited = {node.measure.name: reachable(node.name, pairs) for node in counting}
 
-    def resets(edge: Edge) -> tuple[Budget, ...]:
+    def resets(edge: Edge) -> tuple[Meter, ...]:
         return tuple(one for one in edge.resets if one.name not in visited or edge.source in visited[one.name])
 
     return [dataclasses.replace(edge, resets=resets(edge)) for edge in graph.edges]
 
 
 def _visits(node: Node[Any, Any], row: Sequence[Edge]) -> Iterator[Transition]:
-    entry = {budget.name: 1 for budget in node.meters}
+    entry = {meter.name: 1 for meter in node.meters}
     entered = entry if node.decreases is None else {**entry, node.measure.name: 1}
     asks = node.most != 0
     kinds = tuple(dict.fromkeys(map(_charges, node.effects))) if asks else ()
@@ -394,7 +387,7 @@ def _visits(node: Node[Any, Any], row: Sequence[Edge]) -> Iterator[Transition]:
         answered=bool(kinds) and all(map(answers_cut, node.effects)),
     )
     for edge in row:
-        outcome, resets = edge.outcome.__name__, tuple(budget.name for budget in edge.resets)
+        outcome, resets = edge.outcome.__name__, tuple(meter.name for meter in edge.resets)
         if edge.outcome in node.returns:
             spends = tuple({**entered, **asked}.items())
             yield visit(outcome, edge.target, spends=spends, resets=resets, asks=node.least)

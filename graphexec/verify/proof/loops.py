@@ -51,7 +51,7 @@ def find_loops(flow: Flow, core: Core, limits: Limits, graph: Graph[Any, Any] | 
     names = ", ".join(dict.fromkeys(one.source for one in core.transitions))
     fact = f"found neither a budget that runs out in every loop through {names} nor a run that never ends"
     yield Finding(
-        "GX017", "error", node, None, fact, "meter a node of these loops with a budget that nothing in them resets"
+        "GX017", "error", node, None, fact, "meter a node of these loops with a meter that nothing in them resets"
     )
 
 
@@ -128,7 +128,7 @@ def _find_remedy(flow: Flow, core: Core, limits: Limits, loop: Sequence[Transiti
     if stops and not spent:
         return (
             f"route {stops[0].outcome} of {stops[0].source} out of the loop; if {stops[0].source} must run when the "
-            f"limit is reached, give it its own budget"
+            f"limit is reached, give it its own meter"
         )
     candidates = _candidates(core, loop)
     metered = [one for one in candidates if _would_prove(core, _with_meter(core, one), [*finite, _NEW])]
@@ -145,24 +145,23 @@ def _find_remedy(flow: Flow, core: Core, limits: Limits, loop: Sequence[Transiti
     elif resetting and _would_prove(core, without_resets, finite):
         nested = _enters(resetting[0], sorted(spent))
         shared = all(map(is_measure, resetting[0].resets))
-        share = "" if shared else "; or let it share the budgets of the outer graph (own=)"
+        share = "" if shared else "; or let it share the meters of the outer graph (own=)"
         alternative = share if nested else f"; or remove resets= from {resetting[0]}"
     if not metered:
-        return f"meter each of its nodes with a budget that nothing in the loop resets{alternative}"
+        return f"meter each of its nodes with a meter that nothing in the loop resets{alternative}"
     node = metered[0]
     own = {*spent} - {*flow.charged}
     usual = not (own or resetting or counting or limits.iterations is None)
     if usual and not any(ITERATIONS.name in one.resets for one in core.transitions):
-        return f"meter {node}: {_describe_metering(flow, core, node, machine)}{alternative}"
-    name = machine.new_budget("extensions" if stops else "rounds", flow)
-    code = _describe_metering(
-        flow, core, node, machine, f', budget=Budget("{name}", {_EXTENSIONS if stops else _ROUNDS})'
-    )
-    how = " with a budget that nothing resets" if own or resetting else ""
+        return f"meter {node}: {_describe_metering(flow, core, node, machine, 'ITERATIONS')}{alternative}"
+    name = machine.new_meter("extensions" if stops else "rounds", flow)
+    meter = f'Meter("{name}", {_EXTENSIONS if stops else _ROUNDS})'
+    code = _describe_metering(flow, core, node, machine, meter)
+    how = " with a meter that nothing resets" if own or resetting else ""
     return f"meter {node}{how}: {code}{alternative}"
 
 
-# The limits of new budgets in remedies.
+# The limits of new meters in remedies.
 _ROUNDS, _EXTENSIONS = 10, 2
 
 
@@ -174,7 +173,7 @@ def _with_meter(core: Core, node: str) -> list[Transition]:
     ]
 
 
-# The name of a budget that no machine has.
+# The name of a meter that no machine has.
 _NEW = ""
 
 
@@ -195,24 +194,24 @@ def _candidates(core: Core, loop: Sequence[Transition]) -> list[str]:
     return sorted((one for one in names if one not in reserved), key=lambda one: (one in inside, "." in one))
 
 
-def _describe_metering(flow: Flow, core: Core, node: str, machine: _Names, budget: str = "") -> str:
-    """Return the code that meters a node, with the names that the machine's other nodes use."""
+def _describe_metering(flow: Flow, core: Core, node: str, machine: _Names, meter: str) -> str:
+    """Return what to add to the `@node` that is metered, with the names that the machine's other nodes use."""
     ways = [one for one in flow.transitions if one.kind != "move"]
     own = [one for one in ways if one.source == node]
     if own:
-        text = f"@metered(when_spent={machine.when_spent(own[0])}{budget}) above its {machine.decorator(node, own)}"
+        text = f"add meters=[{meter}] to its @node"
         inside = [one for one in own if one in core.transitions]
         return f"{text}, and route its {inside[0].outcome} out of the loop" if inside else text
     # An outer edge cannot lead to a node of an embedded graph.
     outside = [one for one in ways if one not in core.transitions and "." not in f"{node}{one.source}{one.target}"]
-    above = f"{budget}) above its {machine.decorator(node, own)}, and"
+    added = f"meters=[{meter}] to its @node, and"
     for one in outside:
         if machine.fits(one, node):
-            return f"@metered(when_spent={machine.when_spent(one)}{above} on({one.outcome}, {one.target}) in its row"
+            return f"add when_spent={machine.when_spent(one)}, {added} on({one.outcome}, {one.target}) in its row"
     outcome, outer = machine.new_outcome(flow), node.rpartition(".")[0]
     rows = f"its row and in that of {outer}" if outer else "its row"
     return (
-        f"@metered(when_spent={outcome}{above} on({outcome}, END) in {rows}; write the class {outcome} with two "
+        f"add when_spent={outcome}, {added} on({outcome}, END) in {rows}; write the class {outcome} with two "
         f"fields: a value, an Exhausted"
     )
 
@@ -223,7 +222,7 @@ class _Names:
 
     def __init__(self, graph: Graph[Any, Any] | None) -> None:
         self._nodes: Mapping[str, Node[Any, Any]] = {} if graph is None else graph.nodes
-        self._taken = {*()} if graph is None else {*graph.outcomes, *graph.budgets}
+        self._taken = {*()} if graph is None else {*graph.outcomes, *graph.meters}
         # The options of executors that limit its meters.
         self.options = options_of(() if graph is None else graph.meters.values())
 
@@ -231,8 +230,8 @@ class _Names:
         """Return a name for the class of an outcome that the machine does not have."""
         return _unused("Stopped", {*self._taken, *(one.outcome for one in flow.transitions)})
 
-    def new_budget(self, name: str, flow: Flow) -> str:
-        """Return a name for a budget that the machine does not have."""
+    def new_meter(self, name: str, flow: Flow) -> str:
+        """Return a name for a meter that the machine does not have."""
         return _unused(name, {*self._taken, *dict(flow.budgets), *flow.charged})
 
     def when_spent(self, one: Transition) -> str:
@@ -252,12 +251,6 @@ class _Names:
             return False
         new = all(kind.__name__ != one.outcome for kind in node.outcomes)
         return new and all(accepts(takes, kind) for kind in node.takes)
-
-    def decorator(self, name: str, own: Sequence[Transition]) -> str:
-        """Return the node's uppermost decorator."""
-        if own:
-            return "@metered" if any(one.kind == "gate" for one in own) else "@charged"
-        return "@opaque" if name in self._nodes and _is_opaque(self._nodes[name]) else "@node"
 
     def count(self, name: str) -> str:
         """Return code for the first count in the node's value: `lambda todo: len(todo.rest)`; empty if it has none."""

@@ -7,18 +7,19 @@ reports the loops that may be endless.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 from typing_extensions import TypeIs
 
-from graphexec.errors import LimitsError, did_you_mean, format_number
+from graphexec.errors import LimitsError, format_number
 from graphexec.kernel.effects import Effect, NestedRuns
 from graphexec.kernel.graph import Graph, require_graph
-from graphexec.kernel.meters import Limits
+from graphexec.kernel.meters import Limits, freeze
 from graphexec.kernel.node import END, Node
-from graphexec.kernel.program import Ranks, cached_for_limits, check_meters
+from graphexec.kernel.program import Ranks, cached_for_limits
 from graphexec.verify.paths import find_path, label_edges
 from graphexec.verify.proof.bounds import bounds_by_states, bounds_of, ends_by_states
 from graphexec.verify.proof.certificate import Bounds, Certificate
@@ -56,8 +57,7 @@ def verify(graph: Graph[Any, Any], limits: Limits | None = None) -> Verdict:
     fixed number of states is searched at most. So the time does not grow with the limits. The result is cached for the
     graph and the limits, and the proof for every graph with the same table.
 
-    Raises `LimitsError` for a limit on a budget that the machine does not have, and `InputError` if `graph` is not a
-    graph.
+    Raises `LimitsError` for a fraction as the limit of a whole meter, and `InputError` if `graph` is not a graph.
     """
     require_graph(graph, "verify(executor.graph)")
     limits = Limits() if limits is None else limits
@@ -67,13 +67,11 @@ def verify(graph: Graph[Any, Any], limits: Limits | None = None) -> Verdict:
 
 @cached_for_limits
 def _verify(graph: Graph[Any, Any], limits: Limits) -> _Result:
-    for name in limits.budgets:
-        if name not in graph.budgets:
-            others = ("iterations", "seconds", "fan_out", "restarts", "depth", "nested_runs", *graph.meters)
-            otherwise = f"it has {', '.join(graph.budgets) or 'none of its own'}"
-            hint = did_you_mean(name, [*graph.budgets, *others], otherwise)
-            raise LimitsError(f"the machine has no budget {name}; {hint}")
-    check_meters(graph, limits)
+    own = {name: meter.limit for name, meter in graph.effect_meters.items() if meter.limit is not None}
+    limits = dataclasses.replace(limits, meters=freeze(own | dict(limits.meters))) if own else limits
+    for name, meter in graph.meters.items():
+        if meter.whole and isinstance(limit := limits[meter], float):
+            raise LimitsError(f"the limit {name} is {limit}, and {name} counts whole numbers; give one of these")
     flow = flow_of(graph)
     faults = [finding_of(fault, _path_to(flow, fault.node, limits)) for fault in graph.find_faults()]
     if not faults:
@@ -198,8 +196,7 @@ def _find_unbounded_asks(graph: Graph[Any, Any], limits: Limits, measured: Colle
             # Limits on meters are a remedy only if every effect charges one.
             meters = (names[0] for names in charged) if all(charged) else ()
             remedy = (
-                f"{fan_out_remedy(meters, options)}, or declare asks= in its @charged or @metered: a number, or "
-                f"(minimum, maximum)"
+                f"{fan_out_remedy(meters, options)}, or declare asks= in its @node: a number, or (minimum, maximum)"
             )
             yield Finding("GX013", "error", node.name, None, fact, remedy)
 

@@ -55,7 +55,7 @@ def bounds_data(bounds: Bounds) -> dict[str, Any]:
 
 
 def limits_data(limits: Limits) -> dict[str, Any]:
-    """Return the limits as JSON data: meters by name (agents' meters always), and own budgets under `budgets`."""
+    """Return the limits as JSON data, by name; agents' meters always."""
     return {
         "iterations": limits.iterations,
         "seconds": limits.seconds,
@@ -64,7 +64,6 @@ def limits_data(limits: Limits) -> dict[str, Any]:
         "restarts": limits.restarts,
         "depth": limits.depth,
         "nested_runs": limits.nested_runs,
-        "budgets": dict(limits.budgets),
     }
 
 

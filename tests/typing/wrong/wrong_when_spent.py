@@ -1,6 +1,6 @@
 """A `when_spent` function that does not take the node's value, or whose outcome has no edge."""
 
-from graphexec import END, Exhausted, charged, edges, metered, node, on
+from graphexec import END, ITERATIONS, Exhausted, edges, node, on
 from tests.kernel.machines import Left, Stopped, Total, halve
 
 
@@ -17,15 +17,15 @@ def limit_of_iterations(left: Left, limit: int) -> Stopped:
 
 
 # That give_up takes a Left and halve an Even is seen by neither: `NodeError` when the module is loaded.
-charged(when_spent=give_up)(halve)
-metered(when_spent=no_limit)  # error: mypy arg-type, pyright reportArgumentType
-metered(when_spent=limit_of_iterations)  # error: mypy arg-type, pyright reportArgumentType
-metered(give_up)  # error: mypy call-arg, pyright reportCallIssue
-metered()  # error: mypy call-arg, pyright reportCallIssue
+node(when_spent=give_up)(halve)
+node(when_spent=no_limit)  # error: mypy arg-type, pyright reportArgumentType
+node(when_spent=limit_of_iterations)  # error: mypy arg-type, pyright reportArgumentType
+node(meters=[ITERATIONS])  # error: mypy call-overload, pyright reportCallIssue
+node(grace=2.0)  # error: mypy call-overload, pyright reportCallIssue
+node(when_spent=give_up, meters=ITERATIONS)  # error: mypy arg-type, pyright reportArgumentType
 
 
-@metered(when_spent=give_up)
-@node
+@node(when_spent=give_up, meters=[ITERATIONS])
 def land(left: Left) -> Total:
     return Total("")
 
@@ -33,6 +33,6 @@ def land(left: Left) -> Total:
 edges(land, on(Total, END))  # error: mypy arg-type, pyright reportArgumentType
 
 
-@metered(when_spent=give_up)  # error: mypy arg-type, pyright reportArgumentType
-def not_a_node(left: Left) -> Total:
+@node(name="twice")  # error: mypy call-overload, pyright reportCallIssue
+def without_value() -> Total:
     return Total("")
