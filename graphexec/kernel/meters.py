@@ -324,7 +324,7 @@ class Spent:
             ("restarts", self.restarts, True),
         ]
         given: object = self.meters
-        if not isinstance(given, Mapping):
+        if not isinstance(given, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise SnapshotError(f"Spent has meters={format_value(given)}; give a dict of names and counts")
         # isinstance does not check the items; they are checked one by one below.
         items: list[tuple[Any, Any]] = list(given.items())  # pyright: ignore[reportUnknownArgumentType]

@@ -143,7 +143,7 @@ def go_on(observed: ex.Observed) -> Ready:
     return Ready(observed.run.with_steps([gx.AgentStep(action, result.observation) for action, result in steps]))
 
 
-NEVER_DIRECT: Any = kernel.rename(go_on, "check_return_direct")
+NEVER_DIRECT: Any = kernel.node(name="check_return_direct")(go_on)
 
 
 def test_replacement_forbids_an_outcome() -> None:
@@ -164,7 +164,7 @@ def test_graph_that_can_only_stop_has_a_warning() -> None:
         raise AssertionError("nothing calls this")
 
     plain = executor_of(answer()).replace(NEVER_DIRECT, narrowed=True)
-    verdict = plain.replace(kernel.rename(call_tools, "parse"), narrowed=True).verify()
+    verdict = plain.replace(kernel.node(name="parse")(call_tools), narrowed=True).verify()
     assert verdict.proved
     assert [(finding.code, finding.severity) for finding in verdict.findings] == [("GX007", "warning")]
 

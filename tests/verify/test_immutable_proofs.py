@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import pytest
 
@@ -45,7 +45,7 @@ class Lying(FrozenMapping[float]):
     lambda: setattr(MADE["fetch"], "function", print),
     lambda: setattr(PAGES, "name", "others"),
     lambda: setattr(Meter("revisions", 3), "limit", 9),
-    lambda: Limits(Lying(("pages",), (1,))),
+    lambda: Limits(cast("Any", Lying(("pages",), (1,)))),
     lambda: Limits(FrozenMapping(("pages",), (-1,))),
 )
 def test_nothing_that_a_proof_is_made_of_changes(change: Callable[[], object]) -> None:
