@@ -144,7 +144,7 @@ def _nested_fault(certificate: Certificate, name: str) -> str | None:
         return None if bound.form is None or bound == own else "it has a closed form, but no number"
     if bound.potential is not None and [one for one, _ in bound.potential.limits] == [name]:
         return _fault(certificate, name, bound)
-    rows = [(one, *counts) for one in certificate.nested for meter, *counts in one.charges if meter == name]
+    rows = [(one, alone, whole) for one in certificate.nested for meter, alone, whole in one.charges if meter == name]
     runs = 0 if certificate.limits.get("depth") == 0 else certificate.limits.get("nested_runs")
     found = [] if rows and runs != 0 else [0]
     each = [alone for _, alone, _ in rows if alone is not None]
