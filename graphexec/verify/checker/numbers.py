@@ -37,9 +37,8 @@ def unproved_numbers(certificate: Certificate) -> Iterator[str]:
         if (bound.form, bound.number, bound.value, bound.exact, bound.assuming) != (form, limit, limit, False, None):
             yield f"the bound on {name.replace('_', ' ')} is not its limit"
     yield from _unproved_seconds(certificate)
-    for one in certificate.nested:
-        if len({name for name, *_ in one.charges}) < len(one.charges):
-            yield "the charges of nested runs have two rows for one meter"
+    if any(len({name for name, *_ in runs.charges}) < len(runs.charges) for runs in certificate.nested):
+        yield "the charges of nested runs have two rows for one meter"
     own = bounds.alone if certificate.nested else bounds.meters
     if {*own} != {*names}:
         yield "the bounds on its own effects are for other meters than its bounds"
