@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from graphexec import AgentAction, AgentFinish, AskHuman
-from graphexec.actions import Run
+from graphexec.actions import Cause, Refusal, Run
 from graphexec.cli.runs.loop import RunProgress
 from graphexec.cli.runs.trace import TracePrinter, describe_effect
 from graphexec.effects import CallAgent, CallModel, CallTool, ToolResult
-from graphexec.executor import Acted, Observed, Replied
-from graphexec.kernel import All, Answered, Asked, Effect, Entered, Event, Moved, Reported, Spent
+from graphexec.executor import Acted, Observed, Replied, Stopped
+from graphexec.kernel import All, Answered, Asked, Effect, Entered, Event, Exhausted, Moved, Reported, Spent
 from graphexec.kernel.effects import CallContext, DetachedScope, Perform
 from graphexec.messages import ChatRequest, ModelReply, Usage, UserMessage
 from tests.cli.terminals import Terminal
@@ -72,6 +72,15 @@ def printed(*events: Event[Any], interrupted: RunProgress | None = None) -> str:
     if interrupted is not None:
         trace.on_interrupt(interrupted)
     return out.getvalue()
+
+
+@cases(
+    ("cause", "line"),
+    (Exhausted("iterations", 3, 3), "the limit of 3 iterations was reached (3 spent)"),
+    (Refusal("guard", "no deletions"), "refused by guard: no deletions"),
+)
+def test_stop_shows_its_cause(cause: Cause, line: str) -> None:
+    assert line in printed(Moved("plan", Stopped(Run({}), cause), "stopped_response"))
 
 
 def replies(reply: ModelReply) -> list[Event[Any]]:

@@ -25,7 +25,8 @@ INSTALLED = any(one.name == "graphexec" for one in importlib.metadata.entry_poin
 LOADED = [] if INSTALLED else ["-p", "graphexec.testing.plugin"]
 
 
-FINISHING = "def test_mine():\n    assert executor().run('q').output == 'done'\n"
+MADE = "executor(handle_parsing_errors=True)"
+FINISHING = f"def test_mine():\n    assert {MADE}.run('q').output == 'done'\n"
 
 
 def result_of(pytester: pytest.Pytester, *options: str) -> pytest.RunResult:
@@ -123,25 +124,25 @@ def test_raising_node_fails_without_traceback(pytester: pytest.Pytester) -> None
 
 # ---- which edges are taken
 
-TAKEN = "agent_graph(strict=True): 2 of 9 edges taken"
+TAKEN = "AGENT_EXECUTOR: 2 of 10 edges taken"
 
 
 @pytest.mark.medium
 def test_untaken_edges_are_reported(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     # As if a script had been run in this process: what README blocks leave behind, say.
-    left_over = AgentExecutor(agent=print, tools=[])
+    left_over = AgentExecutor(agent=print, tools=[], handle_parsing_errors=True)
     monkeypatch.setattr(sys.modules["__main__"], "left_over", left_over, raising=False)
     edges = ("plan --Stopped--> stopped_response", "parse --Acted--> dispatch_tools")
     lines = [TAKEN, *(f"  never taken: {edge}" for edge in edges)]
-    output = run(pytester, FINISHING, "MINE = executor()\n", options="--graphexec-cov", lines=lines)
+    output = run(pytester, FINISHING, f"MINE = {MADE}\n", options="--graphexec-cov", lines=lines)
     assert "never taken: plan --Replied--> parse" not in output
     run(pytester, FINISHING, options="--graphexec-cov", lines=[TAKEN])
 
 
 @pytest.mark.medium
 def test_edges_taken_only_by_checks_are_listed(pytester: pytest.Pytester) -> None:
-    marked = f"{MARK}(examples=30)\ndef agent():\n    return executor()\n"
-    lines = ["agent: * of 9 edges taken", "  taken by no test of yours: parse --Acted--> dispatch_tools"]
+    marked = f"{MARK}(examples=30)\ndef agent():\n    return {MADE}\n"
+    lines = ["agent: * of 10 edges taken", "  taken by no test of yours: parse --Acted--> dispatch_tools"]
     run(pytester, FINISHING, marked, options="--graphexec-cov", lines=lines)
 
 
@@ -154,7 +155,7 @@ def test_untaken_edges_are_drawn_grey(pytester: pytest.Pytester) -> None:
         assert "#b0b0b0" in (pytester.path / name).read_text()
     result_of(pytester, "--graphexec-cov=drawings")
     (drawing,) = (pytester.path / "drawings").iterdir()
-    assert drawing.name == "agent_graph(strict=True).mmd"
+    assert drawing.name == "AGENT_EXECUTOR.mmd"
 
 
 # ---- what it costs, and the README's own test

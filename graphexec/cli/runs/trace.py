@@ -281,8 +281,8 @@ class TracePrinter(AnswerPrinter):
                 lines.append(
                     Text(f"sent to the model: {self._shorten(format_observation(run.steps[-1].observation))}", "dim")
                 )
-            case Stopped(cause=Exhausted() as limit) | NotSaved(limit=limit):
-                lines.append(Text(str(limit), "yellow"))
+            case Stopped(cause=cause) | NotSaved(limit=cause):
+                lines.append(Text(str(cause), "yellow"))
             case AgentFinish(return_direct=direct, unread=text) if not is_save_node(moved.node):
                 lines.extend([Text("the tool's result is the answer", "dim")] if direct else [])
                 lines.extend([self._unread(text)] if text else [])
