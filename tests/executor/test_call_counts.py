@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -82,11 +83,14 @@ class Calls:
 
 
 class Encodes(Calls):
-    """A model that sends one id in every reply, and encodes each request, as a client does."""
+    """A model that encodes each request, as a client does."""
+
+    def __init__(self) -> None:
+        self.numbers = count()
 
     def complete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
         write(CHAT_COMPLETIONS.encode(request, Sampling("tiny"), stream=False))
-        return self.reply
+        return ModelReply("", (ToolCall(f"call_{next(self.numbers)}", "add_one", '{"x": 1}'),))
 
 
 class Writes(Calls):
@@ -111,7 +115,6 @@ PER_STEP: list[tuple[Callable[[int], gx.AgentExecutor], Callable[[gx.AgentExecut
     (adeciding, partial(run_by, "astream"), 160),
     (lambda steps: deciding(steps, observers=OBSERVERS), run_sync, 160),
     (lambda steps: asking(gx.create_tool_calling_agent(Calls(), [add_one]), steps), run_sync, 100),
-    # 7,013, and twice as many in a run of twice the length, when the ids of all calls were made again at each step.
     (lambda steps: asking(gx.create_tool_calling_agent(Encodes(), [add_one]), steps), run_sync, 600),
     (lambda steps: asking(gx.create_structured_agent(JSON, [add_one]), steps), run_sync, 850),
     (lambda steps: asking(gx.create_react_agent(THOUGHT, [add_one]), steps), run_sync, 600),

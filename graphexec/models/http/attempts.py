@@ -93,9 +93,6 @@ class Attempts:
         self._connects_to_end = False
         # The last one.
         self.failure = failures.CallFailure(ModelError(""))
-        # Whether the connection may have been idle, and whether the call has been repeated for that reason.
-        self._reused = False
-        self._reconnected = False
 
     @property
     def seconds_left(self) -> float:
@@ -123,12 +120,8 @@ class Attempts:
             self._paused = None
 
     @contextmanager
-    def attempt(self, *, reused: bool = False, within: float | None = None) -> Generator[None, None, None]:
-        """Convert a failure inside to one typed error; it has the time that is left, but not more than `within`.
-
-        `reused` says that the connection may have been idle before.
-        """
-        self._reused = reused
+    def attempt(self, *, within: float | None = None) -> Generator[None, None, None]:
+        """Convert a failure inside to one typed error; it has the time that is left, but not more than `within`."""
         self.check_time()
         ends = self._deadline
         if within is not None:
@@ -170,15 +163,9 @@ class Attempts:
         if self.seconds_left <= 0:
             raise failures.timeout_error(self.endpoint, self._timeout, self._phase())
 
-    def response_error(
-        self, status: int, headers: Mapping[str, str], body: bytes, *, images: bool = False
-    ) -> ModelError:
-        """Return the error for a response with a status other than 200, and note whether it may be retried.
-
-        `images` says whether the request has images.
-        """
-        now = self._clock.wall()
-        self.failure = failures.classify_response(self.endpoint, status, headers, body, now=now, images=images)
+    def response_error(self, status: int, headers: Mapping[str, str], body: bytes) -> ModelError:
+        """Return the error for a response with a status other than 200, and note whether it may be retried."""
+        self.failure = failures.classify_response(self.endpoint, status, headers, body, now=self._clock.wall())
         return self.failure.error
 
     async def sleep(self, seconds: float) -> None:
@@ -188,15 +175,6 @@ class Attempts:
     def allows(self, seconds: float) -> bool:
         """Return whether the call may continue after that many seconds."""
         return seconds < self.seconds_left
-
-    def should_reconnect(self) -> bool:
-        """Return whether to repeat the attempt because an idle connection was closed: at most once for a call.
-
-        This is not a failure of the server, so it does not count as a retry.
-        """
-        again = self._reused and self.failure.dropped and not self._reconnected
-        self._reconnected = self._reconnected or again
-        return again
 
     def _may_pass(self, error: Exception) -> bool:
         # Cancellations and exceptions of other code are never retried.
