@@ -108,10 +108,10 @@ class Dialect:
         if isinstance(request, CompletionRequest) and self.write_completion is not None:
             sampling = replace(sampling, reasoning_effort=None)
             extra = {name: value for name, value in extra.items() if name != "tools"}
-            body = self.write_completion(request)
+            asked = self.write_completion(request)
         else:
-            body = self._encode_chat(to_chat(request), sampling)
-        body = {"model": sampling.model, **body, **(self.streaming if stream else {})}
+            asked = self._encode_chat(to_chat(request), sampling)
+        body: JSON = {"model": sampling.model, **asked, **(self.streaming if stream else {})}
         for member in self.members:
             value = getattr(sampling, member.option, None) if member.path else None
             if value is not None:

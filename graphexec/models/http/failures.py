@@ -20,8 +20,8 @@ from graphexec.models.http.receiving import find_excess
 # Seconds. If a server asks for a longer wait, the error is raised at once, and the caller decides.
 LONGEST_ADVISED = 60.0
 
-# What a server did not do in time if the whole call had no time left to connect.
-NOT_ACCEPTED = "accept a connection"
+# Seconds. A running server accepts a connection quickly, even if its reply takes long.
+CONNECT = 10.0
 
 # A refusal of images. llama.cpp sends it with status 500, OpenRouter with 404; another attempt is refused, too.
 _IMAGES = re.compile(r"image(?: input|_url)|multi-?modal|mmproj|support (?:images|vision)", re.IGNORECASE)
@@ -232,18 +232,19 @@ def invalid_call_error(endpoint: Endpoint, reason: str, *, status: int = 200) ->
 
 
 def classify_exception(
-    endpoint: Endpoint, error: Exception, *, seconds: float, phase: str = "answer"
+    endpoint: Endpoint, error: Exception, *, seconds: float, answered: bool = False
 ) -> CallFailure | None:
     """Return the failure for an exception of the HTTP client, or `None` for other exceptions.
 
     Classes are compared by name, because httpx and httpx2 are different packages with the same class names. `seconds`
-    is the time that the call had, and `phase` what the server did not do in it.
+    is the time that the call had; `answered`: the response has begun.
     """
     names = {base.__name__ for base in type(error).__mro__ if base.__module__.partition(".")[0] in {"httpx", "httpx2"}}
     fact = endpoint.quote(str(error)) or type(error).__name__
-    is_late = bool(names & {"ReadTimeout", "WriteTimeout", "PoolTimeout"})
-    if is_late or isinstance(error, TimeoutError) or ("ConnectTimeout" in names and phase == NOT_ACCEPTED):
-        return CallFailure(timeout_error(endpoint, seconds, phase))
+    # A call with more time may connect in another attempt.
+    late = {"ReadTimeout", "WriteTimeout", "PoolTimeout"} | ({"ConnectTimeout"} if seconds <= CONNECT else set[str]())
+    if names & late or isinstance(error, TimeoutError):
+        return CallFailure(timeout_error(endpoint, seconds, answered=answered))
     url = endpoint.base_url
     if names & {"UnsupportedProtocol", "InvalidURL", "LocalProtocolError"}:
         return CallFailure(invalid_address_error(endpoint, fact))
@@ -260,8 +261,9 @@ def classify_exception(
     return None
 
 
-def timeout_error(endpoint: Endpoint, seconds: float, phase: str = "answer") -> errors.ModelTimeoutError:
-    """Return the error for a server that took longer than `seconds`; `phase` is what it did not do."""
+def timeout_error(endpoint: Endpoint, seconds: float, *, answered: bool = False) -> errors.ModelTimeoutError:
+    """Return the error for a server that took longer than `seconds`; `answered`: its response had begun."""
+    phase = "finish its reply" if answered else "answer"
     fact = f"did not {phase} within {max(seconds, 0):.3g} s; allow a longer timeout, or ask for a shorter reply"
     return errors.ModelTimeoutError(f"{endpoint} {fact}")
 

@@ -75,6 +75,7 @@ class Repair:
 
 # Characters of a message that are searched: a server may quote the whole request after its refusal.
 _MAX_SEARCHED = 5_000
+_ADDRESS = re.compile(r"https?://\S+")
 # A line break before an indent is none: pydantic writes the text of an error below the name of what it is about.
 _SENTENCE = re.compile(r"[.;!?](?:\s|$)|\n(?![ \t])")
 # Names of others, which are supported, and the first of two of which only one may be sent.
@@ -89,7 +90,7 @@ _OTHER_SUBJECT = re.compile(
 )
 _VALUE = re.compile(
     r"\btoo \w+\b|\bat (?:most|least)\b|\bup to\b|\bbetween\b|\brange\b|\bexceed|\b(?:max|min)imum\b|\blimit\b"
-    r"|\b(?:less|greater|more|higher|lower) than\b|\bor (?:less|more)\b|\d to \d|\bvalues?\b(?!:)|=\d{2,}"
+    r"|\b(?:less|greater|more|higher|lower) than\b|\bor (?:less|more)\b|\d to \d|\bvalue of\b|\bvalues are\b|=\d{2,}"
     r"|\b(?:of|wrong|invalid) type\b|\bexpected an?\b"
 )
 _REFUSAL = re.compile(
@@ -100,7 +101,8 @@ _REFUSAL = re.compile(
 
 def find_refused_names(status: int, report: ErrorReport, sent: Iterable[str]) -> frozenset[str]:
     """Return the names, among those that were `sent`, that an error refuses; names are in snake case."""
-    places, text = _snake_case(_list_places(report)), _snake_case(report.message[:_MAX_SEARCHED])
+    places, text = (_snake_case(one) for one in (_list_places(report), report.message[:_MAX_SEARCHED]))
+    text = _ADDRESS.sub(" ", text)
     is_about_value = _VALUE.search(text) is not None and "unset" not in text
     is_refusal = status in {HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY} and not is_about_value
     if not is_refusal or _OTHER_SUBJECT.search(places):
