@@ -76,14 +76,13 @@ def test_shared_turns_are_encoded_as_others(dialect: Dialect, given_replies: lis
 
 def test_each_turn_is_made_and_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     encoded: list[Any] = []
-    encode = json_bodies.encode_items
+    encode = json_bodies.to_json
 
-    def counting(items: Any) -> str:
-        several = list(items)
-        encoded.extend(several)
-        return encode(several)
+    def counting(value: Any) -> str:
+        encoded.extend([value] if "role" in value else [])
+        return encode(value)
 
-    monkeypatch.setattr(json_bodies, "encode_items", counting)
+    monkeypatch.setattr(json_bodies, "to_json", counting)
     steps, made = Steps(), list[gm.Message]()
     for number in range(50):
         message = gm.AssistantMessage("", (gm.ToolCall(str(number), "t", "{}"),))

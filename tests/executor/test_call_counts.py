@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -82,11 +83,14 @@ class Calls:
 
 
 class Encodes(Calls):
-    """A model that sends one id in every reply, and encodes each request, as a client does."""
+    """A model that encodes each request, as a client does."""
+
+    def __init__(self) -> None:
+        self.numbers = count()
 
     def complete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
         write(CHAT_COMPLETIONS.encode(request, Sampling("tiny"), stream=False))
-        return self.reply
+        return ModelReply("", (ToolCall(f"call_{next(self.numbers)}", "add_one", '{"x": 1}'),))
 
 
 class Writes(Calls):

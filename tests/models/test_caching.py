@@ -24,7 +24,7 @@ from graphexec.messages import ChatRequest, CompletionRequest, ModelReply, ToolC
 from graphexec.messages.turns import Conversation, MessageTurn
 from graphexec.models import FunctionModel, MemoryCache, ScriptedModel, SQLiteCache, cached
 from tests.models.actors import HELLO, FakeTime
-from tests.models.call_modes import MODES, Ask, Typewriter, all_modes, call_blocking, record_reports, stream_blocking
+from tests.models.call_modes import MODES, Ask, Typewriter, all_modes, record_reports, stream_blocking
 from tests.models.pictures import CAT, DOG
 from tests.parameters import cases, examples
 
@@ -113,18 +113,6 @@ def test_equal_requests_have_equal_keys() -> None:
 def test_request_must_be_json(value: object) -> None:
     with pytest.raises(InputError, match=r"a request to a cached model contains .*, which is not JSON; remove it"):
         cached(ScriptedModel([])).complete(ChatRequest([], schema={"default": value}))
-
-
-@settings(max_examples=examples(50))
-@given(st.lists(st.tuples(st.sampled_from(DIFFERENT), st.sampled_from([call_blocking, stream_blocking])), max_size=12))
-def test_equal_requests_have_equal_replies_in_any_order(asked: list[tuple[messages.ModelRequest, Ask]]) -> None:
-    inner = ScriptedModel([str(number) for number in range(len(asked))])
-    model = cached(inner)
-    replies: dict[int, str] = {}
-    for request, ask in asked:
-        content = ask(model, request).content
-        assert replies.setdefault(DIFFERENT.index(request), content) == content
-    assert len(inner.requests) == len(replies) == len(set(replies.values()))
 
 
 texts = st.text(st.characters(codec=None))

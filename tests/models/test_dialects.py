@@ -1,7 +1,7 @@
 """The clients for Anthropic and OpenAI's Responses API with a scripted server."""
 
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -49,24 +49,6 @@ CHAT = Side(models.OpenAICompatible, "tiny", "http://127.0.0.1:1/v1", OUT_OF_MEM
 ALL = (ANTHROPIC, RESPONSES, CHAT)
 SIDES = cases("side", *ALL)
 RECORDED = cases(("side", "recording"), *[(side, one) for side in ALL for one in (side.text, side.calls)])
-
-
-@pytest.mark.medium
-@RECORDED
-def test_incomplete_stream_is_not_a_reply(side: Side, recording: Recording) -> None:
-    ends = range(0, len(recording.stream) + 1, 1 if side is CHAT else 7)
-    model = side.model(*(sse(recording.stream[:end]) for end in ends), sse(recording.stream))
-    complete = False
-    for _ in ends:
-        try:
-            got = stream_blocking(model)
-        except errors.InvalidReplyError:
-            assert not complete
-        else:
-            # The usage may come behind the reply.
-            assert replace(got, usage=recording.reply.usage) == recording.reply
-            complete = True
-    assert stream_blocking(model) == recording.reply
 
 
 @pytest.mark.medium

@@ -109,13 +109,6 @@ def test_refusal_of_images_names_them(ask: Ask, status: int, reason: str) -> Non
     assert "use a model that accepts such images, or leave them out" in str(raised.value)
 
 
-@cases(("request", "remedy"), (ASKED, ", or leave out the images if"), (HELLO, "$"))
-def test_other_refusal_of_a_request_with_images_names_them(request: ChatRequest, remedy: str) -> None:
-    refusal = httpx.Response(400, json={"error": {"message": "messages[0].content must be a string"}})
-    with pytest.raises(errors.BadRequestError, match=rf"must be a string.; change what it names{remedy}"):
-        scripted_server(refusal).complete(request)
-
-
 @cases(
     ("request", "status", "error", "kind"),
     (ASKED, 401, {"message": "no images today"}, errors.AuthenticationError),

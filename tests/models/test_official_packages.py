@@ -21,7 +21,6 @@ from graphexec.models.http.dialect import Sampling
 from graphexec.models.http.json_bodies import write
 from graphexec.models.providers import schemas
 from graphexec.models.providers.anthropic import MESSAGES
-from graphexec.models.providers.openai_compatible import CHAT_COMPLETIONS
 from graphexec.models.providers.openai_responses import RESPONSES
 from tests.executor.actors import echo
 from tests.models.picky_server import PickyServer, Protocol
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from anthropic import Anthropic
     from anthropic import types as claude_types
     from openai import OpenAI
-    from openai.types import chat, responses
+    from openai.types import responses
 
 if find_spec("openai") is None or find_spec("anthropic") is None:
     pytest.skip("needs the extra dev", allow_module_level=True)
@@ -220,33 +219,6 @@ def test_types_describe_returned_reasoning(protocol: Protocol, types: Callable[[
 
 LOOK = AssistantMessage("", (ToolCall("c1", "look", "{}"),))
 PICTURES = ChatRequest([UserMessage("Which?", (CAT, ADDRESS)), LOOK, ToolMessage("c1", "See:", (DOG, ADDRESS))])
-
-
-# Type checkers compare the expected messages with the packages' types.
-def test_anthropic_types_describe_images() -> None:
-    see: list[claude_types.ImageBlockParam] = [
-        {"type": "image", "source": {"type": "base64", "media_type": "image/gif", "data": DOG.data}},
-        {"type": "image", "source": {"type": "url", "url": ADDRESS.url}},
-    ]
-    said: claude_types.TextBlockParam = {"type": "text", "text": "See:"}
-    content: list[claude_types.ImageBlockParam | claude_types.TextBlockParam] = [*see, said]
-    result: claude_types.ToolResultBlockParam = {"type": "tool_result", "tool_use_id": "c1", "content": content}
-    sent = encode(MESSAGES, PICTURES, "any", None, 9)["messages"]
-    assert sent[2] == {"role": "user", "content": [result]}
-    assert sent[0]["content"][1] == see[1]
-
-
-def test_chat_types_describe_images() -> None:
-    see: chat.ChatCompletionUserMessageParam = {
-        "role": "user",
-        "content": [
-            {"type": "text", "text": "The images in the result of look (c1):"},
-            {"type": "image_url", "image_url": {"url": DOG.url}},
-            {"type": "image_url", "image_url": {"url": ADDRESS.url}},
-        ],
-    }
-    result: chat.ChatCompletionToolMessageParam = {"role": "tool", "tool_call_id": "c1", "content": "See:"}
-    assert encode(CHAT_COMPLETIONS, PICTURES, "any")["messages"][2:] == [result, see]
 
 
 @pytest.mark.medium

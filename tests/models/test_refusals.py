@@ -20,10 +20,12 @@ from graphexec.models.providers.openai_compatible import CHAT_COMPLETIONS
 from tests.models.actors import HELLO, FakeTime
 from tests.models.call_modes import record_reports
 from tests.models.picky_server import PickyServer, openai_refusal
-from tests.parameters import cases
+from tests.parameters import cases, read_tables
+
+TEXTS = read_tables(__file__)
 
 NOW = ToolSpec("now", "Tell the time.", {"type": "object", "properties": {}})
-KNOWN = {parameter.path.rpartition(".")[2] for parameter in CHAT_COMPLETIONS.parameters} | {"max_completion_tokens"}
+KNOWN = {one.path.rpartition(".")[2] for one in CHAT_COMPLETIONS.members if one.path and one.refusable}
 
 
 def names_in(body: object, status: int = 400) -> set[str]:
@@ -36,140 +38,14 @@ def error(message: str, **members: object) -> object:
     return {"error": {"message": message, "type": "invalid_request_error"} | members}
 
 
-ONLY_ONE = "Unsupported value: 'temperature' does not support 0 with this model. Only the default (1) is supported."
-NOT_MINIMAL = (
-    "Unsupported value: 'reasoning_effort' does not support 'minimal'. Supported values are: 'low' and 'high'."
-)
-TWO_ERRORS = """2 validation errors for Request
-temperature\n  Input should be less than or equal to 2
-stop\n  Extra inputs are not permitted [type=extra_forbidden, input_value=['x'], input_type=list]"""
-IN_A_TOOL = "tools[0].function.parameters.properties.temperature"
-
 # An error, and the parameters that it refuses.
-REFUSALS: list[tuple[object, str]] = [
-    (error("Unsupported parameter: 'stop' is not supported with this model.", param="stop", code=None), "stop"),
-    (error("Unsupported parameter: 'max_tokens' is not supported. Use 'max_completion_tokens' instead."), "max_tokens"),
-    (error(ONLY_ONE, param="temperature", code="unsupported_value"), "temperature"),
-    (error("Bad parameter.", param="seed", code="unknown_parameter"), "seed"),
-    ({"error": "Model grok-4.5 does not support parameter reasoningEffort."}, "reasoning_effort"),
-    ({"error": "Argument not supported on this model: stop"}, "stop"),
-    (error("Unrecognized request argument supplied: max_completion_tokens"), "max_completion_tokens"),
-    ([error('Unknown name "seed": Cannot find it.\nUnknown name "top_p": Cannot find it.')], "seed top_p"),
-    ({"detail": [{"loc": ["body", "seed"], "msg": "extra fields not permitted"}]}, "seed"),
-    ({"message": {"detail": [{"type": "extra_forbidden", "loc": ["body", "seed"], "msg": "Extra inputs"}]}}, "seed"),
-    ({"message": '{"detail":[{"type":"extra_forbidden","loc":["body","seed"],"msg":"Extra inputs"}]}'}, "seed"),
-    (error("Extra inputs are not permitted, field: 'seed', value: 1"), "seed"),
-    (error("`temperature` and `top_p` cannot both be specified for this model. Please use only one."), "top_p"),
-    (error("`temperature` may only be set to 1 when thinking is enabled. Please consult it."), "temperature"),
-    (error("`top_p` must be greater than or equal to 0.95 or unset when thinking is enabled."), "top_p"),
-    (error("`temperature` is deprecated for this model."), "temperature"),
-    (error("Thinking may not be enabled when tool_choice forces tool use."), "tool_choice"),
-    (error("deepseek-reasoner does not support this tool_choice"), "tool_choice"),
-    (error("The tool_choice parameter is not supported."), "tool_choice"),
-    (error("This model does not support the effort parameter."), "effort"),
-    (error("Encrypted content is not supported with this model.", param="include"), "include"),
-    (error("'messages.2' : [('messages.2' : property 'reasoning_content' is unsupported)]"), "reasoning_content"),
-    ({"message": "property 'm.2.assistant.reasoning_content' is unsupported"}, "reasoning_content"),
-    (error("invalid temperature: only 1 is allowed for this model"), "temperature"),
-    (error("openai does not support parameters: ['temperature', 'top_p'], for model=o1"), "temperature top_p"),
-    (error("Unsupported parameter(s): `stop`"), "stop"),
-    (error("Unrecognized request arguments supplied: stop, seed"), "stop seed"),
-    (error("The following parameters are not supported: stop, seed"), "stop seed"),
-    (error("Additional properties are not allowed ('stop', 'seed' were unexpected)"), "stop seed"),
-    (error("json: unknown field `seed`, expected one of `model`, `temperature`, `stop`"), "seed"),
-    (error("Unknown parameter: 'seed', did you mean 'stop'?"), "seed"),
-    (error("Unknown parameter: 'seed'. Supported parameters: stop, temperature"), "seed"),
-    (error("'stop' is not a supported parameter of this model"), "stop"),
-    (error("This model does not support custom temperature."), "temperature"),
-    (error("Stop sequences are not supported with this model."), "stop"),
-    (error("This model does not support stop sequences"), "stop"),
-    (error("temperature must be 1.0 for this model"), "temperature"),
-    (error("It is wrong.", param="seed", type="unsupported_parameter"), "seed"),
-    (error("gpt-5 models don't support temperature=0.2. Only temperature=1 is supported."), "temperature"),
-    (error("Unrecognized key(s) in object: 'stop'"), "stop"),
-    (error("The model does not support the following parameters: stop"), "stop"),
-    (error("'stop', 'temperature' and 'max_tokens' are not supported"), "stop temperature max_tokens"),
-    (error("The model `o9` does not accept the `stop` parameter."), "stop"),
-    (error("extraneous key [stop] is not permitted"), "stop"),
-    (error("Please remove `stop` from your request"), "stop"),
-    (error("Unsupported option 'stop'"), "stop"),
-    (error("Unsupported property stop"), "stop"),
-    (error("Extra inputs are not permitted: stop"), "stop"),
-    (error("stop is not compatible with reasoning models"), "stop"),
-    (error("Parameter 'temperature' is incompatible with this model."), "temperature"),
-    (error("only the default (1) is supported", param="temperature"), "temperature"),
-    (error("Got an unexpected keyword argument 'stop'"), "stop"),
-    (error("You cannot set temperature when thinking is enabled"), "temperature"),
-    (error("Thinking isn't compatible with `temperature` modifications."), "temperature"),
-    # What a sentence about a value says elsewhere does not count.
-    (error("Unsupported parameter: 'stop'. See the list of supported parameters."), "stop"),
-    (error("<400> InternalError.Algo.InvalidParameter: stop is not supported"), "stop"),
-    (error("Unsupported parameter: 'stop'. See <https://example.org/limit>.", param="stop"), "stop"),
-    (error(TWO_ERRORS), "stop"),
-    (error("Unable to submit request because temperature is not supported by this model."), "temperature"),
-    (error("Sorry, temperature isn't available for this model"), "temperature"),
-    (error("You passed stop, which this model does not support"), "stop"),
-    (error("The request has seed, which isn't supported"), "seed"),
-    (error("unsupported param stop"), "stop"),
-    (error("Sampling parameters (temperature, top_p) are disabled for thinking models."), "temperature top_p"),
-    (error("This model doesn't allow temperature to be changed; omit it."), "temperature"),
-    (error("Provider returned error for stop. Not supported.", metadata={"raw": ""}, param="stop"), "stop"),
-    (error("Omit `stop` for this model"), "stop"),
-    (error("This model rejects `temperature`"), "temperature"),
-    (error("Please retry without 'stop'."), "stop"),
-    (error("Illegal argument: stop"), "stop"),
-    (error("'temperature' must be left out for reasoning models"), "temperature"),
-    (error("Bad request", field="stop"), "stop"),
-    (error("Bad request", parameter="body.stop"), "stop"),
-    (error("Bad request", details=[{"field": "seed", "description": "Not supported."}, "x"]), "seed"),
-    (error("Provider returned error", metadata={"raw": json.dumps(error("Unsupported parameter: 'stop'"))}), "stop"),
-    (error("Provider returned error", metadata={"raw": "Unsupported parameter: 'stop'"}), "stop"),
-]
-# These name a parameter whose value is wrong, or something else.
-OTHER_ERRORS: list[object] = [
-    error("temperature must be 1 or less"),
-    error("max_tokens must be 1 or more"),
-    error("top_p must be 1.5"),
-    error("max_tokens=100000 is not supported. The maximum is 8192."),
-    error("Invalid max_tokens. See the manual: it must be at most 4096."),
-    error("Bad request", details=[{"field": "temperature", "message": "must be between 0 and 2"}]),
-    error("Invalid schema for function 'search': property 'temperature' is not valid", param=IN_A_TOOL),
-    error("It is not valid.", param=IN_A_TOOL),
-    error("Invalid schema for response_format 'reply': 'max_tokens' is not allowed"),
-    error("tools.0.custom.input_schema.properties.max_tokens: unknown field"),
-    error("Unknown name 'seed' at 'tools[0].function_declarations[0].parameters.properties[1]'"),
-    error("In context=('properties', 'temperature'), 'additionalProperties' is not allowed"),
-    error("The model `seed` does not exist"),
-    error("'seed' is not a valid model name"),
-    error("Unknown tool: stop"),
-    error("Tool choice 'stop' not found in 'tools' parameter"),
-    error("max_tokens is too large: 100000. This model supports at most 16384"),
-    error("Invalid max_tokens value, the valid range of max_tokens is [1, 8192]"),
-    error("`max_tokens` must be greater than `thinking.budget_tokens`", param="max_tokens"),
-    error("Invalid type for 'stop': expected an array, but got an object instead.", param="stop"),
-    error("'abc' is not of type 'number' - 'temperature'"),
-    error("Input length and `max_tokens` exceed the context limit: 199 + 40 > 200, decrease max_tokens"),
-    error("Invalid content: 'please stop, the temperature is not good'"),
-    error("Your prompt is not allowed: I want you to stop"),
-    error("Your message contains unsupported content: stop"),
-    error("Tool 'stop' is not valid"),
-    error("Invalid 'tools[0].function.name': 'stop'"),
-    error("max_tokens must be 1 to 4096"),
-    error("Value of max_tokens (100000) is invalid"),
-    error("Only values up to 8192 are supported for max_tokens"),
-    error("Incorrect API key provided. Do not stop here."),
-    error('Invalid request: {"stop": ["x"], "temperature": 0, "messages": [{"content": "no"}]}'),
-    error("Could not finish the message because max_tokens or model output limit was reached."),
-    error("max_tokens is too large: 9. This model supports at most 8 tokens.", param="max_tokens"),
-    error(NOT_MINIMAL, param="reasoning_effort", code="unsupported_value"),
-    error("Invalid 'temperature': decimal above maximum value.", param="temperature", code="x"),
-    error("This model does not support tools. Please stop.", param="tools"),
-    error("The model produced invalid content; lower the temperature."),
-]
+REFUSALS = [line.partition(" | ")[::2] for line in TEXTS["refused"].splitlines()]
+OTHERS = [("", line) for line in TEXTS["others"].splitlines()]
 
 
-@cases(("body", "names"), *REFUSALS, *((body, "") for body in OTHER_ERRORS))
-def test_refusal_names_exactly_its_parameters(body: object, names: str) -> None:
+@cases(("names", "text"), *REFUSALS, *OTHERS)
+def test_refusal_names_exactly_its_parameters(names: str, text: str) -> None:
+    body = json.loads(text) if text[0] in "{[" else error(text)
     assert names_in(body) == names_in(body, 422) == {*names.split()}
     # Only errors of the client are refusals.
     assert not any(names_in(body, status) for status in (401, 404, 413, 500))
@@ -212,7 +88,7 @@ BODIES = st.fixed_dictionaries(
 
 @given(BODIES, st.lists(st.sampled_from(sorted(KNOWN)), max_size=8))
 def test_each_refusal_removes_a_parameter(body: JSON, refused: list[str]) -> None:
-    refusals = Refusals(CHAT_COMPLETIONS.parameters)
+    refusals = Refusals(CHAT_COMPLETIONS.members)
     body = json.loads(json.dumps(body))
     repeats = 0
     while sent := next((name for name in refused if f'"{name}"' in json.dumps(body)), None):
@@ -227,7 +103,7 @@ def test_each_refusal_removes_a_parameter(body: JSON, refused: list[str]) -> Non
 
 
 def test_learning_a_repair_does_not_change_the_body() -> None:
-    refusals = Refusals(CLAUDE.parameters, CLAUDE.repairs)
+    refusals = Refusals(CLAUDE.members, CLAUDE.repairs)
     body: JSON = {"output_config": {"effort": "low", "format": {"type": "json_schema", "schema": {}}}}
     sent = json.dumps(body)
     report = ErrorReport("output_config.format: Extra inputs are not permitted")

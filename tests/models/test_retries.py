@@ -139,22 +139,6 @@ def test_attempt_has_the_remaining_time() -> None:
     assert [(timeouts["read"], timeouts["connect"]) for timeouts in seen] == [(30, 10), (23, 10)]
 
 
-@all_modes
-def test_idle_connection_is_replaced_only_once(ask: Ask) -> None:
-    time = FakeTime()
-    dropped = httpx.RemoteProtocolError("Server disconnected without sending a response.")
-    model = scripted_server(GOOD, dropped, GOOD, *[dropped] * 4, time=time)
-    assert [ask(model), ask(model)] == [CHAT_REPLY] * 2
-    assert time.slept == [0.0]
-    with pytest.raises(errors.ModelConnectionError):
-        ask(model)
-    # One reconnection, then the two retries.
-    assert [seconds > 0 for seconds in time.slept] == [False, False, True, True]
-    # That of a new connection is a failure.
-    assert ask(scripted_server(dropped, GOOD, time=time)) == CHAT_REPLY
-    assert [seconds > 0 for seconds in time.slept[4:]] == [True]
-
-
 def test_a_cancellation_is_never_retried() -> None:
     def cancel(_: httpx.Request) -> httpx.Response:
         raise asyncio.CancelledError

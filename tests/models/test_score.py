@@ -4,7 +4,6 @@ import json
 import runpy
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -98,19 +97,6 @@ def test_outcome_names_repeated_calls_and_limits(capsys: pytest.CaptureFixture[s
 def test_numbers_are_read_in_common_spellings() -> None:
     found = SCORE["numbers_in"]("-3 and 1,250.5, or 905-348 = 64x27; (2)-1 in 2, 3 and 77.0C.")
     assert found == (-3, 1250.5, 905, 348, 64, 27, 2, 1, 2, 3, 77)
-
-
-def test_sets_and_halves_have_enough_tasks_with_few_tools() -> None:
-    counts = Counter(name for name, _, _ in TASKS)
-    assert counts == {"three": 43, "six": 15, "one": 10, "everyday": 12}
-    most = {name: {len(group.tools) for group in groups} for name, groups in SETS.items()}
-    assert most == {"three": {3}, "six": {6}, "one": {1}, "everyday": {2}}
-    assert len({task.question for _, _, task in TASKS}) == len(TASKS)
-    choose = SCORE["choose_tasks"]
-    development, held_out = choose("three", "development", None), choose("three", "held-out", None)
-    assert len(development) + len(held_out) == len(choose("three", "all", None))
-    assert not {task.question for _, task in development} & {task.question for _, task in held_out}
-    assert choose("three", "held-out", 2) == held_out[:2]
 
 
 def test_expected_calls_return_the_expected_answer() -> None:

@@ -151,9 +151,8 @@ def stall() -> Iterator[bytes]:
 
 @cases(
     ("answer", "phase"),
-    (httpx.ConnectTimeout("late"), "accept a connection"),
-    (httpx.WriteTimeout("late"), "take the request"),
-    *((late, "answer") for late in (httpx.PoolTimeout("late"), httpx.ReadTimeout("late"), TimeoutError())),
+    *((kind("late"), "answer") for kind in (httpx.ConnectTimeout, httpx.WriteTimeout, httpx.PoolTimeout)),
+    *((late, "answer") for late in (httpx.ReadTimeout("late"), TimeoutError())),
     (httpx.Response(200, content=stall()), "finish its reply"),
 )
 def test_error_says_what_the_server_did_not_do(answer: Exception | httpx.Response, phase: str) -> None:

@@ -22,7 +22,7 @@ from graphexec.messages import (
     ToolMessage,
     UserMessage,
 )
-from graphexec.models.http.dialect import HistoryForm, distinct_calls
+from graphexec.models.history import HistoryForm, distinct_calls
 from graphexec.models.http.endpoint import Endpoint
 from graphexec.models.providers.anthropic import MESSAGES
 from graphexec.models.providers.openai_compatible import CHAT_COMPLETIONS

@@ -17,9 +17,6 @@ from graphexec.runtime.io import IO
 from graphexec.runtime.retry_policy import RetryPolicy
 from graphexec.runtime.threads import sleep_unless_cancelled
 
-# Seconds. A running server accepts a connection quickly, even if its reply takes long.
-CONNECT = 10.0
-
 
 @dataclass(frozen=True, slots=True)
 class Clock:
@@ -89,13 +86,8 @@ class Attempts:
         self._timeout = timeout
         # When the consumer of a stream received its last piece, while it has it.
         self._paused: float | None = None
-        # Whether connecting may take all the time that is left.
-        self._connects_to_end = False
         # The last one.
         self.failure = failures.CallFailure(ModelError(""))
-        # Whether the connection may have been idle, and whether the call has been repeated for that reason.
-        self._reused = False
-        self._reconnected = False
 
     @property
     def seconds_left(self) -> float:
@@ -109,8 +101,7 @@ class Attempts:
         if not self.io.blocking:
             # Before `IO.timeout`, because the client's own error says what the server did not do.
             left -= min(left / 10, 0.05)
-        self._connects_to_end = left < CONNECT
-        return min(CONNECT, left), left, left, left
+        return min(failures.CONNECT, left), left, left, left
 
     def pause(self) -> None:
         """Stop the clock while the consumer of a stream has a piece: the timeout bounds the server's time only."""
@@ -123,12 +114,8 @@ class Attempts:
             self._paused = None
 
     @contextmanager
-    def attempt(self, *, reused: bool = False, within: float | None = None) -> Generator[None, None, None]:
-        """Convert a failure inside to one typed error; it has the time that is left, but not more than `within`.
-
-        `reused` says that the connection may have been idle before.
-        """
-        self._reused = reused
+    def attempt(self, *, within: float | None = None) -> Generator[None, None, None]:
+        """Convert a failure inside to one typed error; it has the time that is left, but not more than `within`."""
         self.check_time()
         ends = self._deadline
         if within is not None:
@@ -144,7 +131,7 @@ class Attempts:
             raise
         # Only the client's exceptions are converted.
         except Exception as error:
-            failure = failures.classify_exception(self.endpoint, error, seconds=self._timeout, phase=self._phase(error))
+            failure = failures.classify_exception(self.endpoint, error, seconds=self._timeout, answered=self.answered)
             if failure is None:
                 raise_loop_error(error, f"the async_client of {self.endpoint.model}")
                 raise
@@ -155,30 +142,14 @@ class Attempts:
             if outer is not None:
                 _seconds_left.reset(outer)
 
-    def _phase(self, error: Exception | None = None) -> str:
-        """Return what the server did not do in time, if the error is a timeout."""
-        kind = type(error).__name__
-        if kind == "ConnectTimeout" and self._connects_to_end:
-            # Otherwise another attempt may connect.
-            return failures.NOT_ACCEPTED
-        if kind == "WriteTimeout":
-            return "take the request"
-        return "finish its reply" if self.answered else "answer"
-
     def check_time(self) -> None:
         """Raise `ModelTimeoutError` if the deadline has passed."""
         if self.seconds_left <= 0:
-            raise failures.timeout_error(self.endpoint, self._timeout, self._phase())
+            raise failures.timeout_error(self.endpoint, self._timeout, answered=self.answered)
 
-    def response_error(
-        self, status: int, headers: Mapping[str, str], body: bytes, *, images: bool = False
-    ) -> ModelError:
-        """Return the error for a response with a status other than 200, and note whether it may be retried.
-
-        `images` says whether the request has images.
-        """
-        now = self._clock.wall()
-        self.failure = failures.classify_response(self.endpoint, status, headers, body, now=now, images=images)
+    def response_error(self, status: int, headers: Mapping[str, str], body: bytes) -> ModelError:
+        """Return the error for a response with a status other than 200, and note whether it may be retried."""
+        self.failure = failures.classify_response(self.endpoint, status, headers, body, now=self._clock.wall())
         return self.failure.error
 
     async def sleep(self, seconds: float) -> None:
@@ -188,15 +159,6 @@ class Attempts:
     def allows(self, seconds: float) -> bool:
         """Return whether the call may continue after that many seconds."""
         return seconds < self.seconds_left
-
-    def should_reconnect(self) -> bool:
-        """Return whether to repeat the attempt because an idle connection was closed: at most once for a call.
-
-        This is not a failure of the server, so it does not count as a retry.
-        """
-        again = self._reused and self.failure.dropped and not self._reconnected
-        self._reconnected = self._reconnected or again
-        return again
 
     def _may_pass(self, error: Exception) -> bool:
         # Cancellations and exceptions of other code are never retried.

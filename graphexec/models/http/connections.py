@@ -33,11 +33,10 @@ class HTTPClient(Protocol):
 
 @dataclass(slots=True)
 class OpenClient:
-    """A client and its state. After its first response it is `warm`: a connection may then be idle before a call."""
+    """A client and its state."""
 
     # Any: a client of either protocol.
     client: Any
-    warm: bool = False
     # Closes an async client when its event loop ends.
     keeper: AsyncGenerator[Any, None] | None = None
     # The process that first used it.

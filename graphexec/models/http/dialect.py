@@ -1,40 +1,41 @@
-"""A dialect: the requests of one protocol, with the histories of any provider in a form that it takes."""
+"""A dialect: one protocol of model servers, as a value that a provider's own client is made of."""
 
 from __future__ import annotations
 
-import hashlib
-import re
-from abc import ABC, abstractmethod
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, TypeAlias, final
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from graphexec._parsing import compile_lazily
-from graphexec.messages import (
-    AssistantMessage,
-    ChatRequest,
-    Message,
-    ModelRequest,
-    Reasoning,
-    SystemMessage,
-    ToolCall,
-    ToolMessage,
-    ToolSpec,
-    UserMessage,
-)
-from graphexec.messages.turns import Conversation, derive_texts
+from graphexec.errors import BadRequestError
+from graphexec.messages import AssistantMessage, ChatRequest, CompletionRequest, Message, ModelRequest, ToolSpec
+from graphexec.models.history import HistoryForm, distinct_calls
 from graphexec.models.http.draft import Draft
-from graphexec.models.http.json_bodies import merge_bodies, to_chat, tool_choice_of
-from graphexec.models.http.json_values import JSON, parse_arguments
-from graphexec.models.http.refusals import Parameter, Repair
+from graphexec.models.http.json_bodies import encode_messages, merge_bodies, to_chat, tool_choice_of
+from graphexec.models.http.json_values import JSON
+from graphexec.models.http.refusals import Member, Repair
 
 # The options of a model under the names that a body has for them.
 OPTIONS = ("model", "temperature", "max_tokens", "top_p", "seed", "reasoning_effort")
-# The remedies for members of `extra_body` that belong to the request, not to the model, and for an absent option.
+
+# Members that each request writes, and that are there for the request rather than for the model.
 _REQUEST_WRITES_IT = "each request writes it; leave it out"
-_CHOOSE_TOOL = "pass tool_choice to create_tool_calling_agent, or in a ChatRequest"
-NO_SEED = {"seed": "leave it out, or pass extra_body={'seed': ...} if your server takes it"}
+# A model that must not call tools is told so in any case.
+TOOL_CHOICE = Member(
+    "tool_choice",
+    kept=("none", {"type": "none"}),
+    remedy="pass tool_choice to create_tool_calling_agent, or in a ChatRequest",
+)
+NO_SEED = Member("", "seed", remedy="leave it out, or pass extra_body={'seed': ...} if your server takes it")
+
+
+def written(path: str, *, refusable: bool = False, aliases: tuple[str, ...] = ()) -> Member:
+    """Return a member that each request writes itself."""
+    return Member(path, refusable=refusable, remedy=_REQUEST_WRITES_IT, aliases=aliases)
+
+
+def option(name: str, path: str = "", *, instead: str = "", aliases: tuple[str, ...] = ()) -> Member:
+    """Return the member with the value of an option, which a server may refuse; the path is by default its name."""
+    return Member(path or name, name, instead=instead, aliases=aliases)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,222 +55,93 @@ class Sampling:
     provider: str = ""
 
 
-_NOT_IN_NAME = compile_lazily(r"[^a-zA-Z0-9_-]")
-# Characters of a name.
-_LONGEST_NAME = 64
-# Of a call: the part of the conversation, its old id, and the number of calls with that before it in the part.
-_Place: TypeAlias = tuple[int, str, int]
+def bearer_headers(key: str) -> dict[str, str]:
+    """Return the header with the API key, if there is one, of OpenAI and most other servers."""
+    return {"Authorization": f"Bearer {key}"} if key else {}
 
 
-@dataclass(frozen=True, slots=True)
-class HistoryForm:
-    """The calls that a protocol takes: up to `longest` letters, digits and `signs` in an id.
-
-    If `exact`, an id has exactly so many characters, and another one becomes a hash. One with the `marker` stays as it
-    is. The `names` are those of the tools that a request offers; others have letters, digits, `_` and `-`. Reasoning is
-    sent back to its `provider` alone.
-    """
-
-    longest: int = 64
-    signs: str = "_-"
-    exact: bool = False
-    marker: str = ""
-    names: frozenset[str] = frozenset()
-    provider: str = ""
-
-    def fit_id(self, call_id: str, number: int = 1) -> str:
-        """Return an id in this form; the number distinguishes ids that would be the same."""
-        if number == 1 and self.marker and self.marker in call_id and not any(map(str.isspace, call_id)):
-            return call_id
-        fitted = re.sub(f"[^a-zA-Z0-9{self.signs}]", "_", call_id)
-        if self.exact:
-            if fitted == call_id and len(call_id) == self.longest and number == 1:
-                return call_id
-            return hashlib.sha256(f"{call_id} {number}".encode(errors="replace")).hexdigest()[: self.longest]
-        end = "" if number == 1 else f"_{number}"
-        return (fitted[: self.longest - len(end)] or "_") + end
-
-    def fitted(self, messages: Sequence[Message]) -> Iterator[UserMessage | AssistantMessage | ToolMessage]:
-        """Yield the messages in this form, without those of the system."""
-        for message in map(self.fit, messages):
-            if not isinstance(message, SystemMessage):
-                yield message
-
-    def fit(self, message: Message) -> Message:
-        """Return a message whose calls, or whose result, have this form."""
-        match message:
-            case AssistantMessage(_, calls) if calls:
-                fitted = [ToolCall(self.fit_id(one.id), self._fit_name(one.name), one.arguments) for one in calls]
-                return replace(message, tool_calls=tuple(fitted))
-            case ToolMessage(call_id):
-                return replace(message, call_id=self.fit_id(call_id))
-            case _:
-                return message
-
-    def _fit_name(self, name: str) -> str:
-        if name in self.names:
-            return name
-        return _NOT_IN_NAME().sub("_", name.partition("<|")[0])[:_LONGEST_NAME] or "tool"
+def _usual_form(_: Sampling) -> HistoryForm:
+    return HistoryForm()
 
 
-def distinct_calls(messages: Sequence[Message], form: HistoryForm) -> Sequence[Message]:
-    """Return the messages with an id for each call that no other call has in this form, and for its result.
-
-    Of servers that send no ids, each reply begins with the same one. The messages themselves stay as they are, so
-    another provider gets the ids that it wrote.
-    """
-    ids = " ".join(derive_texts(messages, (_call_ids, form), lambda part: _call_ids(part, form), " ") or ()).split()
-    if len(set(ids)) == len(ids):
-        return messages
-    if isinstance(messages, Conversation):
-        return messages.rewritten((_DistinctIds, form), lambda: _DistinctIds(form).rename)
-    return _DistinctIds(form).rename(messages, -1)
-
-
-def _call_ids(messages: Sequence[Message], form: HistoryForm) -> str:
-    calls = [call for one in messages if isinstance(one, AssistantMessage) for call in one.tool_calls]
-    return " ".join([form.fit_id(call.id) for call in calls])
-
-
-@final
-class _DistinctIds:
-    """The new ids of the calls in the requests of a run. The same call has the same one in all of them.
-
-    A call is known by its place: the part of the conversation, its old id, and how many before it in the part have
-    that. So a part may be read again, by several threads, too.
-    """
-
-    __slots__ = ("_form", "_made", "_numbers", "_owners")
-
-    def __init__(self, form: HistoryForm) -> None:
-        self._form = form
-        self._made: dict[_Place, str] = {}
-        self._owners: dict[str, _Place] = {}
-        # The number in the last new id by the first one: those with lower numbers have owners.
-        self._numbers: dict[str, int] = {}
-
-    def _make(self, place: _Place) -> str:
-        if place in self._made:
-            return self._made[place]
-        old = place[1]
-        base = self._form.fit_id(old)
-        number = self._numbers.get(base, 1)
-        while self._owners.setdefault(new := self._form.fit_id(old, number), place) != place:
-            number += 1
-        self._numbers[base] = number
-        self._made[place] = new
-        return new
-
-    def rename(self, messages: Sequence[Message], part: int) -> Sequence[Message]:
-        """Return the messages of a part with the new ids."""
-        counts: Counter[str] = Counter()
-        # The new ids of calls by the old one, which several calls may have.
-        waiting: dict[str, list[str]] = {}
-        renamed: list[Message] = []
-        for message in messages:
-            match message:
-                case AssistantMessage(_, calls) if calls:
-                    waiting |= {call.id: [] for call in calls}
-                    own: list[ToolCall] = []
-                    for call in calls:
-                        own.append(replace(call, id=self._make((part, call.id, counts[call.id]))))
-                        counts[call.id] += 1
-                        waiting[call.id].append(own[-1].id)
-                    renamed.append(replace(message, tool_calls=tuple(own)))
-                case ToolMessage(call_id):
-                    new_id, *later = waiting.get(call_id) or [call_id]
-                    waiting[call_id] = later or [new_id]
-                    renamed.append(replace(message, call_id=new_id))
-                case _:
-                    renamed.append(message)
-        return renamed
-
-
-def returned_reasoning(message: AssistantMessage, provider: str) -> dict[Reasoning, JSON]:
-    """Return the data of a message's reasoning that is sent back: that of the same provider, beside tool calls.
-
-    Providers that need it (Anthropic, OpenAI's Responses, DeepSeek, OpenRouter) need it for the calls whose results
-    follow; some refuse it in other messages.
-    """
-    parts = message.reasoning if message.tool_calls else ()
-    return {part: parse_arguments(part.data) for part in parts if part.provider == provider and part.data}
-
-
-def ordered_parts(message: AssistantMessage, provider: str, types: Collection[str]) -> list[str | JSON | ToolCall]:
-    """Return the text, the reasoning and the calls of a message in the order in which the model wrote them.
-
-    Reasoning is sent back as its objects of these types; never at the end.
-    """
-    returned = {one: data for one, data in returned_reasoning(message, provider).items() if data.get("type") in types}
-    known = replace(message, reasoning=tuple([thought for thought in message.reasoning if thought in returned]))
-    parts = [returned[part] if isinstance(part, Reasoning) else part for part in known.parts]
-    while parts and isinstance(parts[-1], dict):
-        parts.pop()
-    return parts
-
-
-class Dialect(ABC):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
     """One protocol: how its requests are written, and its replies read.
 
-    `draft` is the class of the drafts of replies. `parameters` are those that a server may refuse; each has the value
-    of an option, if there is one of its name. Each request writes the members in `written`, so `extra_body` may not set
-    them; nor may it set those `reserved`. These and the options that are `absent` in the protocol have remedies.
-    `streaming` are the members that ask for a stream. `max_tokens` bounds a reply if the user does not; `None` is the
-    server's default. `repairs` are the other forms of a request that a server may demand.
+    A provider's own client is a dialect, the `Draft` that it names, and a `RemoteModel` with the dialect and the
+    `Provider`; sending, retries, limits, secrets, and what a server refuses are the same for all.
     """
 
-    draft: ClassVar[type[Draft]]
-    parameters: ClassVar[tuple[Parameter, ...]]
-    written: ClassVar[tuple[str, ...]]
-    reserved: ClassVar[Mapping[str, str]] = {}
-    absent: ClassVar[Mapping[str, str]] = {}
-    streaming: ClassVar[JSON] = {"stream": True}
-    max_tokens: ClassVar[int | None] = None
-    repairs: ClassVar[tuple[Repair, ...]] = ()
-
-    @abstractmethod
-    def route(self, request: ModelRequest, /) -> str:
-        """Return a path below the base URL."""
-
-    def headers(self, key: str) -> dict[str, str]:
-        """Return the headers with the API key, if there is one; these are those of OpenAI and most other servers."""
-        return {"Authorization": f"Bearer {key}"} if key else {}
+    # The class of the drafts, which read replies.
+    draft: type[Draft]
+    # What a body may have: the options by their places, and what a server may refuse or `extra_body` may not set.
+    members: tuple[Member, ...]
+    # Returns the path below the base URL.
+    route: Callable[[ModelRequest], str]
+    # Returns the headers with the API key.
+    headers: Callable[[str], dict[str, str]] = bearer_headers
+    # The member with the conversation, and what writes a part of it: its beginning, a turn, or all of it.
+    conversation: str = "messages"
+    write_messages: Callable[[Sequence[Message], HistoryForm], list[JSON]]
+    # Returns the members beside the conversation: instructions, tools, stop strings, a schema. `None` is not sent.
+    write_others: Callable[[ChatRequest, Sampling], JSON]
+    # Returns the tool choice: `none`, `required` or the name of a tool.
+    write_choice: Callable[[str], JSON | str]
+    # Returns the members of a completion; without it, that is sent as a message of the user.
+    write_completion: Callable[[CompletionRequest], JSON] | None = None
+    # Returns the form of the calls in a history.
+    form: Callable[[Sampling], HistoryForm] = _usual_form
+    # The members that ask for a stream.
+    streaming: JSON = field(default_factory=lambda: {"stream": True})
+    # Bounds a reply if the user does not; `None` is the server's default.
+    max_tokens: int | None = None
+    # The other forms of a request that a server may demand.
+    repairs: tuple[Repair, ...] = ()
 
     def encode(self, request: ModelRequest, sampling: Sampling, *, stream: bool) -> JSON:
-        """Return the body of the POST. A completion request becomes a single user message.
+        """Return the body of the POST.
 
         Raises `BadRequestError` if the protocol cannot express the request, and for a tool choice that the request does
         not offer.
         """
-        chat = to_chat(request)
-        names = frozenset(tool.name for tool in chat.tools)
-        form = replace(self._form(sampling), names=names, provider=sampling.provider)
-        choice = tool_choice_of(chat, sampling.model)
-        body = self._write(replace(chat, messages=distinct_calls(chat.messages, form)), sampling, form)
-        body |= {} if choice is None else {"tool_choice": self._choose(choice)}
-        return merge_bodies(self._options(sampling, body, stream=stream), sampling.extra_body or {})
-
-    def _options(self, sampling: Sampling, body: JSON, *, stream: bool) -> JSON:
-        """Return a body with the options of the model."""
-        body = {"model": sampling.model, **body, **(self.streaming if stream else {})}
-        for parameter in self.parameters:
-            value = getattr(sampling, parameter.option or parameter.path, None)
+        extra = sampling.extra_body or {}
+        if isinstance(request, CompletionRequest) and self.write_completion is not None:
+            sampling = replace(sampling, reasoning_effort=None)
+            extra = {name: value for name, value in extra.items() if name != "tools"}
+            asked = self.write_completion(request)
+        else:
+            asked = self._encode_chat(to_chat(request), sampling)
+        body: JSON = {"model": sampling.model, **asked, **(self.streaming if stream else {})}
+        for member in self.members:
+            value = getattr(sampling, member.option, None) if member.path else None
             if value is not None:
-                outer, _, inner = parameter.path.partition(".")
+                outer, _, inner = member.path.partition(".")
                 body[outer] = {**body.get(outer, {}), inner: value} if inner else value
-        return body
+        return merge_bodies(body, extra)
 
-    def _form(self, _sampling: Sampling, /) -> HistoryForm:
-        """Return the form of the calls in a history."""
-        return HistoryForm()
+    def _encode_chat(self, chat: ChatRequest, sampling: Sampling) -> JSON:
+        names = frozenset(tool.name for tool in chat.tools)
+        form = replace(self.form(sampling), names=names, provider=sampling.provider)
+        messages, write = distinct_calls(chat.messages, form), self.write_messages
 
-    @abstractmethod
-    def _write(self, request: ChatRequest, sampling: Sampling, form: HistoryForm, /) -> JSON:
-        """Return the messages, the tools and the schema of a request; members that are `None` are not sent."""
+        def write_apart(part: Sequence[Message]) -> list[JSON] | None:
+            items = write(part, form)
+            return items if not form.alternates or _is_apart(part, items) else None
 
-    @abstractmethod
-    def _choose(self, choice: str) -> JSON | str:
-        """Return the tool choice: `none`, `required` or the name of a tool."""
+        sent = encode_messages(messages, (write, form), write_apart) or write(messages, form)
+        if form.alternates and not sent:
+            raise BadRequestError(
+                f"{sampling.model} has no message to answer: all but the system's are blank; add a user message "
+                "with text"
+            )
+        choice = tool_choice_of(chat, sampling.model)
+        chosen = {} if choice is None else {"tool_choice": self.write_choice(choice)}
+        return {self.conversation: sent, **self.write_others(chat, sampling), **chosen}
+
+    @property
+    def absent(self) -> dict[str, str]:
+        """The options that the protocol does not have, with their remedies."""
+        return {member.option: member.remedy for member in self.members if not member.path}
 
     def remedies(self, *absent: str) -> dict[str, str]:
         """Return what to write instead of the members that `extra_body` may not set, by their paths.
@@ -277,9 +149,15 @@ class Dialect(ABC):
         Those of `absent` options it may set, too.
         """
         options = {name: f"pass {name}" for name in OPTIONS if name not in {*absent, *self.absent}}
-        named = {one.path: f"pass {one.option}" for one in self.parameters if one.option in options}
-        written = dict.fromkeys(("stream", *self.written), _REQUEST_WRITES_IT)
-        return {**options, **named, **written, "tool_choice": _CHOOSE_TOOL, **self.reserved}
+        members = {one.path: one.remedy or options.get(one.option, "") for one in self.members if one.path}
+        return {"stream": _REQUEST_WRITES_IT, **options, **{path: one for path, one in members.items() if one}}
+
+
+def _is_apart(part: Sequence[Message], items: Sequence[JSON]) -> bool:
+    """Return whether a part of a conversation need not be joined with what stands around it, where roles alternate."""
+    if not items or items[-1]["role"] != "user":
+        return False
+    return items[0]["role"] == "assistant" or not isinstance(part[0], AssistantMessage)
 
 
 def describe_tool(tool: ToolSpec) -> JSON:

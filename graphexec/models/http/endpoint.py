@@ -235,24 +235,13 @@ def proxy_secrets() -> Iterator[Secret]:
 
 def is_local(base_url: str) -> bool:
     """Return whether a server is on this machine: at a loopback address, or at `localhost` or a name below it."""
-    import socket
-
     try:
         host = (urlsplit(base_url).hostname or "").rstrip(".")
-    except ValueError:
-        return False
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
+        if host == "localhost" or host.endswith(".localhost"):
+            return True
         address = ipaddress.ip_address(host)
     except ValueError:
-        try:
-            # As systems read an address, too: `127.1`, `0x7f.1` or `2130706433`.
-            address = ipaddress.IPv4Address(socket.inet_aton(host))
-        except (OSError, UnicodeError):
-            return False
-    # Python 3.11 does not look into an IPv4 address that is written as IPv6.
-    address = getattr(address, "ipv4_mapped", None) or address
+        return False
     return address.is_loopback or address.is_unspecified
 
 

@@ -13,12 +13,11 @@ from functools import partial
 from typing import Any
 
 from graphexec.errors import ModelError
-from graphexec.messages import ModelReply, ModelRequest, ReplyDelta, images_of
+from graphexec.messages import ModelReply, ReplyDelta
 from graphexec.models.http.attempts import Attempts
-from graphexec.models.http.connections import Connections, OpenClient
-from graphexec.models.http.dialect import Dialect
+from graphexec.models.http.connections import Connections
 from graphexec.models.http.draft import Draft
-from graphexec.models.http.json_bodies import stop_strings, write
+from graphexec.models.http.json_bodies import write
 from graphexec.models.http.json_values import JSON
 from graphexec.models.http.receiving import Body, EventReader, is_event_stream, is_event_type, skip_blanks
 from graphexec.models.http.refusals import Refusals
@@ -119,8 +118,9 @@ class Exchange:
 
     attempts: Attempts
     connections: Connections
-    dialect: Dialect
-    request: ModelRequest
+    # The class of the drafts of the protocol, and the stop strings of the request.
+    draft: type[Draft]
+    stops: tuple[str, ...]
     url: Secret
     headers: Mapping[str, Secret]
     body: JSON
@@ -138,18 +138,15 @@ class Exchange:
         check = attempts.io.make_check()
 
         async def once() -> Incoming | ModelReply:
-            # Repeats within one attempt: each refusal removes a parameter, and a call reconnects at most once.
+            # Repeats within one attempt: each refusal removes a member of the body.
             while True:
                 self.refusals.apply(self.body)
                 try:
                     return await self._open()
                 except ModelError as error:
-                    lost = attempts.should_reconnect()
-                    if not lost and not self._learn(error.status or 0):
+                    if not self._learn(error.status or 0):
                         raise
                 check()
-                if lost:
-                    await attempts.sleep(0.0)
 
         def announce(error: Exception, attempt: int, wait: float) -> None:
             report(Retried(remove_secrets(error, attempts.endpoint.secrets), attempt, wait))
@@ -191,10 +188,10 @@ class Exchange:
     async def _open(self) -> Incoming | ModelReply:
         attempts = self.attempts
         used = await attempts.io.either(self.connections.blocking_client, self.connections.async_client)
-        with attempts.attempt(reused=used.warm):
+        with attempts.attempt():
             async with attempts.io.timeout(attempts.seconds_left):
-                draft = self.dialect.draft(attempts.endpoint, stop_strings(self.request))
-                incoming = Incoming(await self._post(used), attempts, draft)
+                draft = self.draft(attempts.endpoint, self.stops)
+                incoming = Incoming(await self._post(used.client), attempts, draft)
                 goes_on = False
                 try:
                     reply = await self._receive(incoming)
@@ -205,9 +202,9 @@ class Exchange:
                     if not goes_on:
                         await incoming.close()
 
-    async def _post(self, used: OpenClient) -> Any:  # the client's own class of responses
+    async def _post(self, client: Any) -> Any:  # the client's own classes
         self.attempts.answered = False
-        request = used.client.build_request(
+        request = client.build_request(
             "POST",
             self.url.get_secret_value(),
             content=write(self.body),
@@ -215,10 +212,10 @@ class Exchange:
             timeout=self.attempts.timeouts,
         )
         # A key in a header would follow a redirect to another host, as httpx removes only one of these headers.
-        options = {"follow_redirects": False} if getattr(used.client, "follow_redirects", False) else {}
-        send = partial(used.client.send, request, stream=True, **options)
+        options = {"follow_redirects": False} if getattr(client, "follow_redirects", False) else {}
+        send = partial(client.send, request, stream=True, **options)
         response = await self.attempts.io.either(send, send)
-        used.warm = self.attempts.answered = True
+        self.attempts.answered = True
         return response
 
     async def _receive(self, incoming: Incoming) -> ModelReply | None:
@@ -229,8 +226,7 @@ class Exchange:
             body = await incoming.rest(beginning)
             if response.is_success:
                 return draft.decode(body)
-            images = next(images_of(self.request), None) is not None
-            raise self.attempts.response_error(response.status_code, response.headers, body, images=images)
+            raise self.attempts.response_error(response.status_code, response.headers, body)
         while (data := await self._next_event(incoming)) is not None:
             self.attempts.check_time()
             deltas = tuple(draft.take(data))

@@ -20,26 +20,27 @@ from graphexec.models.http.receiving import find_excess
 # Seconds. If a server asks for a longer wait, the error is raised at once, and the caller decides.
 LONGEST_ADVISED = 60.0
 
-# What a server did not do in time if the whole call had no time left to connect.
-NOT_ACCEPTED = "accept a connection"
+# Seconds. A running server accepts a connection quickly, even if its reply takes long.
+CONNECT = 10.0
 
-# A refusal of images. llama.cpp sends it with status 500, OpenRouter with 404; another attempt is refused, too.
+# A refusal of images. llama.cpp sends it with status 500, OpenRouter with 404; another attempt is refused, too. The name
+# of a model may contain such words, too, and so may a refusal of the key.
+_IMAGES = re.compile(
+    r"image(?: input|_url)|(?<![\w/-])multi-?modal(?![\w-])|mmproj|support (?:images|vision)", re.IGNORECASE
+)
 _NOT_ABOUT_IMAGES = {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.TOO_MANY_REQUESTS}
-_IMAGES = re.compile(r"image|vision|multi-?modal|mmproj", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class CallFailure:
     """The failure of an attempt. `transient`: another attempt may succeed, after `advised` seconds if the server says.
 
-    `dropped`: the connection broke, which is typical of connections that were idle for too long. `report` is that of a
-    server that refuses the request.
+    `report` is that of a server that refuses the request.
     """
 
     error: errors.ModelError
     transient: bool = False
     advised: float | None = None
-    dropped: bool = False
     report: ErrorReport | None = None
 
 
@@ -148,19 +149,16 @@ class ErrorReport:
 
 
 def classify_response(
-    endpoint: Endpoint, status: int, headers: Mapping[str, str], body: bytes, *, now: float, images: bool = False
+    endpoint: Endpoint, status: int, headers: Mapping[str, str], body: bytes, *, now: float
 ) -> CallFailure:
-    """Return the failure for a status other than 200. `now` is the wall-clock time, for a `Retry-After` date.
-
-    `images` says whether the request has images, which the server may refuse.
-    """
+    """Return the failure for a status other than 200. `now` is the wall-clock time, for a `Retry-After` date."""
     report = ErrorReport.from_bytes(body)
     advised = parse_wait(headers, report, now=now)
     if HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST:
         there = endpoint.quote(headers.get("location", "")) or "elsewhere"
         fact = f"redirects to {there}; use that address as the base URL"
         return CallFailure(errors.BadRequestError(f"{endpoint} {fact}", status=status))
-    failure = _classify(endpoint, status, report, advised, images=images)
+    failure = _classify(endpoint, status, report, advised)
     # The rule of the official clients: the server knows best.
     match headers.get("x-should-retry"):
         case "true":
@@ -176,9 +174,7 @@ def error_in_body(endpoint: Endpoint, report: ErrorReport) -> errors.ModelError:
     return _classify(endpoint, HTTPStatus.OK, report, parse_wait({}, report, now=0.0)).error
 
 
-def _classify(
-    endpoint: Endpoint, status: int, report: ErrorReport, advised: float | None, *, images: bool = False
-) -> CallFailure:
+def _classify(endpoint: Endpoint, status: int, report: ErrorReport, advised: float | None) -> CallFailure:
     """Return the failure by the meaning of its report, and where that has none, by its status."""
 
     # Any: the further arguments of the classes.
@@ -192,9 +188,8 @@ def _classify(
         overflowed = overflow_error(endpoint, report, status=status)
         if overflowed is not None:
             return CallFailure(overflowed)
-    may_refuse_images = images and status >= HTTPStatus.BAD_REQUEST and status not in _NOT_ABOUT_IMAGES
-    # The name of a model may contain these words, too.
-    if may_refuse_images and _IMAGES.search(report.message) and report.code != "model_not_found":
+    may_refuse_images = status >= HTTPStatus.BAD_REQUEST and status not in _NOT_ABOUT_IMAGES
+    if may_refuse_images and report.code != "model_not_found" and _IMAGES.search(report.message):
         fact = f"refuses the images in the request ({reason}); use a model that accepts such images, or leave them out"
         return failure(errors.BadRequestError, fact)
     # OpenRouter refuses a text as if the key were wrong.
@@ -221,8 +216,7 @@ def _classify(
         fact = f"was not found ({reason}); check the model's name, and {_base_url(endpoint)}, {endpoint.provider.hint}"
         return failure(errors.ModelNotFoundError, fact)
     if meant >= HTTPStatus.BAD_REQUEST:
-        remedy = ", or leave out the images if the model cannot see" if images else ""
-        fact = f"refuses the request ({reason}); change what it names{remedy}"
+        fact = f"refuses the request ({reason}); change what it names"
         return replace(failure(errors.BadRequestError, fact), report=report)
     if status == HTTPStatus.OK:
         return failure(errors.InvalidReplyError, f"reports an error in its reply: {reason}; try again")
@@ -243,18 +237,19 @@ def invalid_call_error(endpoint: Endpoint, reason: str, *, status: int = 200) ->
 
 
 def classify_exception(
-    endpoint: Endpoint, error: Exception, *, seconds: float, phase: str = "answer"
+    endpoint: Endpoint, error: Exception, *, seconds: float, answered: bool = False
 ) -> CallFailure | None:
     """Return the failure for an exception of the HTTP client, or `None` for other exceptions.
 
     Classes are compared by name, because httpx and httpx2 are different packages with the same class names. `seconds`
-    is the time that the call had, and `phase` what the server did not do in it.
+    is the time that the call had; `answered`: the response has begun.
     """
     names = {base.__name__ for base in type(error).__mro__ if base.__module__.partition(".")[0] in {"httpx", "httpx2"}}
     fact = endpoint.quote(str(error)) or type(error).__name__
-    is_late = bool(names & {"ReadTimeout", "WriteTimeout", "PoolTimeout"})
-    if is_late or isinstance(error, TimeoutError) or ("ConnectTimeout" in names and phase == NOT_ACCEPTED):
-        return CallFailure(timeout_error(endpoint, seconds, phase))
+    # A call with more time may connect in another attempt.
+    late = {"ReadTimeout", "WriteTimeout", "PoolTimeout"} | ({"ConnectTimeout"} if seconds <= CONNECT else set[str]())
+    if names & late or isinstance(error, TimeoutError):
+        return CallFailure(timeout_error(endpoint, seconds, answered=answered))
     url = endpoint.base_url
     if names & {"UnsupportedProtocol", "InvalidURL", "LocalProtocolError"}:
         return CallFailure(invalid_address_error(endpoint, fact))
@@ -267,12 +262,13 @@ def classify_exception(
     if names & {"TransportError", "StreamError"} or isinstance(error, OSError):
         broken = f"broke ({fact}); try again, and check that the server is still running at {url}"
         lost = errors.ModelConnectionError(f"the connection to {endpoint} {broken}")
-        return CallFailure(lost, transient=True, dropped=True)
+        return CallFailure(lost, transient=True)
     return None
 
 
-def timeout_error(endpoint: Endpoint, seconds: float, phase: str = "answer") -> errors.ModelTimeoutError:
-    """Return the error for a server that took longer than `seconds`; `phase` is what it did not do."""
+def timeout_error(endpoint: Endpoint, seconds: float, *, answered: bool = False) -> errors.ModelTimeoutError:
+    """Return the error for a server that took longer than `seconds`; `answered`: its response had begun."""
+    phase = "finish its reply" if answered else "answer"
     fact = f"did not {phase} within {max(seconds, 0):.3g} s; allow a longer timeout, or ask for a shorter reply"
     return errors.ModelTimeoutError(f"{endpoint} {fact}")
 

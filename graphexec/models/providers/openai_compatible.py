@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import ClassVar
 
 from graphexec._mistakes import explain_class
 from graphexec._mistakes.remedies import MODEL_OPTIONS
-from graphexec.messages import AssistantMessage, ChatRequest, Image, Message, ModelRequest, ToolMessage, UserMessage
-from graphexec.models.http.dialect import Dialect, HistoryForm, Sampling, describe_tool, returned_reasoning
-from graphexec.models.http.json_bodies import encode_messages, instructions, merge_bodies, stop_strings, valid_arguments
+from graphexec.messages import AssistantMessage, ChatRequest, Image, Message, ToolMessage, UserMessage
+from graphexec.models.history import HistoryForm, returned_reasoning
+from graphexec.models.http.dialect import TOOL_CHOICE, Dialect, Sampling, describe_tool, option, written
+from graphexec.models.http.json_bodies import instructions, stop_strings, valid_arguments
 from graphexec.models.http.json_values import JSON
-from graphexec.models.http.refusals import TOOL_CHOICE, Parameter
+from graphexec.models.http.refusals import Member
 from graphexec.models.http.remote import RemoteModel
 from graphexec.models.providers.openai_repairs import MISTRAL_IDS, REPAIRS, take_turns
 from graphexec.models.providers.openai_reply import CALL_EXTRAS, REASONING_MEMBERS, ChatStream
@@ -24,7 +24,7 @@ from graphexec.models.providers.schemas import plain_schema
 _LONGEST_ID = 40
 _FORM = HistoryForm(_LONGEST_ID)
 _FORMS = {
-    "mistral": MISTRAL_IDS,
+    "mistral": replace(MISTRAL_IDS, alternates=True),
     # LiteLLM's proxy puts the signature of Gemini's reasoning into the id, and reads it there.
     "gemini": HistoryForm(_LONGEST_ID, marker="__thought__"),
     # Kimi reads its own ids in the history.
@@ -38,73 +38,14 @@ _FAMILIES = {
 }
 
 
-class ChatCompletions(Dialect):
-    """OpenAI's Chat Completions and Completions."""
-
-    draft = ChatStream
-    parameters = (
-        Parameter("stop"),
-        Parameter("temperature"),
-        Parameter("top_p"),
-        Parameter("seed"),
-        # OpenAI's reasoning models want the second name, Mistral and older deployments of Azure the first one.
-        Parameter("max_tokens", "max_completion_tokens"),
-        Parameter("max_completion_tokens"),
-        Parameter("reasoning_effort", aliases=("effort",)),
-        TOOL_CHOICE,
-        Parameter("stream_options", aliases=("include_usage",)),
-        *(Parameter(f"messages.*.{name}") for name in REASONING_MEMBERS),
-    )
-    written = ("messages", "prompt", "stop", "response_format")
-    reserved: ClassVar[Mapping[str, str]] = {
-        "n": "one reply is read; leave it out",
-        "stream_options.include_usage": "a limit on tokens needs it; leave it out",
-        "max_completion_tokens": "pass max_tokens, which is sent under the name that the server accepts",
-    }
-    # Without this option a stream has no usage, and a limit on tokens would not work.
-    streaming: ClassVar[JSON] = {"stream": True, "stream_options": {"include_usage": True}}
-    repairs = REPAIRS
-
-    def route(self, request: ModelRequest) -> str:
-        """Return the path of the request below the base URL."""
-        return "chat/completions" if isinstance(request, ChatRequest) else "completions"
-
-    def encode(self, request: ModelRequest, sampling: Sampling, *, stream: bool) -> JSON:
-        """Return the body of the POST. Raises `BadRequestError` for a tool choice that the request does not offer."""
-        if isinstance(request, ChatRequest):
-            return super().encode(request, sampling, stream=stream)
-        body = {"prompt": request.prompt, "stop": stop_strings(request) or None}
-        extra = {name: value for name, value in (sampling.extra_body or {}).items() if name != "tools"}
-        return merge_bodies(self._options(replace(sampling, reasoning_effort=None), body, stream=stream), extra)
-
-    def _form(self, sampling: Sampling) -> HistoryForm:
-        return _FORMS.get(_family(sampling.model, sampling.provider), _FORM)
-
-    def _write(self, request: ChatRequest, sampling: Sampling, form: HistoryForm) -> JSON:
-        family = _family(sampling.model, sampling.provider)
-        in_turns = take_turns(list(_messages(request.messages, form))) if family == "mistral" else None
-        tools: list[JSON] = [{"type": "function", "function": describe_tool(tool)} for tool in request.tools]
-        schema = request.schema
-        if family == "gemini":
-            tools, schema = list(map(plain_schema, tools)), schema and plain_schema(schema)
-        body: JSON = {
-            "stop": stop_strings(request) or None,
-            "messages": in_turns or encode_messages(request.messages, form, _messages),
-            "tools": tools or None,
-        }
-        if schema is not None:
-            # Not `strict`: OpenAI's strict mode rejects schemas that local servers accept (oneOf, optional fields). Its
-            # rules are followed where a server demands them.
-            body["response_format"] = {"type": "json_schema", "json_schema": {"name": "reply", "schema": schema}}
-        return body
-
-    def _choose(self, choice: str) -> JSON | str:
-        return choice if choice in {"none", "required"} else {"type": "function", "function": {"name": choice}}
-
-
 @cache
 def _family(model: str, provider: str) -> str:
     return next((family for family, pattern in _FAMILIES.items() if pattern.search(f"{model} {provider}")), "")
+
+
+def _write_messages(messages: Sequence[Message], form: HistoryForm) -> list[JSON]:
+    sent = list(_messages(messages, form))
+    return take_turns(sent) if form.alternates else sent
 
 
 def _messages(messages: Sequence[Message], form: HistoryForm) -> Iterator[JSON]:
@@ -145,17 +86,17 @@ def _reply(message: AssistantMessage, form: HistoryForm) -> JSON:
     calls = message.tool_calls
     if not calls:
         return {"role": "assistant", "content": message.content}
-    written: list[JSON] = [
+    sent_calls: list[JSON] = [
         {"id": one.id, "type": "function", "function": {"name": one.name, "arguments": valid_arguments(one.arguments)}}
         for one in calls
     ]
-    sent: JSON = {"role": "assistant", "content": message.content or None, "tool_calls": written}
+    sent: JSON = {"role": "assistant", "content": message.content or None, "tool_calls": sent_calls}
     for data in returned_reasoning(message, form.provider).values():
         sent |= {name: value for name, value in data.items() if name in REASONING_MEMBERS}
         extras: dict[str, JSON] = {form.fit_id(one): added for one, added in data.get(CALL_EXTRAS, {}).items()}
         by_place: list[JSON] = list(extras.values()) if len(extras) == len(calls) else [{}] * len(calls)
         for place, call in enumerate(calls):
-            written[place].update(extras.get(call.id, by_place[place]))
+            sent_calls[place].update(extras.get(call.id, by_place[place]))
     return sent
 
 
@@ -167,7 +108,52 @@ def _image(image: Image) -> JSON:
     return {"type": "image_url", "image_url": {"url": image.url}}
 
 
-CHAT_COMPLETIONS = ChatCompletions()
+def _write_others(request: ChatRequest, sampling: Sampling) -> JSON:
+    tools: list[JSON] = [{"type": "function", "function": describe_tool(tool)} for tool in request.tools]
+    schema = request.schema
+    if _family(sampling.model, sampling.provider) == "gemini":
+        tools, schema = list(map(plain_schema, tools)), schema and plain_schema(schema)
+    body: JSON = {"stop": stop_strings(request) or None, "tools": tools or None}
+    if schema is not None:
+        # Not `strict`: OpenAI's strict mode rejects schemas that local servers accept (oneOf, optional fields). Its
+        # rules are followed where a server demands them.
+        body["response_format"] = {"type": "json_schema", "json_schema": {"name": "reply", "schema": schema}}
+    return body
+
+
+def _write_choice(choice: str) -> JSON | str:
+    return choice if choice in {"none", "required"} else {"type": "function", "function": {"name": choice}}
+
+
+# OpenAI's Chat Completions and Completions.
+CHAT_COMPLETIONS = Dialect(
+    draft=ChatStream,
+    members=(
+        *map(written, ("messages", "prompt", "response_format")),
+        written("stop", refusable=True),
+        option("temperature"),
+        option("top_p"),
+        option("seed"),
+        # OpenAI's reasoning models want the second name, Mistral and older deployments of Azure the first one.
+        option("max_tokens", instead="max_completion_tokens"),
+        Member("max_completion_tokens", remedy="pass max_tokens, which is sent under the name that the server accepts"),
+        option("reasoning_effort", aliases=("effort",)),
+        TOOL_CHOICE,
+        Member("stream_options", aliases=("include_usage",)),
+        *(Member(f"messages.*.{name}") for name in REASONING_MEMBERS),
+        Member("n", remedy="one reply is read; leave it out", refusable=False),
+        Member("stream_options.include_usage", remedy="a limit on tokens needs it; leave it out", refusable=False),
+    ),
+    route=lambda request: "chat/completions" if isinstance(request, ChatRequest) else "completions",
+    write_messages=_write_messages,
+    write_others=_write_others,
+    write_choice=_write_choice,
+    write_completion=lambda request: {"prompt": request.prompt, "stop": stop_strings(request) or None},
+    form=lambda sampling: _FORMS.get(_family(sampling.model, sampling.provider), _FORM),
+    # Without this option a stream has no usage, and a limit on tokens would not work.
+    streaming={"stream": True, "stream_options": {"include_usage": True}},
+    repairs=REPAIRS,
+)
 
 
 @explain_class("OpenAICompatible('gpt-5-mini')", options=MODEL_OPTIONS)

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
-from graphexec.models.http.dialect import HistoryForm
+from graphexec.models.history import HistoryForm
 from graphexec.models.http.json_bodies import to_json
 from graphexec.models.http.json_values import JSON, to_objects
 from graphexec.models.http.refusals import Repair
-from graphexec.models.providers.schemas import close_schema, plain_schema
+from graphexec.models.providers.schemas import close_schema
 
 # The ids that Mistral's servers take.
 MISTRAL_IDS = HistoryForm(9, "", exact=True)
@@ -150,12 +150,6 @@ REPAIRS = (
         "ids of nine letters and digits",
         re.compile(r"tool call ids?\b.{0,120}\blength (?:of )?9\b", re.IGNORECASE),
         _changes("messages", partial(map, _with_short_ids)),
-    ),
-    Repair(
-        "the keywords of a schema",
-        "a schema without them",
-        re.compile(r"\$(?:ref|defs)|additionalProperties|\bschema\b|function_declarations|unknown name", re.IGNORECASE),
-        _changes("tools", partial(map, plain_schema)),
     ),
     Repair(
         "a system message",

@@ -7,55 +7,15 @@ from dataclasses import replace
 
 from graphexec._mistakes import explain_class
 from graphexec._mistakes.remedies import MODEL_OPTIONS
-from graphexec.messages import AssistantMessage, ChatRequest, Image, Message, ModelRequest, ToolCall, ToolMessage
-from graphexec.models.http.dialect import NO_SEED, Dialect, HistoryForm, Sampling, describe_tool, ordered_parts
-from graphexec.models.http.json_bodies import encode_messages, instructions, valid_arguments
+from graphexec.messages import AssistantMessage, ChatRequest, Image, Message, ToolCall, ToolMessage
+from graphexec.models.history import HistoryForm, ordered_parts
+from graphexec.models.http.dialect import NO_SEED, TOOL_CHOICE, Dialect, Sampling, describe_tool, option, written
+from graphexec.models.http.json_bodies import instructions, valid_arguments
 from graphexec.models.http.json_values import JSON
-from graphexec.models.http.refusals import TOOL_CHOICE, Parameter
+from graphexec.models.http.refusals import Member
 from graphexec.models.http.remote import RemoteModel
 from graphexec.models.providers.openai_repairs import FORMAT, STRICT_SCHEMA
 from graphexec.models.providers.responses_reply import ResponsesStream
-
-
-class Responses(Dialect):
-    """OpenAI's Responses API. It does not support stop strings."""
-
-    draft = ResponsesStream
-    parameters = (
-        Parameter("temperature"),
-        Parameter("top_p"),
-        Parameter("max_output_tokens", option="max_tokens"),
-        Parameter("reasoning.effort", option="reasoning_effort", aliases=("reasoning", "reasoning_effort")),
-        Parameter("include"),
-        TOOL_CHOICE,
-    )
-    written = ("input", "instructions", "text.format")
-    repairs = (STRICT_SCHEMA, replace(FORMAT, part="text.format"))
-    absent = NO_SEED
-
-    def route(self, _request: ModelRequest) -> str:
-        """Return the path below the base URL, which is the same for every request."""
-        return "responses"
-
-    def _write(self, request: ChatRequest, _: Sampling, form: HistoryForm) -> JSON:
-        # `strict` is sent, because the default of this API is True.
-        tools = [{"type": "function", **describe_tool(tool), "strict": False} for tool in request.tools]
-        body: JSON = {
-            "input": encode_messages(request.messages, form, _items),
-            # The server need not store anything: each request contains the whole conversation.
-            "store": False,
-            "instructions": instructions(request.messages) or None,
-            "tools": tools or None,
-            # A server that stores nothing needs its encrypted reasoning again before the results of calls.
-            "include": ["reasoning.encrypted_content"] if tools else None,
-        }
-        if request.schema is not None:
-            # Not `strict`, as in chat completions; `STRICT_SCHEMA` is for servers that demand its rules.
-            body["text"] = {"format": {"type": "json_schema", "name": "reply", "schema": request.schema}}
-        return body
-
-    def _choose(self, choice: str) -> JSON | str:
-        return choice if choice in {"none", "required"} else {"type": "function", "name": choice}
 
 
 def _items(messages: Sequence[Message], form: HistoryForm) -> Iterator[JSON]:
@@ -85,8 +45,8 @@ def _content(content: str, images: Sequence[Image]) -> str | list[JSON]:
 def _part(part: str | JSON | ToolCall) -> JSON:
     match part:
         case str():
-            written = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": part}]}
-            return written if part.strip() else {}
+            said = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": part}]}
+            return said if part.strip() else {}
         case ToolCall(call_id, name, arguments):
             members = {"call_id": call_id, "name": name, "arguments": valid_arguments(arguments)}
             return {"type": "function_call"} | members
@@ -94,7 +54,47 @@ def _part(part: str | JSON | ToolCall) -> JSON:
             return part
 
 
-RESPONSES = Responses()
+def _write_others(request: ChatRequest, _: Sampling) -> JSON:
+    # `strict` is sent, because the default of this API is True.
+    tools = [{"type": "function", **describe_tool(tool), "strict": False} for tool in request.tools]
+    body: JSON = {
+        # The server need not store anything: each request contains the whole conversation.
+        "store": False,
+        "instructions": instructions(request.messages) or None,
+        "tools": tools or None,
+        # A server that stores nothing needs its encrypted reasoning again before the results of calls.
+        "include": ["reasoning.encrypted_content"] if tools else None,
+    }
+    if request.schema is not None:
+        # Not `strict`, as in chat completions; `STRICT_SCHEMA` is for servers that demand its rules.
+        body["text"] = {"format": {"type": "json_schema", "name": "reply", "schema": request.schema}}
+    return body
+
+
+def _write_choice(choice: str) -> JSON | str:
+    return choice if choice in {"none", "required"} else {"type": "function", "name": choice}
+
+
+# OpenAI's Responses API. It does not support stop strings.
+RESPONSES = Dialect(
+    draft=ResponsesStream,
+    members=(
+        *map(written, ("input", "instructions", "text.format")),
+        option("temperature"),
+        option("top_p"),
+        option("max_tokens", "max_output_tokens"),
+        option("reasoning_effort", "reasoning.effort", aliases=("reasoning", "reasoning_effort")),
+        Member("include"),
+        TOOL_CHOICE,
+        NO_SEED,
+    ),
+    route=lambda _: "responses",
+    conversation="input",
+    write_messages=lambda messages, form: list(_items(messages, form)),
+    write_others=_write_others,
+    write_choice=_write_choice,
+    repairs=(STRICT_SCHEMA, replace(FORMAT, part="text.format")),
+)
 
 
 @explain_class("OpenAIResponses('gpt-5-mini')", options=MODEL_OPTIONS)
