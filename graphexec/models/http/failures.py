@@ -23,8 +23,8 @@ LONGEST_ADVISED = 60.0
 # Seconds. A running server accepts a connection quickly, even if its reply takes long.
 CONNECT = 10.0
 
-# A refusal of images. llama.cpp sends it with status 500, OpenRouter with 404; another attempt is refused, too. The name
-# of a model may contain such words, too, and so may a refusal of the key.
+# A refusal of images. llama.cpp sends it with status 500, OpenRouter with 404; another attempt is refused, too. A
+# name of a model may contain such words, and so may a refusal of the key.
 _IMAGES = re.compile(
     r"image(?: input|_url)|(?<![\w/-])multi-?modal(?![\w-])|mmproj|support (?:images|vision)", re.IGNORECASE
 )
