@@ -23,8 +23,16 @@ from graphexec import ParseError, tool
 from graphexec._parsing.json import read_json
 from graphexec._parsing.reasoning import split_reasoning
 from graphexec.agents import react, structured, tool_calling
-from graphexec.agents.langchain import chat, conversational, json_chat, mrkl, self_ask, structured_chat, xml
 from graphexec.agents.reading.answers import AnswerReader, make_text_reader, skip_reasoning
+from graphexec.integrations.langchain.formats import (
+    chat,
+    conversational,
+    json_chat,
+    mrkl,
+    self_ask,
+    structured_chat,
+    xml,
+)
 from graphexec.messages import ModelReply
 from graphexec.models.http.draft import StopCutter
 from graphexec.nodes.output.kind import UnreadableOutputError, make_output_kind

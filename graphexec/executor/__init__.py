@@ -6,11 +6,10 @@ from graphexec._mistakes import explain_names
 from graphexec.executor.executor import AgentExecutor, ExecutorOptions
 from graphexec.executor.handlers import make_agent_handler, make_model_handler
 from graphexec.executor.inputs import Inputs
-from graphexec.executor.iteration import Stepwise
 from graphexec.executor.options import AgentKind, ParsePolicy, Trim
 from graphexec.executor.plugging.memory_nodes import NotSaved, load_memory, return_unsaved, save_memory
 from graphexec.executor.result import RunResult
-from graphexec.executor.streams import AnswerDiscarded, Chunk
+from graphexec.executor.streams import AnswerDiscarded
 from graphexec.executor.table import (
     AGENT_EXECUTOR,
     GENERATING_AGENT_EXECUTOR,
@@ -42,7 +41,6 @@ __all__ = [
     "AgentExecutor",
     "AgentKind",
     "AnswerDiscarded",
-    "Chunk",
     "ExecutorOptions",
     "Inputs",
     "LimitReached",
@@ -56,7 +54,6 @@ __all__ = [
     "Replied",
     "ReturnDirect",
     "RunResult",
-    "Stepwise",
     "Trim",
     "check_return_direct",
     "dispatch_tools",

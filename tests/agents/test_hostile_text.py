@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 
 from graphexec import AgentFinish, ParseError, messages
 from graphexec.agents import Decision, react, structured, tool_calling
-from graphexec.agents.langchain import chat, conversational, json_chat, mrkl, self_ask, structured_chat, xml
+from graphexec.integrations.langchain.formats import (
+    chat,
+    conversational,
+    json_chat,
+    mrkl,
+    self_ask,
+    structured_chat,
+    xml,
+)
 from tests.agents.strategies import PIECES, any_text
 from tests.parameters import cases
 

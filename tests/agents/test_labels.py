@@ -11,7 +11,6 @@ import pytest
 
 from graphexec import Agent, AgentExecutor, ParseError, agents, create_react_agent, messages, models
 from graphexec.agents import react
-from graphexec.agents.langchain import conversational, mrkl
 from graphexec.agents.reading.labels import (
     ACTION,
     FINAL_ANSWER,
@@ -23,6 +22,8 @@ from graphexec.agents.reading.labels import (
     Spelling,
     may_become,
 )
+from graphexec.integrations import langchain
+from graphexec.integrations.langchain.formats import conversational, mrkl
 from tests.agents.mutations.common import meaning_of
 from tests.executor.actors import echo, fail
 from tests.parameters import cases, read_tables
@@ -84,9 +85,13 @@ def test_known_tool_is_found_in_its_decoration(written: str, tool: str) -> None:
 
 
 Make: TypeAlias = Callable[..., Agent]
-LABELLED: list[Make] = [create_react_agent, agents.create_mrkl_agent]
-IN_JSON: list[Make] = [agents.create_chat_agent, agents.create_structured_chat_agent, agents.create_json_chat_agent]
-OTHERS: list[Make] = [agents.create_conversational_agent, agents.create_structured_agent, agents.create_xml_agent]
+LABELLED: list[Make] = [create_react_agent, langchain.create_mrkl_agent]
+IN_JSON: list[Make] = [
+    langchain.create_chat_agent,
+    langchain.create_structured_chat_agent,
+    langchain.create_json_chat_agent,
+]
+OTHERS: list[Make] = [langchain.create_conversational_agent, agents.create_structured_agent, langchain.create_xml_agent]
 
 
 @cases("make", *LABELLED, *IN_JSON, *OTHERS)

@@ -13,8 +13,8 @@ from graphexec import AgentExecutor, create_react_agent, tool
 from graphexec.actions import NO_STEPS, AgentAction, AgentStep, Run, Steps
 from graphexec.agents import scratchpad
 from graphexec.agents.images import number_images
-from graphexec.agents.langchain import self_ask, xml
 from graphexec.agents.tool_calling import step_turns
+from graphexec.integrations.langchain.formats import self_ask, xml
 from graphexec.messages.turns import Conversation
 from graphexec.models.http import json_bodies
 from graphexec.models.http.dialect import Dialect, Sampling

@@ -7,13 +7,14 @@ from typing import TypeAlias
 import pytest
 from hypothesis import given
 
-from graphexec import AgentExecutor, AgentFinish, ParseError, agents, create_react_agent
+from graphexec import AgentExecutor, AgentFinish, ParseError, create_react_agent
 from graphexec.agents import Agent, Decision
 from graphexec.agents import react as react_module
-from graphexec.agents.langchain import conversational, mrkl, self_ask, structured_chat, xml
 from graphexec.agents.react import read as react
 from graphexec.agents.reading.answers import AnswerReader
 from graphexec.agents.scratchpad import STOP
+from graphexec.integrations import langchain
+from graphexec.integrations.langchain.formats import conversational, mrkl, self_ask, structured_chat, xml
 from graphexec.messages import ModelReply
 from graphexec.models import ScriptedModel
 from tests.agents.mutations.common import Meaning, invent, make_lines, meaning_of
@@ -141,7 +142,7 @@ def test_fenced_lines_keep_their_indentation(fenced: str, tool_input: str) -> No
     assert meaning_of(react(ModelReply(f"Action: f\nAction Input:\n{fenced}"))) == ("f", tool_input)
 
 
-AGENTS = [agents.create_chat_agent, agents.create_structured_chat_agent, agents.create_json_chat_agent]
+AGENTS = [langchain.create_chat_agent, langchain.create_structured_chat_agent, langchain.create_json_chat_agent]
 
 
 @cases("make", create_react_agent, *AGENTS)

@@ -17,6 +17,7 @@ import graphexec as gx
 from graphexec import Limits, effects, kernel, runtime, testing, tools
 from graphexec.agents import RuleName
 from graphexec.effects import agent_limits
+from graphexec.integrations import langchain
 from graphexec.messages import ModelReply, ModelRequest, ToolCall, Usage
 from graphexec.runtime.calls import Scope
 from graphexec.runtime.io import run_sync as run_coroutine
@@ -314,7 +315,7 @@ class World:
             case "stream":
                 return list(executor.stream(start))[-1]
             case "iter":
-                turns = executor.iter(start)
+                turns = langchain.iterate(executor, start)
                 list(turns)
                 return turns.result
             case "arun":
@@ -323,7 +324,7 @@ class World:
                 async with aclosing(executor.astream(start, tokens=way == "atokens")) as events:
                     return [event async for event in events][-1]
             case "aiter":
-                turns = executor.iter(start)
+                turns = langchain.iterate(executor, start)
                 async for _ in turns:
                     pass
                 return turns.result

@@ -16,7 +16,7 @@ import pytest
 from graphexec import AgentAction, AgentExecutor, AgentFinish, Asks, Exhausted, InputError, Limits, Snapshot, kernel
 from graphexec.kernel.effects import CallContext
 from graphexec.runtime import IO, Handler, RunContext, make_run_context, run
-from tests.executor.actors import answer, make_executor
+from tests.executor.actors import answer, make_executor, run_by
 from tests.kernel.machines import INTERVIEW, Question, Stopped, Topic, Topics, Total, machine_of
 from tests.parameters import cases
 from tests.runtime.actors import LONG
@@ -30,7 +30,7 @@ def raising(steps: Any, inputs: dict[str, Any]) -> AgentFinish:
 def test_stop_async_iteration_does_not_end_a_stream(way: str) -> None:
     executor = AgentExecutor(agent=raising, tools=[])
     with pytest.raises(RuntimeError, match="StopAsyncIteration"):
-        list(getattr(executor, way)("q"))
+        run_by(way, executor)
 
 
 class Boom(Exception):

@@ -5,7 +5,15 @@ from dataclasses import dataclass
 from random import Random
 
 from graphexec.agents import Decision, react, structured, tool_calling
-from graphexec.agents.langchain import chat, conversational, json_chat, mrkl, self_ask, structured_chat, xml
+from graphexec.integrations.langchain.formats import (
+    chat,
+    conversational,
+    json_chat,
+    mrkl,
+    self_ask,
+    structured_chat,
+    xml,
+)
 from graphexec.messages import ModelReply
 from tests.agents.mutations import common, in_json, labelled, tagged
 

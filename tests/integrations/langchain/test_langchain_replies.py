@@ -5,11 +5,19 @@ from typing import Any
 
 from graphexec import AgentFinish, ParseError
 from graphexec.agents import react
-from graphexec.agents.langchain import chat, conversational, json_chat, mrkl, self_ask, structured_chat, xml
 from graphexec.agents.reading.json_text import find_decisions
 from graphexec.agents.reading.labels import ACTION, FINAL_ANSWER, INPUT, OBSERVATION, Spelling
+from graphexec.integrations.langchain.formats import (
+    chat,
+    conversational,
+    json_chat,
+    mrkl,
+    self_ask,
+    structured_chat,
+    xml,
+)
 from graphexec.messages import ModelReply
-from tests.agents.langchain.record import RECORDED, WRITTEN
+from tests.integrations.langchain.record import RECORDED, WRITTEN
 from tests.parameters import cases
 
 READ = {

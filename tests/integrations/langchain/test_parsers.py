@@ -11,8 +11,16 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from graphexec import AgentAction, AgentFinish, AgentStep, ParseError, actions, agents
-from graphexec.agents.langchain import chat, conversational, json_chat, mrkl, self_ask, structured_chat, xml
-from graphexec.agents.langchain.xml import escape_tags, format_scratchpad, unescape_tags
+from graphexec.integrations.langchain.formats import (
+    chat,
+    conversational,
+    json_chat,
+    mrkl,
+    self_ask,
+    structured_chat,
+    xml,
+)
+from graphexec.integrations.langchain.formats.xml import escape_tags, format_scratchpad, unescape_tags
 from graphexec.messages import ModelReply
 from tests.agents.mutations.common import Meaning, meaning_of
 from tests.agents.strategies import any_text, names, objects, plain

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import pytest
 
 from graphexec.errors import ToolDefinitionError
-from graphexec.tools.collecting import to_tools
+from graphexec.integrations.langchain import convert_tools
 from tests.executor.actors import Running, act, answer, make_executor
 from tests.parameters import cases
 from tests.tools.actors import HOW, call_tool
@@ -49,7 +49,7 @@ class Noting(BaseTool):
     (identified, {"text": "hi", "call_id": "mine"}, "hi True"),
 )
 def test_injected_argument_is_neither_offered_nor_taken(given: Any, written: Any, observed: str) -> None:
-    (one,) = to_tools([given])
+    (one,) = convert_tools([given])
     assert one.names == ("text",)
     assert call_tool(one, written).observation == observed
 
@@ -82,7 +82,7 @@ UNKNOWN = ("config", "run_manager", "callbacks", "run_id", "tool_call_id", "self
 @HOW
 @pytest.mark.parametrize("given", [Noting(), Copying(), SimpleTool("shout", shout_at, "Shout.")])
 def test_unknown_argument_is_a_bad_one(run: Running, given: Any) -> None:
-    (one,) = to_tools([given])
+    (one,) = convert_tools([given])
     actions = [act(one.name, **{one.names[0]: "hi"}, **{name: None}) for name in UNKNOWN]
     steps = run(make_executor(*([action] for action in actions), answer(), tools=[one])).steps
     assert [step.status for step in steps] == ["bad_arguments"] * len(UNKNOWN)
@@ -90,7 +90,7 @@ def test_unknown_argument_is_a_bad_one(run: Running, given: Any) -> None:
 
 
 def test_tool_that_takes_any_argument_gets_it() -> None:
-    (one,) = to_tools([Taking()])
+    (one,) = convert_tools([Taking()])
     assert call_tool(one, {"text": "hi", "whatever": 1}).status == "ok"
 
 
@@ -101,7 +101,7 @@ def test_error_that_a_tool_of_langchain_reports_is_one(run: Running) -> None:
         raise ToolException("it is closed")
 
     given: Any = StructuredTool.from_function(closed, handle_tool_error=True)
-    (step,) = run(make_executor(act("closed", x=1), answer(), tools=to_tools([given]))).steps
+    (step,) = run(make_executor(act("closed", x=1), answer(), tools=convert_tools([given]))).steps
     assert (step.status, step.observation) == ("error", "it is closed")
 
 
@@ -128,7 +128,7 @@ async def shout(text: str) -> str:
     (SimpleTool("shout", None, "Shout.", coroutine=shout), {"tool_input": "hi"}, "HI"),
 )
 def test_tool_that_has_only_a_coroutine_is_awaited(run: Running, given: Any, written: Any, observed: Any) -> None:
-    (step,) = run(make_executor(act(given.name, **written), answer(), tools=to_tools([given]))).steps
+    (step,) = run(make_executor(act(given.name, **written), answer(), tools=convert_tools([given]))).steps
     assert (step.status, step.observation) == ("ok", observed)
 
 
@@ -139,4 +139,4 @@ def test_argument_that_nobody_would_inject_is_refused() -> None:
         return text
 
     with pytest.raises(ToolDefinitionError, match=r"owned .* owner"):
-        to_tools([owned])
+        convert_tools([owned])

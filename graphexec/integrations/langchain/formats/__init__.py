@@ -1,1 +1,1 @@
-"""LangChain's other agents, with compatible prompts and parsers: `graphexec.agents` exports them."""
+"""LangChain's older agents, with compatible prompts and parsers."""

@@ -8,7 +8,6 @@ from functools import partial
 from graphexec._mistakes import explain_creation
 from graphexec.actions import Decision
 from graphexec.agents.agent import Agent, remakeable
-from graphexec.agents.langchain.json_action import is_action, make_action_error, read_decision
 from graphexec.agents.prompt import names_of, validate_tools
 from graphexec.agents.reading.answers import make_label_reader
 from graphexec.agents.reading.json_text import (
@@ -22,6 +21,7 @@ from graphexec.agents.reading.text_parsing import BOTH, find_answer
 from graphexec.agents.reading.turns import Value, find_value_after, find_value_in_json, read_text
 from graphexec.agents.scratchpad import STOP, format_previous_work, make_form, make_instructed_agent
 from graphexec.errors import ParseError
+from graphexec.integrations.langchain.formats.json_action import is_action, make_action_error, read_decision
 from graphexec.messages import Model, ModelReply
 from graphexec.tools import AnyTool
 

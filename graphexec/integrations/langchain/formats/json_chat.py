@@ -9,12 +9,12 @@ from graphexec._mistakes import explain_creation
 from graphexec.actions import AgentStep, Decision
 from graphexec.agents.agent import Agent, remakeable
 from graphexec.agents.conversation import observation_turns
-from graphexec.agents.langchain.json_action import make_action_error, make_answer_reader, read_decision
 from graphexec.agents.prompt import names_of, parse_template, validate_tools
 from graphexec.agents.reading.json_text import find_decisions, reject_answer_tool
 from graphexec.agents.reading.turns import find_value_in_json, read_text
 from graphexec.agents.scratchpad import STOP, Form, format_thoughts, make_form, make_instructed_agent
 from graphexec.errors import InputError
+from graphexec.integrations.langchain.formats.json_action import make_action_error, make_answer_reader, read_decision
 from graphexec.messages import Model, ModelReply
 from graphexec.tools import AnyTool
 

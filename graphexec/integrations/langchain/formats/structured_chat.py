@@ -8,13 +8,13 @@ from functools import partial
 from graphexec._mistakes import explain_creation
 from graphexec.actions import Decision
 from graphexec.agents.agent import Agent, remakeable
-from graphexec.agents.langchain.json_action import make_action_error, make_answer_reader, read_decision
 from graphexec.agents.prompt import names_of, validate_tools
 from graphexec.agents.reading.json_text import find_decisions, find_regions, is_decision, reject_answer_tool
 from graphexec.agents.reading.labels import THOUGHT, TURN, Spelling
 from graphexec.agents.reading.text_parsing import find_action, find_named_tools, has_text
 from graphexec.agents.reading.turns import Value, find_value_from, find_value_in_json, read_text
 from graphexec.agents.scratchpad import STOP, format_previous_work, make_form, make_instructed_agent
+from graphexec.integrations.langchain.formats.json_action import make_action_error, make_answer_reader, read_decision
 from graphexec.messages import Model, ModelReply
 from graphexec.tools import AnyTool
 
