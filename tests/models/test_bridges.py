@@ -90,9 +90,7 @@ def langchain(transport: Transport) -> Any:
         "http_async_client": httpx2.AsyncClient(transport=transport),
     }
     make = package("langchain_openai").ChatOpenAI
-    return from_langchain(
-        make(model="tiny", api_key=KEY, base_url="http://here/v1", max_retries=0, **clients)
-    )
+    return from_langchain(make(model="tiny", api_key=KEY, base_url="http://here/v1", max_retries=0, **clients))
 
 
 PACKAGES: dict[Bridge, str] = {

@@ -14,7 +14,9 @@ from graphexec import agents, errors
 from graphexec.actions import Run, Steps
 from graphexec.agents import react, tool_calling
 from graphexec.integrations import langchain
-from graphexec.integrations.langchain.formats import chat, json_chat, mrkl, self_ask
+from graphexec.integrations.langchain.formats import self_ask
+from graphexec.integrations.langchain.formats.json_actions import read_chat, read_json_chat
+from graphexec.integrations.langchain.formats.labelled_text import read_mrkl
 from graphexec.messages import AssistantMessage, CompletionRequest, ModelReply, ToolCall, ToolMessage, UserMessage
 from graphexec.models import ScriptedModel
 from graphexec.tools import AnyTool
@@ -436,15 +438,19 @@ EDGES: dict[str, tuple[Read, str | ModelReply, object]] = {
     # There, the label is not seen.
     "react: lower case": (react.read, "action: f\naction input: x", CALLED),
     # There, the answer loses what follows its last character.
-    "mrkl: without a blank line": (mrkl.read, "Final Answer: 42\nAction: f\nAction Input: ba", "42"),
+    "mrkl: without a blank line": (read_mrkl, "Final Answer: 42\nAction: f\nAction Input: ba", "42"),
     # There, the first of several is taken.
-    "json: a list of one": (json_chat.read, '[{"action": "f", "action_input": "x"}]', CALLED),
+    "json: a list of one": (read_json_chat, '[{"action": "f", "action_input": "x"}]', CALLED),
     # There, it is completed and executed.
-    "json: cut short": (json_chat.read, '{"action": "f", "action_input": "x', gx.ParseError),
+    "json: cut short": (read_json_chat, '{"action": "f", "action_input": "x', gx.ParseError),
     # There, the answer wins without a word.
-    "chat: an answer and an action": (chat.read, f"Action:\n```\n{OBJECT}\n```\nFinal Answer: 42", gx.ParseError),
+    "chat: an answer and an action": (
+        read_chat,
+        f"Action:\n```\n{OBJECT}\n```\nFinal Answer: 42",
+        gx.ParseError,
+    ),
     # There, no action is seen.
-    "chat: no newline behind the fence": (chat.read, f"Action:\n```{OBJECT}```", CALLED),
+    "chat: no newline behind the fence": (read_chat, f"Action:\n```{OBJECT}```", CALLED),
     # There, it is "30 what?".
     "self ask: a question with a colon": (self_ask.read, "Follow up: at 10:30 what?", [(LOOK_UP, "at 10:30 what?")]),
     # There, it is "r is: X".

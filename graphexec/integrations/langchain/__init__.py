@@ -10,12 +10,13 @@ from graphexec._mistakes import import_on_use
 if TYPE_CHECKING:
     from graphexec.integrations.langchain.chunks import Chunk, astream_chunks, stream_chunks
     from graphexec.integrations.langchain.conversion import convert_messages
-    from graphexec.integrations.langchain.formats.chat import create_chat_agent
-    from graphexec.integrations.langchain.formats.conversational import create_conversational_agent
-    from graphexec.integrations.langchain.formats.json_chat import create_json_chat_agent
-    from graphexec.integrations.langchain.formats.mrkl import create_mrkl_agent
+    from graphexec.integrations.langchain.formats.json_actions import (
+        create_chat_agent,
+        create_json_chat_agent,
+        create_structured_chat_agent,
+    )
+    from graphexec.integrations.langchain.formats.labelled_text import create_conversational_agent, create_mrkl_agent
     from graphexec.integrations.langchain.formats.self_ask import create_self_ask_agent
-    from graphexec.integrations.langchain.formats.structured_chat import create_structured_chat_agent
     from graphexec.integrations.langchain.formats.xml import create_xml_agent
     from graphexec.integrations.langchain.models import from_langchain
     from graphexec.integrations.langchain.runnables import Planner, Runnable, runnable_agent
@@ -31,12 +32,10 @@ __all__ += ["from_langchain", "iterate", "runnable_agent", "stream_chunks"]
 _MODULES = {
     "graphexec.integrations.langchain.chunks": "Chunk astream_chunks stream_chunks",
     "graphexec.integrations.langchain.conversion": "convert_messages",
-    "graphexec.integrations.langchain.formats.chat": "create_chat_agent",
-    "graphexec.integrations.langchain.formats.conversational": "create_conversational_agent",
-    "graphexec.integrations.langchain.formats.json_chat": "create_json_chat_agent",
-    "graphexec.integrations.langchain.formats.mrkl": "create_mrkl_agent",
+    "graphexec.integrations.langchain.formats.json_actions": "create_chat_agent create_json_chat_agent "
+    "create_structured_chat_agent",
+    "graphexec.integrations.langchain.formats.labelled_text": "create_conversational_agent create_mrkl_agent",
     "graphexec.integrations.langchain.formats.self_ask": "create_self_ask_agent",
-    "graphexec.integrations.langchain.formats.structured_chat": "create_structured_chat_agent",
     "graphexec.integrations.langchain.formats.xml": "create_xml_agent",
     "graphexec.integrations.langchain.models": "from_langchain",
     "graphexec.integrations.langchain.runnables": "Planner Runnable runnable_agent",

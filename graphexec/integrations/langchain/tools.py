@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, TypeAdapter
 
 from graphexec.errors import ToolDefinitionError
 from graphexec.kernel.effects import CallContext
 from graphexec.tools import AnyTool, Tool
-from graphexec.tools.arguments import define_model_tool, reading_aliases, takes_more
+from graphexec.tools.arguments import define_model_tool, takes_more
 from graphexec.tools.collecting import is_runnable
 from graphexec.tools.json_schema import tool_from_schema
 from graphexec.tools.options import ReportedError
@@ -66,12 +68,37 @@ def _convert_tool(runnable: Any) -> AnyTool:
         # LangChain passes what it has no model for to `_run`, as it is.
         run: Any = getattr(runnable, "_run", None)
         closed = getattr(runnable, "args_schema", None) is None and run is not None and not takes_more(run)
-        adapter = reading_aliases(schema, injected, closed=closed)
+        adapter = _reading_aliases(schema, injected, closed=closed)
         values = defined._replace(arguments=adapter)._asdict()
         return Tool(**values, async_function=awaited, return_direct=direct)
 
     second = aask if has_second else None
     return Tool(runnable.name, ask_once, runnable.description, coroutine=second, return_direct=direct)
+
+
+def _reading_aliases(model: type[BaseModel], injected: Collection[str], *, closed: bool) -> TypeAdapter[Any]:
+    """Return an adapter that validates by a model, and returns the arguments as the model reads them.
+
+    Fields with an alias have it, the defaults of the others are added, and the `injected` ones are left out. If the
+    arguments are `closed`, no others are valid.
+    """
+    checked = model
+    if closed:
+        # The class is built at run time, which type checkers cannot follow.
+        make: Any = type(model)
+        checked = make(model.__name__, (model,), {"model_config": {"extra": "forbid"}, "__module__": __name__})
+
+    def read(given: dict[str, Any]) -> dict[str, Any]:
+        arguments = {name: value for name, value in given.items() if name not in injected}
+        valid = checked.model_validate(arguments)
+        unset = [
+            name
+            for name, field in model.model_fields.items()
+            if name not in valid.model_fields_set and field.validation_alias is None
+        ]
+        return {**arguments, **{name: getattr(valid, name) for name in unset}}
+
+    return TypeAdapter(Annotated[dict[str, Any], AfterValidator(read)])
 
 
 def _require_injected(name: str, injected: Mapping[str, Any]) -> None:
