@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial, wraps
 from inspect import signature
 from types import FunctionType
-from typing import Any, Literal, ParamSpec, TypeAlias, final, get_args
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, final, get_args
 
 from graphexec._arguments import FUNCTION, MODEL, is_executor, optional, validate, validate_each, whole
 from graphexec._mistakes import explain_class
@@ -29,8 +29,10 @@ from graphexec.messages import (
     UserMessage,
     separate_reasoning,
 )
-from graphexec.runtime.handlers import Handler
 from graphexec.tools import AnyTool, tools_by_name
+
+if TYPE_CHECKING:
+    from graphexec.runtime.handlers import Handler
 
 P = ParamSpec("P")
 

@@ -215,6 +215,12 @@ class Original:
         """Return the action as JSON data. Raises `ValueError` for a part that JSON cannot express."""
         return self.data if self._dump is None else self._dump(self.value)
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Original) and self.dump() == other.dump()
+
+    def __hash__(self) -> int:
+        return hash(Original)
+
     @classmethod
     def __get_pydantic_core_schema__(cls, source: object, handler: object) -> core_schema.CoreSchema:
         """Dump as JSON data, and load from them without restoring the class."""

@@ -59,7 +59,7 @@ async def _convert(
 ) -> AsyncGenerator[Chunk, None]:
     start = inputs if isinstance(inputs, Snapshot) else None
     chunks = ChunkBuilder(executor.graph, with_steps=executor.return_intermediate_steps, start=start)
-    forms = (partial(form, inputs, **options) for form in (executor.stream, executor.astream))
+    forms = partial(executor.stream, inputs, **options), partial(executor.astream, inputs, **options)
     async with aclosing(io.iterate(*forms)) as events:
         async for event in events:
             for chunk in chunks.convert(event):

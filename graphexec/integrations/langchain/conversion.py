@@ -50,13 +50,14 @@ def convert_reply(message: Any) -> AssistantMessage:
 
 
 def _require_text(message: Any) -> str:
-    for block in message.content if isinstance(message.content, list) else ():
-        if not isinstance(block, str) and block.get("type") != "text":
-            kind = block.get("type")
-            raise InputError(
-                f"a {message.type} message has a block of type {kind}; pass text, and images in the input images"
-            )
-    return text_of(message.content)
+    content: Any = message.content
+    given: Any = () if isinstance(content, str) else content
+    others = [block.get("type") for block in given if not isinstance(block, str) and block.get("type") != "text"]
+    if others:
+        raise InputError(
+            f"a {message.type} message has a block of type {others[0]}; pass text, and images in the input images"
+        )
+    return text_of(content)
 
 
 def convert_error(error: ValueError) -> ParseError | None:

@@ -209,7 +209,8 @@ def _require_config(config: Any) -> Config:
             f"the config is {format_value(config)}; give a dict such as {{'callbacks': [...], 'tags': [...]}}, or a "
             "function that returns one from the call's CallContext"
         )
-    return config
+    made: Config = config  # pyright: ignore[reportUnknownVariableType] - its user wrote it
+    return made
 
 
 def _list_chunks(stream: Method, inputs: dict[str, Any], config: Config) -> list[Any]:

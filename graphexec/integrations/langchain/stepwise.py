@@ -109,11 +109,13 @@ class Stepwise(Generic[T_co]):
 
     async def _turns(self, io: IO) -> AsyncGenerator[tuple[AgentStep, ...], None]:
         self._begin()
-        start, streams = self._inputs, (self._executor.stream, self._executor.astream)
+        start, executor = self._inputs, self._executor
         while self._result is None:
             resumed: Snapshot | None = None
-            options = {**self._options, "continues": lambda: resumed is not None}  # noqa: B023 - asked before the next turn
-            async with aclosing(io.iterate(*(partial(form, start, **options) for form in streams))) as events:
+            # Asked when the stream is closed, which is before the next turn.
+            options: dict[str, Any] = {**self._options, "continues": lambda: resumed is not None}  # noqa: B023
+            forms = partial(executor.stream, start, **options), partial(executor.astream, start, **options)
+            async with aclosing(io.iterate(*forms)) as events:
                 async for event in events:
                     if (steps := self._take_event(event)) is not None:
                         yield steps

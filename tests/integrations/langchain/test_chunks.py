@@ -12,8 +12,8 @@ import graphexec.executor as ex
 from graphexec import kernel, models
 from graphexec.actions import Run, Steps
 from graphexec.effects import CallTool, ToolResult
-from graphexec.executor.streams import ChunkBuilder
 from graphexec.integrations import langchain
+from graphexec.integrations.langchain.chunks import ChunkBuilder
 from graphexec.messages import AssistantMessage, ModelReply, ToolMessage, UserMessage
 from graphexec.testing.clock import on_loop_time, run_virtually
 from tests.executor.actors import act, answer, call, echo, make_executor, run_by, scripted, snapshot_after

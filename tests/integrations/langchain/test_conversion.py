@@ -13,7 +13,7 @@ from graphexec.integrations.langchain import convert_messages
 from graphexec.integrations.langchain.originals import dump_original, restore_original
 from graphexec.messages import AssistantMessage, SystemMessage, ToolCall, ToolMessage, UserMessage
 from graphexec.models import ScriptedModel
-from tests.executor.actors import caller_of, echo
+from tests.executor.actors import caller_of, echo, messages
 from tests.integrations.langchain import shapes as lc
 from tests.parameters import cases
 
@@ -59,7 +59,7 @@ def test_run_takes_converted_messages_alone() -> None:
         executor.run(asked)
     executor.run({**asked, "chat_history": convert_messages(THEIRS)})
     (request,) = model.requests
-    assert request.messages[-2:] == (AssistantMessage("a"), UserMessage("Again?"))
+    assert tuple(messages(request)[-2:]) == (AssistantMessage("a"), UserMessage("Again?"))
 
 
 class Told(pydantic.BaseModel, extra="allow"):

@@ -9,8 +9,9 @@ import pytest
 
 from graphexec import AgentExecutor, AgentFinish, AgentStep, Snapshot, edges, errors, kernel, node, on, splice, tools
 from graphexec.actions import Run, Steps
-from graphexec.executor import Ready, Stepwise, check_return_direct, plan
+from graphexec.executor import Ready, check_return_direct, plan
 from graphexec.integrations import langchain
+from graphexec.integrations.langchain import Stepwise
 from graphexec.kernel.effects import CallContext
 from tests.drivers import FakeClock
 from tests.executor.actors import act, direct, echo, scripted, timed

@@ -160,8 +160,8 @@ def test_other_objects_are_refused() -> None:
         with pytest.raises(InputError, match=r"^the runnable is .*; give an object with invoke or plan, of"):
             runnable_agent(one)
     # A chain of LangChain is not called as a function is.
-    chain: Any = OldChain()
-    for made in (chain, lc.Invoked()):
+    chains: list[Any] = [OldChain(), lc.Invoked()]
+    for made in chains:
         with pytest.raises(
             InputError, match=r"^agent is .*; write runnable_agent\(runnable\), of graphexec\.integrations"
         ):
@@ -228,7 +228,7 @@ def test_resumed_native_calls_keep_their_classes(monkeypatch: pytest.MonkeyPatch
     assert called == native({"text": "a"}, {"text": "b"})
     assert [one.tool_call_id for one in results] == ["c0", "c1"]
     monkeypatch.delattr(sys.modules[lc.ToolAgentAction.__module__], "ToolAgentAction")
-    with pytest.raises(SnapshotError, match=r"langchain_shapes\.ToolAgentAction, which this program has not loaded"):
+    with pytest.raises(SnapshotError, match=r"shapes\.ToolAgentAction, which this program has not loaded"):
         executor(chain).run(Snapshot.from_json(text, executor(chain).graph))
 
 
