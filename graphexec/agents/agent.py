@@ -267,7 +267,7 @@ def callable_agent(function: AgentFunction) -> Agent:
     if isinstance(given, FunctionType) and (given.__module__ or "").startswith(_OWN):
         name = given.__name__
         raise InputError(f"agent is the function {name}; call it: {name}(model, tools)")
-    others = [name for name in ("invoke", "ainvoke", "plan") if hasattr(given, name)]
+    others = [name for name in ("invoke", "ainvoke", "plan") if callable(getattr(given, name, None))]
     if isinstance(given, type) or not callable(given) or len(others) > 1:
         remedy = "make one with create_react_agent, say, or give a function"
         if others and not isinstance(given, type):
