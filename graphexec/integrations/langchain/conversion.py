@@ -115,10 +115,8 @@ def _convert_action(action: Any) -> AgentAction:
 
 def text_of(content: Any) -> str:
     """Return the text of a message's content in LangChain's form: a string, or a list of strings and blocks."""
-    if isinstance(content, str):
-        return content
     if not isinstance(content, (list, tuple)):
-        return ""
+        return content if isinstance(content, str) else ""
     blocks: list[Any] = list(content)  # pyright: ignore[reportUnknownArgumentType]
     return "".join(block if isinstance(block, str) else _text_of_block(block) for block in blocks)
 
