@@ -23,8 +23,8 @@ from graphexec import ParseError, tool
 from graphexec._parsing.json import read_json
 from graphexec._parsing.reasoning import split_reasoning
 from graphexec.agents import react, structured, tool_calling
-from graphexec.agents.langchain import chat, conversational, json_chat, mrkl, self_ask, structured_chat, xml
 from graphexec.agents.reading.answers import AnswerReader, make_text_reader, skip_reasoning
+from graphexec.integrations.langchain.formats import json_actions, labelled_text, self_ask, xml
 from graphexec.messages import ModelReply
 from graphexec.models.http.draft import StopCutter
 from graphexec.nodes.output.kind import UnreadableOutputError, make_output_kind
@@ -107,13 +107,16 @@ READERS: dict[str, Reader] = {
     "structured": whole(partial(structured.read, tools=[search])),
     "tool_calling": whole(partial(tool_calling.read, tools=[search])),
     "self_ask": whole(self_ask.read),
-    **{
-        module.__name__.rpartition(".")[2]: whole(partial(module.read, names=NAMES))
-        for module in (react, mrkl, conversational, chat, structured_chat, json_chat, xml)
-    },
+    "react": whole(partial(react.read, names=NAMES)),
+    "mrkl": whole(partial(labelled_text.read_mrkl, names=NAMES)),
+    "conversational": whole(partial(labelled_text.read_conversational, names=NAMES)),
+    "chat": whole(partial(json_actions.read_chat, names=NAMES)),
+    "structured_chat": whole(partial(json_actions.read_structured_chat, names=NAMES)),
+    "json_chat": whole(partial(json_actions.read_json_chat, names=NAMES)),
+    "xml": whole(partial(xml.read, names=NAMES)),
     **{
         f"{module.__name__.rpartition('.')[2]}, streamed": streamed(module.make_answer_reader)
-        for module in (react, mrkl, structured, json_chat, self_ask, xml)
+        for module in (react, structured, self_ask, xml)
     },
     "tool_calling, streamed": streamed(make_text_reader),
 }

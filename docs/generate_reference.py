@@ -43,6 +43,7 @@ PUBLIC = (
     "graphexec.draw",
     "graphexec.live",
     "graphexec.testing",
+    "graphexec.integrations.langchain",
 )
 
 

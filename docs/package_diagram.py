@@ -24,6 +24,7 @@ PICTURE = DOCS / "explanation" / "packages.svg"
 # What each package has, in a few words.
 CONTENTS = {
     "cli": "the program graphexec",
+    "integrations": "for users of LangChain",
     "live": "a run's page while it runs",
     "testing": "scripted models, properties",
     "create": "create_agent",

@@ -53,14 +53,14 @@ EXECUTOR_OPTIONS = _by_name(
     ("checkpointer checkpoint store persist", _STATE),
     ("response_format output_schema result_type", "plug an output type: nodes=[output_type(int)], of graphexec.nodes"),
     ("context deps config metadata tags", "it belongs to a run: executor.run(inputs, context=...)"),
-    ("stream_runnable", "write AgentExecutor(agent=callable_agent(runnable, stream=False), tools=tools)"),
+    ("stream_runnable", "write AgentExecutor(agent=runnable_agent(runnable, stream=False), tools=tools)"),
     ("name description", "they belong to the executor as a tool: executor.as_tool(name, description)"),
     ("return_only_outputs", "it belongs to a run: executor.invoke(inputs, return_only_outputs=True)"),
 )
 
 # A valid call of each method of an executor whose wrong calls are explained. An async function is not wrapped: that
 # would cost memory while it waits, and Python's own error names the missing argument.
-_RUNNING = "run invoke stream stream_chunks stream_answer astream astream_chunks astream_answer iter"
+_RUNNING = "run invoke stream stream_answer astream astream_answer"
 METHOD_FORMS = {
     **{name: f"executor.{name}('question')" for name in _RUNNING.split()},
     "batch": "executor.batch(['question', ...])",
@@ -121,7 +121,7 @@ RUN_OPTIONS = _by_name(
     ("message_history chat_history messages", "it is an input: run({'input': question, 'chat_history': messages})"),
     ("input question query task user_prompt", "pass the inputs first: run('question'), or run({'input': 'question'})"),
     ("session_id thread_id conversation_id", "a conversation is kept by a memory: AgentExecutor(memory=...)"),
-    ("stream stream_mode", "write executor.stream, stream_chunks or stream_answer"),
+    ("stream stream_mode", "write executor.stream or stream_answer"),
     ("tools model llm temperature", "it belongs to the agent; make another executor"),
     ("return_intermediate_steps verbose", "it belongs to the executor: AgentExecutor(...)"),
 )
@@ -235,6 +235,13 @@ REMOVED = _by_name(
     (
         "draw.compare_runs draw.index_runs",
         "each run has a page, and the draw method of a machine takes several runs",
+    ),
+    (
+        "agents.Planner agents.Runnable agents.create_chat_agent agents.create_conversational_agent "
+        "agents.create_json_chat_agent agents.create_mrkl_agent agents.create_self_ask_agent "
+        "agents.create_structured_chat_agent agents.create_xml_agent executor.Chunk executor.Stepwise "
+        "models.from_langchain",
+        "import it from graphexec.integrations.langchain",
     ),
     (
         "draw.fork draw.Fork",

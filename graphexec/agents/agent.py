@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial, wraps
 from inspect import signature
 from types import FunctionType
-from typing import Any, Literal, ParamSpec, TypeAlias, final, get_args
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, final, get_args
 
 from graphexec._arguments import FUNCTION, MODEL, is_executor, optional, validate, validate_each, whole
 from graphexec._mistakes import explain_class
@@ -16,15 +16,6 @@ from graphexec._mistakes.remedies import AGENT_OPTIONS
 from graphexec.actions import Decision, Run, Steps
 from graphexec.agents.images import FileReader
 from graphexec.agents.reading.answers import AnswerReader, skip_reasoning
-from graphexec.agents.runnables import (
-    ConfigLike,
-    Planner,
-    Runnable,
-    RunnableFunction,
-    input_keys_of,
-    is_runnable,
-    make_runnable_function,
-)
 from graphexec.agents.small.dummies import Dummies
 from graphexec.effects import CallAgent, CallModel, Decided, Unreadable
 from graphexec.errors import InputError, ParseError, format_value
@@ -39,6 +30,9 @@ from graphexec.messages import (
     separate_reasoning,
 )
 from graphexec.tools import AnyTool, tools_by_name
+
+if TYPE_CHECKING:
+    from graphexec.runtime.handlers import Handler
 
 P = ParamSpec("P")
 
@@ -60,11 +54,12 @@ class Agent:
     """The part of an agent that needs no I/O: how to write the request, and how to parse the reply.
 
     `ask(run)` returns the request for the inputs and the steps so far; `read(reply)` returns the decision in the reply,
-    or raises `ParseError`. Both are pure. The request goes to `model`, or to `function`, which decides without a model.
-    A run must have the inputs `input_keys`, and may have the `optional_keys`. `conclude(run)` returns the last request
-    of a run that `early_stopping_method="generate"` stops. `answer()` makes a reader that extracts the final answer
-    from a reply while it streams. `tools` are those that the model is told of, which an executor must have; `None` if
-    the agent does not know them. `kind` names the format of requests and replies, such as `react`.
+    or raises `ParseError`. Both are pure. The request goes to `model`, or to `function`, which decides without a model,
+    or is the handler of `CallAgent`. A run must have the inputs `input_keys`, and may have the `optional_keys`.
+    `conclude(run)` returns the last request of a run that `early_stopping_method="generate"` stops. `answer()` makes a
+    reader that extracts the final answer from a reply while it streams. `tools` are those that the model is told of,
+    which an executor must have; `None` if the agent does not know them. `kind` names the format of requests and
+    replies, such as `react`.
     `prepare(inputs, read_file)` returns the inputs with which a run starts, with images that `read_file` has read. It
     raises `InputError` for inputs that the agent cannot use.
 
@@ -84,7 +79,7 @@ class Agent:
     ask: Callable[[Run], CallModel | CallAgent]
     read: Callable[[ModelReply | Decided], Decision]
     model: Model | None = None
-    function: AgentFunction | None = None
+    function: AgentFunction | Handler | None = None
     input_keys: tuple[str, ...] = ("input",)
     conclude: Callable[[Run], CallModel | CallAgent] | None = None
     answer: Callable[[], AnswerReader] | None = None
@@ -253,57 +248,51 @@ def conclude_messages(messages: Sequence[Message]) -> tuple[Message, ...]:
 
 
 # The modules of the functions that make agents; users sometimes pass such a function without calling it.
-_OWN = ("graphexec.agents.", "graphexec.create")
+_OWN = ("graphexec.agents.", "graphexec.create", "graphexec.integrations.")
 
 
-def callable_agent(
-    function: AgentFunction | Runnable | Planner, *, config: ConfigLike | None = None, stream: bool = True
-) -> Agent:
+def callable_agent(function: AgentFunction) -> Agent:
     """Make an agent from a function `(steps, inputs) -> AgentAction | list[AgentAction] | AgentFinish`.
 
     The function may be a generator, sync or async, that yields decisions in chunks: actions are collected, and a finish
     must be the only chunk.
 
-    An agent of LangChain works, too: a runnable receives the inputs with `intermediate_steps`, and an object with
-    `plan` the steps and the inputs. Its decisions are of LangChain's classes or of ours, and the next steps have the
-    classes that it decided. Async runs await `astream`, `ainvoke` or `aplan`. `config` is LangChain's config for each
-    call (`callbacks`, `tags`, `configurable`), or a function that makes it from the call's `CallContext`; the ids of
-    the run and of the call are added to its `metadata`. A runnable with `stream` is streamed, as LangChain does it, and
-    the tokens of its models are reported where a run asks for them. `with_retry()` has an effect only without `stream`.
-
     Each call counts as a model call. An empty list is a parse error; any other value raises `AgentError`. If a run must
     stop and asks for a final answer, the function is called with the input `conclude=True`. Raises `InputError` for an
-    invalid function, and for a config of an agent that takes none.
+    invalid function.
     """
-    decides = _agent_function(function, config, streams=stream)
+    reject_executor(function)
+    # Users may pass any of these instead of a function.
+    given: object = function
+    if isinstance(given, FunctionType) and (given.__module__ or "").startswith(_OWN):
+        name = given.__name__
+        raise InputError(f"agent is the function {name}; call it: {name}(model, tools)")
+    others = [name for name in ("invoke", "ainvoke", "plan") if callable(getattr(given, name, None))]
+    if isinstance(given, type) or not callable(given) or len(others) > 1:
+        remedy = "make one with create_react_agent, say, or give a function"
+        if others and not isinstance(given, type):
+            remedy = "write runnable_agent(runnable), of graphexec.integrations.langchain"
+        raise InputError(f"agent is {format_value(given)}; {remedy}")
+    return deciding_agent(function, kind="function")
+
+
+def deciding_agent(function: AgentFunction | Handler, *, kind: str, input_keys: Sequence[str] = ()) -> Agent:
+    """Make an agent that decides without a model of its own: by a function, or by a handler of `CallAgent`."""
 
     def conclude(run: Run) -> CallAgent:
         return CallAgent(dataclasses.replace(run, inputs={**run.inputs, "conclude": True}))
 
-    keys = input_keys_of(function) if isinstance(decides, RunnableFunction) else ()
-    kind = "runnable" if isinstance(decides, RunnableFunction) else "function"
-    return Agent(CallAgent, _read_decision, function=decides, input_keys=keys, conclude=conclude, kind=kind)
+    keys = tuple(input_keys)
+    return Agent(CallAgent, _read_decision, function=function, input_keys=keys, conclude=conclude, kind=kind)
 
 
-def _agent_function(function: object, config: ConfigLike | None, *, streams: bool) -> AgentFunction:
-    if is_executor(function) or is_executor(getattr(function, "__self__", None)):
+def reject_executor(agent: object) -> None:
+    """Raise `InputError` for an executor, or one of its methods, in the place of an agent."""
+    if is_executor(agent) or is_executor(getattr(agent, "__self__", None)):
         raise InputError(
             "agent is an executor, which runs an agent already; run it as it is, or pass "
             "executor.as_tool(name, description) in tools"
         )
-    if isinstance(function, FunctionType) and (function.__module__ or "").startswith(_OWN):
-        name = function.__name__
-        raise InputError(f"agent is the function {name}; call it: {name}(model, tools)")
-    if is_runnable(function):
-        return make_runnable_function(function, config, streams=streams)
-    # Users may pass a class, a model, or a name.
-    if isinstance(function, type) or not callable(function):
-        raise InputError(
-            f"agent is {format_value(function)}; make one with create_react_agent, say, or give a function"
-        )
-    if config is not None:
-        raise InputError("config is for LangChain's runnables; a function has what it needs, so leave it out")
-    return function
 
 
 def _read_decision(reply: ModelReply | Decided) -> Decision:

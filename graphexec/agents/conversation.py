@@ -142,7 +142,8 @@ def read_history(inputs: Mapping[str, Any], keys: Sequence[str]) -> Mapping[str,
 def parse_messages(given: Any) -> tuple[Message, ...] | None:
     """Return a sequence of messages as a tuple, or `None` for any other value.
 
-    Messages that were stored as JSON are accepted, too: objects with a `role`.
+    Messages that were stored as JSON are accepted, too: objects with a `role`. Raises `InputError` for those of
+    LangChain.
     """
     # Most values are strings, so they are checked first.
     if isinstance(given, (str, bytes, bytearray)) or not isinstance(given, Sequence):
@@ -150,6 +151,12 @@ def parse_messages(given: Any) -> tuple[Message, ...] | None:
     try:
         return tuple(map(_parse_message, given))  # pyright: ignore[reportUnknownArgumentType]
     except ValueError:
+        for one in given:  # pyright: ignore[reportUnknownVariableType]
+            if hasattr(one, "content") and hasattr(one, "type"):
+                raise InputError(
+                    f"{format_value(one)} is a message of another library; write convert_messages(messages), of "
+                    "graphexec.integrations.langchain"
+                ) from None
         return None
 
 

@@ -36,14 +36,8 @@ _PROTOCOL = Constraint("'chat' or 'completion'", lambda value: value in get_args
 
 SCRATCHPAD = "agent_scratchpad"
 
-# LangChain's stop strings: those of its newer agents, and those of its older ones.
+# LangChain's stop string.
 STOP = ("\nObservation",)
-LEGACY_STOP = ("\nObservation:", "\n\tObservation:")
-
-# The sentence before the steps in LangChain's older chat agents.
-PREVIOUS_WORK = (
-    "This was your previous work (but I haven't seen any of it! I only see what you return as final answer):\n"
-)
 
 
 def make_scratchpad(format_step: Callable[[AgentStep], str]) -> Scratchpad:
@@ -60,11 +54,6 @@ format_thoughts = make_scratchpad(lambda step: f"{step.action.log}\nObservation:
 
 # As LangChain's older agents format them: without a space after `Thought:`.
 format_legacy_thoughts = make_scratchpad(lambda step: f"{step.action.log}\nObservation: {step.text}\nThought:")
-
-
-def format_previous_work(steps: Steps) -> str:
-    """Format the steps as a part of the user's message."""
-    return PREVIOUS_WORK + format_legacy_thoughts(steps) if steps else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import dataclass
-from typing import Final, TextIO, final
+from typing import Any, Final, TextIO, final
 
-from graphexec.actions import AgentFinish, AgentStep, StoppedResponse, run_of, steps_of
+from graphexec.actions import NO_STEPS, AgentFinish, AgentStep, Steps, StoppedResponse, run_of, steps_of
 from graphexec.agents.prompt import format_observation
+from graphexec.effects import CallTool
 from graphexec.errors import described
-from graphexec.executor.iteration import StepTracker, calls_tools, name_in_batch
 from graphexec.executor.nodes import EXCEPTION_TOOL
 from graphexec.executor.outcomes import Acted, Ready
 from graphexec.executor.result import Ending
+from graphexec.kernel.effects import CallContext, Request, members_of
 from graphexec.kernel.events import Asked, Done, Entered, Event, Failed, Reported
 from graphexec.kernel.snapshot import Snapshot
 from graphexec.messages import ReplyDelta
@@ -24,6 +25,46 @@ _COLOURS: Final = {"note": "2", "action": "32", "observation": "33", "error": "3
 
 # The most characters that are printed of one string: enough for a log, less than a file that a tool has read.
 _MAX_LENGTH = 2_000
+
+
+@final
+class StepTracker:
+    """Finds the new steps of a run, including those of embedded agents. The `known` steps are not new.
+
+    Steps are compared by identity, because two steps may be equal. A step that a node replaces, with the same action,
+    is not new.
+    """
+
+    __slots__ = ("_known", "_last")
+
+    def __init__(self, known: Steps = NO_STEPS) -> None:
+        self._known = {id(step): step for step in known}
+        self._last = known
+
+    def take_new(self, steps: Steps) -> tuple[AgentStep, ...]:
+        """Return the steps that are new, and remember them."""
+        last, self._last = self._last, steps
+        new: list[AgentStep] = []
+        for position in reversed(range(len(steps))):
+            step = steps[position]
+            if id(step) in self._known or (position < len(last) and last[position].action is step.action):
+                break
+            self._known[id(step)] = step
+            new.append(step)
+        return tuple(reversed(new))
+
+
+def calls_tools(effect: Request) -> bool:
+    """Return whether an effect calls a tool, or several."""
+    return any(isinstance(member, CallTool) for member in members_of(effect))
+
+
+def name_in_batch(call: CallContext[Any] | None) -> str:
+    """Return the prefix that names one of several calls, such as `look_up: `; empty if there is only one call."""
+    if call is None or call.request is None or len(members_of(call.request)) == 1:
+        return ""
+    effect = call.effect
+    return f"{effect.name if isinstance(effect, CallTool) else type(effect).__name__}: "
 
 
 @final

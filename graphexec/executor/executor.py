@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypedDict
 
 from graphexec._arguments import FLAG, FUNCTION, optional, validate, whole
 from graphexec._mistakes import explain_executor
-from graphexec.agents import Agent, AgentFunction, Planner, Runnable, callable_agent
+from graphexec.agents import Agent, AgentFunction, callable_agent
 from graphexec.effects import agent_limits
 from graphexec.errors import InputError
 from graphexec.executor.as_tool import executor_tool
@@ -138,7 +138,7 @@ class AgentExecutor(RunMethods[T_co]):
     def __init__(  # noqa: PLR0913
         self,
         *,
-        agent: Agent | AgentFunction | Runnable | Planner,
+        agent: Agent | AgentFunction,
         tools: Sequence[AnyTool],
         max_iterations: int | None = 15,
         max_execution_time: float | None = None,
@@ -318,7 +318,7 @@ class AgentExecutor(RunMethods[T_co]):
         added = validate_handlers(handlers)
         return self._copy_with(dataclasses.replace(self._setup, handlers={**self._setup.handlers, **added}))
 
-    def with_agent(self, agent: Agent | AgentFunction | Runnable | Planner) -> Self:
+    def with_agent(self, agent: Agent | AgentFunction) -> Self:
         """Return a copy of this executor with another agent and the same tools.
 
         Raises `InputError` for an agent that describes other tools to its model.

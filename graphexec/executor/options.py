@@ -98,9 +98,9 @@ def _to_step(value: Any) -> AgentStep:
 
 # The functions that make a model of one of another library, by an attribute of the latter.
 _BRIDGES = {
-    "invoke": "from_langchain(model)",
-    "request_stream": "from_pydantic_ai(model)",
-    "chat": "from_openai(client, 'gpt-5-mini')",
+    "invoke": "from_langchain(model) of graphexec.integrations.langchain",
+    "request_stream": "from_pydantic_ai(model) of graphexec.models",
+    "chat": "from_openai(client, 'gpt-5-mini') of graphexec.models",
 }
 
 
@@ -126,8 +126,8 @@ def to_model(model: object) -> Model:
     for method, bridge in _BRIDGES.items():
         if hasattr(model, method):
             raise InputError(
-                f"model is {an(type(model).__name__)}, which has {method}; pass {bridge} of graphexec.models, or a "
-                "name such as 'openai:gpt-5-mini'"
+                f"model is {an(type(model).__name__)}, which has {method}; pass {bridge}, or a name "
+                "such as 'openai:gpt-5-mini'"
             )
     if callable(model):
         # Its reply is checked at each call.

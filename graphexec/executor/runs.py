@@ -1,14 +1,14 @@
-"""The methods that run an agent: to its end, as events, as chunks, as text, turn by turn, and for many inputs."""
+"""The methods that run an agent: to its end, as events, as text, and for many inputs."""
 
 from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Generator, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any, Generic, Never, Self
 
-from graphexec.actions import NO_STEPS, AgentFinish, Run, steps_of
+from graphexec.actions import AgentFinish, Run
 from graphexec.agents import Agent
 from graphexec.agents.images import has_files
 from graphexec.effects import ModelEffect
@@ -17,11 +17,10 @@ from graphexec.executor.batch import run_batch
 from graphexec.executor.console import Observers
 from graphexec.executor.handlers import Binding
 from graphexec.executor.inputs import Inputs, make_input_keys, name_inputs, read_file, to_outputs
-from graphexec.executor.iteration import Stepwise
 from graphexec.executor.outcomes import Ready
 from graphexec.executor.plugging import Output
 from graphexec.executor.result import Ending, RunResult, T_co, load_answer, make_result
-from graphexec.executor.streams import AnswerExtractor, Chunk, ChunkBuilder, pairs
+from graphexec.executor.streams import AnswerExtractor
 from graphexec.kernel.events import Done, Event
 from graphexec.kernel.meters import Limits
 from graphexec.kernel.node import Node
@@ -32,7 +31,7 @@ from graphexec.machine import Machine
 from graphexec.messages import check_access
 from graphexec.runtime.emission import emit, stream_async, stream_sync
 from graphexec.runtime.handlers import RunContext, RunOptions, World
-from graphexec.runtime.io import ASYNC, BLOCKING, IO, Items, iterate_sync, run_sync
+from graphexec.runtime.io import ASYNC, BLOCKING, IO, iterate_sync, run_sync
 from graphexec.runtime.loop import conclude, follow
 from graphexec.runtime.observers import Observer, OnEvent
 from graphexec.tools import AnyTool
@@ -163,12 +162,12 @@ class RunMethods(Generic[T_co]):
         unreadable reply, and any exception of a tool, unless it is handled.
         """
         run = self._follow(self._name(inputs), BLOCKING, RunOptions(**options))
-        return run_sync(conclude(run, self._make_result, BLOCKING))
+        return run_sync(conclude(run, self.make_result, BLOCKING))
 
     async def arun(self, inputs: Inputs | Snapshot, **options: Unpack[RunSettings]) -> RunResult[T_co]:
         """Run like `run`, on the running event loop."""
         run = self._follow(self._name(inputs), ASYNC, RunOptions(**options))
-        return await conclude(run, self._make_result, ASYNC)
+        return await conclude(run, self.make_result, ASYNC)
 
     def stream(
         self, inputs: Inputs | Snapshot, *, tokens: bool = False, **options: Unpack[RunSettings]
@@ -187,14 +186,6 @@ class RunMethods(Generic[T_co]):
         run_options, given = RunOptions(**options), self._name(inputs)
         return stream_async(lambda: self._follow(given, ASYNC, run_options, emit, tokens=tokens))
 
-    def stream_chunks(self, inputs: Inputs | Snapshot, **options: Unpack[RunSettings]) -> Generator[Chunk, None, None]:
-        """Run and yield LangChain's chunks: `actions`, `steps`, and finally the `output`; see `ChunkBuilder`."""
-        return iterate_sync(self._chunks(inputs, BLOCKING, RunOptions(**options)))
-
-    def astream_chunks(self, inputs: Inputs | Snapshot, **options: Unpack[RunSettings]) -> AsyncGenerator[Chunk, None]:
-        """Run like `stream_chunks`, on the running event loop."""
-        return self._chunks(inputs, ASYNC, RunOptions(**options))
-
     def stream_answer(self, inputs: Inputs | Snapshot, **options: Unpack[RunSettings]) -> Generator[str, None, None]:
         """Run and yield the text of the final answer in pieces, as the model streams it.
 
@@ -206,17 +197,6 @@ class RunMethods(Generic[T_co]):
     def astream_answer(self, inputs: Inputs | Snapshot, **options: Unpack[RunSettings]) -> AsyncGenerator[str, None]:
         """Run like `stream_answer`, on the running event loop."""
         return self._answer(inputs, ASYNC, RunOptions(**options))
-
-    def iter(self, inputs: Inputs | Snapshot, **options: Unpack[RunSettings]) -> Stepwise[T_co]:
-        """Run step by step: `for steps in executor.iter(...)`, or `async for`; see `Stepwise`."""
-        run_options = RunOptions(**options)
-        return Stepwise(
-            lambda snapshot, io, continues: self._events(snapshot or inputs, io, run_options, continues=continues),
-            limits=self.limits,
-            output=self._output,
-            clock=self.run_context.clock,
-            known=steps_of(inputs.value) if isinstance(inputs, Snapshot) else NO_STEPS,
-        )
 
     def invoke(
         self, inputs: Inputs, *, return_only_outputs: bool = False, **options: Unpack[RunSettings]
@@ -273,7 +253,6 @@ class RunMethods(Generic[T_co]):
         consumer: OnEvent | None = None,
         *,
         tokens: bool = False,
-        continues: Callable[[], bool] | None = None,
     ) -> Coroutine[Any, Any, Done[Ending]]:
         """Return the run. Raises `InputError`, and as `check_access` does, unless files have to be read first."""
 
@@ -288,7 +267,6 @@ class RunMethods(Generic[T_co]):
                 io,
                 consumer,
                 observers=self._observers.of_run(start),
-                continues=continues,
                 pieces=tokens,
                 options=options,
             )
@@ -314,44 +292,26 @@ class RunMethods(Generic[T_co]):
         self, inputs: Inputs, io: IO, options: RunOptions, *, only_outputs: bool = False
     ) -> dict[str, Any]:
         def make_outputs(done: Done[Ending]) -> dict[str, Any]:
-            result = self._make_result(done)
+            result = self.make_result(done)
             returned = {**({} if only_outputs else name_inputs(inputs, self._keys.passed)), **to_outputs(result.ending)}
             if self.return_intermediate_steps:
-                returned["intermediate_steps"] = pairs(result.steps)
+                returned["intermediate_steps"] = [(step.action, step.observation) for step in result.steps]
             return returned
 
         return await conclude(self._follow(self._name(inputs), io, options), make_outputs, io)
 
-    def _make_result(self, done: Done[Ending]) -> RunResult[T_co]:
+    def make_result(self, done: Done[Ending]) -> RunResult[T_co]:
+        """Return the result of a run of this executor from its last event."""
         return make_result(done, self.limits, self._output)
-
-    def _events(
-        self,
-        inputs: Inputs | Snapshot,
-        io: IO,
-        options: RunOptions,
-        *,
-        tokens: bool = False,
-        continues: Callable[[], bool] | None = None,
-    ) -> Items[Event[Ending]]:
-        given = self._name(inputs)
-
-        def follow_from_here() -> Coroutine[Any, Any, Done[Ending]]:
-            return self._follow(given, io, options, emit, tokens=tokens, continues=continues)
-
-        return io.iterate(lambda: stream_sync(follow_from_here), lambda: stream_async(follow_from_here))
-
-    async def _chunks(self, inputs: Inputs | Snapshot, io: IO, options: RunOptions) -> AsyncGenerator[Chunk, None]:
-        start = inputs if isinstance(inputs, Snapshot) else None
-        chunks = ChunkBuilder(self._graph, with_steps=self.return_intermediate_steps, start=start)
-        async with aclosing(self._events(inputs, io, options)) as events:
-            async for event in events:
-                for chunk in chunks.convert(event):
-                    yield chunk
 
     async def _answer(self, inputs: Inputs | Snapshot, io: IO, options: RunOptions) -> AsyncGenerator[str, None]:
         extractor = AnswerExtractor(self.agent, self._graph)
-        async with aclosing(self._events(inputs, io, options, tokens=True)) as events:
+        given = self._name(inputs)
+
+        def begin_run() -> Coroutine[Any, Any, Done[Ending]]:
+            return self._follow(given, io, options, emit, tokens=True)
+
+        async with aclosing(io.iterate(lambda: stream_sync(begin_run), lambda: stream_async(begin_run))) as events:
             async for event in events:
                 for piece in extractor.extract(event):
                     yield piece

@@ -198,29 +198,22 @@ ReturnValues: TypeAlias = Annotated[Mapping[str, Any], _Stored(_dump, _restore)]
 
 @final
 class Original:
-    """An action as the library of its agent has it. A snapshot stores it, and a resumed run restores its class."""
+    """An action as the library of its agent has it: a `value`, or the `data` that a snapshot stored of one.
 
-    __slots__ = ("_data", "_value")
+    `dump` makes JSON data of the value. What made the action makes it again of the data; nothing here knows its class.
+    """
 
-    # Any: an object of a library that is not a dependency, or JSON data.
-    def __init__(self, value: Any = None, data: Any = None) -> None:
-        self._value = value
-        self._data = data
+    __slots__ = ("_dump", "data", "value")
 
-    @property
-    def value(self) -> Any:
-        """The action. Raises `SnapshotError` if it was stored and its class is not loaded."""
-        if self._value is None:
-            from graphexec.messages.foreign import restore_original
-
-            self._value = restore_original(self._data)
-        return self._value
+    # Any: an object of a library that is not a dependency, and JSON data.
+    def __init__(self, value: Any = None, dump: Callable[[Any], Any] | None = None, *, data: Any = None) -> None:
+        self._dump = dump
+        self.value = value
+        self.data = data
 
     def dump(self) -> Any:
         """Return the action as JSON data. Raises `ValueError` for a part that JSON cannot express."""
-        from graphexec.messages.foreign import dump_original
-
-        return dump_original(self._value) if self._data is None else self._data
+        return self.data if self._dump is None else self._dump(self.value)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Original) and self.dump() == other.dump()

@@ -49,7 +49,7 @@ TURN = 64
 _ID_BYTES = 8
 
 
-def follow(  # noqa: PLR0913
+def follow(
     graph: Graph[S, F],
     value: S | Snapshot,
     run_context: RunContext,
@@ -57,16 +57,14 @@ def follow(  # noqa: PLR0913
     on_event: OnEvent | None = None,
     *,
     observers: Sequence[Observer] = (),
-    continues: Callable[[], bool] | None = None,
     pieces: bool = False,
     options: RunOptions = NO_OPTIONS,
 ) -> Coroutine[Any, Any, Done[F]]:
     """Return the coroutine that drives a run to its end, for every kind of run.
 
     The `observers` and those of the `options` are called with each event, then `on_event` is awaited with it, which may
-    wait for a stream's consumer. `continues` returns whether the run goes on in another stream after this one is
-    closed; if so, observers receive no `Failed`. A call with a deadline has its own thread or task, which is abandoned
-    if it is late. Raises `EventLoopError` if an async run has no loop.
+    wait for a stream's consumer. A call with a deadline has its own thread or task, which is abandoned if it is late.
+    Raises `EventLoopError` if an async run has no loop.
     """
     if not io.blocking:
         # Loads asyncio, which sync runs never need.
@@ -75,7 +73,7 @@ def follow(  # noqa: PLR0913
         require_event_loop()
     notify = None
     if observers or options.observers:
-        notify = Notifier((*observers, *options.observers), run_context.clock, continues)
+        notify = Notifier((*observers, *options.observers), run_context.clock, options.continues)
         on_event = on_event and notify.reporting_to(on_event)
     return RunLoop(graph, value, run_context, io, on_event, notify, options, pieces=pieces).follow()
 

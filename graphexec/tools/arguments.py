@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, NotRequired, TypeAlias, Union, get_args, get_origin
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PydanticUserError, TypeAdapter, with_config
+from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, TypeAdapter, with_config
 from pydantic.fields import FieldInfo
 from typing_extensions import TypedDict
 
@@ -198,31 +198,6 @@ def takes_more(function: Function) -> bool:
 
 def _without_schema(name: str, error: PydanticUserError) -> ToolDefinitionError:
     return ToolDefinitionError(f"{name} has an argument without a JSON schema: {str(error).splitlines()[0]}")
-
-
-def reading_aliases(model: type[BaseModel], injected: Collection[str], *, closed: bool) -> TypeAdapter[Any]:
-    """Return an adapter that validates by a model, and returns the arguments as the model reads them.
-
-    Fields with an alias have it, the defaults of the others are added, and the `injected` ones are left out. If the
-    arguments are `closed`, no others are valid.
-    """
-    checked = model
-    if closed:
-        # The class is built at run time, which type checkers cannot follow.
-        make: Any = type(model)
-        checked = make(model.__name__, (model,), {"model_config": {"extra": "forbid"}, "__module__": __name__})
-
-    def read(given: dict[str, Any]) -> dict[str, Any]:
-        arguments = {name: value for name, value in given.items() if name not in injected}
-        valid = checked.model_validate(arguments)
-        unset = [
-            name
-            for name, field in model.model_fields.items()
-            if name not in valid.model_fields_set and field.validation_alias is None
-        ]
-        return {**arguments, **{name: getattr(valid, name) for name in unset}}
-
-    return TypeAdapter(Annotated[dict[str, Any], AfterValidator(read)])
 
 
 def describe(function: Function, name: str | None, description: str | None) -> tuple[str, str]:

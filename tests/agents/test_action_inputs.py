@@ -13,8 +13,9 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, Field
 
-from graphexec import Agent, AgentFinish, CallContext, agents, create_react_agent, tool
+from graphexec import Agent, AgentFinish, CallContext, create_react_agent, tool
 from graphexec._parsing.json import read_value
+from graphexec.integrations import langchain
 from graphexec.messages import ModelReply
 from graphexec.models import ScriptedModel
 from graphexec.tools import AnyTool, tool_from_schema
@@ -60,13 +61,13 @@ LABELS = f"Thought: I look.\nAction: {NAME}\nAction Input: {{}}"
 TEXTUAL: dict[str, tuple[Callable[..., Agent], Write]] = {
     "react": (create_react_agent, lambda given: LABELS.replace("{}", given)),
     "react, in a fence": (create_react_agent, lambda given: LABELS.replace("{}", f"\n```\n{given}\n```")),
-    "mrkl": (agents.create_mrkl_agent, lambda given: LABELS.replace("{}", given)),
-    "conversational": (agents.create_conversational_agent, lambda given: LABELS.replace("{}", given)),
-    "self_ask": (agents.create_self_ask_agent, lambda given: f"Follow up: {given}"),
-    "xml": (agents.create_xml_agent, lambda given: f"<tool>{NAME}</tool><tool_input>{given}</tool_input>"),
-    "chat": (agents.create_chat_agent, as_json),
-    "structured_chat": (agents.create_structured_chat_agent, as_json),
-    "json_chat": (agents.create_json_chat_agent, as_json),
+    "mrkl": (langchain.create_mrkl_agent, lambda given: LABELS.replace("{}", given)),
+    "conversational": (langchain.create_conversational_agent, lambda given: LABELS.replace("{}", given)),
+    "self_ask": (langchain.create_self_ask_agent, lambda given: f"Follow up: {given}"),
+    "xml": (langchain.create_xml_agent, lambda given: f"<tool>{NAME}</tool><tool_input>{given}</tool_input>"),
+    "chat": (langchain.create_chat_agent, as_json),
+    "structured_chat": (langchain.create_structured_chat_agent, as_json),
+    "json_chat": (langchain.create_json_chat_agent, as_json),
 }
 
 

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from graphexec import AgentFinish, ParseError, messages
 from graphexec.agents import Decision, react, structured, tool_calling
-from graphexec.agents.langchain import chat, conversational, json_chat, mrkl, self_ask, structured_chat, xml
 from tests.agents.strategies import PIECES, any_text
+from tests.integrations.langchain.readers import READERS as READERS_OF_LANGCHAIN
+from tests.integrations.langchain.readers import Read
 from tests.parameters import cases
 
-MODULES = (*(react, mrkl, conversational, chat, structured_chat, json_chat, xml, self_ask, structured, tool_calling),)
-READERS = [module.read for module in MODULES]
+READERS: list[Read] = [react.read, structured.read, tool_calling.read, *READERS_OF_LANGCHAIN.values()]
 
 
 @example('Action: "Action Input: "')

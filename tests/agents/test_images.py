@@ -1,6 +1,5 @@
 """Images in the inputs of a run and in the results of tools, for every agent."""
 
-import asyncio
 import base64
 import dataclasses
 import functools
@@ -19,19 +18,20 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import graphexec as gx
-from graphexec import ModelError, agents, nodes, tools
+from graphexec import ModelError, nodes, tools
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, Run, Steps, steps_of
 from graphexec.agents.conversation import parse_messages
 from graphexec.agents.images import read_images
 from graphexec.agents.scratchpad import TextProtocol
 from graphexec.executor import Ready
+from graphexec.integrations import langchain
 from graphexec.kernel.serialization import load_as, to_json_data
 from graphexec.messages import ChatRequest, Image, ToolCall, ToolMessage, UserMessage, images_of
 from graphexec.messages.images import dump_observation, restore_images
 from graphexec.messages.observations import format_observation, split_observation
 from graphexec.models import ScriptedModel
 from graphexec.models.scripted import ScriptedReply
-from tests.executor.actors import caller_of, snapshot_after
+from tests.executor.actors import caller_of, run_by, snapshot_after
 from tests.models.pictures import ADDRESS, CAT, DOG, GIF, PNG
 from tests.parameters import cases, read_tables
 
@@ -50,18 +50,18 @@ JSON_ACTION = '{"action": "look", "action_input": "a"}'
 FENCED = f"Action:\n```\n{JSON_ACTION}\n```"
 CALL = ToolCall("c1", "look", '{"text": "a"}')
 Make = Callable[[ScriptedModel, Sequence[tools.AnyTool]], gx.Agent]
-MRKL: Make = functools.partial(agents.create_mrkl_agent, protocol="chat")
-CONVERSATIONAL: Make = functools.partial(agents.create_conversational_agent, protocol="chat")
+MRKL: Make = functools.partial(langchain.create_mrkl_agent, protocol="chat")
+CONVERSATIONAL: Make = functools.partial(langchain.create_conversational_agent, protocol="chat")
 STRUCTURED = ('{"action": "look", "action_input": {"text": "a"}}', '{"action": "final_answer", "answer": "done"}')
 # Each agent, with a reply that calls the tool, and one that is the answer.
 AGENTS: dict[str, tuple[Make, ScriptedReply, str]] = {
     "ReAct": (gx.create_react_agent, LABEL, "Final Answer: done"),
     "MRKL": (MRKL, LABEL, "Final Answer: done"),
     "conversational": (CONVERSATIONAL, LABEL, "AI: done"),
-    "XML": (agents.create_xml_agent, "<tool>look</tool><tool_input>a", "<final_answer>done</final_answer>"),
-    "chat": (agents.create_chat_agent, FENCED, "Final Answer: done"),
-    "structured chat": (agents.create_structured_chat_agent, FENCED, FENCED.replace("look", "Final Answer")),
-    "JSON chat": (agents.create_json_chat_agent, FENCED, FENCED.replace("look", "Final Answer")),
+    "XML": (langchain.create_xml_agent, "<tool>look</tool><tool_input>a", "<final_answer>done</final_answer>"),
+    "chat": (langchain.create_chat_agent, FENCED, "Final Answer: done"),
+    "structured chat": (langchain.create_structured_chat_agent, FENCED, FENCED.replace("look", "Final Answer")),
+    "JSON chat": (langchain.create_json_chat_agent, FENCED, FENCED.replace("look", "Final Answer")),
     "structured": (gx.create_structured_agent, *STRUCTURED),
     "tool calling": (gx.create_tool_calling_agent, CALL, "done"),
 }
@@ -153,7 +153,7 @@ def test_file_is_read_once_at_the_start(tmp_path: Path, in_a_list: bool) -> None
     assert [tuple(images_of(request)) for request in model.requests] == [(CAT,), (CAT,)]
 
 
-@cases("way", "arun", "ainvoke", "astream", "astream_chunks", "astream_answer", "iter")
+@cases("way", "arun", "ainvoke", "astream", "astream_chunks", "astream_answer", "aiter")
 def test_async_run_reads_files_in_another_thread(way: str, tmp_path: Path) -> None:
     threads: list[threading.Thread] = []
 
@@ -162,17 +162,9 @@ def test_async_run_reads_files_in_another_thread(way: str, tmp_path: Path) -> No
             threads.append(threading.current_thread())
             return str(tmp_path / "cat.png")
 
-    async def run() -> None:
-        running = getattr(made, way)({"input": "Which?", "images": [WatchedPath()]})
-        if way in ("arun", "ainvoke"):
-            await running
-        else:
-            async for _ in running:
-                pass
-
     (tmp_path / "cat.png").write_bytes(PNG)
     made, model = executor("tool calling", "done")
-    asyncio.run(run())
+    run_by(way, made, {"input": "Which?", "images": [WatchedPath()]})
     assert tuple(images_of(model.requests[0])) == (CAT,)
     assert len(threads) == 1
     assert threads[0] is not threading.current_thread()
@@ -224,12 +216,17 @@ def test_any_other_value_is_an_input_error(value: object) -> None:
         read_images(value)
 
 
-TEXTUAL = [gx.create_react_agent, agents.create_mrkl_agent, agents.create_conversational_agent, agents.create_xml_agent]
+TEXTUAL = [
+    gx.create_react_agent,
+    langchain.create_mrkl_agent,
+    langchain.create_conversational_agent,
+    langchain.create_xml_agent,
+]
 
 
 @cases("make", *TEXTUAL)
 def test_completion_refuses_images_of_inputs_and_tools(make: Callable[..., gx.Agent]) -> None:
-    model = ScriptedModel([AGENTS["XML"][1] if make is agents.create_xml_agent else LABEL])
+    model = ScriptedModel([AGENTS["XML"][1] if make is langchain.create_xml_agent else LABEL])
     made = gx.AgentExecutor(agent=make(model, [look], protocol="completion"), tools=[look])
     given = {"input": "Which?", "chat_history": ""}
     with pytest.raises(gx.InputError, match="completions, which hold text only"):
@@ -496,7 +493,7 @@ def test_json_of_a_tool_is_no_image(forged: Any) -> None:
 @cases("most", 1, 5, 30)
 def test_cut_observation_keeps_its_images(most: int) -> None:
     made, model = executor("tool calling", max_observation=most)
-    chunks = list(made.stream_chunks("Which?"))
+    chunks = list(langchain.stream_chunks(made, "Which?"))
     messages = [one for chunk in chunks for one in chunk["messages"]]
     assert [one.images for one in messages if isinstance(one, ToolMessage)] == [(DOG, ADDRESS)]
     message = list(requested(model)[-1].messages)[-1]

@@ -11,7 +11,6 @@ import pytest
 
 from graphexec import Agent, AgentExecutor, ParseError, agents, create_react_agent, messages, models
 from graphexec.agents import react
-from graphexec.agents.langchain import conversational, mrkl
 from graphexec.agents.reading.labels import (
     ACTION,
     FINAL_ANSWER,
@@ -23,12 +22,14 @@ from graphexec.agents.reading.labels import (
     Spelling,
     may_become,
 )
+from graphexec.integrations import langchain
+from graphexec.integrations.langchain.formats import labelled_text
 from tests.agents.mutations.common import meaning_of
 from tests.executor.actors import echo, fail
 from tests.parameters import cases, read_tables
 
 Read: TypeAlias = Callable[..., agents.Decision]
-READERS: list[Read] = [react.read, mrkl.read]
+READERS: list[Read] = [react.read, labelled_text.read_mrkl]
 NAMES = ("weather", "Intermediate Answer")
 TABLES = read_tables(__file__)
 
@@ -60,17 +61,17 @@ def test_several_decisions_are_refused(text: str) -> None:
 @cases(
     ("read", "text", "meaning"),
     # An input with another answer is LangChain's.
-    (mrkl.read, "Action: f\nAction Input: Write:\nfinal answer: 42", ("f", "Write:\nfinal answer: 42")),
+    (labelled_text.read_mrkl, "Action: f\nAction Input: Write:\nfinal answer: 42", ("f", "Write:\nfinal answer: 42")),
     # A spoken answer may follow on the line.
-    (conversational.read, "Thought: no tool is needed. AI: Hello.", ("Hello.",)),
-    (conversational.read, "AI：Hello.", ("Hello.",)),
-    (conversational.read, "**AI:** Hello.", ("Hello.",)),
+    (labelled_text.read_conversational, "Thought: no tool is needed. AI: Hello.", ("Hello.",)),
+    (labelled_text.read_conversational, "AI：Hello.", ("Hello.",)),
+    (labelled_text.read_conversational, "**AI:** Hello.", ("Hello.",)),
 )
 def test_agents_of_langchain_read_more(read: Read, text: str, meaning: tuple[str, ...]) -> None:
     assert meaning_of(read(messages.ModelReply(text))) == meaning
 
 
-@cases("read", mrkl.read, conversational.read)
+@cases("read", labelled_text.read_mrkl, labelled_text.read_conversational)
 @cases("second", "action input: y", "Action: weather", "行动：weather")
 def test_second_known_tool_is_refused(read: Read, second: str) -> None:
     with pytest.raises(ParseError):
@@ -84,9 +85,13 @@ def test_known_tool_is_found_in_its_decoration(written: str, tool: str) -> None:
 
 
 Make: TypeAlias = Callable[..., Agent]
-LABELLED: list[Make] = [create_react_agent, agents.create_mrkl_agent]
-IN_JSON: list[Make] = [agents.create_chat_agent, agents.create_structured_chat_agent, agents.create_json_chat_agent]
-OTHERS: list[Make] = [agents.create_conversational_agent, agents.create_structured_agent, agents.create_xml_agent]
+LABELLED: list[Make] = [create_react_agent, langchain.create_mrkl_agent]
+IN_JSON: list[Make] = [
+    langchain.create_chat_agent,
+    langchain.create_structured_chat_agent,
+    langchain.create_json_chat_agent,
+]
+OTHERS: list[Make] = [langchain.create_conversational_agent, agents.create_structured_agent, langchain.create_xml_agent]
 
 
 @cases("make", *LABELLED, *IN_JSON, *OTHERS)

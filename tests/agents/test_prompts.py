@@ -8,6 +8,7 @@ import pytest
 from graphexec import Agent, AgentExecutor, actions, agents, effects, models, tool
 from graphexec.agents.prompt import parse_template
 from graphexec.errors import InputError, ToolDefinitionError
+from graphexec.integrations import langchain
 from graphexec.messages import AssistantMessage, ChatRequest, ModelReply, SystemMessage, UserMessage
 from tests.agents.runs import run_and_record
 from tests.executor.actors import echo, messages, observations, prompt, statuses
@@ -92,16 +93,16 @@ def test_huge_and_unusual_inputs_are_passed_unchanged(text: str) -> None:
 # The variables that each template needs.
 REQUIRED: list[tuple[Make, str, tuple[str, ...]]] = [
     (agents.create_react_agent, "prompt", ("tools", "tool_names", "agent_scratchpad")),
-    (agents.create_mrkl_agent, "prompt", ("tools", "tool_names", "agent_scratchpad")),
-    (agents.create_conversational_agent, "prompt", ("tools", "tool_names", "chat_history", "agent_scratchpad")),
-    (agents.create_xml_agent, "prompt", ("tools", "agent_scratchpad")),
-    (agents.create_chat_agent, "prompt", ("tools",)),
-    (agents.create_chat_agent, "question", ("agent_scratchpad",)),
-    (agents.create_structured_chat_agent, "prompt", ("tools", "tool_names")),
-    (agents.create_structured_chat_agent, "question", ("agent_scratchpad",)),
-    (agents.create_json_chat_agent, "prompt", ("tools", "tool_names")),
-    (agents.create_json_chat_agent, "tool_response", ("observation",)),
-    (agents.create_self_ask_agent, "prompt", ("agent_scratchpad",)),
+    (langchain.create_mrkl_agent, "prompt", ("tools", "tool_names", "agent_scratchpad")),
+    (langchain.create_conversational_agent, "prompt", ("tools", "tool_names", "chat_history", "agent_scratchpad")),
+    (langchain.create_xml_agent, "prompt", ("tools", "agent_scratchpad")),
+    (langchain.create_chat_agent, "prompt", ("tools",)),
+    (langchain.create_chat_agent, "question", ("agent_scratchpad",)),
+    (langchain.create_structured_chat_agent, "prompt", ("tools", "tool_names")),
+    (langchain.create_structured_chat_agent, "question", ("agent_scratchpad",)),
+    (langchain.create_json_chat_agent, "prompt", ("tools", "tool_names")),
+    (langchain.create_json_chat_agent, "tool_response", ("observation",)),
+    (langchain.create_self_ask_agent, "prompt", ("agent_scratchpad",)),
     (agents.create_structured_agent, "prompt", ("tools",)),
 ]
 
@@ -118,9 +119,9 @@ def test_template_requires_its_variables(make: Make, option: str, names: tuple[s
     ("make", "name"),
     *((agents.create_structured_agent, name) for name in ("final_answer", "Final_Answer", "final answer")),
     (agents.create_structured_agent, " FINAL ANSWER "),
-    (agents.create_chat_agent, "Final Answer"),
-    (agents.create_structured_chat_agent, "final_answer"),
-    (agents.create_json_chat_agent, "Final_Answer"),
+    (langchain.create_chat_agent, "Final Answer"),
+    (langchain.create_structured_chat_agent, "final_answer"),
+    (langchain.create_json_chat_agent, "Final_Answer"),
 )
 def test_reserved_tool_name_is_refused(make: Make, name: str) -> None:
     with pytest.raises(ToolDefinitionError, match=f"a tool is named {name}, which stands for the answer"):
@@ -132,11 +133,11 @@ MOOD = r"tool_response has the variable \{mood\}; it can only have \{observation
 
 @cases(
     ("make", "tools", "options", "text"),
-    (agents.create_self_ask_agent, [], {}, "is given no tool; give it exactly one tool, named with @"),
-    (agents.create_self_ask_agent, [echo], {}, "is given echo; give it exactly one tool, named with @"),
-    (agents.create_self_ask_agent, [search, echo], {}, "is given Intermediate Answer, echo; give it"),
-    (agents.create_conversational_agent, [], {"ai_prefix": " "}, "ai_prefix is ' '; give the label"),
-    (agents.create_json_chat_agent, [echo], {"tool_response": "{observation} {mood}"}, MOOD),
+    (langchain.create_self_ask_agent, [], {}, "is given no tool; give it exactly one tool, named with @"),
+    (langchain.create_self_ask_agent, [echo], {}, "is given echo; give it exactly one tool, named with @"),
+    (langchain.create_self_ask_agent, [search, echo], {}, "is given Intermediate Answer, echo; give it"),
+    (langchain.create_conversational_agent, [], {"ai_prefix": " "}, "ai_prefix is ' '; give the label"),
+    (langchain.create_json_chat_agent, [echo], {"tool_response": "{observation} {mood}"}, MOOD),
 )
 def test_other_mistakes_are_refused(make: Make, tools: list[Any], options: dict[str, str], text: str) -> None:
     with pytest.raises(InputError, match=text):
@@ -146,7 +147,7 @@ def test_other_mistakes_are_refused(make: Make, tools: list[Any], options: dict[
 @cases(
     ("make", "options", "replies", "stop", "head", "step"),
     (
-        agents.create_mrkl_agent,
+        langchain.create_mrkl_agent,
         {"prompt": "{tools}|{tool_names}|{input}|{agent_scratchpad}"},
         [" Hm.\nAction: echo\nAction Input: cats", " So.\nFinal Answer: done"],
         ("\nObservation:", "\n\tObservation:"),
@@ -155,7 +156,7 @@ def test_other_mistakes_are_refused(make: Make, tools: list[Any], options: dict[
     ),
     # The server cuts the reply before the stop string.
     (
-        agents.create_xml_agent,
+        langchain.create_xml_agent,
         {"prompt": "{tools}|{input}|{agent_scratchpad}"},
         ["I look.\n<tool>echo</tool><tool_input>cats", "<final_answer>done</final_answer>"],
         ("</tool_input>",),
@@ -163,7 +164,7 @@ def test_other_mistakes_are_refused(make: Make, tools: list[Any], options: dict[
         "I look.\n<tool>echo</tool><tool_input>cats</tool_input>\n<observation>cats</observation>\n",
     ),
     (
-        agents.create_self_ask_agent,
+        langchain.create_self_ask_agent,
         {"prompt": "{input}{agent_scratchpad}"},
         [" Yes.\nFollow up: cats", "So the final answer is: done"],
         ("\nIntermediate answer:",),
@@ -174,7 +175,7 @@ def test_other_mistakes_are_refused(make: Make, tools: list[Any], options: dict[
 def test_model_continues_one_text(
     make: Make, options: dict[str, str], replies: list[str], stop: tuple[str, ...], head: str, step: str
 ) -> None:
-    tools = [search if make is agents.create_self_ask_agent else echo]
+    tools = [search if make is langchain.create_self_ask_agent else echo]
     result, (first, second) = run_and_record(lambda model: make(model, tools, **options), replies, tools)
     assert (result.outcome.output, observations(result)) == ("done", ["cats"])
     assert isinstance(first, ChatRequest)
@@ -192,7 +193,7 @@ def test_model_continues_one_text(
 )
 def test_examples_stand_before_the_prompt_or_in_it(template: str, text: str) -> None:
     made = tool(name="Intermediate Answer", examples=[{"query": "Who {was}?"}])(search.function)
-    effect = agents.create_self_ask_agent(MODEL, [made], prompt=template).ask(actions.Run({"input": "q"}))
+    effect = langchain.create_self_ask_agent(MODEL, [made], prompt=template).ask(actions.Run({"input": "q"}))
     assert isinstance(effect, effects.CallModel)
     assert prompt(effect.request) == text
 
@@ -200,9 +201,9 @@ def test_examples_stand_before_the_prompt_or_in_it(template: str, text: str) -> 
 def test_conversational_prompt_has_earlier_messages_and_the_prefix() -> None:
     model = models.ScriptedModel(["Robot (v2): Ada, I think."])
     template = "{tools}{tool_names}|{ai_prefix}|{chat_history}|{input}|{agent_scratchpad}"
-    agent = agents.create_conversational_agent(model, [echo], prompt=template, ai_prefix="Robot (v2)")
+    agent = langchain.create_conversational_agent(model, [echo], prompt=template, ai_prefix="Robot (v2)")
     assert agent.input_keys == ("chat_history", "input")
-    assert agents.create_mrkl_agent(MODEL, [echo]).input_keys == ("input",)
+    assert langchain.create_mrkl_agent(MODEL, [echo]).input_keys == ("input",)
     executor = AgentExecutor(agent=agent, tools=[echo])
     assert executor.run({"chat_history": "Human: I am Ada.", "input": "Who am I?"}).output == "Ada, I think."
     assert prompt(model.requests[0]).endswith("|Robot (v2)|Human: I am Ada.|Who am I?|")
@@ -214,7 +215,7 @@ def test_chat_request_has_instructions_and_previous_work() -> None:
     reply = 'Action:\n```\n{"action": "echo", "action_input": {"text": "a"}}\n```'
     model = models.ScriptedModel([reply, "Final Answer: done"])
     options: dict[str, Any] = {"prompt": "{tools}|{mood}", "question": "{input}|{agent_scratchpad}", "stop": ["X"]}
-    agent = agents.create_chat_agent(model, [echo], **options)
+    agent = langchain.create_chat_agent(model, [echo], **options)
     assert agent.input_keys == ("mood", "input")
     assert AgentExecutor(agent=agent, tools=[echo]).run({"input": "q", "mood": "calm"}).output == "done"
     first, second = model.requests
@@ -232,7 +233,7 @@ def test_structured_chat_tool_receives_several_named_inputs() -> None:
     blob = '```\n{"action": "add", "action_input": {"a": 1, "b": 2}}\n```'
     finish = '```\n{"action": "Final Answer", "action_input": "3"}\n```'
     result, (first, second) = run_and_record(
-        lambda model: agents.create_structured_chat_agent(model, [add]), [blob, finish], [add]
+        lambda model: langchain.create_structured_chat_agent(model, [add]), [blob, finish], [add]
     )
     assert (result.outcome.output, observations(result)) == ("3", [3])
     assert first.stop == ("\nObservation",)
@@ -244,7 +245,7 @@ def test_json_conversation_has_all_messages_in_order() -> None:
     blob = '{"action": "echo", "action_input": "a"}'
     options = {"prompt": "{tools}|{tool_names}", "question": "Q: {input}", "tool_response": "Got {observation}"}
     result, requests = run_and_record(
-        lambda model: agents.create_json_chat_agent(model, [echo], **options),
+        lambda model: langchain.create_json_chat_agent(model, [echo], **options),
         [blob, "Hm.", '{"action": "Final Answer", "action_input": "done"}'],
         [echo],
         handle_parsing_errors="Again!",
@@ -259,13 +260,13 @@ def test_json_conversation_has_all_messages_in_order() -> None:
         UserMessage("Got Again!"),
     ]
     assert requests[-1].stop == ("\nObservation",)
-    agent = agents.create_json_chat_agent(MODEL, [echo], prompt="{tools}{tool_names}{mood}", question="{a}{mood}")
+    agent = langchain.create_json_chat_agent(MODEL, [echo], prompt="{tools}{tool_names}{mood}", question="{a}{mood}")
     assert agent.input_keys == ("mood", "a")
 
 
 def test_run_continues_after_a_parse_error() -> None:
     result, requests = run_and_record(
-        lambda model: agents.create_xml_agent(model, [echo], prompt="{tools}{agent_scratchpad}"),
+        lambda model: langchain.create_xml_agent(model, [echo], prompt="{tools}{agent_scratchpad}"),
         ["Hm <tool>", "<final_answer>done</final_answer>"],
         [echo],
         handle_parsing_errors="Correct it.",
@@ -273,7 +274,7 @@ def test_run_continues_after_a_parse_error() -> None:
     assert result.outcome.output == "done"
     assert prompt(requests[1]).endswith("again.Hm <tool>\n<observation>Correct it.</observation>\n")
     result, _ = run_and_record(
-        lambda model: agents.create_chat_agent(model, [echo]),
+        lambda model: langchain.create_chat_agent(model, [echo]),
         ['```{"action": "echo", "action_input": "a"}```', "what?", "Final Answer: done"],
         [echo],
         handle_parsing_errors=True,

@@ -13,8 +13,8 @@ from graphexec import AgentExecutor, create_react_agent, tool
 from graphexec.actions import NO_STEPS, AgentAction, AgentStep, Run, Steps
 from graphexec.agents import scratchpad
 from graphexec.agents.images import number_images
-from graphexec.agents.langchain import self_ask, xml
 from graphexec.agents.tool_calling import step_turns
+from graphexec.integrations.langchain.formats import json_actions, self_ask, xml
 from graphexec.messages.turns import Conversation
 from graphexec.models.http import json_bodies
 from graphexec.models.http.dialect import Dialect, Sampling
@@ -112,7 +112,7 @@ def test_runs_share_nothing_of_their_empty_beginning() -> None:
 
 # ---- texts
 
-PADS = [scratchpad.format_thoughts, scratchpad.format_legacy_thoughts, scratchpad.format_previous_work]
+PADS = [scratchpad.format_thoughts, scratchpad.format_legacy_thoughts, json_actions.format_previous_work]
 WORDS = st.text(max_size=3)
 OBSERVATIONS: st.SearchStrategy[Any] = WORDS | st.just(IMAGE) | st.just({"a": IMAGE}) | st.integers()
 STEPS = st.builds(AgentStep, st.builds(AgentAction, st.just("look"), st.just("home"), WORDS), OBSERVATIONS)

@@ -7,13 +7,15 @@ from typing import TypeAlias
 import pytest
 from hypothesis import given
 
-from graphexec import AgentExecutor, AgentFinish, ParseError, agents, create_react_agent
+from graphexec import AgentExecutor, AgentFinish, ParseError, create_react_agent
 from graphexec.agents import Agent, Decision
 from graphexec.agents import react as react_module
-from graphexec.agents.langchain import conversational, mrkl, self_ask, structured_chat, xml
 from graphexec.agents.react import read as react
 from graphexec.agents.reading.answers import AnswerReader
 from graphexec.agents.scratchpad import STOP
+from graphexec.integrations import langchain
+from graphexec.integrations.langchain.formats.json_actions import read_structured_chat
+from graphexec.integrations.langchain.formats.labelled_text import read_conversational, read_mrkl
 from graphexec.messages import ModelReply
 from graphexec.models import ScriptedModel
 from tests.agents.mutations.common import Meaning, invent, make_lines, meaning_of
@@ -22,13 +24,13 @@ from tests.agents.mutations.labelled import spell_labels_otherwise
 from tests.agents.mutations.tagged import leave_open
 from tests.agents.test_mutated_replies import REPLIES, SEEDS, apply
 from tests.executor.actors import echo
+from tests.integrations.langchain import readers
 from tests.parameters import cases, read_tables
 
 Read: TypeAlias = Callable[..., Decision]
 
 TABLES = read_tables(__file__)
-MODULES = (react_module, conversational, mrkl, self_ask, structured_chat, xml)
-READERS: dict[str, Read] = {module.__name__.rpartition(".")[2]: module.read for module in MODULES}
+READERS: dict[str, Read] = {"react": react, **readers.READERS}
 
 
 def prose(chance: Random) -> tuple[Meaning, str]:
@@ -39,7 +41,7 @@ def prose(chance: Random) -> tuple[Meaning, str]:
 
 # Each reader of text, with the replies that it reads; another agent of ours reads nothing beside its decision.
 TEXTUAL = {name: kind for name, kind in KINDS.items() if name not in ("structured", "tool_calling")}
-TEXTUAL["structured_chat, in prose"] = Kind(structured_chat.read, prose, [], [], [])
+TEXTUAL["structured_chat, in prose"] = Kind(read_structured_chat, prose, [], [], [])
 
 # What models write behind their decision. Whatever follows a question is of another run.
 QUESTIONS = [
@@ -91,7 +93,7 @@ def test_decision_ends_before_what_follows_it(name: str, seed: int) -> None:
 
 STREAMED: dict[Read, Callable[[], AnswerReader]] = {
     react: react_module.make_answer_reader,
-    **{module.read: module.make_answer_reader for module in (mrkl, self_ask, structured_chat, xml)},
+    **{readers.READERS[name]: make for name, make in readers.STREAMED.items()},
 }
 
 
@@ -99,7 +101,11 @@ STREAMED: dict[Read, Callable[[], AnswerReader]] = {
     ("read", "reply", "meaning", "unread"),
     *(
         (read, f"{label}: 42\n{turn}: y\nThought: z\n{label}: 4", ("42",), f"{turn}: y\nThought: z\n{label}: 4")
-        for read, label in [(react, "Final Answer"), (mrkl.read, "final answer"), (conversational.read, "AI")]
+        for read, label in [
+            (react, "Final Answer"),
+            (read_mrkl, "final answer"),
+            (read_conversational, "AI"),
+        ]
         for turn in ("Question", "Human", "Observation")
     ),
     *((READERS[one[0]], one[1], tuple(one[2]), one[3] if one[3:] else None) for one in TABLES["unread"]),
@@ -141,7 +147,7 @@ def test_fenced_lines_keep_their_indentation(fenced: str, tool_input: str) -> No
     assert meaning_of(react(ModelReply(f"Action: f\nAction Input:\n{fenced}"))) == ("f", tool_input)
 
 
-AGENTS = [agents.create_chat_agent, agents.create_structured_chat_agent, agents.create_json_chat_agent]
+AGENTS = [langchain.create_chat_agent, langchain.create_structured_chat_agent, langchain.create_json_chat_agent]
 
 
 @cases("make", create_react_agent, *AGENTS)

@@ -12,8 +12,8 @@ import pytest
 from pytest_examples import CodeExample, EvalExample, find_examples
 
 import graphexec
-import graphexec.agents
 import graphexec.memory
+from graphexec.integrations import langchain
 from tests.parameters import cases
 
 ROOT = Path(__file__).parents[2]
@@ -92,7 +92,7 @@ def test_what_a_page_links_to_is_there(page: Path) -> None:
 def test_every_name_that_the_migration_page_gives_is_public() -> None:
     rows = [line.split("|") for line in (ROOT / "docs/migration.md").read_text(encoding="utf-8").splitlines()]
     named = {name for row in rows if len(row) == 5 for name in re.findall(r"`(create_\w+|[A-Z]\w+Memory)`", row[2])}
-    public = {*graphexec.__all__, *graphexec.agents.__all__, *graphexec.memory.__all__}
+    public = {*graphexec.__all__, *vars(langchain)["__all__"], *graphexec.memory.__all__}
     assert named
     assert named <= public
 

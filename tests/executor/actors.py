@@ -6,6 +6,7 @@ import io
 import json
 import threading
 from collections.abc import Callable, Mapping, Sequence, Sized
+from functools import partial
 from typing import Any, TypeAlias
 
 import pytest
@@ -15,6 +16,7 @@ from graphexec import AgentAction, AgentExecutor, AgentFinish, Effect, Snapshot,
 from graphexec.actions import Run, Steps
 from graphexec.executor import Ready
 from graphexec.executor.result import Ending
+from graphexec.integrations import langchain
 from graphexec.kernel.effects import CallContext, DetachedScope
 from graphexec.kernel.stepping import replay
 from graphexec.messages import ChatRequest, Message, ModelReply, ModelRequest, ToolCall, ToolMessage, Usage
@@ -227,7 +229,7 @@ def run_sync(executor: AgentExecutor, inputs: Any = "q", **options: Any) -> Any:
     return executor.run(inputs, **options)
 
 
-# The methods that run an executor; `aiter` is `iter` with `async for`.
+# The ways to run an executor: methods of its, and what users of LangChain have; `aiter` is `iterate` with `async for`.
 _WAYS = ["run", "invoke", "batch", "stream", "stream_chunks", "stream_answer", "iter"]
 WAYS = [*_WAYS, *(f"a{way}" for way in _WAYS)]
 
@@ -235,7 +237,13 @@ WAYS = [*_WAYS, *(f"a{way}" for way in _WAYS)]
 def run_by(way: str, executor: AgentExecutor, *inputs: Any, **options: Any) -> Any:
     """Run an executor by a method to its end, and return the result, or a list of what is streamed."""
     inputs = inputs or (["q"] if way.endswith("batch") else "q",)
-    running = getattr(executor, "iter" if way == "aiter" else way)(*inputs, **options)
+    others: dict[str, Callable[..., Any]] = {
+        **dict.fromkeys(("iter", "aiter"), langchain.iterate),
+        "stream_chunks": langchain.stream_chunks,
+        "astream_chunks": langchain.astream_chunks,
+    }
+    start = partial(others[way], executor) if way in others else getattr(executor, way)
+    running = start(*inputs, **options)
     if way in ("run", "invoke", "batch"):
         return running
     if way in ("arun", "ainvoke", "abatch"):

@@ -17,6 +17,7 @@ import graphexec as gx
 from graphexec import Limits, effects, kernel, runtime, testing, tools
 from graphexec.agents import RuleName
 from graphexec.effects import agent_limits
+from graphexec.integrations import langchain
 from graphexec.kernel import Meter
 from graphexec.messages import ModelReply, ModelRequest, ToolCall, Usage
 from graphexec.runtime.calls import Scope
@@ -315,7 +316,7 @@ class World:
             case "stream":
                 return list(executor.stream(start))[-1]
             case "iter":
-                turns = executor.iter(start)
+                turns = langchain.iterate(executor, start)
                 list(turns)
                 return turns.result
             case "arun":
@@ -324,7 +325,7 @@ class World:
                 async with aclosing(executor.astream(start, tokens=way == "atokens")) as events:
                     return [event async for event in events][-1]
             case "aiter":
-                turns = executor.iter(start)
+                turns = langchain.iterate(executor, start)
                 async for _ in turns:
                     pass
                 return turns.result

@@ -14,6 +14,7 @@ import graphexec as gx
 from graphexec import actions, effects, messages, nodes, runtime
 from graphexec.executor import Acted, Ready, parse
 from graphexec.executor.console import ConsolePrinter
+from graphexec.integrations import langchain
 from graphexec.nodes.tool_calls import WARNING
 from tests.executor import actors
 from tests.executor.actors import act, answer, echo, make_executor, make_react, run_by
@@ -165,7 +166,7 @@ def test_resumed_run_prints_new_steps_only() -> None:
 
 
 def test_resumed_or_changed_run_prints_steps_once(capsys: pytest.CaptureFixture[str]) -> None:
-    turns = make_react(ACT, ACT.replace("hi", "ho"), DONE, verbose=True).iter("q")
+    turns = langchain.iterate(make_react(ACT, ACT.replace("hi", "ho"), DONE, verbose=True), "q")
     for _ in turns:
         if not turns.ended:
             turns.run = actions.Run({"input": "r"}, actions.Steps(turns.run.steps))

@@ -177,7 +177,7 @@ WRONG_MODELS: list[tuple[Any, str]] = [
     (3, "model is 3; give a name"),
     ([double], r"model is \[.*; give a name"),
     (OpenAICompatible, r"model is the class OpenAICompatible; make one, as in OpenAICompatible\(...\)"),
-    (Invoking(), r"model is an Invoking, which has invoke; pass from_langchain\(model\) of graphexec.models, or"),
+    (Invoking(), r"model is an Invoking, which has invoke; pass from_langchain\(model\) of graphexec.integrations.l"),
     (SimpleNamespace(chat=1), r"model is a SimpleNamespace, which has chat; pass from_openai\(client, 'gpt-5-mini'\)"),
     (SimpleNamespace(request_stream=1), r".*, which has request_stream; pass from_pydantic_ai\(model\) of"),
 ]

@@ -63,6 +63,8 @@ NAMES: dict[str, Any] = {
     "prompt_template": Other("ChatPromptTemplate()"),
     "human_message": Other("HumanMessage('How are you?')", type="human", content="How are you?"),
     "langchain_tool": Other("StructuredTool()", name="search", invoke=print),
+    "langchain_search": Other("BaseTool()", name="search", description="Search.", invoke=print),
+    "chain": Other("RunnableSequence()", invoke=print, ainvoke=print),
     "openai_schema": {"type": "function"},
 }
 

@@ -15,6 +15,7 @@ from graphexec import Agent, AgentExecutor, agents, effects, messages
 from graphexec.actions import Run
 from graphexec.agents.conversation import parse_messages
 from graphexec.errors import InputError
+from graphexec.integrations import langchain
 from graphexec.memory import BufferMemory, MemoryHistory, SummaryMemory, Turn
 from graphexec.messages import AssistantMessage, SystemMessage, ToolCall, ToolMessage, UserMessage
 from graphexec.models import ScriptedModel
@@ -27,19 +28,19 @@ BEFORE = (UserMessage("I am Ada."), AssistantMessage("Hello, Ada."))
 
 # Each agent with the template that holds the question, and its other required variables.
 ASKED_WITH_MESSAGES: dict[str, tuple[Callable[..., Agent], str, str]] = {
-    "chat": (agents.create_chat_agent, "question", "{agent_scratchpad}"),
-    "JSON chat": (agents.create_json_chat_agent, "question", ""),
+    "chat": (langchain.create_chat_agent, "question", "{agent_scratchpad}"),
+    "JSON chat": (langchain.create_json_chat_agent, "question", ""),
     "structured": (partial(agents.create_structured_agent, examples=()), "question", ""),
-    "structured chat": (agents.create_structured_chat_agent, "question", "{agent_scratchpad}"),
+    "structured chat": (langchain.create_structured_chat_agent, "question", "{agent_scratchpad}"),
     "tool calling": (agents.create_tool_calling_agent, "prompt", ""),
 }
 
 ASKED_WITH_TEXT: dict[str, tuple[Callable[..., Agent], Any]] = {
-    "conversational": (agents.create_conversational_agent, echo),
-    "MRKL": (agents.create_mrkl_agent, echo),
+    "conversational": (langchain.create_conversational_agent, echo),
+    "MRKL": (langchain.create_mrkl_agent, echo),
     "ReAct": (agents.create_react_agent, echo),
-    "self-ask": (agents.create_self_ask_agent, search),
-    "XML": (agents.create_xml_agent, echo),
+    "self-ask": (langchain.create_self_ask_agent, search),
+    "XML": (langchain.create_xml_agent, echo),
 }
 
 HOW = cases("kind", *ASKED_WITH_MESSAGES)
@@ -159,7 +160,7 @@ def test_text_prompt_formats_messages_like_a_memory(kind: str, turns: list[Turn]
 
 
 def test_conversational_agent_names_its_speakers() -> None:
-    agent = agents.create_conversational_agent(ScriptedModel([]), [echo], ai_prefix=" Robot ")
+    agent = langchain.create_conversational_agent(ScriptedModel([]), [echo], ai_prefix=" Robot ")
     assert "Human: I am Ada.\nRobot: Hello, Ada." in prompt(request_of(agent, input="q", chat_history=BEFORE))
     memory = SummaryMemory(ScriptedModel(["They met."]), as_messages=True)
     memory.save({"input": "I am Ada."}, {"output": "Hello."})

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 import graphexec as gx
-from graphexec import actions, agents, effects, errors, kernel, messages, models, runtime
+from graphexec import actions, effects, errors, kernel, messages, models, runtime
 from graphexec import memory as memories
 from graphexec.errors import InputError, ServerError
 from graphexec.executor import Ready, Stopped, limit_reached, parse, stopped_response
+from graphexec.integrations import langchain
 from graphexec.kernel.events import journal_of
 from graphexec.memory import BufferMemory, SummaryFailed, SummaryMemory, SummaryRequested
 from tests.drivers import FakeClock
@@ -435,13 +436,13 @@ def test_exception_of_another_run_is_ignored() -> None:
 def test_streams_are_the_same_with_memory() -> None:
     turns = act("echo", text="a"), answer("done")
     plain, diary = (make_executor(memory, *turns, return_intermediate_steps=True) for memory in (None, Diary()))
-    assert list(diary.stream_chunks("q")) == list(plain.stream_chunks("q"))
+    assert list(langchain.stream_chunks(diary, "q")) == list(langchain.stream_chunks(plain, "q"))
     assert list(diary.stream_answer("q")) == list(plain.stream_answer("q"))
     assert diary.invoke("q") == plain.invoke("q")
 
 
 def test_a_replaced_run_is_not_loaded_again() -> None:
-    turns = make_executor(memory := Diary(), act("echo", text="a"), answer("done")).iter("q")
+    turns = langchain.iterate(make_executor(memory := Diary(), act("echo", text="a"), answer("done")), "q")
     for _ in turns:
         turns.run = actions.Run({**turns.run.inputs, "input": "other"}, actions.Steps(turns.run.steps))
     assert (len(memory.loaded), memory.saved) == (1, [({"before": "nothing", "input": "other"}, {"output": "done"})])
@@ -558,7 +559,7 @@ def test_messages_of_a_memory_survive_a_pause() -> None:
 
 def test_string_is_the_input_not_provided_by_memory() -> None:
     model = models.ScriptedModel(["AI: hello"], repeat_last=True)
-    executor = gx.AgentExecutor(agent=agents.create_conversational_agent(model, []), tools=[], memory=BufferMemory())
+    executor = gx.AgentExecutor(agent=langchain.create_conversational_agent(model, []), tools=[], memory=BufferMemory())
     assert executor.invoke("I am Ada.") == {"input": "I am Ada.", "output": "hello"}
     assert executor.run("Who am I?").output == "hello"
     assert "Human: I am Ada." in str(model.requests[-1])

@@ -12,10 +12,12 @@ import pytest
 import graphexec as gx
 from graphexec import agents, memory, models, testing
 from graphexec.actions import AgentAction, AgentFinish, Run
-from graphexec.agents import Agent, create_self_ask_agent
+from graphexec.agents import Agent
 from graphexec.effects import CallModel
 from graphexec.errors import InputError, ToolDefinitionError
 from graphexec.executor import parse
+from graphexec.integrations import langchain
+from graphexec.integrations.langchain import create_self_ask_agent
 from graphexec.memory import BufferMemory
 from graphexec.messages import ChatRequest, CompletionRequest
 from graphexec.models import ScriptedModel
@@ -23,7 +25,12 @@ from tests.executor.actors import answer, echo, fail, scripted, search
 from tests.kernel.machines import check_refusal, error_message, value
 from tests.parameters import cases
 
-CREATE: dict[str, Any] = {name: getattr(agents, name) for name in agents.__all__ if name.startswith("create_")}
+CREATE: dict[str, Any] = {
+    name: getattr(package, name)
+    for package in (agents, langchain)
+    for name in package.__all__
+    if name.startswith("create_")
+}
 
 EACH = cases("create", *CREATE.values())
 

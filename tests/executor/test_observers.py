@@ -15,6 +15,7 @@ import graphexec as gx
 from graphexec import Answered, Asked, Done, Entered, Failed, Moved, Reported, actions, runtime, snapshot_of
 from graphexec.errors import InputError
 from graphexec.executor import Ready, parse
+from graphexec.integrations import langchain
 from graphexec.runtime import run as run_table
 from tests import garbage
 from tests.drivers import FakeClock
@@ -256,7 +257,7 @@ async def aclose_stream(executor: gx.AgentExecutor) -> None:
 
 
 def leave_iteration(executor: gx.AgentExecutor) -> None:
-    for _ in executor.iter("q"):
+    for _ in langchain.iterate(executor, "q"):
         break
     garbage.collect()
 

@@ -17,6 +17,7 @@ from graphexec.agents import RuleName, WorkedExample
 from graphexec.agents.calls import NOT_REPEATED, CallRules
 from graphexec.executor import Acted, Replied, Stopped, limit_reached
 from graphexec.executor.rules import MOST_REQUESTS
+from graphexec.integrations import langchain
 from graphexec.memory import BufferMemory
 from graphexec.models import ScriptedModel
 from graphexec.models.scripted import ScriptedReply
@@ -281,7 +282,7 @@ def test_repeats_among_several_calls_are_answered() -> None:
     assert [step.observation for step in executor.run("q").steps] == ["a", "a"]
     # The chunks have each step once.
     second = (call("echo", "2", text="a"), call("echo", "3", text="c"))
-    chunks = list(tool_calling(BOTH[0], second, "done")[0].stream_chunks("q"))
+    chunks = list(langchain.stream_chunks(tool_calling(BOTH[0], second, "done")[0], "q"))
     assert [chunk["steps"][0].observation for chunk in chunks if "steps" in chunk] == ["a", "c", "a"]
     assert [chunk["actions"][0].call_id for chunk in chunks if "actions" in chunk] == ["1", "2", "3"]
     assert chunks[-1]["output"] == "done"

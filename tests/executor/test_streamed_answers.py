@@ -13,16 +13,17 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import graphexec as gx
-from graphexec import agents, kernel, models, tools
+from graphexec import kernel, models, tools
 from graphexec._parsing import INVISIBLE
 from graphexec._parsing.reasoning import ReasoningSplitter
 from graphexec.actions import AgentFinish
-from graphexec.agents.langchain.xml import escape_tags
 from graphexec.agents.reading.answers import AnswerReader, make_json_reader, make_label_reader, make_text_reader
 from graphexec.agents.reading.labels import FINAL_ANSWER, OBSERVATION, THOUGHT, TURN, USER, Label, may_become
 from graphexec.agents.reading.text_parsing import END_TOKENS, has_text
 from graphexec.agents.reading.textual_calls import CALL_MARK_PREFIXES
 from graphexec.executor import Acted, AnswerDiscarded, Ready, Replied, Stopped, parse, plan, stopped_response
+from graphexec.integrations import langchain
+from graphexec.integrations.langchain.formats.xml import escape_tags
 from graphexec.messages import ModelReply, ModelRequest, ReplyDelta, ToolCall
 from graphexec.models.scripted import ScriptedReply
 from tests.executor.actors import call, echo, run_by
@@ -178,9 +179,10 @@ TOOLS: list[tools.AnyTool] = [echo]
 ACT = "Thought: I look.\nAction: echo\nAction Input: a"
 react: Make = gx.create_react_agent
 structured, tool_calling = gx.create_structured_agent, gx.create_tool_calling_agent
-mrkl, conversational, chat = agents.create_mrkl_agent, agents.create_conversational_agent, agents.create_chat_agent
-structured_chat, json_chat = agents.create_structured_chat_agent, agents.create_json_chat_agent
-xml = agents.create_xml_agent
+mrkl, chat = langchain.create_mrkl_agent, langchain.create_chat_agent
+conversational = langchain.create_conversational_agent
+structured_chat, json_chat = langchain.create_structured_chat_agent, langchain.create_json_chat_agent
+xml = langchain.create_xml_agent
 CALL = ToolCall("1", "echo", '{"text": "a"}')
 JSON = json.dumps({"action": "final_answer", "answer": ANSWER})
 FENCED = f'Action:\n```json\n{{"action": "Final Answer", "action_input": "{ANSWER}"}}\n```'

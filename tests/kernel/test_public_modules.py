@@ -14,10 +14,10 @@ import pytest
 import graphexec
 import graphexec.messages
 from graphexec import messages
+from graphexec.integrations.langchain.originals import dump_original, restore_original
 from graphexec.kernel.serialization import public_module
 from graphexec.kernel.stepping import PendingEffect
 from graphexec.messages.images import ImageMarks
-from graphexec.messages.stored import Original
 from tests.parameters import cases
 
 
@@ -71,14 +71,14 @@ def module_of_outer(exported: object, names: tuple[str, ...], monkeypatch: pytes
 
 
 def test_stored_class_names_its_public_module(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert Original(messages.AssistantMessage("hi")).dump()["class"] == "graphexec.messages:AssistantMessage"
+    assert dump_original(messages.AssistantMessage("hi"))["class"] == "graphexec.messages:AssistantMessage"
     assert module_of_outer(Outer, ("Outer",), monkeypatch)[0] == "tests.kernel"
-    assert Original(Outer()).dump()["class"] == f"{__name__}:Outer"
+    assert dump_original(Outer())["class"] == f"{__name__}:Outer"
 
 
 @cases("module", "graphexec.messages", "graphexec.messages.conversation")
 def test_stored_message_is_restored_by_each_name(module: str) -> None:
-    stored = Original(messages.AssistantMessage("hi")).dump()
+    stored = dump_original(messages.AssistantMessage("hi"))
     named = {**stored, "class": f"{module}:AssistantMessage"}
-    restored = Original(data=named).value
+    restored = restore_original(named)
     assert (type(restored), restored.content) == (messages.AssistantMessage, "hi")

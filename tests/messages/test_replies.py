@@ -1,17 +1,13 @@
-"""Replies of users' models are checked, and messages of other libraries are stored as what they are."""
+"""Replies of users' models are checked."""
 
-import dataclasses
-import json
 from types import SimpleNamespace
 from typing import Any
 
-import pydantic
 import pytest
 
 import graphexec.messages as gm
-from graphexec import actions, errors
+from graphexec import errors
 from graphexec.messages.conversation import transcript
-from graphexec.messages.foreign import dump_original, restore_original
 from graphexec.messages.replies import check_access, check_reply, request_parameters, require_reply
 from tests.models.pictures import PNG
 from tests.parameters import cases
@@ -78,47 +74,3 @@ def test_parameters_and_access_are_optional() -> None:
     check_access(model)
     check_access(object())
     assert called == ["asked"]
-
-
-class Told(pydantic.BaseModel, extra="allow"):
-    """A message of another library, which has fields beyond those of its class."""
-
-    content: str
-    calls: list[dict[str, Any]] = []
-
-
-@dataclasses.dataclass
-class Acted:
-    """An action of another library."""
-
-    tool: str
-    tool_input: Any
-    message: Told
-    log: str = dataclasses.field(default="", init=False)
-
-
-ACTED = Acted("look", {"at": (1, None)}, Told.model_validate({"content": "hm", "calls": [{"a": 1}], "more": [2.5]}))
-
-
-def test_object_of_another_library_is_restored() -> None:
-    stored = json.loads(json.dumps(dump_original([ACTED, actions.AgentAction("look", "x", "log")])))
-    acted, action = restore_original(stored)
-    assert (acted.tool, acted.tool_input) == ("look", {"at": [1, None]})
-    assert (acted.message, acted.message.model_extra) == (ACTED.message, {"more": [2.5]})
-    assert action == actions.AgentAction("look", "x", "log")
-
-
-@cases(
-    ("name", "fields", "facts"),
-    ("nowhere:Action", {}, ["nowhere.Action", "import it"]),
-    (f"{__name__}:Nothing", {}, [f"{__name__}.Nothing"]),
-    (f"{__name__}:CALL", {}, [f"{__name__}.CALL"]),
-    # Neither an action nor a message.
-    ("fractions:Fraction", {}, ["fractions.Fraction"]),
-    ("graphexec.messages:Usage", {"prompt_tokens": 1}, ["graphexec.messages.Usage"]),
-    (f"{__name__}:Acted", {"tool": "look"}, ["an Acted", "tool_input"]),
-)
-def test_other_classes_are_not_made(name: str, fields: dict[str, Any], facts: list[str]) -> None:
-    with pytest.raises(errors.SnapshotError) as caught:
-        restore_original({"class": name, "fields": fields})
-    assert [fact for fact in facts if fact not in str(caught.value)] == []

@@ -123,5 +123,6 @@ def test_values_without_json_are_kept_and_others_refused() -> None:
     typed = TypedValues({"output": 1}, "output", form="data")
     assert pickle.loads(pickle.dumps(typed)) == {"output": 1}
     assert typed.with_values({"output": 2}).stored() == {"kind": "graphexec.answer", "data": 2}
+    assert Original(1, str) == Original(data="1") != Original(data=[1])
     assert hash(Original(1)) == hash(Original(2))
     assert to_json_data([AssistantMessage("hi"), (1,)])[1] == [1]

@@ -16,6 +16,7 @@ from graphexec import actions, agents, effects, errors, messages
 from graphexec.cli.runs.options import EVERYDAY_EXAMPLES
 from graphexec.executor import AgentExecutor, RunResult
 from graphexec.executor.result import Ending
+from graphexec.integrations import langchain
 from graphexec.kernel import Answered, Asked, Done, Event, Moved, Reported, Spent
 from graphexec.models import LocalModel
 from graphexec.runtime.observers import Observer
@@ -46,13 +47,13 @@ KINDS: Mapping[str, Callable[[messages.Model], agents.Agent]] = {
     # Without rules, which may ask more often than the tests count; `benchmarks/score.py` runs them on this model.
     "structured": lambda model: agents.create_structured_agent(model, TOOLS, examples=EVERYDAY_EXAMPLES[:2], rules=()),
     "tool_calling": lambda model: agents.create_tool_calling_agent(model, TOOLS),
-    "mrkl": lambda model: agents.create_mrkl_agent(model, TOOLS),
-    "conversational": lambda model: agents.create_conversational_agent(model, TOOLS),
-    "chat": lambda model: agents.create_chat_agent(model, TOOLS),
-    "structured_chat": lambda model: agents.create_structured_chat_agent(model, TOOLS),
-    "json_chat": lambda model: agents.create_json_chat_agent(model, TOOLS),
-    "xml": lambda model: agents.create_xml_agent(model, TOOLS),
-    "self_ask": lambda model: agents.create_self_ask_agent(model, [intermediate_answer]),
+    "mrkl": lambda model: langchain.create_mrkl_agent(model, TOOLS),
+    "conversational": lambda model: langchain.create_conversational_agent(model, TOOLS),
+    "chat": lambda model: langchain.create_chat_agent(model, TOOLS),
+    "structured_chat": lambda model: langchain.create_structured_chat_agent(model, TOOLS),
+    "json_chat": lambda model: langchain.create_json_chat_agent(model, TOOLS),
+    "xml": lambda model: langchain.create_xml_agent(model, TOOLS),
+    "self_ask": lambda model: langchain.create_self_ask_agent(model, [intermediate_answer]),
 }
 
 

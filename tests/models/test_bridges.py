@@ -16,6 +16,7 @@ import httpx2
 import pytest
 
 from graphexec import create_agent, errors, models
+from graphexec.integrations.langchain import from_langchain
 from graphexec.messages import (
     AssistantMessage,
     ChatRequest,
@@ -89,7 +90,7 @@ def langchain(transport: Transport) -> Any:
         "http_async_client": httpx2.AsyncClient(transport=transport),
     }
     make = package("langchain_openai").ChatOpenAI
-    return models.from_langchain(make(model="tiny", api_key=KEY, base_url="http://here/v1", max_retries=0, **clients))
+    return from_langchain(make(model="tiny", api_key=KEY, base_url="http://here/v1", max_retries=0, **clients))
 
 
 PACKAGES: dict[Bridge, str] = {
@@ -330,7 +331,7 @@ def test_stalled_call_ends_at_its_timeout(awaits: bool, ask: Ask) -> None:
 
 @cases(
     ("make", "name", "extra"),
-    (lambda: models.from_langchain(object()), "langchain_core", "langchain"),
+    (lambda: from_langchain(object()), "langchain_core", "langchain"),
     (lambda: models.from_openai(object(), "tiny"), "openai", "openai"),
     (lambda: models.from_pydantic_ai(object()), "pydantic_ai", "pydantic-ai"),
 )
@@ -351,6 +352,7 @@ def any_client() -> Any:
 
 # Any: a type checker reports each of these calls, too.
 make: Any = models
+bridge: Any = from_langchain
 WRONG: list[tuple[str, Callable[[], object], str]] = [
     ("openai", lambda: make.from_openai("gpt"), r"needs model; write from_openai\(client, 'gpt-5-mini'\)"),
     ("openai", lambda: make.from_openai("gpt", any_client()), "client='gpt'; give a client .* model=<.*; give a name"),
@@ -359,7 +361,7 @@ WRONG: list[tuple[str, Callable[[], object], str]] = [
     ("openai", lambda: make.from_openai(any_client(), "gpt", temperature="hot"), "temperature='hot'; give a number"),
     ("openai", lambda: make.from_openai(any_client(), "gpt", extra_body={"messages": []}), "messages in extra_body"),
     ("openai", lambda: make.from_openai(any_client(), "gpt", base_url="x"), "has no option base_url"),
-    ("langchain_core", lambda: make.from_langchain(config={}), r"needs chat_model; write from_langchain\("),
+    ("langchain_core", lambda: bridge(config={}), r"needs chat_model; write from_langchain\("),
     ("pydantic_ai", lambda: make.from_pydantic_ai("nonsense"), "model='nonsense'; Unknown model"),
 ]
 
@@ -404,7 +406,7 @@ def test_langchain_gets_its_reasoning_back() -> None:
             assert (tools[0]["function"]["name"], options) == ("echo", {})
             return self
 
-    result = create_agent(models.from_langchain(Fake()), [echo], kind="tool_calling").run("q")
+    result = create_agent(from_langchain(Fake()), [echo], kind="tool_calling").run("q")
     assert result.output == "done"
     assert seen[1][2].content == THINKING
     assert result.usage.total_tokens == 13

@@ -9,6 +9,7 @@ import pytest
 
 from graphexec import Agent, AgentExecutor, Done, ParseError, Reported, agents, messages, models, tool, tools
 from graphexec.executor.result import RunResult, make_result
+from graphexec.integrations import langchain
 from graphexec.models.http.remote import RemoteModel
 from tests.executor.actors import echo
 from tests.models.picky_server import PickyServer, Protocol, Shape, openai_refusal
@@ -43,23 +44,23 @@ XML = "<tool>echo</tool><tool_input>hi</tool_input><observation>wrong</observati
 KINDS = {
     "tool_calling": Kind(agents.create_tool_calling_agent, messages.ToolCall("c1", "echo", '{"text": "hi"}'), "done"),
     "react": Kind(agents.create_react_agent, f"Hm.\n{ACTION}", "Final Answer: done"),
-    "mrkl": Kind(agents.create_mrkl_agent, f"Hm.\n{ACTION}", "Final Answer: done"),
+    "mrkl": Kind(langchain.create_mrkl_agent, f"Hm.\n{ACTION}", "Final Answer: done"),
     "conversational": Kind(
-        agents.create_conversational_agent,
+        langchain.create_conversational_agent,
         f"Thought: Do I need to use a tool? Yes\n{ACTION}",
         "Thought: Do I need to use a tool? No\nAI: done",
         inputs=(("input", "q"), ("chat_history", "")),
     ),
-    "chat": Kind(agents.create_chat_agent, BOXED.format(ECHO_HI) + BEYOND, "Final Answer: done"),
+    "chat": Kind(langchain.create_chat_agent, BOXED.format(ECHO_HI) + BEYOND, "Final Answer: done"),
     "structured_chat": Kind(
-        agents.create_structured_chat_agent,
+        langchain.create_structured_chat_agent,
         BOXED.format('{"action": "echo", "action_input": {"text": "hi"}}') + BEYOND,
         BOXED.format(FINAL),
     ),
-    "json_chat": Kind(agents.create_json_chat_agent, f"{ECHO_HI}{BEYOND}", FINAL),
-    "xml": Kind(agents.create_xml_agent, XML, "<final_answer>done</final_answer>"),
+    "json_chat": Kind(langchain.create_json_chat_agent, f"{ECHO_HI}{BEYOND}", FINAL),
+    "xml": Kind(langchain.create_xml_agent, XML, "<final_answer>done</final_answer>"),
     "self_ask": Kind(
-        agents.create_self_ask_agent,
+        langchain.create_self_ask_agent,
         "Yes.\nFollow up: hi\nIntermediate answer: wrong\nSo the final answer is: wrong",
         "So the final answer is: done",
         search,

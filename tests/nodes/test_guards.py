@@ -9,6 +9,7 @@ from graphexec.actions import Refusal
 from graphexec.effects import CallModel
 from graphexec.errors import NodeError
 from graphexec.executor import Ready
+from graphexec.integrations import langchain
 from graphexec.memory import BufferMemory
 from graphexec.messages import ChatRequest, UserMessage
 from graphexec.models import ScriptedModel
@@ -124,7 +125,9 @@ class TestOutput:
         assert isinstance(result.stopped.cause, Refusal)
         assert "".join(make().stream_answer("hi")) == result.output
         if way == "parse":
-            assert "4711" not in str(list(make().stream_chunks("hi"))) + str(result.ending) + str(result.steps)
+            assert "4711" not in str(list(langchain.stream_chunks(make(), "hi"))) + str(result.ending) + str(
+                result.steps
+            )
             assert "4711" not in capsys.readouterr().err
 
     def test_own_text_of_a_stopped_run_is_not_checked(self) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from graphexec import AgentExecutor, messages, models, snapshot_of, tool, tools
 from graphexec.errors import EventLoopError
+from graphexec.integrations import langchain
 from graphexec.memory import BufferMemory, SQLiteHistory
 from graphexec.runtime.tasks import run_on_own_loop
 from tests import garbage
@@ -69,9 +70,9 @@ ASYNC_CALLS: dict[str, Callable[[Path], Awaitable[Any]]] = {
     "ainvoke": lambda _: executor_of(look).ainvoke("q"),
     "abatch": lambda _: executor_of(look).abatch(["q", "r"]),
     "astream": lambda _: drain(executor_of(look).astream("q")),
-    "astream_chunks": lambda _: drain(executor_of(look).astream_chunks("q")),
+    "astream_chunks": lambda _: drain(langchain.astream_chunks(executor_of(look), "q")),
     "astream_answer": lambda _: drain(executor_of(look).astream_answer("q")),
-    "iter": lambda _: drain(executor_of(look).iter("q")),
+    "iter": lambda _: drain(langchain.iterate(executor_of(look), "q")),
     "within a time": lambda _: executor_of(look, max_execution_time=60).arun("q"),
     "acomplete": lambda _: model().acomplete(REQUEST),
     "model astream": lambda _: drain(model().astream(REQUEST)),

@@ -17,7 +17,7 @@ from graphexec import AgentAction, AgentExecutor, AgentFinish, Asks, Exhausted, 
 from graphexec.kernel.effects import CallContext
 from graphexec.kernel.events import Cut
 from graphexec.runtime import IO, Handler, RunContext, make_run_context, run
-from tests.executor.actors import answer, make_executor
+from tests.executor.actors import answer, make_executor, run_by
 from tests.kernel.machines import INTERVIEW, Question, Stopped, Topic, Topics, Total, machine_of
 from tests.parameters import cases
 from tests.runtime.actors import LONG
@@ -31,7 +31,7 @@ def raising(steps: Any, inputs: dict[str, Any]) -> AgentFinish:
 def test_stop_async_iteration_does_not_end_a_stream(way: str) -> None:
     executor = AgentExecutor(agent=raising, tools=[])
     with pytest.raises(RuntimeError, match="StopAsyncIteration"):
-        list(getattr(executor, way)("q"))
+        run_by(way, executor)
 
 
 class Boom(Exception):

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from graphexec import AgentExecutor, effects, runtime
+from graphexec.integrations import langchain
 from graphexec.runtime.tasks import call_in_thread, start
 from graphexec.tools import AnyTool
 from graphexec.tools.calling import make_tool_handler
@@ -129,12 +130,12 @@ class Refuse:
 async def leave_streams(make: Make, _: World) -> None:
     await leave(make().astream("q"))
     await leave(make(max_execution_time=SOON).astream("q", tokens=True))
-    await leave(make(max_execution_time=SOON).astream_chunks("q"))
+    await leave(langchain.astream_chunks(make(max_execution_time=SOON), "q"))
 
 
 async def begin_no_stream(make: Make, _: World) -> None:
     make().astream("q")
-    make().astream_chunks("q")
+    langchain.astream_chunks(make(), "q")
     make().astream_answer("q")
 
 
@@ -153,7 +154,7 @@ SCENARIOS: dict[str, Scenario] = {
         take_all(make().astream("q", tokens=True)), world
     ),
     "leave streams": leave_streams,
-    "leave turns": lambda make, _: leave(make(**QUICKLY).iter("q")),
+    "leave turns": lambda make, _: leave(langchain.iterate(make(**QUICKLY), "q")),
     "begin no stream": begin_no_stream,
     "cancel a batch": lambda make, world: cancel_when_begun(make().abatch(["a", "b", "c"], max_concurrency=2), world),
     "fail in a batch": lambda make, _: make(**RAISING).abatch(["a", "b", "c"], max_concurrency=2),

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import graphexec as gx
 from graphexec.executor.result import Ending
+from graphexec.integrations import langchain
 from graphexec.runtime import run
 from tests.drivers import DriverResult, run_script
 from tests.executor.actors import run_by, script_of
@@ -121,16 +122,16 @@ def check(turns: Turns, conclusion: Turn, given: Settings, flavour: Flavour) -> 
         assert kept is None or kept.spent["model_calls"] == expected.model_calls
         got: list[Any] = []
         with pytest.raises(kind):
-            until_it_ends(fresh().stream_chunks("q"), got)
+            until_it_ends(langchain.stream_chunks(fresh(), "q"), got)
         check_chunks(without_messages(got), expected, given.at_once)
     else:
         result = run_script(lambda: script_of(fresh()))
         check_ending(result.outcome, result, expected)
         check_limits(expected, given, result)
         # Through the doors that people know.
-        check_chunks(without_messages(list(fresh().stream_chunks("q"))), expected, given.at_once)
+        check_chunks(without_messages(list(langchain.stream_chunks(fresh(), "q"))), expected, given.at_once)
         check_chunks(without_messages(run_by("astream_chunks", fresh())), expected, given.at_once)
-        assert list(fresh().iter("q")) == expected.turns
+        assert list(langchain.iterate(fresh(), "q")) == expected.turns
         assert run_by("aiter", fresh()) == expected.turns
         # The last chunk has the steps, where they are wanted.
         assert fresh().invoke("q") == {"input": "q", **expected.chunks[-1]}

@@ -13,7 +13,10 @@ import graphexec as gx
 from graphexec import agents, errors
 from graphexec.actions import Run, Steps
 from graphexec.agents import react, tool_calling
-from graphexec.agents.langchain import chat, json_chat, mrkl, self_ask
+from graphexec.integrations import langchain
+from graphexec.integrations.langchain.formats import self_ask
+from graphexec.integrations.langchain.formats.json_actions import read_chat, read_json_chat
+from graphexec.integrations.langchain.formats.labelled_text import read_mrkl
 from graphexec.messages import AssistantMessage, CompletionRequest, ModelReply, ToolCall, ToolMessage, UserMessage
 from graphexec.models import ScriptedModel
 from graphexec.tools import AnyTool
@@ -123,7 +126,7 @@ def test_monotonic_clock_starts_with_the_run() -> None:
     executor = gx.AgentExecutor(agent=scripted(answer()), tools=[], max_execution_time=5)
     assert executor.run_context.clock is time.monotonic
     clock = FakeClock(1_000_000)
-    turns = actors.timed(executor, clock).iter("q")
+    turns = langchain.iterate(actors.timed(executor, clock), "q")
     clock.advance(100)
     list(turns)
     assert turns.result.output == "done"
@@ -252,12 +255,12 @@ def test_memory_saves_a_stop_but_not_an_error(run: Running) -> None:
 def test_memory_is_not_given_steps_or_messages() -> None:
     memory = Diary()
     executor = gx.AgentExecutor(agent=scripted(answer("42")), tools=[], memory=memory, return_intermediate_steps=True)
-    list(executor.stream_chunks("q"))
+    list(langchain.stream_chunks(executor, "q"))
     executor.invoke("q")
     assert [outputs for _, outputs in memory.saved] == [{"output": "42"}] * 2
     # Iterating twice is two runs.
     memory = Diary()
-    turns = gx.AgentExecutor(agent=scripted(answer("42")), tools=[], memory=memory).iter("q")
+    turns = langchain.iterate(gx.AgentExecutor(agent=scripted(answer("42")), tools=[], memory=memory), "q")
     list(turns)
     list(turns)
     assert memory.calls == ["load", "save"] * 2
@@ -311,14 +314,14 @@ def test_resumed_stream_repeats_no_step(seen: int) -> None:
         for event in executor.stream("q")
         if isinstance(event, gx.Entered) and event.node == "plan"
     ]
-    chunks = list(executor.stream_chunks("q"))
+    chunks = list(langchain.stream_chunks(executor, "q"))
     turns = [chunks, chunks[2:], chunks[6:]]
-    assert list(executor.stream_chunks(pauses[seen])) == turns[seen]
+    assert list(langchain.stream_chunks(executor, pauses[seen])) == turns[seen]
 
 
 def test_consumer_time_counts_against_the_limit() -> None:
     clock = FakeClock()
-    chunks = actors.timed(two_steps(max_execution_time=5), clock).stream_chunks("q")
+    chunks = langchain.stream_chunks(actors.timed(two_steps(max_execution_time=5), clock), "q")
     next(chunks)
     clock.advance(6)
     *_, last = chunks
@@ -330,7 +333,9 @@ def test_time_limit_spares_the_stream_consumer() -> None:
         last: Any = None
         past = asyncio.Event()
         asyncio.get_running_loop().call_later(0.03, past.set)
-        async for one in gx.AgentExecutor(agent=scripted(A), tools=[echo], max_execution_time=0.02).astream_chunks("q"):
+        async for one in langchain.astream_chunks(
+            gx.AgentExecutor(agent=scripted(A), tools=[echo], max_execution_time=0.02), "q"
+        ):
             last = one
             # The consumer awaits something else, until after the limit.
             await past.wait()
@@ -352,12 +357,12 @@ CHAT_PAD = f"{PREVIOUS}{FENCED}\nObservation: a\nThought:"
 # How it is made, what it says first, its stop words, and what its next prompt has of the step.
 AGENTS: dict[str, tuple[Callable[..., gx.Agent], str, tuple[str, ...], str]] = {
     "react": (agents.create_react_agent, ACTING, LINE, f"{ACTING}\nObservation: a\nThought: "),
-    "structured chat": (agents.create_structured_chat_agent, FENCED, LINE, CHAT_PAD),
-    "xml": (agents.create_xml_agent, XML, ("</tool_input>",), f"{XML}</tool_input>\n<observation>a</observation>"),
-    "self ask": (agents.create_self_ask_agent, ASK, ANSWERED, f"{ASK}{ANSWERED[0]} how old?\n"),
-    "zero shot": (agents.create_mrkl_agent, ACTING, TABBED, f"{ACTING}\nObservation: a\nThought:"),
-    "conversational": (agents.create_conversational_agent, ACTING, TABBED, f"{ACTING}\nObservation: a\nThought:"),
-    "chat": (agents.create_chat_agent, FENCED, LINE, CHAT_PAD),
+    "structured chat": (langchain.create_structured_chat_agent, FENCED, LINE, CHAT_PAD),
+    "xml": (langchain.create_xml_agent, XML, ("</tool_input>",), f"{XML}</tool_input>\n<observation>a</observation>"),
+    "self ask": (langchain.create_self_ask_agent, ASK, ANSWERED, f"{ASK}{ANSWERED[0]} how old?\n"),
+    "zero shot": (langchain.create_mrkl_agent, ACTING, TABBED, f"{ACTING}\nObservation: a\nThought:"),
+    "conversational": (langchain.create_conversational_agent, ACTING, TABBED, f"{ACTING}\nObservation: a\nThought:"),
+    "chat": (langchain.create_chat_agent, FENCED, LINE, CHAT_PAD),
 }
 
 
@@ -378,7 +383,7 @@ def test_an_agent_has_its_stop_words_scratchpad_and_last_sentence(kind: str) -> 
 
 def test_json_chat_stops_at_the_label() -> None:
     model = ScriptedModel([BLOB, '{"action": "Final Answer", "action_input": "done"}'])
-    agent = agents.create_json_chat_agent(model, [echo], tool_response="Got {observation}")
+    agent = langchain.create_json_chat_agent(model, [echo], tool_response="Got {observation}")
     gx.AgentExecutor(agent=agent, tools=[echo]).run("q")
     assert model.requests[1].stop == ("\nObservation",)
     assert actors.messages(model.requests[1])[-2:] == [AssistantMessage(BLOB), UserMessage("Got a")]
@@ -433,15 +438,19 @@ EDGES: dict[str, tuple[Read, str | ModelReply, object]] = {
     # There, the label is not seen.
     "react: lower case": (react.read, "action: f\naction input: x", CALLED),
     # There, the answer loses what follows its last character.
-    "mrkl: without a blank line": (mrkl.read, "Final Answer: 42\nAction: f\nAction Input: ba", "42"),
+    "mrkl: without a blank line": (read_mrkl, "Final Answer: 42\nAction: f\nAction Input: ba", "42"),
     # There, the first of several is taken.
-    "json: a list of one": (json_chat.read, '[{"action": "f", "action_input": "x"}]', CALLED),
+    "json: a list of one": (read_json_chat, '[{"action": "f", "action_input": "x"}]', CALLED),
     # There, it is completed and executed.
-    "json: cut short": (json_chat.read, '{"action": "f", "action_input": "x', gx.ParseError),
+    "json: cut short": (read_json_chat, '{"action": "f", "action_input": "x', gx.ParseError),
     # There, the answer wins without a word.
-    "chat: an answer and an action": (chat.read, f"Action:\n```\n{OBJECT}\n```\nFinal Answer: 42", gx.ParseError),
+    "chat: an answer and an action": (
+        read_chat,
+        f"Action:\n```\n{OBJECT}\n```\nFinal Answer: 42",
+        gx.ParseError,
+    ),
     # There, no action is seen.
-    "chat: no newline behind the fence": (chat.read, f"Action:\n```{OBJECT}```", CALLED),
+    "chat: no newline behind the fence": (read_chat, f"Action:\n```{OBJECT}```", CALLED),
     # There, it is "30 what?".
     "self ask: a question with a colon": (self_ask.read, "Follow up: at 10:30 what?", [(LOOK_UP, "at 10:30 what?")]),
     # There, it is "r is: X".

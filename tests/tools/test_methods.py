@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import types
-from collections.abc import Callable
 from typing import Any
 
 import pytest
-from pydantic import AliasChoices, BaseModel, Field
 
 from graphexec import Tool, errors, tool
 from graphexec.tools import tools_of
 from graphexec.tools.collecting import to_tools
-from graphexec.tools.tool import InvalidArgumentsError
 from tests.executor.actors import AnyTool, Running, act, echo, make_executor, run_async, run_sync
 from tests.parameters import cases
 from tests.tools.actors import HOW, observe
@@ -186,116 +182,8 @@ def test_functions_among_tools_become_tools() -> None:
     assert made("x") == "x"
 
 
-class Question(BaseModel):
-    """What to search for."""
-
-    query: str
-    limit: int = 3
-
-
-@dataclasses.dataclass
-class LangChainTool:
-    """Stands for a tool of LangChain."""
-
-    args_schema: Any
-    name: str = "search"
-    description: str = "Search the web."
-    return_direct: bool = False
-
-    def invoke(self, tool_input: Any, config: Any = None) -> str:
-        return f"invoked with {tool_input}"
-
-    async def ainvoke(self, tool_input: Any, config: Any = None) -> str:
-        return f"awaited with {tool_input}"
-
-
-SCHEMA = {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}
-
-
-# The schema of a LangChain tool, its signature here, and its argument.
-@cases(
-    ("schema", "signature", "argument"),
-    (Question, "query: string, limit?: integer", "{'query': 'tea', 'limit': 3}"),
-    (SCHEMA, "query: string", "{'query': 'tea'}"),
-    (None, "tool_input: string", "tea"),
-)
-@cases(("run", "way"), (run_sync, "invoked"), (run_async, "awaited"))
-def test_tool_of_langchain_is_invoked(schema: Any, signature: str, argument: str, run: Running, way: str) -> None:
-    given: list[Any] = [LangChainTool(schema)]
-    (made,) = to_tools(given)
-    assert (made.signature, made.description) == (f"search({signature})", "Search the web.")
-    assert observe(run, made, **made.read("tea")) == f"{way} with {argument}"
-
-
-class FirstVersion:
-    """Stands for a model of pydantic 1."""
-
-    @classmethod
-    def schema(cls) -> dict[str, Any]:
-        return {"title": "Question", **SCHEMA}
-
-
-@cases("schema", Question, FirstVersion, SCHEMA, None)
-@cases("direct", False, True)
-def test_tool_of_langchain_may_return_directly(schema: Any, direct: bool) -> None:
-    (made,) = to_tools([LangChainTool(schema, return_direct=direct)])
-    assert made.return_direct is direct
-    assert made.read("tea")["tool_input" if schema is None else "query"] == "tea"
-
-
-class Aliased(BaseModel):
-    """What to search for."""
-
-    text: str = Field(alias="query")
-    most: int = Field(3, validation_alias=AliasChoices("limit", "max"))
-    nested: Question | None = None
-
-
-@cases(
-    ("arguments", "invoked"),
-    ({"query": "tea"}, {"query": "tea", "nested": None}),
-    ({"query": "tea", "limit": 5}, {"query": "tea", "limit": 5, "nested": None}),
-    ({"query": "tea", "max": 5}, {"query": "tea", "max": 5, "nested": None}),
-    ({"query": "tea", "nested": {"query": "milk"}}, {"query": "tea", "nested": {"query": "milk"}}),
-)
-def test_tool_of_langchain_is_invoked_with_aliases(arguments: Any, invoked: Any) -> None:
-    (made,) = to_tools([LangChainTool(Aliased)])
-    assert made.names == ("query", "limit", "nested")
-    assert made.read(arguments) == invoked
-    assert Aliased.model_validate(made.read(arguments))
-    with pytest.raises(InvalidArgumentsError, match="query: Field required; limit: Input should be a valid integer"):
-        made.read({"text": "tea", "limit": "many"})
-
-
-@dataclasses.dataclass
-class FailingTool(LangChainTool):
-    """Stands for a tool of LangChain, whose `invoke` handles its errors."""
-
-    handle_tool_error: str | bool = False
-
-    def invoke(self, tool_input: Any, config: Any = None) -> str:
-        if self.handle_tool_error:
-            return str(self.handle_tool_error)
-        raise ValueError("it is closed")
-
-
-@cases(("handled", "observed"), (False, "search failed: ValueError: it is closed"), ("Try later.", "Try later."))
-def test_tool_of_langchain_handles_its_errors(handled: str | bool, observed: str) -> None:
-    (made,) = to_tools([FailingTool(Question, handle_tool_error=handled)])
-    assert observe(run_sync, made, query="tea") == observed
-
-
-class Unserializable(BaseModel):
-    """What has no JSON schema."""
-
-    called: Callable[[], int]
-
-
 @cases(
     ("wrong", "says"),
-    ([LangChainTool(Unserializable)], "search has an argument without a JSON schema"),
-    ([LangChainTool(object)], "search has args_schema=.*, which is not a model of pydantic 2; write class Arguments"),
-    ([LangChainTool(3)], "tool_from_schema has parameters=3; give a JSON schema"),
     (3, "tools is 3; give a list of tools"),
     ("search", "tools is 'search'; give a list of tools"),
     ([3], "3 is not a tool; decorate the function with @tool"),

@@ -30,7 +30,7 @@ from graphexec.effects import (
     SaveMemory,
     reported_tokens,
 )
-from graphexec.executor.iteration import name_in_batch
+from graphexec.executor.console import name_in_batch
 from graphexec.executor.outcomes import Acted, Observed, Ready, Replied, Stopped
 from graphexec.executor.plugging.memory_nodes import NotSaved, is_save_node
 from graphexec.executor.result import Ending

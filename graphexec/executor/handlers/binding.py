@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING, Any, final
 
 from graphexec.actions import extending
 from graphexec.agents import Agent
-from graphexec.agents.runnables import RunnableFunction
 from graphexec.effects import CallAgent, CallModel, CallTool, LoadMemory, SaveMemory
 from graphexec.errors import InputError
 from graphexec.executor.handlers.functions import make_agent_handler
 from graphexec.executor.handlers.models import make_model_handler
-from graphexec.executor.handlers.runnables import make_runnable_handler
 from graphexec.kernel.effects import Effect
 from graphexec.kernel.graph import Graph
 from graphexec.runtime.calls import hold_over_fork
-from graphexec.runtime.handlers import HandlerLike
+from graphexec.runtime.handlers import Handler, HandlerLike
 from graphexec.tools import AnyTool
 
 if TYPE_CHECKING:
@@ -105,9 +103,7 @@ def make_handlers(agent: Agent, memory: Memory | None) -> dict[type[Effect[Any]]
         handlers[CallModel] = make_model_handler(agent.model, agent.read)
     if agent.function is not None:
         decides = agent.function
-        handlers[CallAgent] = (
-            make_runnable_handler(decides) if isinstance(decides, RunnableFunction) else make_agent_handler(decides)
-        )
+        handlers[CallAgent] = decides if isinstance(decides, Handler) else make_agent_handler(decides)
     if memory is not None:
         # Imported here: few executors have a memory.
         from graphexec.memory.handlers import make_load_handler, make_save_handler

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from random import Random
 
 from graphexec.agents import Decision, react, structured, tool_calling
-from graphexec.agents.langchain import chat, conversational, json_chat, mrkl, self_ask, structured_chat, xml
+from graphexec.integrations.langchain.formats import json_actions, labelled_text, self_ask, xml
 from graphexec.messages import ModelReply
 from tests.agents.mutations import common, in_json, labelled, tagged
 
@@ -67,14 +67,14 @@ KINDS = {
         ],
     ),
     "mrkl": Kind(
-        lambda reply: mrkl.read(reply, common.NAMES),
+        lambda reply: labelled_text.read_mrkl(reply, common.NAMES),
         labelled.labelled,
         LABEL_KEEPERS,
         [common.explain, common.invent, *WRAPPERS],
         [labelled.act_twice_or_drop_label],
     ),
     "conversational": Kind(
-        lambda reply: conversational.read(reply, names=common.NAMES),
+        lambda reply: labelled_text.read_conversational(reply, names=common.NAMES),
         labelled.spoken,
         LABEL_KEEPERS,
         [common.explain, common.invent, *WRAPPERS],
@@ -93,9 +93,9 @@ KINDS = {
             in_json.label_decision,
         ],
     ),
-    "chat": json_kind(chat.read, in_json.conclude_too),
-    "structured_chat": json_kind(structured_chat.read),
-    "json_chat": json_kind(json_chat.read),
+    "chat": json_kind(json_actions.read_chat, in_json.conclude_too),
+    "structured_chat": json_kind(json_actions.read_structured_chat),
+    "json_chat": json_kind(json_actions.read_json_chat),
     "xml": Kind(
         lambda reply: xml.read(reply, common.NAMES),
         tagged.tagged,

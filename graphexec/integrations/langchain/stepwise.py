@@ -3,66 +3,40 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import aclosing
-from typing import Any, Generic, final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, final
 
-from graphexec.actions import NO_STEPS, AgentStep, Run, Steps, run_of
-from graphexec.effects import CallTool
+from graphexec.actions import NO_STEPS, AgentStep, Run, run_of, steps_of
 from graphexec.errors import InputError
-from graphexec.executor.plugging import Output
+from graphexec.executor.console import StepTracker
+from graphexec.executor.executor import AgentExecutor
+from graphexec.executor.inputs import Inputs
 from graphexec.executor.plugging.memory_nodes import is_save_node
-from graphexec.executor.result import Ending, RunResult, T_co, make_result
-from graphexec.kernel.effects import CallContext, Request, members_of
+from graphexec.executor.result import Ending, RunResult, T_co
 from graphexec.kernel.events import Asked, Done, Entered, Event
-from graphexec.kernel.meters import Limits, Spent
+from graphexec.kernel.meters import Spent
 from graphexec.kernel.snapshot import Snapshot
-from graphexec.runtime.io import ASYNC, BLOCKING, IO, Items, iterate_sync
+from graphexec.runtime.handlers import RunOptions
+from graphexec.runtime.io import ASYNC, BLOCKING, IO, iterate_sync
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from graphexec.runtime.handlers import RunSettings
+
+T = TypeVar("T")
 
 
-@final
-class StepTracker:
-    """Finds the new steps of a run, including those of embedded agents. The `known` steps are not new.
+def iterate(executor: AgentExecutor[T], inputs: Inputs | Snapshot, **options: Unpack[RunSettings]) -> Stepwise[T]:
+    """Run an executor turn by turn: `for steps in iterate(executor, ...)`, or `async for`; see `Stepwise`.
 
-    Steps are compared by identity, because two steps may be equal. A step that a node replaces, with the same action,
-    is not new.
+    The options and the errors raised are those of `executor.stream`.
     """
-
-    __slots__ = ("_known", "_last")
-
-    def __init__(self, known: Steps = NO_STEPS) -> None:
-        self._known = {id(step): step for step in known}
-        self._last = known
-
-    def take_new(self, steps: Steps) -> tuple[AgentStep, ...]:
-        """Return the steps that are new, and remember them."""
-        last, self._last = self._last, steps
-        new: list[AgentStep] = []
-        for position in reversed(range(len(steps))):
-            step = steps[position]
-            if id(step) in self._known or (position < len(last) and last[position].action is step.action):
-                break
-            self._known[id(step)] = step
-            new.append(step)
-        return tuple(reversed(new))
-
-
-def calls_tools(effect: Request) -> bool:
-    """Return whether an effect calls a tool, or several."""
-    return any(isinstance(member, CallTool) for member in members_of(effect))
-
-
-def name_in_batch(call: CallContext[Any] | None) -> str:
-    """Return the prefix that names one of several calls, such as `look_up: `; empty if there is only one call."""
-    if call is None or call.request is None or len(members_of(call.request)) == 1:
-        return ""
-    effect = call.effect
-    return f"{effect.name if isinstance(effect, CallTool) else type(effect).__name__}: "
-
-
-# Opens the stream of a run's events, from a snapshot or from the beginning (`None`). The callback returns whether the
-# run continues in another stream after this one is closed; if so, observers receive no `Failed`.
-StreamFactory = Callable[[Snapshot | None, IO, Callable[[], bool]], Items[Event[Ending]]]
+    # An invalid option is reported here, not when the run begins.
+    RunOptions(**options)
+    return Stepwise(executor, inputs, options)
 
 
 @final
@@ -75,34 +49,12 @@ class Stepwise(Generic[T_co]):
     beginning.
     """
 
-    __slots__ = (
-        "_began",
-        "_clock",
-        "_entered",
-        "_known",
-        "_limits",
-        "_new",
-        "_output",
-        "_result",
-        "_run",
-        "_sequence",
-        "_stream",
-    )
+    __slots__ = ("_began", "_entered", "_executor", "_inputs", "_new", "_options", "_result", "_run", "_sequence")
 
-    def __init__(
-        self,
-        stream: StreamFactory,
-        *,
-        limits: Limits,
-        clock: Callable[[], float],
-        known: Steps,
-        output: Output | None = None,
-    ) -> None:
-        self._stream = stream
-        self._output = output
-        self._limits = limits
-        self._clock = clock
-        self._known = known
+    def __init__(self, executor: AgentExecutor[T_co], inputs: Inputs | Snapshot, options: RunSettings) -> None:
+        self._executor = executor
+        self._inputs = inputs
+        self._options = options
         self._begin()
 
     def _begin(self) -> None:
@@ -112,7 +64,8 @@ class Stepwise(Generic[T_co]):
         self._sequence = 0
         self._run: Run | None = None
         self._result: RunResult[T_co] | None = None
-        self._new = StepTracker(self._known)
+        given = self._inputs
+        self._new = StepTracker(steps_of(given.value) if isinstance(given, Snapshot) else NO_STEPS)
 
     @property
     def run(self) -> Run:
@@ -156,23 +109,26 @@ class Stepwise(Generic[T_co]):
 
     async def _turns(self, io: IO) -> AsyncGenerator[tuple[AgentStep, ...], None]:
         self._begin()
-        start: Snapshot | None = None
+        start, executor = self._inputs, self._executor
         while self._result is None:
             resumed: Snapshot | None = None
-            async with aclosing(self._stream(start, io, lambda: resumed is not None)) as events:  # noqa: B023 - asked before the next turn
+            # Asked when the stream is closed, which is before the next turn.
+            options: dict[str, Any] = {**self._options, "continues": lambda: resumed is not None}  # noqa: B023
+            forms = partial(executor.stream, start, **options), partial(executor.astream, start, **options)
+            async with aclosing(io.iterate(*forms)) as events:
                 async for event in events:
                     if (steps := self._take_event(event)) is not None:
                         yield steps
                         if (resumed := self._resume_point()) is not None:
                             break
-            start = resumed
+            start = start if resumed is None else resumed
 
     def _take_event(self, event: Event[Ending]) -> tuple[AgentStep, ...] | None:
         # Any: a user's nodes may pass values of any class.
         value: Any = None
         if isinstance(event, Entered):
             if self._entered is None:
-                self._began = self._clock() - event.spent.seconds
+                self._began = self._executor.run_context.clock() - event.spent.seconds
             self._entered = event
             # Nodes that save the memory add no steps; the last steps are yielded with the ending.
             value = None if is_save_node(event.node) else event.value
@@ -180,7 +136,7 @@ class Stepwise(Generic[T_co]):
             if event.call is not None:
                 self._sequence = event.call.sequence
         elif isinstance(event, Done):
-            self._result = make_result(event, self._limits, self._output)
+            self._result = self._executor.make_result(event)
             return self._new.take_new(self._result.steps) or None
         run = run_of(value)
         if run is None:
@@ -196,6 +152,7 @@ class Stepwise(Generic[T_co]):
             return None
         value = dataclasses.replace(value, run=run)
         self._new.take_new(run.steps)
-        spent = dataclasses.replace(entered.spent, seconds=max(entered.spent.seconds, self._clock() - self._began))
+        seconds = max(entered.spent.seconds, self._executor.run_context.clock() - self._began)
+        spent = dataclasses.replace(entered.spent, seconds=seconds)
         run_id = "" if entered.call is None else entered.call.run_id
         return Snapshot(entered.node, value, spent=spent, sequence=self._sequence, run_id=run_id, frames=entered.frames)

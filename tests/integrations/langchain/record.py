@@ -1,4 +1,4 @@
-"""Record how LangChain's parsers read replies: `python -m tests.agents.langchain.record`, with langchain-classic.
+"""Record how LangChain's parsers read replies: `python -m tests.integrations.langchain.record`, with langchain-classic.
 
 It writes `recorded.json`: for each parser, replies and what LangChain makes of them, which is an action, an answer, or
 nothing. The replies are written as LangChain's own tests write them, and composed at random of the parts that

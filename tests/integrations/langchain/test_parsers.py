@@ -11,11 +11,14 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from graphexec import AgentAction, AgentFinish, AgentStep, ParseError, actions, agents
-from graphexec.agents.langchain import chat, conversational, json_chat, mrkl, self_ask, structured_chat, xml
-from graphexec.agents.langchain.xml import escape_tags, format_scratchpad, unescape_tags
+from graphexec.integrations.langchain.formats import self_ask, xml
+from graphexec.integrations.langchain.formats.json_actions import read_chat, read_json_chat, read_structured_chat
+from graphexec.integrations.langchain.formats.labelled_text import read_conversational, read_mrkl
+from graphexec.integrations.langchain.formats.xml import escape_tags, format_scratchpad, unescape_tags
 from graphexec.messages import ModelReply
 from tests.agents.mutations.common import Meaning, meaning_of
 from tests.agents.strategies import any_text, names, objects, plain
+from tests.integrations.langchain.readers import READERS
 from tests.parameters import cases, read_tables
 
 Read: TypeAlias = Callable[[ModelReply], agents.Decision]
@@ -37,8 +40,8 @@ def action(read: Read, text: str) -> AgentAction:
 
 @cases(
     ("read", "form"),
-    (mrkl.read, "I look.\nAction: {}\nAction Input: {}"),
-    (conversational.read, "Thought: Do I need to use a tool? Yes\nAction: {}\nAction Input: {}"),
+    (read_mrkl, "I look.\nAction: {}\nAction Input: {}"),
+    (read_conversational, "Thought: Do I need to use a tool? Yes\nAction: {}\nAction Input: {}"),
 )
 @given(names(), plain())
 def test_labelled_action_is_parsed_back(read: Read, form: str, tool: str, tool_input: str) -> None:
@@ -48,12 +51,12 @@ def test_labelled_action_is_parsed_back(read: Read, form: str, tool: str, tool_i
 
 @cases(
     ("read", "form", "indent"),
-    (chat.read, "Thought: hm\nAction:\n```\n{}\n```", 2),
-    (structured_chat.read, "Thought: hm\nAction:\n```\n{}\n```", None),
-    (json_chat.read, "```json\n{}\n```", None),
-    (json_chat.read, "{}", None),
-    (json_chat.read, "[{}]", None),
-    (json_chat.read, "Sure!\n```\n{}\n```\nDone.", None),
+    (read_chat, "Thought: hm\nAction:\n```\n{}\n```", 2),
+    (read_structured_chat, "Thought: hm\nAction:\n```\n{}\n```", None),
+    (read_json_chat, "```json\n{}\n```", None),
+    (read_json_chat, "{}", None),
+    (read_json_chat, "[{}]", None),
+    (read_json_chat, "Sure!\n```\n{}\n```\nDone.", None),
 )
 @given(names(), plain() | objects())
 def test_action_in_json_is_parsed_back(
@@ -90,24 +93,15 @@ def test_question_is_parsed_back(question: str) -> None:
 @given(plain())
 def test_answer_is_parsed_back(text: str) -> None:
     fenced = f"```json\n{json.dumps({'action': 'Final Answer', 'action_input': text})}\n```"
-    assert meaning_of(json_chat.read(ModelReply(fenced))) == (text,)
+    assert meaning_of(read_json_chat(ModelReply(fenced))) == (text,)
     assume("action" not in text.lower())
     spoken = ModelReply(f"Thought: Do I need to use a tool? No\nAI: {text}\nAI: {text}")
-    assert meaning_of(conversational.read(spoken)) == (f"{text}\nAI: {text}".strip(),)
+    assert meaning_of(read_conversational(spoken)) == (f"{text}\nAI: {text}".strip(),)
 
 
 # ---- what replies mean
 
 
-READERS: dict[str, Read] = {
-    "mrkl": mrkl.read,
-    "conversational": conversational.read,
-    "chat": chat.read,
-    "self_ask": self_ask.read,
-    "structured_chat": structured_chat.read,
-    "json_chat": json_chat.read,
-    "xml": xml.read,
-}
 TABLES = read_tables(__file__)
 
 
@@ -132,7 +126,7 @@ def test_reply_has_a_meaning(read: Read, text: str, meaning: list[object]) -> No
     ("Final Answer: 42\n\tObservation: no\n\nAction: foo\nAction Input: bar", "42", "Final Answer: 42"),
 )
 def test_answer_before_an_action_has_priority(text: str, output: str, log: str | None) -> None:
-    finish = mrkl.read(ModelReply(text))
+    finish = read_mrkl(ModelReply(text))
     assert isinstance(finish, AgentFinish)
     assert (finish.output, finish.log) == (output, text if log is None else log)
 
@@ -152,15 +146,30 @@ BEHIND_TAGS = [
 
 @cases(
     ("read", "text", "meaning", "invented"),
-    (mrkl.read, ACT, ("f", "x"), "\nObservation: y\nFinal Answer: y"),
-    (mrkl.read, ACT, ("f", "x"), "\n\tObservation: y\nFinal Answer: y"),
-    (mrkl.read, ACT, ("f", "x"), "\nobservation: y\nFinal Answer: y"),
-    (conversational.read, ACT, ("f", "x"), "\nObservation: y\nAI: y it is"),
-    (chat.read, f"Action:\n```\n{CATS}\n```", ("search", "cats"), "\nObservation: found\nFinal Answer: found"),
-    (chat.read, f"Action:\n```\n{CATS}\n```", ("search", "cats"), f"\nobservation: found\n```\n{CATS}\n```"),
-    (structured_chat.read, f"```\n{ADD}\n```", ("add", {"a": 1, "b": 2}), f"\nObservation: 4\n```\n{ADD}\n```"),
-    (structured_chat.read, "It is 3.", ("It is 3.",), "\nObservation: 4"),
-    (json_chat.read, f"```json\n{ECHO}\n```", ("echo", "a"), f"\nObservation: b\n```json\n{ECHO}\n```"),
+    (read_mrkl, ACT, ("f", "x"), "\nObservation: y\nFinal Answer: y"),
+    (read_mrkl, ACT, ("f", "x"), "\n\tObservation: y\nFinal Answer: y"),
+    (read_mrkl, ACT, ("f", "x"), "\nobservation: y\nFinal Answer: y"),
+    (read_conversational, ACT, ("f", "x"), "\nObservation: y\nAI: y it is"),
+    (
+        read_chat,
+        f"Action:\n```\n{CATS}\n```",
+        ("search", "cats"),
+        "\nObservation: found\nFinal Answer: found",
+    ),
+    (
+        read_chat,
+        f"Action:\n```\n{CATS}\n```",
+        ("search", "cats"),
+        f"\nobservation: found\n```\n{CATS}\n```",
+    ),
+    (
+        read_structured_chat,
+        f"```\n{ADD}\n```",
+        ("add", {"a": 1, "b": 2}),
+        f"\nObservation: 4\n```\n{ADD}\n```",
+    ),
+    (read_structured_chat, "It is 3.", ("It is 3.",), "\nObservation: 4"),
+    (read_json_chat, f"```json\n{ECHO}\n```", ("echo", "a"), f"\nObservation: b\n```json\n{ECHO}\n```"),
     *((xml.read, "<tool>f</tool><tool_input>x", ("f", "x"), invented) for invented in BEHIND_TAGS),
     *((self_ask.read, "Follow up: A?", ("Intermediate Answer", "A?"), invented) for invented in BEHIND_QUESTION),
 )
@@ -174,8 +183,8 @@ def test_invented_observation_and_the_rest_are_ignored(read: Read, text: str, me
 
 # The facts that every observation of a reader has.
 FORMS: dict[Read, str] = {
-    mrkl.read: "Invalid Format: ",
-    json_chat.read: 'write one JSON object, {"action": "<tool>"',
+    read_mrkl: "Invalid Format: ",
+    read_json_chat: 'write one JSON object, {"action": "<tool>"',
     xml.read: "<tool>the tool</tool><tool_input>its input</tool_input>",
 }
 
@@ -201,9 +210,9 @@ def test_answer_with_action_is_a_parse_error(read: Read, text: str) -> None:
 
 HEADS = ["Action:\n```\n", "```json", "Action: ", ""]
 CUTS = [
-    *itertools.product([chat.read], [CATS], HEADS, range(1, len(CATS))),
-    *itertools.product([structured_chat.read], [ADD], HEADS, range(1, len(ADD))),
-    *itertools.product([json_chat.read], [ECHO], ["```json\n", ""], range(len(ECHO))),
+    *itertools.product([read_chat], [CATS], HEADS, range(1, len(CATS))),
+    *itertools.product([read_structured_chat], [ADD], HEADS, range(1, len(ADD))),
+    *itertools.product([read_json_chat], [ECHO], ["```json\n", ""], range(len(ECHO))),
 ]
 
 
@@ -220,12 +229,12 @@ def test_truncated_json_is_parsed_completely_or_not(tool_input: dict[str, Any], 
     text = f"```json\n{json.dumps({'action': 'f', 'action_input': tool_input})}\n```"
     length = data.draw(st.integers(0, len(text)))
     with contextlib.suppress(ParseError):
-        assert meaning_of(json_chat.read(ModelReply(text[:length]))) == ("f", tool_input)
+        assert meaning_of(read_json_chat(ModelReply(text[:length]))) == ("f", tool_input)
 
 
 @cases(
     ("read", "text"),
-    (json_chat.read, ECHO[:-3]),
+    (read_json_chat, ECHO[:-3]),
     (self_ask.read, "Follow up: Who was the"),
     (xml.read, "<tool>shell</tool><tool_input>rm -rf /home/me"),
 )

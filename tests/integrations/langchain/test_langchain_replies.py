@@ -5,17 +5,14 @@ from typing import Any
 
 from graphexec import AgentFinish, ParseError
 from graphexec.agents import react
-from graphexec.agents.langchain import chat, conversational, json_chat, mrkl, self_ask, structured_chat, xml
 from graphexec.agents.reading.json_text import find_decisions
 from graphexec.agents.reading.labels import ACTION, FINAL_ANSWER, INPUT, OBSERVATION, Spelling
 from graphexec.messages import ModelReply
-from tests.agents.langchain.record import RECORDED, WRITTEN
+from tests.integrations.langchain.readers import READERS, Read
+from tests.integrations.langchain.record import RECORDED, WRITTEN
 from tests.parameters import cases
 
-READ = {
-    module.__name__.rpartition(".")[2]: module.read
-    for module in (react, mrkl, conversational, chat, structured_chat, json_chat, xml, self_ask)
-}
+READ: dict[str, Read] = {"react": react.read, **READERS}
 CASES: dict[str, dict[str, list[Any]]] = json.loads(RECORDED.read_text(encoding="utf-8"))
 
 

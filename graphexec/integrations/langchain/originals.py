@@ -1,4 +1,4 @@
-"""Objects of other libraries as JSON data: the actions and messages of an agent that was written for them."""
+"""Actions and messages of LangChain's agents as JSON data, which a snapshot stores."""
 
 from __future__ import annotations
 

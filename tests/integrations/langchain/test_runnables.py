@@ -11,11 +11,12 @@ import pytest
 from pydantic import BaseModel, Field
 
 import graphexec
-from graphexec import AgentExecutor, AgentFinish, ParseError, Reported, Snapshot, actions, callable_agent, tool
+from graphexec import AgentExecutor, AgentFinish, ParseError, Reported, Snapshot, tool
 from graphexec.errors import AgentError, InputError, SnapshotError
+from graphexec.integrations.langchain import runnable_agent
 from graphexec.messages import AssistantMessage, ReplyDelta, ToolCall
-from tests.agents import langchain_shapes as lc
 from tests.executor.actors import echo, run_async, run_sync, scripted, snapshot_after
+from tests.integrations.langchain import shapes as lc
 from tests.parameters import cases
 
 RUNS = cases("run", run_sync, run_async)
@@ -24,7 +25,7 @@ RUNS = cases("run", run_sync, run_async)
 def executor(
     chain: Any, config: Callable[[Any], Any] | dict[str, Any] | None = None, *, stream: bool = True, **settings: Any
 ) -> AgentExecutor:
-    return AgentExecutor(agent=callable_agent(chain, config=config, stream=stream), tools=[echo], **settings)
+    return AgentExecutor(agent=runnable_agent(chain, config=config, stream=stream), tools=[echo], **settings)
 
 
 ACT = lc.AgentAction("echo", "a", "I look.")
@@ -146,13 +147,25 @@ def test_config_reaches_every_call(run: Callable[..., Any]) -> None:
 def test_invalid_config_is_refused(wrong: Any) -> None:
     message = r"^the config is .*; give a dict such as \{'callbacks': \[...\], 'tags': \[...\]\}, or a function"
     with pytest.raises(InputError, match=message):
-        callable_agent(lc.Chain(), config=wrong)
+        runnable_agent(lc.Chain(), config=wrong)
     with pytest.raises(InputError, match=message):
         executor(lc.Chain(), lambda _: wrong).run("q")
-    with pytest.raises(InputError, match="config is for LangChain's runnables; a function has wh"):
-        callable_agent(scripted(AgentFinish({})), config={"tags": []})
+
+
+def test_other_objects_are_refused() -> None:
     with pytest.raises(InputError, match=r"^agent is an executor, .*; run it as it is, or pass executor\.as_tool\("):
         executor(executor(lc.Chain()))
+    wrong: list[Any] = [scripted(AgentFinish({})), lc.Chain, None]
+    for one in wrong:
+        with pytest.raises(InputError, match=r"^the runnable is .*; give an object with invoke or plan, of"):
+            runnable_agent(one)
+    # A chain of LangChain is not called as a function is.
+    chains: list[Any] = [OldChain(), lc.Invoked()]
+    for made in chains:
+        with pytest.raises(
+            InputError, match=r"^agent is .*; write runnable_agent\(runnable\), of graphexec\.integrations"
+        ):
+            AgentExecutor(agent=made, tools=[])
 
 
 # Native tool calls.
@@ -215,7 +228,7 @@ def test_resumed_native_calls_keep_their_classes(monkeypatch: pytest.MonkeyPatch
     assert called == native({"text": "a"}, {"text": "b"})
     assert [one.tool_call_id for one in results] == ["c0", "c1"]
     monkeypatch.delattr(sys.modules[lc.ToolAgentAction.__module__], "ToolAgentAction")
-    with pytest.raises(SnapshotError, match=r"langchain_shapes\.ToolAgentAction, which this program has not loaded"):
+    with pytest.raises(SnapshotError, match=r"shapes\.ToolAgentAction, which this program has not loaded"):
         executor(chain).run(Snapshot.from_json(text, executor(chain).graph))
 
 
@@ -237,7 +250,7 @@ def test_runnable_gets_data_as_they_are(returned: Any, data: Any) -> None:
         return returned
 
     chain = lc.Invoked(ACT, DONE)
-    AgentExecutor(agent=callable_agent(chain), tools=[look]).run("q")
+    AgentExecutor(agent=runnable_agent(chain), tools=[look]).run("q")
     assert chain.given[1]["intermediate_steps"] == [(ACT, data)]
 
 
@@ -379,24 +392,14 @@ def test_invalid_decision_names_runnable_and_remedy(decision: Any, remedy: str) 
         executor(lc.Chain(decision)).run("q")
 
 
-def test_function_of_a_runnable_decides_without_a_run() -> None:
-    chain = lc.Chain(ACT)
-    first, second, other = callable_agent(chain), callable_agent(chain), callable_agent(lc.Chain())
-    assert first.function == second.function != other.function
-    assert hash(first.function) == hash(second.function)
-    function: Any = first.function
-    assert function(actions.NO_STEPS, {"input": "q"}) == OURS
-    waiting: Any = OnlyAwaited(ACT)
-    only_async: Any = callable_agent(waiting).function
-    with pytest.raises(AgentError, match="the agent OnlyAwaited has only async methods; run it with an executor"):
-        only_async(actions.NO_STEPS, {"input": "q"})
+class OldChain(lc.Chain):
+    """A chain of LangChain before its runnables."""
+
+    def __call__(self, inputs: Any) -> Any:
+        raise AssertionError("LangChain's chains are not agent functions")
 
 
 def test_callable_object_is_invoked_and_functions_need_no_module() -> None:
-    class OldChain(lc.Chain):
-        def __call__(self, inputs: Any) -> Any:
-            raise AssertionError("LangChain's chains are not agent functions")
-
     class Bare:
         def invoke(self, inputs: dict[str, Any], /) -> lc.AgentFinish:
             return lc.AgentFinish({"output": inputs["input"]})

@@ -12,7 +12,8 @@ import graphexec.executor as ex
 from graphexec import kernel, models
 from graphexec.actions import Run, Steps
 from graphexec.effects import CallTool, ToolResult
-from graphexec.executor.streams import ChunkBuilder
+from graphexec.integrations import langchain
+from graphexec.integrations.langchain.chunks import ChunkBuilder
 from graphexec.messages import AssistantMessage, ModelReply, ToolMessage, UserMessage
 from graphexec.testing.clock import on_loop_time, run_virtually
 from tests.executor.actors import act, answer, call, echo, make_executor, run_by, scripted, snapshot_after
@@ -68,7 +69,8 @@ def seen_at(executor: gx.AgentExecutor, mode: str) -> dict[str, float]:
         began = None
         now = asyncio.get_running_loop().time
         one = on_loop_time(executor)
-        async for item in one.astream_chunks("q") if mode == "chunks" else one.astream("q", tokens=mode == "tokens"):
+        chunks = mode == "chunks"
+        async for item in langchain.astream_chunks(one, "q") if chunks else one.astream("q", tokens=mode == "tokens"):
             began = now() if began is None else began
             if isinstance(item, gx.Answered) and isinstance(item.effect, CallTool):
                 found[item.reply.observation] = now() - began
@@ -289,7 +291,7 @@ def test_each_step_of_an_embedded_agent_comes_once(way: str, outer_steps: int, i
         assert [chunk["actions"] for chunk in chunks[:-1:2]] == [[act("echo", text=text)] for text in expected]
     steps = [step for chunk in chunks for step in chunk.get("steps", ())]
     assert [step.action for step in steps] == [act("echo", text=text) for text in expected]
-    turns = [step for turn in executor.iter("q") for step in turn]
+    turns = [step for turn in langchain.iterate(executor, "q") for step in turn]
     assert [step.action for step in turns] == [act("echo", text=text) for text in expected]
 
 
@@ -346,7 +348,7 @@ def test_action_is_emitted_before_its_effect(dispatch: Any) -> None:
     note, ran = noting_tool()
     agent = scripted(act("note", text="x"), answer())
     executor = gx.AgentExecutor(agent=agent, tools=[note], handlers={Delegate: ran.append})
-    chunks = executor.replace(dispatch).stream_chunks("q")
+    chunks = langchain.stream_chunks(executor.replace(dispatch), "q")
     assert "actions" in next(chunks)
     assert ran == []
     chunks.close()

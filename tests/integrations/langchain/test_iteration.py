@@ -9,7 +9,9 @@ import pytest
 
 from graphexec import AgentExecutor, AgentFinish, AgentStep, Snapshot, edges, errors, kernel, node, on, splice, tools
 from graphexec.actions import Run, Steps
-from graphexec.executor import Ready, Stepwise, check_return_direct, plan
+from graphexec.executor import Ready, check_return_direct, plan
+from graphexec.integrations import langchain
+from graphexec.integrations.langchain import Stepwise
 from graphexec.kernel.effects import CallContext
 from tests.drivers import FakeClock
 from tests.executor.actors import act, direct, echo, scripted, timed
@@ -68,7 +70,7 @@ both = cases("how", "sync", "async")
 
 @both
 def test_each_turn_yields_its_steps(how: str) -> None:
-    turns = make_counter().iter("tea")
+    turns = langchain.iterate(make_counter(), "tea")
     spent: list[tuple[int, float]] = []
 
     def note(number: int, run: Run) -> None:
@@ -88,7 +90,7 @@ def test_leaving_the_loop_ends_the_run(how: str) -> None:
         asked.append(len(steps))
         return act("echo", text="on")
 
-    turns = make_executor(agent=decide).iter("q")
+    turns = langchain.iterate(make_executor(agent=decide), "q")
     assert len(iterate(turns, how, most=2)) == 2
     assert (asked, turns.spent.iterations, len(turns.run.steps)) == ([0, 1], 2, 2)
     with pytest.raises(errors.InputError, match="the run has not ended; iterate over it to the end"):
@@ -97,7 +99,7 @@ def test_leaving_the_loop_ends_the_run(how: str) -> None:
 
 @both
 def test_changing_a_run_keeps_its_usage(how: str) -> None:
-    turns = make_counter().iter("tea")
+    turns = langchain.iterate(make_counter(), "tea")
 
     def edit(number: int, run: Run) -> Run | None:
         corrected = dataclasses.replace(run.steps[0], observation="corrected")
@@ -120,7 +122,7 @@ def test_changing_a_run_keeps_its_usage(how: str) -> None:
 def test_steps_may_be_removed(
     how: str, executor: AgentExecutor, removals: int, yielded: list[str], reason: str, iterations: int
 ) -> None:
-    turns = executor.iter("tea")
+    turns = langchain.iterate(executor, "tea")
     seen = iterate(turns, how, lambda number, run: Run(run.inputs, Steps()) if number <= removals else None)
     assert seen == [[text] for text in yielded]
     assert (turns.result.reason, turns.result.spent.iterations) == (reason, iterations)
@@ -129,17 +131,17 @@ def test_steps_may_be_removed(
 @both
 def test_iteration_may_be_changed_and_repeated(how: str) -> None:
     # Setting the same run changes nothing.
-    assert iterate(make_counter().iter("tea"), how, lambda number, run: run) == [["0"], ["1"], ["2"]]
+    assert iterate(langchain.iterate(make_counter(), "tea"), how, lambda number, run: run) == [["0"], ["1"], ["2"]]
     # A changed iteration has one end.
     events: list[Any] = []
-    turns = make_counter(1, observers=[events.append]).iter("q")
+    turns = langchain.iterate(make_counter(1, observers=[events.append]), "q")
     iterate(turns, how, lambda number, run: Run(run.inputs, Steps(run.steps)))
     kinds: list[type] = [type(event) for event in events]
     assert kinds.count(kernel.Entered) > kinds.count(kernel.Moved)
     assert kinds[-1] is kernel.Done
     assert kernel.Failed not in kinds
     # Iterating again runs again.
-    turns = make_counter(1).iter("tea")
+    turns = langchain.iterate(make_counter(1), "tea")
     first, second = iterate(turns, how), iterate(turns, how)
     assert first == second == [["0"]]
     assert turns.result.spent.iterations == 2
@@ -156,7 +158,7 @@ def test_users_node_neither_hides_nor_repeats_steps(how: str) -> None:
 
     executor = make_counter()
     graph = splice(executor.graph, edges(guard, on(Ready, plan)), after=check_return_direct, on=Ready)
-    turns = executor.with_graph(graph).iter("tea")
+    turns = langchain.iterate(executor.with_graph(graph), "tea")
     assert iterate(turns, how) == [["0"], ["1"], ["2"]]
     assert turns.result.output == "3 steps of tea"
 
@@ -171,14 +173,14 @@ def test_an_exception_ends_the_iteration(how: str) -> None:
             raise OSError("it broke")
         return A
 
-    turns = make_executor(agent=decide).iter("q")
+    turns = langchain.iterate(make_executor(agent=decide), "q")
     with pytest.raises(OSError, match="it broke"):
         iterate(turns, how)
     assert [step.observation for step in turns.run.steps] == ["a"]
 
 
 def test_run_is_unavailable_before_its_first_turn() -> None:
-    turns = make_counter().iter("q")
+    turns = langchain.iterate(make_counter(), "q")
     assert turns.spent.iterations == 0
     with pytest.raises(errors.InputError, match="the run has not begun; iterate over it first"):
         _ = turns.run
@@ -194,7 +196,7 @@ def test_snapshot_is_resumed_step_by_step(how: str) -> None:
     executor = make_counter()
     entered = [event for event in executor.stream("tea") if isinstance(event, kernel.Entered) and event.node == "plan"]
     paused = Snapshot("plan", entered[1].value, spent=entered[1].spent)
-    turns = executor.iter(paused)
+    turns = langchain.iterate(executor, paused)
     assert iterate(turns, how) == [["1"], ["2"]]
     assert turns.result.spent.iterations == 4
 
@@ -204,7 +206,7 @@ def test_time_of_the_memory_counts(how: str) -> None:
     clock = FakeClock()
 
     executor = make_counter(memory=Diary(lambda: clock.advance(50)), max_execution_time=10)
-    turns = timed(executor, clock).iter("tea")
+    turns = langchain.iterate(timed(executor, clock), "tea")
     iterate(turns, how, lambda number, run: Run(run.inputs, run.steps))
     assert (turns.result.reason, turns.result.spent.seconds) == ("seconds", 50)
 
@@ -217,10 +219,10 @@ def test_time_of_the_memory_counts(how: str) -> None:
     (make_counter(1), "finished", False),
 )
 def test_last_turn_is_marked_as_ended(how: str, executor: AgentExecutor, reason: str, ended: bool) -> None:
-    turns = executor.iter("q")
+    turns = langchain.iterate(executor, "q")
     iterate(turns, how, most=1)
     assert turns.ended is ended
-    again = executor.iter("q")
+    again = langchain.iterate(executor, "q")
     iterate(again, how)
     assert (again.ended, again.result.reason) == (True, reason)
 
@@ -229,7 +231,7 @@ def test_last_turn_is_marked_as_ended(how: str, executor: AgentExecutor, reason:
 @both
 def test_time_of_the_caller_counts(how: str, changed: bool) -> None:
     clock = FakeClock(100)
-    turns = timed(make_counter(9, max_execution_time=25), clock).iter("q")
+    turns = langchain.iterate(timed(make_counter(9, max_execution_time=25), clock), "q")
     spent: list[float] = []
 
     def think(number: int, run: Run) -> Run | None:
@@ -252,7 +254,7 @@ def test_a_changed_run_repeats_no_call_id(how: str) -> None:
         ids.append(call.id)
         return text
 
-    turns = AgentExecutor(agent=make_counter().agent, tools=[noted]).iter("q")
+    turns = langchain.iterate(AgentExecutor(agent=make_counter().agent, tools=[noted]), "q")
 
     iterate(turns, how, lambda number, run: Run(run.inputs, Steps(run.steps)) if number == 1 else None)
     assert len(ids) == len(set(ids)) == 3

@@ -1,0 +1,46 @@
+"""For users of LangChain: its older agents, its runnables, messages and models, its chunks and its `iter`.
+
+Names are imported from here. Nothing else in this package imports it, and it imports LangChain only for its models.
+"""
+
+from typing import TYPE_CHECKING
+
+from graphexec._mistakes import import_on_use
+
+if TYPE_CHECKING:
+    from graphexec.integrations.langchain.chunks import Chunk, astream_chunks, stream_chunks
+    from graphexec.integrations.langchain.conversion import convert_messages
+    from graphexec.integrations.langchain.formats.json_actions import (
+        create_chat_agent,
+        create_json_chat_agent,
+        create_structured_chat_agent,
+    )
+    from graphexec.integrations.langchain.formats.labelled_text import create_conversational_agent, create_mrkl_agent
+    from graphexec.integrations.langchain.formats.self_ask import create_self_ask_agent
+    from graphexec.integrations.langchain.formats.xml import create_xml_agent
+    from graphexec.integrations.langchain.models import from_langchain
+    from graphexec.integrations.langchain.runnables import Planner, Runnable, runnable_agent
+    from graphexec.integrations.langchain.stepwise import Stepwise, iterate
+
+__all__ = ["Chunk", "Planner", "Runnable", "Stepwise", "astream_chunks", "convert_messages"]
+__all__ += ["create_chat_agent", "create_conversational_agent", "create_json_chat_agent", "create_mrkl_agent"]
+__all__ += ["create_self_ask_agent", "create_structured_chat_agent", "create_xml_agent"]
+__all__ += ["from_langchain", "iterate", "runnable_agent", "stream_chunks"]
+
+# Where these names are. A module is imported when one of its names is first used: a program needs few of them.
+_MODULES = {
+    "graphexec.integrations.langchain.chunks": "Chunk astream_chunks stream_chunks",
+    "graphexec.integrations.langchain.conversion": "convert_messages",
+    "graphexec.integrations.langchain.formats.json_actions": "create_chat_agent create_json_chat_agent "
+    "create_structured_chat_agent",
+    "graphexec.integrations.langchain.formats.labelled_text": "create_conversational_agent create_mrkl_agent",
+    "graphexec.integrations.langchain.formats.self_ask": "create_self_ask_agent",
+    "graphexec.integrations.langchain.formats.xml": "create_xml_agent",
+    "graphexec.integrations.langchain.models": "from_langchain",
+    "graphexec.integrations.langchain.runnables": "Planner Runnable runnable_agent",
+    "graphexec.integrations.langchain.stepwise": "Stepwise iterate",
+}
+
+# Type checkers report a name that is not there.
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = import_on_use(__name__, _MODULES)

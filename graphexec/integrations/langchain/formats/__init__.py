@@ -1,0 +1,1 @@
+"""LangChain's older agents, with compatible prompts and parsers."""
