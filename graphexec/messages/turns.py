@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence, Sized
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from threading import RLock
 from typing import Any, Protocol, Self, TypeAlias, final, overload
@@ -42,6 +42,9 @@ class StepsLike(Sized, Protocol):
 
 # Makes the turns of the steps from a position on, at which a turn begins. Any: the steps of a run are above this layer.
 TurnMaker: TypeAlias = Callable[[Any, int], Iterator[MessageTurn]]
+# Returns other messages for a turn, by the number of steps before it, or for the head, with -1. It returns the same if
+# it is called again, and is called with the turns in their order.
+RewriteMessages: TypeAlias = Callable[[Sequence[Message], int], Sequence[Message]]
 
 
 @final
@@ -106,6 +109,32 @@ def join_texts(texts: Iterable[str | None], separator: str) -> str | None:
     """Return the texts that are not empty, joined; `None` if one is `None`."""
     several = list(texts)
     return None if None in several else separator.join(filter(None, several))
+
+
+@final
+class _RewrittenTurns:
+    """Makes the turns of a run with other messages. It is compared by identity, since `rewrite` keeps what it made."""
+
+    __slots__ = ("_head", "_make_turns", "_rewrite")
+
+    def __init__(self, make_turns: TurnMaker, rewrite: RewriteMessages) -> None:
+        self._make_turns = make_turns
+        self._rewrite = rewrite
+        # The last head, and what it became.
+        self._head: tuple[tuple[Message, ...], tuple[Message, ...]] = (), ()
+
+    def rewrite_head(self, head: tuple[Message, ...]) -> tuple[Message, ...]:
+        """Return the other messages of a head, which is usually that of the last request."""
+        kept = self._head
+        if kept[0] != head:
+            kept = self._head = head, tuple(self._rewrite(head, -1))
+        return kept[1]
+
+    # Any: as above.
+    def __call__(self, steps: Any, first: int) -> Iterator[MessageTurn]:
+        for turn in self._make_turns(steps, first):
+            yield replace(turn, messages=self._rewrite(turn.messages, first))
+            first = turn.end
 
 
 _Parts: TypeAlias = tuple[_TurnLog, int, Sequence[Sequence[Message]]]
@@ -174,6 +203,15 @@ class Conversation(Sequence[Message]):
     def with_head(self, change: Callable[[tuple[Message, ...]], tuple[Message, ...]]) -> Conversation:
         """Return the conversation with another head, in constant time for the messages behind it."""
         return Conversation(change(self._head), self._steps, self._make_turns)
+
+    def rewritten(self, key: Hashable, start: Callable[[], RewriteMessages]) -> Conversation:
+        """Return the conversation with other messages, which the function that `start` returns makes of these.
+
+        It is called once in a run for each turn and `key`, so what is derived of the other messages is shared, too.
+        """
+        memo, known = self._steps.memo, (self._make_turns, key)
+        turns: _RewrittenTurns = memo.get(known) or memo.setdefault(known, _RewrittenTurns(self._make_turns, start()))
+        return Conversation(turns.rewrite_head(self._head), self._steps, turns)
 
     def __reduce__(self) -> tuple[type[Conversation], tuple[tuple[Message, ...], StepsLike, TurnMaker]]:
         # What was read can be read again.

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias, final
 
 from graphexec._parsing import compile_lazily
 from graphexec.messages import (
@@ -17,12 +19,14 @@ from graphexec.messages import (
     ToolMessage,
     UserMessage,
 )
-from graphexec.messages.turns import derive_texts
+from graphexec.messages.turns import Conversation, derive_texts
 from graphexec.models.http.json_values import JSON, parse_arguments
 
 _NOT_IN_NAME = compile_lazily(r"[^a-zA-Z0-9_-]")
 # Characters of a name.
 _LONGEST_NAME = 64
+# Of a call: the part of the conversation, its old id, and the number of calls with that before it in the part.
+_Place: TypeAlias = tuple[int, str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,39 +91,68 @@ def distinct_calls(messages: Sequence[Message], form: HistoryForm) -> Sequence[M
     ids = " ".join(derive_texts(messages, (_call_ids, form), lambda part: _call_ids(part, form), " ") or ()).split()
     if len(set(ids)) == len(ids):
         return messages
-    taken: set[str] = set()
-    # The number in the last new id by the first one.
-    numbers: dict[str, int] = {}
-    # The new ids of calls by the old one, which several calls may have.
-    waiting: dict[str, list[str]] = {}
-    renamed: list[Message] = []
-    for message in messages:
-        match message:
-            case AssistantMessage(_, calls) if calls:
-                waiting |= {call.id: [] for call in calls}
-                own: list[ToolCall] = []
-                for call in calls:
-                    base = form.fit_id(call.id)
-                    number = numbers.get(base, 1)
-                    while (new := form.fit_id(call.id, number)) in taken:
-                        number += 1
-                    numbers[base] = number
-                    taken.add(new)
-                    waiting[call.id].append(new)
-                    own.append(replace(call, id=new))
-                renamed.append(replace(message, tool_calls=tuple(own)))
-            case ToolMessage(call_id):
-                new_id, *later = waiting.get(call_id) or [call_id]
-                waiting[call_id] = later or [new_id]
-                renamed.append(replace(message, call_id=new_id))
-            case _:
-                renamed.append(message)
-    return renamed
+    if isinstance(messages, Conversation):
+        return messages.rewritten((_DistinctIds, form), lambda: _DistinctIds(form).rename)
+    return _DistinctIds(form).rename(messages, -1)
 
 
 def _call_ids(messages: Sequence[Message], form: HistoryForm) -> str:
     calls = [call for one in messages if isinstance(one, AssistantMessage) for call in one.tool_calls]
     return " ".join([form.fit_id(call.id) for call in calls])
+
+
+@final
+class _DistinctIds:
+    """The new ids of the calls in the requests of a run. The same call has the same one in all of them.
+
+    A call is known by its place: the part of the conversation, its old id, and how many before it in the part have
+    that. So a part may be read again, by several threads, too.
+    """
+
+    __slots__ = ("_form", "_made", "_numbers", "_owners")
+
+    def __init__(self, form: HistoryForm) -> None:
+        self._form = form
+        self._made: dict[_Place, str] = {}
+        self._owners: dict[str, _Place] = {}
+        # The number in the last new id by the first one: those with lower numbers have owners.
+        self._numbers: dict[str, int] = {}
+
+    def _make(self, place: _Place) -> str:
+        if place in self._made:
+            return self._made[place]
+        old = place[1]
+        base = self._form.fit_id(old)
+        number = self._numbers.get(base, 1)
+        while self._owners.setdefault(new := self._form.fit_id(old, number), place) != place:
+            number += 1
+        self._numbers[base] = number
+        self._made[place] = new
+        return new
+
+    def rename(self, messages: Sequence[Message], part: int) -> Sequence[Message]:
+        """Return the messages of a part with the new ids."""
+        counts: Counter[str] = Counter()
+        # The new ids of calls by the old one, which several calls may have.
+        waiting: dict[str, list[str]] = {}
+        renamed: list[Message] = []
+        for message in messages:
+            match message:
+                case AssistantMessage(_, calls) if calls:
+                    waiting |= {call.id: [] for call in calls}
+                    own: list[ToolCall] = []
+                    for call in calls:
+                        own.append(replace(call, id=self._make((part, call.id, counts[call.id]))))
+                        counts[call.id] += 1
+                        waiting[call.id].append(own[-1].id)
+                    renamed.append(replace(message, tool_calls=tuple(own)))
+                case ToolMessage(call_id):
+                    new_id, *later = waiting.get(call_id) or [call_id]
+                    waiting[call_id] = later or [new_id]
+                    renamed.append(replace(message, call_id=new_id))
+                case _:
+                    renamed.append(message)
+        return renamed
 
 
 def returned_reasoning(message: AssistantMessage, provider: str) -> dict[Reasoning, JSON]:

@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from functools import partial
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -83,14 +82,11 @@ class Calls:
 
 
 class Encodes(Calls):
-    """A model that encodes each request, as a client does."""
-
-    def __init__(self) -> None:
-        self.numbers = count()
+    """A model that sends one id in every reply, and encodes each request, as a client does."""
 
     def complete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
         write(CHAT_COMPLETIONS.encode(request, Sampling("tiny"), stream=False))
-        return ModelReply("", (ToolCall(f"call_{next(self.numbers)}", "add_one", '{"x": 1}'),))
+        return self.reply
 
 
 class Writes(Calls):

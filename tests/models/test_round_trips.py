@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from graphexec.actions import NO_STEPS, AgentAction, AgentStep
 from graphexec.agents.conversation import parse_messages
 from graphexec.kernel.serialization import format_json, load_as, parse_json, to_json_data
 from graphexec.messages import (
@@ -17,9 +19,13 @@ from graphexec.messages import (
     Message,
     ModelReply,
     Reasoning,
+    SystemMessage,
+    ToolCall,
     ToolMessage,
     UserMessage,
 )
+from graphexec.messages.turns import Conversation, MessageTurn
+from graphexec.models.history import HistoryForm, distinct_calls
 from graphexec.models.http.dialect import Dialect
 from graphexec.models.http.endpoint import Endpoint
 from graphexec.models.providers.anthropic import MESSAGES
@@ -189,6 +195,39 @@ def test_ids_stay_the_same_while_a_conversation_grows() -> None:
         sent.append([part.text for turn in send("anthropic", history) for part in turn if part.kind == "call"])
     assert all(later[: len(earlier)] == earlier for earlier, later in pairwise(sent))
     assert sent[-1] == ["a_b", "a_b_2", "a_b_3", "call_0", "call_0_2"]
+
+
+def call_turns(steps: Sequence[AgentStep], first: int) -> Iterator[MessageTurn]:
+    """Make a turn of each two steps, which are calls with the steps' logs as ids; the last may have one."""
+    for start in range(first, len(steps), 2):
+        ids = [step.action.log for step in steps[start : start + 2]]
+        calls = tuple([ToolCall(one, "weather", "{}") for one in ids])
+        results = [ToolMessage(one, str(place)) for place, one in enumerate(ids)]
+        yield MessageTurn(start + len(ids), [AssistantMessage("", calls), *results], closed=len(ids) == 2)
+
+
+FEW_IDS = st.lists(st.sampled_from(["a:b", "a_b", "a_b_2", "x" * 64]), max_size=9)
+
+
+@pytest.mark.medium
+@given(FEW_IDS, FEW_IDS, st.randoms(use_true_random=False))
+def test_ids_of_a_run_are_those_of_its_messages(earlier: list[str], ids: list[str], order: Any) -> None:
+    """Whatever was derived of longer or shorter requests of the run before, with another system message."""
+    history = [NO_STEPS]
+    for one in ids:
+        history.append(history[-1].extended([AgentStep(AgentAction("weather", {}, one), "")]))
+    order.shuffle(history)
+    reply = AssistantMessage("", tuple([ToolCall(one, "weather", "{}") for one in earlier]))
+    head: tuple[Message, ...] = (UserMessage("hi"), reply, *[ToolMessage(one, "") for one in earlier])
+    # A longer request is first, as in a run that is read again.
+    for number, steps in enumerate([max(history, key=len), *history]):
+        conversation = Conversation((SystemMessage(str(number)), *head), steps, call_turns)
+        form = HistoryForm()
+        messages = [form.fit(one) for one in distinct_calls(conversation, form)]
+        assert messages == [form.fit(one) for one in distinct_calls(tuple(conversation), form)]
+        calls = [call.id for one in messages if isinstance(one, AssistantMessage) for call in one.tool_calls]
+        assert calls == [one.call_id for one in messages if isinstance(one, ToolMessage)]
+        assert len({*calls}) == len(calls)
 
 
 def test_old_records_have_their_reasoning_first() -> None:
