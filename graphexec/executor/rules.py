@@ -16,7 +16,7 @@ from graphexec.agents import Agent, Decision
 from graphexec.agents.agent import RuleName, validate_rules
 from graphexec.agents.calls import CallRules
 from graphexec.agents.prompt import format_observation
-from graphexec.agents.reading.answers import read_reply
+from graphexec.agents.reading.answers import READ_AHEAD, read_ahead, read_reply
 from graphexec.effects import CallAgent, CallModel, CallTool, Decided
 from graphexec.errors import InputError, ParseError
 from graphexec.executor.plugging import Piece
@@ -32,6 +32,9 @@ MOST_REQUESTS = 3
 
 def _read(agent: Agent, reply: ModelReply | Decided) -> Decision:
     """Return the decision in a reply; no action if it cannot be read: that is left to `parse`."""
+    if isinstance(reply, ModelReply) and id(reply) not in READ_AHEAD:
+        # The nodes behind this one read it, too.
+        read_ahead(agent.read, reply)
     try:
         return read_reply(agent.read, reply)
     except ParseError:

@@ -193,6 +193,16 @@ def test_repeat_is_answered_with_the_earlier_observation() -> None:
     result = gx.AgentExecutor(agent=agent, tools=[direct, echo]).run("q")
     assert (result.output, result.reason, seen) == ("a", "return_direct", ["a"])
     assert len(model.requests) == 2
+    # The three nodes that read a reply share what the agent read.
+    scene = Scene(CALL, act("Rome"), END)
+    agent, replies = scene.executor.agent, list[Any]()
+
+    def read(reply: Any) -> Any:
+        replies.append(reply)
+        return agent.read(reply)
+
+    gx.AgentExecutor(agent=replace(agent, read=read), tools=scene.tools).run("Oslo or Rome?")
+    assert len(replies) == 3
 
 
 @cases(("first", "second"), (5, "5.0"), ("5", 5), ("5.0", "5"))

@@ -208,7 +208,7 @@ INVALID = [
     *one("agent", "this certificate is broken", ("limits",), None, [], GONE),
     *one("agent", "this certificate is broken", ("ranks",), [], GONE),
     *one("strict", "it claims to hold within other runs, but has neither ranks", ("ranks",), None),
-    *one("agent", "are not those of the certificate", ("nested",), NO_RUNS),
+    *one("agent", "are not those of the certificate", ("nested",), [NO_RUNS]),
     *one("agent", "this certificate is broken", ("bounds",), None, [], GONE),
     *one("agent", "this certificate is broken", (*TRANSITIONS, "potential"), [], "none", 3),
     *one("agent", "this certificate is broken", (*TRANSITIONS, "potential", "lines"), [], None),

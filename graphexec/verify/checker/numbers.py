@@ -37,9 +37,8 @@ def unproved_numbers(certificate: Certificate) -> Iterator[str]:
         if (bound.form, bound.number, bound.value, bound.exact, bound.assuming) != (form, limit, limit, False, None):
             yield f"the bound on {name.replace('_', ' ')} is not its limit"
     yield from _unproved_seconds(certificate)
-    for one in certificate.nested:
-        if len({name for name, *_ in one.charges}) < len(one.charges):
-            yield "the charges of nested runs have two rows for one meter"
+    if any(len({name for name, *_ in runs.charges}) < len(runs.charges) for runs in certificate.nested):
+        yield "the charges of nested runs have two rows for one meter"
     own = bounds.alone if certificate.nested else bounds.meters
     if {*own} != {*names}:
         yield "the bounds on its own effects are for other meters than its bounds"
@@ -144,7 +143,7 @@ def _nested_fault(certificate: Certificate, name: str) -> str | None:
         return None if bound.form is None or bound == own else "it has a closed form, but no number"
     if bound.potential is not None and [one for one, _ in bound.potential.limits] == [name]:
         return _fault(certificate, name, bound)
-    rows = [(one, *counts) for one in certificate.nested for meter, *counts in one.charges if meter == name]
+    rows = [(one, alone, whole) for one in certificate.nested for meter, alone, whole in one.charges if meter == name]
     runs = 0 if certificate.limits.get("depth") == 0 else certificate.limits.get("nested_runs")
     found = [] if rows and runs != 0 else [0]
     each = [alone for _, alone, _ in rows if alone is not None]
