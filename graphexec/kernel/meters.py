@@ -333,16 +333,6 @@ class Spent:
             object.__setattr__(self, "meters", Counts(*map(tuple, zip(*items, strict=True))) if items else NOTHING)
         _check_counts("Spent", counts)
 
-    @classmethod
-    def unchecked(cls, *, iterations: int, seconds: float, restarts: int, meters: Counts) -> Spent:
-        """Return what the engine has counted: the checks would take two fifths of an observed step."""
-        made = object.__new__(cls)
-        object.__setattr__(made, "iterations", iterations)
-        object.__setattr__(made, "seconds", seconds)
-        object.__setattr__(made, "restarts", restarts)
-        object.__setattr__(made, "meters", meters)
-        return made
-
     def __getitem__(self, meter: Meter | str) -> float:
         """Return the spent amount of a meter, given as a `Meter` or by name; 0 if it was never charged."""
         return self.meters[meter.name if isinstance(meter, Meter) else meter]

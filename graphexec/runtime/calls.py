@@ -11,7 +11,6 @@ import os
 import threading
 import time
 from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager
 from contextvars import Context
 from typing import Any, Protocol, TypeVar, final
 from weakref import ReferenceType
@@ -207,16 +206,6 @@ def close_calls(calls: Iterable[CallContext[Any]]) -> None:
     # Wait for a charge that started while they were open.
     with sharing:
         pass
-
-
-@contextmanager
-def within_call(call: CallContext[Any]) -> Generator[None, None, None]:
-    """Make `call` the current call inside the `with` block."""
-    token = enter_call(call)
-    try:
-        yield
-    finally:
-        reset_call(token)
 
 
 def _call_here() -> CallContext[Any] | None:

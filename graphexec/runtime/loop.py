@@ -29,7 +29,6 @@ from graphexec.runtime.calls import (
     host_call,
     leave_run,
     reset_call,
-    within_call,
 )
 from graphexec.runtime.handlers import NO_OPTIONS, NO_WORLDS, Handler, RunContext, RunOptions, check_context, handler_of
 from graphexec.runtime.io import BLOCKING, IO
@@ -357,8 +356,11 @@ class RunLoop:
 
         async with self.io.call_group() as group:
             call.listener = Listener(partial(group.report, 0), pieces=True, room=group.room)
-            with within_call(call):
+            token = enter_call(call)
+            try:
                 group.start(0, timed)
+            finally:
+                reset_call(token)
             try:
                 while True:
                     update = await group.take(None if ends is None else ends - self.scope.now())

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, final
 from graphexec.errors import ThreadLimitError
 from graphexec.kernel.effects import Batch, CallContext
 from graphexec.kernel.events import ChargedReply, Cut, MemberReply, MemberStarted
-from graphexec.runtime.calls import close_calls, within_call
+from graphexec.runtime.calls import close_calls, enter_call, reset_call
 from graphexec.runtime.handlers import Handler, handler_of
 from graphexec.runtime.io import CallGroup, run_sync
 from graphexec.runtime.progress import Listener
@@ -102,13 +102,15 @@ class MemberCalls:
         group: CallGroup[object] = self._group
         if run.observed:
             call.listener = Listener(partial(group.report, member), pieces=run.pieces, room=group.room)
+        token = enter_call(call)
         try:
-            with within_call(call):
-                group.start(member, partial(self._timed, handler, call))
+            group.start(member, partial(self._timed, handler, call))
         except ThreadLimitError:
             if not self._running:
                 raise
             return False
+        finally:
+            reset_call(token)
         self._running += 1
         return True
 

@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from graphexec import Limits, Snapshot, advance, begin, errors
+from graphexec import Limits, Snapshot, advance, begin, errors, node
 from graphexec.effects import TOOL_CALLS, ToolResult, agent_limits
 from graphexec.kernel.events import Cut
 from graphexec.kernel.snapshot import PAID
@@ -58,6 +58,11 @@ def test_answered_members_are_kept() -> None:
     assert [result.status for result in outcome.results] == ["cut", "ok", "cut"]
 
 
+@node
+def conclude(stopped: Stopped) -> Survey:
+    return Survey((ToolResult(stopped.limit.limit),))
+
+
 def test_retry_charges_the_open_members_again() -> None:
     """One call of three is done, one has failed and one is running: two are made again, so five are charged."""
     state = pending(Topics(("a", "b", "c")))
@@ -73,6 +78,10 @@ def test_retry_charges_the_open_members_again() -> None:
     outcome = finish(reload(state.reply_member(1, ToolResult("b"))).retried(), limits=limits).outcome
     assert isinstance(outcome, Stopped)
     assert outcome.limit.limit == "tool_calls"
+    # The node behind it begins without the refused batch.
+    machine = machines.machine_of(machines.survey, conclude)
+    paused = machines.pending(machine, Topics(("a", "b", "c")), limits=limits).reply_member(1, ToolResult("b"))
+    assert machines.finish(machine, paused.retried(), limits=limits).outcome == Survey((ToolResult("tool_calls"),))
 
 
 @cases("order", (0, 1, 2), (2, 1, 0), (1, 2, 0))

@@ -326,7 +326,7 @@ def read_ahead(read: Read, reply: ModelReply) -> ModelReply:
 
 def read_reply(read: Read, reply: Any) -> Decision:
     """Return what `read(reply)` returns, or what was read ahead. Raises `ParseError`."""
-    known = READ_AHEAD.get(id(reply)) if READ_AHEAD else None
+    known = READ_AHEAD.get(id(reply))
     if known is None or known[0]() is not reply or known[1] is not read:
         return read(reply)
     if isinstance(known[2], ParseError):
