@@ -201,7 +201,7 @@ REMOVED = _by_name(
         "the engine compares each step of a run with its certificate, which check of graphexec.verify reads",
     ),
     ("Progress executor.Status executor.View", _PROGRESS),
-    ("Budget kernel.Budget", "write Meter(name, limit)"),
+    ("Budget kernel.Budget", "write Meter in its place"),
     ("metered kernel.metered", "write @node(when_spent=..., meters=[ITERATIONS])"),
     ("charged kernel.charged", "write @node(when_spent=...)"),
     ("kernel.reserved", "write @node(when_spent=..., asks=1, grace=10)"),

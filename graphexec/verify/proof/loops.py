@@ -10,7 +10,7 @@ from typing import Any, final, get_origin
 
 from graphexec.errors import NodeError
 from graphexec.kernel.graph import Graph
-from graphexec.kernel.meters import ITERATIONS, Limits, is_measure
+from graphexec.kernel.meters import ITERATIONS, Limits, Meter, is_measure
 from graphexec.kernel.node import Node
 from graphexec.kernel.signatures import accepts, name_of, read_spent_outcome, resolve_hints, unwrap_function
 from graphexec.verify.proof.findings import Finding, Witness, limit_remedy, options_of
@@ -66,7 +66,7 @@ def _find_endless_run(flow: Flow, limits: Limits, *, within: Sequence[Transition
     found = product.lasso(_STATES, within=within)
     # If the whole product was searched, a loop under other limits would refute nothing.
     if found is None and product.exceeds(_STATES):
-        own = {name: limit for name, limit in flow.budgets if not is_measure(name)}
+        own = {name: Meter(name, limit) for name, limit in flow.budgets if not is_measure(name)}
         tried = lower_limits(limits, own, _SMALL)
         found = Product(flow, tried, sure=True).lasso(_STATES, within=within)
     return None if found is None else Witness(tuple(found[0]), tuple(found[1]), tried)
