@@ -210,7 +210,7 @@ REMOVED = _by_name(
         "executor.STRICT_AGENT_EXECUTOR executor.GENERATING_AGENT_EXECUTOR executor.STRICT_GENERATING_AGENT_EXECUTOR",
         "agent_graph(strict=True, generate=True) returns the variants of AGENT_EXECUTOR",
     ),
-    ("Budget kernel.Budget", "write Meter(name, limit)"),
+    ("Budget kernel.Budget", "write Meter in its place"),
     ("metered kernel.metered", "write @node(when_spent=..., meters=[ITERATIONS])"),
     ("charged kernel.charged", "write @node(when_spent=...)"),
     ("kernel.reserved", "write @node(when_spent=..., asks=1, grace=10)"),

@@ -25,8 +25,8 @@ HIGHEST: tuple[float, ...] = (math.inf,)
 def _make_spent(**counts: Any) -> Spent:
     """Return what the engine has counted, unchecked: the checks would take two fifths of an observed step."""
     made = object.__new__(Spent)
-    for name in counts:
-        object.__setattr__(made, name, counts[name])
+    for name, value in counts.items():
+        object.__setattr__(made, name, value)
     return made
 
 

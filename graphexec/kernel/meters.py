@@ -323,11 +323,10 @@ class Spent:
             ("seconds", self.seconds, False),
             ("restarts", self.restarts, True),
         ]
-        given: object = self.meters
-        if not isinstance(given, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        given: Any = self.meters
+        if not isinstance(self.meters, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise SnapshotError(f"Spent has meters={format_value(given)}; give a dict of names and counts")
-        # isinstance does not check the items; they are checked one by one below.
-        items: list[tuple[Any, Any]] = list(given.items())  # pyright: ignore[reportUnknownArgumentType]
+        items: list[tuple[Any, Any]] = list(given.items())
         counts += [(f"meters[{format_value(one)}]", count, not isinstance(count, float)) for one, count in items]
         if not isinstance(given, Counts):
             object.__setattr__(self, "meters", Counts(*map(tuple, zip(*items, strict=True))) if items else NOTHING)

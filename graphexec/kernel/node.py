@@ -292,9 +292,9 @@ def _check_options(when_spent: object, meters: Sequence[Meter], grace: object, d
     if when_spent is not None and not callable(when_spent):
         remedy = "give a function of the value and the limit, such as limit_reached"
         raise NodeError(f"when_spent is {format_value(when_spent)}; {remedy}")
-    if not isinstance(meters, (list, tuple)) or not all(isinstance(one, Meter) and one.whole for one in meters):  # pyright: ignore[reportUnknownVariableType, reportUnnecessaryIsInstance]
+    if not isinstance(meters, (list, tuple)) or not all(isinstance(one, Meter) and one.whole for one in meters):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise NodeError(f"a node has meters={format_value(meters)}; write meters=[METER], a list of whole meters")
-    if any(one.name == ITERATIONS.name and one.limit is not None for one in meters):  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+    if any(one.name == ITERATIONS.name and one.limit is not None for one in meters):
         raise NodeError("the limit of iterations belongs in Limits(iterations=...); write meters=[ITERATIONS]")
     if grace is not None and (not is_number(grace) or grace < 0):
         raise NodeError(f"grace is {format_value(grace)}; give seconds, 0 or more")

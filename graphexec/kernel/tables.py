@@ -281,7 +281,7 @@ def _meter_faults(nodes: Mapping[str, Node[Any, Any]], edges: Sequence[Edge]) ->
         for meter in dict.fromkeys((*_node_meters(node), *effects)):
             first = known.setdefault(meter.name, meter)
             if first != meter:
-                text = f"{node.name} counts {meter!r}, but another node counts {first!r}; use one Meter for both"
+                text = f"{node.name} counts {meter!r}, but there is also {first!r}; use one Meter for both"
                 yield Fault("GX011", node.name, None, text)
             elif meter in effects and meter.name in {*of_nodes, ITERATIONS.name}:
                 text = f"{node.name} asks for effects that charge {meter}, which entries into nodes cost, too"

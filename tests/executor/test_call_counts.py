@@ -101,7 +101,7 @@ THOUGHT = Writes("I add.\nAction: add_one\nAction Input: 1")
 OBSERVERS: list[Callable[[object], None]] = [lambda event: None]
 
 
-# Measured on 3.11: 77, 78, 379, 179, 180, 163, 107, 563, 1010, 558. Work done per call instead of per run would add 100.
+# Measured on 3.11: 77, 78, 379, 179, 180, 163, 107, 563, 1010, 558. Work done for each call would add 100.
 PER_STEP: list[tuple[Callable[[int], gx.AgentExecutor], Callable[[gx.AgentExecutor], object], int]] = [
     (deciding, run_sync, 80),
     (adeciding, run_async, 82),

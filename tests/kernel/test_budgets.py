@@ -235,7 +235,7 @@ def test_invalid_limit_of_a_budget_is_refused(make: Callable[[], object], text: 
     ("build", "fault"),
     (
         lambda: book_with_costly_chapters(gx.Meter("revisions", 5)),
-        "GX011 repair None: repair counts Meter('revisions', 2), but another node counts "
+        "GX011 repair None: repair counts Meter('revisions', 2), but there is also "
         "Meter('revisions', 5); use one Meter for both",
     ),
     (

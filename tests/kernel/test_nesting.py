@@ -306,7 +306,7 @@ def test_invalid_name_or_budget_is_refused(child: Any, name: str, own: list[gx.M
     ),
     (
         lambda: hand_out_to(gx.embed(solver(TRIES, SHARED), "solve", own=[TRIES]), gx.Meter("shared", 5)),
-        "GX011 solve None: solve counts Meter('shared', 100), but another node counts "
+        "GX011 solve None: solve counts Meter('shared', 100), but there is also "
         "Meter('shared', 5); use one Meter for both",
     ),
 )

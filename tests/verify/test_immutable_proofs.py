@@ -23,7 +23,7 @@ KIND: Any = Fetch
 EXECUTOR: Any = gx.create_agent(models.ScriptedModel(["done"]), [])
 
 
-class Lying(FrozenMapping[float]):
+class Lying(FrozenMapping[float | None]):
     def __getitem__(self, name: str) -> float:
         return 10.0**9
 

@@ -116,7 +116,7 @@ def entering(node: str, budget: str, entry: str = "e") -> Flow:
     (entering("w.p", "x"), "GX015 at w.p: ~ it spends x, which e --Tow.p--> resets. ~"),
     (
         flow_with(way("a", "a", "x y z"), gate("a", "x y z"), x=None, y=None, z=None),
-        "GX016 at a: ~ it spends only x, y and z, without a limit. Give the budget x a limit: "
+        "GX016 at a: ~ it spends only x, y and z, without a limit. Give the meter x a limit: "
         'Meter("x", 3), or Limits({Meter("x"): 3}).',
     ),
     # A missing limit is reported before a reset.
@@ -277,7 +277,7 @@ def test_loop_without_endless_run_is_undecided() -> None:
     finding = only_finding(flow, agent_limits(iterations=None, model_calls=0))
     assert str(finding) == (
         "GX017 at a: found neither a budget that runs out in every loop through a, b nor a run that never ends. "
-        "Meter a node of these loops with a budget that nothing in them resets."
+        "Meter a node of these loops with a meter that nothing in them resets."
     )
     assert finding.witness is None
 

@@ -126,6 +126,7 @@ class Refund(gx.Effect[bool]):
 
 
 METERED: Any = gx.node(when_spent=Cancelled, meters=[gx.Meter("payments", 3)])(orders.pay)
+TWICE: Any = gx.node(when_spent=Cancelled, meters=[PAYMENTS])(orders.pay)
 REFUND: Any = dataclasses.replace(orders.pay, name="refund", effects=(Refund,))
 
 
@@ -133,11 +134,15 @@ REFUND: Any = dataclasses.replace(orders.pay, name="refund", effects=(Refund,))
     ("build", "fault"),
     (
         lambda: orders.paying(METERED),
-        "pay asks for effects that charge the meter payments, but a budget has that name; rename one of them",
+        "pay counts Meter('payments'), but there is also Meter('payments', 3); use one Meter for both",
+    ),
+    (
+        lambda: orders.paying(TWICE),
+        "pay asks for effects that charge payments, which entries into nodes cost, too; use one Meter for each",
     ),
     (
         lambda: gx.graph(orders.rows_of(orders.pay, REFUND) | orders.rows_of(REFUND), start=orders.pay),
-        "refund asks for effects that charge a second, different meter named ",
+        "refund counts Meter('payments', whole=False), but there is also Meter('payments'); use one Meter for both",
     ),
 )
 def test_names_counted_twice_are_refused(build: Callable[[], object], fault: str) -> None:

@@ -361,7 +361,7 @@ def test_function_without_annotations_is_not_proposed_to_another_node() -> None:
     nodes: list[gx.Node[Any, Any]] = [bare, WRITER["next_chapter"]]
     machine: gx.Machine[Any, Any] = gx.Machine(nodes, WRITER.edges, WRITER.start)
     (finding,), (own,) = (verify(one, gx.Limits()).findings for one in (machine, WRITER))
-    assert "add meters=[Meter(" in own.remedy
+    assert "add when_spent=Halted, meters=[Meter(" in own.remedy
     assert "add when_spent=Stopped, meters=[Meter(" in finding.remedy
 
 

@@ -8,10 +8,12 @@ import pytest
 
 import graphexec as gx
 from graphexec.errors import LimitsError
+from graphexec.verify import verify
 from graphexec.verify.proof import prove
 from graphexec.verify.proof.flow import Flow, flow_of
 from tests import garbage
 from tests.counting import count_calls
+from tests.verify import orders
 from tests.verify.acting import acting
 from tests.verify.proofs import bounds_of
 
@@ -80,9 +82,10 @@ def test_verdict_is_that_of_its_graph_and_limits() -> None:
             assert verdict.status == ("refuted" if iterations is None else "proved")
             assert bool(verdict.assumptions) == verdict.proved
     # Invalid limits raise each time.
+    shop = orders.paying(orders.pay)
     for _ in range(2):
-        with pytest.raises(LimitsError, match="rounds counts whole numbers"):
-            clock.verify(gx.Limits({gx.Meter("rounds", whole=False): 2.5}))
+        with pytest.raises(LimitsError, match="payments counts whole numbers"):
+            verify(shop, gx.Limits({gx.Meter("payments", whole=False): 2.5}))
 
 
 def test_cached_verdict_does_not_keep_its_graph() -> None:

@@ -83,8 +83,8 @@ class Recorder:
             require_graph(subject, "Recorder(executor.verify())")
         graph: Graph[Any, Any] = subject.graph if isinstance(subject, Verdict) else subject
         self._own = graph.own
-        known = Limits() if limits is None else limits
-        budgets: Record = {name: known.meters.get(name, limit) for name, limit in graph.own.items()}
+        changed: Mapping[str, float | None] = {} if limits is None else limits.meters
+        budgets: Record = {name: changed.get(name, limit) for name, limit in graph.own.items()}
         self._prompts = PromptHistory()
         self._run = ""
         self._clock = clock
