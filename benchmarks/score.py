@@ -77,7 +77,7 @@ class Outcome:
             case Answered(_, CallModel(), ModelReply(usage=usage)):
                 self.prompt_tokens = self.prompt_tokens or usage.prompt_tokens
                 self.model_calls += 1
-            case Done(StoppedResponse(limit=Exhausted() as exhausted)):
+            case Done(StoppedResponse(cause=Exhausted() as exhausted)):
                 self.stopped = exhausted.limit
             case Done(AgentFinish() as finish):
                 self.answer = str(finish.output)
