@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from graphexec import AgentAction, AgentExecutor, errors, tool
+from graphexec.integrations.langchain import runnable_agent
 from graphexec.runtime.threads import open_cancel_scope
 from tests.executor.actors import Running, act, make_executor, scripted
 from tests.parameters import cases
@@ -71,7 +72,7 @@ def test_endless_generator_ends_with_its_call(run: Running, of: str) -> None:
     def decide(_steps: Any, _inputs: Any) -> Any:
         return endless()
 
-    agents: dict[str, Any] = {"agent": decide, "async agent": endless_async, "runnable": Endless()}
+    agents: dict[str, Any] = {"agent": decide, "async agent": endless_async, "runnable": runnable_agent(Endless())}
     timeout = LONG if of == "tool with a timeout" else None
     functions: dict[str, Any] = {"async tool": generate, "yielding async tool": yielding}
     used = tool_named("generate", functions.get(of, endless), timeout=timeout)

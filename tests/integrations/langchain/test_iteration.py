@@ -1,4 +1,4 @@
-"""`executor.iter`: a run that can be inspected, changed and left between two turns."""
+"""`iterate`: a run that can be inspected, changed and left between two turns."""
 
 import asyncio
 import dataclasses
