@@ -37,6 +37,7 @@ def test_meters_and_effects_have_defaults() -> None:
     assert (str(PAYMENTS), PAYMENTS.whole, FEES.whole) == ("payments", True, False)
     assert Meter("payments", unit="payments", remedy="count them") == PAYMENTS
     assert Meter("payments", whole=False) != PAYMENTS
+    assert repr(Meter("fees", 3, whole=False)) == "Meter('fees', 3.0, whole=False)"
 
     class Pay(Effect[bool]):
         charges: ClassVar[Mapping[Meter, int]] = {PAYMENTS: 2}

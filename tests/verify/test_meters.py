@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import pytest
@@ -165,6 +165,26 @@ ROUNDS: gx.Graph[Any, Any] = machine_of(go_round)
 
 def run_once(machine: gx.Graph[Any, Any], limits: gx.Limits) -> object:
     return advance(machine, begin(machine, Order()), limits)
+
+
+PAGES = Meter("pages", 2)
+
+
+class Print(gx.Effect[bool]):
+    charges: ClassVar[Mapping[Meter, int]] = {PAGES: 1}
+
+
+@gx.node(when_spent=Cancelled, asks=1)
+def print_all(order: Order) -> gx.Asks[Print, Order | Delivered]:
+    return order if (yield from gx.ask(Print())) else Delivered()
+
+
+def test_meter_of_effects_has_a_limit_of_its_own() -> None:
+    machine: gx.Graph[Any, Any] = machine_of(print_all)
+    certificate = verify(machine).certificate
+    assert certificate is not None
+    assert certificate.bounds.meters["pages"].number == 2
+    assert not verify(machine, gx.Limits({PAGES: None})).proved
 
 
 def test_limits_override_the_limit_of_a_meter() -> None:
