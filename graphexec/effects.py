@@ -9,6 +9,7 @@ from typing import Any, ClassVar, TypeAlias, final
 from graphexec.actions import AgentAction, AgentFinish, Run, StepStatus
 from graphexec.errors import InputError, LimitsError, ModelError, format_value
 from graphexec.kernel.effects import Effect, R_co, ask
+from graphexec.kernel.events import CompactReply
 from graphexec.kernel.exactness import AS_TEXT
 from graphexec.kernel.meters import DEPTH, FAN_OUT, NESTED_RUNS, Exhausted, Limits, Meter, Spent
 from graphexec.messages import ChatRequest, CompletionRequest, ModelReply, ModelRequest, require_reply
@@ -190,10 +191,20 @@ class Unreadable:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Decided:
+class Decided(CompactReply):
     """The decision of a callable agent, or the error if it could not parse a reply."""
 
     decision: AgentFinish | tuple[AgentAction, ...] | Unreadable
+
+    def compact(self) -> object:
+        """Return a single action, which the run's steps keep, too."""
+        decision = self.decision
+        return decision[0] if isinstance(decision, tuple) and decision and not decision[1:] else self
+
+    @classmethod
+    def restore(cls, part: AgentAction) -> Decided:
+        """Return the decision for this action."""
+        return cls((part,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +216,7 @@ class CallAgent(Effect[Decided]):
 
 
 @dataclass(frozen=True, slots=True)
-class ToolResult:
+class ToolResult(CompactReply):
     """The outcome of a tool call: the observation, and its status (see `AgentStep.status`).
 
     With `return_direct` the observation is the run's answer. The model sees an `excerpt` of the
@@ -225,6 +236,24 @@ class ToolResult:
         """The observation as the model sees it."""
         observation, excerpt = self.observation, self.excerpt
         return format_observation(observation) if excerpt is WHOLE else excerpt.of(observation)
+
+    def compact(self) -> object:
+        """Return the observation, if it is all that there is: a subclass may have more."""
+        alone = (
+            self.status == "ok"
+            and self.traceback is self.error is None
+            and self.excerpt is WHOLE
+            and not self.return_direct
+            and type(self) is ToolResult
+            # A tool may return a result as its observation, which would be restored as the result itself.
+            and type(self.observation) is not ToolResult
+        )
+        return self.observation if alone else self
+
+    @classmethod
+    def restore(cls, part: Observation) -> ToolResult:
+        """Return the result with this observation."""
+        return cls(part)
 
 
 @dataclass(frozen=True, slots=True)

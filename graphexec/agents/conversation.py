@@ -151,7 +151,9 @@ def parse_messages(given: Any) -> tuple[Message, ...] | None:
     try:
         return tuple(map(_parse_message, given))  # pyright: ignore[reportUnknownArgumentType]
     except ValueError:
-        for one in given:  # pyright: ignore[reportUnknownVariableType]
+        # Any: objects of another library.
+        others: Sequence[Any] = given
+        for one in others:
             if hasattr(one, "content") and hasattr(one, "type"):
                 raise InputError(
                     f"{format_value(one)} is a message of another library; write convert_messages(messages), of "

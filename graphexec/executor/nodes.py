@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 from graphexec.actions import NO_ASIDE, AgentAction, AgentFinish, AgentStep, Refusal, Run, Steps, StoppedResponse
 from graphexec.agents import Agent
 from graphexec.agents.prompt import format_observation
-from graphexec.agents.reading.answers import read_reply
+from graphexec.agents.reading.answers import READ_AHEAD, read_reply
 from graphexec.agents.reading.text_parsing import reject_empty
 from graphexec.effects import CallAgent, CallModel, CallTool, Decided, ToolResult
 from graphexec.errors import ParseError
@@ -131,7 +131,8 @@ def parse_or_raise(replied: Replied, agent: Agent) -> Acted | AgentFinish:
 
 
 def _read_decision(replied: Replied, agent: Agent) -> Acted | AgentFinish:
-    decision = read_reply(agent.read, replied.reply)
+    # Few runs read ahead.
+    decision = read_reply(agent.read, replied.reply) if READ_AHEAD else agent.read(replied.reply)
     if type(decision) is not tuple and isinstance(decision, AgentFinish):
         reject_empty(replied.reply)
         # A copy with the run: the agent's own object stays unchanged.

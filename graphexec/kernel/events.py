@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeAlias, TypeVar, final
+from typing import Any, ClassVar, Generic, Self, TypeAlias, TypeVar, final
 
 from graphexec.kernel.effects import CallContext, Effect, RunScope
 from graphexec.kernel.graph import Graph
@@ -36,6 +37,37 @@ class ChargedReply:
 
     reply: object
     charged: Mapping[str, float]
+
+
+class CompactReply:
+    """A reply of which a journal may keep a part, and restore it from that.
+
+    A journal keeps the replies of the whole run, and the garbage collector visits each object that is kept again and
+    again. A part that is a text it does not visit; another one is kept by the run in any case.
+    """
+
+    __slots__ = ()
+
+    # Replies are recognised by their class, without a call.
+    classes: ClassVar[set[type]] = set()
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        CompactReply.classes.add(cls)
+
+    @staticmethod
+    def part_of(reply: object) -> tuple[type[Any] | None, object]:
+        """Return what a journal keeps of a reply: the class that restores it, if one does, and a part or the reply."""
+        return (type(reply), reply.compact()) if isinstance(reply, CompactReply) else (None, reply)
+
+    @abstractmethod
+    def compact(self) -> object:
+        """Return a part of this reply from which it can be restored, or the reply itself if there is none."""
+
+    @classmethod
+    @abstractmethod
+    def restore(cls, part: Any) -> Self:
+        """Return the reply that has this part."""
 
 
 # What was sent to `Execution.run`, the second of the run's clock, and how many seconds the call took.
@@ -72,7 +104,7 @@ class Journal:
         self.start = start
         self.began = began
         self.seconds = seconds
-        # The two times of each answer, one after the other.
+        # What `CompactReply.part_of` returns for each answer, and the two times of each, one after the other.
         self._answers = answers
         self._times = times
 
@@ -91,11 +123,14 @@ class Journal:
         return f"<journal of {len(self)} replies from {self.start.node} on>"
 
     def __len__(self) -> int:
-        return len(self._answers)
+        return len(self._answers) // 2
 
     def __iter__(self) -> Iterator[JournalEntry]:
-        times = iter(self._times)
-        yield from zip(self._answers, times, times, strict=True)
+        kept, times = iter(self._answers), iter(self._times)
+        # Any: the class is that of the reply that has the part.
+        kind: Any
+        for kind, part, at, seconds in zip(kept, kept, times, times, strict=True):
+            yield part if kind is None or type(part) is kind else kind.restore(part), at, seconds
 
 
 def attach_journal(error: BaseException, journal: Journal) -> None:

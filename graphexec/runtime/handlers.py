@@ -183,7 +183,7 @@ def handler_of(call: CallContext[Any], handlers: Handlers, worlds: Mapping[str, 
     if call.node in worlds:
         handlers = worlds[call.node]
     # Any: no effect is `None`, and its class is a key.
-    kind: Any = type(call.effect)
+    kind: Any = call.effect.__class__
     if kind not in handlers:
         raise MissingHandlerError(call.effect)
     return handlers[kind]

@@ -14,7 +14,7 @@ from typing import Any, TypeVar, final
 
 from graphexec.errors import InputError
 from graphexec.kernel.effects import Batch, CallContext
-from graphexec.kernel.events import ChargedReply, Cut, Done, Failed, Journal, Reported, attach_journal
+from graphexec.kernel.events import ChargedReply, CompactReply, Cut, Done, Failed, Journal, Reported, attach_journal
 from graphexec.kernel.execution import Execution
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.snapshot import Snapshot, attach_snapshot
@@ -185,8 +185,10 @@ class RunLoop:
         """Drive the run to its end: carry out each call of the path, and deliver each event."""
         path, execution, cancel_scope = self.path, self.execution, current_cancel_scope()
         clock, began = self.scope.clock, self.scope.began
+        compact = CompactReply.classes
         members: MemberCalls | None = None
         item: Any = None
+        kept: Any
         request: CallContext[Any] | Batch | None = None
         answer: Any = None
         back = clock() - began  # When the current node started or resumed.
@@ -243,7 +245,8 @@ class RunLoop:
                         answer = await members.next_answer()
                         kept = members.keep_charged(answer[0])
                         back = clock() - began
-                    self.answers += (kept,)
+                    whole = kept.__class__
+                    self.answers += (whole, kept.compact()) if whole in compact else (None, kept)
                     self.times += array("d", answer[1:])
             finally:
                 if members is not None:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import copy
+from dataclasses import dataclass
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from graphexec import AgentExecutor, Done, Reported, RunResult, actions, create_react_agent, models, tool
-from graphexec.effects import ToolResult
-from graphexec.kernel.events import Journal
+from graphexec.effects import Decided, ToolResult, Unreadable
+from graphexec.kernel.events import CompactReply, Journal, MemberReply
 from graphexec.kernel.stepping import replay
+from graphexec.messages.observations import Excerpt
 from tests.executor.actors import snapshot_after
+from tests.parameters import cases
 
 CALL = "Look.\nAction: look_up\nAction Input: a"
 BROKEN = "no action in sight"
@@ -88,13 +91,56 @@ def test_journal_is_replayed_to_its_end() -> None:
     journal = journal_of(executor([CALL, FINISH]).run("?"))
     whole = list(replay(journal))
     answer, *times = next(iter(journal))
-    cut = type(journal)(journal.graph, journal.limits, journal.start, [answer], times)
+    cut = type(journal)(journal.graph, journal.limits, journal.start, CompactReply.part_of(answer), times)
     part = list(replay(cut))
     assert part == whole[: len(part)]
     assert 0 < len(part) < len(whole)
 
 
-def test_journal_is_not_copied() -> None:
+def test_journal_is_compact_and_not_copied() -> None:
     journal = journal_of(executor([FINISH]).run("?"))
     assert copy.copy(journal) is journal
     assert copy.deepcopy(journal) is journal
+    assert CompactReply.part_of(Decided((ACTION,))) == (Decided, ACTION)
+    assert CompactReply.part_of(ToolResult("found")) == (ToolResult, "found")
+    assert CompactReply.part_of("found") == (None, "found")
+
+
+ACTION = actions.AgentAction("look_up", {"what": "a"})
+
+
+@dataclass(frozen=True, slots=True)
+class CountedResult(ToolResult):
+    """A result of a user's own, which has more than a `ToolResult`."""
+
+    count: int = 0
+
+
+REPLIES = (
+    CountedResult("found", count=3),
+    Decided((ACTION,)),
+    Decided((ACTION, ACTION)),
+    Decided(()),
+    Decided(actions.AgentFinish({"output": "42"})),
+    Decided(Unreadable("no action", "try again")),
+    ToolResult("found"),
+    ToolResult(None),
+    ToolResult(ToolResult("inner")),
+    ToolResult("late", "timed_out", error="TimeoutError", traceback="line 1"),
+    ToolResult("answer", return_direct=True),
+    ToolResult("long", excerpt=Excerpt(2)),
+    ToolResult("long", excerpt=Excerpt(note=" time")),
+    ToolResult("found", traceback="line 1"),
+    MemberReply(0, ToolResult("found")),
+    None,
+)
+
+
+@cases("reply", *REPLIES)
+def test_reply_is_restored_from_what_a_journal_keeps(reply: object) -> None:
+    journal = journal_of(executor([FINISH]).run("?"))
+    kept = CompactReply.part_of(reply)
+    [(restored, at, seconds)] = Journal(journal.graph, journal.limits, journal.start, kept, [1.0, 0.5])
+    assert (type(restored), restored, at, seconds) == (type(reply), reply, 1.0, 0.5)
+    # `traceback` is not compared.
+    assert getattr(restored, "traceback", None) == getattr(reply, "traceback", None)

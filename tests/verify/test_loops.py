@@ -178,8 +178,7 @@ TOKENS: Any = {"asks": 1, "most": 1, "effect_charges": ((("tokens", 1),),)}
     # The outcome of another node is reused.
     (
         flow_with(way("s", "a", "iterations"), STOPPED_ELSEWHERE, end("t"), *SELF.transitions),
-        'meter a: add when_spent=limit_reached, meters=[Meter("rounds", 10)] to its @node, and '
-        "on(Stopped, t) in its row",
+        'meter a: add when_spent=Spent, meters=[Meter("rounds", 10)] to its @node, and on(Spent, t) in its row',
     ),
     # An edge cannot lead to a node of an embedded graph,
     (flow_with(way("s", "a", "x"), gate("s", "x", "w.t"), end("w.t"), *SELF.transitions, x=1), NEW_OUTCOME),
