@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from graphexec.kernel.meters import Limits
     from graphexec.kernel.node import Node
     from graphexec.kernel.snapshot import Snapshot
-    from graphexec.runtime.handlers import HandlerLike, RunContext, RunSettings
+    from graphexec.runtime.handlers import GraphSettings, HandlerLike, RunSettings
     from graphexec.verify import Verdict
 
 __all__ = ["Machine", "draft", "graph", "splice"]
@@ -77,16 +77,16 @@ class Machine(Graph[S_contra, F_co]):
 
         `handlers` maps classes of effects to functions that answer them, `{Fetch: function}`, `def` or `async def`.
         Before the first step, the machine is proved to end within `limits` (by default `Limits()`), unless you
-        `allow_nonterminating`. `options` are the fields of `RunOptions`: the `context` of the run's calls, its
-        `run_id`, and its `host`, the call that it is nested in.
+        `allow_nonterminating`. `options` are those of `AgentExecutor.run`: the `context` of the run's calls, its
+        `run_id`, its `observers`, and its `host`, the call that it is nested in.
 
         Raises `UnprovedError` without a proof, `InputError` for a value that the first node does not take,
         `MissingHandlerError`, and any exception of a node or a handler; `snapshot_of(error)` is the run's last state.
         """
-        from graphexec.runtime.runner import RunOptions, run
+        from graphexec.runtime.runner import run
 
-        world = self._world(handlers, limits, allow_nonterminating=allow_nonterminating)
-        return run(self, value, world, options=RunOptions(**options))
+        proved = self._prove(handlers, limits, allow_nonterminating=allow_nonterminating)
+        return run(self, value, **proved, **options)
 
     async def arun(
         self,
@@ -98,10 +98,10 @@ class Machine(Graph[S_contra, F_co]):
         **options: Unpack[RunSettings],
     ) -> Done[F_co]:
         """Run like `run`, on the running event loop; blocking functions run in threads."""
-        from graphexec.runtime.runner import RunOptions, arun
+        from graphexec.runtime.runner import arun
 
-        world = self._world(handlers, limits, allow_nonterminating=allow_nonterminating)
-        return await arun(self, value, world, options=RunOptions(**options))
+        proved = self._prove(handlers, limits, allow_nonterminating=allow_nonterminating)
+        return await arun(self, value, **proved, **options)
 
     def stream(
         self,
@@ -113,10 +113,10 @@ class Machine(Graph[S_contra, F_co]):
         **options: Unpack[RunSettings],
     ) -> Generator[Event[F_co], None, None]:
         """Run like `run`, and yield each event; the last one is `Done`. Closing the generator ends the run."""
-        from graphexec.runtime.runner import RunOptions, stream
+        from graphexec.runtime.runner import stream
 
-        world = self._world(handlers, limits, allow_nonterminating=allow_nonterminating)
-        return stream(self, value, world, options=RunOptions(**options))
+        proved = self._prove(handlers, limits, allow_nonterminating=allow_nonterminating)
+        return stream(self, value, **proved, **options)
 
     def astream(
         self,
@@ -128,24 +128,23 @@ class Machine(Graph[S_contra, F_co]):
         **options: Unpack[RunSettings],
     ) -> AsyncGenerator[Event[F_co], None]:
         """Run like `stream`, on the running event loop."""
-        from graphexec.runtime.runner import RunOptions, astream
+        from graphexec.runtime.runner import astream
 
-        world = self._world(handlers, limits, allow_nonterminating=allow_nonterminating)
-        return astream(self, value, world, options=RunOptions(**options))
+        proved = self._prove(handlers, limits, allow_nonterminating=allow_nonterminating)
+        return astream(self, value, **proved, **options)
 
-    def _world(
+    def _prove(
         self,
         handlers: Mapping[type[Effect[Any]], HandlerLike] | None,
         limits: Limits | None,
         *,
         allow_nonterminating: bool,
-    ) -> RunContext:
-        from graphexec.runtime.runner import make_run_context
-
+    ) -> GraphSettings:
+        """Return what a run is given beside its value and its options."""
         verdict = self.verify(limits)
         if not allow_nonterminating:
             verdict.require_proof()
-        return make_run_context(handlers or {}, limits=verdict.limits, proof=verdict.proof)
+        return {"handlers": handlers or {}, "limits": verdict.limits, "proof": verdict.proof}
 
     def draw(
         self,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, TypeAlias, final
 
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, StoppedResponse, steps_of
@@ -205,12 +204,8 @@ def _find_target(graph: Graph[Any, Any], source: str, outcome: type) -> str:
 
 
 def _is_stock(source: Node[Any, Any], *stock: Node[Any, Any]) -> bool:
-    """Return whether a node is one of `stock`, bound or renamed; a wrapped node may behave differently."""
-    # Any: the parameters of a partial object are unknown.
-    function: Any = source.function
-    while isinstance(function, partial):
-        function = function.func
-    return any(function is one.function for one in stock)
+    """Return whether a node is one of `stock`, perhaps renamed; a wrapped node may behave differently."""
+    return any(source.function is one.function for one in stock)
 
 
 def _dispatching_nodes(graph: Graph[Any, Any]) -> frozenset[str]:
@@ -244,8 +239,8 @@ def _answering_nodes(graph: Graph[Any, Any]) -> frozenset[str]:
 
 
 def _agent_of(source: Node[Any, Any], agent: Agent) -> Agent:
-    """Return the agent that a node is bound to: an embedded executor has its own."""
-    return next((one for one in source.bound if isinstance(one, Agent)), agent)
+    """Return the agent of a node: an embedded executor has its own."""
+    return next((one for one in source.settings or () if isinstance(one, Agent)), agent)
 
 
 @final

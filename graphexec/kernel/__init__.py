@@ -24,7 +24,7 @@ from graphexec.kernel.node import END, Edge, Node, charged, metered, node, opaqu
 from graphexec.kernel.program import Proof, Ranks
 from graphexec.kernel.snapshot import Snapshot, snapshot_of
 from graphexec.kernel.stepping import PendingEffect, advance, begin, replay
-from graphexec.kernel.surgery import bind, drop_edge, embed, replace, splice, wrap
+from graphexec.kernel.surgery import drop_edge, embed, replace, splice, wrap
 
 __all__ = [
     "END",
@@ -63,7 +63,6 @@ __all__ = [
     "ask",
     "ask_all",
     "begin",
-    "bind",
     "charged",
     "draft",
     "drop_edge",

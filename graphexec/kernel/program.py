@@ -11,11 +11,12 @@ import math
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import MISSING, dataclass, field, fields, make_dataclass
 from functools import partial, wraps
-from types import FunctionType
 from typing import Any, TypeAlias, TypeVar, final
 from weakref import WeakKeyDictionary
 
 from graphexec.errors import (
+    Fault,
+    GraphError,
     InputError,
     LimitsError,
     NodeError,
@@ -143,13 +144,11 @@ def _no_limit(limit: float | None) -> float:
 class Step:
     """A node compiled for the engine: its function, its charges, and the next step (or `None`) for each outcome."""
 
-    def __init__(self, source: Node[Any, Any], program: Program) -> None:
+    def __init__(self, source: Node[Any, Any], function: Callable[..., Any], program: Program) -> None:
         slots, caps = program.slots, program.caps
         self.name = source.name
         # Any: the engine checks the result when it has one.
-        self.function: Callable[..., Any] = (
-            _perform_function(source) if source.kind == "opaque" else _by_position(source.function)
-        )
+        self.function = _perform_function(source, function) if source.kind == "opaque" else function
         self.asks = source.kind != "pure"
         # Iterations come first: if several budgets are used up, the first one is reported.
         meters = sorted(source.meters, key=lambda budget: budget.name != ITERATIONS.name)
@@ -222,34 +221,36 @@ def unfrozen(kind: type[T]) -> type[T]:
     return make_dataclass(kind.__name__, specs, bases=bases, slots=True, eq=False, repr=False)
 
 
-_FEW_SETTINGS = 2
+def fill_parameters(graph: Graph[Any, Any]) -> Mapping[str, Callable[..., Any]]:
+    """Return the functions of the nodes, with the settings for their further parameters: the one of each class.
+
+    Raises `GraphError` if a parameter fits no setting, or several.
+    """
+    faults: list[Fault] = []
+    filled: dict[str, Callable[..., Any]] = {}
+    for node in graph:
+        known = graph.settings if node.settings is None else node.settings
+        supplied: dict[str, object] = {}
+        for name, kinds in node.parameters.items():
+            fitting = [setting for setting in known if isinstance(setting, kinds)]
+            if len(fitting) == 1:
+                supplied[name] = fitting[0]
+                continue
+            how = f"{len(fitting)} were given" if fitting else "none was given"
+            wanted = " | ".join(kind.__name__ for kind in kinds)
+            text = f"{node.name} needs one {wanted} for {name}, and {how}; pass it to machine.with_settings(...)"
+            faults.append(Fault("GX024", node.name, None, text))
+        filled[node.name] = partial(node.function, **supplied) if supplied else node.function
+    if faults:
+        raise GraphError(faults)
+    return filled
 
 
-def _by_position(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that passes the settings of a bound node by position: by keyword a call takes twice as long."""
-    if not isinstance(function, partial):
-        return function
-    # Any: the parameters of a partial object are unknown.
-    bound: partial[Any] = function  # pyright: ignore[reportUnknownVariableType]
-    inner = bound.func
-    names = inner.__code__.co_varnames[1 : inner.__code__.co_argcount] if isinstance(inner, FunctionType) else ()
-    settings = tuple(bound.keywords.values())
-    if bound.args or names != tuple(bound.keywords) or not 1 <= len(settings) <= _FEW_SETTINGS:
-        return bound
-    first, last = settings[0], settings[-1]
-
-    def with_one(value: Any) -> Any:
-        return inner(value, first)
-
-    def with_two(value: Any) -> Any:
-        return inner(value, first, last)
-
-    return with_one if len(settings) == 1 else with_two
-
-
-def _perform_function(source: Node[Any, Any]) -> Callable[[Any], Generator[Perform, Any, Any]]:
+def _perform_function(
+    source: Node[Any, Any], function: Callable[..., Any]
+) -> Callable[[Any], Generator[Perform, Any, Any]]:
     def perform(value: Any) -> Generator[Perform, Any, Any]:
-        outcome = yield Perform(source.name, source.function, value, source.call_parameter)
+        outcome = yield Perform(source.name, function, value, source.call_parameter)
         return outcome
 
     return perform
@@ -272,7 +273,6 @@ class Program:
         "names",
         "slots",
         "steps",
-        "worlds",
     )
 
     def __init__(self, graph: Graph[Any, Any], limits: Limits) -> None:
@@ -297,15 +297,12 @@ class Program:
             **{name: limits[name] for name in self.meters},
             "nested_runs": limits.nested_runs,
         }
-        self.steps: Mapping[str, Step] = {node.name: Step(node, self) for node in graph.nodes.values()}
+        functions = fill_parameters(graph)
+        self.steps: Mapping[str, Step] = {node.name: Step(node, functions[node.name], self) for node in graph}
         # The classes that nodes require of the context.
         self.context_types = tuple(
             dict.fromkeys(node.context_type for node in graph.nodes.values() if node.context_type is not None)
         )
-        # The worlds of nodes that belong to embedded executors, by name.
-        self.worlds: Mapping[str, object] = {
-            node.name: node.world for node in graph.nodes.values() if node.world is not None
-        }
         for edge in graph.edges:
             step = self.steps.get(edge.source)
             # A draft may refer to missing nodes.

@@ -16,12 +16,11 @@ from graphexec.executor.executor import AgentExecutor
 from graphexec.executor.inputs import single_input_key
 from graphexec.executor.plugging import Piece
 from graphexec.executor.table import Acted, Ready, limit_reached, make_step
-from graphexec.kernel.graph import Graph, M, check_table
+from graphexec.kernel.graph import M, check_table
 from graphexec.kernel.meters import Budget
 from graphexec.kernel.node import END, Edge, Node, metered, node, rename
 from graphexec.kernel.surgery import embed
 from graphexec.nodes.sub_agents import ungated_tools
-from graphexec.runtime.handlers import World
 from graphexec.tools import AnyTool
 from graphexec.tools.tool import tool
 
@@ -95,19 +94,10 @@ def handoffs(
         own = [one_tool for label, one_tool in executor.tools.items() if label not in plugged]
         member = executor.with_tools([*own, *(tools[other] for other in others)])
         whole_graph = _with_transfer(member.graph, rename(_transfer_node(others), f"transfer_{name}"))
-        embedded = _Member(whole_graph, member.world)
         turn = Budget("iterations", iterations)
-        nodes.append(embed(embedded, one, own=[turn], enter=_entering(turns[one])))
+        nodes.append(embed(whole_graph, one, own=[turn], enter=_entering(turns[one])))
     ungated = tuple(label for executor in members.values() for label in ungated_tools(executor))
     return Piece(name, tuple(nodes), tools=tuple(tools[one] for one in members), acts=True, ungated=ungated)
-
-
-@dataclass(frozen=True)
-class _Member:
-    """An executor's machine that may also end with a `Handoff`, with the executor's world."""
-
-    graph: Graph[Any, Any]
-    world: World
 
 
 def _transfer_tool(name: str) -> AnyTool:

@@ -30,12 +30,12 @@ class CallAnswering:
     __slots__ = (
         "_notify",
         "_on_event",
+        "embedded",
         "io",
         "observed",
         "pieces",
         "run_context",
         "scope",
-        "worlds",
     )
     _notify: Notifier | None
     _on_event: OnEvent | None
@@ -45,7 +45,8 @@ class CallAnswering:
     pieces: bool
     run_context: RunContext
     scope: Scope
-    worlds: Mapping[str, Handlers]
+    # The handlers of the nodes of embedded machines, by the node's name.
+    embedded: Mapping[str, Handlers]
 
     @property
     def streams(self) -> bool:
@@ -53,8 +54,8 @@ class CallAnswering:
         return self._on_event is not None
 
     def handler_of(self, call: CallContext[Any]) -> Handler:
-        """Return the handler of a call: of its node's world, or of the run. Raises `MissingHandlerError`."""
-        return handler_of(self.worlds.get(call.node, self.run_context.handlers), call.effect)
+        """Return the handler of a call: of its embedded machine, or of the run. Raises `MissingHandlerError`."""
+        return handler_of(self.embedded.get(call.node, self.run_context.handlers), call.effect)
 
     async def answer(self, handler: Handler, call: CallContext[Any], left: float | None) -> tuple[object, float]:
         """Return the reply to a call, or `CUT` after `left` seconds, and the time then; deliver its reports."""

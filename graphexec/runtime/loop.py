@@ -32,7 +32,7 @@ from graphexec.runtime.calls import (
     reset_call,
 )
 from graphexec.runtime.emission import Emission, emit
-from graphexec.runtime.handlers import NO_OPTIONS, NO_WORLDS, RunContext, RunOptions, check_context
+from graphexec.runtime.handlers import RunContext, RunOptions, check_context
 from graphexec.runtime.io import BLOCKING, IO
 from graphexec.runtime.observers import Notifier, Observer, OnEvent
 from graphexec.runtime.threads import current_cancel_scope
@@ -60,7 +60,7 @@ def follow(  # noqa: PLR0913
     observers: Sequence[Observer] = (),
     continues: Callable[[], bool] | None = None,
     pieces: bool = False,
-    options: RunOptions = NO_OPTIONS,
+    options: RunOptions,
 ) -> Coroutine[Any, Any, Done[F]]:
     """Return the coroutine that drives a run to its end, for every kind of run.
 
@@ -121,11 +121,9 @@ class RunLoop(CallAnswering):
         self.scope = Scope(run_id, options.context, run_context.clock, host, run_context.limits.depth)
         outer = None if host is None else Nesting(self.scope, host, start.spent.seconds)
         self.execution = Execution(graph, start, run_context.limits, run_context.proof, scope=self.scope, outer=outer)
-        # The handlers of nodes that belong to embedded executors, by the node's name.
-        program = self.execution.program
-        self.worlds = run_context.handlers_of(program.worlds) if program.worlds else NO_WORLDS
-        answering = (run_context.handlers, *self.worlds.values()) if self.worlds else (run_context.handlers,)
-        check_context(answering, program.context_types, options.context)
+        self.embedded = run_context.handlers_of(graph)
+        answering = (run_context.handlers, *self.embedded.values())
+        check_context(answering, self.execution.program.context_types, options.context)
         # The clock of a resumed run continues from its snapshot.
         self.scope.begin(self.execution)
         # The time between a reply and the next call: in nodes, policies and observers.
@@ -179,7 +177,7 @@ class RunLoop(CallAnswering):
         path, execution, io = self.path, self.execution, self.io
         clock, began = self.scope.clock, self.scope.began
         notify, on_event, handlers = self._notify, self._on_event, self.run_context.handlers
-        answers, times, worlds, compact = self.answers, self.times, self.worlds, CompactReply.classes
+        answers, times, embedded, compact = self.answers, self.times, self.embedded, CompactReply.classes
         plain = not (self.observed or execution.timed or self.run_context.around_call is not None)
         cancel_scope = current_cancel_scope()
         members: MemberCalls | None = None
@@ -234,7 +232,7 @@ class RunLoop(CallAnswering):
                     asked_at = clock() - began
                     self.node_seconds += asked_at - back
                     try:
-                        handler = (worlds.get(item.node, handlers) if worlds else handlers)[type(item.effect)]
+                        handler = (embedded.get(item.node, handlers) if embedded else handlers)[type(item.effect)]
                     except KeyError:
                         raise MissingHandlerError(item.effect) from None
                     if plain:

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Any, TypeVar
 
 from graphexec.kernel.effects import CallContext
-from graphexec.runtime import IO, Handler, RunContext
+from graphexec.runtime import IO, Handler
+from graphexec.runtime.handlers import RunContext
 from tests.drivers import Script
 
 S = TypeVar("S")

@@ -120,6 +120,7 @@ NAMES: dict[str, Any] = {
 OTHERS: dict[str, dict[str, Any]] = {
     "chat_agent(ask, read, model)": {"ask": AGENT.ask},
     "graph.": {"graph": MACHINE},
+    "machine.": {"machine": MACHINE, "value": 3},
 }
 # Values of the options that a remedy shows with three dots.
 VALUES: dict[str, Any] = {

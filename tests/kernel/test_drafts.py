@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 
-from graphexec import END, Graph, GraphError, Snapshot, draft, edges, graph, node, on
+from graphexec import END, Graph, GraphError, Snapshot, draft, edges, graph, node, on, replace
 from graphexec.errors import Fault, NodeError, UnhandledOutcomeError
-from graphexec.kernel import Edge, bind
-from graphexec.kernel.surgery import unbind
+from graphexec.kernel import Edge
 from graphexec.kernel.tables import faults_of
 from tests.drivers import LIVE
 from tests.kernel import machines as m
@@ -73,17 +72,17 @@ def test_faults_of_a_draft_are_reported() -> None:
     assert not verdict.proved
     assert {(finding.code, finding.node) for finding in verdict.findings} >= {("GX002", "split"), ("GX005", "join")}
     with pytest.raises(GraphError, match="split may return Odd, which no edge takes"):
-        bind(incomplete_diamond())
+        replace(incomplete_diamond(), m.split)
     with pytest.raises(NodeError, match=r"the table is \[\]; write edges"):
         lax([], start=m.split)
     with pytest.raises(NodeError, match="is not a node; decorate the function with @node"):
         lax(row(m.split, on(m.Even, END)), start=print)
 
 
-def test_bound_machine_is_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """To bind a machine changes nothing that a fault could be in."""
+def test_machine_with_settings_is_not_checked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Settings change nothing that a fault could be in."""
     drafted = draft(edges(m.halve, on(m.Sum, m.join)) | edges(m.join, on(m.Total, END)), start=m.halve)
-    machine = bind(drafted)
+    machine = graph(edges(m.halve, on(m.Sum, m.join)) | edges(m.join, on(m.Total, END)), start=m.halve)
     checks: list[str] = []
 
     def find_faults(*arguments: Any) -> list[Fault]:
@@ -92,7 +91,7 @@ def test_bound_machine_is_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
     # The package has a function of this module's name.
     monkeypatch.setattr(import_module("graphexec.kernel.graph"), "faults_of", find_faults)
-    assert unbind(bind(machine)).verify().proved
+    assert machine.with_settings(1).verify().proved
     assert checks == []
-    assert bind(drafted).verify().proved
+    assert drafted.with_settings(1).verify().proved
     assert checks == ["table"]

@@ -11,11 +11,11 @@ import pytest
 
 import graphexec as gx
 from graphexec.effects import TOOL_CALLS, CallTool
-from graphexec.runtime import IO, Handler, RunContext, arun, current_call, report, run, threads
-from graphexec.runtime.handlers import handlers_for
+from graphexec.runtime import IO, Handler, arun, current_call, report, run, threads
+from graphexec.runtime.handlers import RunContext, handlers_for
 from graphexec.runtime.tasks import call_in_thread
 from graphexec.tools import AnyTool
-from tests.drivers import LIVE, Driver, Script
+from tests.drivers import LIVE, Driver, Script, options_of
 from tests.executor.actors import Running, act, answer, make_executor, snapshot_after, snapshot_in, until
 from tests.kernel.machines import Halted, machine_of, reload, value
 from tests.parameters import cases
@@ -361,7 +361,7 @@ def test_instant_failure_keeps_just_finished_replies(seconds: float | None, monk
     handlers = {**handlers_for({Fetch: carry_out}), LookUp: Handler(fail, instant=True)}
     context = RunContext(handlers, gx.Limits(seconds=seconds))
     wanted = Wanted((Fetch("done"), LookUp("fails")))
-    snapshot = snapshot_after(OSError, lambda: run(FETCHING, wanted, context), "it broke")
+    snapshot = snapshot_after(OSError, lambda: run(FETCHING, wanted, **options_of(context)), "it broke")
     assert snapshot.open[0] == "DONE"
 
 
@@ -386,7 +386,7 @@ def test_failure_keeps_replies_that_finish_with_it(turns: int, seconds: float | 
 
         context = RunContext(handlers_for({Fetch: carry_out}), gx.Limits(seconds=seconds))
         with pytest.raises(OSError, match="it broke") as caught:
-            await arun(FETCHING, Wanted((Fetch("done"), Fetch("fails"))), context)
+            await arun(FETCHING, Wanted((Fetch("done"), Fetch("fails"))), **options_of(context))
         return caught.value
 
     assert [state for state in snapshot_in(asyncio.run(main())).open if state == "done"] == done

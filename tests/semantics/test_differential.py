@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import graphexec as gx
 from graphexec.executor.result import Ending
 from graphexec.runtime import run
-from tests.drivers import DriverResult, run_script
+from tests.drivers import DriverResult, options_of, run_script
 from tests.executor.actors import run_by, script_of
 from tests.parameters import cases, examples
 from tests.semantics.acting import (
@@ -150,7 +150,7 @@ def check_repeated_runs(actor: Actor, texts: Sequence[str], expected: Expected) 
     for text in texts:
         paused = gx.Snapshot.from_json(text, executor.graph)
         actor.turn = int(paused.spent["model_calls"])
-        resumed = run(executor.graph, paused, executor.run_context)
+        resumed = run(executor.graph, paused, **options_of(executor.run_context))
         check_ending(resumed.outcome, resumed, expected)
 
 

@@ -1,20 +1,18 @@
 """Handlers of an agent's effects: a model for `ModelEffect`, a function for `CallAgent`, a memory for its two."""
 
-from graphexec.executor.handlers.binding import Binding, make_handlers, validate_handlers
 from graphexec.executor.handlers.functions import check_decision, make_agent_handler
 from graphexec.executor.handlers.memory import make_load_handler, make_save_handler
 from graphexec.executor.handlers.models import make_attempt_handler, make_model_handler, reading_ahead, with_attempts
+from graphexec.executor.handlers.runnables import make_runnable_handler
 
 __all__ = [
-    "Binding",
     "check_decision",
     "make_agent_handler",
     "make_attempt_handler",
-    "make_handlers",
     "make_load_handler",
     "make_model_handler",
+    "make_runnable_handler",
     "make_save_handler",
     "reading_ahead",
-    "validate_handlers",
     "with_attempts",
 ]

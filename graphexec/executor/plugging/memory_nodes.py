@@ -14,7 +14,7 @@ from graphexec.executor.plugging.run_attachment import attach_run
 from graphexec.executor.result import Ending
 from graphexec.executor.table import LimitReached, Ready, limit_reached, stopped_response
 from graphexec.kernel.effects import Asks, Effect, ask
-from graphexec.kernel.graph import Graph, M, Route, Routes, Table, check_table
+from graphexec.kernel.graph import Graph, M, Route, Routes, Table, change_table
 from graphexec.kernel.meters import Exhausted
 from graphexec.kernel.node import END, Edge, Node, charged, node, rename, reserved
 
@@ -96,7 +96,7 @@ def add_memory(machine: M) -> M:
         edges = [_to_save(edge) for edge in edges]
         ending = {edge.source for edge in edges if edge.target == save_memory.name}
         nodes = [attach_run(one) if one.name in ending else one for one in nodes]
-    return check_table(type(machine), nodes, [*edges, *saved], start)
+    return change_table(machine, nodes, [*edges, *saved], start)
 
 
 # The last nodes of a run with a memory: their outcomes lead to the end.

@@ -17,7 +17,7 @@ from graphexec.executor.plugging.run_attachment import attach_run
 from graphexec.executor.plugging.seats import ONCE, Seats, assign_seats
 from graphexec.executor.table import LimitReached, Ready, Refused
 from graphexec.kernel.effects import All, Effect, Request
-from graphexec.kernel.graph import Graph, M, Route, Routes, Table, check_table
+from graphexec.kernel.graph import Graph, M, Route, Routes, Table, change_table
 from graphexec.kernel.node import END, Edge, Node
 from graphexec.kernel.tables import reachable
 
@@ -43,7 +43,7 @@ def plug(machine: M, pieces: Sequence[Piece]) -> M:
     edges, start = routes.redirect(machine)
     asking = [hide_requests(one, pieces) for piece in pieces for one in piece.nodes]
     nodes = [attach_run(one) for one in (*machine, *asking)]
-    changed = check_table(type(machine), nodes, [*edges, *added], start)
+    changed = change_table(machine, nodes, [*edges, *added], start)
     if found := [*_find_leaks(changed, pieces), *_find_early(changed, pieces)]:
         raise GraphError(found)
     return changed

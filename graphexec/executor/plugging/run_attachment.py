@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
-import inspect
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from typing import Any
 from weakref import WeakSet
 
 from graphexec.actions import NO_RUN, AgentFinish, StoppedResponse, run_of
 from graphexec.executor.table import check_return_direct, generate_response, parse, parse_or_raise, stopped_response
 from graphexec.kernel.node import Node
+from graphexec.kernel.surgery import same, wrap_function
 
 # The executor's own nodes that end a run: their endings always have it.
 _STOCK = frozenset(
@@ -29,27 +28,10 @@ def attach_run(source: Node[Any, Any]) -> Node[Any, Any]:
     """
     if source.inner is not None or not {AgentFinish, StoppedResponse} & {*source.returns}:
         return source
-    function: Callable[..., Any] = source.function
-    # `bind` supplies settings by a partial function.
-    plain: Any = getattr(function, "func", function)
-    if plain in _STOCK or plain in _wrapped:
+    if source.function in _STOCK or source.function in _wrapped:
         return source
-
-    def call_pure(value: Any, **settings: Any) -> Any:
-        return _with_run(function(value, **settings), value)
-
-    def call_generator(value: Any, **settings: Any) -> Generator[Any, Any, Any]:
-        inner: Generator[Any, Any, Any] = function(value, **settings)
-        return _with_run((yield from inner), value)
-
-    async def call_async(value: Any, **settings: Any) -> Any:
-        return _with_run(await function(value, **settings), value)
-
-    if source.kind == "asks":
-        wrapper: Callable[..., Any] = call_generator
-    else:
-        wrapper = call_async if inspect.iscoroutinefunction(function) else call_pure
-    _wrapped.add(functools.update_wrapper(wrapper, function))
+    wrapper = wrap_function(source, same, _with_run)
+    _wrapped.add(wrapper)
     return dataclasses.replace(source, function=wrapper)
 
 
