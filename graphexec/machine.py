@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from graphexec.kernel.meters import Limits
     from graphexec.kernel.node import Node
     from graphexec.kernel.snapshot import Snapshot
-    from graphexec.runtime.handlers import GraphSettings, HandlerLike, RunSettings
+    from graphexec.runtime.handlers import HandlerLike, RunSettings
     from graphexec.verify import Verdict
 
 __all__ = ["Machine", "draft", "graph", "splice"]
@@ -85,8 +85,8 @@ class Machine(Graph[S_contra, F_co]):
         """
         from graphexec.runtime.runner import run
 
-        proved = self._prove(handlers, limits, allow_nonterminating=allow_nonterminating)
-        return run(self, value, **proved, **options)
+        verdict = self._prove(limits, allow_nonterminating=allow_nonterminating)
+        return run(self, value, handlers=handlers, limits=verdict.limits, proof=verdict.proof, **options)
 
     async def arun(
         self,
@@ -100,8 +100,8 @@ class Machine(Graph[S_contra, F_co]):
         """Run like `run`, on the running event loop; blocking functions run in threads."""
         from graphexec.runtime.runner import arun
 
-        proved = self._prove(handlers, limits, allow_nonterminating=allow_nonterminating)
-        return await arun(self, value, **proved, **options)
+        verdict = self._prove(limits, allow_nonterminating=allow_nonterminating)
+        return await arun(self, value, handlers=handlers, limits=verdict.limits, proof=verdict.proof, **options)
 
     def stream(
         self,
@@ -115,8 +115,8 @@ class Machine(Graph[S_contra, F_co]):
         """Run like `run`, and yield each event; the last one is `Done`. Closing the generator ends the run."""
         from graphexec.runtime.runner import stream
 
-        proved = self._prove(handlers, limits, allow_nonterminating=allow_nonterminating)
-        return stream(self, value, **proved, **options)
+        verdict = self._prove(limits, allow_nonterminating=allow_nonterminating)
+        return stream(self, value, handlers=handlers, limits=verdict.limits, proof=verdict.proof, **options)
 
     def astream(
         self,
@@ -130,21 +130,14 @@ class Machine(Graph[S_contra, F_co]):
         """Run like `stream`, on the running event loop."""
         from graphexec.runtime.runner import astream
 
-        proved = self._prove(handlers, limits, allow_nonterminating=allow_nonterminating)
-        return astream(self, value, **proved, **options)
+        verdict = self._prove(limits, allow_nonterminating=allow_nonterminating)
+        return astream(self, value, handlers=handlers, limits=verdict.limits, proof=verdict.proof, **options)
 
-    def _prove(
-        self,
-        handlers: Mapping[type[Effect[Any]], HandlerLike] | None,
-        limits: Limits | None,
-        *,
-        allow_nonterminating: bool,
-    ) -> GraphSettings:
-        """Return what a run is given beside its value and its options."""
+    def _prove(self, limits: Limits | None, *, allow_nonterminating: bool) -> Verdict:
         verdict = self.verify(limits)
         if not allow_nonterminating:
             verdict.require_proof()
-        return {"handlers": handlers or {}, "limits": verdict.limits, "proof": verdict.proof}
+        return verdict
 
     def draw(
         self,

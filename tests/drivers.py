@@ -26,7 +26,7 @@ import graphexec as gx
 from graphexec import advance, kernel
 from graphexec.kernel.effects import CallContext
 from graphexec.runtime import BLOCKING, Handler, arun, astream, run, stream
-from graphexec.runtime.handlers import GraphSettings, HandlerLike, Handlers, RunContext, handler_of, handlers_for
+from graphexec.runtime.handlers import HandlerLike, Handlers, RunContext, handler_of, handlers_for
 from graphexec.runtime.io import run_sync
 from graphexec.runtime.threads import NOT_DONE, wait_for_all
 
@@ -61,10 +61,9 @@ def make_run_context(
     return RunContext(handlers_for(answers), limits or gx.Limits(), **options)
 
 
-def options_of(context: RunContext) -> GraphSettings:
+def options_of(context: RunContext) -> dict[str, Any]:
     """Return the context as keyword arguments of a run of a graph."""
-    options: Any = {one.name: getattr(context, one.name) for one in dataclasses.fields(context)}
-    return options
+    return {one.name: getattr(context, one.name) for one in dataclasses.fields(context)}
 
 
 @dataclass(frozen=True)

@@ -49,6 +49,7 @@ class RunMethods(Generic[T_co]):
         "_checks_access",
         "_graph",
         "_observers",
+        "_output",
         "_run_context",
         "_setup",
         "agent",
@@ -67,6 +68,7 @@ class RunMethods(Generic[T_co]):
         self._setup = setup
         self.agent = setup.agent_with_tools
         self.tools = setup.offered
+        self._output = setup.output
 
     def _use(self, graph: Machine[Ready, Ending], context: RunContext) -> None:
         """Set the machine that runs, and its handlers and limits."""
@@ -177,7 +179,7 @@ class RunMethods(Generic[T_co]):
         return Stepwise(
             lambda snapshot, io, continues: self._events(snapshot or inputs, io, run_options, continues=continues),
             limits=self.limits,
-            output=self._setup.output,
+            output=self._output,
             clock=self.run_context.clock,
             known=steps_of(inputs.value) if isinstance(inputs, Snapshot) else NO_STEPS,
         )
@@ -268,10 +270,10 @@ class RunMethods(Generic[T_co]):
     def _load_answer(self, snapshot: Snapshot) -> Snapshot:
         """Return the snapshot with the instance of the output type in a stored answer, as the nodes expect it."""
         value = snapshot.value
-        if self._setup.output is None or not isinstance(value, AgentFinish):
+        if self._output is None or not isinstance(value, AgentFinish):
             return snapshot
         with suppress(OutputError):
-            value = load_answer(value, self._setup.output)
+            value = load_answer(value, self._output)
         return snapshot if value is snapshot.value else dataclasses.replace(snapshot, value=value)
 
     async def follow_nested(
@@ -298,7 +300,7 @@ class RunMethods(Generic[T_co]):
         return await conclude(self._follow(self._name(inputs), io, options), make_outputs, io)
 
     def _make_result(self, done: Done[Ending]) -> RunResult[T_co]:
-        return make_result(done, self.limits, self._setup.output)
+        return make_result(done, self.limits, self._output)
 
     def _events(
         self,

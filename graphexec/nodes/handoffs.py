@@ -16,7 +16,7 @@ from graphexec.executor.executor import AgentExecutor
 from graphexec.executor.inputs import single_input_key
 from graphexec.executor.plugging import Piece
 from graphexec.executor.table import Acted, Ready, limit_reached, make_step
-from graphexec.kernel.graph import M, check_table
+from graphexec.kernel.graph import M, change_table
 from graphexec.kernel.meters import Budget
 from graphexec.kernel.node import END, Edge, Node, metered, node, rename
 from graphexec.kernel.surgery import embed
@@ -155,4 +155,4 @@ def _with_transfer(machine: M, transfer: Node[Any, Any]) -> M:
         for edge in machine.edges
     ]
     added = [Edge(transfer.name, Acted, home), Edge(transfer.name, Handoff, END.name)]
-    return check_table(type(machine), [*machine, transfer], [*edges, *added], machine.start)
+    return change_table(machine, [*machine, transfer], [*edges, *added])

@@ -294,7 +294,7 @@ class RunSettings(TypedDict, total=False):
 class GraphSettings(RunSettings, total=False):
     """The keyword arguments of a run of a graph: the fields of `RunContext`, too."""
 
-    handlers: Mapping[type[Effect[Any]], HandlerLike]
+    handlers: Mapping[type[Effect[Any]], HandlerLike] | None
     limits: Limits | None
     at_once: int
     clock: Callable[[], float]

@@ -3,6 +3,7 @@
 import dataclasses
 import sys
 from dataclasses import dataclass
+from functools import partial
 from importlib.machinery import SourceFileLoader
 from types import ModuleType, SimpleNamespace
 from typing import Any, Literal, TypeAlias
@@ -230,10 +231,10 @@ def test_wall_clock_changes_do_not_affect_seconds(calls: list[tuple[int, int]], 
         imported = module_that_reads(clocks, real_handlers)
         # The module imported again has a class of its own for the same handlers.
         vars(imported)["Handler"] = real_handlers.Handler
-        stream, options = real_runner.stream, options_of(imported.RunContext(handlers, limits))
+        stream: Any = partial(real_runner.stream, **options_of(imported.RunContext(handlers, limits)))
     else:
-        stream, options = module_that_reads(clocks, real_runner).stream, {"handlers": handlers, "limits": limits}
-    *events, done = stream(executor.graph, Ready(Run({"input": "q"})), **options)
+        stream = partial(module_that_reads(clocks, real_runner).stream, handlers=handlers, limits=limits)
+    *events, done = stream(executor.graph, Ready(Run({"input": "q"})))
     assert isinstance(done, Done)
     assert done.spent.seconds == sum(seconds for seconds, _ in calls)
     took = [event.seconds for event in events if isinstance(event, Answered) and event.node == "dispatch_tools"]
