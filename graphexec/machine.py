@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from graphexec.kernel.meters import Limits
     from graphexec.kernel.node import Node
     from graphexec.kernel.snapshot import Snapshot
-    from graphexec.runtime.handlers import HandlerLike, RunSettings
+    from graphexec.runtime.handlers import GraphSettings, HandlerLike, MachineSettings, RunSettings
     from graphexec.verify import Verdict
 
 __all__ = ["Machine", "draft", "graph", "splice"]
@@ -85,59 +85,39 @@ class Machine(Graph[S_contra, F_co]):
         """
         from graphexec.runtime.runner import run
 
-        verdict = self._prove(limits, allow_nonterminating=allow_nonterminating)
-        return run(self, value, handlers=handlers, limits=verdict.limits, proof=verdict.proof, **options)
+        given: MachineSettings = {"handlers": handlers, "limits": limits, **options}
+        return run(self, value, **self._prove(given, allow_nonterminating=allow_nonterminating))
 
     async def arun(
-        self,
-        value: S_contra | Snapshot,
-        *,
-        handlers: Mapping[type[Effect[Any]], HandlerLike] | None = None,
-        limits: Limits | None = None,
-        allow_nonterminating: bool = False,
-        **options: Unpack[RunSettings],
+        self, value: S_contra | Snapshot, *, allow_nonterminating: bool = False, **options: Unpack[MachineSettings]
     ) -> Done[F_co]:
         """Run like `run`, on the running event loop; blocking functions run in threads."""
         from graphexec.runtime.runner import arun
 
-        verdict = self._prove(limits, allow_nonterminating=allow_nonterminating)
-        return await arun(self, value, handlers=handlers, limits=verdict.limits, proof=verdict.proof, **options)
+        return await arun(self, value, **self._prove(options, allow_nonterminating=allow_nonterminating))
 
     def stream(
-        self,
-        value: S_contra | Snapshot,
-        *,
-        handlers: Mapping[type[Effect[Any]], HandlerLike] | None = None,
-        limits: Limits | None = None,
-        allow_nonterminating: bool = False,
-        **options: Unpack[RunSettings],
+        self, value: S_contra | Snapshot, *, allow_nonterminating: bool = False, **options: Unpack[MachineSettings]
     ) -> Generator[Event[F_co], None, None]:
         """Run like `run`, and yield each event; the last one is `Done`. Closing the generator ends the run."""
         from graphexec.runtime.runner import stream
 
-        verdict = self._prove(limits, allow_nonterminating=allow_nonterminating)
-        return stream(self, value, handlers=handlers, limits=verdict.limits, proof=verdict.proof, **options)
+        return stream(self, value, **self._prove(options, allow_nonterminating=allow_nonterminating))
 
     def astream(
-        self,
-        value: S_contra | Snapshot,
-        *,
-        handlers: Mapping[type[Effect[Any]], HandlerLike] | None = None,
-        limits: Limits | None = None,
-        allow_nonterminating: bool = False,
-        **options: Unpack[RunSettings],
+        self, value: S_contra | Snapshot, *, allow_nonterminating: bool = False, **options: Unpack[MachineSettings]
     ) -> AsyncGenerator[Event[F_co], None]:
         """Run like `stream`, on the running event loop."""
         from graphexec.runtime.runner import astream
 
-        verdict = self._prove(limits, allow_nonterminating=allow_nonterminating)
-        return astream(self, value, handlers=handlers, limits=verdict.limits, proof=verdict.proof, **options)
+        return astream(self, value, **self._prove(options, allow_nonterminating=allow_nonterminating))
 
-    def _prove(self, limits: Limits | None, *, allow_nonterminating: bool) -> Verdict:
-        verdict = self.verify(limits)
+    def _prove(self, options: MachineSettings, *, allow_nonterminating: bool) -> GraphSettings:
+        """Return the options with the limits of the proof, and with the proof."""
+        verdict = self.verify(options.get("limits"))
         if not allow_nonterminating:
             verdict.require_proof()
-        return verdict
+        return {**options, "limits": verdict.limits, "proof": verdict.proof}
 
     def draw(
         self,

@@ -230,13 +230,7 @@ class Setup:
             )
         if memory is not None:
             answers |= {LoadMemory: make_load_handler(memory), SaveMemory: make_save_handler(memory)}
-        answers[CallTool] = make_tool_handler(
-            self.offered,
-            on_error=options.on_error,
-            lookup=options.lookup,
-            max_observation=options.max_observation,
-            max_tool_input=options.max_tool_input,
-        )
+        answers[CallTool] = make_tool_handler(self.offered, **vars(options))
         answers |= self.own_handlers
         if CallModel in self.own_handlers:
             answers[CallModel] = reading_ahead(answering(answers[CallModel]), agent.read)

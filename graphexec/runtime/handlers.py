@@ -291,16 +291,21 @@ class RunSettings(TypedDict, total=False):
     observers: Sequence[Observer]
 
 
-class GraphSettings(RunSettings, total=False):
-    """The keyword arguments of a run of a graph: the fields of `RunContext`, too."""
+class MachineSettings(RunSettings, total=False):
+    """The keyword arguments of a run of a machine: the fields of `RunContext` without the proof, too."""
 
     handlers: Mapping[type[Effect[Any]], HandlerLike] | None
     limits: Limits | None
     at_once: int
     clock: Callable[[], float]
-    proof: Proof | None
     around_call: AroundCall | None
-    overrides: Mapping[type[Effect[Any]], HandlerLike]
+    overrides: Mapping[type[Effect[Any]], HandlerLike] | None
+
+
+class GraphSettings(MachineSettings, total=False):
+    """The keyword arguments of a run of a graph."""
+
+    proof: Proof | None
 
 
 def check_context(answering: Iterable[Handlers], of_nodes: tuple[type, ...], context: object) -> None:

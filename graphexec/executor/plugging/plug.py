@@ -11,9 +11,8 @@ from graphexec.actions import NO_RUN, AgentFinish, Run, StoppedResponse, run_of
 from graphexec.agents import Agent
 from graphexec.effects import CallAgent, CallTool, ModelEffect
 from graphexec.errors import Fault, GraphError, InputError
-from graphexec.executor.plugging.memory_nodes import is_save_node, save_memory
+from graphexec.executor.plugging.memory_nodes import attach_run, is_save_node, save_memory
 from graphexec.executor.plugging.piece import HOMES, Edit, Piece
-from graphexec.executor.plugging.run_attachment import attach_run
 from graphexec.executor.plugging.seats import ONCE, Seats, assign_seats
 from graphexec.executor.table import LimitReached, Ready, Refused
 from graphexec.kernel.effects import All, Effect, Request
