@@ -6,7 +6,7 @@ is called, so a program that only runs machines does not wait for the pictures.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Generator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, final
 
 from graphexec._mistakes import explain_calls, explain_class
@@ -21,12 +21,11 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from graphexec.draw import AnyRun, Marks, PieceView
-    from graphexec.kernel.effects import Effect
     from graphexec.kernel.events import Done, Event
     from graphexec.kernel.meters import Limits
     from graphexec.kernel.node import Node
     from graphexec.kernel.snapshot import Snapshot
-    from graphexec.runtime.handlers import GraphSettings, HandlerLike, MachineSettings, RunSettings
+    from graphexec.runtime.handlers import GraphSettings, MachineSettings
     from graphexec.verify import Verdict
 
 __all__ = ["Machine", "draft", "graph", "splice"]
@@ -65,28 +64,21 @@ class Machine(Graph[S_contra, F_co]):
         return to_networkx(self)
 
     def run(
-        self,
-        value: S_contra | Snapshot,
-        *,
-        handlers: Mapping[type[Effect[Any]], HandlerLike] | None = None,
-        limits: Limits | None = None,
-        allow_nonterminating: bool = False,
-        **options: Unpack[RunSettings],
+        self, value: S_contra | Snapshot, *, allow_nonterminating: bool = False, **options: Unpack[MachineSettings]
     ) -> Done[F_co]:
         """Run the machine from `value`, or resume it from a snapshot; return the outcome and the spending.
 
         `handlers` maps classes of effects to functions that answer them, `{Fetch: function}`, `def` or `async def`.
         Before the first step, the machine is proved to end within `limits` (by default `Limits()`), unless you
-        `allow_nonterminating`. `options` are those of `AgentExecutor.run`: the `context` of the run's calls, its
-        `run_id`, its `observers`, and its `host`, the call that it is nested in.
+        `allow_nonterminating`. Further options are those of `graphexec.runtime.run`, such as the `context` of the run's
+        calls, its `run_id`, its `observers`, and its `host`, the call that it is nested in.
 
         Raises `UnprovedError` without a proof, `InputError` for a value that the first node does not take,
         `MissingHandlerError`, and any exception of a node or a handler; `snapshot_of(error)` is the run's last state.
         """
         from graphexec.runtime.runner import run
 
-        given: MachineSettings = {"handlers": handlers, "limits": limits, **options}
-        return run(self, value, **self._prove(given, allow_nonterminating=allow_nonterminating))
+        return run(self, value, **self._prove(options, allow_nonterminating=allow_nonterminating))
 
     async def arun(
         self, value: S_contra | Snapshot, *, allow_nonterminating: bool = False, **options: Unpack[MachineSettings]

@@ -148,7 +148,7 @@ class Step:
         slots, caps = program.slots, program.caps
         self.name = source.name
         # Any: the engine checks the result when it has one.
-        self.function = _perform_function(source, function) if source.kind == "opaque" else function
+        self.function: Callable[..., Any] = _perform_function(source, function) if source.kind == "opaque" else function
         self.asks = source.kind != "pure"
         # Iterations come first: if several budgets are used up, the first one is reported.
         meters = sorted(source.meters, key=lambda budget: budget.name != ITERATIONS.name)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, S
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
-from types import FunctionType
+from types import FunctionType, MappingProxyType
 from typing import Any, TypeAlias, TypedDict, TypeVar, final
 
 from graphexec._arguments import NAME, Constraint, optional, validate
@@ -169,7 +169,8 @@ def handlers_for(answers: Mapping[type[Effect[Any]], HandlerLike]) -> Handlers:
             raise InputError(
                 f"the handler of {effect.__name__} is {answer!r}; pass a function from the effect to its reply"
             )
-    return Handlers({Perform: PERFORMING, **{effect: answering(answer) for effect, answer in answers.items()}})
+    known: dict[type[Effect[Any]], Handler] = {Perform: PERFORMING}
+    return Handlers(known | {effect: answering(answer) for effect, answer in answers.items()})
 
 
 def handler_of(handlers: Handlers, effect: object) -> Handler:
@@ -185,6 +186,10 @@ def handler_of(handlers: Handlers, effect: object) -> Handler:
 # The default number of effects of a batch that run at once: enough for any sensible fan-out, few enough threads for a
 # laptop.
 AT_ONCE = 64
+
+
+# Most machines embed no others, and their runs share this value.
+_NONE_EMBEDDED: Mapping[str, Handlers] = MappingProxyType({})
 
 
 # Makes a context manager around each call.
@@ -213,6 +218,8 @@ class RunContext:
     def handlers_of(self, graph: Graph[Any, Any]) -> Mapping[str, Handlers]:
         """Return the handlers of the nodes of embedded machines, by name; those of the run answer what they do not."""
         embedded = {node.name: node.settings for node in graph if node.settings is not None}
+        if not embedded:
+            return _NONE_EMBEDDED
         known = {
             id(settings): Handlers({**self.handlers, **find_handlers(settings), **self.overrides})
             for settings in embedded.values()

@@ -19,7 +19,7 @@ from graphexec.executor import ExecutorOptions
 from graphexec.memory import BufferMemory, SQLiteHistory, SummaryMemory, TokenWindowMemory, WindowMemory
 from graphexec.messages import UserMessage
 from graphexec.nodes import approve_tools, output_type
-from graphexec.runtime.handlers import RunOptions
+from graphexec.runtime.handlers import RunContext, RunOptions
 from tests.executor.actors import echo
 from tests.kernel.machines import value
 from tests.parameters import cases
@@ -176,7 +176,7 @@ OWNERS: dict[str, list[Callable[..., Any]]] = {
     "MODEL_OPTIONS": [models.OpenAICompatible, models.Anthropic],
     "METHOD_OPTIONS": [gx.AgentExecutor.batch],
     "REMOVED": [RunOptions],
-    "RUN_OPTIONS": [RunOptions, vars(graphexec.Machine)["run"]],
+    "RUN_OPTIONS": [RunOptions, RunContext],
     "LIMITS_OPTIONS": [graphexec.Limits],
     "TOOL_OPTIONS": [gx.tool, gx.AgentExecutor],
 }
