@@ -289,10 +289,8 @@ class RunMethods(Generic[T_co]):
     ) -> dict[str, Any]:
         def make_outputs(done: Done[Ending]) -> dict[str, Any]:
             result = self._make_result(done)
-            returned = {
-                **({} if only_outputs else name_inputs(inputs, self._setup.keys.passed)),
-                **to_outputs(result.ending),
-            }
+            returned = {} if only_outputs else name_inputs(inputs, self._setup.keys.passed)
+            returned |= to_outputs(result.ending)
             if self.return_intermediate_steps:
                 returned["intermediate_steps"] = pairs(result.steps)
             return returned
