@@ -6,7 +6,6 @@ algorithm over the nodes of the same machine, which is part of each proof: the p
 
 from __future__ import annotations
 
-import dataclasses
 import subprocess
 import sys
 import time
@@ -17,8 +16,9 @@ from steps import double, executor
 from graphexec import AgentExecutor, Limits, create_react_agent, create_tool_calling_agent
 from graphexec.actions import Run
 from graphexec.executor import AGENT_EXECUTOR, Ready
+from graphexec.kernel.program import Proof
 from graphexec.models import ScriptedModel
-from graphexec.runtime import RunContext, run
+from graphexec.runtime import run
 from graphexec.testing.explorer.explore import explore
 from graphexec.testing.explorer.oracle import replies_of
 from graphexec.verify.checker.check import check_certificate
@@ -151,12 +151,12 @@ def first_proof() -> float:
 def rank_check() -> float:
     """The microseconds per transition that holding a run to its certificate costs."""
     held = executor(STEPS)
-    start, free = Ready(Run({"input": "Go on."})), dataclasses.replace(held.run_context, proof=None)
+    start = Ready(Run({"input": "Go on."}))
 
-    def seconds(context: RunContext) -> float:
-        return best(lambda: run(held.graph, start, context), 1)
+    def seconds(proof: Proof | None) -> float:
+        return best(lambda: run(held.graph, start, limits=held.limits, proof=proof), 1)
 
-    pairs = [(seconds(held.run_context), seconds(free)) for _ in range(15)]
+    pairs = [(seconds(held.verify().proof), seconds(None)) for _ in range(15)]
     difference = min(one for one, _ in pairs) - min(other for _, other in pairs)
     return difference / (4 * STEPS) * 1e6
 

@@ -22,7 +22,7 @@ from typing import Any, TypeAlias, final
 from graphexec import END, ITERATIONS, Asks, Effect, Exhausted, Limits, ask, edges, graph, node, on
 from graphexec.kernel import begin
 from graphexec.kernel.execution import Execution
-from graphexec.runtime import ASYNC, BLOCKING, IO, arun, make_run_context, run
+from graphexec.runtime import ASYNC, BLOCKING, IO, arun, run
 from graphexec.runtime.io import run_sync
 
 EFFECTS = 2_000
@@ -164,14 +164,12 @@ def over_of(end: StopIteration) -> Over:
 
 def package(effects: int) -> Over:
     """The package's own loop."""
-    return run(MACHINE, Go(0), make_run_context({Look: answer}, limits=Limits(iterations=effects))).outcome
+    return run(MACHINE, Go(0), handlers={Look: answer}, limits=Limits(iterations=effects)).outcome
 
 
 async def package_async(effects: int) -> Over:
     """The package's own loop, on an event loop."""
-    return (
-        await arun(MACHINE, Go(0), make_run_context({Look: answer_async}, limits=Limits(iterations=effects)))
-    ).outcome
+    return (await arun(MACHINE, Go(0), handlers={Look: answer_async}, limits=Limits(iterations=effects))).outcome
 
 
 SYNC: dict[str, Callable[[int], Over]] = {

@@ -6,7 +6,7 @@ is called, so a program that only runs machines does not wait for the pictures.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Generator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, final
 
 from graphexec._mistakes import explain_calls, explain_class
@@ -21,12 +21,11 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from graphexec.draw import AnyRun, Marks, PieceView
-    from graphexec.kernel.effects import Effect
     from graphexec.kernel.events import Done, Event
     from graphexec.kernel.meters import Limits
     from graphexec.kernel.node import Node
     from graphexec.kernel.snapshot import Snapshot
-    from graphexec.runtime.handlers import HandlerLike, RunContext, RunSettings
+    from graphexec.runtime.handlers import GraphSettings, MachineSettings
     from graphexec.verify import Verdict
 
 __all__ = ["Machine", "graph", "splice"]
@@ -65,87 +64,52 @@ class Machine(Graph[S_contra, F_co]):
         return to_networkx(self)
 
     def run(
-        self,
-        value: S_contra | Snapshot,
-        *,
-        handlers: Mapping[type[Effect[Any]], HandlerLike] | None = None,
-        limits: Limits | None = None,
-        allow_nonterminating: bool = False,
-        **options: Unpack[RunSettings],
+        self, value: S_contra | Snapshot, *, allow_nonterminating: bool = False, **options: Unpack[MachineSettings]
     ) -> Done[F_co]:
         """Run the machine from `value`, or resume it from a snapshot; return the outcome and the spending.
 
         `handlers` maps classes of effects to functions that answer them, `{Fetch: function}`, `def` or `async def`.
         Before the first step, the machine is proved to end within `limits` (by default `Limits()`), unless you
-        `allow_nonterminating`. `options` are the fields of `RunOptions`: the `context` of the run's calls, its
-        `run_id`, and its `host`, the call that it is nested in.
+        `allow_nonterminating`. Further options are those of `graphexec.runtime.run`, such as the `context` of the run's
+        calls, its `run_id`, its `observers`, and its `host`, the call that it is nested in.
 
         Raises `UnprovedError` without a proof, `InputError` for a value that the first node does not take,
         `MissingHandlerError`, and any exception of a node or a handler; `snapshot_of(error)` is the run's last state.
         """
-        from graphexec.runtime.runner import RunOptions, run
+        from graphexec.runtime.runner import run
 
-        world = self._world(handlers, limits, allow_nonterminating=allow_nonterminating)
-        return run(self, value, world, options=RunOptions(**options))
+        return run(self, value, **self._prove(options, allow_nonterminating=allow_nonterminating))
 
     async def arun(
-        self,
-        value: S_contra | Snapshot,
-        *,
-        handlers: Mapping[type[Effect[Any]], HandlerLike] | None = None,
-        limits: Limits | None = None,
-        allow_nonterminating: bool = False,
-        **options: Unpack[RunSettings],
+        self, value: S_contra | Snapshot, *, allow_nonterminating: bool = False, **options: Unpack[MachineSettings]
     ) -> Done[F_co]:
         """Run like `run`, on the running event loop; blocking functions run in threads."""
-        from graphexec.runtime.runner import RunOptions, arun
+        from graphexec.runtime.runner import arun
 
-        world = self._world(handlers, limits, allow_nonterminating=allow_nonterminating)
-        return await arun(self, value, world, options=RunOptions(**options))
+        return await arun(self, value, **self._prove(options, allow_nonterminating=allow_nonterminating))
 
     def stream(
-        self,
-        value: S_contra | Snapshot,
-        *,
-        handlers: Mapping[type[Effect[Any]], HandlerLike] | None = None,
-        limits: Limits | None = None,
-        allow_nonterminating: bool = False,
-        **options: Unpack[RunSettings],
+        self, value: S_contra | Snapshot, *, allow_nonterminating: bool = False, **options: Unpack[MachineSettings]
     ) -> Generator[Event[F_co], None, None]:
         """Run like `run`, and yield each event; the last one is `Done`. Closing the generator ends the run."""
-        from graphexec.runtime.runner import RunOptions, stream
+        from graphexec.runtime.runner import stream
 
-        world = self._world(handlers, limits, allow_nonterminating=allow_nonterminating)
-        return stream(self, value, world, options=RunOptions(**options))
+        return stream(self, value, **self._prove(options, allow_nonterminating=allow_nonterminating))
 
     def astream(
-        self,
-        value: S_contra | Snapshot,
-        *,
-        handlers: Mapping[type[Effect[Any]], HandlerLike] | None = None,
-        limits: Limits | None = None,
-        allow_nonterminating: bool = False,
-        **options: Unpack[RunSettings],
+        self, value: S_contra | Snapshot, *, allow_nonterminating: bool = False, **options: Unpack[MachineSettings]
     ) -> AsyncGenerator[Event[F_co], None]:
         """Run like `stream`, on the running event loop."""
-        from graphexec.runtime.runner import RunOptions, astream
+        from graphexec.runtime.runner import astream
 
-        world = self._world(handlers, limits, allow_nonterminating=allow_nonterminating)
-        return astream(self, value, world, options=RunOptions(**options))
+        return astream(self, value, **self._prove(options, allow_nonterminating=allow_nonterminating))
 
-    def _world(
-        self,
-        handlers: Mapping[type[Effect[Any]], HandlerLike] | None,
-        limits: Limits | None,
-        *,
-        allow_nonterminating: bool,
-    ) -> RunContext:
-        from graphexec.runtime.runner import make_run_context
-
-        verdict = self.verify(limits)
+    def _prove(self, options: MachineSettings, *, allow_nonterminating: bool) -> GraphSettings:
+        """Return the options with the limits of the proof, and with the proof."""
+        verdict = self.verify(options.get("limits"))
         if not allow_nonterminating:
             verdict.require_proof()
-        return make_run_context(handlers or {}, limits=verdict.limits, proof=verdict.proof)
+        return {**options, "limits": verdict.limits, "proof": verdict.proof}
 
     def draw(
         self,

@@ -19,7 +19,7 @@ import itertools
 import json
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeAlias, TypeVar
@@ -28,9 +28,8 @@ import graphexec as gx
 from graphexec import advance, kernel
 from graphexec.kernel.effects import CallContext
 from graphexec.kernel.events import Cut
-from graphexec.kernel.program import compile_program
-from graphexec.runtime import BLOCKING, Handler, RunContext, arun, astream, run, stream
-from graphexec.runtime.handlers import Handlers, handler_of
+from graphexec.runtime import BLOCKING, Handler, arun, astream, run, stream
+from graphexec.runtime.handlers import HandlerLike, Handlers, RunContext, handler_of, handlers_for
 from graphexec.runtime.io import run_sync
 from graphexec.runtime.threads import ThreadGroup
 
@@ -46,7 +45,7 @@ def limit_of(ending: object) -> gx.Exhausted:
 
 
 class FakeClock:
-    """A clock that moves only when it is advanced: `RunContext(..., clock=FakeClock())`."""
+    """A clock that moves only when it is advanced: `run(..., clock=FakeClock())`."""
 
     def __init__(self, seconds: float = 0.0) -> None:
         self.seconds = seconds
@@ -56,6 +55,18 @@ class FakeClock:
 
     def advance(self, seconds: float) -> None:
         self.seconds += seconds
+
+
+def make_run_context(
+    answers: Mapping[type[gx.Effect[Any]], HandlerLike], *, limits: gx.Limits | None = None, **options: Any
+) -> RunContext:
+    """Return a context with these handlers."""
+    return RunContext(handlers_for(answers), limits or gx.Limits(), **options)
+
+
+def options_of(context: RunContext) -> dict[str, Any]:
+    """Return the context as keyword arguments of a run of a graph."""
+    return {one.name: getattr(context, one.name) for one in dataclasses.fields(context)}
 
 
 @dataclass(frozen=True)
@@ -99,20 +110,20 @@ Driver: TypeAlias = Callable[[Script[Any, Any]], DriverResult[Any]]
 
 
 def drive_sync(script: Script[S, F]) -> DriverResult[F]:
-    return DriverResult(run(script.graph, script.value, script.run_context))
+    return DriverResult(run(script.graph, script.value, **options_of(script.run_context)))
 
 
 def drive_async(script: Script[S, F]) -> DriverResult[F]:
-    return DriverResult(asyncio.run(arun(script.graph, script.value, script.run_context)))
+    return DriverResult(asyncio.run(arun(script.graph, script.value, **options_of(script.run_context))))
 
 
 def drive_stream(script: Script[S, F]) -> DriverResult[F]:
-    return _result_of(list(stream(script.graph, script.value, script.run_context)))
+    return _result_of(list(stream(script.graph, script.value, **options_of(script.run_context))))
 
 
 def drive_astream(script: Script[S, F]) -> DriverResult[F]:
     async def collected() -> list[gx.Event[F]]:
-        return [event async for event in astream(script.graph, script.value, script.run_context)]
+        return [event async for event in astream(script.graph, script.value, **options_of(script.run_context))]
 
     return _result_of(asyncio.run(collected()))
 
@@ -135,8 +146,8 @@ def drive_from_text(script: Script[S, F]) -> DriverResult[F]:
 
     while isinstance(state := reload(), kernel.PendingEffect):
         events += [gx.Asked(call.node, call.effect, call) for call in state.calls if call.effect is not None]
-        worlds = context.handlers_of(compile_program(graph, limits).worlds)
-        replies = _answer_pending(context, worlds.get(state.snapshot.node, context.handlers), state, began)
+        handlers = context.handlers_of(graph).get(state.snapshot.node, context.handlers)
+        replies = _answer_pending(context, handlers, state, began)
         at = context.clock() - began
         again = reload()
         assert isinstance(again, kernel.PendingEffect), "after a reload, the engine asks for the same effect"

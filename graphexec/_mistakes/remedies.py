@@ -200,6 +200,12 @@ REMOVED = _by_name(
         "verify.audit",
         "the engine compares each step of a run with its certificate, which check of graphexec.verify reads",
     ),
+    ("kernel.bind", "write machine.with_settings(value)"),
+    (
+        "runtime.RunContext runtime.RunOptions runtime.make_run_context",
+        "run, arun, stream and astream take the handlers, the limits, the clock, the context and so on by keyword",
+    ),
+    ("runtime.HandlerLike runtime.Handlers", "annotate Handler, or Mapping[type[Effect[Any]], Callable[..., Any]]"),
     ("Progress executor.Status executor.View", _PROGRESS),
     ("executor.LimitReached", "write Stopped(run, limit)"),
     ("executor.Refused", "write Stopped.by_refusal(run, by, why)"),

@@ -58,8 +58,7 @@ def executor_tool(
 def context_types_of(executor: AgentExecutor) -> tuple[type, ...]:
     """Return the classes of context of a run, which the outer run checks before its first step."""
     of_nodes = [one.context_type for one in executor.graph if one.context_type is not None]
-    worlds = {node.name: node.world for node in executor.graph}
-    answering = (executor.run_context.handlers, *executor.run_context.handlers_of(worlds).values())
+    answering = (executor.run_context.handlers, *executor.run_context.handlers_of(executor.graph).values())
     of_handlers = [kind for handlers in answering for one in handlers.values() for kind in one.context_types]
     return tuple(dict.fromkeys([*of_nodes, *of_handlers]))
 

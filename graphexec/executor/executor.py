@@ -14,7 +14,6 @@ from graphexec.effects import agent_limits
 from graphexec.errors import InputError
 from graphexec.executor.as_tool import executor_tool
 from graphexec.executor.console import Observers
-from graphexec.executor.handlers import validate_handlers
 from graphexec.executor.nodes import ReturnDirect
 from graphexec.executor.options import (
     EarlyStopping,
@@ -28,7 +27,7 @@ from graphexec.executor.plugging import Piece, Plugged, Seats, assign_seats, pas
 from graphexec.executor.result import Ending, T_co
 from graphexec.executor.rules import rule_pieces
 from graphexec.executor.runs import RunMethods
-from graphexec.executor.setup import DispatchOptions, Setup
+from graphexec.executor.setup import DispatchOptions, Setup, validate_handlers
 from graphexec.executor.table import require_agent_graph
 from graphexec.kernel.effects import Effect
 from graphexec.kernel.graph import Table
@@ -36,7 +35,7 @@ from graphexec.kernel.meters import DEPTH, FAN_OUT, NESTED_RUNS, Limits
 from graphexec.kernel.node import Node
 from graphexec.kernel.surgery import replace
 from graphexec.machine import Machine, splice
-from graphexec.runtime.handlers import AT_ONCE, AroundCall, HandlerLike, RunContext, World
+from graphexec.runtime.handlers import AT_ONCE, AroundCall, HandlerLike, RunContext
 from graphexec.runtime.observers import Observer, validate_observers
 from graphexec.tools import AnyTool, tools_by_name
 from graphexec.tools.calling import Lookup
@@ -129,7 +128,7 @@ class AgentExecutor(RunMethods[T_co]):
     invalid option.
     """
 
-    __slots__ = ("_allow_nonterminating", "_setup", "_verdict")
+    __slots__ = ("_allow_nonterminating", "_verdict")
 
     # Lower layers recognize an executor, and one of a subclass, by this; see `is_executor`.
     runs_agent: ClassVar = True
@@ -198,7 +197,7 @@ class AgentExecutor(RunMethods[T_co]):
             max_observation=max_observation,
             max_tool_input=max_tool_input,
         )
-        self._setup = Setup(
+        setup = Setup(
             agent=known,
             tools=tuple(by_name.values()),
             memory=memory,
@@ -209,18 +208,11 @@ class AgentExecutor(RunMethods[T_co]):
             tool_options=options,
             pieces=(*rule_pieces(known), *to_pieces(nodes)),
         )
-        super().__init__(
-            self._setup.agent_with_tools,
-            self._setup.offered,
-            memory,
-            Observers(validate_observers(observers), verbose),
-            self._setup.binding,
-            self._setup.output,
-            return_intermediate_steps=return_intermediate_steps,
-        )
+        watching = Observers(validate_observers(observers), verbose)
+        super().__init__(setup, watching, return_intermediate_steps=return_intermediate_steps)
         self._allow_nonterminating = allow_nonterminating
-        context = RunContext(self._setup.make_handlers(), limits, tool_concurrency, around_call=around_call)
-        self._prove(self._setup.make_graph(limits.fan_out), context)
+        context = RunContext(setup.all_handlers, limits, tool_concurrency, around_call=around_call)
+        self._prove(setup.make_graph(limits.fan_out), context)
 
     def _prove(self, graph: Machine[Ready, Ending], context: RunContext) -> None:
         verdict = graph.verify(context.limits)
@@ -232,10 +224,9 @@ class AgentExecutor(RunMethods[T_co]):
     def _copy_with(self, setup: Setup) -> Self:
         """Return a copy of this executor that is made of another setup, within the same limits."""
         changed = copy.copy(self)
-        changed._setup = setup
-        changed._set_parts(setup.agent_with_tools, setup.offered, setup.memory, setup.binding, setup.output)
+        changed._set_parts(setup)
         graph = setup.make_graph(self.limits.fan_out)
-        context = dataclasses.replace(self.run_context, handlers=setup.make_handlers())
+        context = dataclasses.replace(self.run_context, handlers=setup.all_handlers)
         changed._prove(graph, context)
         return changed
 
@@ -246,26 +237,21 @@ class AgentExecutor(RunMethods[T_co]):
 
     @property
     def graph(self) -> Machine[Ready, Ending]:
-        """The machine, bound to this executor's agent and tools."""
+        """The machine, with this executor's agent, tools and handlers as its settings."""
         return self._graph
-
-    @property
-    def world(self) -> World:
-        """The handlers that answer this executor's nodes in a graph that embeds it; see `graphexec.embed`."""
-        return World(self.run_context.handlers, self.check_access)
 
     @property
     def memory(self) -> Memory | None:
         """The memory, which adds inputs to a run and saves its ending."""
-        return self._memory
+        return self._setup.memory
 
     def with_graph(self, graph: Machine[Ready, Ending]) -> Self:
         """Return a copy of this executor with another machine, which is derived from `executor.graph` by surgery.
 
         If the executor has a memory, the nodes that load and save it are added unless the machine has them.
         Raises `UnprovedError` if a run may not terminate, and `InputError` unless the machine starts with `Ready`, ends
-        with an `AgentFinish` or a `StoppedResponse`, and has no nodes that are bound to another agent, other tools or
-        other handlers: this executor's would silently replace those.
+        with an `AgentFinish` or a `StoppedResponse`, and is not the machine of another executor: the agent, tools and
+        handlers of this one would silently replace those.
         """
         require_agent_graph(graph)
         return self._copy_with(self._setup.with_graph(graph))

@@ -6,20 +6,18 @@ import copy
 import dataclasses
 from collections.abc import AsyncGenerator, Coroutine, Generator, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
-from typing import TYPE_CHECKING, Any, Generic, Never, Self
+from typing import TYPE_CHECKING, Any, Generic, Self
 
 from graphexec.actions import AgentFinish, Run
-from graphexec.agents import Agent
 from graphexec.agents.images import has_files
 from graphexec.effects import ModelEffect
 from graphexec.errors import InputError, OutputError
 from graphexec.executor.batch import run_batch
 from graphexec.executor.console import Observers
-from graphexec.executor.handlers import Binding
-from graphexec.executor.inputs import Inputs, make_input_keys, name_inputs, read_file, to_outputs
+from graphexec.executor.inputs import Inputs, name_inputs, read_file, to_outputs
 from graphexec.executor.outcomes import Ready
-from graphexec.executor.plugging import Output
 from graphexec.executor.result import Ending, RunResult, T_co, load_answer, make_result
+from graphexec.executor.setup import Setup
 from graphexec.executor.streams import AnswerExtractor
 from graphexec.kernel.events import Done, Event
 from graphexec.kernel.meters import Limits
@@ -30,16 +28,14 @@ from graphexec.kernel.tables import reachable
 from graphexec.machine import Machine
 from graphexec.messages import check_access
 from graphexec.runtime.emission import emit, stream_async, stream_sync
-from graphexec.runtime.handlers import RunContext, RunOptions, World
+from graphexec.runtime.handlers import RunContext, RunOptions
 from graphexec.runtime.io import ASYNC, BLOCKING, IO, iterate_sync, run_sync
 from graphexec.runtime.loop import conclude, follow
 from graphexec.runtime.observers import Observer, OnEvent
-from graphexec.tools import AnyTool
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from graphexec.memory import Memory
     from graphexec.runtime.handlers import RunSettings
 
 
@@ -48,56 +44,29 @@ class RunMethods(Generic[T_co]):
 
     __slots__ = (
         "_asks_model",
-        "_binding",
         "_checks_access",
         "_graph",
-        "_keys",
-        "_memory",
         "_observers",
         "_output",
         "_run_context",
+        "_setup",
         "agent",
         "return_intermediate_steps",
         "tools",
     )
 
-    # Set by `_use`, also in a copy of the executor.
-    _graph: Machine[Ready, Ending]
-    _run_context: RunContext
-    _asks_model: bool
-
-    def __init__(
-        self,
-        agent: Agent,
-        tools: Mapping[str, AnyTool],
-        memory: Memory | None,
-        observers: Observers,
-        binding: Binding,
-        output: Output | None = None,
-        *,
-        return_intermediate_steps: bool,
-    ) -> None:
+    def __init__(self, setup: Setup, observers: Observers, *, return_intermediate_steps: bool) -> None:
         self.return_intermediate_steps = return_intermediate_steps
         self._observers = observers
-        self._set_parts(agent, tools, memory, binding, output)
         # Not in the copy whose runs are nested in those that check it.
         self._checks_access = True
+        self._set_parts(setup)
 
-    def _set_parts(
-        self,
-        agent: Agent,
-        tools: Mapping[str, AnyTool],
-        memory: Memory | None,
-        binding: Binding,
-        output: Output | None,
-    ) -> None:
-        """Set the agent, the tools by name, the memory, what the nodes are bound to, and the type of the answers."""
-        self._output = output
-        self.agent = agent
-        self.tools = tools
-        self._memory = memory
-        self._keys = make_input_keys(agent, memory)
-        self._binding = binding
+    def _set_parts(self, setup: Setup) -> None:
+        self._setup = setup
+        self.agent = setup.agent_with_tools
+        self.tools = setup.offered
+        self._output = setup.output
 
     def _use(self, graph: Machine[Ready, Ending], context: RunContext) -> None:
         """Set the machine that runs, and its handlers and limits."""
@@ -109,10 +78,6 @@ class RunMethods(Generic[T_co]):
     def run_context(self) -> RunContext:
         """The handlers, the limits and the proof of each run."""
         return self._run_context
-
-    @run_context.setter
-    def run_context(self, _: Never) -> None:
-        raise AttributeError("the machine was proved for its run_context; write executor.with_context(context)")
 
     def with_context(self, context: RunContext) -> Self:
         """Return a copy whose runs have another clock, other handlers or `around_call`, such as for tests.
@@ -137,14 +102,14 @@ class RunMethods(Generic[T_co]):
 
         An agent that is a function of yours declares none: then it is empty, and a string is the `input`.
         """
-        return self._keys.passed
+        return self._setup.keys.passed
 
     def begin(self, inputs: Inputs) -> Snapshot:
         """Return the first snapshot of a run, for `graphexec.kernel.advance`: nothing is asked yet.
 
         Raises `InputError` for missing inputs.
         """
-        return begin(self._graph, Ready(Run(self._prepare(self._keys.name(inputs, self._memory)))))
+        return begin(self._graph, Ready(Run(self._prepare(self._setup.keys.name(inputs, self._setup.memory)))))
 
     def run(self, inputs: Inputs | Snapshot, **options: Unpack[RunSettings]) -> RunResult[T_co]:
         """Run to the end and return the result. A run that a limit stops has a result, too, and does not raise.
@@ -293,7 +258,8 @@ class RunMethods(Generic[T_co]):
     ) -> dict[str, Any]:
         def make_outputs(done: Done[Ending]) -> dict[str, Any]:
             result = self.make_result(done)
-            returned = {**({} if only_outputs else name_inputs(inputs, self._keys.passed)), **to_outputs(result.ending)}
+            returned = {} if only_outputs else name_inputs(inputs, self._setup.keys.passed)
+            returned |= to_outputs(result.ending)
             if self.return_intermediate_steps:
                 returned["intermediate_steps"] = [(step.action, step.observation) for step in result.steps]
             return returned
@@ -322,14 +288,13 @@ class RunMethods(Generic[T_co]):
         Each run begins with this check of its models, of the executors that are tools, and of embedded executors, as
         far as they support it.
         """
-        for world in {id(node.world): node.world for node in self._graph}.values():
-            if isinstance(world, World):
-                world.check_access()
-        for called in (*self.run_context.handlers.values(), *self.tools.values()):
-            check_access(called)
+        context = self.run_context
+        answering = (context.handlers, *context.handlers_of(self._graph).values())
+        for handler in {id(one): one for handlers in answering for one in handlers.values()}.values():
+            check_access(handler)
 
     def _name(self, inputs: Inputs | Snapshot) -> Mapping[str, Any] | Snapshot:
-        return inputs if isinstance(inputs, Snapshot) else self._keys.name(inputs, self._memory)
+        return inputs if isinstance(inputs, Snapshot) else self._setup.keys.name(inputs, self._setup.memory)
 
     def _may_ask_model(self, start: Ready | Snapshot) -> bool:
         """Return whether a run from there may ask the model: one that only has to save its memory needs none."""

@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, final
 
+from graphexec.actions import extending
 from graphexec.agents import Agent
 from graphexec.agents.calls import CallRules
-from graphexec.effects import CallModel, CallTool
+from graphexec.effects import CallAgent, CallModel, CallTool, LoadMemory, SaveMemory
 from graphexec.errors import InputError, did_you_mean
 from graphexec.executor.as_tool import nested_runs
-from graphexec.executor.handlers import Binding, make_handlers, reading_ahead, with_attempts
-from graphexec.executor.inputs import make_input_keys
+from graphexec.executor.handlers import make_agent_handler, make_model_handler, reading_ahead, with_attempts
+from graphexec.executor.inputs import InputKeys, make_input_keys
 from graphexec.executor.nodes import Policies, dispatch_tools
 from graphexec.executor.options import EarlyStopping, ParsePolicy, select_graph
 from graphexec.executor.outcomes import Ready
@@ -23,11 +24,12 @@ from graphexec.executor.plugging.memory_nodes import add_memory
 from graphexec.executor.result import Ending
 from graphexec.executor.rules import dispatch_known_tools, rule_pieces
 from graphexec.kernel.effects import Effect
-from graphexec.kernel.graph import Graph, check_bound_nodes
+from graphexec.kernel.graph import Graph, change_table
 from graphexec.kernel.node import Quota
-from graphexec.kernel.surgery import bind, unbind
+from graphexec.kernel.program import fill_parameters
 from graphexec.machine import Machine
-from graphexec.runtime.handlers import HandlerLike, Handlers, answering, handlers_for
+from graphexec.runtime.calls import hold_over_fork
+from graphexec.runtime.handlers import Handler, HandlerLike, Handlers, answering, handlers_for
 from graphexec.tools import AnyTool, tools_by_name
 from graphexec.tools.calling import Lookup, make_tool_handler
 from graphexec.tools.options import ErrorPolicy
@@ -35,6 +37,9 @@ from graphexec.tools.options import ErrorPolicy
 if TYPE_CHECKING:
     from graphexec.memory import Memory
 
+
+# Runs extend their steps in several threads.
+hold_over_fork(extending)
 
 # The executor's own nodes that call tools, by their functions.
 _DISPATCHING = (dispatch_tools.function, dispatch_known_tools.function)
@@ -63,6 +68,16 @@ class _CallsOf:
         return isinstance(effect, CallTool) and self == _calls_of(effect.name, self.lookup)
 
 
+def validate_handlers(
+    handlers: Mapping[type[Effect[Any]], HandlerLike] | None,
+) -> Mapping[type[Effect[Any]], HandlerLike]:
+    """Return the user's handlers; there may be none. Raises `InputError` for any other value."""
+    # Callers without a type checker may pass another type.
+    if handlers is not None and not isinstance(handlers, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InputError(f"handlers is {handlers!r}; give a dict, for example {{AskHuman: function}}")
+    return handlers or {}
+
+
 def _calls_of(tool: str, lookup: Lookup) -> _CallsOf:
     return _CallsOf(tool if lookup == "exact" else tool.casefold(), lookup)
 
@@ -83,7 +98,7 @@ _FREE = Quota("", None, _counts_any)
 class Setup:
     """The parts of an executor that its user chose. `pieces` are plugged into the machine that they make.
 
-    `changed` is the machine that surgery has made, unbound; `None` for the executor's own.
+    `changed` is the machine that surgery has made, without settings; `None` for the executor's own.
     """
 
     agent: Agent
@@ -163,24 +178,24 @@ class Setup:
                     raise InputError(f"{piece.name} names the tool {name}, which the executor does not have; {hint}")
 
     @cached_property
-    def binding(self) -> Binding:
-        """The agent and the handlers that the nodes are bound to."""
-        return Binding.of(self.agent_with_tools, self.offered, self.memory, self.own_handlers)
+    def all_handlers(self) -> Handlers:
+        """The handlers of all effects."""
+        answers: dict[type[Effect[Any]], HandlerLike] = {}
+        agent, memory, options = self.agent_with_tools, self.memory, self.tool_options
+        if agent.model is not None:
+            answers[CallModel] = make_model_handler(agent.model, agent.read)
+        if agent.function is not None:
+            decides = agent.function
+            answers[CallAgent] = decides if isinstance(decides, Handler) else make_agent_handler(decides)
+        if memory is not None:
+            # Imported here: few executors have a memory.
+            from graphexec.memory.handlers import make_load_handler, make_save_handler
 
-    def make_handlers(self) -> Handlers:
-        """Return the handlers of all effects."""
-        answers = make_handlers(self.agent_with_tools, self.memory)
-        options = self.tool_options
-        answers[CallTool] = make_tool_handler(
-            self.offered,
-            on_error=options.on_error,
-            lookup=options.lookup,
-            max_observation=options.max_observation,
-            max_tool_input=options.max_tool_input,
-        )
+            answers |= {LoadMemory: make_load_handler(memory), SaveMemory: make_save_handler(memory)}
+        answers[CallTool] = make_tool_handler(self.offered, **vars(options))
         answers |= self.own_handlers
         if CallModel in self.own_handlers:
-            answers[CallModel] = reading_ahead(answering(answers[CallModel]), self.agent_with_tools.read)
+            answers[CallModel] = reading_ahead(answering(answers[CallModel]), agent.read)
         return handlers_for(with_attempts(answers))
 
     @cached_property
@@ -196,26 +211,32 @@ class Setup:
         edits = (*self.policies.edits, *edits)
         return replace(self.policies, piece_tools=names or self.policies.piece_tools, edits=edits)
 
+    @cached_property
+    def keys(self) -> InputKeys:
+        """The names of the inputs."""
+        return make_input_keys(self.agent_with_tools, self.memory)
+
+    @cached_property
+    def settings(self) -> tuple[object, ...]:
+        """What the nodes take, what the proof knows of nested runs, and what answers the nodes wherever they run."""
+        nested = nested_runs(self.offered.values())
+        return self.agent_with_tools, self._policies, self._rules, self.keys, *nested, self.all_handlers
+
     def make_graph(self, fan_out: int | None) -> Machine[Ready, Ending]:
-        """Return the machine with its pieces and its memory, bound to the agent and the tools.
+        """Return the machine with its pieces and its memory, and with the settings.
 
         `fan_out` is the limit on the tool calls of one step.
 
-        Raises `GraphError` for pieces that do not fit, and `InputError` for nodes that are bound to another agent.
+        Raises `GraphError` for pieces that do not fit, and for a node whose parameter fits no setting.
         """
         self.require_tools()
-        if self.changed is None:
-            machine = select_graph(self.stopping, self.parsing)
-        else:
-            machine = self.changed
-            # Of the nodes that could not be unbound.
-            self.binding.require_same(machine)
+        machine = select_graph(self.stopping, self.parsing) if self.changed is None else self.changed
         machine = self._limit_calls(plug(machine, self.fitted), fan_out)
         if self.memory is not None:
             machine = add_memory(machine)
-        keys = make_input_keys(self.agent_with_tools, self.memory)
-        nested = nested_runs(self.offered.values())
-        return bind(machine, self.agent_with_tools, self._policies, self._rules, keys, self.binding, *nested)
+        machine = machine.with_settings(*self.settings)
+        fill_parameters(machine)
+        return machine
 
     def _limit_calls(self, machine: Machine[Ready, Ending], fan_out: int | None) -> Machine[Ready, Ending]:
         """Return the machine whose `dispatch_tools` calls as few tools as the agent's replies and the pieces allow.
@@ -248,12 +269,12 @@ class Setup:
         limited = replace(
             home,
             function=base.function,
-            settings=base.settings,
+            parameters=base.parameters,
             quotas=(*quotas.values(), *free),
             # A lower limit applies only to a node that declares nothing.
             most=None if most is not None and fan_out is not None and fan_out < most else most,
         )
-        return check_bound_nodes(machine, [limited if one is home else one for one in machine])
+        return change_table(machine, [limited if one is home else one for one in machine], machine.edges)
 
     def _most_calls(self, quotas: Sequence[Quota]) -> int | None:
         """Return the most calls after one reply; `None` if only the limits bound them."""
@@ -295,16 +316,21 @@ class Setup:
     def with_graph(self, graph: Machine[Ready, Ending]) -> Setup:
         """Return the setup of an executor whose machine surgery has changed: its pieces are a part of it.
 
-        Raises `InputError` for nodes that are bound to another agent, other tools or other handlers.
+        Raises `InputError` for the machine of another executor: its agent, tools and handlers would be replaced.
         """
-        self.binding.require_same(graph)
-        changed = unbind(graph)
+        if graph.settings not in ((), self.settings):
+            raise InputError(
+                "the machine has the agent, the tools and the handlers of another executor; to run it with those of "
+                "this one, pass graph.with_settings(); to run the other agent, embed its executor, as in "
+                "embed(inner, name), or pass inner.as_tool(name, description) in tools"
+            )
+        changed = graph.with_settings()
         home = changed.nodes.get(dispatch_tools.name)
         if home is not None and home.function in _DISPATCHING:
             known = self._most_calls(home.quotas)
             # It is found again for the next agent and tools, unless the user has declared another number.
             again = replace(home, most=None if home.most == known else home.most)
-            changed = check_bound_nodes(changed, [again if one is home else one for one in changed])
+            changed = change_table(changed, [again if one is home else one for one in changed], changed.edges)
         return replace(
             self,
             agent=self.agent_with_tools,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, final
 
 from graphexec.actions import AgentFinish, StoppedResponse
@@ -40,12 +39,8 @@ def find_target(graph: Graph[Any, Any], source: str, outcome: type) -> str:
 
 
 def is_stock(source: Node[Any, Any], *stock: Node[Any, Any]) -> bool:
-    """Return whether a node is one of `stock`, bound or renamed; a wrapped node may behave differently."""
-    # Any: the parameters of a partial object are unknown.
-    function: Any = source.function
-    while isinstance(function, partial):
-        function = function.func
-    return any(function is one.function for one in stock)
+    """Return whether a node is one of `stock`, perhaps renamed; a wrapped node may behave differently."""
+    return any(source.function is one.function for one in stock)
 
 
 _RULES = (avoid_dummies, answer_repeats)
@@ -73,8 +68,8 @@ def _answering_nodes(graph: Graph[Any, Any]) -> frozenset[str]:
 
 
 def _agent_of(source: Node[Any, Any], agent: Agent) -> Agent:
-    """Return the agent that a node is bound to: an embedded executor has its own."""
-    return next((one for one in source.bound if isinstance(one, Agent)), agent)
+    """Return the agent of a node: an embedded executor has its own."""
+    return next((one for one in source.settings or () if isinstance(one, Agent)), agent)
 
 
 @final

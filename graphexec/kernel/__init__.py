@@ -11,7 +11,7 @@ from graphexec.kernel.meters import ITERATIONS, Exhausted, Limits, Meter, Spent
 from graphexec.kernel.node import END, Node, node
 from graphexec.kernel.snapshot import Snapshot, snapshot_of
 from graphexec.kernel.stepping import PendingEffect, advance, begin
-from graphexec.kernel.surgery import bind, embed, replace, splice, wrap
+from graphexec.kernel.surgery import embed, replace, splice, wrap
 
 __all__ = [
     "END",
@@ -41,7 +41,6 @@ __all__ = [
     "ask",
     "ask_all",
     "begin",
-    "bind",
     "edges",
     "embed",
     "graph",

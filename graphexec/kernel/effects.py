@@ -116,7 +116,7 @@ class Askable(Protocol[E_co, R_co]):
 @final
 @dataclass(frozen=True, slots=True)
 class NestedRuns:
-    """The most that the nested runs of a machine's calls charge. The machine's nodes are bound to it, for the proof.
+    """The most that the nested runs of a machine's calls charge: a setting of the machine, for the proof.
 
     A call that charges `meter` starts up to `attempts` nested runs. Each row of `charges` holds a meter, the most that
     one such run charges by itself, and the most including the runs nested in it; `None` is no bound. The runs that the

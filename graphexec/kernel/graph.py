@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Generic, Never, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Never, Self, TypeVar, overload
 
 from graphexec._mistakes import explain_calls
 from graphexec.errors import Fault, GraphError, InputError, NodeError, did_you_mean, format_value
@@ -29,6 +29,7 @@ F = TypeVar("F")
 G = TypeVar("G")
 A = TypeVar("A")
 B = TypeVar("B")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +116,8 @@ class Graph(Generic[S_contra, F_co]):
     """A validated, immutable machine that starts with an `S` and ends with an `F`; created by `graph` and by surgery.
 
     `nodes` maps names to nodes, and `edges` lists every transition. `meters` maps names to the meters of its nodes and
-    effects, without the iterations; `own` has the limits of those that its nodes cost. `str(machine)` lists its edges.
+    effects, without the iterations; `own` has the limits of those that its nodes cost. `settings` are the values for
+    its nodes' further parameters. `str(machine)` lists its edges.
     """
 
     __slots__ = (
@@ -127,12 +129,16 @@ class Graph(Generic[S_contra, F_co]):
         "nodes",
         "outcomes",
         "own",
+        "settings",
         "start",
     )
 
-    def __init__(self, nodes: Iterable[Node[Any, Any]], edges: Iterable[Edge], start: str) -> None:
+    def __init__(
+        self, nodes: Iterable[Node[Any, Any]], edges: Iterable[Edge], start: str, settings: tuple[object, ...] = ()
+    ) -> None:
         # Whether its table was found to have no faults, as that of each graph of `graph` and of surgery.
         self._checked = False
+        self.settings = settings
         self.nodes: Mapping[str, Node[Any, Any]] = MappingProxyType({node.name: node for node in nodes})
         self.edges = tuple(edges)
         self.start = start
@@ -178,6 +184,21 @@ class Graph(Generic[S_contra, F_co]):
                     f"what a {effect.__name__} charges or measures was changed after the graph was made; "
                     f"write one class of effects for each cost"
                 )
+
+    def with_settings(self, *settings: object) -> Self:
+        """Return the machine with other settings: each further parameter of a node receives the one of its class.
+
+        Unused settings are ignored, and embedded machines keep their own. A run raises `GraphError` before its first
+        step if a parameter fits no setting, or several.
+        """
+        changed = type(self)(self, self.edges, self.start, settings)
+        changed._checked = self._checked
+        return changed
+
+    def find_settings(self, kind: type[T]) -> list[T]:
+        """Return the settings of a class, those of embedded machines included, each once."""
+        groups = (self.settings, *(node.settings or () for node in self))
+        return list({id(one): one for group in groups for one in group if isinstance(one, kind)}.values())
 
     def find_faults(self) -> list[Fault]:
         """Return every fault of the table; only a graph that its class has made may have any."""
@@ -276,6 +297,7 @@ def check_table(
     all_edges: Sequence[Edge],
     start: str,
     faults: Sequence[Fault] = (),
+    settings: tuple[object, ...] = (),
 ) -> M:
     """Return the graph of these nodes and edges, of the class `kind`.
 
@@ -288,19 +310,11 @@ def check_table(
         all_faults = faults_of(by_name, all_edges, start)
     if all_faults:
         raise GraphError(all_faults)
-    return _without_faults(kind(by_name.values(), all_edges, start))
+    made = kind(by_name.values(), all_edges, start, settings=settings)
+    made._checked = True  # pyright: ignore[reportPrivateUsage]
+    return made
 
 
-def check_bound_nodes(machine: M, nodes: Iterable[Node[Any, Any]]) -> M:
-    """Return the machine with other nodes, which differ from its own in nothing but functions and settings.
-
-    Raises `GraphError` if its class has made the machine, with faults.
-    """
-    if machine.find_faults():
-        return check_table(type(machine), nodes, machine.edges, machine.start)
-    return _without_faults(type(machine)(nodes, machine.edges, machine.start))
-
-
-def _without_faults(machine: M) -> M:
-    machine._checked = True  # pyright: ignore[reportPrivateUsage]
-    return machine
+def change_table(machine: M, nodes: Iterable[Node[Any, Any]], edges: Sequence[Edge], start: str | None = None) -> M:
+    """Return the machine with another table. Raises `GraphError` with every fault of it."""
+    return check_table(type(machine), nodes, edges, start or machine.start, settings=machine.settings)

@@ -111,11 +111,12 @@ class Node(Generic[In_contra, Out_co]):
     `takes` and `outcomes` are the annotated classes, `effects` the effects that the node may ask for. An entry costs
     one of each of `meters`. When a limit stops the node, `when_spent` returns its outcome, a `spent_outcome`. A visit
     asks for `least` to `most` effects (`None`: any number). If it has `quotas`, it asks only for effects that one of
-    them counts, and the first of these is charged. A node with a `grace` is reserved. `settings` are the
-    parameters that `bind` has not supplied yet, and `bound` the values that it was given. With one of the exceptions
-    `raises` it ends the run by intent: that is an exit of the machine. `group` is the name of the
-    piece that the node belongs to, and empty for a node of the base machine: pictures group by it; within an embedded
-    graph it has the prefix of the names, `research.critic`. Created by `node` and `embed`.
+    them counts, and the first of these is charged. A node with a `grace` is reserved. `parameters` are the further
+    parameters of its function, with their classes; a run fills them from the settings of its graph, or from its own
+    `settings`, those of an embedded graph. With one of the exceptions `raises` it ends the run by intent: that is an
+    exit of the machine. `group` is the name of the piece that the node belongs to, and empty for a node of the base
+    machine: pictures group by it; within an embedded graph it has the prefix of the names, `research.critic`. Created
+    by `node` and `embed`.
     """
 
     name: str
@@ -135,12 +136,7 @@ class Node(Generic[In_contra, Out_co]):
     quotas: tuple[Quota, ...] = ()
     # Seconds beyond the run's deadline, for a reserved node.
     grace: float | None = None
-    # The parameters that are not bound yet, with their classes.
-    settings: Mapping[str, tuple[type, ...]] = field(default_factory=dict[str, tuple[type, ...]])
-    # All values that `bind` was given; for an asking node, they identify its agent.
-    bound: tuple[object, ...] = ()
-    # The parameters that `bind` has supplied, with their classes.
-    supplied: Mapping[str, tuple[type, ...]] = field(default_factory=dict[str, tuple[type, ...]])
+    parameters: Mapping[str, tuple[type, ...]] = field(default_factory=dict[str, tuple[type, ...]])
     # The graph that takes the node's place.
     inner: Subgraph | None = None
     # The function's parameter for the `CallContext`, and the class of context that it requires.
@@ -148,8 +144,8 @@ class Node(Generic[In_contra, Out_co]):
     context_type: type | None = None
     # The piece that plugged the node into its machine.
     group: str = ""
-    # What answers its effects instead of the run's handlers, if it belongs to an embedded executor.
-    world: object = None
+    # Those of the embedded graph that it belongs to.
+    settings: tuple[object, ...] | None = None
     # The saved value of a subgraph, if the node saves or receives it.
     frame: Frame | None = None
     # A natural number that is smaller at each later visit: see `measure`.
@@ -230,8 +226,8 @@ def node(
       not call it again.
 
     A parameter annotated `CallContext[User]` receives the visit's `CallContext`, which has the `context` of the run.
-    Other parameters without a default, `def f(x: A, translator: Translator) -> B`, are settings; `bind` supplies them
-    by class. `name` is the node's name, if it is not the function's.
+    Other parameters without a default, `def f(x: A, translator: Translator) -> B`, receive the settings of their
+    classes: see `Graph.with_settings`. `name` is the node's name, if it is not the function's.
 
     - `when_spent(value, exhausted)` returns the outcome of a visit that a limit stops, which the table routes; a class
       with these two fields will do. Every node that asks needs it.
@@ -348,12 +344,12 @@ def _read_function(function: Callable[..., Any], name: str, *, opaque: bool) -> 
         raise NodeError(f"{name} takes no value; write def {name}(value: In) -> Out")
     call_parameter, context_type = find_call_parameter({name: hint for name, hint in hints.items() if name != "return"})
     variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    settings = [
+    further = [
         p.name
         for p in parameters
         if p is not positional[0] and p.default is p.empty and p.kind not in variadic and p.name != call_parameter
     ]
-    for what in (positional[0].name, *settings, "return"):
+    for what in (positional[0].name, *further, "return"):
         if what not in hints:
             raise NodeError(f"{name} does not annotate {what!r}; write def {name}({positional[0].name}: In) -> Out")
     returns = hints["return"]
@@ -390,7 +386,7 @@ def _read_function(function: Callable[..., Any], name: str, *, opaque: bool) -> 
         most={"pure": 0, "opaque": 1}.get(kind),
         call_parameter=call_parameter,
         context_type=context_type,
-        settings={setting: read_classes(name, f"takes {setting}", hints[setting]) for setting in settings},
+        parameters={one: read_classes(name, f"takes {one}", hints[one]) for one in further},
     )
 
 

@@ -10,11 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, TypeAlias, TypeVar, final
 from weakref import WeakKeyDictionary
 
 from graphexec.errors import (
+    Fault,
+    GraphError,
     InputError,
     NodeError,
     UndeclaredEffectError,
@@ -107,11 +109,11 @@ def _no_limit(limit: float | None) -> float:
 class Step:
     """A node compiled for the engine: its function, its charges, and the next step (or `None`) for each outcome."""
 
-    def __init__(self, source: Node[Any, Any], program: Program) -> None:
+    def __init__(self, source: Node[Any, Any], function: Callable[..., Any], program: Program) -> None:
         slots, caps = program.slots, program.caps
         self.name = source.name
         # Any: the engine checks the result when it has one.
-        self.function: Callable[..., Any] = _perform_function(source) if source.kind == "opaque" else source.function
+        self.function: Callable[..., Any] = _perform_function(source, function) if source.kind == "opaque" else function
         self.asks = source.kind != "pure"
         # Iterations come first: if several meters are used up, the first one is reported.
         meters = sorted(source.meters, key=lambda meter: meter.name != ITERATIONS.name)
@@ -166,9 +168,36 @@ class Step:
         )
 
 
-def _perform_function(source: Node[Any, Any]) -> Callable[[Any], Generator[Perform, Any, Any]]:
+def fill_parameters(graph: Graph[Any, Any]) -> Mapping[str, Callable[..., Any]]:
+    """Return the functions of the nodes, with the settings for their further parameters: the one of each class.
+
+    Raises `GraphError` if a parameter fits no setting, or several.
+    """
+    faults: list[Fault] = []
+    filled: dict[str, Callable[..., Any]] = {}
+    for node in graph:
+        known = graph.settings if node.settings is None else node.settings
+        supplied: dict[str, object] = {}
+        for name, kinds in node.parameters.items():
+            fitting = [setting for setting in known if isinstance(setting, kinds)]
+            if len(fitting) == 1:
+                supplied[name] = fitting[0]
+                continue
+            how = f"{len(fitting)} were given" if fitting else "none was given"
+            wanted = " | ".join(kind.__name__ for kind in kinds)
+            text = f"{node.name} needs one {wanted} for {name}, and {how}; pass it to machine.with_settings(...)"
+            faults.append(Fault("GX024", node.name, None, text))
+        filled[node.name] = partial(node.function, **supplied) if supplied else node.function
+    if faults:
+        raise GraphError(faults)
+    return filled
+
+
+def _perform_function(
+    source: Node[Any, Any], function: Callable[..., Any]
+) -> Callable[[Any], Generator[Perform, Any, Any]]:
     def perform(value: Any) -> Generator[Perform, Any, Any]:
-        outcome = yield Perform(source.name, source.function, value, source.call_parameter)
+        outcome = yield Perform(source.name, function, value, source.call_parameter)
         return outcome
 
     return perform
@@ -190,7 +219,6 @@ class Program:
         "own",
         "slots",
         "steps",
-        "worlds",
     )
 
     def __init__(self, graph: Graph[Any, Any], limits: Limits) -> None:
@@ -214,15 +242,12 @@ class Program:
             **limits.caps(graph.meters),
             "nested_runs": limits.nested_runs,
         }
-        self.steps: Mapping[str, Step] = {node.name: Step(node, self) for node in graph.nodes.values()}
+        functions = fill_parameters(graph)
+        self.steps: Mapping[str, Step] = {node.name: Step(node, functions[node.name], self) for node in graph}
         # The classes that nodes require of the context.
         self.context_types = tuple(
             dict.fromkeys(node.context_type for node in graph.nodes.values() if node.context_type is not None)
         )
-        # The worlds of nodes that belong to embedded executors, by name.
-        self.worlds: Mapping[str, object] = {
-            node.name: node.world for node in graph.nodes.values() if node.world is not None
-        }
         for edge in graph.edges:
             step = self.steps[edge.source]
             target = None if edge.target == END.name else self.steps[edge.target]

@@ -157,11 +157,7 @@ def _not_before_the_run(at: float) -> float:
 
 
 def begin(graph: Graph[S, Any], value: S) -> Snapshot:
-    """Return the first snapshot. Raises `InputError` for a value of another class, and for a missing setting."""
-    for node in graph.nodes.values():
-        for name, kinds in node.settings.items():
-            wanted = an(" | ".join(kind.__name__ for kind in kinds))
-            raise InputError(f"{node.name} needs {wanted} for {name}; run bind(machine, ...) with one")
+    """Return the first snapshot. Raises `InputError` for a value of another class."""
     takes = graph.nodes[graph.start].takes
     if not isinstance(value, takes):
         names = " | ".join(kind.__name__ for kind in takes)

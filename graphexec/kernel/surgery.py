@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar, overload
 
 from graphexec.errors import Fault, GraphError, InputError, NodeError, format_value
 from graphexec.kernel.effects import O
-from graphexec.kernel.graph import Graph, M, Table, check_bound_nodes, check_table, edges_of, require_graph
+from graphexec.kernel.graph import Graph, M, Table, change_table, check_table, edges_of, require_graph
 from graphexec.kernel.meters import Exhausted, Meter
 from graphexec.kernel.node import END, Edge, I, Node
 from graphexec.kernel.node import node as as_node
@@ -20,6 +20,7 @@ S = TypeVar("S")
 F = TypeVar("F")
 G = TypeVar("G")
 K = TypeVar("K")
+T = TypeVar("T")
 S_contra = TypeVar("S_contra", contravariant=True)
 F_co = TypeVar("F_co", covariant=True)
 
@@ -46,7 +47,7 @@ def replace(machine: M, new: Node[Any, Any], *, narrowed: bool = False) -> M:
         left = reachable(machine.start, [(edge.source, edge.target) for edge in edges])
         nodes = [node for node in nodes if node.name in left]
         edges = [edge for edge in edges if edge.source in left]
-    return check_table(type(machine), nodes, edges, machine.start)
+    return change_table(machine, nodes, edges)
 
 
 def splice(
@@ -80,7 +81,8 @@ def splice(
     edges = [dataclasses.replace(edge, target=entry) if edge in old else edge for edge in machine.edges]
     # The class of the machine, whose outcomes are more than before.
     kind: type[Graph[S, F | G]] = type(machine)
-    return check_table(kind, [*machine, *(source for source, _ in table.rows)], [*edges, *added], machine.start)
+    nodes = [*machine, *(source for source, _ in table.rows)]
+    return check_table(kind, nodes, [*edges, *added], machine.start, settings=machine.settings)
 
 
 def _each(option: str, given: K | Sequence[K], kind: type[K], what: str) -> list[K]:
@@ -153,9 +155,8 @@ def embed(
     """Return a node that is a whole graph: its value starts `child`, and the results of `child` are its outcomes.
 
     A table inlines its nodes, named `name.plan`. Each entry resets its `own` meters: `own=[Meter("iterations", 5)]`
-    allows 5 iterations per entry. Other meters and limits are those of the run. An executor as `child` keeps its
-    world: its model, tools, memory and handlers answer its nodes. A graph without an executor has no world: the
-    handlers of the run answer it.
+    allows 5 iterations per entry. Other meters and limits are those of the run. A child with settings keeps them: the
+    model, tools, memory and handlers of an executor answer its nodes. Without settings, it has those of the run.
 
     `enter(outer)` is a pure function that makes the start of `child` from another class of values; its other outcomes
     leave the node at once. Its argument is saved in the run's state, and `leave(ending, outer)` receives it with an
@@ -171,11 +172,10 @@ def embed(
     given: Any = getattr(child, "graph", child)
     require_graph(given, "embed(graph, name)")
     machine: Graph[Any, Any] = given
-    # An executor has a world, which the kernel does not look into.
-    world: object = getattr(child, "world", None)
     # A quota is for a run of the child, and an entry is no run.
     parts = tuple(
-        part if part.world is not None else dataclasses.replace(part, world=world, quotas=()) for part in machine
+        part if part.settings else dataclasses.replace(part, settings=machine.settings or None, quotas=())
+        for part in machine
     )
     inner = Subgraph(parts, machine.edges, machine.start, tuple(own))
     if enter is not None:
@@ -234,86 +234,37 @@ def wrap(
     """
     _require_node(machine, wrapped.name)
     inner = machine[wrapped.name]
-    function = _wrap_function(inner, before or _same, after or _same)
-    functools.update_wrapper(function, inner.function)
+    change = after or same
+    function = wrap_function(inner, before or same, lambda outcome, _: change(outcome))
     return replace(machine, dataclasses.replace(inner, function=function))
 
 
-def bind(machine: M, *settings: object) -> M:
-    """Supply the settings of the machine's nodes: each parameter receives the setting of its class.
-
-    Unused settings are ignored, and bound nodes stay as they are. Raises `GraphError` if a parameter fits no setting,
-    or several.
-    """
-    faults: list[Fault] = []
-    nodes: list[Node[Any, Any]] = []
-    for node in machine:
-        supplied: dict[str, object] = {}
-        for name, kinds in node.settings.items():
-            fitting = [setting for setting in settings if isinstance(setting, kinds)]
-            if len(fitting) == 1:
-                supplied[name] = fitting[0]
-                continue
-            how = f"{len(fitting)} were given" if fitting else "none was given"
-            wanted = " | ".join(kind.__name__ for kind in kinds)
-            text = f"{node.name} needs one {wanted} for {name}, and {how}; pass it to bind(machine, ...)"
-            faults.append(Fault("GX024", node.name, None, text))
-        if supplied:
-            function = functools.partial(node.function, **supplied)
-            given = {**node.supplied, **node.settings}
-            node = dataclasses.replace(node, function=function, settings={}, bound=settings, supplied=given)  # noqa: PLW2901
-        elif node.kind == "asks" and not node.bound:
-            node = dataclasses.replace(node, bound=settings)  # noqa: PLW2901
-        nodes.append(node)
-    if faults:
-        raise GraphError(faults)
-    return check_bound_nodes(machine, nodes)
-
-
-def unbind(machine: M) -> M:
-    """Return the machine without the settings that `bind` has supplied, so that it can be bound to others.
-
-    A node that was wrapped after it was bound keeps its settings, and so does a node of an embedded executor.
-    """
-    nodes: list[Node[Any, Any]] = []
-    for node in machine:
-        # Any: the parameters of a partial object are unknown.
-        function: Any = node.function
-        if not node.bound or node.world is not None:
-            nodes.append(node)
-        elif not node.supplied:
-            nodes.append(dataclasses.replace(node, bound=()))
-        elif isinstance(function, functools.partial) and set(function.keywords) == set(node.supplied):  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
-            nodes.append(
-                dataclasses.replace(node, function=function.func, settings=node.supplied, supplied={}, bound=())  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
-            )
-        else:
-            nodes.append(node)
-    return check_bound_nodes(machine, nodes)
-
-
-def _wrap_function(
-    inner: Node[Any, Any], before: Callable[[Any], Any], after: Callable[[Any], Any]
-) -> Callable[[Any], Any]:
+def wrap_function(
+    inner: Node[Any, Any], before: Callable[[Any], Any], after: Callable[[Any, Any], Any]
+) -> Callable[..., Any]:
+    """Return the node's function with its argument changed, and its outcome by `after(outcome, value)`."""
     function = inner.function
 
-    # `settings` are forwarded, because a graph may be wrapped before it is bound.
+    # The function's further parameters are filled when it runs.
     def pure(value: Any, **settings: Any) -> Any:
-        return after(function(before(value), **settings))
+        return after(function(before(value), **settings), value)
 
     def asks(value: Any, **settings: Any) -> Generator[Any, Any, Any]:
         node: Generator[Any, Any, Any] = function(before(value), **settings)
-        return after((yield from node))
+        return after((yield from node), value)
 
     async def awaits(value: Any, **settings: Any) -> Any:
-        return after(await function(before(value), **settings))
+        return after(await function(before(value), **settings), value)
 
     if inner.kind == "asks":
-        return asks
-    return awaits if inspect.iscoroutinefunction(function) else pure
+        wrapper: Callable[..., Any] = asks
+    else:
+        wrapper = awaits if inspect.iscoroutinefunction(function) else pure
+    return functools.update_wrapper(wrapper, function)
 
 
-def _same(value: Any) -> Any:
+def same(value: T) -> T:
+    """Return the value."""
     return value
 
 

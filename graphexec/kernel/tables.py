@@ -167,20 +167,20 @@ def _framing_node(name: str, role: str, given: Framing) -> Node[Any, Any]:
 def _receiving_node(name: str, given: Framing, before: Node[Any, Any]) -> Node[Any, Any]:
     """Return the node `leave`, whose second parameter receives what `enter` took."""
     made = _framing_node(name, "leave", given)
-    if not made.settings:
+    if not made.parameters:
         wanted = _list_names(before.takes)
         raise NodeError(
             f"{name} has a leave that takes one value; write def leave(ending: ..., outer: {wanted}) -> ..."
         )
-    parameter, kinds = next(iter(made.settings.items()))
+    parameter, kinds = next(iter(made.parameters.items()))
     strangers = [kind for kind in before.takes if not accepts(kinds, kind)]
     if strangers:
         raise NodeError(
             f"{name} is entered with {_list_names(strangers)}, but the parameter {parameter} of its leave takes "
             f"{_list_names(kinds)}; widen the annotation of {parameter}"
         )
-    rest = {setting: of for setting, of in made.settings.items() if setting != parameter}
-    return dataclasses.replace(made, settings=rest, frame=Frame("", parameter))
+    rest = {other: of for other, of in made.parameters.items() if other != parameter}
+    return dataclasses.replace(made, parameters=rest, frame=Frame("", parameter))
 
 
 def _list_names(kinds: Iterable[type]) -> str:

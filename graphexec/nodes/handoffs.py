@@ -17,12 +17,11 @@ from graphexec.executor.inputs import single_input_key
 from graphexec.executor.nodes import make_step
 from graphexec.executor.outcomes import Acted, Ready, limit_reached
 from graphexec.executor.plugging import Piece
-from graphexec.kernel.graph import Graph, M, check_table
+from graphexec.kernel.graph import M, change_table
 from graphexec.kernel.meters import Meter
 from graphexec.kernel.node import END, Edge, Node, node
 from graphexec.kernel.surgery import embed
 from graphexec.nodes.sub_agents import ungated_tools
-from graphexec.runtime.handlers import World
 from graphexec.tools import AnyTool
 from graphexec.tools.tool import tool
 
@@ -93,19 +92,10 @@ def handoffs(
         own = [one_tool for label, one_tool in executor.tools.items() if label not in plugged]
         member = executor.with_tools([*own, *(tools[other] for other in others)])
         whole_graph = _with_transfer(member.graph, _transfer_node(f"transfer_{name}", others))
-        embedded = _Member(whole_graph, member.world)
         turn = Meter("iterations", iterations)
-        nodes.append(embed(embedded, one, own=[turn], enter=_entering(turns[one])))
+        nodes.append(embed(whole_graph, one, own=[turn], enter=_entering(turns[one])))
     ungated = tuple(label for executor in members.values() for label in ungated_tools(executor))
     return Piece(name, tuple(nodes), tools=tuple(tools[one] for one in members), acts=True, ungated=ungated)
-
-
-@dataclass(frozen=True)
-class _Member:
-    """An executor's machine that may also end with a `Handoff`, with the executor's world."""
-
-    graph: Graph[Any, Any]
-    world: World
 
 
 def _transfer_tool(name: str) -> AnyTool:
@@ -163,4 +153,4 @@ def _with_transfer(machine: M, transfer: Node[Any, Any]) -> M:
         for edge in machine.edges
     ]
     added = [Edge(transfer.name, Acted, home), Edge(transfer.name, Handoff, END.name)]
-    return check_table(type(machine), [*machine, transfer], [*edges, *added], machine.start)
+    return change_table(machine, [*machine, transfer], [*edges, *added])

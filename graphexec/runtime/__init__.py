@@ -1,27 +1,29 @@
 """Runs of a machine: the loop around the engine, its threads and tasks, and the handlers that answer effects."""
 
+from typing import TYPE_CHECKING
+
+from graphexec._mistakes import explain_names
 from graphexec.runtime.calls import current_call
-from graphexec.runtime.handlers import Handler, HandlerLike, Handlers, RunContext, RunOptions
+from graphexec.runtime.handlers import Handler
 from graphexec.runtime.io import ASYNC, BLOCKING, IO
 from graphexec.runtime.observers import ObserverFailed
 from graphexec.runtime.progress import report
-from graphexec.runtime.runner import arun, astream, make_run_context, run, stream
+from graphexec.runtime.runner import arun, astream, run, stream
 
 __all__ = [
     "ASYNC",
     "BLOCKING",
     "IO",
     "Handler",
-    "HandlerLike",
-    "Handlers",
     "ObserverFailed",
-    "RunContext",
-    "RunOptions",
     "arun",
     "astream",
     "current_call",
-    "make_run_context",
     "report",
     "run",
     "stream",
 ]
+
+# Type checkers report a name that is not there.
+if not TYPE_CHECKING:
+    __getattr__ = explain_names(__name__)

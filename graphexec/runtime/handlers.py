@@ -1,4 +1,4 @@
-"""Handlers, which answer effects, and the context of a run, which contains them."""
+"""Handlers, which answer effects, and what a run is given beside its machine and its value."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from graphexec._mistakes import explain_class
 from graphexec._mistakes.remedies import RUN_OPTIONS
 from graphexec.errors import InputError, MissingHandlerError, an, format_value
 from graphexec.kernel.effects import CallContext, Effect, Perform
+from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Limits
 from graphexec.kernel.program import Proof
 from graphexec.kernel.signatures import find_call_parameter, resolve_hints
@@ -76,7 +77,13 @@ def _accepts(function: Callable[..., Any], count: int) -> bool:
 
 # A function, `def` or `async def`, from an effect (and its `CallContext`) to its reply, or a handler.
 HandlerLike: TypeAlias = Handler | Callable[[Any], Any] | Callable[[Any, CallContext[Any]], Any]
-Handlers: TypeAlias = Mapping[type[Effect[Any]], Handler]
+
+
+@final
+class Handlers(dict[type[Effect[Any]], Handler]):
+    """Handlers by the class of effects. As a setting of a machine, they answer its nodes, also where it is embedded."""
+
+    __slots__ = ()
 
 
 def answering(function: HandlerLike) -> Handler:
@@ -159,29 +166,18 @@ def handlers_for(answers: Mapping[type[Effect[Any]], HandlerLike]) -> Handlers:
             raise InputError(
                 f"the handler of {effect.__name__} is {answer!r}; pass a function from the effect to its reply"
             )
-    return {Perform: Handler(_perform), **{effect: answering(answer) for effect, answer in answers.items()}}
+    known: dict[type[Effect[Any]], Handler] = {Perform: Handler(_perform)}
+    return Handlers(known | {effect: answering(answer) for effect, answer in answers.items()})
 
 
-@final
-@dataclass(frozen=True, slots=True, eq=False)
-class World:
-    """The handlers of an embedded executor, and the check of its access to models.
-
-    `graphexec.embed` gives it to the executor's nodes. Effects without a handler there are answered by the run's.
-    """
-
-    handlers: Handlers
-    check_access: Callable[[], object]
+# Most machines embed no others, and their runs share this value.
+NONE_EMBEDDED: Mapping[str, Handlers] = MappingProxyType({})
 
 
-# Most machines have no worlds, and share this value.
-NO_WORLDS: Mapping[str, Handlers] = MappingProxyType({})
-
-
-def handler_of(call: CallContext[Any], handlers: Handlers, worlds: Mapping[str, Handlers] = NO_WORLDS) -> Handler:
-    """Return the handler of a call: of its node's world, or of the run. Raises `MissingHandlerError`."""
-    if call.node in worlds:
-        handlers = worlds[call.node]
+def handler_of(call: CallContext[Any], handlers: Handlers, embedded: Mapping[str, Handlers] = NONE_EMBEDDED) -> Handler:
+    """Return the handler of a call: of its embedded machine, or of the run. Raises `MissingHandlerError`."""
+    if call.node in embedded:
+        handlers = embedded[call.node]
     # Any: no effect is `None`, and its class is a key.
     kind: Any = call.effect.__class__
     if kind not in handlers:
@@ -192,7 +188,6 @@ def handler_of(call: CallContext[Any], handlers: Handlers, worlds: Mapping[str, 
 # The default number of effects of a batch that run at once: enough for any sensible fan-out, few enough threads for a
 # laptop.
 AT_ONCE = 64
-
 
 # Makes a context manager around each call.
 AroundCall: TypeAlias = Callable[[CallContext[Any]], AbstractContextManager[object]]
@@ -205,7 +200,7 @@ class RunContext:
 
     With the `proof` of a verdict, a step that this does not allow raises `CertificateError`. `around_call`
     makes a context manager for each call, which is entered in the thread or task that carries out the call: for
-    telemetry spans, for example. `overrides` answer the effects of embedded executors before their own handlers do: for
+    telemetry spans, for example. `overrides` answer the effects of embedded machines before their own handlers do: for
     scripted replies.
     """
 
@@ -215,18 +210,23 @@ class RunContext:
     clock: Callable[[], float] = time.monotonic
     proof: Proof | None = None
     around_call: AroundCall | None = None
-    overrides: Handlers = field(default_factory=dict[type[Effect[Any]], Handler])
+    overrides: Handlers = field(default_factory=Handlers)
 
-    def __post_init__(self) -> None:
-        # Users without a type checker pass functions.
-        if not all(isinstance(one, Handler) for one in self.handlers.values()):  # pyright: ignore[reportUnnecessaryIsInstance]
-            object.__setattr__(self, "handlers", handlers_for(self.handlers))
+    def handlers_of(self, graph: Graph[Any, Any]) -> Mapping[str, Handlers]:
+        """Return the handlers of the nodes of embedded machines, by name; those of the run answer what they do not."""
+        embedded = {node.name: node.settings for node in graph if node.settings is not None}
+        if not embedded:
+            return NONE_EMBEDDED
+        known = {
+            id(settings): Handlers({**self.handlers, **find_handlers(settings), **self.overrides})
+            for settings in embedded.values()
+        }
+        return {name: known[id(settings)] for name, settings in embedded.items()}
 
-    def handlers_of(self, worlds: Mapping[str, object]) -> Mapping[str, Handlers]:
-        """Return the handlers of nodes with a world, by name; those of the run answer what a world does not."""
-        answering = (world for world in worlds.values() if isinstance(world, World))
-        known = {id(one): {**self.handlers, **one.handlers, **self.overrides} for one in answering}
-        return {name: known[id(world)] for name, world in worlds.items() if id(world) in known}
+
+def find_handlers(settings: Iterable[object]) -> Handlers:
+    """Return the handlers among the settings of a machine."""
+    return next((one for one in settings if isinstance(one, Handlers)), Handlers())
 
 
 def iterate_unless_cancelled(items: Iterable[T]) -> Generator[T, None, None]:
@@ -288,9 +288,6 @@ class RunOptions:
         )
 
 
-NO_OPTIONS = RunOptions()
-
-
 class RunSettings(TypedDict, total=False):
     """The fields of `RunOptions`, as keyword arguments."""
 
@@ -298,6 +295,23 @@ class RunSettings(TypedDict, total=False):
     run_id: str | None
     host: CallContext[Any] | None
     observers: Sequence[Observer]
+
+
+class MachineSettings(RunSettings, total=False):
+    """The keyword arguments of a run of a machine: the fields of `RunContext` without the proof, too."""
+
+    handlers: Mapping[type[Effect[Any]], HandlerLike] | None
+    limits: Limits | None
+    at_once: int
+    clock: Callable[[], float]
+    around_call: AroundCall | None
+    overrides: Mapping[type[Effect[Any]], HandlerLike] | None
+
+
+class GraphSettings(MachineSettings, total=False):
+    """The keyword arguments of a run of a graph."""
+
+    proof: Proof | None
 
 
 def check_context(answering: Iterable[Handlers], of_nodes: tuple[type, ...], context: object) -> None:

@@ -30,7 +30,7 @@ from graphexec.runtime.calls import (
     leave_run,
     reset_call,
 )
-from graphexec.runtime.handlers import NO_OPTIONS, NO_WORLDS, Handler, RunContext, RunOptions, check_context, handler_of
+from graphexec.runtime.handlers import Handler, RunContext, RunOptions, check_context, handler_of
 from graphexec.runtime.io import BLOCKING, IO
 from graphexec.runtime.members import MemberCalls
 from graphexec.runtime.observers import Notifier, Observer, OnEvent
@@ -57,7 +57,7 @@ def follow(
     *,
     observers: Sequence[Observer] = (),
     pieces: bool = False,
-    options: RunOptions = NO_OPTIONS,
+    options: RunOptions,
 ) -> Coroutine[Any, Any, Done[F]]:
     """Return the coroutine that drives a run to its end, for every kind of run.
 
@@ -101,6 +101,7 @@ class RunLoop:
         "_notify",
         "_on_event",
         "answers",
+        "embedded",
         "execution",
         "io",
         "node_seconds",
@@ -111,7 +112,6 @@ class RunLoop:
         "scope",
         "start",
         "times",
-        "worlds",
     )
 
     def __init__(
@@ -132,11 +132,10 @@ class RunLoop:
         self.scope = Scope(run_id, options.context, run_context.clock, host, run_context.limits.depth)
         outer = None if host is None else Nesting(self.scope, host, start.spent.seconds)
         self.execution = Execution(graph, start, run_context.limits, run_context.proof, scope=self.scope, outer=outer)
-        # The handlers of nodes that belong to embedded executors, by the node's name.
-        program = self.execution.program
-        self.worlds = run_context.handlers_of(program.worlds) if program.worlds else NO_WORLDS
-        answering = (run_context.handlers, *self.worlds.values()) if self.worlds else (run_context.handlers,)
-        check_context(answering, program.context_types, options.context)
+        # The handlers of the nodes of embedded machines, by the node's name.
+        self.embedded = run_context.handlers_of(graph)
+        answering = (run_context.handlers, *self.embedded.values())
+        check_context(answering, self.execution.program.context_types, options.context)
         # The clock of a resumed run continues from its snapshot.
         self.scope.begin(self.execution)
         # The time between a reply and the next call: in nodes, policies and observers.
@@ -232,7 +231,7 @@ class RunLoop:
                         deadline = execution.deadline if execution.timed else None
                         left = None if deadline is None else deadline - asked_at
                         reply, back = await self.answer(
-                            handler_of(item, self.run_context.handlers, self.worlds), item, left
+                            handler_of(item, self.run_context.handlers, self.embedded), item, left
                         )
                         answer = reply, back, back - asked_at
                         kept = ChargedReply(reply, item.charged) if item.charged else reply

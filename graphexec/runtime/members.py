@@ -30,7 +30,7 @@ class MemberCalls:
         self._run = run
         # A batch with an effect that has no handler is refused before any of its calls begins.
         self._handlers = {
-            member: handler_of(batch.calls[member], run.run_context.handlers, run.worlds) for member in batch.open
+            member: handler_of(batch.calls[member], run.run_context.handlers, run.embedded) for member in batch.open
         }
         self._waiting = deque(batch.open)
         self._width = run.run_context.at_once

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping
-from typing import Any, TypeVar
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from graphexec.kernel.effects import Effect
 from graphexec.kernel.events import Done, Event
@@ -13,69 +13,86 @@ from graphexec.kernel.meters import Limits
 from graphexec.kernel.program import Proof
 from graphexec.kernel.snapshot import Snapshot
 from graphexec.runtime.emission import emit, stream_async, stream_sync
-from graphexec.runtime.handlers import AT_ONCE, NO_OPTIONS, HandlerLike, RunContext, RunOptions, handlers_for
-from graphexec.runtime.io import ASYNC, BLOCKING, run_sync
+from graphexec.runtime.handlers import (
+    AT_ONCE,
+    AroundCall,
+    HandlerLike,
+    Handlers,
+    RunContext,
+    RunOptions,
+    find_handlers,
+    handlers_for,
+)
+from graphexec.runtime.io import ASYNC, BLOCKING, IO, run_sync
 from graphexec.runtime.loop import conclude, follow
+from graphexec.runtime.observers import OnEvent
 
-# With what the functions take.
-__all__ = ["RunContext", "RunOptions", "arun", "astream", "make_run_context", "run", "stream"]
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from graphexec.runtime.handlers import GraphSettings, RunSettings
 
 S = TypeVar("S")
 F = TypeVar("F")
 
 
-def make_run_context(
-    answers: Mapping[type[Effect[Any]], HandlerLike],
-    *,
-    limits: Limits | None = None,
-    at_once: int = AT_ONCE,
-    clock: Callable[[], float] = time.monotonic,
-    proof: Proof | None = None,
-) -> RunContext:
-    """Make a context from functions: `make_run_context({AskHuman: lambda asked: input(asked.question)})`."""
-    return RunContext(handlers_for(answers), limits or Limits(), at_once, clock, proof)
-
-
-def run(
-    graph: Graph[S, F], value: S | Snapshot, run_context: RunContext, *, options: RunOptions = NO_OPTIONS
-) -> Done[F]:
+def run(graph: Graph[S, F], value: S | Snapshot, **options: Unpack[GraphSettings]) -> Done[F]:
     """Run `graph` from `value`, or from a snapshot, to its end. If it raises, `snapshot_of(error)` is the run's state.
+
+    `handlers` maps classes of effects to functions that answer them, which take precedence over those of the graph.
+    `limits` are by default `Limits()`, `at_once` is the number of effects of a batch that run at once, and `clock` a
+    function of the time in seconds. With the `proof` of a verdict, a step that this does not allow raises
+    `CertificateError`. `around_call` makes a context manager, such as a telemetry span, around each call. `overrides`
+    are handlers that answer the nodes of embedded machines, too, before their own do: for scripted replies.
+
+    `context` is passed to the run's calls and never stored. `run_id` defaults to that of the snapshot, or to a new one.
+    `host` is the call that contains the run, by default the current one. `observers` are called with each event.
 
     A snapshot's calls without a reply are made and charged again. A nested run, within a call of another run, is also
     subject to that run's limits.
     """
-    return run_sync(follow(graph, value, run_context, BLOCKING, options=options))
+    return run_sync(_follow(graph, value, BLOCKING, **options))
 
 
 def stream(
-    graph: Graph[S, F],
-    value: S | Snapshot,
-    run_context: RunContext,
-    *,
-    pieces: bool = False,
-    options: RunOptions = NO_OPTIONS,
+    graph: Graph[S, F], value: S | Snapshot, *, pieces: bool = False, **options: Unpack[GraphSettings]
 ) -> Generator[Event[F], None, None]:
     """Run `graph` like `run`, and yield each event; the last one is `Done`. Closing the generator ends the run.
 
     With `pieces`, models that can stream do so, and each piece of a reply is a `Reported` event with a `ReplyDelta`.
     """
-    return stream_sync(lambda: follow(graph, value, run_context, BLOCKING, emit, pieces=pieces, options=options))
+    return stream_sync(lambda: _follow(graph, value, BLOCKING, emit, pieces=pieces, **options))
 
 
-async def arun(
-    graph: Graph[S, F], value: S | Snapshot, run_context: RunContext, *, options: RunOptions = NO_OPTIONS
-) -> Done[F]:
+async def arun(graph: Graph[S, F], value: S | Snapshot, **options: Unpack[GraphSettings]) -> Done[F]:
     """Run like `run`, on the running event loop; blocking functions run in threads."""
-    return await conclude(follow(graph, value, run_context, ASYNC, options=options), lambda done: done, ASYNC)
+    return await conclude(_follow(graph, value, ASYNC, **options), lambda done: done, ASYNC)
 
 
 def astream(
-    graph: Graph[S, F],
-    value: S | Snapshot,
-    run_context: RunContext,
-    *,
-    pieces: bool = False,
-    options: RunOptions = NO_OPTIONS,
+    graph: Graph[S, F], value: S | Snapshot, *, pieces: bool = False, **options: Unpack[GraphSettings]
 ) -> AsyncGenerator[Event[F], None]:
     """Run like `stream`, on the running event loop."""
-    return stream_async(lambda: follow(graph, value, run_context, ASYNC, emit, pieces=pieces, options=options))
+    return stream_async(lambda: _follow(graph, value, ASYNC, emit, pieces=pieces, **options))
+
+
+def _follow(  # noqa: PLR0913
+    graph: Graph[S, F],
+    value: S | Snapshot,
+    io: IO,
+    consumer: OnEvent | None = None,
+    *,
+    pieces: bool = False,
+    handlers: Mapping[type[Effect[Any]], HandlerLike] | None = None,
+    limits: Limits | None = None,
+    at_once: int = AT_ONCE,
+    clock: Callable[[], float] = time.monotonic,
+    proof: Proof | None = None,
+    around_call: AroundCall | None = None,
+    overrides: Mapping[type[Effect[Any]], HandlerLike] | None = None,
+    **options: Unpack[RunSettings],
+) -> Coroutine[Any, Any, Done[F]]:
+    known = handlers_for({**find_handlers(graph.settings), **(handlers or {}), **(overrides or {})})
+    everywhere = Handlers({kind: known[kind] for kind in overrides or ()})
+    context = RunContext(known, limits or Limits(), at_once, clock, proof, around_call, everywhere)
+    return follow(graph, value, context, io, consumer, pieces=pieces, options=RunOptions(**options))

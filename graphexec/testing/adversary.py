@@ -12,9 +12,8 @@ from graphexec.effects import MODEL_CALLS, TOOL_CALLS, AskHuman, CallAgent, Call
 from graphexec.errors import ModelError
 from graphexec.kernel.effects import CallContext, Effect
 from graphexec.kernel.graph import Graph
-from graphexec.kernel.meters import Limits
 from graphexec.messages import CompletionRequest
-from graphexec.runtime.handlers import Handler, RunContext
+from graphexec.runtime.handlers import Handler, Handlers
 from graphexec.runtime.io import IO
 from graphexec.testing.explorer.oracle import Oracle, Reply
 from graphexec.testing.explorer.temporal import UNKNOWN
@@ -87,12 +86,10 @@ class Adversary:
     # The effects and their answers, shown in a failure.
     log: list[str] = field(default_factory=list[str])
 
-    def run_context(self, graph: Graph[Any, Any], limits: Limits, clock: Callable[[], float]) -> RunContext:
-        """Return a context in which this adversary answers all effects of the graph."""
+    def handlers(self, graph: Graph[Any, Any]) -> Handlers:
+        """Return handlers with which this adversary answers all effects of the graph."""
         handler = Handler(self._carry_out, instant=not self.attack.seconds)
-        kinds = {kind for node in graph for kind in node.effects}
-        handlers = dict.fromkeys(kinds, handler)
-        return RunContext(handlers, limits, clock=clock, overrides=handlers)
+        return Handlers(dict.fromkeys((kind for node in graph for kind in node.effects), handler))
 
     async def _carry_out(self, effect: Effect[Any], call: CallContext[Any], io: IO) -> Any:
         del call

@@ -53,8 +53,8 @@ _PASSES: Final = 3
 class VirtualClock:
     """A clock that stands still until all tasks of its loop wait, or `advance` is called.
 
-    `RunContext(clock=clock)` reads it, and `clock.run(coroutine)` runs on it. A call in a thread may take `patience`
-    real seconds.
+    `run(machine, value, clock=clock)` reads it, and `clock.run(coroutine)` runs on it. A call in a thread may take
+    `patience` real seconds.
     """
 
     __slots__ = ("patience", "seconds")
@@ -102,7 +102,7 @@ def run_virtually(main: Coroutine[Any, Any, T], *, patience: float = 10.0) -> T:
 
 
 def loop_time() -> float:
-    """Return the time of the running event loop: `RunContext(..., clock=loop_time)` uses its virtual time."""
+    """Return the time of the running event loop: `arun(machine, value, clock=loop_time)` uses its virtual time."""
     return asyncio.get_running_loop().time()
 
 

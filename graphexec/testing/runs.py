@@ -19,7 +19,7 @@ from graphexec.kernel.meters import Limits
 from graphexec.kernel.program import Proof
 from graphexec.kernel.snapshot import Snapshot
 from graphexec.kernel.stepping import advance, begin
-from graphexec.runtime.handlers import RunOptions, handler_of
+from graphexec.runtime.handlers import handler_of
 from graphexec.runtime.io import BLOCKING, run_sync
 from graphexec.runtime.runner import arun, astream, run
 from graphexec.testing.adversary import PARTS, Adversary, Attack, Part
@@ -133,8 +133,10 @@ def report_attack(trial: Trial, attack: Attack, limits: Limits, proof: Proof | N
     """Report one async run in which the adversary answers all effects."""
     trial.watchdog.script = attack.describe()
     clock, adversary = VirtualClock(), Adversary(attack, trial.oracle)
-    run_context = dataclasses.replace(adversary.run_context(trial.graph, limits, clock), proof=proof)
-    made = astream(trial.graph, trial.start, run_context, options=RunOptions(trial.context))
+    overrides = adversary.handlers(trial.graph)
+    made = astream(
+        trial.graph, trial.start, overrides=overrides, limits=limits, clock=clock, proof=proof, context=trial.context
+    )
     report = report_run(trial, adversary, clock, made)
     if not isinstance(report.error, DeadlockError):
         return report
@@ -146,9 +148,13 @@ def report_attack(trial: Trial, attack: Attack, limits: Limits, proof: Proof | N
 def outcome_async(trial: Trial, attack: Attack, limits: Limits) -> object:
     """Return the outcome of an unobserved async run, or the exception that ends it. The attack has no delays."""
     clock = VirtualClock()
-    run_context = Adversary(attack, trial.oracle).run_context(trial.graph, limits, clock)
-    options = RunOptions(trial.context)
-    return _outcome_or_error(lambda: clock.run(arun(trial.graph, trial.start, run_context, options=options)))
+    overrides = Adversary(attack, trial.oracle).handlers(trial.graph)
+
+    def drive() -> Done[Any]:
+        made = arun(trial.graph, trial.start, overrides=overrides, limits=limits, clock=clock, context=trial.context)
+        return clock.run(made)
+
+    return _outcome_or_error(drive)
 
 
 def outcome_sync(
@@ -156,9 +162,11 @@ def outcome_sync(
 ) -> object:
     """Return the outcome of a sync run, or the exception that ends it."""
     adversary = Adversary(attack, trial.oracle, dict(seen) if seen else dict.fromkeys(PARTS, 0))
-    run_context = adversary.run_context(trial.graph, limits, VirtualClock())
-    value, options = trial.start if paused is None else paused, RunOptions(trial.context)
-    return _outcome_or_error(lambda: run(trial.graph, value, run_context, options=options))
+    overrides, clock = adversary.handlers(trial.graph), VirtualClock()
+    value = trial.start if paused is None else paused
+    return _outcome_or_error(
+        lambda: run(trial.graph, value, overrides=overrides, limits=limits, clock=clock, context=trial.context)
+    )
 
 
 def _outcome_or_error(drive: Callable[[], Done[Any]]) -> object:
@@ -171,7 +179,7 @@ def _outcome_or_error(drive: Callable[[], Done[Any]]) -> object:
 def pauses(trial: Trial, attack: Attack, limits: Limits) -> list[tuple[str, dict[Part, int]]]:
     """Return the run as JSON before each effect, with the counts of answers so far."""
     adversary = Adversary(attack, trial.oracle)
-    handlers = adversary.run_context(trial.graph, limits, VirtualClock()).handlers
+    handlers = adversary.handlers(trial.graph)
     found: list[tuple[str, dict[Part, int]]] = []
     snapshot = begin(trial.graph, trial.start)
     try:

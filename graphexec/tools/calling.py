@@ -14,6 +14,7 @@ from graphexec.actions import Run
 from graphexec.effects import CallTool, ToolResult
 from graphexec.errors import GraphexecError, InputError, ToolDefinitionError, close_names, described, qualified_name
 from graphexec.kernel.effects import CallContext
+from graphexec.messages import check_access
 from graphexec.messages.observations import WHOLE, Excerpt
 from graphexec.runtime.handlers import Handler
 from graphexec.runtime.io import IO
@@ -96,8 +97,12 @@ def make_tool_handler(
             # Since Python 3.13 the traceback of the error refers to this frame, too.
             del result
 
+    def check_tools() -> None:
+        for one in tools.values():
+            check_access(one)
+
     context_types = {kind for one in with_defaults for kind in one.context_types}
-    return Handler(answer, context_types=tuple(context_types))
+    return Handler(answer, context_types=tuple(context_types), check_access=check_tools)
 
 
 def _fill(tool: AnyTool, effect: CallTool, call: CallContext[Any]) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from graphexec.verify import verify
 from tests.checks.random_graphs import DrawnEdge, DrawnGraph, DrawnNode, errand_class
 from tests.checks.scripts import AgentScript, Call, ScriptedTurn
 from tests.checks.strategies import agent_scripts, drawn_graphs, graphs, time_limits
+from tests.drivers import make_run_context, options_of
 from tests.executor.actors import echo
 from tests.parameters import cases, thorough
 
@@ -138,6 +139,6 @@ def test_a_random_machine_runs_by_its_choices(drawn: DrawnGraph, choices: list[i
     errands = {kind for one in nodes for kind in map(errand_class, one.errands)}
     model, result = messages.ModelReply("so"), ToolResult("so")
     standard: dict[Any, Callable[[Any], object]] = {CallModel: lambda _: model, CallTool: lambda _: result}
-    answers = runtime.make_run_context({**standard, **dict.fromkeys(errands, lambda _: 1)})
-    first, second = (runtime.run(drawn.graph, drawn.value(choices), answers) for _ in range(2))
+    answers = make_run_context({**standard, **dict.fromkeys(errands, lambda _: 1)})
+    first, second = (runtime.run(drawn.graph, drawn.value(choices), **options_of(answers)) for _ in range(2))
     assert first.outcome == second.outcome

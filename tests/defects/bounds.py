@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Any, TypeVar
 
 from graphexec.kernel.effects import CallContext
-from graphexec.runtime import IO, Handler, RunContext
+from graphexec.runtime import IO, Handler
+from graphexec.runtime.handlers import Handlers, RunContext
 from tests.drivers import Script
 
 S = TypeVar("S")
@@ -24,7 +25,7 @@ def bounded(script: Script[S, F]) -> Script[S, F]:
 def bounded_world(world: RunContext) -> RunContext:
     """Return the same environment, which fails after too many effects."""
     asked = itertools.count(1)
-    handlers = {effect: _counted(handler, asked) for effect, handler in world.handlers.items()}
+    handlers = Handlers({effect: _counted(handler, asked) for effect, handler in world.handlers.items()})
     return dataclasses.replace(world, handlers=handlers)
 
 

@@ -16,7 +16,7 @@ import graphexec as gx
 from graphexec import errors, runtime
 from graphexec.executor.result import Ending
 from tests.defects.bounds import bounded, bounded_world
-from tests.drivers import LIVE, Driver, Script, drive_astream, drive_from_text, drive_stream, run_script
+from tests.drivers import LIVE, Driver, Script, drive_astream, drive_from_text, drive_stream, options_of, run_script
 from tests.executor.actors import act, echo, script_of, scripted
 from tests.kernel.test_properties import CHOICES, COLOURS, LIMITS, OutOf, Plan, Red, answers, machines
 from tests.semantics.acting import BATCHING as FLAVOURS
@@ -220,13 +220,13 @@ def test_events_follow_grammar_and_are_immediate(
         assert len(log) <= MOST_NEWS, "the run goes on and on"
 
     async def watch() -> None:
-        async for event in runtime.astream(script.graph, script.value, script.run_context):
+        async for event in runtime.astream(script.graph, script.value, **options_of(script.run_context)):
             note(event)
 
     if way == "astream":
         asyncio.run(watch())
     else:
-        for event in runtime.stream(script.graph, script.value, script.run_context):
+        for event in runtime.stream(script.graph, script.value, **options_of(script.run_context)):
             note(event)
     assert GRAMMAR.fullmatch("".join(LETTERS[type(one)] for one in log))
     node, asked, carried_out = table.start, dict[object, object](), 0

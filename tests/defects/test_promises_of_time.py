@@ -3,6 +3,7 @@
 import dataclasses
 import sys
 from dataclasses import dataclass
+from functools import partial
 from importlib.machinery import SourceFileLoader
 from types import ModuleType, SimpleNamespace
 from typing import Any, Literal, TypeAlias
@@ -22,7 +23,7 @@ from graphexec.kernel.meters import GRACE
 from graphexec.testing.clock import VirtualClock
 from graphexec.testing.scripted import pause
 from tests.defects.bounds import bounded
-from tests.drivers import LIVE, Driver, DriverResult, FakeClock, Script, run_script
+from tests.drivers import LIVE, Driver, DriverResult, FakeClock, Script, options_of, run_script
 from tests.executor.actors import answer, script_of, scripted
 
 # ---- calls that wait, all at once, on an event loop whose time is virtual
@@ -210,7 +211,7 @@ def module_that_reads(clocks: SimpleNamespace, module: ModuleType) -> ModuleType
 
 @given(
     calls=st.lists(st.tuples(st.integers(0, 100), st.integers(-1000, 1000)), min_size=1, max_size=4),
-    how=st.sampled_from(["RunContext", "make_run_context"]),
+    how=st.sampled_from(["RunContext", "stream"]),
 )
 def test_wall_clock_changes_do_not_affect_seconds(calls: list[tuple[int, int]], how: str) -> None:
     passing, wall = FakeClock(), FakeClock()
@@ -230,10 +231,10 @@ def test_wall_clock_changes_do_not_affect_seconds(calls: list[tuple[int, int]], 
         imported = module_that_reads(clocks, real_handlers)
         # The module imported again has a class of its own for the same handlers.
         vars(imported)["Handler"] = real_handlers.Handler
-        world = imported.RunContext(handlers, limits)
+        stream: Any = partial(real_runner.stream, **options_of(imported.RunContext(handlers, limits)))
     else:
-        world = module_that_reads(clocks, real_runner).make_run_context(handlers, limits=limits)
-    *events, done = real_runner.stream(executor.graph, Ready(Run({"input": "q"})), world)
+        stream = partial(module_that_reads(clocks, real_runner).stream, handlers=handlers, limits=limits)
+    *events, done = stream(executor.graph, Ready(Run({"input": "q"})))
     assert isinstance(done, Done)
     assert done.spent.seconds == sum(seconds for seconds, _ in calls)
     took = [event.seconds for event in events if isinstance(event, Answered) and event.node == "dispatch_tools"]

@@ -73,7 +73,7 @@ def make_node(name: str, takes: type, outcomes: tuple[type, ...], effects: tuple
         returns = tuple(one for one in outcomes if one is not Stopped)
         options = {"kind": "asks", "most": 1, "returns": returns}
     plan: Node[Any, Any] = AGENT_EXECUTOR["plan"]
-    options |= {"takes": (takes,), "outcomes": outcomes, "effects": effects, "meters": (), "least": 0, "settings": {}}
+    options |= {"takes": (takes,), "outcomes": outcomes, "effects": effects, "meters": (), "least": 0, "parameters": {}}
     return dataclasses.replace(plan, name=name, **options)
 
 

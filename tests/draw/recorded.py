@@ -7,7 +7,7 @@ from graphexec.draw import Recorder, Recording
 from graphexec.executor import AGENT_EXECUTOR
 from graphexec.kernel import Effect, Event
 from graphexec.kernel.effects import CallContext, DetachedScope
-from graphexec.runtime import make_run_context, stream
+from graphexec.runtime import stream
 from tests.kernel.machines import Landed, Left, Stopped, countdown
 
 
@@ -98,5 +98,5 @@ def three_entries() -> Recording:
     ways = gx.on(Left, countdown, resets=[gx.ITERATIONS]) | gx.on(Landed, gx.END) | gx.on(Stopped, gx.END)
     machine, limits = gx.graph(gx.edges(countdown, ways), start=countdown), gx.Limits(iterations=2)
     recorder = Recorder(machine, limits=limits)
-    list(map(recorder, stream(machine, Left(3), make_run_context({}, limits=limits))))
+    list(map(recorder, stream(machine, Left(3), limits=limits)))
     return recorder.recording

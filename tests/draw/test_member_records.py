@@ -9,9 +9,9 @@ import pytest
 from graphexec import AgentAction, AgentExecutor, AgentFinish, Asked, actions, draw, runtime, tool
 from graphexec.draw.page import html
 from graphexec.executor import Ready
-from graphexec.runtime.handlers import RunOptions
 from graphexec.testing.clock import on_loop_time, run_virtually
 from graphexec.tools import AnyTool
+from tests.drivers import options_of
 from tests.parameters import cases
 from tests.traces import read_trace, unpack_page
 from tests.verify.acting import acting
@@ -181,8 +181,7 @@ def test_context_appears_in_no_record_or_page() -> None:
     async def watched() -> None:
         run_context = on_loop_time(executor).run_context
         start = Ready(actions.Run({"input": "go on"}))
-        options = RunOptions(context=User())
-        async for event in runtime.astream(executor.graph, start, run_context, options=options):
+        async for event in runtime.astream(executor.graph, start, **options_of(run_context), context=User()):
             assert not isinstance(event, Asked) or (event.call is not None and event.call.context.__class__ is User)
             recorder(event)
 

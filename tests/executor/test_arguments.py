@@ -12,7 +12,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 import graphexec
-from graphexec import Limits, agents, executor, kernel, memory, messages, models, tools, verify
+from graphexec import Limits, agents, executor, kernel, memory, messages, models, runtime, tools, verify
 from graphexec import _arguments as arguments
 from graphexec._arguments import FLAG, NAME, PATH, SECONDS, STRING, TIMEOUT, optional, validate, whole
 from graphexec._mistakes import explain_calls, explain_class
@@ -188,7 +188,7 @@ def test_any_name_can_be_looked_up(name: str) -> None:
 
 # ---- names that were removed
 
-PACKAGES = (graphexec, agents, executor, kernel, memory, messages, models, tools, verify)
+PACKAGES = (graphexec, agents, executor, kernel, memory, messages, models, runtime, tools, verify)
 
 
 @cases("name", *REMOVED)

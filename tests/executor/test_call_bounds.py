@@ -188,7 +188,7 @@ def test_quotas_count_every_call() -> None:
         return Observed(acted.run, acted.actions, results)
 
     executor = gx.create_agent(models.ScriptedModel([reply(GOOD)]), [lookup], kind="tool_calling", nodes=[TWO])
-    node = dataclasses.replace(executor.graph["dispatch_tools"], function=call_nothing.function)
+    node = dataclasses.replace(executor.graph["dispatch_tools"], function=call_nothing.function, parameters={})
     with pytest.raises(errors.NodeError, match="none of its quotas counts"):
         executor.with_graph(gx.replace(executor.graph, node)).run("?")
 

@@ -13,8 +13,9 @@ from typing import Any, Protocol, TypedDict, runtime_checkable
 import pytest
 
 import graphexec as gx
-from graphexec import draw, runtime
+from graphexec import draw
 from graphexec.kernel.stepping import replay
+from graphexec.runtime.handlers import RunOptions
 from tests.executor import actors
 from tests.executor.actors import HOW, WAYS, AnyTool, Running, act, answer, make_executor, run_by, scripted
 from tests.kernel.machines import value
@@ -302,7 +303,7 @@ def test_context_is_stored_nowhere(run: Running, tmp_path: Path) -> None:
         repr(result),
         repr(events),
         repr(result.journal),
-        repr(runtime.RunOptions(context=ADA)),
+        repr(RunOptions(context=ADA)),
         pickle.dumps(result).decode("latin-1"),
         pickle.dumps(events).decode("latin-1"),
         repr([dataclasses.asdict(event) for event in events]),

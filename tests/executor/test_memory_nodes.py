@@ -78,7 +78,7 @@ def make_executor(memory: Any, *turns: Any, **options: Any) -> gx.AgentExecutor:
 
 
 def without_memory(executor: gx.AgentExecutor) -> gx.Machine[Any, Any]:
-    return gx.AgentExecutor(agent=executor.agent, tools=[echo]).graph
+    return gx.AgentExecutor(agent=executor.agent, tools=[echo]).graph.with_settings()
 
 
 def reports_of(events: list[Any]) -> list[Any]:
@@ -151,7 +151,7 @@ def test_an_ending_of_a_users_node_is_saved(run: RunExecutor, kind: str, bare: b
     memory = Diary()
     handlers: dict[Any, Callable[[object], str]] = {gx.AskHuman: lambda _: "yes"}
     executor = make_executor(memory, act("echo", text="a"), answer("x"), handlers=handlers)
-    graph = without_memory(executor) if bare else executor.graph
+    graph = without_memory(executor) if bare else executor.graph.with_settings()
     for _ in range(2):
         executor = executor.with_graph(change(graph))
         result = run(executor, "q")

@@ -17,7 +17,7 @@ from graphexec.executor import Ready, Replied, limit_reached
 from graphexec.kernel.signatures import reply_classes
 from graphexec.memory import BufferMemory, SummaryMemory, Turn
 from graphexec.messages import CompletionRequest, Model, ModelReply, ModelRequest, ReplyDelta, Usage
-from graphexec.runtime import make_run_context, run
+from graphexec.runtime import run
 from tests.executor.actors import HOW, WAYS, Running, call, caller_of, echo, replayed, run_by, run_sync, snapshot_after
 from tests.executor.test_streamed_answers import Streaming
 from tests.kernel.machines import PROMPTS, Prompt
@@ -365,7 +365,7 @@ def test_price_that_a_float_cannot_hold_is_refused() -> None:
 def test_handlers_and_callers_are_checked_too(fields: Mapping[str, Any]) -> None:
     limits = agent_limits(tokens=10)
     with pytest.raises(ModelError, match=f"with {next(iter(fields))}="):
-        run(PROMPTS, Prompt(), make_run_context({CallModel: lambda call: replies(fields)}, limits=limits))
+        run(PROMPTS, Prompt(), handlers={CallModel: lambda call: replies(fields)}, limits=limits)
     state = kernel.advance(PROMPTS, kernel.begin(PROMPTS, Prompt()), limits)
     assert isinstance(state, kernel.PendingEffect)
     with pytest.raises(ModelError, match=f"with {next(iter(fields))}="):

@@ -18,7 +18,7 @@ from graphexec.executor import Ready, parse
 from graphexec.integrations import langchain
 from graphexec.runtime import run as run_table
 from tests import garbage
-from tests.drivers import FakeClock
+from tests.drivers import FakeClock, options_of
 from tests.executor import actors
 from tests.executor.actors import WAYS, Running, act, answer, echo, run_async, run_by, run_sync, scripted, timed
 from tests.parameters import cases
@@ -356,7 +356,7 @@ def test_observers_belong_to_the_executor() -> None:
     seen: list[Any] = []
     executor = make_executor(seen.append)
     # The graph, run without the executor, has no observers.
-    run_table(executor.graph, Ready(actions.Run({"input": "q"})), executor.run_context)
+    run_table(executor.graph, Ready(actions.Run({"input": "q"})), **options_of(executor.run_context))
     assert seen == []
     watched, unwatched = executor.run("q"), make_executor().run("q")
     assert (watched.ending, watched.steps) == (unwatched.ending, unwatched.steps)

@@ -21,7 +21,7 @@ from graphexec.integrations.langchain import runnable_agent
 from graphexec.memory import BufferMemory, SQLiteHistory, SummaryMemory, TokenWindowMemory, WindowMemory
 from graphexec.messages import UserMessage
 from graphexec.nodes import approve_tools, output_type
-from graphexec.runtime.handlers import RunOptions
+from graphexec.runtime.handlers import RunContext, RunOptions
 from tests.executor.actors import echo
 from tests.kernel.machines import value
 from tests.parameters import cases
@@ -128,6 +128,7 @@ NAMES: dict[str, Any] = {
 OTHERS: dict[str, dict[str, Any]] = {
     "chat_agent(ask, read, model)": {"ask": AGENT.ask},
     "graph.": {"graph": MACHINE},
+    "machine.": {"machine": MACHINE, "value": 3},
 }
 # Values of the options that a remedy shows with three dots.
 VALUES: dict[str, Any] = {
@@ -184,7 +185,7 @@ OWNERS: dict[str, list[Callable[..., Any]]] = {
     "MODEL_OPTIONS": [models.OpenAICompatible, models.Anthropic],
     "METHOD_OPTIONS": [gx.AgentExecutor.batch],
     "REMOVED": [RunOptions],
-    "RUN_OPTIONS": [RunOptions, vars(graphexec.Machine)["run"]],
+    "RUN_OPTIONS": [RunOptions, RunContext],
     "LIMITS_OPTIONS": [graphexec.Limits],
     "TOOL_OPTIONS": [gx.tool, gx.AgentExecutor],
 }

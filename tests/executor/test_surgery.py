@@ -186,11 +186,11 @@ Change = Callable[[gx.Machine[Ready, Ending]], gx.Machine[Ready, Ending]]
 A, B = act("echo", text="a"), act("echo", text="b")
 
 
-def executor_of(*turns: Any, change: Change | None = None, bound: bool = True, **options: Any) -> gx.AgentExecutor:
-    """Return an executor, whose graph is changed before or after it is bound to the agent."""
+def executor_of(*turns: Any, change: Change | None = None, own: bool = True, **options: Any) -> gx.AgentExecutor:
+    """Return an executor, of which its own graph is changed, or the one without settings."""
     options = {"agent": scripted(*turns), "tools": [echo], **options}
     plain = gx.AgentExecutor(**options)
-    return plain if change is None else plain.with_graph(change(plain.graph if bound else ex.AGENT_EXECUTOR))
+    return plain if change is None else plain.with_graph(change(plain.graph if own else ex.AGENT_EXECUTOR))
 
 
 def agree(asked: gx.AskHuman) -> str:
@@ -221,11 +221,11 @@ def behind_parse(rows: Any) -> Change:
 add_approval = behind_parse(APPROVED)
 
 
-@cases(("handling", "bound"), (True, True), (False, True), (False, False))
-def test_every_driver_runs_a_guard_that_asks(handling: bool, bound: bool) -> None:
+@cases(("handling", "own"), (True, True), (False, True), (False, False))
+def test_every_driver_runs_a_guard_that_asks(handling: bool, own: bool) -> None:
     def executor(person: Any) -> gx.AgentExecutor:
         options: dict[str, Any] = {"handlers": {gx.AskHuman: person}, "handle_parsing_errors": handling}
-        return executor_of([A, B], answer(), change=add_approval, bound=bound, **options)
+        return executor_of([A, B], answer(), change=add_approval, own=own, **options)
 
     yes = run_executor(lambda: executor(agree))
     assert yes.outcome.output == "done"
@@ -255,23 +255,23 @@ def first_only(acted: Acted) -> Acted:
     return dataclasses.replace(acted, actions=acted.actions[:1])
 
 
-@cases("bound", True, False)
-def test_wrapped_node_sees_and_returns_changed_values(bound: bool) -> None:
+@cases("own", True, False)
+def test_wrapped_node_sees_and_returns_changed_values(own: bool) -> None:
     def executor() -> gx.AgentExecutor:
         model = models.ScriptedModel([(call("echo", "a", text="1"), call("echo", "b", text="2")), "done"])
         agent = gx.create_tool_calling_agent(model, [echo])
-        return executor_of(agent=agent, bound=bound, change=lambda one: gx.wrap(one, dispatch_tools, before=first_only))
+        return executor_of(agent=agent, own=own, change=lambda one: gx.wrap(one, dispatch_tools, before=first_only))
 
     assert observations(run_executor(executor)) == ["1"]
 
 
-@cases("bound", True, False)
-def test_a_wrapped_parse_keeps_its_settings(bound: bool) -> None:
+@cases("own", True, False)
+def test_a_wrapped_parse_keeps_its_settings(own: bool) -> None:
     def shortened(outcome: Acted | gx.AgentFinish | Ready) -> Acted | gx.AgentFinish | Ready:
         return first_only(outcome) if isinstance(outcome, Acted) else outcome
 
     wrap: dict[str, Change] = {"change": lambda machine: gx.wrap(machine, parse, after=shortened)}
-    result = run_executor(lambda: executor_of([A, B], answer(), bound=bound, handle_parsing_errors=True, **wrap))
+    result = run_executor(lambda: executor_of([A, B], answer(), own=own, handle_parsing_errors=True, **wrap))
     assert observations(result)[0] == "a"
 
 
@@ -312,32 +312,48 @@ def embed_in_graph(child: Any) -> gx.Machine[Ready, Ending]:
     return gx.graph(gx.edges(inner, gx.on(gx.AgentFinish, gx.END) | gx.on(gx.StoppedResponse, gx.END)), start=inner)
 
 
-def take_their_plan(inner: gx.AgentExecutor, outer: gx.AgentExecutor) -> gx.Machine[Ready, Ending]:
-    """Return the outer graph with the plan and the tool calls of the inner one."""
-    calling: Any = inner.graph["dispatch_tools"]
-    planning: Any = inner.graph["plan"]
-    return gx.replace(gx.replace(outer.graph, calling), planning)
-
-
-def take_their_guard(inner: gx.AgentExecutor, outer: gx.AgentExecutor) -> gx.Machine[Ready, Ending]:
-    """Return the outer graph with a guard of the inner one."""
-    guard: Any = inner.with_graph(add_approval(inner.graph)).graph["approve"]
-    return gx.splice(outer.graph, gx.edges(guard, APPROVED.rows[0][1]), after=parse, on=Acted)
-
-
 def keep(ready: Ready) -> Ready:
     return ready
 
 
-# Ways to put nodes of another executor into the graph of this one, without the model and the tools that answer them.
-WAYS: dict[str, Callable[[gx.AgentExecutor, gx.AgentExecutor], gx.Machine[Ready, Ending]]] = {
-    "its graph": lambda inner, outer: embed_in_graph(inner.graph),
-    "its changed graph": lambda inner, outer: embed_in_graph(gx.wrap(add_approval(inner.graph), plan, before=keep)),
-    "twice": lambda inner, outer: embed_in_graph(embed_in_graph(inner.graph)),
-    "not embedded": lambda inner, outer: inner.graph,
-    "replaced nodes": take_their_plan,
-    "spliced nodes": take_their_guard,
+# Ways to embed the machine of another executor, whose model and tools answer it there.
+WAYS: dict[str, Callable[[gx.AgentExecutor], gx.Machine[Ready, Ending]]] = {
+    "its graph": lambda inner: embed_in_graph(inner.graph),
+    "its changed graph": lambda inner: embed_in_graph(gx.wrap(add_approval(inner.graph), plan, before=keep)),
+    "twice": lambda inner: embed_in_graph(embed_in_graph(inner.graph)),
 }
+
+
+@cases("way", *WAYS)
+def test_embedded_graph_of_another_executor_keeps_its_agent(way: str) -> None:
+    inner, outer = executor_of(answer("inner")), executor_of(answer("outer"))
+    assert outer.with_graph(WAYS[way](inner)).run("q").output == "inner"
+
+
+def test_graph_of_another_executor_is_refused() -> None:
+    inner, outer = executor_of(answer("inner")), executor_of(answer("outer"))
+    for graph in (inner.graph, add_approval(inner.graph), inner.with_handlers({gx.AskHuman: agree}).graph):
+        with pytest.raises(
+            InputError, match=r"of another executor; .* graph\.with_settings\(\); .* embed\(inner, name\)"
+        ):
+            outer.with_graph(graph)
+    assert outer.with_graph(inner.graph.with_settings()).run("q").output == "outer"
+    limited = outer.with_limits(dataclasses.replace(outer.limits, fan_out=2))
+    assert limited.with_graph(outer.graph).run("q").output == "outer"
+
+
+def test_nodes_of_another_executor_get_the_outer_agent() -> None:
+    inner, outer = executor_of(answer("inner")), executor_of(answer("outer"))
+    planning: Any = inner.graph["plan"]
+    assert outer.replace(planning).run("q").output == "outer"
+
+
+def test_explicit_settings_are_kept_where_the_graph_is_embedded() -> None:
+    agent = gx.create_react_agent(models.ScriptedModel([]), [echo])
+    machine = embed_in_graph(ex.AGENT_EXECUTOR.with_settings(agent, Policies()))
+    # The settings have no handlers, so those of the outer executor answer.
+    outer = executor_of(agent=gx.create_react_agent(models.ScriptedModel(["Final Answer: done"]), [echo]))
+    assert outer.with_graph(machine).run("q").output == "done"
 
 
 @gx.tool(name="echo")
@@ -346,60 +362,8 @@ def other_echo(text: str) -> str:
     return "no"
 
 
-# They do not know their tools, so an executor of theirs may have others.
-AGENT, OTHER_AGENT = (
-    dataclasses.replace(gx.create_react_agent(models.ScriptedModel(["Final Answer: done"] * 9), [echo]), tools=None)
-    for _ in range(2)
-)
-
-
-def outer_executor(**changes: Any) -> gx.AgentExecutor:
-    changes = {"agent": AGENT, "handlers": {gx.AskHuman: agree}, **changes}
-    return executor_of(**changes)
-
-
-DIFFERENCES: dict[str, tuple[dict[str, Any], str]] = {
-    "agent": ({"agent": OTHER_AGENT}, "another agent than"),
-    "agent and tools": ({"agent": OTHER_AGENT, "tools": [other_echo]}, "another agent and other tools than"),
-    "tools": ({"tools": [other_echo]}, "other tools than"),
-    "fewer tools": ({"tools": []}, "other tools than"),
-    "handlers": ({"handlers": {gx.AskHuman: refuse}}, "another handler of AskHuman than"),
-    "handler of the model": ({"handlers": {effects.CallModel: refuse}}, "another handler of CallModel than"),
-}
-
-
-@cases("difference", *DIFFERENCES)
-@cases("way", *WAYS)
-def test_nodes_of_a_different_executor_are_refused(way: str, difference: str) -> None:
-    settings, problem = DIFFERENCES[difference]
-    inner, outer = outer_executor(**settings), outer_executor()
-    with pytest.raises(InputError, match=rf"bound to {problem} this .* embed\(inner, name\)"):
-        outer.with_graph(WAYS[way](inner, outer))
-
-
-@cases("way", *WAYS)
-def test_nodes_of_an_equal_executor_are_run(way: str) -> None:
-    inner, outer = outer_executor(max_iterations=3), outer_executor()
-    assert outer.with_graph(WAYS[way](inner, outer)).run("q").output == "done"
-
-
-def test_explicitly_bound_graph_runs_with_its_agent() -> None:
-    machine = embed_in_graph(kernel.bind(ex.AGENT_EXECUTOR, AGENT, Policies()))
-    assert outer_executor().with_graph(machine).run("q").output == "done"
-    with pytest.raises(InputError, match=r"^inner\.plan, inner\.parse, .* are bound to another agent than"):
-        outer_executor(agent=OTHER_AGENT).with_graph(machine)
-
-
-def test_unbound_graph_runs_with_the_outer_agent() -> None:
+def test_graph_without_settings_runs_with_the_outer_agent() -> None:
     model = models.ScriptedModel(["Action: echo\nAction Input: a", "Final Answer: done"])
     agent = gx.create_react_agent(model, [other_echo])
-    executor = executor_of(agent=agent, tools=[other_echo], bound=False, change=embed_in_graph)
+    executor = executor_of(agent=agent, tools=[other_echo], own=False, change=embed_in_graph)
     assert [step.observation for step in executor.run("q").steps] == ["no"]
-
-
-def test_same_function_and_more_handlers_fit() -> None:
-    decide = scripted(answer())
-    inner, outer = (executor_of(agent=decide) for _ in range(2))
-    assert outer.with_graph(embed_in_graph(inner)).run("q").output == "done"
-    handling = executor_of(agent=inner.agent, handlers={gx.AskHuman: agree, effects.CallModel: agree})
-    assert handling.with_graph(embed_in_graph(inner)).run("q").output == "done"

@@ -13,8 +13,8 @@ from graphexec import END, Asks, Effect, Exhausted, Graph, Machine, ask, ask_all
 from graphexec.effects import AskHuman, CallModel, CallTool, ToolResult, agent_limits
 from graphexec.kernel import ITERATIONS, Limits, Meter, PendingEffect, node
 from graphexec.messages import CompletionRequest, ModelReply, Usage
-from graphexec.runtime import RunContext, make_run_context
-from tests.drivers import ALL_DRIVERS, Driver, DriverResult, Script, run_script
+from graphexec.runtime.handlers import RunContext
+from tests.drivers import ALL_DRIVERS, Driver, DriverResult, Script, make_run_context, run_script
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ from graphexec.effects import CallTool, ToolResult, agent_limits, reported_token
 from graphexec.errors import InputError, UndeclaredOutcomeError
 from graphexec.kernel.events import Cut
 from graphexec.messages import ModelReply, Usage
-from graphexec.runtime import make_run_context, run
+from graphexec.runtime import run
 from tests.kernel import machines as m
 from tests.parameters import cases
 
@@ -154,7 +154,7 @@ reply_pair: Any = PAIR.reply
     (lambda: TEA.cut(at=2.5), f"{ASKED} a Cut, but the run has no deadline; give a reply"),
     (lambda: TEA.reply(LATE), f"{ASKED} an Exhausted, which only the engine creates; give a reply"),
     (
-        lambda: run(m.INTERVIEW, m.Topic("tea"), make_run_context({m.Question: lambda question: LATE})),
+        lambda: run(m.INTERVIEW, m.Topic("tea"), handlers={m.Question: lambda question: LATE}),
         f"{ASKED} an Exhausted, which only the engine creates; give a reply",
     ),
     (lambda: TIMED.cut(at=2.0, answers=(A,)), GIVE_TWO.format(1)),

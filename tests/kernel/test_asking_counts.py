@@ -5,10 +5,11 @@ from typing import Any
 import pytest
 
 import graphexec as gx
-from graphexec import errors, kernel, runtime
+from graphexec import errors, kernel
 from graphexec.effects import AskHuman, CallTool, ToolResult, agent_limits
 from graphexec.kernel.node import Count
-from tests.drivers import LIVE, Driver, DriverResult, Script, drive_sync, run_script
+from graphexec.runtime.handlers import RunContext
+from tests.drivers import LIVE, Driver, DriverResult, Script, drive_sync, make_run_context, run_script
 from tests.kernel import machines as m
 from tests.parameters import cases
 
@@ -42,8 +43,8 @@ def fetch_graph(asks: Count | None = None) -> gx.Graph[Plan, Fetched | m.Halted]
     return m.machine_of(gx.node(when_spent=m.Halted, asks=asks)(fetch))
 
 
-def tools(**limits: Any) -> runtime.RunContext:
-    return runtime.make_run_context({CallTool: lambda call: ToolResult(call.name)}, limits=agent_limits(**limits))
+def tools(**limits: Any) -> RunContext:
+    return make_run_context({CallTool: lambda call: ToolResult(call.name)}, limits=agent_limits(**limits))
 
 
 def fetch_all(asks: Count | None, *batches: int, visits: int = 1, **limits: Any) -> DriverResult[Any]:
@@ -89,7 +90,7 @@ def test_undeclared_count_is_an_error(asks: Count, batches: tuple[int, ...], ask
 
     def script() -> Script[Any, Any]:
         called.clear()
-        return Script(fetch_graph(asks), Plan(batches), runtime.make_run_context({CallTool: call}))
+        return Script(fetch_graph(asks), Plan(batches), make_run_context({CallTool: call}))
 
     with pytest.raises(errors.UndeclaredCountError) as caught:
         run_script(script)
@@ -155,7 +156,7 @@ def test_endless_asking_is_stopped(drive: Driver) -> None:
         asked.append(effect.question)
         return "no"
 
-    result = drive(Script(m.INSISTENT, m.Asking("ok?"), runtime.make_run_context({AskHuman: refuse})))
+    result = drive(Script(m.INSISTENT, m.Asking("ok?"), make_run_context({AskHuman: refuse})))
     assert (len(asked), result.outcome) == (1_000, ENDLESS)
 
 

@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import graphexec as gx
-from graphexec import errors, executor, runtime
+from graphexec import errors, executor
 from graphexec.kernel import Limits, PendingEffect
+from tests.drivers import make_run_context
 from tests.kernel.machines import Halted, check_refusal, error_message, finish, machine_of, pending, run_machine, value
 from tests.parameters import cases
 
@@ -148,7 +149,7 @@ def test_value_with_the_members_of_a_protocol_fits() -> None:
     ({gx.AskHuman: "yes"}, "the handler of AskHuman is 'yes'; pass a function from the effect to its reply"),
 )
 def test_invalid_handlers_are_refused(handlers: Any, text: str) -> None:
-    assert error_message(errors.InputError, runtime.make_run_context, handlers) == text
+    assert error_message(errors.InputError, make_run_context, handlers) == text
 
 
 @gx.node(when_spent=stopped)
@@ -168,7 +169,7 @@ def test_question_and_batch_are_answered() -> None:
     async def fetched(question: str) -> str:
         return question.upper()
 
-    behind = runtime.make_run_context({gx.AskHuman: lambda asked: fetched(asked.question)})
+    behind = make_run_context({gx.AskHuman: lambda asked: fetched(asked.question)})
     assert run_machine(machine_of(inquire), Asked("why"), behind).outcome == Reply("WHY")
 
 

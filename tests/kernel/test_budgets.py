@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import graphexec as gx
-from graphexec import errors, runtime
+from graphexec import errors
 from graphexec.effects import TOKENS, agent_limits
 from graphexec.kernel import ITERATIONS
+from graphexec.runtime.handlers import RunContext
 from tests.drivers import DriverResult
 from tests.kernel import machines as m
 from tests.parameters import cases
@@ -162,7 +163,7 @@ def restarted_interview(times: int) -> gx.Snapshot:
 
 
 def resume_interview(times: int, **limits: Any) -> DriverResult[Any]:
-    context = runtime.RunContext(m.reporter().handlers, gx.Limits(**limits))
+    context = RunContext(m.reporter().handlers, gx.Limits(**limits))
     return m.run_machine(m.INTERVIEW, restarted_interview(times), context)
 
 

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from graphexec import Asks, Limits, ask, node
-from graphexec.runtime import RunContext, arun, astream, run, stream
-from graphexec.runtime.handlers import handlers_for
+from graphexec.runtime import arun, astream, run, stream
+from graphexec.runtime.handlers import RunContext, handlers_for
 from tests import garbage
+from tests.drivers import options_of
 from tests.executor.actors import until
 from tests.kernel.machines import Interview, Question, Stopped, Topic, machine_of
 from tests.parameters import cases
@@ -52,7 +53,11 @@ def fail_on_unraisable() -> Iterator[None]:
 
 
 def run_with(machine: Any, context: RunContext, how: str) -> Any:
-    return run(machine, Topic("tea"), context) if how == "sync" else asyncio.run(arun(machine, Topic("tea"), context))
+    return (
+        run(machine, Topic("tea"), **options_of(context))
+        if how == "sync"
+        else asyncio.run(arun(machine, Topic("tea"), **options_of(context)))
+    )
 
 
 class Answers:
@@ -118,7 +123,7 @@ def test_closed_stream_wins_over_the_cleanup(machine: Any, how: str) -> None:
     context = answers.context(how, Limits())
 
     async def through() -> None:
-        async with aclosing(astream(machine, Topic("tea"), context)) as events:
+        async with aclosing(astream(machine, Topic("tea"), **options_of(context))) as events:
             async for _ in events:
                 if len(answers.asked) == 3:
                     break
@@ -126,7 +131,7 @@ def test_closed_stream_wins_over_the_cleanup(machine: Any, how: str) -> None:
     if how == "async":
         asyncio.run(through())
     else:
-        with closing(stream(machine, Topic("tea"), context)) as events:
+        with closing(stream(machine, Topic("tea"), **options_of(context))) as events:
             for _ in events:
                 if len(answers.asked) == 3:
                     break

@@ -13,10 +13,11 @@ import graphexec as gx
 from graphexec import actions, errors, kernel, messages, models, runtime, verify
 from graphexec.effects import CallModel, agent_limits
 from graphexec.executor import Ready
+from graphexec.runtime.handlers import RunContext
 from graphexec.testing.explorer.explore import explore
 from graphexec.testing.explorer.oracle import replies_of
 from graphexec.testing.explorer.stepping import Stepping, Waiting
-from tests.drivers import ALL_DRIVERS, Driver, DriverResult, Script, run_script
+from tests.drivers import ALL_DRIVERS, Driver, DriverResult, Script, make_run_context, options_of, run_script
 from tests.executor.actors import echo, snapshot_after
 from tests.kernel.machines import PROMPTS, Prompt, Stopped, Tick, Topics, machine_of
 from tests.parameters import cases
@@ -26,27 +27,27 @@ START = Ready(actions.Run({"input": "q"}))
 ACT = "Thought: hm\nAction: echo\nAction Input: hi"
 
 
-def context_with_costs(limits: gx.Limits, *costs: float) -> runtime.RunContext:
+def context_with_costs(limits: gx.Limits, *costs: float) -> RunContext:
     """Return a context whose model calls have these costs in turn; the last cost repeats."""
     left = list(costs)
 
     def answer(call: CallModel) -> messages.ModelReply:
         return messages.ModelReply("so", cost=left.pop(0) if len(left) > 1 else left[0])
 
-    return runtime.make_run_context({CallModel: answer}, limits=limits)
+    return make_run_context({CallModel: answer}, limits=limits)
 
 
 @cases("cost", -1.0, -math.inf, math.inf, math.nan, True, "0.5", 10**400)
 def test_invalid_cost_is_refused(cost: Any) -> None:
     with pytest.raises(errors.InvalidReplyError, match=r"with cost=.*; pass a finite number, 0 or more, or None"):
-        runtime.run(PROMPTS, Prompt(), context_with_costs(agent_limits(model_calls=3, cost=0.5), cost))
+        runtime.run(PROMPTS, Prompt(), **options_of(context_with_costs(agent_limits(model_calls=3, cost=0.5), cost)))
 
 
 def test_cost_is_counted_and_never_decreases() -> None:
     context = context_with_costs(agent_limits(model_calls=3, cost=5), 1.0, -10.0)
-    snapshot = snapshot_after(errors.InvalidReplyError, lambda: runtime.run(PROMPTS, Prompt(), context))
+    snapshot = snapshot_after(errors.InvalidReplyError, lambda: runtime.run(PROMPTS, Prompt(), **options_of(context)))
     assert (snapshot.spent["model_calls"], snapshot.spent["cost"]) == (2, 1.0)
-    done = runtime.run(PROMPTS, Prompt(), context_with_costs(agent_limits(model_calls=3, cost=0.5), 0.0))
+    done = runtime.run(PROMPTS, Prompt(), **options_of(context_with_costs(agent_limits(model_calls=3, cost=0.5), 0.0)))
     assert (done.outcome.limit.limit, done.spent["cost"]) == ("model_calls", 0.0)
     result = run_script(
         lambda: Script(machine_of(poll), Topics(("tea", "milk")), context_with_costs(agent_limits(cost=1), 0.5))
@@ -57,7 +58,9 @@ def test_cost_is_counted_and_never_decreases() -> None:
 
 @given(costs=st.lists(st.floats(0, 5), min_size=1, max_size=6), most=st.floats(0.01, 6))
 def test_call_needs_a_cost_below_the_limit(costs: list[float], most: float) -> None:
-    done = runtime.run(PROMPTS, Prompt(), context_with_costs(agent_limits(cost=most, model_calls=len(costs)), *costs))
+    done = runtime.run(
+        PROMPTS, Prompt(), **options_of(context_with_costs(agent_limits(cost=most, model_calls=len(costs)), *costs))
+    )
     spent, calls = 0.0, 0
     while calls < len(costs) and spent < most:
         spent, calls = spent + costs[calls], calls + 1
@@ -75,7 +78,7 @@ def test_cost_survives_serialization() -> None:
     snapshot = gx.Snapshot("prompt", Prompt(3), spent=gx.Spent(meters={"model_calls": 3, "cost": 0.1 + 0.2}))
     again = gx.Snapshot.from_json(snapshot.to_json(), PROMPTS)
     assert (again, again.spent["cost"]) == (snapshot, 0.1 + 0.2)
-    done = runtime.run(PROMPTS, again, context_with_costs(agent_limits(cost=0.5), 0.15))
+    done = runtime.run(PROMPTS, again, **options_of(context_with_costs(agent_limits(cost=0.5), 0.15)))
     assert (done.spent["model_calls"], done.spent["cost"]) == (5, 0.1 + 0.2 + 0.15 + 0.15)
 
 

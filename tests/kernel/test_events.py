@@ -9,8 +9,9 @@ import pytest
 
 import graphexec as gx
 from graphexec.effects import CallTool, ToolResult, agent_limits
-from graphexec.runtime import RunContext, astream, make_run_context, stream
-from tests.drivers import LIVE, Driver, FakeClock, Script
+from graphexec.runtime import astream, stream
+from graphexec.runtime.handlers import RunContext
+from tests.drivers import LIVE, Driver, FakeClock, Script, make_run_context, options_of
 from tests.kernel import machines as m
 from tests.parameters import cases
 
@@ -100,7 +101,7 @@ def until(events: Generator[Any, None, None], kind: type) -> None:
 @cases("kind", gx.Asked, gx.Answered)
 def test_closing_a_stream_closes_the_node(machine: gx.Graph[Any, Any], kind: type) -> None:
     CLOSED.clear()
-    events = stream(machine, m.Left(1), m.reporter())
+    events = stream(machine, m.Left(1), **options_of(m.reporter()))
     until(events, kind)
     assert CLOSED == []
     events.close()
@@ -113,7 +114,7 @@ def test_closing_an_async_stream_closes_the_node(kind: type) -> None:
     CLOSED.clear()
 
     async def watch() -> None:
-        events: AsyncGenerator[Any, None] = astream(CAREFUL, m.Left(1), m.reporter())
+        events: AsyncGenerator[Any, None] = astream(CAREFUL, m.Left(1), **options_of(m.reporter()))
         async with aclosing(events):
             async for event in events:
                 if isinstance(event, kind):
@@ -144,10 +145,10 @@ def test_closed_stream_carries_out_nothing() -> None:
         return "fine"
 
     context = make_run_context({m.Question: answer})
-    stream(m.INTERVIEW, m.Topic("tea"), context).close()
+    stream(m.INTERVIEW, m.Topic("tea"), **options_of(context)).close()
     assert asked == []
     for events in (
-        stream(m.INTERVIEW, m.Topic("tea"), context),
+        stream(m.INTERVIEW, m.Topic("tea"), **options_of(context)),
         m.INTERVIEW.stream(m.Topic("tea"), handlers={m.Question: answer}),
     ):
         asked.clear()
@@ -159,7 +160,7 @@ def test_closed_stream_carries_out_nothing() -> None:
     asked.clear()
 
     async def watch() -> None:
-        events = astream(m.INTERVIEW, m.Topic("tea"), context)
+        events = astream(m.INTERVIEW, m.Topic("tea"), **options_of(context))
         assert [type(await anext(events)) for _ in range(2)] == [gx.Entered, gx.Asked]
         await events.aclose()
         assert [event async for event in events] == []
@@ -178,7 +179,7 @@ def test_answered_has_the_seconds_of_the_call() -> None:
 
     seconds: list[float] = []
     context = make_run_context({m.Question: answer}, clock=clock)
-    for event in stream(m.INTERVIEW, m.Topic("tea", 2), context):
+    for event in stream(m.INTERVIEW, m.Topic("tea", 2), **options_of(context)):
         clock.advance(100)
         if isinstance(event, gx.Answered):
             seconds.append(event.seconds)

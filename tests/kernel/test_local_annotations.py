@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from graphexec import ITERATIONS, Asks, Effect, Exhausted, ask, kernel, node, runtime
-from tests.drivers import LIVE
+from graphexec import ITERATIONS, Asks, Effect, Exhausted, ask, node
+from tests.drivers import LIVE, make_run_context
 from tests.kernel.machines import machine_of, run_machine, value
 
 
@@ -46,7 +46,7 @@ def test_local_classes_are_resolved() -> None:
         return Dry(painted.colour)
 
     machine = machine_of(paint, dry)
-    assert (paint.takes, paint.outcomes, paint.settings) == ((Wall,), (Painted, OutOfPaint), {"brush": (Brush,)})
-    bound = kernel.bind(machine, Brush(4))
-    context = runtime.make_run_context({Colour: lambda colour: f"red for {colour.of}"})
+    assert (paint.takes, paint.outcomes, paint.parameters) == ((Wall,), (Painted, OutOfPaint), {"brush": (Brush,)})
+    bound = machine.with_settings(Brush(4))
+    context = make_run_context({Colour: lambda colour: f"red for {colour.of}"})
     assert run_machine(bound, Wall(1), context, LIVE).outcome == Dry("red for a wall of 4")

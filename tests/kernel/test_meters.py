@@ -7,8 +7,9 @@ import graphexec as gx
 from graphexec.effects import CallTool, ToolResult, agent_limits, reported_tokens
 from graphexec.errors import LimitsError
 from graphexec.messages import Usage
-from graphexec.runtime import RunContext, make_run_context
+from graphexec.runtime.handlers import RunContext
 from graphexec.runtime.runner import run
+from tests.drivers import make_run_context, options_of
 from tests.executor.actors import snapshot_after
 from tests.kernel import machines as m
 from tests.parameters import cases
@@ -73,7 +74,9 @@ def test_failed_or_stopped_node_has_paid() -> None:
         raise OSError("the line is dead")
 
     context = make_run_context({CallTool: failing})
-    snapshot = snapshot_after(OSError, lambda: run(m.SURVEY, m.Topics(("a", "b")), context), "the line is dead")
+    snapshot = snapshot_after(
+        OSError, lambda: run(m.SURVEY, m.Topics(("a", "b")), **options_of(context)), "the line is dead"
+    )
     assert snapshot.spent["tool_calls"] == 2
 
 

@@ -83,12 +83,12 @@ def test_node_has_a_name_and_a_function() -> None:
     assert asyncio.run(node(fetch).function(m.Number(1))) == m.Total("fetched")
 
 
-def test_decorators_add_settings_and_outcomes() -> None:
+def test_decorators_add_parameters_and_outcomes() -> None:
     @node
     def translate(number: m.Number, translator: Translator, *, flag: bool = False) -> m.Total:
         return m.Total("")
 
-    assert translate.settings == {"translator": (Translator,)}
+    assert translate.parameters == {"translator": (Translator,)}
     assert (m.countdown.spent_outcome, m.countdown.when_spent) == (m.Stopped, m.Stopped)
     assert m.countdown.outcomes[-1] is m.Stopped
 

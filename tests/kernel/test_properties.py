@@ -9,11 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import graphexec as gx
-from graphexec import All, Asked, Entered, Exhausted, Graph, Limits, Machine, Moved, Snapshot, edges, graph, on, runtime
+from graphexec import All, Asked, Entered, Exhausted, Graph, Limits, Machine, Moved, Snapshot, edges, graph, on
 from graphexec.effects import CallModel, CallTool, ToolResult, agent_limits, reported_tokens
-from graphexec.kernel import END, ITERATIONS, Node, bind, node
+from graphexec.kernel import END, ITERATIONS, Node, node
 from graphexec.messages import CompletionRequest, ModelReply, Usage
-from tests.drivers import LIVE, Driver, Script, drive_from_text, run_script
+from graphexec.runtime.handlers import RunContext
+from tests.drivers import LIVE, Driver, Script, drive_from_text, make_run_context, run_script
 from tests.kernel.machines import value
 from tests.parameters import thorough
 
@@ -144,7 +145,7 @@ def longest_unmetered_path(plans: list[Plan]) -> int:
     return max((from_node(number) for number in starts), default=0)
 
 
-def answers(limits: Limits, calls: list[str]) -> runtime.RunContext:
+def answers(limits: Limits, calls: list[str]) -> RunContext:
     def model(call: CallModel) -> ModelReply:
         calls.append("model")
         return ModelReply("so", usage=Usage(2, 1))
@@ -153,7 +154,7 @@ def answers(limits: Limits, calls: list[str]) -> runtime.RunContext:
         calls.append("tool")
         return ToolResult(call.name)
 
-    return runtime.make_run_context({CallModel: model, CallTool: tool}, limits=limits)
+    return make_run_context({CallModel: model, CallTool: tool}, limits=limits)
 
 
 LIMITS = st.builds(
@@ -235,7 +236,7 @@ def test_pause_at_any_state_changes_no_result(
 @given(machines())
 def test_identity_surgery_changes_nothing(machine: Drawn) -> None:
     table, plans = machine
-    changed = bind(table)
+    changed = table.with_settings()
     for one in table:
         changed = gx.wrap(gx.replace(changed, one), one)
     assert changed.edges == table.edges

@@ -11,14 +11,15 @@ from graphexec.effects import CallModel, CallTool, ToolResult, agent_limits, rep
 from graphexec.errors import CertificateError
 from graphexec.kernel.program import Proof, Rank, Ranks
 from graphexec.messages import CompletionRequest, ModelReply, Usage
-from graphexec.runtime import RunContext, make_run_context, run, stream
-from tests.drivers import LIVE, Script, run_script
+from graphexec.runtime import run, stream
+from graphexec.runtime.handlers import RunContext
+from tests.drivers import LIVE, Script, make_run_context, options_of, run_script
 from tests.kernel import machines as m
 from tests.parameters import cases
 
 
 def with_ranks(ranks: Ranks, **limits: Any) -> RunContext:
-    return RunContext({}, agent_limits(**limits), proof=Proof(ranks))
+    return make_run_context({}, limits=agent_limits(**limits), proof=Proof(ranks))
 
 
 def rank_error(machine: gx.Graph[Any, Any], value: object, within: RunContext) -> str:
@@ -68,7 +69,9 @@ def test_falling_rank_changes_nothing(machine: Any, at: object, ranks: Ranks, li
 
 def with_steps(most: int) -> RunContext:
     """Hold runs of the clock to so many steps after a resume; a run that begins has its ranks alone."""
-    return RunContext({}, agent_limits(iterations=2), proof=Proof(TICKING, lambda: 1, steps_when_resumed=lambda: most))
+    return make_run_context(
+        {}, limits=agent_limits(iterations=2), proof=Proof(TICKING, lambda: 1, steps_when_resumed=lambda: most)
+    )
 
 
 @cases(
@@ -87,15 +90,15 @@ def test_no_step_follows_a_rank_error() -> None:
     with pytest.raises(CertificateError, match="the rank does not fall from halve"):
         gx.advance(m.DIAMOND, gx.begin(m.DIAMOND, m.Number(4)), gx.Limits(), proof=Proof({**WAY, "join": ((4, ()),)}))
     within = with_ranks({**WAY, "halve": ((3, ()),)})
-    events = stream(m.DIAMOND, m.Number(4), within)
+    events = stream(m.DIAMOND, m.Number(4), **options_of(within))
     assert [type(next(events)).__name__ for _ in range(2)] == ["Entered", "Moved"]
     with pytest.raises(CertificateError):
         next(events)
     # A run that does not reach the node is not checked there.
-    assert run(m.DIAMOND, m.Number(3), within).outcome == m.Total("tripled to 10")
+    assert run(m.DIAMOND, m.Number(3), **options_of(within)).outcome == m.Total("tripled to 10")
     ranks = dict(WAY)
     within = with_ranks(ranks)
-    assert run(m.DIAMOND, m.Number(4), within).outcome == m.Total("halved to 2")
+    assert run(m.DIAMOND, m.Number(4), **options_of(within)).outcome == m.Total("halved to 2")
     ranks["join"] = ((4, ()),)
     assert "the rank does not fall from halve" in rank_error(m.DIAMOND, m.Number(4), within)
     text = f"the rank does not fall from think (1, 15) to think (1, 15); {ANOTHER}"
@@ -162,10 +165,10 @@ def test_step_is_taken_only_if_the_rank_falls(limit: int) -> None:
             if spent + costs > limit:
                 continue
             if value(after, spent + costs) < value(before, spent):
-                assert run(machine, at, within).outcome == m.Total("halved to 1")
+                assert run(machine, at, **options_of(within)).outcome == m.Total("halved to 1")
             else:
                 with pytest.raises(CertificateError, match="the rank does not fall from halve"):
-                    run(machine, at, within)
+                    run(machine, at, **options_of(within))
 
 
 @cases(

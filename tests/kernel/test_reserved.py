@@ -20,11 +20,11 @@ from graphexec.executor.result import Ending
 from graphexec.kernel import Meter, PendingEffect, Spent, node
 from graphexec.kernel.events import Cut
 from graphexec.messages import CompletionRequest, ModelReply, Usage
-from graphexec.runtime import RunContext, make_run_context
+from graphexec.runtime.handlers import RunContext
 from graphexec.testing.explorer.stub_nodes import explore_table
 from graphexec.verify import Certificate, check
 from tests.checks.random_graphs import DrawnEdge, DrawnGraph, DrawnNode
-from tests.drivers import LIVE, Driver, FakeClock, Script, run_script
+from tests.drivers import LIVE, Driver, FakeClock, Script, make_run_context, run_script
 from tests.kernel import machines as m
 from tests.parameters import cases
 from tests.stopwatch import Stopwatch

@@ -13,9 +13,9 @@ from graphexec.effects import CallModel, CallTool, ToolResult, agent_limits
 from graphexec.errors import SnapshotError
 from graphexec.kernel import snapshot_of
 from graphexec.messages import ModelReply
-from graphexec.runtime import RunContext, make_run_context, run
-from graphexec.runtime.handlers import handlers_for
-from tests.drivers import LIVE, Driver, FakeClock, Script, drive_from_text
+from graphexec.runtime import run
+from graphexec.runtime.handlers import RunContext, handlers_for
+from tests.drivers import LIVE, Driver, FakeClock, Script, drive_from_text, make_run_context, options_of
 from tests.kernel import machines as m
 from tests.parameters import cases
 
@@ -29,7 +29,7 @@ def test_stored_replies_are_not_asked_again() -> None:
     # There is no handler that could perform it.
     assert m.finish(m.ERRAND, stored).outcome == m.Home(("left", "back"))
     whole = drive_from_text(Script(m.SURVEY, m.Topics(("a", "b")), m.surveyors()))
-    done = run(m.SURVEY, Snapshot.from_json(whole.texts[-1], m.SURVEY), m.without_handlers())
+    done = run(m.SURVEY, Snapshot.from_json(whole.texts[-1], m.SURVEY), **options_of(m.without_handlers()))
     assert (done.outcome, done.spent["tool_calls"]) == (whole.outcome, 2)
 
 
@@ -49,9 +49,11 @@ def test_crash_after_a_charge_is_counted() -> None:
     crashing = make_run_context({CallModel: failing}, limits=agent_limits(model_calls=4))
     for _ in range(4):
         with pytest.raises(OSError, match="the line is dead") as caught:
-            run(m.PROMPTS, value, crashing)
+            run(m.PROMPTS, value, **options_of(crashing))
         value = snapshot_of(caught.value)
-    assert run(m.PROMPTS, value, crashing).outcome == m.Stopped(m.Prompt(), Exhausted("model_calls", 4, 4))
+    assert run(m.PROMPTS, value, **options_of(crashing)).outcome == m.Stopped(
+        m.Prompt(), Exhausted("model_calls", 4, 4)
+    )
 
 
 @cases("driver", *LIVE)

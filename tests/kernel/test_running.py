@@ -12,7 +12,8 @@ import graphexec as gx
 from graphexec import Effect, Limits, Machine, UnprovedError
 from graphexec.errors import InputError, MissingHandlerError
 from graphexec.kernel import Asked, Done, Event
-from graphexec.runtime import HandlerLike, runner
+from graphexec.runtime import runner
+from graphexec.runtime.handlers import HandlerLike
 from tests.kernel import machines as m
 from tests.parameters import cases
 
@@ -84,7 +85,7 @@ MACHINES: dict[str, tuple[Machine[Any, Any], Callable[[int], object], Handlers]]
 def test_methods_run_like_the_runner(name: str, number: int, most: int) -> None:
     machine, start, handlers = MACHINES[name]
     limits = Limits({m.TOLLS: most, m.MILES: 6.5}, iterations=most)
-    expected = comparable(runner.run(machine, start(number), runner.make_run_context(handlers, limits=limits)))
+    expected = comparable(runner.run(machine, start(number), handlers=handlers, limits=limits))
     # A machine without effects needs no handlers.
     options = {"limits": limits, "handlers": handlers} if handlers else {"limits": limits}
     for way in WAYS:
@@ -94,7 +95,7 @@ def test_methods_run_like_the_runner(name: str, number: int, most: int) -> None:
 def test_streams_yield_the_events_of_the_runner() -> None:
     limits = Limits({m.TOLLS: 3})
     handlers = travels(1.0)
-    expected = list(runner.stream(m.ROAD, m.Trip(9), runner.make_run_context(handlers, limits=limits)))
+    expected = list(runner.stream(m.ROAD, m.Trip(9), handlers=handlers, limits=limits))
     sync = list(m.ROAD.stream(m.Trip(9), handlers=handlers, limits=limits))
     unblocking = asyncio.run(_collected(m.ROAD.astream(m.Trip(9), handlers=handlers, limits=limits)))
     kinds = [type(event) for event in expected]

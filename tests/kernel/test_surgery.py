@@ -11,8 +11,7 @@ import pytest
 import graphexec as gx
 from graphexec import kernel
 from graphexec.errors import Fault, InputError, UndeclaredOutcomeError
-from graphexec.kernel import bind, node
-from graphexec.kernel.surgery import unbind
+from graphexec.kernel import node
 from graphexec.kernel.tables import faults_of
 from tests.drivers import LIVE
 from tests.kernel import machines as m
@@ -43,7 +42,7 @@ def test_splice_and_replace_keep_other_edges() -> None:
     assert run_to(m.DIAMOND, m.Number(46)) == m.Total("halved to 23")
     assert machine.edges == m.DIAMOND.edges
     grouped = gx.replace(m.DIAMOND, dataclasses.replace(m.halve, group="rounding"))
-    again = bind(gx.wrap(gx.replace(grouped, m.halve), m.halve, after=lambda value: value))
+    again = gx.wrap(gx.replace(grouped, m.halve), m.halve, after=lambda value: value)
     assert {one.name: one.group for one in again if one.group} == {"halve": "rounding"}
     assert gx.replace(grouped, dataclasses.replace(m.halve, group="other"))["halve"].group == "other"
     inserted = {"guard", "excuse"}
@@ -119,7 +118,7 @@ def test_surgery_keeps_the_class_of_a_graph(build: Any, splice: Any, kind: type)
     made = build(gx.edges(m.halve, gx.on(m.Sum, m.join)) | gx.edges(m.join, gx.on(m.Total, gx.END)), start=m.halve)
     spliced = splice(made, NOTED, after=m.halve, on=m.Sum)
     changed = gx.wrap(gx.replace(spliced, m.halve), m.join, after=add("!"))
-    assert {type(one) for one in (made, spliced, changed, bind(changed), unbind(changed))} == {kind}
+    assert {type(one) for one in (made, spliced, changed, changed.with_settings())} == {kind}
     assert run_to(changed, m.Even(6)) == m.Total("halved, noted, to 3!")
 
 
@@ -199,9 +198,9 @@ renamed_guard: Any = gx.edges(node(name="halve")(guard), gx.on(m.Even, m.halve) 
     ),
     (lambda: gx.wrap(m.DIAMOND, tick), NO_NODE.format("tick")),
     (
-        lambda: bind(GREET, Mark("!"), Mark("?")),
-        "greet needs one Greeting for greeting, and none was given; pass it to bind(machine, ...)\n"
-        "greet needs one Mark for mark, and 2 were given; pass it to bind(machine, ...)",
+        lambda: run_to(GREET.with_settings(Mark("!"), Mark("?")), m.Number(3)),
+        "greet needs one Greeting for greeting, and none was given; pass it to machine.with_settings(...)\n"
+        "greet needs one Mark for mark, and 2 were given; pass it to machine.with_settings(...)",
     ),
 )
 def test_change_with_faults_is_refused(change: Callable[[], object], faults: str) -> None:
@@ -225,8 +224,15 @@ def test_narrowed_replacement_takes_nodes_with_it() -> None:
     assert [edge.outcome for edge in NARROWED.edges if edge.source == "split"] == [m.Even]
 
 
-def test_bound_machine_is_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """To bind a machine changes nothing that a fault could be in."""
+def test_settings_are_replaced() -> None:
+    polite = GREET.with_settings(Mark("!"), Greeting("Hello"), "something else", 3)
+    assert run_to(polite, m.Number(3)) == m.Total("Hello, 3!")
+    assert run_to(polite.with_settings(Mark("?"), Greeting("Bye")), m.Number(3)) == m.Total("Bye, 3?")
+    assert greet.parameters == {"greeting": (Greeting,), "mark": (Mark,)}
+
+
+def test_machine_with_settings_is_not_checked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Settings change nothing that a fault could be in."""
     checks: list[str] = []
 
     def find_faults(*arguments: Any) -> list[Fault]:
@@ -235,16 +241,10 @@ def test_bound_machine_is_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
     # The package has a function of this module's name.
     monkeypatch.setattr(import_module("graphexec.kernel.graph"), "faults_of", find_faults)
-    assert unbind(bind(m.DIAMOND)).verify().proved
+    assert m.DIAMOND.with_settings(Mark("!")).verify().proved
     assert checks == []
-    with pytest.raises(gx.GraphError, match="unused cannot be reached"):
-        bind(UNREACHABLE)
-
-
-def test_bound_nodes_are_kept() -> None:
-    bound = bind(GREET, Mark("!"), Greeting("Hello"), "something else", 3)
-    assert run_to(bind(bound, Mark("?"), Greeting("Bye")), m.Number(3)) == m.Total("Hello, 3!")
-    assert greet.settings == {"greeting": (Greeting,), "mark": (Mark,)}
+    assert not UNREACHABLE.with_settings(Mark("!")).verify().proved
+    assert checks
 
 
 def shout_topic(topic: m.Topic) -> m.Topic:
@@ -346,16 +346,16 @@ def with_call(number: m.Number, call: gx.CallContext[None], greeting: Greeting) 
     (with_call, "Hi 3 in with_call"),
     (greet, "Hi, 3!"),
 )
-def test_bound_node_receives_its_settings(greeter: gx.Node[m.Number, m.Total], text: str) -> None:
-    bound = bind(m.machine_of(greeter), m.Left(7), Mark("!"), Greeting("Hi"))
-    assert run_to(bound, m.Number(3)) == m.Total(text)
-    again = bind(unbind(bound), m.Left(7), Mark("?"), Greeting("Hi"))
+def test_node_receives_its_settings(greeter: gx.Node[m.Number, m.Total], text: str) -> None:
+    machine = m.machine_of(greeter).with_settings(m.Left(7), Mark("!"), Greeting("Hi"))
+    assert run_to(machine, m.Number(3)) == m.Total(text)
+    again = machine.with_settings(m.Left(7), Mark("?"), Greeting("Hi"))
     assert run_to(again, m.Number(3)) == m.Total(text.replace("!", "?"))
 
 
 @cases(("source", "text"), (ask_politely, "re: Hello"), (shout_out, "HELLO"), (whisper, "hello"))
-def test_every_kind_of_node_is_bound_and_wrapped(source: Any, text: str) -> None:
+def test_every_kind_of_node_has_settings_and_is_wrapped(source: Any, text: str) -> None:
     machine = m.machine_of(source)
-    assert run_to(bind(machine, Greeting("Hello")), m.Left(1), m.reporter()) == m.Total(text)
+    assert run_to(machine.with_settings(Greeting("Hello")), m.Left(1), m.reporter()) == m.Total(text)
     wrapped = gx.wrap(machine, source, after=lambda outcome: m.Total(outcome.text + "?"))
-    assert run_to(bind(wrapped, Greeting("Hello")), m.Left(1), m.reporter()) == m.Total(f"{text}?")
+    assert run_to(wrapped.with_settings(Greeting("Hello")), m.Left(1), m.reporter()) == m.Total(f"{text}?")

@@ -8,9 +8,9 @@ import pytest
 
 import graphexec as gx
 from graphexec import effects, errors, runtime
-from graphexec.kernel import ITERATIONS, begin, bind, node, snapshot_of
+from graphexec.kernel import ITERATIONS, advance, begin, node, snapshot_of
 from graphexec.kernel.snapshot import PAID
-from tests.drivers import ALL_DRIVERS, LIVE, Driver, Script
+from tests.drivers import ALL_DRIVERS, LIVE, Driver, Script, make_run_context, options_of
 from tests.executor.actors import snapshot_after
 from tests.kernel import machines as m
 from tests.parameters import cases
@@ -67,7 +67,7 @@ def test_undeclared_outcome_is_not_followed(liar: Any, driver: Driver) -> None:
         start=liar,
     )
     with pytest.raises(errors.UndeclaredOutcomeError) as caught:
-        driver(Script(machine, m.Left(1), runtime.make_run_context({m.Question: lambda question: "yes"})))
+        driver(Script(machine, m.Left(1), make_run_context({m.Question: lambda question: "yes"})))
     assert consumed == []
     assert (caught.value.node, caught.value.outcome) == (liar.name, m.Agreed())
     assert caught.value.declared == ("Landed",)
@@ -118,7 +118,7 @@ def answering(calls: list[object]) -> Any:
         calls.append(effect)
         return "yes"
 
-    return runtime.make_run_context({m.Question: answer_call, effects.CallTool: answer_call})
+    return make_run_context({m.Question: answer_call, effects.CallTool: answer_call})
 
 
 class Louder(m.Question):
@@ -210,12 +210,12 @@ def test_run_resumes_after_a_handler_exception(driver: Driver) -> None:
             raise OSError("the line is dead")
         return "fine"
 
-    context = runtime.make_run_context({m.Question: fail_once})
+    context = make_run_context({m.Question: fail_once})
     script = Script(m.INTERVIEW, m.Topic("tea"), context)
     snapshot = snapshot_after(OSError, lambda: driver(script), "the line is dead")
     failed = gx.Snapshot("interview", m.Topic("tea"), ("fine",), snapshot.spent, entered=True, open=(PAID,), sequence=1)
     assert snapshot == failed
-    assert runtime.run(m.INTERVIEW, snapshot, context).outcome == m.Interview(("fine",) * 3)
+    assert runtime.run(m.INTERVIEW, snapshot, **options_of(context)).outcome == m.Interview(("fine",) * 3)
     assert asked == ["tea 0 0", "tea 1 1", "tea 1 1", "tea 2 2"]
 
 
@@ -232,14 +232,18 @@ INPUT, NOWHERE = errors.InputError, gx.Snapshot("nowhere", m.Left(1))
     ("kind", "start", "text"),
     (INPUT, lambda: m.run_machine(m.INTERVIEW, m.Number(3)), "interview takes Topic, not Number; start"),
     (INPUT, lambda: m.run_machine(m.DIAMOND, m.Even(3)), "split takes Number, not Even; start the run with one"),
-    (INPUT, lambda: begin(bind(GREET, m.Landed()), m.Number(3)), "greet takes Even | Odd, not Number"),
-    (INPUT, lambda: begin(GREET, m.Odd(1)), "greet needs a Total | Landed for name; run bind(machine"),
+    (INPUT, lambda: begin(GREET.with_settings(m.Landed()), m.Number(3)), "greet takes Even | Odd, not Number"),
+    (
+        gx.GraphError,
+        lambda: advance(GREET, begin(GREET, m.Odd(1)), gx.Limits()),
+        "greet needs one Total | Landed for name, and none was given; pass it to machine.with_settings(...)",
+    ),
     (errors.SnapshotError, lambda: m.run_machine(m.INTERVIEW, NOWHERE, drivers=LIVE), "the snapshot is at nowhere"),
 )
 def test_run_refuses_an_invalid_start(kind: type[Exception], start: Callable[[], object], text: str) -> None:
     assert text in m.error_message(kind, start)
     assert begin(m.DIAMOND, m.Number(3)) == gx.Snapshot("split", m.Number(3))
-    assert begin(bind(GREET, m.Landed()), m.Odd(3)).value == m.Odd(3)
+    assert begin(GREET.with_settings(m.Landed()), m.Odd(3)).value == m.Odd(3)
 
 
 def test_undeclared_effect_stops_before_its_step() -> None:
@@ -273,7 +277,7 @@ def test_failure_at_an_entry_resumes_before_it() -> None:
     state: Any = m.Left(1)
     for _ in range(2):
         with pytest.raises(OSError, match="no words") as caught:
-            runtime.run(machine, state, m.limited(iterations=0))
+            runtime.run(machine, state, **options_of(m.limited(iterations=0)))
         state = snapshot_of(caught.value)
         assert (state.entered, state.spent.iterations) == (False, 0)
     assert snapshot_of(ValueError("elsewhere")) is None

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from graphexec import AgentExecutor, InputError, ModelError, messages, nodes
+from graphexec.agents import Agent
 from graphexec.models import ScriptedModel
 from graphexec.tools import AnyTool, tool
 from tests.executor.actors import call, caller_of, snapshot_after
@@ -47,9 +48,7 @@ def make_executor(outer: Any, inner: Any, *, limit: int | None = None, times: in
 
 def models_of(executor: AgentExecutor) -> list[ScriptedModel]:
     """Return the scripted models of an executor and of the agents in its pieces."""
-    bound = [one for source in executor.graph if source.name.endswith("plan") for one in source.bound]
-    models = [getattr(one, "model", None) for one in bound]
-    return [model for model in models if isinstance(model, ScriptedModel)]
+    return [agent.model for agent in executor.graph.find_settings(Agent) if isinstance(agent.model, ScriptedModel)]
 
 
 def asked(executor: AgentExecutor) -> int:

@@ -14,7 +14,7 @@ import graphexec as gx
 from graphexec import kernel, models, testing
 from graphexec.kernel.effects import CallId, DetachedScope
 from graphexec.kernel.stepping import replay
-from graphexec.runtime import RunOptions, arun, current_call, make_run_context, report, run, stream
+from graphexec.runtime import arun, current_call, report, run, stream
 from tests.executor import actors
 from tests.executor.actors import act, call, run_by, snapshot_after
 from tests.kernel.machines import Halted, machine_of, reload, value
@@ -79,7 +79,6 @@ async def alook(effect: Look, call: gx.CallContext[Any]) -> str:
     return look(effect, call)
 
 
-R = RunOptions(run_id="r")
 RUNS: list[Callable[..., Any]] = [
     run,
     lambda *args, **options: asyncio.run(arun(*args, **options)),
@@ -91,7 +90,7 @@ RUNS: list[Callable[..., Any]] = [
 @cases("handler", look, alook)
 @cases("at_once", 1, 64)
 def test_handlers_and_nodes_get_their_call(run_it: Any, handler: Callable[..., Any], at_once: int) -> None:
-    done = run_it(MACHINE, Start(), make_run_context({Look: handler}, at_once=at_once), options=R)
+    done = run_it(MACHINE, Start(), handlers={Look: handler}, at_once=at_once, run_id="r")
     assert done.outcome == Finished(IDS)
     assert done.snapshot.run_id == "r"
 
@@ -110,10 +109,9 @@ def test_graph_run_takes_the_run_id(handler: Any) -> None:
 
 
 def test_run_id_is_made_up_and_kept() -> None:
-    world = make_run_context({Look: look})
-    first, second = (run(MACHINE, Start(), world) for _ in range(2))
+    first, second = (run(MACHINE, Start(), handlers={Look: look}) for _ in range(2))
     assert first.snapshot.run_id != second.snapshot.run_id
-    resumed = run(MACHINE, reload(first.snapshot, MACHINE), world)
+    resumed = run(MACHINE, reload(first.snapshot, MACHINE), handlers={Look: look})
     assert resumed.snapshot.run_id == first.snapshot.run_id
     assert CallId("r", 2, 1) == ("r", 2, 1)
 
@@ -129,18 +127,19 @@ def test_id_survives_a_resume_from_json(run_it: Any, failing: str) -> None:
             raise ValueError(failing)
         return str(call.id)
 
-    world = make_run_context({Look: flaky})
     if failing == "r/3.0":
-        end = run_it(MACHINE, Start(), world, options=R).snapshot
+        end = run_it(MACHINE, Start(), handlers={Look: flaky}, run_id="r").snapshot
         snapshot = gx.Snapshot(end.node, end.value, spent=end.spent, entered=True, sequence=2, run_id="r")
     else:
-        snapshot = snapshot_after(ValueError, lambda: run_it(MACHINE, Start(), world, options=R), failing)
-    done = run_it(MACHINE, reload(snapshot.restarted(), MACHINE), world)
+        snapshot = snapshot_after(
+            ValueError, lambda: run_it(MACHINE, Start(), handlers={Look: flaky}, run_id="r"), failing
+        )
+    done = run_it(MACHINE, reload(snapshot.restarted(), MACHINE), handlers={Look: flaky})
     assert done.outcome.ids == IDS
 
 
 def test_stepping_and_replay_have_the_same_ids() -> None:
-    limits = make_run_context({}).limits
+    limits = gx.Limits()
     state = kernel.advance(MACHINE, kernel.begin(MACHINE, Start()), limits)
     ids: list[str] = []
     while isinstance(state, kernel.PendingEffect):
@@ -150,7 +149,7 @@ def test_stepping_and_replay_have_the_same_ids() -> None:
             break
         state = kernel.advance(MACHINE, state.reply(replies if len(replies) > 1 else replies[0]), limits)
     assert ids == ["/1.0", "/2.0", "/2.1", "/3.0"]
-    done: Any = run(MACHINE, Start(), make_run_context({Look: look}), options=R)
+    done: Any = run(MACHINE, Start(), handlers={Look: look}, run_id="r")
     replayed = [str(event.call) for event in replay(done.journal) if isinstance(event, gx.Answered)]
     by_asking = [f"<call r/{number} of asking>" for number in ("1.0", "2.0", "2.1")]
     assert sorted(replayed) == [*by_asking, "<call r/3.0 of act_freely>"]

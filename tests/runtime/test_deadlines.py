@@ -9,9 +9,9 @@ import pytest
 
 from graphexec import Exhausted, Limits, effects, node
 from graphexec.kernel.effects import CallContext
-from graphexec.runtime import IO, Handler, RunContext, make_run_context
-from graphexec.runtime.handlers import handlers_for
-from tests.drivers import ALL_DRIVERS, Driver, FakeClock, Script, drive_async, drive_sync, run_script
+from graphexec.runtime import IO, Handler
+from graphexec.runtime.handlers import RunContext, handlers_for
+from tests.drivers import ALL_DRIVERS, Driver, FakeClock, Script, drive_async, drive_sync, make_run_context, run_script
 from tests.kernel import machines as m
 from tests.parameters import cases
 
@@ -138,7 +138,9 @@ def test_handlers_know_the_seconds_left(driver: Driver, limits: Limits, left: li
         clock.advance(3)
         return "fine"
 
-    driver(Script(m.INTERVIEW, m.Topic("tea"), RunContext({m.Question: Handler(answer)}, limits, clock=clock)))
+    driver(
+        Script(m.INTERVIEW, m.Topic("tea"), make_run_context({m.Question: Handler(answer)}, limits=limits, clock=clock))
+    )
     assert result == left
 
 
@@ -152,7 +154,7 @@ def test_instant_handler_runs_in_the_driver_thread(seconds: float | None) -> Non
         return effects.ToolResult("x") if isinstance(effect, effects.CallTool) else "x"
 
     instant = Handler(answer, instant=True)
-    made = RunContext({m.Question: instant, effects.CallTool: instant}, Limits(seconds=seconds))
+    made = make_run_context({m.Question: instant, effects.CallTool: instant}, limits=Limits(seconds=seconds))
     for drive in (drive_sync, drive_async):
         drive(Script(m.INTERVIEW, m.Topic("tea"), made))
         drive(Script(m.SURVEY, m.Topics(("a", "b")), made))

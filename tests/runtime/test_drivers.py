@@ -9,8 +9,7 @@ import pytest
 
 from graphexec import Asks, Effect, Exhausted, Graph, ask, messages, node
 from graphexec.effects import ToolResult, agent_limits
-from graphexec.runtime import make_run_context
-from tests.drivers import LIVE, Driver, Script, drive_from_text, drive_sync, run_script
+from tests.drivers import LIVE, Driver, Script, drive_from_text, drive_sync, make_run_context, run_script
 from tests.kernel import machines as m
 from tests.parameters import cases
 

@@ -14,9 +14,10 @@ from pydantic import BaseModel, field_validator
 import graphexec as gx
 from graphexec.errors import InputError, NestedRunError
 from graphexec.models import ScriptedModel
-from graphexec.runtime import RunContext, calls, make_run_context, threads
+from graphexec.runtime import calls, threads
+from graphexec.runtime.handlers import RunContext
 from tests import garbage
-from tests.drivers import ALL_DRIVERS, LIVE, Driver, Script
+from tests.drivers import ALL_DRIVERS, LIVE, Driver, Script, make_run_context
 from tests.executor.actors import Caller, caller_of, echo, replayed, run_by
 from tests.kernel.machines import machine_of, value
 from tests.parameters import cases

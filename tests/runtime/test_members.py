@@ -11,11 +11,10 @@ import pytest
 
 import graphexec as gx
 from graphexec.effects import TOOL_CALLS, CallTool
-from graphexec.runtime import IO, Handler, RunContext, arun, current_call, report, run, threads
-from graphexec.runtime.handlers import handlers_for
+from graphexec.runtime import IO, Handler, arun, current_call, report, run, threads
 from graphexec.runtime.tasks import call_in_thread
 from graphexec.tools import AnyTool
-from tests.drivers import LIVE, Driver, Script
+from tests.drivers import LIVE, Driver, Script, make_run_context, options_of
 from tests.executor.actors import Running, act, answer, make_executor, snapshot_after, snapshot_in, until
 from tests.kernel.machines import Halted, machine_of, reload, value
 from tests.parameters import cases
@@ -326,8 +325,8 @@ def test_instant_failure_keeps_finished_replies(drive: Driver, seconds: float | 
     async def carry_out_at_once(effect: Fetch, call: gx.CallContext[Any], io: IO) -> str:
         return carry_out(effect)
 
-    handlers = {**handlers_for({Fetch: carry_out}), LookUp: Handler(carry_out_at_once, instant=True)}
-    context = RunContext(handlers, gx.Limits(seconds=seconds), at_once=2)
+    handlers: dict[Any, Any] = {Fetch: carry_out, LookUp: Handler(carry_out_at_once, instant=True)}
+    context = make_run_context(handlers, limits=gx.Limits(seconds=seconds), at_once=2)
     wanted = Wanted((Fetch("runs"), Fetch("done"), LookUp("found"), LookUp("fails")))
     snapshot = snapshot_after(OSError, lambda: drive(Script(FETCHING, wanted, context)), "it broke")
     assert snapshot.spent[PAGES] == 4
@@ -357,10 +356,10 @@ def test_instant_failure_keeps_just_finished_replies(seconds: float | None, monk
         start_in_thread(int).result(LONG)
         raise OSError("it broke")
 
-    handlers = {**handlers_for({Fetch: carry_out}), LookUp: Handler(fail, instant=True)}
-    context = RunContext(handlers, gx.Limits(seconds=seconds))
+    handlers: dict[Any, Any] = {Fetch: carry_out, LookUp: Handler(fail, instant=True)}
+    context = make_run_context(handlers, limits=gx.Limits(seconds=seconds))
     wanted = Wanted((Fetch("done"), LookUp("fails")))
-    snapshot = snapshot_after(OSError, lambda: run(FETCHING, wanted, context), "it broke")
+    snapshot = snapshot_after(OSError, lambda: run(FETCHING, wanted, **options_of(context)), "it broke")
     assert snapshot.open[0] == "DONE"
 
 
@@ -383,9 +382,9 @@ def test_failure_keeps_replies_that_finish_with_it(turns: int, seconds: float | 
             done.append(effect.name)
             return effect.name
 
-        context = RunContext(handlers_for({Fetch: carry_out}), gx.Limits(seconds=seconds))
+        context = make_run_context({Fetch: carry_out}, limits=gx.Limits(seconds=seconds))
         with pytest.raises(OSError, match="it broke") as caught:
-            await arun(FETCHING, Wanted((Fetch("done"), Fetch("fails"))), context)
+            await arun(FETCHING, Wanted((Fetch("done"), Fetch("fails"))), **options_of(context))
         return caught.value
 
     assert [state for state in snapshot_in(asyncio.run(main())).open if state == "done"] == done

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from graphexec import AgentExecutor, CallContext, Limits, Snapshot, actions, memory, messages, models, testing, tool
 from graphexec.errors import AbandonedError, ModelError
 from graphexec.runtime import arun as arun_graph
-from graphexec.runtime import calls, current_call, make_run_context
+from graphexec.runtime import calls, current_call
 from graphexec.runtime import run as run_graph
+from tests.drivers import make_run_context, options_of
 from tests.executor.actors import (
     AnyTool,
     Caller,
@@ -150,17 +151,17 @@ def test_outer_limit_covers_unknown_meters(is_async: bool) -> None:
     roads = make_run_context({Travel: mile}, limits=Limits(iterations=None))
 
     async def atravel(question: Question) -> str:
-        return type((await arun_graph(ROAD, Trip(4.0), roads)).outcome).__name__
+        return type((await arun_graph(ROAD, Trip(4.0), **options_of(roads))).outcome).__name__
 
     def travel(question: Question) -> str:
-        return type(run_graph(ROAD, Trip(4.0), roads).outcome).__name__
+        return type(run_graph(ROAD, Trip(4.0), **options_of(roads)).outcome).__name__
 
     handlers: dict[Any, Any] = {Question: atravel if is_async else travel}
-    done = run_graph(INTERVIEW, Topic("tea"), make_run_context(handlers, limits=Limits({TOLLS: 10})))
+    done = run_graph(INTERVIEW, Topic("tea"), handlers=handlers, limits=Limits({TOLLS: 10}))
     assert done.outcome == Interview(("Arrived", "Arrived", "Stopped"))
     assert len(travels) == done.spent[TOLLS] == 10
     assert done.spent["miles"] == 10.0
-    unlimited = run_graph(INTERVIEW, Topic("tea"), make_run_context(handlers))
+    unlimited = run_graph(INTERVIEW, Topic("tea"), handlers=handlers)
     assert unlimited.spent[TOLLS] == 12
     assert Snapshot.from_json(unlimited.snapshot.to_json(), INTERVIEW).spent == unlimited.spent
 

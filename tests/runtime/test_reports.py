@@ -14,9 +14,10 @@ from graphexec.effects import CallModel, agent_limits
 from graphexec.kernel import Answered, Asked, Done, Event, Reported
 from graphexec.kernel.effects import CallContext
 from graphexec.messages import ModelReply, ModelRequest, ReplyDelta
-from graphexec.runtime import IO, Handler, RunContext, arun, astream, make_run_context, report, run, stream
+from graphexec.runtime import IO, Handler, arun, astream, report, run, stream
+from graphexec.runtime.handlers import RunContext
 from graphexec.runtime.progress import Listener, listen_with, wants_pieces
-from tests.drivers import FakeClock
+from tests.drivers import FakeClock, make_run_context, options_of
 from tests.kernel.machines import INTERVIEW, PROMPTS, Prompt, Question, Stopped, Topic
 from tests.parameters import cases
 from tests.runtime.actors import LONG
@@ -37,13 +38,13 @@ def streamed(
     events: list[Event[Any]] = [] if seen is None else seen
 
     async def collect() -> None:
-        async for event in astream(graph, value, made, pieces=pieces):
+        async for event in astream(graph, value, **options_of(made), pieces=pieces):
             events.append(event)  # noqa: PERF401 - events before an exception are kept
 
     if how == "async":
         asyncio.run(collect())
         return events
-    for event in stream(graph, value, made, pieces=pieces):
+    for event in stream(graph, value, **options_of(made), pieces=pieces):
         events.append(event)  # noqa: PERF402 - as above
     return events
 
@@ -91,11 +92,11 @@ def test_unobserved_run_has_no_listener() -> None:
         return "42"
 
     made = make_run_context({Question: answer})
-    run(INTERVIEW, Topic("tea", 1), made)
-    asyncio.run(arun(INTERVIEW, Topic("tea", 1), made))
-    list(stream(INTERVIEW, Topic("tea", 1), made))
+    run(INTERVIEW, Topic("tea", 1), **options_of(made))
+    asyncio.run(arun(INTERVIEW, Topic("tea", 1), **options_of(made)))
+    list(stream(INTERVIEW, Topic("tea", 1), **options_of(made)))
     assert wanted == [False, False, False]
-    list(stream(INTERVIEW, Topic("tea", 1), made, pieces=True))
+    list(stream(INTERVIEW, Topic("tea", 1), **options_of(made), pieces=True))
     assert wanted == [False, False, False, True]
 
 
@@ -194,7 +195,7 @@ def asking(model: Any, *, seconds: float | None = None, clock: Callable[[], floa
 @cases("seconds", None, LONG)
 def test_pieces_come_as_they_are_made(seconds: float | None) -> None:
     model = StreamingModel()
-    with closing(stream(PROMPTS, Prompt(), asking(model, seconds=seconds), pieces=True)) as events:
+    with closing(stream(PROMPTS, Prompt(), **options_of(asking(model, seconds=seconds)), pieces=True)) as events:
         assert isinstance(next(event for event in events if isinstance(event, Asked)), Asked)
         for number, piece in enumerate(ANSWER, start=1):
             model.going.release()
@@ -214,7 +215,9 @@ def test_pieces_come_as_they_are_made(seconds: float | None) -> None:
 def test_pieces_arrive_on_the_loop_as_produced(seconds: float | None) -> None:
     async def scenario() -> None:
         model = StreamingModel()
-        async with aclosing(astream(PROMPTS, Prompt(), asking(model, seconds=seconds), pieces=True)) as events:
+        async with aclosing(
+            astream(PROMPTS, Prompt(), **options_of(asking(model, seconds=seconds)), pieces=True)
+        ) as events:
             while not isinstance(await anext(events), Asked):
                 pass
             for number, piece in enumerate(ANSWER, start=1):
@@ -284,7 +287,7 @@ def test_closing_a_stream_abandons_its_call(seconds: float | None) -> None:
         return reply
 
     made = make_run_context({CallModel: Handler(noted)}, limits=agent_limits(model_calls=1, seconds=seconds))
-    events = stream(PROMPTS, Prompt(), made, pieces=True)
+    events = stream(PROMPTS, Prompt(), **options_of(made), pieces=True)
     model.going.release()
     assert isinstance(next(event for event in events if isinstance(event, Reported)), Reported)
     events.close()
@@ -299,7 +302,7 @@ def test_closing_a_stream_abandons_its_call(seconds: float | None) -> None:
 def test_closing_an_async_stream_cancels_its_call(seconds: float | None) -> None:
     async def scenario() -> StreamingModel:
         model = StreamingModel()
-        events = astream(PROMPTS, Prompt(), asking(model, seconds=seconds), pieces=True)
+        events = astream(PROMPTS, Prompt(), **options_of(asking(model, seconds=seconds)), pieces=True)
         model.going.release()
         while not isinstance(await anext(events), Reported):
             pass
@@ -343,7 +346,7 @@ def test_late_report_of_abandoned_call_is_dropped() -> None:
     async def scenario() -> list[Event[Any]]:
         made = make_run_context({Question: answer})
         seen: list[Event[Any]] = []
-        async with aclosing(astream(INTERVIEW, Topic("tea"), made, pieces=True)) as events:
+        async with aclosing(astream(INTERVIEW, Topic("tea"), **options_of(made), pieces=True)) as events:
             while not isinstance((event := await anext(events)), Reported):
                 seen.append(event)
         return [*seen, event]

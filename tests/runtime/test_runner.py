@@ -16,7 +16,8 @@ import pytest
 from graphexec import AgentAction, AgentExecutor, AgentFinish, Asks, Exhausted, InputError, Limits, Snapshot, kernel
 from graphexec.kernel.effects import CallContext
 from graphexec.kernel.events import Cut
-from graphexec.runtime import IO, Handler, RunContext, make_run_context, run
+from graphexec.runtime import IO, Handler, run
+from tests.drivers import make_run_context, options_of
 from tests.executor.actors import answer, make_executor, run_by
 from tests.kernel.machines import INTERVIEW, Question, Stopped, Topic, Topics, Total, machine_of
 from tests.parameters import cases
@@ -75,7 +76,7 @@ def test_abandoned_async_handler_abandons_the_run_within() -> None:
             ended.set()
 
     world = make_run_context({Question: ask}, limits=Limits(seconds=0.2))
-    done = run(INTERVIEW, Topic("tea"), world)
+    done = run(INTERVIEW, Topic("tea"), **options_of(world))
     assert isinstance(done.outcome, Stopped)
     assert inner.is_set()
     held.set()
@@ -155,8 +156,13 @@ ANSWERS: list[Any] = [
 @cases("function", *ANSWERS)
 @cases("made", lambda function: function, Handler)
 def test_function_is_as_good_as_a_handler(function: Any, made: Callable[[Any], Any]) -> None:
-    asked = run(INTERVIEW, Topic("tea"), make_run_context({Question: function}))
-    assert run(INTERVIEW, Topic("tea"), RunContext({Question: made(function)}, Limits())).outcome == asked.outcome
+    asked = run(INTERVIEW, Topic("tea"), handlers={Question: function})
+    assert (
+        run(
+            INTERVIEW, Topic("tea"), **options_of(make_run_context({Question: made(function)}, limits=Limits()))
+        ).outcome
+        == asked.outcome
+    )
 
 
 def test_handler_is_recognized_by_its_positional_parameters() -> None:
@@ -185,7 +191,7 @@ def test_second_parameter_of_another_class_is_no_call() -> None:
 
     answer: Any = sign
     with pytest.raises(TypeError, match="missing 1 required positional argument: 'sign'"):
-        run(INTERVIEW, Topic("tea"), make_run_context({Question: answer}))
+        run(INTERVIEW, Topic("tea"), handlers={Question: answer})
 
 
 def test_handler_of_no_function_is_refused() -> None:
@@ -203,8 +209,8 @@ def test_instant_handlers_may_cut_a_batch() -> None:
     async def cut_short(effect: Question, call: CallContext[Any], io: IO) -> Any:
         return Cut()
 
-    context = RunContext({Question: Handler(cut_short, instant=True)}, Limits(seconds=9))
-    done = run(machine_of(survey), Topics(("a", "b")), context)
+    context = make_run_context({Question: Handler(cut_short, instant=True)}, limits=Limits(seconds=9))
+    done = run(machine_of(survey), Topics(("a", "b")), **options_of(context))
     assert isinstance(done.outcome, Stopped)
     assert done.outcome.limit.limit == "seconds"
 

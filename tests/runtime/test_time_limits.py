@@ -13,9 +13,10 @@ import pytest
 
 import graphexec as gx
 from graphexec.effects import TOOL_CALLS
-from graphexec.runtime import RunContext, run
-from graphexec.runtime.handlers import handlers_for
+from graphexec.runtime import run
+from graphexec.runtime.handlers import RunContext, handlers_for
 from graphexec.runtime.threads import count_abandoned
+from tests.drivers import options_of
 from tests.executor.actors import AnyTool, Running, act, make_executor, snapshot_after
 from tests.kernel.machines import Interview, Question, Stopped, Topic, machine_of
 from tests.runtime.actors import HOW, LONG, tool_named
@@ -111,7 +112,7 @@ def test_an_interrupt_in_a_node_begins_no_call(released: threading.Event) -> Non
 
     before = count_abandoned()
     context = RunContext(handlers_for({Question: answer}), gx.Limits(seconds=LONG))
-    snapshot = snapshot_after(KeyboardInterrupt, lambda: run(machine, Topic("tea"), context))
+    snapshot = snapshot_after(KeyboardInterrupt, lambda: run(machine, Topic("tea"), **options_of(context)))
     released.set()
     eventually(lambda: count_abandoned() <= before)
     assert begun == ["first"]

@@ -16,13 +16,13 @@ from graphexec.effects import CallModel, CallTool, ToolResult, agent_limits
 from graphexec.executor.handlers import make_model_handler
 from graphexec.kernel.meters import GRACE
 from graphexec.messages import ModelReply, ModelRequest, Usage
-from graphexec.runtime import RunContext, arun, make_run_context
+from graphexec.runtime import arun
 from graphexec.runtime.handlers import Handler, handlers_for
 from graphexec.runtime.io import ASYNC, BLOCKING, gather, run_sync
 from graphexec.runtime.loop import TURN
 from graphexec.runtime.tasks import await_for, call_in_thread, run_on_own_loop
 from graphexec.runtime.threads import NOT_DONE, open_cancel_scope, wait_for
-from tests.drivers import ALL_DRIVERS, LIVE, Driver, Script
+from tests.drivers import ALL_DRIVERS, LIVE, Driver, Script, make_run_context, options_of
 from tests.kernel import machines as m
 from tests.parameters import cases
 from tests.runtime.actors import LONG, cancel_when, start_in_thread
@@ -221,7 +221,7 @@ def test_cancelled_run_cancels_its_calls(machine: Any, value: Any, seconds: floa
                 raise
 
         made = make_run_context({m.Question: answer, CallTool: answer}, limits=Limits(seconds=seconds))
-        caught = await cancel_when(begun.wait(), arun(machine, value, made))
+        caught = await cancel_when(begun.wait(), arun(machine, value, **options_of(made)))
         assert snapshot_of(caught) is not None
 
     asyncio.run(cancel_run())
@@ -239,7 +239,7 @@ def test_busy_async_run_yields_to_other_tasks() -> None:
             raise AssertionError("it is instant")
 
     handler: Handler = make_model_handler(Instant())
-    made = RunContext({CallModel: handler}, agent_limits(model_calls=TURN * 5))
+    made = make_run_context({CallModel: handler}, limits=agent_limits(model_calls=TURN * 5))
     turns = 0
 
     async def others() -> None:
@@ -250,7 +250,7 @@ def test_busy_async_run_yields_to_other_tasks() -> None:
 
     async def together() -> m.Stopped:
         task = asyncio.create_task(others())
-        done = await arun(m.PROMPTS, m.Prompt(), made)
+        done = await arun(m.PROMPTS, m.Prompt(), **options_of(made))
         task.cancel()
         return done.outcome
 

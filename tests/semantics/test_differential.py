@@ -17,7 +17,7 @@ import graphexec as gx
 from graphexec.executor.result import Ending
 from graphexec.integrations import langchain
 from graphexec.runtime import run
-from tests.drivers import DriverResult, run_script
+from tests.drivers import DriverResult, options_of, run_script
 from tests.executor.actors import run_by, script_of
 from tests.parameters import cases, examples
 from tests.semantics.acting import (
@@ -151,7 +151,7 @@ def check_repeated_runs(actor: Actor, texts: Sequence[str], expected: Expected) 
     for text in texts:
         paused = gx.Snapshot.from_json(text, executor.graph)
         actor.turn = int(paused.spent["model_calls"])
-        resumed = run(executor.graph, paused, executor.run_context)
+        resumed = run(executor.graph, paused, **options_of(executor.run_context))
         check_ending(resumed.outcome, resumed, expected)
 
 

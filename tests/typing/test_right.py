@@ -47,11 +47,11 @@ from graphexec.executor import (
     plan,
     stopped_response,
 )
-from graphexec.kernel import ITERATIONS, PendingEffect, begin, bind
+from graphexec.kernel import ITERATIONS, PendingEffect, begin
 from graphexec.kernel.graph import Routes, Table
 from graphexec.messages import ChatRequest, CompletionRequest, ModelReply
 from graphexec.models import ScriptedModel
-from graphexec.runtime import arun, astream, make_run_context, run, stream
+from graphexec.runtime import arun, astream, run, stream
 from tests.kernel.machines import DIAMOND, Even, Left, Number, Odd, Question, Sum, Total, halve, split
 from tests.kernel.machines import Stopped as CountStopped
 
@@ -174,7 +174,7 @@ def test_surgery_keeps_or_extends_the_type() -> None:
     assert_type(spliced, Machine[Number, Total | Refused])
     assert_type(replace(DIAMOND, halve), Machine[Number, Total])
     assert_type(wrap(DIAMOND, halve, before=lambda even: even), Machine[Number, Total])
-    assert_type(bind(DIAMOND, Translator("en")), Machine[Number, Total])
+    assert_type(DIAMOND.with_settings(Translator("en")), Machine[Number, Total])
 
 
 def test_surgery_of_an_executor_is_typed() -> None:
@@ -189,18 +189,18 @@ def test_surgery_of_an_executor_is_typed() -> None:
 
 
 def test_a_run_is_typed_to_its_end() -> None:
-    done = run(DIAMOND, Number(6), make_run_context({}))
+    done = run(DIAMOND, Number(6))
     assert_type(done, Done[Total])
     assert_type(done.outcome, Total)
     state = advance(DIAMOND, begin(DIAMOND, Number(6)), Limits())
     assert_type(state, PendingEffect | Done[Total])
-    for event in stream(DIAMOND, Number(6), make_run_context({})):
+    for event in stream(DIAMOND, Number(6)):
         if isinstance(event, Done):
             assert_type(event.outcome, Total)
 
     async def asynchronously() -> None:
-        assert_type((await arun(DIAMOND, Number(6), make_run_context({}))).outcome, Total)
-        async for event in astream(DIAMOND, Number(6), make_run_context({})):
+        assert_type((await arun(DIAMOND, Number(6))).outcome, Total)
+        async for event in astream(DIAMOND, Number(6)):
             if isinstance(event, Done):
                 assert_type(event.outcome, Total)
 

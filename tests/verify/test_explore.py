@@ -18,7 +18,7 @@ from graphexec.executor import Acted, Ready, Stopped
 from graphexec.kernel import Answered, Asked, Done, Effect, Event, Limits, Moved
 from graphexec.kernel.effects import CallContext, Perform
 from graphexec.kernel.events import Cut
-from graphexec.runtime import IO, Handler, make_run_context, stream
+from graphexec.runtime import IO, Handler, stream
 from graphexec.testing.explorer.abstraction import shape, texts
 from graphexec.testing.explorer.explore import Exploration, explore
 from graphexec.testing.explorer.failure import Failure, as_test, breaks, raised_by
@@ -195,7 +195,7 @@ def test_explorer_and_driver_emit_same_events(data: st.DataObject, kind: Kind, i
     handler = Handler(chosen, instant=True)
     answers: Any = {CallModel: handler, CallAgent: handler, CallTool: handler}
     limits = Limits(iterations=iterations)
-    driven = list(stream(executor.graph, READY, make_run_context(answers, limits=limits, clock=lambda: 0.0)))
+    driven = list(stream(executor.graph, READY, handlers=answers, limits=limits, clock=lambda: 0.0))
     assert isinstance(driven[-1], Done)
     # The explorer answers a batch as a whole, and the driver each member as it is answered.
     assert asked_first(explored_events(executor.graph, limits, given)) == asked_first(driven)

@@ -54,11 +54,6 @@ def test_nothing_that_a_proof_is_made_of_changes(change: Callable[[], object]) -
     assert MACHINE.run(Address(0), handlers={Fetch: lambda effect: "text"}, limits=LIMITS).spent["pages"] == 1
 
 
-def test_a_changed_context_is_refused_with_the_way_to_change_it() -> None:
-    with pytest.raises(AttributeError, match=r"write executor\.with_context\(context\)"):
-        setattr(EXECUTOR, "run_context", EXECUTOR.run_context)  # noqa: B010 - type checkers refuse the assignment
-
-
 @cases("charges", {}, {PAGES: 2}, {Meter("others"): 1})
 def test_changed_cost_of_an_effect_is_an_error(charges: dict[Meter, int], monkeypatch: pytest.MonkeyPatch) -> None:
     @dataclasses.dataclass(frozen=True)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import graphexec as gx
-from graphexec import errors, kernel, memory
+from graphexec import errors, memory
 from graphexec.kernel.effects import NestedRuns
 from tests.executor.actors import Caller, act, answer, caller_of, echo, scripted
 from tests.kernel.machines import machine_of, pure, value
@@ -172,16 +172,16 @@ def test_nested_charges_are_assumptions_without_limits() -> None:
 )
 def test_unbounded_calls_start_unbounded_runs(limits: gx.Limits, others: str) -> None:
     """Their replies may report more of them than they were charged."""
-    assert meters_of(kernel.bind(REPORTING, NestedRuns("pages", 1, (("others", 4, 4),))), limits) == {"others": others}
+    assert meters_of(REPORTING.with_settings(NestedRuns("pages", 1, (("others", 4, 4),))), limits) == {"others": others}
 
 
 def test_reports_of_nested_runs_are_not_bounded() -> None:
     """The machine around them charges the same meter, and reports no more of it."""
     inner = REPORTING.verify().nested_runs("reporting", "pages")
     assert inner.charges == (("pages", None, None),)
-    bounds = bounds_of(kernel.bind(FETCHING, inner))
+    bounds = bounds_of(FETCHING.with_settings(inner))
     assert (str(bounds.meters["pages"]), str(bounds.alone["pages"])) == ("no bound", "1 (exact)")
-    assert meters_of(kernel.bind(FETCHING, inner), gx.Limits(depth=0)) == {"pages": "1 (exact)"}
+    assert meters_of(FETCHING.with_settings(inner), gx.Limits(depth=0)) == {"pages": "1 (exact)"}
 
 
 @pytest.mark.medium
@@ -287,7 +287,7 @@ def test_charges_of_nested_runs_are_checked(change: Callable[[Any], Any], fault:
     (None, gx.Limits(), None),
 )
 def test_meters_of_nested_runs_are_bounded(others: int | None, limits: gx.Limits, bound: str | None) -> None:
-    machine = kernel.bind(FETCHING, NestedRuns("pages", 1, (("others", others, others), ("pages", 0, 0))))
+    machine = FETCHING.with_settings(NestedRuns("pages", 1, (("others", others, others), ("pages", 0, 0))))
     expected = {"pages": "1 (exact)"} | ({} if bound is None else {"others": bound})
     assert meters_of(machine, limits) == expected
 
@@ -332,7 +332,7 @@ def fetch_next(addresses: Addresses) -> gx.Asks[Fetch, Addresses | Page]:
 
 
 def test_closed_form_with_a_measure_does_not_include_nested_runs() -> None:
-    machine = kernel.bind(machine_of(fetch_next), NestedRuns("pages", 1, (("pages", 1, 1),)))
+    machine = machine_of(fetch_next).with_settings(NestedRuns("pages", 1, (("pages", 1, 1),)))
     bounds = bounds_of(machine)
     assert (bounds.alone["pages"].form, bounds.meters["pages"].form) == ("measure(fetch_next) + 1", None)
 

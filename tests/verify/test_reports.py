@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec import Graph, GraphError, Limits, edges, graph, kernel, on, wrap
+from graphexec import Graph, GraphError, Limits, edges, graph, on, wrap
 from graphexec.executor import AGENT_EXECUTOR
 from graphexec.kernel.node import Edge
 from graphexec.verify import CODES, Finding, Witness, findings_of, verify
@@ -232,7 +232,7 @@ def test_finding_is_located_at_first_user_node_of_loop() -> None:
 
 
 def test_node_is_located_at_its_function() -> None:
-    wrapped = wrap(kernel.bind(WRITER), revise, before=lambda poor: poor)
+    wrapped = wrap(WRITER.with_settings(), revise, before=lambda poor: poor)
     assert place_of(wrapped["revise"].function) == place_of(revise.function)
     assert qualified(wrapped["revise"].function) == "tests.verify.writing.revise"
     function = AGENT_EXECUTOR["plan"].function

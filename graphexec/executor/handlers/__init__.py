@@ -1,17 +1,13 @@
 """Handlers of an agent's effects: a model for `ModelEffect`, a function for `CallAgent`."""
 
-from graphexec.executor.handlers.binding import Binding, make_handlers, validate_handlers
 from graphexec.executor.handlers.functions import check_decision, make_agent_handler
 from graphexec.executor.handlers.models import make_attempt_handler, make_model_handler, reading_ahead, with_attempts
 
 __all__ = [
-    "Binding",
     "check_decision",
     "make_agent_handler",
     "make_attempt_handler",
-    "make_handlers",
     "make_model_handler",
     "reading_ahead",
-    "validate_handlers",
     "with_attempts",
 ]

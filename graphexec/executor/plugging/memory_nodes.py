@@ -1,23 +1,37 @@
-"""Nodes that load a memory before the agent's first decision and save it at the end, and functions that add them."""
+"""Nodes that load a memory before the agent's first decision and save it at the end, and functions that add them.
+
+Endings always carry their run: a user's node may leave it out, and the engine's value has it.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, final
+from weakref import WeakSet
 
-from graphexec.actions import AgentFinish, Run, StoppedResponse
+from graphexec.actions import NO_RUN, AgentFinish, Run, StoppedResponse, run_of
 from graphexec.effects import LoadMemory, SaveMemory
 from graphexec.errors import InputError
 from graphexec.executor.inputs import InputKeys, to_outputs
-from graphexec.executor.nodes import stopped_response
+from graphexec.executor.nodes import check_return_direct, generate_response, parse, parse_or_raise, stopped_response
 from graphexec.executor.outcomes import Ready, Stopped, limit_reached
-from graphexec.executor.plugging.run_attachment import attach_run
 from graphexec.executor.result import Ending
 from graphexec.kernel.effects import Asks, Effect, ask
-from graphexec.kernel.graph import Graph, M, check_table
+from graphexec.kernel.graph import Graph, M, change_table
 from graphexec.kernel.meters import Exhausted
 from graphexec.kernel.node import END, Edge, Node, node
+from graphexec.kernel.surgery import same, wrap_function
+
+# The executor's own nodes that end a run: their endings always have it.
+_STOCK = frozenset(
+    stock.function for stock in (parse, parse_or_raise, check_return_direct, stopped_response, generate_response)
+)
+
+# Functions that are wrapped already: surgery derives machines from machines.
+_wrapped: WeakSet[Callable[..., Any]] = WeakSet()
+
 
 # Seconds that a save has beyond the deadline, so that a run stopped by its deadline is saved, too. This is enough for a
 # line in a file or a row in a local database, and too short for the caller to notice.
@@ -93,7 +107,7 @@ def add_memory(machine: M) -> M:
         edges = [_to_save(edge) for edge in edges]
         ending = {edge.source for edge in edges if edge.target == save_memory.name}
         nodes = [attach_run(one) if one.name in ending else one for one in nodes]
-    return check_table(type(machine), nodes, [*edges, *saved], start)
+    return change_table(machine, nodes, [*edges, *saved], start)
 
 
 # The last nodes of a run with a memory: their outcomes lead to the end.
@@ -123,3 +137,24 @@ def _plain_stop(machine: Graph[Any, Any]) -> Node[Any, Any]:
         if machine[name].kind == "pure":
             return machine[name]
     return node(name="stopped_unloaded")(stopped_response) if targets else stopped_response
+
+
+def attach_run(source: Node[Any, Any]) -> Node[Any, Any]:
+    """Return the node with a function that adds the run of its value to an ending without one.
+
+    A node that returns no ending stays as it is.
+    """
+    if source.inner is not None or not {AgentFinish, StoppedResponse} & {*source.returns}:
+        return source
+    if source.function in _STOCK or source.function in _wrapped:
+        return source
+    wrapper = wrap_function(source, same, _with_run)
+    _wrapped.add(wrapper)
+    return dataclasses.replace(source, function=wrapper)
+
+
+def _with_run(outcome: object, value: object) -> object:
+    run = run_of(value)
+    if run is None or not isinstance(outcome, (AgentFinish, StoppedResponse)) or outcome.run != NO_RUN:
+        return outcome
+    return dataclasses.replace(outcome, run=run)

@@ -12,12 +12,11 @@ from graphexec.agents import Agent
 from graphexec.effects import CallAgent, CallTool, ModelEffect
 from graphexec.errors import Fault, GraphError, InputError
 from graphexec.executor.outcomes import Ready, Stopped
-from graphexec.executor.plugging.memory_nodes import is_save_node, save_memory
+from graphexec.executor.plugging.memory_nodes import attach_run, is_save_node, save_memory
 from graphexec.executor.plugging.piece import HOMES, Edit, Piece
-from graphexec.executor.plugging.run_attachment import attach_run
 from graphexec.executor.plugging.seats import ONCE, Seats, assign_seats
 from graphexec.kernel.effects import All, Effect, Request
-from graphexec.kernel.graph import Graph, M, Route, Routes, Table, check_table
+from graphexec.kernel.graph import Graph, M, Route, Routes, Table, change_table
 from graphexec.kernel.node import END, Edge, Node
 from graphexec.kernel.tables import reachable
 
@@ -43,7 +42,7 @@ def plug(machine: M, pieces: Sequence[Piece]) -> M:
     edges, start = routes.redirect(machine)
     asking = [hide_requests(one, pieces) for piece in pieces for one in piece.nodes]
     nodes = [attach_run(one) for one in (*machine, *asking)]
-    changed = check_table(type(machine), nodes, [*edges, *added], start)
+    changed = change_table(machine, nodes, [*edges, *added], start)
     if found := [*_find_leaks(changed, pieces), *_find_early(changed, pieces)]:
         raise GraphError(found)
     return changed

@@ -94,8 +94,7 @@ class LooksBack(Protocol):
 
 def settings_that_look_back(graph: Graph[Any, Any]) -> tuple[LooksBack, ...]:
     """Return the settings of a graph's nodes that look at earlier steps."""
-    found = {id(one): one for node in graph for one in node.bound if isinstance(one, LooksBack)}
-    return tuple(found.values())
+    return tuple(one for one in graph.find_settings(object) if isinstance(one, LooksBack))
 
 
 def earlier_steps(value: object, looking: Sequence[LooksBack]) -> Hashable:

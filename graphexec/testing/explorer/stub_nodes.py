@@ -253,7 +253,7 @@ class StubMachine:
             effects=node.effects if node.kind == "opaque" else tuple(map(type, self._effects[node.name])),
             quotas=tuple(dataclasses.replace(one, counts=partial(_has_quota, one.name)) for one in node.quotas),
             when_spent=None if spent is None else partial(_leave, spent),
-            settings={},
+            parameters={},
             call_parameter=None,
             frame=None,
             decreases=None if node.decreases is None else partial(self._next_measure, node.measure.name),

@@ -8,14 +8,14 @@ import itertools
 import math
 import random
 import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias, final
 
 from graphexec.effects import AskHuman, CallAgent, CallTool, LoadMemory, ModelEffect, RunGraph, SaveMemory
 from graphexec.executor.executor import AgentExecutor
 from graphexec.kernel.effects import CallContext, Effect
 from graphexec.kernel.stepping import begin
-from graphexec.runtime.handlers import RunContext, RunOptions, World
+from graphexec.runtime.handlers import Handlers
 from graphexec.runtime.io import IO
 from graphexec.runtime.runner import astream, stream
 from graphexec.testing.adversary import PARTS, Adversary, Attack, Move, Part
@@ -53,8 +53,8 @@ class Rehearsal:
         self.scripted = {kind for node in trial.graph for kind in node.effects}
         if isinstance(machine, AgentExecutor):
             answered = {*machine.run_context.handlers}
-            for world in {node.world for node in trial.graph if isinstance(node.world, World)}:
-                answered |= world.handlers.keys()
+            for handlers in trial.graph.find_settings(Handlers):
+                answered |= handlers.keys()
             models = {kind for kind in self.scripted if issubclass(kind, (ModelEffect, RunGraph))}
             self.scripted &= {*models, AskHuman, *(replies or {}), *(self.scripted - answered)}
             agent = f"the agent function {getattr(machine.agent.function, '__qualname__', '')}".rstrip()
@@ -106,14 +106,16 @@ class Rehearsal:
     def play(self, attack: Attack, *, is_async: bool = True) -> RunReport:
         """Run the machine: async on a virtual clock, or sync in real time."""
         trial, watchdog, adversary = self.trial, self.trial.watchdog, Adversary(attack, self.trial.oracle)
-        scripted = adversary.run_context(trial.graph, trial.limits, loop_time if is_async else time.monotonic)
+        scripted, clock = adversary.handlers(trial.graph), loop_time if is_async else time.monotonic
         start = begin(trial.graph, trial.start)
         if isinstance(self.machine, AgentExecutor):
-            executor = self._replace_world(self.machine, scripted)
+            executor = self._replace_handlers(self.machine, scripted, clock)
             made = (executor.astream if is_async else executor.stream)(start, context=trial.context)
         else:
-            options = RunOptions(trial.context)
-            made = (astream if is_async else stream)(trial.graph, start, scripted, options=options)
+            drive = astream if is_async else stream
+            made = drive(
+                trial.graph, start, overrides=scripted, limits=trial.limits, clock=clock, context=trial.context
+            )
         watchdog.uncharged.clear()
         # Abandoned calls of an earlier run may still be open.
         watchdog.open.clear()
@@ -124,17 +126,19 @@ class Rehearsal:
             raise HangError(watchdog.describe_hang(who, place)) from None
         return dataclasses.replace(report, uncharged=tuple(watchdog.uncharged))
 
-    def _replace_world(self, machine: AgentExecutor, scripted: RunContext) -> AgentExecutor:
+    def _replace_handlers(
+        self, machine: AgentExecutor, scripted: Handlers, clock: Callable[[], float]
+    ) -> AgentExecutor:
         """Return the executor with scripted models, people and tools (`scripted_tool`), and a watch over its calls."""
         own = machine.run_context
-        overrides = {kind: scripted.handlers[kind] for kind in self.scripted}
-        handlers = {**own.handlers, **overrides}
+        overrides = Handlers({kind: scripted[kind] for kind in self.scripted})
+        handlers = Handlers({**own.handlers, **overrides})
         stand_ins = {name for name, one in machine.tools.items() if isinstance(one, ScriptedTool)}
         if CallTool not in self.scripted and stand_ins:
             usual = own.handlers[CallTool]
 
             async def answer(effect: CallTool, call: CallContext[Any], io: IO) -> Any:
-                handler = scripted.handlers[CallTool] if effect.name in stand_ins else usual
+                handler = scripted[CallTool] if effect.name in stand_ins else usual
                 return await handler.answer(effect, call, io)
 
             handlers[CallTool] = dataclasses.replace(usual, answer=answer)
@@ -147,7 +151,7 @@ class Rehearsal:
 
         changed = machine.with_limits(self.trial.limits)
         context = dataclasses.replace(
-            changed.run_context, handlers=handlers, clock=scripted.clock, around_call=around_call, overrides=overrides
+            changed.run_context, handlers=handlers, clock=clock, around_call=around_call, overrides=overrides
         )
         return changed.with_context(context)
 

@@ -242,8 +242,7 @@ def _choices(one: Transition) -> Iterator[Transition]:
 
 def nested_runs_of(graph: Graph[Any, Any]) -> tuple[NestedRuns, ...]:
     """Return what the nested runs that the machine's calls start charge, as far as it is known."""
-    settings = dict.fromkeys(one for node in graph for one in node.bound if isinstance(one, NestedRuns))
-    return NestedRuns.merge(list(settings))
+    return NestedRuns.merge(list(dict.fromkeys(graph.find_settings(NestedRuns))))
 
 
 def bounded_meters(flow: Flow, nested: Sequence[NestedRuns]) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from typing import final
 
 from graphexec import Graph, node, on, wrap
 from graphexec.kernel import begin
-from graphexec.runtime import make_run_context, run
+from graphexec.runtime import run
 from tests.kernel.machines import DIAMOND, Even, Left, Number, Sum, Total, halve
 
 
@@ -21,7 +21,7 @@ def shorten(other: Other) -> Total:
 
 
 on(Even, shorten)  # error: mypy misc, pyright reportArgumentType reportCallIssue
-run(DIAMOND, Left(1), make_run_context({}))  # error: mypy misc, pyright reportArgumentType
+run(DIAMOND, Left(1))  # error: mypy misc, pyright reportArgumentType
 begin(DIAMOND, "7")  # error: mypy misc, pyright reportArgumentType
 # pyright widens what halve takes to an Even or an int.
 wrap(DIAMOND, halve, before=lambda even: even.value)  # error: mypy arg-type return-value
@@ -32,6 +32,6 @@ def format_sum(total: Sum) -> Total:
 
 
 wrap(DIAMOND, halve, after=format_sum)  # error: mypy arg-type, pyright reportArgumentType
-ended = run(DIAMOND, Number(1), make_run_context({}))
+ended = run(DIAMOND, Number(1))
 ended.outcome.value  # error: mypy attr-defined, pyright reportAttributeAccessIssue
 later: Graph[Number, Sum] = DIAMOND  # error: mypy assignment, pyright reportAssignmentType

@@ -1,8 +1,7 @@
-"""An embedded executor is answered by its own world: its model, tools, memory and handlers."""
+"""An embedded executor keeps its settings: its model, tools, memory and handlers answer its nodes."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Callable
 from importlib import import_module
@@ -12,9 +11,9 @@ import pytest
 
 import graphexec as gx
 from graphexec import actions, effects, errors, kernel, memory, messages, models, runtime, testing
-from graphexec.executor import Acted, Ready, dispatch_tools, limit_reached
+from graphexec.executor import AGENT_EXECUTOR, Acted, Ready, dispatch_tools, limit_reached
 from graphexec.kernel.events import Done
-from graphexec.kernel.program import compile_program
+from graphexec.runtime import handlers
 from graphexec.runtime.io import run_sync
 from tests.drivers import Script, run_script
 from tests.kernel.machines import machine_of, pending
@@ -57,8 +56,9 @@ def delegating(inner: Any, **options: Any) -> gx.AgentExecutor:
     return gx.AgentExecutor(agent=agent, tools=[search], nodes=[delegate], max_iterations=4, **options)
 
 
-Handlers: TypeAlias = dict[type[effects.AskHuman], Callable[[effects.AskHuman], str]]
-OUTER: Handlers = {effects.AskHuman: lambda _: "outer"}
+Answers: TypeAlias = dict[type[effects.AskHuman], Callable[[effects.AskHuman], str]]
+ASKED = effects.AskHuman
+OUTER: Answers = {ASKED: lambda _: "outer"}
 
 
 def observations(executor: gx.AgentExecutor) -> list[Any]:
@@ -81,34 +81,27 @@ class TestAnswers:
         assert observations(delegating(inner)) == ["remembered"]
         assert "remembered" in str(inner.memory and inner.memory.load({"input": "q"}))
 
-    def test_handlers_of_the_inner_world_win(self) -> None:
+    def test_handlers_of_the_inner_machine_win(self) -> None:
         assert observations(delegating(asking("inner"), handlers=OUTER)) == ["inner"]
         assert observations(delegating(archivist("Final Answer: again")).with_handlers({})) == ["again"]
         inner = asking("")
-        handlers = {kind: one for kind, one in inner.world.handlers.items() if kind is not effects.AskHuman}
-        bare = dataclasses.replace(inner.world, handlers=handlers)
+        *others, own = inner.graph.settings
+        bare = handlers.Handlers({kind: one for kind, one in inner.run_context.handlers.items() if kind is not ASKED})
+        assert own == inner.run_context.handlers
+        assert observations(delegating(inner.graph.with_settings(*others, bare), handlers=OUTER)) == ["outer"]
 
-        @dataclasses.dataclass
-        class WithoutPerson:
-            graph: gx.Machine[Any, Any]
-            world: object
-
-        outer = delegating(WithoutPerson(inner.graph, bare), handlers=OUTER)
-        assert observations(outer) == ["outer"]
-
-    def test_world_of_a_node_is_kept(self) -> None:
-        middle = delegating(archivist("Final Answer: innermost"))
+    def test_settings_of_a_node_are_kept(self) -> None:
+        innermost = archivist("Final Answer: innermost")
+        middle = delegating(innermost)
         assert observations(delegating(middle)) == ["done"]
-        first = next(one for one in middle.graph if one.name == "inner.plan").world
-        embedded = next(one for one in delegating(middle).graph if one.name == "inner.inner.plan")
-        assert embedded.world is first
-        assert all(one.world is None for one in archivist().graph)
-        assert all(one.world is not None for one in delegating(archivist()).graph if one.name == "inner.plan")
-        assert not compile_program(archivist().graph, gx.Limits()).worlds
-        outer, other = delegating(archivist()), machine_of(gx.embed(archivist().graph, "inner"))
-        with pytest.raises(errors.InputError, match=r"embed its executor, as in embed\(inner, name\)"):
-            outer.with_graph(other)
+        assert middle.graph["inner.plan"].settings is innermost.graph.settings
+        assert delegating(middle).graph["inner.inner.plan"].settings is innermost.graph.settings
+        assert all(one.settings is None for one in archivist().graph)
+        assert delegating(AGENT_EXECUTOR).graph["inner.plan"].settings is None
         outer = delegating(archivist("Final Answer: found"))
+        assert (
+            outer.with_graph(machine_of(gx.embed(archivist("Final Answer: x").graph, "inner"))).run("q").output == "x"
+        )
 
         @gx.node
         def look(acted: Acted) -> Acted:
@@ -126,8 +119,8 @@ def asking(answer: str) -> gx.AgentExecutor:
         reply = yield from gx.ask(effects.AskHuman("Really?"))
         return gx.AgentFinish({"output": reply}, "", finish.run)
 
-    handlers: Handlers = {effects.AskHuman: lambda _: answer}
-    return archivist("Final Answer: x", handlers=handlers).plug(consult)
+    answers: Answers = {ASKED: lambda _: answer}
+    return archivist("Final Answer: x", handlers=answers).plug(consult)
 
 
 class TestChecks:
@@ -159,7 +152,7 @@ class TestChecks:
             asks.run("q")
 
     @pytest.mark.medium
-    def test_all_worlds_are_scripted_and_limited(self) -> None:
+    def test_all_machines_are_scripted_and_limited(self) -> None:
         testing.verify_termination(delegating(archivist()), examples=10)
         result = delegating(archivist(*[CALLS] * 2), max_model_calls=2).run("q")
         assert (result.reason, result.spent.meters["model_calls"]) == ("model_calls", 2)
@@ -187,8 +180,7 @@ class TestDelegation:
                 answer: Any = messages.ModelReply(next(replies))
             else:
                 assert call.effect is not None
-                world: Any = executor.graph[call.node].world
-                handler = executor.run_context.handlers_of({call.node: world})[call.node][type(call.effect)]
+                handler = executor.run_context.handlers_of(executor.graph)[call.node][type(call.effect)]
                 answer = run_sync(handler.answer(call.effect, call, runtime.BLOCKING))
             reply = (answer,) if hasattr(state.effect, "effects") else answer
             snapshot = gx.Snapshot.from_json(state.reply(reply).to_json(), executor.graph)
