@@ -350,7 +350,7 @@ def test_long_loop_is_found_in_few_states(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_search_stops_at_its_state_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("graphexec.verify.proof.attained._STATES", 3)
-    monkeypatch.setattr("graphexec.verify.proof.bounds._STATES", 3)
+    monkeypatch.setattr("graphexec.verify.proof.bound_search.STATES", 3)
     chain = [way(here, there) for here, there in itertools.pairwise("abcdef")]
     assert str(only_bounds(flow_with(*chain, end("f"))).transitions) == "6 (at most)"
 

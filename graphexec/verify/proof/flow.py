@@ -57,7 +57,7 @@ class Transition:
     most: int | None = 0
     effect_charges: tuple[Charges, ...] = ()
     # `None` if effects are charged to the limits.
-    grace: float | None = None
+    grace: int | float | None = None
     answered: bool = False
     reserves: tuple[tuple[str, int], ...] = ()
 
@@ -309,20 +309,13 @@ def possible_transitions(flow: Flow, limits: Limits) -> list[Transition]:
     """Return the transitions that some run within these limits may take, in the order of the table."""
     known, caps = limits_of(flow, limits), caps_of(flow, limits)
     most = math.inf if limits.fan_out is None else limits.fan_out
-    allowed: list[Transition] = []
-    following: dict[str, list[Transition]] = {}
-    for one in flow.variants:
-        enabled = is_enabled(one, known) and is_affordable(one, caps) and is_timely(one, limits.seconds)
-        if enabled and (one.most is not None or one.asks <= most):
-            allowed.append(one)
-            following.setdefault(one.source, []).append(one)
-    reached = {flow.start}
-    waiting = [flow.start]
-    while waiting:
-        for one in following.get(waiting.pop(), ()):
-            if one.target not in reached:
-                reached.add(one.target)
-                waiting.append(one.target)
+    allowed = [
+        one
+        for one in flow.variants
+        if is_enabled(one, known) and is_affordable(one, caps) and is_timely(one, limits.seconds)
+        if one.most is not None or one.asks <= most
+    ]
+    reached = reachable(flow.start, [(one.source, one.target) for one in allowed])
     return [one for one in allowed if one.source in reached]
 
 

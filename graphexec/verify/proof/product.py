@@ -13,8 +13,7 @@ from typing import TypeAlias
 
 from graphexec.kernel.meters import Limits
 from graphexec.kernel.node import END
-from graphexec.verify.paths import find_cycle, find_path, label_edges
-from graphexec.verify.proof.components import strongly_connected_components
+from graphexec.verify.paths import find_cycle, find_path, label_edges, strongly_connected_components
 from graphexec.verify.proof.flow import Flow, Transition
 from graphexec.verify.proof.moves import CountedMove, moves_by_node
 

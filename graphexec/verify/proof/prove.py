@@ -19,10 +19,10 @@ from graphexec.kernel.graph import Graph, require_graph
 from graphexec.kernel.meters import Limits
 from graphexec.kernel.node import END, Node
 from graphexec.kernel.program import Ranks, cached_for_limits, check_meters
+from graphexec.kernel.tables import reachable
 from graphexec.verify.paths import find_path, label_edges
 from graphexec.verify.proof.bounds import bounds_by_states, bounds_of, ends_by_states
 from graphexec.verify.proof.certificate import Bounds, Certificate
-from graphexec.verify.proof.components import reachable
 from graphexec.verify.proof.findings import Finding, Status, Verdict, Witness, fan_out_remedy, finding_of, options_of
 from graphexec.verify.proof.flow import (
     Flow,
@@ -177,11 +177,8 @@ def _path_to(flow: Flow, node: str | None, limits: Limits) -> Witness | None:
 
 def _find_stop_only_nodes(flow: Flow, limits: Limits) -> Iterator[Finding]:
     """Yield a warning for the nodes from which a run ends only when a limit stops it."""
-    sources: dict[str, list[str]] = {}
-    for transition in flow.transitions:
-        if transition.kind == "move":
-            sources.setdefault(transition.target, []).append(transition.source)
-    finishing = reachable([END.name], sources)
+    moves = [one for one in flow.transitions if one.kind == "move"]
+    finishing = reachable(END.name, [(one.target, one.source) for one in moves])
     stuck = [name for name in flow.nodes if name not in finishing]
     if stuck:
         first = stuck[0]
