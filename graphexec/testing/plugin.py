@@ -151,8 +151,6 @@ def _test(function: Callable[..., Verifiable], options: Mapping[str, Any]) -> Ca
     def test(*args: Any, **kwargs: Any) -> None:
         __tracebackhide__ = True
         from graphexec.errors import CertificateError, InputError
-        from graphexec.executor.executor import AgentExecutor
-        from graphexec.kernel.graph import Graph
         from graphexec.testing.failures import with_own_frames
         from graphexec.testing.properties import verify_termination
         from graphexec.testing.setup import graph_of, limits_of
@@ -167,7 +165,7 @@ def _test(function: Callable[..., Verifiable], options: Mapping[str, Any]) -> Ca
         if raised is not None:
             # Raised here, so that the traceback has only the user's lines.
             raise with_own_frames(raised)
-        if not isinstance(machine, (AgentExecutor, Graph)):
+        if not _is_machine(machine):
             given = "None" if machine is None else f"{machine!r}, of {type(machine).__name__}"
             _fail(f"{name} returns {given}; return an executor or a graph")
         verdict = verify(graph_of(machine), limits_of(machine, options.get("limits")))
@@ -180,6 +178,13 @@ def _test(function: Callable[..., Verifiable], options: Mapping[str, Any]) -> Ca
             _fail("\n".join((str(raised), *getattr(raised, "__notes__", ()))))
 
     return test
+
+
+def _is_machine(value: object) -> bool:
+    from graphexec.executor.executor import AgentExecutor
+    from graphexec.kernel.graph import Graph
+
+    return isinstance(value, (AgentExecutor, Graph))
 
 
 def _fail(text: str) -> NoReturn:

@@ -7,9 +7,7 @@ process. The tests compare the results with those of networkx.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from functools import reduce
 from itertools import pairwise
-from operator import and_
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -83,7 +81,10 @@ def find_dominators(start: N, following: Mapping[N, Iterable[N]]) -> Callable[[N
     while changed:
         changed = False
         for node in order[1:]:
-            found = reduce(and_, [above[one] for one in before[node]]) | 1 << places[node]
+            found = -1
+            for one in before[node]:
+                found &= above[one]
+            found |= 1 << places[node]
             changed |= found != above[node]
             above[node] = found
     return lambda node, other: bool(above[other] >> places[node] & 1)

@@ -75,7 +75,7 @@ REPORTS: list[tuple[str, list[str], dict[str, int]]] = [
 def test_machine_or_mistake_is_reported(
     pytester: pytest.Pytester, text: str, lines: list[str], outcomes: dict[str, int]
 ) -> None:
-    run(pytester, text, lines=lines, **outcomes)
+    run(pytester, text, options="", lines=lines, **outcomes)
 
 
 @pytest.mark.medium
