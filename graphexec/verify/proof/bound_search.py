@@ -12,12 +12,20 @@ from operator import itemgetter
 from typing import Any, TypeAlias
 
 from graphexec.kernel.effects import NestedRuns
-from graphexec.kernel.meters import Limits
 from graphexec.kernel.node import END
 from graphexec.verify.proof import polynomial
 from graphexec.verify.proof.attained import is_attained
 from graphexec.verify.proof.certificate import NOTHING, Bound, Potential
-from graphexec.verify.proof.flow import Charges, Flow, Transition, caps_of, ends_of, is_limited, possible_transitions
+from graphexec.verify.proof.flow import (
+    Charges,
+    Flow,
+    Known,
+    Transition,
+    caps_of,
+    ends_of,
+    is_limited,
+    possible_transitions,
+)
 from graphexec.verify.proof.moves import CountedMove
 from graphexec.verify.proof.polynomial import Polynomial
 from graphexec.verify.proof.potential import (
@@ -64,7 +72,7 @@ def number_of(bound: Bound) -> float:
 
 
 class BoundSearch:
-    """Finds the bounds on what runs of a flow count, if its possible `transitions` are proved to end under `limits`.
+    """Finds the bounds on what runs of a flow count, whose possible `transitions` are proved to end under known limits.
 
     `nested` runs have limits of their own, which bound meters, too. Closed forms exist only if the transitions end
     `always`; if `measures` end them, these have their names. If they end only `by_states`, all states are searched.
@@ -74,7 +82,7 @@ class BoundSearch:
         self,
         flow: Flow,
         transitions: Sequence[Transition],
-        limits: Limits,
+        known: Known,
         nested: NestedRuns | None,
         *,
         always: bool,
@@ -86,16 +94,17 @@ class BoundSearch:
         self._measures = {name: polynomial.name(name) + _ONE for name in measures}
         self.nested = nested
         self._by_states = by_states
-        possible = possible_transitions(flow, limits)
+        possible = possible_transitions(flow, known)
         reached = {one.source for one in possible}
         errors = [one for one in flow.measure_errors if measures and one.source in reached]
         self._transitions = [*possible, *errors]
         self._always = [*transitions, *errors] if always else None
-        self.limits = limits
-        self._budgets = caps_of(flow, limits)
-        charged: dict[str, Any] = {} if nested is None else {name: limits[name] for name, *_ in nested.charges}
+        self.known = known
+        self._budgets = caps_of(flow, known)
+        charged: dict[str, Any] = {} if nested is None else {name: known.get(name) for name, *_ in nested.charges}
         whole = {name: limit for name, limit in charged.items() if isinstance(limit, int)}
-        uncounted = {name: getattr(limits, name) for name in ("fan_out", "restarts", "nested_runs")}
+        # Any: they are whole numbers.
+        uncounted: dict[str, Any] = {name: known[name] for name in ("fan_out", "restarts", "nested_runs")}
         caps: dict[str, int | None] = {**whole, **self._budgets, **uncounted}
         self._caps: Mapping[str, int] = {name: limit for name, limit in caps.items() if limit is not None}
         self._numbers = {name: polynomial.number(cap) for name, cap in self._caps.items()}
@@ -103,7 +112,7 @@ class BoundSearch:
         self._spent = [name for name in (*self._caps, *measures) if name in spent]
         self._nodes = ends_of(flow, transitions)
         self._reached = ends_of(flow, self._transitions)
-        self._possible, self._sure = Product(flow, limits), Product(flow, limits, sure=True)
+        self._possible, self._sure = Product(flow, known), Product(flow, known, sure=True)
 
     @cached_property
     def _sloped(self) -> SlopedPotentials:
@@ -298,18 +307,18 @@ class BoundSearch:
             # Other limits may make other transitions possible.
             nothing = NOTHING if self._always is not None else Bound(None, 0, exact=True)
             return dataclasses.replace(nothing, potential=Potential(dict.fromkeys(self._reached, (0, ()))))
-        if not all(is_bounded(one, self.limits) for one in charging):
+        if not all(is_bounded(one, self.known) for one in charging):
             return Bound(None, None)
 
         def again(transitions: Iterable[Transition]) -> Polynomial:
-            return charged_again(name, transitions, self.limits)
+            return charged_again(name, transitions, self.known)
 
         # The searched runs never crash and repeat charges, and a visit that asks for more than is left is refused.
-        sure = not self.limits.restarts and not is_limited(self.flow, name, self.limits)
+        sure = not self.known["restarts"] and not is_limited(self.flow, name, self.known)
 
         def weight(one: Transition) -> Polynomial:
             # Transitions without a bound are part of no run.
-            return most_charged(one, name) if is_bounded(one, self.limits) else _ZERO
+            return most_charged(one, name) if is_bounded(one, self.known) else _ZERO
 
         return self.bound_of_weight(weight, again, counts=(lambda move: move.charges(name)) if sure else None)
 
@@ -327,7 +336,7 @@ class BoundSearch:
         reserved = [one for one in self._transitions if one.reserved]
         if self._measures and any(one.calls(name) != 0 for one in reserved):
             return None
-        again = partial(charged_again, name, limits=self.limits)
+        again = partial(charged_again, name, known=self.known)
         within = sum((polynomial.number(factor) * polynomial.name(other) for other, factor in called), _ZERO)
 
         def weight(one: Transition) -> Polynomial:

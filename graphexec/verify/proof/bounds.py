@@ -6,19 +6,11 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 
 from graphexec.kernel.effects import NestedRuns
-from graphexec.kernel.meters import GRACE, Limits
+from graphexec.kernel.meters import GRACE
 from graphexec.verify.proof import polynomial
 from graphexec.verify.proof.bound_search import STATES, BoundSearch, number_of
 from graphexec.verify.proof.certificate import TIMELY, Bound, Bounds, bound_by_limit, is_limit_of
-from graphexec.verify.proof.flow import (
-    Flow,
-    Transition,
-    bounded_meters,
-    caps_of,
-    limits_of,
-    may_stop_anywhere,
-    possible_transitions,
-)
+from graphexec.verify.proof.flow import Flow, Known, Transition, bounded_meters, may_stop_anywhere, possible_transitions
 from graphexec.verify.proof.product import Product
 
 # The most digits of a nested run's charges in a closed form.
@@ -28,61 +20,60 @@ _DIGITS = 20
 def bounds_of(
     flow: Flow,
     transitions: Sequence[Transition],
-    limits: Limits,
+    known: Known,
     nested: NestedRuns | None = None,
     *,
     always: bool = True,
     measures: Sequence[str] = (),
     anywhere: bool = False,
 ) -> Bounds:
-    """Return the bounds of a flow whose possible `transitions` are proved to end under `limits`.
+    """Return the bounds of a flow whose possible `transitions` are proved to end under the `known` limits.
 
     The charges of `nested` runs are added. Closed forms exist only if the transitions end `always`: however high the
     limits are. If the proof counts the `measures` of nodes, what they bound has a closed form in their names, which
     stand for the measures of the first visits, and no number. If an outer run may stop it `anywhere`, there are bounds
     on the transitions of a nested run and of a resumed one, too.
     """
-    bounds = _bounds(BoundSearch(flow, transitions, limits, nested, always=always, measures=measures))
+    bounds = _bounds(BoundSearch(flow, transitions, known, nested, always=always, measures=measures))
     if not anywhere:
         return bounds
     within = bounds.transitions
-    if not may_stop_anywhere(limits_of(flow, limits)):  # any deadline opens the same transitions as an outer limit
-        limits = dataclasses.replace(limits, seconds=1.0)
+    if not may_stop_anywhere(known):  # any deadline opens the same transitions as an outer limit
+        known = {**known, "seconds": 1.0}
         within = BoundSearch(
-            flow, flow.variants, limits, nested, always=always, measures=measures
+            flow, flow.variants, known, nested, always=always, measures=measures
         ).bound_of_transitions()
-    rest = BoundSearch(flow.resumed, flow.resumed.variants, limits, nested, always=False, measures=measures)
+    rest = BoundSearch(flow.resumed, flow.resumed.variants, known, nested, always=False, measures=measures)
     return dataclasses.replace(bounds, transitions_when_nested=within, transitions_when_resumed=rest.bound_by_lines())
 
 
-def ends_by_states(flow: Flow, limits: Limits) -> bool:
-    """Return whether a search of the states under `limits` proves that every run ends: few states, and none repeats."""
-    return Product(flow, limits).is_finite(STATES)
+def ends_by_states(flow: Flow, known: Known) -> bool:
+    """Return whether a search of the states proves that every run ends: they are few, and none repeats."""
+    return Product(flow, known).is_finite(STATES)
 
 
-def bounds_by_states(flow: Flow, limits: Limits, nested: NestedRuns | None) -> Bounds:
-    """Return the bounds of a flow whose states under `limits` are few and do not repeat."""
-    return _bounds(BoundSearch(flow, possible_transitions(flow, limits), limits, nested, always=False, by_states=True))
+def bounds_by_states(flow: Flow, known: Known, nested: NestedRuns | None) -> Bounds:
+    """Return the bounds of a flow whose states under these limits are few and do not repeat."""
+    return _bounds(BoundSearch(flow, possible_transitions(flow, known), known, nested, always=False, by_states=True))
 
 
 def _bounds(search: BoundSearch) -> Bounds:
-    flow, limits, nested = search.flow, search.limits, search.nested
+    flow, known, nested = search.flow, search.known, search.nested
     # A call that is cut off at the deadline may still clean up.
     beyond = flow.grace + GRACE
-    end = None if limits.seconds is None else limits.seconds + beyond
+    end = None if (limit := known["seconds"]) is None else limit + beyond
     seconds = Bound(None, None) if end is None else Bound(f"seconds + {beyond:g}", end, value=end, assuming=TIMELY)
     alone = {name: search.bound_of_charges(name) for name in bounded_meters(flow, nested)}
     meters = alone if nested is None else {name: _with_nested_runs(search, name, alone, nested) for name in alone}
-    depth, runs = bound_by_limit("depth", limits.depth), bound_by_limit("nested_runs", limits.nested_runs)
+    depth, runs = (bound_by_limit(name, known[name]) for name in ("depth", "nested_runs"))
     return Bounds(
-        search.bound_of_transitions(), meters, seconds, depth, runs, alone, dict(_bounds_of_quotas(flow, limits, alone))
+        search.bound_of_transitions(), meters, seconds, depth, runs, alone, dict(_bounds_of_quotas(flow, known, alone))
     )
 
 
-def _bounds_of_quotas(flow: Flow, limits: Limits, meters: Mapping[str, Bound]) -> Iterator[tuple[str, Bound]]:
-    caps = caps_of(flow, limits)
+def _bounds_of_quotas(flow: Flow, known: Known, meters: Mapping[str, Bound]) -> Iterator[tuple[str, Bound]]:
     for name in flow.lasting_quotas:
-        quota = bound_by_limit(name, caps[name])
+        quota = bound_by_limit(name, known[name])
         charged = {
             meter
             for one in flow.transitions
@@ -108,7 +99,7 @@ def _with_nested_runs(search: BoundSearch, name: str, alone: Mapping[str, Bound]
     calls: float | None = None if nested.meter in search.flow.measured else 0
     if nested.meter in alone:
         calls = alone[nested.meter].number
-    runs = 0 if search.limits.depth == 0 else search.limits.nested_runs
+    runs = 0 if search.known["depth"] == 0 else search.known["nested_runs"]
     found: list[tuple[float, str | None]] = []
     if runs == 0:
         return own

@@ -112,7 +112,7 @@ TIMELY = "nodes, policies and observers return at once and the event loop is not
 NOTHING = Bound("0", 0, exact=True, value=0)
 
 
-def bound_by_limit(name: str, limit: int | None) -> Bound:
+def bound_by_limit(name: str, limit: float | None) -> Bound:
     """Return the bound that a limit itself is, or none without a limit."""
     return Bound(None, None) if limit is None else Bound(name, limit, value=limit)
 

@@ -117,12 +117,12 @@ def prove_flow(
     """
     # Ranks count down the caps: the limits on iterations, charges and own budgets. They do not count other limits, such
     # as seconds. Any limit that is set, cap or not, enables the transitions for reaching it.
-    caps, all_limits = caps_of(flow, limits), limits_of(flow, limits)
+    known = limits_of(flow, limits)
     # A graph made by draft() is not validated: it may have edges to nodes that it does not contain.
     targets = (transition.target for transition in flow.transitions if transition.target != END.name)
     nodes = dict.fromkeys([*flow.nodes, *targets])
-    finite = [name for name, limit in caps.items() if limit is not None]
-    enabled = [transition for transition in flow.variants if is_enabled(transition, all_limits)]
+    finite = [name for name, limit in caps_of(flow, known).items() if limit is not None]
+    enabled = [transition for transition in flow.variants if is_enabled(transition, known)]
     cores: list[Core] = []
     # Limits give bounds that are numbers, so measures are counted only where limits do not suffice.
     for measures in ((), flow.measures)[: 2 if flow.measures else 1]:
@@ -136,7 +136,7 @@ def prove_flow(
         always = _is_ranking(found)
         if not _is_ranking(found):
             # Low limits may make a loop impossible.
-            transitions = possible_transitions(flow, limits)
+            transitions = possible_transitions(flow, known)
             found = rank_nodes(nodes, transitions, counted)
         if _is_ranking(found):
             # They take longer than the proof, and many runs need none.
@@ -145,18 +145,18 @@ def prove_flow(
                     bounds_of,
                     flow,
                     transitions,
-                    limits,
+                    known,
                     nested,
                     always=always,
                     measures=measures,
                     anywhere=holds_when_nested,
                 )
             )
-            return Certificate(flow, all_limits, found, bounds, nested, holds_when_nested), ()
+            return Certificate(flow, known, found, bounds, nested, holds_when_nested), ()
         cores = found
-    if ends_by_states(flow, limits):
-        bounds = Bounds.lazy(partial(bounds_by_states, flow, limits, nested))
-        return Certificate(flow, all_limits, None, bounds, nested, may_stop_anywhere(all_limits)), ()
+    if ends_by_states(flow, known):
+        bounds = Bounds.lazy(partial(bounds_by_states, flow, known, nested))
+        return Certificate(flow, known, None, bounds, nested, may_stop_anywhere(known)), ()
     return None, tuple(cores)
 
 
