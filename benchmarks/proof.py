@@ -22,7 +22,7 @@ from graphexec.runtime import run
 from graphexec.testing.explorer.explore import explore
 from graphexec.testing.explorer.oracle import replies_of
 from graphexec.verify.checker.check import check_certificate
-from graphexec.verify.proof.components import strongly_connected_components
+from graphexec.verify.paths import strongly_connected_components
 from graphexec.verify.proof.flow import Flow, Transition, flow_of
 from graphexec.verify.proof.prove import prove_flow
 

@@ -152,7 +152,7 @@ def parse_messages(given: Any) -> tuple[Message, ...] | None:
         return tuple(map(_parse_message, given))  # pyright: ignore[reportUnknownArgumentType]
     except ValueError:
         # Any: objects of another library.
-        others: Sequence[Any] = given
+        others: list[Any] = [*given]  # pyright: ignore[reportUnknownArgumentType]
         for one in others:
             if hasattr(one, "content") and hasattr(one, "type"):
                 raise InputError(

@@ -128,7 +128,7 @@ class AgentExecutor(RunMethods[T_co]):
     invalid option.
     """
 
-    __slots__ = ("_allow_nonterminating", "_verdict")
+    __slots__ = ("_allow_nonterminating", "_setup", "_verdict")
 
     # Lower layers recognize an executor, and one of a subclass, by this; see `is_executor`.
     runs_agent: ClassVar = True
@@ -197,7 +197,7 @@ class AgentExecutor(RunMethods[T_co]):
             max_observation=max_observation,
             max_tool_input=max_tool_input,
         )
-        setup = Setup(
+        self._setup = setup = Setup(
             agent=known,
             tools=tuple(by_name.values()),
             memory=memory,
@@ -224,6 +224,7 @@ class AgentExecutor(RunMethods[T_co]):
     def _copy_with(self, setup: Setup) -> Self:
         """Return a copy of this executor that is made of another setup, within the same limits."""
         changed = copy.copy(self)
+        changed._setup = setup
         changed._set_parts(setup)
         graph = setup.make_graph(self.limits.fan_out)
         context = dataclasses.replace(self.run_context, handlers=setup.all_handlers)

@@ -49,11 +49,13 @@ class RunMethods(Generic[T_co]):
         "_observers",
         "_output",
         "_run_context",
-        "_setup",
         "agent",
         "return_intermediate_steps",
         "tools",
     )
+
+    # A slot of the executor, so that an attempt to copy it comes to the model's key first.
+    _setup: Setup
 
     def __init__(self, setup: Setup, observers: Observers, *, return_intermediate_steps: bool) -> None:
         self.return_intermediate_steps = return_intermediate_steps
@@ -63,7 +65,7 @@ class RunMethods(Generic[T_co]):
         self._set_parts(setup)
 
     def _set_parts(self, setup: Setup) -> None:
-        self._setup = setup
+        """Set what the runs need of the setup."""
         self.agent = setup.agent_with_tools
         self.tools = setup.offered
         self._output = setup.output

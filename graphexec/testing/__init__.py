@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from graphexec.models.scripted import ScriptedModel
     from graphexec.testing.clock import VirtualClock, loop_time, on_loop_time, run_virtually
     from graphexec.testing.explorer.explore import explore
-    from graphexec.testing.explorer.failure import as_test
     from graphexec.testing.explorer.oracle import replies_of
     from graphexec.testing.explorer.stub_nodes import explore_table
     from graphexec.testing.explorer.temporal import (
@@ -45,7 +44,6 @@ __all__ = [
     "VirtualClock",
     "always",
     "answered",
-    "as_test",
     "asked",
     "calls_tool",
     "dominates",
@@ -74,7 +72,6 @@ _MODULES = {
     "graphexec.testing.properties": "verify_termination",
     "graphexec.testing.scripted": "NEVER After ScriptedTool scripted_tool",
     "graphexec.testing.explorer.explore": "explore",
-    "graphexec.testing.explorer.failure": "as_test",
     "graphexec.testing.explorer.oracle": "replies_of",
     "graphexec.testing.explorer.stub_nodes": "explore_table",
     "graphexec.testing.explorer.temporal": "always answered asked calls_tool dominates ended entered eventually "

@@ -13,18 +13,13 @@ import gc
 import inspect
 import math
 import selectors
-import sys
-import threading
 import time
-import traceback
 from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import Executor
-from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, TypeVar, TypeVarTuple, Unpack, final
 
 from graphexec.runtime import emission
-from graphexec.runtime.threads import last_call, threads_since
-from graphexec.testing.failures import DeadlockError, WaitingTask, is_own
+from graphexec.testing.failures import DeadlockError, NewThreads, WaitingTask, is_own
 
 if TYPE_CHECKING:
     from graphexec.executor.executor import AgentExecutor
@@ -120,8 +115,7 @@ class _VirtualLoop(asyncio.SelectorEventLoop):
         self.clock = clock
         self.ending = False
         self._executing = 0
-        self._before = frozenset(threading.enumerate())
-        self._last_call = last_call()
+        self.threads = NewThreads()
         super().__init__(_Selector(self))
 
     def time(self) -> float:
@@ -144,21 +138,16 @@ class _VirtualLoop(asyncio.SelectorEventLoop):
         del timeout
 
     def working(self) -> bool:
-        return not self.ending and (self._executing > 0 or bool(threads_since(self._last_call)))
+        return not self.ending and (self._executing > 0 or self.threads.have_calls())
 
     def thread_calls(self) -> list[tuple[str, str]]:
         """Return the functions that run in threads started here, and the line where each of them is."""
-        # There is no public way to read a thread's frame.
-        frames = sys._current_frames()  # pyright: ignore[reportPrivateUsage]
-        found: list[tuple[str, str]] = []
-        calls = threads_since(self._last_call)
-        for thread in threading.enumerate():
-            # A thread of graphexec may be reused.
-            began_here = thread not in self._before or thread.ident in calls
-            if began_here and thread.ident in frames and (own := _own(frames[thread.ident])):
-                code = own.f_code
-                found.append((code.co_qualname, f"{code.co_filename}:{own.f_lineno}"))
-        return found
+        own = [[frame for frame in stack if is_own(frame)] for stack in self.threads.stacks().values()]
+        return [
+            (frames[-1].f_code.co_qualname, f"{frames[-1].f_code.co_filename}:{frames[-1].f_lineno}")
+            for frames in own
+            if frames
+        ]
 
     def jump(self, otherwise: str) -> None:
         """Advance the clock to the next timer; raise `DeadlockError` if there is none."""
@@ -213,13 +202,6 @@ def _blocked(loop: _VirtualLoop) -> DeadlockError:
         f"pass patience="
     )
     return DeadlockError(text, pending_tasks(loop))
-
-
-def _own(frame: FrameType | None) -> FrameType | None:
-    own: FrameType | None = None
-    for one, _ in traceback.walk_stack(frame):
-        own = one if is_own(one) else own
-    return own
 
 
 def pending_tasks(loop: asyncio.AbstractEventLoop) -> list[WaitingTask]:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+import threading
+import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import FrameType, TracebackType
 from typing import Any, Final, TypeVar, final
 
 from graphexec.errors import GraphexecError
+from graphexec.runtime.threads import last_call, threads_since
 
 
 class ScriptExhaustedError(BaseException):
@@ -83,6 +87,30 @@ _ON_THE_WAY: Final = frozenset(
 def is_own(frame: FrameType) -> bool:
     """Return whether the frame belongs to the user's code, or to a library that it calls."""
     return str(frame.f_globals.get("__name__", "")).partition(".")[0] not in _ON_THE_WAY
+
+
+@final
+class NewThreads:
+    """The threads that have started, or have received a call, since this object was created: threads are reused."""
+
+    def __init__(self) -> None:
+        self._before = frozenset(threading.enumerate())
+        self._last_call = last_call()
+
+    def have_calls(self) -> bool:
+        """Return whether one of them carries out a call."""
+        return bool(threads_since(self._last_call))
+
+    def stacks(self) -> dict[int, list[FrameType]]:
+        """Return the frames of each, by its identifier; the innermost comes first."""
+        # There is no public way to read a thread's frame.
+        frames = sys._current_frames()  # pyright: ignore[reportPrivateUsage]
+        called = threads_since(self._last_call)
+        return {
+            thread.ident: [frame for frame, _ in traceback.walk_stack(frames[thread.ident])]
+            for thread in threading.enumerate()
+            if thread.ident in frames and (thread not in self._before or thread.ident in called)
+        }
 
 
 def with_own_frames(error: E) -> E:

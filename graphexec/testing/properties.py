@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from graphexec._arguments import number, validate, whole
@@ -92,41 +92,30 @@ def verify_termination(  # noqa: PLR0913 - each has a default
     check_guards(verdict, ignore)
     check_certificates(verdict)
     check_table_runs(graph_of(machine), limits_of(machine, limits))
-    options: dict[str, Any] = {"start": start, "limits": limits, "replies": replies, "raises": raises}
-    options |= {"stateful": stateful, "context": context}
-    check_own_code(machine, examples=examples, patience=patience, **options)
-    return verdict
-
-
-def check_own_code(
-    machine: Verifiable,
-    checks: Collection[str] = ("exhaustive", "adversarial"),
-    *,
-    examples: int = EXAMPLES,
-    patience: float = PATIENCE,
-    **options: Any,
-) -> None:
-    """Run the checks that call the user's code, under a watchdog; see `verify_termination`.
-
-    Further `options` are those of `trial_of`.
-    """
-    __tracebackhide__ = True
     validate(
         "",
         ("examples", examples, whole(1)),
         ("patience", patience, number("seconds, above 0", positive=True)),
     )
-    trial = trial_of(machine, watchdog=Watchdog(patience), **options)
-    rehearsal = Rehearsal(machine, trial, options.get("replies"))
+    trial = trial_of(
+        machine,
+        start=start,
+        limits=limits,
+        replies=replies,
+        raises=raises,
+        stateful=stateful,
+        context=context,
+        watchdog=Watchdog(patience),
+    )
+    rehearsal = Rehearsal(machine, trial, replies)
 
-    def run_checks() -> None:
-        if "exhaustive" in checks:
-            check_all_runs(trial)
-        if "adversarial" in checks:
-            rehearsal.run_scripts(examples)
-            check_attacks(trial, examples=examples)
+    def check_own_code() -> None:
+        check_all_runs(trial)
+        rehearsal.run_scripts(examples)
+        check_attacks(trial, examples=examples)
 
-    trial.watchdog.run(run_checks)
+    trial.watchdog.run(check_own_code)
+    return verdict
 
 
 def require_proof(machine: Verifiable, limits: Limits | None = None) -> Verdict:

@@ -13,10 +13,10 @@ from graphexec.draw.model.picture import Arrow, Box, Picture, picture_of
 from graphexec.kernel import Graph
 from tests.browser.boxes import elements, overlapping_texts
 from tests.browser.mermaid import read, show, visible_lines
+from tests.checks.strategies import graphs
 from tests.draw.browser import Page
 from tests.draw.machines import BAD, HOSTILE, MACHINES
 from tests.parameters import examples, some
-from tests.verify.machines import graphs
 
 pytestmark = pytest.mark.browser
 

@@ -43,8 +43,8 @@ def run(folder: Path, *arguments: str) -> str:
 def test_tests_of_a_page_pass(page: str, tmp_path: Path) -> None:
     write_files(page, tmp_path)
     printed = run(tmp_path, *PYTEST)
-    (expected,) = text_block(page)
-    assert expected in printed.splitlines()
+    # A long line is broken.
+    assert " ".join(text_block(page)) in printed.splitlines()
 
 
 @pytest.mark.slow
@@ -69,4 +69,4 @@ def test_readme_test_file_passes(tmp_path: Path) -> None:
     assert len(written.splitlines()) <= 15
     (tmp_path / "test_mine.py").write_text(written, encoding="utf-8")
     printed = run(tmp_path, *PYTEST)
-    assert block("<!-- block: user test -->", "text").strip() in printed.splitlines()
+    assert " ".join(block("<!-- block: user test -->", "text").split()) in printed.splitlines()

@@ -24,9 +24,9 @@ from graphexec.draw.layout.placement import lay_out
 from graphexec.draw.model.picture import Arrow, Box, Picture, legend_text, picture_of
 from graphexec.verify import Bound, Bounds
 from graphexec.verify.proof.findings import Verdict
+from tests.checks.strategies import graphs
 from tests.draw.machines import BAD, EVERY_LOOK, HOSTILE, MACHINES, ring, with_marks, with_run
 from tests.parameters import cases, thorough
-from tests.verify.machines import graphs
 
 SPACE = "{http://www.w3.org/2000/svg}"
 DIAGRAMS = Path(__file__).parents[2] / "diagrams"
@@ -146,7 +146,7 @@ def test_edges_of_a_random_machine_connect(machine: Graph[Any, Any]) -> None:
 
 
 test_edges_of_many_random_machines_connect = thorough(
-    test_edges_of_a_random_machine_connect, 200, graphs(most_nodes=5), gate=40
+    test_edges_of_a_random_machine_connect, 200, graphs(most=5), gate=40
 )
 
 

@@ -24,7 +24,6 @@ from tests.draw import machines
 from tests.draw.machines import EVERY_LOOK, HOSTILE, LOOKS, ring, with_marks, with_run
 from tests.draw.readers import READERS, Edge, mermaid_names, parsed_dot, read_dot_with_graphviz
 from tests.parameters import cases, read_tables, thorough
-from tests.verify.machines import graphs
 from tests.verify.writing import PERFECTIONIST, WRITER
 
 WRITERS: Mapping[str, Callable[[Picture], str]] = {
@@ -96,7 +95,7 @@ TEXTS = st.text() | st.sampled_from(HOSTILE)
 @st.composite
 def pictures(draw: st.DrawFn) -> Picture:
     """Return a random machine, optionally with embedded graphs, marks and a run."""
-    graph = draw(graphs() | strategies.graphs())
+    graph = draw(strategies.graphs())
     picture = picture_of(graph)
     assert arrows_of(picture) == edges_of(graph)
     around = draw(st.dictionaries(st.sampled_from(list(graph.nodes)), st.sampled_from(["a.", "a.b.", "c."])))

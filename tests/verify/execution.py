@@ -1,10 +1,12 @@
 """Run the table on the real engine: along a witness, or as an adversary chooses."""
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
 from itertools import chain, cycle, islice
 from typing import Any
 
-from graphexec.kernel import Graph, Limits, Snapshot
+from graphexec.kernel import Answered, Asked, Entered, Graph, Limits, Moved, Snapshot
+from graphexec.kernel.effects import OuterRuns
+from graphexec.kernel.execution import Execution
 from graphexec.kernel.node import Edge
 from graphexec.kernel.program import Proof
 from graphexec.testing.explorer.stepping import Over
@@ -90,3 +92,39 @@ def adversary(
         if step.moved is not None:
             trace.append(edges[step.moved.node, type(step.moved.outcome)])
     return tuple(trace)
+
+
+class VisitingMachine(StubMachine):
+    """A machine whose runs go on in one piece, within outer runs."""
+
+    def visits(
+        self, snapshot: Snapshot, choose: Callable[[Sequence[Instruction]], Instruction], outer: OuterRuns | None = None
+    ) -> Iterator[Snapshot]:
+        """Run the engine in one piece, within `outer` runs; yield each entry after the first.
+
+        `choose` selects the instruction for each visit. Raises `CertificateError` where the proof does not hold.
+        """
+        execution = Execution(self.graph, snapshot, self._limits, self._proof, outer=outer)
+        # Any: an event, a call or a batch.
+        path: Generator[Any, Any, Any] = execution.run(observed=True)
+        item: Any
+
+        def begin_visit() -> None:
+            waiting = [one for one in self.instructions(execution.snapshot()) if not one.pace.startswith("crash")]
+            self._instruction, self._returned = choose(waiting), False
+
+        begin_visit()
+        try:
+            first = item = next(path)
+            while True:
+                answer: Any = None
+                if not isinstance(item, (Entered, Asked, Answered, Moved)):
+                    answer = self._answer(item, execution.seconds, execution.deadline)
+                elif type(item) is Entered and item is not first:
+                    yield execution.snapshot()
+                    begin_visit()
+                item = path.send(answer)
+        except StopIteration:
+            return
+        finally:
+            path.close()

@@ -9,7 +9,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 from graphexec import effects, kernel
-from graphexec.verify.proof.flow import Flow, Transition, caps_of
+from graphexec.verify.proof.flow import Flow, Transition, caps_of, limits_of
+from graphexec.verify.proof.product import Product
 
 # The charges of effects: a model call takes at least one token. Other meters are only measured.
 MODEL_CALL = (
@@ -164,6 +165,10 @@ def limits(draw: st.DrawFn) -> kernel.Limits:
     return effects.agent_limits(iterations=draw(small), model_calls=draw(small), seconds=seconds, meters=own)
 
 
+def product_of(flow: Flow, limits: kernel.Limits, *, sure: bool = False) -> Product:
+    return Product(flow, limits_of(flow, limits), sure=sure)
+
+
 # ---- exhaustive search
 
 
@@ -172,7 +177,7 @@ def longest_run(flow: Flow, limits: kernel.Limits) -> int | None:
 
     The third opinion, made of `Transition`'s docstring alone.
     """
-    caps = {name: cap for name, cap in caps_of(flow, limits).items() if cap is not None}
+    caps = {name: cap for name, cap in caps_of(flow, limits_of(flow, limits)).items() if cap is not None}
     start = (flow.start, tuple(caps.items()))
     longest: dict[State, int] = {}
     path: dict[State, Iterator[State]] = {start: _following(flow, limits, start)}
@@ -203,7 +208,7 @@ State = tuple[str, tuple[tuple[str, int], ...]]
 
 def _following(flow: Flow, limits: kernel.Limits, state: State) -> Iterator[State]:
     node, counters = state[0], dict(state[1])
-    caps = caps_of(flow, limits)
+    caps = caps_of(flow, limits_of(flow, limits))
     uncounted = {"seconds": limits.seconds, "restarts": limits.restarts, "fan_out": limits.fan_out}
     for each in flow.transitions:
         anytime = any(uncounted.get(cause) is not None for cause in each.causes)

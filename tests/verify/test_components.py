@@ -7,9 +7,15 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from graphexec.kernel import END
-from graphexec.verify.paths import find_cycle, find_path, label_edges
+from graphexec.kernel.tables import reachable
+from graphexec.verify.paths import (
+    find_cycle,
+    find_dominators,
+    find_path,
+    label_edges,
+    strongly_connected_components,
+)
 from graphexec.verify.proof import polynomial
-from graphexec.verify.proof.components import dominator_ranges, reachable, strongly_connected_components
 from graphexec.verify.proof.flow import Transition
 from graphexec.verify.proof.potential import Potentials
 from graphexec.verify.proof.ranking import components
@@ -36,6 +42,10 @@ def network(following: Following) -> nx.DiGraph[int]:
     return made
 
 
+def reached_from(start: int, following: Following) -> set[int]:
+    return set(nx.single_source_dijkstra_path_length(network(following), start))
+
+
 def transitions(following: Following) -> list[Transition]:
     """The edges as transitions, and one to the end from each node that has none."""
     onwards = {str(node): list(map(str, targets)) or [END.name] for node, targets in following.items()}
@@ -58,15 +68,11 @@ def test_components_come_in_reverse_topological_order(following: Following) -> N
     assert all(target < node for node, target in condensed.edges)
 
 
-@given(followings(), st.sets(st.integers(0, 11)))
-def test_reachable_nodes_agree_with_networkx(following: Following, starts: set[int]) -> None:
-    known = starts & following.keys()
-    lengths = nx.multi_source_dijkstra_path_length(network(following), known) if known else {}
-    assert reachable(known, following) == set(lengths)
-
-
-def test_a_node_without_row_leads_nowhere() -> None:
-    assert reachable("a", {"a": "b"}) == {"a", "b"}
+@given(followings(), st.integers(0, 11))
+def test_reachable_nodes_agree_with_networkx(following: Following, start: int) -> None:
+    pairs = [(str(node), str(target)) for node, targets in following.items() for target in targets]
+    reached = reached_from(start, following) if start in following else {start}
+    assert reachable(str(start), pairs) == set(map(str, reached))
 
 
 @given(followings().filter(bool))
@@ -74,14 +80,13 @@ def test_a_node_without_row_leads_nowhere() -> None:
 @example({0: [2, 1], 1: [3, 2], 2: [3], 3: []})
 def test_dominators_agree_with_networkx(following: Following) -> None:
     above = nx.immediate_dominators(network(following), 0)
-    numbers = dominator_ranges(0, following)
-    assert sorted(one.start for one in numbers.values()) == list(range(len(numbers)))
-    assert numbers.keys() == reachable([0], following)
-    for node in numbers:
+    dominates = find_dominators(0, following)
+    reached = reached_from(0, following)
+    for node in reached:
         line = [node]
         while line[-1] != 0:
             line.append(above[line[-1]])
-        assert {other for other in numbers if numbers[node].start in numbers[other]} == set(line)
+        assert {other for other in reached if dominates(other, node)} == set(line)
 
 
 @given(followings(loops=False))
@@ -90,7 +95,7 @@ def test_longest_path_agrees_with_networkx(following: Following) -> None:
         return
     potentials = Potentials(lambda _: polynomial.number(1), {}, [])
     found = potentials.of(map(str, following), transitions(following))["0"].at({}).at({})
-    begun = network(following).subgraph(reachable([0], following))
+    begun = network(following).subgraph(reached_from(0, following))
     # And the transition to the end.
     assert found == nx.dag_longest_path_length(begun) + 1
 

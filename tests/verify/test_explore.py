@@ -1,7 +1,6 @@
 """The explorer drives the real engine with every class of reply, and merges equal states."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from itertools import groupby
 from typing import Any
 
@@ -21,10 +20,11 @@ from graphexec.kernel.events import Cut
 from graphexec.runtime import IO, Handler, stream
 from graphexec.testing.explorer.abstraction import shape, texts
 from graphexec.testing.explorer.explore import Exploration, explore
-from graphexec.testing.explorer.failure import Failure, as_test, breaks, raised_by
+from graphexec.testing.explorer.failure import Failure, raised_by, replay
 from graphexec.testing.explorer.oracle import Oracle, Reply, replies_of
 from graphexec.testing.explorer.stepping import Choice, Over, Stepping
 from graphexec.testing.explorer.temporal import (
+    BROKEN,
     Assertion,
     Predicate,
     answered,
@@ -40,7 +40,7 @@ from graphexec.testing.explorer.temporal import (
     never_without,
 )
 from tests.kernel import machines as kernel
-from tests.parameters import cases, read_tables
+from tests.parameters import cases
 from tests.verify import errands
 from tests.verify.errands import GUARDED, KINDS, READY, SHORTCUT, Form, Kind, answer_with, executor_of, look_up
 from tests.verify.test_temporal import TERMS
@@ -365,8 +365,6 @@ NO_TOOL = never_without(~calls_tool("lookup"), before=left("parse"))
         "never_without(~calls_tool('lookup'), before=left('parse')): there is no tool lookup; the tools are "
         "look_up; did you mean look_up? (a call of an unknown tool is one of no_such_tool)",
     ),
-    # The graph has no name that a test could import.
-    (lambda: as_test(explored(Limits(iterations=1), properties=[never(left("parse"))]).failures[0]), "machine="),
     # An exception that was injected is not the node's.
     (
         lambda: raised_by(stubborn_asking(), Limits(), Form(), [Choice("cancels")]),
@@ -546,88 +544,6 @@ def test_an_approval_of_another_call_is_not_enough(machine: Any, before: Predica
     assert [edge.source for edge in failure.path] == sources
 
 
-# ---- failures as tests
-
-
-def run_pasted(source: str) -> None:
-    """Run the one test in a source, as pytest would."""
-    names: dict[str, Any] = {}
-    exec(compile(source, "pasted.py", "exec"), names)
-    (test,) = (value for name, value in names.items() if name.startswith("test_"))
-    test()
-
-
-@pytest.mark.medium
-@cases(
-    ("failure", "message", "text", "repaired"),
-    (
-        lambda: approved(CRASHING).raised[0],
-        "KeyError",
-        "def test_approve_raises_no_keyerror() -> None:",
-        "from tests.verify.test_explore import CAREFUL; machine = CAREFUL.graph",
-    ),
-    (
-        lambda: shortest(SHORTCUT),
-        "never_without",
-        "import SHORTCUT as machine",
-        "from tests.verify.errands import GUARDED as machine",
-    ),
-    # The test imports an executor of a module.
-    (
-        lambda: approved(CAREFUL, never(left("parse"))).failures[0],
-        "never",
-        "from tests.verify.test_explore import CAREFUL\n\nmachine = CAREFUL.graph\n",
-        None,
-    ),
-    # A failure at the end of the run.
-    (lambda: shortest(GUARDED, eventually(calls_tool("delete_file"))), "eventually", "Choice(", None),
-    # Start values round trip as source.
-    (lambda: unpacked(errands.CONTENTS, errands.Expected), "never", "Parcel(contents=[", None),
-)
-def test_failure_test_fails_until_machine_is_fixed(failure: Any, message: str, text: str, repaired: str | None) -> None:
-    source = as_test(failure())
-    assert text in source
-    with pytest.raises(AssertionError, match=message):
-        run_pasted(source)
-    if repaired is not None:
-        run_pasted(as_test(failure(), machine=repaired))
-
-
-@pytest.mark.medium
-@cases("limits", Limits(iterations=2), Limits(iterations=2, seconds=1.0, restarts=1))
-@cases("kind", *KINDS)
-def test_executor_failures_become_tests(kind: Kind, limits: Limits) -> None:
-    twice = never_without(calls_tool("look_up"), before=~calls_tool("look_up") & left("check_return_direct"))
-    (failure,) = explored(limits, kind, BOTH, properties=[twice]).failures
-    source = f"from tests.verify.errands import *; machine = executor_of({kind!r}, (look_up, answer_with)).graph"
-    with pytest.raises(AssertionError):
-        run_pasted(as_test(failure, machine=source))
-
-
-def unpacked(contents: Any, *outcomes: type) -> Failure:
-    """Return the failure of a parcel that must not be unpacked."""
-    property_ = never(left("unpack", *outcomes))
-    return explore(errands.PARCEL, Limits(), errands.Parcel(contents), NOTHING, properties=[property_]).failures[0]
-
-
-def test_local_definitions_have_bare_names() -> None:
-    @dataclass(frozen=True)
-    class Local:
-        pass
-
-    source = as_test(unpacked((int, Local())))
-    assert "Parcel(contents=(int, Local()))" in source
-    assert "builtins" not in source
-    assert "Local\n" not in source
-
-
-def test_failures_are_written_and_replayed() -> None:
-    assert as_test(shortest(SHORTCUT, DOMINATES)) == read_tables(__file__)["pasted"]
-    assert isinstance(shortest(GUARDED, eventually(calls_tool("delete_file"))).events[-1], Done)
-    # Choices after the end are ignored.
-    assert breaks(never(left("unpack")), errands.PARCEL, Limits(), errands.Parcel(errands.CONTENTS), [REPLIED])
-
-
 # ---- states that must not be merged
 
 
@@ -643,6 +559,13 @@ FORMS: list[Callable[[Predicate, Predicate], Assertion]] = [
 @st.composite
 def assertions(draw: st.DrawFn) -> Assertion:
     return draw(st.sampled_from(FORMS))(draw(TERMS), draw(TERMS))
+
+
+def breaks(assertion: Assertion, events: Iterable[Event[Any]]) -> bool:
+    state = assertion.start
+    for event in events:
+        state = assertion.after(state, event)
+    return state == BROKEN
 
 
 @pytest.mark.medium
@@ -661,7 +584,7 @@ def test_pruning_finds_shortest_failures(machine: gx.Graph[Any, Any], assertion:
     )
     assert comparable_results(pruned) == comparable_results(every)
     for failure in pruned.failures:
-        assert breaks(assertion, machine, limits, errands.Errand(), failure.choices)
+        assert breaks(assertion, replay(Stepping(machine, limits), errands.Errand(), failure.choices))
 
 
 def test_endless_run_may_ask_for_nothing() -> None:

@@ -139,11 +139,11 @@ def test_external_checkers_agree_with_exhaustive_walk(checker: Checker, flow: Fl
 
 @given(flow=flows(), given_limits=limits())
 def test_prover_agrees_with_exhaustive_walk(flow: Flow, given_limits: Limits) -> None:
-    caps = caps_of(flow, given_limits)
-    transitions = [each for each in flow.transitions if is_enabled(each, limits_of(flow, given_limits))]
-    ranks = rank_nodes(flow.nodes, transitions, [name for name, cap in caps.items() if cap is not None])
+    known = limits_of(flow, given_limits)
+    transitions = [each for each in flow.transitions if is_enabled(each, known)]
+    ranks = rank_nodes(flow.nodes, transitions, [name for name, cap in caps_of(flow, known).items() if cap is not None])
     if not isinstance(ranks, list):
-        bound = bounds_of(flow, transitions, given_limits).transitions
+        bound = bounds_of(flow, transitions, known).transitions
         assert bound.number == longest_run(flow, given_limits)
         return
     for core in ranks:
@@ -154,7 +154,7 @@ def test_prover_agrees_with_exhaustive_walk(flow: Flow, given_limits: Limits) ->
 
 
 def test_prover_bound_includes_optional_calls() -> None:
-    given = effects.agent_limits(model_calls=2)
+    given = limits_of(MISSING_CALLS, effects.agent_limits(model_calls=2))
     assert bounds_of(MISSING_CALLS, MISSING_CALLS.transitions, given).transitions.number == 4
 
 

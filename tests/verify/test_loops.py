@@ -15,10 +15,9 @@ from graphexec.verify.proof.certificate import Bound, Bounds
 from graphexec.verify.proof.findings import Finding
 from graphexec.verify.proof.flow import Flow, Transition, caps_of, is_enabled, limits_of
 from graphexec.verify.proof.loops import find_loops
-from graphexec.verify.proof.product import Product
 from graphexec.verify.proof.ranking import rank_nodes
 from tests.parameters import cases
-from tests.verify.flows import calling, end, flow_with, gate, longest_run, way, within
+from tests.verify.flows import calling, end, flow_with, gate, longest_run, product_of, way, within
 from tests.verify.proofs import prove, witness_of
 
 NO_LIMIT = Limits(iterations=None)
@@ -28,12 +27,12 @@ BOTH = calling(models=1, tools=1)
 
 
 def bounds_or_findings(flow: Flow, limits: Limits) -> Bounds | list[Finding]:
-    caps = caps_of(flow, limits)
-    transitions = [one for one in flow.transitions if is_enabled(one, limits_of(flow, limits))]
-    ranks = rank_nodes(flow.nodes, transitions, [name for name, cap in caps.items() if cap is not None])
+    known = limits_of(flow, limits)
+    transitions = [one for one in flow.transitions if is_enabled(one, known)]
+    ranks = rank_nodes(flow.nodes, transitions, [name for name, cap in caps_of(flow, known).items() if cap is not None])
     if isinstance(ranks, list):
         return [finding for core in ranks for finding in find_loops(flow, core, limits)]
-    return bounds_of(flow, transitions, limits)
+    return bounds_of(flow, transitions, known)
 
 
 def findings_of(flow: Flow, limits: Limits = NO_LIMIT) -> list[Finding]:
@@ -350,7 +349,7 @@ def test_long_loop_is_found_in_few_states(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_search_stops_at_its_state_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("graphexec.verify.proof.attained._STATES", 3)
-    monkeypatch.setattr("graphexec.verify.proof.bounds._STATES", 3)
+    monkeypatch.setattr("graphexec.verify.proof.bound_search.STATES", 3)
     chain = [way(here, there) for here, there in itertools.pairwise("abcdef")]
     assert str(only_bounds(flow_with(*chain, end("f"))).transitions) == "6 (at most)"
 
@@ -438,7 +437,7 @@ def test_bound_on_calls_that_no_node_makes_has_a_form() -> None:
 
 def test_product_state_is_node_and_remaining_budgets() -> None:
     flow = flow_with(way("a", "b", "x"), gate("a", "x"), way("b", "a", "", "x"), end("b"), x=2)
-    product = Product(flow, NO_LIMIT)
+    product = product_of(flow, NO_LIMIT)
     assert (product.begin, product.size()) == (("a", (2,)), 6)
     assert list(product.steps(("a", (2,)))) == [(way("a", "b", "x"), ("b", (1,)))]
     assert list(product.steps(("a", (0,)))) == [(gate("a", "x"), (END.name, (0,)))]
@@ -446,22 +445,22 @@ def test_product_state_is_node_and_remaining_budgets() -> None:
     assert list(product.steps((END.name, (1,)))) == []
     # Budgets that are not spent, or not limited, are not counted.
     flow = flow_with(way("a", "a", "x y"), end("a"), x=None, y=1, z=4)
-    assert Product(flow, Limits()).begin == ("a", (1,))
+    assert product_of(flow, Limits()).begin == ("a", (1,))
 
 
 def test_lasso_has_loop_and_path_to_it() -> None:
-    product = Product(TWO, NO_LIMIT)
+    product = product_of(TWO, NO_LIMIT)
     assert product.lasso(10, within=TWO.transitions) == ([], [way("a", "b"), way("b", "a")])
     # No loop is found if one of its transitions is excluded.
     assert product.lasso(10, within=[way("a", "b")]) is None
-    assert Product(flow_with(way("a", "b"), end("b")), NO_LIMIT).lasso(10, within=TWO.transitions) is None
+    assert product_of(flow_with(way("a", "b"), end("b")), NO_LIMIT).lasso(10, within=TWO.transitions) is None
     flow = flow_with(end("a"), way("a", "b"), end("b"), way("b", "b"))
-    assert Product(flow, NO_LIMIT).lasso(2, within=[way("b", "b")]) == ([way("a", "b")], [way("b", "b")])
+    assert product_of(flow, NO_LIMIT).lasso(2, within=[way("b", "b")]) == ([way("a", "b")], [way("b", "b")])
     # The search stops at its limit on states.
     chain = [way(str(number), str(number + 1)) for number in range(9)]
     flow = flow_with(*chain, way("9", "9"))
-    found_far = Product(flow, NO_LIMIT).lasso(20, within=flow.transitions)
+    found_far = product_of(flow, NO_LIMIT).lasso(20, within=flow.transitions)
     assert found_far == (chain, [way("9", "9")])
-    assert Product(flow, NO_LIMIT).lasso(5, within=flow.transitions) is None
-    assert Product(flow, NO_LIMIT).lasso(10, within=flow.transitions) == found_far
-    assert Product(flow, NO_LIMIT).lasso(9, within=flow.transitions) is None
+    assert product_of(flow, NO_LIMIT).lasso(5, within=flow.transitions) is None
+    assert product_of(flow, NO_LIMIT).lasso(10, within=flow.transitions) == found_far
+    assert product_of(flow, NO_LIMIT).lasso(9, within=flow.transitions) is None

@@ -16,11 +16,10 @@ from graphexec.verify.proof.certificate import Bound, Certificate
 from graphexec.verify.proof.findings import Witness
 from graphexec.verify.proof.flow import Flow, Transition
 from graphexec.verify.proof.loops import find_loops
-from graphexec.verify.proof.product import Product
 from graphexec.verify.proof.prove import prove_flow
 from tests.kernel.machines import machine_of, value
 from tests.parameters import cases, examples
-from tests.verify.flows import MODEL_CALL, calling, end, flow_with, flows, gate, limits, way, within
+from tests.verify.flows import MODEL_CALL, calling, end, flow_with, flows, gate, limits, product_of, way, within
 from tests.verify.proofs import certificate_of, prove, refuse, with_bound
 
 NO_LIMIT = kernel.Limits(iterations=None)
@@ -88,13 +87,13 @@ def test_random_flow_with_measures_ends_within_its_closed_form(flow: Flow, given
     if certificate is None:
         for finding in (one for core in cores for one in find_loops(flow, core, given_limits)):
             if finding.witness is not None:
-                assert not Product(flow.with_measures(1), finding.witness.limits).is_finite(_STATES)
+                assert not product_of(flow.with_measures(1), finding.witness.limits).is_finite(_STATES)
         return
     check_certificate(certificate)
     assert Certificate.from_json(certificate.to_json()) == certificate
     counted = any(is_measure(one) for rank in (certificate.ranks or {}).values() for _, names in rank for one in names)
     for first in (0, 2):
-        product = Product(flow.with_measures(first), given_limits)
+        product = product_of(flow.with_measures(first), given_limits)
         if product.size() > _STATES:
             continue
         assert product.is_finite(_STATES)

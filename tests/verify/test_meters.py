@@ -10,14 +10,11 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 import graphexec as gx
-from graphexec import effects, errors
+from graphexec import errors
 from graphexec.kernel import Meter, advance, begin, node
 from graphexec.testing.explorer.explore import explore
-from graphexec.testing.explorer.failure import as_test
 from graphexec.testing.explorer.oracle import replies_of
-from graphexec.testing.explorer.stepping import Choice
 from graphexec.testing.explorer.stub_nodes import explore_table
-from graphexec.testing.explorer.temporal import asked, never
 from graphexec.verify import Bound, Bounds, verify
 from graphexec.verify.proof.flow import Flow, Transition, flow_of
 from graphexec.verify.reports.document import bounds_data, limits_data
@@ -28,7 +25,7 @@ from tests.kernel.machines import error_message, machine_of, value
 from tests.kernel.unchecked import unchecked_graph
 from tests.parameters import cases
 from tests.verify import orders
-from tests.verify.orders import FIVE, ORDERS, PARCELS, PAYMENTS, WEIGHT, Cancelled, Delivered, Order, Pay, Ship
+from tests.verify.orders import FIVE, ORDERS, PARCELS, PAYMENTS, WEIGHT, Cancelled, Delivered, Order
 from tests.verify.proofs import bounds_of, certificate_of, meters_of, prove
 
 # ---- proofs
@@ -214,28 +211,6 @@ def test_bounds_and_limits_are_reported_by_meter() -> None:
     ]
     unknown = Bounds(bounds.transitions, {"payments": Bound(None, None)}, bounds.seconds)
     assert bound_lines(unknown)[1] == "  payments     no bound; set Limits({PAYMENTS: 5}) or Limits(fan_out=5)"
-
-
-@cases(
-    ("limits", "written"),
-    (FIVE, "Limits({Meter('payments'): 5})"),
-    (
-        gx.Limits({PAYMENTS: 5, WEIGHT: 2}, iterations=3),
-        "Limits({Meter('payments'): 5, Meter('weight', whole=False): 2.0}, iterations=3)",
-    ),
-    (gx.Limits({PAYMENTS: 5}, seconds=9), "Limits({Meter('payments'): 5}, seconds=9)"),
-    (effects.agent_limits(model_calls=3, cost=1), "agent_limits(model_calls=3, cost=1.0)"),
-    (gx.Limits(iterations=None), "Limits(iterations=None)"),
-)
-def test_failure_test_writes_all_kinds_of_limits(limits: gx.Limits, written: str) -> None:
-    # Without a limit on payments, an order may be refused forever.
-    accepted = [True, False] if limits.meters.get(PAYMENTS.name) else [True]
-    oracle = replies_of(ORDERS, {Pay: accepted, Ship: [0.5]})
-    (failure,) = explore(ORDERS, limits, Order(), oracle, properties=[never(asked(Ship))]).failures
-    text = as_test(failure, machine="from tests.verify.orders import ORDERS as machine")
-    assert f" {written}, " in text
-    assert ("import Limits, Meter\n" in text) == ("Meter(" in written)
-    assert failure.choices == (Choice("replies", "bool 1", True),)
 
 
 # ---- certificates

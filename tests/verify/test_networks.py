@@ -22,10 +22,9 @@ from graphexec.executor import (
 )
 from graphexec.kernel.node import Edge
 from graphexec.verify import dominates, postdominates, shortest_path, to_networkx
-from tests.checks.strategies import graphs as sound_graphs
+from tests.checks.strategies import graphs
 from tests.kernel.machines import error_message, stub
 from tests.parameters import cases
-from tests.verify.machines import graphs
 from tests.verify.orders import Order, Paid, Refused
 from tests.verify.writing import WRITER
 
@@ -125,7 +124,7 @@ def test_each_graph_is_new() -> None:
 # ---- dominators
 
 
-@given(sound_graphs(most=6))
+@given(graphs(most=6))
 def test_dominators_agree_with_networkx(machine: Machine[Any, Any]) -> None:
     network: nx.DiGraph[str] = nx.DiGraph(machine.to_networkx())
     for immediate, holds, root in (
@@ -194,7 +193,7 @@ def test_a_spliced_node_dominates_what_it_guards() -> None:
 # ---- shortest paths
 
 
-@given(sound_graphs(most=6))
+@given(graphs(most=6))
 def test_paths_agree_with_networkx(machine: Machine[Any, Any]) -> None:
     lengths = nx.single_source_dijkstra_path_length(machine.to_networkx(), machine.start)
     for name in (*machine.nodes, "END"):
@@ -204,7 +203,7 @@ def test_paths_agree_with_networkx(machine: Machine[Any, Any]) -> None:
         assert [machine.start, *(edge.target for edge in path)] == [*(edge.source for edge in path), name]
 
 
-@given(sound_graphs(most=6))
+@given(graphs(most=6))
 def test_a_path_around_is_there_unless_dominated(machine: Machine[Any, Any]) -> None:
     for name in machine.nodes:
         for avoided in machine.nodes:

@@ -9,14 +9,14 @@ from graphexec.verify.proof.flow import Flow, Transition
 from graphexec.verify.proof.moves import CountedMove
 from graphexec.verify.proof.product import Product
 from tests.parameters import cases
-from tests.verify.flows import calling, end, flow_with, gate, way, within
+from tests.verify.flows import calling, end, flow_with, gate, product_of, way, within
 from tests.verify.proofs import prove
 
 NO_LIMIT = Limits(iterations=None)
 
 
 def sure(flow: Flow, limits: Limits) -> Product:
-    return Product(flow, limits, sure=True)
+    return product_of(flow, limits, sure=True)
 
 
 def steps(product: Product, state: str) -> str:
@@ -77,30 +77,30 @@ ONE_OF_EACH = agent_limits(model_calls=2, tool_calls=1)
 
 @cases(
     ("product", "flow", "limits", "state", "possible"),
-    (Product, ENTRY, NO_LIMIT, "a 2", "Tob 1"),
-    (Product, ENTRY, NO_LIMIT, "a 0", "gate 0"),
-    (Product, ENTRY, NO_LIMIT, "b 0", "Toa 0, ToEND 0"),
+    (product_of, ENTRY, NO_LIMIT, "a 2", "Tob 1"),
+    (product_of, ENTRY, NO_LIMIT, "a 0", "gate 0"),
+    (product_of, ENTRY, NO_LIMIT, "b 0", "Toa 0, ToEND 0"),
     # Time or a crash may open a gate anytime.
-    (Product, ENTRY, Limits(iterations=None, seconds=9), "a 2", "Tob 1, gate 2"),
-    (Product, ENTRY, Limits(iterations=None, restarts=0), "a 2", "Tob 1, gate 2"),
+    (product_of, ENTRY, Limits(iterations=None, seconds=9), "a 2", "Tob 1, gate 2"),
+    (product_of, ENTRY, Limits(iterations=None, restarts=0), "a 2", "Tob 1, gate 2"),
     # A visit may be stopped with any amount left.
-    (Product, CALLS, agent_limits(model_calls=3), "a 3", "Toa 2, within 3, ToEND 3"),
-    (Product, CALLS, agent_limits(model_calls=3), "a 0", "within 0, ToEND 0"),
+    (product_of, CALLS, agent_limits(model_calls=3), "a 3", "Toa 2, within 3, ToEND 3"),
+    (product_of, CALLS, agent_limits(model_calls=3), "a 0", "within 0, ToEND 0"),
     # It needs all that it spends.
-    (Product, COSTLY, NO_LIMIT, "a 3 1", "Toa 1 1"),
-    (Product, COSTLY, NO_LIMIT, "a 2 1", "Toa 0 1"),
-    (Product, COSTLY, NO_LIMIT, "a 1 1", ""),
-    (Product, COSTLY, NO_LIMIT, "a 2 0", "gate 2 0"),
+    (product_of, COSTLY, NO_LIMIT, "a 3 1", "Toa 1 1"),
+    (product_of, COSTLY, NO_LIMIT, "a 2 1", "Toa 0 1"),
+    (product_of, COSTLY, NO_LIMIT, "a 1 1", ""),
+    (product_of, COSTLY, NO_LIMIT, "a 2 0", "gate 2 0"),
     # A visit beyond the fan-out does not return; a declared count is independent of it.
-    (Product, WIDE, Limits(fan_out=1), "a", "within"),
-    (Product, WIDE, Limits(fan_out=2), "a", "Tob, within"),
-    (Product, SINGLE, Limits(fan_out=0), "a", "within"),
-    (Product, DECLARED, Limits(fan_out=1), "a", "Tob"),
+    (product_of, WIDE, Limits(fan_out=1), "a", "within"),
+    (product_of, WIDE, Limits(fan_out=2), "a", "Tob, within"),
+    (product_of, SINGLE, Limits(fan_out=0), "a", "within"),
+    (product_of, DECLARED, Limits(fan_out=1), "a", "Tob"),
     # Required effects spend one of their kinds.
-    (Product, ONE_OF_TWO, agent_limits(model_calls=2, tool_calls=1), "a 2 1", "Tob 1 1, Tob 2 0, within 2 1"),
+    (product_of, ONE_OF_TWO, agent_limits(model_calls=2, tool_calls=1), "a 2 1", "Tob 1 1, Tob 2 0, within 2 1"),
     # Without time, no visit that costs anything is possible.
-    (Product, TIMELESS, NO_TIME, "a", "gate"),
-    (Product, TIMELESS, NO_TIME, "b", "within"),
+    (product_of, TIMELESS, NO_TIME, "a", "gate"),
+    (product_of, TIMELESS, NO_TIME, "b", "within"),
     # What is sure: a visit spends the least or the most.
     (sure, TWO_AT_ONCE, agent_limits(tool_calls=3), "a 3", "Toa 2, Toa 1, ToEND 3"),
     (sure, TWO_AT_ONCE, agent_limits(tool_calls=3), "a 2", "Toa 1, Toa 0, ToEND 2"),
@@ -132,10 +132,10 @@ def test_steps_in_a_state(product: Any, flow: Flow, limits: Limits, state: str, 
 
 
 def test_steps_that_are_possible_but_not_sure() -> None:
-    assert steps(Product(COST, agent_limits(iterations=None, cost=0.5)), "a") == "ToEND, within"
+    assert steps(product_of(COST, agent_limits(iterations=None, cost=0.5)), "a") == "ToEND, within"
     flow = flow_with(end("a", asks=1, **MODEL, grace=1.0), within("a", **MODEL, grace=1.0))
     limits = Limits(iterations=None, restarts=0)
-    assert (steps(sure(flow, limits), "a"), steps(Product(flow, limits), "a")) == ("ToEND", "ToEND, within")
+    assert (steps(sure(flow, limits), "a"), steps(product_of(flow, limits), "a")) == ("ToEND", "ToEND, within")
     nothing = sure(SKIPPING, agent_limits(iterations=None, seconds=5, tool_calls=0))
     assert steps(nothing, "a 0 1") == "Toa 0 1, within 0 1, ToEND 0 1"
     assert sure(GRACES, NO_TIME).begin == ("a", (2,))
@@ -173,7 +173,7 @@ GRACES = flow_with(
 @cases(("seconds", "begin", "possible"), (5, (2, 1), (2,)), (0.5, (2, 1), (2,)), (0, (0,), ()))
 def test_time_is_left_or_not(seconds: float, begin: tuple[int, ...], possible: tuple[int, ...]) -> None:
     assert sure(CLOCKED, Limits(iterations=None, seconds=seconds)).begin == ("a", begin)
-    assert Product(CLOCKED, Limits(iterations=None, seconds=seconds)).begin == ("a", possible)
+    assert product_of(CLOCKED, Limits(iterations=None, seconds=seconds)).begin == ("a", possible)
     assert sure(CLOCKED, NO_LIMIT).begin == ("a", (2,))
 
 
@@ -252,18 +252,18 @@ WEIGHTS: dict[str, Callable[[CountedMove], int]] = {
 
 @cases(("limit", "longest"), (0, 1), (1, 3), (5, 11))
 def test_the_longest_run_is_counted_by_each_weight(limit: int, longest: int) -> None:
-    product = Product(ENTRY, Limits({Meter("x"): limit}, iterations=None))
+    product = product_of(ENTRY, Limits({Meter("x"): limit}, iterations=None))
     most = [product.most(WEIGHTS[name])[product.begin] for name in ("steps", "spends", "shut", "nothing")]
     assert most == [longest, limit, 1, 0]
 
 
 def test_longest_path_and_number_of_states() -> None:
     flow = flow_with(way("a", "b", **calling(models=5)), end("b"), way("a", "c"), way("c", "d"), end("d"))
-    product = Product(flow, NO_LIMIT)
+    product = product_of(flow, NO_LIMIT)
     assert [product.most(weight)[product.begin] for weight in (WEIGHTS["steps"], WEIGHTS["calls"])] == [3, 5]
-    assert Product(ENTRY, NO_LIMIT).size() == 2 * 3
+    assert product_of(ENTRY, NO_LIMIT).size() == 2 * 3
     assert sure(ENTRY, FIVE).size() == 2 * 3 * 2
-    assert Product(flow_with(end("a")), NO_LIMIT).size() == 1
+    assert product_of(flow_with(end("a")), NO_LIMIT).size() == 1
 
 
 @cases("least", 1, 2, 3)
@@ -273,6 +273,6 @@ def test_sure_visit_asks_for_no_fewer_effects_than_its_node(least: int) -> None:
     again = Transition("a", "Again", "a", spends=spends, asks=least, most=None, effect_charges=kinds)
     flow = Flow("a", ("a",), (again, Transition("a", "Done", END.name)), (), ())
     limits = agent_limits(iterations=None, model_calls=least, fan_out=None)
-    moves = [move for move, _ in Product(flow, limits, sure=True).moves(Product(flow, limits, sure=True).begin)]
+    moves = [move for move, _ in product_of(flow, limits, sure=True).moves(product_of(flow, limits, sure=True).begin)]
     asked = [amount for move in moves if move.transition.target == "a" for _, amount in move.spends]
     assert min(asked) == least

@@ -229,8 +229,9 @@ def test_all_faults_are_reported_together() -> None:
 
 @given(flow=flows(), given_limits=limits(), data=st.data())
 def test_accepted_ranks_imply_termination(flow: Flow, given_limits: Limits, data: Any) -> None:
-    caps = caps_of(flow, given_limits)
-    transitions = [one for one in flow.transitions if is_enabled(one, limits_of(flow, given_limits))]
+    known = limits_of(flow, given_limits)
+    caps = caps_of(flow, known)
+    transitions = [one for one in flow.transitions if is_enabled(one, known)]
     found = rank_nodes(flow.nodes, transitions, [name for name, cap in caps.items() if cap is not None])
     levels = st.lists(
         st.tuples(st.integers(0, 2), st.sampled_from([(), ("iterations",), ("drafts",), ("drafts", "questions")])),

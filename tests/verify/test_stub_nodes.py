@@ -3,10 +3,10 @@
 import abc
 import enum
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise, product
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import pydantic
 import pytest
@@ -25,11 +25,9 @@ from graphexec.verify.proof.findings import Witness
 from graphexec.verify.proof.flow import Transition
 from graphexec.verify.proof.prove import verify
 from tests.kernel.machines import CLOCK, DIAMOND, ERRAND, INTERVIEW, PROMPTS, SELF_LOOP, SURVEY, Prompt, Stopped
-from tests.parameters import cases, thorough
-from tests.verify import machines
+from tests.parameters import cases
 from tests.verify.errands import GUARDED, KINDS, READY, SHORTCUT, Kind, executor_of, look_up
 from tests.verify.execution import adversary, execute
-from tests.verify.machines import GOLD, SILVER, Buy, Weigh
 from tests.verify.writing import WRITER, Chapter
 
 # The same node, with a declared count of one.
@@ -270,6 +268,25 @@ def test_wide_fan_out_is_narrowed(tool_calls: int | None, found: int, enough: in
     assert wide == narrow
 
 
+GOLD, SILVER = Meter("gold"), Meter("silver")
+
+
+class Buy(Effect[None]):
+    """Charges two meters, one of them several units."""
+
+    charges: ClassVar[Mapping[Meter, int]] = {GOLD: 3, SILVER: 1}
+
+
+class Weigh(Effect[float]):
+    """Its reply reports the amount of one meter."""
+
+    charges: ClassVar[Mapping[Meter, int]] = {SILVER: 2}
+    measures: ClassVar[tuple[Meter, ...]] = (GOLD,)
+
+    def measure(self, reply: float) -> tuple[float]:
+        return (reply,)
+
+
 CALLS = [(CallModel, CallTool), (AskHuman, CallTool), (AskHuman, CallModel, CallTool)]
 CALL_LIMITS = [Limits({MODEL_CALLS: models, TOOL_CALLS: tools}) for models, tools in product((None, 0, 1, 2), repeat=2)]
 BUYS = [(Buy,), (Weigh,), (Buy, Weigh)]
@@ -326,36 +343,3 @@ def _visited(
                 return "Stopped", spent
         spent = wanted
     return ("Prompt" if sum(map(len, batches)) >= least else None), spent
-
-
-# ---- stub nodes and proofs agree
-
-
-@given(machines.graphs(), machines.limits())
-def test_engine_agrees_with_proofs_and_refutations(machine: Graph[Any, Any], limits: Limits) -> None:
-    verdict = verify(machine, limits)
-    found = explore_table(machine, limits)
-    if verdict.certificate is not None:
-        proof, bounds = verdict.proof, verdict.certificate.bounds
-        assert explore_table(machine, limits, proof=proof) == found
-        assert found.longest is not None
-        assert found.charges is not None
-        assert found.charges.keys() == bounds.meters.keys()
-        for bound, reached in (
-            (bounds.transitions, found.longest),
-            *((bound, found.charges[name]) for name, bound in bounds.meters.items()),
-        ):
-            assert bound.number is None or reached <= bound.number
-            if bound.exact:
-                assert reached == bound.number
-    for finding in verdict.findings:
-        # A witness may let time pass in a node that asks for nothing, and there the engine does not look at the clock.
-        if finding.witness is not None and finding.witness.loop and finding.witness.limits.seconds is None:
-            assert execute(machine, finding.witness, 50) == 50
-    if found.endless is not None:
-        assert not verdict.proved
-
-
-test_proofs_and_the_engine_agree_on_many_machines = thorough(
-    test_engine_agrees_with_proofs_and_refutations, 3000, machines.graphs(), machines.limits()
-)

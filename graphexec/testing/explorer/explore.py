@@ -29,8 +29,7 @@ from graphexec.testing.explorer.abstraction import (
 )
 from graphexec.testing.explorer.failure import Failure, Raised, raised_by
 from graphexec.testing.explorer.oracle import Oracle
-from graphexec.testing.explorer.search import Search
-from graphexec.testing.explorer.statespace import Endless, Events, Space, measure_extent
+from graphexec.testing.explorer.statespace import Endless, Events, Search, measure_extent
 from graphexec.testing.explorer.stepping import Choice, Over, Stepping, Waiting
 from graphexec.testing.explorer.temporal import Assertion, unknown_names
 from graphexec.verify.proof.flow import flow_of
@@ -174,7 +173,7 @@ def explore(  # noqa: PLR0913 - all but the first four have defaults
         calls = tuple([earlier_steps(one, looking) for one in values])
         return node, spent, tuple([shape(one, oracle.words) for one in values]), asked, history(waiting.had), calls
 
-    space = Search(graph, expand, state_key, most_states, properties).space(*stepping.start_run(start))
+    space = Search(graph, expand, state_key, most_states, properties).run(*stepping.start_run(start))
     failures = [
         Failure(graph, limits, start, found.choices, found.events, assertion)
         for assertion, found in space.broken.items()
@@ -190,7 +189,7 @@ def explore(  # noqa: PLR0913 - all but the first four have defaults
 
 
 def summarize(
-    graph: Graph[Any, Any], space: Space[Any], failures: Sequence[Failure] = (), raised: Sequence[Raised] = ()
+    graph: Graph[Any, Any], space: Search[Any, Any], failures: Sequence[Failure] = (), raised: Sequence[Raised] = ()
 ) -> Exploration:
     """Return the exploration that the states found amount to."""
     found = measure_extent(space)

@@ -1,22 +1,28 @@
-"""The graph of the states that an exploration found, and the extent of its runs.
+"""Search every state of a machine once, by the shortest run that reaches it, and measure the extent of its runs.
 
-A graph without a cycle has a longest run and a number of runs; one with a cycle has an endless run.
+A graph of states without a cycle has a longest run and a number of runs; one with a cycle has an endless run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import heapq
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, Self, TypeAlias, TypeVar
 
-from graphexec.kernel.events import Event
+from graphexec.errors import InputError
+from graphexec.kernel.effects import members_of
+from graphexec.kernel.events import Asked, Event, Moved
+from graphexec.kernel.graph import Graph
 from graphexec.kernel.node import Edge
 from graphexec.testing.explorer.stepping import Over
-from graphexec.testing.explorer.temporal import Assertion
-from graphexec.verify.paths import find_cycle, find_path, label_edges
-from graphexec.verify.proof.components import strongly_connected_components
+from graphexec.testing.explorer.temporal import BROKEN, Assertion, charges_of
+from graphexec.verify.paths import find_cycle, find_path, label_edges, strongly_connected_components
 
+P = TypeVar("P")
 C = TypeVar("C")
+K = TypeVar("K")
 
 Events: TypeAlias = tuple[Event[Any], ...]
 
@@ -42,23 +48,129 @@ class Discovery(Generic[C]):
     events: Events
 
 
-@dataclass(frozen=True, slots=True)
-class Space(Generic[C]):
-    """The states found: `first` is the beginning of a run, and `paths` are the continuations of each state.
+@dataclass(slots=True)
+class _Found(Generic[P, C]):
+    """A state during the search, with the shortest path to it."""
 
-    `broken` has the shortest run for each failed assertion, `thrown` for each node and the exception it raises.
+    place: P
+    states: tuple[Hashable, ...]
+    length: int
+    before: int | None
+    choice: C | None
+    events: Events
+
+
+@dataclass
+class Search(Generic[P, C]):
+    """The states of a graph found so far, and the queue of states to expand, the shortest run first.
+
+    `expand` yields the continuations of a place: a choice, its events, and the next place or the end of the run. Places
+    with the same `state_key` and the same states of the assertions are one state.
     """
 
-    first: RunPath[C]
-    paths: Sequence[Sequence[RunPath[C]]]
-    broken: Mapping[Assertion, Discovery[C]]
-    thrown: Mapping[tuple[str, str], Discovery[C]]
+    graph: Graph[Any, Any]
+    expand: Callable[[P], Iterable[tuple[C, Events, P | Over]]]
+    state_key: Callable[[P], Hashable]
+    most_states: int
+    assertions: Sequence[Assertion] = ()
+
+    def run(self, events: Events, first: P | Over) -> Self:
+        """Explore from the place `first`, which a run reaches with these events. Takes one expansion per state.
+
+        Afterwards `first` is the beginning of a run, and `paths` are the continuations of each state. `broken` has the
+        shortest run for each failed assertion, `thrown` for each node and the exception it raises. Raises `InputError`
+        if there are more than `most_states`.
+        """
+        self._edges = {(edge.source, edge.outcome): edge for edge in self.graph.edges}
+        self._found: list[_Found[P, C]] = []
+        self._numbers: dict[Hashable, int] = {}
+        self._queue: list[tuple[int, int]] = []
+        self._broken: dict[Assertion, tuple[int, Discovery[C]]] = {}
+        self._thrown: dict[tuple[str, str], tuple[int, Discovery[C]]] = {}
+        starts = tuple(assertion.start for assertion in self.assertions)
+        self.first: RunPath[C] = self._path(None, None, starts, events, first)
+        paths: dict[int, list[RunPath[C]]] = {}
+        while self._queue:
+            length, number = heapq.heappop(self._queue)
+            state = self._found[number]
+            # A shorter path was found after the state was queued.
+            if number in paths or length > state.length:
+                continue
+            paths[number] = [
+                self._path(number, choice, state.states, passed, then)
+                for choice, passed, then in self.expand(state.place)
+            ]
+        self.paths: Sequence[Sequence[RunPath[C]]] = [paths[number] for number in range(len(self._found))]
+        self.broken = {assertion: found for assertion, (_, found) in self._broken.items()}
+        self.thrown = {place: found for place, (_, found) in self._thrown.items()}
+        return self
 
     def rows(self) -> Iterator[tuple[int, RunPath[C]]]:
         """Yield each path with the state that it starts from; the beginning of a run comes first."""
         yield _BEGIN, self.first
         for number, paths in enumerate(self.paths):
             yield from ((number, path) for path in paths)
+
+    def _path(
+        self, before: int | None, choice: C | None, states: tuple[Hashable, ...], events: Events, then: P | Over
+    ) -> RunPath[C]:
+        edges: list[Edge] = []
+        charges: Counter[str] = Counter()
+        length = 0 if before is None else self._found[before].length
+        for place, event in enumerate(events, 1):
+            if type(event) is Moved:
+                edges.append(self._edges[event.node, type(event.outcome)])
+                length += 1
+            elif type(event) is Asked:
+                charges.update(charges_of(members_of(event.effect)))
+            if not self.assertions:
+                continue
+            following = tuple(
+                assertion.after(state, event) for assertion, state in zip(self.assertions, states, strict=True)
+            )
+            for assertion, was, now in zip(self.assertions, states, following, strict=True):
+                if now == BROKEN != was:
+                    self._note(self._broken, assertion, length, self._run(before, choice, events[:place]))
+            states = following
+        if not isinstance(then, Over):
+            number = self._number_of(_Found(then, states, length, before, choice, events))
+            return RunPath(choice, tuple(edges), charges, number)
+        if then.how == "raised":
+            run = self._run(before, choice, events)
+            node = next((event.target for event in reversed(run.events) if type(event) is Moved), self.graph.start)
+            self._note(self._thrown, (node, then.name), length, run)
+        return RunPath(choice, tuple(edges), charges, then)
+
+    def _number_of(self, found: _Found[P, C]) -> int:
+        key = (self.state_key(found.place), found.states)
+        number = self._numbers.setdefault(key, len(self._found))
+        if number == self.most_states:
+            raise InputError(
+                f"the exploration has found {self.most_states} states and is not done; lower the limits, give fewer "
+                f"replies, or pass most_states="
+            )
+        if number == len(self._found):
+            self._found.append(found)
+        elif found.length < self._found[number].length:
+            self._found[number] = found
+        else:
+            return number
+        heapq.heappush(self._queue, (found.length, number))
+        return number
+
+    def _note(self, known: dict[K, tuple[int, Discovery[C]]], key: K, length: int, found: Discovery[C]) -> None:
+        if key not in known or length < known[key][0]:
+            known[key] = length, found
+
+    def _run(self, before: int | None, choice: C | None, events: Events) -> Discovery[C]:
+        choices = [] if choice is None else [choice]
+        while before is not None:
+            state = self._found[before]
+            events = (*state.events, *events)
+            if state.choice is not None:
+                choices.append(state.choice)
+            before = state.before
+        return Discovery(tuple(reversed(choices)), events)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +194,7 @@ class Extent:
     runs: int
 
 
-def measure_extent(space: Space[Any]) -> Extent | Endless:
+def measure_extent(space: Search[Any, Any]) -> Extent | Endless:
     """Return the extent of all runs, or an endless run. Takes linear time."""
     network = label_edges(
         (number, path.target, path) for number, path in space.rows() if not isinstance(path.target, Over)

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from itertools import permutations
-from typing import Any, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 from graphexec.errors import CertificateError
 from graphexec.kernel.counters import MeasureError
-from graphexec.kernel.effects import All, Batch, CallContext, OuterRuns, Perform
+from graphexec.kernel.effects import All, Batch, CallContext, Effect, OuterRuns, Perform, answers_cut
 from graphexec.kernel.events import Answered, Asked, Cut, Entered, Moved
 from graphexec.kernel.execution import Execution
 from graphexec.kernel.graph import Graph
@@ -27,12 +27,56 @@ from graphexec.kernel.snapshot import Snapshot
 from graphexec.kernel.stepping import begin
 from graphexec.testing.explorer.abstraction import Refusing, bare, grace_of, make_counters
 from graphexec.testing.explorer.explore import MOST_STATES, Exploration, summarize
-from graphexec.testing.explorer.search import Search
-from graphexec.testing.explorer.statespace import Events
+from graphexec.testing.explorer.statespace import Events, Search
 from graphexec.testing.explorer.stepping import Over
-from graphexec.testing.explorer.stub_effects import StubEffect, make_stub_effects
 from graphexec.testing.explorer.temporal import charges_of
 from graphexec.verify.proof.flow import TransitionKind
+
+
+class StubEffect(Effect[None]):
+    """Stands for an effect: it has the same charges, and its reply reports nothing beyond them.
+
+    If it is `answered`, it has a reply for a cut at the deadline. It costs one of the meter `quota`, if it has one.
+    """
+
+    __slots__ = ()
+    answered: ClassVar[bool] = False
+    quota: ClassVar[str] = ""
+
+    def measure(self, reply: None) -> tuple[float, ...]:  # noqa: ARG002 - no reply reports anything
+        """Return 0 for each meter: nothing beyond the charge."""
+        return (0,) * len(self.measures)
+
+    def cut(self, exhausted: Exhausted) -> bool | None:  # noqa: ARG002 - any limit
+        """Return the reply for a cut effect, if it has one."""
+        return self.answered or None
+
+
+@cache
+def _stub_effect(
+    charges: frozenset[tuple[Meter, int]], measures: frozenset[Meter], *, answered: bool, quota: str
+) -> StubEffect:
+    given = {"charges": dict(charges), "measures": tuple(measures), "answered": answered, "quota": quota}
+    kind: type[StubEffect] = type("StubEffect", (StubEffect,), {"__slots__": (), **given})
+    return kind()
+
+
+def make_stub_effects(node: Node[Any, Any], limits: Limits) -> list[StubEffect]:
+    """Return the stubs of the effects that a node asks for, one for each of its quotas."""
+    effects: dict[StubEffect, None] = {}
+    quotas = [one.name for one in node.quotas] or [""]
+    for effect in node.effects:
+        # A limit on fractions is above 0 and never reached, because the stubs report nothing.
+        compared = (
+            meter
+            for meter in effect.measures
+            if meter.whole and meter not in effect.charges and limits[meter] is not None
+        )
+        answered = answers_cut(effect)
+        charges, measures = frozenset(effect.charges.items()), frozenset(compared)
+        for quota in quotas:
+            effects[_stub_effect(charges, measures, answered=answered, quota=quota)] = None
+    return list(effects)
 
 
 def _has_quota(name: str, effect: StubEffect) -> bool:
@@ -190,38 +234,6 @@ class StubMachine:
             return StubStep(tuple(events), kind, Over("done", type(end.value).__name__))
         except self._ends as error:
             return StubStep(tuple(events), kind, Over("raised", type(error).__name__))
-        finally:
-            path.close()
-
-    def visits(
-        self, snapshot: Snapshot, choose: Callable[[Sequence[Instruction]], Instruction], outer: OuterRuns | None = None
-    ) -> Iterator[Snapshot]:
-        """Run the engine in one piece, within `outer` runs; yield each entry after the first.
-
-        `choose` selects the instruction for each visit. Raises `CertificateError` where the proof does not hold.
-        """
-        execution = Execution(self.graph, snapshot, self._limits, self._proof, outer=outer)
-        # Any: an event, a call or a batch.
-        path: Generator[Any, Any, Any] = execution.run(observed=True)
-        item: Any
-
-        def begin_visit() -> None:
-            waiting = [one for one in self.instructions(execution.snapshot()) if not one.pace.startswith("crash")]
-            self._instruction, self._returned = choose(waiting), False
-
-        begin_visit()
-        try:
-            first = item = next(path)
-            while True:
-                answer: Any = None
-                if not isinstance(item, (Entered, Asked, Answered, Moved)):
-                    answer = self._answer(item, execution.seconds, execution.deadline)
-                elif type(item) is Entered and item is not first:
-                    yield execution.snapshot()
-                    begin_visit()
-                item = path.send(answer)
-        except StopIteration:
-            return
         finally:
             path.close()
 
@@ -401,7 +413,7 @@ def explore_table(
         driven, snapshot = place
         return driven is other, driven.state_key(snapshot)
 
-    return summarize(graph, Search(graph, expand, state_key, most_states).space((), (machine, machine.start_run())))
+    return summarize(graph, Search(graph, expand, state_key, most_states).run((), (machine, machine.start_run())))
 
 
 # A run, and the machine that drives it.

@@ -32,13 +32,11 @@ BROKEN: Final = "broken"
 class Predicate:
     """A condition on one event.
 
-    `text` is its source; predicates with equal sources are equal. `uses` are the classes and functions in it, `nodes`
-    and `tools` the names of nodes and tools.
+    `text` is its source; predicates with equal sources are equal. `nodes` and `tools` are the names in it.
     """
 
     text: str
     holds: Callable[[Event[Any]], bool] = field(compare=False)
-    uses: tuple[Any, ...] = field(default=(), compare=False)
     nodes: tuple[str, ...] = field(default=(), compare=False)
     tools: tuple[str, ...] = field(default=(), compare=False)
 
@@ -53,24 +51,24 @@ class Predicate:
         return self._combine(f"({self} & {other})", lambda event: self(event) and other(event), other)
 
     def __invert__(self) -> Predicate:
-        return Predicate(f"~{self}", lambda event: not self(event), self.uses, self.nodes, self.tools)
+        return Predicate(f"~{self}", lambda event: not self(event), self.nodes, self.tools)
 
     def __str__(self) -> str:
         return self.text
 
     def _combine(self, text: str, holds: Callable[[Event[Any]], bool], other: Predicate) -> Predicate:
-        return Predicate(text, holds, self.uses + other.uses, self.nodes + other.nodes, self.tools + other.tools)
+        return Predicate(text, holds, self.nodes + other.nodes, self.tools + other.tools)
 
 
 def predicate(function: Callable[[Event[Any]], bool]) -> Predicate:
     """Make a predicate from a function of one event."""
-    return Predicate(f"predicate({getattr(function, '__name__', repr(function))})", function, (function,))
+    return Predicate(f"predicate({getattr(function, '__name__', repr(function))})", function)
 
 
 def entered(node: Node[Any, Any] | str) -> Predicate:
     """The run reaches `node`, even if a limit stops it before the entry."""
     name = _name(node)
-    return Predicate(f"entered({name!r})", lambda event: type(event) is Entered and event.node == name, nodes=(name,))
+    return Predicate(f"entered({name!r})", lambda event: type(event) is Entered and event.node == name, (name,))
 
 
 def left(node: Node[Any, Any] | str, outcome: type | None = None) -> Predicate:
@@ -80,9 +78,7 @@ def left(node: Node[Any, Any] | str, outcome: type | None = None) -> Predicate:
     def holds(event: Event[Any]) -> bool:
         return type(event) is Moved and event.node == name and outcome in (None, type(event.outcome))
 
-    if outcome is None:
-        return Predicate(f"left({name!r})", holds, nodes=(name,))
-    return Predicate(f"left({name!r}, {outcome.__name__})", holds, (outcome,), (name,))
+    return Predicate(f"left({name!r})" if outcome is None else f"left({name!r}, {outcome.__name__})", holds, (name,))
 
 
 def asked(effect: type[Effect[Any]]) -> Predicate:
@@ -99,7 +95,7 @@ def _has_effect(name: str, kind: type[Asked | Answered], effect: type[Effect[Any
     def holds(event: Event[Any]) -> bool:
         return isinstance(event, kind) and any(isinstance(one, effect) for one in members_of(event.effect))
 
-    return Predicate(f"{name}({effect.__name__})", holds, (effect,))
+    return Predicate(f"{name}({effect.__name__})", holds)
 
 
 def calls_tool(*names: str) -> Predicate:
@@ -124,7 +120,6 @@ def ended(outcome: type | None = None) -> Predicate:
     return Predicate(
         "ended()" if outcome is None else f"ended({outcome.__name__})",
         lambda event: type(event) is Done and outcome in (None, type(event.outcome)),
-        () if outcome is None else (outcome,),
     )
 
 
@@ -156,11 +151,6 @@ class Assertion:
 
     def __str__(self) -> str:
         return self.text
-
-    @property
-    def uses(self) -> tuple[Any, ...]:
-        """The classes and functions in its source."""
-        return tuple(used for part in self.predicates for used in part.uses)
 
     def after(self, state: Hashable, event: Event[Any]) -> Hashable:
         """Return the state after one more event. `BROKEN` is final; the end of a run is checked with `holds_at_end`."""

@@ -7,7 +7,6 @@ import ctypes
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import Future, wait
 from contextvars import ContextVar, copy_context
@@ -24,8 +23,7 @@ from graphexec.kernel.program import Step
 from graphexec.kernel.signatures import close_asking
 from graphexec.runtime.calls import Scope
 from graphexec.runtime.loop import RunLoop
-from graphexec.runtime.threads import last_call, threads_since
-from graphexec.testing.failures import describe_frame, is_own
+from graphexec.testing.failures import NewThreads, describe_frame, is_own
 
 T = TypeVar("T")
 
@@ -111,7 +109,7 @@ class Watchdog:
             except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
                 result.set_exception(error)
 
-        threads = _Threads()
+        threads = NewThreads()
         threading.Thread(target=work, name="graphexec check", daemon=True).start()
         try:
             with self._recorded():
@@ -119,7 +117,7 @@ class Watchdog:
         finally:
             if not result.done():
                 self.ended = True
-                threads.interrupt()
+                _interrupt(threads)
         error = result.exception()
         if error is not None:
             # Without the frames of the thread, which do not concern the check.
@@ -128,12 +126,12 @@ class Watchdog:
             raise AssertionError("\n".join(self.dropped.values()))
         return result.result()
 
-    def _watch(self, result: Future[Any], threads: _Threads) -> None:
+    def _watch(self, result: Future[Any], threads: NewThreads) -> None:
         """Wait for the result. Raises `HangError` if one call of the user's code takes too long."""
         __tracebackhide__ = True
         since: dict[FrameType, float] = {}
         while not wait((result,), _LOOK).done:
-            now, stacks = time.monotonic(), list(threads.user_stacks().values())
+            now, stacks = time.monotonic(), list(_user_stacks(threads).values())
             # A call that continues keeps its frame.
             since = {stack[-1]: since.get(stack[-1], now) for stack in stacks}
             for stack in stacks:
@@ -201,41 +199,29 @@ class Watchdog:
         )
 
 
-@final
-class _Threads:
-    """The threads that have started, or have received a call, since this object was created: threads are reused."""
+def _user_stacks(threads: NewThreads) -> dict[int, list[FrameType]]:
+    """Return the user's frames in each thread that runs their code, the innermost first; graphexec called the last.
 
-    def __init__(self) -> None:
-        self._before = frozenset(threading.enumerate())
-        self._last_call = last_call()
+    Callers of the check, such as Hypothesis, are not included.
+    """
+    found: dict[int, list[FrameType]] = {}
+    for ident, whole in threads.stacks().items():
+        engine = [place for place, frame in enumerate(whole) if _is_engine(frame)]
+        if own := [frame for frame in whole[: engine[-1] if engine else 0] if is_own(frame)]:
+            found[ident] = own
+    return found
 
-    def user_stacks(self) -> dict[int, list[FrameType]]:
-        """Return the user's frames in each thread that runs their code, the innermost first; graphexec called the last.
 
-        Callers of the check, such as Hypothesis, are not included.
-        """
-        called = threads_since(self._last_call)
-        # There is no public way to read a thread's frame.
-        frames = sys._current_frames()  # pyright: ignore[reportPrivateUsage]
-        found: dict[int, list[FrameType]] = {}
-        for thread in threading.enumerate():
-            if thread.ident in frames and (thread not in self._before or thread.ident in called):
-                whole = [frame for frame, _ in traceback.walk_stack(frames[thread.ident])]
-                engine = [place for place, frame in enumerate(whole) if _is_engine(frame)]
-                if own := [frame for frame in whole[: engine[-1] if engine else 0] if is_own(frame)]:
-                    found[thread.ident] = own
-        return found
+def _interrupt(threads: NewThreads) -> None:
+    """End the loops of threads that hang; one in a blocking call continues as a daemon.
 
-    def interrupt(self) -> None:
-        """End the loops of threads that hang; one in a blocking call continues as a daemon.
-
-        A tracer may hold a lock in Python code, which an exception would leave locked: beside one, nothing is ended.
-        """
-        # More than once: a run that fails tells its observers, and one of these may be what hangs.
-        for _ in range(_INTERRUPTS if sys.gettrace() is None else 0):
-            for ident in self.user_stacks():
-                ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), ctypes.py_object(_GivenUpError))
-            time.sleep(_LOOK)
+    A tracer may hold a lock in Python code, which an exception would leave locked: beside one, nothing is ended.
+    """
+    # More than once: a run that fails tells its observers, and one of these may be what hangs.
+    for _ in range(_INTERRUPTS if sys.gettrace() is None else 0):
+        for ident in _user_stacks(threads):
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), ctypes.py_object(_GivenUpError))
+        time.sleep(_LOOK)
 
 
 def _is_installed(frame: FrameType) -> bool:

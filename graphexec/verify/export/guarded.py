@@ -54,12 +54,13 @@ def to_guarded_program(flow: Flow, limits: Limits) -> GuardedProgram:
     not counted, such as `seconds`, can occur at any time. Raises `LimitsError` for a limit that is too large for a
     model checker.
     """
-    caps = {name: cap for name, cap in caps_of(flow, limits).items() if cap is not None}
+    known = limits_of(flow, limits)
+    caps = {name: cap for name, cap in caps_of(flow, known).items() if cap is not None}
     errors: tuple[Transition, ...] = ()
-    if flow.measures and isinstance(rank_nodes(flow.nodes, possible_transitions(flow, limits), caps), list):
+    if flow.measures and isinstance(rank_nodes(flow.nodes, possible_transitions(flow, known), caps), list):
         errors = flow.measure_errors
         caps |= dict.fromkeys(flow.measures, FIRST_MEASURE + 1)
-    limited = {name for name, limit in limits_of(flow, limits).items() if limit is not None}
+    limited = {name for name, limit in known.items() if limit is not None}
     found = [command for each in flow.transitions if (command := _command(each, caps, limited))]
     used = {name for command in found for name in (*dict(command.takes), *command.empty)}
     counters = {name: whole_number(f"the limit {name}", cap) for name, cap in caps.items() if name in used}

@@ -1,132 +1,79 @@
-"""Derive the bounds of runs: closed forms in the names of limits, and numbers for given limits with their proofs."""
+"""The bounds of runs: of one by itself, with the runs nested in it, within an outer run, and of a resumed one."""
 
 from __future__ import annotations
 
 import dataclasses
-import itertools
-import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from functools import cached_property, partial
-from typing import Any, TypeAlias
+from collections.abc import Iterator, Mapping, Sequence
 
 from graphexec.kernel.effects import NestedRuns
-from graphexec.kernel.meters import GRACE, Limits
-from graphexec.kernel.node import END
+from graphexec.kernel.meters import GRACE
 from graphexec.verify.proof import polynomial
-from graphexec.verify.proof.attained import is_attained
-from graphexec.verify.proof.certificate import NOTHING, TIMELY, Bound, Bounds, Potential, bound_by_limit, is_limit_of
-from graphexec.verify.proof.flow import (
-    Charges,
-    Flow,
-    Transition,
-    bounded_meters,
-    caps_of,
-    ends_of,
-    is_limited,
-    limits_of,
-    may_stop_anywhere,
-    possible_transitions,
-)
-from graphexec.verify.proof.moves import CountedMove
-from graphexec.verify.proof.polynomial import Polynomial
-from graphexec.verify.proof.potential import (
-    Line,
-    Potentials,
-    TooManyTermsError,
-    Weight,
-    charged_again,
-    is_bounded,
-    most_charged,
-    most_of,
-    to_numbers,
-    weigh_once,
-)
-from graphexec.verify.proof.product import Product, State
-from graphexec.verify.proof.slopes import SlopedPotentials
-
-# The most states of the product that are searched where lines are not tight.
-_STATES = 2_000
-
-# Up to so many budgets, each is tried as the one that bounds the loops, and closed forms are built.
-_BUDGETS = 6
-
-# The most states that are searched for a run that reaches the bound, with more budgets than those below.
-_FEW_STATES = 1_000
-
-# Up to so many budgets, potentials with a slope of its own at each node are tried beside those with common slopes.
-_ORDERS = 3
-
-# With more transitions than this, only one potential is tried: the one that is tight in loops.
-_LARGE = 500
+from graphexec.verify.proof.bound_search import STATES, BoundSearch, number_of
+from graphexec.verify.proof.certificate import TIMELY, Bound, Bounds, bound_by_limit, is_limit_of
+from graphexec.verify.proof.flow import Flow, Known, Transition, bounded_meters, may_stop_anywhere, possible_transitions
+from graphexec.verify.proof.product import Product
 
 # The most digits of a nested run's charges in a closed form.
 _DIGITS = 20
-
-# The charges that are repeated after crashes.
-More: TypeAlias = Callable[[Iterable[Transition]], Polynomial]
-# How much a move counts.
-Counts: TypeAlias = Callable[[CountedMove], int]
-
-_ZERO, _ONE = polynomial.number(0), polynomial.number(1)
 
 
 def bounds_of(
     flow: Flow,
     transitions: Sequence[Transition],
-    limits: Limits,
+    known: Known,
     nested: Sequence[NestedRuns] = (),
     *,
     always: bool = True,
     measures: Sequence[str] = (),
     anywhere: bool = False,
 ) -> Bounds:
-    """Return the bounds of a flow whose possible `transitions` are proved to end under `limits`.
+    """Return the bounds of a flow whose possible `transitions` are proved to end under the `known` limits.
 
     The charges of `nested` runs are added. Closed forms exist only if the transitions end `always`: however high the
     limits are. If the proof counts the `measures` of nodes, what they bound has a closed form in their names, which
     stand for the measures of the first visits, and no number. If an outer run may stop it `anywhere`, there are bounds
     on the transitions of a nested run and of a resumed one, too.
     """
-    bounds = _bounds(_Prover(flow, transitions, limits, nested, always=always, measures=measures))
+    bounds = _bounds(BoundSearch(flow, transitions, known, nested, always=always, measures=measures))
     if not anywhere:
         return bounds
     within = bounds.transitions
-    if not may_stop_anywhere(limits_of(flow, limits)):  # any deadline opens the same transitions as an outer limit
-        limits = dataclasses.replace(limits, seconds=1.0)
-        within = _Prover(flow, flow.variants, limits, nested, always=always, measures=measures).bound_of_transitions()
-    rest = _Prover(flow.resumed, flow.resumed.variants, limits, nested, always=False, measures=measures)
+    if not may_stop_anywhere(known):  # any deadline opens the same transitions as an outer limit
+        known = {**known, "seconds": 1.0}
+        within = BoundSearch(
+            flow, flow.variants, known, nested, always=always, measures=measures
+        ).bound_of_transitions()
+    rest = BoundSearch(flow.resumed, flow.resumed.variants, known, nested, always=False, measures=measures)
     return dataclasses.replace(bounds, transitions_when_nested=within, transitions_when_resumed=rest.bound_by_lines())
 
 
-def ends_by_states(flow: Flow, limits: Limits) -> bool:
-    """Return whether a search of the states under `limits` proves that every run ends: few states, and none repeats."""
-    return Product(flow, limits).is_finite(_STATES)
+def ends_by_states(flow: Flow, known: Known) -> bool:
+    """Return whether a search of the states proves that every run ends: they are few, and none repeats."""
+    return Product(flow, known).is_finite(STATES)
 
 
-def bounds_by_states(flow: Flow, limits: Limits, nested: Sequence[NestedRuns]) -> Bounds:
-    """Return the bounds of a flow whose states under `limits` are few and do not repeat."""
-    return _bounds(_Prover(flow, possible_transitions(flow, limits), limits, nested, always=False, by_states=True))
+def bounds_by_states(flow: Flow, known: Known, nested: Sequence[NestedRuns]) -> Bounds:
+    """Return the bounds of a flow whose states under these limits are few and do not repeat."""
+    return _bounds(BoundSearch(flow, possible_transitions(flow, known), known, nested, always=False, by_states=True))
 
 
-def _bounds(prover: _Prover) -> Bounds:
-    flow, limits, nested = prover.flow, prover.limits, prover.nested
+def _bounds(search: BoundSearch) -> Bounds:
+    flow, known, nested = search.flow, search.known, search.nested
     # A call that is cut off at the deadline may still clean up.
     beyond = flow.grace + GRACE
-    end = None if limits.seconds is None else limits.seconds + beyond
+    end = None if (limit := known["seconds"]) is None else limit + beyond
     seconds = Bound(None, None) if end is None else Bound(f"seconds + {beyond:g}", end, value=end, assuming=TIMELY)
-    alone = {name: prover.bound_of_charges(name) for name in bounded_meters(flow, nested)}
-    meters = {name: prover.with_nested_runs(name, alone) for name in alone}
-    depth, runs = bound_by_limit("depth", limits.depth), bound_by_limit("nested_runs", limits.nested_runs)
+    alone = {name: search.bound_of_charges(name) for name in bounded_meters(flow, nested)}
+    meters = {name: _with_nested_runs(search, name, alone) for name in alone}
+    depth, runs = (bound_by_limit(name, known[name]) for name in ("depth", "nested_runs"))
     return Bounds(
-        prover.bound_of_transitions(), meters, seconds, depth, runs, alone, dict(_bounds_of_quotas(flow, limits, alone))
+        search.bound_of_transitions(), meters, seconds, depth, runs, alone, dict(_bounds_of_quotas(flow, known, alone))
     )
 
 
-def _bounds_of_quotas(flow: Flow, limits: Limits, meters: Mapping[str, Bound]) -> Iterator[tuple[str, Bound]]:
-    caps = caps_of(flow, limits)
+def _bounds_of_quotas(flow: Flow, known: Known, meters: Mapping[str, Bound]) -> Iterator[tuple[str, Bound]]:
     for name in flow.lasting_quotas:
-        quota = bound_by_limit(name, caps[name])
+        quota = bound_by_limit(name, known[name])
         charged = {
             meter
             for one in flow.transitions
@@ -134,314 +81,39 @@ def _bounds_of_quotas(flow: Flow, limits: Limits, meters: Mapping[str, Bound]) -
             if name in kind
             for meter in kind
         }
-        if all(_number(quota) < _number(meters[meter]) for meter in charged if meter in meters):
+        if all(number_of(quota) < number_of(meters[meter]) for meter in charged if meter in meters):
             yield name, quota
 
 
-def _number(bound: Bound) -> float:
-    return math.inf if bound.number is None else bound.number
-
-
-class _Prover:
-    """Finds the bounds of a flow's `transitions`."""
-
-    def __init__(
-        self,
-        flow: Flow,
-        transitions: Sequence[Transition],
-        limits: Limits,
-        nested: Sequence[NestedRuns],
-        *,
-        always: bool,
-        by_states: bool = False,
-        measures: Sequence[str] = (),
-    ) -> None:
-        self.flow = flow
-        # Of a measure, one more may be spent than the first visit says, because the last one may be at 0.
-        self._measures = {name: polynomial.name(name) + _ONE for name in measures}
-        self.nested = nested
-        self._by_states = by_states
-        possible = possible_transitions(flow, limits)
-        reached = {one.source for one in possible}
-        errors = [one for one in flow.measure_errors if measures and one.source in reached]
-        self._transitions = [*possible, *errors]
-        self._always = [*transitions, *errors] if always else None
-        self.limits = limits
-        self._budgets = caps_of(flow, limits)
-        charged: dict[str, Any] = {name: limits[name] for one in nested for name, *_ in one.charges}
-        whole = {name: limit for name, limit in charged.items() if isinstance(limit, int)}
-        uncounted = {name: getattr(limits, name) for name in ("fan_out", "restarts", "nested_runs")}
-        caps: dict[str, int | None] = {**whole, **self._budgets, **uncounted}
-        self._caps: Mapping[str, int] = {name: limit for name, limit in caps.items() if limit is not None}
-        spent = {name for one in transitions for name, _ in one.spends}
-        self._spent = [name for name in (*self._caps, *measures) if name in spent]
-        self._nodes = ends_of(flow, transitions)
-        self._reached = ends_of(flow, self._transitions)
-        self._possible, self._sure = Product(flow, limits), Product(flow, limits, sure=True)
-
-    @cached_property
-    def _sloped(self) -> SlopedPotentials:
-        return SlopedPotentials(self._nodes, self._transitions)
-
-    @cached_property
-    def _sloped_always(self) -> SlopedPotentials:
-        # Mostly, the limits exclude nothing.
-        if self._always is None or [*self._always] == self._transitions:
-            return self._sloped
-        return SlopedPotentials(self._nodes, self._always)
-
-    def bound_of_transitions(self) -> Bound:
-        """Return the bound on the number of transitions."""
-        return self.bound_of_weight(lambda _: _ONE, counts=lambda _: 1)
-
-    def bound_by_lines(self) -> Bound:
-        """Return a bound on the number of transitions that holds with anything left of the budgets."""
-        if self._measures:
-            return Bound(None, None)
-        caps = {name: polynomial.number(cap) for name, cap in self._caps.items()}
-        lines = Potentials(lambda _: _ONE, caps, self._spent, close=False).of(self._nodes, self._transitions)
-        potential = Potential({node: to_numbers(lines[node]) for node in self._reached})
-        return Bound(None, lines[self.flow.start].at(caps).at({}), potential=potential)
-
-    def bound_of_weight(self, weight: Weight, more: More | None = None, *, counts: Counts | None) -> Bound:
-        """Return the bound on the counts of transitions, plus `more`.
-
-        `counts` says how much a sure move counts; it is `None` if no run may reach the bound, so that none is searched.
-        """
-        if self._measures:
-            return self._measured_bound(weight, more)
-
-        def most(move: CountedMove) -> int:
-            return weight(move.transition).at(self._caps)
-
-        few = len(self._spent) <= _BUDGETS
-        # With many budgets, a search is long and seldom needed: most loops do not nest.
-        searched = None if len(self._spent) <= _ORDERS else _FEW_STATES
-        exact = close = False
-
-        def is_enough(potential: Potential) -> bool:
-            nonlocal exact, close
-            exact = counts is not None and is_attained(self._sure, potential, counts, self._budgets, most=searched)
-            close = exact or is_attained(self._possible, potential, most, self._budgets, most=searched)
-            return close
-
-        number, potential = self._number(weight, is_enough if few else None)
-        close = close or self._by_states
-        states = None if close or self._possible.size() > _STATES else self._possible.most(most)
-        if states is not None and states[self._possible.begin] < number:
-            number = states[self._possible.begin]
-            potential = self._table(states)
-        exact = exact or (counts is not None and few and self._is_sure(number, counts))
-        extra = _ZERO if more is None else more(self._always or self._transitions)
-        form, value = self._form(weight, extra, number if close else None)
-        if more is not None:
-            nodes = {*potential.lines} or {node for node, _, _ in potential.states}
-            number += most_of(more, (one for one in self._transitions if one.source in nodes), self._caps)
-        return Bound(form, number, exact, value, potential=potential)
-
-    def _measured_bound(self, weight: Weight, more: More | None) -> Bound:
-        """Return a bound whose closed form may have measures, and then no number."""
-        caps = {name: polynomial.number(cap) for name, cap in self._caps.items()} | self._measures
-        errors = {*self.flow.measure_errors}
-
-        def counts(one: Transition) -> Polynomial:
-            return _ZERO if one in errors else weight(one)
-
-        extra = _ZERO if more is None else more(self._always or self._transitions)
-        again = _ZERO if more is None else polynomial.number(most_of(more, self._transitions, self._caps))
-        typical = {**self._caps, **dict.fromkeys(self._measures, 10)}
-        forms = [] if self._always is None else [*self._forms(counts, extra, self._always)]
-        best, least = Bound(None, None), math.inf
-
-        def counted(one: Transition) -> Polynomial:
-            return polynomial.number(counts(one).at(self._caps))
-
-        for lines in self._potentials(counted, caps, self._transitions):
-            reached = [lines[node] for node in self._reached]
-            if not all(part.is_number for line in reached for part in (line.base, *line.slopes.values())):
-                # A loop resets the measure, so that the bound is no linear function of it.
-                continue
-            proved = lines[self.flow.start].at(caps) + again
-            covering = [one for one in forms if polynomial.covers(one, self._caps, proved)]
-            number = proved.at({}) if proved.is_number else None
-            # With numbers in place of the limits, if none is linear in the measures.
-            alone = proved if number is None else None
-            form = min(covering, key=lambda one: (one.at(typical), len(str(one))), default=alone)
-            if (number is not None or form is not None) and proved.at(typical) < least:
-                least = proved.at(typical)
-                potential = Potential({node: to_numbers(lines[node]) for node in self._reached})
-                value = None if form is None or number is None else form.at(typical)
-                best = Bound(None if form is None else str(form), number, value=value, potential=potential)
-        return best
-
-    def _is_sure(self, number: int, counts: Counts) -> bool:
-        """Return whether a run that reaches the proved number is found by searching all states."""
-        return self._sure.size() <= _STATES and self._sure.most(counts)[self._sure.begin] == number
-
-    def _potentials(
-        self, weight: Weight, caps: Mapping[str, Polynomial], transitions: Sequence[Transition]
-    ) -> Iterable[dict[str, Line]]:
-        """Yield the candidate potentials of transitions; one of them gives the least bound."""
-        weight = weigh_once(weight)
-        if all(weight(one) == _ZERO for one in transitions):
-            yield dict.fromkeys(self._nodes, Line())
-            return
-        cheap = sorted(self._spent, key=lambda name: self._caps.get(name, math.inf))
-        several = False
-        if len(cheap) > 1:
-            sloped = self._sloped if transitions is self._transitions else self._sloped_always
-            for found in sloped.find(weight, caps):
-                several = len(cheap) > _ORDERS
-                yield found
-        if several:
-            return
-        if len(cheap) > _BUDGETS:
-            yield Potentials(weight, caps, cheap, close=False).of(self._nodes, transitions)
-            return
-        is_large = len(transitions) > _LARGE
-        ways = [(True, True)] if is_large else [*itertools.product((False, True), repeat=2)]
-        for name in (cheap or [""])[: 1 if is_large else None]:
-            order = [name, *(one for one in cheap if one != name)]
-            for full, close in ways:
-                with suppress(TooManyTermsError):
-                    yield Potentials(weight, caps, order, full=full, close=close).of(self._nodes, transitions)
-
-    def _number(self, weight: Weight, is_enough: Callable[[Potential], bool] | None = None) -> tuple[int, Potential]:
-        """Return the least number found, with the potential that proves it.
-
-        The search stops at the first lines that satisfy `is_enough`.
-        """
-        if self._by_states:
-            states = self._possible.most(lambda move: weight(move.transition).at(self._caps))
-            return states[self._possible.begin], self._table(states)
-        caps = {name: polynomial.number(cap) for name, cap in self._caps.items()}
-
-        def counted(one: Transition) -> Polynomial:
-            return polynomial.number(weight(one).at(self._caps))
-
-        def potential_of(lines: Mapping[str, Line]) -> Potential:
-            return Potential({node: to_numbers(lines[node]) for node in self._reached})
-
-        start = self.flow.start
-        found = iter(self._potentials(counted, caps, self._transitions))
-        lines = next(found)
-        potential = potential_of(lines)
-        if is_enough is None or not is_enough(potential):
-            lines = min([lines, *found], key=lambda one: one[start].at(caps).at({}))
-            if potential != (least := potential_of(lines)) and is_enough is not None:
-                is_enough(least)
-            potential = least
-        return lines[start].at(caps).at({}), potential
-
-    def _table(self, states: Mapping[State, int]) -> Potential:
-        values = tuple((node, left, value) for (node, left), value in states.items() if node != END.name)
-        return Potential({}, (), self._possible.counters, values)
-
-    def _form(self, weight: Weight, more: Polynomial, least: int | None = None) -> tuple[str | None, int | None]:
-        """Return the closed form with the least value, and its value; `None` if there are too many terms.
-
-        If the `least` possible value (without `more`) is known, the first form with this value is taken.
-        """
-        if self._always is None:
-            return None, None
-        forms: list[Polynomial] = []
-        for form in self._forms(weight, more, self._always):
-            forms.append(form)
-            if (form - more).at(self._caps) == least:
-                break
-        best = min(forms, key=lambda one: (one.at(self._caps), len(str(one))), default=None)
-        return (None, None) if best is None else (str(best), best.at(self._caps))
-
-    def _forms(self, weight: Weight, more: Polynomial, transitions: Sequence[Transition]) -> Iterator[Polynomial]:
-        """Yield closed forms of the counts of `transitions`, plus `more`."""
-        caps = {name: polynomial.name(name) for name in self._caps} | self._measures
-        many = len(self._spent) > _BUDGETS
-        candidates = self._sloped_always.find(weight, caps) if many else None
-        for found in candidates or self._potentials(weight, caps, transitions):
-            yield more + found[self.flow.start].at(caps)
-
-    def bound_of_charges(self, name: str) -> Bound:
-        """Return the lower of two bounds on the charges of the machine's own effects: the flow's and the limit's."""
-        limited, bound = self._bound_of_limit(name), self._bound_of_flow(name)
-        return min((bound, limited), key=_number) if limited is not None else bound
-
-    def with_nested_runs(self, name: str, alone: Mapping[str, Bound]) -> Bound:
-        """Return the bound on charges including nested runs; `alone` has the bounds on the machine's own effects."""
-        own = alone[name]
-        rows = [(one, counts) for one in self.nested for meter, *counts in one.charges if meter == name]
-        runs = 0 if self.limits.depth == 0 else self.limits.nested_runs
-        if not rows or runs == 0 or is_limit_of(own, name):
-            return own
-        if own.number is None:
-            # A closed form of the machine's own charges does not include nested runs.
-            return Bound(None, None)
-        found: list[tuple[float, str | None]] = []
-        most = [one for _, (one, _) in rows if one is not None]
-        if runs is not None and len(most) == len(rows):
-            before = "" if own.form == "0" else f"{own.form} + "
-            written = own.form is not None and len(str(polynomial.number(max(most)))) <= _DIGITS
-            found.append((runs * max(most), f"{before}{polynomial.number(max(most))}*nested_runs" if written else None))
-        numbers = {meter: bound.number for meter, bound in alone.items()}
-        started = [(self.flow.most_calls(one.meter, numbers), one.attempts, whole) for one, (_, whole) in rows]
-        charged = [calls * times * whole for calls, times, whole in started if calls is not None and whole is not None]
-        if len(charged) == len(rows):
-            found.append((sum(charged), None))
-        limited = self._bound_of_limit(name)
-        # Only a limit on the meter itself also limits nested runs.
-        shared = limited if limited is not None and is_limit_of(limited, name) else Bound(None, None)
-        if not found:
-            return shared
-        more, form = min(found, key=lambda one: one[0])
-        if not more:
-            return own
-        value = None if form is None or own.value is None else own.value + more
-        total = dataclasses.replace(own, form=form, number=own.number + more, value=value, exact=False)
-        return min(shared, total, key=_number)
-
-    def _bound_of_flow(self, name: str) -> Bound:
-        """Return the bound that the flow gives on the charges of the machine's own effects."""
-        charging = [one for one in self._always or self._transitions if one.calls(name) != 0]
-        if not charging:
-            # Other limits may make other transitions possible.
-            nothing = NOTHING if self._always is not None else Bound(None, 0, exact=True)
-            return dataclasses.replace(nothing, potential=Potential(dict.fromkeys(self._reached, (0, ()))))
-        if not all(is_bounded(one, self.limits) for one in charging):
-            return Bound(None, None)
-
-        def again(transitions: Iterable[Transition]) -> Polynomial:
-            return charged_again(name, transitions, self.limits)
-
-        # The searched runs never crash and repeat charges, and a visit that asks for more than is left is refused.
-        sure = not self.limits.restarts and not is_limited(self.flow, name, self.limits)
-
-        def weight(one: Transition) -> Polynomial:
-            # Transitions without a bound are part of no run.
-            return most_charged(one, name) if is_bounded(one, self.limits) else _ZERO
-
-        return self.bound_of_weight(weight, again, counts=(lambda move: move.charges(name)) if sure else None)
-
-    def _bound_of_limit(self, name: str) -> Bound | None:
-        """Return the bound that limits give, on the meter or on what bounds it, plus reserved visits."""
-        is_charged = name in self.flow.charged
-        ways: list[Charges] = [(one,) for one in (self.flow.factors(name) if is_charged else {name: 1}).items()]
-        if is_charged and (quotas := tuple(self.flow.quotas_of(name).items())):
-            ways.append(quotas)
-        bounding = [way for way in ways if all(other in self._caps for other, _ in way)]
-        if not bounding:
-            return None
-        # Among equal limits, the first is the meter's own.
-        called = min(bounding, key=lambda way: sum(self._caps[other] * factor for other, factor in way))
-        reserved = [one for one in self._transitions if one.reserved]
-        if self._measures and any(one.calls(name) != 0 for one in reserved):
-            return None
-        again = partial(charged_again, name, limits=self.limits)
-        within = sum((polynomial.number(factor) * polynomial.name(other) for other, factor in called), _ZERO)
-
-        def weight(one: Transition) -> Polynomial:
-            return most_charged(one, name) if one.reserved else _ZERO
-
-        number, potential = self._number(weight)
-        form, value = self._form(weight, within + again(reserved))
-        limited = dataclasses.replace(potential, limits=called)
-        number += within.at(self._caps) + most_of(again, reserved, self._caps)
-        return Bound(form, number, value=value, potential=limited)
+def _with_nested_runs(search: BoundSearch, name: str, alone: Mapping[str, Bound]) -> Bound:
+    """Return the bound on charges including nested runs; `alone` has the bounds on the machine's own effects."""
+    own = alone[name]
+    rows = [(one, counts) for one in search.nested for meter, *counts in one.charges if meter == name]
+    runs = 0 if search.known["depth"] == 0 else search.known["nested_runs"]
+    if not rows or runs == 0 or is_limit_of(own, name):
+        return own
+    if own.number is None:
+        # A closed form of the machine's own charges does not include nested runs.
+        return Bound(None, None)
+    found: list[tuple[float, str | None]] = []
+    most = [one for _, (one, _) in rows if one is not None]
+    if runs is not None and len(most) == len(rows):
+        before = "" if own.form == "0" else f"{own.form} + "
+        written = own.form is not None and len(str(polynomial.number(max(most)))) <= _DIGITS
+        found.append((runs * max(most), f"{before}{polynomial.number(max(most))}*nested_runs" if written else None))
+    numbers = {meter: bound.number for meter, bound in alone.items()}
+    started = [(search.flow.most_calls(one.meter, numbers), one.attempts, whole) for one, (_, whole) in rows]
+    charged = [calls * times * whole for calls, times, whole in started if calls is not None and whole is not None]
+    if len(charged) == len(rows):
+        found.append((sum(charged), None))
+    limited = search.bound_of_limit(name)
+    # Only a limit on the meter itself also limits nested runs.
+    shared = limited if limited is not None and is_limit_of(limited, name) else Bound(None, None)
+    if not found:
+        return shared
+    more, form = min(found, key=lambda one: one[0])
+    if not more:
+        return own
+    value = None if form is None or own.value is None else own.value + more
+    total = dataclasses.replace(own, form=form, number=own.number + more, value=value, exact=False)
+    return min(shared, total, key=number_of)

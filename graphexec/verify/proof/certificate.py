@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 
 from graphexec.errors import CertificateError, format_number, format_value, repr_fields
 from graphexec.kernel.effects import NestedRuns
-from graphexec.kernel.meters import is_number, is_whole
 from graphexec.kernel.program import Proof, Ranks
-from graphexec.verify.proof.flow import Flow, Transition
+from graphexec.verify.proof.flow import Flow
 
 # The version of the JSON form. It changes when an old checker could misread the new form. Version 1 (graphexec 0.1)
 # named the meters of agents; version 2 did not prove its numbers.
@@ -79,9 +78,10 @@ class Bound:
     """
 
     form: str | None
-    number: float | None
+    # `int` is listed, so that a whole number stays one in JSON.
+    number: int | float | None
     exact: bool = False
-    value: float | None = None
+    value: int | float | None = None
     assuming: str | None = None
     potential: Potential | None = field(default=None, compare=False, repr=False)
 
@@ -112,7 +112,7 @@ TIMELY = "nodes, policies and observers return at once and the event loop is not
 NOTHING = Bound("0", 0, exact=True, value=0)
 
 
-def bound_by_limit(name: str, limit: int | None) -> Bound:
+def bound_by_limit(name: str, limit: float | None) -> Bound:
     """Return the bound that a limit itself is, or none without a limit."""
     return Bound(None, None) if limit is None else Bound(name, limit, value=limit)
 
@@ -204,7 +204,7 @@ class Certificate:
     """
 
     flow: Flow
-    limits: Mapping[str, float | None]
+    limits: Mapping[str, int | float | None]
     ranks: Ranks | None
     bounds: Bounds
     nested: tuple[NestedRuns, ...] = ()
@@ -251,7 +251,7 @@ class Certificate:
         The checksums detect accidents, not forgeries: a forger can compute new ones. Trust `check`.
         """
         # Imported here because it loads pydantic, which a proof does not need.
-        from graphexec.kernel.serialization import INVALID_DATA_ERRORS, parse_json
+        from graphexec.kernel.serialization import INVALID_DATA_ERRORS, load_as, parse_json
 
         try:
             data = parse_json(text)
@@ -264,12 +264,13 @@ class Certificate:
                 f"prove the machine again"
             )
         try:
-            certificate = _read_certificate(data)
-            digest, recorded = certificate.digest, data.pop("sha256", None)
-            total = _sum_of(data)
+            recorded, total = data.pop("sha256", None), _sum_of(data)
+            given = {name: one for name, one in data.items() if name not in ("graphexec_certificate", "digest")}
+            certificate: Certificate = load_as(Certificate, given)
         except INVALID_DATA_ERRORS as error:
-            raise CertificateError(f"this certificate is broken: {error!r}; prove the machine again") from None
-        if digest != data.get("digest"):
+            fact = " ".join(f"{error!r}".split())
+            raise CertificateError(f"this certificate is broken: {fact}; prove the machine again") from None
+        if certificate.digest != data.get("digest"):
             raise CertificateError("this certificate's flow does not match its digest; prove it again")
         if recorded != total:
             raise CertificateError("this certificate was changed since it was made; prove the machine again")
@@ -280,150 +281,3 @@ def _sum_of(data: Mapping[str, Any]) -> str:
     from graphexec.kernel.serialization import format_json
 
     return hashlib.sha256(format_json(data, sort_keys=True).encode()).hexdigest()
-
-
-def _read_certificate(data: Mapping[str, Any]) -> Certificate:
-    flow, bounds = data["flow"], data["bounds"]
-    return Certificate(
-        Flow(
-            _read_string(flow["start"]),
-            _read_names(flow["nodes"]),
-            tuple(_read_transition(one) for one in _read_list(flow["transitions"])),
-            tuple(
-                (_read_string(name), _read_optional(_read_count, limit)) for name, limit in _read_list(flow["budgets"])
-            ),
-            _read_names(flow["measured"]),
-        ),
-        {name: _read_optional(_read_number, limit) for name, limit in data["limits"].items()},
-        None
-        if data["ranks"] is None
-        else {
-            node: tuple((_read_count(number), _read_names(budgets)) for number, budgets in _read_list(rank))
-            for node, rank in data["ranks"].items()
-        },
-        Bounds(
-            _read_bound(bounds["transitions"]),
-            {name: _read_bound(bound) for name, bound in bounds["meters"].items()},
-            _read_bound(bounds["seconds"]),
-            _read_bound(bounds["depth"]),
-            _read_bound(bounds["nested_runs"]),
-            {name: _read_bound(bound) for name, bound in bounds["alone"].items()},
-            {name: _read_bound(bound) for name, bound in bounds["quotas"].items()},
-            _read_bound(bounds["transitions_when_nested"]),
-            _read_bound(bounds["transitions_when_resumed"]),
-        ),
-        tuple(map(_read_nested, _read_list(data["nested"]))),
-        _read_bool(data["holds_when_nested"]),
-    )
-
-
-# Any: a JSON value, here and below.
-def _read_bound(data: Any) -> Bound:
-    return Bound(
-        _read_optional(_read_string, data["form"]),
-        _read_optional(_read_number, data["number"]),
-        _read_bool(data["exact"]),
-        _read_optional(_read_number, data["value"]),
-        _read_optional(_read_string, data["assuming"]),
-        _read_optional(_read_potential, data["potential"]),
-    )
-
-
-def _read_nested(data: Any) -> NestedRuns:
-    rows = (
-        (_read_string(name), _read_optional(_read_count, alone), _read_optional(_read_count, whole))
-        for name, alone, whole in data["charges"]
-    )
-    return NestedRuns(
-        _read_string(data["meter"]), _read_count(data["attempts"]), tuple(rows), _read_names(data["unproved"])
-    )
-
-
-def _read_potential(data: Any) -> Potential:
-    return Potential(
-        {node: (_read_whole(base), _read_amounts(slopes)) for node, (base, slopes) in data["lines"].items()},
-        _read_amounts(data["limits"]),
-        _read_names(data["counters"]),
-        tuple(
-            (_read_string(node), tuple(map(_read_whole, _read_list(left))), _read_whole(value))
-            for node, left, value in data["states"]
-        ),
-    )
-
-
-def _read_transition(data: Any) -> Transition:
-    kind = data["kind"]
-    if kind not in ("move", "gate", "within"):
-        raise _invalid(kind, "a kind of transition")
-    return Transition(
-        _read_string(data["source"]),
-        _read_string(data["outcome"]),
-        _read_string(data["target"]),
-        kind,
-        _read_amounts(data["spends"]),
-        _read_names(data["resets"]),
-        _read_names(data["causes"]),
-        _read_count(data["asks"]),
-        _read_optional(_read_count, data["most"]),
-        tuple(map(_read_amounts, _read_list(data["effect_charges"]))),
-        _read_optional(_read_number, data["grace"]),
-        _read_bool(data["answered"]),
-    )
-
-
-def _read_amounts(data: Any) -> tuple[tuple[str, int], ...]:
-    return tuple(map(_read_amount, _read_list(data)))
-
-
-def _read_amount(data: Any) -> tuple[str, int]:
-    name, amount = data
-    return _read_string(name), _read_whole(amount)
-
-
-def _read_names(data: Any) -> tuple[str, ...]:
-    return tuple(map(_read_string, _read_list(data)))
-
-
-def _read_optional(read: Callable[[Any], T], data: Any) -> T | None:
-    return None if data is None else read(data)
-
-
-def _read_list(data: Any) -> list[Any]:
-    if not isinstance(data, list):
-        raise _invalid(data, "a list")
-    # isinstance does not narrow the types of the items.
-    return list[Any](data)  # pyright: ignore[reportUnknownArgumentType]
-
-
-def _read_string(data: Any) -> str:
-    if not isinstance(data, str):
-        raise _invalid(data, "a string")
-    return data
-
-
-def _read_bool(data: Any) -> bool:
-    if not isinstance(data, bool):
-        raise _invalid(data, "true or false")
-    return data
-
-
-def _read_whole(data: Any) -> int:
-    if not is_whole(data):
-        raise _invalid(data, "a whole number")
-    return data
-
-
-def _read_count(data: Any) -> int:
-    if _read_whole(data) < 0:
-        raise _invalid(data, "0 or more")
-    return _read_whole(data)
-
-
-def _read_number(data: Any) -> float:
-    if not is_whole(data) and not is_number(data):
-        raise _invalid(data, "a finite number")
-    return data
-
-
-def _invalid(data: Any, wanted: str) -> TypeError:
-    return TypeError(f"{format_value(data)} is not {wanted}")

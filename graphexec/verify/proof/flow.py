@@ -31,6 +31,9 @@ TransitionKind: TypeAlias = Literal["move", "gate", "within"]
 # The charges of one effect class, by meter. A meter that it only measures has 0; its limit is still checked first.
 Charges: TypeAlias = tuple[tuple[str, int], ...]
 
+# The limits of runs by name; `None` is no limit.
+Known: TypeAlias = Mapping[str, int | float | None]
+
 
 @dataclass(frozen=True, slots=True)
 class Transition:
@@ -56,7 +59,7 @@ class Transition:
     most: int | None = 0
     effect_charges: tuple[Charges, ...] = ()
     # `None` if effects are charged to the limits.
-    grace: float | None = None
+    grace: int | float | None = None
     answered: bool = False
 
     @property
@@ -252,19 +255,22 @@ def bounded_meters(flow: Flow, nested: Sequence[NestedRuns]) -> tuple[str, ...]:
     return (*flow.bounded, *dict.fromkeys(more))
 
 
-def caps_of(flow: Flow, limits: Limits) -> dict[str, int | None]:
-    """Return the limits that a proof counts, by name: whole numbers, or `None` for no limit."""
+def limits_of(flow: Flow, limits: Limits) -> dict[str, int | float | None]:
+    """Return all limits by name, those of the machine's own budgets, too; `None` for no limit. It is asked once."""
+    names = ("seconds", "fan_out", "restarts", "depth", "nested_runs", ITERATIONS.name)
+    return {
+        **limits.meters,
+        **{name: getattr(limits, name) for name in names},
+        **{name: limits[name] for name in flow.charged},
+        **{name: limits.meters.get(name, limit) for name, limit in flow.budgets},
+    }
+
+
+def caps_of(flow: Flow, known: Known) -> dict[str, int | None]:
+    """Return the `known` limits that a proof counts, by name: whole numbers, or `None` for no limit."""
     # Any: a limit on charges is a whole number, as charges are.
-    charged: dict[str, Any] = {name: limits[name] for name in flow.charged}
-    own: dict[str, Any] = {name: limits.meters.get(name, limit) for name, limit in flow.budgets}
-    return {ITERATIONS.name: limits.iterations, **charged, **own}
-
-
-def limits_of(flow: Flow, limits: Limits) -> dict[str, float | None]:
-    """Return all limits by name: those of `caps_of`, and those that a proof does not count."""
-    names = ("seconds", "fan_out", "restarts", "depth", "nested_runs")
-    uncounted: dict[str, float | None] = {name: getattr(limits, name) for name in names}
-    return {**limits.meters, **uncounted, **caps_of(flow, limits)}
+    whole: Any = known
+    return {name: whole[name] for name in (ITERATIONS.name, *flow.charged, *dict(flow.budgets))}
 
 
 def lower_limits(limits: Limits, meters: Mapping[str, Meter], most: int) -> Limits:
@@ -278,34 +284,26 @@ def lower_limits(limits: Limits, meters: Mapping[str, Meter], most: int) -> Limi
     return dataclasses.replace(limits, iterations=iterations, meters=freeze(lowered))
 
 
-def is_enabled(transition: Transition, known: Mapping[str, float | None]) -> bool:
+def is_enabled(transition: Transition, known: Known) -> bool:
     """Return whether the limits `known` enable a transition: a `gate` or a `within` needs one of its causes limited."""
     return transition.kind == "move" or any(known.get(cause) is not None for cause in transition.causes)
 
 
-def may_stop_anywhere(known: Mapping[str, float | None]) -> bool:
+def may_stop_anywhere(known: Known) -> bool:
     """Return whether the limits `known` may stop a run at any node that costs something, as an outer run may."""
     return known.get("seconds") is not None or known.get("restarts") is not None
 
 
-def possible_transitions(flow: Flow, limits: Limits) -> list[Transition]:
-    """Return the transitions that some run within these limits may take, in the order of the table."""
-    known, caps = limits_of(flow, limits), caps_of(flow, limits)
-    most = math.inf if limits.fan_out is None else limits.fan_out
-    allowed: list[Transition] = []
-    following: dict[str, list[Transition]] = {}
-    for one in flow.variants:
-        enabled = is_enabled(one, known) and is_affordable(one, caps) and is_timely(one, limits.seconds)
-        if enabled and (one.most is not None or one.asks <= most):
-            allowed.append(one)
-            following.setdefault(one.source, []).append(one)
-    reached = {flow.start}
-    waiting = [flow.start]
-    while waiting:
-        for one in following.get(waiting.pop(), ()):
-            if one.target not in reached:
-                reached.add(one.target)
-                waiting.append(one.target)
+def possible_transitions(flow: Flow, known: Known) -> list[Transition]:
+    """Return the transitions that some run within the `known` limits may take, in the order of the table."""
+    most = math.inf if (fan_out := known["fan_out"]) is None else fan_out
+    allowed = [
+        one
+        for one in flow.variants
+        if is_enabled(one, known) and is_affordable(one, known) and is_timely(one, known["seconds"])
+        if one.most is not None or one.asks <= most
+    ]
+    reached = reachable(flow.start, [(one.source, one.target) for one in allowed])
     return [one for one in allowed if one.source in reached]
 
 
@@ -315,14 +313,13 @@ def ends_of(flow: Flow, transitions: Sequence[Transition]) -> list[str]:
     return list(dict.fromkeys([flow.start, *ends]))
 
 
-def is_affordable(one: Transition, caps: Mapping[str, float | None]) -> bool:
+def is_affordable(one: Transition, known: Known) -> bool:
     """Return whether the limits allow the least amounts that a transition spends."""
-    return all((cap := caps.get(name)) is None or amount <= cap for name, amount in one.spends)
+    return all((cap := known.get(name)) is None or amount <= cap for name, amount in one.spends)
 
 
-def is_limited(flow: Flow, name: str, limits: Limits) -> bool:
+def is_limited(flow: Flow, name: str, known: Known) -> bool:
     """Return whether a limit may stop effects that charge the meter."""
-    known = limits_of(flow, limits)
     charges = (dict(kind) for one in flow.transitions for kind in one.effect_charges)
     taken = {other for kind in charges if kind.get(name) for other in kind}
     # A meter that is only measured stops nothing until a reply reports an amount.

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Any, TypeAlias
 
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.node import END, Edge, Node
 from graphexec.kernel.signatures import unwrap_function
-from graphexec.verify.proof.components import dominator_ranges
+from graphexec.verify.paths import find_dominators
 from graphexec.verify.proof.findings import Finding
 
 # Edges by their target and the class of their outcome.
@@ -40,15 +40,15 @@ def unguarded_exits(graph: Graph[Any, Any]) -> Iterator[Finding]:
     for edge in graph.edges:
         if _is_last_word(graph[edge.source], into):
             last_words[edge.target].append(edge)
-    numbers = _numbers(graph)
+    dominates = _dominators(graph)
     functions = {node.name: unwrap_function(node.function) for node in graph}
     for (name, target), outcomes in guards.items():
         others = chain(*(into[target, outcome] for outcome in outcomes), last_words[target])
         past = (
             edge
             for edge in dict.fromkeys(islice(others, _CONSIDERED))
-            if numbers[edge.source].start not in numbers[name]
-            and numbers[name].start not in numbers[edge.source]
+            if not dominates(name, edge.source)
+            and not dominates(edge.source, name)
             and functions[edge.source] is not functions[name]
         )
         if missed := list(islice(past, _NAMED)):
@@ -71,12 +71,12 @@ def _guards(into: Entries) -> dict[tuple[str, str], list[type]]:
     return found
 
 
-def _numbers(graph: Graph[Any, Any]) -> dict[str, range]:
+def _dominators(graph: Graph[Any, Any]) -> Callable[[str, str], bool]:
     following: dict[str, list[str]] = defaultdict(list)
     for edge in graph.edges:
         if edge.target != END.name:
             following[edge.source].append(edge.target)
-    return dominator_ranges(graph.start, following)
+    return find_dominators(graph.start, following)
 
 
 def _is_last_word(source: Node[Any, Any], into: Entries) -> bool:

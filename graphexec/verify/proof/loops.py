@@ -14,7 +14,7 @@ from graphexec.kernel.meters import ITERATIONS, Limits, Meter, is_measure
 from graphexec.kernel.node import Node
 from graphexec.kernel.signatures import accepts, name_of, read_spent_outcome, resolve_hints, unwrap_function
 from graphexec.verify.proof.findings import Finding, Witness, limit_remedy, options_of
-from graphexec.verify.proof.flow import Flow, Transition, caps_of, lower_limits
+from graphexec.verify.proof.flow import Flow, Transition, caps_of, limits_of, lower_limits
 from graphexec.verify.proof.product import Product
 from graphexec.verify.proof.ranking import Core, rank_nodes
 
@@ -31,21 +31,21 @@ def find_loops(flow: Flow, core: Core, limits: Limits, graph: Graph[Any, Any] | 
     if flow.measures:
         # A run with low first measures stands for all.
         flow = flow.with_measures(1)
-    machine = _Names(graph)
+    machine, caps = _Names(graph), caps_of(flow, limits_of(flow, limits))
     untimed = core.transitions if limits.seconds is None else _untimed(core)
     witness = _find_endless_run(flow, limits, within=untimed)
     if witness is not None:
-        code, why = _classify(flow, limits, witness.loop)
+        code, why = _classify(flow, caps, witness.loop)
         fact = f"the table alone does not end this loop: {_format_loop(witness.loop)}; {why}"
         outcome = witness.loop[0].outcome if len(witness.loop) == 1 else None
-        remedy = _find_remedy(flow, core, limits, witness.loop, machine)
+        remedy = _find_remedy(flow, core, caps, witness.loop, machine)
         yield Finding(code, "error", witness.loop[0].source, outcome, fact, remedy, witness)
         return
     witness = _find_endless_run(flow, limits, within=core.transitions)
     node = (witness.loop[0] if witness else core.transitions[0]).source
     if witness is not None:
         fact = f"only the {limits.seconds:g} seconds end this loop: {_format_loop(witness.loop)}; no counted limit does"
-        remedy = f"add a counted limit: {_find_remedy(flow, core, limits, witness.loop, machine)}"
+        remedy = f"add a counted limit: {_find_remedy(flow, core, caps, witness.loop, machine)}"
         yield Finding("GX012", "error", node, None, fact, remedy, witness)
         return
     names = ", ".join(dict.fromkeys(one.source for one in core.transitions))
@@ -62,13 +62,13 @@ def _untimed(core: Core) -> list[Transition]:
 
 def _find_endless_run(flow: Flow, limits: Limits, *, within: Sequence[Transition]) -> Witness | None:
     tried = limits
-    product = Product(flow, tried, sure=True)
+    product = Product(flow, limits_of(flow, tried), sure=True)
     found = product.lasso(_STATES, within=within)
     # If the whole product was searched, a loop under other limits would refute nothing.
     if found is None and product.exceeds(_STATES):
         own = {name: Meter(name, limit) for name, limit in flow.budgets if not is_measure(name)}
         tried = lower_limits(limits, own, _SMALL)
-        found = Product(flow, tried, sure=True).lasso(_STATES, within=within)
+        found = Product(flow, limits_of(flow, tried), sure=True).lasso(_STATES, within=within)
     return None if found is None else Witness(tuple(found[0]), tuple(found[1]), tried)
 
 
@@ -76,8 +76,7 @@ def _format_loop(loop: Iterable[Transition]) -> str:
     return ", ".join(dict.fromkeys(map(str, loop)))
 
 
-def _classify(flow: Flow, limits: Limits, loop: Sequence[Transition]) -> tuple[str, str]:
-    caps = caps_of(flow, limits)
+def _classify(flow: Flow, caps: Mapping[str, int | None], loop: Sequence[Transition]) -> tuple[str, str]:
     spent = sorted({name for one in loop for name, _ in one.spends})
     limited = [name for name in spent if caps[name] is not None]
     unlimited = _unlimited_budgets(flow, caps, loop)
@@ -118,9 +117,10 @@ def _join_names(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def _find_remedy(flow: Flow, core: Core, limits: Limits, loop: Sequence[Transition], machine: _Names) -> str:
+def _find_remedy(
+    flow: Flow, core: Core, caps: Mapping[str, int | None], loop: Sequence[Transition], machine: _Names
+) -> str:
     """Return a change that makes this core provable; each candidate is tried on the flow."""
-    caps = caps_of(flow, limits)
     finite = [name for name, limit in caps.items() if limit is not None]
     spent = {name for one in loop for name, _ in one.spends}
     resetting = [one for one in loop if one.resets]
@@ -151,7 +151,7 @@ def _find_remedy(flow: Flow, core: Core, limits: Limits, loop: Sequence[Transiti
         return f"meter each of its nodes with a meter that nothing in the loop resets{alternative}"
     node = metered[0]
     own = {*spent} - {*flow.charged}
-    usual = not (own or resetting or counting or limits.iterations is None)
+    usual = not (own or resetting or counting or caps[ITERATIONS.name] is None)
     if usual and not any(ITERATIONS.name in one.resets for one in core.transitions):
         return f"meter {node}: {_describe_metering(flow, core, node, machine, 'ITERATIONS')}{alternative}"
     name = machine.new_meter("extensions" if stops else "rounds", flow)

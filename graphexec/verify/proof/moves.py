@@ -11,15 +11,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
-from graphexec.kernel.meters import Limits
 from graphexec.verify.proof.flow import (
     Charges,
     Flow,
+    Known,
     Transition,
     caps_of,
     is_enabled,
     is_timely,
-    limits_of,
     may_stop_anywhere,
 )
 
@@ -76,19 +75,18 @@ class CountedMove:
         return tuple(counters)
 
 
-def moves_by_node(flow: Flow, limits: Limits, *, sure: bool) -> tuple[Mapping[str, list[CountedMove]], Counted]:
+def moves_by_node(flow: Flow, known: Known, *, sure: bool) -> tuple[Mapping[str, list[CountedMove]], Counted]:
     """Return the moves from each node, and their counters.
 
     In `sure` moves, visits spend the least or the most that they can, or all that is left before a limit stops them.
     The clock stands still until an effect takes all the time until a deadline.
     """
-    caps = caps_of(flow, limits)
-    known = limits_of(flow, limits)
+    caps = caps_of(flow, known)
     every = flow.transitions if sure else flow.variants
-    transitions = [one for one in every if is_enabled(one, known) and is_timely(one, limits.seconds)]
+    transitions = [one for one in every if is_enabled(one, known) and is_timely(one, known["seconds"])]
     # A visit that must ask for more effects than the fan-out allows does not return.
-    limited = {one.source for one in transitions if "fan_out" in one.causes and limits.fan_out is not None}
-    most = limits.fan_out or 0
+    limited = {one.source for one in transitions if "fan_out" in one.causes and known["fan_out"] is not None}
+    most = known["fan_out"] or 0
     transitions = [one for one in transitions if one.asks <= most or one.source not in limited]
     spending = [
         list(dict.fromkeys(_sure_spending(one, known))) if sure else [_Spending(one.spends)] for one in transitions
@@ -96,7 +94,7 @@ def moves_by_node(flow: Flow, limits: Limits, *, sure: bool) -> tuple[Mapping[st
     counted = {name for several in spending for each in several for name, _ in each.spends}
     counts = {name: limit for name, limit in caps.items() if name in counted and limit is not None}
     place = {name: index for index, name in enumerate(counts)}
-    graces = _graces(transitions) if sure and limits.seconds is not None else []
+    graces = _graces(transitions) if sure and known["seconds"] is not None else []
     rows: dict[str, list[CountedMove]] = {name: [] for name in flow.nodes}
     for one, several in zip(transitions, spending, strict=True):
         usual = (_needs_at_most if sure else _needs_at_least)(one, known, place)
@@ -118,7 +116,7 @@ def moves_by_node(flow: Flow, limits: Limits, *, sure: bool) -> tuple[Mapping[st
             else:
                 row.append(move)
     # The number of deadlines that are still to come.
-    ahead = (len(graces) - (limits.seconds == 0),) if graces else ()
+    ahead = (len(graces) - (known["seconds"] == 0),) if graces else ()
     return rows, Counted(tuple(counts), (*counts.values(), *ahead))
 
 
@@ -146,7 +144,7 @@ class _Spending:
 _UNTIL_SPENT = 4
 
 
-def _sure_spending(one: Transition, limits: Mapping[str, float | None]) -> Iterator[_Spending]:
+def _sure_spending(one: Transition, limits: Known) -> Iterator[_Spending]:
     asked = {name for kind in one.effect_charges for name, _ in kind}
     entry = tuple((name, amount) for name, amount in one.spends if name not in asked)
     usual = _usual_counts(one, limits) if one.kind == "move" else []
@@ -169,7 +167,7 @@ def _spend_effects(
     charged: Mapping[str, int],
     count: int,
     wanted: Charges | None,
-    limits: Mapping[str, float | None],
+    limits: Known,
 ) -> Iterator[_Spending]:
     # A limit on fractions is above 0, and a meter that is only compared may stay at 0.
     limited = [name for name, amount in charged.items() if not amount and isinstance(limits.get(name), int)]
@@ -185,7 +183,7 @@ def _sum_charges(kind: Charges, last: Charges, count: int) -> dict[str, int]:
     return {name: each.get(name, 0) * (count - 1) + other.get(name, 0) for name in each | other}
 
 
-def _usual_counts(one: Transition, limits: Mapping[str, float | None]) -> list[int]:
+def _usual_counts(one: Transition, limits: Known) -> list[int]:
     """Return the numbers of effects that are tried for a returning visit: the least and the most."""
     if one.most is not None:
         return sorted({one.asks, one.most})
@@ -195,7 +193,7 @@ def _usual_counts(one: Transition, limits: Mapping[str, float | None]) -> list[i
     return sorted({one.asks, *range(max(1, one.asks), min([2, *ends]) + 1), *(end for end in ends if end >= one.asks)})
 
 
-def _counts_until_spent(one: Transition, kind: Charges, limits: Mapping[str, float | None]) -> Iterable[int]:
+def _counts_until_spent(one: Transition, kind: Charges, limits: Known) -> Iterable[int]:
     """Return the numbers of effects of a kind that a visit may ask for until a limit is reached or one is cut off."""
     charged = () if one.reserved else kind
     ends = [int(limit // amount) for name, amount in charged if amount and (limit := limits.get(name)) is not None]
@@ -206,9 +204,7 @@ def _counts_until_spent(one: Transition, kind: Charges, limits: Mapping[str, flo
     return range(max(1, one.asks), min([_UNTIL_SPENT, *ends]) + 1)
 
 
-def _charges_with_one_more(
-    one: Transition, kind: Charges, asked: int, limits: Mapping[str, float | None]
-) -> Charges | None:
+def _charges_with_one_more(one: Transition, kind: Charges, asked: int, limits: Known) -> Charges | None:
     """Return the charges of such a visit with one more effect of the kind; empty if no limit stops it."""
     if one.kind == "within" and one.most is None and asked == limits.get("fan_out"):
         return None
@@ -223,14 +219,14 @@ def _needs_of_next(spending: _Spending, place: Mapping[str, int]) -> _Needs:
     return tuple((place[name], amount) for name, amount in spending.wanted if name in place)
 
 
-def _needs_at_least(one: Transition, limits: Mapping[str, float | None], place: Mapping[str, int]) -> _Needs:
+def _needs_at_least(one: Transition, limits: Known, place: Mapping[str, int]) -> _Needs:
     """Return the condition under which a transition may be possible: for a `gate` a counter at 0, otherwise none."""
     if one.kind != "gate" or may_stop_anywhere(limits):
         return None
     return tuple((place[name], 1) for name in one.causes if name in place)
 
 
-def _needs_at_most(one: Transition, limits: Mapping[str, float | None], place: Mapping[str, int]) -> _Needs:
+def _needs_at_most(one: Transition, limits: Known, place: Mapping[str, int]) -> _Needs:
     """Return the condition under which a transition is surely possible without waiting."""
     if one.kind == "move":
         return None

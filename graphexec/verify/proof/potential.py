@@ -12,10 +12,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias, final
 
-from graphexec.kernel.meters import Limits
 from graphexec.kernel.node import END
 from graphexec.verify.proof import polynomial
-from graphexec.verify.proof.flow import Transition
+from graphexec.verify.proof.flow import Known, Transition
 from graphexec.verify.proof.polynomial import Polynomial
 from graphexec.verify.proof.ranking import components, exhaustible_budgets, spends_any
 
@@ -258,9 +257,9 @@ def to_numbers(line: Line) -> tuple[int, tuple[tuple[str, int], ...]]:
     return line.base.at({}), tuple((name, slope) for name, slope in slopes if slope)
 
 
-def is_bounded(one: Transition, limits: Limits) -> bool:
+def is_bounded(one: Transition, known: Known) -> bool:
     """Return whether the number of effects of such a visit has a bound."""
-    return one.most is not None or limits.fan_out is not None
+    return one.most is not None or known["fan_out"] is not None
 
 
 def most_charged(one: Transition, name: str) -> Polynomial:
@@ -276,9 +275,9 @@ def most_of(
     return max((count((one,)).at(caps) for one in transitions), default=0)
 
 
-def charged_again(name: str, transitions: Iterable[Transition], limits: Limits) -> Polynomial:
+def charged_again(name: str, transitions: Iterable[Transition], known: Known) -> Polynomial:
     """Return the most that visits with a bounded number of effects charge again after crashes."""
-    if not limits.restarts:
+    if not known["restarts"]:
         return _ZERO
-    bounded = (one for one in transitions if is_bounded(one, limits))
+    bounded = (one for one in transitions if is_bounded(one, known))
     return _RESTARTS * (polynomial.most(most_charged(one, name) for one in bounded) or _ZERO)

@@ -11,11 +11,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeAlias
 
-from graphexec.kernel.meters import Limits
 from graphexec.kernel.node import END
-from graphexec.verify.paths import find_cycle, find_path, label_edges
-from graphexec.verify.proof.components import strongly_connected_components
-from graphexec.verify.proof.flow import Flow, Transition
+from graphexec.verify.paths import find_cycle, find_path, label_edges, strongly_connected_components
+from graphexec.verify.proof.flow import Flow, Known, Transition
 from graphexec.verify.proof.moves import CountedMove, moves_by_node
 
 # A node, and the amount left of each counted budget.
@@ -26,7 +24,7 @@ _Labelled: TypeAlias = tuple[State, State, Transition]
 
 
 class Product:
-    """The states of `flow` under `limits`, computed on demand.
+    """The states of `flow` under the `known` limits, computed on demand.
 
     If it is `sure`, visits spend the least or the most that they can, or all that is left before a limit stops them.
     The clock stands still until an effect takes all the time until a deadline. So every path through it is a run.
@@ -34,9 +32,9 @@ class Product:
 
     __slots__ = ("_nodes", "_rows", "begin", "counters")
 
-    def __init__(self, flow: Flow, limits: Limits, *, sure: bool = False) -> None:
+    def __init__(self, flow: Flow, known: Known, *, sure: bool = False) -> None:
         self._nodes = len(flow.nodes)
-        self._rows, counted = moves_by_node(flow, limits, sure=sure)
+        self._rows, counted = moves_by_node(flow, known, sure=sure)
         self.counters = counted.budgets
         self.begin: State = (flow.start, counted.full)
 

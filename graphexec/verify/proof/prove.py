@@ -20,10 +20,10 @@ from graphexec.kernel.graph import Graph, require_graph
 from graphexec.kernel.meters import Limits, freeze
 from graphexec.kernel.node import END, Node
 from graphexec.kernel.program import Ranks, cached_for_limits
+from graphexec.kernel.tables import reachable
 from graphexec.verify.paths import find_path, label_edges
 from graphexec.verify.proof.bounds import bounds_by_states, bounds_of, ends_by_states
 from graphexec.verify.proof.certificate import Bounds, Certificate
-from graphexec.verify.proof.components import reachable
 from graphexec.verify.proof.findings import Finding, Status, Verdict, Witness, fan_out_remedy, finding_of, options_of
 from graphexec.verify.proof.flow import (
     Flow,
@@ -115,9 +115,9 @@ def prove_flow(
     """
     # Ranks count down the caps: the limits on iterations, charges and own budgets. They do not count other limits, such
     # as seconds. Any limit that is set, cap or not, enables the transitions for reaching it.
-    caps, all_limits = caps_of(flow, limits), limits_of(flow, limits)
-    finite = [name for name, limit in caps.items() if limit is not None]
-    enabled = [transition for transition in flow.variants if is_enabled(transition, all_limits)]
+    known = limits_of(flow, limits)
+    finite = [name for name, limit in caps_of(flow, known).items() if limit is not None]
+    enabled = [transition for transition in flow.variants if is_enabled(transition, known)]
     cores: list[Core] = []
     # Limits give bounds that are numbers, so measures are counted only where limits do not suffice.
     for measures in ((), flow.measures)[: 2 if flow.measures else 1]:
@@ -131,7 +131,7 @@ def prove_flow(
         always = _is_ranking(found)
         if not _is_ranking(found):
             # Low limits may make a loop impossible.
-            transitions = possible_transitions(flow, limits)
+            transitions = possible_transitions(flow, known)
             found = rank_nodes(flow.nodes, transitions, counted)
         if _is_ranking(found):
             # They take longer than the proof, and many runs need none.
@@ -140,18 +140,18 @@ def prove_flow(
                     bounds_of,
                     flow,
                     transitions,
-                    limits,
+                    known,
                     nested,
                     always=always,
                     measures=measures,
                     anywhere=holds_when_nested,
                 )
             )
-            return Certificate(flow, all_limits, found, bounds, nested, holds_when_nested), ()
+            return Certificate(flow, known, found, bounds, nested, holds_when_nested), ()
         cores = found
-    if ends_by_states(flow, limits):
-        bounds = Bounds.lazy(partial(bounds_by_states, flow, limits, nested))
-        return Certificate(flow, all_limits, None, bounds, nested, may_stop_anywhere(all_limits)), ()
+    if ends_by_states(flow, known):
+        bounds = Bounds.lazy(partial(bounds_by_states, flow, known, nested))
+        return Certificate(flow, known, None, bounds, nested, may_stop_anywhere(known)), ()
     return None, tuple(cores)
 
 
@@ -172,11 +172,8 @@ def _path_to(flow: Flow, node: str | None, limits: Limits) -> Witness | None:
 
 def _find_stop_only_nodes(flow: Flow, limits: Limits) -> Iterator[Finding]:
     """Yield a warning for the nodes from which a run ends only when a limit stops it."""
-    sources: dict[str, list[str]] = {}
-    for transition in flow.transitions:
-        if transition.kind == "move":
-            sources.setdefault(transition.target, []).append(transition.source)
-    finishing = reachable([END.name], sources)
+    moves = [one for one in flow.transitions if one.kind == "move"]
+    finishing = reachable(END.name, [(one.target, one.source) for one in moves])
     stuck = [name for name in flow.nodes if name not in finishing]
     if stuck:
         first = stuck[0]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from graphexec.kernel.node import END
 from graphexec.kernel.program import Level, Ranks
-from graphexec.verify.proof.components import strongly_connected_components
+from graphexec.verify.paths import strongly_connected_components
 from graphexec.verify.proof.flow import Transition
 
 

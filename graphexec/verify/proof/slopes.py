@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias, final
 
 from graphexec.kernel.node import END
+from graphexec.kernel.tables import reachable
+from graphexec.verify.paths import strongly_connected_components
 from graphexec.verify.proof import polynomial
-from graphexec.verify.proof.components import reachable, strongly_connected_components
 from graphexec.verify.proof.flow import Transition
 from graphexec.verify.proof.polynomial import Polynomial
 from graphexec.verify.proof.potential import Line, Weight, has_too_many_terms
@@ -144,13 +145,13 @@ class SlopedPotentials:
         """Return the nodes from which a run may spend a budget before an edge resets it: elsewhere, it is worth 0."""
         if name in self._live:
             return self._live[name]
-        spenders = {source for (source, _), spends in zip(self._steps, self._spends, strict=True) if name in spends}
         resets = {*self._resets.get(name, ())}
-        before: dict[str, set[str]] = {}
-        for index, (source, target) in enumerate(self._steps):
-            if index not in resets:
-                before.setdefault(target, set()).add(source)
-        self._live[name] = reachable(spenders, before)
+        back = [(target, source) for index, (source, target) in enumerate(self._steps) if index not in resets]
+        # An empty name leads to all nodes that spend it.
+        spenders = [
+            ("", source) for (source, _), spends in zip(self._steps, self._spends, strict=True) if name in spends
+        ]
+        self._live[name] = reachable("", back + spenders)
         return self._live[name]
 
     def _longest(
