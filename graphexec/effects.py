@@ -198,8 +198,11 @@ class Decided(CompactReply):
 
     def compact(self) -> object:
         """Return a single action, which the run's steps keep, too."""
-        decision = self.decision
-        return decision[0] if isinstance(decision, tuple) and decision and not decision[1:] else self
+        match self.decision:
+            case (action,):
+                return action
+            case _:
+                return self
 
     @classmethod
     def restore(cls, part: AgentAction) -> Decided:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import pytest
 
 # Loaded beforehand: pytester forgets what a run has imported, and a class that is imported again is another one.
+import tests.executor.actors  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from tests.parameters import cases, read_tables
 
 PROGRAMS = read_tables(__file__)

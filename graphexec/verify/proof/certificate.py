@@ -280,4 +280,4 @@ class Certificate:
 def _sum_of(data: Mapping[str, Any]) -> str:
     from graphexec.kernel.serialization import format_json
 
-    return hashlib.sha256(format_json(data, sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(format_json(data, sort_keys=True, allow_nan=False).encode()).hexdigest()
