@@ -22,8 +22,6 @@ from typing import (
     overload,
 )
 
-from typing_extensions import TypeIs
-
 from graphexec._mistakes import explain_calls
 from graphexec.errors import NodeError, format_value
 from graphexec.kernel.effects import Effect, O, Perform
@@ -40,6 +38,8 @@ from graphexec.kernel.signatures import (
 )
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeIs
+
     from graphexec.kernel.tables import Subgraph
 
 

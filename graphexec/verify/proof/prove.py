@@ -10,9 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache, partial
-from typing import Any, NamedTuple
-
-from typing_extensions import TypeIs
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from graphexec.errors import LimitsError, format_number
 from graphexec.kernel.effects import Effect, NestedRuns
@@ -39,6 +37,9 @@ from graphexec.verify.proof.flow import (
 from graphexec.verify.proof.guards import unguarded_exits
 from graphexec.verify.proof.loops import find_loops
 from graphexec.verify.proof.ranking import Core, rank_nodes
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
 
 
 class _Result(NamedTuple):
