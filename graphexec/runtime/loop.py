@@ -244,8 +244,8 @@ class RunLoop:
                         answer = await members.next_answer()
                         kept = members.keep_charged(answer[0])
                         back = clock() - began
-                    whole = kept.__class__
-                    self.answers += (whole, kept.compact()) if whole in compact else (None, kept)
+                    reply_class = kept.__class__
+                    self.answers += (reply_class, kept.compact()) if reply_class in compact else (None, kept)
                     self.times += array("d", answer[1:])
             finally:
                 if members is not None:

@@ -317,10 +317,11 @@ def read_ahead(read: Read, reply: ModelReply) -> ModelReply:
         if type(error) is not ParseError:
             return reply
         found = _copy(error)
-    key = id(reply)
-    READ_AHEAD[key] = ReferenceType(reply, lambda _: READ_AHEAD.pop(key, None)), read, found
+    # When Python ends, replies outlive the names of this module.
+    key, drop = id(reply), READ_AHEAD.pop
+    READ_AHEAD[key] = ReferenceType(reply, lambda _: drop(key, None)), read, found
     while len(READ_AHEAD) > _MOST:
-        READ_AHEAD.pop(next(iter(READ_AHEAD), key), None)
+        drop(next(iter(READ_AHEAD), key), None)
     return reply
 
 
