@@ -95,7 +95,7 @@ async def coroutine(effects: int, io: IO) -> Over:
     reply: tuple[int, float, float] | None = None
     try:
         while True:
-            effect = path.send(reply)
+            effect = path.send(reply).effect
             reply = await io.either(lambda: answer(effect), lambda: answer_async(effect)), 0.0, 0.0  # noqa: B023 - called at once
     except StopIteration as end:
         return over_of(end)
@@ -107,7 +107,7 @@ def generator(effects: int) -> Generator[Look, int, Over]:
     reply: tuple[int, float, float] | None = None
     try:
         while True:
-            reply = (yield path.send(reply)), 0.0, 0.0
+            reply = (yield path.send(reply).effect), 0.0, 0.0
     except StopIteration as end:
         return over_of(end)
 
@@ -140,7 +140,7 @@ def twin(effects: int) -> Over:
     reply: tuple[int, float, float] | None = None
     try:
         while True:
-            reply = answer(path.send(reply)), 0.0, 0.0
+            reply = answer(path.send(reply).effect), 0.0, 0.0
     except StopIteration as end:
         return over_of(end)
 
@@ -151,7 +151,7 @@ async def async_twin(effects: int) -> Over:
     reply: tuple[int, float, float] | None = None
     try:
         while True:
-            reply = await answer_async(path.send(reply)), 0.0, 0.0
+            reply = await answer_async(path.send(reply).effect), 0.0, 0.0
     except StopIteration as end:
         return over_of(end)
 

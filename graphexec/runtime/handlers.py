@@ -298,7 +298,7 @@ class RunSettings(TypedDict, total=False):
 
 
 class MachineSettings(RunSettings, total=False):
-    """The keyword arguments of a run of a machine: the fields of `RunContext` without the proof, too."""
+    """The keyword arguments of a run of a machine: its handlers, its limits and the options of `RunOptions`."""
 
     handlers: Mapping[type[Effect[Any]], HandlerLike] | None
     limits: Limits | None
