@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import graphexec as gx
+from graphexec.agents.reading.answers import READ_AHEAD
 from graphexec.messages import ModelReply, ModelRequest, ToolCall
 from graphexec.models.http.dialect import Sampling
 from graphexec.models.http.json_bodies import write
@@ -125,6 +126,8 @@ PER_STEP: list[tuple[Callable[[int], gx.AgentExecutor], Callable[[gx.AgentExecut
 @pytest.mark.medium
 @cases(("make", "run", "most"), *PER_STEP)
 def test_calls_per_step(make: Callable[[int], gx.AgentExecutor], run: Any, most: int) -> None:
+    # Replies of other tests, which are still referred to, may have been read ahead.
+    READ_AHEAD.clear()
     long, short = make(2 * STEPS), make(STEPS)
     # The first runs fill caches.
     run(long)
