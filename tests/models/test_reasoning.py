@@ -15,6 +15,7 @@ from graphexec.models.providers import openai_reply
 from tests.executor.actors import echo
 from tests.models.actors import HELLO
 from tests.models.picky_server import PickyServer, Protocol, openai_refusal
+from tests.models.test_wire import decode_stream, end, whole
 from tests.parameters import cases
 
 PEER = Endpoint("thinker", "https://models.example/v1")
@@ -22,6 +23,19 @@ CALL = messages.ToolCall("c1", "echo", '{"text": "hi"}')
 PROTOCOLS: list[Protocol] = ["chat", "responses", "anthropic"]
 all_protocols = cases("protocol", *PROTOCOLS)
 THOUGHTS = "First I say it.\nThen I am done."
+
+
+def read_chat(**message: Any) -> messages.ModelReply:
+    body = {"choices": [{"message": {"content": "4", **message}, "finish_reason": "stop"}]}
+    return openai_reply.ChatStream(PEER).decode(json.dumps(body).encode())
+
+
+def stream_chat(*deltas: dict[str, Any]) -> tuple[str, messages.ModelReply]:
+    draft = openai_reply.ChatStream(PEER)
+    choices = [{"delta": delta} for delta in deltas] + [{"delta": {}, "finish_reason": "stop"}]
+    chunks = [json.dumps({"choices": [choice]}) for choice in choices]
+    pieces = [piece for chunk in (*chunks, "[DONE]") for piece in draft.take(chunk)]
+    return "".join(piece.reasoning for piece in pieces), draft.reply()
 
 
 def texts_of(reply: messages.ModelReply) -> list[str]:
@@ -152,12 +166,81 @@ def test_reasoning_survives_snapshots_histories_and_caches() -> None:
     assert model.complete(HELLO).reasoning == first.reasoning != ()
 
 
-@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists))
-def test_invalid_reasoning_does_not_spoil_a_reply(value: Any) -> None:
-    for member in openai_reply.REASONING_MEMBERS:
-        message = {"content": "4", member: value}
-        body = json.dumps({"choices": [{"message": message, "finish_reason": "stop"}]})
-        assert openai_reply.ChatStream(PEER).decode(body.encode()).content == "4"
+VALUES: st.SearchStrategy[Any] = st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists)
+
+
+class TestChatServers:
+    """The forms of DeepSeek, vLLM, llama.cpp, OpenRouter, Mistral and Gemini."""
+
+    @cases("empty", "", None)
+    def test_empty_reasoning_without_calls_is_none(self, empty: str | None) -> None:
+        assert read_chat(reasoning_content=empty).reasoning == ()
+        assert stream_chat({"reasoning_content": empty}, {"content": "4"})[1].reasoning == ()
+
+    def test_summaries_are_read_in_both_places(self) -> None:
+        parts = [{"type": "reasoning", "summary": [{"type": "summary_text", "text": "Hm."}]}]
+        details = [{"type": "reasoning.summary", "summary": "Hm."}]
+        assert texts_of(read_chat(reasoning_details=details)) == texts_of(read_chat(content=parts)) == ["Hm."]
+
+    @cases(
+        ("kind", "content"),
+        *((kind, "a4") for kind in ({"type": "text"}, {"type": "output_text"}, {})),
+        *(({"type": kind}, "4") for kind in ("reasoning", "redacted_thinking", "tool_result", "citation", "Text")),
+    )
+    def test_only_text_parts_are_the_content(self, kind: dict[str, str], content: str) -> None:
+        parts = [{"text": "a"} | kind, {"type": "text", "text": "4"}]
+        assert read_chat(content=parts).content == stream_chat({"content": parts})[1].content == content
+
+    @given(VALUES)
+    def test_invalid_reasoning_does_not_spoil_a_reply(self, value: Any) -> None:
+        for member in openai_reply.REASONING_MEMBERS:
+            assert read_chat(**{member: value}).content == "4"
+
+
+REASONING = {"type": "reasoning", "id": "rs_1"}
+SAID = {"summary": SUMMARY}
+CONTENT = {"content": [{"type": "reasoning_text", "text": "Hm."}]}
+TWO = {"summary": [{"type": "summary_text", "text": text} for text in ("One.", "Two.")], "encrypted_content": "gAAA"}
+
+
+class TestResponses:
+    @cases(
+        ("members", "texts", "sent"),
+        # The parts of a summary are paragraphs.
+        (TWO, ["One.\n\nTwo."], [{**REASONING, **TWO}]),
+        # The server has not stored an item without content, so its id alone is unknown there.
+        (SAID, [THOUGHTS], [None]),
+        ({"summary": []}, [], []),
+        # An open model writes its reasoning as content.
+        (CONTENT, ["Hm."], [{**REASONING, "summary": [], **CONTENT}]),
+    )
+    def test_reasoning_item_is_read(self, members: dict[str, Any], texts: list[str], sent: list[object]) -> None:
+        reply = whole({**REASONING, **members})
+        assert texts_of(reply) == texts
+        assert [json.loads(part.data) if part.data else None for part in reply.reasoning] == sent
+
+    @given(VALUES, st.sampled_from(["summary", "content"]))
+    def test_invalid_reasoning_does_not_spoil_a_reply(self, value: Any, member: str) -> None:
+        said = {"type": "message", "content": [{"type": "output_text", "text": "4"}]}
+        for item in ({**REASONING, member: value}, {**REASONING, member: [{"type": "summary_text", "text": value}]}):
+            assert whole(item, said).content == decode_stream(end(output=[item, said]))[1].content == "4"
+
+    def test_streamed_and_unstreamed_items_are_read(self) -> None:
+        delta = {"type": "response.reasoning_summary_text.delta", "output_index": 0}
+        parts = [(0, "One"), (0, "."), (1, "Two.")]
+        pieces, _ = decode_stream(*({**delta, "summary_index": part, "delta": text} for part, text in parts), end())
+        assert "".join(piece.reasoning for piece in pieces) == "One.\n\nTwo."
+        pieces, reply = decode_stream(end(output=[{**REASONING, **SAID}]))
+        assert [piece.reasoning for piece in pieces] == texts_of(reply) == [THOUGHTS]
+
+    def test_streamed_message_may_have_parts_of_reasoning(self) -> None:
+        parts = [{"type": "thinking", "text": "<tool_call>"}, {"type": "output_text", "text": "Oslo"}, {"refusal": "."}]
+        message = {"type": "message", "content": parts}
+        delta = {"type": "response.output_text.delta", "output_index": 0, "delta": "Oslo."}
+        done = {"type": "response.output_item.done", "output_index": 0, "item": message}
+        for events in ([], [delta, done]):
+            _, reply = decode_stream(*events, end(output=[message]))
+            assert (reply.content, texts_of(reply)) == ("Oslo.", ["<tool_call>"])
 
 
 @given(st.text(max_size=20), st.text(max_size=20))

@@ -229,8 +229,8 @@ class ResponsesStream(Draft):
 
     def _text_of(self, block: Block) -> str:
         if block.kind == "reasoning":
-            parts = block.members.get("summary") or block.members.get("content") or ()
-            return _BREAK.join([part["text"] for part in parts if part.get("text")] or block.streamed)
+            members = block.members
+            return _BREAK.join(_texts(members.get("summary")) or _texts(members.get("content")) or block.streamed)
         written = [part for part in block.members.get("content", ()) if to_word(part.get("type")) not in _THOUGHTS]
         return "".join([part.get("text") or part.get("refusal") or "" for part in written]) or block.text
 
@@ -243,7 +243,7 @@ class ResponsesStream(Draft):
         members = block.members
         if block.kind == "text":
             parts = [part for part in members.get("content", ()) if to_word(part.get("type")) in _THOUGHTS]
-            return _BREAK.join([part["text"] for part in parts if part.get("text")]), None
+            return _BREAK.join(_texts(parts)), None
         if members.get("type") != "reasoning" or not (members.get("encrypted_content") or members.get("content")):
             return self._text_of(block), None
         sent = {name: members[name] for name in _SENT if members.get(name) is not None}
@@ -286,6 +286,10 @@ def _is_refusal(block: Block) -> bool:
     if not parts:
         return bool(block.members.get("refused"))
     return any(part.get("refusal") for part in parts) and not any(part.get("text") for part in parts)
+
+
+def _texts(parts: object) -> list[str]:
+    return [text for part in to_objects(parts) if (text := to_word(part.get("text")))]
 
 
 def _is_text_list(parts: object) -> bool:

@@ -22,7 +22,7 @@ node(when_spent=no_limit)  # error: mypy arg-type, pyright reportArgumentType
 node(when_spent=limit_of_iterations)  # error: mypy arg-type, pyright reportArgumentType
 node(meters=[ITERATIONS])  # error: mypy call-overload, pyright reportCallIssue
 node(grace=2.0)  # error: mypy call-overload, pyright reportCallIssue
-node(when_spent=give_up, meters=ITERATIONS)  # error: mypy arg-type, pyright reportArgumentType
+node(when_spent=give_up, meters=ITERATIONS)  # error: mypy call-overload, pyright reportArgumentType
 
 
 @node(when_spent=give_up, meters=[ITERATIONS])
@@ -33,6 +33,6 @@ def land(left: Left) -> Total:
 edges(land, on(Total, END))  # error: mypy arg-type, pyright reportArgumentType
 
 
-@node(name="twice")  # error: mypy call-overload, pyright reportCallIssue
+@node(name="twice")  # error: mypy arg-type, pyright reportCallIssue reportArgumentType reportUntypedFunctionDecorator
 def without_value() -> Total:
     return Total("")
