@@ -214,7 +214,7 @@ class Execution(Counters):
         # Python handles signals only after a call, so no KeyboardInterrupt can separate these three lines.
         self._open = ()
         self._sequence += 1
-        self._replies.append(reply)
+        self._replies += (reply,)
         if self._nested_charges:
             self._add_nested_charges()
 

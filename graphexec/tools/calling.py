@@ -213,7 +213,8 @@ def _call_tool(tool: AnyTool, arguments: dict[str, Any]) -> AttemptResult:
             from graphexec.tools.results import settle
 
             returned = settle(returned, tool.max_observation)
-        return ToolResult(returned, "ok", tool.return_direct, _excerpt_of(tool))
+        excerpt = WHOLE if tool.max_observation is None else Excerpt(tool.max_observation)
+        return ToolResult(returned, "ok", tool.return_direct, excerpt)
     except BaseException as error:
         from asyncio import CancelledError
 
@@ -246,7 +247,8 @@ async def _await_tool(tool: AnyTool, arguments: dict[str, Any], io: IO) -> Attem
             from graphexec.tools.results import settle_async
 
             returned = await settle_async(returned, tool.max_observation, io)
-        return ToolResult(returned, "ok", tool.return_direct, _excerpt_of(tool))
+        excerpt = WHOLE if tool.max_observation is None else Excerpt(tool.max_observation)
+        return ToolResult(returned, "ok", tool.return_direct, excerpt)
     except BaseException as error:
         from asyncio import CancelledError, current_task
 
@@ -261,10 +263,6 @@ async def _await_tool(tool: AnyTool, arguments: dict[str, Any], io: IO) -> Attem
         if not isinstance(error, Exception) and not is_from_tool:
             raise
         return _raised(tool, error)
-
-
-def _excerpt_of(tool: AnyTool) -> Excerpt:
-    return WHOLE if tool.max_observation is None else Excerpt(tool.max_observation)
 
 
 # So many exceptions of a group are told, on so many levels, and then those that are no groups; and of causes, so many.
@@ -304,9 +302,9 @@ def _innermost(error: Any) -> Sequence[BaseException]:
 
 
 def _handle_error(tool: AnyTool, error: BaseException) -> ToolResult:
-    policy = tool.on_error
+    policy, excerpt = tool.on_error, Excerpt(tool.max_observation)
     if isinstance(error, ReportedError):
-        return ToolResult(error.observation, "error", excerpt=_excerpt_of(tool))
+        return ToolResult(error.observation, "error", excerpt=excerpt)
     if policy == "raise":
         raise error
     observation: object = f"{tool.name} failed: {_explain(error)}"
@@ -321,4 +319,4 @@ def _handle_error(tool: AnyTool, error: BaseException) -> ToolResult:
     from graphexec._mistakes.tracebacks import format_traceback
 
     name, frames = qualified_name(type(error)), format_traceback(error)
-    return ToolResult(observation, "error", excerpt=_excerpt_of(tool), error=name, traceback=frames)
+    return ToolResult(observation, "error", excerpt=excerpt, error=name, traceback=frames)
