@@ -98,7 +98,7 @@ def _inline_edges(name: str, inner: Subgraph, row: Iterable[Edge]) -> Iterable[E
         source = f"{name}.{edge.source}"
         if edge.target != END.name:
             yield Edge(source, edge.outcome, f"{name}.{edge.target}", resets)
-        elif edge.outcome in leaving:
+        else:
             after = leaving[edge.outcome]
             combined = tuple(dict.fromkeys((*resets, *after.resets)))
             yield Edge(source, edge.outcome, after.target, combined)
