@@ -74,6 +74,14 @@ class Acted:
         """Return whether the action at this place has an answer, so that its tool is not called."""
         return place < len(self.answers) and self.answers[place] is not None
 
+    def sharing(self, place: int) -> tuple[int, ...]:
+        """Return the places of the later actions whose answer is the result of this one."""
+        sharing = {place}
+        for later, answer in enumerate(self.answers):
+            if isinstance(answer, int) and answer in sharing:
+                sharing.add(later)
+        return tuple(sorted(sharing - {place}))
+
     def answer(self, place: int, answer: Answer) -> Acted:
         """Return the actions with the one at this place answered, so that its tool is not called.
 

@@ -100,8 +100,9 @@ def approve_tools(
     What runs is what the person has seen: pieces that change calls come before it, pieces that carry them out behind
     it, and every way to a tool leads through it. The agents of `sub_agent`, `handoffs` and `map_agents` need an
     approval of their own for the same tools, without which they are refused. An edit changes the arguments of the same
-    tool, also in the message that the model is shown. If a decision is not allowed, or the arguments do not fit the
-    tool, the person is asked again; after three times the call counts as rejected.
+    tool, also in the message that the model is shown; a call that stands twice in a reply is one call under the rule
+    `no_repeats`, and both places are edited. If a decision is not allowed, or the arguments do not fit the tool, the
+    person is asked again; after three times the call counts as rejected.
 
     It adds one transition for each decision of the agent that calls tools, and no model call. Raises `InputError` for
     an unknown decision, and the executor raises it for a tool that it does not have.
@@ -201,25 +202,27 @@ def _make_rejection(tool: str, text: str) -> ToolResult:
 
 
 def replace_arguments(acted: Acted, place: int, arguments: dict[str, Any]) -> Acted:
-    """Return the actions with other arguments of one of them.
+    """Return the actions with other arguments of one of them, and of those that have its result: they are one call.
 
     The message and the text that the model is shown have them, too: they describe the call that is made.
     """
-    old = acted.actions[place]
-    message = old.message
-    if message is not None:
-        text = json.dumps(arguments, ensure_ascii=False)
-        calls = tuple(ToolCall(one.id, one.name, text) if one.id == old.call_id else one for one in message.tool_calls)
-        message = dataclasses.replace(message, tool_calls=calls)
-    actions = [
+    places = {place, *acted.sharing(place)}
+    ids, text = {acted.actions[one].call_id for one in places}, json.dumps(arguments, ensure_ascii=False)
+    old = acted.actions[place].message
+
+    def replace(place: int, action: AgentAction) -> AgentAction:
+        message = action.message
         # The actions of one reply share its message.
-        dataclasses.replace(one, message=message) if old.message is not None and one.message == old.message else one
-        for one in acted.actions
-    ]
-    log = old.log if message is not None else _rewrite_input(old.log, old.tool_input, arguments)
-    # `original` is the action as another library has it, with the arguments before.
-    actions[place] = dataclasses.replace(actions[place], tool_input=arguments, log=log, original=None)
-    return Acted(acted.run, tuple(actions), acted.answers)
+        if message is not None and message == old:
+            calls = tuple(ToolCall(one.id, one.name, text) if one.id in ids else one for one in message.tool_calls)
+            action = dataclasses.replace(action, message=dataclasses.replace(message, tool_calls=calls))
+        if place not in places:
+            return action
+        log = action.log if message is not None else _rewrite_input(action.log, action.tool_input, arguments)
+        # `original` is the action as another library has it, with the arguments before.
+        return dataclasses.replace(action, tool_input=arguments, log=log, original=None)
+
+    return Acted(acted.run, tuple(replace(*one) for one in enumerate(acted.actions)), acted.answers)
 
 
 def _rewrite_input(log: str, old: ToolInput, arguments: dict[str, Any]) -> str:

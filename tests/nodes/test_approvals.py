@@ -177,6 +177,17 @@ class TestEdits:
         assert any(edited in text for text in texts)
         assert not any("aa" in text for text in texts)
 
+    def test_call_that_stands_twice_is_edited_in_both_places(self) -> None:
+        files, model = Files(), models.ScriptedModel([calls("delete a", "read x", "delete a"), "done"])
+        agent = gx.create_tool_calling_agent(model, files.tools, rules=("no_repeats",))
+        executor = gx.AgentExecutor(agent=agent, tools=files.tools, nodes=[gate(EDIT)])
+        result = executor.run("hi")
+        assert sorted(files.called) == ["delete b", "read x"]
+        assert [step.action.tool_input for step in result.steps] == [{"path": "b"}, {"path": "x"}, {"path": "b"}]
+        assert [step.observation for step in result.steps] == ["deleted b", "text of x", "deleted b"]
+        sent = [one for message in messages(model.requests[-1]) for one in getattr(message, "tool_calls", ())]
+        assert [json.loads(one.arguments)["path"] for one in sent] == ["b", "x", "b"]
+
     def test_input_that_is_not_in_the_text_is_noted(self) -> None:
         action = gx.AgentAction("delete", {"path": "a"}, "I delete it")
         acted = replace_arguments(Acted(Run({}), (action,)), 0, {"path": "b"})
