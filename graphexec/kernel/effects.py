@@ -35,7 +35,7 @@ def fill_slots(kind: type[R]) -> type[R]:
     ]
     made: dict[str, Any] = {f"fill_{name}": getattr(kind, name).__set__ for name in names}
     exec(f"def __init__(self, {', '.join(names)}): {'; '.join(lines)}", made)  # noqa: S102 - as dataclasses does it
-    for name in ("__defaults__", "__annotations__", "__qualname__"):
+    for name in ("__defaults__", "__annotations__", "__qualname__", "__module__"):
         setattr(made["__init__"], name, getattr(usual, name))
     kind.__init__ = made["__init__"]
     return kind
