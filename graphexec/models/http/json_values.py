@@ -29,9 +29,7 @@ def parse(body: bytes | str, endpoint: Endpoint) -> JSON:
     Bytes that are no text and numbers of any length are read, as they may stand beside the answer.
     """
     text = body.decode("utf-8", "replace") if isinstance(body, bytes) else body
-    # An event has few values and levels.
-    if len(text) > endpoint.limits.values or text.count("{") + text.count("[") > endpoint.limits.depth:
-        check_size(text.encode("utf-8", "replace"), endpoint)
+    check_size(text, endpoint)
     try:
         value = _load(text)
     except (ValueError, RecursionError) as error:
@@ -127,9 +125,9 @@ def mend_surrogates(text: str) -> str:
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
-def check_size(body: bytes, endpoint: Endpoint) -> None:
+def check_size(text: str, endpoint: Endpoint) -> None:
     """Raise `ReplyLimitError` for JSON with too many values, or nested too deeply."""
-    excess = find_excess(body, endpoint.limits)
+    excess = find_excess(text)
     if excess is not None:
         raise reply_limit_error(endpoint, *excess)
 
