@@ -207,6 +207,10 @@ REMOVED = _by_name(
     ),
     ("runtime.HandlerLike runtime.Handlers", "annotate Handler, or Mapping[type[Effect[Any]], Callable[..., Any]]"),
     ("Progress executor.Status executor.View", _PROGRESS),
+    (
+        "models.retrying",
+        "write max_retries=..., an option of models at a server, or with_fallbacks(model, model)",
+    ),
     ("models.ReplyLimits", "write max_reply_bytes=..., an option of the model"),
     ("executor.LimitReached", "write Stopped(run, limit)"),
     ("executor.Refused", "write Stopped.by_refusal(run, by, why)"),

@@ -1,6 +1,6 @@
 """Models: OpenAI-compatible servers, OpenAI's Responses API, Anthropic, local models, and scripted models for tests.
 
-Any model can be wrapped by `cached`, `retrying`, `with_fallbacks`, `rate_limited` and `priced`, in any order.
+Any model can be wrapped by `cached`, `with_fallbacks`, `rate_limited` and `priced`, in any order.
 
 The import loads neither httpx nor llama.cpp; the first call does.
 """
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from graphexec.models.scripted import ScriptedModel
     from graphexec.models.secret import Secret
     from graphexec.models.wrappers.caching import CacheStore, MemoryCache, SQLiteCache, cached
+    from graphexec.models.wrappers.fallbacks import with_fallbacks
     from graphexec.models.wrappers.prices import Price, priced
     from graphexec.models.wrappers.rate_limits import rate_limited
-    from graphexec.models.wrappers.retries import retrying, with_fallbacks
     from graphexec.models.wrappers.wrapping import WrappedModel
 
 __all__ = ["Anthropic", "LocalModel", "ModelOptions", "OpenAICompatible", "OpenAIResponses", "Secret", "create_model"]
 __all__ += ["FunctionModel", "ModelFunction", "ScriptedModel", "from_openai", "from_pydantic_ai"]
 __all__ += ["CacheStore", "Clock", "MemoryCache", "Price", "SQLiteCache", "WrappedModel"]
-__all__ += ["cached", "priced", "rate_limited", "retrying", "with_fallbacks"]
+__all__ += ["cached", "priced", "rate_limited", "with_fallbacks"]
 __all__ += ["CacheFailed", "Cached", "FellBack", "OptionRefused", "Retried", "Waited"]
 __all__ += ["Weights", "installed", "pull", "weights_path"]
 
@@ -56,7 +56,7 @@ _MODULES = {
     "graphexec.models.wrappers.caching": "CacheStore MemoryCache SQLiteCache cached",
     "graphexec.models.wrappers.prices": "Price priced",
     "graphexec.models.wrappers.rate_limits": "rate_limited",
-    "graphexec.models.wrappers.retries": "retrying with_fallbacks",
+    "graphexec.models.wrappers.fallbacks": "with_fallbacks",
     "graphexec.models.wrappers.wrapping": "WrappedModel",
 }
 

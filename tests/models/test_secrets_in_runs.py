@@ -18,7 +18,7 @@ from graphexec.memory import BufferMemory, SQLiteHistory
 from graphexec.models.http.remote import RemoteModel
 from graphexec.runtime.progress import Listener, listen_with
 from tests import garbage
-from tests.models.actors import HELLO, FakeTime, LoopbackServer
+from tests.models.actors import HELLO, LoopbackServer
 from tests.models.leaks import Search
 from tests.models.recorded import CALLS, CHAT
 from tests.models.test_secrets import CLASSES, ECHO, KEY, answer, make, nothing_leaks
@@ -40,7 +40,7 @@ def executor_of(model: Any, folder: Path) -> AgentExecutor:
 
 def wrap(model: RemoteModel, folder: Path) -> Any:
     """Return the model in all wrappers."""
-    inner = models.with_fallbacks(models.retrying(models.rate_limited(model, at_once=2), clock=FakeTime().clock), model)
+    inner = models.with_fallbacks(models.rate_limited(model, at_once=2), model)
     return models.cached(inner, models.SQLiteCache(folder / "cache.sqlite"), name="x")
 
 

@@ -1,6 +1,6 @@
 """Wrappers of models: a flow is a coroutine that handles one call.
 
-A cache, a retry or a fallback is one flow for blocking and async calls, whole replies and streams.
+A cache or a fallback is one flow for blocking and async calls, whole replies and streams.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ CallFlow: TypeAlias = Callable[[ModelCall], Awaitable[ModelReply]]
 
 @final
 class WrappedModel:
-    """A model whose calls are handled by a `flow`; `cached`, `retrying` and the others return one.
+    """A model whose calls are handled by a `flow`; `cached`, `priced` and the others return one.
 
     It can stream; the whole reply of a model that cannot stream is its only piece. It does not close the inner models.
     `name` and `provider` are those of the first inner model, or empty if it has none. A call needs access to one of the
