@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
 import html
 import json
 import re
@@ -13,7 +12,7 @@ from urllib.parse import quote
 from weakref import WeakValueDictionary
 
 from graphexec._parsing import compile_lazily
-from graphexec.errors import GraphexecError, InputError, SecretError
+from graphexec.errors import InputError, ModelError, SecretError
 
 E = TypeVar("E", bound=BaseException)
 
@@ -39,8 +38,8 @@ class HasSecretValue(Protocol):
 class Secret:
     """A string that is never shown, such as an API key: its `repr`, `str` and format are `***`.
 
-    Two secrets are equal if their strings are; the comparison takes the same time wherever they differ. A secret cannot
-    be pickled (`SecretError`), and a copy of it is the same object. `get_secret_value()` returns the string.
+    Two secrets are equal if their strings are. A secret cannot be pickled (`SecretError`), and a copy of it is the same
+    object. `get_secret_value()` returns the string.
     """
 
     __slots__ = ("__weakref__", "_value")
@@ -66,7 +65,7 @@ class Secret:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Secret):
             return NotImplemented
-        return hmac.compare_digest(*(one._value.encode("utf-8", "surrogatepass") for one in (self, other)))
+        return self._value == other._value
 
     def __hash__(self) -> int:
         return hash((Secret, self._value))
@@ -167,26 +166,14 @@ def redact(text: str, secrets: Iterable[Secret]) -> str:
     return text
 
 
-_CLIENTS = frozenset({"httpx", "httpx2", "httpcore", "httpcore2"})
-# The attributes in which the errors of a client hold the request and the response.
-_HELD = ("_request", "request", "response")
-
-
 def remove_secrets(error: E, secrets: Iterable[Secret]) -> E:
-    """Write `***` for secrets in the messages of an error and of its causes; return the error.
+    """Write `***` for secrets in the message of an error, and return it; a `ModelError` loses its causes and frames.
 
-    It is called where the call of a model ends. Our own errors and their causes lose the frames of the call, and errors
-    of the client the request. An error that quotes the reply must be no cause: it may have a part of a secret.
+    It is called where the call of a model ends. A cause may have the request, or quote the reply with a part of a
+    secret; the message of the error says what it was.
     """
     known = tuple(secrets)
-    one: BaseException | None = error
-    seen: set[int] = set()
-    while one is not None and id(one) not in seen:
-        seen.add(id(one))
-        if isinstance(error, GraphexecError):
-            one.__traceback__ = None
-        if type(one).__module__.partition(".")[0] in _CLIENTS:
-            vars(one).update(dict.fromkeys(vars(one).keys() & _HELD))
-        one.args = tuple(redact(part, known) if isinstance(part, str) else part for part in one.args)
-        one = one.__cause__ if one.__suppress_context__ else one.__context__
+    if isinstance(error, ModelError):
+        error.__cause__ = error.__context__ = error.__traceback__ = None
+    error.args = tuple(redact(part, known) if isinstance(part, str) else part for part in error.args)
     return error

@@ -20,8 +20,6 @@ from graphexec.models.http.endpoint import MOST, Endpoint, reply_limit_error
 _FRAMES = 8
 # Bytes of decompressed data that are held at once.
 _PIECE = 65_536
-# Characters of the names of encodings that an error shows.
-_LONGEST_NAMES = 60
 
 _STRING = compile_lazily(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 _BRACKET = compile_lazily(r"[\[\]{}]")
@@ -97,9 +95,7 @@ class Body:
         """Return zlib's `wbits` for a body that begins with this piece."""
         if self._encodings not in (["gzip"], ["x-gzip"], ["deflate"]):
             # The request allows these only, since their decompression can be bounded.
-            names = ", ".join(self._encodings)
-            # A long one is not cut, because it may be a key.
-            shown = names if len(names) <= _LONGEST_NAMES else f"{len(names):,} characters"
+            shown = self._endpoint.quote(", ".join(self._encodings))
             remedy = "make the server send gzip, deflate or no encoding, as the request asks"
             raise self._unreadable(f"Content-Encoding: {shown}", remedy)
         # Some servers send `deflate` without the header of zlib (RFC 1950), in which the compression method is 8.
