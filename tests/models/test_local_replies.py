@@ -88,7 +88,8 @@ def test_only_a_function_of_a_request_is_accepted(function: Any, fact: str, end:
     with pytest.raises(InputError, match=fact) as caught:
         FunctionModel(function)
     assert str(caught.value).endswith(end)
-    for fitting in (with_default, partial(with_default, times=1), print, max):
+    others: list[Any] = [with_default, partial(with_default, times=1), print, max]
+    for fitting in others:
         FunctionModel(fitting)
 
 
