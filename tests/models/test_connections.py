@@ -1,7 +1,6 @@
 """Connections on real sockets: reuse, failures and closing."""
 
 import asyncio
-import os
 import subprocess
 import sys
 from collections.abc import Generator
@@ -15,8 +14,6 @@ import pytest
 from graphexec.errors import InvalidReplyError, ModelConnectionError, ModelTimeoutError, ServerError
 from graphexec.messages import ReplyDelta
 from graphexec.models import OpenAICompatible
-from graphexec.models.http.connections import Connections
-from graphexec.runtime.calls import ForkSafeLock
 from tests import garbage
 from tests.models import actors
 from tests.models.call_modes import MODES, Ask, both_calls, call_async, call_blocking, stream_blocking
@@ -201,36 +198,6 @@ def test_cancelling_a_call_closes_its_connection() -> None:
     with actors.serve() as (server, model):
         server.add_acts(server.stall())
         asyncio.run(talk(server, model))
-
-
-class TestForks:
-    """The hook of a fork, without one; tests/models/test_forks.py forks."""
-
-    def test_forked_process_opens_its_own_connections(self) -> None:
-        connections = Connections()
-        used = connections.blocking_client()
-        assert connections.blocking_client() is used
-        connections.reset_after_fork()
-        assert connections.blocking_client() is not used
-        # The parent uses it, and its locks may be held.
-        assert not used.is_closed
-        used.close()
-        connections.close()
-
-    def test_passed_client_belongs_to_one_process_and_locks_are_free(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        with httpx.Client() as client:
-            connections = Connections(client)
-            assert connections.blocking_client() is client
-            monkeypatch.setattr(os, "getpid", lambda: -1)
-            with pytest.raises(ModelConnectionError, match="used before this process was forked"):
-                connections.blocking_client()
-        lock = ForkSafeLock()
-        with lock:
-            lock.reset_after_fork()
-            with lock:
-                pass
-        with lock:
-            pass
 
 
 class TestProxies:

@@ -15,7 +15,7 @@ from tests.parameters import cases, read_tables
 
 PROGRAMS = read_tables(__file__)
 
-# They start processes. tests/models/test_connections.py has what can be tested in one.
+# They start processes.
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows has no fork")]
 
 

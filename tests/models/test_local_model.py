@@ -113,17 +113,6 @@ def test_truncated_arguments_can_be_sent_back() -> None:
         assert model.complete(ChatRequest([*SUM, *turn], (ADD,))).usage.completion_tokens > 0
 
 
-@cases("request", QUESTION, STORY)
-def test_reply_has_text_and_counts_also_streamed(model: LocalModel, request: ChatRequest | CompletionRequest) -> None:
-    pieces = [*model.stream(request)]
-    for reply in (model.complete(request), check_deltas(pieces)):
-        assert reply.content
-        assert reply.usage.prompt_tokens > (3 if request is STORY else 5)
-        assert 0 < reply.usage.completion_tokens <= 48
-        assert reply.finish_reason in {"stop", "length"}
-    assert len(pieces) > 2
-
-
 @pytest.mark.full
 @cases("ask", call_blocking, stream_blocking)
 def test_token_limits_bound_replies_and_prompts(make: Make, ask: Ask) -> None:

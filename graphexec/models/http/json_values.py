@@ -26,12 +26,12 @@ _SURROGATE = compile_lazily("[\ud800-\udfff]")
 def parse(body: bytes | str, endpoint: Endpoint) -> JSON:
     """Return the object in a body. Raises `InvalidReplyError` if there is none, `ReplyLimitError` if it is too large.
 
-    Bytes that are no text and numbers of any length are read, as they may stand beside the answer.
+    Bytes that are no text are read, as they may stand beside the answer.
     """
     text = body.decode("utf-8", "replace") if isinstance(body, bytes) else body
     check_size(text, endpoint)
     try:
-        value = _load(text)
+        value = json.loads(text)
     except (ValueError, RecursionError) as error:
         fact = error.msg if isinstance(error, json.JSONDecodeError) else type(error).__name__
         raise _unreadable(endpoint, fact, text) from None
@@ -43,21 +43,11 @@ def parse(body: bytes | str, endpoint: Endpoint) -> JSON:
     raise _unreadable(endpoint, "not a JSON object", text)
 
 
-# Any: a JSON value is arbitrary, here and below.
-def _load(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError:
-        raise
-    except ValueError:
-        # Python reads at most 4,300 digits of an integer.
-        return json.loads(text, parse_int=float)
-
-
 def _unreadable(endpoint: Endpoint, problem: str, text: str) -> InvalidReplyError:
     return invalid_reply(endpoint, f"sent an invalid reply ({problem}): {endpoint.quote(text) or 'nothing'}")
 
 
+# Any: a JSON value is arbitrary, here and below.
 def to_object(value: Any) -> JSON:
     """Return an object beside the answer; an empty one for another value."""
     return value if isinstance(value, dict) else {}  # pyright: ignore[reportUnknownVariableType]
