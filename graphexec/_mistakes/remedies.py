@@ -207,11 +207,8 @@ REMOVED = _by_name(
     ),
     ("runtime.HandlerLike runtime.Handlers", "annotate Handler, or Mapping[type[Effect[Any]], Callable[..., Any]]"),
     ("Progress executor.Status executor.View", _PROGRESS),
-    (
-        "models.retrying",
-        "write max_retries=..., an option of models at a server, or with_fallbacks(model, model)",
-    ),
-    ("models.ReplyLimits", "write max_reply_bytes=..., an option of the model"),
+    ("models.retrying", "models at a server ask again by themselves, as often as their option max_retries says"),
+    ("models.ReplyLimits", "the option max_reply_bytes of a model bounds its replies"),
     ("executor.LimitReached", "write Stopped(run, limit)"),
     ("executor.Refused", "write Stopped.by_refusal(run, by, why)"),
     ("draft kernel.draft", "graph raises GraphError, whose faults are all that is wrong with a table"),

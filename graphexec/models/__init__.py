@@ -25,10 +25,9 @@ if TYPE_CHECKING:
     from graphexec.models.scripted import ScriptedModel
     from graphexec.models.secret import Secret
     from graphexec.models.wrappers.caching import CacheStore, MemoryCache, SQLiteCache, cached
-    from graphexec.models.wrappers.fallbacks import with_fallbacks
     from graphexec.models.wrappers.prices import Price, priced
     from graphexec.models.wrappers.rate_limits import rate_limited
-    from graphexec.models.wrappers.wrapping import WrappedModel
+    from graphexec.models.wrappers.wrapping import WrappedModel, with_fallbacks
 
 __all__ = ["Anthropic", "LocalModel", "ModelOptions", "OpenAICompatible", "OpenAIResponses", "Secret", "create_model"]
 __all__ += ["FunctionModel", "ModelFunction", "ScriptedModel", "from_openai", "from_pydantic_ai"]
@@ -56,8 +55,7 @@ _MODULES = {
     "graphexec.models.wrappers.caching": "CacheStore MemoryCache SQLiteCache cached",
     "graphexec.models.wrappers.prices": "Price priced",
     "graphexec.models.wrappers.rate_limits": "rate_limited",
-    "graphexec.models.wrappers.fallbacks": "with_fallbacks",
-    "graphexec.models.wrappers.wrapping": "WrappedModel",
+    "graphexec.models.wrappers.wrapping": "WrappedModel with_fallbacks",
 }
 
 # Type checkers report a name that is not there.
