@@ -1,4 +1,4 @@
-"""Wrappers around a model: a cache, a fallback, and prices, so that cost can be limited.
+"""Wrappers around a model: a cache, retries, a fallback, and prices, so that cost can be limited.
 
 Each wrapper is itself a model around another one. Its actions appear as `Reported` events of the run. The
 models are scripted, so that the example runs anywhere; see `react.py` for real ones.
@@ -7,7 +7,7 @@ models are scripted, so that the example runs anywhere; see `react.py` for real 
 from graphexec import AgentExecutor, Event, Reported, create_react_agent, tool
 from graphexec.errors import ServerError
 from graphexec.messages import ModelReply, Usage
-from graphexec.models import MemoryCache, Price, ScriptedModel, cached, priced, with_fallbacks
+from graphexec.models import MemoryCache, Price, ScriptedModel, cached, priced, retrying, with_fallbacks
 
 
 @tool
@@ -26,7 +26,7 @@ small = ScriptedModel([ANSWER])
 
 # From the inside out: a second attempt, then the fallback; prices in money per million tokens; and a cache, so that the
 # same request is not paid twice.
-patient = with_fallbacks(big, big, small)
+patient = with_fallbacks(retrying(big, attempts=2, first_wait=0.01), small)
 paid = priced(patient, {"big": Price(prompt=2.0, completion=10.0), "small": Price(prompt=0.1, completion=0.4)})
 model = cached(paid, MemoryCache(), name="big, else small")
 

@@ -37,6 +37,7 @@ from graphexec.models import (
     cached,
     priced,
     rate_limited,
+    retrying,
     with_fallbacks,
 )
 from graphexec.models.providers.openai_compatible import CHAT_COMPLETIONS
@@ -72,16 +73,16 @@ WRONG: list[tuple[Any, tuple[Any, ...], dict[str, Any], str]] = [
     (cached, (MODEL, MemoryCache()), {"name": 3}, "cached has name=3; give a string"),
     *((MemoryCache, (n,), {}, f"MemoryCache has max_entries={n!r}; {A_COUNT}, or None for no limit") for n in (0, "3")),
     *((SQLiteCache, (one,), {}, f"SQLiteCache has path={one!r}; give a path, as a string or") for one in (3, None, "")),
-    (priced, (OpenAICompatible, Price(1, 1)), {}, f"priced has model=OpenAICompatible, a class; {A_MODEL}"),
-    (priced, ("gpt-4o", Price(1, 1)), {}, f"priced has model='gpt-4o'; {A_MODEL}"),
+    (retrying, (OpenAICompatible,), {}, f"retrying has model=OpenAICompatible, a class; {A_MODEL}"),
+    (retrying, ("gpt-4o",), {}, f"retrying has model='gpt-4o'; {A_MODEL}"),
+    *((retrying, (MODEL,), {"attempts": n}, f"retrying has attempts={n!r}; {A_COUNT}:") for n in (0, "3", 2.5, True)),
     *(
-        (with_fallbacks, (MODEL, MODEL), {"on": on}, f"with_fallbacks has on={shown}; give a tuple of classes")
-        for on, shown in [
-            ("ModelError", "'ModelError'"),
-            (InputError, "InputError, a class"),
-            ((KeyboardInterrupt,), "(<class 'KeyboardInterrupt'>,)"),
-        ]
+        (retrying, (MODEL,), {option: wrong}, f"retrying has {option}={wrong!r}; give seconds, 0 or more")
+        for option, wrong in [("first_wait", -1), ("first_wait", "1"), ("longest_wait", math.nan)]
     ),
+    (retrying, (MODEL,), {"on": "ModelError"}, "retrying has on='ModelError'; give a tuple of classes"),
+    (retrying, (MODEL,), {"on": InputError}, "retrying has on=InputError, a class; give a tuple of classes"),
+    (retrying, (MODEL,), {"on": (KeyboardInterrupt,)}, "retrying has on=(<class 'KeyboardInterrupt'>,); give a tuple"),
     (with_fallbacks, (MODEL, ScriptedModel), {}, "with_fallbacks has model=ScriptedModel, a class; give models as"),
     (with_fallbacks, (MODEL, [MODEL]), {}, "with_fallbacks has model=[<ScriptedModel: 0 of 0 replies left>]; give"),
     (with_fallbacks, ("a", "b"), {}, "with_fallbacks has model='a'; give models as separate arguments, not in a list"),
@@ -228,6 +229,7 @@ anything = st.one_of(
 )
 OPTIONS: list[tuple[Any, str]] = [
     *((make, name) for make in CLIENTS for name in ("model", "temperature", "max_tokens", "timeout", "max_retries")),
+    *((partial(retrying, MODEL), option) for option in ("attempts", "first_wait", "longest_wait")),
     *((partial(rate_limited, MODEL, per_minute=1), option) for option in ("per_second", "at_once")),
     *((partial(cached, name="a"), option) for option in ("model", "store")),
     *((partial(priced, MODEL), option) for option in ("prices",)),

@@ -207,7 +207,6 @@ REMOVED = _by_name(
     ),
     ("runtime.HandlerLike runtime.Handlers", "annotate Handler, or Mapping[type[Effect[Any]], Callable[..., Any]]"),
     ("Progress executor.Status executor.View", _PROGRESS),
-    ("models.retrying", "models at a server ask again by themselves, as often as their option max_retries says"),
     ("models.ReplyLimits", "the option max_reply_bytes of a model bounds its replies"),
     ("executor.LimitReached", "write Stopped(run, limit)"),
     ("executor.Refused", "write Stopped.by_refusal(run, by, why)"),

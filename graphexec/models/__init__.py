@@ -1,6 +1,6 @@
 """Models: OpenAI-compatible servers, OpenAI's Responses API, Anthropic, local models, and scripted models for tests.
 
-Any model can be wrapped by `cached`, `with_fallbacks`, `rate_limited` and `priced`, in any order.
+Any model can be wrapped by `cached`, `retrying`, `with_fallbacks`, `rate_limited` and `priced`, in any order.
 
 The import loads neither httpx nor llama.cpp; the first call does.
 """
@@ -27,12 +27,13 @@ if TYPE_CHECKING:
     from graphexec.models.wrappers.caching import CacheStore, MemoryCache, SQLiteCache, cached
     from graphexec.models.wrappers.prices import Price, priced
     from graphexec.models.wrappers.rate_limits import rate_limited
-    from graphexec.models.wrappers.wrapping import WrappedModel, with_fallbacks
+    from graphexec.models.wrappers.retries import retrying, with_fallbacks
+    from graphexec.models.wrappers.wrapping import WrappedModel
 
 __all__ = ["Anthropic", "LocalModel", "ModelOptions", "OpenAICompatible", "OpenAIResponses", "Secret", "create_model"]
 __all__ += ["FunctionModel", "ModelFunction", "ScriptedModel", "from_openai", "from_pydantic_ai"]
 __all__ += ["CacheStore", "Clock", "MemoryCache", "Price", "SQLiteCache", "WrappedModel"]
-__all__ += ["cached", "priced", "rate_limited", "with_fallbacks"]
+__all__ += ["cached", "priced", "rate_limited", "retrying", "with_fallbacks"]
 __all__ += ["CacheFailed", "Cached", "FellBack", "OptionRefused", "Retried", "Waited"]
 __all__ += ["Weights", "installed", "pull", "weights_path"]
 
@@ -55,7 +56,8 @@ _MODULES = {
     "graphexec.models.wrappers.caching": "CacheStore MemoryCache SQLiteCache cached",
     "graphexec.models.wrappers.prices": "Price priced",
     "graphexec.models.wrappers.rate_limits": "rate_limited",
-    "graphexec.models.wrappers.wrapping": "WrappedModel with_fallbacks",
+    "graphexec.models.wrappers.retries": "retrying with_fallbacks",
+    "graphexec.models.wrappers.wrapping": "WrappedModel",
 }
 
 # Type checkers report a name that is not there.

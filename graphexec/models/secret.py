@@ -12,7 +12,7 @@ from urllib.parse import quote
 from weakref import WeakValueDictionary
 
 from graphexec._parsing import compile_lazily
-from graphexec.errors import InputError, ModelError, SecretError
+from graphexec.errors import GraphexecError, InputError, SecretError
 
 E = TypeVar("E", bound=BaseException)
 
@@ -166,14 +166,26 @@ def redact(text: str, secrets: Iterable[Secret]) -> str:
     return text
 
 
-def remove_secrets(error: E, secrets: Iterable[Secret]) -> E:
-    """Write `***` for secrets in the message of an error, and return it; a `ModelError` loses its causes and frames.
+_CLIENTS = frozenset({"httpx", "httpx2", "httpcore", "httpcore2"})
+# The attributes in which the errors of a client hold the request and the response.
+_HELD = ("_request", "request", "response")
 
-    It is called where the call of a model ends. A cause may have the request, or quote the reply with a part of a
-    secret; the message of the error says what it was.
+
+def remove_secrets(error: E, secrets: Iterable[Secret]) -> E:
+    """Write `***` for secrets in the messages of an error and of its causes; return the error.
+
+    It is called where the call of a model ends. Our own errors and their causes lose the frames of the call, and errors
+    of the client the request. An error that quotes the reply must be no cause: it may have a part of a secret.
     """
     known = tuple(secrets)
-    if isinstance(error, ModelError):
-        error.__cause__ = error.__context__ = error.__traceback__ = None
-    error.args = tuple(redact(part, known) if isinstance(part, str) else part for part in error.args)
+    one: BaseException | None = error
+    seen: set[int] = set()
+    while one is not None and id(one) not in seen:
+        seen.add(id(one))
+        if isinstance(error, GraphexecError):
+            one.__traceback__ = None
+        if type(one).__module__.partition(".")[0] in _CLIENTS:
+            vars(one).update(dict.fromkeys(vars(one).keys() & _HELD))
+        one.args = tuple(redact(part, known) if isinstance(part, str) else part for part in one.args)
+        one = one.__cause__ if one.__suppress_context__ else one.__context__
     return error

@@ -65,7 +65,10 @@ class Builder:
         self.world, self.number, self.plan = world, number, plan
         self.model: Any = Actor(world, number, plan)
         if plan.attempts > 1:
-            self.model = models.with_fallbacks(*[self.model] * plan.attempts)
+            # A sync run would wait in real time, so its sleep does nothing.
+            clock = models.Clock(sleep=lambda seconds: None, asleep=world.pause)
+            options: Any = {"attempts": plan.attempts, "on": [gx.ModelError], "first_wait": 2.0, "clock": clock}
+            self.model = models.retrying(self.model, **options)
         if plan.limits[gx.COST] is not None:
             self.model = models.priced(self.model, models.Price(1_000_000, 0))
 

@@ -149,10 +149,11 @@ ANTHROPIC = models.Anthropic("claude-9")
     models.OpenAIResponses("gpt-9"),
     ANTHROPIC,
     # Wrappers pass the check on, and raise an error that is no reason to fall back.
+    models.retrying(KEYLESS),
     models.priced(KEYLESS, models.Price(1, 1)),
     models.rate_limited(KEYLESS, at_once=1),
     models.with_fallbacks(KEYLESS, ANTHROPIC),
-    models.rate_limited(models.with_fallbacks(KEYLESS, KEYLESS), at_once=2),
+    models.retrying(models.with_fallbacks(KEYLESS, KEYLESS)),
     models.with_fallbacks(KEYLESS, DONE, on=(errors.AuthenticationError,)),
 )
 def test_every_remote_model_checks_its_key(model: Model) -> None:
@@ -235,7 +236,7 @@ def test_model_with_complete_alone_serves_every_kind_of_run(run: Running) -> Non
             return ModelReply("Final Answer: done")
 
     threads = list[bool]()
-    for model in (Slow(), models.rate_limited(Slow(), at_once=1)):
+    for model in (Slow(), models.retrying(Slow())):
         agent, memory = gx.create_tool_calling_agent(model, []), SummaryMemory(Slow(), as_messages=True)
         assert run(gx.AgentExecutor(agent=agent, tools=[], memory=memory)).output == "Final Answer: done"
     assert threads == [run is run_sync] * 4
@@ -251,7 +252,7 @@ def test_own_model_may_have_its_own_check_or_none() -> None:
             raise ModelError("the model is closed on Sundays; come back tomorrow")
 
     with pytest.raises(ModelError, match="closed on Sundays"):
-        make_caller(models.rate_limited(Closed(["done"]), at_once=1)).run("q")
+        make_caller(models.retrying(Closed(["done"]))).run("q")
 
 
 # ---- the usage and the cost of a reply are checked for every client, wrapper, handler and caller
@@ -340,6 +341,7 @@ def test_tokens_of_any_size_are_counted() -> None:
 WRAPPERS: Mapping[str, Callable[[Any], Any]] = {
     "cached": lambda model: models.cached(model, models.MemoryCache()),
     "priced": lambda model: models.priced(model, models.Price(1, 1)),
+    "retrying": lambda model: models.retrying(model, attempts=2),
     "with_fallbacks": lambda model: models.with_fallbacks(model, models.ScriptedModel([]), on=(KeyError,)),
     "rate_limited": lambda model: models.rate_limited(model, per_minute=60_000),
 }

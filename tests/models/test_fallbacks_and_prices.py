@@ -1,25 +1,16 @@
 """A model with fallbacks, and the cost of replies."""
 
-import asyncio
 import math
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec.errors import (
-    ContextOverflowError,
-    InputError,
-    InvalidReplyError,
-    ModelError,
-    ModelTimeoutError,
-    ServerError,
-)
-from graphexec.messages import ModelReply, ModelRequest, ReplyDelta, Usage
-from graphexec.models import FellBack, FunctionModel, Price, ScriptedModel, priced, with_fallbacks
+from graphexec.errors import ContextOverflowError, InputError, ModelError, ModelTimeoutError, ServerError
+from graphexec.messages import ModelReply, Usage
+from graphexec.models import FellBack, Price, ScriptedModel, priced, with_fallbacks
 from tests.models.actors import HELLO, FakeTime
-from tests.models.call_modes import MODES, Ask, Typewriter, all_modes, both_streams, record_reports, stream_blocking
+from tests.models.call_modes import MODES, Ask, Typewriter, all_modes, record_reports
 from tests.parameters import cases
 
 DOWN = ServerError("503: busy")
@@ -93,71 +84,6 @@ def test_first_successful_model_is_the_last_called(up: list[bool]) -> None:
     assert text == str(last)
     assert [len(model.requests) for model in models] == [1] * (last + 1) + [0] * (len(up) - last - 1)
     assert len(reports) == last
-
-
-@both_streams
-@cases("way", "stream", "astream")
-def test_model_may_have_only_one_stream_method(ask: Ask, way: str) -> None:
-    inner = Typewriter(["hello"])
-
-    class Half:
-        complete, acomplete = inner.complete, inner.acomplete
-
-    setattr(Half, way, staticmethod(getattr(inner, way)))
-    assert ask(with_fallbacks(Half(), Half())).content == "hello"
-    assert inner.handed_out == ("hello" if (way == "stream") == (ask is stream_blocking) else "")
-
-
-@all_modes
-@cases("reply", "a text", None)
-def test_invalid_return_value_is_an_error(ask: Ask, reply: Any) -> None:
-    class Wrong:
-        def complete(self, request: ModelRequest, *, timeout: float | None = None) -> Any:
-            return reply
-
-        async def acomplete(self, request: ModelRequest, *, timeout: float | None = None) -> Any:
-            return reply
-
-    with pytest.raises(InvalidReplyError, match=r"the model Wrong returned .*; return a ModelReply"):
-        ask(with_fallbacks(Wrong(), Wrong()))
-
-
-def test_closing_a_stream_closes_the_inner_stream() -> None:
-    inner = Typewriter(["hello", "hello"])
-    pieces = with_fallbacks(inner, inner).stream(HELLO)
-    assert next(pieces) == ReplyDelta("h")
-    pieces.close()
-    assert (inner.handed_out, inner.closed) == ("h", 1)
-
-    async def run() -> None:
-        pieces = with_fallbacks(inner, inner).astream(HELLO)
-        assert await anext(pieces) == ReplyDelta("h")
-        await pieces.aclose()
-
-    asyncio.run(run())
-    assert (inner.handed_out, inner.closed) == ("hh", 2)
-
-
-def test_cancelled_or_interrupted_call_does_not_fall_back() -> None:
-    asked = asyncio.Event()
-    unasked = ScriptedModel(["unasked"])
-
-    async def wait(_: ModelRequest) -> str:
-        asked.set()
-        await asyncio.Event().wait()
-        raise AssertionError("nothing sets it")
-
-    async def run() -> None:
-        task = asyncio.create_task(with_fallbacks(FunctionModel(wait), unasked, on=(Exception,)).acomplete(HELLO))
-        await asked.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(run())
-    with pytest.raises(KeyboardInterrupt):
-        with_fallbacks(ScriptedModel([KeyboardInterrupt()]), unasked, on=(Exception,)).complete(HELLO)
-    assert unasked.requests == []
 
 
 @cases(("second", "instant", "name"), (ScriptedModel([]), True, ""), (Typewriter([], identity="b"), False, "a or b"))

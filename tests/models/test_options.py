@@ -147,8 +147,15 @@ def block(text: str, **members: Any) -> dict[str, Any]:
 @cases(
     ("protocol", "extra", "expected"),
     ("responses", {"tools": [SEARCH]}, {"tools": [{"type": "function", "strict": False, **FUNCTION}, SEARCH]}),
-    ("chat", {"tools": [SEARCH], "web_search_options": {}}, {"tools": [chat_tool(), SEARCH]}),
+    ("chat", {"tools": [SEARCH, SEARCH], "web_search_options": {}}, {"tools": [chat_tool(), SEARCH]}),
+    ("chat", {"tools": [{"function": {"name": "add", "strict": True}}]}, {"tools": [chat_tool(strict=True)]}),
     ("anthropic", {"tools": [SEARCH]}, {"tools": [OURS, SEARCH], "system": "be brief"}),
+    # The name of one of ours, and no name.
+    ("anthropic", {"tools": [{"name": "add", **CACHE}]}, {"tools": [OURS | CACHE]}),
+    ("anthropic", {"tools": [CACHE, SEARCH]}, {"tools": [OURS | CACHE, SEARCH]}),
+    ("anthropic", {"tools": [{"name": "add", "description": "x"}]}, {"tools": [OURS]}),
+    ("anthropic", {"tools": [{"name": "other", **CACHE}], "system": None}, {"tools": [OURS]}),
+    ("anthropic", {"system": [CACHE]}, {"system": [block("be brief", **CACHE)]}),
     ("anthropic", {"system": [block("x", **CACHE)]}, {"system": [block("be brief"), block("x", **CACHE)]}),
     ("anthropic", {"system": "x"}, {"system": [block("be brief"), block("x")]}),
     ("anthropic", CACHE, CACHE),
@@ -162,7 +169,9 @@ def test_server_tools_and_caching_are_merged(
 
 
 def test_tools_of_a_server_need_none_of_ours() -> None:
-    assert body_of("anthropic", extra_body={"tools": [SEARCH]})["tools"] == [SEARCH]
+    assert body_of("anthropic", extra_body={"tools": [SEARCH, CACHE]})["tools"] == [SEARCH]
+    assert "tools" not in body_of("anthropic", extra_body={"tools": [CACHE]})
+    assert "system" not in body_of("anthropic", extra_body={"system": [CACHE]})
     completion = encode(CHAT_COMPLETIONS, CompletionRequest("a"), extra_body={"tools": [SEARCH], "min_p": 1})
     assert completion == {"model": "tiny", "prompt": "a", "min_p": 1}
 

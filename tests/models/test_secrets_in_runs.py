@@ -17,7 +17,7 @@ from graphexec.memory import BufferMemory, SQLiteHistory
 from graphexec.models.http.remote import RemoteModel
 from graphexec.runtime.progress import Listener, listen_with
 from tests import garbage
-from tests.models.actors import HELLO
+from tests.models.actors import HELLO, FakeTime, LoopbackServer
 from tests.models.leaks import Search
 from tests.models.recorded import CALLS, CHAT
 from tests.models.test_secrets import CLASSES, ECHO, KEY, answer, make, nothing_leaks
@@ -39,7 +39,7 @@ def executor_of(model: Any, folder: Path) -> AgentExecutor:
 
 def wrap(model: RemoteModel, folder: Path) -> Any:
     """Return the model in all wrappers."""
-    inner = models.with_fallbacks(models.rate_limited(model, at_once=2), model)
+    inner = models.with_fallbacks(models.retrying(models.rate_limited(model, at_once=2), clock=FakeTime().clock), model)
     return models.cached(inner, models.SQLiteCache(folder / "cache.sqlite"), name="x")
 
 
@@ -97,6 +97,16 @@ def test_run_with_calls_writes_no_key(tmp_path: Path) -> None:
     assert {"history.sqlite", "cache.sqlite", "page.html", "page.txt", "trace.jsonl"} <= {
         path.name for path in tmp_path.iterdir()
     }
+
+
+def test_run_stopped_by_its_deadline_shows_no_key() -> None:
+    with nothing_leaks() as search, LoopbackServer() as server:
+        server.add_acts(*[server.stall()] * 3)
+        model = models.OpenAICompatible("tiny", base_url=server.url, api_key=KEY)
+        agent = create_tool_calling_agent(model, [])
+        result = AgentExecutor(agent=agent, tools=[], max_execution_time=0.05, max_iterations=2).invoke({"input": "?"})
+        model.close()
+        search.in_object(result, "result")
 
 
 def test_no_failure_leaves_a_request_in_memory() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec.models import rate_limited
+from graphexec.models import retrying
 from graphexec.runtime import ASYNC, BLOCKING, IO
 from graphexec.runtime.emission import emit, stream_async, stream_sync
 from graphexec.runtime.io import iterate_sync
@@ -194,7 +194,7 @@ def numbers() -> Generator[int, None, None]:
     return iterate_sync(count(BLOCKING))
 
 
-@cases("begin", numbers, lambda: rate_limited(Typewriter(["abc"]), at_once=1).stream(HELLO))
+@cases("begin", numbers, lambda: retrying(Typewriter(["abc"])).stream(HELLO))
 def test_sync_streams_outlive_the_loop_they_began_under(begin: Callable[[], Generator[Any, None, None]]) -> None:
     """An event loop closes async generators that began under it, but not a sync stream."""
 

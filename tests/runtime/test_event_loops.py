@@ -77,8 +77,8 @@ ASYNC_CALLS: dict[str, Callable[[Path], Awaitable[Any]]] = {
     "acomplete": lambda _: model().acomplete(REQUEST),
     "model astream": lambda _: drain(model().astream(REQUEST)),
     "model aclose": lambda _: model().aclose(),
-    "wrapper": lambda _: models.rate_limited(model(), at_once=1).acomplete(REQUEST),
-    "wrapper astream": lambda _: drain(models.rate_limited(model(), at_once=1).astream(REQUEST)),
+    "wrapper": lambda _: models.retrying(model()).acomplete(REQUEST),
+    "wrapper astream": lambda _: drain(models.retrying(model()).astream(REQUEST)),
     "aload": lambda folder: memory(folder).aload({}),
     "asave": lambda folder: memory(folder).asave({"input": "q"}, {"output": "a"}),
 }

@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from graphexec._mistakes.event_loops import raise_loop_error
 from graphexec.errors import ModelError, RateLimitError
@@ -49,8 +49,23 @@ def bound_seconds(seconds: float | None) -> float | None:
 REAL_TIME = Clock()
 
 
-def _advised_wait(error: Exception) -> float | None:
+def advised_wait(error: Exception) -> float | None:
+    """Return the seconds that the server asks for in an error, if it does."""
     return error.retry_after if isinstance(error, RateLimitError) else None
+
+
+# The waits of models; each model has attempts of its own, and errors to retry.
+RETRIES = RetryPolicy(
+    attempts=1,
+    may_pass=lambda _: False,
+    # Seconds. Half a second relieves a busy server; waits longer than eight seconds rarely help.
+    first_wait=0.5,
+    longest_wait=8.0,
+    # The largest random reduction of a wait, as a fraction of it.
+    jitter=0.5,
+    advised=advised_wait,
+    longest_advised=failures.LONGEST_ADVISED,
+)
 
 
 class Attempts:
@@ -63,17 +78,8 @@ class Attempts:
     def __init__(self, endpoint: Endpoint, clock: Clock, io: IO, *, timeout: float, max_retries: int) -> None:
         self.endpoint = endpoint
         self.io = io
-        self.policy = RetryPolicy(
-            attempts=max_retries + 1,
-            may_pass=self._may_pass,
-            # Seconds. Half a second relieves a busy server; waits longer than eight seconds rarely help.
-            first_wait=0.5,
-            longest_wait=8.0,
-            # The largest random reduction of a wait, as a fraction of it.
-            jitter=0.5,
-            advised=lambda _: self.failure.advised,
-            longest_advised=failures.LONGEST_ADVISED,
-        )
+        advised: Callable[[Exception], float | None] = lambda _: self.failure.advised  # noqa: E731
+        self.policy = replace(RETRIES, attempts=max_retries + 1, may_pass=self._may_pass, advised=advised)
         self.answered = False
         self._clock = clock
         self._deadline: float = clock.monotonic() + timeout
@@ -121,7 +127,7 @@ class Attempts:
         except ModelError as error:
             if self.failure.error is not error:
                 # The server reported the error in a body or an event with status 200.
-                self.failure = failures.to_failure(error, _advised_wait(error))
+                self.failure = failures.to_failure(error, advised_wait(error))
             raise
         # Only the client's exceptions are converted.
         except Exception as error:

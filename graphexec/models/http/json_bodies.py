@@ -96,21 +96,51 @@ def tool_choice_of(request: ChatRequest, model: str) -> str | None:
 def merge_bodies(body: JSON, extra: Mapping[str, Any]) -> JSON:
     """Return a body with further members: objects are merged, lists joined, other values replace those of `body`.
 
-    A string that is joined with blocks of text, as Anthropic's `system`, is such a block.
+    In `tools` and `system`, an item that has the name of one of ours, or only `cache_control`, adds to ours.
     """
     merged = {name: value for name, value in body.items() if value is not None}
     for name, value in extra.items():
         before = merged.get(name)
         if isinstance(before, dict) and isinstance(value, dict):
             merged[name] = merge_bodies(before, value)  # pyright: ignore[reportUnknownArgumentType]
+        elif name in {"tools", "system"} and isinstance(before, list | None):
+            joined = _join_items(before or [], value if isinstance(value, list) else [value])  # pyright: ignore[reportUnknownArgumentType]
+            # A request without tools has no list of them.
+            merged.pop(name, None)
+            merged |= {name: joined} if joined else {}
         elif isinstance(before, list):
             further: list[Any] = [*value] if isinstance(value, list) else [value]
-            if name == "system":
-                further = [{"type": "text", "text": one} if isinstance(one, str) else one for one in further]
             merged[name] = before + [item for item in further if item not in before]  # pyright: ignore[reportUnknownVariableType]
         else:
             merged[name] = value
     return merged
+
+
+# Any: JSON, here and below.
+def _join_items(ours: Sequence[Any], further: Sequence[Any]) -> list[Any]:
+    further = [{"type": "text", "text": one} if isinstance(one, str) else one for one in further]
+    joined = [*ours]
+    names = [_item_name(item) for item in ours]
+    for item in further:
+        name = _item_name(item)
+        if (name and name in names) or (_is_addition(item) and not name and ours):
+            place = names.index(name) if name else len(ours) - 1
+            joined[place] = merge_bodies(item, joined[place])
+        elif item is not None and not _is_addition(item) and item not in joined:
+            joined.append(item)
+    return joined
+
+
+def _item_name(item: Any) -> str | None:
+    match item:
+        case {"name": str(name)} | {"function": {"name": str(name)}}:
+            return name
+        case _:
+            return None
+
+
+def _is_addition(item: Any) -> bool:
+    return isinstance(item, dict) and not any(name in item for name in ("type", "text", "input_schema"))
 
 
 def to_chat(request: ModelRequest) -> ChatRequest:

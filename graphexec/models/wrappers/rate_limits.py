@@ -31,8 +31,9 @@ def rate_limited(
 
     All its calls share the limits, in all threads and event loops, and proceed in the order in which they started. A
     call that waited reports `Waited`. A call whose turn would come after its `timeout` raises `TurnTimeoutError`. A
-    stream counts as a call until it ends or is closed. The model's own retries are not counted. Raises `InputError`
-    without a limit, and for a limit that is not a whole number above 0.
+    stream counts as a call until it ends or is closed. The model's own retries are not counted; to count them, use
+    `retrying(rate_limited(...))`. Raises `InputError` without a limit, and for a limit that is not a whole number
+    above 0.
     """
     limits = (("per_second", per_second), ("per_minute", per_minute), ("at_once", at_once))
     if all(limit is None for _, limit in limits):

@@ -1,6 +1,6 @@
-"""Wrappers of models, and the fallback to others: a flow is a coroutine that handles one call.
+"""Wrappers of models: a flow is a coroutine that handles one call.
 
-A cache or a fallback is one flow for blocking and async calls, whole replies and streams.
+A cache, a retry or a fallback is one flow for blocking and async calls, whole replies and streams.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from itertools import pairwise
 from typing import Any, TypeAlias, final
 
 from graphexec._arguments import MODEL, Constraint, validate
-from graphexec.errors import InputError, ModelError, described
-from graphexec.kernel.snapshot import add_note
+from graphexec.errors import ModelError
 from graphexec.messages import (
     Model,
     ModelReply,
@@ -26,10 +25,8 @@ from graphexec.messages import (
 )
 from graphexec.models.http.attempts import REAL_TIME, Clock
 from graphexec.models.http.draft import Piece
-from graphexec.models.progress_reports import FellBack
 from graphexec.runtime.emission import emit, stream_async, stream_sync
 from graphexec.runtime.io import ASYNC, BLOCKING, IO, call_method, run_sync
-from graphexec.runtime.progress import report
 
 
 @final
@@ -97,7 +94,7 @@ CallFlow: TypeAlias = Callable[[ModelCall], Awaitable[ModelReply]]
 
 @final
 class WrappedModel:
-    """A model whose calls are handled by a `flow`; `cached`, `priced` and the others return one.
+    """A model whose calls are handled by a `flow`; `cached`, `retrying` and the others return one.
 
     It can stream; the whole reply of a model that cannot stream is its only piece. It does not close the inner models.
     `name` and `provider` are those of the first inner model, or empty if it has none. A call needs access to one of the
@@ -121,7 +118,7 @@ class WrappedModel:
         self._models = tuple(models)
         self._flow = flow
         self._clock = clock
-        self._check = check or partial(_require_access, self._models)
+        self._check = check or partial(require_access, self._models)
         self.instant = instant and all(getattr(model, "instant", False) for model in models)
 
     @property
@@ -180,7 +177,7 @@ def identity(model: Model) -> str:
     return str(getattr(model, "identity", ""))
 
 
-def _require_access(models: Sequence[Model], recoverable: tuple[type[Exception], ...] = (ModelError,)) -> None:
+def require_access(models: Sequence[Model], recoverable: tuple[type[Exception], ...] = (ModelError,)) -> None:
     """Raise the last error of the models if none of them can be called; an error that is not `recoverable` at once."""
     for model, following in pairwise((*models, None)):
         assert model is not None, "only the last item is None"
@@ -204,41 +201,4 @@ def _are_errors(value: object) -> bool:
 
 
 # The constraint on the option `on`. Users may pass a single class, or asyncio.CancelledError.
-_ERRORS = Constraint("a tuple of classes of exceptions", _are_errors)
-_EACH = Constraint("models as separate arguments, not in a list, such as OpenAICompatible('gpt-5-mini')", MODEL.fits)
-
-
-def with_fallbacks(
-    model: Model, *others: Model, on: Sequence[type[Exception]] = (ModelError,), clock: Clock = REAL_TIME
-) -> WrappedModel:
-    """Make a model that calls `model`, and then the `others` in order while the previous one fails with an error `on`.
-
-    Each fallback is reported as `FellBack`. If all fail, the last error is raised, with notes about the earlier ones.
-    All models share the `timeout` of the call: give a model that may hang its own timeout. A stream falls back only
-    before its first piece. A run begins if one of the models can be called, so a missing API key of the others is no
-    error. Raises `InputError` without `others`, and for invalid models.
-    """
-    validate("with_fallbacks", *(("model", each, _EACH) for each in (model, *others)), ("on", on, _ERRORS))
-    if not others:
-        raise InputError(f"with_fallbacks has only {model_name(model)}; pass the model to call if it fails, too")
-    recoverable = tuple(on)
-
-    async def flow(call: ModelCall) -> ModelReply:
-        earlier: list[str] = []
-        for current, following in pairwise((model, *others, None)):
-            assert current is not None, "only the last item is None"
-            try:
-                return await call.ask(current)
-            except recoverable as error:
-                if call.begun:
-                    raise
-                if following is None or not call.allows(0):
-                    for note in earlier:
-                        add_note(error, note)
-                    raise
-                earlier.append(f"before that, {model_name(current)} failed with {described(error)}")
-                report(FellBack(error, model_name(following)))
-        raise AssertionError("the last model returns or raises")
-
-    check = partial(_require_access, (model, *others), recoverable)
-    return WrappedModel("with_fallbacks", (model, *others), flow, instant=True, clock=clock, check=check)
+ERRORS = Constraint("a tuple of classes of exceptions", _are_errors)

@@ -1,0 +1,102 @@
+"""Models that recover from errors: one with retries is called again, one with fallbacks calls others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import pairwise
+
+from graphexec import errors
+from graphexec._arguments import MODEL, SECONDS, Constraint, validate, whole
+from graphexec.kernel.snapshot import add_note
+from graphexec.messages import Model, ModelReply
+from graphexec.models.http.attempts import REAL_TIME, RETRIES, Clock
+from graphexec.models.progress_reports import FellBack, Retried
+from graphexec.models.wrappers.wrapping import ERRORS, ModelCall, WrappedModel, model_name, require_access
+from graphexec.runtime.progress import report
+from graphexec.runtime.retry import retry
+
+TRANSIENT_ERRORS: tuple[type[Exception], ...] = (
+    *(errors.RateLimitError, errors.ServerError, errors.ModelConnectionError, errors.ModelTimeoutError),
+)
+_EACH = Constraint("models as separate arguments, not in a list, such as OpenAICompatible('gpt-5-mini')", MODEL.fits)
+
+
+def retrying(
+    model: Model,
+    *,
+    attempts: int = 3,
+    on: Sequence[type[Exception]] = TRANSIENT_ERRORS,
+    first_wait: float = RETRIES.first_wait,
+    longest_wait: float = RETRIES.longest_wait,
+    clock: Clock = REAL_TIME,
+) -> WrappedModel:
+    """Make a model that calls `model` up to `attempts` times while it fails with one of the errors `on`.
+
+    Between two attempts it waits as long as the server asks for (`RateLimitError.retry_after`). Otherwise it waits
+    `first_wait` seconds, and then twice as long each time, up to `longest_wait`, minus a random part of up to half.
+    Each wait is reported as `Retried`. The last error is raised at once if a wait would exceed the `timeout` of the
+    call, or if the server asks for more than 60 s. A stream is retried only before its first piece. Models behind a
+    server have their own retries: give them `max_retries=0`. Raises `InputError` for fewer than one attempt, and for
+    invalid waits.
+    """
+    validate(
+        "retrying",
+        ("attempts", attempts, whole(1, "a whole number, 1 or more: the first attempt counts")),
+        ("first_wait", first_wait, SECONDS),
+        ("longest_wait", longest_wait, SECONDS),
+        ("on", on, ERRORS),
+    )
+    recoverable = tuple(on)
+    may_pass: Callable[[Exception], bool] = lambda error: isinstance(error, recoverable)  # noqa: E731
+    waits = replace(RETRIES, attempts=attempts, first_wait=first_wait, longest_wait=longest_wait)
+    policy = replace(waits, may_pass=may_pass)
+
+    async def flow(call: ModelCall) -> ModelReply:
+        return await retry(
+            partial(call.ask, model),
+            policy,
+            call.io,
+            announce=lambda error, attempt, wait: report(Retried(error, attempt, wait)),
+            sleep=call.sleep,
+            allows=call.allows,
+        )
+
+    return WrappedModel("retrying", [model], flow, clock=clock)
+
+
+def with_fallbacks(
+    model: Model, *others: Model, on: Sequence[type[Exception]] = (errors.ModelError,), clock: Clock = REAL_TIME
+) -> WrappedModel:
+    """Make a model that calls `model`, and then the `others` in order while the previous one fails with an error `on`.
+
+    Each fallback is reported as `FellBack`. If all fail, the last error is raised, with notes about the earlier ones.
+    All models share the `timeout` of the call: give a model that may hang its own timeout. A stream falls back only
+    before its first piece. A run begins if one of the models can be called, so a missing API key of the others is no
+    error. Raises `InputError` without `others`, and for invalid models.
+    """
+    validate("with_fallbacks", *(("model", each, _EACH) for each in (model, *others)), ("on", on, ERRORS))
+    if not others:
+        raise errors.InputError(f"with_fallbacks has only {model_name(model)}; pass the model to call if it fails, too")
+    recoverable = tuple(on)
+
+    async def flow(call: ModelCall) -> ModelReply:
+        earlier: list[str] = []
+        for current, following in pairwise((model, *others, None)):
+            assert current is not None, "only the last item is None"
+            try:
+                return await call.ask(current)
+            except recoverable as error:
+                if call.begun:
+                    raise
+                if following is None or not call.allows(0):
+                    for note in earlier:
+                        add_note(error, note)
+                    raise
+                earlier.append(f"before that, {model_name(current)} failed with {errors.described(error)}")
+                report(FellBack(error, model_name(following)))
+        raise AssertionError("the last model returns or raises")
+
+    check = partial(require_access, (model, *others), recoverable)
+    return WrappedModel("with_fallbacks", (model, *others), flow, instant=True, clock=clock, check=check)
