@@ -333,7 +333,7 @@ class InvalidCallError(InvalidReplyError):
 
 
 class ReplyLimitError(ModelError):
-    """The reply exceeds a limit of the model's `reply_limits`: it is named by `limit`, and its value is `allowed`.
+    """The reply exceeds a limit: `limit` is "bytes", "calls", "depth" or "values", and `allowed` its value.
 
     `seen` is what had been received when the client stopped, so the whole reply may be larger.
     """

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from graphexec.models.bridges.pydantic_ai import from_pydantic_ai
     from graphexec.models.functions import FunctionModel, ModelFunction
     from graphexec.models.http.attempts import Clock
-    from graphexec.models.http.endpoint import ReplyLimits
     from graphexec.models.http.remote import ModelOptions
     from graphexec.models.local.model import LocalModel
     from graphexec.models.local.weights import Weights, installed, pull, weights_path
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Anthropic", "LocalModel", "ModelOptions", "OpenAICompatible", "OpenAIResponses", "Secret", "create_model"]
 __all__ += ["FunctionModel", "ModelFunction", "ScriptedModel", "from_openai", "from_pydantic_ai"]
-__all__ += ["CacheStore", "Clock", "MemoryCache", "Price", "ReplyLimits", "SQLiteCache", "WrappedModel"]
+__all__ += ["CacheStore", "Clock", "MemoryCache", "Price", "SQLiteCache", "WrappedModel"]
 __all__ += ["cached", "priced", "rate_limited", "retrying", "with_fallbacks"]
 __all__ += ["CacheFailed", "Cached", "FellBack", "OptionRefused", "Retried", "Waited"]
 __all__ += ["Weights", "installed", "pull", "weights_path"]
@@ -44,7 +43,6 @@ _MODULES = {
     "graphexec.models.bridges.pydantic_ai": "from_pydantic_ai",
     "graphexec.models.functions": "FunctionModel ModelFunction",
     "graphexec.models.http.attempts": "Clock",
-    "graphexec.models.http.endpoint": "ReplyLimits",
     "graphexec.models.http.remote": "ModelOptions",
     "graphexec.models.local.model": "LocalModel",
     "graphexec.models.local.weights": "Weights installed pull weights_path",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
 import html
 import json
 import re
@@ -39,8 +38,8 @@ class HasSecretValue(Protocol):
 class Secret:
     """A string that is never shown, such as an API key: its `repr`, `str` and format are `***`.
 
-    Two secrets are equal if their strings are; the comparison takes the same time wherever they differ. A secret cannot
-    be pickled (`SecretError`), and a copy of it is the same object. `get_secret_value()` returns the string.
+    Two secrets are equal if their strings are. A secret cannot be pickled (`SecretError`), and a copy of it is the same
+    object. `get_secret_value()` returns the string.
     """
 
     __slots__ = ("__weakref__", "_value")
@@ -66,7 +65,7 @@ class Secret:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Secret):
             return NotImplemented
-        return hmac.compare_digest(*(one._value.encode("utf-8", "surrogatepass") for one in (self, other)))
+        return self._value == other._value
 
     def __hash__(self) -> int:
         return hash((Secret, self._value))

@@ -4,10 +4,8 @@ Such a small model forgets formats, invents tools and repeats itself, so the tes
 questions are short: a prompt beyond the context is a `ContextOverflowError`, which ends a run as every `ModelError`.
 """
 
-import asyncio
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import aclosing
 from typing import Any, Literal, TypeAlias
 
 import pytest
@@ -17,7 +15,7 @@ from graphexec.cli.runs.options import EVERYDAY_EXAMPLES
 from graphexec.executor import AgentExecutor, RunResult
 from graphexec.executor.result import Ending
 from graphexec.integrations import langchain
-from graphexec.kernel import Answered, Asked, Done, Event, Moved, Reported, Spent
+from graphexec.kernel import Answered, Asked, Event, Moved, Reported, Spent
 from graphexec.models import LocalModel
 from graphexec.runtime.observers import Observer
 from graphexec.tools import AnyTool, tool
@@ -121,32 +119,6 @@ def ran(kind: str, model: messages.Model, stopping: Stopping = "force", iteratio
     return result
 
 
-def assert_streamed(executor: AgentExecutor, events: list[Event[Ending]]) -> None:
-    """Assert that the last event is the end within the proof, and that the pieces of each reply add up to it."""
-    done = events[-1]
-    assert isinstance(done, Done)
-    assert isinstance(done.outcome, actions.AgentFinish | actions.StoppedResponse)
-    assert_within_the_proof(executor, done.spent, events)
-    content = arguments = ""
-    replies = 0
-    for event in events:
-        match event:
-            case Asked(effect=effects.CallModel()):
-                content = arguments = ""
-            case Reported(effect=effects.CallModel(), news=messages.ReplyDelta() as piece):
-                content += piece.content
-                arguments += piece.arguments
-            # A call that was cut at the deadline has no reply.
-            case Answered(effect=effects.CallModel(), reply=messages.ModelReply() as reply):
-                assert content == reply.content
-                assert arguments == "".join(call.arguments for call in reply.tool_calls)
-                replies += 1
-            case _:
-                pass
-    assert replies <= done.spent["model_calls"]
-    assert replies or isinstance(done.outcome, actions.StoppedResponse)
-
-
 @pytest.mark.parametrize("kind", mark_except(KINDS, "react", "structured", "tool_calling", mark=pytest.mark.full))
 def test_run_of_any_agent_respects_its_limits(kind: str, model: LocalModel) -> None:
     result = ran(kind, model)
@@ -169,49 +141,33 @@ def test_structured_agent_needs_no_tool_support() -> None:
         assert ran("structured", plain, iterations=1).spent["model_calls"] == 1
 
 
-@pytest.mark.parametrize("stopping", mark_except(["force", "generate"], "generate", mark=pytest.mark.full))
-@pytest.mark.parametrize(
-    "kind", mark_except(["react", "structured", "tool_calling", "xml"], "structured", mark=pytest.mark.full)
-)
+@pytest.mark.parametrize("kind", mark_except(["react", "tool_calling"], "react", mark=pytest.mark.full))
 @pytest.mark.parametrize("iterations", mark_except([0, 1], 1, mark=pytest.mark.full))
-def test_both_stopping_methods_end_a_run(kind: str, stopping: Stopping, iterations: int, model: LocalModel) -> None:
-    result = ran(kind, model, stopping, iterations)
-    stopped = result.stopped
+def test_stopped_run_may_ask_for_a_last_answer(kind: str, iterations: int, model: LocalModel) -> None:
+    result = ran(kind, model, "generate", iterations)
     # Without any iteration, there is only the stop.
-    assert stopped is not None or iterations
-    if stopped is None:
-        return
-    assert limit_of(stopped).limit in ("iterations", "seconds")
-    if stopping == "force":
-        assert not stopped.generated
-        assert result.spent["model_calls"] <= iterations
-    elif limit_of(stopped).limit == "iterations":
+    assert result.stopped is not None or iterations
+    if result.stopped is not None and limit_of(result.stopped).limit == "iterations":
         assert result.spent["model_calls"] == iterations + 1
-    assert stopped.output
+        assert result.stopped.output
 
 
 @pytest.mark.parametrize(
-    "kind",
-    mark_except(["react, completion", "structured", "tool_calling", "json_chat"], "structured", mark=pytest.mark.full),
+    "kind", mark_except(["react, completion", "tool_calling"], "tool_calling", mark=pytest.mark.full)
 )
 def test_streamed_pieces_add_up_to_the_replies(kind: str, model: LocalModel) -> None:
     executor = executor_of(kind, model)
-    assert_streamed(executor, list(executor.stream(inputs_of(executor), tokens=True)))
-
-
-@pytest.mark.full
-def test_agents_share_one_event_loop(model: LocalModel) -> None:
-    async def all_kinds() -> None:
-        seen: list[list[Event[Ending]]] = [[], []]
-        kinds = zip(("mrkl", "self_ask"), seen, strict=True)
-        many = [executor_of(kind, model, observers=[events.append]) for kind, events in kinds]
-        results = await asyncio.gather(*(executor.arun(inputs_of(executor)) for executor in many))
-        for executor, result, events in zip(many, results, seen, strict=True):
-            assert isinstance(result.ending, actions.AgentFinish | actions.StoppedResponse)
-            assert_within_the_proof(executor, result.spent, events)
-        for kind in ("structured", "chat"):
-            executor = executor_of(kind, model)
-            async with aclosing(executor.astream(inputs_of(executor), tokens=True)) as coming:
-                assert_streamed(executor, [event async for event in coming])
-
-    asyncio.run(all_kinds())
+    content = arguments = ""
+    for event in executor.stream(inputs_of(executor), tokens=True):
+        match event:
+            case Asked(effect=effects.CallModel()):
+                content = arguments = ""
+            case Reported(effect=effects.CallModel(), news=messages.ReplyDelta() as piece):
+                content += piece.content
+                arguments += piece.arguments
+            # A call that was cut at the deadline has no reply.
+            case Answered(effect=effects.CallModel(), reply=messages.ModelReply() as reply):
+                assert content == reply.content
+                assert arguments == "".join(call.arguments for call in reply.tool_calls)
+            case _:
+                pass

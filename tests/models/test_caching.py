@@ -1,7 +1,5 @@
 """A model with a cache, and the stores of its replies."""
 
-import subprocess
-import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
@@ -24,7 +22,7 @@ from graphexec.messages import ChatRequest, CompletionRequest, ModelReply, ToolC
 from graphexec.messages.turns import Conversation, MessageTurn
 from graphexec.models import FunctionModel, MemoryCache, ScriptedModel, SQLiteCache, cached
 from tests.models.actors import HELLO, FakeTime
-from tests.models.call_modes import MODES, Ask, Typewriter, all_modes, record_reports, stream_blocking
+from tests.models.call_modes import MODES, Ask, Typewriter, all_modes, record_reports
 from tests.models.pictures import CAT, DOG
 from tests.parameters import cases, examples
 
@@ -42,17 +40,12 @@ def test_repeated_request_is_free(ask: Ask, make_store: MakeStore, tmp_path: Pat
     with record_reports() as reports:
         assert ask(model) == FULL
         assert reports == []
-        assert ask(model) == replace(FULL, usage=Usage(), cost=0.0)
-    (notice,) = reports
+        # In any mode.
+        assert [again(model) for again in MODES] == [replace(FULL, usage=Usage(), cost=0.0)] * len(MODES)
+    notice = reports[0]
     assert isinstance(notice, models.Cached)
     assert str(notice) == "<ScriptedModel: 0 of 1 replies left> was not called: its reply was in the cache"
     assert len(inner.requests) == 1
-
-
-@all_stores
-def test_reply_is_found_in_all_call_modes(make_store: MakeStore, tmp_path: Path) -> None:
-    model = cached(Typewriter(["hello"]), make_store(tmp_path))
-    assert {ask(model).content for ask in (stream_blocking, *MODES)} == {"hello"}
 
 
 @all_modes
@@ -254,25 +247,6 @@ def test_threads_share_memory_and_create_the_file(tmp_path: Path) -> None:
     assert reports == []
     cache = SQLiteCache(tmp_path / "c")
     assert all(cache.get(f"{name}{number}") == name for name in "abcdef" for number in range(10))
-
-
-@pytest.mark.medium
-def test_processes_can_write_concurrently(tmp_path: Path) -> None:
-    script = """
-import sys; from graphexec.models.wrappers.caching import SQLiteCache
-cache = SQLiteCache(sys.argv[1]); cache.put('other', 'there'); print(flush=True)
-for number in range(30): cache.put(f'other{number}', 'kept')
-"""
-    command = [sys.executable, "-c", script, str(tmp_path / "c")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
-        cache = SQLiteCache(tmp_path / "c")
-        assert cache.get("other") == "there"
-        for number in range(30):
-            cache.put(f"own{number}", "kept")
-    assert process.returncode == 0
-    assert all(cache.get(f"{name}{number}") == "kept" for name in ("own", "other") for number in range(30))
 
 
 NO_DATABASE = b"this is no database, and long enough to be seen as none" * 100

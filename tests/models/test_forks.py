@@ -15,7 +15,7 @@ from tests.parameters import cases, read_tables
 
 PROGRAMS = read_tables(__file__)
 
-# They start processes. tests/models/test_connections.py has what can be tested in one.
+# They start processes.
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows has no fork")]
 
 
@@ -90,30 +90,24 @@ def test_no_worker_gets_the_answer_of_another(way: str) -> None:
         assert run("calls", server.url, "300", "4", way, seconds=110) == ["300"] * 5
 
 
-def test_locks_of_other_threads_do_not_block_a_forked_process() -> None:
+@cases(
+    ("program", "printed"),
+    # The locks of other threads do not block a forked process, and the places that they have taken are free.
+    ("locks", ["True", "True"]),
+    ("turns", ["True", "True", "True"]),
+    ("summaries", ["True"]),
+    # A forked process closes its copy of a connection.
+    ("sockets", ["1", "0"]),
+    # The server of a local model stays with the parent.
+    ("servers", ["True", "True", "None", "True"]),
+)
+def test_forked_process_does_not_wait_for_its_parent(program: str, printed: list[str]) -> None:
     with serve() as server:
-        assert run("locks", server.url) == ["True", "True"]
-
-
-def test_place_taken_by_another_thread_is_free_after_a_fork() -> None:
-    assert run("turns") == ["True", "True", "True"]
-
-
-def test_summaries_go_on_after_a_fork() -> None:
-    assert run("summaries") == ["True"]
+        assert run(program, server.url) == printed
+        assert program != "sockets" or server.connections == 1
 
 
 def test_passed_client_is_refused_after_a_fork() -> None:
     with serve() as server:
         found = " ".join(run("clients", server.url))
     assert found.startswith("the client that was passed to the model was used before this process was forked")
-
-
-def test_forked_process_closes_its_copy_of_a_connection() -> None:
-    with serve() as server:
-        assert run("sockets", server.url) == ["1", "0"]
-        assert server.connections == 1
-
-
-def test_server_of_a_local_model_stays_with_the_parent() -> None:
-    assert run("servers") == ["True", "True", "None", "True"]

@@ -113,30 +113,6 @@ def test_truncated_arguments_can_be_sent_back() -> None:
         assert model.complete(ChatRequest([*SUM, *turn], (ADD,))).usage.completion_tokens > 0
 
 
-@cases("request", QUESTION, STORY)
-def test_reply_has_text_and_counts_also_streamed(model: LocalModel, request: ChatRequest | CompletionRequest) -> None:
-    pieces = [*model.stream(request)]
-    for reply in (model.complete(request), check_deltas(pieces)):
-        assert reply.content
-        assert reply.usage.prompt_tokens > (3 if request is STORY else 5)
-        assert 0 < reply.usage.completion_tokens <= 48
-        assert reply.finish_reason in {"stop", "length"}
-    assert len(pieces) > 2
-
-
-@pytest.mark.full
-def test_model_works_on_several_event_loops(model: LocalModel) -> None:
-    async def talk() -> None:
-        assert (await model.acomplete(QUESTION)).content
-        pieces = [piece async for piece in model.astream(QUESTION)]
-        assert isinstance(pieces[-1], ModelReply)
-        # Directly after a stream, on the same connection.
-        assert all(reply.content for reply in await asyncio.gather(model.acomplete(STORY), model.acomplete(QUESTION)))
-
-    asyncio.run(talk())
-    asyncio.run(talk())
-
-
 @pytest.mark.full
 @cases("ask", call_blocking, stream_blocking)
 def test_token_limits_bound_replies_and_prompts(make: Make, ask: Ask) -> None:
@@ -160,29 +136,18 @@ def test_wrong_key_and_route_are_errors(make: Make) -> None:
         lost.complete(BRIEF)
 
 
-def test_reply_has_text_and_token_counts(make: Make) -> None:
-    with make() as model:
-        for request in (BRIEF, STORY):
-            reply = model.complete(request)
+def test_reply_has_text_and_token_counts_in_each_mode(make: Make) -> None:
+    for request in (BRIEF, STORY):
+        with make() as model:
+            replies = [ask(model, request) for ask in MODES]
+            pieces = [*model.stream(request)]
+        assert len(pieces) > 2
+        for reply in (*replies, check_deltas(pieces)):
             assert reply.content
             assert reply.model == "tiny"
             # A completion of Chat Completions has no template.
             assert reply.usage.prompt_tokens > (3 if (request, type(model)) == (STORY, OpenAICompatible) else 5)
             assert 0 < reply.usage.completion_tokens <= 16
-
-
-@pytest.mark.full
-def test_stream_adds_up_blocking_and_async(make: Make) -> None:
-    async def read(model: RemoteModel) -> list[messages.ReplyDelta | ModelReply]:
-        async with model:
-            assert (await model.acomplete(BRIEF)).content
-            return [piece async for piece in model.astream(BRIEF)]
-
-    for pieces in ([*make().stream(BRIEF)], asyncio.run(read(make()))):
-        reply = check_deltas(pieces)
-        assert len(pieces) > 2
-        assert (reply.model, reply.usage.prompt_tokens > 5) == ("tiny", True)
-        assert 0 < reply.usage.completion_tokens <= 16
 
 
 def test_tools_are_called_and_results_are_sent(make: Make) -> None:

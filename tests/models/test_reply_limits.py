@@ -14,10 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphexec.errors import InputError, InvalidReplyError, ModelError, ReplyLimitError
-from graphexec.models import LocalModel, ReplyLimits, create_model
-from graphexec.models.http.endpoint import Endpoint
+from graphexec.models import LocalModel, create_model
+from graphexec.models.http.endpoint import MOST, REPLY_BYTES, Endpoint
 from graphexec.models.http.receiving import Body, EventReader, find_excess
-from tests.counting import count_calls
 from tests.models import hostile
 from tests.models.actors import HELLO, Act, LoopbackServer, response, send, serve
 from tests.models.call_modes import MODES, Ask, all_modes, both_streams, call_blocking, stream_async, stream_blocking
@@ -25,10 +24,18 @@ from tests.models.recorded import CHAT, CHAT_REPLY, STREAM
 from tests.parameters import cases
 
 PEER = Endpoint("tiny", "http://127.0.0.1:1/v1")
-LIMITS = ReplyLimits(bytes=10_000, calls=3, depth=20, values=1_000)
+LIMITS = {"bytes": 10_000, "calls": 3, "depth": 20, "values": 1_000}
 
-DEEP = b"[" * 3_000
-ARGUMENTS = '{"a": ' + "[" * 1_000
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lower the limits that are no options."""
+    for name in MOST:
+        monkeypatch.setitem(MOST, name, LIMITS[name])
+
+
+DEEP = b"[" * 900
+ARGUMENTS = '{"a": ' + "[" * 900
 
 
 def bomb(name: str, window: int) -> Callable[[hostile.Protocol], Act]:
@@ -62,7 +69,7 @@ STREAMED: dict[str, Attack] = {
     "endless line": (_stream(lambda _: hostile.endless(b"data: xxxxxxxxxx")), "bytes"),
     "endless event": (_stream(lambda _: hostile.endless(b"data: xxxxxxxxxx\n")), "bytes"),
     "endless comments": (_stream(lambda _: hostile.endless(b": hello, hello, hello\n\n" * 10)), "bytes"),
-    "endless events": (_stream(lambda _: hostile.endless(hostile.event({"type": "ping"}))), "values"),
+    "endless events": (_stream(lambda _: hostile.endless(hostile.event({"type": "ping"}))), "bytes"),
     "endless text": (_stream(lambda protocol: hostile.endless(protocol.text_event("x" * 100))), "bytes"),
     "endless calls": (_stream(lambda protocol: lambda: (protocol.call_events(n, "{}") for n in count())), "calls"),
     "compressed": (_stream(lambda _: hostile.once(hostile.make_bomb(31, 1)), "gzip"), "bytes"),
@@ -76,20 +83,21 @@ def check_attacks(protocol: hostile.Protocol, ask: Ask, attacks: dict[str, Attac
         with LoopbackServer(make_act(protocol)) as server:
             url = server.url.removesuffix("/v1") + path
             # A retry would find no further act.
-            model = protocol.make("tiny", base_url=url, api_key="", reply_limits=LIMITS, timeout=60)
+            model = protocol.make("tiny", base_url=url, api_key="", max_reply_bytes=LIMITS["bytes"], timeout=60)
             with pytest.raises(ReplyLimitError) as caught:
                 ask(model)
             model.close()
             error = caught.value
             assert server.connections == 1, name
-        assert (error.limit, error.allowed) == (limit, getattr(LIMITS, limit)), name
+        assert (error.limit, error.allowed) == (limit, LIMITS[limit]), name
         assert error.seen > error.allowed
-        assert f", the limit {limit}; check the server, or pass reply_limits=ReplyLimits(...)" in str(error)
+        assert str(error).endswith("or pass a higher max_reply_bytes") is (limit == "bytes")
         assert error.status == (int(name[-3:]) if name[-1].isdigit() else 200)
 
 
 # A server may ignore that a request asks for a stream.
 @pytest.mark.medium
+@pytest.mark.usefixtures("small")
 @cases("ask", call_blocking, stream_async)
 @cases("protocol", *hostile.PROTOCOLS)
 def test_hostile_replies_exceed_a_limit(protocol: hostile.Protocol, ask: Ask) -> None:
@@ -97,6 +105,7 @@ def test_hostile_replies_exceed_a_limit(protocol: hostile.Protocol, ask: Ask) ->
 
 
 @pytest.mark.medium
+@pytest.mark.usefixtures("small")
 @both_streams
 @cases("protocol", *hostile.PROTOCOLS)
 def test_hostile_streams_exceed_a_limit(protocol: hostile.Protocol, ask: Ask) -> None:
@@ -147,33 +156,19 @@ def test_long_lists_are_not_read_to_their_end(part: str, error: type[ModelError]
         model.complete(HELLO)
 
 
-class TestLimits:
-    @cases(
-        ("options", "words"),
-        ({"bytes": 0}, "bytes=0; give a whole number, 1 or more"),
-        ({"values": 1.5}, "values=1.5; give a whole number, 1 or more"),
-        ({"depth": 201}, "depth=201; give a whole number from 1 to 200"),
-        ({"calls": 10_001}, "calls=10001; give a whole number from 1 to 10000"),
-    )
-    def test_invalid_limits_are_refused(self, options: dict[str, Any], words: str) -> None:
-        assert ReplyLimits() == ReplyLimits(bytes=8_388_608, calls=1_000, depth=64, values=250_000)
-        with pytest.raises(InputError, match=words):
-            ReplyLimits(**options)
-
-    @cases("make", LocalModel, *(protocol.make for protocol in hostile.PROTOCOLS))
-    def test_every_model_has_the_option(self, make: Any) -> None:
-        for name in ("openai:gpt-5-mini", "local"):
-            create_model(name, reply_limits=LIMITS)
-        with pytest.raises(InputError, match=r"reply_limits=5; give ReplyLimits\("):
-            make("tiny", reply_limits=5)
+@cases("make", LocalModel, *(protocol.make for protocol in hostile.PROTOCOLS))
+def test_every_model_has_the_option(make: Any) -> None:
+    assert REPLY_BYTES == 8_388_608
+    for name in ("openai:gpt-5-mini", "local"):
+        create_model(name, max_reply_bytes=9)
+    with pytest.raises(InputError, match=r"max_reply_bytes=0; give a whole number, 1 or more"):
+        make("tiny", max_reply_bytes=0)
 
 
-def measure(value: Any) -> tuple[int, int]:
-    """Return the depth and the number of values."""
+def depth_of(value: Any) -> int:
     is_container = isinstance(value, (dict, list))
     inner: list[Any] = [*(value.values() if isinstance(value, dict) else value)] if is_container else []
-    measured = [measure(one) for one in inner]
-    return is_container + max((depth for depth, _ in measured), default=0), 1 + sum(count for _, count in measured)
+    return is_container + max(map(depth_of, inner), default=0)
 
 
 TEXTS = st.text('[]{},:"\\ a\n')
@@ -183,36 +178,28 @@ DOCUMENTS = st.recursive(
 
 
 @given(DOCUMENTS, st.sampled_from([None, 1]))
-def test_json_is_measured_exactly(value: Any, indent: int | None) -> None:
-    data = json.dumps(value, indent=indent).encode()
-    depth, values = measure(value)
-    assert find_excess(data, ReplyLimits(depth=max(depth, 1), values=values)) is None
-    if depth > 1:
-        assert find_excess(data, ReplyLimits(depth=depth - 1, values=values)) == ("depth", depth)
-    if values > 1:
-        assert find_excess(data, ReplyLimits(depth=max(depth, 1), values=values - 1)) == ("values", values)
+def test_levels_of_json_are_counted_exactly(value: Any, indent: int | None) -> None:
+    depth, text = depth_of(value), json.dumps(value, indent=indent)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setitem(MOST, "depth", depth)
+        assert find_excess(text) is None
+        if depth:
+            patched.setitem(MOST, "depth", depth - 1)
+            assert find_excess(text) == ("depth", depth)
+        # Any string may hold a comma.
+        patched.setitem(MOST, "values", 0)
+        assert find_excess(text) is None or find_excess(text) == ("values", sum(map(text.count, "[{,")))
 
 
-@given(st.binary())
-def test_any_bytes_are_measured(data: bytes) -> None:
-    find_excess(data, ReplyLimits(depth=1, values=1))
-
-
-@cases("part", b'{"a":', b'["', b'"a":1,', b'"\\"",')
-def test_measuring_takes_little_memory(part: bytes) -> None:
-    data = b"{" * 65 + part * 100_000
+@cases("part", '{"a":1,', '"\\"",', "[")
+def test_measuring_takes_little_memory(part: str) -> None:
+    text = "{" * 65 + part * 100_000
     tracemalloc.start()
     try:
-        # The values are counted to the end.
-        find_excess(data, ReplyLimits(depth=200, values=10**9))
-        assert tracemalloc.get_traced_memory()[1] < 4_000_000
+        find_excess(text)
+        assert tracemalloc.get_traced_memory()[1] < 8_000_000
     finally:
         tracemalloc.stop()
-
-
-def test_normal_replies_are_measured_without_a_scan() -> None:
-    limits = ReplyLimits()
-    assert count_calls(lambda: find_excess(CHAT * 4, limits)) < 10
 
 
 DATA = [b"data: a", b"data:b", b"data", b"data: \xc3\xa9"]
@@ -248,7 +235,7 @@ def test_events_do_not_depend_on_the_pieces(size: int, end: bytes) -> None:
 @cases("piece", b"x", b"data: x\n", b": x\n\n", b"data:\n\n")
 @cases("times", 1, 40)
 def test_no_line_and_no_event_is_held_beyond_the_limit(piece: bytes, times: int) -> None:
-    reader = EventReader(replace(PEER, limits=ReplyLimits(bytes=1_000)))
+    reader = EventReader(replace(PEER, reply_bytes=1_000))
     with pytest.raises(ReplyLimitError) as caught:
         any(event for _ in range(2_000) for event in reader.take(piece * times))
     assert 1_000 < caught.value.seen <= 1_000 + len(piece * times)
@@ -267,5 +254,5 @@ def test_stream_may_be_longer_than_its_content() -> None:
     events = hostile.PROTOCOLS[0].text_event("abcd") * 100
     end = hostile.event({"choices": [{"finish_reason": "stop"}]}) + b"data: [DONE]\n\n"
     act = hostile.respond(hostile.once(events + end), kind=hostile.EVENTS_TYPE)
-    with serve(act, reply_limits=ReplyLimits(bytes=1_000)) as (_, model):
+    with serve(act, max_reply_bytes=1_000) as (_, model):
         assert stream_blocking(model).content == "abcd" * 100

@@ -123,26 +123,20 @@ def test_no_failure_shows_the_key(kind: type[RemoteModel], ask: Ask) -> None:
             search.in_object(model, name)
 
 
-class TestSecret:
-    def test_secret_shows_nothing(self) -> None:
-        secret = Secret(KEY)
-        assert [repr(secret), str(secret), f"{secret}", f"{secret:>5}", f"{secret!r}"] == ["***"] * 3 + ["  ***", "***"]
-        assert secret.get_secret_value() == KEY
-        with nothing_leaks() as search:
-            search.in_object(secret, "secret")
-        # They are compared by their strings.
-        assert Secret(KEY) == Secret(KEY) != Secret("another")
-        assert hash(Secret(KEY)) == hash(Secret(KEY)) != hash(KEY)
-        assert Secret(KEY) != KEY
-        assert [bool(Secret(KEY)), bool(Secret(""))] == [True, False]
-
-    def test_secret_cannot_be_pickled_and_is_a_string(self) -> None:
-        secret = Secret(KEY)
-        assert copy.copy(secret) is copy.deepcopy([secret])[0] is secret
-        with pytest.raises(SecretError, match="read the key where it is used"):
-            pickle.dumps([secret])
-        with pytest.raises(InputError, match="Secret was given an object of the class bytes; give a string"):
-            Secret(KEY.encode())  # type: ignore[arg-type]  # pyright: ignore
+def test_secret_shows_nothing_and_cannot_be_pickled() -> None:
+    secret = Secret(KEY)
+    assert [repr(secret), str(secret), f"{secret}", f"{secret:>5}", f"{secret!r}"] == ["***"] * 3 + ["  ***", "***"]
+    assert secret.get_secret_value() == KEY
+    # They are compared by their strings.
+    assert Secret(KEY) == Secret(KEY) != Secret("another")
+    assert hash(Secret(KEY)) == hash(Secret(KEY)) != hash(KEY)
+    assert Secret(KEY) != KEY
+    assert [bool(Secret(KEY)), bool(Secret(""))] == [True, False]
+    assert copy.copy(secret) is copy.deepcopy([secret])[0] is secret
+    with pytest.raises(SecretError, match="read the key where it is used"):
+        pickle.dumps([secret])
+    with pytest.raises(InputError, match="Secret was given an object of the class bytes; give a string"):
+        Secret(KEY.encode())  # type: ignore[arg-type]  # pyright: ignore
 
 
 @cases("key", KEY, Secret(KEY), SecretStr(KEY))
@@ -190,21 +184,6 @@ def test_invalid_key_is_not_shown(key: str) -> None:
         with pytest.raises(AuthenticationError) as caught:
             call_blocking(OpenAICompatible("tiny", base_url="https://a.example", api_key=key))
         search.in_error(caught.value)
-
-
-@pytest.mark.medium
-@all_modes
-def test_failures_on_sockets_show_no_key(ask: Ask) -> None:
-    bad = actors.send(actors.response(ECHO.encode(), status="401 Unauthorized"))
-    with nothing_leaks() as search, actors.LoopbackServer(bad) as server:
-        server.add_acts(server.stall(), server.stall(b"HTTP/1.1 200 OK\r\ncontent-type: te"))
-        for _ in range(3):
-            model = OpenAICompatible("tiny", base_url=server.url, api_key=KEY, timeout=0.2, max_retries=0)
-            with pytest.raises(ModelError) as caught:
-                ask(model)
-            search.in_error(caught.value)
-            search.in_object(model, "model")
-            model.close()
 
 
 QUOTED = quote(KEY, safe="")
@@ -340,7 +319,7 @@ def test_cut_text_shows_no_part_of_a_key(before: int) -> None:
     # Nor does an error show a long name of an encoding.
     script = actors.Script(httpx.Response(200, headers={"content-encoding": key}, stream=httpx.ByteStream(b"{}")))
     client = httpx.Client(transport=script.transport)
-    with pytest.raises(ModelError, match="Content-Encoding: 83 characters"):
+    with pytest.raises(ModelError, match=r"Content-Encoding: \*\*\*\)"):
         call_blocking(OpenAICompatible("tiny", base_url="https://a.example", api_key=key, client=client))
 
 

@@ -1,6 +1,5 @@
 """The timeout bounds a whole call, whatever the server sends, or does not send."""
 
-import asyncio
 import socket
 import threading
 from collections.abc import Callable, Generator, Iterator
@@ -97,51 +96,30 @@ def make_model(protocol: Protocol, url: str, seconds: float) -> RemoteModel:
 
 
 def call_all(urls: dict[str, str], protocol: Protocol, seconds: float, limit: float) -> None:
-    """Call each server at the same time, blocking, with and without a stream."""
+    """Call each server at the same time, in each mode."""
 
     def call(name: str) -> None:
         with make_model(protocol, urls[name], seconds) as model:
-            for ask in (call_blocking, stream_blocking):
+            for ask in MODES:
                 check_late(partial(ask, model, LONG if name == "upload" else actors.HELLO), limit)
 
     with ThreadPoolExecutor(len(urls)) as pool:
         list(pool.map(call, urls))
 
 
-async def acall_all(urls: dict[str, str], protocol: Protocol, seconds: float, limit: float) -> None:
-    async def call(name: str) -> None:
-        model = make_model(protocol, urls[name], seconds)
-        request = LONG if name == "upload" else actors.HELLO
-        with Stopwatch() as watch:
-            with pytest.raises(ModelTimeoutError, match="within"):
-                await model.acomplete(request)
-            with pytest.raises(ModelTimeoutError, match="within"):
-                await actors.aread_stream(model, request)
-        assert watch.elapsed < watch.extend(2 * limit)
-        await model.aclose()
-
-    await asyncio.gather(*map(call, urls))
+# Each of these servers could make a call last for as long as it liked.
+@pytest.mark.medium
+def test_calls_to_slow_servers_end_in_time() -> None:
+    with slow_servers() as urls:
+        call_all(urls, PROTOCOLS[0], 0.5, 10)
 
 
-class TestSlowServers:
-    """Each of these servers could make a call last for as long as it liked."""
-
-    @pytest.mark.medium
-    @cases("asynchronous", False, True)
-    def test_calls_end_in_time(self, asynchronous: bool) -> None:
-        with slow_servers() as urls:
-            if asynchronous:
-                asyncio.run(acall_all(urls, PROTOCOLS[0], 0.5, 10))
-            else:
-                call_all(urls, PROTOCOLS[0], 0.5, 10)
-
-    @pytest.mark.slow
-    @pytest.mark.parametrize("protocol", mark_except(PROTOCOLS, PROTOCOLS[0], mark=pytest.mark.full))
-    def test_calls_end_within_a_second_of_the_timeout(self, protocol: Protocol) -> None:
-        with slow_servers() as urls:
-            for name, url in urls.items():
-                call_all({name: url}, protocol, 1.0, 2.0)
-            asyncio.run(acall_all(urls, protocol, 1.0, 2.0))
+@pytest.mark.slow
+@pytest.mark.parametrize("protocol", mark_except(PROTOCOLS, PROTOCOLS[0], mark=pytest.mark.full))
+def test_calls_to_slow_servers_end_within_a_second_of_the_timeout(protocol: Protocol) -> None:
+    with slow_servers() as urls:
+        for name, url in urls.items():
+            call_all({name: url}, protocol, 1.0, 2.0)
 
 
 def stall() -> Iterator[bytes]:

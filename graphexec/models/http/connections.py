@@ -12,8 +12,7 @@ import asyncio
 import os
 import weakref
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 from graphexec.errors import ModelConnectionError
 from graphexec.runtime.calls import ForkSafeLock, reset_after_fork
@@ -31,30 +30,6 @@ class HTTPClient(Protocol):
         """Send a request, and return the response before its body is read."""
 
 
-@dataclass(slots=True)
-class OpenClient:
-    """A client and its state."""
-
-    # Any: a client of either protocol.
-    client: Any
-    # Closes an async client when its event loop ends.
-    keeper: AsyncGenerator[Any, None] | None = None
-    # The process that first used it.
-    process: int | None = None
-
-    def check_process(self) -> Self:
-        """Return this client. Raises `ModelConnectionError` if another process used it: its connections are shared."""
-        process = os.getpid()
-        if self.process is None:
-            self.process = process
-        if self.process != process:
-            raise ModelConnectionError(
-                "the client that was passed to the model was used before this process was forked, so its connections "
-                "belong to another process; make the model and its client in each worker process"
-            )
-        return self
-
-
 # The clients of the processes from which this one was forked. They are kept, because their finalizers would close them.
 _inherited: list[object] = []
 
@@ -65,50 +40,63 @@ class Connections:
     def __init__(
         self, client: HTTPClient | None = None, async_client: HTTPClient | None = None, *, is_local: bool = False
     ) -> None:
-        self._given = None if client is None else OpenClient(client)
-        self._given_async = None if async_client is None else OpenClient(async_client)
+        # Those of blocking and of async calls, and the process that first used each.
+        self._given = (client, async_client)
+        self._processes: dict[bool, int] = {}
         self._is_local = is_local
-        # By the event loop; that of blocking calls by `None`.
-        self._own: dict[asyncio.AbstractEventLoop | None, OpenClient] = {}
+        # Any: httpx is imported by the first call only.
+        self._blocking: Any = None
         self._finalizer: weakref.finalize[Any, Any] | None = None
+        # By the event loop: a client, and the generator that closes it when its loop ends.
+        self._async: dict[asyncio.AbstractEventLoop, tuple[Any, AsyncGenerator[Any, None]]] = {}
         self._lock = ForkSafeLock()
         reset_after_fork(self)
 
-    def blocking_client(self) -> OpenClient:
+    def blocking_client(self) -> Any:
         """Return the blocking client. Raises `ModelConnectionError` if it is the user's, and was used before a fork."""
-        if self._given is not None:
-            return self._given.check_process()
+        given = self._use_given(is_async=False)
+        if given is not None:
+            return given
         from graphexec.models.http.network import close_idle
 
         with self._lock:
-            if None not in self._own:
-                client = _make_client(is_async=False, is_local=self._is_local)
-                self._own[None] = OpenClient(client)
+            if self._blocking is None:
+                self._blocking = _make_client(is_async=False, is_local=self._is_local)
                 # Closes the connections when the model is garbage collected, which no call uses then, and at the end of
                 # the program, where a thread that is still reading must not fail with a broken connection.
-                self._finalizer = weakref.finalize(self, close_idle, client)
-            return self._own[None]
+                self._finalizer = weakref.finalize(self, close_idle, self._blocking)
+            return self._blocking
 
-    async def async_client(self) -> OpenClient:
+    async def async_client(self) -> Any:
         """Return the async client of the running event loop. Raises `ModelConnectionError` as `blocking_client`."""
-        if self._given_async is not None:
-            return self._given_async.check_process()
+        given = self._use_given(is_async=True)
+        if given is not None:
+            return given
         require_event_loop()
         loop = asyncio.get_running_loop()
-        used = self._own.get(loop)
-        if used is None:
+        if loop not in self._async:
             keeper = _keep_client(is_local=self._is_local)
-            used = OpenClient(await anext(keeper), keeper=keeper)
+            client = await anext(keeper)
             with self._lock:
                 self._forget_ended()
                 # Another task may have created a client in the meantime.
-                used = self._own.setdefault(loop, used)
-        return used
+                self._async.setdefault(loop, (client, keeper))
+        return self._async[loop][0]
+
+    def _use_given(self, *, is_async: bool) -> HTTPClient | None:
+        """Return the user's client, if there is one. Raises `ModelConnectionError` if another process used it."""
+        given, process = self._given[is_async], os.getpid()
+        if given is not None and self._processes.setdefault(is_async, process) != process:
+            raise ModelConnectionError(
+                "the client that was passed to the model was used before this process was forked, so its connections "
+                "belong to another process; make the model and its client in each worker process"
+            )
+        return given
 
     def _forget_ended(self) -> None:
         # The clients of closed loops are closed, too.
-        for ended in [known for known in self._own if known is not None and known.is_closed()]:
-            del self._own[ended]
+        for ended in [known for known in self._async if known.is_closed()]:
+            del self._async[ended]
 
     def reset_after_fork(self) -> None:
         """Forget the clients, whose connections belong to the parent process; the next call opens new ones.
@@ -117,25 +105,25 @@ class Connections:
         """
         if self._finalizer is not None:
             self._finalizer.detach()
-        _inherited.append(self._own)
-        self._own, self._finalizer = {}, None
+        _inherited.append((self._blocking, self._async))
+        self._blocking, self._async, self._finalizer = None, {}, None
 
     def close(self) -> None:
         """Close the blocking client; a later call creates a new one."""
         with self._lock:
-            used = self._own.pop(None, None)
+            client, self._blocking = self._blocking, None
             if self._finalizer is not None:
                 self._finalizer.detach()
-        if used is not None:
-            used.client.close()
+        if client is not None:
+            client.close()
 
     async def aclose(self) -> None:
         """Close the async client of the running loop and the blocking client; a later call creates new ones."""
         require_event_loop()
         with self._lock:
-            used = self._own.pop(asyncio.get_running_loop(), None)
-        if used is not None and used.keeper is not None:
-            await used.keeper.aclose()
+            _, keeper = self._async.pop(asyncio.get_running_loop(), (None, None))
+        if keeper is not None:
+            await keeper.aclose()
         self.close()
 
 

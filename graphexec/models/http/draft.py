@@ -13,7 +13,7 @@ from graphexec._parsing import compile_lazily
 from graphexec._parsing.reasoning import ReasoningSplitter
 from graphexec.errors import InvalidReplyError
 from graphexec.messages import FinishReason, ModelReply, Reasoning, ReplyDelta, ToolCall, Usage, with_own_ids
-from graphexec.models.http.endpoint import MOST_PARTS, Endpoint, reply_limit_error
+from graphexec.models.http.endpoint import MOST, Endpoint, reply_limit_error
 from graphexec.models.http.failures import ERROR_MEMBERS, ErrorReport, error_in_body, refusal_error
 from graphexec.models.http.json_values import JSON, check_size, invalid_reply, mend_surrogates, parse
 
@@ -48,13 +48,12 @@ class Block:
     """A part of a reply that is still being received: a text, reasoning or a call.
 
     `members` are those of the server's objects for it, merged; `pieces` are the streamed strings of each of its parts.
-    `kept` characters have been counted, and `sent` are in deltas. `position` is that of a call with a first delta.
+    `sent` characters are in deltas. `position` is that of a call with a first delta.
     """
 
     kind: Kind
     members: JSON = field(default_factory=dict[str, Any])
     pieces: dict[int, list[str]] = field(default_factory=dict[int, list[str]])
-    kept: int = 0
     position: int | None = None
     sent: int = 0
     ended: bool = False
@@ -149,7 +148,7 @@ class Draft(ABC):
     `finish` and `usage` are set when the server has sent them. The text is cut before the first of the `stops` behind
     its reasoning, and calls after that position are ignored, because a server may refuse or ignore stop strings. The
     methods that add something are iterators of deltas, to be read to their end. They raise `ReplyLimitError` for a
-    reply with too many calls, or too much content.
+    reply with too many calls.
     """
 
     endpoint: Endpoint
@@ -169,8 +168,6 @@ class Draft(ABC):
     ended: bool = field(default=False, init=False)
     # The highest counts of tokens so far: those of later events include the earlier ones, or are zeros.
     counts: dict[str, int] = field(default_factory=dict[str, int], init=False)
-    # The characters of the content so far.
-    _kept: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
         self.cut = StopCutter(self.stops)
@@ -254,8 +251,8 @@ class Draft(ABC):
 
     def begin_block(self, kind: Kind, members: Mapping[str, Any]) -> Block:
         """Add a block of which the server sent these members."""
-        if len(self.blocks) == MOST_PARTS:
-            raise reply_limit_error(self.endpoint, "calls", MOST_PARTS + 1)
+        if len(self.blocks) == MOST["calls"]:
+            raise reply_limit_error(self.endpoint, "calls", len(self.blocks) + 1)
         block = Block(kind)
         self.blocks.append(block)
         self.merge(block, members)
@@ -265,26 +262,12 @@ class Draft(ABC):
         """Merge the members of a later object into a block; one that is empty replaces nothing."""
         if members:
             block.members |= {name: one for name, one in members.items() if one or name not in block.members}
-            # What was streamed has been counted.
-            self._keep_more(block, _count_characters(block.members) - block.kept)
-
-    def _keep_more(self, block: Block, characters: int) -> None:
-        if characters > 0:
-            block.kept += characters
-            self.keep(characters)
-
-    def keep(self, characters: int) -> None:
-        """Count characters that the reply keeps."""
-        self._kept += characters
-        if self._kept > self.endpoint.limits.bytes:
-            raise reply_limit_error(self.endpoint, "bytes", self._kept)
 
     def add_piece(self, block: Block, piece: str, part: int = 0) -> Iterator[ReplyDelta]:
         """Add a streamed piece to a part of a block."""
         if block.kind == "other":
             return
         block.pieces.setdefault(part, []).append(piece)
-        self._keep_more(block, len(piece))
         if block.kind == "text":
             self.written.append(piece)
             yield from _text_deltas(self.cut.take(piece))
@@ -296,8 +279,6 @@ class Draft(ABC):
     def begin_call(self, block: Block) -> None:
         """Give a call the next position."""
         block.position = len(self.calls)
-        if block.position == self.endpoint.limits.calls:
-            raise reply_limit_error(self.endpoint, "calls", block.position + 1)
         self.calls.append(block)
 
     def announce(self, block: Block) -> Iterator[ReplyDelta]:
@@ -395,7 +376,7 @@ class Draft(ABC):
             if not name:
                 raise self.invalid("sent a tool call without a name")
             arguments = mend_surrogates(call.arguments)
-            check_size(arguments.encode(errors="replace"), self.endpoint)
+            check_size(arguments, self.endpoint)
             block.call = ToolCall(call.id, name, arguments)
             calls.append(block.call)
         return tuple(calls)
@@ -415,13 +396,3 @@ class Draft(ABC):
 def _text_deltas(text: str) -> Iterator[ReplyDelta]:
     if text:
         yield ReplyDelta(text)
-
-
-# Any: a value of JSON.
-def _count_characters(value: Any) -> int:
-    """Return the number of characters of the strings in a JSON value."""
-    if isinstance(value, str):
-        return len(value)
-    if isinstance(value, dict):
-        value = list(value.values())  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-    return sum(map(_count_characters, value)) if isinstance(value, list) else 0  # pyright: ignore[reportUnknownArgumentType]

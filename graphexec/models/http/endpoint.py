@@ -9,10 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from graphexec._arguments import Constraint, validate, whole
 from graphexec._parsing import compile_lazily
 from graphexec.errors import ReplyLimitError
-from graphexec.kernel.meters import is_whole
 from graphexec.models.secret import HIDDEN, NO_SECRET, Secret, is_secret_name, redact
 
 # Characters of a server's text that an error shows: enough for one or two sentences, but not for a page of HTML.
@@ -51,52 +49,22 @@ OPENAI = Provider(
 )
 
 
-# The nesting at which the JSON parser stops.
-_DEEPEST = 200
-_DEPTH = Constraint(f"a whole number from 1 to {_DEEPEST}", lambda one: is_whole(one) and 1 <= one <= _DEEPEST)
-# The calls, or other parts, of one message that are read at all; providers limit calls to about a hundred.
-MOST_PARTS = 10_000
-_CALLS = Constraint(f"a whole number from 1 to {MOST_PARTS}", lambda one: is_whole(one) and 1 <= one <= MOST_PARTS)
+# The default of the option `max_reply_bytes`.
+REPLY_BYTES = 8 * 2**20
+# What else a reply may have: tool calls and other parts, levels of JSON, and brackets and commas, which bound
+# the values of a document and take a hundred bytes each in memory. Providers allow about a hundred calls.
+MOST = {"calls": 10_000, "depth": 64, "values": 500_000}
 _WORDS = {
-    "bytes": "sent a reply of more than {} bytes",
-    "calls": "sent a reply of more than {} tool calls or other parts",
-    "depth": "sent JSON that is nested more than {} levels deep",
-    "values": "sent a reply of more than {} JSON values or events",
+    "bytes": "a reply of more than {:,} bytes",
+    "calls": "a reply of more than {:,} tool calls or other parts",
+    "depth": "JSON that is nested more than {:,} levels deep",
+    "values": "JSON of more than {:,} values",
 }
 
 
 @dataclass(frozen=True, slots=True)
-class ReplyLimits:
-    """The limits of one reply. A reply that exceeds one raises `ReplyLimitError`, and no more of it is read.
-
-    `bytes` bounds a body, compressed and decompressed. In a stream it bounds each event, and the content of all events
-    together; the whole stream may have 16 times as many bytes, because each event has a frame. `calls` (1 to 10,000)
-    bounds the tool calls, `depth` (1 to 200) the nesting of JSON, also in the arguments of a call, and `values` the
-    values of one JSON document and the events of a stream.
-
-    Raises `InputError` unless they are whole numbers in these ranges, `bytes` and `values` 1 or more.
-    """
-
-    # The name of a limit in user code, not a type.
-    bytes: int = 8 * 2**20
-    calls: int = 1_000
-    depth: int = 64
-    values: int = 250_000
-
-    def __post_init__(self) -> None:
-        known = {"bytes": whole(1), "calls": _CALLS, "depth": _DEPTH, "values": whole(1)}
-        validate("ReplyLimits", *((name, getattr(self, name), constraint) for name, constraint in known.items()))
-
-
-# The constraint on the option `reply_limits`.
-LIMITS = Constraint("ReplyLimits(bytes=..., calls=...)", lambda value: isinstance(value, ReplyLimits))
-# The default `reply_limits` of a model.
-REPLY_LIMITS = ReplyLimits()
-
-
-@dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A model at a server, and the limits of its replies.
+    """A model at a server, and the bytes that its replies may have.
 
     `base_url` is as errors show it, `key` is its API key, and `others` are further secrets of its requests. `origin` is
     the name of a provider that the address does not tell.
@@ -106,7 +74,7 @@ class Endpoint:
     base_url: str
     key: Secret = NO_SECRET
     provider: Provider = OPENAI
-    limits: ReplyLimits = REPLY_LIMITS
+    reply_bytes: int = REPLY_BYTES
     others: tuple[Secret, ...] = ()
     origin: str = ""
 
@@ -137,12 +105,11 @@ class Endpoint:
 
 def reply_limit_error(endpoint: Endpoint, name: str, seen: int, *, status: int = 200) -> ReplyLimitError:
     """Return the error for a reply that exceeds the limit `name`."""
-    allowed: int = getattr(endpoint.limits, name)
-    fact = _WORDS[name].format(f"{allowed:,}")
+    allowed = MOST.get(name, endpoint.reply_bytes)
     answer = "" if status == 200 else f" with status {status}"  # noqa: PLR2004 - OK, as everywhere
     return ReplyLimitError(
-        f"{endpoint} {fact}{answer}, the limit {name}; check the server, "
-        "or pass reply_limits=ReplyLimits(...) with a higher limit",
+        f"{endpoint} sent {_WORDS[name].format(allowed)}{answer}; check the server"
+        f"{', or pass a higher max_reply_bytes' * (name == 'bytes')}",
         status=status,
         limit=name,
         allowed=allowed,

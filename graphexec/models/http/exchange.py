@@ -187,11 +187,11 @@ class Exchange:
 
     async def _open(self) -> Incoming | ModelReply:
         attempts = self.attempts
-        used = await attempts.io.either(self.connections.blocking_client, self.connections.async_client)
+        client = await attempts.io.either(self.connections.blocking_client, self.connections.async_client)
         with attempts.attempt():
             async with attempts.io.timeout(attempts.seconds_left):
                 draft = self.draft(attempts.endpoint, self.stops)
-                incoming = Incoming(await self._post(used.client), attempts, draft)
+                incoming = Incoming(await self._post(client), attempts, draft)
                 goes_on = False
                 try:
                     reply = await self._receive(incoming)

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from graphexec import errors
 from graphexec.models.http import meanings
-from graphexec.models.http.endpoint import REPLY_LIMITS, Endpoint
+from graphexec.models.http.endpoint import Endpoint
 from graphexec.models.http.json_values import to_number, to_objects, to_word
 from graphexec.models.http.receiving import find_excess
 
@@ -140,7 +140,7 @@ class ErrorReport:
     def from_bytes(cls, body: bytes) -> ErrorReport:
         """Read a raw body: as JSON if possible, otherwise as text, and so JSON of too many values."""
         text = body.decode("utf-8", "replace")
-        if find_excess(body, REPLY_LIMITS) is not None:
+        if find_excess(text) is not None:
             return cls(text)
         try:
             return cls.from_json(json.loads(text))

@@ -26,14 +26,12 @@ _SURROGATE = compile_lazily("[\ud800-\udfff]")
 def parse(body: bytes | str, endpoint: Endpoint) -> JSON:
     """Return the object in a body. Raises `InvalidReplyError` if there is none, `ReplyLimitError` if it is too large.
 
-    Bytes that are no text and numbers of any length are read, as they may stand beside the answer.
+    Bytes that are no text are read, as they may stand beside the answer.
     """
     text = body.decode("utf-8", "replace") if isinstance(body, bytes) else body
-    # An event has few values and levels.
-    if len(text) > endpoint.limits.values or text.count("{") + text.count("[") > endpoint.limits.depth:
-        check_size(text.encode("utf-8", "replace"), endpoint)
+    check_size(text, endpoint)
     try:
-        value = _load(text)
+        value = json.loads(text)
     except (ValueError, RecursionError) as error:
         fact = error.msg if isinstance(error, json.JSONDecodeError) else type(error).__name__
         raise _unreadable(endpoint, fact, text) from None
@@ -45,21 +43,11 @@ def parse(body: bytes | str, endpoint: Endpoint) -> JSON:
     raise _unreadable(endpoint, "not a JSON object", text)
 
 
-# Any: a JSON value is arbitrary, here and below.
-def _load(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError:
-        raise
-    except ValueError:
-        # Python reads at most 4,300 digits of an integer.
-        return json.loads(text, parse_int=float)
-
-
 def _unreadable(endpoint: Endpoint, problem: str, text: str) -> InvalidReplyError:
     return invalid_reply(endpoint, f"sent an invalid reply ({problem}): {endpoint.quote(text) or 'nothing'}")
 
 
+# Any: a JSON value is arbitrary, here and below.
 def to_object(value: Any) -> JSON:
     """Return an object beside the answer; an empty one for another value."""
     return value if isinstance(value, dict) else {}  # pyright: ignore[reportUnknownVariableType]
@@ -127,9 +115,9 @@ def mend_surrogates(text: str) -> str:
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
-def check_size(body: bytes, endpoint: Endpoint) -> None:
+def check_size(text: str, endpoint: Endpoint) -> None:
     """Raise `ReplyLimitError` for JSON with too many values, or nested too deeply."""
-    excess = find_excess(body, endpoint.limits)
+    excess = find_excess(text)
     if excess is not None:
         raise reply_limit_error(endpoint, *excess)
 

@@ -14,46 +14,28 @@ from typing import Any
 
 from graphexec._parsing import compile_lazily
 from graphexec.errors import InvalidReplyError
-from graphexec.models.http.endpoint import Endpoint, ReplyLimits, reply_limit_error
+from graphexec.models.http.endpoint import MOST, Endpoint, reply_limit_error
 
-# How many times its content a stream may be: a token has four characters, and comes in an event of 200 to 400.
-_FRAMES = 16
+# How many times as many bytes a stream may have: a token has four characters, and comes in an event of 200 to 400.
+_FRAMES = 8
 # Bytes of decompressed data that are held at once.
 _PIECE = 65_536
-# Characters of the names of encodings that an error shows.
-_LONGEST_NAMES = 60
 
-_STRING = compile_lazily(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
-# A part of a document that ends at the beginning or the end of a string: what replaces the strings of one takes memory.
-_SEGMENT = compile_lazily(rb'(?:[^"]++|"[^"\\]*+(?:\\.[^"\\]*+)*+"?){1,20000}+', re.DOTALL)
+_STRING = compile_lazily(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
+_BRACKET = compile_lazily(r"[\[\]{}]")
 _BLANKS = b" \t\r\n"
-_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
-_STEPS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 
 
-def find_excess(data: bytes, limits: ReplyLimits) -> tuple[str, int] | None:
-    """Return the limit that a JSON document exceeds, `depth` or `values`, and the number seen; `None` if it fits.
-
-    The document may be invalid: then only what a parser reads before the first error is sure to be counted.
-    """
-    opened = data.count(b"[") + data.count(b"{")
-    # Every value follows a bracket or a comma. Strings may have both, too, so these are upper bounds.
-    if opened <= limits.depth and opened + data.count(b",") < limits.values:
-        return None
-    depth, values = 0, 1
-    for segment in _SEGMENT().finditer(data):
-        bare = _STRING().sub(b"0", segment[0]).translate(None, _BLANKS)
-        # Of more brackets, the values are too many in any case.
-        brackets = bare.translate(None, _NO_BRACKETS)[: 2 * limits.values + 2]
-        for level in accumulate(map(_STEPS.__getitem__, brackets), initial=depth):
-            if level > limits.depth:
-                return "depth", level
-            depth = level
-        # Between two strings, so no segment ends within an empty list or object.
-        empty = bare.count(b"[]") + bare.count(b"{}")
-        values += bare.count(b",") + bare.count(b"[") + bare.count(b"{") - empty
-        if values > limits.values:
-            return "values", values
+def find_excess(text: str) -> tuple[str, int] | None:
+    """Return the limit that a JSON document exceeds, `depth` or `values`, and the number seen; `None` if it fits."""
+    # Every value follows a bracket or a comma. Strings may have both, too, so this is an upper bound.
+    values = text.count("[") + text.count("{") + text.count(",")
+    if values > MOST["values"]:
+        return "values", values
+    if values > MOST["depth"]:
+        levels = accumulate(1 if one in "[{" else -1 for one in _BRACKET().findall(_STRING().sub("", text)))
+        if (depth := max(levels, default=0)) > MOST["depth"]:
+            return "depth", depth
     return None
 
 
@@ -66,7 +48,7 @@ class Body:
     def __init__(self, endpoint: Endpoint, encoding: str = "", *, status: int = 200) -> None:
         self._endpoint = endpoint
         self._status = status
-        self._most = endpoint.limits.bytes
+        self._most = endpoint.reply_bytes
         self._received = 0
         self._decoded = 0
         names = (part.strip().lower() for part in encoding.split(","))
@@ -76,7 +58,7 @@ class Body:
 
     def expect(self, *, streams: bool) -> None:
         """Set whether the body is a stream, which may be longer than a whole reply."""
-        self._most = self._endpoint.limits.bytes * (_FRAMES if streams else 1)
+        self._most = self._endpoint.reply_bytes * (_FRAMES if streams else 1)
         self._check(max(self._received, self._decoded))
 
     def take(self, piece: bytes) -> Iterator[bytes]:
@@ -113,9 +95,7 @@ class Body:
         """Return zlib's `wbits` for a body that begins with this piece."""
         if self._encodings not in (["gzip"], ["x-gzip"], ["deflate"]):
             # The request allows these only, since their decompression can be bounded.
-            names = ", ".join(self._encodings)
-            # A long one is not cut, because it may be a key.
-            shown = names if len(names) <= _LONGEST_NAMES else f"{len(names):,} characters"
+            shown = self._endpoint.quote(", ".join(self._encodings))
             remedy = "make the server send gzip, deflate or no encoding, as the request asks"
             raise self._unreadable(f"Content-Encoding: {shown}", remedy)
         # Some servers send `deflate` without the header of zlib (RFC 1950), in which the compression method is 8.
@@ -175,15 +155,14 @@ class EventReader:
         self._text = getincrementaldecoder("utf-8")("replace")
         self._lines = SSELineDecoder()
         self._events = SSEDecoder()
-        # The bytes since the last event, but for those behind it in its piece, and the number of events.
+        # The bytes since the last event, but for those behind it in its piece.
         self._held = 0
-        self._count = 0
 
     def take(self, piece: bytes) -> Iterator[str]:
         """Yield the data of each event that a piece ends. Raises `ReplyLimitError`."""
         self._held += len(piece)
         yield from self._read(self._lines.decode(self._text.decode(piece)))
-        if self._held > self._endpoint.limits.bytes:
+        if self._held > self._endpoint.reply_bytes:
             raise reply_limit_error(self._endpoint, "bytes", self._held)
 
     def end(self) -> Iterator[str]:
@@ -193,7 +172,7 @@ class EventReader:
 
     def _is_whole(self, data: str) -> bool:
         try:
-            if data.strip() == "[DONE]" or find_excess(data.encode(), self._endpoint.limits) is not None:
+            if data.strip() == "[DONE]" or find_excess(data) is not None:
                 return True
             return isinstance(json.loads(data), dict)
         except (ValueError, RecursionError):
@@ -205,10 +184,8 @@ class EventReader:
             # An event without data has no meaning in any of the protocols.
             if event is not None and event.data:
                 self._held = 0
-                self._count += 1
-                for name, seen in (("bytes", len(event.data)), ("values", self._count)):
-                    if seen > getattr(self._endpoint.limits, name):
-                        raise reply_limit_error(self._endpoint, name, seen)
+                if len(event.data) > self._endpoint.reply_bytes:
+                    raise reply_limit_error(self._endpoint, "bytes", len(event.data))
                 is_error = event.event.strip() == "error" and '"error"' not in event.data
                 yield _to_error(event.data) if is_error else event.data
 

@@ -16,13 +16,11 @@ from graphexec.models.http.connections import Connections, HTTPClient
 from graphexec.models.http.dialect import OPTIONS, Dialect, Sampling
 from graphexec.models.http.draft import Piece
 from graphexec.models.http.endpoint import (
-    LIMITS,
     OPENAI,
-    REPLY_LIMITS,
+    REPLY_BYTES,
     Address,
     Endpoint,
     Provider,
-    ReplyLimits,
     has_scheme,
     is_local,
     provider_name,
@@ -134,7 +132,7 @@ class ModelOptions(TypedDict, total=False):
     extra_headers: Mapping[str, str] | None
     timeout: float
     max_retries: int
-    reply_limits: ReplyLimits
+    max_reply_bytes: int
 
 
 class RemoteModel(ClosableModel):
@@ -159,7 +157,7 @@ class RemoteModel(ClosableModel):
         extra_headers: Mapping[str, str] | None = None,
         timeout: float = 600.0,
         max_retries: int = 2,
-        reply_limits: ReplyLimits = REPLY_LIMITS,
+        max_reply_bytes: int = REPLY_BYTES,
         client: HTTPClient | None = None,
         async_client: HTTPClient | None = None,
         clock: Clock = REAL_TIME,
@@ -180,7 +178,7 @@ class RemoteModel(ClosableModel):
             ("reasoning_effort", reasoning_effort, optional(options.EFFORT, "the server's")),
             ("timeout", timeout, TIMEOUT),
             ("max_retries", max_retries, whole(0)),
-            ("reply_limits", reply_limits, LIMITS),
+            ("max_reply_bytes", max_reply_bytes, whole(1)),
             ("client", client, optional(_BLOCKING, "a new one")),
             ("async_client", async_client, optional(_ASYNC, "a new one")),
         )
@@ -213,7 +211,7 @@ class RemoteModel(ClosableModel):
         self.identity = redact(identity, self._others)
         self._timeout = timeout
         self._max_retries = max_retries
-        self._reply_limits = reply_limits
+        self._reply_bytes = max_reply_bytes
         self._connections = Connections(client, async_client, is_local=is_local(self._base_url))
         self._clock = clock
 
@@ -315,7 +313,7 @@ class RemoteModel(ClosableModel):
             given = Secret(os.environ.get(provider.key_variable, ""))
         # A key read from a file ends in a newline.
         key, others = Secret(given.get_secret_value().strip()), (*self._others, *proxy_secrets())
-        return Endpoint(self._sampling.model, self._base_url, key, provider, self._reply_limits, others)
+        return Endpoint(self._sampling.model, self._base_url, key, provider, self._reply_bytes, others)
 
     def _checked_endpoint(self) -> Endpoint:
         endpoint = self._endpoint()

@@ -18,7 +18,7 @@ from graphexec.errors import BadRequestError, WeightsError
 from graphexec.messages import ChatRequest, ModelReply, ModelRequest, ToolSpec, UserMessage, images_of
 from graphexec.models.http.dialect import Sampling
 from graphexec.models.http.draft import Piece
-from graphexec.models.http.endpoint import REPLY_LIMITS, Address, ReplyLimits, provider_name
+from graphexec.models.http.endpoint import REPLY_BYTES, Address, provider_name
 from graphexec.models.http.json_bodies import write
 from graphexec.models.http.refusals import Member
 from graphexec.models.local.llama_process import LlamaProcess, Settings, require_llama
@@ -74,7 +74,7 @@ class LocalModel(OpenAICompatible):
         reasoning_effort: str | None = None,
         extra_body: Mapping[str, Any] | None = None,
         timeout: float = 300.0,
-        reply_limits: ReplyLimits = REPLY_LIMITS,
+        max_reply_bytes: int = REPLY_BYTES,
         chat_template: str | None = None,
         download: bool = True,
     ) -> None:
@@ -100,7 +100,7 @@ class LocalModel(OpenAICompatible):
             reasoning_effort=reasoning_effort,
             extra_body=extra_body,
             timeout=timeout,
-            reply_limits=reply_limits,
+            max_reply_bytes=max_reply_bytes,
         )
         # Distinguishes this model's replies from other models' replies in a cache.
         self.identity = f"LocalModel {self._path} {context} {self._sampling!r} {chat_template!r}"

@@ -175,7 +175,7 @@ class OpenAICompatible(RemoteModel):
     `timeout` bounds a call in seconds, with all its attempts and the waits between them, whatever the server sends, or
     does not send; the `timeout` of a call may shorten it. A rate limit, a server error or a broken connection is
     retried up to `max_retries` times, after the wait that the server asks for, unless that is more than 60 s or than
-    the time left. A reply that exceeds one of the `reply_limits` is a `ReplyLimitError`, and not retried.
+    the time left. A reply of more than `max_reply_bytes` is a `ReplyLimitError`, and not retried.
 
     A `client` or `async_client` that you pass (an `httpx.Client`, or one like it) is not closed. With an `async_client`
     the `timeout` holds as well. A `client` of your own bounds each wait for the server by the time left when the

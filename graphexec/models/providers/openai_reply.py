@@ -140,7 +140,6 @@ class ChatStream(Draft):
     # Any: a value of JSON.
     def _finish(self, reason: str, native: Any) -> None:
         told = [one for one in (reason, to_word(native)) if one and one not in self._reasons]
-        self.keep(sum(map(len, told)))
         self._reasons += told
         if failed := _FAILED.get(reason.lower()):
             fact = f"failed within its reply (finish_reason {reason}); try again later"
@@ -202,7 +201,6 @@ class ChatStream(Draft):
     def _refuse(self, message: JSON) -> None:
         """Keep a refusal: OpenAI writes it here, and leaves the content null."""
         if refusal := to_word(message.get("refusal")):
-            self.keep(len(refusal))
             self._refusals.append(refusal)
 
     def _take_reasoning(self, message: JSON, *, beside: bool) -> Iterator[ReplyDelta]:
@@ -227,7 +225,6 @@ class ChatStream(Draft):
             parts += "".join([string(one.get("text"), "content") for one in inner])
         for name in _LISTS:
             for detail in objects(message.get(name), name):
-                self.keep(sum(len(one) for one in detail.values() if isinstance(one, str)))
                 _add_detail(self._details.setdefault(name, []), detail)
                 parts += "".join([string(detail.get(key), name) for key in _SHOWN])
         self._member = self._member or member
@@ -293,7 +290,6 @@ class ChatStream(Draft):
                 # Some gateways begin with an empty object, or send all of the arguments each time.
                 pieces.clear()
                 shown = len(written)
-        self.keep(len(piece.id) + len(name) + len(arguments))
         block.members["name"] = known + name
         if arguments:
             pieces.append(arguments)
@@ -303,7 +299,6 @@ class ChatStream(Draft):
             if self._ids.setdefault(piece.id, block) is block:
                 given = piece.id
         if piece.extras:
-            self.keep(len(str(piece.extras)))
             block.members["extras"] = piece.extras
         return ReplyDelta(index=block.position, call_id=given, name=name, arguments=arguments[shown:])
 

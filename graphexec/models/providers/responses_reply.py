@@ -152,7 +152,6 @@ class ResponsesStream(Draft):
         if name.endswith("done") and kind == "call":
             self._merge_item(block, {"arguments": event.get("arguments"), "name": event.get("name")}, "event")
         elif name.endswith("done") and whole and block.kind != "other":
-            self.keep(max(0, len(whole) - sum(map(len, block.pieces.get(part, ())))))
             block.pieces[part] = [whole]
         elif piece:
             if block.kind == "reasoning":
@@ -186,7 +185,6 @@ class ResponsesStream(Draft):
         index = to_number(event.get("output_index"))
         for name in (index, *map(to_word, (event.get("item_id"), item.get("id"), item.get("call_id")))):
             if name is not None and name != "" and self._known.get(name) is not block:
-                self.keep(len(name) if isinstance(name, str) else 0)
                 self._known[name] = block
 
     def _kind_of(self, item: JSON) -> Kind:
