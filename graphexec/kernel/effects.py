@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeAlias, TypeVar, final
 
 from graphexec.errors import InputError, NodeError, format_value
-from graphexec.kernel.meters import EXACT, Exhausted, Meter, is_count, is_whole
+from graphexec.kernel.meters import Exhausted, Meter, is_count, is_whole
 
 R_co = TypeVar("R_co", covariant=True)
 E_co = TypeVar("E_co", covariant=True)
@@ -169,14 +169,6 @@ def members_of(request: Request) -> tuple[Effect[Any], ...]:
     return request.effects if isinstance(request, All) else (request,)
 
 
-# The classes of what `measure` usually returns.
-_LISTS = frozenset[type]({tuple, list})
-
-
-def _is_list(amounts: object) -> bool:
-    return isinstance(amounts, (tuple, list))
-
-
 def measure_reply(node: str, effect: Effect[Any], reply: object) -> tuple[tuple[Meter, float | None], ...]:
     """Return the amount of each measured meter that the reply reports; `None` if it does not report one.
 
@@ -186,16 +178,14 @@ def measure_reply(node: str, effect: Effect[Any], reply: object) -> tuple[tuple[
     # Any: users write `measure`, which may return anything.
     amounts: Any = effect.measure(reply)
     try:
-        if type(amounts) not in _LISTS and not _is_list(amounts):
+        if not isinstance(amounts, (tuple, list)):
             raise TypeError  # noqa: TRY301 - explained below
         measured: tuple[tuple[Meter, Any], ...] = tuple(zip(meters, amounts, strict=True))
     except (TypeError, ValueError):
         remedy = f"return an amount, or None, for each of {', '.join(map(str, meters))}"
         raise _invalid_measure(node, effect, amounts, remedy) from None
     for meter, amount in measured:
-        # `is_count` is called for few of them, as each step of a run would pay for it.
-        usual = amount is None or (type(amount) is int and 0 <= amount <= EXACT)
-        if not usual and not is_count(amount, whole=meter.whole):
+        if amount is not None and not is_count(amount, whole=meter.whole):
             kind = "a whole number" if meter.whole else "a finite number"
             remedy = f"return {kind} of {meter}, 0 or more, or None if the reply does not report it"
             raise _invalid_measure(node, effect, amount, remedy)

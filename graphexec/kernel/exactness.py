@@ -10,7 +10,7 @@ from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from enum import Enum
 from functools import cache, cached_property
-from typing import Any, Final, TypeAlias, final
+from typing import Any, Final, TypeAlias
 
 from graphexec.errors import an
 
@@ -173,21 +173,6 @@ _PLAIN = frozenset[type]({str, int, bool, types.NoneType})
 _OPAQUE = (type, types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.ModuleType)
 
 
-@final
-class Door:
-    """The `context` in which pydantic dumps a value. Sequences that were compared before count what they can omit.
-
-    Such a sequence has `compared`, the number of its first items that need not be compared again. With `omits`, it
-    dumps the others only.
-    """
-
-    __slots__ = ("known", "omits")
-
-    def __init__(self, *, omits: bool = False) -> None:
-        self.known = 0
-        self.omits = omits
-
-
 # Any: values of any class, here and below.
 def is_plain(value: Any) -> bool:
     """Return whether JSON has the value itself: a string, an integer, a boolean, None, or lists and dicts of these."""
@@ -253,19 +238,11 @@ def _compare_mappings(value: Mapping[Any, Any], restored: Mapping[Any, Any]) -> 
 
 
 def _compare_sequences(value: Sequence[Any], restored: Sequence[Any]) -> Difference | None:
-    # Of steps, which a run extends; see `Door`.
-    known: int = getattr(value, "compared", 0)
-    if len(restored) == len(value):
-        known = 0
-    items = value[known:] if known else value
-    if len(items) != len(restored) or getattr(value, "maxlen", None) != getattr(restored, "maxlen", None):
+    if len(value) != len(restored) or getattr(value, "maxlen", None) != getattr(restored, "maxlen", None):
         return _changed(value)
-    for number, (one, other) in enumerate(zip(items, restored, strict=True), known):
+    for number, (one, other) in enumerate(zip(value, restored, strict=True)):
         if found := find_difference(one, other):
             return f"[{number}]{found[0]}", found[1]
-    note: Any = getattr(value, "note_compared", None)
-    if note is not None:
-        note()
     return None
 
 

@@ -17,7 +17,6 @@ from graphexec.kernel.effects import All, Effect, Perform, Request
 from graphexec.kernel.exactness import (
     MISSING_REMEDY,
     REMEDY,
-    Door,
     find_difference,
     find_unwritable,
     find_without_schema,
@@ -225,25 +224,10 @@ def dump_exactly(
 def _dump_and_read(
     value: object, adapter: TypeAdapter[Any], place: str, read: Callable[..., Any], *, only_set: bool
 ) -> Any:
-    door = Door()
     try:
-        data = _dump(adapter, value, door, only_set=only_set)
+        data = _dump(adapter, value, only_set=only_set)
     except Exception as error:
         raise ValueError(f"{place}{find_unwritable(value)} cannot be written: {error}; {REMEDY}") from error
-    if door.known:
-        # A validator may need what was compared before, which is left out here.
-        with suppress(ValueError):
-            _read_back(value, adapter, _dump(adapter, value, Door(omits=True), only_set=only_set), place, read)
-            return data
-    _read_back(value, adapter, data, place, read)
-    return data
-
-
-# Any: JSON data.
-def _read_back(
-    value: object, adapter: TypeAdapter[Any], data: Any, place: str, read: Callable[[TypeAdapter[Any], Any], Any]
-) -> None:
-    """Raise `ValueError` if the data are not read as the value."""
     try:
         restored = read(adapter, data)
     except ValidationError as error:
@@ -256,6 +240,7 @@ def _read_back(
     if difference := find_difference(value, restored):
         where, fact = difference
         raise ValueError(f"{place}{where} {fact}")
+    return data
 
 
 def _read_reply(effect: Effect[Any], data: object) -> Any:
@@ -274,10 +259,10 @@ def to_json_data(value: object) -> Any:
     return _dump(_adapter(kind), value)
 
 
-def _dump(adapter: TypeAdapter[Any], value: object, door: Door | None = None, *, only_set: bool = False) -> Any:
+def _dump(adapter: TypeAdapter[Any], value: object, *, only_set: bool = False) -> Any:
     """Dump by alias, and without what is computed. The class is not checked here: what is read back is."""
     return adapter.dump_python(
-        value, mode="json", by_alias=True, exclude_unset=only_set, round_trip=True, warnings="none", context=door
+        value, mode="json", by_alias=True, exclude_unset=only_set, round_trip=True, warnings="none"
     )
 
 

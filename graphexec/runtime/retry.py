@@ -1,14 +1,47 @@
-"""Retries that follow a `RetryPolicy`."""
+"""Retries, and their policy: a value without a clock or randomness."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import TypeVar, final
 
 from graphexec.runtime.io import IO
-from graphexec.runtime.retry_policy import RetryPolicy
 
 T = TypeVar("T")
+
+# The highest power of two that multiplies the first wait, within the range of a float.
+_MOST_DOUBLINGS = 1000
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryPolicy:
+    """The number of attempts, the errors to retry, and the seconds to wait before each retry.
+
+    There are at most `attempts`, while `may_pass` returns that an error is temporary. The wait is the one that the
+    server `advised` (a longer one than `longest_advised` ends the retries), else `first_wait`, doubled after each
+    attempt up to `longest_wait`. A random part of it, up to the share `jitter`, is subtracted, so that callers that
+    failed together do not retry together.
+    """
+
+    attempts: int
+    may_pass: Callable[[Exception], bool]
+    first_wait: float
+    longest_wait: float
+    jitter: float = 0.0
+    advised: Callable[[Exception], float | None] = lambda _: None
+    longest_advised: float = 60.0
+
+    def wait_after(self, error: Exception, attempt: int, *, chance: float) -> float | None:
+        """Return the seconds to wait after the attempt (from 1), or `None`; `chance` (0 to 1) scales the jitter."""
+        if attempt >= self.attempts or not self.may_pass(error):
+            return None
+        advised = self.advised(error)
+        if advised is not None:
+            return advised if advised <= self.longest_advised else None
+        longest = min(self.longest_wait, self.first_wait * 2.0 ** min(attempt - 1, _MOST_DOUBLINGS))
+        return longest * (1.0 - self.jitter * chance)
 
 
 async def retry(

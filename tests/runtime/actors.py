@@ -4,14 +4,16 @@ import asyncio
 import os
 import signal
 import threading
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 import pytest
 
 import graphexec as gx
+from graphexec.kernel.effects import CallContext, DetachedScope
+from graphexec.runtime.calls import Listener, enter_call, reset_call
 from graphexec.runtime.threads import CancelScope, run_in_thread
 from tests.executor.actors import AnyTool, run_async, run_sync
 from tests.parameters import cases
@@ -79,3 +81,15 @@ def start_in_thread(call: Callable[[], T], scope: CancelScope | None = None) -> 
 
     run_in_thread(call, scope, receive)
     return future
+
+
+@contextmanager
+def listening(hear: Callable[[object], None]) -> Generator[None, None, None]:
+    """Be within a call, whose reports `hear` receives."""
+    call = CallContext[None](DetachedScope("run"), "node", None, None, 1, 0)
+    call.listener = Listener(hear)
+    token = enter_call(call)
+    try:
+        yield
+    finally:
+        reset_call(token)

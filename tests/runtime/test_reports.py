@@ -15,8 +15,8 @@ from graphexec.kernel import Answered, Asked, Done, Event, Reported
 from graphexec.kernel.effects import CallContext
 from graphexec.messages import ModelReply, ModelRequest, ReplyDelta
 from graphexec.runtime import IO, Handler, arun, astream, report, run, stream
+from graphexec.runtime.calls import wants_pieces
 from graphexec.runtime.handlers import RunContext
-from graphexec.runtime.progress import Listener, listen_with, wants_pieces
 from tests.drivers import FakeClock, make_run_context, options_of
 from tests.kernel.machines import INTERVIEW, PROMPTS, Prompt, Question, Stopped, Topic
 from tests.parameters import cases
@@ -117,18 +117,6 @@ def test_reports_precede_an_exception(how: str, pieces: bool, kind: str) -> None
         streamed(INTERVIEW, Topic("tea"), made, how=how, pieces=pieces, seen=seen)
     assert kinds(seen) == ["Asked", "Reported", "Reported"]
     assert news(seen) == ["trying", "in vain"]
-
-
-def test_listener_receives_reports_only_inside_the_block() -> None:
-    heard: list[object] = []
-    report("before")
-    with listen_with(Listener(heard.append)):
-        report("inside")
-        with listen_with(Listener(heard.append, pieces=True)):
-            assert wants_pieces()
-        assert not wants_pieces()
-    report("after")
-    assert heard == ["inside"]
 
 
 # ---- the pieces of a reply
