@@ -178,7 +178,7 @@ def measure_reply(node: str, effect: Effect[Any], reply: object) -> tuple[tuple[
     # Any: users write `measure`, which may return anything.
     amounts: Any = effect.measure(reply)
     try:
-        if not isinstance(amounts, (tuple, list)):
+        if not issubclass(type(amounts), (tuple, list)):
             raise TypeError  # noqa: TRY301 - explained below
         measured: tuple[tuple[Meter, Any], ...] = tuple(zip(meters, amounts, strict=True))
     except (TypeError, ValueError):
@@ -354,9 +354,7 @@ class Batch:
 
     __slots__ = ("calls", "open", "request")
 
-    def __init__(
-        self, request: All[Effect[Any]], calls: tuple[CallContext[Any], ...], open_: dict[int, object]
-    ) -> None:
+    def __init__(self, request: Request | None, calls: tuple[CallContext[Any], ...], open_: dict[int, object]) -> None:
         self.request = request
         self.calls = calls
         # The members without a reply; in a resumed run, some members may have one already.

@@ -361,9 +361,9 @@ class RunLoop:
         """Return the reply to a call as `answer` does; deliver its reports as they come."""
         members = MemberCalls(self, Batch(call.request, (call,), {0: PAID}))
         try:
-            answer: object = None
-            while not isinstance(answer, MemberReply):
+            while True:
                 answer, now, _ = await members.next_answer()
+                if isinstance(answer, MemberReply):
+                    return answer.reply, now
         finally:
             await members.close()
-        return answer.reply, now

@@ -153,7 +153,7 @@ ANSWERS: list[Any] = [
 
 
 def test_any_function_is_a_handler() -> None:
-    asked = [run(INTERVIEW, Topic("tea", 1), handlers={Question: function}).outcome for function in ANSWERS]
+    asked: list[Any] = [run(INTERVIEW, Topic("tea", 1), handlers={Question: one}).outcome for one in ANSWERS]
     upper, named, signed, plain = ((text,) for text in ("TEA 0 0", "interview: tea 0 0", "tea 0 0!", "tea 0 0"))
     assert [one.answers for one in asked] == [
         *(upper, upper, named, named, named, signed, ("interview: tea 0 0!",), named),
