@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
@@ -31,30 +30,6 @@ SERIALIZATION_ERRORS = (PydanticUserError, PydanticUndefinedAnnotation, ValueErr
 
 # Raised for JSON data that do not have the expected form.
 INVALID_DATA_ERRORS = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
-
-
-_PACKAGE = __name__.partition(".")[0]
-
-
-def public_module(named: Any) -> str:
-    """Return the module to import a class or a function from: the outermost package that exports it, or else its own.
-
-    A package exports the names of its `__all__`.
-    """
-    own: str = named.__module__
-    name = named.__qualname__.partition(".")[0]
-    defined = getattr(sys.modules.get(own), name, None)
-    parts = own.split(".")
-    for package in (".".join(parts[:count]) for count in range(1, len(parts))):
-        module = sys.modules.get(package)
-        members = getattr(module, "__dict__", {})
-        if defined is None or name not in members.get("__all__", ()):
-            continue
-        # This package has a name once it is used. In another one `getattr` may import any module.
-        found = getattr(module, name) if parts[0] == _PACKAGE else members.get(name)
-        if found is defined:
-            return package
-    return own
 
 
 def load_reply(effect: Request, data: Any, outcomes: Mapping[str, type]) -> Any:
