@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, TypeVar, Unpack, final, overload
 
 from graphexec.errors import InputError, format_value
-from graphexec.kernel.exactness import AS_TEXT
+from graphexec.kernel.effects import AS_TEXT
 from graphexec.kernel.meters import Exhausted
 from graphexec.messages import AssistantMessage
 from graphexec.messages.images import Observation

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeAlias, TypeVar, final
+from typing import Any, ClassVar, Final, Generic, NamedTuple, Protocol, Self, TypeAlias, TypeVar, final
 
 from graphexec.errors import InputError, NodeError, format_value
 from graphexec.kernel.meters import Exhausted, Meter, is_count, is_whole
@@ -19,6 +19,10 @@ D_co = TypeVar("D_co", covariant=True)
 E = TypeVar("E")
 R = TypeVar("R")
 O = TypeVar("O")  # noqa: E741 - an outcome, throughout the package
+
+
+# The metadata of a field of a dataclass that is stored as what has the same text for a model.
+AS_TEXT: Final[Mapping[str, bool]] = {"graphexec.as_text": True}
 
 
 class Effect(Generic[R_co]):

@@ -16,10 +16,11 @@ from graphexec.kernel.effects import All, Effect, Perform, Request
 from graphexec.kernel.exactness import (
     MISSING_REMEDY,
     REMEDY,
+    class_of,
     find_difference,
-    find_unwritable,
-    find_without_schema,
-    is_plain,
+    find_part,
+    has_schema,
+    is_writable,
     locate,
 )
 from graphexec.kernel.meters import Exhausted, Spent
@@ -41,7 +42,7 @@ def load_reply(effect: Request, data: Any, outcomes: Mapping[str, type]) -> Any:
             return load_value(data, outcomes)
         reply = _read_reply(effect, data["data"])
         # Of an effect whose reply may be anything.
-        return tuple(reply) if _class_of(reply) is list and data.get("class") == "tuple" else reply
+        return tuple(reply) if class_of(reply) is list and data.get("class") == "tuple" else reply
     except SnapshotError:
         raise
     except INVALID_DATA_ERRORS as error:
@@ -124,17 +125,12 @@ def _write_integer(part: Any) -> Any:
 
 def _replace(data: Any, change: Callable[[Any], Any]) -> Any:
     """Return data with what `change` returns for each name, string, number and constant."""
-    kind = _class_of(data)
+    kind = class_of(data)
     if issubclass(kind, dict):
         return {change(name): _replace(one, change) for name, one in data.items()}
     if issubclass(kind, (list, tuple)):
         return [_replace(one, change) for one in data]
     return change(data)
-
-
-def _class_of(value: object) -> type[object]:
-    # A function, so that type checkers do not narrow the value.
-    return type(value)
 
 
 def dump_reply(
@@ -144,7 +140,7 @@ def dump_reply(
 
     Without effects it is dumped by its own class. Raises `ValueError` as `dump_exactly` does.
     """
-    own = _class_of(reply)
+    own = class_of(reply)
     if own is Exhausted:
         return {"exhausted": to_json_data(reply)}
     kinds: list[type[Effect[Any]]] = [kind for kind in effects if kind is not Perform]
@@ -163,13 +159,11 @@ def _dump_by_effects(reply: object, effects: Sequence[type[Effect[Any]]], place:
     own: Any = type(reply)
     declared: list[Any] = [kind for effect in effects for kind in read_reply(effect)]
     if own in declared or not declared:
-        if is_plain(reply):
-            return reply
         try:
             adapter = _adapter(own)
         except PydanticSchemaGenerationError as error:
             fact = error.message.partition(". ")[0]
-            raise ValueError(f"{place}{find_without_schema(reply)} has no JSON: {fact}; {REMEDY}") from None
+            raise ValueError(f"{place}{find_part(reply, has_schema)} has no JSON: {fact}; {REMEDY}") from None
         return dump_exactly(reply, adapter, place)
     failures: list[ValueError] = []
     for effect in effects:
@@ -202,7 +196,7 @@ def _dump_and_read(
     try:
         data = _dump(adapter, value, only_set=only_set)
     except Exception as error:
-        raise ValueError(f"{place}{find_unwritable(value)} cannot be written: {error}; {REMEDY}") from error
+        raise ValueError(f"{place}{find_part(value, is_writable)} cannot be written: {error}; {REMEDY}") from error
     try:
         restored = read(adapter, data)
     except ValidationError as error:

@@ -21,14 +21,20 @@ class _Closed(BaseException):
     """
 
 
-@types.coroutine
-def emit(item: object) -> Generator[Any, Any, None]:
+class _Emission(tuple[tuple[object]]):
+    """What a coroutine awaits to emit an item, which is in a tuple, because no event loop uses one."""
+
+    __slots__ = ()
+    # Not a generator, which would cost two calls for each event of a run.
+    __await__: Any = tuple.__iter__  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+
+
+def emit(item: object) -> _Emission:
     """Emit an item of `stream_sync` or `stream_async` when awaited; continue when the consumer asks for the next one.
 
     Raises a `BaseException` if the stream is closed instead.
     """
-    # In a tuple, because no event loop uses one.
-    yield (item,)
+    return _Emission(((item,),))
 
 
 # Any: what a coroutine emits is not part of its type.
