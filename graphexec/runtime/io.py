@@ -27,6 +27,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, Protocol, Self, TypeAlias, TypeVar, final
 
 from graphexec.runtime.calls import adopt
+from graphexec.runtime.retry import RetryPolicy
 from graphexec.runtime.threads import (
     NotDone,
     ThreadGroup,
@@ -276,6 +277,41 @@ async def gather(io: IO, calls: Sequence[Call[T]], *, at_once: int) -> list[T]:
                 results[update[0]] = update[1]()
                 running -= 1
     return [results[position] for position in range(len(calls))]
+
+
+async def retry(
+    attempt: Callable[[], Awaitable[T]],
+    policy: RetryPolicy,
+    io: IO,
+    *,
+    announce: Callable[[Exception, int, float], None],
+    sleep: Callable[[float], Awaitable[None]] | None = None,
+    allows: Callable[[float], bool] = lambda _: True,
+) -> T:
+    """Return the result of the first attempt that succeeds, or raise the last attempt's exception.
+
+    `announce` is called before each wait with the error, the number of the attempt and the seconds. `sleep` defaults to
+    `io.sleep`. `allows` returns whether another attempt may follow after a wait of so many seconds. If the caller has
+    been cancelled there is no retry: raises `AbandonedError` or `CancelledError`, even if the attempt suppressed the
+    cancellation.
+    """
+    check = io.make_check()
+    number = 1
+    while True:
+        try:
+            return await attempt()
+        except Exception as error:
+            # Imported here because most runs do not need it. Jitter needs no secure randomness.
+            import random
+
+            wait = policy.wait_after(error, number, chance=random.random())  # noqa: S311
+            if wait is None or not allows(wait):
+                raise
+            announce(error, number, wait)
+        # Outside the except block, or the next error would have this one as its context.
+        check()
+        await (sleep or io.sleep)(wait)
+        number += 1
 
 
 async def call_method(io: IO, owner: object, name: str, *args: object, **options: object) -> Any:
