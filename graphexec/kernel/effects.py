@@ -250,15 +250,9 @@ class CallId(NamedTuple):
 class RunScope(Protocol):
     """The data that all calls of a run share: its id, its context, and its deadline."""
 
-    @property
-    def run_id(self) -> str:
-        """The id of the run."""
-        ...
-
-    @property
-    def context(self) -> Any:
-        """The value that the caller passed as `run(..., context=value)`."""
-        ...
+    run_id: str
+    # The value that the caller passed as `run(..., context=value)`.
+    context: Any
 
     def seconds_left(self) -> float | None:
         """Return the seconds until the run's deadline, 0 or more; `None` without one."""
@@ -383,15 +377,10 @@ class DetachedScope:
 class OuterRuns(Protocol):
     """The runs that contain a nested run: what they allow, and what the nested run charges to them."""
 
-    @property
-    def seconds(self) -> float | None:
-        """The second of the nested run's clock at which the first of their deadlines passes; `None` without one."""
-        ...
-
-    @property
-    def refusal(self) -> Exhausted | None:
-        """The limit that forbids the nested run altogether, such as the limit on depth; `None` if it may run."""
-        ...
+    # The second of the nested run's clock at which the first of their deadlines passes.
+    seconds: float | None
+    # The limit that forbids the nested run altogether, such as the limit on depth.
+    refusal: Exhausted | None
 
     @property
     def limits(self) -> Collection[str]:

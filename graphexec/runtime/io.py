@@ -202,17 +202,11 @@ class _AsyncIO(IO):
     async def sleep(self, seconds: float) -> None:
         import asyncio
 
-        from graphexec.runtime.tasks import require_event_loop
-
-        require_event_loop()
         await asyncio.sleep(seconds)
 
     async def wait(self, begin: Callable[[Callable[[], object]], object], seconds: float | None) -> None:
         import asyncio
 
-        from graphexec.runtime.tasks import require_event_loop
-
-        require_event_loop()
         loop, rung = asyncio.get_running_loop(), asyncio.Event()
 
         def ring() -> None:

@@ -228,7 +228,7 @@ def test_charges_as_a_field_are_refused() -> None:
 class Outer:
     """Outer runs that allow a nested run everything but more seconds."""
 
-    seconds: float
+    seconds: float | None
     refusal: Exhausted | None = None
     limits: Collection[str] = ()
 

@@ -88,7 +88,7 @@ def optional(effect: Look, call: gx.CallContext[Any] | None = None) -> str:
 
 
 RUNS: list[Callable[..., Any]] = [
-    lambda machine, *args, **options: machine.run(*args, **options),
+    gx.Machine[Any, Any].run,
     run,
     lambda *args, **options: asyncio.run(arun(*args, **options)),
     lambda *args, **options: list(stream(*args, **options))[-1],
