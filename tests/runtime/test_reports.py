@@ -4,7 +4,7 @@ import asyncio
 import dataclasses
 import threading
 from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import aclosing, closing, contextmanager
+from contextlib import aclosing, contextmanager
 from typing import Any, TypeAlias
 
 import pytest
@@ -180,45 +180,28 @@ def asking(model: Any, *, seconds: float | None = None, clock: Callable[[], floa
     return made if clock is None else dataclasses.replace(made, clock=clock)
 
 
+@cases("how", "sync", "async")
 @cases("seconds", None, LONG)
-def test_pieces_come_as_they_are_made(seconds: float | None) -> None:
+def test_pieces_come_as_they_are_made(how: str, seconds: float | None) -> None:
     model = StreamingModel()
-    with closing(stream(PROMPTS, Prompt(), **options_of(asking(model, seconds=seconds)), pieces=True)) as events:
-        assert isinstance(next(event for event in events if isinstance(event, Asked)), Asked)
-        for number, piece in enumerate(ANSWER, start=1):
-            model.going.release()
-            event = next(events)
-            assert isinstance(event, Reported)
-            # Only the released pieces have arrived.
-            assert (event.news, model.made) == (ReplyDelta(piece), number)
-        answered, *_, done = events
-    assert isinstance(answered, Answered)
-    assert answered.reply == ModelReply("It is 42")
-    assert isinstance(done, Done)
-    assert isinstance(done.outcome, Stopped)
-    assert model.closed.is_set()
 
+    class Releasing(list[Event[Any]]):
+        """Events, each of which releases the next piece."""
 
-@cases("seconds", None, LONG)
-def test_pieces_arrive_on_the_loop_as_produced(seconds: float | None) -> None:
-    async def scenario() -> None:
-        model = StreamingModel()
-        async with aclosing(
-            astream(PROMPTS, Prompt(), **options_of(asking(model, seconds=seconds)), pieces=True)
-        ) as events:
-            while not isinstance(await anext(events), Asked):
-                pass
-            for number, piece in enumerate(ANSWER, start=1):
+        def append(self, event: Event[Any]) -> None:
+            super().append(event)
+            if isinstance(event, Reported):
+                assert (event.news, model.made) == (ReplyDelta(ANSWER[len(news(self)) - 1]), len(news(self)))
+            if isinstance(event, (Asked, Reported)):
                 model.going.release()
-                event = await asyncio.wait_for(anext(events), LONG)
-                assert isinstance(event, Reported)
-                assert (event.news, model.made) == (ReplyDelta(piece), number)
-            rest = [event async for event in events]
-        assert isinstance(rest[0], Answered)
-        assert isinstance(rest[-1], Done)
-        assert model.closed.is_set()
 
-    asyncio.run(scenario())
+    context = asking(model, seconds=seconds)
+    events = streamed(PROMPTS, Prompt(), context, how=how, pieces=True, seen=Releasing())
+    assert kinds(events) == ["Asked", *["Reported"] * 3, "Answered"]
+    answered = next(event for event in events if isinstance(event, Answered))
+    assert answered.reply == ModelReply("It is 42")
+    assert isinstance(events[-1], Done)
+    assert model.closed.is_set()
 
 
 @EVERY_WAY
