@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import threading
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
@@ -12,10 +13,12 @@ from typing import Any, TypeVar
 import pytest
 
 import graphexec as gx
-from graphexec.kernel.effects import CallContext, DetachedScope
-from graphexec.runtime.calls import Listener, enter_call, reset_call
+from graphexec.kernel.effects import CallContext
+from graphexec.kernel.execution import Execution
+from graphexec.runtime.calls import Listener, Scope, enter_call, reset_call
 from graphexec.runtime.threads import CancelScope, run_in_thread
 from tests.executor.actors import AnyTool, run_async, run_sync
+from tests.kernel.machines import INTERVIEW, Topic
 from tests.parameters import cases
 
 T = TypeVar("T")
@@ -85,11 +88,15 @@ def start_in_thread(call: Callable[[], T], scope: CancelScope | None = None) -> 
 
 @contextmanager
 def listening(hear: Callable[[object], None]) -> Generator[None, None, None]:
-    """Be within a call, whose reports `hear` receives."""
-    call = CallContext[None](DetachedScope("run"), "node", None, None, 1, 0)
+    """Be within a call of a run, whose reports `hear` receives."""
+    scope = Scope("run", None, time.monotonic, None, None)
+    scope.begin(Execution(INTERVIEW, gx.begin(INTERVIEW, Topic("tea")), gx.Limits(), scope=scope))
+    call = CallContext[None](scope, "interview", None, None, 1, 0)
     call.listener = Listener(hear)
     token = enter_call(call)
     try:
         yield
     finally:
         reset_call(token)
+        if scope.loop is not None:
+            scope.loop.close()
