@@ -221,6 +221,27 @@ def test_narrowed_replacement_takes_nodes_with_it() -> None:
     assert [edge.outcome for edge in NARROWED.edges if edge.source == "split"] == [m.Even]
 
 
+doubt_total = m.pure("doubt_total", m.Total, m.Total | Refused, lambda total: total)
+insist = m.pure("insist", Refused, m.Total, lambda refused: m.Total(str(refused.value)))
+DOUBTING: Any = gx.splice(
+    m.DIAMOND,
+    gx.edges(doubt_total, gx.on(m.Total, gx.END) | gx.on(Refused, insist))
+    | gx.edges(insist, gx.on(m.Total, doubt_total)),
+    after=m.join,
+    on=m.Total,
+)
+
+
+def test_run_of_a_spliced_loop_is_refused() -> None:
+    """Surgery changes the table alone; the proof is asked for where the machine runs."""
+    with pytest.raises(gx.UnprovedError) as caught:
+        DOUBTING.run(m.Number(6))
+    (finding,) = caught.value.verdict.findings
+    assert finding.witness is not None
+    assert {step.source for step in finding.witness.loop} == {"doubt_total", "insist"}
+    assert DOUBTING.run(m.Number(6), allow_nonterminating=True).outcome == m.Total("halved to 3")
+
+
 def shout_topic(topic: m.Topic) -> m.Topic:
     return m.Topic(topic.name.upper(), topic.questions)
 

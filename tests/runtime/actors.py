@@ -15,6 +15,7 @@ import pytest
 import graphexec as gx
 from graphexec.kernel.effects import CallContext
 from graphexec.kernel.execution import Execution
+from graphexec.runtime import threads
 from graphexec.runtime.calls import Listener, Scope, enter_call, reset_call
 from graphexec.runtime.threads import CancelScope, run_in_thread
 from tests.executor.actors import AnyTool, run_async, run_sync
@@ -60,6 +61,12 @@ def succeeds_in_fork(work: Callable[[], bool]) -> bool:
             code = 0 if work() else 2
         os._exit(code)
     return os.waitpid(child, 0)[1] == 0
+
+
+def count_abandoned() -> int:
+    """Return the number of abandoned calls that still run in a thread."""
+    abandoned: int = vars(threads)["_threads"].abandoned
+    return abandoned
 
 
 async def cancel_when(begun: Awaitable[Any], run: Coroutine[Any, Any, Any]) -> BaseException:

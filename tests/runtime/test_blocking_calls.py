@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 
 from graphexec import AgentAction, AgentExecutor, AgentFinish, CallContext, Snapshot, draw, errors, tool
 from graphexec.kernel.events import journal_of
-from graphexec.runtime.threads import count_abandoned
 from tests.executor import actors
 from tests.executor.actors import run_async, snapshot_in
 from tests.parameters import cases
-from tests.runtime.actors import HOW, LONG, cancel_when, tool_named
+from tests.runtime.actors import HOW, LONG, cancel_when, count_abandoned, tool_named
 from tests.stopwatch import eventually
 
 

@@ -15,7 +15,7 @@ import pytest
 from graphexec import AgentAction, AgentExecutor, AgentFinish, CallContext, Done, Spent, tool
 from graphexec.errors import AbandonedError, ThreadLimitError
 from graphexec.runtime import threads
-from graphexec.runtime.threads import MOST_ABANDONED, count_abandoned, open_cancel_scope
+from graphexec.runtime.threads import MOST_ABANDONED, open_cancel_scope
 from tests import garbage
 from tests.executor.actors import (
     Running,
@@ -28,7 +28,7 @@ from tests.executor.actors import (
     snapshot_after,
     snapshot_in,
 )
-from tests.runtime.actors import LONG, start_in_thread, succeeds_in_fork, tool_named
+from tests.runtime.actors import LONG, count_abandoned, start_in_thread, succeeds_in_fork, tool_named
 from tests.stopwatch import eventually
 
 # Seconds of the deadlines.

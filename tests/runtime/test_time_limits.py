@@ -13,11 +13,10 @@ import graphexec as gx
 from graphexec.effects import TOOL_CALLS
 from graphexec.runtime import run
 from graphexec.runtime.handlers import RunContext, handlers_for
-from graphexec.runtime.threads import count_abandoned
 from tests.drivers import options_of
 from tests.executor.actors import act, make_executor, snapshot_after
 from tests.kernel.machines import Interview, Question, Stopped, Topic, machine_of
-from tests.runtime.actors import LONG, tool_named
+from tests.runtime.actors import LONG, count_abandoned, tool_named
 from tests.stopwatch import eventually
 
 # ---- exceptions and interrupts
