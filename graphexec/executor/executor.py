@@ -113,7 +113,7 @@ class AgentExecutor(RunMethods[T_co]):
     - `return_intermediate_steps` adds the steps to the result of `invoke`.
     - `handlers` answer the effects of your own nodes: `{AskHuman: function}`.
     - `observers` are called with each event; the last one is `Done` or `Failed`. `verbose` prints a run to stderr. If
-      an observer raises, this is logged and reported once to a stream (`ObserverFailed`), and the run continues,
+      an observer raises, this is logged and reported once to the others (`ObserverFailed`), and the run continues,
       unless the observer has `raise_error = True`.
     - `around_call` returns a context manager, such as a telemetry span, for each `CallContext`; the call's thread or
       task enters it.

@@ -222,6 +222,7 @@ class Program:
     )
 
     def __init__(self, graph: Graph[Any, Any], limits: Limits) -> None:
+        graph.require_costs()
         self.limits = limits
         self.measures = frozenset(one.measure.name for one in measured(graph))
         # A measure counts as one more than at the last visit, and as 0 before the first one.

@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar, overload
 from graphexec.errors import Fault, GraphError, InputError, NodeError, format_value
 from graphexec.kernel.effects import O
 from graphexec.kernel.graph import Graph, M, Table, change_table, check_table, edges_of, require_graph
-from graphexec.kernel.meters import Meter
+from graphexec.kernel.meters import Exhausted, Meter
 from graphexec.kernel.node import END, Edge, I, Node
 from graphexec.kernel.node import node as as_node
 from graphexec.kernel.tables import Subgraph, add_frame, reachable
@@ -139,6 +139,8 @@ def embed(
     own: Sequence[Meter] = (),
     enter: Callable[[K], S | G] | Node[K, S | G],
     leave: Callable[[Any, K], Any] | None = None,
+    each: Meter | None = None,
+    when_spent: Callable[[K, Exhausted], object] | None = None,
 ) -> Node[K, Any]: ...
 def embed(
     child: Graph[Any, Any] | HasGraph[Any, Any],
@@ -147,6 +149,8 @@ def embed(
     own: Sequence[Meter] = (),
     enter: Callable[[Any], Any] | Node[Any, Any] | None = None,
     leave: Callable[..., Any] | None = None,
+    each: Meter | None = None,
+    when_spent: Callable[[Any, Exhausted], object] | None = None,
 ) -> Node[Any, Any]:
     """Return a node that is a whole graph: its value starts `child`, and the results of `child` are its outcomes.
 
@@ -157,7 +161,9 @@ def embed(
     `enter(outer)` is a pure function that makes the start of `child` from another class of values; its other outcomes
     leave the node at once. Its argument is saved in the run's state, and `leave(ending, outer)` receives it with an
     ending of `child`; endings that it does not take leave the node unchanged. Both are nodes, `name.enter` and
-    `name.leave`.
+    `name.leave`. With `each=Meter("rounds", 3)` it is a loop: outcomes of `leave` that `enter` takes lead back to
+    `enter`, which is visited at most 3 times; then `when_spent(outer, exhausted)` returns the outcome. `each` counts
+    per run or, in `own`, per entry from outside.
 
     Raises `NodeError` for a name that is not an identifier, for an own meter that no node costs, and for functions
     that do not fit `child`, and `InputError` if `child` has no graph.
@@ -173,9 +179,10 @@ def embed(
     )
     inner = Subgraph(parts, machine.edges, machine.start, tuple(own))
     if enter is not None:
-        inner = add_frame(name, inner, enter, leave)
-    elif leave is not None:
-        raise NodeError(f"{name} has leave= without enter=; pass enter, a function that starts the graph")
+        inner = add_frame(name, inner, _meter_entry(name, enter, each, when_spent), leave, each)
+    elif leave is not None or each is not None or when_spent is not None:
+        option = next(one for one, value in (("leave", leave), ("each", each), ("when_spent", when_spent)) if value)
+        raise NodeError(f"{name} has {option}= without enter=; pass enter, a function that starts the graph")
     spent = dict.fromkeys(meter.name for part in inner.nodes for meter in part.meters)
     for meter in own:
         if meter.name not in spent:
@@ -193,6 +200,24 @@ def embed(
         name, "pure", call_inlined_node, takes=takes, outcomes=endings, returns=endings, inner=inner
     )
     return as_node(name=name)(whole)
+
+
+def _meter_entry(
+    name: str,
+    enter: Callable[[Any], Any] | Node[Any, Any],
+    each: Meter | None,
+    when_spent: Callable[[Any, Exhausted], object] | None,
+) -> Callable[[Any], Any] | Node[Any, Any]:
+    """Return `enter`, metered by `each` if there is one."""
+    if each is None:
+        if when_spent is not None:
+            raise NodeError(f"{name} has when_spent= without each=; pass each, the meter that limits its rounds")
+        return enter
+    if when_spent is None:
+        raise NodeError(f"{name} has each={each} without when_spent=; pass a function of the value and the limit")
+    if each.limit is None:
+        raise NodeError(f'{name} has each={each}, which has no limit; write Meter("{each.name}", 3)')
+    return as_node(when_spent=when_spent, meters=[each])(enter)
 
 
 def wrap(

@@ -33,6 +33,8 @@ class Subgraph:
     edges: tuple[Edge, ...]
     start: str
     own: tuple[Meter, ...]
+    # The meters that an entry resets; `None`: all its own.
+    refilled: tuple[Meter, ...] | None = None
 
     def renamed_meters(self, name: str) -> dict[str, Meter]:
         """Return the own meters of this graph and of graphs within it, renamed with the prefix `name`, by old name."""
@@ -43,7 +45,8 @@ class Subgraph:
     def refilled_meters(self, name: str) -> list[Meter]:
         """Return the meters that an entry into the node `name` resets: with the measures of its nodes."""
         renamed = self.renamed_meters(name)
-        return [renamed[meter.name] for meter in (*self.own, *(one.measure for one in measured(self.nodes)))]
+        own = self.own if self.refilled is None else self.refilled
+        return [renamed[meter.name] for meter in (*own, *(one.measure for one in measured(self.nodes)))]
 
 
 def inline_subgraphs(
@@ -105,10 +108,11 @@ def _inline_edges(name: str, inner: Subgraph, row: Iterable[Edge]) -> Iterable[E
 Framing: TypeAlias = Node[Any, Any] | Callable[..., Any]
 
 
-def add_frame(name: str, inner: Subgraph, enter: Framing, leave: Framing | None) -> Subgraph:
+def add_frame(name: str, inner: Subgraph, enter: Framing, leave: Framing | None, each: Meter | None) -> Subgraph:
     """Return a subgraph with the nodes `enter` before it and `leave` behind it.
 
-    `enter` saves its argument for `leave`. Raises `NodeError` for functions that do not fit the subgraph.
+    `enter` saves its argument for `leave`. With `each`, a meter of `enter`, outcomes of `leave` may lead back to it.
+    Raises `NodeError` for functions that do not fit the subgraph.
     """
     before = _framing_node(name, "enter", enter)
     taken = next(one.takes for one in inner.nodes if one.name == inner.start)
@@ -122,12 +126,16 @@ def add_frame(name: str, inner: Subgraph, enter: Framing, leave: Framing | None)
         raise NodeError(
             f"{name} is entered with {_list_names(entering)}, and when_spent returns that, too; return another class"
         )
-    edges = [Edge("enter", kind, inner.start if kind in entering else END.name) for kind in before.outcomes]
+    resets = (*(meter for meter in inner.own if meter != each), *(one.measure for one in measured(inner.nodes)))
+    edges = [
+        Edge("enter", kind, inner.start, resets) if kind in entering else Edge("enter", kind, END.name)
+        for kind in before.outcomes
+    ]
     nodes = [*inner.nodes]
     if {"enter", "leave"} & {one.name for one in nodes}:
         raise NodeError(f"{name} has a node of its own that is named enter or leave; rename it")
     if leave is None:
-        return Subgraph((before, *nodes), (*edges, *inner.edges), "enter", inner.own)
+        return Subgraph((before, *nodes), (*edges, *inner.edges), "enter", inner.own, ())
     after, before = _receiving_node(name, leave, before), dataclasses.replace(before, frame=Frame(""))
     endings = [edge.outcome for edge in inner.edges if edge.target == END.name]
     if not any(accepts(after.takes, kind) for kind in endings):
@@ -138,8 +146,15 @@ def add_frame(name: str, inner: Subgraph, enter: Framing, leave: Framing | None)
     for edge in inner.edges:
         leads = edge.target == END.name and accepts(after.takes, edge.outcome)
         edges.append(dataclasses.replace(edge, target="leave") if leads else edge)
-    edges += [Edge("leave", kind, END.name) for kind in after.outcomes]
-    return Subgraph((before, *nodes, after), tuple(edges), "enter", inner.own)
+    back = [] if each is None else [kind for kind in after.outcomes if accepts(before.takes, kind)]
+    if each is not None and not back:
+        raise NodeError(
+            f"{name} has each={each}, but its leave never returns {_list_names(before.takes)}, which enters it "
+            "again; return that, or leave out each="
+        )
+    edges += [Edge("leave", kind, "enter" if kind in back else END.name) for kind in after.outcomes]
+    refilled = tuple(meter for meter in inner.own if meter == each)
+    return Subgraph((before, *nodes, after), tuple(edges), "enter", inner.own, refilled)
 
 
 def _framing_node(name: str, role: str, given: Framing) -> Node[Any, Any]:

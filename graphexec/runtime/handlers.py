@@ -8,13 +8,13 @@ from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, S
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
-from types import MappingProxyType
+from types import FunctionType, MappingProxyType
 from typing import Any, TypeAlias, TypedDict, TypeVar, final
 
 from graphexec._arguments import NAME, Constraint, optional, validate
 from graphexec._mistakes import explain_class
 from graphexec._mistakes.remedies import RUN_OPTIONS
-from graphexec.errors import InputError, MissingHandlerError, an
+from graphexec.errors import InputError, MissingHandlerError, an, format_value
 from graphexec.kernel.effects import CallContext, Effect, Perform
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Limits
@@ -44,6 +44,35 @@ class Handler:
     context_types: tuple[type, ...] = ()
     timed: bool = False
     check_access: Callable[[], None] | None = None
+
+    def __post_init__(self) -> None:
+        # Users may pass the function of an effect that `handlers` takes.
+        if not callable(self.answer):  # pyright: ignore[reportUnnecessaryComparison]
+            raise InputError(f"Handler has answer={format_value(self.answer)}; pass a function of an effect")
+        if not _accepts(self.answer, _ARGUMENTS):
+            # Any: a function of one or two arguments.
+            function: Any = self.answer
+            made = answering(function)
+            object.__setattr__(self, "answer", made.answer)
+            object.__setattr__(self, "context_types", self.context_types or made.context_types)
+
+
+# The effect, its call, and the IO.
+_ARGUMENTS = 3
+
+
+def _accepts(function: Callable[..., Any], count: int) -> bool:
+    """Return whether a function can be called with so many positional arguments. One in C may not say so."""
+    # To read the signature takes as long as the rest of an executor's handlers. Attributes may be those of a decorator.
+    if isinstance(function, FunctionType) and not vars(function):
+        code = function.__code__
+        if code.co_argcount == count and not code.co_kwonlyargcount:
+            return True
+    try:
+        inspect.signature(function).bind(*range(count))
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 # A function, `def` or `async def`, from an effect (and its `CallContext`) to its reply, or a handler.

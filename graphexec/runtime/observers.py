@@ -34,13 +34,13 @@ class ObserverFailed:
 class Notifier:
     """Calls the observers of one run with its events, in order; `seconds` is the time that they took.
 
-    An exception of an observer is logged, and reported to the consumer, once per observer and run. If the observer's
-    attribute `raise_error` is `True`, it is raised instead. Other exceptions than `Exception`, such as
-    `KeyboardInterrupt`, are always raised. If the run `continues` in another stream when this one is closed, there is
-    no `Failed`.
+    An exception of an observer is logged, and reported to the other observers and the consumer, once per observer and
+    run. If the observer's attribute `raise_error` is `True`, it is raised instead. Other exceptions than `Exception`,
+    such as `KeyboardInterrupt`, are always raised. If the run `continues` in another stream when this one is closed,
+    there is no `Failed`.
     """
 
-    __slots__ = ("_clock", "_continues", "_ended", "_failed", "_observers", "_reports", "seconds")
+    __slots__ = ("_clock", "_continues", "_ended", "_failed", "_observers", "_reports", "_unreported", "seconds")
 
     def __init__(
         self,
@@ -55,15 +55,23 @@ class Notifier:
         # The number of observers that were called with the last event, `Done` or `Failed`.
         self._ended = 0
         self._failed: list[object] = []
+        self._unreported: list[tuple[object, ObserverFailed]] = []
         # Reports for the consumer.
         self._reports: list[Reported] = []
 
     # Any event but the last: it has a node.
     def __call__(self, event: Any) -> None:
-        """Call the observers with an event."""
+        """Call the observers with an event, and with reports of other observers' errors."""
         began = self._clock()
         for observer in self._observers:
-            self._call(observer, event, event.node)
+            self._call(observer, event)
+        while self._unreported:
+            failed, news = self._unreported.pop(0)
+            report = Reported(event.node, None, news, event.call)
+            self._reports.append(report)
+            for observer in self._observers:
+                if observer is not failed:
+                    self._call(observer, report)
         self.seconds += self._clock() - began
 
     def end(self, event: Done[Any] | Failed) -> None:
@@ -75,7 +83,10 @@ class Notifier:
             return
         for observer in self._observers[self._ended :]:
             self._ended += 1
-            self._call(observer, event, event.snapshot.node)
+            self._call(observer, event)
+        # The observers have received their last event, but the consumer has not.
+        node = event.snapshot.node
+        self._reports += [Reported(node, None, news, event.call) for _, news in self._unreported]
 
     def reporting_to(self, consumer: OnEvent) -> OnEvent:
         """Return a consumer that also receives reports of failed observers: after the event, but before `Done`."""
@@ -91,23 +102,27 @@ class Notifier:
 
         return deliver
 
-    def _call(self, observer: Observer, event: Event[Any], node: str) -> None:
+    def _call(self, observer: Observer, event: Event[Any]) -> None:
         try:
             observer(event)
         except Exception as error:
             if type(event) is not Failed and getattr(observer, "raise_error", False) is True:
                 raise
-            if any(one is observer for one in self._failed):
-                return
-            self._failed.append(observer)
-            news = ObserverFailed(_name_of(observer), error)
-            self._reports.append(Reported(node, None, news, event.call))
-            # A log handler writes its own failures to stderr, which may be closed.
-            with contextlib.suppress(Exception):
-                # Imported here because most runs do not need it.
-                import logging
+            self._note(observer, error)
 
-                logging.getLogger("graphexec").warning("%s", news, exc_info=error)
+    def _note(self, observer: object, error: Exception) -> None:
+        """Log an observer's exception and keep it to be reported, if it is the observer's first."""
+        if any(one is observer for one in self._failed):
+            return
+        self._failed.append(observer)
+        news = ObserverFailed(_name_of(observer), error)
+        self._unreported.append((observer, news))
+        # A log handler writes its own failures to stderr, which may be closed.
+        with contextlib.suppress(Exception):
+            # Imported here because most runs do not need it.
+            import logging
+
+            logging.getLogger("graphexec").warning("%s", news, exc_info=error)
 
 
 def _name_of(observer: object) -> str:

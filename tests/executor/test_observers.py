@@ -117,28 +117,27 @@ def test_marked_observer_ends_the_run(way: str) -> None:
 def test_ordinary_observer_ends_no_run(way: str, caplog: pytest.LogCaptureFixture) -> None:
     failing, others = Failing(Asked), list[Any]()
     run_by(way, make_executor(failing, others.append))
-    assert kinds(failing.seen) == kinds(others) == WHOLE
-    # The error is logged once, with its traceback.
+    assert kinds(failing.seen) == WHOLE
+    # The error is reported once, after the event that it failed at, and logged once, with its traceback.
+    assert kinds(others) == [*WHOLE[:2], Reported, *WHOLE[2:]]
+    report = others[2]
+    assert (report.node, report.effect, report.call) == ("plan", None, others[1].call)
+    assert isinstance(report.news, runtime.ObserverFailed)
+    assert str(report.news) == "the observer Failing failed with OSError: enough; its further errors are not reported"
     (logged,) = caplog.records
     assert (logged.name, logged.levelname) == ("graphexec", "WARNING")
-    assert (
-        logged.getMessage() == "the observer Failing failed with OSError: enough; its further errors are not reported"
-    )
+    assert logged.getMessage() == str(report.news)
     assert logged.exc_info is not None
-    assert isinstance(logged.exc_info[1], OSError)
+    assert logged.exc_info[1] is report.news.error
 
 
 @cases("kind", Asked, Done)
 def test_consumer_receives_the_report_once(kind: type) -> None:
-    """After the event that the observer failed at, or before `Done`."""
-    events = list(make_executor(Failing(kind)).stream("q"))
-    (place,) = (number for number, event in enumerate(events) if isinstance(event, Reported))
-    report: Any = events[place]
-    assert isinstance(report.news, runtime.ObserverFailed)
+    events = list(make_executor(Failing(kind), Failing(Reported)).stream("q"))
+    reports = [event for event in events if isinstance(event, Reported)]
+    # The second observer fails at the report of the first.
+    assert len(reports) == (2 if kind is Asked else 1)
     assert isinstance(events[-1], Done)
-    if kind is Asked:
-        asked: Any = events[place - 1]
-        assert (report.node, report.effect, report.call) == ("plan", None, asked.call)
 
 
 def test_observer_that_fails_always_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:

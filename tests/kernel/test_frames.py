@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -82,25 +83,13 @@ ROUNDS, TRY = gx.Meter("rounds", 3), gx.Meter("tries", 1)
 file_unknown = pure("file_unknown", Unknown, Minutes, lambda unknown: Minutes((f"no more: {unknown.limit.limit}",)))
 
 
-@gx.node(when_spent=stop_early, meters=[ROUNDS])
-def hand_out(job: Job) -> Job:
-    return job
+def survey(name: str = "look", *, own: tuple[gx.Meter, ...] = (ROUNDS,), child: Any = INQUIRY) -> gx.Node[Job, Any]:
+    """Return a node that asks about each subject, at most three."""
+    return gx.embed(child, name, own=own, enter=take_first, leave=write_down, each=ROUNDS, when_spent=stop_early)
 
 
-def survey(name: str = "look", *, own: tuple[gx.Meter, ...] = (), child: Any = INQUIRY) -> gx.Node[Job, Any]:
-    """Return a node that asks about the first subject."""
-    return gx.embed(child, name, own=own, enter=take_first, leave=write_down)
-
-
-def office(look: gx.Node[Job, Any]) -> gx.Machine[Job, Minutes]:
-    """Return a machine that asks about each subject, at most three."""
-    loosely: Any = gx.edges
-    return gx.graph(
-        loosely(hand_out, gx.on(Job, look) | gx.on(Minutes, gx.END))
-        | loosely(look, gx.on(Job, hand_out) | gx.on(Minutes, gx.END) | gx.on(Unknown, file_unknown))
-        | gx.edges(file_unknown, gx.on(Minutes, gx.END)),
-        start=hand_out,
-    )
+def office(each: gx.Node[Job, Any]) -> gx.Machine[Job, Minutes]:
+    return machine_of(each, file_unknown)
 
 
 def minutes_of(machine: gx.Graph[Job, Minutes], *subjects: str) -> tuple[str, ...]:
@@ -134,13 +123,11 @@ class TestFrame:
 
     def test_rows_show_the_nodes(self) -> None:
         assert str(office(survey())).splitlines() == [
-            "hand_out --Job--> look.enter",
-            "hand_out --Minutes--> END",
             "look.enter --Subject--> look.inquire",
             "look.enter --Minutes--> END",
             "look.inquire --Known--> look.leave",
             "look.inquire --Unknown--> file_unknown",
-            "look.leave --Job--> hand_out",
+            "look.leave --Job--> look.enter",
             "look.leave --Minutes--> END",
             "file_unknown --Minutes--> END",
         ]
@@ -207,26 +194,46 @@ forget = pure("forget", Known, Minutes, lambda known: Minutes((known.fact,)))
 underline = pure("underline", Known, Known, lambda known: Known(f"{known.fact}!"))
 
 
-class TestLoop:
+class TestEach:
     @cases(
-        ("machine", "subjects", "notes"),
-        (office(survey()), "abcde", ("re: a", "re: b", "re: c", "stopped by rounds")),
+        ("make", "subjects", "notes"),
+        (lambda: office(survey()), "abcde", ("re: a", "re: b", "re: c", "stopped by look.rounds")),
+        # An own budget is refilled at each entry, and another one counts for the whole run.
+        (lambda: two_surveys(survey(own=(ROUNDS,))), "ab", ("re: a", "re: b")),
+        (lambda: two_surveys(survey(own=())), "ab", ("re: a", "stopped by rounds")),
         # Own budgets of the child are refilled in each round.
-        (office(survey(own=(TRY,), child=limited_inquiry(TRY))), "ab", ("re: a", "re: b")),
-        (office(survey(child=limited_inquiry(TRY))), "ab", ("no more: tries",)),
+        (lambda: office(survey(own=(ROUNDS, TRY), child=limited_inquiry(TRY))), "ab", ("re: a", "re: b")),
+        (lambda: office(survey(child=limited_inquiry(TRY))), "ab", ("no more: tries",)),
     )
-    def test_loop_ends_with_its_budget(self, machine: Any, subjects: str, notes: tuple[str, ...]) -> None:
-        assert minutes_of(machine, *subjects) == notes
+    def test_loop_ends_with_its_budget(self, make: Callable[[], Any], subjects: str, notes: tuple[str, ...]) -> None:
+        assert minutes_of(make(), *subjects) == notes
 
     @pytest.mark.medium
     def test_loop_is_proved(self) -> None:
-        assert office(survey()).verify().certificate is not None
+        verdict = office(survey()).verify()
+        assert verdict.proved
+        assert verdict.certificate is not None
         testing.verify_termination(office(survey()), start=Job(("a", "b")), replies={Question: ["so"]}, examples=20)
+
+
+def two_surveys(first: gx.Node[Job, Any]) -> gx.Graph[Job, Any]:
+    """Return a machine that enters a survey twice: its outer loop repeats the subjects once."""
+
+    @gx.node(when_spent=stop_again, meters=[gx.Meter("again", 1)])
+    def again(minutes: Minutes) -> Job:
+        return Job(("a", "b"))
+
+    # The last minutes are those of the second survey.
+    return machine_of(first, again, file_unknown)
+
+
+def stop_again(minutes: Minutes, limit: gx.Exhausted) -> Filed:
+    return Filed(minutes.notes)
 
 
 class TestNesting:
     def test_nested_frames_have_their_own_names(self) -> None:
-        first, second = (gx.embed(INQUIRY, name, enter=take_first, leave=one_way) for name in ("first", "second"))
+        first, second = survey("first"), survey("second")
         table: Any = (
             gx.edges(first, gx.on(Minutes, reopen) | gx.on(Unknown, file_unknown))
             | gx.edges(reopen, gx.on(Job, second))
@@ -265,19 +272,10 @@ def department(inner: gx.Graph[Job, Minutes]) -> gx.Graph[Agenda, Minutes]:
     def stop(agenda: Agenda, limit: gx.Exhausted) -> Minutes:
         return Minutes((*agenda.notes, "stopped"))
 
-    lists, rounds = gx.Meter("lists", 3), gx.Meter("rounds", 3)
-    take_up = gx.node(when_spent=stop, meters=[lists])(same_agenda)
-    team: Any = gx.embed(inner, "team", own=[rounds], enter=take_list, leave=gather)
-    loosely: Any = gx.edges
-    return gx.graph(
-        loosely(take_up, gx.on(Agenda, team) | gx.on(Minutes, gx.END))
-        | loosely(team, gx.on(Agenda, take_up) | gx.on(Minutes, gx.END)),
-        start=take_up,
-    )
-
-
-def same_agenda(agenda: Agenda) -> Agenda:
-    return agenda
+    # The inner graph starts with a graph of its own, so no edge of its table refills that one's rounds.
+    lists, rounds = gx.Meter("lists", 3), gx.Meter("look.rounds", 3)
+    team: Any = gx.embed(inner, "team", own=[lists, rounds], enter=take_list, leave=gather, each=lists, when_spent=stop)
+    return machine_of(team)
 
 
 subjects = st.lists(st.sampled_from("abcde"), min_size=0, max_size=4).map(tuple)
@@ -290,7 +288,7 @@ def test_amnesiac_run_equals_plain_run(lists: tuple[tuple[str, ...], ...]) -> No
     """One of five drivers reads the run from JSON before each effect and each reply."""
     expected: list[str] = []
     for wanted in lists[:3]:
-        expected += [f"re: {one}" for one in wanted[:3]] + ["stopped by team.rounds"] * (len(wanted) > 3)
+        expected += [f"re: {one}" for one in wanted[:3]] + ["stopped by team.look.rounds"] * (len(wanted) > 3)
     result = run_machine(department(office(survey())), Agenda(lists), reporter())
     assert result.outcome == Minutes((*expected, *(["stopped"] if len(lists) > 3 else [])))
 
@@ -317,13 +315,17 @@ def asking_enter(job: Job) -> gx.Asks[Question, Subject]:
 
 
 WITH_LEAVE: dict[str, Any] = {"enter": take_first, "leave": write_down}
-RESTARTING: Any = gx.node(when_spent=start_again, meters=[ROUNDS])(take_first)
+WHOLE: dict[str, Any] = {**WITH_LEAVE, "each": ROUNDS, "when_spent": stop_early}
 
 
 class TestRefusals:
     @cases(
         ("options", "message"),
         ({"leave": write_down}, "has leave= without enter=; pass enter, a function that starts the graph"),
+        ({"each": ROUNDS}, "has each= without enter=; pass enter"),
+        ({"enter": take_first, "each": ROUNDS}, "has each=rounds without when_spent=; pass a function"),
+        ({"enter": take_first, "when_spent": stop_early}, "has when_spent= without each=; pass each"),
+        (WHOLE | {"each": gx.Meter("rounds")}, 'has each=rounds, which has no limit; write Meter("rounds", 3)'),
         ({"enter": reopen}, "starts with Subject, but its enter returns Job; return Subject"),
         (WITH_LEAVE | {"leave": leave_of_jobs}, "ends with Known | Unknown, but its leave takes Job; take Known |"),
         (WITH_LEAVE | {"leave": underline}, "has a leave that takes one value; write def leave"),
@@ -332,7 +334,11 @@ class TestRefusals:
             "is entered with Job, but the parameter outer of its leave takes Agenda; widen the annotation",
         ),
         ({"enter": asking_enter}, "has enter=, which asks for effects; give a pure function"),
-        ({"enter": RESTARTING}, "is entered with Subject, and when_spent returns that, too; return another class"),
+        (WHOLE | {"leave": one_way}, "has each=rounds, but its leave never returns Job, which enters it again"),
+        (
+            WHOLE | {"when_spent": start_again},
+            "is entered with Subject, and when_spent returns that, too; return another class",
+        ),
         ({"enter": take_first, "own": [TRY]}, "cannot own tries, which meters none"),
     )
     def test_unfitting_functions(self, options: dict[str, Any], message: str) -> None:

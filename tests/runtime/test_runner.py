@@ -8,11 +8,12 @@ import gc
 import operator
 import threading
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from graphexec import AgentAction, AgentExecutor, AgentFinish, Asks, Exhausted, Limits, Snapshot, kernel
+from graphexec import AgentAction, AgentExecutor, AgentFinish, Asks, Exhausted, InputError, Limits, Snapshot, kernel
 from graphexec.kernel.effects import CallContext
 from graphexec.kernel.events import Cut
 from graphexec.runtime import IO, Handler, run
@@ -152,13 +153,36 @@ ANSWERS: list[Any] = [
 ]
 
 
-def test_any_function_is_a_handler() -> None:
-    asked: list[Any] = [run(INTERVIEW, Topic("tea", 1), handlers={Question: one}).outcome for one in ANSWERS]
-    upper, named, signed, plain = ((text,) for text in ("TEA 0 0", "interview: tea 0 0", "tea 0 0!", "tea 0 0"))
-    assert [one.answers for one in asked] == [
-        *(upper, upper, named, named, named, signed, ("interview: tea 0 0!",), named),
-        *(upper, named, named, named, upper, upper, plain),
-    ]
+@cases("function", *ANSWERS)
+@cases("made", lambda function: function, Handler)
+def test_function_is_as_good_as_a_handler(function: Any, made: Callable[[Any], Any]) -> None:
+    asked = run(INTERVIEW, Topic("tea"), handlers={Question: function})
+    assert (
+        run(
+            INTERVIEW, Topic("tea"), **options_of(make_run_context({Question: made(function)}, limits=Limits()))
+        ).outcome
+        == asked.outcome
+    )
+
+
+def test_handler_is_recognized_by_its_positional_parameters() -> None:
+    async def answer(question: Question, call: CallContext[Any], io: IO) -> str:
+        return f"{question.text}!"
+
+    @functools.wraps(upper)
+    async def decorated(question: Question, call: object = None, io: object = None) -> str:
+        return upper(question)
+
+    def underline(question: Question, call: object = None, io: object = None, *, sign: str = "_") -> Any:
+        return answer_async(question, sign)
+
+    async def answer_async(question: Question, sign: str) -> str:
+        return f"{question.text}{sign}"
+
+    assert Handler(answer).answer is answer
+    assert Handler(underline).answer is underline
+    # By its signature, it takes an effect alone.
+    assert Handler(decorated).answer is not decorated
 
 
 def test_second_parameter_of_another_class_is_no_call() -> None:
@@ -168,6 +192,12 @@ def test_second_parameter_of_another_class_is_no_call() -> None:
     answer: Any = sign
     with pytest.raises(TypeError, match="missing 1 required positional argument: 'sign'"):
         run(INTERVIEW, Topic("tea"), handlers={Question: answer})
+
+
+def test_handler_of_no_function_is_refused() -> None:
+    wrong: Any = "Hello"
+    with pytest.raises(InputError, match="Handler has answer='Hello'; pass a function of an effect"):
+        Handler(wrong)
 
 
 def test_instant_handlers_may_cut_a_batch() -> None:
