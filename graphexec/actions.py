@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, TypeVar, Unpack, final, overload
 
 from graphexec.errors import InputError, format_value
-from graphexec.kernel.effects import AS_TEXT
+from graphexec.kernel.effects import AS_TEXT, fill_slots
 from graphexec.kernel.meters import Exhausted
 from graphexec.messages import AssistantMessage
 from graphexec.messages.images import Observation
@@ -28,6 +28,7 @@ ToolInput: TypeAlias = str | dict[str, Any]
 _INPUTS = frozenset[type]({str, dict})
 
 
+@fill_slots
 @dataclass(frozen=True, slots=True)
 class AgentAction:
     """A decision to call the tool named `tool` with `tool_input`. Raises `InputError` if either has an invalid type.
@@ -60,6 +61,7 @@ StepStatus: TypeAlias = Literal[
 ]
 
 
+@fill_slots
 @dataclass(frozen=True, slots=True)
 class AgentStep:
     """An action and its observation. Unpacks as the pair `(action, observation)`.
@@ -254,6 +256,7 @@ class AsideChanges(TypedDict, total=False):
 NO_ASIDE = Aside()
 
 
+@fill_slots
 @dataclass(frozen=True, slots=True)
 class Run:
     """The state of a run: the inputs it was started with, and its steps so far, which are its record.

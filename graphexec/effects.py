@@ -8,7 +8,7 @@ from typing import Any, ClassVar, TypeAlias, final
 
 from graphexec.actions import AgentAction, AgentFinish, Run, StepStatus
 from graphexec.errors import InputError, LimitsError, ModelError, format_value
-from graphexec.kernel.effects import AS_TEXT, Effect, R_co, ask
+from graphexec.kernel.effects import AS_TEXT, Effect, R_co, ask, fill_slots
 from graphexec.kernel.events import CompactReply
 from graphexec.kernel.meters import DEPTH, FAN_OUT, NESTED_RUNS, Exhausted, Limits, Meter, Spent
 from graphexec.messages import ChatRequest, CompletionRequest, ModelReply, ModelRequest, require_reply
@@ -131,6 +131,7 @@ class ModelEffect(Effect[R_co]):
         return prompt + completion, prompt, completion, cached, reply.cost
 
 
+@fill_slots
 @dataclass(frozen=True, slots=True)
 class CallModel(ModelEffect[ModelReply]):
     """Ask the model to continue a conversation or a text. If it fails, its `ModelError` ends the run; see `attempt`."""
@@ -189,6 +190,7 @@ class Unreadable:
 
 
 @final
+@fill_slots
 @dataclass(frozen=True, slots=True)
 class Decided(CompactReply):
     """The decision of a callable agent, or the error if it could not parse a reply."""
@@ -209,6 +211,7 @@ class Decided(CompactReply):
         return cls((part,))
 
 
+@fill_slots
 @dataclass(frozen=True, slots=True)
 class CallAgent(Effect[Decided]):
     """Ask a callable agent for its next decision; it counts as a model call."""
@@ -217,6 +220,7 @@ class CallAgent(Effect[Decided]):
     run: Run
 
 
+@fill_slots
 @dataclass(frozen=True, slots=True)
 class ToolResult(CompactReply):
     """The outcome of a tool call: the observation, and its status (see `AgentStep.status`).
@@ -258,6 +262,7 @@ class ToolResult(CompactReply):
         return cls(part)
 
 
+@fill_slots
 @dataclass(frozen=True, slots=True)
 class CallTool(Effect[ToolResult]):
     """Call the tool `name`, which may be unknown; `run` is the run so far, for tools that take it.

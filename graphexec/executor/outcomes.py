@@ -9,11 +9,13 @@ from typing import Protocol, TypeAlias, final
 from graphexec.actions import AgentAction, Cause, Refusal, Run
 from graphexec.effects import Decided, ToolResult
 from graphexec.errors import InputError, format_value
+from graphexec.kernel.effects import fill_slots
 from graphexec.kernel.meters import Exhausted
 from graphexec.messages import ModelReply
 
 
 @final
+@fill_slots
 @dataclass(frozen=True, slots=True)
 class Ready:
     """The run is ready for the agent's next decision."""
@@ -22,6 +24,7 @@ class Ready:
 
 
 @final
+@fill_slots
 @dataclass(frozen=True, slots=True)
 class Replied:
     """The model has replied, or a callable agent has decided."""
@@ -35,6 +38,7 @@ Answer: TypeAlias = ToolResult | int
 
 
 @final
+@fill_slots
 @dataclass(frozen=True, slots=True)
 class Acted:
     """The agent has chosen these actions; their tools have not been called yet.
@@ -110,6 +114,7 @@ class Acted:
 
 
 @final
+@fill_slots
 @dataclass(frozen=True, slots=True)
 class Observed:
     """The tools have returned: one result per action, in the order of the actions."""

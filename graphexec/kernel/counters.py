@@ -12,7 +12,7 @@ from graphexec.kernel.effects import All, Effect, OuterRuns, Perform, Request, m
 from graphexec.kernel.events import ChargedReply, Cut
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Counts, Exhausted, Limits, Spent, add_counts, check_spent, is_count
-from graphexec.kernel.program import Proof, Step, compile_program, invalid_answer, undeclared_outcome
+from graphexec.kernel.program import MEASURE, Proof, Step, compile_program, invalid_answer, undeclared_outcome
 from graphexec.kernel.snapshot import PAID, UNPAID, Snapshot
 
 # Most runs contain no nested runs, and share this value.
@@ -63,6 +63,7 @@ class Counters:
         "_outer",
         "_outer_seconds",
         "_proof",
+        "_ranks",
         "_restarts",
         "_spent",
         "_step",
@@ -110,6 +111,7 @@ class Counters:
         # The state of each member of the open request: its reply, PAID or UNPAID.
         self._open: Sequence[object] = snapshot.open
         self._proof = proof
+        self._ranks = None if proof is None or proof.ranks is None else program.compile_ranks(proof.ranks)
         self._last_rank = HIGHEST
         # What is left of the most steps, before the step to the first node; `None`: the ranks alone have to fall.
         resumed = bool(meters or spent.iterations or snapshot.node != graph.start)
@@ -283,7 +285,6 @@ class Counters:
 
     def _lower_rank(self, node: str, origin: str) -> None:
         """Set the rank to that at the entry of `node`. Raises `CertificateError` if it does not fall there."""
-        assert self._proof is not None, "only a run with a proof has a rank"
         if self._steps_left is not None:
             self._steps_left -= 1
             if not self._steps_left:
@@ -291,23 +292,17 @@ class Counters:
                     f"the run goes on to {node} after the last step that its certificate allows; resume it with the "
                     f"limits that it had, or prove it with those of the outer run, which may stop it where it loops"
                 )
-        program, ranks = self.program, self._proof.ranks
-        rank: tuple[float, ...] = (self._steps_left or 0,) if ranks is None else ()
-        for component, names in ranks[node] if ranks is not None else ():
-            rank += (component,)
-            for name in names:
-                limit = program.caps[name] if name in program.caps else None  # noqa: SIM401 - `get` is a call
-                if limit is None and name not in program.measures:
-                    raise CertificateError(
-                        f"the rank counts {name}, which has no limit; prove the machine with these limits"
-                    )
-                count = self._counts[program.slots[name]]
-                if limit is None:
-                    # Before the first visit, a measure may have any value.
-                    rank += (count - 1 if count else math.inf,)
-                else:
-                    # A measured call, or a limit that was higher before a resume, may have overspent it.
-                    rank += (limit - count if count < limit else 0,)
+        counts = self._counts
+        rank: tuple[float, ...] = (self._steps_left or 0,) if self._ranks is None else ()
+        for slot, limit in self._ranks[node] if self._ranks is not None else ():
+            if slot is None:
+                rank += (limit,)
+            elif limit == MEASURE:
+                # Before the first visit, a measure may have any value.
+                rank += (counts[slot] - 1 if counts[slot] else math.inf,)
+            else:
+                # A measured call, or a limit that was higher before a resume, may have overspent it.
+                rank += (limit - counts[slot] if counts[slot] < limit else 0,)
         if not rank < self._last_rank:
             raise CertificateError(
                 f"the rank does not fall from {origin} {self._last_rank} to {node} {rank}; the certificate belongs to "

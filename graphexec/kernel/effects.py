@@ -25,6 +25,26 @@ O = TypeVar("O")  # noqa: E741 - an outcome, throughout the package
 AS_TEXT: Final[Mapping[str, bool]] = {"graphexec.as_text": True}
 
 
+def fill_slots(kind: type[R]) -> type[R]:
+    """Give a frozen dataclass with slots a constructor that fills them directly, for values that each step makes.
+
+    Python's own looks up `object.__setattr__` for each field, and takes twice as long.
+    """
+    # Any: the constructor is a function.
+    usual: Any = kind.__init__
+    names = usual.__code__.co_varnames[1 : usual.__code__.co_argcount]
+    lines = [
+        *(f"fill_{name}(self, {name})" for name in names),
+        *["self.__post_init__()"] * hasattr(kind, "__post_init__"),
+    ]
+    made: dict[str, Any] = {f"fill_{name}": getattr(kind, name).__set__ for name in names}
+    exec(f"def __init__(self, {', '.join(names)}): {'; '.join(lines)}", made)  # noqa: S102 - as dataclasses does it
+    for name in ("__defaults__", "__annotations__", "__qualname__", "__module__"):
+        setattr(made["__init__"], name, getattr(usual, name))
+    kind.__init__ = made["__init__"]
+    return kind
+
+
 class Effect(Generic[R_co]):
     """A request to the outside world whose reply is an `R`. Subclasses are frozen dataclasses.
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Self, TypeAlias, TypeVar, final
 
-from graphexec.kernel.effects import CallContext, Effect, RunScope
+from graphexec.kernel.effects import CallContext, Effect, RunScope, fill_slots
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Limits, Spent
 from graphexec.kernel.snapshot import NO_FRAMES, Snapshot, find_attached
@@ -159,6 +159,7 @@ F = TypeVar("F")
 F_co = TypeVar("F_co", covariant=True)
 
 
+@fill_slots
 @dataclass(frozen=True, slots=True)
 class Entered:
     """The run arrives at `node` with `value`; `spent` does not include the entry yet. `frames` are the snapshot's."""
@@ -175,6 +176,7 @@ class Entered:
         return NO_FRAMES if frames is None else frames
 
 
+@fill_slots
 @dataclass(frozen=True, slots=True)
 class Asked:
     """`node` asks for `effect`, which is charged and starts now. Each effect of a batch has its own event."""
@@ -195,6 +197,7 @@ class Reported:
     call: CallContext[Any] | None = field(default=None, compare=False, repr=False)
 
 
+@fill_slots
 @dataclass(frozen=True, slots=True)
 class Answered:
     """`effect` was answered with `reply` after `seconds`; `spent` includes its cost."""
@@ -208,6 +211,7 @@ class Answered:
     call: CallContext[Any] | None = field(default=None, compare=False, repr=False)
 
 
+@fill_slots
 @dataclass(frozen=True, slots=True)
 class Moved:
     """The run moves along one edge: from `node` with `outcome` to `target`, a node's name or `"END"`."""

@@ -8,13 +8,14 @@ from left to right. Natural numbers cannot fall forever (Floyd, 1967; lexicograp
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, wraps
 from typing import Any, TypeAlias, TypeVar, final
 from weakref import WeakKeyDictionary
 
 from graphexec.errors import (
+    CertificateError,
     Fault,
     GraphError,
     InputError,
@@ -35,6 +36,10 @@ T = TypeVar("T")
 Level: TypeAlias = tuple[int, tuple[str, ...]]
 Rank: TypeAlias = tuple[Level, ...]
 Ranks: TypeAlias = Mapping[str, Rank]
+
+# A number; or a counter's slot and limit, of which the rest counts; or the slot of a measure, and `MEASURE`.
+RankPart: TypeAlias = tuple[int | None, float]
+MEASURE = -1
 
 
 @final
@@ -208,6 +213,7 @@ class Program:
     """The steps of a graph and its counters: the iterations, the meters of its nodes, and the meters of effects."""
 
     __slots__ = (
+        "_ranks",
         "caps",
         "context_types",
         "first_meter",
@@ -257,8 +263,30 @@ class Program:
                 step.following_limit[edge.outcome] = target
             if edge.resets:
                 step.resets[edge.outcome] = tuple(self.slots[meter.name] for meter in edge.resets)
+        # The ranks that were compiled last.
+        self._ranks: tuple[Ranks, Mapping[str, Sequence[RankPart]]] | None = None
         if any(step.receives for step in self.steps.values()):
             self._find_frames(graph)
+
+    def compile_ranks(self, ranks: Ranks) -> Mapping[str, Sequence[RankPart]]:
+        """Return the parts of each node's rank. Raises `CertificateError` if one counts what has no limit."""
+        if self._ranks is None or self._ranks[0] is not ranks:
+            self._ranks = ranks, {node: [*self._parts_of(rank)] for node, rank in ranks.items()}
+        return self._ranks[1]
+
+    def _parts_of(self, rank: Rank) -> Iterator[RankPart]:
+        for component, names in rank:
+            yield None, component
+            for name in names:
+                limit = self.caps.get(name)
+                if limit is not None:
+                    yield self.slots[name], limit
+                elif name in self.measures:
+                    yield self.slots[name], MEASURE
+                else:
+                    raise CertificateError(
+                        f"the rank counts {name}, which has no limit; prove the machine with these limits"
+                    )
 
     def _find_frames(self, graph: Graph[Any, Any]) -> None:
         """Set the frames of each step: those that a later node receives, unless a node before it saves new ones."""

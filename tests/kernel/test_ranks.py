@@ -96,11 +96,10 @@ def test_no_step_follows_a_rank_error() -> None:
         next(events)
     # A run that does not reach the node is not checked there.
     assert run(m.DIAMOND, m.Number(3), **options_of(within)).outcome == m.Total("tripled to 10")
-    ranks = dict(WAY)
-    within = with_ranks(ranks)
-    assert run(m.DIAMOND, m.Number(4), **options_of(within)).outcome == m.Total("halved to 2")
-    ranks["join"] = ((4, ()),)
-    assert "the rank does not fall from halve" in rank_error(m.DIAMOND, m.Number(4), within)
+    assert run(m.DIAMOND, m.Number(4), **options_of(with_ranks(WAY))).outcome == m.Total("halved to 2")
+    assert "the rank does not fall from halve" in rank_error(
+        m.DIAMOND, m.Number(4), with_ranks({**WAY, "join": ((4, ()),)})
+    )
     text = f"the rank does not fall from think (1, 15) to think (1, 15); {ANOTHER}"
     assert rank_error(THINKING, m.Prompt(), thinking("iterations", [Usage()])) == text
 

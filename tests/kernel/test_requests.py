@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,6 +20,20 @@ MESSAGES = (SystemMessage("s"), UserMessage("u"), AssistantMessage("a"), ToolMes
 
 class Loud(UserMessage):
     """A message of a user's class."""
+
+
+@cases(
+    "kind", actions.AgentAction, actions.AgentStep, actions.Run, effects.CallModel, effects.CallTool, effects.ToolResult
+)
+def test_value_that_fills_its_slots_is_made_as_any_dataclass(kind: Any) -> None:
+    fields = dataclasses.fields(kind)
+    given = [inspect.Parameter.empty if one.default is dataclasses.MISSING else one.default for one in fields]
+    parameters = inspect.signature(kind).parameters.values()
+    assert [(one.name, one.default) for one in parameters] == [
+        (one.name, default) for one, default in zip(fields, given, strict=True)
+    ]
+    assert all(one.annotation is not inspect.Parameter.empty for one in parameters)
+    assert (kind.__init__.__qualname__, kind.__init__.__module__) == (f"{kind.__name__}.__init__", kind.__module__)
 
 
 @cases("messages", (), [], MESSAGES, list(MESSAGES), [Loud("hi")], [*MESSAGES, Loud("hi")])
