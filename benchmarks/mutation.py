@@ -62,7 +62,6 @@ _PROVER = (
         )
     ),
     "tests/kernel/test_nesting.py",
-    "tests/kernel/test_proved_surgery.py",
     "tests/kernel/test_reserved.py",
 )
 

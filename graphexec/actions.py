@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, TypeVar, Unpack, final, overload
 
 from graphexec.errors import InputError, format_value
-from graphexec.kernel.effects import fill_slots
-from graphexec.kernel.exactness import AS_TEXT, Door
+from graphexec.kernel.effects import AS_TEXT, fill_slots
 from graphexec.kernel.meters import Exhausted
 from graphexec.messages import AssistantMessage
 from graphexec.messages.images import Observation
@@ -174,15 +173,6 @@ class Steps(Sequence[AgentStep]):
         """Return in constant time whether these steps extend the earlier ones; equal copies do not."""
         return self._shared is earlier._shared and self._length >= earlier._length
 
-    @property
-    def compared(self) -> int:
-        """The number of the first steps that a snapshot has stored, and read back as they are."""
-        return min(int(self.memo.get("compared", 0)), self._length)
-
-    def note_compared(self) -> None:
-        """Note that all of them have been."""
-        self.memo["compared"] = self._length
-
     def __len__(self) -> int:
         return self._length
 
@@ -224,17 +214,9 @@ class Steps(Sequence[AgentStep]):
             cls,
             core_schema.list_schema(handler.generate_schema(AgentStep)),
             serialization=core_schema.plain_serializer_function_ser_schema(
-                _dump_steps, info_arg=True, return_schema=core_schema.list_schema(handler.generate_schema(AgentStep))
+                list, return_schema=core_schema.list_schema(handler.generate_schema(AgentStep))
             ),
         )
-
-
-# Pydantic does not export the type of `info`.
-def _dump_steps(steps: Steps, info: Any) -> list[AgentStep]:
-    if isinstance(door := info.context, Door):
-        door.known += steps.compared
-        return list(steps[steps.compared :] if door.omits else steps)
-    return list(steps)
 
 
 NO_STEPS = Steps()

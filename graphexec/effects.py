@@ -8,9 +8,8 @@ from typing import Any, ClassVar, TypeAlias, final
 
 from graphexec.actions import AgentAction, AgentFinish, Run, StepStatus
 from graphexec.errors import InputError, LimitsError, ModelError, format_value
-from graphexec.kernel.effects import Effect, R_co, ask, fill_slots
+from graphexec.kernel.effects import AS_TEXT, Effect, R_co, ask, fill_slots
 from graphexec.kernel.events import CompactReply
-from graphexec.kernel.exactness import AS_TEXT
 from graphexec.kernel.meters import DEPTH, FAN_OUT, NESTED_RUNS, Exhausted, Limits, Meter, Spent
 from graphexec.messages import ChatRequest, CompletionRequest, ModelReply, ModelRequest, require_reply
 from graphexec.messages.images import Observation

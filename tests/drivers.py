@@ -269,7 +269,7 @@ def _class_names(effects: Sequence[gx.Effect[Any]]) -> list[str]:
     return [type(effect).__name__ for effect in effects]
 
 
-@dataclass(frozen=True)
+@dataclass
 class _TimedScope:
     """The scope of a run that the caller steps, `left` seconds before its deadline."""
 

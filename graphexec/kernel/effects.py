@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeAlias, TypeVar, final
+from typing import Any, ClassVar, Final, Generic, NamedTuple, Protocol, Self, TypeAlias, TypeVar, final
 
 from graphexec.errors import InputError, NodeError, format_value
-from graphexec.kernel.meters import EXACT, Exhausted, Meter, is_count, is_whole
+from graphexec.kernel.meters import Exhausted, Meter, is_count, is_whole
 
 R_co = TypeVar("R_co", covariant=True)
 E_co = TypeVar("E_co", covariant=True)
@@ -19,6 +19,10 @@ D_co = TypeVar("D_co", covariant=True)
 E = TypeVar("E")
 R = TypeVar("R")
 O = TypeVar("O")  # noqa: E741 - an outcome, throughout the package
+
+
+# The metadata of a field of a dataclass that is stored as what has the same text for a model.
+AS_TEXT: Final[Mapping[str, bool]] = {"graphexec.as_text": True}
 
 
 def fill_slots(kind: type[R]) -> type[R]:
@@ -189,14 +193,6 @@ def members_of(request: Request) -> tuple[Effect[Any], ...]:
     return request.effects if isinstance(request, All) else (request,)
 
 
-# The classes of what `measure` usually returns.
-_LISTS = frozenset[type]({tuple, list})
-
-
-def _is_list(amounts: object) -> bool:
-    return isinstance(amounts, (tuple, list))
-
-
 def measure_reply(node: str, effect: Effect[Any], reply: object) -> tuple[tuple[Meter, float | None], ...]:
     """Return the amount of each measured meter that the reply reports; `None` if it does not report one.
 
@@ -206,16 +202,14 @@ def measure_reply(node: str, effect: Effect[Any], reply: object) -> tuple[tuple[
     # Any: users write `measure`, which may return anything.
     amounts: Any = effect.measure(reply)
     try:
-        if type(amounts) not in _LISTS and not _is_list(amounts):
+        if not issubclass(type(amounts), (tuple, list)):
             raise TypeError  # noqa: TRY301 - explained below
         measured: tuple[tuple[Meter, Any], ...] = tuple(zip(meters, amounts, strict=True))
     except (TypeError, ValueError):
         remedy = f"return an amount, or None, for each of {', '.join(map(str, meters))}"
         raise _invalid_measure(node, effect, amounts, remedy) from None
     for meter, amount in measured:
-        # `is_count` is called for few of them, as each step of a run would pay for it.
-        usual = amount is None or (type(amount) is int and 0 <= amount <= EXACT)
-        if not usual and not is_count(amount, whole=meter.whole):
+        if amount is not None and not is_count(amount, whole=meter.whole):
             kind = "a whole number" if meter.whole else "a finite number"
             remedy = f"return {kind} of {meter}, 0 or more, or None if the reply does not report it"
             raise _invalid_measure(node, effect, amount, remedy)
@@ -276,15 +270,9 @@ class CallId(NamedTuple):
 class RunScope(Protocol):
     """The data that all calls of a run share: its id, its context, and its deadline."""
 
-    @property
-    def run_id(self) -> str:
-        """The id of the run."""
-        ...
-
-    @property
-    def context(self) -> Any:
-        """The value that the caller passed as `run(..., context=value)`."""
-        ...
+    run_id: str
+    # The value that the caller passed as `run(..., context=value)`.
+    context: Any
 
     def seconds_left(self) -> float | None:
         """Return the seconds until the run's deadline, 0 or more; `None` without one."""
@@ -384,9 +372,7 @@ class Batch:
 
     __slots__ = ("calls", "open", "request")
 
-    def __init__(
-        self, request: All[Effect[Any]], calls: tuple[CallContext[Any], ...], open_: dict[int, object]
-    ) -> None:
+    def __init__(self, request: Request | None, calls: tuple[CallContext[Any], ...], open_: dict[int, object]) -> None:
         self.request = request
         self.calls = calls
         # The members without a reply; in a resumed run, some members may have one already.
@@ -411,15 +397,10 @@ class DetachedScope:
 class OuterRuns(Protocol):
     """The runs that contain a nested run: what they allow, and what the nested run charges to them."""
 
-    @property
-    def seconds(self) -> float | None:
-        """The second of the nested run's clock at which the first of their deadlines passes; `None` without one."""
-        ...
-
-    @property
-    def refusal(self) -> Exhausted | None:
-        """The limit that forbids the nested run altogether, such as the limit on depth; `None` if it may run."""
-        ...
+    # The second of the nested run's clock at which the first of their deadlines passes.
+    seconds: float | None
+    # The limit that forbids the nested run altogether, such as the limit on depth.
+    refusal: Exhausted | None
 
     @property
     def limits(self) -> Collection[str]:

@@ -8,11 +8,18 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
+from datetime import date, datetime, time, timedelta, timezone
+from decimal import Decimal
 from enum import Enum
 from functools import cache, cached_property
-from typing import Any, Final, TypeAlias, final
+from typing import Any, Final, TypeAlias
+from uuid import UUID
+
+from pydantic import TypeAdapter
+from pydantic_core import to_jsonable_python
 
 from graphexec.errors import an
+from graphexec.kernel.effects import AS_TEXT
 
 REMEDY: Final = (
     "annotate it with its own type, use a type that JSON keeps, or dump it with a field_serializer of pydantic; the "
@@ -23,10 +30,6 @@ HIDDEN_REMEDY: Final = (
     "dump it with a field_serializer of pydantic that returns get_secret_value(), if a snapshot may have it in plain "
     "text, or keep it in the context of the run"
 )
-
-_AS_TEXT = "graphexec.as_text"
-# The metadata of a dataclass field that is stored as what has the same text for a model.
-AS_TEXT: Final[Mapping[str, bool]] = {_AS_TEXT: True}
 
 
 # Any: a value and its parts are of any class, here and below.
@@ -40,7 +43,7 @@ def field_names(kind: Hashable) -> tuple[str, ...] | None:
     """Return the names of the fields of a dataclass, a pydantic model or a named tuple; `None` for another class."""
     held: Any = kind
     if dataclasses.is_dataclass(held):
-        return tuple(one.name for one in dataclasses.fields(held) if not one.metadata.get(_AS_TEXT))
+        return tuple(one.name for one in dataclasses.fields(held) if not one.metadata.get(*AS_TEXT))
     names: Any = getattr(kind, "__pydantic_fields__", None)
     if names is None and tuple in held.__mro__:
         names = getattr(kind, "_fields", None)
@@ -102,17 +105,8 @@ def parts_of(value: Any) -> Iterator[tuple[str, Any]]:
         yield from ((" in a set", one) for one in held)
 
 
-def find_unwritable(value: Any) -> str:
-    """Return the place of the innermost part that pydantic cannot write as JSON; an empty string for the whole."""
-    return _find_part(value, _is_writable)
-
-
-def find_without_schema(value: Any) -> str:
-    """Return the place of the innermost part whose class pydantic does not know; an empty string for the whole."""
-    return _find_part(value, _has_schema)
-
-
-def _find_part(value: Any, is_right: Callable[[Any], bool]) -> str:
+def find_part(value: Any, is_right: Callable[[Any], bool]) -> str:
+    """Return the place of the innermost part that is not right; an empty string for the whole."""
     place, seen = "", {id(value)}
     while True:
         where, part = next((one for one in parts_of(value) if not is_right(one[1])), ("", value))
@@ -123,9 +117,8 @@ def _find_part(value: Any, is_right: Callable[[Any], bool]) -> str:
         place, value = f"{place}{where}", part
 
 
-def _is_writable(value: Any) -> bool:
-    from pydantic_core import to_jsonable_python
-
+def is_writable(value: Any) -> bool:
+    """Return whether pydantic can write a value as JSON."""
     try:
         to_jsonable_python(value)
     except Exception:  # noqa: BLE001 - the serializers of a user's type may raise anything
@@ -133,9 +126,8 @@ def _is_writable(value: Any) -> bool:
     return True
 
 
-def _has_schema(value: Any) -> bool:
-    from pydantic import TypeAdapter
-
+def has_schema(value: Any) -> bool:
+    """Return whether pydantic knows the class of a value."""
     try:
         TypeAdapter(class_of(value))
     except Exception:  # noqa: BLE001 - a user's class may raise anything
@@ -168,35 +160,12 @@ def _field_at(value: Any, alias: int | str) -> int | str:
 # A place within the value, and what is different there.
 Difference: TypeAlias = tuple[str, str]
 
-_PLAIN = frozenset[type]({str, int, bool, types.NoneType})
+# Equal values of a simple class are the same. Of a written one, values with the same text are: 1.0 and 1.00 differ, and
+# so do 0.0 and -0.0.
+_SIMPLE = frozenset[type]({str, int, bool, types.NoneType, bytes, date, timedelta, UUID})
+_WRITTEN = frozenset[type]({float, complex, Decimal})
 # What such a value is cannot be seen from its attributes.
 _OPAQUE = (type, types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.ModuleType)
-
-
-@final
-class Door:
-    """The `context` in which pydantic dumps a value. Sequences that were compared before count what they can omit.
-
-    Such a sequence has `compared`, the number of its first items that need not be compared again. With `omits`, it
-    dumps the others only.
-    """
-
-    __slots__ = ("known", "omits")
-
-    def __init__(self, *, omits: bool = False) -> None:
-        self.known = 0
-        self.omits = omits
-
-
-# Any: values of any class, here and below.
-def is_plain(value: Any) -> bool:
-    """Return whether JSON has the value itself: a string, an integer, a boolean, None, or lists and dicts of these."""
-    kind = class_of(value)
-    if kind is list:
-        return all(map(is_plain, value))
-    if kind is dict:
-        return all(type(name) is str and is_plain(one) for name, one in value.items())
-    return kind in _PLAIN
 
 
 def find_difference(value: Any, restored: Any) -> Difference | None:
@@ -206,10 +175,9 @@ def find_difference(value: Any, restored: Any) -> Difference | None:
     kind = class_of(value)
     if kind is not type(restored):
         return "", f"is {_an_instance(value)}, and would be read back as {_an_instance(restored)}; {REMEDY}"
-    simple, written = _simple_and_written()
-    if kind in simple:
+    if kind in _SIMPLE:
         return None if value == restored else _changed(value)
-    if kind in written:
+    if kind in _WRITTEN:
         return None if repr(value) == repr(restored) else _changed(value)
     names = field_names(class_of(value))
     if names is not None:
@@ -221,9 +189,7 @@ def find_difference(value: Any, restored: Any) -> Difference | None:
             if found := find_difference(one, other):
                 return f".{name}{found[0]}", found[1]
         return _compare_named(extras_of(value), extras_of(restored))
-    return next((compare for kinds, compare in _compared() if isinstance(value, kinds)), _compare_objects)(
-        value, restored
-    )
+    return next(compare for kinds, compare in _COMPARED if isinstance(value, kinds))(value, restored)
 
 
 def _compare_named(value: Mapping[str, Any], restored: Mapping[str, Any]) -> Difference | None:
@@ -253,19 +219,11 @@ def _compare_mappings(value: Mapping[Any, Any], restored: Mapping[Any, Any]) -> 
 
 
 def _compare_sequences(value: Sequence[Any], restored: Sequence[Any]) -> Difference | None:
-    # Of steps, which a run extends; see `Door`.
-    known: int = getattr(value, "compared", 0)
-    if len(restored) == len(value):
-        known = 0
-    items = value[known:] if known else value
-    if len(items) != len(restored) or getattr(value, "maxlen", None) != getattr(restored, "maxlen", None):
+    if len(value) != len(restored) or getattr(value, "maxlen", None) != getattr(restored, "maxlen", None):
         return _changed(value)
-    for number, (one, other) in enumerate(zip(items, restored, strict=True), known):
+    for number, (one, other) in enumerate(zip(value, restored, strict=True)):
         if found := find_difference(one, other):
             return f"[{number}]{found[0]}", found[1]
-    note: Any = getattr(value, "note_compared", None)
-    if note is not None:
-        note()
     return None
 
 
@@ -296,18 +254,11 @@ def _compare_times(value: Any, restored: Any) -> Difference | None:
 
 def _is_offset(value: Any, restored: Any) -> bool:
     """Return whether the time zone is an offset, and has no name but that of the offset."""
-    from datetime import timezone
-
     try:
         name = getattr(value.tzinfo, "key", None) or value.tzname()
         return name in (restored.tzname(), timezone(value.tzinfo.utcoffset(None)).tzname(None))
     except Exception:  # noqa: BLE001 - a user's time zone may need a date
         return False
-
-
-def _compare_opaque(value: Any, restored: Any) -> Difference | None:
-    del restored
-    return _changed(value)
 
 
 def _compare_objects(value: Any, restored: Any) -> Difference | None:
@@ -322,30 +273,15 @@ def _compare_objects(value: Any, restored: Any) -> Difference | None:
     return None if same else _changed(value)
 
 
-# The modules of these classes are loaded where a value is compared.
-@cache
-def _compared() -> Sequence[tuple[Any, Callable[[Any, Any], Difference | None]]]:
-    from datetime import datetime, time
-
-    return (
-        ((*_OPAQUE, Enum), _compare_opaque),
-        ((datetime, time), _compare_times),
-        ((str, bytes, bytearray, memoryview), _compare_objects),
-        (Mapping, _compare_mappings),
-        (Sequence, _compare_sequences),
-        (AbstractSet, _compare_sets),
-    )
-
-
-# Equal values of a simple class are the same. Of a written one, values with the same text are: 1.0 and 1.00 differ, and
-# so do 0.0 and -0.0.
-@cache
-def _simple_and_written() -> tuple[frozenset[type], frozenset[type]]:
-    from datetime import date, timedelta
-    from decimal import Decimal
-    from uuid import UUID
-
-    return frozenset[type]({*_PLAIN, bytes, date, timedelta, UUID}), frozenset[type]({float, complex, Decimal})
+_COMPARED: Sequence[tuple[Any, Callable[[Any, Any], Difference | None]]] = (
+    ((*_OPAQUE, Enum), lambda value, _: _changed(value)),
+    ((datetime, time), _compare_times),
+    ((str, bytes, bytearray, memoryview), _compare_objects),
+    (Mapping, _compare_mappings),
+    (Sequence, _compare_sequences),
+    (AbstractSet, _compare_sets),
+    (object, _compare_objects),
+)
 
 
 def _changed(value: Any) -> Difference:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
@@ -17,11 +16,11 @@ from graphexec.kernel.effects import All, Effect, Perform, Request
 from graphexec.kernel.exactness import (
     MISSING_REMEDY,
     REMEDY,
-    Door,
+    class_of,
     find_difference,
-    find_unwritable,
-    find_without_schema,
-    is_plain,
+    find_part,
+    has_schema,
+    is_writable,
     locate,
 )
 from graphexec.kernel.meters import Exhausted, Spent
@@ -34,30 +33,6 @@ SERIALIZATION_ERRORS = (PydanticUserError, PydanticUndefinedAnnotation, ValueErr
 INVALID_DATA_ERRORS = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
 
 
-_PACKAGE = __name__.partition(".")[0]
-
-
-def public_module(named: Any) -> str:
-    """Return the module to import a class or a function from: the outermost package that exports it, or else its own.
-
-    A package exports the names of its `__all__`.
-    """
-    own: str = named.__module__
-    name = named.__qualname__.partition(".")[0]
-    defined = getattr(sys.modules.get(own), name, None)
-    parts = own.split(".")
-    for package in (".".join(parts[:count]) for count in range(1, len(parts))):
-        module = sys.modules.get(package)
-        members = getattr(module, "__dict__", {})
-        if defined is None or name not in members.get("__all__", ()):
-            continue
-        # This package has a name once it is used. In another one `getattr` may import any module.
-        found = getattr(module, name) if parts[0] == _PACKAGE else members.get(name)
-        if found is defined:
-            return package
-    return own
-
-
 def load_reply(effect: Request, data: Any, outcomes: Mapping[str, type]) -> Any:
     """Load a reply to `effect` from the data of `dump_reply`. Raises `SnapshotError` for invalid data."""
     try:
@@ -67,7 +42,7 @@ def load_reply(effect: Request, data: Any, outcomes: Mapping[str, type]) -> Any:
             return load_value(data, outcomes)
         reply = _read_reply(effect, data["data"])
         # Of an effect whose reply may be anything.
-        return tuple(reply) if _class_of(reply) is list and data.get("class") == "tuple" else reply
+        return tuple(reply) if class_of(reply) is list and data.get("class") == "tuple" else reply
     except SnapshotError:
         raise
     except INVALID_DATA_ERRORS as error:
@@ -150,17 +125,12 @@ def _write_integer(part: Any) -> Any:
 
 def _replace(data: Any, change: Callable[[Any], Any]) -> Any:
     """Return data with what `change` returns for each name, string, number and constant."""
-    kind = _class_of(data)
+    kind = class_of(data)
     if issubclass(kind, dict):
         return {change(name): _replace(one, change) for name, one in data.items()}
     if issubclass(kind, (list, tuple)):
         return [_replace(one, change) for one in data]
     return change(data)
-
-
-def _class_of(value: object) -> type[object]:
-    # A function, so that type checkers do not narrow the value.
-    return type(value)
 
 
 def dump_reply(
@@ -170,7 +140,7 @@ def dump_reply(
 
     Without effects it is dumped by its own class. Raises `ValueError` as `dump_exactly` does.
     """
-    own = _class_of(reply)
+    own = class_of(reply)
     if own is Exhausted:
         return {"exhausted": to_json_data(reply)}
     kinds: list[type[Effect[Any]]] = [kind for kind in effects if kind is not Perform]
@@ -189,13 +159,11 @@ def _dump_by_effects(reply: object, effects: Sequence[type[Effect[Any]]], place:
     own: Any = type(reply)
     declared: list[Any] = [kind for effect in effects for kind in read_reply(effect)]
     if own in declared or not declared:
-        if is_plain(reply):
-            return reply
         try:
             adapter = _adapter(own)
         except PydanticSchemaGenerationError as error:
             fact = error.message.partition(". ")[0]
-            raise ValueError(f"{place}{find_without_schema(reply)} has no JSON: {fact}; {REMEDY}") from None
+            raise ValueError(f"{place}{find_part(reply, has_schema)} has no JSON: {fact}; {REMEDY}") from None
         return dump_exactly(reply, adapter, place)
     failures: list[ValueError] = []
     for effect in effects:
@@ -225,25 +193,10 @@ def dump_exactly(
 def _dump_and_read(
     value: object, adapter: TypeAdapter[Any], place: str, read: Callable[..., Any], *, only_set: bool
 ) -> Any:
-    door = Door()
     try:
-        data = _dump(adapter, value, door, only_set=only_set)
+        data = _dump(adapter, value, only_set=only_set)
     except Exception as error:
-        raise ValueError(f"{place}{find_unwritable(value)} cannot be written: {error}; {REMEDY}") from error
-    if door.known:
-        # A validator may need what was compared before, which is left out here.
-        with suppress(ValueError):
-            _read_back(value, adapter, _dump(adapter, value, Door(omits=True), only_set=only_set), place, read)
-            return data
-    _read_back(value, adapter, data, place, read)
-    return data
-
-
-# Any: JSON data.
-def _read_back(
-    value: object, adapter: TypeAdapter[Any], data: Any, place: str, read: Callable[[TypeAdapter[Any], Any], Any]
-) -> None:
-    """Raise `ValueError` if the data are not read as the value."""
+        raise ValueError(f"{place}{find_part(value, is_writable)} cannot be written: {error}; {REMEDY}") from error
     try:
         restored = read(adapter, data)
     except ValidationError as error:
@@ -256,6 +209,7 @@ def _read_back(
     if difference := find_difference(value, restored):
         where, fact = difference
         raise ValueError(f"{place}{where} {fact}")
+    return data
 
 
 def _read_reply(effect: Effect[Any], data: object) -> Any:
@@ -274,10 +228,10 @@ def to_json_data(value: object) -> Any:
     return _dump(_adapter(kind), value)
 
 
-def _dump(adapter: TypeAdapter[Any], value: object, door: Door | None = None, *, only_set: bool = False) -> Any:
+def _dump(adapter: TypeAdapter[Any], value: object, *, only_set: bool = False) -> Any:
     """Dump by alias, and without what is computed. The class is not checked here: what is read back is."""
     return adapter.dump_python(
-        value, mode="json", by_alias=True, exclude_unset=only_set, round_trip=True, warnings="none", context=door
+        value, mode="json", by_alias=True, exclude_unset=only_set, round_trip=True, warnings="none"
     )
 
 

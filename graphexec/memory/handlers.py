@@ -10,9 +10,9 @@ from graphexec.errors import InputError, format_value
 from graphexec.kernel.effects import CallContext
 from graphexec.kernel.events import Cut
 from graphexec.memory.conversation import Memory, MemoryNotSaved
+from graphexec.runtime.calls import report
 from graphexec.runtime.handlers import Handler
 from graphexec.runtime.io import IO
-from graphexec.runtime.progress import report
 from graphexec.runtime.threads import NOT_DONE, NotDone, wait_for
 
 

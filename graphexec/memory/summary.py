@@ -16,9 +16,8 @@ from graphexec.errors import InputError, InvalidReplyError, described
 from graphexec.memory.conversation import TurnMemory
 from graphexec.memory.history import HISTORY, History, MemoryHistory, Turn
 from graphexec.messages import ChatRequest, Message, Model, ModelReply, SystemMessage, UserMessage, check_reply
-from graphexec.runtime.calls import ask_within, current_call
+from graphexec.runtime.calls import ask_within, current_call, report
 from graphexec.runtime.io import IO, call_method
-from graphexec.runtime.progress import report
 
 SUMMARY_PROMPT = """\
 Keep the notes on a conversation between {human} and {ai}.

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, final
 
-from graphexec.kernel.exactness import class_of
 from graphexec.messages.conversation import AssistantMessage, SystemMessage, ToolMessage, UserMessage
 from graphexec.messages.images import (
     ANSWER_KIND,
@@ -63,7 +62,7 @@ def dump_kept(value: Any, depth: int = 0) -> Any:
     """
     if depth > DEEPEST:
         raise ValueError(f"it is nested more than {DEEPEST} levels deep")
-    kind = class_of(value)
+    kind: Any = value.__class__
     if kind in _SAME or (kind is float and math.isfinite(value)):
         return value
     if kind is list:

@@ -3,11 +3,10 @@
 from typing import TYPE_CHECKING
 
 from graphexec._mistakes import explain_names
-from graphexec.runtime.calls import current_call
+from graphexec.runtime.calls import current_call, report
 from graphexec.runtime.handlers import Handler
 from graphexec.runtime.io import ASYNC, BLOCKING, IO
 from graphexec.runtime.observers import ObserverFailed
-from graphexec.runtime.progress import report
 from graphexec.runtime.runner import arun, astream, run, stream
 
 __all__ = [

@@ -1,6 +1,6 @@
 """The current call, and nested runs within a call, which share the limits and the clock of the runs around them.
 
-Also what a forked process does with the locks and connections that it inherits.
+Also what handlers report during a call, and what a forked process does with the locks and connections that it inherits.
 """
 
 from __future__ import annotations
@@ -226,15 +226,6 @@ def host_call() -> CallContext[Any] | None:
     return current_call()
 
 
-def listening_call() -> CallContext[Any] | None:
-    """Return the innermost call around this code that has a listener for reports."""
-    call = _call_here()
-    while call is not None and call.listener is None:
-        scope = call.scope
-        call = scope.host if type(scope) is Scope else None
-    return call
-
-
 def current_call() -> CallContext[Any] | None:
     """Return the call that this code runs in: in a tool, a handler or an opaque node, and in functions that they call.
 
@@ -368,3 +359,43 @@ def describe_request(item: object) -> str:
     """Return who is responsible for a request, in words."""
     effects = ", ".join(dict.fromkeys(type(call.effect).__name__ for call in calls_of(item)))
     return f"the handler of {effects}" if effects else "a function of the run"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Listener:
+    """A receiver of reports: `hear` is called with each one, from any thread.
+
+    With `pieces` it also receives the pieces of replies. `room` waits on an event loop until earlier reports are taken.
+    """
+
+    hear: Callable[[object], None]
+    pieces: bool = False
+    room: Callable[[], Awaitable[None]] | None = None
+
+
+def _current_listener() -> Listener | None:
+    """Return the listener of the innermost call around this code that has one."""
+    call = _call_here()
+    while call is not None and call.listener is None:
+        call = call.scope.host if isinstance(call.scope, Scope) else None
+    return None if call is None else call.listener
+
+
+def report(news: object) -> None:
+    """Report progress to the run's observers and streams, if any; for handlers, models and tools while they answer."""
+    listener = _current_listener()
+    if listener is not None:
+        listener.hear(news)
+
+
+async def wait_for_capacity() -> None:
+    """Wait on an event loop until the listener has taken earlier reports; in a thread, `report` itself waits."""
+    listener = _current_listener()
+    if listener is not None and listener.room is not None:
+        await listener.room()
+
+
+def wants_pieces() -> bool:
+    """Return whether the listener receives pieces of a reply, so that the model should stream it."""
+    listener = _current_listener()
+    return listener is not None and listener.pieces

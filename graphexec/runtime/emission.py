@@ -10,7 +10,7 @@ import inspect
 import types
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from contextvars import copy_context
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 
 @final
@@ -21,31 +21,20 @@ class _Closed(BaseException):
     """
 
 
-@final
-class Emission(tuple[tuple[object]]):
-    """What a coroutine awaits to emit an item: `await Emission(((item,),))`.
-
-    Each item is in a tuple, because no event loop uses one. The loop of a run makes them itself, as `emit` would be one
-    more call for each event.
-    """
+class _Emission(tuple[tuple[object]]):
+    """What a coroutine awaits to emit an item, which is in a tuple, because no event loop uses one."""
 
     __slots__ = ()
-
-    if TYPE_CHECKING:
-
-        def __await__(self) -> Generator[Any, Any, None]: ...
-
-    else:
-        # Not a generator, which would cost two calls for each event of a run.
-        __await__ = tuple.__iter__
+    # Not a generator, which would cost two calls for each event of a run.
+    __await__: Any = tuple.__iter__  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 
 
-def emit(item: object) -> Emission:
+def emit(item: object) -> _Emission:
     """Emit an item of `stream_sync` or `stream_async` when awaited; continue when the consumer asks for the next one.
 
     Raises a `BaseException` if the stream is closed instead.
     """
-    return Emission(((item,),))
+    return _Emission(((item,),))
 
 
 # Any: what a coroutine emits is not part of its type.

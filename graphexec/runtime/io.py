@@ -24,11 +24,11 @@ from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from contextvars import Context, copy_context
 from functools import partial
 from queue import Empty, SimpleQueue
-from typing import Any, Generic, ParamSpec, Protocol, Self, TypeAlias, TypeVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, Protocol, Self, TypeAlias, TypeVar, final
 
 from graphexec.runtime.calls import adopt
+from graphexec.runtime.retry import RetryPolicy
 from graphexec.runtime.threads import (
-    CallUpdate,
     NotDone,
     ThreadGroup,
     check_cancelled,
@@ -40,9 +40,14 @@ from graphexec.runtime.threads import (
 P = ParamSpec("P")
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
-T_contra = TypeVar("T_contra", contravariant=True)
 
 Call: TypeAlias = Callable[[], Coroutine[Any, Any, T]]
+
+if TYPE_CHECKING:
+    from graphexec.runtime.tasks import CallTaskGroup
+
+    # Runs several calls at once, each with a position; their results and reports are taken one by one as they come.
+    CallGroup: TypeAlias = ThreadGroup[Call[T], T] | CallTaskGroup[T]
 
 
 class Items(Protocol[T_co]):
@@ -59,80 +64,6 @@ class Items(Protocol[T_co]):
     def aclose(self) -> Awaitable[object]:
         """Close it."""
         ...
-
-
-class CallGroup(Protocol[T_contra]):
-    """Runs several calls at once, each with a position; their results and reports are taken one by one as they come."""
-
-    def start(self, position: int, call: Callable[[], Coroutine[Any, Any, T_contra]]) -> None:
-        """Start a call. Raises `ThreadLimitError` if no thread is available."""
-        ...
-
-    def report(self, position: int, news: object) -> None:
-        """Add a report of the call at this position."""
-        ...
-
-    async def room(self) -> None:
-        """Wait until reports are taken, on an event loop; in a thread, `report` itself waits."""
-
-    async def take(self, seconds: float | None) -> CallUpdate | None:
-        """Return the position of a call with a function that returns its result, or a report; `None` if late."""
-        ...
-
-
-class IO(Protocol):
-    """Waits for a coroutine: `BLOCKING` in the caller's thread, `ASYNC` on the running event loop."""
-
-    @property
-    def blocking(self) -> bool:
-        """True in a sync run, in which waiting blocks the caller's thread; false in an async one."""
-        ...
-
-    def now(self) -> float:
-        """Return the time of the clock that it waits by, in seconds."""
-        ...
-
-    async def either(self, blocking: Callable[[], T], awaiting: Callable[[], Awaitable[T]]) -> T:
-        """Return what `blocking()` returns in a sync run, or `await awaiting()` in an async one."""
-        ...
-
-    async def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call a function that may block: in the caller's thread, or in a separate thread in an async run."""
-        ...
-
-    async def call_async(self, function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Await what `function` returns: on the running event loop, or on a separate loop in a sync run."""
-        ...
-
-    def iterate(self, blocking: Callable[[], Iterable[T]], awaiting: Callable[[], AsyncIterable[T]]) -> Items[T]:
-        """Iterate over `blocking()` in a sync run, over `awaiting()` in an async one; closing this closes it."""
-        ...
-
-    async def sleep(self, seconds: float) -> None:
-        """Sleep. Raises `AbandonedError`, or is cancelled, when the caller is cancelled."""
-
-    async def wait(self, begin: Callable[[Callable[[], object]], object], seconds: float | None) -> None:
-        """Call `begin` with a function, and wait until any thread calls that. Raises `TimeoutError` after `seconds`."""
-        ...
-
-    def timeout(self, seconds: float | None) -> AbstractAsyncContextManager[object]:
-        """Raise `TimeoutError` after `seconds` in the block; in a sync run nothing interrupts it."""
-        ...
-
-    def make_check(self) -> Callable[[], None]:
-        """Return a function that raises `AbandonedError` or `CancelledError` if the caller has been cancelled."""
-        ...
-
-    async def within(self, call: Call[T], seconds: float) -> T | NotDone:
-        """Return the result of `call()`, or `NOT_DONE` after `seconds`: then the call is abandoned."""
-        ...
-
-    def call_group(self) -> AbstractAsyncContextManager[CallGroup[Any]]:
-        """Return a group of concurrent calls; the end of `async with` abandons the unfinished ones."""
-        ...
-
-    async def checkpoint(self) -> None:
-        """Let other tasks of the event loop run. Raises `AbandonedError` in a thread if its caller is cancelled."""
 
 
 @final
@@ -167,37 +98,47 @@ class _BlockingItems(Generic[T]):
             close()
 
 
-@final
-class _BlockingIO:
-    """Waits in the caller's thread. No method suspends, so one step runs a coroutine to its end."""
+class IO:
+    """Waits for a coroutine: `BLOCKING` in the caller's thread, `ASYNC` on the running event loop.
+
+    The methods of this class, which are those of `BLOCKING`, never suspend, so one step runs a coroutine to its end.
+    """
 
     __slots__ = ()
-    blocking = True
+    # True in a sync run, in which waiting blocks the caller's thread; false in an async one.
+    blocking: ClassVar[bool] = True
 
     def now(self) -> float:
+        """Return the time of the clock that it waits by, in seconds."""
         return time.monotonic()
 
     async def either(self, blocking: Callable[[], T], awaiting: Callable[[], Awaitable[T]]) -> T:
+        """Return what `blocking()` returns in a sync run, or `await awaiting()` in an async one."""
         del awaiting
         return blocking()
 
     async def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call a function that may block: in the caller's thread, or in a separate thread in an async run."""
         return function(*args, **kwargs)
 
     async def call_async(self, function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Await what `function` returns: on the running event loop, or on a separate loop in a sync run."""
         # Importing asyncio takes half of the import time, and a sync run may never need it.
         from graphexec.runtime.tasks import run_on_own_loop
 
         return run_on_own_loop(partial(function, *args, **kwargs))
 
     def iterate(self, blocking: Callable[[], Iterable[T]], awaiting: Callable[[], AsyncIterable[T]]) -> Items[T]:
+        """Iterate over `blocking()` in a sync run, over `awaiting()` in an async one; closing this closes it."""
         del awaiting
         return _BlockingItems(blocking())
 
     async def sleep(self, seconds: float) -> None:
+        """Sleep. Raises `AbandonedError`, or is cancelled, when the caller is cancelled."""
         sleep_unless_cancelled(seconds)
 
     async def wait(self, begin: Callable[[Callable[[], object]], object], seconds: float | None) -> None:
+        """Call `begin` with a function, and wait until any thread calls that. Raises `TimeoutError` after `seconds`."""
         rung = SimpleQueue[None]()
         begin(partial(rung.put, None))
         try:
@@ -206,25 +147,29 @@ class _BlockingIO:
             raise TimeoutError from None
 
     def timeout(self, seconds: float | None) -> AbstractAsyncContextManager[object]:
-        # Nothing interrupts a blocking call.
+        """Raise `TimeoutError` after `seconds` in the block; in a sync run nothing interrupts it."""
         del seconds
         return nullcontext()
 
     def make_check(self) -> Callable[[], None]:
+        """Return a function that raises `AbandonedError` or `CancelledError` if the caller has been cancelled."""
         return check_cancelled
 
     async def within(self, call: Call[T], seconds: float) -> T | NotDone:
+        """Return the result of `call()`, or `NOT_DONE` after `seconds`: then the call is abandoned."""
         return wait_for(partial(_run, call), seconds)
 
-    def call_group(self) -> AbstractAsyncContextManager[CallGroup[Any]]:
+    def call_group(self) -> CallGroup[Any]:
+        """Return a group of concurrent calls; the end of `async with` abandons the unfinished ones."""
         return ThreadGroup(_run)
 
     async def checkpoint(self) -> None:
+        """Let other tasks of the event loop run. Raises `AbandonedError` in a thread if its caller is cancelled."""
         check_cancelled()
 
 
 @final
-class _AsyncIO:
+class _AsyncIO(IO):
     """Waits on the running event loop; blocking functions run in threads."""
 
     __slots__ = ()
@@ -257,17 +202,11 @@ class _AsyncIO:
     async def sleep(self, seconds: float) -> None:
         import asyncio
 
-        from graphexec.runtime.tasks import require_event_loop
-
-        require_event_loop()
         await asyncio.sleep(seconds)
 
     async def wait(self, begin: Callable[[Callable[[], object]], object], seconds: float | None) -> None:
         import asyncio
 
-        from graphexec.runtime.tasks import require_event_loop
-
-        require_event_loop()
         loop, rung = asyncio.get_running_loop(), asyncio.Event()
 
         def ring() -> None:
@@ -294,7 +233,7 @@ class _AsyncIO:
 
         return await await_for(call, seconds)
 
-    def call_group(self) -> AbstractAsyncContextManager[CallGroup[Any]]:
+    def call_group(self) -> CallGroup[Any]:
         from graphexec.runtime.tasks import CallTaskGroup, require_event_loop
 
         require_event_loop()
@@ -307,7 +246,7 @@ class _AsyncIO:
         await asyncio.sleep(0)
 
 
-BLOCKING = _BlockingIO()
+BLOCKING = IO()
 ASYNC = _AsyncIO()
 
 
@@ -332,6 +271,41 @@ async def gather(io: IO, calls: Sequence[Call[T]], *, at_once: int) -> list[T]:
                 results[update[0]] = update[1]()
                 running -= 1
     return [results[position] for position in range(len(calls))]
+
+
+async def retry(
+    attempt: Callable[[], Awaitable[T]],
+    policy: RetryPolicy,
+    io: IO,
+    *,
+    announce: Callable[[Exception, int, float], None],
+    sleep: Callable[[float], Awaitable[None]] | None = None,
+    allows: Callable[[float], bool] = lambda _: True,
+) -> T:
+    """Return the result of the first attempt that succeeds, or raise the last attempt's exception.
+
+    `announce` is called before each wait with the error, the number of the attempt and the seconds. `sleep` defaults to
+    `io.sleep`. `allows` returns whether another attempt may follow after a wait of so many seconds. If the caller has
+    been cancelled there is no retry: raises `AbandonedError` or `CancelledError`, even if the attempt suppressed the
+    cancellation.
+    """
+    check = io.make_check()
+    number = 1
+    while True:
+        try:
+            return await attempt()
+        except Exception as error:
+            # Imported here because most runs do not need it. Jitter needs no secure randomness.
+            import random
+
+            wait = policy.wait_after(error, number, chance=random.random())  # noqa: S311
+            if wait is None or not allows(wait):
+                raise
+            announce(error, number, wait)
+        # Outside the except block, or the next error would have this one as its context.
+        check()
+        await (sleep or io.sleep)(wait)
+        number += 1
 
 
 async def call_method(io: IO, owner: object, name: str, *args: object, **options: object) -> Any:

@@ -14,12 +14,23 @@ from typing import Any, TypeVar, final
 
 from graphexec.errors import InputError
 from graphexec.kernel.effects import Batch, CallContext
-from graphexec.kernel.events import ChargedReply, CompactReply, Cut, Done, Failed, Journal, Reported, attach_journal
+from graphexec.kernel.events import (
+    ChargedReply,
+    CompactReply,
+    Cut,
+    Done,
+    Failed,
+    Journal,
+    MemberReply,
+    Reported,
+    attach_journal,
+)
 from graphexec.kernel.execution import Execution
 from graphexec.kernel.graph import Graph
-from graphexec.kernel.snapshot import Snapshot, attach_snapshot
+from graphexec.kernel.snapshot import PAID, Snapshot, attach_snapshot
 from graphexec.kernel.stepping import begin, current
 from graphexec.runtime.calls import (
+    Listener,
     Nesting,
     Scope,
     calls_of,
@@ -34,7 +45,6 @@ from graphexec.runtime.handlers import Handler, RunContext, RunOptions, check_co
 from graphexec.runtime.io import BLOCKING, IO
 from graphexec.runtime.members import MemberCalls
 from graphexec.runtime.observers import Notifier, Observer, OnEvent
-from graphexec.runtime.progress import Listener
 from graphexec.runtime.threads import NOT_DONE, current_cancel_scope
 
 S = TypeVar("S")
@@ -281,13 +291,13 @@ class RunLoop:
             left = None
         elif left is not None and left <= 0:
             return Cut(), self.scope.now()
-        if self.pieces:
-            return await self._answer_with_reports(handler, call, left)
+        if self.pieces and not (handler.timed or handler.instant):
+            return await self._answer_with_reports(call)
         # Reports are delivered when the call is answered or has failed.
         reports: list[object] | None = None
         if self.observed:
             reports = []
-            call.listener = Listener(reports.append)
+            call.listener = Listener(reports.append, pieces=self.pieces)
         try:
             token = enter_call(call)
             try:
@@ -347,31 +357,13 @@ class RunLoop:
             "the call has no reply; let its context manager pass exceptions on"
         ) from failed
 
-    async def _answer_with_reports(
-        self, handler: Handler, call: CallContext[Any], left: float | None
-    ) -> tuple[object, float]:
+    async def _answer_with_reports(self, call: CallContext[Any]) -> tuple[object, float]:
         """Return the reply to a call as `answer` does; deliver its reports as they come."""
-        ends = None if left is None else self.scope.now() + left
-
-        async def timed() -> tuple[object, float]:
-            return await self.handle(handler, call), self.scope.now()
-
-        async with self.io.call_group() as group:
-            call.listener = Listener(partial(group.report, 0), pieces=True, room=group.room)
-            token = enter_call(call)
-            try:
-                group.start(0, timed)
-            finally:
-                reset_call(token)
-            try:
-                while True:
-                    update = await group.take(None if ends is None else ends - self.scope.now())
-                    if update is None:
-                        return Cut(), self.scope.now()
-                    _, result, news = update
-                    if result is not None:
-                        answered: tuple[object, float] = result()
-                        return answered
-                    await self.report(call, (news,))
-            finally:
-                close_calls((call,))
+        members = MemberCalls(self, Batch(call.request, (call,), {0: PAID}))
+        try:
+            while True:
+                answer, now, _ = await members.next_answer()
+                if isinstance(answer, MemberReply):
+                    return answer.reply, now
+        finally:
+            await members.close()

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, final
 from graphexec.errors import ThreadLimitError
 from graphexec.kernel.effects import Batch, CallContext
 from graphexec.kernel.events import ChargedReply, Cut, MemberReply, MemberStarted
-from graphexec.runtime.calls import close_calls, enter_call, reset_call
+from graphexec.runtime.calls import Listener, close_calls, enter_call, reset_call
 from graphexec.runtime.handlers import Handler, handler_of
-from graphexec.runtime.io import CallGroup, run_sync
-from graphexec.runtime.progress import Listener
+from graphexec.runtime.io import run_sync
 from graphexec.runtime.threads import MOST_REPORTS
 
 if TYPE_CHECKING:
+    from graphexec.runtime.io import CallGroup
     from graphexec.runtime.loop import RunLoop
 
 

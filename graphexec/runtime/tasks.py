@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import sys
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -38,30 +37,11 @@ def require_event_loop() -> None:
         task = None
     if task is not None:
         return
-    library = _running_library()
-    fact = f"{library} runs it" if library else "no event loop runs it"
-    remedy = (
-        "write await trio.to_thread.run_sync(executor.invoke, inputs), or another sync method"
-        if library == "trio"
-        else "call a sync method, such as executor.invoke(inputs), or run it with asyncio.run(...)"
+    raise EventLoopError(
+        "an async call of graphexec needs asyncio, and no event loop of asyncio runs it; call a sync method, such as "
+        "executor.invoke(inputs) (under trio: await trio.to_thread.run_sync(executor.invoke, inputs)), or run it with "
+        "asyncio.run(...)"
     )
-    raise EventLoopError(f"an async call of graphexec needs asyncio, and {fact}; {remedy}")
-
-
-def _running_library() -> str | None:
-    """Return the name of the async library that runs this code, if another one than asyncio does."""
-    # Any: a module that only these libraries load.
-    sniffio: Any = sys.modules.get("sniffio")
-    trio: Any = sys.modules.get("trio")
-    if trio is not None and getattr(trio.lowlevel, "in_trio_run", bool)():
-        return "trio"
-    if sniffio is None:
-        return None
-    try:
-        library: str = sniffio.current_async_library()
-    except sniffio.AsyncLibraryNotFoundError:
-        return None
-    return None if library == "asyncio" else library
 
 
 async def call_in_thread(call: Callable[[], T]) -> T:

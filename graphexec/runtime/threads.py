@@ -236,11 +236,6 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_threads.reset)
 
 
-def count_abandoned() -> int:
-    """Return the number of abandoned calls that still run in a thread."""
-    return _threads.abandoned
-
-
 def last_call() -> int:
     """Return the number of the last call in a thread."""
     return _threads.last

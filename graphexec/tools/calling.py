@@ -16,10 +16,9 @@ from graphexec.errors import GraphexecError, InputError, ToolDefinitionError, cl
 from graphexec.kernel.effects import CallContext
 from graphexec.messages import check_access
 from graphexec.messages.observations import WHOLE, Excerpt
+from graphexec.runtime.calls import report
 from graphexec.runtime.handlers import Handler
-from graphexec.runtime.io import IO
-from graphexec.runtime.progress import report
-from graphexec.runtime.retry import retry
+from graphexec.runtime.io import IO, retry
 from graphexec.runtime.threads import NotDone
 from graphexec.tools.options import LENGTH, POLICY, ErrorPolicy, ReportedError, ToolRaisedError
 from graphexec.tools.reading import PLAIN

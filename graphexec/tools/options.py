@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias, TypedDict, final
 
 from graphexec._arguments import FLAG, SECONDS, TIMEOUT, Constraint, optional, validate, whole
 from graphexec.errors import Portable, ToolDefinitionError, did_you_mean
-from graphexec.runtime.retry_policy import RetryPolicy
+from graphexec.runtime.retry import RetryPolicy
 from graphexec.tools.examples import ToolExample
 
 # Decides if an exception in a tool becomes an observation, which a function may write, or ends the run.

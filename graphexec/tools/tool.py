@@ -27,7 +27,7 @@ from graphexec._parsing.json import is_broken_container, read_container, read_va
 from graphexec.errors import Portable, ToolDefinitionError, described, format_value
 from graphexec.kernel.effects import NestedRuns
 from graphexec.messages import ToolSpec
-from graphexec.runtime.retry_policy import RetryPolicy
+from graphexec.runtime.retry import RetryPolicy
 from graphexec.tools.examples import ToolExample, check_examples, describe_examples
 from graphexec.tools.options import ASYNC_FUNCTION, LENGTH, POLICY, ErrorPolicy, read_options
 from graphexec.tools.reading import FEW, NULL, has_few_characters, is_simple, may_be, measure_json, mend, validate_json

@@ -1,13 +1,11 @@
 """Budgets of a machine: an entry into a node charges them, and an edge resets them."""
 
 import dataclasses
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import graphexec as gx
-from graphexec import errors
-from graphexec.effects import TOKENS, agent_limits
+from graphexec.effects import agent_limits
 from graphexec.kernel import ITERATIONS
 from graphexec.runtime.handlers import RunContext
 from tests.drivers import DriverResult
@@ -205,31 +203,6 @@ def test_restart_changes_nothing_else_and_may_be_limited() -> None:
 @cases("name", "revisions", "a.b", "research.deep.revisions", "iterations", "_x1")
 def test_budget_name_is_a_dotted_identifier(name: str) -> None:
     assert (str(gx.Meter(name, 1)), gx.Meter(name).limit) == (name, None)
-
-
-# Any: type checkers refuse these limits.
-as_budget: Any = gx.Meter
-as_limits: Any = gx.Limits
-NOT_WHOLE = "the limit revisions is {}; give a whole number, or None for no limit"
-NEGATIVE = "the limit revisions is -1; give 0 or more, or None for no limit"
-OWN_LIMIT = "iterations is a limit of its own; write Limits(iterations=...)"
-
-
-@cases(
-    ("make", "text"),
-    (lambda: gx.Meter("revisions", -1), NEGATIVE),
-    (lambda: as_budget("revisions", 1.5), NOT_WHOLE.format(1.5)),
-    (lambda: as_budget("revisions", math.inf), NOT_WHOLE.format(math.inf)),
-    (lambda: gx.Limits({REVISIONS: -1}), NEGATIVE),
-    (lambda: as_limits({REVISIONS: "2"}), NOT_WHOLE.format("'2'")),
-    (lambda: agent_limits({TOKENS: 2}), "tokens is a limit of its own; write agent_limits(tokens=...)"),
-    (
-        lambda: gx.Limits({REVISIONS: -1, ITERATIONS: 2, PATIENCE: 3}),
-        f"{NEGATIVE}; {OWN_LIMIT}",
-    ),
-)
-def test_invalid_limit_of_a_budget_is_refused(make: Callable[[], object], text: str) -> None:
-    assert m.error_message(errors.LimitsError, make) == text
 
 
 @cases(

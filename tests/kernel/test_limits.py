@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import math
 import pickle
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphexec import Asks, Effect, Exhausted, Limits, Meter, Spent, ask, begin, errors, node
+from graphexec.effects import TOKENS, agent_limits
 from graphexec.kernel.events import Cut
 from graphexec.kernel.execution import Execution
 from graphexec.kernel.meters import ITERATIONS, NOTHING, Counts, FrozenMapping
@@ -59,6 +61,9 @@ def test_name_must_be_an_identifier(name: Any) -> None:
         for name in ("seconds", "fan_out", "restarts")
     ),
     (lambda: Limits({ITERATIONS: 5}), "iterations is a limit of its own; write Limits(iterations=...)"),
+    (lambda: agent_limits({TOKENS: 2}), "tokens is a limit of its own; write agent_limits(tokens=...)"),
+    (lambda: Meter("revisions", -1), "the limit revisions is -1; give 0 or more, or None for no limit"),
+    *((partial(Meter, "revisions", one), "the limit revisions is ") for one in (1.5, math.inf)),
     (lambda: Meter("fees", 0, whole=False), "the limit fees is 0, but what an effect consumes is only known"),
     (lambda: dataclasses.replace(Limits({PAYMENTS: 3}), seconds=-1), "the limit seconds is -1"),
 )
@@ -223,7 +228,7 @@ def test_charges_as_a_field_are_refused() -> None:
 class Outer:
     """Outer runs that allow a nested run everything but more seconds."""
 
-    seconds: float
+    seconds: float | None
     refusal: Exhausted | None = None
     limits: Collection[str] = ()
 

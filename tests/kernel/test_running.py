@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import graphexec as gx
 from graphexec import Effect, Limits, Machine, UnprovedError
 from graphexec.errors import InputError, MissingHandlerError
-from graphexec.kernel import Asked, Done, Event
+from graphexec.kernel import Done, Event
 from graphexec.runtime import runner
 from graphexec.runtime.handlers import HandlerLike
 from tests.kernel import machines as m
@@ -90,17 +90,6 @@ def test_methods_run_like_the_runner(name: str, number: int, most: int) -> None:
     options = {"limits": limits, "handlers": handlers} if handlers else {"limits": limits}
     for way in WAYS:
         assert comparable(way(machine, start(number), **options)) == expected, way
-
-
-def test_streams_yield_the_events_of_the_runner() -> None:
-    limits = Limits({m.TOLLS: 3})
-    handlers = travels(1.0)
-    expected = list(runner.stream(m.ROAD, m.Trip(9), handlers=handlers, limits=limits))
-    sync = list(m.ROAD.stream(m.Trip(9), handlers=handlers, limits=limits))
-    unblocking = asyncio.run(_collected(m.ROAD.astream(m.Trip(9), handlers=handlers, limits=limits)))
-    kinds = [type(event) for event in expected]
-    assert kinds.count(Asked) == 3
-    assert [type(event) for event in sync] == [type(event) for event in unblocking] == kinds
 
 
 @in_every_way

@@ -3,21 +3,18 @@
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
 import pytest
 
 import graphexec as gx
 from graphexec import kernel
-from graphexec.errors import Fault, InputError, UndeclaredOutcomeError
+from graphexec.errors import InputError, UndeclaredOutcomeError
 from graphexec.kernel import node
-from graphexec.kernel.tables import faults_of
 from tests.drivers import LIVE
 from tests.kernel import machines as m
 from tests.kernel.machines import interview, tick, tock
 from tests.parameters import cases
-from tests.verify.bad_machines import UNREACHABLE
 
 loosely: Any = gx.edges
 
@@ -224,27 +221,25 @@ def test_narrowed_replacement_takes_nodes_with_it() -> None:
     assert [edge.outcome for edge in NARROWED.edges if edge.source == "split"] == [m.Even]
 
 
-def test_settings_are_replaced() -> None:
-    polite = GREET.with_settings(Mark("!"), Greeting("Hello"), "something else", 3)
-    assert run_to(polite, m.Number(3)) == m.Total("Hello, 3!")
-    assert run_to(polite.with_settings(Mark("?"), Greeting("Bye")), m.Number(3)) == m.Total("Bye, 3?")
-    assert greet.parameters == {"greeting": (Greeting,), "mark": (Mark,)}
+doubt_total = m.pure("doubt_total", m.Total, m.Total | Refused, lambda total: total)
+insist = m.pure("insist", Refused, m.Total, lambda refused: m.Total(str(refused.value)))
+DOUBTING: Any = gx.splice(
+    m.DIAMOND,
+    gx.edges(doubt_total, gx.on(m.Total, gx.END) | gx.on(Refused, insist))
+    | gx.edges(insist, gx.on(m.Total, doubt_total)),
+    after=m.join,
+    on=m.Total,
+)
 
 
-def test_machine_with_settings_is_not_checked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Settings change nothing that a fault could be in."""
-    checks: list[str] = []
-
-    def find_faults(*arguments: Any) -> list[Fault]:
-        checks.append("table")
-        return faults_of(*arguments)
-
-    # The package has a function of this module's name.
-    monkeypatch.setattr(import_module("graphexec.kernel.graph"), "faults_of", find_faults)
-    assert m.DIAMOND.with_settings(Mark("!")).verify().proved
-    assert checks == []
-    assert not UNREACHABLE.with_settings(Mark("!")).verify().proved
-    assert checks
+def test_run_of_a_spliced_loop_is_refused() -> None:
+    """Surgery changes the table alone; the proof is asked for where the machine runs."""
+    with pytest.raises(gx.UnprovedError) as caught:
+        DOUBTING.run(m.Number(6))
+    (finding,) = caught.value.verdict.findings
+    assert finding.witness is not None
+    assert {step.source for step in finding.witness.loop} == {"doubt_total", "insist"}
+    assert DOUBTING.run(m.Number(6), allow_nonterminating=True).outcome == m.Total("halved to 3")
 
 
 def shout_topic(topic: m.Topic) -> m.Topic:
@@ -319,16 +314,6 @@ GREET: gx.Graph[m.Number, m.Total] = m.machine_of(greet)
 
 
 @gx.node
-def with_one(number: m.Number, greeting: Greeting) -> m.Total:
-    return m.Total(f"{greeting.word} {number.value}")
-
-
-@gx.node
-def with_two(number: m.Number, greeting: Greeting, mark: Mark) -> m.Total:
-    return m.Total(f"{greeting.word} {number.value}{mark.text}")
-
-
-@gx.node
 def with_three(number: m.Number, greeting: Greeting, mark: Mark, left: m.Left) -> m.Total:
     return m.Total(f"{greeting.word} {number.value}{mark.text} {left.steps}")
 
@@ -340,17 +325,16 @@ def with_call(number: m.Number, call: gx.CallContext[None], greeting: Greeting) 
 
 @cases(
     ("greeter", "text"),
-    (with_one, "Hi 3"),
-    (with_two, "Hi 3!"),
     (with_three, "Hi 3! 7"),
     (with_call, "Hi 3 in with_call"),
     (greet, "Hi, 3!"),
 )
 def test_node_receives_its_settings(greeter: gx.Node[m.Number, m.Total], text: str) -> None:
-    machine = m.machine_of(greeter).with_settings(m.Left(7), Mark("!"), Greeting("Hi"))
+    machine = m.machine_of(greeter).with_settings(m.Left(7), Mark("!"), Greeting("Hi"), "something else", 3)
     assert run_to(machine, m.Number(3)) == m.Total(text)
     again = machine.with_settings(m.Left(7), Mark("?"), Greeting("Hi"))
     assert run_to(again, m.Number(3)) == m.Total(text.replace("!", "?"))
+    assert greet.parameters == {"greeting": (Greeting,), "mark": (Mark,)}
 
 
 @cases(("source", "text"), (ask_politely, "re: Hello"), (shout_out, "HELLO"), (whisper, "hello"))

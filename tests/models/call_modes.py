@@ -9,9 +9,9 @@ from typing import TypeAlias
 from graphexec import errors, models
 from graphexec.messages import ModelReply, ModelRequest, ReplyDelta, Usage
 from graphexec.models.http.remote import RemoteModel
-from graphexec.runtime.progress import Listener, listen_with
 from tests.models.actors import HELLO, FakeTime, aread_stream, read_stream
 from tests.parameters import cases
+from tests.runtime.actors import listening
 
 Ask: TypeAlias = Callable[..., ModelReply]
 Called: TypeAlias = models.WrappedModel | RemoteModel
@@ -57,7 +57,7 @@ both_streams = cases("ask", *MODES[2:])
 def record_reports() -> Generator[list[object], None, None]:
     """Collect the reports inside the block."""
     reports: list[object] = []
-    with listen_with(Listener(reports.append)):
+    with listening(reports.append):
         yield reports
 
 

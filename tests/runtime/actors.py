@@ -4,16 +4,22 @@ import asyncio
 import os
 import signal
 import threading
-from collections.abc import Awaitable, Callable, Coroutine
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 import pytest
 
 import graphexec as gx
+from graphexec.kernel.effects import CallContext
+from graphexec.kernel.execution import Execution
+from graphexec.runtime import threads
+from graphexec.runtime.calls import Listener, Scope, enter_call, reset_call
 from graphexec.runtime.threads import CancelScope, run_in_thread
 from tests.executor.actors import AnyTool, run_async, run_sync
+from tests.kernel.machines import INTERVIEW, Topic
 from tests.parameters import cases
 
 T = TypeVar("T")
@@ -57,6 +63,12 @@ def succeeds_in_fork(work: Callable[[], bool]) -> bool:
     return os.waitpid(child, 0)[1] == 0
 
 
+def count_abandoned() -> int:
+    """Return the number of abandoned calls that still run in a thread."""
+    abandoned: int = vars(threads)["_threads"].abandoned
+    return abandoned
+
+
 async def cancel_when(begun: Awaitable[Any], run: Coroutine[Any, Any, Any]) -> BaseException:
     """Cancel a run when it has begun, and return what it raises."""
     task = asyncio.create_task(run)
@@ -79,3 +91,19 @@ def start_in_thread(call: Callable[[], T], scope: CancelScope | None = None) -> 
 
     run_in_thread(call, scope, receive)
     return future
+
+
+@contextmanager
+def listening(hear: Callable[[object], None]) -> Generator[None, None, None]:
+    """Be within a call of a run, whose reports `hear` receives."""
+    scope = Scope("run", None, time.monotonic, None, None)
+    scope.begin(Execution(INTERVIEW, gx.begin(INTERVIEW, Topic("tea")), gx.Limits(), scope=scope))
+    call = CallContext[None](scope, "interview", None, None, 1, 0)
+    call.listener = Listener(hear)
+    token = enter_call(call)
+    try:
+        yield
+    finally:
+        reset_call(token)
+        if scope.loop is not None:
+            scope.loop.close()

@@ -9,10 +9,9 @@ import pytest
 
 from graphexec import AgentAction, AgentExecutor, errors, tool
 from graphexec.integrations.langchain import runnable_agent
-from graphexec.runtime.threads import open_cancel_scope
 from tests.executor.actors import Running, act, make_executor, scripted
 from tests.parameters import cases
-from tests.runtime.actors import HOW, LONG, start_in_thread, tool_named
+from tests.runtime.actors import HOW, LONG, tool_named
 
 
 @pytest.mark.medium
@@ -139,18 +138,3 @@ def test_other_runs_of_a_failed_batch_stop() -> None:
     held.set()
     assert ended.wait(LONG)
     assert asked == ["good"]
-
-
-def test_inner_scope_is_cancelled_with_outer() -> None:
-    begun, left = threading.Event(), threading.Event()
-
-    def inner() -> None:
-        begun.set()
-        with open_cancel_scope() as scope, scope.on_cancel(left.set):
-            left.wait(LONG)
-
-    with open_cancel_scope() as outer:
-        done = start_in_thread(inner, outer)
-        assert begun.wait(LONG)
-    done.result(LONG)
-    assert left.is_set()

@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 
 from graphexec import AgentAction, AgentExecutor, AgentFinish, CallContext, Snapshot, draw, errors, tool
 from graphexec.kernel.events import journal_of
-from graphexec.runtime.threads import count_abandoned
 from tests.executor import actors
 from tests.executor.actors import run_async, snapshot_in
 from tests.parameters import cases
-from tests.runtime.actors import HOW, LONG, cancel_when, tool_named
+from tests.runtime.actors import HOW, LONG, cancel_when, count_abandoned, tool_named
 from tests.stopwatch import eventually
 
 
@@ -142,23 +141,6 @@ def test_async_functions_of_a_sync_run_share_a_loop(limits: dict[str, Any]) -> N
 
 
 @cases("place", 0, 1, 2, 4)
-def test_exception_of_a_tool_has_the_progress_of_its_run(place: int) -> None:
-    calls: list[int] = []
-
-    def fail() -> str:
-        calls.append(1)
-        if len(calls) == place + 1:
-            raise LookupError(str(place))
-        return "ok"
-
-    executor = make_executor("aaaaa", tool_named("a", fail), handle_tool_errors="raise")
-    with pytest.raises(LookupError, match=str(place)) as raised:
-        run_async(executor)
-    assert [record["event"] for record in draw.recording_of(raised.value).records][-2:] == ["failed", "result"]
-    assert run_async(make_executor("aaaaa", tool_named("a", ok)), snapshot_in(raised.value)).output == "done"
-
-
-@cases("place", 0, 1, 2, 4)
 def test_cancelled_run_ends_at_once(place: int) -> None:
     entered, free, ended = threading.Event(), threading.Event(), threading.Event()
     calls: list[int] = []
@@ -191,32 +173,6 @@ def test_cancelled_run_ends_at_once(place: int) -> None:
     again = run_async(make_executor("aaaaa", tool_named("a", ok)), snapshot)
     assert (again.output, len(again.steps), len(calls)) == ("done", 5, place + 1)
     assert [*draw.recording_of(journal).records] == records
-
-
-def test_run_within_an_abandoned_call_charges_nothing_more() -> None:
-    entered, free, ended = threading.Event(), threading.Event(), threading.Event()
-    asked: list[str] = []
-
-    def decide(steps: Any, inputs: Any) -> AgentFinish:
-        del steps
-        asked.append(inputs["input"])
-        return AgentFinish({"output": "done"})
-
-    def nest() -> str:
-        entered.set()
-        free.wait(LONG)
-        with pytest.raises(errors.AbandonedError):
-            AgentExecutor(agent=decide, tools=[]).run("within")
-        ended.set()
-        return "ok"
-
-    executor = make_executor("aab", tool_named("a", ok), tool_named("b", nest))
-    snapshot = snapshot_in(asyncio.run(cancel_when(asyncio.to_thread(entered.wait, LONG), executor.arun("?"))))
-    free.set()
-    assert ended.wait(LONG)
-    assert asked == []
-    # Three decisions and three calls of tools of its own, nothing of the run within.
-    assert (snapshot.spent["model_calls"], snapshot.spent["tool_calls"]) == (3, 3)
 
 
 def run_and_cancel(length: int, place: int, when: Any) -> tuple[AgentExecutor, list[int], Any]:
@@ -256,30 +212,6 @@ def test_run_cancelled_at_any_time_can_go_on(place: int, after: float) -> None:
         end = run_async(executor, snapshot)
     # Some end before they are cancelled.
     assert (end.output, len(end.steps)) == ("done", 60)
-
-
-def test_event_loop_goes_on_meanwhile() -> None:
-    ticks: list[int] = []
-
-    def wait_for_a_tick() -> str:
-        seen = len(ticks)
-        eventually(lambda: len(ticks) > seen)
-        return "ok"
-
-    async def tick() -> None:
-        while True:
-            ticks.append(1)
-            await asyncio.sleep(0.001)
-
-    async def main() -> str:
-        task = asyncio.create_task(tick())
-        began = time.monotonic()
-        result = await make_executor("aaaaaa", tool_named("a", wait_for_a_tick)).arun("?")
-        task.cancel()
-        assert time.monotonic() - began < LONG
-        return str(result.output)
-
-    assert asyncio.run(main()) == "done"
 
 
 @cases("option", "observers", "trim_intermediate_steps", "handle_parsing_errors", "handle_tool_errors", "on_error")

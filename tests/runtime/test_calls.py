@@ -79,22 +79,6 @@ async def alook(effect: Look, call: gx.CallContext[Any]) -> str:
     return look(effect, call)
 
 
-RUNS: list[Callable[..., Any]] = [
-    run,
-    lambda *args, **options: asyncio.run(arun(*args, **options)),
-    lambda *args, **options: list(stream(*args, **options))[-1],
-]
-
-
-@cases("run_it", *RUNS)
-@cases("handler", look, alook)
-@cases("at_once", 1, 64)
-def test_handlers_and_nodes_get_their_call(run_it: Any, handler: Callable[..., Any], at_once: int) -> None:
-    done = run_it(MACHINE, Start(), handlers={Look: handler}, at_once=at_once, run_id="r")
-    assert done.outcome == Finished(IDS)
-    assert done.snapshot.run_id == "r"
-
-
 def annotated(effect: Look, call: Annotated[gx.CallContext[Any], "the call"]) -> str:
     return str(call.id)
 
@@ -103,9 +87,21 @@ def optional(effect: Look, call: gx.CallContext[Any] | None = None) -> str:
     return "none" if call is None else str(call.id)
 
 
-@cases("handler", look, annotated, optional)
-def test_graph_run_takes_the_run_id(handler: Any) -> None:
-    assert MACHINE.run(Start(), handlers={Look: handler}, run_id="r").outcome == Finished(IDS)
+RUNS: list[Callable[..., Any]] = [
+    gx.Machine[Any, Any].run,
+    run,
+    lambda *args, **options: asyncio.run(arun(*args, **options)),
+    lambda *args, **options: list(stream(*args, **options))[-1],
+]
+
+
+@cases("run_it", *RUNS)
+@cases("handler", look, alook, annotated, optional)
+@cases("at_once", 1, 64)
+def test_handlers_and_nodes_get_their_call(run_it: Any, handler: Callable[..., Any], at_once: int) -> None:
+    done = run_it(MACHINE, Start(), handlers={Look: handler}, at_once=at_once, run_id="r")
+    assert done.outcome == Finished(IDS)
+    assert done.snapshot.run_id == "r"
 
 
 def test_run_id_is_made_up_and_kept() -> None:

@@ -54,22 +54,6 @@ def test_items_come_in_order(script: list[int | str], depth: int, how: How) -> N
 
 
 @HOW
-def test_streams_nest(how: How) -> None:
-    async def inner(io: IO) -> None:
-        await emit("a")
-        await io.sleep(0)
-        await emit("b")
-
-    async def outer(io: IO) -> None:
-        items = io.iterate(lambda: stream_sync(lambda: inner(io)), lambda: stream_async(lambda: inner(io)))
-        async with aclosing(items):
-            async for item in items:
-                await emit(item.upper())
-
-    assert how(outer) == ["A", "B"]
-
-
-@HOW
 def test_errors_come_after_the_items(how: How) -> None:
     async def work(io: IO) -> None:
         await emit(1)

@@ -4,7 +4,7 @@ import asyncio
 import dataclasses
 import threading
 from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import aclosing, closing, contextmanager
+from contextlib import aclosing, contextmanager
 from typing import Any, TypeAlias
 
 import pytest
@@ -15,8 +15,8 @@ from graphexec.kernel import Answered, Asked, Done, Event, Reported
 from graphexec.kernel.effects import CallContext
 from graphexec.messages import ModelReply, ModelRequest, ReplyDelta
 from graphexec.runtime import IO, Handler, arun, astream, report, run, stream
+from graphexec.runtime.calls import wants_pieces
 from graphexec.runtime.handlers import RunContext
-from graphexec.runtime.progress import Listener, listen_with, wants_pieces
 from tests.drivers import FakeClock, make_run_context, options_of
 from tests.kernel.machines import INTERVIEW, PROMPTS, Prompt, Question, Stopped, Topic
 from tests.parameters import cases
@@ -119,18 +119,6 @@ def test_reports_precede_an_exception(how: str, pieces: bool, kind: str) -> None
     assert news(seen) == ["trying", "in vain"]
 
 
-def test_listener_receives_reports_only_inside_the_block() -> None:
-    heard: list[object] = []
-    report("before")
-    with listen_with(Listener(heard.append)):
-        report("inside")
-        with listen_with(Listener(heard.append, pieces=True)):
-            assert wants_pieces()
-        assert not wants_pieces()
-    report("after")
-    assert heard == ["inside"]
-
-
 # ---- the pieces of a reply
 
 
@@ -192,45 +180,28 @@ def asking(model: Any, *, seconds: float | None = None, clock: Callable[[], floa
     return made if clock is None else dataclasses.replace(made, clock=clock)
 
 
+@cases("how", "sync", "async")
 @cases("seconds", None, LONG)
-def test_pieces_come_as_they_are_made(seconds: float | None) -> None:
+def test_pieces_come_as_they_are_made(how: str, seconds: float | None) -> None:
     model = StreamingModel()
-    with closing(stream(PROMPTS, Prompt(), **options_of(asking(model, seconds=seconds)), pieces=True)) as events:
-        assert isinstance(next(event for event in events if isinstance(event, Asked)), Asked)
-        for number, piece in enumerate(ANSWER, start=1):
-            model.going.release()
-            event = next(events)
-            assert isinstance(event, Reported)
-            # Only the released pieces have arrived.
-            assert (event.news, model.made) == (ReplyDelta(piece), number)
-        answered, *_, done = events
-    assert isinstance(answered, Answered)
-    assert answered.reply == ModelReply("It is 42")
-    assert isinstance(done, Done)
-    assert isinstance(done.outcome, Stopped)
-    assert model.closed.is_set()
 
+    class Releasing(list[Event[Any]]):
+        """Events, each of which releases the next piece."""
 
-@cases("seconds", None, LONG)
-def test_pieces_arrive_on_the_loop_as_produced(seconds: float | None) -> None:
-    async def scenario() -> None:
-        model = StreamingModel()
-        async with aclosing(
-            astream(PROMPTS, Prompt(), **options_of(asking(model, seconds=seconds)), pieces=True)
-        ) as events:
-            while not isinstance(await anext(events), Asked):
-                pass
-            for number, piece in enumerate(ANSWER, start=1):
+        def append(self, event: Event[Any]) -> None:
+            super().append(event)
+            if isinstance(event, Reported):
+                assert (event.news, model.made) == (ReplyDelta(ANSWER[len(news(self)) - 1]), len(news(self)))
+            if isinstance(event, (Asked, Reported)):
                 model.going.release()
-                event = await asyncio.wait_for(anext(events), LONG)
-                assert isinstance(event, Reported)
-                assert (event.news, model.made) == (ReplyDelta(piece), number)
-            rest = [event async for event in events]
-        assert isinstance(rest[0], Answered)
-        assert isinstance(rest[-1], Done)
-        assert model.closed.is_set()
 
-    asyncio.run(scenario())
+    context = asking(model, seconds=seconds)
+    events = streamed(PROMPTS, Prompt(), context, how=how, pieces=True, seen=Releasing())
+    assert kinds(events) == ["Asked", *["Reported"] * 3, "Answered"]
+    answered = next(event for event in events if isinstance(event, Answered))
+    assert answered.reply == ModelReply("It is 42")
+    assert isinstance(events[-1], Done)
+    assert model.closed.is_set()
 
 
 @EVERY_WAY

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from graphexec.errors import AbandonedError
 from graphexec.runtime import ASYNC, BLOCKING, IO
-from graphexec.runtime.io import run_sync
-from graphexec.runtime.retry import retry
-from graphexec.runtime.retry_policy import RetryPolicy
+from graphexec.runtime.io import retry, run_sync
+from graphexec.runtime.retry import RetryPolicy
 from graphexec.runtime.threads import open_cancel_scope
 from tests.parameters import cases
 from tests.runtime.actors import cancel_when, start_in_thread

@@ -15,7 +15,7 @@ import pytest
 from graphexec import AgentAction, AgentExecutor, AgentFinish, CallContext, Done, Spent, tool
 from graphexec.errors import AbandonedError, ThreadLimitError
 from graphexec.runtime import threads
-from graphexec.runtime.threads import MOST_ABANDONED, count_abandoned, open_cancel_scope
+from graphexec.runtime.threads import MOST_ABANDONED, open_cancel_scope
 from tests import garbage
 from tests.executor.actors import (
     Running,
@@ -28,8 +28,7 @@ from tests.executor.actors import (
     snapshot_after,
     snapshot_in,
 )
-from tests.parameters import examples
-from tests.runtime.actors import LONG, start_in_thread, succeeds_in_fork, tool_named
+from tests.runtime.actors import LONG, count_abandoned, start_in_thread, succeeds_in_fork, tool_named
 from tests.stopwatch import eventually
 
 # Seconds of the deadlines.
@@ -103,13 +102,6 @@ def assert_cut_runs_are_forgotten(run: Running, first: int, runs: int, most: int
 def test_cut_runs_leave_nothing_behind(run: Running, pool: Any) -> None:
     # Less than one object a run.
     assert_cut_runs_are_forgotten(run, 50, 150, 150)
-
-
-@pytest.mark.slow
-@HOW
-def test_many_cut_runs_stay_flat(run: Running, pool: Any) -> None:
-    runs = examples(10_000, 1_000)
-    assert_cut_runs_are_forgotten(run, 200, runs, runs // 10)
 
 
 @pytest.mark.medium

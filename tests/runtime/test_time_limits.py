@@ -5,9 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,54 +13,11 @@ import graphexec as gx
 from graphexec.effects import TOOL_CALLS
 from graphexec.runtime import run
 from graphexec.runtime.handlers import RunContext, handlers_for
-from graphexec.runtime.threads import count_abandoned
 from tests.drivers import options_of
-from tests.executor.actors import AnyTool, Running, act, make_executor, snapshot_after
+from tests.executor.actors import act, make_executor, snapshot_after
 from tests.kernel.machines import Interview, Question, Stopped, Topic, machine_of
-from tests.runtime.actors import HOW, LONG, tool_named
+from tests.runtime.actors import LONG, count_abandoned, tool_named
 from tests.stopwatch import eventually
-
-# Seconds of the deadlines, before which the first calls of a run end on a busy machine, too.
-SECONDS = 0.75
-
-
-def calls_tool(steps: Any, inputs: Mapping[str, Any]) -> Any:
-    del inputs
-    return gx.AgentFinish({"output": "done"}) if len(steps) > 2 else gx.AgentAction("work", {})
-
-
-def works(tool: AnyTool, **options: Any) -> gx.AgentExecutor:
-    return gx.AgentExecutor(agent=calls_tool, tools=[tool], **options)
-
-
-# ---- control returns
-
-
-# ---- late code stops
-
-
-@pytest.mark.medium
-@HOW
-def test_a_late_call_is_followed_by_nothing(run: Running) -> None:
-    """A tool that returns after the cut would be followed by a payment."""
-    paid: list[str] = []
-    released, returned = threading.Event(), threading.Event()
-
-    def look() -> None:
-        released.wait(LONG)
-        returned.set()
-
-    tools = [tool_named("look", look), tool_named("pay", lambda: paid.append("paid"))]
-    executor = make_executor(act("look"), act("pay"), tools=tools, max_execution_time=SECONDS, max_iterations=5)
-    before = count_abandoned()
-    result = run(executor)
-    assert [step.status for step in result.steps] == ["cut"]
-    released.set()
-    assert returned.wait(LONG)
-    eventually(lambda: count_abandoned() <= before)
-    assert paid == []
-    assert [step.status for step in result.steps] == ["cut"]
-
 
 # ---- exceptions and interrupts
 
@@ -83,7 +38,7 @@ def test_an_interrupt_stops_at_the_next_call(released: threading.Event) -> None:
         ended.set()
 
     before = count_abandoned()
-    executor = works(tool_named("work", work), max_execution_time=LONG)
+    executor = make_executor(*[act("work")] * 3, tools=[tool_named("work", work)], max_execution_time=LONG)
     snapshot = snapshot_after(KeyboardInterrupt, lambda: executor.run("q"))
     assert count_abandoned() == before + 1
     released.set()

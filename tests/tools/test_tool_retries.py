@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from graphexec import AgentExecutor, runtime, tool
 from graphexec.effects import CallTool, ToolResult
 from graphexec.errors import AbandonedError, ToolDefinitionError
-from graphexec.runtime.progress import Listener, listen_with
 from graphexec.runtime.threads import wait_for
 from graphexec.testing import loop_time, run_virtually
 from graphexec.tools import ToolRetried
@@ -24,6 +23,7 @@ from graphexec.tools.options import LONGEST_WAIT
 from tests import garbage
 from tests.executor import actors
 from tests.parameters import cases
+from tests.runtime.actors import listening
 from tests.tools.actors import HOW as RUNS
 from tests.tools.actors import KIND, call_tool
 
@@ -96,7 +96,7 @@ def test_retries_stop_at_success_or_the_limit(retries: int, failures: int, kind:
     one, calls = flaky(*errors, kind=kind, **({"retries": retries} if retries else {}))
     assert (one.retry is None) == (retries == 0)
     reports: list[Any] = []
-    with listen_with(Listener(reports.append)):
+    with listening(reports.append):
         result = how(one) if how is call_blocking else asyncio.run(how(one))
     assert calls == list(range(1, min(retries, failures) + 2))
     assert [(one.tool, str(one.error), one.attempt) for one in reports] == [
@@ -126,7 +126,7 @@ def test_waits_double_up_to_a_minute_or_the_first(first: float, waits: list[floa
         await call_async(one)
         return loop_time()
 
-    with listen_with(Listener(reports.append)):
+    with listening(reports.append):
         assert run_virtually(call()) == sum(waits)
     assert [one.wait for one in reports] == waits
     assert len(calls) == len(waits) + 1

@@ -16,9 +16,9 @@ from graphexec.kernel.effects import CallContext, Effect
 from graphexec.kernel.events import Cut
 from graphexec.messages import Model, ModelReply, ReplyDelta, check_access, check_reply
 from graphexec.messages.replies import LONG, is_long
+from graphexec.runtime.calls import report, wait_for_capacity, wants_pieces
 from graphexec.runtime.handlers import Handler, HandlerLike, answering
 from graphexec.runtime.io import IO
-from graphexec.runtime.progress import report, wait_for_capacity, wants_pieces
 from graphexec.runtime.threads import check_cancelled
 
 # Seconds that a model's own timeout is longer than the time left. The runner cuts the call at the deadline, which stops

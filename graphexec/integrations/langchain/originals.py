@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from graphexec.errors import SnapshotError, an
-from graphexec.kernel.serialization import public_module
 
 # The mark of an object and of a dictionary in JSON data; neither can be mistaken for the other.
 _OBJECT, _DICT = "class", "items"
@@ -27,7 +26,7 @@ def dump_original(value: object) -> Any:
         names = [*fields, *(getattr(value, "model_extra", None) or ())]
         parts = {name: dump_original(getattr(value, name)) for name in names}
         # Other libraries may export a class only once it is used, which a later process may not have done.
-        module = public_module(kind) if kind.__module__.startswith(_OWN) else kind.__module__
+        module = _public_module(kind) if kind.__module__.startswith(_OWN) else kind.__module__
         return {_OBJECT: f"{module}:{kind.__qualname__}", "fields": parts}
     if isinstance(value, Mapping):
         return {_DICT: {str(name): dump_original(one) for name, one in held.items()}}
@@ -36,6 +35,14 @@ def dump_original(value: object) -> Any:
     import pydantic_core
 
     return pydantic_core.to_jsonable_python(value)
+
+
+def _public_module(kind: type) -> str:
+    """Return the outermost of our packages that exports a class, or else its own module."""
+    parts = kind.__module__.split(".")
+    packages = (".".join(parts[:count]) for count in range(1, len(parts)))
+    exporting = (name for name in packages if kind.__qualname__ in getattr(sys.modules[name], "__all__", ()))
+    return next(exporting, kind.__module__)
 
 
 # Any: JSON data.

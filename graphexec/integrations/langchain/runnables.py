@@ -24,9 +24,9 @@ from graphexec.kernel.effects import CallContext
 from graphexec.messages import ReplyDelta
 from graphexec.messages.images import dump_observation, restore_images
 from graphexec.messages.observations import format_observation
+from graphexec.runtime.calls import report, wait_for_capacity, wants_pieces
 from graphexec.runtime.handlers import Handler, iterate_unless_cancelled
 from graphexec.runtime.io import IO
-from graphexec.runtime.progress import report, wait_for_capacity, wants_pieces
 
 
 class Runnable(Protocol):

@@ -14,7 +14,7 @@ from graphexec.errors import ModelError, RateLimitError
 from graphexec.models.http import failures
 from graphexec.models.http.endpoint import Endpoint
 from graphexec.runtime.io import IO
-from graphexec.runtime.retry_policy import RetryPolicy
+from graphexec.runtime.retry import RetryPolicy
 from graphexec.runtime.threads import sleep_unless_cancelled
 
 

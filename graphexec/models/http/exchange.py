@@ -23,8 +23,8 @@ from graphexec.models.http.receiving import Body, EventReader, is_event_stream, 
 from graphexec.models.http.refusals import Refusals
 from graphexec.models.progress_reports import Retried
 from graphexec.models.secret import Secret, remove_secrets
-from graphexec.runtime.progress import report
-from graphexec.runtime.retry import retry
+from graphexec.runtime.calls import report
+from graphexec.runtime.io import retry
 
 # Seconds. A stream that is read to its end leaves a connection that can be used again, but this is not worth a wait.
 LINGER = 1.0

@@ -19,10 +19,9 @@ from graphexec.kernel.serialization import INVALID_DATA_ERRORS, format_json, loa
 from graphexec.messages import Model, ModelReply, Usage
 from graphexec.models.progress_reports import Cached, CacheFailed
 from graphexec.models.wrappers.wrapping import ModelCall, WrappedModel, identity, model_name
-from graphexec.runtime.calls import ForkSafeLock
+from graphexec.runtime.calls import ForkSafeLock, report
 from graphexec.runtime.files import create_private
 from graphexec.runtime.io import BLOCKING
-from graphexec.runtime.progress import report
 
 # Seconds that a writer waits for writers in other processes, which take milliseconds.
 _LOCK_TIMEOUT = 10.0

@@ -15,8 +15,7 @@ from graphexec.messages import Model, ModelReply
 from graphexec.models.http.attempts import REAL_TIME, Clock
 from graphexec.models.progress_reports import Waited
 from graphexec.models.wrappers.wrapping import ModelCall, WrappedModel
-from graphexec.runtime.calls import ForkSafeLock, reset_after_fork
-from graphexec.runtime.progress import report
+from graphexec.runtime.calls import ForkSafeLock, report, reset_after_fork
 
 
 def rate_limited(

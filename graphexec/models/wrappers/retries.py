@@ -14,8 +14,8 @@ from graphexec.messages import Model, ModelReply
 from graphexec.models.http.attempts import REAL_TIME, RETRIES, Clock
 from graphexec.models.progress_reports import FellBack, Retried
 from graphexec.models.wrappers.wrapping import ERRORS, ModelCall, WrappedModel, model_name, require_access
-from graphexec.runtime.progress import report
-from graphexec.runtime.retry import retry
+from graphexec.runtime.calls import report
+from graphexec.runtime.io import retry
 
 TRANSIENT_ERRORS: tuple[type[Exception], ...] = (
     *(errors.RateLimitError, errors.ServerError, errors.ModelConnectionError, errors.ModelTimeoutError),

@@ -18,7 +18,6 @@ from graphexec.agents.reading.text_parsing import strip_fence
 from graphexec.agents.small.tool_choice import is_tiny
 from graphexec.errors import InputError, NestedRunError, OutputError, format_value
 from graphexec.executor.plugging import Edit
-from graphexec.kernel.exactness import HIDDEN_REMEDY, find_difference
 from graphexec.messages import ChatRequest, CompletionRequest, Message, ModelRequest, SystemMessage, UserMessage
 from graphexec.messages.images import write_json
 from graphexec.messages.stored import StoredForm
@@ -131,6 +130,7 @@ class OutputKind:
 
         Raises `ValueError` if there are none.
         """
+        from graphexec.kernel.exactness import HIDDEN_REMEDY, find_difference
         from graphexec.kernel.serialization import dump_exactly
 
         try:

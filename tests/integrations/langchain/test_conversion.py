@@ -88,6 +88,16 @@ def test_object_of_another_library_is_restored() -> None:
     assert (acted.tool, acted.tool_input) == ("look", {"at": [1, None]})
     assert (acted.message, acted.message.model_extra) == (ACTED.message, {"more": [2.5]})
     assert action == actions.AgentAction("look", "x", "log")
+    # Our classes have the name of the package that exports them.
+    assert (stored[0]["class"], stored[1]["class"]) == (f"{__name__}:Acted", "graphexec:AgentAction")
+
+
+@cases("module", "graphexec.messages", "graphexec.messages.conversation")
+def test_stored_message_is_restored_by_each_name(module: str) -> None:
+    stored = dump_original(AssistantMessage("hi"))
+    assert stored["class"] == "graphexec.messages:AssistantMessage"
+    restored = restore_original({**stored, "class": f"{module}:AssistantMessage"})
+    assert (type(restored), restored.content) == (AssistantMessage, "hi")
 
 
 @cases(
