@@ -1,10 +1,10 @@
-"""The methods that run an agent: to its end, as events, as text, and for many inputs."""
+"""The methods that run an agent: to its end, as events, and as text."""
 
 from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import AsyncGenerator, Coroutine, Generator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Generator, Iterable, Mapping
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any, Generic, Self
 
@@ -12,7 +12,6 @@ from graphexec.actions import AgentFinish, Run
 from graphexec.agents.images import has_files
 from graphexec.effects import ModelEffect
 from graphexec.errors import InputError, OutputError
-from graphexec.executor.batch import run_batch
 from graphexec.executor.console import Observers
 from graphexec.executor.inputs import Inputs, name_inputs, read_file, to_outputs
 from graphexec.executor.outcomes import Ready
@@ -31,7 +30,7 @@ from graphexec.runtime.emission import emit, stream_async, stream_sync
 from graphexec.runtime.handlers import RunContext, RunOptions
 from graphexec.runtime.io import ASYNC, BLOCKING, IO, iterate_sync, run_sync
 from graphexec.runtime.loop import conclude, follow
-from graphexec.runtime.observers import Observer, OnEvent
+from graphexec.runtime.observers import OnEvent
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -179,38 +178,6 @@ class RunMethods(Generic[T_co]):
     ) -> dict[str, Any]:
         """Run like `invoke`, on the running event loop."""
         return await self._invoke(inputs, ASYNC, RunOptions(**options), only_outputs=return_only_outputs)
-
-    def batch(
-        self,
-        many: Sequence[Inputs],
-        *,
-        max_concurrency: int | None = None,
-        return_exceptions: bool = False,
-        context: Any = None,
-        observers: Sequence[Observer] = (),
-    ) -> list[Any]:
-        """Invoke for each of `many`, at most `max_concurrency` at a time, in threads; return the results in order.
-
-        With `return_exceptions`, exceptions are results; otherwise the first one is raised. `observers` are called with
-        the events of each run.
-        """
-        options = RunOptions(context, observers=observers)
-        batch = run_batch(self._invoke, many, BLOCKING, options, max_concurrency, return_exceptions=return_exceptions)
-        return run_sync(batch)
-
-    async def abatch(
-        self,
-        many: Sequence[Inputs],
-        *,
-        max_concurrency: int | None = None,
-        return_exceptions: bool = False,
-        context: Any = None,
-        observers: Sequence[Observer] = (),
-    ) -> list[Any]:
-        """Invoke like `batch`, on the running event loop."""
-        options = RunOptions(context, observers=observers)
-        batch = run_batch(self._invoke, many, ASYNC, options, max_concurrency, return_exceptions=return_exceptions)
-        return await batch
 
     def _follow(
         self,

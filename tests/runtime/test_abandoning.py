@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from graphexec import AgentAction, AgentExecutor, errors, tool
+from graphexec import AgentAction, AgentExecutor, tool
 from graphexec.integrations.langchain import runnable_agent
 from graphexec.runtime.threads import open_cancel_scope
 from tests.executor.actors import Running, act, make_executor, scripted
@@ -40,7 +40,7 @@ def test_an_async_tool_is_cancelled_at_the_deadline(run: Running, timeout: float
 
 @pytest.mark.medium
 @HOW
-@cases("of", "tool", "async tool", "yielding async tool", "tool with a timeout", "agent", "async agent", "runnable")
+@cases("of", "tool", "async tool", "yielding async tool", "tool with a timeout", "runnable")
 def test_endless_generator_ends_with_its_call(run: Running, of: str) -> None:
     begun, ended = threading.Event(), threading.Event()
 
@@ -51,10 +51,6 @@ def test_endless_generator_ends_with_its_call(run: Running, of: str) -> None:
                 yield AgentAction("generate", "")
         finally:
             ended.set()
-
-    async def endless_async(*_: Any) -> AsyncGenerator[AgentAction, None]:
-        for item in endless():
-            yield item
 
     async def yielding() -> AsyncGenerator[AgentAction, None]:
         for item in endless():
@@ -69,10 +65,7 @@ def test_endless_generator_ends_with_its_call(run: Running, of: str) -> None:
         def stream(self, inputs: Any, config: Any = None) -> Any:
             return endless()
 
-    def decide(_steps: Any, _inputs: Any) -> Any:
-        return endless()
-
-    agents: dict[str, Any] = {"agent": decide, "async agent": endless_async, "runnable": runnable_agent(Endless())}
+    agents: dict[str, Any] = {"runnable": runnable_agent(Endless())}
     timeout = LONG if of == "tool with a timeout" else None
     functions: dict[str, Any] = {"async tool": generate, "yielding async tool": yielding}
     used = tool_named("generate", functions.get(of, endless), timeout=timeout)
@@ -111,34 +104,6 @@ def test_nested_run_in_a_cut_tool_stops() -> None:
     held.set()
     assert ended.wait(LONG)
     assert asked == [0]
-
-
-def test_other_runs_of_a_failed_batch_stop() -> None:
-    begun, held, ended = threading.Event(), threading.Event(), threading.Event()
-    asked: list[str] = []
-
-    def agent(_steps: Any, inputs: dict[str, Any]) -> AgentAction:
-        if inputs["input"] == "bad":
-            begun.wait(LONG)
-            raise OSError("it broke")
-        asked.append(inputs["input"])
-        begun.set()
-        held.wait(LONG)
-        return AgentAction("nothing", "")
-
-    class Watched(AgentExecutor):
-        async def _invoke(self, *arguments: Any, **options: Any) -> Any:
-            try:
-                return await super()._invoke(*arguments, **options)
-            except errors.AbandonedError:
-                ended.set()
-                raise
-
-    with pytest.raises(OSError, match="it broke"):
-        Watched(agent=agent, tools=[], max_iterations=50).batch(["good", "bad"])
-    held.set()
-    assert ended.wait(LONG)
-    assert asked == ["good"]
 
 
 def test_inner_scope_is_cancelled_with_outer() -> None:
