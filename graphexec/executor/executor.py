@@ -18,7 +18,6 @@ from graphexec.executor.nodes import ReturnDirect
 from graphexec.executor.options import (
     EarlyStopping,
     ParsePolicy,
-    Trim,
     make_policies,
     select_graph,
 )
@@ -64,7 +63,7 @@ class ExecutorOptions(TypedDict, total=False):
     return_intermediate_steps: bool
     handle_parsing_errors: ParsePolicy
     early_stopping_method: EarlyStopping
-    trim_intermediate_steps: Trim
+    trim_intermediate_steps: int
     return_direct: ReturnDirect
     handle_tool_errors: ErrorPolicy
     max_observation: int | None
@@ -96,8 +95,7 @@ class AgentExecutor(RunMethods[T_co]):
       feedback to the model, which tries again.
     - `early_stopping_method`: the output of a stopped run is a set text ("force"), or an answer that the model is asked
       for once more ("generate"). That call is not limited, except to 10 seconds beyond `max_execution_time`.
-    - `trim_intermediate_steps`: the number of last steps that the agent sees (0 or less: all), or a function that
-      selects them.
+    - `trim_intermediate_steps`: the number of last steps that the agent sees (0 or less: all).
     - `return_direct`: the result of a return-direct tool is the answer if the step has no other call ("single"), or
       always ("any"; of several such results, the last).
     - `handle_tool_errors`: if a tool raises and has no policy of its own, the model observes the error ("observe"), the
@@ -149,7 +147,7 @@ class AgentExecutor(RunMethods[T_co]):
         return_intermediate_steps: bool = False,
         handle_parsing_errors: ParsePolicy = False,
         early_stopping_method: EarlyStopping = "force",
-        trim_intermediate_steps: Trim = -1,
+        trim_intermediate_steps: int = -1,
         return_direct: ReturnDirect = "single",
         handle_tool_errors: ErrorPolicy = "observe",
         max_observation: int | None = None,

@@ -7,7 +7,7 @@ its effect; and if the final reply of a stopped run is not an answer, the text o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
@@ -41,8 +41,8 @@ class Settings:
     cost: float | None = None
     fan_out: int | None = 1_000
     parsing: bool | str | Callable[[errors.ParseError], str] = True
-    # A number of steps to show, or a user's function that selects them.
-    trim: int | Callable[[Any], Sequence[Any]] = -1
+    # The number of steps to show.
+    trim: int = -1
     return_direct: Literal["single", "any"] = "single"
     early_stopping: Literal["force", "generate"] = "force"
     tool_errors: Literal["observe", "raise"] = "observe"
@@ -163,10 +163,7 @@ EMPTY = "Decide on an action, or finish."
 
 def _ask(run: Expected, reply: Any, given: Settings) -> Any:
     """Show the agent its steps, and count the cost of its reply."""
-    if callable(given.trim):
-        run.shown.append([AgentStep(action, observation) for action, observation in given.trim(run.steps)])
-    else:
-        run.shown.append(run.steps[-given.trim :] if given.trim > 0 else list(run.steps))
+    run.shown.append(run.steps[-given.trim :] if given.trim > 0 else list(run.steps))
     run.model_calls += 1
     run.seconds += TAKES
     if isinstance(reply, messages.ModelReply):
