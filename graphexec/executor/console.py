@@ -1,10 +1,9 @@
-"""The observers of an executor: those that it was given, and one for `verbose=True`, which prints to stderr."""
+"""The observer of an executor for `verbose=True`, which prints its runs to stderr."""
 
 from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
 from typing import Any, Final, TextIO, final
 
 from graphexec.actions import NO_STEPS, AgentFinish, AgentStep, Steps, StoppedResponse, run_of, steps_of
@@ -12,13 +11,12 @@ from graphexec.agents.prompt import format_observation
 from graphexec.effects import CallTool
 from graphexec.errors import described
 from graphexec.executor.nodes import EXCEPTION_TOOL
-from graphexec.executor.outcomes import Acted, Ready
+from graphexec.executor.outcomes import Acted
 from graphexec.executor.result import Ending
 from graphexec.kernel.effects import CallContext, Request, members_of
 from graphexec.kernel.events import Asked, Done, Entered, Event, Failed, Reported
 from graphexec.kernel.snapshot import Snapshot
 from graphexec.messages import ReplyDelta
-from graphexec.runtime.observers import Observer
 
 # ANSI colour codes: grey, green, yellow, red, bold.
 _COLOURS: Final = {"note": "2", "action": "32", "observation": "33", "error": "31", "answer": "1"}
@@ -65,21 +63,6 @@ def name_in_batch(call: CallContext[Any] | None) -> str:
         return ""
     effect = call.effect
     return f"{effect.name if isinstance(effect, CallTool) else type(effect).__name__}: "
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Observers:
-    """The observers of an executor's runs."""
-
-    observers: tuple[Observer, ...]
-    verbose: bool
-
-    def of_run(self, start: Ready | Snapshot) -> tuple[Observer, ...]:
-        """Return the observers of a run from `start`."""
-        if not self.verbose:
-            return self.observers
-        return (*self.observers, ConsolePrinter(start=start if isinstance(start, Snapshot) else None))
 
 
 @final

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import AsyncGenerator, Coroutine, Generator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Coroutine, Generator, Mapping
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any, Generic, Self
 
@@ -12,7 +12,7 @@ from graphexec.actions import AgentFinish, Run
 from graphexec.agents.images import has_files
 from graphexec.effects import ModelEffect
 from graphexec.errors import InputError, OutputError
-from graphexec.executor.console import Observers
+from graphexec.executor.console import ConsolePrinter
 from graphexec.executor.inputs import Inputs, name_inputs, read_file, to_outputs
 from graphexec.executor.outcomes import Ready
 from graphexec.executor.result import Ending, RunResult, T_co, load_answer, make_result
@@ -20,7 +20,6 @@ from graphexec.executor.setup import Setup
 from graphexec.executor.streams import AnswerExtractor
 from graphexec.kernel.events import Done, Event
 from graphexec.kernel.meters import Limits
-from graphexec.kernel.node import Node
 from graphexec.kernel.snapshot import Snapshot
 from graphexec.kernel.stepping import begin
 from graphexec.kernel.tables import reachable
@@ -30,7 +29,7 @@ from graphexec.runtime.emission import emit, stream_async, stream_sync
 from graphexec.runtime.handlers import RunContext, RunOptions
 from graphexec.runtime.io import ASYNC, BLOCKING, IO, iterate_sync, run_sync
 from graphexec.runtime.loop import conclude, follow
-from graphexec.runtime.observers import OnEvent
+from graphexec.runtime.observers import Observer, OnEvent
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -42,12 +41,12 @@ class RunMethods(Generic[T_co]):
     """The methods of `AgentExecutor` that run it, and the parts of the executor that they need."""
 
     __slots__ = (
-        "_asks_model",
         "_checks_access",
         "_graph",
         "_observers",
         "_output",
         "_run_context",
+        "_verbose",
         "agent",
         "return_intermediate_steps",
         "tools",
@@ -55,10 +54,11 @@ class RunMethods(Generic[T_co]):
 
     # A slot of the executor, so that an attempt to copy it comes to the model's key first.
     _setup: Setup
+    _observers: tuple[Observer, ...]
+    _verbose: bool
 
-    def __init__(self, setup: Setup, observers: Observers, *, return_intermediate_steps: bool) -> None:
+    def __init__(self, setup: Setup, *, return_intermediate_steps: bool) -> None:
         self.return_intermediate_steps = return_intermediate_steps
-        self._observers = observers
         # Not in the copy whose runs are nested in those that check it.
         self._checks_access = True
         self._set_parts(setup)
@@ -73,7 +73,6 @@ class RunMethods(Generic[T_co]):
         """Set the machine that runs, and its handlers and limits."""
         self._graph = graph
         self._run_context = context
-        self._asks_model = _asks_model(graph.nodes.values())
 
     @property
     def run_context(self) -> RunContext:
@@ -193,16 +192,11 @@ class RunMethods(Generic[T_co]):
         def follow_from(start: Ready | Snapshot) -> Coroutine[Any, Any, Done[Ending]]:
             if self._checks_access and self._may_ask_model(start):
                 self.check_access()
+            printer = ConsolePrinter(start=start if isinstance(start, Snapshot) else None)
+            observers = (*self._observers, printer) if self._verbose else self._observers
             # Not awaited here, to save one coroutine per event.
             return follow(
-                self._graph,
-                start,
-                self.run_context,
-                io,
-                consumer,
-                observers=self._observers.of_run(start),
-                pieces=tokens,
-                options=options,
+                self._graph, start, self.run_context, io, consumer, observers=observers, pieces=tokens, options=options
             )
 
         async def read_files(inputs: Mapping[str, Any]) -> Done[Ending]:
@@ -267,14 +261,14 @@ class RunMethods(Generic[T_co]):
 
     def _may_ask_model(self, start: Ready | Snapshot) -> bool:
         """Return whether a run from there may ask the model: one that only has to save its memory needs none."""
-        if not isinstance(start, Snapshot):
-            return self._asks_model
-        left = reachable(start.node, [(edge.source, edge.target) for edge in self._graph.edges])
-        return _asks_model(node for node in self._graph if node.name in left)
+        begin = start.node if isinstance(start, Snapshot) else self._graph.start
+        left = reachable(begin, [(edge.source, edge.target) for edge in self._graph.edges])
+        return any(
+            issubclass(effect, ModelEffect)
+            for name in left
+            if name in self._graph
+            for effect in self._graph[name].effects
+        )
 
     def _prepare(self, named: Mapping[str, Any]) -> Mapping[str, Any]:
         return named if self.agent.prepare is None else self.agent.prepare(named, read_file)
-
-
-def _asks_model(nodes: Iterable[Node[Any, Any]]) -> bool:
-    return any(issubclass(effect, ModelEffect) for node in nodes for effect in node.effects)

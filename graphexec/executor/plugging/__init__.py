@@ -1,8 +1,19 @@
 """Pieces: nodes that an executor takes by the classes of outcomes, without rows and targets."""
 
-from graphexec.executor.plugging.piece import HOMES, Edit, Flow, Output, Piece, Plugged, to_piece, to_pieces
+from graphexec.executor.plugging.piece import (
+    HOMES,
+    ONCE,
+    Edit,
+    Flow,
+    Output,
+    Piece,
+    Plugged,
+    Seats,
+    assign_seats,
+    to_piece,
+    to_pieces,
+)
 from graphexec.executor.plugging.plug import asks_model, edits_of, pass_on, plug
-from graphexec.executor.plugging.seats import ONCE, Seats, assign_seats
 
 __all__ = [
     "HOMES",

@@ -13,8 +13,7 @@ from graphexec.effects import CallAgent, CallTool, ModelEffect
 from graphexec.errors import Fault, GraphError, InputError
 from graphexec.executor.outcomes import Ready, Stopped
 from graphexec.executor.plugging.memory_nodes import attach_run, is_save_node, save_memory
-from graphexec.executor.plugging.piece import HOMES, Edit, Piece
-from graphexec.executor.plugging.seats import ONCE, Seats, assign_seats
+from graphexec.executor.plugging.piece import HOMES, ONCE, Edit, Piece, Seats, assign_seats
 from graphexec.kernel.effects import All, Effect, Request
 from graphexec.kernel.graph import Graph, M, Route, Routes, Table, change_table
 from graphexec.kernel.node import END, Edge, Node
