@@ -294,15 +294,6 @@ class AgentExecutor(RunMethods[T_co]):
         added = validate_handlers(handlers)
         return self._copy_with(dataclasses.replace(self._setup, handlers={**self._setup.handlers, **added}))
 
-    def with_agent(self, agent: Agent | AgentFunction) -> Self:
-        """Return a copy of this executor with another agent and the same tools.
-
-        Raises `InputError` for an agent that describes other tools to its model.
-        """
-        known = agent if isinstance(agent, Agent) else callable_agent(agent)
-        _require_same_tools(known, tools_by_name(self._setup.tools))
-        return self._copy_with(self._setup.with_agent(known))
-
     def splice(
         self, table: Table[Ending], *, after: Node[Any, Any] | Sequence[Node[Any, Any]], on: type | Sequence[type]
     ) -> Self:

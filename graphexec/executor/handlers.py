@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from graphexec._parsing.reasoning import ReasoningSplitter
-from graphexec.actions import AgentAction, AgentFinish, Steps
+from graphexec.actions import AgentAction, AgentFinish, Decision, Steps
 from graphexec.agents.reading.answers import Read, read_ahead
 from graphexec.effects import AttemptModel, CallAgent, CallModel, Decided, ModelEffect, ModelFailure, Unreadable
 from graphexec.errors import AgentError, InvalidCallError, MissingAPIKeyError, ModelError, ParseError, TurnTimeoutError
@@ -178,7 +178,7 @@ def make_agent_handler(function: Callable[[Steps, dict[str, Any]], Any]) -> Hand
                 decision = await io.call_async(_itself, decision)
         except ParseError as error:
             return Decided(Unreadable(str(error), error.observation, error.llm_output, error.prose))
-        return check_decision(getattr(function, "__name__", type(function).__name__), decision)
+        return Decided(check_decision(getattr(function, "__name__", type(function).__name__), decision))
 
     return Handler(answer)
 
@@ -188,13 +188,13 @@ def _itself(decision: Any) -> Any:
     return decision
 
 
-def check_decision(name: str, decision: object) -> Decided:
+def check_decision(name: str, decision: object) -> Decision:
     """Return the decision of the callable agent `name`. Raises `AgentError` for an invalid one."""
     match decision:
         case AgentFinish():
-            return Decided(decision)
+            return decision
         case AgentAction():
-            return Decided((decision,))
+            return (decision,)
         case list() | tuple():
             actions: list[AgentAction] = []
             for action in decision:  # pyright: ignore[reportUnknownVariableType]
@@ -203,7 +203,7 @@ def check_decision(name: str, decision: object) -> Decided:
                         f"the agent {name} returned a list with {action!r}; return a list of AgentAction only"
                     )
                 actions.append(action)
-            return Decided(tuple(actions))
+            return tuple(actions)
         case _:
             raise AgentError(
                 f"the agent {name} returned {decision!r}; return an AgentAction, a list of them, or an AgentFinish"

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast, get_args
 
 from graphexec._arguments import MODEL, is_executor
-from graphexec.actions import AgentFinish, StoppedResponse
+from graphexec.actions import AgentFinish, AgentStep, Steps, StoppedResponse
 from graphexec.agents import Agent
 from graphexec.errors import InputError, ParseError, an, format_value
 from graphexec.executor.nodes import Policies, ReturnDirect, default_feedback
@@ -43,8 +44,12 @@ def make_policies(handle_parsing_errors: ParsePolicy, trim: int, return_direct: 
         raise InputError(f"return_direct is {return_direct!r}; give 'single' or 'any'")
     if not isinstance(trim, int):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InputError(f"trim_intermediate_steps is {trim!r}; give the number of last steps to show, 0 for all")
-    select = None if trim <= 0 else lambda steps: steps if len(steps) <= trim else steps[-trim:]
+    select = partial(_last_steps, trim) if trim > 0 else None
     return Policies(_make_feedback(handle_parsing_errors), select, return_direct)
+
+
+def _last_steps(most: int, steps: Steps) -> Sequence[AgentStep]:
+    return steps if len(steps) <= most else steps[-most:]
 
 
 def _make_feedback(policy: ParsePolicy) -> Callable[[ParseError], str]:

@@ -170,13 +170,13 @@ class RunMethods(Generic[T_co]):
 
         With `return_intermediate_steps`, it has the list of `(action, observation)`, too. Raises what `run` raises.
         """
-        return run_sync(self._invoke(inputs, BLOCKING, RunOptions(**options), only_outputs=return_only_outputs))
+        return self._to_outputs(self.run(inputs, **options), inputs, only_outputs=return_only_outputs)
 
     async def ainvoke(
         self, inputs: Inputs, *, return_only_outputs: bool = False, **options: Unpack[RunSettings]
     ) -> dict[str, Any]:
         """Run like `invoke`, on the running event loop."""
-        return await self._invoke(inputs, ASYNC, RunOptions(**options), only_outputs=return_only_outputs)
+        return self._to_outputs(await self.arun(inputs, **options), inputs, only_outputs=return_only_outputs)
 
     def _follow(
         self,
@@ -216,18 +216,12 @@ class RunMethods(Generic[T_co]):
             value = load_answer(value, self._output)
         return snapshot if value is snapshot.value else dataclasses.replace(snapshot, value=value)
 
-    async def _invoke(
-        self, inputs: Inputs, io: IO, options: RunOptions, *, only_outputs: bool = False
-    ) -> dict[str, Any]:
-        def make_outputs(done: Done[Ending]) -> dict[str, Any]:
-            result = self.make_result(done)
-            returned = {} if only_outputs else name_inputs(inputs, self._setup.keys.passed)
-            returned |= to_outputs(result.ending)
-            if self.return_intermediate_steps:
-                returned["intermediate_steps"] = [(step.action, step.observation) for step in result.steps]
-            return returned
-
-        return await conclude(self._follow(self._name(inputs), io, options), make_outputs, io)
+    def _to_outputs(self, result: RunResult[Any], inputs: Inputs, *, only_outputs: bool) -> dict[str, Any]:
+        returned = {} if only_outputs else name_inputs(inputs, self._setup.keys.passed)
+        returned |= to_outputs(result.ending)
+        if self.return_intermediate_steps:
+            returned["intermediate_steps"] = [(step.action, step.observation) for step in result.steps]
+        return returned
 
     def make_result(self, done: Done[Ending]) -> RunResult[T_co]:
         """Return the result of a run of this executor from its last event."""
@@ -263,12 +257,8 @@ class RunMethods(Generic[T_co]):
         """Return whether a run from there may ask the model: one that only has to save its memory needs none."""
         begin = start.node if isinstance(start, Snapshot) else self._graph.start
         left = reachable(begin, [(edge.source, edge.target) for edge in self._graph.edges])
-        return any(
-            issubclass(effect, ModelEffect)
-            for name in left
-            if name in self._graph
-            for effect in self._graph[name].effects
-        )
+        nodes = [node for node in self._graph if node.name in left]
+        return any(issubclass(effect, ModelEffect) for node in nodes for effect in node.effects)
 
     def _prepare(self, named: Mapping[str, Any]) -> Mapping[str, Any]:
         return named if self.agent.prepare is None else self.agent.prepare(named, read_file)

@@ -21,7 +21,7 @@ from graphexec.executor.outcomes import Ready
 from graphexec.executor.plugging import Output, Piece, assign_seats, edits_of, plug
 from graphexec.executor.plugging.memory_nodes import add_memory
 from graphexec.executor.result import Ending
-from graphexec.executor.rules import dispatch_known_tools, rule_pieces
+from graphexec.executor.rules import dispatch_known_tools
 from graphexec.kernel.effects import Effect
 from graphexec.kernel.graph import Graph, change_table
 from graphexec.kernel.node import Quota
@@ -289,17 +289,6 @@ class Setup:
                 )
             raise InputError(f"{name} is not plugged; the executor has {', '.join(known) or 'no pieces'}")
         return replace(self, pieces=tuple(piece for piece in self.pieces if piece.name not in names))
-
-    def with_agent(self, agent: Agent) -> Setup:
-        """Return the setup with another agent; the pieces of its rules replace those of the agent's before.
-
-        A rule that was unplugged stays so. A machine that surgery has changed keeps its rules.
-        """
-        if self.changed is not None:
-            return replace(self, agent=agent)
-        old, known = {*self.agent.rules}, {piece.name for piece in self.pieces}
-        rules = (one for one in rule_pieces(agent) if one.name not in old or one.name in known)
-        return replace(self, agent=agent, pieces=(*rules, *(one for one in self.pieces if one.name not in old)))
 
     def with_graph(self, graph: Machine[Ready, Ending]) -> Setup:
         """Return the setup of an executor whose machine surgery has changed: its pieces are a part of it.

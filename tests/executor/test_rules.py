@@ -530,10 +530,6 @@ def test_rules_are_pieces_between_plan_and_parse() -> None:
     assert unplugged.pieces == ()
     again = unplugged.plug(no_repeats())
     assert ([one.name for one in again.pieces], again.seats()[Acted]) == (["no_repeats"], ("no_repeats",))
-    # Another agent brings its rules, but for those that were unplugged.
-    others = [Scene(rules=()).executor.agent, Scene().executor.agent]
-    assert [len(executor.with_agent(other).pieces) for other in others] == [0, 2]
-    assert [one.name for one in executor.unplug("no_dummies").with_agent(others[1]).pieces] == ["no_repeats"]
     with pytest.raises(errors.GraphError, match="no_repeats is plugged twice"):
         executor.plug(no_repeats())
     with pytest.raises(errors.GraphError, match="no_repeats and no_immediate_repeats have a node answer_repeats"):

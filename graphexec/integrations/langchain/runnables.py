@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Protocol, TypeAlias, final
 
 from graphexec._mistakes import explain_calls
-from graphexec.actions import AgentFinish, AgentStep
+from graphexec.actions import AgentFinish, AgentStep, Decision
 from graphexec.agents import Agent
 from graphexec.agents.agent import deciding_agent, reject_executor
 from graphexec.effects import CallAgent, Decided, Unreadable
@@ -151,7 +151,7 @@ def _make_handler(runnable: Any, forms: Mapping[str, Method | None], config: Con
             if unreadable is None:
                 raise
             return Decided(Unreadable(str(unreadable), unreadable.observation, unreadable.llm_output, unreadable.prose))
-        return _join(name, [check_decision(name, convert_decision(name, chunk)).decision for chunk in chunks])
+        return _join(name, [check_decision(name, convert_decision(name, chunk)) for chunk in chunks])
 
     async def decide(inputs: dict[str, Any], config: Config, io: IO) -> list[Any]:
         if stream is not None and (io.blocking or (astream is None and ainvoke is None)):
@@ -174,7 +174,7 @@ def _make_handler(runnable: Any, forms: Mapping[str, Method | None], config: Con
     return Handler(answer)
 
 
-def _join(name: str, decisions: Sequence[object]) -> Decided:
+def _join(name: str, decisions: Sequence[Decision]) -> Decided:
     """Return the one decision of a runnable's chunks: their actions, in order, or the only finish.
 
     Raises `AgentError` for any other decisions.
