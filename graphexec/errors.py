@@ -37,10 +37,11 @@ class Portable:
         return _make_exception, (type(self), args), {**state, "__suppress_context__": self.__suppress_context__}
 
     def __copy__(self) -> BaseException:
+        assert isinstance(self, BaseException), "it is a part of exceptions"
         import copy
 
         # As pickled, too.
-        return copy.deepcopy(self)  # type: ignore[return-value] - it is a part of exceptions
+        return copy.deepcopy(self)
 
 
 class _Pickled:

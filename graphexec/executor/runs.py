@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import AsyncGenerator, Coroutine, Generator, Mapping
+from collections.abc import AsyncGenerator, Coroutine, Generator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any, Generic, Self
 
@@ -193,7 +193,7 @@ class RunMethods(Generic[T_co]):
             if self._checks_access and self._may_ask_model(start):
                 self.check_access()
             printer = ConsolePrinter(start=start if isinstance(start, Snapshot) else None)
-            observers = (*self._observers, printer) if self._verbose else self._observers
+            observers: Sequence[Observer] = (*self._observers, printer) if self._verbose else self._observers
             # Not awaited here, to save one coroutine per event.
             return follow(
                 self._graph, start, self.run_context, io, consumer, observers=observers, pieces=tokens, options=options
