@@ -31,14 +31,13 @@ def plug(machine: M, pieces: Sequence[Piece]) -> M:
     """
     if not pieces:
         return machine
-    seats = assign_seats(pieces)
     homes = {kind: _find_home(machine, kind) for kind in HOMES}
     faults = [*_find_taken_names(machine, pieces), *_find_missing_homes(machine, homes, pieces), *_find_ungated(pieces)]
-    routes = _Routes(seats, homes)
-    added = [edge for piece in pieces for edge in routes.edges_of(piece, faults)]
+    ways = _make_ways(assign_seats(pieces), homes)
+    added = [edge for piece in pieces for edge in _edges_of(piece, ways, faults)]
     if faults:
         raise GraphError(faults)
-    edges, start = routes.redirect(machine)
+    edges, start = _redirect(machine, ways, homes)
     asking = [hide_requests(one, pieces) for piece in pieces for one in piece.nodes]
     nodes = [attach_run(one) for one in (*machine, *asking)]
     changed = change_table(machine, nodes, [*edges, *added], start)
@@ -80,66 +79,54 @@ def _find_home(machine: Graph[Any, Any], kind: type) -> str:
     return save_memory.name if home == END.name and save_memory.name in machine else home
 
 
-class _Routes:
-    """The target of each class of outcomes, with these pieces on the way."""
+def _make_ways(seats: Seats, homes: Mapping[type, str]) -> dict[type | str, list[str]]:
+    """Return for each class the nodes on its way: of the pieces that take it, in their order, and its home."""
+    ways: dict[type | str, list[str]] = {
+        kind: [*(piece.entries(kind)[0].name for piece in seats.pieces.get(kind, ())), home]
+        for kind, home in homes.items()
+    }
+    once = [piece.entries(Ready)[0].name for piece in seats.pieces.get(ONCE, ())]
+    return {**ways, ONCE: [*once, *ways[Ready]]}
 
-    def __init__(self, seats: Seats, homes: Mapping[type, str]) -> None:
-        self._seats = seats.pieces
-        self._homes = homes
 
-    def entry(self, kind: type | str) -> str:
-        """Return the first node on the way of a class to its home."""
-        return self._follow(kind, 0)
-
-    def _follow(self, kind: type | str, place: int) -> str:
-        taken = Ready if isinstance(kind, str) else kind
-        chain = self._seats.get(kind, ())
-        if place < len(chain):
-            return chain[place].entries(taken)[0].name
-        return self.entry(Ready) if isinstance(kind, str) else self._homes[taken]
-
-    def edges_of(self, piece: Piece, faults: list[Fault]) -> Iterator[Edge]:
-        """Yield the edges of the piece's nodes."""
-        own = {kind: one.name for one in piece.nodes for kind in one.takes if kind not in HOMES}
-        for one in piece.nodes:
-            for outcome in one.outcomes:
-                target = own.get(outcome)
-                if target is None and outcome in HOMES:
-                    target = self._next(piece, one, outcome)
-                if target is None:
-                    homes = ", ".join(kind.__name__ for kind in HOMES)
-                    text = (
-                        f"{one.name} returns {outcome.__name__}, which has no home, and no node of {piece.name} takes "
-                        f"it; return one of {homes}, or add a node that takes {outcome.__name__} to the piece"
-                    )
-                    faults.append(Fault("GX028", one.name, outcome.__name__, text))
-                    continue
+def _edges_of(piece: Piece, ways: Mapping[type | str, list[str]], faults: list[Fault]) -> Iterator[Edge]:
+    """Yield the edges of the piece's nodes: what came with a class goes on past the piece, all else from the start."""
+    own = {kind: one.name for one in piece.nodes for kind in one.takes if kind not in HOMES}
+    for one in piece.nodes:
+        for outcome in one.outcomes:
+            if outcome in own:
+                yield Edge(one.name, outcome, own[outcome])
+            elif outcome in HOMES:
+                target = ways[outcome][0]
+                for entry in piece.entries(outcome):
+                    if one in piece.inside(entry):
+                        way = ways[ONCE if piece.once and outcome is Ready else outcome]
+                        target = way[way.index(entry.name) + 1]
                 yield Edge(one.name, outcome, target)
+            else:
+                homes = ", ".join(kind.__name__ for kind in HOMES)
+                text = (
+                    f"{one.name} returns {outcome.__name__}, which has no home, and no node of {piece.name} takes "
+                    f"it; return one of {homes}, or add a node that takes {outcome.__name__} to the piece"
+                )
+                faults.append(Fault("GX028", one.name, outcome.__name__, text))
 
-    def _next(self, piece: Piece, source: Node[Any, Any], outcome: type) -> str:
-        """Return where an outcome with a home leads: past the piece if it came from there, else to the seat's first."""
-        came = [one for entry in piece.entries(outcome) for one in piece.inside(entry)]
-        if source not in came:
-            return self.entry(outcome)
-        kind = ONCE if piece.once and outcome is Ready else outcome
-        return self._follow(kind, self._place(kind, piece) + 1)
 
-    def _place(self, kind: type | str, piece: Piece) -> int:
-        return [one.name for one in self._seats[kind]].index(piece.name)
-
-    def redirect(self, machine: Graph[Any, Any]) -> tuple[list[Edge], str]:
-        """Return the machine's edges, each with the pieces before its home, and the start."""
-        home = self._homes[Ready]
-        # What the first decision leads to; other sources run before it.
-        later = reachable(home, [(edge.source, edge.target) for edge in machine.edges])
-        edges: list[Edge] = []
-        for edge in machine.edges:
-            target = edge.target
-            if self._homes.get(edge.outcome) == target and not is_save_node(edge.source):
-                first = edge.outcome is Ready and edge.source not in later
-                target = self.entry(ONCE if first else edge.outcome)
-            edges.append(dataclasses.replace(edge, target=target))
-        return edges, self.entry(ONCE) if machine.start == home else machine.start
+def _redirect(
+    machine: Graph[Any, Any], ways: Mapping[type | str, list[str]], homes: Mapping[type, str]
+) -> tuple[list[Edge], str]:
+    """Return the machine's edges, each with the pieces before its home, and the start."""
+    home = homes[Ready]
+    # What the first decision leads to; other sources run before it.
+    later = reachable(home, [(edge.source, edge.target) for edge in machine.edges])
+    edges: list[Edge] = []
+    for edge in machine.edges:
+        target = edge.target
+        if homes.get(edge.outcome) == target and not is_save_node(edge.source):
+            first = edge.outcome is Ready and edge.source not in later
+            target = ways[ONCE if first else edge.outcome][0]
+        edges.append(dataclasses.replace(edge, target=target))
+    return edges, ways[ONCE][0] if machine.start == home else machine.start
 
 
 def _find_taken_names(machine: Graph[Any, Any], pieces: Sequence[Piece]) -> Iterator[Fault]:
