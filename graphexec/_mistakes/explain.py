@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, ParamSpec, TypeVar
 
-from graphexec._mistakes.remedies import CREATE_OPTIONS, EXECUTOR_OPTIONS, METHOD_FORMS
+from graphexec._mistakes.remedies import CREATE_OPTIONS, EXECUTOR_OPTIONS, METHOD_FORMS, METHOD_OPTIONS
 from graphexec.errors import SignatureError, did_you_mean
 
 P = ParamSpec("P")
@@ -150,7 +150,7 @@ def explain_class(
         owner = name or kind.__name__
         explained: dict[str, Any] = {"__init__": explain_calls(owner, form, options)(kind.__init__)}
         for method, written in methods.items():
-            explained[method] = explain_calls(f"{owner}.{method}", written, {})(getattr(kind, method))
+            explained[method] = explain_calls(f"{owner}.{method}", written, METHOD_OPTIONS)(getattr(kind, method))
         for attribute, function in explained.items():
             setattr(kind, attribute, function)
         return kind

@@ -63,10 +63,13 @@ EXECUTOR_OPTIONS = _by_name(
 _RUNNING = "run invoke stream stream_answer astream astream_answer"
 METHOD_FORMS = {
     **{name: f"executor.{name}('question')" for name in _RUNNING.split()},
+    "batch": "executor.batch(['question', ...])",
     "as_tool": "executor.as_tool(name, description)",
     "with_limits": "executor.with_limits(limits)",
     "draw": "executor.draw(path)",
 }
+
+METHOD_OPTIONS = {"progress": _PROGRESS}
 
 _AN_AGENT = f"an Agent has the functions ask and read; {_CREATE_AGENT}"
 AGENT_OPTIONS = _by_name(("tools llm instructions system_prompt prompt name role output_type verbose", _AN_AGENT))

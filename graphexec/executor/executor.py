@@ -17,6 +17,7 @@ from graphexec.executor.nodes import ReturnDirect
 from graphexec.executor.options import (
     EarlyStopping,
     ParsePolicy,
+    Trim,
     make_policies,
     select_graph,
 )
@@ -36,6 +37,7 @@ from graphexec.machine import Machine, splice
 from graphexec.runtime.handlers import AT_ONCE, AroundCall, HandlerLike, RunContext
 from graphexec.runtime.observers import Observer, validate_observers
 from graphexec.tools import AnyTool, tools_by_name
+from graphexec.tools.calling import Lookup
 from graphexec.tools.collecting import to_tools
 from graphexec.tools.options import MAX_TOOL_INPUT, ErrorPolicy
 
@@ -62,9 +64,10 @@ class ExecutorOptions(TypedDict, total=False):
     return_intermediate_steps: bool
     handle_parsing_errors: ParsePolicy
     early_stopping_method: EarlyStopping
-    trim_intermediate_steps: int
+    trim_intermediate_steps: Trim
     return_direct: ReturnDirect
     handle_tool_errors: ErrorPolicy
+    tool_lookup: Lookup
     max_observation: int | None
     max_tool_input: int | None
     tool_concurrency: int
@@ -94,14 +97,15 @@ class AgentExecutor(RunMethods[T_co]):
       feedback to the model, which tries again.
     - `early_stopping_method`: the output of a stopped run is a set text ("force"), or an answer that the model is asked
       for once more ("generate"). That call is not limited, except to 10 seconds beyond `max_execution_time`.
-    - `trim_intermediate_steps`: the number of last steps that the agent sees (0 or less: all).
+    - `trim_intermediate_steps`: the number of last steps that the agent sees (0 or less: all), or a function that
+      selects them.
     - `return_direct`: the result of a return-direct tool is the answer if the step has no other call ("single"), or
       always ("any"; of several such results, the last).
     - `handle_tool_errors`: if a tool raises and has no policy of its own, the model observes the error ("observe"), the
-      run raises it ("raise"), or a function of the error returns the observation. `max_observation` is the
-      number of characters of a result that the model sees, `max_tool_input` the number of characters of a call's
-      arguments, as JSON; a tool that gets more is not called, and the model observes the limit. `tool_concurrency` is
-      the number of tools of one step that run at a time.
+      run raises it ("raise"), or a function of the error returns the observation. `tool_lookup` may be
+      "case_insensitive". `max_observation` is the number of characters of a result that the model sees,
+      `max_tool_input` the number of characters of a call's arguments, as JSON; a tool that gets more is not called, and
+      the model observes the limit. `tool_concurrency` is the number of tools of one step that run at a time.
     - `memory` adds inputs before the first plan and saves the ending, unless an exception ends the run. Nodes of the
       machine load and save it, within the limits. A save has 0.1 seconds beyond them; after that the run ends without
       it and reports so. If a save raises, `snapshot_of(error)` holds the answer, and a run resumed from it only saves.
@@ -146,9 +150,10 @@ class AgentExecutor(RunMethods[T_co]):
         return_intermediate_steps: bool = False,
         handle_parsing_errors: ParsePolicy = False,
         early_stopping_method: EarlyStopping = "force",
-        trim_intermediate_steps: int = -1,
+        trim_intermediate_steps: Trim = -1,
         return_direct: ReturnDirect = "single",
         handle_tool_errors: ErrorPolicy = "observe",
+        tool_lookup: Lookup = "exact",
         max_observation: int | None = None,
         max_tool_input: int | None = MAX_TOOL_INPUT,
         tool_concurrency: int = AT_ONCE,
@@ -193,6 +198,7 @@ class AgentExecutor(RunMethods[T_co]):
             policies=make_policies(handle_parsing_errors, trim_intermediate_steps, return_direct),
             table=table,
             on_tool_error=handle_tool_errors,
+            lookup=tool_lookup,
             max_observation=max_observation,
             max_tool_input=max_tool_input,
             pieces=(*rule_pieces(known), *to_pieces(nodes)),
@@ -293,6 +299,15 @@ class AgentExecutor(RunMethods[T_co]):
         """
         added = validate_handlers(handlers)
         return self._copy_with(dataclasses.replace(self._setup, handlers={**self._setup.handlers, **added}))
+
+    def with_agent(self, agent: Agent | AgentFunction) -> Self:
+        """Return a copy of this executor with another agent and the same tools.
+
+        Raises `InputError` for an agent that describes other tools to its model.
+        """
+        known = agent if isinstance(agent, Agent) else callable_agent(agent)
+        _require_same_tools(known, tools_by_name(self._setup.tools))
+        return self._copy_with(self._setup.with_agent(known))
 
     def splice(
         self, table: Table[Ending], *, after: Node[Any, Any] | Sequence[Node[Any, Any]], on: type | Sequence[type]

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Literal, TypeAlias, cast, get_args
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, get_args
 
 from graphexec._arguments import MODEL, is_executor
-from graphexec.actions import AgentFinish, AgentStep, Steps, StoppedResponse
+from graphexec.actions import AgentAction, AgentFinish, AgentStep, Steps, StoppedResponse
 from graphexec.agents import Agent
 from graphexec.errors import InputError, ParseError, an, format_value
 from graphexec.executor.nodes import Policies, ReturnDirect, default_feedback
@@ -21,6 +20,9 @@ if TYPE_CHECKING:
     from graphexec.models.functions import ModelFunction
 
 ParsePolicy: TypeAlias = bool | str | Callable[[ParseError], str]
+
+# The number of last steps that the agent sees (0 or less: all), or a function that selects them from all steps.
+Trim: TypeAlias = int | Callable[[Steps], Sequence[AgentStep]]
 
 # The output of a stopped run: a set text, or an answer that the model is asked for once more.
 EarlyStopping: TypeAlias = Literal["force", "generate"]
@@ -38,18 +40,11 @@ def select_graph(
     return agent_graph(strict=handle_parsing_errors is False, generate=early_stopping_method == "generate")
 
 
-def make_policies(handle_parsing_errors: ParsePolicy, trim: int, return_direct: ReturnDirect) -> Policies:
+def make_policies(handle_parsing_errors: ParsePolicy, trim: Trim, return_direct: ReturnDirect) -> Policies:
     """Return the policies for these options. Raises `InputError` for an invalid one."""
     if return_direct not in get_args(ReturnDirect):
         raise InputError(f"return_direct is {return_direct!r}; give 'single' or 'any'")
-    if not isinstance(trim, int):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InputError(f"trim_intermediate_steps is {trim!r}; give the number of last steps to show, 0 for all")
-    select = partial(_last_steps, trim) if trim > 0 else None
-    return Policies(_make_feedback(handle_parsing_errors), select, return_direct)
-
-
-def _last_steps(most: int, steps: Steps) -> Sequence[AgentStep]:
-    return steps if len(steps) <= most else steps[-most:]
+    return Policies(_make_feedback(handle_parsing_errors), _make_selection(trim), return_direct)
 
 
 def _make_feedback(policy: ParsePolicy) -> Callable[[ParseError], str]:
@@ -70,6 +65,35 @@ def _make_feedback(policy: ParsePolicy) -> Callable[[ParseError], str]:
         return text
 
     return call_policy
+
+
+def _make_selection(trim: Trim) -> Callable[[Steps], Sequence[AgentStep]] | None:
+    if isinstance(trim, int):
+        return None if trim <= 0 else lambda steps: steps if len(steps) <= trim else steps[-trim:]
+    # Callers without a type checker may pass another type.
+    if not callable(trim) or inspect.iscoroutinefunction(trim):  # pyright: ignore[reportUnnecessaryComparison]
+        raise InputError(
+            f"trim_intermediate_steps is {trim!r}; give the number of steps to show, or a function (def) of the steps"
+        )
+
+    def select_steps(steps: Steps) -> Sequence[AgentStep]:
+        selected = trim(steps)
+        if not isinstance(selected, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputError(f"trim_intermediate_steps returned {selected!r}; return the steps to show")
+        return [_to_step(one) for one in selected]
+
+    return select_steps
+
+
+# Any: functions written for LangChain return pairs.
+def _to_step(value: Any) -> AgentStep:
+    match value:
+        case AgentStep():
+            return value
+        case (AgentAction() as action, observation):
+            return AgentStep(action, observation)
+        case _:
+            raise InputError(f"trim_intermediate_steps returned a sequence with {value!r}; return steps of the run")
 
 
 # The functions that make a model of one of another library, by an attribute of the latter.

@@ -1,17 +1,19 @@
-"""The methods that run an agent: to its end, as events, and as text."""
+"""The methods that run an agent: to its end, as events, as text, and for many inputs."""
 
 from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import AsyncGenerator, Coroutine, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Coroutine, Generator, Mapping, Sequence
 from contextlib import aclosing, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Self
 
+from graphexec._arguments import optional, validate, whole
 from graphexec.actions import AgentFinish, Run
 from graphexec.agents.images import has_files
 from graphexec.effects import ModelEffect
-from graphexec.errors import InputError, OutputError
+from graphexec.errors import InputError, OutputError, format_value
 from graphexec.executor.console import ConsolePrinter
 from graphexec.executor.inputs import Inputs, name_inputs, read_file, to_outputs
 from graphexec.executor.outcomes import Ready
@@ -19,15 +21,15 @@ from graphexec.executor.result import Ending, RunResult, T_co, load_answer, make
 from graphexec.executor.setup import Setup
 from graphexec.executor.streams import AnswerExtractor
 from graphexec.kernel.events import Done, Event
-from graphexec.kernel.meters import Limits
+from graphexec.kernel.meters import Limits, is_whole
 from graphexec.kernel.snapshot import Snapshot
 from graphexec.kernel.stepping import begin
 from graphexec.kernel.tables import reachable
 from graphexec.machine import Machine
 from graphexec.messages import check_access
 from graphexec.runtime.emission import emit, stream_async, stream_sync
-from graphexec.runtime.handlers import RunContext, RunOptions
-from graphexec.runtime.io import ASYNC, BLOCKING, IO, iterate_sync, run_sync
+from graphexec.runtime.handlers import AT_ONCE, RunContext, RunOptions
+from graphexec.runtime.io import ASYNC, BLOCKING, IO, gather, iterate_sync, run_sync
 from graphexec.runtime.loop import conclude, follow
 from graphexec.runtime.observers import Observer, OnEvent
 
@@ -170,13 +172,43 @@ class RunMethods(Generic[T_co]):
 
         With `return_intermediate_steps`, it has the list of `(action, observation)`, too. Raises what `run` raises.
         """
-        return self._to_outputs(self.run(inputs, **options), inputs, only_outputs=return_only_outputs)
+        return run_sync(self._invoke(inputs, BLOCKING, RunOptions(**options), only_outputs=return_only_outputs))
 
     async def ainvoke(
         self, inputs: Inputs, *, return_only_outputs: bool = False, **options: Unpack[RunSettings]
     ) -> dict[str, Any]:
         """Run like `invoke`, on the running event loop."""
-        return self._to_outputs(await self.arun(inputs, **options), inputs, only_outputs=return_only_outputs)
+        return await self._invoke(inputs, ASYNC, RunOptions(**options), only_outputs=return_only_outputs)
+
+    def batch(
+        self,
+        many: Sequence[Inputs],
+        *,
+        max_concurrency: int | None = None,
+        return_exceptions: bool = False,
+        context: Any = None,
+        observers: Sequence[Observer] = (),
+    ) -> list[Any]:
+        """Invoke for each of `many`, at most `max_concurrency` at a time, in threads; return the results in order.
+
+        With `return_exceptions`, exceptions are results; otherwise the first one is raised. `observers` are called with
+        the events of each run.
+        """
+        options = RunOptions(context, observers=observers)
+        return run_sync(self._batch(many, BLOCKING, options, max_concurrency, return_exceptions=return_exceptions))
+
+    async def abatch(
+        self,
+        many: Sequence[Inputs],
+        *,
+        max_concurrency: int | None = None,
+        return_exceptions: bool = False,
+        context: Any = None,
+        observers: Sequence[Observer] = (),
+    ) -> list[Any]:
+        """Invoke like `batch`, on the running event loop."""
+        options = RunOptions(context, observers=observers)
+        return await self._batch(many, ASYNC, options, max_concurrency, return_exceptions=return_exceptions)
 
     def _follow(
         self,
@@ -216,12 +248,39 @@ class RunMethods(Generic[T_co]):
             value = load_answer(value, self._output)
         return snapshot if value is snapshot.value else dataclasses.replace(snapshot, value=value)
 
-    def _to_outputs(self, result: RunResult[Any], inputs: Inputs, *, only_outputs: bool) -> dict[str, Any]:
-        returned = {} if only_outputs else name_inputs(inputs, self._setup.keys.passed)
-        returned |= to_outputs(result.ending)
-        if self.return_intermediate_steps:
-            returned["intermediate_steps"] = [(step.action, step.observation) for step in result.steps]
-        return returned
+    async def _invoke(
+        self, inputs: Inputs, io: IO, options: RunOptions, *, only_outputs: bool = False
+    ) -> dict[str, Any]:
+        def make_outputs(done: Done[Ending]) -> dict[str, Any]:
+            result = self.make_result(done)
+            returned = {} if only_outputs else name_inputs(inputs, self._setup.keys.passed)
+            returned |= to_outputs(result.ending)
+            if self.return_intermediate_steps:
+                returned["intermediate_steps"] = [(step.action, step.observation) for step in result.steps]
+            return returned
+
+        return await conclude(self._follow(self._name(inputs), io, options), make_outputs, io)
+
+    async def _batch(
+        self,
+        many: Sequence[Inputs],
+        io: IO,
+        options: RunOptions,
+        max_concurrency: int | None,
+        *,
+        return_exceptions: bool,
+    ) -> list[Any]:
+        width = _validate_concurrency(many, max_concurrency)
+
+        async def run_one(inputs: Inputs) -> Any:
+            try:
+                return await self._invoke(inputs, io, options)
+            except Exception as error:
+                if return_exceptions:
+                    return error
+                raise
+
+        return await gather(io, [partial(run_one, inputs) for inputs in many], at_once=width)
 
     def make_result(self, done: Done[Ending]) -> RunResult[T_co]:
         """Return the result of a run of this executor from its last event."""
@@ -262,3 +321,15 @@ class RunMethods(Generic[T_co]):
 
     def _prepare(self, named: Mapping[str, Any]) -> Mapping[str, Any]:
         return named if self.agent.prepare is None else self.agent.prepare(named, read_file)
+
+
+def _validate_concurrency(many: Sequence[Any], max_concurrency: int | None) -> int:
+    # A string is a sequence of strings, and a dict is a collection.
+    if isinstance(many, (str, Mapping)):
+        raise InputError("batch takes several inputs; pass a list of them, or use invoke for one")
+    # Callers without a type checker may pass a generator or None.
+    if not isinstance(many, Collection):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InputError(f"batch was given {format_value(many)}; pass a list of inputs, for example batch(list(...))")
+    wanted = whole(1, "1 or more" if is_whole(max_concurrency) else "")
+    validate("", ("max_concurrency", max_concurrency, optional(wanted, str(AT_ONCE))))
+    return max_concurrency or AT_ONCE

@@ -21,7 +21,7 @@ from graphexec.executor.outcomes import Ready
 from graphexec.executor.plugging import Output, Piece, assign_seats, edits_of, plug
 from graphexec.executor.plugging.memory_nodes import add_memory
 from graphexec.executor.result import Ending
-from graphexec.executor.rules import dispatch_known_tools
+from graphexec.executor.rules import dispatch_known_tools, rule_pieces
 from graphexec.kernel.effects import Effect
 from graphexec.kernel.graph import Graph, change_table
 from graphexec.kernel.node import Quota
@@ -30,7 +30,7 @@ from graphexec.machine import Machine
 from graphexec.runtime.calls import hold_over_fork
 from graphexec.runtime.handlers import Handler, HandlerLike, Handlers, answering, handlers_for
 from graphexec.tools import AnyTool, tools_by_name
-from graphexec.tools.calling import make_tool_handler
+from graphexec.tools.calling import Lookup, make_tool_handler
 from graphexec.tools.options import ErrorPolicy
 
 if TYPE_CHECKING:
@@ -47,12 +47,13 @@ _DISPATCHING = (dispatch_tools.function, dispatch_known_tools.function)
 @final
 @dataclass(frozen=True)
 class _CallsOf:
-    """Whether an effect calls the tool of this name."""
+    """Whether an effect calls a tool; `key` is its name as the lookup compares it."""
 
-    name: str
+    key: str
+    lookup: Lookup
 
     def __call__(self, effect: object) -> bool:
-        return isinstance(effect, CallTool) and effect.name == self.name
+        return isinstance(effect, CallTool) and self == _calls_of(effect.name, self.lookup)
 
 
 def validate_handlers(
@@ -63,6 +64,10 @@ def validate_handlers(
     if handlers is not None and not isinstance(handlers, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InputError(f"handlers is {handlers!r}; give a dict, for example {{AskHuman: function}}")
     return handlers or {}
+
+
+def _calls_of(tool: str, lookup: Lookup) -> _CallsOf:
+    return _CallsOf(tool if lookup == "exact" else tool.casefold(), lookup)
 
 
 def _counts_any(_: object) -> bool:
@@ -93,6 +98,7 @@ class Setup:
     # The agent's own table.
     table: Machine[Ready, Ending]
     on_tool_error: ErrorPolicy
+    lookup: Lookup
     max_observation: int | None
     max_tool_input: int | None
     pieces: tuple[Piece, ...] = ()
@@ -112,7 +118,7 @@ class Setup:
     @cached_property
     def _rules(self) -> CallRules:
         names = {*(piece.name for piece in self.pieces), *(one.group for one in self.changed or ())}
-        return CallRules(self.agent_with_tools, self.offered, names, self.max_tool_input)
+        return CallRules(self.agent_with_tools, self.offered, names, self.lookup, self.max_tool_input)
 
     @cached_property
     def offered(self) -> Mapping[str, AnyTool]:
@@ -179,6 +185,7 @@ class Setup:
         answers[CallTool] = make_tool_handler(
             self.offered,
             on_error=self.on_tool_error,
+            lookup=self.lookup,
             max_observation=self.max_observation,
             max_tool_input=self.max_tool_input,
         )
@@ -236,9 +243,9 @@ class Setup:
         home = machine.nodes.get(dispatch_tools.name)
         if home is None or home.function not in _DISPATCHING or home.most is not None:
             return machine
-        quotas = {one.counts: one for one in home.quotas if one.name}
+        lookup, quotas = self.lookup, {one.counts: one for one in home.quotas if one.name}
         for tool, calls in [limit for piece in self.pieces for limit in piece.tool_limits.items()]:
-            counts = _CallsOf(tool)
+            counts = _calls_of(tool, lookup)
             known = quotas.get(counts)
             name = re.sub(r"\W|^(?=\d)", "_", f"{tool}_calls") if known is None else known.name
             while known is None and name in (*machine.meters, *[one.name for one in quotas.values()]):
@@ -250,7 +257,7 @@ class Setup:
         # The nodes of the shelf's pieces carry out the calls of the tools that they bring.
         acting = [one for piece in self.pieces if piece.acts for one in piece.tools]
         carried = {one.name for one in acting if str(one.function.__module__).startswith(_SHELF)}
-        left = {_CallsOf(name) for name in self.offered if name not in carried}
+        left = {_calls_of(name, lookup) for name in self.offered if name not in carried}
         free = () if not quotas or left <= {*quotas} else (_FREE,)
         most = self._most_calls((*quotas.values(), *free))
         base = dispatch_known_tools if quotas else dispatch_tools
@@ -289,6 +296,17 @@ class Setup:
                 )
             raise InputError(f"{name} is not plugged; the executor has {', '.join(known) or 'no pieces'}")
         return replace(self, pieces=tuple(piece for piece in self.pieces if piece.name not in names))
+
+    def with_agent(self, agent: Agent) -> Setup:
+        """Return the setup with another agent; the pieces of its rules replace those of the agent's before.
+
+        A rule that was unplugged stays so. A machine that surgery has changed keeps its rules.
+        """
+        if self.changed is not None:
+            return replace(self, agent=agent)
+        old, known = {*self.agent.rules}, {piece.name for piece in self.pieces}
+        rules = (one for one in rule_pieces(agent) if one.name not in old or one.name in known)
+        return replace(self, agent=agent, pieces=(*rules, *(one for one in self.pieces if one.name not in old)))
 
     def with_graph(self, graph: Machine[Ready, Ending]) -> Setup:
         """Return the setup of an executor whose machine surgery has changed: its pieces are a part of it.

@@ -111,4 +111,5 @@ def find_todos(run: Run) -> list[Todo]:
 
 
 def _writes(action: AgentAction) -> bool:
-    return action.tool == WRITE_TODOS
+    # Without regard to case, as an executor may look its tools up; another case is an unknown tool, or this one.
+    return action.tool.casefold() == WRITE_TODOS

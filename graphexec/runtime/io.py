@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections import deque
 from collections.abc import (
     AsyncGenerator,
     AsyncIterable,
@@ -17,6 +18,7 @@ from collections.abc import (
     Coroutine,
     Generator,
     Iterable,
+    Sequence,
 )
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from contextvars import Context, copy_context
@@ -307,6 +309,29 @@ class _AsyncIO:
 
 BLOCKING = _BlockingIO()
 ASYNC = _AsyncIO()
+
+
+async def gather(io: IO, calls: Sequence[Call[T]], *, at_once: int) -> list[T]:
+    """Return the results of the calls in their order, at most `at_once` running at a time.
+
+    The first exception is raised, and the other calls are abandoned.
+    """
+    results: dict[int, T] = {}
+    waiting, running = deque(enumerate(calls)), 0
+    async with io.call_group() as group:
+        # Not a condition of the loop: Python 3.12 and 3.13 would miss the end of the block at an interrupt there.
+        while True:
+            if waiting and running < at_once:
+                group.start(*waiting.popleft())
+                running += 1
+                continue
+            if not running:
+                break
+            update = await group.take(None)
+            if update is not None and update[1] is not None:
+                results[update[0]] = update[1]()
+                running -= 1
+    return [results[position] for position in range(len(calls))]
 
 
 async def call_method(io: IO, owner: object, name: str, *args: object, **options: object) -> Any:

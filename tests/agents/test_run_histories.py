@@ -197,6 +197,25 @@ def histories(draw: st.DrawFn) -> list[Message]:
     ]
 
 
+def change_some(steps: Steps) -> Sequence[Any]:
+    """Return every other step, the last ones first, some of them as pairs."""
+    return [step if place % 2 else (step.action, step.observation) for place, step in enumerate(steps[::-2])]
+
+
+# How the steps of a run are selected, and whether they keep their order.
+TRIMS: list[tuple[int | Callable[[Steps], Sequence[Any]], bool]] = [
+    (-1, True),
+    (1, True),
+    (2, True),
+    (3, True),
+    (lambda steps: steps[1:], True),
+    (lambda steps: steps[::2], True),
+    (lambda steps: [one for one in steps if one.status == "ok"], True),
+    (lambda steps: steps[::-1], False),
+    (lambda steps: [*steps, *steps[-2:]], False),
+    (change_some, False),
+]
+
 EDITS = ("drop", "observe", "argue", "rename", "plain", "text")
 
 
@@ -350,7 +369,7 @@ def is_part(some: Sequence[str], whole: Sequence[str]) -> bool:
 
 DRAWN = (
     st.lists(REPLIES, max_size=6),
-    st.sampled_from([-1, 1, 2, 3]),
+    st.sampled_from(TRIMS),
     OPTIONS,
     RULES,
     st.none() | histories(),
@@ -364,7 +383,7 @@ DRAWN = (
 @given(*DRAWN)
 def test_requests_of_any_run_are_paired(
     replies: list[ModelReply],
-    trim: int,
+    trim: tuple[Any, bool],
     options: dict[str, Any],
     rules: Any,
     history: list[Message] | None,
@@ -372,18 +391,19 @@ def test_requests_of_any_run_are_paired(
     pauses: list[bool],
 ) -> None:
     model = Model(replies)
+    select, in_order = trim
     agent = create_tool_calling_agent(model, TOOLS, rules=rules)
     memory = make_memory(model) if history is None else None
     observers = [Pausing(pauses)]
     executor = AgentExecutor(
-        agent=agent, tools=TOOLS, memory=memory, observers=observers, trim_intermediate_steps=trim, **options
+        agent=agent, tools=TOOLS, memory=memory, observers=observers, trim_intermediate_steps=select, **options
     )
     inputs = {"input": QUESTION, **({} if history is None else {"chat_history": history})}
     for _ in range(2):
         begun = len(model.shown)
         done = [text for step in run_resumed(executor, inputs) for text in marks(step.text)]
         # A step that is removed was shown before.
-        if not any(name_of(one) == "forget_step" for one in options["nodes"]):
+        if in_order and not any(name_of(one) == "forget_step" for one in options["nodes"]):
             assert all(is_part(shown, done) for shown in model.shown[begun:])
 
 

@@ -137,6 +137,7 @@ WAYS: dict[str, Callable[[gx.AgentExecutor], object]] = {
     "stream": lambda executor: list(executor.stream("q")),
     "invoke": lambda executor: executor.invoke("q"),
     "ainvoke": lambda executor: asyncio.run(executor.ainvoke("q")),
+    "batch": lambda executor: executor.batch(["q", "r"]),
 }
 
 

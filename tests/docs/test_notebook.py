@@ -18,6 +18,7 @@ SHOWN: dict[str, list[tuple[str, set[str], str]]] = {
     "run": [("execute_result", TEXT, "finished: ")],
     "await": [("stream", set(), "It is 19 °C in Rome.\n")],
     "stream": [("stream", set(), "Entered\nAsked\nAnswered\nMoved\nEntered\nMoved\nDone\n")],
+    "batch": [("execute_result", TEXT, "3")],
     "refuted": [("execute_result", TEXT, "REFUTED")],
     "stopped": [("execute_result", TEXT, "stopped: ")],
 }

@@ -230,13 +230,13 @@ def run_sync(executor: AgentExecutor, inputs: Any = "q", **options: Any) -> Any:
 
 
 # The ways to run an executor: methods of its, and what users of LangChain have; `aiter` is `iterate` with `async for`.
-_WAYS = ["run", "invoke", "stream", "stream_chunks", "stream_answer", "iter"]
+_WAYS = ["run", "invoke", "batch", "stream", "stream_chunks", "stream_answer", "iter"]
 WAYS = [*_WAYS, *(f"a{way}" for way in _WAYS)]
 
 
 def run_by(way: str, executor: AgentExecutor, *inputs: Any, **options: Any) -> Any:
     """Run an executor by a method to its end, and return the result, or a list of what is streamed."""
-    inputs = inputs or ("q",)
+    inputs = inputs or (["q"] if way.endswith("batch") else "q",)
     others: dict[str, Callable[..., Any]] = {
         **dict.fromkeys(("iter", "aiter"), langchain.iterate),
         "stream_chunks": langchain.stream_chunks,
@@ -244,9 +244,9 @@ def run_by(way: str, executor: AgentExecutor, *inputs: Any, **options: Any) -> A
     }
     start = partial(others[way], executor) if way in others else getattr(executor, way)
     running = start(*inputs, **options)
-    if way in ("run", "invoke"):
+    if way in ("run", "invoke", "batch"):
         return running
-    if way in ("arun", "ainvoke"):
+    if way in ("arun", "ainvoke", "abatch"):
         return asyncio.run(running)
 
     async def collect() -> list[Any]:

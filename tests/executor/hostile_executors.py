@@ -237,6 +237,11 @@ class Builder:
                     await anext(events, None)
             return "left"
 
+        async def batch(text: str, call: Call) -> str:
+            if not world.may_start():
+                return "enough"
+            return str(len(await world.executors[number].abatch(["q", "q"], return_exceptions=True)))
+
         async def leave(text: str, call: Call) -> str:
             async def work() -> None:
                 with suppress(Exception):
@@ -255,7 +260,7 @@ class Builder:
         async def again(text: str, call: Call) -> str:
             raise ScriptedError(await world.arun(number))
 
-        functions: list[Any] = [run, sync, thread, tasks, stream, leave, catch]
+        functions: list[Any] = [run, sync, thread, tasks, stream, batch, leave, catch]
         made = [make_tool(f"{function.__name__}_{number}", function) for function in functions]
         made.append(make_tool(f"again_{number}", again, retry=retry))
         if number > self.number:

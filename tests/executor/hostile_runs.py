@@ -43,7 +43,7 @@ ON_ERROR: tuple[Literal["observe", "raise"], ...] = ("observe", "observe", "obse
 MEMORIES: tuple[Literal["none", "buffer", "summary"], ...] = ("none", "none", "buffer", "summary")
 RULES: tuple[tuple[RuleName, ...], ...] = ((), ("no_dummies", "no_repeats"), ("no_immediate_repeats",))
 KINDS: tuple[TurnKind, ...] = ("act", "answer", "empty", "garbage", "nonsense", "model error", "exception")
-STARTING = ("run", "sync", "thread", "tasks", "as", "stream", "leave", "catch", "again")
+STARTING = ("run", "sync", "thread", "tasks", "as", "stream", "batch", "leave", "catch", "again")
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -68,6 +68,7 @@ def decide(steps: object, inputs: object) -> gx.AgentFinish:
     (make("react", max_fan_out=0).with_limits(gx.agent_limits()), "iterations = 15 (exact)"),
     # What surgery changes keeps what it can.
     (spliced(make("react")), "iterations = 3 (exact)"),
+    (spliced(make("react")).with_agent(make().agent), "fan_out*iterations = 3,000 (exact)"),
     (spliced(make("tool_calling", TWO)), "lookup_calls = 2 (at most)"),
     (make("tool_calling", TWO), "lookup_calls = 2 (at most)"),
     (make("tool_calling", TWO).unplug("limit_tool"), "fan_out*iterations = 3,000 (exact)"),

@@ -89,6 +89,7 @@ USES: list[Callable[[AgentExecutor], Any]] = [
     lambda executor: executor.run("?").steps,
     invoke,
     lambda executor: list(executor.stream("?"))[-1].outcome.steps,  # type: ignore[union-attr]
+    lambda executor: executor.batch(["?"])[0]["intermediate_steps"],
 ]
 
 

@@ -1,13 +1,20 @@
-"""The methods of AgentExecutor: their results, invalid arguments, independent runs, and trimmed steps."""
+"""The methods of AgentExecutor: their results, invalid arguments, independent runs, trimmed steps, and batches."""
 
+import asyncio
+import re
+import threading
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import graphexec as gx
 from graphexec import actions, effects, errors, kernel, messages, models
 from tests.executor.actors import WAYS, act, answer, call, caller_of, echo, make_executor, run_by
-from tests.parameters import cases
+from tests.parameters import cases, examples
+from tests.semantics.endings import raising
 
 HOW = cases("way", "run", "arun")
 
@@ -82,7 +89,7 @@ INVALID: list[tuple[Any, str]] = [(one, TYPES) for one in (None, 42, ["a"], [("r
 def test_invalid_inputs_are_refused_before_the_run(inputs: Any, message: str) -> None:
     model = models.ScriptedModel([])
     executor = caller_of(model)
-    for way in WAYS:
+    for way in (one for one in WAYS if "batch" not in one):
         with pytest.raises(gx.InputError, match=message):
             run_by(way, executor, inputs)
     for stream in (executor.stream, executor.astream):
@@ -138,14 +145,154 @@ def shown_with(trim: Any, *, steps: int = 4, **settings: Any) -> list[list[str]]
     return seen
 
 
+def every(steps: actions.Steps) -> actions.Steps:
+    return steps
+
+
+def first_and_last(steps: actions.Steps) -> list[gx.AgentStep]:
+    return [*steps[:1], *steps[-1:]]
+
+
+def none(steps: actions.Steps) -> tuple[gx.AgentStep, ...]:
+    return ()
+
+
+def as_pairs(steps: actions.Steps) -> list[tuple[gx.AgentAction, str]]:
+    """Return pairs, as functions written for LangChain do."""
+    return [(step.action, "again") for step in steps[-2:]]
+
+
 ALL = ["1", "2", "3", "4"]
 
 
 @cases(
     ("trim", "last"),
-    *((trim, ALL) for trim in (-5, -1, 0, 4, 9, 99)),
+    *((trim, ALL) for trim in (-5, -1, 0, 4, 9, 99, every)),
     *((1, ["4"]), (True, ["4"]), (2, ["3", "4"]), (3, ["2", "3", "4"])),
+    *((first_and_last, ["1", "4"]), (none, []), (as_pairs, ["again", "again"])),
 )
 def test_agent_sees_the_selected_steps(trim: Any, last: list[str]) -> None:
     first, *_, end = shown_with(trim)
     assert (first, end) == ([], last)
+
+
+def test_function_cannot_change_the_run() -> None:
+    lengths: list[int] = []
+
+    def last(steps: actions.Steps) -> Sequence[gx.AgentStep]:
+        assert isinstance(steps, actions.Steps)
+        lengths.append(len(steps))
+        return steps[-1:]
+
+    assert shown_with(last)[-1] == ["4"]
+    assert lengths == [0, 1, 2, 3, 4]
+
+
+# ---- batches: the order of results, invalid inputs, and failures
+
+
+def shout(steps: Any, inputs: dict[str, Any]) -> gx.AgentFinish:
+    if str(inputs["input"]).startswith("bad"):
+        raise LookupError(inputs["input"])
+    return answer(str(inputs["input"]).upper())
+
+
+def in_threads(many: Any, agent: Any = shout, **given: Any) -> list[Any]:
+    return gx.AgentExecutor(agent=agent, tools=[]).batch(many, **given)
+
+
+def on_the_loop(many: Any, agent: Any = shout, **given: Any) -> list[Any]:
+    return asyncio.run(gx.AgentExecutor(agent=agent, tools=[]).abatch(many, **given))
+
+
+each_way = cases("batch", in_threads, on_the_loop)
+Batch = Callable[..., list[Any]]
+
+
+def show_errors(results: list[Any]) -> list[Any]:
+    return [repr(one) if isinstance(one, Exception) else one for one in results]
+
+
+def expected(texts: Iterable[str]) -> list[Any]:
+    return [repr(LookupError(one)) if one.startswith("bad") else {"input": one, "output": one.upper()} for one in texts]
+
+
+@each_way
+@settings(max_examples=examples(15), deadline=None)
+@given(many=st.lists(st.sampled_from(["a", "b", "bad"]), max_size=8), width=st.none() | st.integers(1, 9))
+def test_results_and_exceptions_keep_the_order_of_inputs(batch: Batch, many: list[str], width: int | None) -> None:
+    texts = [f"{one}{number}" for number, one in enumerate(many)]
+    found = batch(texts, max_concurrency=width, return_exceptions=True)
+    assert show_errors(found) == expected(texts)
+
+
+# Any collection of inputs is accepted.
+@each_way
+@cases(
+    ("many", "texts", "options"),
+    ([f"q{number}" for number in range(100)], [f"q{number}" for number in range(100)], {}),
+    ([], "", {}),
+    ([{"input": "a"}, "b"], "ab", {"max_concurrency": 1}),
+    ({"first": "a", "second": "b"}.values(), "ab", {}),
+)
+def test_batch_returns_results_in_order(batch: Batch, many: Any, texts: Iterable[str], options: dict[str, Any]) -> None:
+    assert show_errors(batch(many, **options)) == expected(texts)
+
+
+@each_way
+def test_missing_input_is_the_exception_of_its_run(batch: Batch) -> None:
+    agent = gx.create_tool_calling_agent(models.ScriptedModel([]), [])
+    assert [type(one) for one in batch([{}], agent, return_exceptions=True)] == [errors.InputError]
+
+
+@each_way
+@cases("width", 1, 3)
+def test_batch_runs_as_many_as_allowed(batch: Batch, width: int) -> None:
+    barrier, lock = threading.Barrier(width), threading.Lock()
+    inside = most = 0
+
+    def meeting(steps: Any, inputs: Any) -> gx.AgentFinish:
+        nonlocal inside, most
+        with lock:
+            inside += 1
+            most = max(most, inside)
+        barrier.wait(20)
+        with lock:
+            inside -= 1
+        return answer()
+
+    batch(["q"] * 6, meeting, max_concurrency=width)
+    assert most == width
+
+
+def test_interrupt_ends_a_batch_despite_return_exceptions() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        in_threads(["a", "b"], raising(KeyboardInterrupt()), return_exceptions=True)
+
+
+ONE = "batch takes several inputs; pass a list of them, or use invoke for one"
+LIST = "batch was given {}; pass a list of inputs"
+WIDTH = "max_concurrency is {}; give {} or more, or None for 64"
+WHOLE = "a whole number, 1"
+LETTERS = (one for one in ["a"])
+
+
+@each_way
+@cases(
+    ("many", "width", "message"),
+    ("text", None, ONE),
+    ({"input": "a"}, None, ONE),
+    *((many, None, LIST.format(repr(many))) for many in (None, 3, LETTERS)),
+    # Also without inputs.
+    *(([], width, WIDTH.format(width, "1")) for width in (0, -1)),
+    *(([], width, WIDTH.format(repr(width), WHOLE)) for width in (2.5, "3", True)),
+)
+def test_invalid_batch_is_refused(batch: Batch, many: Any, width: Any, message: str) -> None:
+    with pytest.raises(errors.InputError, match=re.escape(message)):
+        batch(many, max_concurrency=width)
+
+
+@each_way
+def test_exception_ends_the_batch(batch: Batch) -> None:
+    with pytest.raises(LookupError, match="bad"):
+        batch(["a", "bad", "c"])

@@ -235,6 +235,11 @@ def judged() -> Any:
     return gx.splice(executor().graph, gx.edges(judge, gx.on(Verdict, gx.END)), after=parse, on=AgentFinish)
 
 
+def trimmed_to(steps: Any) -> object:
+    trim: dict[str, Callable[[object], object]] = {"trim_intermediate_steps": lambda _: steps}
+    return executor(agent=scripted(answer()), **trim).run("q")
+
+
 NO_START = "not a machine that starts with Ready; make it from executor.graph"
 JUDGING: Any = gx.graph(gx.edges(judge, gx.on(Verdict, gx.END)), start=judge)
 # A mistake, and two facts of the error.
@@ -243,6 +248,8 @@ MISTAKES: list[tuple[Callable[[], object], str, str]] = [
     (lambda: executor().with_graph(5), NO_START, ""),
     (lambda: executor().with_graph(judged()), "judge --Verdict--> END ends a run of an agent", ""),
     (lambda: executor().with_limits(3), "the limits are 3", "give a Limits, for example Limits(iterations="),
+    (lambda: trimmed_to(None), "trim_intermediate_steps returned None", "return the steps to show"),
+    (lambda: trimmed_to([("a", "b")]), "trim_intermediate_steps returned a sequence with ('a', 'b')", ""),
     (lambda: FINISH("no"), "AgentFinish: return_values='no' is invalid", "write AgentFinish({'output': ...})"),
     (lambda: FINISH(None), "AgentFinish: return_values=None is invalid", "write AgentFinish"),
     (lambda: ACTION(echo, "a"), "AgentAction: tool=<tool echo", " is invalid; pass the tool's name"),
@@ -278,8 +285,8 @@ EXECUTOR_OPTIONS: list[tuple[dict[str, Any], str, str]] = [
     ({"allow_nonterminating": "no"}, "is 'no'", "give True or False"),
     ({"return_intermediate_steps": 1}, "is 1", "give True or False"),
     *(
-        ({"trim_intermediate_steps": one}, f"is {one!r}", "give the number of last steps to show")
-        for one in (2.5, "last", None, 1.5, [1], len)
+        ({"trim_intermediate_steps": one}, f"is {one!r}", "give the number of steps to show, or a func")
+        for one in (2.5, "last", None, 1.5, [1])
     ),
     *(({"return_direct": one}, f"is {one!r}", "give 'single' or 'any'") for one in (["any"], "perhaps", None, 1)),
     *(({"observers": one}, "", "; pass") for one in ([1], "print", [asyncio.sleep], [Awaited()])),
@@ -289,6 +296,7 @@ EXECUTOR_OPTIONS: list[tuple[dict[str, Any], str, str]] = [
     ({"tool_concurrency": -1}, "is -1", "give a whole number, 1 or more"),
     ({"tool_concurrency": True}, "is True", "give a whole number, 1 or more"),
     ({"handle_parsing_errors": asyncio.sleep}, "is ", "a function (def) of the error"),
+    ({"trim_intermediate_steps": asyncio.sleep}, "is ", "a function (def) of the steps"),
     *(
         ({"handle_parsing_errors": one}, f"is {one!r}", "give True, False, a string, or a function")
         for one in (None, 0, 1, 3, [True])

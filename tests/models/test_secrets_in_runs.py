@@ -60,6 +60,7 @@ def run_all(executor: AgentExecutor, folder: Path, search: Search) -> None:
         lambda: executor.invoke({"input": "?"}),
         lambda: asyncio.run(executor.ainvoke({"input": "?"})),
         stream,
+        lambda: executor.batch([{"input": "?"}, {"input": "!"}]),
     )
     for number, way in enumerate(ways):
         try:

@@ -266,11 +266,12 @@ class TestOtherParts:
         executor.run("hi")
         assert model.requests[0].messages[-1] == messages.UserMessage("Be brief.")  # type: ignore[union-attr]
 
-    def test_executor_takes_other_tools_and_handlers(self) -> None:
+    def test_executor_takes_other_tools_handlers_and_agents(self) -> None:
         other = testing.scripted_tool("other", ["else"])
         executor = gx.create_agent(models.ScriptedModel(["done"]), [], kind="tool_calling").plug(sign)
         changed = executor.with_tools([other]).with_handlers({gx.AskHuman: lambda _: "x"})
         assert [*changed.tools] == ["other"]
         assert changed.agent.tools == (other,)
         assert gx.AskHuman in changed.run_context.handlers
-        assert changed.run("hi").output == "done (signed)"
+        again = changed.with_agent(gx.create_tool_calling_agent(models.ScriptedModel(["new"]), [other]))
+        assert again.run("hi").output == "new (signed)"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from graphexec import AgentAction, AgentExecutor, tool
+from graphexec import AgentAction, AgentExecutor, errors, tool
 from graphexec.integrations.langchain import runnable_agent
 from graphexec.runtime.threads import open_cancel_scope
 from tests.executor.actors import Running, act, make_executor, scripted
@@ -104,6 +104,34 @@ def test_nested_run_in_a_cut_tool_stops() -> None:
     held.set()
     assert ended.wait(LONG)
     assert asked == [0]
+
+
+def test_other_runs_of_a_failed_batch_stop() -> None:
+    begun, held, ended = threading.Event(), threading.Event(), threading.Event()
+    asked: list[str] = []
+
+    def agent(_steps: Any, inputs: dict[str, Any]) -> AgentAction:
+        if inputs["input"] == "bad":
+            begun.wait(LONG)
+            raise OSError("it broke")
+        asked.append(inputs["input"])
+        begun.set()
+        held.wait(LONG)
+        return AgentAction("nothing", "")
+
+    class Watched(AgentExecutor):
+        async def _invoke(self, *arguments: Any, **options: Any) -> Any:
+            try:
+                return await super()._invoke(*arguments, **options)
+            except errors.AbandonedError:
+                ended.set()
+                raise
+
+    with pytest.raises(OSError, match="it broke"):
+        Watched(agent=agent, tools=[], max_iterations=50).batch(["good", "bad"])
+    held.set()
+    assert ended.wait(LONG)
+    assert asked == ["good"]
 
 
 def test_inner_scope_is_cancelled_with_outer() -> None:

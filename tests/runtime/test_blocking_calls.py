@@ -282,14 +282,14 @@ def test_event_loop_goes_on_meanwhile() -> None:
     assert asyncio.run(main()) == "done"
 
 
-@cases("option", "observers", "handle_parsing_errors", "handle_tool_errors", "on_error")
+@cases("option", "observers", "trim_intermediate_steps", "handle_parsing_errors", "handle_tool_errors", "on_error")
 def test_functions_of_the_user_run_on_the_event_loop(option: str) -> None:
     threads: set[int] = set()
     decide = steps_of("aaaa")
 
     def note(given: Any) -> Any:
         threads.add(threading.get_ident())
-        return "noted"
+        return given if option == "trim_intermediate_steps" else "noted"
 
     def fail() -> str:
         raise LookupError("no")

@@ -68,6 +68,7 @@ def memory(folder: Path) -> BufferMemory:
 ASYNC_CALLS: dict[str, Callable[[Path], Awaitable[Any]]] = {
     "arun": lambda _: executor_of(look).arun("q"),
     "ainvoke": lambda _: executor_of(look).ainvoke("q"),
+    "abatch": lambda _: executor_of(look).abatch(["q", "r"]),
     "astream": lambda _: drain(executor_of(look).astream("q")),
     "astream_chunks": lambda _: drain(langchain.astream_chunks(executor_of(look), "q")),
     "astream_answer": lambda _: drain(executor_of(look).astream_answer("q")),

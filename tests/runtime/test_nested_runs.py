@@ -125,6 +125,22 @@ def test_inner_runs_are_charged_at_every_level_and_when_they_fail(run: Running, 
 
 
 @cases("is_async", False, True)
+def test_batch_within_a_tool_is_charged(is_async: bool) -> None:
+    model = Caller(answers_after=2)
+    inner = inner_of(model)
+
+    def delegate(text: str) -> str:
+        return str(len(inner.batch([text] * 3)))
+
+    async def adelegate(text: str) -> str:
+        return str(len(await inner.abatch([text] * 3)))
+
+    one = tool_named("delegate", adelegate if is_async else delegate)
+    result = caller_of(Caller(answers_after=1), one).run("q")
+    assert (model.calls, result.spent["model_calls"]) == (9, 11)
+
+
+@cases("is_async", False, True)
 def test_outer_limit_covers_unknown_meters(is_async: bool) -> None:
     travels: list[Travel] = []
 

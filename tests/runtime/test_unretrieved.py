@@ -156,6 +156,8 @@ SCENARIOS: dict[str, Scenario] = {
     "leave streams": leave_streams,
     "leave turns": lambda make, _: leave(langchain.iterate(make(**QUICKLY), "q")),
     "begin no stream": begin_no_stream,
+    "cancel a batch": lambda make, world: cancel_when_begun(make().abatch(["a", "b", "c"], max_concurrency=2), world),
+    "fail in a batch": lambda make, _: make(**RAISING).abatch(["a", "b", "c"], max_concurrency=2),
     "observe badly": lambda make, _: make(**QUICKLY, observers=[Refuse(raise_error=False)]).arun("q"),
     "end by an observer": lambda make, _: take_all(make(**QUICKLY, observers=[Refuse(raise_error=True)]).astream("q")),
 }

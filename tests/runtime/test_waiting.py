@@ -3,7 +3,6 @@
 import asyncio
 import contextvars
 import threading
-from collections import deque
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from functools import partial
 from typing import Any, TypeVar
@@ -19,7 +18,7 @@ from graphexec.kernel.meters import GRACE
 from graphexec.messages import ModelReply, ModelRequest, Usage
 from graphexec.runtime import arun
 from graphexec.runtime.handlers import Handler, handlers_for
-from graphexec.runtime.io import ASYNC, BLOCKING, IO, run_sync
+from graphexec.runtime.io import ASYNC, BLOCKING, gather, run_sync
 from graphexec.runtime.loop import TURN
 from graphexec.runtime.tasks import await_for, call_in_thread, run_on_own_loop
 from graphexec.runtime.threads import NOT_DONE, open_cancel_scope, wait_for
@@ -61,28 +60,6 @@ def test_without_time_nothing_is_begun(seconds: float) -> None:
     begun: list[int] = []
     assert wait_for(lambda: begun.append(1), seconds) is NOT_DONE
     assert begun == []
-
-
-async def gather(io: IO, calls: Sequence[Callable[[], Coroutine[Any, Any, T]]], *, at_once: int) -> list[T]:
-    """Return the results of the calls in their order, at most `at_once` running at a time.
-
-    The first exception is raised, and the other calls are abandoned.
-    """
-    results: dict[int, T] = {}
-    waiting, running = deque(enumerate(calls)), 0
-    async with io.call_group() as group:
-        while True:
-            if waiting and running < at_once:
-                group.start(*waiting.popleft())
-                running += 1
-                continue
-            if not running:
-                break
-            update = await group.take(None)
-            if update is not None and update[1] is not None:
-                results[update[0]] = update[1]()
-                running -= 1
-    return [results[position] for position in range(len(calls))]
 
 
 def gather_sync(calls: Sequence[Callable[[], T]], at_once: int) -> list[T]:

@@ -7,7 +7,7 @@ its effect; and if the final reply of a stopped run is not an answer, the text o
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
@@ -41,11 +41,12 @@ class Settings:
     cost: float | None = None
     fan_out: int | None = 1_000
     parsing: bool | str | Callable[[errors.ParseError], str] = True
-    # The number of steps to show.
-    trim: int = -1
+    # A number of steps to show, or a user's function that selects them.
+    trim: int | Callable[[Any], Sequence[Any]] = -1
     return_direct: Literal["single", "any"] = "single"
     early_stopping: Literal["force", "generate"] = "force"
     tool_errors: Literal["observe", "raise"] = "observe"
+    lookup: Literal["exact", "case_insensitive"] = "exact"
     with_steps: bool = False
     # The number of concurrent tools, which does not affect the results.
     at_once: int = 8
@@ -163,7 +164,10 @@ EMPTY = "Decide on an action, or finish."
 
 def _ask(run: Expected, reply: Any, given: Settings) -> Any:
     """Show the agent its steps, and count the cost of its reply."""
-    run.shown.append(run.steps[-given.trim :] if given.trim > 0 else list(run.steps))
+    if callable(given.trim):
+        run.shown.append([AgentStep(action, observation) for action, observation in given.trim(run.steps)])
+    else:
+        run.shown.append(run.steps[-given.trim :] if given.trim > 0 else list(run.steps))
     run.model_calls += 1
     run.seconds += TAKES
     if isinstance(reply, messages.ModelReply):
@@ -188,6 +192,8 @@ def _feedback(error: errors.ParseError, given: Settings) -> str:
 def _carried_out(action: AgentAction, run: Expected, given: Settings) -> tuple[AgentStep, bool]:
     """Return the step of an action, and whether its result is an answer."""
     tool = action.tool
+    if tool not in TOOLS and tool.lower() in TOOLS and given.lookup == "case_insensitive":
+        tool = tool.lower()
     if tool not in TOOLS:
         unknown = f"{tool} is not a valid tool, try one of [{', '.join(TOOLS)}]."
         hint = f" Did you mean {tool.lower()}?" if tool.lower() in TOOLS else ""

@@ -187,9 +187,18 @@ def fix(error: gx.ParseError) -> str:
     return f"Fix it: {error.llm_output}"
 
 
+def that_worked(steps: Sequence[gx.AgentStep]) -> list[gx.AgentStep]:
+    return [step for step in steps if step.status == "ok"]
+
+
+def last_pairs(steps: Sequence[gx.AgentStep]) -> list[tuple[gx.AgentAction, Any]]:
+    """As a function of LangChain's would have them."""
+    return [(action, observation) for action, observation in steps[-2:]]
+
+
 # What `sampled_from` makes of different types is an `object`. Most handle parse errors: a run that raises tests less.
 POLICIES: st.SearchStrategy[Any] = st.sampled_from([True, True, True, False, "Fix it!", "", fix])
-TRIMS = st.sampled_from([-1, 0, 1, 2])
+TRIMS: st.SearchStrategy[Any] = st.sampled_from([-1, 0, 1, 2, that_worked, last_pairs])
 
 
 def none_or(most: int) -> st.SearchStrategy[int | None]:
@@ -227,6 +236,7 @@ def all_settings(draw: st.DrawFn) -> Settings:
         return_direct=draw(st.sampled_from(["single", "any"])),
         early_stopping=draw(st.sampled_from(["force", "generate"])),
         tool_errors=draw(st.sampled_from(["observe", "observe", "raise"])),
+        lookup=draw(st.sampled_from(["exact", "case_insensitive"])),
         with_steps=draw(st.booleans()),
     )
 
@@ -299,6 +309,7 @@ TRAPS: dict[str, tuple[Turns, Settings]] = {
     "an answer after the time limit": ((ECHO, LATE), Settings(seconds=2 * TAKES + 1)),
     "an action after the time limit": ((ECHO,), Settings(seconds=2 * TAKES + 1)),
     "a name in another case": ((calls(("ECHO", 1)), LATE), Settings()),
+    "a name in another case that counts": ((calls(("ECHO", 1)), LATE), Settings(lookup="case_insensitive")),
     "steps that are not shown": ((ECHO, BATCH, ECHO, LATE), Settings(trim=2)),
 }
 LAST_WORDS: dict[str, Turn] = {

@@ -142,6 +142,12 @@ LOST = endings.raising(LookupError("of the user"))
     ("run", "error", "message"),
     (lambda: run_agent(saying(SENT), handle_parsing_errors=LOST), LookupError, "of the user"),
     (lambda: run_agent(LOST, handle_parsing_errors=True), LookupError, "of the user"),
+    # A parse error of the function that trims.
+    (
+        lambda: run_agent(scripted(answer()), trim_intermediate_steps=endings.raising(gx.ParseError("no"))),
+        gx.ParseError,
+        "no",
+    ),
     (lambda: endings.run_replies(errors.ServerError("busy"), handle_parsing_errors=True), errors.ServerError, "busy"),
     # The one of a stopped run's last reply.
     (

@@ -101,7 +101,8 @@ def record(way: str, one: AnyTool, inputs: dict[str, Any]) -> object:
     model = ScriptedModel([*([calling(*each) for each in turn] for turn in turns), "end"])
     executor = caller_of(model, numbers, one, return_intermediate_steps=True)
     events: list[Any] = []
-    run_by(way, executor, inputs, observers=[events.append])
+    given = [inputs] if way.endswith("batch") else inputs
+    run_by(way, executor, given, observers=[events.append])
     asked = [event.effect for event in events if isinstance(event, Asked)]
     last: Any = events[-1].outcome
     return repr(model.requests), repr(asked), repr(last.steps), repr(last.run.inputs)
