@@ -148,11 +148,8 @@ class ConsolePrinter:
             return
         # Looked up at each call: tests and notebooks replace sys.stderr.
         out = self._out or sys.stderr
-        text = (
-            text
-            if len(text) <= _MAX_LENGTH
-            else f"{text[:_MAX_LENGTH]} [... {len(text) - _MAX_LENGTH:,} more characters]"
-        )
+        if len(text) > _MAX_LENGTH:
+            text = f"{text[:_MAX_LENGTH]} [... {len(text) - _MAX_LENGTH:,} more characters]"
         text = "".join(letter if letter.isprintable() or letter in "\n\t" else "\ufffd" for letter in text)
         coloured = out.isatty() and not os.environ.get("NO_COLOR")
         print(f"\x1b[{_COLOURS[kind]}m{text}\x1b[0m" if coloured else text, file=out, flush=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from graphexec.actions import NO_RUN, AgentFinish, Run, StoppedResponse, run_of
@@ -170,23 +170,20 @@ def _find_leaks(machine: Graph[Any, Any], pieces: Sequence[Piece]) -> Iterator[F
     steps = [(edge.source, edge.target) for edge in machine.edges]
     seats = assign_seats(pieces)
     for piece in pieces:
-        revealing = [one for one in piece.nodes if {AgentFinish, StoppedResponse} & {*one.takes}]
         if not piece.reveals:
             continue
-        behind = set[str]().union(*(_reach(one, steps) for one in revealing))
+        revealing = [one.name for one in piece.nodes if {AgentFinish, StoppedResponse} & {*one.takes}]
+        behind = {name for source in revealing for name in reachable(source, steps) if name != source}
         asking = [one.name for one in machine if one.name in behind and one.grace is None and asks_model(one)]
         if asking:
             chains = [seats[kind] for kind in (AgentFinish, StoppedResponse)]
-            later = dict.fromkeys(name for chain in chains if piece.name in chain for name in _after(chain, piece.name))
+            behind_it = [chain[chain.index(piece.name) + 1 :] for chain in chains if piece.name in chain]
+            later = dict.fromkeys(name for chain in behind_it for name in chain)
             text = (
                 f"{', '.join(asking)} may ask a model after {piece.name}, which reveals what is for people only; put "
                 f"{piece.name} before {', '.join(later)} in the list, so that it comes last on the way out"
             )
             yield Fault("GX030", piece.name, None, text)
-
-
-def _after(chain: Sequence[str], name: str) -> Sequence[str]:
-    return chain[chain.index(name) + 1 :]
 
 
 def _find_early(machine: Graph[Any, Any], pieces: Sequence[Piece]) -> Iterator[Fault]:
@@ -211,10 +208,6 @@ def _find_early(machine: Graph[Any, Any], pieces: Sequence[Piece]) -> Iterator[F
 
 # What ends a run: nothing that follows may ask, except for the last word of a stopped run.
 _STOPS = (AgentFinish, Stopped, StoppedResponse)
-
-
-def _reach(source: Node[Any, Any], steps: Iterable[tuple[str, str]]) -> set[str]:
-    return {*reachable(source.name, list(steps))} - {source.name}
 
 
 def asks_model(one: Node[Any, Any]) -> bool:
