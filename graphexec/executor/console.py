@@ -6,7 +6,7 @@ import os
 import sys
 from typing import Any, Final, TextIO, final
 
-from graphexec.actions import NO_STEPS, AgentFinish, AgentStep, Steps, StoppedResponse, run_of, steps_of
+from graphexec.actions import NO_STEPS, AgentFinish, AgentStep, Steps, run_of, steps_of
 from graphexec.agents.prompt import format_observation
 from graphexec.effects import CallTool
 from graphexec.errors import described
@@ -95,10 +95,17 @@ class ConsolePrinter:
                 self._line(f"   {name_in_batch(call)}{news}", "note")
             case Done(ending):
                 self._steps(ending)
-                self._print_ending(ending)
+                if isinstance(ending, AgentFinish):
+                    self._print_unread(ending.unread)
+                    self._line(format_observation(ending.answer), "answer")
+                else:
+                    self._line(f"{ending.output}\n{ending.reason}", "error")
+                self._line("> the run ends", "note")
             case Failed(error, snapshot):
                 self._steps(snapshot.value)
-                self._print_failure(error)
+                fails = isinstance(error, Exception)
+                self._line(described(error) if fails else "", "error")
+                self._line("> the run fails" if fails else "> the run is interrupted", "note")
             case _:
                 pass
 
@@ -123,25 +130,9 @@ class ConsolePrinter:
             return f"{step.action.log.strip()}\n<- could not be read: {step.text}"
         return f"<- {step.text}"
 
-    def _print_ending(self, ending: Ending) -> None:
-        match ending:
-            case AgentFinish():
-                self._print_unread(ending.unread)
-                self._line(format_observation(ending.answer), "answer")
-            case StoppedResponse():
-                self._line(f"{ending.output}\n{ending.reason}", "error")
-        self._line("> the run ends", "note")
-
     def _print_unread(self, text: str) -> None:
         if text:
             self._line(f"   not read, since the model invented it: {text.strip()}", "note")
-
-    def _print_failure(self, error: BaseException) -> None:
-        if not isinstance(error, Exception):
-            self._line("> the run is interrupted", "note")
-            return
-        self._line(described(error), "error")
-        self._line("> the run fails", "note")
 
     def _line(self, text: str, kind: str) -> None:
         if not text:

@@ -2,7 +2,6 @@
 
 from graphexec.executor.plugging.piece import (
     HOMES,
-    ONCE,
     Edit,
     Flow,
     Output,
@@ -13,18 +12,16 @@ from graphexec.executor.plugging.piece import (
     to_piece,
     to_pieces,
 )
-from graphexec.executor.plugging.plug import asks_model, edits_of, pass_on, plug
+from graphexec.executor.plugging.plug import edits_of, pass_on, plug
 
 __all__ = [
     "HOMES",
-    "ONCE",
     "Edit",
     "Flow",
     "Output",
     "Piece",
     "Plugged",
     "Seats",
-    "asks_model",
     "assign_seats",
     "edits_of",
     "pass_on",

@@ -249,7 +249,8 @@ def assign_seats(pieces: Sequence[Piece]) -> Seats:
         if kind not in _INWARDS:
             chain.reverse()
         if kind is Acted:
-            chain.sort(key=_stage)
+            # First those that may change the calls, then those that gate them, and last those that carry them out.
+            chain.sort(key=lambda piece: 2 if piece.acts else int(piece.gates))
         if chain:
             seats[kind] = tuple(chain)
     return Seats(seats)
@@ -259,8 +260,3 @@ def _sits(piece: Piece, kind: type | str) -> bool:
     if kind == ONCE:
         return piece.once and Ready in piece.takes
     return kind in piece.takes and not (piece.once and kind is Ready)
-
-
-def _stage(piece: Piece) -> int:
-    """Return 0 for a piece that may change the calls, 1 for one that gates them, 2 for one that carries them out."""
-    return 2 if piece.acts else int(piece.gates)

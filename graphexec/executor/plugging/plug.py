@@ -31,7 +31,9 @@ def plug(machine: M, pieces: Sequence[Piece]) -> M:
     """
     if not pieces:
         return machine
-    homes = {kind: _find_home(machine, kind) for kind in HOMES}
+    # In a machine with a memory, endings lead to the node that saves them.
+    end = save_memory.name if save_memory.name in machine else END.name
+    homes = {kind: end if home == END.name else home for kind, home in HOMES.items()}
     faults = [*_find_taken_names(machine, pieces), *_find_missing_homes(machine, homes, pieces), *_find_ungated(pieces)]
     ways = _make_ways(assign_seats(pieces), homes)
     added = [edge for piece in pieces for edge in _edges_of(piece, ways, faults)]
@@ -71,12 +73,6 @@ def pass_on(
         return dataclasses.replace(route, target=machine[targets[0]])
 
     return Table(tuple((source, Routes(tuple(map(follow, routes.routes)))) for source, routes in table.rows))
-
-
-def _find_home(machine: Graph[Any, Any], kind: type) -> str:
-    """Return the name of a class's home; in a machine with a memory, endings lead to the node that saves them."""
-    home = HOMES[kind]
-    return save_memory.name if home == END.name and save_memory.name in machine else home
 
 
 def _make_ways(seats: Seats, homes: Mapping[type, str]) -> dict[type | str, list[str]]:
@@ -174,7 +170,7 @@ def _find_leaks(machine: Graph[Any, Any], pieces: Sequence[Piece]) -> Iterator[F
             continue
         revealing = [one.name for one in piece.nodes if {AgentFinish, StoppedResponse} & {*one.takes}]
         behind = {name for source in revealing for name in reachable(source, steps) if name != source}
-        asking = [one.name for one in machine if one.name in behind and one.grace is None and asks_model(one)]
+        asking = [one.name for one in machine if one.name in behind and one.grace is None and _asks_model(one)]
         if asking:
             chains = [seats[kind] for kind in (AgentFinish, StoppedResponse)]
             behind_it = [chain[chain.index(piece.name) + 1 :] for chain in chains if piece.name in chain]
@@ -199,7 +195,7 @@ def _find_early(machine: Graph[Any, Any], pieces: Sequence[Piece]) -> Iterator[F
         edges = [(edge.source, edge.target) for edge in machine.edges if edge.outcome not in _STOPS]
         before = {*reachable(machine.start, [edge for edge in edges if edge[1] not in first])}
         for one in machine:
-            asks = asks_model(one) or CallTool in one.effects
+            asks = _asks_model(one) or CallTool in one.effects
             if machine.start not in first and one.name in before and one.group not in gates - {""} and asks:
                 group = one.group or one.name
                 text = f"{one.name} asks before {piece.name} is done; put {piece.name} before {group} in the list"
@@ -210,7 +206,7 @@ def _find_early(machine: Graph[Any, Any], pieces: Sequence[Piece]) -> Iterator[F
 _STOPS = (AgentFinish, Stopped, StoppedResponse)
 
 
-def asks_model(one: Node[Any, Any]) -> bool:
+def _asks_model(one: Node[Any, Any]) -> bool:
     """Return whether a node may ask a model."""
     return any(issubclass(kind, (ModelEffect, CallAgent)) for kind in one.effects)
 
