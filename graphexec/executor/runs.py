@@ -224,8 +224,9 @@ class RunMethods(Generic[T_co]):
         def follow_from(start: Ready | Snapshot) -> Coroutine[Any, Any, Done[Ending]]:
             if self._checks_access and self._may_ask_model(start):
                 self.check_access()
-            printer = ConsolePrinter(start=start if isinstance(start, Snapshot) else None)
-            observers: Sequence[Observer] = (*self._observers, printer) if self._verbose else self._observers
+            observers = self._observers
+            if self._verbose:
+                observers += (ConsolePrinter(start=start if isinstance(start, Snapshot) else None),)
             # Not awaited here, to save one coroutine per event.
             return follow(
                 self._graph, start, self.run_context, io, consumer, observers=observers, pieces=tokens, options=options
@@ -262,15 +263,9 @@ class RunMethods(Generic[T_co]):
         return await conclude(self._follow(self._name(inputs), io, options), make_outputs, io)
 
     async def _batch(
-        self,
-        many: Sequence[Inputs],
-        io: IO,
-        options: RunOptions,
-        max_concurrency: int | None,
-        *,
-        return_exceptions: bool,
+        self, many: Sequence[Inputs], io: IO, options: RunOptions, most: int | None, *, return_exceptions: bool
     ) -> list[Any]:
-        width = _validate_concurrency(many, max_concurrency)
+        width = _validate_concurrency(many, most)
 
         async def run_one(inputs: Inputs) -> Any:
             try:
