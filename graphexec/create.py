@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from inspect import signature
 from types import UnionType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, get_args, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar, get_args, overload
 
 from graphexec._arguments import STRING, optional, validate
 from graphexec._mistakes import explain_calls, join_faults, unknown_options
@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 
     from graphexec.models.functions import ModelFunction
 
+    AnyModel: TypeAlias = Model | ModelFunction | str
+    ToolLike: TypeAlias = AnyTool | Callable[..., Any]
+
 __all__ = ["create_agent"]
 
 _KINDS = ("auto", *get_args(AgentKind))
@@ -61,36 +64,25 @@ _OPTIONS = tuple(name for name in signature(AgentExecutor).parameters if name no
 Out = TypeVar("Out")
 
 
+class CreateOptions(ExecutorOptions, total=False):
+    """The options of `create_agent` but its `output_type`."""
+
+    system_prompt: str | None
+    kind: AgentKind | Literal["auto"]
+
+
 # No annotation expresses the types that are no classes, such as `int | str`, for which the answer is `Any`.
 @overload
 def create_agent(
-    model: Model | ModelFunction | str,
-    tools: Iterable[AnyTool | Callable[..., Any]] = (),
-    *,
-    system_prompt: str | None = None,
-    kind: AgentKind | Literal["auto"] = "auto",
-    output_type: UnionType,
-    **options: Unpack[ExecutorOptions],
+    model: AnyModel, tools: Iterable[ToolLike] = (), *, output_type: UnionType, **options: Unpack[CreateOptions]
 ) -> AgentExecutor[Any]: ...
 @overload
 def create_agent(
-    model: Model | ModelFunction | str,
-    tools: Iterable[AnyTool | Callable[..., Any]] = (),
-    *,
-    system_prompt: str | None = None,
-    kind: AgentKind | Literal["auto"] = "auto",
-    output_type: type[Out],
-    **options: Unpack[ExecutorOptions],
+    model: AnyModel, tools: Iterable[ToolLike] = (), *, output_type: type[Out], **options: Unpack[CreateOptions]
 ) -> AgentExecutor[Out]: ...
 @overload
 def create_agent(
-    model: Model | ModelFunction | str,
-    tools: Iterable[AnyTool | Callable[..., Any]] = (),
-    *,
-    system_prompt: str | None = None,
-    kind: AgentKind | Literal["auto"] = "auto",
-    output_type: object = None,
-    **options: Unpack[ExecutorOptions],
+    model: AnyModel, tools: Iterable[ToolLike] = (), *, output_type: object = None, **options: Unpack[CreateOptions]
 ) -> AgentExecutor[Any]: ...
 @explain_calls(
     "create_agent",
@@ -100,8 +92,8 @@ def create_agent(
     named_option="system_prompt",
 )
 def create_agent(
-    model: Model | ModelFunction | str,
-    tools: Iterable[AnyTool | Callable[..., Any]] = (),
+    model: AnyModel,
+    tools: Iterable[ToolLike] = (),
     *,
     system_prompt: str | None = None,
     kind: AgentKind | Literal["auto"] = "auto",

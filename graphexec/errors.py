@@ -23,7 +23,7 @@ class Portable:
     """Makes an exception picklable, and copyable, with its attributes, notes and cause, whatever its constructor takes.
 
     What cannot be pickled, such as an effect with a lambda or the machine in a verdict, becomes its `repr`; a cause is
-    left out. A copy shares it.
+    left out.
     """
 
     __slots__ = ()
@@ -38,13 +38,10 @@ class Portable:
 
     def __copy__(self) -> BaseException:
         assert isinstance(self, BaseException), "it is a part of exceptions"
-        return _with_state(_make_exception(type(self), self.args), self, vars(self))
+        import copy
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> BaseException:
-        assert isinstance(self, BaseException), "it is a part of exceptions"
-        copied = _make_exception(type(self), self.args)
-        memo[id(self)] = copied
-        return _with_state(copied, self, {name: _deep_copy(value, memo) for name, value in vars(self).items()})
+        # As pickled, too.
+        return copy.deepcopy(self)
 
 
 class _Pickled:
@@ -79,22 +76,6 @@ def _make_exception(kind: type[BaseException], args: tuple[object, ...]) -> Base
     error = kind.__new__(kind)
     error.args = args
     return error
-
-
-def _with_state(copied: BaseException, error: BaseException, state: dict[str, Any]) -> BaseException:
-    copied.__dict__.update(state)
-    copied.__cause__, copied.__context__ = error.__cause__, error.__context__
-    copied.__suppress_context__ = error.__suppress_context__
-    return copied.with_traceback(error.__traceback__)
-
-
-def _deep_copy(value: Any, memo: dict[int, Any]) -> Any:
-    import copy
-
-    try:
-        return copy.deepcopy(value, memo)
-    except Exception:  # noqa: BLE001 - a user's class may raise anything
-        return value
 
 
 class GraphexecError(Portable, Exception):

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 
 # A callable agent, `def` or `async def`: from the steps so far and the run's inputs to its decision. The result is
-# `Any`, because it may be a decision, a coroutine or a generator.
+# `Any`, because it may be a decision or a coroutine.
 AgentFunction: TypeAlias = Callable[[Steps, dict[str, Any]], Any]
 # Returns the inputs with which a run starts; the second argument reads a file.
 Prepare: TypeAlias = Callable[[Mapping[str, Any], FileReader], Mapping[str, Any]]
@@ -253,9 +253,6 @@ _OWN = ("graphexec.agents.", "graphexec.create", "graphexec.integrations.")
 
 def callable_agent(function: AgentFunction) -> Agent:
     """Make an agent from a function `(steps, inputs) -> AgentAction | list[AgentAction] | AgentFinish`.
-
-    The function may be a generator, sync or async, that yields decisions in chunks: actions are collected, and a finish
-    must be the only chunk.
 
     Each call counts as a model call. An empty list is a parse error; any other value raises `AgentError`. If a run must
     stop and asks for a final answer, the function is called with the input `conclude=True`. Raises `InputError` for an

@@ -1,24 +1,22 @@
-"""The observers of an executor: those that it was given, and one for `verbose=True`, which prints to stderr."""
+"""The observer of an executor for `verbose=True`, which prints its runs to stderr."""
 
 from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
 from typing import Any, Final, TextIO, final
 
-from graphexec.actions import NO_STEPS, AgentFinish, AgentStep, Steps, StoppedResponse, run_of, steps_of
+from graphexec.actions import NO_STEPS, AgentFinish, AgentStep, Steps, run_of, steps_of
 from graphexec.agents.prompt import format_observation
 from graphexec.effects import CallTool
 from graphexec.errors import described
 from graphexec.executor.nodes import EXCEPTION_TOOL
-from graphexec.executor.outcomes import Acted, Ready
+from graphexec.executor.outcomes import Acted
 from graphexec.executor.result import Ending
 from graphexec.kernel.effects import CallContext, Request, members_of
 from graphexec.kernel.events import Asked, Done, Entered, Event, Failed, Reported
 from graphexec.kernel.snapshot import Snapshot
 from graphexec.messages import ReplyDelta
-from graphexec.runtime.observers import Observer
 
 # ANSI colour codes: grey, green, yellow, red, bold.
 _COLOURS: Final = {"note": "2", "action": "32", "observation": "33", "error": "31", "answer": "1"}
@@ -68,21 +66,6 @@ def name_in_batch(call: CallContext[Any] | None) -> str:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Observers:
-    """The observers of an executor's runs."""
-
-    observers: tuple[Observer, ...]
-    verbose: bool
-
-    def of_run(self, start: Ready | Snapshot) -> tuple[Observer, ...]:
-        """Return the observers of a run from `start`."""
-        if not self.verbose:
-            return self.observers
-        return (*self.observers, ConsolePrinter(start=start if isinstance(start, Snapshot) else None))
-
-
-@final
 class ConsolePrinter:
     """An observer that prints a run's steps, in colour on a terminal unless `NO_COLOR` is set in the environment."""
 
@@ -112,10 +95,17 @@ class ConsolePrinter:
                 self._line(f"   {name_in_batch(call)}{news}", "note")
             case Done(ending):
                 self._steps(ending)
-                self._print_ending(ending)
+                if isinstance(ending, AgentFinish):
+                    self._print_unread(ending.unread)
+                    self._line(format_observation(ending.answer), "answer")
+                else:
+                    self._line(f"{ending.output}\n{ending.reason}", "error")
+                self._line("> the run ends", "note")
             case Failed(error, snapshot):
                 self._steps(snapshot.value)
-                self._print_failure(error)
+                fails = isinstance(error, Exception)
+                self._line(described(error) if fails else "", "error")
+                self._line("> the run fails" if fails else "> the run is interrupted", "note")
             case _:
                 pass
 
@@ -140,36 +130,17 @@ class ConsolePrinter:
             return f"{step.action.log.strip()}\n<- could not be read: {step.text}"
         return f"<- {step.text}"
 
-    def _print_ending(self, ending: Ending) -> None:
-        match ending:
-            case AgentFinish():
-                self._print_unread(ending.unread)
-                self._line(format_observation(ending.answer), "answer")
-            case StoppedResponse():
-                self._line(f"{ending.output}\n{ending.reason}", "error")
-        self._line("> the run ends", "note")
-
     def _print_unread(self, text: str) -> None:
         if text:
             self._line(f"   not read, since the model invented it: {text.strip()}", "note")
-
-    def _print_failure(self, error: BaseException) -> None:
-        if not isinstance(error, Exception):
-            self._line("> the run is interrupted", "note")
-            return
-        self._line(described(error), "error")
-        self._line("> the run fails", "note")
 
     def _line(self, text: str, kind: str) -> None:
         if not text:
             return
         # Looked up at each call: tests and notebooks replace sys.stderr.
         out = self._out or sys.stderr
-        text = (
-            text
-            if len(text) <= _MAX_LENGTH
-            else f"{text[:_MAX_LENGTH]} [... {len(text) - _MAX_LENGTH:,} more characters]"
-        )
+        if len(text) > _MAX_LENGTH:
+            text = f"{text[:_MAX_LENGTH]} [... {len(text) - _MAX_LENGTH:,} more characters]"
         text = "".join(letter if letter.isprintable() or letter in "\n\t" else "\ufffd" for letter in text)
         coloured = out.isatty() and not os.environ.get("NO_COLOR")
         print(f"\x1b[{_COLOURS[kind]}m{text}\x1b[0m" if coloured else text, file=out, flush=True)

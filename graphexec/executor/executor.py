@@ -13,7 +13,6 @@ from graphexec.agents import Agent, AgentFunction, callable_agent
 from graphexec.effects import agent_limits
 from graphexec.errors import InputError
 from graphexec.executor.as_tool import executor_tool
-from graphexec.executor.console import Observers
 from graphexec.executor.nodes import ReturnDirect
 from graphexec.executor.options import (
     EarlyStopping,
@@ -27,7 +26,7 @@ from graphexec.executor.plugging import Piece, Plugged, Seats, assign_seats, pas
 from graphexec.executor.result import Ending, T_co
 from graphexec.executor.rules import rule_pieces
 from graphexec.executor.runs import RunMethods
-from graphexec.executor.setup import DispatchOptions, Setup, validate_handlers
+from graphexec.executor.setup import Setup, validate_handlers
 from graphexec.executor.table import require_agent_graph
 from graphexec.kernel.effects import Effect
 from graphexec.kernel.graph import Table
@@ -167,7 +166,7 @@ class AgentExecutor(RunMethods[T_co]):
         allow_nonterminating: bool = False,
     ) -> None:
         # Invalid options are reported before anything is made of them.
-        select_graph(early_stopping_method, handle_parsing_errors)
+        table = select_graph(early_stopping_method, handle_parsing_errors)
         validate(
             "",
             ("tool_concurrency", tool_concurrency, whole(1)),
@@ -191,25 +190,21 @@ class AgentExecutor(RunMethods[T_co]):
             depth=max_depth,
             nested_runs=max_nested_runs,
         )
-        options = DispatchOptions(
-            on_error=handle_tool_errors,
-            lookup=tool_lookup,
-            max_observation=max_observation,
-            max_tool_input=max_tool_input,
-        )
         self._setup = setup = Setup(
             agent=known,
             tools=tuple(by_name.values()),
             memory=memory,
             handlers=own_answers,
             policies=make_policies(handle_parsing_errors, trim_intermediate_steps, return_direct),
-            parsing=handle_parsing_errors,
-            stopping=early_stopping_method,
-            tool_options=options,
+            table=table,
+            on_tool_error=handle_tool_errors,
+            lookup=tool_lookup,
+            max_observation=max_observation,
+            max_tool_input=max_tool_input,
             pieces=(*rule_pieces(known), *to_pieces(nodes)),
         )
-        watching = Observers(validate_observers(observers), verbose)
-        super().__init__(setup, watching, return_intermediate_steps=return_intermediate_steps)
+        self._observers, self._verbose = validate_observers(observers), verbose
+        super().__init__(setup, return_intermediate_steps=return_intermediate_steps)
         self._allow_nonterminating = allow_nonterminating
         context = RunContext(setup.all_handlers, limits, tool_concurrency, around_call=around_call)
         self._prove(setup.make_graph(limits.fan_out), context)

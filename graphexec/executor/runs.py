@@ -4,32 +4,32 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import AsyncGenerator, Coroutine, Generator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Coroutine, Generator, Mapping, Sequence
 from contextlib import aclosing, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Self
 
+from graphexec._arguments import optional, validate, whole
 from graphexec.actions import AgentFinish, Run
 from graphexec.agents.images import has_files
 from graphexec.effects import ModelEffect
-from graphexec.errors import InputError, OutputError
-from graphexec.executor.batch import run_batch
-from graphexec.executor.console import Observers
+from graphexec.errors import InputError, OutputError, format_value
+from graphexec.executor.console import ConsolePrinter
 from graphexec.executor.inputs import Inputs, name_inputs, read_file, to_outputs
 from graphexec.executor.outcomes import Ready
 from graphexec.executor.result import Ending, RunResult, T_co, load_answer, make_result
 from graphexec.executor.setup import Setup
 from graphexec.executor.streams import AnswerExtractor
 from graphexec.kernel.events import Done, Event
-from graphexec.kernel.meters import Limits
-from graphexec.kernel.node import Node
+from graphexec.kernel.meters import Limits, is_whole
 from graphexec.kernel.snapshot import Snapshot
 from graphexec.kernel.stepping import begin
 from graphexec.kernel.tables import reachable
 from graphexec.machine import Machine
 from graphexec.messages import check_access
 from graphexec.runtime.emission import emit, stream_async, stream_sync
-from graphexec.runtime.handlers import RunContext, RunOptions
-from graphexec.runtime.io import ASYNC, BLOCKING, IO, iterate_sync, run_sync
+from graphexec.runtime.handlers import AT_ONCE, RunContext, RunOptions
+from graphexec.runtime.io import ASYNC, BLOCKING, IO, gather, iterate_sync, run_sync
 from graphexec.runtime.loop import conclude, follow
 from graphexec.runtime.observers import Observer, OnEvent
 
@@ -43,12 +43,12 @@ class RunMethods(Generic[T_co]):
     """The methods of `AgentExecutor` that run it, and the parts of the executor that they need."""
 
     __slots__ = (
-        "_asks_model",
         "_checks_access",
         "_graph",
         "_observers",
         "_output",
         "_run_context",
+        "_verbose",
         "agent",
         "return_intermediate_steps",
         "tools",
@@ -56,10 +56,11 @@ class RunMethods(Generic[T_co]):
 
     # A slot of the executor, so that an attempt to copy it comes to the model's key first.
     _setup: Setup
+    _observers: tuple[Observer, ...]
+    _verbose: bool
 
-    def __init__(self, setup: Setup, observers: Observers, *, return_intermediate_steps: bool) -> None:
+    def __init__(self, setup: Setup, *, return_intermediate_steps: bool) -> None:
         self.return_intermediate_steps = return_intermediate_steps
-        self._observers = observers
         # Not in the copy whose runs are nested in those that check it.
         self._checks_access = True
         self._set_parts(setup)
@@ -74,7 +75,6 @@ class RunMethods(Generic[T_co]):
         """Set the machine that runs, and its handlers and limits."""
         self._graph = graph
         self._run_context = context
-        self._asks_model = _asks_model(graph.nodes.values())
 
     @property
     def run_context(self) -> RunContext:
@@ -195,8 +195,7 @@ class RunMethods(Generic[T_co]):
         the events of each run.
         """
         options = RunOptions(context, observers=observers)
-        batch = run_batch(self._invoke, many, BLOCKING, options, max_concurrency, return_exceptions=return_exceptions)
-        return run_sync(batch)
+        return run_sync(self._batch(many, BLOCKING, options, max_concurrency, return_exceptions=return_exceptions))
 
     async def abatch(
         self,
@@ -209,8 +208,7 @@ class RunMethods(Generic[T_co]):
     ) -> list[Any]:
         """Invoke like `batch`, on the running event loop."""
         options = RunOptions(context, observers=observers)
-        batch = run_batch(self._invoke, many, ASYNC, options, max_concurrency, return_exceptions=return_exceptions)
-        return await batch
+        return await self._batch(many, ASYNC, options, max_concurrency, return_exceptions=return_exceptions)
 
     def _follow(
         self,
@@ -226,16 +224,12 @@ class RunMethods(Generic[T_co]):
         def follow_from(start: Ready | Snapshot) -> Coroutine[Any, Any, Done[Ending]]:
             if self._checks_access and self._may_ask_model(start):
                 self.check_access()
+            observers = self._observers
+            if self._verbose:
+                observers += (ConsolePrinter(start=start if isinstance(start, Snapshot) else None),)
             # Not awaited here, to save one coroutine per event.
             return follow(
-                self._graph,
-                start,
-                self.run_context,
-                io,
-                consumer,
-                observers=self._observers.of_run(start),
-                pieces=tokens,
-                options=options,
+                self._graph, start, self.run_context, io, consumer, observers=observers, pieces=tokens, options=options
             )
 
         async def read_files(inputs: Mapping[str, Any]) -> Done[Ending]:
@@ -267,6 +261,21 @@ class RunMethods(Generic[T_co]):
             return returned
 
         return await conclude(self._follow(self._name(inputs), io, options), make_outputs, io)
+
+    async def _batch(
+        self, many: Sequence[Inputs], io: IO, options: RunOptions, most: int | None, *, return_exceptions: bool
+    ) -> list[Any]:
+        width = _validate_concurrency(many, most)
+
+        async def run_one(inputs: Inputs) -> Any:
+            try:
+                return await self._invoke(inputs, io, options)
+            except Exception as error:
+                if return_exceptions:
+                    return error
+                raise
+
+        return await gather(io, [partial(run_one, inputs) for inputs in many], at_once=width)
 
     def make_result(self, done: Done[Ending]) -> RunResult[T_co]:
         """Return the result of a run of this executor from its last event."""
@@ -300,14 +309,22 @@ class RunMethods(Generic[T_co]):
 
     def _may_ask_model(self, start: Ready | Snapshot) -> bool:
         """Return whether a run from there may ask the model: one that only has to save its memory needs none."""
-        if not isinstance(start, Snapshot):
-            return self._asks_model
-        left = reachable(start.node, [(edge.source, edge.target) for edge in self._graph.edges])
-        return _asks_model(node for node in self._graph if node.name in left)
+        begin = start.node if isinstance(start, Snapshot) else self._graph.start
+        left = reachable(begin, [(edge.source, edge.target) for edge in self._graph.edges])
+        nodes = [node for node in self._graph if node.name in left]
+        return any(issubclass(effect, ModelEffect) for node in nodes for effect in node.effects)
 
     def _prepare(self, named: Mapping[str, Any]) -> Mapping[str, Any]:
         return named if self.agent.prepare is None else self.agent.prepare(named, read_file)
 
 
-def _asks_model(nodes: Iterable[Node[Any, Any]]) -> bool:
-    return any(issubclass(effect, ModelEffect) for node in nodes for effect in node.effects)
+def _validate_concurrency(many: Sequence[Any], max_concurrency: int | None) -> int:
+    # A string is a sequence of strings, and a dict is a collection.
+    if isinstance(many, (str, Mapping)):
+        raise InputError("batch takes several inputs; pass a list of them, or use invoke for one")
+    # Callers without a type checker may pass a generator or None.
+    if not isinstance(many, Collection):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InputError(f"batch was given {format_value(many)}; pass a list of inputs, for example batch(list(...))")
+    wanted = whole(1, "1 or more" if is_whole(max_concurrency) else "")
+    validate("", ("max_concurrency", max_concurrency, optional(wanted, str(AT_ONCE))))
+    return max_concurrency or AT_ONCE

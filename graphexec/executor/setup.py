@@ -17,7 +17,6 @@ from graphexec.executor.as_tool import nested_runs
 from graphexec.executor.handlers import make_agent_handler, make_model_handler, reading_ahead, with_attempts
 from graphexec.executor.inputs import InputKeys, make_input_keys
 from graphexec.executor.nodes import Policies, dispatch_tools
-from graphexec.executor.options import EarlyStopping, ParsePolicy, select_graph
 from graphexec.executor.outcomes import Ready
 from graphexec.executor.plugging import Output, Piece, assign_seats, edits_of, plug
 from graphexec.executor.plugging.memory_nodes import add_memory
@@ -43,17 +42,6 @@ hold_over_fork(extending)
 
 # The executor's own nodes that call tools, by their functions.
 _DISPATCHING = (dispatch_tools.function, dispatch_known_tools.function)
-
-
-@final
-@dataclass(frozen=True, kw_only=True)
-class DispatchOptions:
-    """The executor's options that decide how tools are called; see `AgentExecutor`."""
-
-    on_error: ErrorPolicy
-    lookup: Lookup
-    max_observation: int | None
-    max_tool_input: int | None
 
 
 @final
@@ -107,9 +95,12 @@ class Setup:
     # The user's own.
     handlers: Mapping[type[Effect[Any]], HandlerLike]
     policies: Policies
-    parsing: ParsePolicy
-    stopping: EarlyStopping
-    tool_options: DispatchOptions
+    # The agent's own table.
+    table: Machine[Ready, Ending]
+    on_tool_error: ErrorPolicy
+    lookup: Lookup
+    max_observation: int | None
+    max_tool_input: int | None
     pieces: tuple[Piece, ...] = ()
     changed: Machine[Ready, Ending] | None = None
     # Of a piece that is a part of the changed machine.
@@ -126,9 +117,8 @@ class Setup:
 
     @cached_property
     def _rules(self) -> CallRules:
-        options = self.tool_options
         names = {*(piece.name for piece in self.pieces), *(one.group for one in self.changed or ())}
-        return CallRules(self.agent_with_tools, self.offered, names, options.lookup, options.max_tool_input)
+        return CallRules(self.agent_with_tools, self.offered, names, self.lookup, self.max_tool_input)
 
     @cached_property
     def offered(self) -> Mapping[str, AnyTool]:
@@ -181,7 +171,7 @@ class Setup:
     def all_handlers(self) -> Handlers:
         """The handlers of all effects."""
         answers: dict[type[Effect[Any]], HandlerLike] = {}
-        agent, memory, options = self.agent_with_tools, self.memory, self.tool_options
+        agent, memory = self.agent_with_tools, self.memory
         if agent.model is not None:
             answers[CallModel] = make_model_handler(agent.model, agent.read)
         if agent.function is not None:
@@ -192,7 +182,13 @@ class Setup:
             from graphexec.memory.handlers import make_load_handler, make_save_handler
 
             answers |= {LoadMemory: make_load_handler(memory), SaveMemory: make_save_handler(memory)}
-        answers[CallTool] = make_tool_handler(self.offered, **vars(options))
+        answers[CallTool] = make_tool_handler(
+            self.offered,
+            on_error=self.on_tool_error,
+            lookup=self.lookup,
+            max_observation=self.max_observation,
+            max_tool_input=self.max_tool_input,
+        )
         answers |= self.own_handlers
         if CallModel in self.own_handlers:
             answers[CallModel] = reading_ahead(answering(answers[CallModel]), agent.read)
@@ -230,8 +226,7 @@ class Setup:
         Raises `GraphError` for pieces that do not fit, and for a node whose parameter fits no setting.
         """
         self.require_tools()
-        machine = select_graph(self.stopping, self.parsing) if self.changed is None else self.changed
-        machine = self._limit_calls(plug(machine, self.fitted), fan_out)
+        machine = self._limit_calls(plug(self.changed or self.table, self.fitted), fan_out)
         if self.memory is not None:
             machine = add_memory(machine)
         machine = machine.with_settings(*self.settings)
@@ -248,7 +243,7 @@ class Setup:
         home = machine.nodes.get(dispatch_tools.name)
         if home is None or home.function not in _DISPATCHING or home.most is not None:
             return machine
-        lookup, quotas = self.tool_options.lookup, {one.counts: one for one in home.quotas if one.name}
+        lookup, quotas = self.lookup, {one.counts: one for one in home.quotas if one.name}
         for tool, calls in [limit for piece in self.pieces for limit in piece.tool_limits.items()]:
             counts = _calls_of(tool, lookup)
             known = quotas.get(counts)

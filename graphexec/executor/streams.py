@@ -67,11 +67,6 @@ def _answering_nodes(graph: Graph[Any, Any]) -> frozenset[str]:
     return frozenset(found)
 
 
-def _agent_of(source: Node[Any, Any], agent: Agent) -> Agent:
-    """Return the agent of a node: an embedded executor has its own."""
-    return next((one for one in source.settings or () if isinstance(one, Agent)), agent)
-
-
 @final
 class AnswerDiscarded(str):
     """A piece of a streamed answer, a line break: the pieces before it are not a part of the answer.
@@ -112,7 +107,9 @@ class AnswerExtractor:
             case Entered(_, Acted() | Ready()):
                 return self._discard()
             case Asked(node, ModelEffect()):
-                answers = _agent_of(self._graph[node], self._agent).answer if node in self._nodes else None
+                # An embedded executor has an agent of its own.
+                own = (one for one in self._graph[node].settings or () if isinstance(one, Agent))
+                answers = next(own, self._agent).answer if node in self._nodes else None
                 self._read = None if answers is None else answers()
                 return self._discard()
             case Answered():

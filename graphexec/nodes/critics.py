@@ -11,8 +11,7 @@ from graphexec._arguments import MODEL, NAME, optional, validate, whole
 from graphexec.actions import AgentAction, AgentFinish, AgentStep
 from graphexec.agents.prompt import format_observation, parse_template
 from graphexec.effects import AttemptModel
-from graphexec.executor.handlers import make_model_handler
-from graphexec.executor.handlers.models import make_attempt_handler
+from graphexec.executor.handlers import make_attempt_handler, make_model_handler
 from graphexec.executor.outcomes import Ready
 from graphexec.executor.plugging import Piece
 from graphexec.kernel.effects import Asks, Effect, ask

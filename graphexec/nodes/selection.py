@@ -13,8 +13,7 @@ from graphexec.agents import Agent
 from graphexec.agents.asides import require_fewer_tools
 from graphexec.agents.calls import CallRules
 from graphexec.effects import AttemptModel
-from graphexec.executor.handlers import make_model_handler
-from graphexec.executor.handlers.models import make_attempt_handler
+from graphexec.executor.handlers import make_attempt_handler, make_model_handler
 from graphexec.executor.nodes import Policies
 from graphexec.executor.outcomes import Ready
 from graphexec.executor.plugging import Piece

@@ -4,59 +4,16 @@ import asyncio
 import contextvars
 import signal
 import threading
-import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from graphexec import AgentExecutor, Event, Failed, RunResult, models, tool
+from graphexec import AgentExecutor, Event, Failed, models, tool
 from tests.executor.actors import HOW, AnyTool, Running, act, answer, call, caller_of, make_executor
 from tests.parameters import cases
-
-
-@tool
-def blocking(number: int) -> int:
-    """Take ten milliseconds."""
-    time.sleep(0.01)
-    return number
-
-
-@tool
-async def awaiting(number: int) -> int:
-    """Take ten milliseconds."""
-    await asyncio.sleep(0.01)
-    return number
-
-
-@pytest.mark.medium
-@HOW
-@pytest.mark.parametrize("slow", [blocking, awaiting])
-@pytest.mark.parametrize("limit", [None, 30.0])
-def test_fifty_short_calls_run_concurrently(run: Running, slow: AnyTool, limit: float | None) -> None:
-    batch = [act(slow.name, number=number) for number in range(50)]
-    executor = make_executor(batch, answer(), tools=[slow], max_execution_time=limit)
-    # The best of several attempts, compared with plain threads in case other programs keep this machine busy. One after
-    # another they would take half a second.
-    took, plainly = list[float](), list[float]()
-    while not any(one < min(0.4, max(0.1, 3 * other)) for one, other in zip(took, plainly, strict=True)):
-        assert len(took) < 20, (took, plainly)
-        began = time.perf_counter()
-        result = run(executor)
-        took.append(time.perf_counter() - began)
-        assert [step.observation for step in result.steps] == list(range(50))
-        plainly.append(seconds_of_fifty_threads())
-
-
-def seconds_of_fifty_threads() -> float:
-    """Return the seconds that fifty plain threads take to sleep for ten milliseconds."""
-    began = time.perf_counter()
-    with ThreadPoolExecutor(50) as pool:
-        list(pool.map(blocking.function, range(50)))
-    return time.perf_counter() - began
 
 
 def make_meeting_tool(kind: str, width: int) -> tuple[AnyTool, list[int]]:
@@ -94,30 +51,15 @@ def make_meeting_tool(kind: str, width: int) -> tuple[AnyTool, list[int]]:
 @HOW
 @pytest.mark.parametrize("limit", [None, 30.0])
 @pytest.mark.parametrize("kind", ["def", "async def"])
-@pytest.mark.parametrize("width", [1, 3])
+@pytest.mark.parametrize("width", [1, 3, 50])
 def test_concurrency_reaches_its_limit(run: Running, kind: str, width: int, limit: float | None) -> None:
     meet, seen = make_meeting_tool(kind, width)
-    batch = [act("meet", number=number) for number in range(9)]
+    numbers = range(max(9, width))
+    batch = [act("meet", number=number) for number in numbers]
     options: Any = {"tool_concurrency": width, "max_execution_time": limit}
     result = run(make_executor(batch, answer(), tools=[meet], **options))
-    assert [step.observation for step in result.steps] == list(range(9))
+    assert [step.observation for step in result.steps] == list(numbers)
     assert max(seen) == width
-
-
-def test_executor_is_shared_by_threads_and_tasks() -> None:
-    turns = [[act("echo", text="a"), act("fail", text="b")], [], act("nope"), answer()]
-    executor = make_executor(*turns, handle_parsing_errors=True)
-    expected = executor.run("q")
-    with ThreadPoolExecutor(8) as pool:
-        results: Sequence[RunResult] = list(pool.map(executor.run, ["q"] * 40))
-
-    async def gathered() -> list[RunResult]:
-        return await asyncio.gather(*(executor.arun("q") for _ in range(40)))
-
-    for result in [*results, *asyncio.run(gathered())]:
-        assert result.ending == expected.ending
-        assert result.steps is not expected.steps
-        assert (result.spent.iterations, result.spent["tool_calls"]) == (4, 3)
 
 
 # ---- sync calls where an event loop runs already, as in a notebook

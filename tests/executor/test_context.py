@@ -261,16 +261,7 @@ def test_simultaneous_runs_have_their_own_context(kind: str) -> None:
         together.wait(LONG)
         return call.context.name
 
-    gate = asyncio.Barrier(len(users))
-
-    @gx.tool(name="meet")
-    async def ameet(text: str, call: gx.CallContext[User]) -> str:
-        """Wait for the others."""
-        await gate.wait()
-        return call.context.name
-
-    agent = scripted(act("meet", text="a"), answer())
-    executor = gx.AgentExecutor(agent=agent, tools=[ameet if kind == "tasks" else meet])
+    executor = gx.AgentExecutor(agent=scripted(act("meet", text="a"), answer()), tools=[meet])
 
     async def gathered() -> list[Any]:
         return [*await asyncio.gather(*(executor.arun("q", context=user) for user in users))]
@@ -279,8 +270,7 @@ def test_simultaneous_runs_have_their_own_context(kind: str) -> None:
         results = asyncio.run(gathered())
     else:
         with ThreadPoolExecutor(len(users)) as pool:
-            futures = [pool.submit(executor.run, "q", context=user) for user in users]
-            results = [future.result() for future in futures]
+            results = [*pool.map(lambda user: executor.run("q", context=user), users)]
     assert [result.steps[0].observation for result in results] == [user.name for user in users]
 
 

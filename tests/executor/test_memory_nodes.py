@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import graphexec as gx
-from graphexec import actions, effects, errors, kernel, messages, models, runtime
+from graphexec import actions, effects, errors, kernel, messages, models
 from graphexec import memory as memories
 from graphexec.errors import InputError, ServerError
 from graphexec.executor import Ready, Stopped, limit_reached, parse, stopped_response
@@ -449,13 +449,6 @@ def test_a_replaced_run_is_not_loaded_again() -> None:
     assert turns.run.inputs["before"] == "nothing"
 
 
-def test_reports_during_loading_are_delivered() -> None:
-    heard: list[Any] = []
-    make_executor(Diary(loading=lambda: runtime.report("looking")), observers=[heard.append]).run("q")
-    (reported,) = reports_of(heard)
-    assert (reported.node, reported.news) == ("load_memory", "looking")
-
-
 # ---- the memories of an executor
 
 
@@ -514,27 +507,6 @@ def test_invalid_inputs_are_refused_before_loading(way: str) -> None:
     run_by(way, executor, "tea?")
     # The effect of the node loads it.
     assert (loads[:3], memory.loaded) == ([0, 0, 1], [{"input": "tea?"}])
-
-
-def test_effects_of_the_memory_come_first_and_last() -> None:
-    events = list(executor_of(Diary()).stream("tea?"))
-    inputs, outputs = {"before": "nothing", "input": "tea?"}, {"output": ANSWER}
-    assert [(event.node, event.effect) for event in events if isinstance(event, gx.Asked)][::2] == [
-        ("load_memory", effects.LoadMemory({"input": "tea?"})),
-        ("save_memory", effects.SaveMemory(inputs, outputs)),
-    ]
-    assert [event.reply for event in events if isinstance(event, gx.Answered)][::2] == [{"before": "nothing"}, None]
-
-
-def test_conversation_continues_over_runs() -> None:
-    def counting(steps: actions.Steps, inputs: dict[str, Any]) -> gx.AgentFinish:
-        return answer(str(inputs["chat_history"].count("Human")))
-
-    executor = executor_of(BufferMemory(), counting)
-    assert [executor.run("again").output for _ in range(3)] == ["0", "1", "2"]
-    # Another executor has a separate conversation.
-    other = executor_of(memories.WindowMemory(1), counting)
-    assert [other.run("again").output for _ in range(3)] == ["0", "1", "1"]
 
 
 def test_missing_input_of_the_memory_is_named() -> None:

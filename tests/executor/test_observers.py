@@ -174,33 +174,6 @@ def test_interrupt_in_an_observer_loses_nothing(run: Running, seconds: float | N
     assert decisions == [0, 1]
 
 
-@cases("limit", None, LONG)
-@cases("stream", False, True)
-@cases("count", 1, 2)
-def test_interrupt_in_an_async_tool_leaves_a_snapshot(
-    limit: float | None, stream: bool, count: int, caplog: pytest.LogCaptureFixture
-) -> None:
-    """`asyncio` raises it directly out of the event loop, past the code that awaits the tool's task."""
-
-    @gx.tool
-    async def interrupt() -> None:
-        """Interrupt the program."""
-        raise KeyboardInterrupt
-
-    seen: list[Any] = []
-    agent = scripted([act("interrupt"), act("echo", text="a")][:count], answer())
-    executor = gx.AgentExecutor(agent=agent, tools=[interrupt, echo], observers=[seen.append], max_execution_time=limit)
-    with pytest.raises(KeyboardInterrupt) as caught:
-        run_by("astream" if stream else "arun", executor)
-    snapshot = actors.snapshot_in(caught.value)
-    assert (snapshot.node, snapshot.spent["tool_calls"]) == ("dispatch_tools", count)
-    assert [event.error for event in seen if isinstance(event, Failed)] == [caught.value]
-    # asyncio logs no task whose exception was never retrieved.
-    del caught
-    garbage.collect()
-    assert caplog.records == []
-
-
 def test_closed_stderr_ends_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
     closed = io.StringIO()
     closed.close()

@@ -151,11 +151,6 @@ def test_pieces_after_the_last_discard_are_the_answer(replies: list[ModelReply],
     assert "" not in found
 
 
-@given(text=TEXTS, cuts=st.lists(st.integers(0, 500)))
-def test_reader_returns_a_beginning(text: str, cuts: list[int]) -> None:
-    assert text.startswith("".join(map(make_text_reader(), split_text(text, cuts))))
-
-
 PLAIN = st.text(st.characters(exclude_characters="{[`<"))
 
 

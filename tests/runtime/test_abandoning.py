@@ -39,7 +39,7 @@ def test_an_async_tool_is_cancelled_at_the_deadline(run: Running, timeout: float
 
 @pytest.mark.medium
 @HOW
-@cases("of", "tool", "async tool", "yielding async tool", "tool with a timeout", "agent", "async agent", "runnable")
+@cases("of", "tool", "async tool", "yielding async tool", "tool with a timeout", "runnable")
 def test_endless_generator_ends_with_its_call(run: Running, of: str) -> None:
     begun, ended = threading.Event(), threading.Event()
 
@@ -50,10 +50,6 @@ def test_endless_generator_ends_with_its_call(run: Running, of: str) -> None:
                 yield AgentAction("generate", "")
         finally:
             ended.set()
-
-    async def endless_async(*_: Any) -> AsyncGenerator[AgentAction, None]:
-        for item in endless():
-            yield item
 
     async def yielding() -> AsyncGenerator[AgentAction, None]:
         for item in endless():
@@ -68,10 +64,7 @@ def test_endless_generator_ends_with_its_call(run: Running, of: str) -> None:
         def stream(self, inputs: Any, config: Any = None) -> Any:
             return endless()
 
-    def decide(_steps: Any, _inputs: Any) -> Any:
-        return endless()
-
-    agents: dict[str, Any] = {"agent": decide, "async agent": endless_async, "runnable": runnable_agent(Endless())}
+    agents: dict[str, Any] = {"runnable": runnable_agent(Endless())}
     timeout = LONG if of == "tool with a timeout" else None
     functions: dict[str, Any] = {"async tool": generate, "yielding async tool": yielding}
     used = tool_named("generate", functions.get(of, endless), timeout=timeout)

@@ -2,7 +2,6 @@
 
 import asyncio
 import inspect
-import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -100,26 +99,6 @@ def test_answer_may_have_no_output() -> None:
 
 
 # ---- 3.3 Limits and stopping
-
-
-@cases("kind", "def", "async def")
-def test_cut_tool_is_abandoned_or_cancelled(kind: str) -> None:
-    released, ended = threading.Event(), threading.Event()
-
-    def slow() -> None:
-        released.wait(30)
-        ended.set()
-
-    async def aslow() -> None:
-        await actors.until(released)
-        ended.set()
-
-    one = gx.tool(name="slow", description="Take half a minute.")(slow if kind == "def" else aslow)
-    result = actors.run_async(gx.AgentExecutor(agent=scripted(act("slow")), tools=[one], max_execution_time=0.3))
-    assert (result.reason, [step.status for step in result.steps], ended.is_set()) == ("seconds", ["cut"], False)
-    released.set()
-    # A thread goes on to its end.
-    assert ended.wait(30 if kind == "def" else 0) == (kind == "def")
 
 
 def test_monotonic_clock_starts_with_the_run() -> None:

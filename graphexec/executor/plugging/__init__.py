@@ -1,19 +1,27 @@
 """Pieces: nodes that an executor takes by the classes of outcomes, without rows and targets."""
 
-from graphexec.executor.plugging.piece import HOMES, Edit, Flow, Output, Piece, Plugged, to_piece, to_pieces
-from graphexec.executor.plugging.plug import asks_model, edits_of, pass_on, plug
-from graphexec.executor.plugging.seats import ONCE, Seats, assign_seats
+from graphexec.executor.plugging.piece import (
+    HOMES,
+    Edit,
+    Flow,
+    Output,
+    Piece,
+    Plugged,
+    Seats,
+    assign_seats,
+    to_piece,
+    to_pieces,
+)
+from graphexec.executor.plugging.plug import edits_of, pass_on, plug
 
 __all__ = [
     "HOMES",
-    "ONCE",
     "Edit",
     "Flow",
     "Output",
     "Piece",
     "Plugged",
     "Seats",
-    "asks_model",
     "assign_seats",
     "edits_of",
     "pass_on",

@@ -104,7 +104,12 @@ def add_memory(machine: M) -> M:
             raise InputError(f"the graph has a node {one.name}, a name that the memory needs; rename the function")
     nodes = [*before, *machine, *behind]
     if save_memory.name in {one.name for one in nodes}:
-        edges = [_to_save(edge) for edge in edges]
+        edges = [
+            dataclasses.replace(edge, target=save_memory.name)
+            if edge.target == END.name and edge.source not in _SAVE_NODES
+            else edge
+            for edge in edges
+        ]
         ending = {edge.source for edge in edges if edge.target == save_memory.name}
         nodes = [attach_run(one) if one.name in ending else one for one in nodes]
     return change_table(machine, nodes, [*edges, *saved], start)
@@ -112,12 +117,6 @@ def add_memory(machine: M) -> M:
 
 # The last nodes of a run with a memory: their outcomes lead to the end.
 _SAVE_NODES = (save_memory.name, return_unsaved.name)
-
-
-def _to_save(edge: Edge) -> Edge:
-    if edge.target != END.name or edge.source in _SAVE_NODES:
-        return edge
-    return dataclasses.replace(edge, target=save_memory.name)
 
 
 def is_save_node(name: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from graphexec.actions import NO_RUN, AgentFinish, Run, StoppedResponse, run_of
@@ -13,8 +13,7 @@ from graphexec.effects import CallAgent, CallTool, ModelEffect
 from graphexec.errors import Fault, GraphError, InputError
 from graphexec.executor.outcomes import Ready, Stopped
 from graphexec.executor.plugging.memory_nodes import attach_run, is_save_node, save_memory
-from graphexec.executor.plugging.piece import HOMES, Edit, Piece
-from graphexec.executor.plugging.seats import ONCE, Seats, assign_seats
+from graphexec.executor.plugging.piece import HOMES, ONCE, Edit, Piece, Seats, assign_seats
 from graphexec.kernel.effects import All, Effect, Request
 from graphexec.kernel.graph import Graph, M, Route, Routes, Table, change_table
 from graphexec.kernel.node import END, Edge, Node
@@ -32,14 +31,15 @@ def plug(machine: M, pieces: Sequence[Piece]) -> M:
     """
     if not pieces:
         return machine
-    seats = assign_seats(pieces)
-    homes = {kind: _find_home(machine, kind) for kind in HOMES}
+    # In a machine with a memory, endings lead to the node that saves them.
+    end = save_memory.name if save_memory.name in machine else END.name
+    homes = {kind: end if home == END.name else home for kind, home in HOMES.items()}
     faults = [*_find_taken_names(machine, pieces), *_find_missing_homes(machine, homes, pieces), *_find_ungated(pieces)]
-    routes = _Routes(seats, homes)
-    added = [edge for piece in pieces for edge in routes.edges_of(piece, faults)]
+    ways = _make_ways(assign_seats(pieces), homes)
+    added = [edge for piece in pieces for edge in _edges_of(piece, ways, faults)]
     if faults:
         raise GraphError(faults)
-    edges, start = routes.redirect(machine)
+    edges, start = _redirect(machine, ways, homes)
     asking = [hide_requests(one, pieces) for piece in pieces for one in piece.nodes]
     nodes = [attach_run(one) for one in (*machine, *asking)]
     changed = change_table(machine, nodes, [*edges, *added], start)
@@ -75,72 +75,54 @@ def pass_on(
     return Table(tuple((source, Routes(tuple(map(follow, routes.routes)))) for source, routes in table.rows))
 
 
-def _find_home(machine: Graph[Any, Any], kind: type) -> str:
-    """Return the name of a class's home; in a machine with a memory, endings lead to the node that saves them."""
-    home = HOMES[kind]
-    return save_memory.name if home == END.name and save_memory.name in machine else home
+def _make_ways(seats: Seats, homes: Mapping[type, str]) -> dict[type | str, list[str]]:
+    """Return for each class the nodes on its way: of the pieces that take it, in their order, and its home."""
+    ways: dict[type | str, list[str]] = {
+        kind: [*(piece.entries(kind)[0].name for piece in seats.pieces.get(kind, ())), home]
+        for kind, home in homes.items()
+    }
+    once = [piece.entries(Ready)[0].name for piece in seats.pieces.get(ONCE, ())]
+    return {**ways, ONCE: [*once, *ways[Ready]]}
 
 
-class _Routes:
-    """The target of each class of outcomes, with these pieces on the way."""
-
-    def __init__(self, seats: Seats, homes: Mapping[type, str]) -> None:
-        self._seats = seats.pieces
-        self._homes = homes
-
-    def entry(self, kind: type | str) -> str:
-        """Return the first node on the way of a class to its home."""
-        return self._follow(kind, 0)
-
-    def _follow(self, kind: type | str, place: int) -> str:
-        taken = Ready if isinstance(kind, str) else kind
-        chain = self._seats.get(kind, ())
-        if place < len(chain):
-            return chain[place].entries(taken)[0].name
-        return self.entry(Ready) if isinstance(kind, str) else self._homes[taken]
-
-    def edges_of(self, piece: Piece, faults: list[Fault]) -> Iterator[Edge]:
-        """Yield the edges of the piece's nodes."""
-        own = {kind: one.name for one in piece.nodes for kind in one.takes if kind not in HOMES}
-        for one in piece.nodes:
-            for outcome in one.outcomes:
-                target = own.get(outcome)
-                if target is None and outcome in HOMES:
-                    target = self._next(piece, one, outcome)
-                if target is None:
-                    homes = ", ".join(kind.__name__ for kind in HOMES)
-                    text = (
-                        f"{one.name} returns {outcome.__name__}, which has no home, and no node of {piece.name} takes "
-                        f"it; return one of {homes}, or add a node that takes {outcome.__name__} to the piece"
-                    )
-                    faults.append(Fault("GX028", one.name, outcome.__name__, text))
-                    continue
+def _edges_of(piece: Piece, ways: Mapping[type | str, list[str]], faults: list[Fault]) -> Iterator[Edge]:
+    """Yield the edges of the piece's nodes: what came with a class goes on past the piece, all else from the start."""
+    own = {kind: one.name for one in piece.nodes for kind in one.takes if kind not in HOMES}
+    for one in piece.nodes:
+        for outcome in one.outcomes:
+            if outcome in own:
+                yield Edge(one.name, outcome, own[outcome])
+            elif outcome in HOMES:
+                target = ways[outcome][0]
+                for entry in piece.entries(outcome):
+                    if one in piece.inside(entry):
+                        way = ways[ONCE if piece.once and outcome is Ready else outcome]
+                        target = way[way.index(entry.name) + 1]
                 yield Edge(one.name, outcome, target)
+            else:
+                homes = ", ".join(kind.__name__ for kind in HOMES)
+                text = (
+                    f"{one.name} returns {outcome.__name__}, which has no home, and no node of {piece.name} takes "
+                    f"it; return one of {homes}, or add a node that takes {outcome.__name__} to the piece"
+                )
+                faults.append(Fault("GX028", one.name, outcome.__name__, text))
 
-    def _next(self, piece: Piece, source: Node[Any, Any], outcome: type) -> str:
-        """Return where an outcome with a home leads: past the piece if it came from there, else to the seat's first."""
-        came = [one for entry in piece.entries(outcome) for one in piece.inside(entry)]
-        if source not in came:
-            return self.entry(outcome)
-        kind = ONCE if piece.once and outcome is Ready else outcome
-        return self._follow(kind, self._place(kind, piece) + 1)
 
-    def _place(self, kind: type | str, piece: Piece) -> int:
-        return [one.name for one in self._seats[kind]].index(piece.name)
-
-    def redirect(self, machine: Graph[Any, Any]) -> tuple[list[Edge], str]:
-        """Return the machine's edges, each with the pieces before its home, and the start."""
-        home = self._homes[Ready]
-        # What the first decision leads to; other sources run before it.
-        later = reachable(home, [(edge.source, edge.target) for edge in machine.edges])
-        edges: list[Edge] = []
-        for edge in machine.edges:
-            target = edge.target
-            if self._homes.get(edge.outcome) == target and not is_save_node(edge.source):
-                first = edge.outcome is Ready and edge.source not in later
-                target = self.entry(ONCE if first else edge.outcome)
-            edges.append(dataclasses.replace(edge, target=target))
-        return edges, self.entry(ONCE) if machine.start == home else machine.start
+def _redirect(
+    machine: Graph[Any, Any], ways: Mapping[type | str, list[str]], homes: Mapping[type, str]
+) -> tuple[list[Edge], str]:
+    """Return the machine's edges, each with the pieces before its home, and the start."""
+    home = homes[Ready]
+    # What the first decision leads to; other sources run before it.
+    later = reachable(home, [(edge.source, edge.target) for edge in machine.edges])
+    edges: list[Edge] = []
+    for edge in machine.edges:
+        target = edge.target
+        if homes.get(edge.outcome) == target and not is_save_node(edge.source):
+            first = edge.outcome is Ready and edge.source not in later
+            target = ways[ONCE if first else edge.outcome][0]
+        edges.append(dataclasses.replace(edge, target=target))
+    return edges, ways[ONCE][0] if machine.start == home else machine.start
 
 
 def _find_taken_names(machine: Graph[Any, Any], pieces: Sequence[Piece]) -> Iterator[Fault]:
@@ -184,23 +166,20 @@ def _find_leaks(machine: Graph[Any, Any], pieces: Sequence[Piece]) -> Iterator[F
     steps = [(edge.source, edge.target) for edge in machine.edges]
     seats = assign_seats(pieces)
     for piece in pieces:
-        revealing = [one for one in piece.nodes if {AgentFinish, StoppedResponse} & {*one.takes}]
         if not piece.reveals:
             continue
-        behind = set[str]().union(*(_reach(one, steps) for one in revealing))
-        asking = [one.name for one in machine if one.name in behind and one.grace is None and asks_model(one)]
+        revealing = [one.name for one in piece.nodes if {AgentFinish, StoppedResponse} & {*one.takes}]
+        behind = {name for source in revealing for name in reachable(source, steps) if name != source}
+        asking = [one.name for one in machine if one.name in behind and one.grace is None and _asks_model(one)]
         if asking:
             chains = [seats[kind] for kind in (AgentFinish, StoppedResponse)]
-            later = dict.fromkeys(name for chain in chains if piece.name in chain for name in _after(chain, piece.name))
+            behind_it = [chain[chain.index(piece.name) + 1 :] for chain in chains if piece.name in chain]
+            later = dict.fromkeys(name for chain in behind_it for name in chain)
             text = (
                 f"{', '.join(asking)} may ask a model after {piece.name}, which reveals what is for people only; put "
                 f"{piece.name} before {', '.join(later)} in the list, so that it comes last on the way out"
             )
             yield Fault("GX030", piece.name, None, text)
-
-
-def _after(chain: Sequence[str], name: str) -> Sequence[str]:
-    return chain[chain.index(name) + 1 :]
 
 
 def _find_early(machine: Graph[Any, Any], pieces: Sequence[Piece]) -> Iterator[Fault]:
@@ -216,7 +195,7 @@ def _find_early(machine: Graph[Any, Any], pieces: Sequence[Piece]) -> Iterator[F
         edges = [(edge.source, edge.target) for edge in machine.edges if edge.outcome not in _STOPS]
         before = {*reachable(machine.start, [edge for edge in edges if edge[1] not in first])}
         for one in machine:
-            asks = asks_model(one) or CallTool in one.effects
+            asks = _asks_model(one) or CallTool in one.effects
             if machine.start not in first and one.name in before and one.group not in gates - {""} and asks:
                 group = one.group or one.name
                 text = f"{one.name} asks before {piece.name} is done; put {piece.name} before {group} in the list"
@@ -227,11 +206,7 @@ def _find_early(machine: Graph[Any, Any], pieces: Sequence[Piece]) -> Iterator[F
 _STOPS = (AgentFinish, Stopped, StoppedResponse)
 
 
-def _reach(source: Node[Any, Any], steps: Iterable[tuple[str, str]]) -> set[str]:
-    return {*reachable(source.name, list(steps))} - {source.name}
-
-
-def asks_model(one: Node[Any, Any]) -> bool:
+def _asks_model(one: Node[Any, Any]) -> bool:
     """Return whether a node may ask a model."""
     return any(issubclass(kind, (ModelEffect, CallAgent)) for kind in one.effects)
 

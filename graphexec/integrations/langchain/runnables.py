@@ -6,17 +6,17 @@ Nothing here imports LangChain: its classes are recognized by their attributes.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
 from typing import Any, Protocol, TypeAlias, final
 
 from graphexec._mistakes import explain_calls
-from graphexec.actions import AgentStep
+from graphexec.actions import AgentFinish, AgentStep, Decision
 from graphexec.agents import Agent
 from graphexec.agents.agent import deciding_agent, reject_executor
 from graphexec.effects import CallAgent, Decided, Unreadable
-from graphexec.errors import InputError, ParseError, format_value
+from graphexec.errors import AgentError, InputError, ParseError, format_value
 from graphexec.executor.handlers import check_decision
 from graphexec.integrations.langchain.conversion import convert_decision, convert_error, text_of
 from graphexec.integrations.langchain.originals import restore_original
@@ -151,7 +151,7 @@ def _make_handler(runnable: Any, forms: Mapping[str, Method | None], config: Con
             if unreadable is None:
                 raise
             return Decided(Unreadable(str(unreadable), unreadable.observation, unreadable.llm_output, unreadable.prose))
-        return check_decision(runnable, *(convert_decision(name, chunk) for chunk in chunks))
+        return _join(name, [check_decision(name, convert_decision(name, chunk)) for chunk in chunks])
 
     async def decide(inputs: dict[str, Any], config: Config, io: IO) -> list[Any]:
         if stream is not None and (io.blocking or (astream is None and ainvoke is None)):
@@ -172,6 +172,21 @@ def _make_handler(runnable: Any, forms: Mapping[str, Method | None], config: Con
         return [await io.call(invoke, inputs, config)]
 
     return Handler(answer)
+
+
+def _join(name: str, decisions: Sequence[Decision]) -> Decided:
+    """Return the one decision of a runnable's chunks: their actions, in order, or the only finish.
+
+    Raises `AgentError` for any other decisions.
+    """
+    finishes = [one for one in decisions if isinstance(one, AgentFinish)]
+    actions = tuple(action for one in decisions if isinstance(one, tuple) for action in one)
+    if len(finishes) > 1 or (finishes and actions):
+        chosen = f"AgentFinish {len(finishes)} times" if len(finishes) > 1 else "an AgentFinish and actions"
+        raise AgentError(f"the agent {name} yielded {chosen}; yield one AgentFinish, or actions only")
+    if not decisions:
+        raise AgentError(f"the agent {name} yielded nothing; yield an AgentAction, a list of them, or an AgentFinish")
+    return Decided(finishes[0] if finishes else actions)
 
 
 def _pair(step: AgentStep) -> tuple[Any, Any]:

@@ -140,21 +140,25 @@ class Pace:
 
         The time is `None`, and nothing is reserved, if the call could not start before `latest`.
         """
+        # In a function of its own: an interrupt in a loop may miss the end of the block.
         with self._lock:
-            while self._starts and self._starts[0] + self._longest <= now:
-                self._starts.popleft()
-            start, why = now, ""
-            if self._starts and self._starts[-1] > start:
-                start, why = self._starts[-1], "earlier calls"
-            for count, span in self._limits:
-                if len(self._starts) >= count and self._starts[-count] + span > start:
-                    start = self._starts[-count] + span
-                    why = f"{count} per {'second' if span == 1 else 'minute'}"
-            if start > now and latest is not None and start >= latest:
-                return None, why
-            if self._limits:
-                self._starts.append(start)
-            return start, why
+            return self._take(now, latest)
+
+    def _take(self, now: float, latest: float | None) -> tuple[float | None, str]:
+        while self._starts and self._starts[0] + self._longest <= now:
+            self._starts.popleft()
+        start, why = now, ""
+        if self._starts and self._starts[-1] > start:
+            start, why = self._starts[-1], "earlier calls"
+        for count, span in self._limits:
+            if len(self._starts) >= count and self._starts[-count] + span > start:
+                start = self._starts[-count] + span
+                why = f"{count} per {'second' if span == 1 else 'minute'}"
+        if start > now and latest is not None and start >= latest:
+            return None, why
+        if self._limits:
+            self._starts.append(start)
+        return start, why
 
     def give_back(self, start: float) -> None:
         """Release a reserved time that is not used. Later reservations do not change."""

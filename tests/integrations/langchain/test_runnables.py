@@ -121,11 +121,22 @@ def test_async_run_awaits_on_its_own_loop() -> None:
 
 
 @RUNS
-def test_streamed_chunks_are_one_decision(run: Callable[..., Any]) -> None:
-    chain = lc.Chain(([ACT], lc.AgentAction("echo", "b", "")), (DONE,))
-    assert [step.observation for step in run(executor(chain)).steps] == ["a", "b"]
-    with pytest.raises(AgentError, match=r"^the agent Chain yielded AgentFinish 2 times; yield one AgentFinish"):
-        run(executor(lc.Chain((lc.AgentFinish({"output": "a"}), lc.AgentFinish({"output": "b"})))))
+@cases(
+    ("chunks", "found"),
+    (([ACT], lc.AgentAction("echo", "b", "")), ["a", "b"]),
+    (([], [ACT], (), lc.AgentAction("echo", "b", "")), ["a", "b"]),
+    (([], lc.AgentFinish({"output": "one"}, "")), []),
+    ((lc.AgentFinish({"output": "a"}), lc.AgentFinish({"output": "b"})), "yielded AgentFinish 2 times; yield one"),
+    ((ACT, lc.AgentFinish({"output": "a"})), "yielded an AgentFinish and actions; yield one AgentFinish"),
+    ((), "yielded nothing; yield an AgentAction, a list of them, or an AgentFinish"),
+)
+def test_streamed_chunks_are_one_decision(run: Callable[..., Any], chunks: Any, found: Any) -> None:
+    chain = executor(lc.Chain(chunks, (DONE,)))
+    if isinstance(found, list):
+        assert [step.observation for step in run(chain).steps] == found
+        return
+    with pytest.raises(AgentError, match=f"^the agent Chain {found}"):
+        run(chain)
 
 
 @RUNS

@@ -1,17 +1,22 @@
-"""The handlers of model effects: they ask a model, and report the pieces of a reply that the model streams."""
+"""The handlers of an agent's effects: a model answers a `ModelEffect`, a function a `CallAgent`.
+
+A model handler also reports the pieces of a reply that the model streams.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import inspect
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from graphexec._parsing.reasoning import ReasoningSplitter
+from graphexec.actions import AgentAction, AgentFinish, Decision, Steps
 from graphexec.agents.reading.answers import Read, read_ahead
-from graphexec.effects import AttemptModel, CallModel, ModelEffect, ModelFailure
-from graphexec.errors import InvalidCallError, MissingAPIKeyError, ModelError, TurnTimeoutError
+from graphexec.effects import AttemptModel, CallAgent, CallModel, Decided, ModelEffect, ModelFailure, Unreadable
+from graphexec.errors import AgentError, InvalidCallError, MissingAPIKeyError, ModelError, ParseError, TurnTimeoutError
 from graphexec.kernel.effects import CallContext, Effect
 from graphexec.kernel.events import Cut
 from graphexec.messages import Model, ModelReply, ReplyDelta, check_access, check_reply
@@ -19,7 +24,7 @@ from graphexec.messages.replies import LONG, is_long
 from graphexec.runtime.calls import report, wait_for_capacity, wants_pieces
 from graphexec.runtime.handlers import Handler, HandlerLike, answering
 from graphexec.runtime.io import IO
-from graphexec.runtime.threads import check_cancelled
+from graphexec.runtime.threads import check_before_awaiting, check_cancelled
 
 # Seconds that a model's own timeout is longer than the time left. The runner cuts the call at the deadline, which stops
 # the run; the timeout, which is an error, only ends a call that was cut already.
@@ -142,3 +147,64 @@ def _separate_reasoning(piece: object, splitter: ReasoningSplitter) -> Iterator[
         delta = replace(piece, content=content, reasoning=piece.reasoning + reasoning)
         if delta != ReplyDelta():
             yield delta
+
+
+def make_agent_handler(function: Callable[[Steps, dict[str, Any]], Any]) -> Handler:
+    """Return a handler that answers `CallAgent` with a callable agent, `def` or `async def`.
+
+    Raises `AgentError` for an invalid decision.
+    """
+    is_async = inspect.iscoroutinefunction(function)
+
+    async def answer(effect: CallAgent, call: CallContext[Any], io: IO) -> Decided:
+        del call
+        run = effect.run
+        try:
+            if is_async and io.blocking:
+                decision = await io.call_async(function, run.steps, {**run.inputs})
+            elif is_async:
+                # Awaited here: `call_async` would keep another coroutine for each waiting run.
+                decision = await function(run.steps, {**run.inputs})
+            elif io.blocking:
+                decision = function(run.steps, {**run.inputs})
+            else:
+                decision = await io.call(function, run.steps, {**run.inputs})
+            # The usual decision.
+            if type(decision) is AgentAction:
+                return Decided((decision,))
+            # A lambda may return a coroutine.
+            if inspect.iscoroutine(decision):
+                check_before_awaiting(decision)
+                decision = await io.call_async(_itself, decision)
+        except ParseError as error:
+            return Decided(Unreadable(str(error), error.observation, error.llm_output, error.prose))
+        return Decided(check_decision(getattr(function, "__name__", type(function).__name__), decision))
+
+    return Handler(answer)
+
+
+def _itself(decision: Any) -> Any:
+    # A function of its own: a lambda would cost memory in each waiting run.
+    return decision
+
+
+def check_decision(name: str, decision: object) -> Decision:
+    """Return the decision of the callable agent `name`. Raises `AgentError` for an invalid one."""
+    match decision:
+        case AgentFinish():
+            return decision
+        case AgentAction():
+            return (decision,)
+        case list() | tuple():
+            actions: list[AgentAction] = []
+            for action in decision:  # pyright: ignore[reportUnknownVariableType]
+                if not isinstance(action, AgentAction):
+                    raise AgentError(
+                        f"the agent {name} returned a list with {action!r}; return a list of AgentAction only"
+                    )
+                actions.append(action)
+            return tuple(actions)
+        case _:
+            raise AgentError(
+                f"the agent {name} returned {decision!r}; return an AgentAction, a list of them, or an AgentFinish"
+            )
