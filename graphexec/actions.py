@@ -167,10 +167,6 @@ class Steps(Sequence[AgentStep]):
             longer._length = len(shared)
         return longer
 
-    def continues(self, earlier: Steps) -> bool:
-        """Return in constant time whether these steps extend the earlier ones; equal copies do not."""
-        return self._shared is earlier._shared and self._length >= earlier._length
-
     @property
     def compared(self) -> int:
         """The number of the first steps that a snapshot has stored, and read back as they are."""
