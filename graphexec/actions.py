@@ -12,8 +12,7 @@ from graphexec.errors import InputError, format_value
 from graphexec.kernel.exactness import AS_TEXT, Door
 from graphexec.kernel.meters import Exhausted
 from graphexec.messages import AssistantMessage
-from graphexec.messages.images import Observation
-from graphexec.messages.observations import WHOLE, Excerpt, format_observation
+from graphexec.messages.observations import WHOLE, Excerpt, Observation, format_observation
 from graphexec.messages.stored import Original, ReturnValues, Value
 
 # A function that needs pydantic-core imports it, because `import graphexec` should not.

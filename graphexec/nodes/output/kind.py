@@ -20,7 +20,7 @@ from graphexec.errors import InputError, NestedRunError, OutputError, format_val
 from graphexec.executor.plugging import Edit
 from graphexec.kernel.exactness import HIDDEN_REMEDY, find_difference
 from graphexec.messages import ChatRequest, CompletionRequest, Message, ModelRequest, SystemMessage, UserMessage
-from graphexec.messages.images import write_json
+from graphexec.messages.observations import write_json
 from graphexec.messages.stored import StoredForm
 
 if TYPE_CHECKING:
