@@ -96,10 +96,10 @@ def _to_step(value: Any) -> AgentStep:
             raise InputError(f"trim_intermediate_steps returned a sequence with {value!r}; return steps of the run")
 
 
-# The functions that make a model of one of another library, by an attribute of the latter.
+# What to pass in place of a model of another library, by an attribute of the latter.
 _BRIDGES = {
     "invoke": "from_langchain(model) of graphexec.integrations.langchain",
-    "chat": "from_openai(client, 'gpt-5-mini') of graphexec.models",
+    "chat": "OpenAICompatible('gpt-5-mini', base_url=..., api_key=...) of graphexec.models",
 }
 
 
