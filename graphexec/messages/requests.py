@@ -61,14 +61,14 @@ class CompletionRequest:
 _MESSAGES = (SystemMessage, UserMessage, AssistantMessage, ToolMessage)
 
 
-def _check_messages(messages: object) -> None:
+# Any: values that users without a type checker pass.
+def _check_messages(messages: Any) -> None:
     """Raise `InputError` unless these are messages; those of an own kind of sequence are not read."""
-    # Any: values that users without a type checker pass.
-    several: Any = messages
     if isinstance(messages, (str, bytes, bytearray)) or not isinstance(messages, Sequence):
-        written = format_value(messages) if isinstance(messages, _MESSAGES) else "UserMessage('...')"
+        written = format_value(messages) if type(messages) in _MESSAGES else "UserMessage('...')"
         raise InputError(f"ChatRequest has messages={format_value(messages)}; write ChatRequest([{written}])")
-    for place, given in enumerate(several if isinstance(messages, (list, tuple)) else ()):
+    several: list[object] = [*messages] if isinstance(messages, (list, tuple)) else []  # pyright: ignore[reportUnknownArgumentType]
+    for place, given in enumerate(several):
         if not isinstance(given, _MESSAGES):
             raise InputError(
                 f"ChatRequest has messages[{place}]={format_value(given)}; write UserMessage('...'), or another of "

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 # Their modules are loaded where a value is stored.
 @cache
-def _named() -> Mapping[str, type[Any]]:
+def _named() -> Mapping[str, type]:
     """Return the types of values that JSON lacks, and that are read back from what pydantic makes of them, by name."""
     from datetime import date, datetime, time, timedelta
     from decimal import Decimal
@@ -71,9 +71,9 @@ def dump_value(value: Any, depth: int = 0) -> Any:
     if kind is float:
         # pydantic writes null.
         data = str(value)
-    elif _named().get(kind.__name__) is kind:
+    elif kind in _named().values():
         data = _adapter(kind).dump_python(value, mode="json")
-    elif _COLLECTIONS.get(kind.__name__) is kind:
+    elif kind in _COLLECTIONS.values():
         items = [[name, one] for name, one in value.items()] if kind is dict else value
         data = [dump_value(one, depth + 2) for one in items]
     else:

@@ -35,9 +35,8 @@ _MODEL = has_methods("a chat model of LangChain", "invoke", "ainvoke", "stream",
 _CONFIG = Constraint("a dict of callbacks, tags and metadata", lambda value: isinstance(value, Mapping))
 # The members that have the reason of the end: of OpenAI and Gemini, Anthropic, Bedrock, Ollama.
 _REASONS = ("finish_reason", "stop_reason", "stopReason", "done_reason")
-_PROVIDER = Provider(
-    "", *["the options of its class"] * 2, kind="that of its class", hint="if it has one", example="https://host/v1"
-)
+_OPTIONS = "the options of its class"
+_PROVIDER = Provider("", _OPTIONS, _OPTIONS, kind="that of its class", hint="if it has one", example="https://host/v1")
 # The meanings of exceptions, by the ends of the names of their classes and of those of their causes, in this order.
 _TIMEOUTS, _CONNECTIONS = ("Timeout", "TimeoutError"), ("ConnectionError", "ConnectError", "TransportError")
 _UNREADABLE = ("ValidationError", "JSONDecodeError")
