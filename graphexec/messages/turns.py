@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol, TypeAlias, final, overload
 
 from graphexec.messages.conversation import Message
@@ -47,21 +48,11 @@ def _join_texts(texts: Iterable[str | None], separator: str) -> str | None:
     return None if None in several else separator.join(filter(None, several))
 
 
-@final
-class _RewrittenTurns:
-    """Makes the turns of a run with other messages. It is compared by identity, since `rewrite` keeps what it made."""
-
-    __slots__ = ("make_turns", "rewrite")
-
-    def __init__(self, make_turns: TurnMaker, rewrite: RewriteMessages) -> None:
-        self.make_turns = make_turns
-        self.rewrite = rewrite
-
-    # Any: as above.
-    def __call__(self, steps: Any, first: int) -> Iterator[MessageTurn]:
-        for turn in self.make_turns(steps, first):
-            yield replace(turn, messages=self.rewrite(turn.messages, first))
-            first = turn.end
+# Any: as above.
+def _rewrite_turns(make_turns: TurnMaker, rewrite: RewriteMessages, steps: Any, first: int) -> Iterator[MessageTurn]:
+    for turn in make_turns(steps, first):
+        yield replace(turn, messages=rewrite(turn.messages, first))
+        first = turn.end
 
 
 @final
@@ -122,8 +113,12 @@ class Conversation(Sequence[Message]):
         It is called once in a run for each turn and `key`, so what is derived of the other messages is shared, too.
         """
         memo, known = self._steps.memo, (self._make_turns, key)
-        turns: _RewrittenTurns = memo.get(known) or memo.setdefault(known, _RewrittenTurns(self._make_turns, start()))
-        return Conversation(tuple(turns.rewrite(self._head, -1)), self._steps, turns)
+        if known not in memo:
+            rewrite = start()
+            memo.setdefault(known, (rewrite, partial(_rewrite_turns, self._make_turns, rewrite)))
+        # It is kept, as turns are known by the function that made them.
+        rewrite, turns = memo[known]
+        return Conversation(tuple(rewrite(self._head, -1)), self._steps, turns)
 
     def __reduce__(self) -> tuple[type[Conversation], tuple[tuple[Message, ...], StepsLike, TurnMaker]]:
         # What was read can be read again.
