@@ -207,10 +207,6 @@ REMOVED = _by_name(
     ),
     ("runtime.HandlerLike runtime.Handlers", "annotate Handler, or Mapping[type[Effect[Any]], Callable[..., Any]]"),
     ("Progress executor.Status executor.View", _PROGRESS),
-    (
-        "models.from_openai",
-        "write OpenAICompatible(name, base_url=..., api_key=...), or the name 'openai:gpt-5-mini'",
-    ),
     ("models.from_pydantic_ai", "write from_langchain(model), with the chat model of LangChain for the provider"),
     ("executor.LimitReached", "write Stopped(run, limit)"),
     ("executor.Refused", "write Stopped.by_refusal(run, by, why)"),

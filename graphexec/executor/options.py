@@ -96,10 +96,10 @@ def _to_step(value: Any) -> AgentStep:
             raise InputError(f"trim_intermediate_steps returned a sequence with {value!r}; return steps of the run")
 
 
-# What to pass in place of a model of another library, by an attribute of the latter.
-_REPLACEMENTS = {
+# The functions that make a model of one of another library, by an attribute of the latter.
+_BRIDGES = {
     "invoke": "from_langchain(model) of graphexec.integrations.langchain",
-    "chat": "OpenAICompatible('gpt-5-mini', base_url=..., api_key=...) of graphexec.models",
+    "chat": "from_openai(client, 'gpt-5-mini') of graphexec.models",
 }
 
 
@@ -122,10 +122,10 @@ def to_model(model: object) -> Model:
     if isinstance(model, Agent) or is_executor(model):
         remedy = "run it as it is" if is_executor(model) else "write AgentExecutor(agent=agent, tools=tools)"
         raise InputError(f"model is {an(type(model).__name__)}, which has a model already; {remedy}")
-    for method, instead in _REPLACEMENTS.items():
+    for method, bridge in _BRIDGES.items():
         if hasattr(model, method):
             raise InputError(
-                f"model is {an(type(model).__name__)}, which has {method}; pass {instead}, or a name "
+                f"model is {an(type(model).__name__)}, which has {method}; pass {bridge}, or a name "
                 "such as 'openai:gpt-5-mini'"
             )
     if callable(model):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from graphexec._mistakes import import_on_use
 
 if TYPE_CHECKING:
+    from graphexec.models.bridges.openai import from_openai
     from graphexec.models.functions import FunctionModel, ModelFunction
     from graphexec.models.http.attempts import Clock
     from graphexec.models.http.endpoint import ReplyLimits
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from graphexec.models.wrappers.wrapping import WrappedModel
 
 __all__ = ["Anthropic", "LocalModel", "ModelOptions", "OpenAICompatible", "OpenAIResponses", "Secret", "create_model"]
-__all__ += ["FunctionModel", "ModelFunction", "ScriptedModel"]
+__all__ += ["FunctionModel", "ModelFunction", "ScriptedModel", "from_openai"]
 __all__ += ["CacheStore", "Clock", "MemoryCache", "Price", "ReplyLimits", "SQLiteCache", "WrappedModel"]
 __all__ += ["cached", "priced", "rate_limited", "retrying", "with_fallbacks"]
 __all__ += ["CacheFailed", "Cached", "FellBack", "OptionRefused", "Retried", "Waited"]
@@ -38,6 +39,7 @@ __all__ += ["Weights", "installed", "pull", "weights_path"]
 
 # Where these names are. A module is imported when one of its names is first used: a program needs few of the providers.
 _MODULES = {
+    "graphexec.models.bridges.openai": "from_openai",
     "graphexec.models.functions": "FunctionModel ModelFunction",
     "graphexec.models.http.attempts": "Clock",
     "graphexec.models.http.endpoint": "ReplyLimits",

@@ -1,15 +1,13 @@
-"""Chat models of LangChain as models: requests, replies, streams, errors and secrets, with servers of bytes.
+"""Models of other libraries: requests, replies, streams, errors and secrets, with the packages and servers of bytes.
 
-The packages are imported by the tests, as that takes seconds.
+The packages are imported by the tests, as that takes seconds; rows of packages that are not installed are left out.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-import threading
 from collections.abc import Callable, Iterator
-from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -17,7 +15,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from graphexec import create_agent, errors
+from graphexec import create_agent, errors, models
 from graphexec.integrations.langchain import from_langchain
 from graphexec.messages import (
     AssistantMessage,
@@ -26,19 +24,22 @@ from graphexec.messages import (
     Image,
     Message,
     ModelReply,
+    ReplyDelta,
     SystemMessage,
     ToolCall,
     ToolMessage,
     ToolSpec,
     UserMessage,
 )
+from graphexec.runtime.background_loop import BACKGROUND
 from tests.executor.actors import echo
 from tests.models import recorded
-from tests.models.actors import HELLO, split_events
-from tests.models.call_modes import MODES, Ask, all_modes
+from tests.models.actors import HELLO, LoopbackServer, chunks, response, split_events
+from tests.models.call_modes import MODES, Ask
 from tests.models.leaks import Search
+from tests.parameters import cases
 
-if find_spec("openai") is None or find_spec("langchain_core") is None:
+if find_spec("openai") is None:
     pytest.skip("needs the extra dev", allow_module_level=True)
 
 pytestmark = pytest.mark.medium
@@ -50,83 +51,47 @@ PICTURE = Image("https://example.com/cat.png")
 HISTORY: list[Message] = [SystemMessage("be brief"), UserMessage("1 + 1?", (PICTURE,)), CALLED, ToolMessage("c1", "2")]
 
 Transport = httpx2.MockTransport
+# Any: the models are those of other packages, here and below.
+Bridge = Callable[[Transport], Any]
+
+
 # Modules of packages that may be missing, whose types are not known then.
 package: Callable[[str], Any] = import_module
 
 
-# Any: without the package, its classes are unknown, here and below.
-@cache
-def chat_class() -> Any:
-    """Return a class of chat models that call the official client of OpenAI, as those of langchain-openai do."""
-    types, outputs = package("langchain_core.messages"), package("langchain_core.outputs")
-    base: Any = package("langchain_core.language_models").BaseChatModel
+def client(transport: Transport, *, awaits: bool = False, **options: Any) -> Any:
+    from openai import AsyncOpenAI, OpenAI
 
-    def count(usage: Any) -> Any:
-        return usage and {
-            "input_tokens": usage.prompt_tokens,
-            "output_tokens": usage.completion_tokens,
-            "total_tokens": usage.total_tokens,
-        }
-
-    class Chat(base):  # type: ignore[misc]
-        client: Any
-        api_key: Any
-        model: str = "tiny"
-
-        @property
-        def _llm_type(self) -> str:
-            return "openai-chat"
-
-        def bind_tools(self, tools: Any, *, tool_choice: Any = None) -> Any:
-            known = {"any": "required", "none": "none", None: None}
-            forced = {"type": "function", "function": {"name": tool_choice}}
-            return self.bind(tools=tools, tool_choice=known.get(tool_choice, forced))
-
-        def _create(self, messages: list[Any], stop: Any, options: Any) -> Any:
-            sent = types.convert_to_openai_messages(messages)
-            given = {name: one for name, one in {"stop": stop, **options}.items() if one is not None}
-            return self.client.chat.completions.create(model=self.model, messages=sent, **given)
-
-        def _generate(self, messages: list[Any], stop: Any = None, _: Any = None, **options: Any) -> Any:
-            reply = self._create(messages, stop, options)
-            (choice,) = reply.choices
-            called = [(one.id, one.function) for one in choice.message.tool_calls or ()]
-            message = types.AIMessage(
-                choice.message.content or "",
-                tool_calls=[{"id": key, "name": one.name, "args": json.loads(one.arguments)} for key, one in called],
-                usage_metadata=count(reply.usage),
-                response_metadata={"finish_reason": choice.finish_reason, "model_name": reply.model},
-            )
-            return outputs.ChatResult(generations=[outputs.ChatGeneration(message=message)])
-
-        def _stream(self, messages: list[Any], stop: Any = None, _: Any = None, **options: Any) -> Any:
-            for chunk in self._create(messages, stop, options | {"stream": True}):
-                for choice in chunk.choices or [None]:
-                    delta: Any = choice and choice.delta
-                    called = [(one, one.function) for one in (delta and delta.tool_calls) or ()]
-                    message = types.AIMessageChunk(
-                        (delta and delta.content) or "",
-                        tool_call_chunks=[
-                            {"index": one.index, "id": one.id, "name": part.name, "args": part.arguments}
-                            for one, part in called
-                        ],
-                        usage_metadata=count(chunk.usage),
-                        response_metadata={"finish_reason": choice.finish_reason}
-                        if choice and choice.finish_reason
-                        else {"model_provider": "openai"},
-                    )
-                    yield outputs.ChatGenerationChunk(message=message)
-
-    return Chat
+    kind, http = (AsyncOpenAI, httpx2.AsyncClient) if awaits else (OpenAI, httpx2.Client)
+    made: Any = kind
+    return made(api_key=KEY, base_url="http://here/v1", http_client=http(transport=transport), max_retries=0, **options)
 
 
-def bridge(transport: Transport) -> Any:
-    from openai import OpenAI
-    from pydantic import SecretStr
+def blocking_openai(transport: Transport) -> Any:
+    return models.from_openai(client(transport), "tiny")
 
-    http = httpx2.Client(transport=transport)
-    client = OpenAI(api_key=KEY, base_url="http://here/v1", http_client=http, max_retries=0)
-    return from_langchain(chat_class()(client=client, api_key=SecretStr(KEY)))
+
+def async_openai(transport: Transport) -> Any:
+    return models.from_openai(client(transport, awaits=True), "tiny")
+
+
+def langchain(transport: Transport) -> Any:
+    clients: dict[str, Any] = {
+        "http_client": httpx2.Client(transport=transport),
+        "http_async_client": httpx2.AsyncClient(transport=transport),
+    }
+    make = package("langchain_openai").ChatOpenAI
+    return from_langchain(make(model="tiny", api_key=KEY, base_url="http://here/v1", max_retries=0, **clients))
+
+
+PACKAGES: dict[Bridge, str] = {
+    blocking_openai: "openai",
+    async_openai: "openai",
+    langchain: "langchain_openai",
+}
+BRIDGES = [bridge for bridge, name in PACKAGES.items() if find_spec(name) is not None]
+each_bridge = cases("bridge", *BRIDGES)
+each_call = cases(("bridge", "ask"), *[(bridge, ask) for bridge in BRIDGES for ask in MODES])
 
 
 class Server:
@@ -145,7 +110,7 @@ class Server:
         return httpx2.Response(self._status, headers={"content-type": kind}, content=content)
 
 
-# Members that the package requires.
+# Members that the packages require.
 HEAD: dict[str, Any] = {"id": "i", "created": 1, "model": "tiny"}
 
 
@@ -170,8 +135,8 @@ def parts_of(reply: ModelReply) -> list[object]:
     return [reply.content, reply.tool_calls, reply.usage, reply.finish_reason]
 
 
-@all_modes
-def test_reply_is_the_recorded_one(ask: Ask) -> None:
+@each_call
+def test_reply_is_the_recorded_one(bridge: Bridge, ask: Ask) -> None:
     for whole, events, reply in REPLIES:
         model = bridge(Server(whole, b"".join(events)).transport)
         for timeout in (None, 20.0):
@@ -182,7 +147,8 @@ def test_reply_is_the_recorded_one(ask: Ask) -> None:
         assert not search.hits
 
 
-def test_deltas_make_the_reply() -> None:
+@each_bridge
+def test_deltas_make_the_reply(bridge: Bridge) -> None:
     for whole, events, reply in REPLIES:
         *found, _ = bridge(Server(whole, b"".join(events)).transport).stream(HELLO)
         assert "".join(delta.content for delta in found) == reply.content
@@ -192,7 +158,8 @@ def test_deltas_make_the_reply() -> None:
         assert joined == ([[one.id, one.name, one.arguments] for one in reply.tool_calls] or [[""] * 3])[0]
 
 
-def test_request_has_tools_choice_stop_and_images() -> None:
+@each_bridge
+def test_request_has_tools_choice_stop_and_images(bridge: Bridge) -> None:
     for choice, sent in [
         ("auto", (None, "auto")),
         ("required", ("required",)),
@@ -215,7 +182,8 @@ def test_request_has_tools_choice_stop_and_images() -> None:
 FORCED = {"type": "function", "function": {"name": "add"}}
 
 
-def test_schema_is_sent_or_in_the_system_message() -> None:
+@each_bridge
+def test_schema_is_sent_or_in_the_system_message(bridge: Bridge) -> None:
     schema = {"type": "object", "properties": {"city": {"type": "string"}}}
     for tools in ((), (ADD,)):
         server = Server(TEXT)
@@ -225,15 +193,16 @@ def test_schema_is_sent_or_in_the_system_message() -> None:
         assert "response_format" in body or server.bodies[0]["messages"][0]["role"] == "system"
 
 
-@all_modes
-def test_text_ends_before_a_stop_string(ask: Ask) -> None:
+@each_call
+def test_text_ends_before_a_stop_string(bridge: Bridge, ask: Ask) -> None:
     reply = ask(
         bridge(Server(TEXT, b"".join(TEXT_EVENTS)).transport), ChatRequest([UserMessage("hi")], stop=("costs",))
     )
     assert (reply.content, reply.finish_reason) == ("Café ", "stop")
 
 
-def test_cut_stream_is_an_error() -> None:
+@each_bridge
+def test_cut_stream_is_an_error(bridge: Bridge) -> None:
     for _, events, reply in REPLIES:
         for number in range(len(events) - 3):
             model = bridge(Server(b"", b"".join(events[:number]) or b"\n").transport)
@@ -266,8 +235,8 @@ ERRORS: list[tuple[Transport, type[errors.ModelError], str]] = [
 ]
 
 
-@all_modes
-def test_error_has_its_class_and_no_key(ask: Ask) -> None:
+@each_call
+def test_error_has_its_class_and_no_key(bridge: Bridge, ask: Ask) -> None:
     for transport, kind, text in ERRORS:
         for timeout in (None, 20.0):
             with pytest.raises(kind) as caught:
@@ -278,7 +247,8 @@ def test_error_has_its_class_and_no_key(ask: Ask) -> None:
             assert not search.hits
 
 
-def test_agent_calls_its_tool() -> None:
+@each_bridge
+def test_agent_calls_its_tool(bridge: Bridge) -> None:
     call, bodies = json.loads(CALLS), list[Any]()
     message = call["choices"][0]["message"] | {"reasoning_content": "Hm."}
     message["tool_calls"][0]["function"] = {"name": "echo", "arguments": '{"text": "hi"}'}
@@ -292,37 +262,101 @@ def test_agent_calls_its_tool() -> None:
     result = create_agent(bridge(Transport(answer)), [echo], kind="tool_calling").run("q")
     assert (result.output, [step.observation for step in result.steps]) == ("Café costs €4.", ["hi"])
     assert result.usage.total_tokens == sum(reply.usage.total_tokens for *_, reply in REPLIES)
+    # Other packages drop this member, or send it only to servers that they know.
+    if bridge in {blocking_openai, async_openai}:
+        assert bodies[1]["messages"][2]["reasoning_content"] == "Hm."
 
 
-def test_completion_is_a_user_message() -> None:
-    server = Server(TEXT)
-    assert bridge(server.transport).complete(CompletionRequest("1")).content == recorded.CHAT_REPLY.content
-    assert server.bodies[0]["messages"] == [{"role": "user", "content": "1"}]
+def test_completions_are_sent_as_such() -> None:
+    server = Server(recorded.COMPLETION)
+    model = models.from_openai(client(server.transport), "tiny", temperature=0.5, extra_body={"min_p": 0.1})
+    assert model.complete(CompletionRequest("1")).content == recorded.COMPLETION_REPLY.content
+    assert server.bodies[0] == {"model": "tiny", "prompt": "1", "temperature": 0.5, "min_p": 0.1}
 
 
-def test_late_reply_is_a_timeout() -> None:
-    class Late(Server):
-        def _answer(self, request: httpx2.Request) -> httpx2.Response:
-            waits.wait(0.2)
-            return super()._answer(request)
+def test_async_client_keeps_its_connection_in_sync_runs() -> None:
+    def send_text(connection: Any) -> bool:
+        connection.sendall(response(TEXT))
+        return True
 
-    waits = threading.Event()
-    for ask in MODES:
+    with LoopbackServer(send_text, send_text, send_text) as server:
+        sent = at_server(server, awaits=True)
+        model = models.from_openai(sent, "tiny")
+        assert [model.complete(HELLO).content for _ in range(3)] == ["Café costs €4."] * 3
+        assert server.connections == 1
+        BACKGROUND.run(sent.close)
+
+
+def at_server(server: LoopbackServer, *, awaits: bool) -> Any:
+    """Return a client that connects to the server."""
+    transport: Any = httpx2.AsyncHTTPTransport() if awaits else httpx2.HTTPTransport()
+    return client(transport, awaits=awaits).with_options(base_url=server.url)
+
+
+@cases("awaits", False, True)
+def test_closed_stream_closes_its_connection(awaits: bool) -> None:
+    with LoopbackServer() as server:
+        server.add_acts(server.stall(chunks(*TEXT_EVENTS[:2], end=False)))
+        stream = models.from_openai(at_server(server, awaits=awaits), "tiny").stream(HELLO)
+        assert next(stream) == ReplyDelta("Café")
+        stream.close()
+        assert server.gone.wait(10)
+        assert server.connections == 1
+
+
+@cases(("awaits", "ask"), *[(awaits, ask) for awaits in (False, True) for ask in MODES])
+def test_stalled_call_ends_at_its_timeout(awaits: bool, ask: Ask) -> None:
+    with LoopbackServer() as server:
+        server.add_acts(server.stall(chunks(TEXT_EVENTS[1], end=False)))
+        sent = at_server(server, awaits=awaits)
         with pytest.raises(errors.ModelTimeoutError):
-            ask(bridge(Late(TEXT, b"".join(TEXT_EVENTS)).transport), HELLO, timeout=0.05)
+            ask(models.from_openai(sent, "tiny"), HELLO, timeout=0.2)
+        assert server.gone.wait(10)
+        if awaits:
+            BACKGROUND.run(sent.close)
+        else:
+            sent.close()
 
 
-def test_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    make: Any = from_langchain
-    with pytest.raises(errors.InputError, match="; give a "):
-        make(object())
-    with pytest.raises(errors.InputError, match=r"needs chat_model; write from_langchain\("):
-        make(config={})
-    for loaded in [one for one in sys.modules if one.partition(".")[0] == "langchain_core"]:
+@cases(
+    ("make", "name", "extra"),
+    (lambda: from_langchain(object()), "langchain_core", "langchain"),
+    (lambda: models.from_openai(object(), "tiny"), "openai", "openai"),
+)
+def test_missing_package_names_the_extra(make: Any, name: str, extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if find_spec(name) is not None:
+        with pytest.raises(errors.InputError, match="; give a "):
+            make()
+    for loaded in [one for one in sys.modules if one.partition(".")[0] == name]:
         monkeypatch.delitem(sys.modules, loaded)
-    monkeypatch.setitem(sys.modules, "langchain_core", None)
-    with pytest.raises(errors.InputError, match=r"pip install 'graphexec-agents\[langchain\]'"):
-        make(object())
+    monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(errors.InputError, match=rf"pip install 'graphexec-agents\[{extra}\]'"):
+        make()
+
+
+def any_client() -> Any:
+    return client(refusing(400, ""))
+
+
+# Any: a type checker reports each of these calls, too.
+make: Any = models
+bridge: Any = from_langchain
+WRONG: list[tuple[str, Callable[[], object], str]] = [
+    ("openai", lambda: make.from_openai("gpt"), r"needs model; write from_openai\(client, 'gpt-5-mini'\)"),
+    ("openai", lambda: make.from_openai("gpt", any_client()), "client='gpt'; give a client .* model=<.*; give a name"),
+    ("openai", lambda: make.from_openai(type(any_client()), "gpt"), "client=OpenAI, a class; give a client"),
+    ("openai", lambda: make.from_openai(any_client().chat, "gpt"), "client=<.*; give a client"),
+    ("openai", lambda: make.from_openai(any_client(), "gpt", temperature="hot"), "temperature='hot'; give a number"),
+    ("openai", lambda: make.from_openai(any_client(), "gpt", extra_body={"messages": []}), "messages in extra_body"),
+    ("openai", lambda: make.from_openai(any_client(), "gpt", base_url="x"), "has no option base_url"),
+    ("langchain_core", lambda: bridge(config={}), r"needs chat_model; write from_langchain\("),
+]
+
+
+@cases(("call", "fact"), *[(call, fact) for name, call, fact in WRONG if find_spec(name) is not None])
+def test_wrong_arguments_are_explained(call: Callable[[], object], fact: str) -> None:
+    with pytest.raises(errors.InputError, match=fact):
+        call()
 
 
 THINKING: list[Any] = [
@@ -332,6 +366,7 @@ THINKING: list[Any] = [
 ]
 
 
+@pytest.mark.skipif(find_spec("langchain_core") is None, reason="needs the extra dev")
 def test_langchain_gets_its_reasoning_back() -> None:
     make_message, outputs = package("langchain_core.messages").AIMessage, package("langchain_core.outputs")
     call: Any = {"name": "echo", "args": {"text": "hi"}, "id": "c1"}

@@ -1,0 +1,1 @@
+"""Models of other libraries as models of graphexec: their requests, connections and keys stay theirs."""
