@@ -207,7 +207,6 @@ REMOVED = _by_name(
     ),
     ("runtime.HandlerLike runtime.Handlers", "annotate Handler, or Mapping[type[Effect[Any]], Callable[..., Any]]"),
     ("Progress executor.Status executor.View", _PROGRESS),
-    ("models.from_pydantic_ai", "write from_langchain(model), with the chat model of LangChain for the provider"),
     ("executor.LimitReached", "write Stopped(run, limit)"),
     ("executor.Refused", "write Stopped.by_refusal(run, by, why)"),
     ("draft kernel.draft", "graph raises GraphError, whose faults are all that is wrong with a table"),

@@ -99,6 +99,7 @@ def _to_step(value: Any) -> AgentStep:
 # The functions that make a model of one of another library, by an attribute of the latter.
 _BRIDGES = {
     "invoke": "from_langchain(model) of graphexec.integrations.langchain",
+    "request_stream": "from_pydantic_ai(model) of graphexec.models",
     "chat": "from_openai(client, 'gpt-5-mini') of graphexec.models",
 }
 

@@ -11,6 +11,7 @@ from graphexec._mistakes import import_on_use
 
 if TYPE_CHECKING:
     from graphexec.models.bridges.openai import from_openai
+    from graphexec.models.bridges.pydantic_ai import from_pydantic_ai
     from graphexec.models.functions import FunctionModel, ModelFunction
     from graphexec.models.http.attempts import Clock
     from graphexec.models.http.endpoint import ReplyLimits
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from graphexec.models.wrappers.wrapping import WrappedModel
 
 __all__ = ["Anthropic", "LocalModel", "ModelOptions", "OpenAICompatible", "OpenAIResponses", "Secret", "create_model"]
-__all__ += ["FunctionModel", "ModelFunction", "ScriptedModel", "from_openai"]
+__all__ += ["FunctionModel", "ModelFunction", "ScriptedModel", "from_openai", "from_pydantic_ai"]
 __all__ += ["CacheStore", "Clock", "MemoryCache", "Price", "ReplyLimits", "SQLiteCache", "WrappedModel"]
 __all__ += ["cached", "priced", "rate_limited", "retrying", "with_fallbacks"]
 __all__ += ["CacheFailed", "Cached", "FellBack", "OptionRefused", "Retried", "Waited"]
@@ -40,6 +41,7 @@ __all__ += ["Weights", "installed", "pull", "weights_path"]
 # Where these names are. A module is imported when one of its names is first used: a program needs few of the providers.
 _MODULES = {
     "graphexec.models.bridges.openai": "from_openai",
+    "graphexec.models.bridges.pydantic_ai": "from_pydantic_ai",
     "graphexec.models.functions": "FunctionModel ModelFunction",
     "graphexec.models.http.attempts": "Clock",
     "graphexec.models.http.endpoint": "ReplyLimits",

@@ -179,6 +179,7 @@ WRONG_MODELS: list[tuple[Any, str]] = [
     (OpenAICompatible, r"model is the class OpenAICompatible; make one, as in OpenAICompatible\(...\)"),
     (Invoking(), r"model is an Invoking, which has invoke; pass from_langchain\(model\) of graphexec.integrations.l"),
     (SimpleNamespace(chat=1), r"model is a SimpleNamespace, which has chat; pass from_openai\(client, 'gpt-5-mini'\)"),
+    (SimpleNamespace(request_stream=1), r".*, which has request_stream; pass from_pydantic_ai\(model\) of"),
 ]
 WRONG_OPTIONS: list[tuple[dict[str, Any], str]] = [
     ({"max_iteration": 3}, "create_agent has no option max_iteration; did you mean max_iterations?"),

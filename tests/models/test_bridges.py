@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -75,6 +75,15 @@ def async_openai(transport: Transport) -> Any:
     return models.from_openai(client(transport, awaits=True), "tiny")
 
 
+def pydantic_ai(transport: Transport) -> Any:
+    return through_pydantic_ai(client(transport, awaits=True))
+
+
+def through_pydantic_ai(sent: Any) -> Any:
+    provider = package("pydantic_ai.providers.openai").OpenAIProvider(openai_client=sent)
+    return models.from_pydantic_ai(package("pydantic_ai.models.openai").OpenAIChatModel("tiny", provider=provider))
+
+
 def langchain(transport: Transport) -> Any:
     clients: dict[str, Any] = {
         "http_client": httpx2.Client(transport=transport),
@@ -87,6 +96,7 @@ def langchain(transport: Transport) -> Any:
 PACKAGES: dict[Bridge, str] = {
     blocking_openai: "openai",
     async_openai: "openai",
+    pydantic_ai: "pydantic_ai",
     langchain: "langchain_openai",
 }
 BRIDGES = [bridge for bridge, name in PACKAGES.items() if find_spec(name) is not None]
@@ -110,7 +120,7 @@ class Server:
         return httpx2.Response(self._status, headers={"content-type": kind}, content=content)
 
 
-# Members that the packages require.
+# Members that Pydantic AI requires.
 HEAD: dict[str, Any] = {"id": "i", "created": 1, "model": "tiny"}
 
 
@@ -274,14 +284,15 @@ def test_completions_are_sent_as_such() -> None:
     assert server.bodies[0] == {"model": "tiny", "prompt": "1", "temperature": 0.5, "min_p": 0.1}
 
 
-def test_async_client_keeps_its_connection_in_sync_runs() -> None:
+@cases("bridge", *[bridge for bridge in BRIDGES if bridge in {async_openai, pydantic_ai}])
+def test_async_client_keeps_its_connection_in_sync_runs(bridge: Bridge) -> None:
     def send_text(connection: Any) -> bool:
         connection.sendall(response(TEXT))
         return True
 
     with LoopbackServer(send_text, send_text, send_text) as server:
         sent = at_server(server, awaits=True)
-        model = models.from_openai(sent, "tiny")
+        model: Any = models.from_openai(sent, "tiny") if bridge is async_openai else through_pydantic_ai(sent)
         assert [model.complete(HELLO).content for _ in range(3)] == ["Café costs €4."] * 3
         assert server.connections == 1
         BACKGROUND.run(sent.close)
@@ -322,6 +333,7 @@ def test_stalled_call_ends_at_its_timeout(awaits: bool, ask: Ask) -> None:
     ("make", "name", "extra"),
     (lambda: from_langchain(object()), "langchain_core", "langchain"),
     (lambda: models.from_openai(object(), "tiny"), "openai", "openai"),
+    (lambda: models.from_pydantic_ai(object()), "pydantic_ai", "pydantic-ai"),
 )
 def test_missing_package_names_the_extra(make: Any, name: str, extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if find_spec(name) is not None:
@@ -350,6 +362,7 @@ WRONG: list[tuple[str, Callable[[], object], str]] = [
     ("openai", lambda: make.from_openai(any_client(), "gpt", extra_body={"messages": []}), "messages in extra_body"),
     ("openai", lambda: make.from_openai(any_client(), "gpt", base_url="x"), "has no option base_url"),
     ("langchain_core", lambda: bridge(config={}), r"needs chat_model; write from_langchain\("),
+    ("pydantic_ai", lambda: make.from_pydantic_ai("nonsense"), "model='nonsense'; Unknown model"),
 ]
 
 
@@ -397,3 +410,34 @@ def test_langchain_gets_its_reasoning_back() -> None:
     assert result.output == "done"
     assert seen[1][2].content == THINKING
     assert result.usage.total_tokens == 13
+
+
+@pytest.mark.skipif(find_spec("pydantic_ai") is None, reason="needs the extra dev")
+@cases("streams", False, True)
+def test_pydantic_ai_gets_its_reasoning_back(streams: bool) -> None:
+    types, function = package("pydantic_ai.messages"), package("pydantic_ai.models.function")
+    seen: list[list[Any]] = []
+
+    def answer(messages: list[Any], _: object) -> Any:
+        seen.append(messages)
+        if len(seen) > 1:
+            return types.ModelResponse([types.TextPart("done")])
+        return types.ModelResponse(
+            [types.ThinkingPart("Hm.", signature="EqQB"), types.ToolCallPart("echo", {"text": "hi"}, "c1")]
+        )
+
+    async def stream(messages: list[Any], _: object) -> AsyncGenerator[Any, None]:
+        seen.append(messages)
+        if len(seen) > 1:
+            yield "done"
+        else:
+            yield {0: function.DeltaThinkingPart(content="Hm.", signature="EqQB")}
+            yield {1: function.DeltaToolCall("echo", '{"text": "hi"}', tool_call_id="c1")}
+
+    executor = create_agent(
+        models.from_pydantic_ai(function.FunctionModel(answer, stream_function=stream)), [echo], kind="tool_calling"
+    )
+    events = list(executor.stream("q", tokens=True)) if streams else [executor.run("q")]
+    assert "done" in repr(events[-1])
+    thinking, called = seen[1][1].parts
+    assert (thinking.signature, called.tool_call_id) == ("EqQB", "c1")

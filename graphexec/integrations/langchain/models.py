@@ -13,7 +13,6 @@ from graphexec.messages import ModelRequest
 from graphexec.models.bridges import bridging
 from graphexec.models.http.dialect import Sampling
 from graphexec.models.http.json_values import JSON, to_object
-from graphexec.models.providers.openai_reply import REASONING_MEMBERS
 from graphexec.runtime.io import IO
 
 _MODEL = has_methods("a chat model of LangChain", "invoke", "ainvoke", "stream", "astream")
@@ -67,7 +66,7 @@ class LangChainModel(bridging.BridgedModel):
         if whole is not None:
             # A fake model has neither a provider nor a reason of the end.
             default = "" if whole.response_metadata.get("model_provider") else "stop"
-            yield self._end({"choices": [{"delta": {}}]}, whole, default)
+            yield self._end(bridging.make_chunk("", "", ()), whole, default)
 
     def _prepare(self, request: ModelRequest) -> tuple[Any, list[Any], JSON]:
         """Return the model with the tools bound, the messages, and the options of a call."""
@@ -85,44 +84,28 @@ class LangChainModel(bridging.BridgedModel):
         return model.bind_tools(body["tools"], **chosen), history, options
 
     def _convert(self, sent: JSON) -> Any:
-        """Return a message: LangChain's own one that was kept with a reply, unless the reply was changed."""
-        reasoning = {name: sent.pop(name, None) for name in REASONING_MEMBERS}
-        for detail in reasoning["reasoning_details"] or ():
-            (own,) = self._types.messages_from_dict([detail["message"]])
-            if _ids_and_text(_read(own)["choices"][0]["delta"]) == _ids_and_text(sent):
-                return own
-        return self._types.convert_to_messages([sent])[0]
+        own = bridging.restore(sent, lambda data: self._types.messages_from_dict([data])[0], _read)
+        return own or self._types.convert_to_messages([sent])[0]
 
     def _end(self, chunk: JSON, given: Any, default: str) -> JSON:
-        """Add to a chunk what the end of a reply has, and the message, if there is more in it than a chunk has."""
         message = self._types.message_chunk_to_message(given)
         meta, used = message.response_metadata, to_object(message.usage_metadata)
+        details = to_object(used.get("input_token_details"))
         kept = {name: value for name, value in message.additional_kwargs.items() if value and name != "tool_calls"}
-        (choice,) = chunk["choices"]
-        choice["finish_reason"] = next((meta[name] for name in _REASONS if meta.get(name)), default)
-        if kept or not isinstance(message.content, str):
-            choice["delta"]["reasoning_details"] = [{"message": self._types.messages_to_dict([message])[0]}]
-        cached = to_object(used.get("input_token_details")).get("cache_read")
-        return chunk | {"model": meta.get("model_name") or meta.get("model"), "usage": used | {"cached_tokens": cached}}
-
-
-def _ids_and_text(message: JSON) -> tuple[list[object], str]:
-    return [call["id"] for call in message.get("tool_calls", ())], message.get("content") or ""
+        has_more = bool(kept) or not isinstance(message.content, str)
+        return bridging.end_chunk(
+            chunk,
+            next((meta[name] for name in _REASONS if meta.get(name)), default),
+            meta.get("model_name") or meta.get("model"),
+            (used.get("input_tokens"), used.get("output_tokens"), details.get("cache_read")),
+            self._types.messages_to_dict([message])[0] if has_more else None,
+        )
 
 
 def _read(message: Any) -> JSON:
-    """Return a message, or a piece of one, as a chunk of chat completions."""
+    """Return a message, or a piece of one, as a chunk."""
     thoughts = "".join([one.get("reasoning", "") for one in message.content_blocks if one["type"] == "reasoning"])
     # Of a stream, the strings as received: LangChain completes arguments that were cut.
     found = getattr(message, "tool_call_chunks", None) or [*message.tool_calls, *message.invalid_tool_calls]
-    calls: list[JSON] = [
-        {
-            # Of some providers, it is a string.
-            "index": index if isinstance(index := one.get("index"), int) else None,
-            "id": one["id"],
-            "function": {"name": one["name"], "arguments": one["args"]},
-        }
-        for one in found
-    ]
-    delta = {"content": str(message.text), "reasoning_content": thoughts, "tool_calls": calls}
-    return {"choices": [{"delta": {name: value for name, value in delta.items() if value}}]}
+    calls = [(one.get("index"), one["id"], one["name"], one["args"]) for one in found]
+    return bridging.make_chunk(str(message.text), thoughts, calls)

@@ -6,7 +6,7 @@ import json
 import os
 import time
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
@@ -23,7 +23,7 @@ from graphexec.models.http.json_bodies import stop_strings, to_chat, write
 from graphexec.models.http.json_values import JSON, to_object
 from graphexec.models.http.remote import ClosableModel
 from graphexec.models.providers.openai_compatible import CHAT_COMPLETIONS
-from graphexec.models.providers.openai_reply import ChatStream
+from graphexec.models.providers.openai_reply import REASONING_MEMBERS, ChatStream
 from graphexec.models.secret import is_secret_name, remove_secrets, to_secret
 from graphexec.runtime.io import IO
 from graphexec.runtime.threads import NotDone
@@ -145,6 +145,48 @@ class BridgedModel(ClosableModel):
             rule = SystemMessage(f"Reply only with JSON that follows this schema: {shape}")
             chat = replace(chat, messages=[*chat.messages, rule], schema=None)
         return json.loads(write(CHAT_COMPLETIONS.encode(chat, self._sampling, stream=False)))  # type: ignore[no-any-return]
+
+
+# Any: messages of the library, here and below.
+def restore(sent: JSON, load: Callable[[Any], Any], read: Callable[[Any], JSON]) -> Any:
+    """Return the library's own message that was kept with a reply; `None` without one, or if the reply was changed.
+
+    `load` makes it from JSON, and `read` reads it as a chunk. What is sent of reasoning is removed.
+    """
+    reasoning = {name: sent.pop(name, None) for name in REASONING_MEMBERS}
+    for detail in reasoning["reasoning_details"] or ():
+        own = load(detail["message"])
+        if _ids_and_text(read(own)["choices"][0]["delta"]) == _ids_and_text(sent):
+            return own
+    return None
+
+
+def _ids_and_text(message: JSON) -> tuple[list[object], str]:
+    return [call["id"] for call in message.get("tool_calls", ())], message.get("content") or ""
+
+
+def make_chunk(text: str | None, thoughts: str | None, calls: Sequence[tuple[object, ...]]) -> JSON:
+    """Return a chunk of chat completions; `calls` are indices, which may be any, ids, names and arguments."""
+    written = [
+        {
+            "index": index if isinstance(index, int) else None,
+            "id": call_id,
+            "function": {"name": name, "arguments": arguments},
+        }
+        for index, call_id, name, arguments in calls
+    ]
+    delta = {"content": text, "reasoning_content": thoughts, "tool_calls": written}
+    return {"choices": [{"delta": {name: value for name, value in delta.items() if value}}]}
+
+
+def end_chunk(chunk: JSON, reason: object, model: str | None, counts: Sequence[int | None], kept: object) -> JSON:
+    """Add to a chunk what the end of a reply has; `kept` is the message, if there is more in it than a chunk has."""
+    (choice,) = chunk["choices"]
+    choice["finish_reason"] = reason
+    choice["delta"] |= {"reasoning_details": [{"message": kept}]} if kept else {}
+    prompt, completion, cached = counts
+    usage = {"prompt_tokens": prompt, "completion_tokens": completion, "cached_tokens": cached}
+    return chunk | {"model": model, "usage": usage}
 
 
 def _finish(reply: ModelReply) -> ModelReply:
