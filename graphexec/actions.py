@@ -12,8 +12,7 @@ from graphexec.errors import InputError, format_value
 from graphexec.kernel.effects import AS_TEXT, fill_slots
 from graphexec.kernel.meters import Exhausted
 from graphexec.messages import AssistantMessage
-from graphexec.messages.images import Observation
-from graphexec.messages.observations import WHOLE, Excerpt, format_observation
+from graphexec.messages.observations import WHOLE, Excerpt, Observation, format_observation
 from graphexec.messages.stored import Original, ReturnValues, Value
 
 # A function that needs pydantic-core imports it, because `import graphexec` should not.
@@ -168,10 +167,6 @@ class Steps(Sequence[AgentStep]):
             longer._shared = shared
             longer._length = len(shared)
         return longer
-
-    def continues(self, earlier: Steps) -> bool:
-        """Return in constant time whether these steps extend the earlier ones; equal copies do not."""
-        return self._shared is earlier._shared and self._length >= earlier._length
 
     def __len__(self) -> int:
         return self._length

@@ -12,8 +12,7 @@ from graphexec.kernel.effects import AS_TEXT, Effect, R_co, ask, fill_slots
 from graphexec.kernel.events import CompactReply
 from graphexec.kernel.meters import DEPTH, FAN_OUT, NESTED_RUNS, Exhausted, Limits, Meter, Spent
 from graphexec.messages import ChatRequest, CompletionRequest, ModelReply, ModelRequest, require_reply
-from graphexec.messages.images import Observation
-from graphexec.messages.observations import WHOLE, Excerpt, format_observation
+from graphexec.messages.observations import WHOLE, Excerpt, Observation, format_observation
 from graphexec.messages.stored import Value
 
 MODEL_CALLS = Meter("model_calls", option="max_model_calls", generated=True)

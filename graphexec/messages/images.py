@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, final
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, final
 
 from graphexec._parsing import compile_lazily
 from graphexec.errors import InputError, format_value
@@ -121,12 +120,7 @@ class Image:
             )
         from base64 import b64encode
 
-        url = _data_url(found, content[:_HEAD], b64encode(content).decode())
-        # Not by the constructor, which would decode the data.
-        image = object.__new__(cls)
-        object.__setattr__(image, "url", url)
-        object.__setattr__(image, "kind", IMAGE_KIND)
-        return image
+        return cls(f"data:{found};base64,{b64encode(content).decode()}")
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: object, handler: Any) -> core_schema.CoreSchema:
@@ -192,19 +186,14 @@ def _normalize_data(rest: str) -> str:
     from base64 import b64decode
 
     header, _, data = rest.partition(",")
-    media_type, *options = header.lower().split(";")
+    name, *options = header.lower().split(";")
+    media_type = _SPELLINGS.get(name, name)
+    if _MEDIA_TYPE().fullmatch(media_type) is None:
+        raise InputError(f"the image has the media type {format_value(name)}; give that of an image, such as image/png")
     try:
         head = b64decode(data, validate=True)[:_HEAD] if options[-1:] == ["base64"] else b""
     except ValueError:
         head = b""
-    return _data_url(media_type, head, data)
-
-
-def _data_url(name: str, head: bytes, data: str) -> str:
-    """Return the `data:` URL of an image that begins with the bytes `head`. Raises `InputError` for other data."""
-    media_type = _SPELLINGS.get(name, name)
-    if _MEDIA_TYPE().fullmatch(media_type) is None:
-        raise InputError(f"the image has the media type {format_value(name)}; give that of an image, such as image/png")
     if not head:
         raise InputError("the image's data: URL is empty or not in base64; use Image.from_bytes(data)")
     found = _find_format(head)
@@ -258,7 +247,7 @@ def replace_images(value: Any, change: Callable[[Image], Any], fallback: Fallbac
 
 
 def dump_with_images(value: Any, fallback: Fallback | None = None, inf_nan_mode: InfNanMode = "constants") -> Any:
-    """Return a value as JSON data from which `restore_images` restores each `Image`, and no other object.
+    """Return a value as JSON data from which `restore_value` restores each `Image`, and no other object.
 
     An object that looks like an image, but is not, is stored within another one. Raises `ValueError` for data that are
     nested too deeply to be read again, and for values that pydantic cannot convert.
@@ -266,20 +255,6 @@ def dump_with_images(value: Any, fallback: Fallback | None = None, inf_nan_mode:
     data, images = _mark_images(value, fallback, inf_nan_mode)
     quoted = _quote(data)
     return _replace_marks(quoted, images, _to_json) if images else quoted
-
-
-def restore_images(data: Any) -> Any:
-    """Return the value that `dump_with_images` has dumped, with the images in their places."""
-    match data:
-        case [*items]:
-            return [restore_images(one) for one in items]
-        case {**members}:
-            restored = restore_object(members)
-            if isinstance(restored, Image):
-                return restored
-            return {name: restore_images(one) for name, one in restored.items()}
-        case _:
-            return data
 
 
 def restore_object(dumped: dict[Any, Any]) -> Image | dict[Any, Any]:
@@ -300,22 +275,11 @@ def _mark_images(value: Any, fallback: Fallback | None, inf_nan_mode: InfNanMode
     data = to_jsonable_python(value, fallback=fallback, inf_nan_mode=inf_nan_mode, context=marks)
     if not marks.images:
         return data, {}
-    mark = "#"
-    while any(mark in text for text in _strings(data)):
+    mark, written = "#", repr(data)
+    while mark in written:
         mark += "#"
     marks = ImageMarks(mark)
     return to_jsonable_python(value, fallback=fallback, inf_nan_mode=inf_nan_mode, context=marks), marks.images
-
-
-def _strings(data: Any) -> Iterator[str]:
-    match data:
-        case str():
-            yield data
-        case [*items] | {**items}:
-            for one in items.values() if isinstance(items, dict) else items:
-                yield from _strings(one)
-        case _:
-            pass
 
 
 def _replace_marks(data: Any, images: Mapping[str, Image], change: Callable[[Image], Any]) -> Any:
@@ -345,86 +309,3 @@ def _quote(data: Any, depth: int = 0) -> Any:
             return {"kind": DATA_KIND, "data": quoted} if is_like_own else quoted
         case _:
             return data
-
-
-# Any: the value may be of any type.
-def _convert(value: Any) -> list[Any] | str:
-    """Return what JSON has instead of a value that pydantic does not know; its older releases do not know queues."""
-    return [*value] if isinstance(value, deque) else str(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-
-
-def write_json(value: Any, marks: ImageMarks | None = None) -> str | None:
-    """Return a value as JSON for a model; `None` for bytes that are not UTF-8, and for a list that contains itself.
-
-    With `marks`, they keep the images.
-    """
-    import pydantic_core
-
-    with suppress(ValueError):
-        return pydantic_core.to_json(value, fallback=_convert, context=marks).decode()
-    return None
-
-
-def write_repr(value: Any) -> str:
-    """Return the `repr` of a value, or the name of its class if that fails."""
-    try:
-        return repr(value)
-    except Exception:  # noqa: BLE001 - a user's __repr__ may raise any exception
-        return f"<{type(value).__name__}>"
-
-
-# Any: the value may be of any type.
-def parts_with_images(value: Any) -> list[Any] | None:
-    """Return the parts of a list with images that JSON cannot express, each as JSON, an image or else its `repr`.
-
-    Return `None` for any other value.
-    """
-    parts: list[Any] = [*value] if isinstance(value, (list, tuple)) else []  # pyright: ignore[reportUnknownArgumentType]
-    if not any(isinstance(one, Image) for one in parts):
-        return None
-    return [one if isinstance(one, str) or write_json(one) is not None else write_repr(one) for one in parts]
-
-
-def dump_observation(observation: Any) -> Any:
-    """Return an observation as JSON data with the same text for a model; if no data has it, the text itself.
-
-    Data with images always have them: NaN and the infinities become `null` beside them.
-    """
-    if isinstance(observation, str):
-        # Without the class of a string enumeration.
-        return str.__str__(observation)
-    text = write_json(observation)
-    parts = parts_with_images(observation) if text is None else None
-    if parts is not None:
-        return [dump_observation(one) for one in parts]
-    try:
-        data: Any = dump_with_images(observation, fallback=_convert, inf_nan_mode="null")
-    except Exception:  # noqa: BLE001 - a user's __str__ may raise any exception
-        return write_repr(observation) if text is None else text
-    marks = ImageMarks()
-    restored: Any = restore_images(data)
-    if text is None:
-        shown = write_repr(observation)
-        return data if repr(restored) == shown else shown
-    same = write_json(restored, marks) == text
-    # A string would be shown without its quotes.
-    return data if marks.images or (same and not isinstance(restored, str)) else text
-
-
-@final
-class _Stored:
-    """How pydantic stores a value of any kind: `dump` makes its JSON data, from which images are restored."""
-
-    def __init__(self, dump: Callable[[Any], Any]) -> None:
-        self._dump = dump
-
-    def __get_pydantic_core_schema__(self, source: object, handler: object) -> core_schema.CoreSchema:
-        from pydantic_core import core_schema
-
-        dump = core_schema.plain_serializer_function_ser_schema(self._dump, when_used="json")
-        return core_schema.no_info_plain_validator_function(restore_images, serialization=dump)
-
-
-# Any value that a tool returns. A resumed run has its JSON data, and the images in their places: their text for the
-# model is the same.
-Observation: TypeAlias = Annotated[Any, _Stored(dump_observation)]

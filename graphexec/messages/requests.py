@@ -39,13 +39,9 @@ class ChatRequest:
     tool_choice: str = "auto"
 
     def __post_init__(self) -> None:
-        # Users without a type checker pass a string, a single message, or messages of another library. Classes are
-        # compared first, which is faster than `isinstance` for each message of a long history.
-        messages = self.messages
-        if type(messages) is Conversation:
-            return
-        if type(messages) not in _LISTS or not _MESSAGES.issuperset(map(type, messages)):
-            _check_messages(messages)
+        # Users without a type checker pass a string, a single message, or messages of another library.
+        if type(self.messages) is not Conversation:
+            _check_messages(self.messages)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,20 +58,18 @@ class CompletionRequest:
             )
 
 
-_LISTS = frozenset[type]({list, tuple})
-_MESSAGES = frozenset[type]({SystemMessage, UserMessage, AssistantMessage, ToolMessage})
+_MESSAGES = (SystemMessage, UserMessage, AssistantMessage, ToolMessage)
 
 
-def _check_messages(messages: object) -> None:
+# Any: values that users without a type checker pass.
+def _check_messages(messages: Any) -> None:
     """Raise `InputError` unless these are messages; those of an own kind of sequence are not read."""
-    # Any: values that users without a type checker pass.
-    several: Any = messages
-    kinds = tuple(_MESSAGES)
     if isinstance(messages, (str, bytes, bytearray)) or not isinstance(messages, Sequence):
-        written = format_value(messages) if isinstance(messages, kinds) else "UserMessage('...')"
+        written = format_value(messages) if type(messages) in _MESSAGES else "UserMessage('...')"
         raise InputError(f"ChatRequest has messages={format_value(messages)}; write ChatRequest([{written}])")
-    for place, given in enumerate(several if isinstance(messages, (list, tuple)) else ()):
-        if not isinstance(given, kinds):
+    several: list[object] = [*messages] if isinstance(messages, (list, tuple)) else []  # pyright: ignore[reportUnknownArgumentType]
+    for place, given in enumerate(several):
+        if not isinstance(given, _MESSAGES):
             raise InputError(
                 f"ChatRequest has messages[{place}]={format_value(given)}; write UserMessage('...'), or another of "
                 "graphexec.messages"

@@ -26,22 +26,17 @@ if TYPE_CHECKING:
 
 # Their modules are loaded where a value is stored.
 @cache
-def _named() -> Mapping[type, str]:
-    """Return the types of values that JSON lacks, and that are read back from what pydantic makes of them."""
+def _named() -> Mapping[str, type]:
+    """Return the types of values that JSON lacks, and that are read back from what pydantic makes of them, by name."""
     from datetime import date, datetime, time, timedelta
     from decimal import Decimal
     from uuid import UUID
 
     scalars = (bytes, date, datetime, time, timedelta, float, Decimal, UUID, complex)
-    return {kind: kind.__name__ for kind in (*scalars, SystemMessage, UserMessage, AssistantMessage, ToolMessage)}
+    return {kind.__name__: kind for kind in (*scalars, SystemMessage, UserMessage, AssistantMessage, ToolMessage)}
 
 
-_COLLECTIONS: Mapping[str, Callable[[list[Any]], Any]] = {
-    "tuple": tuple,
-    "set": set,
-    "frozenset": frozenset,
-    "dict": dict,
-}
+_COLLECTIONS: Mapping[str, type[Any]] = {kind.__name__: kind for kind in (tuple, set, frozenset, dict)}
 _SAME = frozenset[type]({str, int, bool, type(None)})
 
 
@@ -54,8 +49,8 @@ def _adapter(kind: type[Any]) -> Any:
 
 
 # Any: values of any class, and JSON data, here and below.
-def dump_kept(value: Any, depth: int = 0) -> Any:
-    """Return a value as JSON data from which `restore_kept` restores it, with the types that JSON lacks.
+def dump_value(value: Any, depth: int = 0) -> Any:
+    """Return a value as JSON data from which `restore_value` restores it, with the types that JSON lacks.
 
     Only a value of another type than those of this module is read back as its JSON. Raises `ValueError` as
     `dump_with_images` does.
@@ -66,44 +61,57 @@ def dump_kept(value: Any, depth: int = 0) -> Any:
     if kind in _SAME or (kind is float and math.isfinite(value)):
         return value
     if kind is list:
-        return [dump_kept(one, depth + 1) for one in value]
+        return [dump_value(one, depth + 1) for one in value]
     if kind is dict and all(type(name) is str for name in value):
         is_like_own = value.get("kind") in OWN_KINDS
-        members = {name: dump_kept(one, depth + 1 + is_like_own) for name, one in value.items()}
+        members = {name: dump_value(one, depth + 1 + is_like_own) for name, one in value.items()}
         return {"kind": DATA_KIND, "data": members} if is_like_own else members
     data: Any
     if kind is float:
         # pydantic writes null.
         data = str(value)
-    elif kind in _named():
+    elif kind in _named().values():
         data = _adapter(kind).dump_python(value, mode="json")
-    elif kind.__name__ in _COLLECTIONS and kind in (tuple, set, frozenset, dict):
+    elif kind in _COLLECTIONS.values():
         items = [[name, one] for name, one in value.items()] if kind is dict else value
-        data = [dump_kept(one, depth + 2) for one in items]
+        data = [dump_value(one, depth + 2) for one in items]
     else:
         return dump_with_images(value)
     return {"kind": VALUE_KIND, "type": kind.__name__, "data": data}
 
 
-def restore_kept(data: Any) -> Any:
-    """Return the value that `dump_kept` has dumped. Raises `ValueError` for data of no such value."""
+def restore_value(data: Any) -> Any:
+    """Return the value that `dump_value` has dumped. Raises `ValueError` for data of no such value."""
     match data:
         case [*items]:
-            return [restore_kept(one) for one in items]
+            return [restore_value(one) for one in items]
         case {"kind": "graphexec.value", "type": str(name), "data": stored, **others} if not others:
             if name in _COLLECTIONS:
-                return _COLLECTIONS[name]([restore_kept(one) for one in stored])
-            kinds = {known: kind for kind, known in _named().items()}
-            if name not in kinds:
+                return _COLLECTIONS[name]([restore_value(one) for one in stored])
+            if name not in _named():
                 raise ValueError(f"it has a value of the unknown type {name}")
-            return _adapter(kinds[name]).validate_python(stored)
+            return _adapter(_named()[name]).validate_python(stored)
         case {**members}:
             restored = restore_object(members)
             if isinstance(restored, Image):
                 return restored
-            return {name: restore_kept(one) for name, one in restored.items()}
+            return {name: restore_value(one) for name, one in restored.items()}
         case _:
             return data
+
+
+@final
+class Stored:
+    """How pydantic stores a value: `dump` makes its JSON data, and `restore` reads them."""
+
+    def __init__(self, dump: Callable[[Any], Any], restore: Callable[[Any], Any]) -> None:
+        self._dump, self._restore = dump, restore
+
+    def __get_pydantic_core_schema__(self, source: object, handler: object) -> core_schema.CoreSchema:
+        from pydantic_core import core_schema
+
+        serialization = core_schema.plain_serializer_function_ser_schema(self._dump, when_used="json")
+        return core_schema.no_info_plain_validator_function(self._restore, serialization=serialization)
 
 
 # The stored form of an instance: its JSON data, or the text that it was read from.
@@ -149,7 +157,7 @@ class TypedValues(dict[str, Any]):
 def _dump(values: Mapping[str, Any]) -> dict[str, Any]:
     typed = values.typed if isinstance(values, TypedValues) else None
     return {
-        name: values.stored() if isinstance(values, TypedValues) and name == typed else dump_kept(value)
+        name: values.stored() if isinstance(values, TypedValues) and name == typed else dump_value(value)
         for name, value in values.items()
     }
 
@@ -168,31 +176,17 @@ def _restore(data: Any) -> dict[str, Any]:
                 form = "text"
             case _:
                 continue
-        others = {key: restore_kept(value) for key, value in members.items() if key != name}
+        others = {key: restore_value(value) for key, value in members.items() if key != name}
         return TypedValues({key: stored if key == name else others[key] for key in members}, name, form=form)
-    return {name: restore_kept(one) for name, one in members.items()}
-
-
-@final
-class _Stored:
-    """How pydantic stores a value: `dump` makes its JSON data, and `restore` reads them."""
-
-    def __init__(self, dump: Callable[[Any], Any], restore: Callable[[Any], Any]) -> None:
-        self._dump, self._restore = dump, restore
-
-    def __get_pydantic_core_schema__(self, source: object, handler: object) -> core_schema.CoreSchema:
-        from pydantic_core import core_schema
-
-        serialization = core_schema.plain_serializer_function_ser_schema(self._dump, when_used="json")
-        return core_schema.no_info_plain_validator_function(self._restore, serialization=serialization)
+    return {name: restore_value(one) for name, one in members.items()}
 
 
 # Any value that a caller passes: a resumed run has the same, or it is not stored.
-Value: TypeAlias = Annotated[Any, _Stored(dump_kept, restore_kept)]
+Value: TypeAlias = Annotated[Any, Stored(dump_value, restore_value)]
 
 # The values that a run returns, by name. A resumed run has the same, or it is not stored; the executor makes the
 # instance of an output type again.
-ReturnValues: TypeAlias = Annotated[Mapping[str, Any], _Stored(_dump, _restore)]
+ReturnValues: TypeAlias = Annotated[Mapping[str, Any], Stored(_dump, _restore)]
 
 
 @final

@@ -27,8 +27,8 @@ from graphexec.executor import Ready
 from graphexec.integrations import langchain
 from graphexec.kernel.serialization import load_as, to_json_data
 from graphexec.messages import ChatRequest, Image, ToolCall, ToolMessage, UserMessage, images_of
-from graphexec.messages.images import dump_observation, restore_images
-from graphexec.messages.observations import format_observation, split_observation
+from graphexec.messages.observations import dump_observation, format_observation, split_observation
+from graphexec.messages.stored import restore_value
 from graphexec.models import ScriptedModel
 from graphexec.models.scripted import ScriptedReply
 from tests.executor.actors import caller_of, run_by, snapshot_after
@@ -382,7 +382,7 @@ VALUES = st.recursive(
 
 def stored(value: Any) -> Any:
     """Return a value as a snapshot in JSON restores it."""
-    return restore_images(json.loads(json.dumps(dump_observation(value))))
+    return restore_value(json.loads(json.dumps(dump_observation(value))))
 
 
 @given(VALUES)

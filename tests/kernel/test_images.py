@@ -55,21 +55,6 @@ def test_address_keeps_all_but_its_scheme(address: str) -> None:
     assert Image(address).url == f"{scheme.lower()}:{rest}"
 
 
-def test_data_are_decoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    decoded: list[str] = []
-    decode = base64.b64decode
-
-    def count(data: str, *, validate: bool) -> bytes:
-        decoded.append(data)
-        return decode(data, validate=validate)
-
-    monkeypatch.setattr(base64, "b64decode", count)
-    assert Image.from_bytes(PNG) == CAT
-    assert decoded == []
-    assert Image(CAT.url) == CAT
-    assert decoded == [CAT.data]
-
-
 def test_image_is_bytes_or_an_address_also_in_json() -> None:
     assert CAT.url == CAT_URL
     assert (CAT.is_data, ADDRESS.is_data) == (True, False)

@@ -57,25 +57,15 @@ def test_conversation_is_the_sequence_of_its_messages(batches: list[list[AgentSt
             assert tuple(other) == plain
         assert hash(one) == hash(Conversation(HEAD, NO_STEPS, pairs))
         assert one != list(one)
+        # All requests of a run share the messages of the turns that go on no more.
+        longest = tuple(Conversation(HEAD, history[-1], pairs))
+        assert all(message is longest[place] for place, message in enumerate(one) if place < len(one) - 2)
         assert tuple(one.with_head(lambda head: head[:1])) == (HEAD[0], *plain[2:])
         # Derived again, in an order in which a longer one may have come before.
         for _ in range(2):
             texts = derive_texts(one, "contents", contents, "|")
             whole = contents(plain)
             assert (None if texts is None else "|".join(texts)) == whole
-
-
-@given(steps=STEPS, more=STEPS)
-def test_changes_are_those_behind_the_common_messages(steps: list[AgentStep], more: list[AgentStep]) -> None:
-    first = NO_STEPS.extended([AgentStep(AgentAction("t", "x", "begin"), "seen"), *steps])
-    earlier, later = Conversation(HEAD, first, pairs), Conversation(HEAD, first.extended(more), pairs)
-    found = later.changes_since(earlier)
-    assert found is not None
-    length, before, after = found
-    assert (*tuple(earlier)[:length], *before) == tuple(earlier)
-    assert (*tuple(earlier)[:length], *after) == tuple(later)
-    assert Conversation(HEAD[:1], first, pairs).changes_since(earlier) is None
-    assert Conversation(HEAD, Steps(first), pairs).changes_since(earlier) is None
 
 
 def test_texts_of_plain_messages_are_one_part() -> None:

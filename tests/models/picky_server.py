@@ -1,9 +1,9 @@
 """A fake server that refuses parameters as reasoning models do, and writes its reasoning before each answer."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import httpx
 
@@ -66,9 +66,11 @@ class PickyServer:
         reply, thoughts = self.replies.pop(0), self.thoughts
         if self.tags is not None and isinstance(reply, str):
             reply, thoughts = thoughts.join(self.tags) + reply, ""
+        said = Part("text", reply) if isinstance(reply, str) else Part("call", reply.id, reply.name, reply.arguments)
+        parts = [Part("reasoning", thoughts), said]
         if not body.get("stream"):
-            return httpx.Response(200, json=_WHOLE[self.protocol](reply, thoughts))
-        events = "".join(f"data: {json.dumps(event)}\n\n" for event in _STREAMED[self.protocol](reply, thoughts))
+            return httpx.Response(200, json=write_whole(self.protocol, parts))
+        events = "".join(f"data: {json.dumps(event)}\n\n" for event in write_events(self.protocol, parts))
         end = "data: [DONE]\n\n" if self.protocol == "chat" else ""
         return httpx.Response(200, headers={"content-type": "text/event-stream"}, content=f"{events}{end}".encode())
 
@@ -78,103 +80,103 @@ def _has(body: JSON, path: str) -> bool:
     return first in body and (not rest or _has(body[first], rest))
 
 
+class Part(NamedTuple):
+    """A part of a reply, or of a request: its kind, and its text. The text of a call or of a result is the id."""
+
+    kind: Literal["text", "reasoning", "call", "result", "user"]
+    text: str = ""
+    name: str = ""
+    arguments: str = "{}"
+
+
+# Counts of tokens: 9 of the prompt, of which 5 were cached, and 4 of the reply.
+_USAGE: dict[Protocol, JSON] = {
+    "chat": {"prompt_tokens": 9, "completion_tokens": 4, "prompt_tokens_details": {"cached_tokens": 5}},
+    "responses": {"input_tokens": 9, "output_tokens": 4, "input_tokens_details": {"cached_tokens": 5}},
+    "anthropic": {"input_tokens": 4, "cache_read_input_tokens": 5, "output_tokens": 4},
+}
+
+
+def write_whole(protocol: Protocol, parts: Sequence[Part]) -> JSON:
+    """Return the body of a reply of these parts."""
+    called, usage = any(part.kind == "call" for part in parts), {"usage": _USAGE[protocol]}
+    if protocol == "responses":
+        return usage | {"output": [_item(*one) for one in enumerate(parts, 1)], "status": "completed"}
+    if protocol == "anthropic":
+        return usage | {"content": [*map(_block, parts)], "stop_reason": "tool_use" if called else "end_turn"}
+    texts, thoughts = ([part.text for part in parts if part.kind == kind] for kind in ("text", "reasoning"))
+    calls = [
+        {
+            "index": place,
+            "id": part.text,
+            "type": "function",
+            "function": {"name": part.name, "arguments": part.arguments},
+        }
+        for place, part in enumerate(part for part in parts if part.kind == "call")
+    ]
+    content = "".join(texts) if texts else None
+    message = {"role": "assistant", "content": content, "reasoning_content": "".join(thoughts)}
+    reason = "tool_calls" if called else "stop"
+    return usage | {"choices": [{"message": message | {"tool_calls": calls or None}, "finish_reason": reason}]}
+
+
+def _item(number: int, part: Part) -> JSON:
+    match part.kind:
+        case "call":
+            return {"type": "function_call", "call_id": part.text, "name": part.name, "arguments": part.arguments}
+        case "reasoning":
+            summary = [{"type": "summary_text", "text": part.text}]
+            kept = {"encrypted_content": "gAAA", "status": None}
+            return {"id": f"rs_{number}", "type": "reasoning", "summary": summary} | kept
+        case _:
+            return {"type": "message", "content": [{"type": "output_text", "text": part.text}]}
+
+
+def _block(part: Part) -> JSON:
+    match part.kind:
+        case "call":
+            return {"type": "tool_use", "id": part.text, "name": part.name, "input": json.loads(part.arguments)}
+        case "reasoning":
+            return {"type": "thinking", "thinking": part.text, "signature": "EqQB"}
+        case _:
+            return {"type": "text", "text": part.text}
+
+
+def write_events(protocol: Protocol, parts: Sequence[Part]) -> Iterator[JSON]:
+    """Yield the events of a streamed reply of these parts, with a few characters in each."""
+    whole = write_whole(protocol, parts)
+    match protocol:
+        case "chat":
+            (choice,) = whole["choices"]
+            message = choice["message"]
+            deltas: list[JSON] = [{"reasoning_content": one} for one in _pieces(message["reasoning_content"])]
+            deltas += [{"tool_calls": message["tool_calls"]}] if message["tool_calls"] else []
+            deltas += [{"content": one} for one in _pieces(message["content"] or "")]
+            yield from ({"choices": [{"delta": delta, "finish_reason": None}]} for delta in deltas)
+            yield {"choices": [{"delta": {}, "finish_reason": choice["finish_reason"]}]}
+            yield {"choices": [], "usage": whole["usage"]}
+        case "responses":
+            kinds = {"reasoning": "reasoning_summary_text", "text": "output_text"}
+            for place, (part, item) in enumerate(zip(parts, whole["output"], strict=True)):
+                event = {"type": f"response.{kinds.get(part.kind)}.delta", "output_index": place}
+                yield from (event | {"delta": one} for one in _pieces(part.text if part.kind in kinds else ""))
+                yield {"type": "response.output_item.done", "output_index": place, "item": item}
+            yield {"type": "response.completed", "response": whole}
+        case _:
+            yield {"type": "message_start", "message": {"usage": whole["usage"] | {"output_tokens": 0}}}
+            for place, (part, block) in enumerate(zip(parts, whole["content"], strict=True)):
+                empty: dict[str, JSON] = {"call": {"input": {}}, "reasoning": {"thinking": "", "signature": ""}}
+                begun = {"type": "content_block_start", "index": place}
+                yield begun | {"content_block": block | empty.get(part.kind, {"text": ""})}
+                member = {"call": "partial_json", "reasoning": "thinking"}.get(part.kind, "text")
+                deltas = [{member: one} for one in _pieces(part.arguments if part.kind == "call" else part.text)]
+                deltas += [{"signature": block["signature"]}] if "signature" in block else []
+                yield from ({"type": "content_block_delta", "index": place, "delta": delta} for delta in deltas)
+                yield {"type": "content_block_stop", "index": place}
+            ending = {"delta": {"stop_reason": whole["stop_reason"]}, "usage": {"output_tokens": 4}}
+            yield {"type": "message_delta"} | ending
+            yield {"type": "message_stop"}
+
+
 def _pieces(text: str) -> Iterator[str]:
     return (text[start : start + 7] for start in range(0, len(text), 7))
-
-
-_CHAT_USAGE = {"prompt_tokens": 9, "completion_tokens": 4, "prompt_tokens_details": {"cached_tokens": 5}}
-
-
-def _chat_call(call: ToolCall) -> JSON:
-    return {"index": 0, "id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-
-
-def _chat(reply: str | ToolCall, thoughts: str) -> JSON:
-    calls = [_chat_call(reply)] if isinstance(reply, ToolCall) else None
-    text = None if isinstance(reply, ToolCall) else reply
-    message = {"role": "assistant", "content": text, "reasoning_content": thoughts, "tool_calls": calls}
-    reason = "tool_calls" if calls else "stop"
-    return {"choices": [{"message": message, "finish_reason": reason}], "usage": _CHAT_USAGE}
-
-
-def _stream_chat(reply: str | ToolCall, thoughts: str) -> Iterator[JSON]:
-    deltas: list[JSON] = [{"role": "assistant", "content": None, "reasoning_content": one} for one in _pieces(thoughts)]
-    deltas += [{"tool_calls": [_chat_call(reply)]}] if isinstance(reply, ToolCall) else []
-    deltas += [{"content": one} for one in _pieces("" if isinstance(reply, ToolCall) else reply)]
-    yield from ({"choices": [{"delta": delta, "finish_reason": None}]} for delta in deltas)
-    reason = "tool_calls" if isinstance(reply, ToolCall) else "stop"
-    yield {"choices": [{"delta": {}, "finish_reason": reason}]}
-    yield {"choices": [], "usage": _CHAT_USAGE}
-
-
-def _items(reply: str | ToolCall, thoughts: str) -> list[JSON]:
-    summary = [{"type": "summary_text", "text": thoughts}]
-    reasoning = {"id": "rs_1", "type": "reasoning", "summary": summary, "encrypted_content": "gAAA", "status": None}
-    if isinstance(reply, ToolCall):
-        call = {"type": "function_call", "call_id": reply.id, "name": reply.name, "arguments": reply.arguments}
-        return [reasoning, call]
-    return [reasoning, {"type": "message", "content": [{"type": "output_text", "text": reply}]}]
-
-
-def _responses(reply: str | ToolCall, thoughts: str) -> JSON:
-    usage = {"input_tokens": 9, "output_tokens": 4, "input_tokens_details": {"cached_tokens": 5}}
-    return {"output": _items(reply, thoughts), "status": "completed", "usage": usage}
-
-
-def _stream_responses(reply: str | ToolCall, thoughts: str) -> Iterator[JSON]:
-    reasoning, item = _items(reply, thoughts)
-    for piece in _pieces(thoughts):
-        yield {"type": "response.reasoning_summary_text.delta", "output_index": 0, "summary_index": 0, "delta": piece}
-    yield {"type": "response.output_item.done", "output_index": 0, "item": reasoning}
-    for piece in _pieces("" if isinstance(reply, ToolCall) else reply):
-        yield {"type": "response.output_text.delta", "output_index": 1, "delta": piece}
-    yield {"type": "response.output_item.done", "output_index": 1, "item": item}
-    yield {"type": "response.completed", "response": _responses(reply, thoughts)}
-
-
-_MESSAGE_USAGE = {"input_tokens": 4, "cache_read_input_tokens": 5, "output_tokens": 4}
-
-
-def _blocks(reply: str | ToolCall, thoughts: str) -> list[JSON]:
-    block: JSON = {"type": "text", "text": reply}
-    if isinstance(reply, ToolCall):
-        block = {"type": "tool_use", "id": reply.id, "name": reply.name, "input": json.loads(reply.arguments)}
-    return [{"type": "thinking", "thinking": thoughts, "signature": "EqQB"}, block]
-
-
-def _anthropic(reply: str | ToolCall, thoughts: str) -> JSON:
-    reason = "tool_use" if isinstance(reply, ToolCall) else "end_turn"
-    return {"content": _blocks(reply, thoughts), "stop_reason": reason, "usage": _MESSAGE_USAGE}
-
-
-def _stream_anthropic(reply: str | ToolCall, thoughts: str) -> Iterator[JSON]:
-    yield {"type": "message_start", "message": {"content": [], "usage": _MESSAGE_USAGE | {"output_tokens": 0}}}
-    empty: JSON = {"type": "thinking", "thinking": "", "signature": ""}
-    yield {"type": "content_block_start", "index": 0, "content_block": empty}
-    deltas = [{"type": "thinking_delta", "thinking": one} for one in _pieces(thoughts)]
-    for delta in [*deltas, {"type": "signature_delta", "signature": "EqQB"}]:
-        yield {"type": "content_block_delta", "index": 0, "delta": delta}
-    yield {"type": "content_block_stop", "index": 0}
-    block = _blocks(reply, thoughts)[1]
-    opened: JSON = {"input": {}} if isinstance(reply, ToolCall) else {"text": ""}
-    begun = block | opened
-    yield {"type": "content_block_start", "index": 1, "content_block": begun}
-    kind, member = ("input_json_delta", "partial_json") if isinstance(reply, ToolCall) else ("text_delta", "text")
-    for piece in _pieces(reply.arguments if isinstance(reply, ToolCall) else reply):
-        yield {"type": "content_block_delta", "index": 1, "delta": {"type": kind, member: piece}}
-    yield {"type": "content_block_stop", "index": 1}
-    reason = _anthropic(reply, thoughts)["stop_reason"]
-    yield {"type": "message_delta", "delta": {"stop_reason": reason}, "usage": {"output_tokens": 4}}
-    yield {"type": "message_stop"}
-
-
-_WHOLE: dict[Protocol, Callable[[str | ToolCall, str], JSON]] = {
-    "chat": _chat,
-    "responses": _responses,
-    "anthropic": _anthropic,
-}
-_STREAMED: dict[Protocol, Callable[[str | ToolCall, str], Iterator[JSON]]] = {
-    "chat": _stream_chat,
-    "responses": _stream_responses,
-    "anthropic": _stream_anthropic,
-}

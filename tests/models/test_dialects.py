@@ -2,7 +2,6 @@
 
 import asyncio
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import httpx
@@ -51,25 +50,14 @@ SIDES = cases("side", *ALL)
 RECORDED = cases(("side", "recording"), *[(side, one) for side in ALL for one in (side.text, side.calls)])
 
 
-@pytest.mark.medium
-@RECORDED
-@settings(max_examples=examples(30))
-@given(cuts=st.lists(st.integers(0, len(rec.CLAUDE_TEXT.stream)), max_size=20))
-def test_chunks_may_be_cut_anywhere(side: Side, recording: Recording, cuts: list[int]) -> None:
-    stream = recording.stream
-    ends = [0, *sorted(min(cut, len(stream)) for cut in cuts), len(stream)]
-    pieces = [stream[begin:end] for begin, end in pairwise(ends)]
-    assert stream_blocking(side.model(sse(pieces))) == recording.reply
-    assert stream_async(side.model(sse(actors.asse(pieces)))) == recording.reply
-
-
 @RECORDED
 def test_deltas_add_up_for_any_chunking(side: Side, recording: Recording) -> None:
     body, stream, reply = recording
     # A server that does not stream.
     assert list(side.model(httpx.Response(200, content=body)).stream(HELLO)) == [reply]
-    pieces = side.model(sse([stream[i : i + 1] for i in range(len(stream))])).stream(HELLO)
-    assert check_deltas([*pieces]) == reply
+    letters = [stream[i : i + 1] for i in range(len(stream))]
+    assert check_deltas([*side.model(sse(letters)).stream(HELLO)]) == reply
+    assert stream_async(side.model(sse(actors.asse(letters)))) == reply
 
 
 @SIDES

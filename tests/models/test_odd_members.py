@@ -16,7 +16,7 @@ from graphexec.models.http.json_values import to_object
 from tests.models.wire_corpus import EVENTS, JSON, Shape, ask, serve, to_stream
 from tests.parameters import cases
 
-ODD: tuple[Any, ...] = (None, "x", "", 1.5, -1, 10**400, True, [], [7], [{}], [None], {}, {"a": 1}, {"text": 5})
+ODD: tuple[Any, ...] = (None, "x", "", 1.5, -1, 10**400, True, [], [7], [{}], [None], {}, {"a": 1}, [{"text": 5}])
 
 # Members that stand beside an answer, by the place where they stand.
 BESIDE: dict[str, JSON] = json.loads(Path(__file__).with_name("odd_members.json").read_text(encoding="utf-8"))
@@ -39,6 +39,10 @@ def responses_whole(body: JSON, reasoning: JSON, message: JSON, part: JSON) -> J
     content = [{"type": "output_text", "text": "Hi.", **part}]
     output = [{"type": "reasoning", **reasoning}, {"type": "message", "content": content, **message}]
     return {"status": "completed", "output": output, **body}
+
+
+def responses_streamed(*groups: JSON) -> JSON:
+    return {"type": "response.completed", "response": responses_whole(*groups)}
 
 
 def odd_versions(groups: tuple[JSON, ...]) -> Iterator[tuple[str, tuple[JSON, ...]]]:
@@ -70,6 +74,7 @@ def read(api: str, body: JSON, *, streamed: bool) -> Any:
     ("chat", chat_streamed, "chat choice message", True),
     ("anthropic", anthropic_whole, "claude thinking", False),
     ("responses", responses_whole, "response reasoning said part", False),
+    ("responses", responses_streamed, "response reasoning said part", True),
 )
 def test_odd_member_beside_the_answer_costs_nothing(api: str, make: Any, places: str, streamed: bool) -> None:
     lost: list[str] = []

@@ -3,8 +3,8 @@
 import json
 import re
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
-from typing import Any, NamedTuple
+from itertools import chain, groupby, pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -26,25 +26,18 @@ from graphexec.messages import (
 )
 from graphexec.messages.turns import Conversation, MessageTurn
 from graphexec.models.history import HistoryForm, distinct_calls
-from graphexec.models.http.dialect import Dialect
+from graphexec.models.http.dialect import Dialect, Sampling
 from graphexec.models.http.endpoint import Endpoint
 from graphexec.models.providers.anthropic import MESSAGES
 from graphexec.models.providers.openai_compatible import CHAT_COMPLETIONS
 from graphexec.models.providers.openai_responses import RESPONSES
 from tests.models.actors import encode
+from tests.models.picky_server import Part, Protocol, write_whole
 from tests.parameters import cases, examples
 
 PEER = Endpoint("tiny", "https://models.example/v1")
-APIS: dict[str, Dialect] = {"anthropic": MESSAGES, "responses": RESPONSES, "chat": CHAT_COMPLETIONS}
+APIS: dict[Protocol, Dialect] = {"anthropic": MESSAGES, "responses": RESPONSES, "chat": CHAT_COMPLETIONS}
 FITS = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-
-
-class Part(NamedTuple):
-    """A part of a reply: its kind, and its text or its id and name."""
-
-    kind: str
-    text: str = ""
-    name: str = ""
 
 
 TEXTS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=5).filter(str.strip)
@@ -58,95 +51,82 @@ def without_repeats(parts: list[Part]) -> list[Part]:
     return [part for place, part in enumerate(parts) if part.kind != "call" or part not in parts[:place]]
 
 
-PARTS = st.builds(Part, st.sampled_from(["text", "reasoning"]), TEXTS) | st.builds(Part, st.just("call"), IDS, NAMES)
+PARTS = st.one_of(
+    st.builds(Part, st.sampled_from(["text", "reasoning"]), TEXTS, st.just(""), st.just("")),
+    st.builds(Part, st.just("call"), IDS, NAMES, st.just("{}")),
+)
 # What a provider writes: a text or a call at the end.
 REPLIES = st.lists(PARTS, min_size=1, max_size=5).map(lambda parts: [*without_repeats(parts), Part("text", "So.")])
 HISTORIES = st.lists(st.tuples(st.sampled_from([*APIS]), REPLIES), min_size=1, max_size=4)
 
 
-def read_reply(api: str, parts: list[Part]) -> ModelReply:
+def read_reply(api: Protocol, parts: list[Part]) -> ModelReply:
     """Return the reply that a provider's bytes are read as."""
-    match api:
-        case "anthropic":
-            body: Any = {"content": [anthropic_block(part) for part in parts], "stop_reason": "end_turn"}
-        case "responses":
-            body = {"output": [responses_item(number, part) for number, part in enumerate(parts)]}
-        case _:
-            calls = [
-                {"id": part.text, "function": {"name": part.name, "arguments": "{}"}}
-                for part in parts
-                if part.kind == "call"
-            ]
-            text, thoughts = (
-                "".join([one.text for one in parts if one.kind == kind]) for kind in ("text", "reasoning")
-            )
-            body = {"choices": [{"message": {"content": text, "reasoning_content": thoughts, "tool_calls": calls}}]}
-    return APIS[api].draft(PEER).decode(json.dumps(body).encode())
+    return APIS[api].draft(PEER).decode(json.dumps(write_whole(api, parts)).encode())
 
 
-def anthropic_block(part: Part) -> dict[str, Any]:
-    match part.kind:
-        case "text":
-            return {"type": "text", "text": part.text}
-        case "reasoning":
-            return {"type": "thinking", "thinking": part.text, "signature": "s"}
-        case _:
-            return {"type": "tool_use", "id": part.text, "name": part.name, "input": {}}
-
-
-def responses_item(number: int, part: Part) -> dict[str, Any]:
-    match part.kind:
-        case "text":
-            return {"type": "message", "content": [{"type": "output_text", "text": part.text}]}
-        case "reasoning":
-            return {"type": "reasoning", "id": f"rs_{number}", "summary": [], "encrypted_content": part.text}
-        case _:
-            return {"type": "function_call", "call_id": part.text, "name": part.name, "arguments": "{}"}
-
-
-def send(api: str, messages: list[Message]) -> list[list[Part]]:
-    """Return the parts of each turn of the assistant in a request, with the results behind it as parts `result`."""
+def sent_parts(api: Protocol, messages: Sequence[Message]) -> list[list[Part]]:
+    """Return the parts of each item of a request but the system's; blank texts are left out."""
     body = encode(APIS[api], ChatRequest(messages), provider=PEER.provider_name)
-    found: list[list[Part]] = []
-    for item in body["input" if api == "responses" else "messages"]:
-        for part in (
-            chat_parts(item) if api == "chat" else map(to_part, item["content"] if api == "anthropic" else [item])
-        ):
-            if part.kind == "user":
-                found.append([])
-            else:
-                found[-1].append(part)
-    return found
+    items = [item for item in body[APIS[api].conversation] if item.get("role") != "system"]
+    found = [[*(_chat_parts(item) if api == "chat" else _parts(item))] for item in items]
+    return [[part for part in several if part.text.strip() or part.kind in {"call", "result"}] for several in found]
 
 
-def to_part(item: dict[str, Any]) -> Part:
+def _parts(item: dict[str, Any]) -> Iterator[Part]:
+    # Any: JSON.
+    has_blocks = isinstance(item.get("content"), list) and "role" in item
+    for one in item["content"] if has_blocks else [item]:
+        part = _to_part(one)
+        yield part._replace(kind="user") if (part.kind, item.get("role")) == ("text", "user") else part
+
+
+def shown(content: str) -> str:
+    """Return the content of a result, which may be left out if it is blank."""
+    return content if content.strip() else ""
+
+
+def _to_part(item: dict[str, Any]) -> Part:
     match item:
-        case {"type": "tool_use", "id": call_id, "name": name} | {
-            "type": "function_call",
-            "call_id": call_id,
-            "name": name,
-        }:
-            return Part("call", call_id, name)
-        case {"type": "tool_result", "tool_use_id": call_id} | {"type": "function_call_output", "call_id": call_id}:
-            return Part("result", call_id)
-        case {"type": "thinking", "thinking": text} | {"type": "reasoning", "encrypted_content": text}:
+        case {"type": "tool_use", "id": call_id, "name": name, "input": given}:
+            return Part("call", call_id, name, json.dumps(given))
+        case {"type": "function_call", "call_id": call_id, "name": name, "arguments": arguments}:
+            return Part("call", call_id, name, arguments)
+        case {"type": "tool_result", "tool_use_id": call_id}:
+            return Part("result", call_id, shown(item.get("content", "")))
+        case {"type": "function_call_output", "call_id": call_id, "output": content}:
+            return Part("result", call_id, shown(content))
+        case {"type": "thinking", "thinking": text} | {"type": "reasoning", "summary": [{"text": text}]}:
             return Part("reasoning", text)
-        case {"role": "user"} | {"text": "go on"}:
-            return Part("user")
-        case {"type": "text", "text": text} | {"type": "message", "content": [{"text": text}]}:
+        case {"role": "user", "content": str(text)}:
+            return Part("user", text)
+        case {"type": "text" | "output_text", "text": text}:
             return Part("text", text)
         case _:
             raise AssertionError(item)
 
 
-def chat_parts(item: dict[str, Any]) -> list[Part]:
+def _chat_parts(item: dict[str, Any]) -> list[Part]:
+    content = item["content"] or ""
     if item["role"] != "assistant":
-        return [Part("user")] if item["role"] == "user" else [Part("result", item["tool_call_id"])]
-    text = [Part("text", item["content"])] if item["content"] else []
-    return [*text, *(Part("call", call["id"], call["function"]["name"]) for call in item.get("tool_calls", ()))]
+        is_user = item["role"] == "user"
+        return [Part("user", content) if is_user else Part("result", item["tool_call_id"], shown(content))]
+    functions = [(call["id"], call["function"]) for call in item.get("tool_calls", ())]
+    return [Part("text", content), *(Part("call", key, one["name"], one["arguments"]) for key, one in functions)]
 
 
-def expected(source: str, target: str, parts: list[Part]) -> list[str]:
+def send(api: Protocol, messages: list[Message]) -> list[list[Part]]:
+    """Return the parts of each turn of the assistant in a request, with the results behind it."""
+    found: list[list[Part]] = []
+    for part in chain(*sent_parts(api, messages)):
+        if part == Part("user", "go on"):
+            found.append([])
+        else:
+            found[-1].append(part)
+    return found
+
+
+def expected(source: Protocol, target: Protocol, parts: list[Part]) -> list[str]:
     """Return the kinds of the parts in the order in which a protocol is sent them."""
     called = any(part.kind == "call" for part in parts)
     if target == "chat" or source == "chat":
@@ -165,7 +145,9 @@ def expected(source: str, target: str, parts: list[Part]) -> list[str]:
 @settings(max_examples=examples(100))
 @cases("target", *APIS)
 @given(HISTORIES)
-def test_history_of_any_provider_is_sent_to_any_other(target: str, history: list[tuple[str, list[Part]]]) -> None:
+def test_history_of_any_provider_is_sent_to_any_other(
+    target: Protocol, history: list[tuple[Protocol, list[Part]]]
+) -> None:
     messages: list[Message] = []
     for source, parts in history:
         reply = read_reply(source, parts)
@@ -184,6 +166,46 @@ def test_history_of_any_provider_is_sent_to_any_other(target: str, history: list
         # Its own tests are in the corpus.
         assert all(FITS.fullmatch(part.text) and FITS.fullmatch(part.name) for part in calls)
         assert len({part.text for part in calls}) == len(calls)
+
+
+WORDS = st.text(st.characters(codec="utf-8"), max_size=8)
+VALUES = st.dictionaries(WORDS, st.integers() | WORDS | st.booleans(), max_size=2).map(json.dumps)
+CALLS = st.builds(ToolCall, WORDS, WORDS, VALUES)
+ANY_MESSAGES: st.SearchStrategy[Message] = st.one_of(
+    *(st.builds(kind, WORDS) for kind in (SystemMessage, UserMessage)),
+    st.builds(AssistantMessage, WORDS, st.lists(CALLS, max_size=2).map(tuple)),
+    st.builds(ToolMessage, WORDS, WORDS),
+)
+
+
+def parts_of(message: Message) -> list[Part]:
+    match message:
+        case UserMessage(content):
+            return [Part("user", content)] if content.strip() else []
+        case AssistantMessage(content, calls):
+            text = [Part("text", content)] if content.strip() else []
+            return [*text, *(Part("call", call.id, call.name, call.arguments) for call in calls)]
+        case ToolMessage(call_id, content):
+            return [Part("result", call_id, shown(content))]
+        case _:
+            return []
+
+
+@pytest.mark.medium
+@cases("api", *APIS)
+@given(st.lists(ANY_MESSAGES, max_size=8))
+def test_any_messages_are_sent_whole_and_in_order(api: Protocol, listed: list[Message]) -> None:
+    # A user message at the end, so that no text of the assistant is trimmed.
+    listed.append(UserMessage("go"))
+    form = APIS[api].form(Sampling("tiny"))
+    given_parts = [part for one in distinct_calls(listed, form) for part in parts_of(form.fit(one))]
+    turns = sent_parts(api, listed)
+    if api == "anthropic":
+        # Roles take turns, and results are first in theirs.
+        groups = groupby(given_parts, lambda part: part.kind in {"user", "result"})
+        assert turns == [sorted(several, key=lambda part: part.kind == "user") for _, several in groups]
+    else:
+        assert [*chain(*turns)] == given_parts
 
 
 def test_ids_stay_the_same_while_a_conversation_grows() -> None:

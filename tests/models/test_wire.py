@@ -22,7 +22,6 @@ from graphexec.messages import (
     ToolMessage,
     UserMessage,
 )
-from graphexec.models.history import HistoryForm, distinct_calls
 from graphexec.models.http.endpoint import Endpoint
 from graphexec.models.providers.anthropic import MESSAGES
 from graphexec.models.providers.openai_compatible import CHAT_COMPLETIONS
@@ -119,13 +118,11 @@ def text(content: str) -> dict[str, Any]:
     return {"type": "text", "text": content}
 
 
-def test_completion_is_a_user_message_for_anthropic() -> None:
-    version = {"anthropic-version": "2023-06-01"}
-    assert [MESSAGES.headers(""), MESSAGES.headers("sk")] == [version, version | {"x-api-key": "sk"}]
+def test_completion_is_a_user_message_elsewhere() -> None:
     request = messages.CompletionRequest("One two", stop=("three",))
-    assert MESSAGES.route(request) == MESSAGES.route(HELLO) == "v1/messages"
     assert claude_body(request)["messages"] == [{"role": "user", "content": [text("One two")]}]
     assert claude_body(request)["stop_sequences"] == ["three"]
+    assert gpt_body(request) == {"model": "gpt-9", "store": False, "input": [{"role": "user", "content": "One two"}]}
 
 
 @cases(
@@ -166,61 +163,6 @@ def test_only_readable_arguments_are_sent_back(arguments: str, sent: dict[str, i
     message = AssistantMessage("", (ToolCall("c1", "add", arguments),))
     function = encode_body(ChatRequest([message]))["messages"][0]["tool_calls"][0]["function"]
     assert json.loads(function["arguments"]) == turns(message)[0]["content"][0]["input"] == sent
-
-
-WORDS = st.text(st.characters(codec="utf-8"), max_size=8)
-VALUES = st.dictionaries(WORDS, st.integers() | WORDS | st.booleans(), max_size=2).map(json.dumps)
-ANY_CALLS = st.builds(ToolCall, WORDS, WORDS, VALUES)
-ANY_MESSAGES: st.SearchStrategy[Message] = st.one_of(
-    st.builds(messages.SystemMessage, WORDS),
-    st.builds(UserMessage, WORDS),
-    st.builds(AssistantMessage, WORDS, st.lists(ANY_CALLS, max_size=2).map(tuple)),
-    st.builds(ToolMessage, WORDS, WORDS),
-)
-
-
-def blocks_of(listed: list[Message], role: str) -> list[object]:
-    """Return the texts that are not blank, the calls and the results in the messages of a role."""
-    found: list[object] = []
-    for message in listed:
-        match message:
-            case UserMessage(content) if role == "user" and content.strip():
-                found.append(content)
-            case ToolMessage(call_id, content) if role == "user":
-                found.append((call_id, content if content.strip() else ""))
-            case AssistantMessage(content, calls) if role == "assistant":
-                found += [content] if content.strip() else []
-                found += [(call.id, call.name, json.loads(call.arguments)) for call in calls]
-            case _:
-                pass
-    return found
-
-
-def read_block(block: dict[str, Any]) -> object:
-    match block:
-        case {"type": "text", "text": content}:
-            return content
-        case {"type": "tool_use"}:
-            return (block["id"], block["name"], block["input"])
-        case _:
-            return (block["tool_use_id"], block.get("content", ""))
-
-
-@pytest.mark.medium
-@given(st.lists(ANY_MESSAGES, max_size=8))
-def test_messages_are_complete_and_roles_alternate(listed: list[Message]) -> None:
-    # A user message at the end, so that no text of the assistant is trimmed.
-    listed.append(UserMessage("go"))
-    encoded_turns = turns(*listed)
-    form = HistoryForm()
-    listed = [form.fit(one) for one in distinct_calls(listed, form)]
-    assert all(one["role"] != other["role"] for one, other in pairwise(encoded_turns))
-    for role in ("user", "assistant"):
-        blocks = [read_block(block) for turn in encoded_turns if turn["role"] == role for block in turn["content"]]
-        assert sorted(map(repr, blocks)) == sorted(map(repr, blocks_of(listed, role)))
-    for turn in encoded_turns:
-        kinds = [block["type"] for block in turn["content"]]
-        assert "tool_result" not in kinds[kinds.index("text") :] if "text" in kinds else True
 
 
 def test_events_behind_the_end_are_ignored() -> None:
@@ -300,46 +242,6 @@ def whole(*output: dict[str, Any], status: str = "completed", stop: tuple[str, .
 
 def message(*texts: str) -> dict[str, Any]:
     return {"type": "message", "content": [{"type": "output_text", "text": text} for text in texts]}
-
-
-def test_completion_is_a_user_message_for_responses() -> None:
-    request = messages.CompletionRequest("One two", stop=("three",))
-    assert RESPONSES.route(request) == RESPONSES.route(HELLO) == "responses"
-    assert gpt_body(request) == {"model": "gpt-9", "store": False, "input": [{"role": "user", "content": "One two"}]}
-
-
-def read_item(item: dict[str, Any]) -> list[object]:
-    match item:
-        case {"role": "user", "content": content}:
-            return [("user", content)]
-        case {"role": "assistant", "content": [{"type": "output_text", "text": content}]}:
-            return [("assistant", content)]
-        case {"type": "function_call"}:
-            return [ToolCall(item["call_id"], item["name"], item["arguments"])]
-        case _:
-            return [(item["call_id"], item["output"])]
-
-
-def parts_of(message: Message) -> list[object]:
-    match message:
-        case messages.SystemMessage():
-            return []
-        case UserMessage(content):
-            return [("user", content)]
-        case AssistantMessage(content, calls):
-            return [*([("assistant", content)] if content.strip() else []), *calls]
-        case ToolMessage(call_id, content):
-            return [(call_id, content)]
-
-
-@given(st.lists(ANY_MESSAGES, max_size=8))
-def test_messages_are_sent_in_order(listed: list[Message]) -> None:
-    body = gpt_body(ChatRequest(listed))
-    sent = [part for item in body["input"] for part in read_item(item)]
-    form = HistoryForm()
-    assert sent == [part for one in distinct_calls(listed, form) for part in parts_of(form.fit(one))]
-    system = [one.content for one in listed if isinstance(one, messages.SystemMessage) and one.content.strip()]
-    assert body.get("instructions", "") == "\n\n".join(system)
 
 
 @cases("indexed", True, False)

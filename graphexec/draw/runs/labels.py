@@ -8,8 +8,9 @@ from typing import Any
 
 from graphexec.draw.model.text import sanitize_line
 from graphexec.kernel.serialization import format_json
-from graphexec.messages.images import IMAGE_KIND, restore_images
+from graphexec.messages.images import IMAGE_KIND
 from graphexec.messages.observations import format_observation
+from graphexec.messages.stored import restore_value
 
 
 def shorten(text: str, most: int) -> str:
@@ -28,8 +29,8 @@ def format_data(value: Any, most: int) -> str:
         return shorten(value, most)
     text = _format_json(value)
     if IMAGE_KIND in text:
-        with suppress(RecursionError):
-            text = format_observation(restore_images(value))
+        with suppress(RecursionError, TypeError, ValueError):
+            text = format_observation(restore_value(value))
     return shorten(text, most)
 
 

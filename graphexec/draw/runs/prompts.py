@@ -16,7 +16,6 @@ from graphexec.messages import (
     ToolSpec,
     UserMessage,
 )
-from graphexec.messages.turns import Conversation
 
 # A message of a prompt, or the whole of a text prompt.
 PromptMessage: TypeAlias = Message | str
@@ -27,13 +26,10 @@ _NONE: Record = {"tools": [], "stop": [], "schema": None, "tool_choice": "auto"}
 
 @final
 class PromptHistory:
-    """The last request of a run, with which the next one is compared.
-
-    A request whose conversation continues that of the last one is compared in time linear in what is new.
-    """
+    """The last request of a run, with which the next one is compared."""
 
     def __init__(self) -> None:
-        self._messages: Sequence[PromptMessage] = ()
+        self._messages: tuple[PromptMessage, ...] = ()
         self._settings = _NONE
 
     def record(self, request: ModelRequest) -> Record:
@@ -41,21 +37,13 @@ class PromptHistory:
         settings = _settings(request)
         changed = {name: value for name, value in settings.items() if value != self._settings[name]}
         self._settings = settings
-        prompt = self._changes(request.messages if isinstance(request, ChatRequest) else (request.prompt,))
-        return {"prompt": prompt, **({"request": changed} if changed else {})}
-
-    def _changes(self, now: Sequence[PromptMessage]) -> Record:
-        before, self._messages = self._messages, now
-        if isinstance(now, Conversation) and isinstance(before, Conversation):
-            found = now.changes_since(before)
-            if found is not None:
-                kept, old, new = found
-                return _difference(old, new, kept)
-        return _difference(tuple(before), tuple(now), 0)
+        before = self._messages
+        self._messages = tuple(request.messages) if isinstance(request, ChatRequest) else (request.prompt,)
+        return {"prompt": _difference(before, self._messages), **({"request": changed} if changed else {})}
 
 
-def _difference(before: Sequence[PromptMessage], now: Sequence[PromptMessage], earlier: int) -> Record:
-    """Return what is new behind `earlier` equal messages."""
+def _difference(before: Sequence[PromptMessage], now: Sequence[PromptMessage]) -> Record:
+    """Return the number of equal messages at the beginning, and what is new behind them."""
     kept = _common(before, now)
     new = [_message(message) for message in now[kept:]]
     if new and kept < len(before):
@@ -64,12 +52,14 @@ def _difference(before: Sequence[PromptMessage], now: Sequence[PromptMessage], e
             one, other = old["content"], new[0]["content"]
             shared = _common_text(one, other)
             new[0] |= {"content": other[shared:], "kept": shared}
-    return {"kept": earlier + kept, "messages": new}
+    return {"kept": kept, "messages": new}
 
 
 def _common(one: Sequence[Any], other: Sequence[Any]) -> int:
     pairs = enumerate(zip(one, other, strict=False))
-    return next((place for place, (left, right) in pairs if left != right), min(len(one), len(other)))
+    # The requests of a run share their messages.
+    differs = (place for place, (left, right) in pairs if left is not right and left != right)
+    return next(differs, min(len(one), len(other)))
 
 
 def _common_text(one: str, other: str) -> int:

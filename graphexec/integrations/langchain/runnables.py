@@ -22,8 +22,8 @@ from graphexec.integrations.langchain.conversion import convert_decision, conver
 from graphexec.integrations.langchain.originals import restore_original
 from graphexec.kernel.effects import CallContext
 from graphexec.messages import ReplyDelta
-from graphexec.messages.images import dump_observation, restore_images
-from graphexec.messages.observations import format_observation
+from graphexec.messages.observations import dump_observation, format_observation
+from graphexec.messages.stored import restore_value
 from graphexec.runtime.calls import report, wait_for_capacity, wants_pieces
 from graphexec.runtime.handlers import Handler, iterate_unless_cancelled
 from graphexec.runtime.io import IO
@@ -199,7 +199,7 @@ def _pair(step: AgentStep) -> tuple[Any, Any]:
 
     # A snapshot stores data that look like an image within another object; a runnable gets them as they are.
     whole = step.text == format_observation(step.observation)
-    observation = to_jsonable_python(restore_images(dump_observation(step.observation))) if whole else step.text
+    observation = to_jsonable_python(restore_value(dump_observation(step.observation))) if whole else step.text
     original = step.action.original
     if original is None:
         return step.action, observation

@@ -37,7 +37,6 @@ _FAILED = {"error": ServerError, "network_error": ServerError, "insufficient_sys
 # Anthropic.
 _TEXTS, _LISTS = ("reasoning_content", "reasoning"), ("reasoning_details", "thinking_blocks")
 REASONING_MEMBERS = (*_TEXTS, *_LISTS)
-_REASONING = frozenset(REASONING_MEMBERS)
 # The members of such a part that are shown, and those whose pieces are joined.
 _SHOWN = ("text", "summary", "thinking")
 _PIECES = {*_SHOWN, "data"}
@@ -121,10 +120,8 @@ class ChatStream(Draft):
             if written and not message:
                 raise self.invalid("sent a message of another type")
             self._odd_call = self._odd_call or find_odd_call(message)
-            if whole or (not choice.get("delta") and self._is_last(body, choice, message)):  # pyright: ignore[reportUnknownArgumentType]
-                yield from self._take_message(number, choice, message)
-            else:
-                yield from self._take_piece(number, choice, message)
+            is_whole = whole or (not choice.get("delta") and self._is_last(body, choice, message))  # pyright: ignore[reportUnknownArgumentType]
+            yield from self._take_message(number, choice, message, whole=is_whole)
             reason = choice.get("finish_reason")
             if reason and isinstance(reason, str):
                 self._finish(reason, choice.get("native_finish_reason"))
@@ -149,20 +146,21 @@ class ChatStream(Draft):
         if meant != "stop" or self.finish in {None, "other"}:
             self.finish = meant
 
-    def _take_message(self, number: int, choice: JSON, message: JSON) -> Iterator[ReplyDelta]:
-        """Add a whole message, or the text of a completion. After a stream, only what that has not said is new."""
-        before = "".join(self.written)
-        begun = bool(before or self.calls or self._reasoning.pieces)
-        if not self._reasoning.pieces or number:
-            yield from self._take_reasoning(message, beside=True)
+    def _take_message(self, number: int, choice: JSON, message: JSON, *, whole: bool) -> Iterator[ReplyDelta]:
+        """Add a message, the text of a completion, or a piece of one. A whole one after a stream adds what is new."""
         said = self._read_text(message.get("content") if message else choice.get("text"))
-        if number == 0 and before and (said.startswith(before) or before.startswith(said)):
+        before, known = ("".join(self.written), len(self.calls)) if whole and number == 0 else ("", 0)
+        if not (whole and number == 0 and self._reasoning.pieces):
+            yield from self._take_reasoning(message, beside=whole or bool(said or message.get("tool_calls")))
+        if before and (said.startswith(before) or before.startswith(said)):
             said = said[len(before) :]
         yield from self._say(said)
         self._refuse(message)
-        known = len(self.calls) if begun and number == 0 else 0
-        for place, piece in enumerate(read_calls(message, self, whole=True)):
-            if place < known:
+        index = choice.get("index")
+        for place, piece in enumerate(read_calls(message, self, whole=whole)):
+            if not whole:
+                yield from self._take_call(index if type(index) is int else number, piece)
+            elif place < known:
                 # What was streamed may lack the end, or more.
                 call, written = self.calls[place], self.calls[place].text
                 best = best_arguments(written, piece.arguments)
@@ -171,19 +169,6 @@ class ChatStream(Draft):
             else:
                 # The calls of a whole message are separate, even without an index or an id.
                 yield from self._begin_call(piece)
-
-    def _take_piece(self, number: int, choice: JSON, message: JSON) -> Iterator[ReplyDelta]:
-        content = message.get("content") if message else choice.get("text")
-        said = self._read_text(content) if content else ""
-        if not (isinstance(content, str) and _REASONING.isdisjoint(message)):
-            yield from self._take_reasoning(message, beside=bool(said or message.get("tool_calls")))
-        yield from self._say(said)
-        self._refuse(message)
-        if "tool_calls" in message or "function_call" in message:
-            index = choice.get("index")
-            index = index if type(index) is int else number
-            for piece in read_calls(message, self, whole=False):
-                yield from self._take_call(index, piece)
 
     # Any: a value of JSON.
     def _read_text(self, content: Any) -> str:

@@ -19,7 +19,7 @@ from graphexec.agents.small.tool_choice import is_tiny
 from graphexec.errors import InputError, NestedRunError, OutputError, format_value
 from graphexec.executor.plugging import Edit
 from graphexec.messages import ChatRequest, CompletionRequest, Message, ModelRequest, SystemMessage, UserMessage
-from graphexec.messages.images import write_json
+from graphexec.messages.observations import write_json
 from graphexec.messages.stored import StoredForm
 
 if TYPE_CHECKING:

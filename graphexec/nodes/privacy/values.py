@@ -11,8 +11,7 @@ from typing import Any, TypeAlias, TypeVar
 from graphexec.actions import AgentAction, Run
 from graphexec.effects import ToolResult
 from graphexec.messages import AssistantMessage, SystemMessage, ToolMessage, UserMessage
-from graphexec.messages.images import dump_observation
-from graphexec.messages.observations import Excerpt
+from graphexec.messages.observations import Excerpt, dump_observation
 
 M = TypeVar("M", bound=SystemMessage | UserMessage | ToolMessage | AssistantMessage)
 
