@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from typing import Any, TypeAlias
 
-from graphexec.actions import AgentAction, AgentFinish, StoppedResponse
-from graphexec.effects import CallAgent, CallTool, LoadMemory, ModelEffect, SaveMemory
-from graphexec.executor.outcomes import Acted, Observed, Ready, Stopped
+from graphexec.effects import CallAgent, LoadMemory, ModelEffect, SaveMemory
 from graphexec.kernel.effects import CallContext
 from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Moved, Reported
 from graphexec.kernel.snapshot import snapshot_of
@@ -28,7 +25,6 @@ def check_run(run: RunReport, trial: Trial, bounds: Bounds) -> None:
     """Raise `BrokenPromiseError` for the first fault of a run."""
     check_error(run, trial)
     _check_observers(run.events)
-    _check_actions(run.events)
     _check_charges(run, trial, bounds)
 
 
@@ -55,64 +51,6 @@ def _check_observers(events: Events) -> None:
         if isinstance(event, Reported) and isinstance(event.news, ObserverFailed):
             who = f"{event.node}: the observer {event.news.observer}"
             raise BrokenPromiseError(who, describe_error(event.news.error), "let no observer raise")
-
-
-def _check_actions(events: Events) -> None:
-    """Raise `BrokenPromiseError` for a node that drops an action of the agent without a step or a call."""
-    # What the agents that are embedded in one another have decided, their steps then, and their tool calls since.
-    decisions: dict[frozenset[str], tuple[Sequence[AgentAction], int, int]] = {}
-    inside = frozenset[str]()
-    for event, frames in zip(events, _frames_after(events), strict=True):
-        if isinstance(event, Asked) and isinstance(event.effect, CallTool) and inside in decisions:
-            decided, before, called = decisions[inside]
-            decisions[inside] = decided, before, called + 1
-        if not isinstance(event, Moved):
-            continue
-        is_entered, inside = inside < frames, frames
-        decided, before, called = decisions.pop(inside, ((), 0, 0))
-        if is_entered:
-            continue
-        kept: Sequence[AgentAction]
-        match event.outcome:
-            case Acted(run, actions) if not decided:
-                decisions[inside] = actions, len(run.steps), 0
-                continue
-            case Acted(run, actions):
-                kept, others = actions, called + max(0, len(run.steps) - before)
-            case Observed(run, actions, _):
-                kept, others = actions, max(0, len(run.steps) - before)
-            case Ready(run):
-                kept = [step.action for step in run.steps[before:]]
-                others = max(0, called - len(kept))
-            case AgentFinish() | StoppedResponse() | Stopped():
-                continue
-            case _:
-                kept, others = decided, 0
-        if len(kept) + others < len(decided):
-            raise _lost(event.node, decided, kept)
-        if decided and not isinstance(event.outcome, Ready):
-            decisions[inside] = decided, before, called
-
-
-def _frames_after(events: Events) -> list[frozenset[str]]:
-    """Return for each event the names of the frames of the node that the run enters next."""
-    found: list[frozenset[str]] = []
-    frames = frozenset[str]()
-    for event in reversed(events):
-        if isinstance(event, Entered):
-            frames = frozenset(event.frames)
-        found.append(frames)
-    return found[::-1]
-
-
-def _lost(node: str, decided: Sequence[AgentAction], kept: Sequence[AgentAction]) -> BrokenPromiseError:
-    missing = Counter(one.tool for one in decided) - Counter(one.tool for one in kept)
-    names = ", ".join(missing.elements()) or "one of them"
-    return BrokenPromiseError(
-        node,
-        f"loses an action: the agent decided on {len(decided)}, and {names} has no step and no tool call",
-        "pass it on, or answer it with a step: run.with_steps([AgentStep(action, ...)])",
-    )
 
 
 def _check_charges(run: RunReport, trial: Trial, bounds: Bounds) -> None:
