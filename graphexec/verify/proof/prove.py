@@ -144,7 +144,7 @@ def prove_flow(
                     known,
                     nested,
                     always=always,
-                    measures=measures,
+                    measured=bool(measures),
                     anywhere=holds_when_nested,
                 )
             )
