@@ -9,8 +9,7 @@ from typing import Any
 
 from graphexec._arguments import number, validate, whole
 from graphexec.errors import format_number
-from graphexec.kernel.effects import CallId, Effect
-from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Failed, Moved, Reported
+from graphexec.kernel.events import Asked, Done, Moved
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Limits, is_measure
 from graphexec.kernel.node import END
@@ -260,7 +259,6 @@ def check_attack(trial: Trial, attack: Attack, limits: Limits) -> None:
         return
     try:
         check_ending(trial, report)
-        check_path(trial.graph, report.events)
         check_bounds(report, certificate.bounds, limits, trial.graph)
         check_equal_runs(report, report_attack(trial, attack, limits), trial)
         check_drivers(trial, attack.at_once(), limits)
@@ -280,59 +278,6 @@ def check_ending(trial: Trial, report: RunReport) -> None:
     assert type(report.outcome) in endings, (
         f"the run ended with {report.outcome!r}, which no edge leads to the end with"
     )
-
-
-def check_path(graph: Graph[Any, Any], events: Sequence[Event[Any]]) -> None:
-    """Check that the events are a path of the table, and each declared effect is answered before the next one.
-
-    The members of a batch are asked for and answered in any order, each once.
-    """
-    __tracebackhide__ = True
-    edges = {(edge.source, edge.outcome, edge.target) for edge in graph.edges}
-    at = graph.start
-    asked: list[Effect[Any]] = []
-    calls: set[CallId] = set()
-    # The calls without an answer, all from one request.
-    waiting: set[CallId] = set()
-    for event in events:
-        match event:
-            case Entered():
-                assert event.node == at, f"{event.node} was entered, but the table leads to {at}"
-                asked = []
-            case Asked():
-                assert event.node == at, f"{event.node} asks for an effect while the run is at {at}"
-                call = _id_of(event)
-                together = all(other.sequence == call.sequence for other in waiting)
-                assert together, f"{event.node} asks again before it has an answer"
-                assert call not in calls, f"{event.node} asks for {call} twice"
-                calls.add(call)
-                asked.append(event.effect)
-                waiting.add(call)
-                undeclared = {type(one) for one in asked} - {*graph[at].effects}
-                assert not undeclared, f"{at} asks for {undeclared}, which it does not declare"
-            case Reported():
-                expected = event.effect is None or _id_of(event) in waiting
-                assert expected, f"{event.node} reports about an answer that it did not ask for"
-            case Answered():
-                assert _id_of(event) in waiting, f"{event.node} is answered but did not ask"
-                waiting.remove(_id_of(event))
-            case Moved():
-                assert not waiting, f"{event.node} is left before {', '.join(map(str, waiting))} is answered"
-                assert (event.node, type(event.outcome), event.target) in edges, f"no edge is {event}"
-                node = graph[at]
-                cut = type(event.outcome) is node.spent_outcome
-                enough = node.least <= len(asked) and (node.most is None or len(asked) <= node.most)
-                assert cut or enough, f"{at} asked {len(asked)} times but declares {node.least} to {node.most}"
-                at = event.target
-            case Done():
-                assert at == END.name, f"the run is done at {at}"
-            case Failed():
-                raise AssertionError("only observers receive Failed")
-
-
-def _id_of(event: Asked | Answered | Reported) -> CallId:
-    assert event.call is not None, f"{event} has no call"
-    return event.call.id
 
 
 def check_bounds(report: RunReport, bounds: Bounds, limits: Limits, graph: Graph[Any, Any]) -> None:
