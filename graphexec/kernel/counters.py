@@ -111,8 +111,9 @@ class Counters:
         self._open: Sequence[object] = snapshot.open
         self._proof = proof
         self._last_rank = HIGHEST
-        # What is left of the most steps, before the step to the first node; `None`: the ranks have to fall.
-        most = None if proof is None or proof.ranks is not None else proof.steps()
+        # What is left of the most steps, before the step to the first node; `None`: the ranks alone have to fall.
+        resumed = bool(meters or spent.iterations or snapshot.node != graph.start)
+        most = None if proof is None else proof.count_steps(resumed=resumed, nested=outer is not None)
         self._steps_left = None if most is None else most + 1
         if proof is not None and (proof.ranks is None or not proof.anywhere):
             self._require_circumstances(proof)
@@ -288,7 +289,7 @@ class Counters:
             if not self._steps_left:
                 raise CertificateError(
                     f"the run goes on to {node} after the last step that its certificate allows; resume it with the "
-                    f"limits that it had"
+                    f"limits that it had, or prove it with those of the outer run, which may stop it where it loops"
                 )
         program, ranks = self.program, self._proof.ranks
         rank: tuple[float, ...] = (self._steps_left or 0,) if ranks is None else ()

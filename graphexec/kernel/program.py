@@ -42,14 +42,24 @@ Ranks: TypeAlias = Mapping[str, Rank]
 class Proof:
     """What the engine holds a run to, from a certificate: something that falls at each step.
 
-    That is the rank of the node; where a search of the states proved that runs end, it is the rest of the `steps` that
-    a run takes at most. Without ranks, a run must begin within its limits. If the proof does not hold `anywhere`, no
-    outer run may have a limit that the run itself does not have; without ranks, none that could refuse it anything.
+    That is the rank of the node; where a search of the states proved that runs end, and in a nested run, which an outer
+    run may stop anywhere, it is the rest of the `steps` that a run takes at most; in a resumed run, which may have had
+    other limits before, of the `steps_when_resumed`. Without ranks, a run must begin within its limits. If the proof
+    does not hold `anywhere`, no outer run may have a limit that the run itself does not have; without ranks, none that
+    could refuse it anything.
     """
 
     ranks: Ranks | None
     steps: Callable[[], int | None] = lambda: None
     anywhere: bool = True
+    steps_when_resumed: Callable[[], int | None] = lambda: None
+
+    def count_steps(self, *, resumed: bool, nested: bool) -> int | None:
+        """Return the steps that a run takes at most from here on; `None` if its ranks alone have to fall."""
+        if resumed:
+            # No snapshot has the limits of the run before.
+            return self.steps_when_resumed()
+        return self.steps() if self.ranks is None or nested else None
 
 
 # A slot is an index into a run's list of counters. A charge is a slot, an amount, and the limit, which may be inf.

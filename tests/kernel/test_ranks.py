@@ -67,6 +67,25 @@ def test_falling_rank_changes_nothing(machine: Any, at: object, ranks: Ranks, li
         assert result.spent == gx.Spent(iterations=int(outcome.limit.reached))
 
 
+def with_steps(most: int) -> RunContext:
+    """Hold runs of the clock to so many steps after a resume; a run that begins has its ranks alone."""
+    return make_run_context(
+        {}, limits=agent_limits(iterations=2), proof=Proof(TICKING, lambda: 1, steps_when_resumed=lambda: most)
+    )
+
+
+@cases(
+    ("at", "most"),
+    (gx.Snapshot("tock", m.Tock(0)), 6),
+    (gx.Snapshot("tick", m.Tick(), spent=gx.Spent(iterations=1)), 3),
+    (gx.Snapshot("tick", m.Tick(), spent=gx.Spent(iterations=1), entered=True), 5),
+)
+def test_resumed_run_takes_no_more_steps_than_its_proof_allows(at: gx.Snapshot, most: int) -> None:
+    assert m.run_machine(m.CLOCK, m.Tick(), with_steps(1), LIVE).outcome == stopped(2, 2, 2)
+    assert isinstance(m.run_machine(m.CLOCK, at, with_steps(most), LIVE).outcome, m.Stopped)
+    assert "after the last step that its certificate allows" in rank_error(m.CLOCK, at, with_steps(most - 1))
+
+
 def test_no_step_follows_a_rank_error() -> None:
     with pytest.raises(CertificateError, match="the rank does not fall from halve"):
         gx.advance(m.DIAMOND, gx.begin(m.DIAMOND, m.Number(4)), gx.Limits(), proof=Proof({**WAY, "join": ((4, ()),)}))

@@ -127,7 +127,7 @@ def test_counted_things_are_not_assumed() -> None:
         "no run is resumed after a crash (a resume charges an unanswered effect again; to include resumes, set "
         "Limits(restarts=...))",
         "the bounds are for a run that is not nested: inside a run with a limit that this machine does not have, it "
-        "ends, too",
+        "takes at most bounds.transitions_when_nested",
     )
     assert strict.assumptions == tuple(one for one in loose.assumptions if one not in facts)
     assert {*facts} < {*loose.assumptions}

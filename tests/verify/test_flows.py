@@ -216,8 +216,8 @@ ONE_EACH = "an effect counts as one, even if its handler does more: a client's o
 NEVER_AGAIN, AGAIN = "Limits(restarts=...)", "resumed from snapshot.restarted()"
 NESTED = "a run starts at most 1,000, to a depth of 8"
 BESIDE = "the bounds on model calls include the nested runs of as_tool and map_agents"
-RESUMED = "resumed with the limits it had"
-MORE = "the bounds are for a run that is not nested"
+RESUMED = "takes at most bounds.transitions_when_resumed from there on"
+MORE = "it takes at most bounds.transitions_when_nested"
 
 
 @cases(

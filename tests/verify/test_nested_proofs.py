@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import graphexec as gx
-from graphexec import errors
+from graphexec import errors, memory
 from graphexec.kernel.effects import NestedRuns
 from tests.executor.actors import Caller, act, answer, caller_of, echo, scripted
 from tests.kernel.machines import machine_of, pure, value
@@ -158,7 +158,7 @@ def test_nested_charges_are_assumptions_without_limits() -> None:
         "a memory",
     ):
         assert fact in included
-    assert "the bounds are for a run that is not nested" in outer
+    assert "it takes at most bounds.transitions_when_nested" in outer
     limited: Any = {"max_model_calls": 9, "max_tool_calls": 9, "max_depth": None, "max_nested_runs": None}
     (linked,) = delegating(calling(), **limited).verify().assumptions[4:]
     assert linked.endswith("a run starts any number, at any depth")
@@ -369,3 +369,55 @@ def test_proof_by_states_does_not_hold_after_more_was_spent(spent: int, fact: st
     with pytest.raises(errors.CertificateError, match=fact):
         gx.advance(WORKING, snapshot, within, proof=certificate_of(WORKING, within).proof)
     assert WORKING.run(snapshot, limits=gx.Limits(iterations=3)).outcome == Worked()
+
+
+ONCE = gx.Meter("once", 1)
+
+
+@value
+class Rest: ...
+
+
+def skip(todo: Todo, exhausted: gx.Exhausted) -> Rest:
+    return Rest()
+
+
+def finish(rest: Rest, exhausted: gx.Exhausted) -> Worked:
+    return Worked()
+
+
+first = gx.node(when_spent=skip, meters=[ONCE])(pure("first", Todo, Rest, lambda todo: Rest()))
+loop = gx.node(when_spent=finish, meters=[ONCE])(pure("loop", Rest, Todo, lambda rest: Todo()))
+back = pure("back", Todo, Rest, lambda todo: Rest())
+SKIPPING = gx.graph(
+    gx.edges(first, gx.on(Rest, loop))
+    | gx.edges(loop, gx.on(Todo, back) | gx.on(Worked, gx.END))
+    | gx.edges(back, gx.on(Rest, loop)),
+    start=first,
+)
+
+
+def test_run_resumed_with_other_limits_has_a_bound_of_its_own() -> None:
+    """Without time, the budget of the first node is left for the loop behind it."""
+    timeless, bounds = bounds_of(SKIPPING, gx.Limits(seconds=0)), bounds_of(SKIPPING, gx.Limits())
+    assert (timeless.transitions.number, bounds.transitions.number) == (2, 2)
+    assert bounds.transitions_when_resumed.number == 5
+    stopped = gx.Snapshot("loop", Rest(), spent=gx.Spent(seconds=1.0))
+    moves = [one for one in SKIPPING.stream(stopped, limits=gx.Limits()) if isinstance(one, gx.Moved)]
+    assert [one.node for one in moves] == ["loop", "back", "loop"]
+    certificate = certificate_of(SKIPPING)
+    lower = dataclasses.replace(bounds.transitions_when_resumed, number=4)
+    claimed = dataclasses.replace(bounds, transitions_when_resumed=lower)
+    fault = "the bound on transitions when resumed is not proved: the potential proves 5, but the bound says 4"
+    refuse(dataclasses.replace(certificate, bounds=claimed), fault, SKIPPING)
+    (rest,) = [one for one in SKIPPING.verify().assumptions if "other limits" in one]
+    assert "it takes at most bounds.transitions_when_resumed from there on" in rest
+    (rest,) = [one for one in WORKING.verify().assumptions if "other limits" in one]
+    assert "it takes at most bounds.transitions from there on" in rest
+
+
+def test_bound_of_nested_run_has_the_steps_of_outer_limits() -> None:
+    """Only an outer deadline keeps the memory from saving the ending, which is one step more."""
+    bounds = calling(memory=memory.BufferMemory(as_messages=True)).verify().bounds
+    assert bounds is not None
+    assert bounds.transitions_when_nested.number == (bounds.transitions.number or 0) + 1

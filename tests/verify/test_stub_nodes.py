@@ -23,6 +23,7 @@ from graphexec.testing.explorer.oracle import replies_of
 from graphexec.testing.explorer.stub_nodes import explore_table
 from graphexec.verify.proof.findings import Witness
 from graphexec.verify.proof.flow import Transition
+from graphexec.verify.proof.prove import verify
 from tests.kernel.machines import CLOCK, DIAMOND, ERRAND, INTERVIEW, PROMPTS, SELF_LOOP, SURVEY, Prompt, Stopped
 from tests.parameters import cases
 from tests.verify.errands import GUARDED, KINDS, READY, SHORTCUT, Kind, executor_of, look_up
@@ -202,6 +203,17 @@ class Unmade(abc.ABC):
 def test_a_class_that_has_no_instances_is_refused(kind: type) -> None:
     with pytest.raises(errors.InputError, match="cannot be an outcome"):
         bare(kind)
+
+
+def test_run_is_resumed_with_other_limits() -> None:
+    """At its beginning with more, whose longest run it then has; and with fewer than it has spent."""
+    few, more = agent_limits(iterations=1, tool_calls=1), agent_limits(iterations=3, tool_calls=2)
+    longest = explore_table(AGENT_EXECUTOR, more).longest
+    for limits, others in ((few, more), (more, few)):
+        proof = verify(AGENT_EXECUTOR, others).proof
+        assert proof is not None
+        found = explore_table(AGENT_EXECUTOR, limits, resumed=(others, proof))
+        assert (found.endless, found.longest) == (None, longest)
 
 
 @cases("restarts", 0, 1, 3)

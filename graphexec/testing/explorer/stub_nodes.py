@@ -14,6 +14,7 @@ from functools import cache, partial
 from itertools import permutations
 from typing import Any, ClassVar, Literal, TypeAlias
 
+from graphexec.errors import CertificateError
 from graphexec.kernel.counters import MeasureError
 from graphexec.kernel.effects import All, Batch, CallContext, Effect, OuterRuns, Perform, answers_cut
 from graphexec.kernel.events import Answered, Asked, Cut, Entered, Moved
@@ -117,8 +118,8 @@ _Left: TypeAlias = Mapping[Meter, float]
 
 # When the effects of a visit are answered: in time, after the deadline, or not at all, because the deadline cuts them.
 # Or the run crashes, before the node is entered or while it waits for its effects, and is resumed. Or an outer run
-# refuses the effects, or blocks all that costs something.
-Pace: TypeAlias = Literal["in time", "late", "cut", "crash", "crash waiting", "refused", "blocked"]
+# refuses the effects, or blocks all that costs something; or the run is resumed with other limits.
+Pace: TypeAlias = Literal["in time", "late", "cut", "crash", "crash waiting", "refused", "blocked", "resumed"]
 
 _OUTER: Mapping[Pace, OuterRuns] = {
     "refused": Refusing(None),
@@ -160,8 +161,10 @@ class StubMachine:
         proof: Proof | None = None,
         *,
         nested: bool = False,
+        refusals: tuple[type[Exception], ...] = (),
     ) -> None:
         self._nested = nested
+        self._ends: tuple[type[Exception], ...] = (MeasureError, *refusals)
         self._limits = _narrow_fan_out(graph, limits)
         self._proof = proof
         self._instruction = Instruction(object)
@@ -229,7 +232,7 @@ class StubMachine:
                 events.append(item)
         except StopIteration as end:
             return StubStep(tuple(events), kind, Over("done", type(end.value).__name__))
-        except MeasureError as error:
+        except self._ends as error:
             return StubStep(tuple(events), kind, Over("raised", type(error).__name__))
         finally:
             path.close()
@@ -385,22 +388,36 @@ def explore_table(
     *,
     proof: Proof | None = None,
     nested: bool = False,
+    resumed: tuple[Limits, Proof] | None = None,
     most_states: int = MOST_STATES,
 ) -> Exploration:
     """Explore every run that the table allows within `limits`, for all bodies of its nodes.
 
     A visit asks for up to 8 effects that no limit on a meter counts, and the first measure of a node is 2. With a
     `proof`, the engine holds the runs to it. If they are `nested`, an outer run may refuse any effect, or block what
-    costs something, at any visit. Takes one step of the engine for each state and outcome. Raises `InputError` for more
-    than `most_states`, and `CertificateError` for a run that is not within its proof.
+    costs something, at any visit. A run may be `resumed` before any visit with other limits and their proof, at whose
+    `CertificateError` it ends. Takes one step of the engine for each state and outcome. Raises `InputError` for more
+    than `most_states`, and `CertificateError` for another run that is not within its proof.
     """
     machine = StubMachine(graph, limits, proof, nested=nested)
+    other = machine if resumed is None else StubMachine(graph, *resumed, refusals=(CertificateError,))
 
-    def expand(snapshot: Snapshot) -> Iterator[tuple[Instruction, Events, Snapshot | Over]]:
-        for instruction, step in machine.steps(snapshot):
-            yield instruction, step.events, step.then
+    def expand(place: _Place) -> Iterator[tuple[Instruction, Events, _Place | Over]]:
+        driven, snapshot = place
+        for instruction, step in driven.steps(snapshot):
+            yield instruction, step.events, step.then if isinstance(step.then, Over) else (driven, step.then)
+        if driven is not other:
+            yield Instruction(object, (), "resumed"), (), (other, snapshot)
 
-    return summarize(graph, Search(graph, expand, machine.state_key, most_states).run((), machine.start_run()))
+    def state_key(place: _Place) -> Hashable:
+        driven, snapshot = place
+        return driven is other, driven.state_key(snapshot)
+
+    return summarize(graph, Search(graph, expand, state_key, most_states).run((), (machine, machine.start_run())))
+
+
+# A run, and the machine that drives it.
+_Place: TypeAlias = tuple[StubMachine, Snapshot]
 
 
 def _leave(outcome: type, _value: object, _exhausted: object) -> object:

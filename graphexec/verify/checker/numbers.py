@@ -5,6 +5,7 @@ It imports nothing from the prover.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterator
 
@@ -12,7 +13,7 @@ from graphexec.errors import format_number, format_value
 from graphexec.kernel.meters import GRACE, is_measure, is_number, is_whole
 from graphexec.verify.checker.potentials import count_charges, highest_line, highest_state, is_possible
 from graphexec.verify.proof.certificate import TIMELY, Bound, Certificate
-from graphexec.verify.proof.flow import Charges, bounded_meters
+from graphexec.verify.proof.flow import Charges, bounded_meters, may_stop_anywhere
 
 # The most digits of a number in a closed form.
 _DIGITS = 30
@@ -47,6 +48,13 @@ def unproved_numbers(certificate: Certificate) -> Iterator[str]:
         fault = _fault(certificate, meter, bound)
         if fault is not None:
             yield f"the bound on {(meter or 'transitions').replace('_', ' ')} is not proved: {fault}"
+    rest = dataclasses.replace(certificate, flow=flow.resumed)
+    for how, one, bound in (
+        ("nested", certificate, bounds.transitions_when_nested),
+        ("resumed", rest, bounds.transitions_when_resumed),
+    ):
+        if (fault := _stopped_fault(one, bound)) is not None:
+            yield f"the bound on transitions when {how} is not proved: {fault}"
     for name in names if certificate.nested else ():
         fault = _nested_fault(certificate, name)
         if fault is not None:
@@ -69,6 +77,16 @@ def _unproved_seconds(certificate: Certificate) -> Iterator[str]:
         yield f"the closed form of the seconds is {bound.form} = {bound.value}"
     elif bound.number is not None and (bound.exact or bound.assuming != TIMELY):
         yield f"the bound on the seconds does not state the assumption that {TIMELY}"
+
+
+def _stopped_fault(certificate: Certificate, bound: Bound) -> str | None:
+    """Return why the number of transitions of a run that an outer run, or limits it had, may stop is not proved."""
+    if certificate.ranks is None or not certificate.holds_when_nested:
+        return None if bound == Bound(None, None) else "its proof does not hold within other runs"
+    # A deadline opens the same transitions as any limit of an outer run.
+    known = certificate.limits
+    limits = known if may_stop_anywhere(known) else {**known, "seconds": 1.0}
+    return _fault(dataclasses.replace(certificate, limits=limits), None, bound)
 
 
 def _fault(certificate: Certificate, meter: str | None, bound: Bound) -> str | None:

@@ -113,6 +113,14 @@ class BoundSearch:
         """Return the bound on the number of transitions."""
         return self.bound_of_weight(lambda _: _ONE, counts=lambda _: 1)
 
+    def bound_by_lines(self) -> Bound:
+        """Return a bound on the number of transitions that holds with anything left of the budgets."""
+        if self._measured:
+            return Bound(None, None)
+        potentials = Potentials(lambda _: _ONE, self._numbers, self._spent, close=False)
+        number, potential = self._value_of(potentials.of(self._nodes, self._transitions))
+        return Bound(None, number, potential=potential)
+
     def bound_of_weight(self, weight: Weight, more: More | None = None, *, counts: Counts | None) -> Bound:
         """Return the bound on the counts of transitions, plus `more`.
 

@@ -10,7 +10,7 @@ from graphexec.kernel.meters import GRACE
 from graphexec.verify.proof import polynomial
 from graphexec.verify.proof.bound_search import STATES, BoundSearch, number_of
 from graphexec.verify.proof.certificate import TIMELY, Bound, Bounds, bound_by_limit, is_limit_of
-from graphexec.verify.proof.flow import Flow, Known, Transition, bounded_meters, possible_transitions
+from graphexec.verify.proof.flow import Flow, Known, Transition, bounded_meters, may_stop_anywhere, possible_transitions
 from graphexec.verify.proof.product import Product
 
 # The most digits of a nested run's charges in a closed form.
@@ -25,13 +25,25 @@ def bounds_of(
     *,
     always: bool = True,
     measured: bool = False,
+    anywhere: bool = False,
 ) -> Bounds:
     """Return the bounds of a flow whose possible `transitions` are proved to end under the `known` limits.
 
     The charges of `nested` runs are added. Closed forms exist only if the transitions end `always`: however high the
-    limits are. If the proof counts the measures of nodes (`measured`), only limits on meters bound charges.
+    limits are. If the proof counts the measures of nodes (`measured`), only limits on meters bound charges. If an outer
+    run may stop it `anywhere`, there are bounds on the transitions of a nested run and of a resumed one, too.
     """
-    return _bounds(BoundSearch(flow, transitions, known, nested, always=always, measured=measured))
+    bounds = _bounds(BoundSearch(flow, transitions, known, nested, always=always, measured=measured))
+    if not anywhere:
+        return bounds
+    within = bounds.transitions
+    if not may_stop_anywhere(known):  # any deadline opens the same transitions as an outer limit
+        known = {**known, "seconds": 1.0}
+        within = BoundSearch(
+            flow, flow.variants, known, nested, always=always, measured=measured
+        ).bound_of_transitions()
+    rest = BoundSearch(flow.resumed, flow.resumed.variants, known, nested, always=False, measured=measured)
+    return dataclasses.replace(bounds, transitions_when_nested=within, transitions_when_resumed=rest.bound_by_lines())
 
 
 def ends_by_states(flow: Flow, known: Known) -> bool:

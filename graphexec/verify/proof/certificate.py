@@ -153,7 +153,9 @@ class Bounds(_LazyFields):
     The bounds in `meters` include the nested runs of `as_tool` and `map_agents`; those in `alone` cover only the
     machine's own effects. `depth` bounds the levels of nested runs, and `nested_runs` their number. `quotas` are those
     budgets that effects cost of which a run spends less than the bound on the meters that the same effects charge. All
-    are for a run that is not itself nested and keeps its limits through pauses.
+    are for a run that is not itself nested and keeps its limits through pauses; `transitions_when_nested` is for one
+    that an outer run may stop anywhere, and `transitions_when_resumed` for the rest of one that is resumed with other
+    limits.
     """
 
     transitions: Bound
@@ -163,6 +165,8 @@ class Bounds(_LazyFields):
     nested_runs: Bound = Bound(None, None)
     alone: Mapping[str, Bound] = field(default_factory=dict[str, Bound])
     quotas: Mapping[str, Bound] = field(default_factory=dict[str, Bound])
+    transitions_when_nested: Bound = Bound(None, None)
+    transitions_when_resumed: Bound = Bound(None, None)
 
     def __post_init__(self) -> None:
         _freeze(self, "meters", "alone", "quotas")
@@ -213,10 +217,16 @@ class Certificate:
     @property
     def proof(self) -> Proof:
         """What the engine holds each run to."""
-        return Proof(self.ranks, self._count_steps, self.holds_when_nested)
+        return Proof(self.ranks, self._count_steps, self.holds_when_nested, self._count_steps_when_resumed)
 
     def _count_steps(self) -> int | None:
-        number = self.bounds.transitions.number
+        anywhere = self.ranks is not None and self.holds_when_nested
+        number = (self.bounds.transitions_when_nested if anywhere else self.bounds.transitions).number
+        return None if number is None else int(number)
+
+    def _count_steps_when_resumed(self) -> int | None:
+        anywhere = self.ranks is not None and self.holds_when_nested
+        number = (self.bounds.transitions_when_resumed if anywhere else self.bounds.transitions).number
         return None if number is None else int(number)
 
     @property

@@ -117,6 +117,17 @@ class Flow:
         return tuple(choice for one in self.transitions for choice in _choices(one))
 
     @cached_property
+    def resumed(self) -> Flow:
+        """The flow of the rests of runs that are resumed at any node.
+
+        Its first transition stands for the end of a visit that had been paid for before.
+        """
+        begin = "(resumed)"
+        first = (Transition(begin, begin, node) for node in self.nodes)
+        transitions = (*first, *self.transitions)
+        return dataclasses.replace(self, start=begin, nodes=(begin, *self.nodes), transitions=transitions)
+
+    @cached_property
     def charged(self) -> tuple[str, ...]:
         """The meters that effects charge, in whole numbers: those that are not measured first, each sorted by name."""
         names = frozenset[str]().union(*(one.charged for one in self.transitions)) - {*self.quotas}

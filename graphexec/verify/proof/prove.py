@@ -145,6 +145,7 @@ def prove_flow(
                     nested,
                     always=always,
                     measured=bool(measures),
+                    anywhere=holds_when_nested,
                 )
             )
             return Certificate(flow, known, found, bounds, nested, holds_when_nested), ()
@@ -246,9 +247,11 @@ def _list_assumptions(certificate: Certificate, limits: Limits) -> Iterator[str]
         yield "the run begins within these limits: a snapshot that has spent more is refused"
     # Without these, limits change nothing; with measures, there may be no number.
     if any(transition.causes for transition in flow.transitions) and not counted:
+        anywhere = certificate.ranks is not None and certificate.holds_when_nested
+        name = "bounds.transitions_when_resumed" if anywhere else "bounds.transitions"
         yield (
-            "the bounds are for a run that is resumed with the limits it had; with other limits, it ends, too (or a "
-            "CertificateError ends it)"
+            "the bounds are for a run that is resumed with the limits it had; with other limits, it takes at most "
+            f"{name} from there on (else a CertificateError ends it)"
         )
     # Any effect may start a nested run in its handler.
     if any(transition.effect_charges for transition in flow.transitions):
@@ -276,5 +279,5 @@ def _list_nesting_assumptions(certificate: Certificate, limits: Limits) -> Itera
     elif not all(is_enabled(transition, certificate.limits) for transition in certificate.flow.transitions):
         yield (
             "the bounds are for a run that is not nested: inside a run with a limit that this machine does not have, "
-            "it ends, too"
+            "it takes at most bounds.transitions_when_nested"
         )
