@@ -1,6 +1,7 @@
 """Measures of nodes in proofs: random flows, loops that reset them, embedded graphs, forged certificates."""
 
 import dataclasses
+import re
 from typing import Any
 
 from hypothesis import example, given, settings
@@ -11,13 +12,13 @@ from graphexec.kernel.meters import is_measure
 from graphexec.kernel.node import END
 from graphexec.testing.explorer.stub_nodes import explore_table
 from graphexec.verify.checker.check import check_certificate
-from graphexec.verify.proof.certificate import Bound, Certificate, Potential
+from graphexec.verify.proof.certificate import Bound, Certificate
 from graphexec.verify.proof.findings import Witness
 from graphexec.verify.proof.flow import Flow, Transition
 from graphexec.verify.proof.loops import find_loops
 from graphexec.verify.proof.prove import prove_flow
 from tests.kernel.machines import machine_of, value
-from tests.parameters import examples
+from tests.parameters import cases, examples
 from tests.verify.flows import MODEL_CALL, calling, end, flow_with, flows, gate, limits, product_of, way, within
 from tests.verify.proofs import certificate_of, prove, refuse, with_bound
 
@@ -44,7 +45,13 @@ def _named(name: str) -> str:
     return f"measure({name})" if name in ("drafts", "questions") else name
 
 
-# Without any iteration, the limit bounds the model calls, though one iteration more for each draft would not.
+def value_of(form: str, values: dict[str, float | None], first: int) -> int:
+    """Return the value of a closed form for first visits with this measure."""
+    text = re.sub(r"measure\(\w+\)", str(first), form)
+    return int(eval(re.sub(r"[a-z_]+", lambda name: str(values[name[0]]), text)))
+
+
+# Without any iteration, the bound on model calls is a number, though one iteration more for each draft is not.
 NOTHING_LEFT = flow_with(
     way("plan", "plan", "iterations", **calling(models=1)),
     gate("plan", "iterations", "parse"),
@@ -55,10 +62,25 @@ NOTHING_LEFT = flow_with(
 )
 
 
+# A form in the limits has a product of the measures, though what is proved is linear in them.
+PRODUCT = flow_with(
+    way("plan", "plan", "questions", **calling(models=1)),
+    within("plan", "model_calls", "parse", "questions", **calling(models=1)),
+    *(way("parse", "plan", "drafts iterations", **calling(models=1)), gate("parse", "drafts iterations", "inner")),
+    within("parse", "model_calls", "inner", "drafts iterations", **calling(models=1)),
+    *(way("inner", "plan", "iterations", "drafts iterations"), gate("inner", "iterations", "last")),
+    *(way("last", "plan", "drafts iterations model_calls", **calling(models=1)), gate("last", "drafts iterations")),
+    within("last", "model_calls", spends="drafts iterations", **calling(models=1)),
+    drafts=1,
+    questions=2,
+)
+
+
 @settings(max_examples=examples(300))
+@example(flow=PRODUCT, given_limits=effects.agent_limits(iterations=0, model_calls=0))
 @example(flow=NOTHING_LEFT, given_limits=effects.agent_limits(iterations=0, model_calls=0))
 @given(flow=flows(), given_limits=limits())
-def test_random_flow_with_measures_ends_within_its_bounds(flow: Flow, given_limits: kernel.Limits) -> None:
+def test_random_flow_with_measures_ends_within_its_closed_form(flow: Flow, given_limits: kernel.Limits) -> None:
     """A third opinion: the flow with the first measures 0, 1 and 3 as limits, and each of its states."""
     flow = measured(flow)
     certificate, cores = prove_flow(flow, given_limits)
@@ -69,6 +91,7 @@ def test_random_flow_with_measures_ends_within_its_bounds(flow: Flow, given_limi
         return
     check_certificate(certificate)
     assert Certificate.from_json(certificate.to_json()) == certificate
+    counted = any(is_measure(one) for rank in (certificate.ranks or {}).values() for _, names in rank for one in names)
     for first in (0, 2):
         product = product_of(flow.with_measures(first), given_limits)
         if product.size() > _STATES:
@@ -78,8 +101,11 @@ def test_random_flow_with_measures_ends_within_its_bounds(flow: Flow, given_limi
             most = product.most(lambda move, name=name: (move.transition.calls(name) or 0) if name else 1)  # type: ignore[misc]
             # The limit on a meter stops visits that the product does not.
             assert name or bound.number is None or most[product.begin] <= bound.number
-            if bound.number is None:
-                refuse(with_bound(certificate, name or "transitions", form="0"), "closed form, but no number")
+            if bound.number is None and bound.form is not None:
+                assert counted
+                value = value_of(bound.form, dict(certificate.limits), first)
+                assert most[product.begin] <= value, (name, bound)
+                refuse(with_bound(certificate, name or "transitions", form="0"), "closed form")
 
 
 # ---- resets
@@ -149,7 +175,7 @@ def test_entry_into_an_embedded_graph_resets_its_measures() -> None:
     (finding,) = jobs.verify(NO_LIMIT).findings
     assert (finding.code, "which each entry into job resets" in finding.fact) == ("GX014", True)
     # The first entry sets nothing back.
-    assert certificate_of(ONE_JOB, NO_LIMIT).bounds.transitions == Bound(None, None)
+    assert certificate_of(ONE_JOB, NO_LIMIT).bounds.transitions.form == "job.measure(work) + 1"
     assert ONE_JOB.run(Plan(("a", "b"))).snapshot.spent.meters == {"job.measure(work)": 2}
     # It enters the graph again, with a plan that is no shorter.
     counting = kernel.node(name="again")(gx.node(decreases=lambda done: done.left)(again.function))
@@ -168,7 +194,7 @@ def test_a_limit_gives_a_number_where_it_suffices() -> None:
         Transition("a", "No", "END", "gate", causes=("iterations", "seconds")),
     )
     assert str(prove(both, kernel.Limits(iterations=3)).bounds.transitions) == "iterations + 1 = 4 (exact)"
-    assert prove(both, NO_LIMIT).bounds.transitions == Bound(None, None)
+    assert prove(both, NO_LIMIT).bounds.transitions.form == "measure(a) + 1"
 
 
 # ---- forged certificates
@@ -176,11 +202,20 @@ def test_a_limit_gives_a_number_where_it_suffices() -> None:
 COUNTS = prove(flow_with(way("s", "a"), way("a", "a", "measure(a)"), end("a", "measure(a)")), NO_LIMIT)
 
 
-def test_no_limit_bounds_a_measure() -> None:
-    """Any amount may be left of one, also if a certificate has a limit of it."""
-    potential = Potential({"s": (2, (("measure(a)", 1),)), "a": (1, (("measure(a)", 1),))})
-    forged = dataclasses.replace(COUNTS, limits={**COUNTS.limits, "measure(a)": 3})
-    refuse(with_bound(forged, "transitions", number=5, potential=potential), "depends on something that has no limit")
+@cases(
+    ("changes", "fault"),
+    ({"form": "measure(a) + 1"}, "closed form is too low"),
+    ({"form": "3"}, "closed form is too low"),
+    ({"form": "measure(a)*measure(a) + 9"}, "is not a limit"),
+    ({"form": "measure(b) + 9"}, "is not a limit"),
+    ({"number": 3}, "it has a number, but depends on a measure"),
+    ({"value": 3}, "closed form"),
+    ({"exact": True}, "closed form"),
+    ({"potential": None}, "no potential"),
+)
+def test_forged_form_is_refused(changes: dict[str, Any], fault: str) -> None:
+    assert COUNTS.bounds.transitions.form == "measure(a) + 2"
+    refuse(with_bound(COUNTS, "transitions", **changes), fault)
 
 
 def test_rank_may_not_count_a_measure_that_is_reset() -> None:
@@ -188,6 +223,16 @@ def test_rank_may_not_count_a_measure_that_is_reset() -> None:
     refuse(
         dataclasses.replace(COUNTS, flow=flow, ranks={"a": ((1, ("measure(a)",)), (1, ()))}), "does not lower the rank"
     )
+
+
+def test_potential_may_not_rise_with_a_measure() -> None:
+    """Any amount may be left of one, so no number makes up for it."""
+    potential = COUNTS.bounds.transitions.potential
+    assert potential is not None
+    base, slopes = potential.lines["s"]
+    steep = dataclasses.replace(potential, lines={**potential.lines, "s": (base + 99, ())})
+    assert slopes == (("measure(a)", 1),)
+    refuse(with_bound(COUNTS, "transitions", potential=steep), "counts more than the potential falls")
 
 
 def test_reserved_calls_of_a_measured_loop_have_no_number() -> None:

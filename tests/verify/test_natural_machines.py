@@ -1,6 +1,7 @@
 """Fifteen machines as users write them: each is proved at once, or refuted with a true sentence and useful remedies."""
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 
 import graphexec as gx
 from graphexec import END, ITERATIONS, Asks, Exhausted, ask, edges, graph, node, on
-from graphexec.effects import CallModel, agent_limits
+from graphexec.effects import CallModel
 from graphexec.kernel import Moved, PendingEffect, Snapshot, advance, begin
 from graphexec.messages import CompletionRequest, ModelReply
 from graphexec.testing.explorer.stub_nodes import explore_table
@@ -19,7 +20,7 @@ from graphexec.verify.proof.flow import flow_of
 from tests.kernel.machines import Halted, machine_of, value
 from tests.parameters import cases
 from tests.verify.checkers import spin
-from tests.verify.proofs import bounds_of, certificate_of
+from tests.verify.proofs import certificate_of
 from tests.verify.remedies import follow
 
 
@@ -372,24 +373,26 @@ def measured(name: str) -> gx.Machine[Any, Any]:
     return gx.Machine(graph, graph.edges, graph.start)
 
 
-COUNTING: Mapping[str, tuple[object, int]] = {
-    # What the run starts with, and the transitions of the run.
-    "plan and execute": (Goal("a,b,c"), 5),
-    "debate": (Debate(3), 6),
-    "map-reduce": (Goal("a b c"), 5),
-    "tournament": (Bracket(tuple("abcdefgh")), 14),
+COUNTING: Mapping[str, tuple[object, str, int, int]] = {
+    # What the run starts with, the closed form, its value for the first visit, and the transitions of the run.
+    "plan and execute": (Goal("a,b,c"), "measure(do_next) + 2", 5, 5),
+    "debate": (Debate(3), "2*measure(argue) + 2", 8, 6),
+    "map-reduce": (Goal("a b c"), "measure(map_chunk) + 3", 6, 5),
+    "tournament": (Bracket(tuple("abcdefgh")), "2*measure(pair) + 3", 15, 14),
 }
 
 
 @cases("name", *COUNTING)
 def test_machine_that_counts_is_proved_by_its_measure(name: str) -> None:
-    start, taken = COUNTING[name]
+    start, form, most, taken = COUNTING[name]
     machine = measured(name)
-    assert str(bounds_of(machine, gx.Limits(iterations=None)).transitions) == "no bound"
-    # A limit on a meter bounds it.
-    assert bounds_of(machine, agent_limits(iterations=None, model_calls=9)).model_calls.number == 9
+    bounds = verify(machine, gx.Limits(iterations=None)).bounds
+    assert bounds is not None
+    assert (bounds.transitions.form, bounds.transitions.number, bounds.transitions.exact) == (form, None, False)
+    assert bounds.model_calls.form is not None
     handlers: Any = {CallModel: plan_or_say}
-    assert len([one for one in machine.stream(start, handlers=handlers) if isinstance(one, Moved)]) == taken
+    moves = [one for one in machine.stream(start, handlers=handlers) if isinstance(one, Moved)]
+    assert len(moves) == taken <= most
 
 
 @cases("name", *COUNTING)
@@ -414,7 +417,8 @@ def test_other_checkers_agree_about_measures(name: str) -> None:
     machine, limits = measured(name), gx.Limits(iterations=None)
     flow, certificate = flow_of(machine), certificate_of(machine, limits)
     found = explore_table(machine, limits, proof=certificate.proof)
-    assert found.endless is None
+    form = certificate.bounds.transitions.form or ""
+    assert (found.endless, found.longest) == (None, eval(re.sub(r"measure\(\w+\)", "2", form)))
     assert "MeasureError" in found.exceptions
     assert spin(promela(flow, limits))
     assert "MeasureError" in tla(flow, limits)

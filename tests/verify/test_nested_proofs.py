@@ -316,6 +316,27 @@ def test_machine_may_loop_at_an_outer_limit() -> None:
     )
 
 
+@value
+class Addresses:
+    left: tuple[Address, ...]
+
+
+def stop_fetching(addresses: Addresses, limit: gx.Exhausted) -> Missed:
+    return Missed(0)
+
+
+@gx.node(when_spent=stop_fetching, asks=1, decreases=lambda addresses: len(addresses.left))
+def fetch_next(addresses: Addresses) -> gx.Asks[Fetch, Addresses | Page]:
+    text = yield from gx.ask(Fetch())
+    return Addresses(addresses.left[1:]) if addresses.left else Page(text)
+
+
+def test_closed_form_with_a_measure_does_not_include_nested_runs() -> None:
+    machine = machine_of(fetch_next).with_settings(NestedRuns("pages", 1, (("pages", 1, 1),)))
+    bounds = bounds_of(machine)
+    assert (bounds.alone["pages"].form, bounds.meters["pages"].form) == ("measure(fetch_next) + 1", None)
+
+
 # ---- a machine whose end only a search of its states proves
 
 

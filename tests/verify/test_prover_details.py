@@ -340,6 +340,7 @@ def test_text_that_is_no_certificate_is_refused_with_remedy() -> None:
 @cases(
     ("bound", "text"),
     (Bound(None, None), "no bound"),
+    (Bound("measure(a) + 1", None), "measure(a) + 1 (at most, with the measure of the first visit)"),
     (Bound(None, 12), "12 (at most)"),
     (Bound(None, 1234567, exact=True), "1,234,567 (exact)"),
     (Bound("0", 0, exact=True, value=0), "0 (exact)"),

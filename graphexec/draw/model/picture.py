@@ -250,8 +250,10 @@ def _caption_of(verdict: Verdict) -> tuple[str, ...]:
         f"{format_number(bound.number)} {name.removesuffix('s') if bound.number == 1 else name}".replace("_", " ")
         + ("" if bound.form in (None, format_number(bound.number)) else f" ({bound.form})")
         + bound.condition
-        for name, bound in bounds.rows()
         if bound.number is not None
+        else f"{bound.form} {name.replace('_', ' ')}"
+        for name, bound in bounds.rows()
+        if bound.number is not None or bound.form is not None
     ]
     if not known:
         return ("Proved: every run ends.",)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from graphexec.errors import format_number, format_value
 from graphexec.kernel.meters import GRACE, is_measure, is_number, is_whole
@@ -92,13 +92,13 @@ def _stopped_fault(certificate: Certificate, bound: Bound) -> str | None:
 def _fault(certificate: Certificate, meter: str | None, bound: Bound) -> str | None:
     """Return why a number is not proved: of transitions, or of what the machine's own effects charge a meter."""
     flow, potential = certificate.flow, bound.potential
-    # Where only measures end the loops, the bound is unknown.
+    # Where only measures end the loops, the bound may be unknown, or a closed form in their names.
     measured = bool(flow.measures) and certificate.ranks is not None
     if bound.number is None and bound.form is None and (measured or meter is not None):
         return None if (bound.value, bound.exact) == (None, False) else "it has a value, but no number"
-    if bound.number is None:
+    if bound.number is None and not measured:
         return "it has a closed form, but no number"
-    if potential is None or not is_whole(bound.number):
+    if potential is None or not (is_whole(bound.number) or bound.number is None):
         return "it has no potential, or is not a whole number"
     if bound.assuming is not None:
         return "it has an assumption, which only the bound on seconds may have"
@@ -109,14 +109,17 @@ def _fault(certificate: Certificate, meter: str | None, bound: Bound) -> str | N
     possible = [one for one in flow.variants if one.source in nodes and is_possible(certificate, one)]
     weights = [1 if meter is None else count_charges(certificate, one, meter, potential) for one in possible]
     counted = [(one, weight) for one, weight in zip(possible, weights, strict=True) if weight is not None]
+    lines = not potential.states
     counted += [(one, 0) for one in flow.measure_errors if one.source in nodes]
-    # Any amount of a measure may be left, whatever the certificate says.
-    if None in weights or not all(is_whole(cap) and not is_measure(name) for name, cap in caps.items()):
+    if None in weights or not all(is_whole(caps[name]) or (lines and is_measure(name)) for name in caps):
         return "it depends on something that has no limit"
-    check = highest_state if potential.states else highest_line
+    check = highest_line if lines else highest_state
     most = check(certificate, potential, counted, {name: int(cap or 0) for name, cap in caps.items()})
     if isinstance(most, str):
         return most
+    slopes = {name: slope for name, slope in potential.lines[flow.start][1] if is_measure(name)} if lines else {}
+    if any(slopes.values()) != (bound.number is None):
+        return "it has a number, but depends on a measure" if bound.number is not None else "it has no number"
     beside = _beside(certificate, meter, potential.limits)
     if beside is None:
         return "its limits do not bound it"
@@ -125,6 +128,9 @@ def _fault(certificate: Certificate, meter: str | None, bound: Bound) -> str | N
         # After each crash, one visit may ask for its effects again.
         largest = max((weight for _, weight in counted), default=0)
         most += int(certificate.limits.get("restarts") or 0) * largest
+    if bound.number is None:
+        # One more visit than the first measure says: the last one may be at 0.
+        return _measured_form_fault(certificate, bound, {**slopes, "": most + sum(slopes.values())})
     if bound.number != most:
         return f"the potential proves {format_number(most)}, but the bound says {format_number(bound.number)}"
     return _form_fault(certificate, bound)
@@ -134,7 +140,7 @@ def _nested_fault(certificate: Certificate, name: str) -> str | None:
     """Return why a meter's number with nested runs is not proved, given that the machine's own part is."""
     bound, own = certificate.bounds.meters[name], certificate.bounds.alone[name]
     if bound.number is None:
-        return None if bound.form is None else "it has a closed form, but no number"
+        return None if bound.form is None or bound == own else "it has a closed form, but no number"
     if bound.potential is not None and [one for one, _ in bound.potential.limits] == [name]:
         return _fault(certificate, name, bound)
     rows = [(one, alone, whole) for one in certificate.nested for meter, alone, whole in one.charges if meter == name]
@@ -160,9 +166,10 @@ def _form_fault(certificate: Certificate, bound: Bound) -> str | None:
     """Return why a closed form does not have the value given with it, or is too low."""
     if bound.form is None:
         return None if bound.value is None else "it has a value, but no closed form"
-    total = _read_form(certificate, bound.form)
-    if isinstance(total, str):
-        return total
+    terms = _read_form(certificate, bound.form, ())
+    if isinstance(terms, str):
+        return terms
+    total = terms[""]
     return (
         None
         if total == bound.value and total >= (bound.number or 0)
@@ -170,19 +177,31 @@ def _form_fault(certificate: Certificate, bound: Bound) -> str | None:
     )
 
 
-def _read_form(certificate: Certificate, form: str) -> int | str:
-    """Return the value of a closed form for the limits, or a message."""
-    total = 0
+def _measured_form_fault(certificate: Certificate, bound: Bound, most: Mapping[str, int]) -> str | None:
+    """Return why a closed form is too low; `most` has the factor of each measure that is proved, and the rest."""
+    terms = _read_form(certificate, bound.form or "", certificate.flow.measures)
+    if isinstance(terms, str):
+        return terms
+    covers = all(terms[name] >= most.get(name, 0) for name in terms)
+    return None if covers and (bound.value, bound.exact) == (None, False) else "its closed form is too low"
+
+
+def _read_form(certificate: Certificate, form: str, measures: Sequence[str]) -> dict[str, int] | str:
+    """Return the factor of each of the measures in a closed form, and the rest under an empty name; or a message."""
+    terms = dict.fromkeys(("", *measures), 0)
     for term in form.replace("- ", "-").replace("+ ", "").split(" "):
-        product = -1 if term.startswith("-") else 1
+        product, measure = (-1 if term.startswith("-") else 1), ""
         for factor in term.removeprefix("-").split("*"):
             is_written = factor.isdecimal() and len(factor) <= _DIGITS
             limit = int(factor) if is_written else certificate.limits.get(factor)
-            if not is_whole(limit):
+            if factor in measures and not measure:
+                measure = factor
+            elif is_whole(limit):
+                product *= limit
+            else:
                 return f"{format_value(factor)} in its closed form is not a limit"
-            product *= limit
-        total += product
-    return total
+        terms[measure] += product
+    return terms
 
 
 def _beside(certificate: Certificate, meter: str | None, within: Charges) -> int | None:

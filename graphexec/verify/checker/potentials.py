@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from graphexec.kernel.meters import is_count
+from graphexec.kernel.meters import is_count, is_measure
 from graphexec.kernel.node import END
 from graphexec.verify.proof.certificate import Certificate, Line, Potential
 from graphexec.verify.proof.flow import Transition, is_timely
@@ -17,7 +18,7 @@ Possible: TypeAlias = Sequence[tuple[Transition, int]]
 def highest_line(
     certificate: Certificate, potential: Potential, possible: Possible, caps: Mapping[str, int]
 ) -> int | str:
-    """Return the potential at the start, or a message if a potential is too low."""
+    """Return the potential at the start, or a message if a potential is too low. Caps of measures do not count."""
     lines = potential.lines
     if any(slope < 0 for _, slopes in lines.values() for _, slope in slopes):
         return "a potential has a negative slope"
@@ -28,19 +29,22 @@ def highest_line(
     if certificate.flow.start not in lines:
         return f"{certificate.flow.start} has no potential"
     base, slopes = lines[certificate.flow.start]
-    return base + sum(slope * caps[name] for name, slope in slopes)
+    return base + sum(slope * caps[name] for name, slope in slopes if not is_measure(name))
 
 
-def _gain(one: Transition, here: Line, there: Line, caps: Mapping[str, int]) -> int:
+def _gain(one: Transition, here: Line, there: Line, caps: Mapping[str, int]) -> float:
     """Return the most by which a transition can raise the potential."""
     spent, before, after = dict(one.spends), dict(here[1]), dict(there[1])
-    gain = there[0] - here[0]
+    gain: float = there[0] - here[0]
     for name, cap in caps.items():
         amount, slope = spent.get(name, 0), after.get(name, 0)
+        if is_measure(name) and (slope > before.get(name, 0) or (slope and name in one.resets)):
+            # Any amount may be left, so that the gain has no limit.
+            return math.inf
         # The gain is linear in the amount left, so its maximum is at one end.
         gain += max(
             slope * (cap if name in one.resets else left - amount) - before.get(name, 0) * left
-            for left in (amount, cap)
+            for left in ((amount,) if is_measure(name) else (amount, cap))
         )
     return gain
 

@@ -73,8 +73,7 @@ class BoundSearch:
     """Finds the bounds on what runs of a flow count, whose possible `transitions` are proved to end under known limits.
 
     `nested` runs have limits of their own, which bound meters, too. Closed forms exist only if the transitions end
-    `always`. If `measured`, measures end them, so that only a limit on a meter itself bounds its charges. If they end
-    only `by_states`, all states are searched.
+    `always`; if `measures` end them, these have their names. If they end only `by_states`, all states are searched.
     """
 
     def __init__(
@@ -86,14 +85,18 @@ class BoundSearch:
         *,
         always: bool,
         by_states: bool = False,
-        measured: bool = False,
+        measures: Sequence[str] = (),
     ) -> None:
         self.flow = flow
-        self._measured = measured
+        # Of a measure, one more may be spent than the first visit says, because the last one may be at 0.
+        self._measures = {name: polynomial.name(name) + _ONE for name in measures}
         self.nested = nested
         self._by_states = by_states
-        self._transitions = possible_transitions(flow, known)
-        self._always = transitions if always else None
+        possible = possible_transitions(flow, known)
+        reached = {one.source for one in possible}
+        errors = [one for one in flow.measure_errors if measures and one.source in reached]
+        self._transitions = [*possible, *errors]
+        self._always = [*transitions, *errors] if always else None
         self.known = known
         self._budgets = caps_of(flow, known)
         charged: dict[str, Any] = {name: known.get(name) for one in nested for name, *_ in one.charges}
@@ -104,7 +107,7 @@ class BoundSearch:
         self._caps: Mapping[str, int] = {name: limit for name, limit in caps.items() if limit is not None}
         self._numbers = {name: polynomial.number(cap) for name, cap in self._caps.items()}
         spent = {name for one in transitions for name, _ in one.spends}
-        self._spent = [name for name in self._caps if name in spent]
+        self._spent = [name for name in (*self._caps, *measures) if name in spent]
         self._nodes = ends_of(flow, transitions)
         self._reached = ends_of(flow, self._transitions)
         self._possible, self._sure = Product(flow, known), Product(flow, known, sure=True)
@@ -115,7 +118,7 @@ class BoundSearch:
 
     def bound_by_lines(self) -> Bound:
         """Return a bound on the number of transitions that holds with anything left of the budgets."""
-        if self._measured:
+        if self._measures:
             return Bound(None, None)
         potentials = Potentials(lambda _: _ONE, self._numbers, self._spent, close=False)
         number, potential = self._value_of(potentials.of(self._nodes, self._transitions))
@@ -126,8 +129,8 @@ class BoundSearch:
 
         `counts` says how much a sure move counts; it is `None` if no run may reach the bound, so that none is searched.
         """
-        if self._measured:
-            return Bound(None, None)
+        if self._measures:
+            return self._measured_bound(weight, more)
 
         def most(move: CountedMove) -> int:
             return weight(move.transition).at(self._caps)
@@ -156,6 +159,41 @@ class BoundSearch:
             nodes = {*potential.lines} or {node for node, _, _ in potential.states}
             number += most_of(more, (one for one in self._transitions if one.source in nodes), self._caps)
         return Bound(form, number, exact, value, potential=potential)
+
+    def _measured_bound(self, weight: Weight, more: More | None) -> Bound:
+        """Return a bound whose closed form may have measures, and then no number."""
+        caps = self._numbers | self._measures
+        errors = {*self.flow.measure_errors}
+
+        def counts(one: Transition) -> Polynomial:
+            return _ZERO if one in errors else weight(one)
+
+        extra = _ZERO if more is None else more(self._always or self._transitions)
+        again = _ZERO if more is None else polynomial.number(most_of(more, self._transitions, self._caps))
+        typical = {**self._caps, **dict.fromkeys(self._measures, 10)}
+        forms = [] if self._always is None else [*self._forms(counts, extra, self._always)]
+        best, least = Bound(None, None), math.inf
+
+        def counted(one: Transition) -> Polynomial:
+            return polynomial.number(counts(one).at(self._caps))
+
+        for lines in self._potentials(counted, caps, self._transitions):
+            reached = [lines[node] for node in self._reached]
+            if not all(part.is_number for line in reached for part in (line.base, *line.slopes.values())):
+                # A loop resets the measure, so that the bound is no linear function of it.
+                continue
+            proved = lines[self.flow.start].at(caps) + again
+            covering = [one for one in forms if polynomial.covers(one, self._caps, proved)]
+            number = proved.at({}) if proved.is_number else None
+            # With numbers in place of the limits, if none is linear in the measures.
+            alone = proved if number is None else None
+            form = min(covering, key=lambda one: (one.at(typical), len(str(one))), default=alone)
+            if (number is not None or form is not None) and proved.at(typical) < least:
+                least = proved.at(typical)
+                potential = self._potential_of(lines)
+                value = None if form is None or number is None else form.at(typical)
+                best = Bound(None if form is None else str(form), number, value=value, potential=potential)
+        return best
 
     def _is_sure(self, number: int, counts: Counts) -> bool:
         """Return whether a run that reaches the proved number is found by searching all states."""
@@ -235,7 +273,7 @@ class BoundSearch:
 
     def _forms(self, weight: Weight, more: Polynomial, transitions: Sequence[Transition]) -> Iterator[Polynomial]:
         """Yield closed forms of the counts of `transitions`, plus `more`."""
-        caps = {name: polynomial.name(name) for name in self._caps}
+        caps = {name: polynomial.name(name) for name in self._caps} | self._measures
         many = len(self._spent) > _BUDGETS
         candidates = SlopedPotentials(self._nodes, transitions).find(weight, caps) if many else None
         for found in candidates or self._potentials(weight, caps, transitions):
@@ -280,7 +318,7 @@ class BoundSearch:
         # Among equal limits, the first is the meter's own.
         called = min(bounding, key=lambda way: sum(self._caps[other] * factor for other, factor in way))
         reserved = [one for one in self._transitions if one.reserved]
-        if self._measured and any(one.calls(name) != 0 for one in reserved):
+        if self._measures and any(one.calls(name) != 0 for one in reserved):
             return None
         again = partial(charged_again, name, known=self.known)
         within = sum((polynomial.number(factor) * polynomial.name(other) for other, factor in called), _ZERO)

@@ -24,25 +24,26 @@ def bounds_of(
     nested: Sequence[NestedRuns] = (),
     *,
     always: bool = True,
-    measured: bool = False,
+    measures: Sequence[str] = (),
     anywhere: bool = False,
 ) -> Bounds:
     """Return the bounds of a flow whose possible `transitions` are proved to end under the `known` limits.
 
     The charges of `nested` runs are added. Closed forms exist only if the transitions end `always`: however high the
-    limits are. If the proof counts the measures of nodes (`measured`), only limits on meters bound charges. If an outer
-    run may stop it `anywhere`, there are bounds on the transitions of a nested run and of a resumed one, too.
+    limits are. If the proof counts the `measures` of nodes, what they bound has a closed form in their names, which
+    stand for the measures of the first visits, and no number. If an outer run may stop it `anywhere`, there are bounds
+    on the transitions of a nested run and of a resumed one, too.
     """
-    bounds = _bounds(BoundSearch(flow, transitions, known, nested, always=always, measured=measured))
+    bounds = _bounds(BoundSearch(flow, transitions, known, nested, always=always, measures=measures))
     if not anywhere:
         return bounds
     within = bounds.transitions
     if not may_stop_anywhere(known):  # any deadline opens the same transitions as an outer limit
         known = {**known, "seconds": 1.0}
         within = BoundSearch(
-            flow, flow.variants, known, nested, always=always, measured=measured
+            flow, flow.variants, known, nested, always=always, measures=measures
         ).bound_of_transitions()
-    rest = BoundSearch(flow.resumed, flow.resumed.variants, known, nested, always=False, measured=measured)
+    rest = BoundSearch(flow.resumed, flow.resumed.variants, known, nested, always=False, measures=measures)
     return dataclasses.replace(bounds, transitions_when_nested=within, transitions_when_resumed=rest.bound_by_lines())
 
 
@@ -92,7 +93,8 @@ def _with_nested_runs(search: BoundSearch, name: str, alone: Mapping[str, Bound]
     if not rows or runs == 0 or is_limit_of(own, name):
         return own
     if own.number is None:
-        return own
+        # A closed form of the machine's own charges does not include nested runs.
+        return Bound(None, None)
     found: list[tuple[float, str | None]] = []
     most = [one for _, (one, _) in rows if one is not None]
     if runs is not None and len(most) == len(rows):

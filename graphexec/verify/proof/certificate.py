@@ -73,6 +73,8 @@ class Bound:
     `form` holds for all limits, in their names (`4*iterations + 2`); `value` is its value for the given limits.
     `number` is the least bound known for these limits; the `potential` proves it. If it is `exact`, some run through
     the flow reaches it. All are `None` if there is no bound. `assuming` is a condition that the proof does not check.
+    Where measures end the loops, there may be a `form` without a number: `measure(work)` is the measure of the first
+    visit to `work`, which only the run knows.
     """
 
     form: str | None
@@ -85,7 +87,7 @@ class Bound:
 
     def __str__(self) -> str:
         if self.number is None:
-            return "no bound"
+            return "no bound" if self.form is None else f"{self.form} (at most, with the measure of the first visit)"
         how = ("exact" if self.exact else "at most") + self.condition
         number = format_number(self.number)
         if self.form is None or self.form == number:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, reduce
@@ -67,6 +68,15 @@ class Polynomial:
             total += coefficient
         return total
 
+    def of(self, values: Mapping[str, int]) -> Polynomial:
+        """Return the polynomial of the other names, given a number for some."""
+        summed: dict[tuple[str, ...], int] = {}
+        for product, coefficient in self.terms.items():
+            left = tuple([one for one in product if one not in values])
+            fixed = math.prod([values[one] for one in product if one in values])
+            summed[left] = summed.get(left, 0) + coefficient * fixed
+        return _without_zeros(summed)
+
     def __str__(self) -> str:
         def place(term: tuple[tuple[str, ...], int]) -> tuple[int, tuple[str, ...]]:
             return -len(term[0]), term[0]
@@ -101,3 +111,13 @@ def _without_zeros(terms: dict[tuple[str, ...], int]) -> Polynomial:
     if 0 in terms.values():
         return Polynomial({product: coefficient for product, coefficient in terms.items() if coefficient})
     return Polynomial(terms)
+
+
+def covers(form: Polynomial, values: Mapping[str, int], proved: Polynomial) -> bool:
+    """Return whether a form, given some values, is never lower than what is proved, and as linear in the other names.
+
+    If that is a number, it has none of them.
+    """
+    most = 0 if proved.is_number else 1
+    is_linear = all(sum(one not in values for one in product) <= most for product in form.terms)
+    return is_linear and min((form.of(values) - proved).terms.values(), default=0) >= 0

@@ -144,7 +144,7 @@ def prove_flow(
                     known,
                     nested,
                     always=always,
-                    measured=bool(measures),
+                    measures=measures,
                     anywhere=holds_when_nested,
                 )
             )

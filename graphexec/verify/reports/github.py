@@ -24,8 +24,9 @@ def _lines(subject: Subject, root: str) -> Iterator[str]:
         yield _command(finding.severity, finding.code, f"{subject.name}: {finding}", where)
     if subject.status == "proved":
         bounds = None if subject.verdict is None else subject.verdict.bounds
-        most = None if bounds is None else bounds.transitions.number
-        within = "" if most is None else f" after at most {format_number(most)} transitions"
+        most = None if bounds is None else bounds.transitions
+        number = None if most is None else most.form if most.number is None else format_number(most.number)
+        within = "" if number is None else f" after at most {number} transitions"
         yield _command("notice", "graphexec", f"{subject.name}: proved, every run ends{within}", {})
 
 

@@ -66,7 +66,7 @@ def bound_lines(bounds: Bounds) -> list[str]:
 
 def bound_text(name: str, bound: Bound) -> str:
     """Return a bound in closed form and as a number, or the remedy if there is none."""
-    if bound.number is not None:
+    if bound.number is not None or bound.form is not None:
         return str(bound)
     return f"no bound; {_REMEDIES.get(name) or f'set {meter_limit(name)} or Limits(fan_out=5)'}"
 
