@@ -17,6 +17,7 @@ from graphexec.kernel.surgery import splice as splice_graph
 if TYPE_CHECKING:
     from pathlib import Path
 
+    import networkx as nx
     from typing_extensions import Unpack
 
     from graphexec.draw import AnyRun, Marks, PieceView
@@ -55,6 +56,12 @@ class Machine(Graph[S_contra, F_co]):
         from graphexec.verify import verify
 
         return verify(self, limits)
+
+    def to_networkx(self) -> nx.MultiDiGraph[str]:
+        """Return the table as a networkx graph; `graphexec.verify.to_networkx` lists its attributes."""
+        from graphexec.verify import to_networkx
+
+        return to_networkx(self)
 
     def run(
         self, value: S_contra | Snapshot, *, allow_nonterminating: bool = False, **options: Unpack[MachineSettings]

@@ -197,11 +197,6 @@ RUNNING_GRAPH = {name: f"graph.{name}(value)" for name in ("run", "stream", "ast
 # Names that earlier versions had, without `graphexec.` before them.
 REMOVED = _by_name(
     (
-        "verify.to_networkx",
-        "write nx.MultiDiGraph((edge.source, edge.target, edge.outcome.__name__) for edge in graph.edges)",
-    ),
-    ("verify.postdominates", "write shortest_path(graph, END, start=other, avoiding=node) is None"),
-    (
         "verify.audit",
         "the engine compares each step of a run with its certificate, which check of graphexec.verify reads",
     ),

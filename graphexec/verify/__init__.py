@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from graphexec._mistakes import explain_names
 from graphexec.verify.checker.check import check
-from graphexec.verify.dominance import dominates, shortest_path
+from graphexec.verify.networkx_graph import dominates, postdominates, shortest_path, to_networkx
 from graphexec.verify.proof.certificate import Bound, Bounds, Certificate
 from graphexec.verify.proof.findings import CODES, Finding, UnprovedError, Verdict, Witness, findings_of
 from graphexec.verify.proof.prove import verify
@@ -21,7 +21,9 @@ __all__ = [
     "check",
     "dominates",
     "findings_of",
+    "postdominates",
     "shortest_path",
+    "to_networkx",
     "verify",
 ]
 

@@ -1,17 +1,19 @@
 """Graph algorithms: components and dominators for proofs, and shortest paths for counterexamples.
 
-networkx has all of them, but loading it would add about 100 ms to the first proof of a process; the tests compare the
-results.
+Only the paths use networkx, which is imported when needed: loading it would add about 100 ms to the first proof of a
+process. The tests compare the results with those of networkx.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from typing import TypeVar
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 N = TypeVar("N", bound=Hashable)
-L = TypeVar("L")
 
 
 def strongly_connected_components(following: Mapping[N, Iterable[N]]) -> list[list[N]]:
@@ -88,47 +90,51 @@ def find_dominators(start: N, following: Mapping[N, Iterable[N]]) -> Callable[[N
     return lambda node, other: bool(above[other] >> places[node] & 1)
 
 
-def label_edges(edges: Iterable[tuple[N, N, L]]) -> dict[N, dict[N, L]]:
-    """Return the labels of edges by source and target; the first of parallel edges is kept.
+def label_edges(edges: Iterable[tuple[N, N, object]]) -> nx.DiGraph[N]:
+    """Return the graph of these edges, each a source, a target and a label; the first of parallel edges is kept.
 
     Among paths of equal length, the first in the order of the edges is found.
     """
-    network: dict[N, dict[N, L]] = {}
+    import networkx as nx
+
+    network: nx.DiGraph[N] = nx.DiGraph()
     for source, target, label in edges:
-        network.setdefault(source, {}).setdefault(target, label)
+        if not network.has_edge(source, target):
+            network.add_edge(source, target, label=label)
     return network
 
 
-def find_path(network: Mapping[N, Mapping[N, L]], start: N, target: N) -> list[L] | None:
+def find_path(network: nx.DiGraph[N], start: N, target: N) -> list[Any] | None:
     """Return the labels on a shortest path: an empty list from a node to itself, `None` if there is no path.
 
     Takes linear time.
     """
-    return [] if start == target else _find_walk(network, start, target)
+    nodes = _nodes_until(network, start, {target}) if start in network or start == target else None
+    return None if nodes is None else _labels(network, nodes)
 
 
-def find_cycle(network: Mapping[N, Mapping[N, L]], node: N) -> list[L]:
+def find_cycle(network: nx.DiGraph[N], node: N) -> list[Any]:
     """Return the labels on a shortest cycle through a node, which must be on a cycle. Takes linear time."""
-    cycle = _find_walk(network, node, node)
-    assert cycle is not None, "the node is on a cycle"
-    return cycle
+    nodes = _nodes_until(network, node, set(network.predecessors(node)))
+    assert nodes is not None, "the node is on a cycle"
+    return _labels(network, [*nodes, node])
 
 
-def _find_walk(network: Mapping[N, Mapping[N, L]], start: N, target: N) -> list[L] | None:
-    """Return the labels on a shortest walk of one edge or more, or `None`."""
-    before: dict[N, tuple[N, L]] = {}
-    waiting = deque([start])
-    while waiting and target not in before:
-        node = waiting.popleft()
-        for following, label in network.get(node, {}).items():
-            if following not in before:
-                before[following] = node, label
-                waiting.append(following)
-    if target not in before:
-        return None
-    node, label = before[target]
-    labels = [label]
-    while node != start:
-        node, label = before[node]
-        labels.append(label)
-    return labels[::-1]
+def _nodes_until(network: nx.DiGraph[N], start: N, targets: set[N]) -> list[N] | None:
+    import networkx as nx
+
+    if start in targets:
+        return [start]
+    before: dict[N, N] = {}
+    for source, node in nx.bfs_edges(network, start):
+        before[node] = source
+        if node in targets:
+            path = [node]
+            while path[-1] != start:
+                path.append(before[path[-1]])
+            return path[::-1]
+    return None
+
+
+def _labels(network: nx.DiGraph[N], nodes: Sequence[N]) -> list[Any]:
+    return [network.edges[edge]["label"] for edge in pairwise(nodes)]
