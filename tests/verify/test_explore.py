@@ -173,12 +173,6 @@ def test_number_of_runs_follows_from_reply_classes(iterations: int) -> None:
     assert explored(Limits(iterations=iterations), tools=BOTH).paths == runs
 
 
-@cases("iterations", 0, 1, 2)
-def test_exhaustive_search_follows_every_run(iterations: int) -> None:
-    found = explored(Limits(iterations=iterations))
-    assert explored(Limits(iterations=iterations), prune=False).runs == found.paths
-
-
 @given(data=st.data(), kind=st.sampled_from(KINDS), iterations=st.integers(0, 3))
 def test_explorer_and_driver_emit_same_events(data: st.DataObject, kind: Kind, iterations: int) -> None:
     executor = executor_of(kind, BOTH)
