@@ -74,13 +74,13 @@ def verify_termination(  # noqa: PLR0913 - each has a default
     the real drivers, sync and async, are attacked `examples` times under a virtual clock by models, tools and people
     with arbitrary behaviour. Finally the same number of scripts of model replies are run with your own code: an
     executor's tools, agent function, memory, handlers, observers and policies are called (its model and people are
-    not). This finds code that hangs, fails late or for an unusual reply, or differs between two runs of one script or
-    when it is resumed, and names its node.
+    not). This finds code that hangs, or fails late or for an unusual reply, and nodes that differ between two runs of
+    one script, or when they are resumed.
 
     `machine` is an executor, or a graph that begins with `start`. `replies` are the replies to your own effects, such
     as `{Fetch: [Page(""), Page("text")]}`; their handlers are not called, so `{CallTool: [ToolResult("found")]}`
-    prevents tool calls. `raises` are exceptions that may end a run. `stateful` are the names of tools and nodes that
-    may behave differently in each run. `context` is the context of the runs, and `patience` is the number of real
+    prevents tool calls. `raises` are exceptions that may end a run. `stateful` are the names of nodes that may behave
+    differently in each run. `context` is the context of the runs, and `patience` is the number of real
     seconds that one call of your code may take. `ignore=["GX027"]` allows exits that bypass a guard.
 
     Raises `AssertionError` with the broken property, and `InputError` for effects without a known reply, for a value
@@ -176,7 +176,8 @@ def check_ask_counts(trial: Trial) -> None:
     __tracebackhide__ = True
     for attack in repetitions(trial.all_parts):
         # The first run of a process may leave what all others find.
-        check_equal_runs(*(report_attack(trial, attack, trial.limits) for _ in range(2)), trial)
+        first, again = (report_attack(trial, attack, trial.limits) for _ in range(2))
+        check_equal_runs(first, again, trial)
     # The following checks do not run this script.
     trial.watchdog.script = ""
 
@@ -314,10 +315,11 @@ def check_drivers(trial: Trial, attack: Attack, limits: Limits) -> None:
     __tracebackhide__ = True
     whole = outcome_sync(trial, attack, limits)
     other = outcome_async(trial, attack, limits)
-    differs = not trial.stateful.isdisjoint(trial.graph.nodes)
+    differs = bool(trial.stateful)
     if comparable(other) != comparable(whole) and not differs:
         # Observed runs tell which node it is.
-        check_equal_runs(*(report_attack(trial, attack, limits) for _ in range(2)), trial)
+        first, again = (report_attack(trial, attack, limits) for _ in range(2))
+        check_equal_runs(first, again, trial)
         raise AssertionError(f"the sync run ends with {whole!r}, the async one with {other!r}")
     for text, seen in pauses(trial, attack, limits):
         paused = Snapshot.from_json(text, trial.graph)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from typing import Any, TypeAlias
 
-from graphexec.effects import CallAgent, LoadMemory, ModelEffect, SaveMemory
+from graphexec.effects import LoadMemory, SaveMemory
 from graphexec.kernel.effects import CallContext
 from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Moved, Reported
 from graphexec.kernel.snapshot import snapshot_of
@@ -83,21 +83,15 @@ def _check_charges(run: RunReport, trial: Trial, bounds: Bounds) -> None:
             raise BrokenPromiseError(who, fact, f"set max_{name}, which also applies to nested runs")
 
 
-def check_equal_runs(first: RunReport, second: RunReport, trial: Trial, *, remembers: bool = False) -> None:
-    """Raise `BrokenPromiseError` for the code that makes two runs under one script differ.
-
-    `trial.stateful` tools and nodes may differ. If the executor `remembers`, the inputs from its memory may, too.
-    """
+def check_equal_runs(first: RunReport, second: RunReport, trial: Trial) -> None:
+    """Raise `BrokenPromiseError` for the node that makes two runs under one attack differ; `trial.stateful` ones may."""
     # What comes after a value that may differ may have other values, too.
-    values_count = not remembers
-    stories = (_story(run, trial, remembers=remembers) for run in (first, second))
-    for one, other in zip_longest(*stories):
-        (who, before, value), (_, after, changed) = one or (other[0], "ends", ""), other or ("", "ends", "")
+    values_count = True
+    for one, other in zip_longest(_story(first), _story(second)):
+        (node, before, value), (_, after, changed) = one or (other[0], "ends", ""), other or ("", "ends", "")
         if before == after and (not values_count or value == changed):
             continue
-        node, _, code = who.partition(": ")
-        name = code.removeprefix("the tool ") if code.startswith("the tool ") else node
-        if {node, name} & trial.stateful:
+        if node in trial.stateful:
             if before != after:
                 return
             values_count = False
@@ -105,51 +99,29 @@ def check_equal_runs(first: RunReport, second: RunReport, trial: Trial, *, remem
         if before == after:
             before, after = (f"{before}: {text}" for text in _distinct([value, changed]))
         raise BrokenPromiseError(
-            who,
+            node,
             f"differs between runs: under one script it {before} in the first run, but {after} in the second",
-            f"keep its state in the run (its context, its steps), or pass stateful=({name!r},) if this is intended",
+            f"keep its state in the run (its context, its steps), or pass stateful=({node!r},) if this is intended",
         )
 
 
-def _story(run: RunReport, trial: Trial, *, remembers: bool) -> Iterator[tuple[str, str, str]]:
-    """Yield what the code of a run does: its name, the action, and the value asked for, answered or returned."""
-    who = "the run"
-    for event in _in_order(run.events):
-        value: object = ""
+def _story(run: RunReport) -> Iterator[tuple[str, str, str]]:
+    """Yield what the nodes of a run do: the node, the action, and the value that is asked for or returned."""
+    node, value = "the run", ""
+    for event in run.events:
         match event:
-            case Answered(_, ModelEffect() | LoadMemory()):
-                continue
-            case Answered(_, CallAgent(), _) if remembers:
-                # The agent sees what the memory loaded.
-                return
-            case Answered(_, _, reply, call=call) if call is not None:
-                who, did, value = trial.watchdog.describe_call(call), "answers", getattr(reply, "observation", reply)
-            case Asked(who, effect):
-                did, value = f"asks for {getattr(effect, 'name', type(effect).__name__)}", effect
-            case Entered(who):
-                did = "is entered"
-            case Moved(who, outcome):
-                did, value = f"returns {type(outcome).__name__}", outcome
+            case Asked(node, effect):
+                did, value = f"asks for {getattr(effect, 'name', type(effect).__name__)}", repr(effect)
+            case Entered(node):
+                did, value = "is entered", ""
+            case Moved(node, outcome):
+                did, value = f"returns {type(outcome).__name__}", repr(outcome)
             case _:
                 continue
         # The addresses of objects differ between runs.
-        yield who, did, re.sub(r" at 0x[0-9a-f]+", "", repr(value))
+        yield node, did, re.sub(r" at 0x[0-9a-f]+", "", value)
     if run.error is not None:
-        yield who, f"raises {run.error!r}", ""
-
-
-def _in_order(events: Events) -> list[Any]:
-    """Return the events, those of a batch in the order of its members: threads finish in any order."""
-    first: dict[tuple[int, str], int] = {}
-
-    def order(numbered: tuple[int, Any]) -> tuple[int, int, int]:
-        number, event = numbered
-        if not isinstance(event, (Asked, Answered)) or event.call is None:
-            return number, 0, 0
-        begun = first.setdefault((event.call.sequence, event.node), number)
-        return begun, isinstance(event, Answered), event.call.member
-
-    return [event for _, event in sorted(enumerate(events), key=order) if not isinstance(event, Reported)]
+        yield node, f"raises {run.error!r}", ""
 
 
 # The most characters of a value in a line of a report, and those of them before the first difference.
