@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, TypeAdapter
 
-from graphexec.testing.explorer.oracle import example_of
+from graphexec.testing.explorer.oracle import example_of, unusual_arguments
 from tests.parameters import cases
 
 
@@ -31,6 +31,33 @@ OTHERS = [Annotated[str, Field(examples=["2020-01-01"])], Annotated[list[int], F
 def test_an_example_fits_its_schema(kind: Any) -> None:
     adapter: TypeAdapter[Any] = TypeAdapter(kind)
     adapter.validate_python(example_of(adapter.json_schema()), strict=False)
+
+
+BOUNDED = [Annotated[int, Field(gt=0)], Annotated[int, Field(multiple_of=7)], Annotated[float, Field(lt=0)]]
+SHORT = [Annotated[list[str], Field(max_length=0)], Annotated[str, Field(pattern="a+")], set[int]]
+
+
+@cases("kind", *PLAIN, *LIMITED, *OTHERS, *BOUNDED, *SHORT)
+def test_unusual_arguments_fit_their_schema(kind: Any) -> None:
+    adapter: TypeAdapter[Any] = TypeAdapter(kind)
+    schema = adapter.json_schema()
+    for arguments in unusual_arguments({"properties": {"it": schema}, "$defs": schema.get("$defs", {})}):
+        adapter.validate_python(arguments["it"], strict=False)
+
+
+@cases(
+    ("kind", "values"),
+    (str, [""]),
+    (int, [0, -1, 100]),
+    (bool, [False]),
+    (Literal["a", "b"], ["b"]),
+    (list[int], [[], [1]]),
+)
+def test_unusual_arguments_are_often_forgotten(kind: Any, values: list[object]) -> None:
+    schema = TypeAdapter[Any](kind).json_schema()
+    found = unusual_arguments({"properties": {"it": schema, "other": {"type": "boolean"}}})
+    # A property without a further unusual value has its example.
+    assert found == [{"it": value, "other": bool(number)} for number, value in enumerate(values)]
 
 
 def test_an_unknown_reference_is_a_string() -> None:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, get_args
@@ -118,11 +119,12 @@ def replies_of(machine: AgentExecutor | Graph[Any, Any], replies: Replies | None
     values += [reply.value for many, _ in performed.values() for reply in many]
     values += [reply.value for tool in tools for reply in tool_results(CallTool(tool, {}), tools)]
     words = texts(values) | frozenset(tools) | {UNKNOWN} | frozenset(get_args(StepStatus))
+    called = [] if agent is None or agent.model is None else _unusual_calls(agent, tools)
 
     def unusual_replies_to(effect: Effect[Any]) -> Sequence[Reply]:
         if isinstance(effect, ModelEffect):
             # A user cannot know all replies of a model.
-            return _UNUSUAL_REPLIES
+            return _UNUSUAL_REPLIES if type(effect) in given else [*_UNUSUAL_REPLIES, *called]
         return () if type(effect) in given else _UNUSUAL.get(type(effect), ())
 
     return Oracle(replies_to, words, None if agent is None else tuple(tools), unusual_replies_to)
@@ -245,6 +247,61 @@ def _calls(names: Sequence[str], arguments: Sequence[Any]) -> Iterator[ModelRepl
         "",
         tuple(ToolCall(f"call{n}", name, given) for n, (name, given) in enumerate(zip(names, written, strict=True))),
     )
+
+
+def _unusual_calls(agent: Agent, tools: Mapping[str, AnyTool]) -> list[Reply]:
+    """Return replies that call each tool with arguments that fit its schema and are often forgotten."""
+    return [
+        Reply(f"calls {name} with {given}", reply)
+        for name, tool in tools.items()
+        for given in unusual_arguments(tool.parameters)
+        for reply in _calls([name], [given])
+        if _classify_reply(agent, reply, list(tools)) == f"calls {name}"
+    ]
+
+
+def unusual_arguments(schema: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return arguments that fit a JSON schema with an empty text, 0, -1, 100, `None`, other constants."""
+    properties: Mapping[str, Any] = schema.get("properties", {})
+    definitions = schema.get("$defs", {})
+    values = {name: _unusual_values(one, definitions) for name, one in properties.items()}
+    usual = {name: example_of(one, definitions) for name, one in properties.items()}
+    return [
+        {name: one[number] if number < len(one) else usual[name] for name, one in values.items()}
+        for number in range(max(map(len, values.values()), default=0))
+    ]
+
+
+def _unusual_values(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> list[Any]:
+    match schema:
+        case {"const": _} | {"pattern": _} | {"format": _} | {"multipleOf": _}:
+            return []
+        case {"enum": [_, *others]}:
+            return others
+        case {"$ref": str(name)} if (kind := definitions.get(name.rpartition("/")[2])) is not None:
+            # A recursive schema has objects, which stay as they are.
+            return _unusual_values(kind, definitions)
+        case {"anyOf": [*kinds]} | {"oneOf": [*kinds]}:
+            return [value for kind in kinds for value in _unusual_values(kind, definitions)]
+        case {"type": "array"}:
+            one = example_of(schema.get("items", {}), definitions)
+            return [
+                [one] * count for count in (0, 1) if schema.get("minItems", 0) <= count <= schema.get("maxItems", 1)
+            ]
+        case {"type": "integer" | "number" as kind}:
+            least, most = schema.get("minimum", -math.inf), schema.get("maximum", math.inf)
+            above, below = schema.get("exclusiveMinimum", -math.inf), schema.get("exclusiveMaximum", math.inf)
+            # A large integer may be an index, and a large number a time to wait.
+            values = (0, -1, 100) if kind == "integer" else (0, -1)
+            return [value for value in values if least <= value <= most and above < value < below]
+        case {"type": "boolean"}:
+            return [False]
+        case {"type": "null"}:
+            return [None]
+        case {"type": "string"} if not schema.get("minLength"):
+            return [""]
+        case _:
+            return []
 
 
 def example_of(schema: Mapping[str, Any], definitions: Mapping[str, Any] | None = None) -> Any:

@@ -84,7 +84,7 @@ def _check_charges(run: RunReport, trial: Trial, bounds: Bounds) -> None:
 
 
 def check_equal_runs(first: RunReport, second: RunReport, trial: Trial) -> None:
-    """Raise `BrokenPromiseError` for the node that makes two runs under one attack differ; `trial.stateful` ones may."""
+    """Raise `BrokenPromiseError` for a node, no `trial.stateful` one, that makes two runs under one attack differ."""
     # What comes after a value that may differ may have other values, too.
     values_count = True
     for one, other in zip_longest(_story(first), _story(second)):
