@@ -318,8 +318,8 @@ def check_drivers(trial: Trial, attack: Attack, limits: Limits) -> None:
     differs = bool(trial.stateful)
     if comparable(other) != comparable(whole) and not differs:
         # Observed runs tell which node it is.
-        first, again = (report_attack(trial, attack, limits) for _ in range(2))
-        check_equal_runs(first, again, trial)
+        first, second = (report_attack(trial, attack, limits) for _ in range(2))
+        check_equal_runs(first, second, trial)
         raise AssertionError(f"the sync run ends with {whole!r}, the async one with {other!r}")
     for text, seen in pauses(trial, attack, limits):
         paused = Snapshot.from_json(text, trial.graph)

@@ -77,8 +77,6 @@ class Product:
     def most(self, weight: Callable[[CountedMove], int]) -> dict[State, int]:
         """Return the most that a run counts from each state. The flow must be proved to end."""
         best: dict[State, int] = {}
-        # Keyed by identity, because hashing a move takes longer than weighing it.
-        weighed = {id(move): weight(move) for row in self._rows.values() for move in row}
         opened: set[State] = set()
         waiting: list[tuple[State, list[tuple[CountedMove, State]] | None]] = [(self.begin, None)]
         while waiting:
@@ -92,7 +90,7 @@ class Product:
                 waiting.append((state, steps))
                 waiting.extend((target, None) for _, target in steps if target not in best)
                 continue
-            best[state] = max((weighed[id(one)] + best.get(target, 0) for one, target in steps), default=0)
+            best[state] = max((weight(one) + best.get(target, 0) for one, target in steps), default=0)
         return best
 
     def lasso(self, most: int, *, within: Iterable[Transition]) -> tuple[list[Transition], list[Transition]] | None:
