@@ -272,15 +272,9 @@ def test_errors_of_parsers_end_runs() -> None:
 @pytest.mark.medium
 @cases("crashes", 0, 1, 3)
 def test_each_crash_costs_at_most_one_repeated_call(crashes: int) -> None:
-    found = explored(Limits(iterations=2), crashes=crashes)
-    assert (found.model_calls, found.longest) == (2 + crashes, 10)
+    for found in (explored(Limits(iterations=2), crashes=crashes), explored(Limits(iterations=2, restarts=crashes))):
+        assert (found.endless, found.model_calls, found.longest) == (None, 2 + crashes, 10)
     assert explored(agent_limits(iterations=2, model_calls=2), crashes=crashes).model_calls == 2
-
-
-@cases("restarts", 0, 1, 2)
-def test_restarts_stay_within_limit(restarts: int) -> None:
-    found = explored(Limits(iterations=2, restarts=restarts))
-    assert (found.endless, found.model_calls) == (None, 2 + restarts)
 
 
 SO = replies_of(kernel.PROMPTS, {CallModel: [messages.ModelReply("so")]})

@@ -8,7 +8,7 @@ possible, for bounds, and one of what is `sure` to be possible, for example runs
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeAlias
 
 from graphexec.kernel.node import END
@@ -48,13 +48,9 @@ class Product:
     def moves(self, state: State) -> Iterator[tuple[CountedMove, State]]:
         """Yield the moves that are possible in a state, and their next states."""
         node, left = state
-        for move in self.moves_from(node):
+        for move in self._rows.get(node, ()):
             if move.is_possible(left):
                 yield move, (move.transition.target, move.after(left))
-
-    def moves_from(self, node: str) -> Sequence[CountedMove]:
-        """Return the moves from a node, in any state."""
-        return self._rows.get(node, ())
 
     def steps(self, state: State) -> Iterator[tuple[Transition, State]]:
         """Yield the transitions that are possible in a state, and their next states."""
