@@ -59,17 +59,6 @@ class RunReport:
         last = self.events[-1] if self.events else None
         return last.outcome if isinstance(last, Done) else None
 
-    @property
-    def summary(self) -> object:
-        """The part that is equal in two runs under one attack."""
-        return (
-            [*moves_of(self.events)],
-            comparable(self.outcome or self.error),
-            self.endless,
-            self.seconds,
-            self.adversary.log,
-        )
-
 
 @final
 class _Recorder:

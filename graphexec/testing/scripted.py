@@ -27,8 +27,8 @@ class After(Readable):
     stubborn: bool = False
 
     def __repr__(self) -> str:
-        when = "never" if math.isinf(self.seconds) else f"{self.result!r} after {self.seconds:g} s"
-        return f"{when}, stubborn" if self.stubborn else when
+        result = "" if math.isinf(self.seconds) else repr(self.result)
+        return f"{result}{delay(self.seconds, stubborn=self.stubborn)}".lstrip()
 
 
 NEVER = After(math.inf)

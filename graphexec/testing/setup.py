@@ -47,7 +47,7 @@ class Trial:
     raises: tuple[type[BaseException], ...] = RAISES
     # Names the script of the current run in its errors.
     watchdog: Watchdog = field(default_factory=Watchdog)
-    # The names of tools and nodes that may behave differently in each run.
+    # The names of nodes that may behave differently in each run.
     stateful: frozenset[str] = frozenset()
     # The context of the runs.
     context: object = None
@@ -87,8 +87,7 @@ def trial_of(
     unknown names in `stateful`, and if `machine` is not a machine.
     """
     graph = graph_of(machine)
-    own = [*graph.nodes, *(machine.tools if isinstance(machine, AgentExecutor) else ())]
-    check_names("stateful", stateful, own, "neither a tool nor a node")
+    check_names("stateful", stateful, [*graph.nodes], "no node of the machine")
     tools: tuple[str, ...] = ()
     decides: type[Effect[Any]] | None = None
     if isinstance(machine, AgentExecutor):

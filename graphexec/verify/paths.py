@@ -1,12 +1,12 @@
-"""Graph algorithms: components and dominators for proofs, and shortest paths for counterexamples.
+"""Graph algorithms: components for proofs, and shortest paths for counterexamples.
 
 Only the paths use networkx, which is imported when needed: loading it would add about 100 ms to the first proof of a
-process. The tests compare the results with those of networkx.
+process. The tests compare the components with those of networkx.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -56,38 +56,6 @@ def strongly_connected_components(following: Mapping[N, Iterable[N]]) -> list[li
                     lowest[path[-1]] = low
             lowest[node] = low
     return found
-
-
-def find_dominators(start: N, following: Mapping[N, Iterable[N]]) -> Callable[[N, N], bool]:
-    """Return a function that tells whether every path from `start` to the second node passes the first one.
-
-    Both must be nodes that `start` reaches. Takes one pass over the edges, and one more for each level of nested loops.
-    """
-    order = [start]
-    places = {start: 0}
-    for node in order:
-        for target in following.get(node, ()):
-            if target not in places:
-                places[target] = len(order)
-                order.append(target)
-    before: dict[N, list[N]] = {node: [] for node in order}
-    for node in order:
-        for target in following.get(node, ()):
-            before[target].append(node)
-    # The dominators of each node as bits, at first all nodes.
-    above = dict.fromkeys(order, -1)
-    above[start] = 1
-    changed = True
-    while changed:
-        changed = False
-        for node in order[1:]:
-            found = -1
-            for one in before[node]:
-                found &= above[one]
-            found |= 1 << places[node]
-            changed |= found != above[node]
-            above[node] = found
-    return lambda node, other: bool(above[other] >> places[node] & 1)
 
 
 def label_edges(edges: Iterable[tuple[N, N, object]]) -> nx.DiGraph[N]:

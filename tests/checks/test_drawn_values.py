@@ -9,22 +9,20 @@ import pytest
 from hypothesis import find, given
 from hypothesis import strategies as st
 
-from graphexec import AgentExecutor, Graph, GraphexecError, Limits, ModelError, messages, runtime
+from graphexec import AgentExecutor, GraphexecError, Limits, ModelError, messages, runtime
 from graphexec.effects import CallModel, CallTool, ToolResult, agent_limits
 from graphexec.kernel import Meter
 from graphexec.testing import VirtualClock, on_loop_time
 from graphexec.testing.adversary import Attack, Move
-from graphexec.testing.explorer.stub_nodes import explore_table
 from graphexec.testing.failures import DeadlockError
 from graphexec.testing.scripted import ScriptedError
 from graphexec.testing.strategies import attacks, limits
-from graphexec.verify import verify
 from tests.checks.random_graphs import DrawnEdge, DrawnGraph, DrawnNode, errand_class
 from tests.checks.scripts import AgentScript, Call, ScriptedTurn
-from tests.checks.strategies import agent_scripts, drawn_graphs, graphs, time_limits
+from tests.checks.strategies import agent_scripts, drawn_graphs, time_limits
 from tests.drivers import make_run_context, options_of
 from tests.executor.actors import echo
-from tests.parameters import cases, thorough
+from tests.parameters import cases
 
 NEVER_BACK = ScriptedTurn("act", (Call("echo", 1), Call("unknown")), math.inf, stubborn=True)
 GARBAGE = ScriptedTurn("garbage", (), 2.5)
@@ -106,31 +104,6 @@ def test_attack_has_moves_for_asked_effects_only(attack: Attack) -> None:
 def test_every_random_machine_can_be_built(drawn: DrawnGraph) -> None:
     assert len(drawn.graph) == sum(len(one.inner) or 1 for one in drawn.nodes)
     assert drawn.graph.start.partition(".")[0] == "n0"
-
-
-@given(machine=graphs(loops=False))
-def test_a_machine_without_loops_is_proved_to_end(machine: Graph[object, object]) -> None:
-    verdict = verify(machine, Limits(iterations=2))
-    assert verdict.proved or all(finding.code != "GX010" for finding in verdict.findings), str(verdict)
-
-
-@given(drawn=drawn_graphs(most=3))
-def test_proof_and_engine_agree_on_random_machines(drawn: DrawnGraph) -> None:
-    within = agent_limits(iterations=2, model_calls=2, tool_calls=2, tokens=4)
-    verdict = verify(drawn.graph, within)
-    exploration = explore_table(drawn.graph, within)
-    if verdict.proved:
-        assert exploration.endless is None, f"{verdict}\n{exploration.endless}"
-        assert verdict.bounds is not None
-        number = verdict.bounds.transitions.number
-        assert number is not None
-        assert exploration.longest is not None
-        assert exploration.longest <= number
-    elif any(finding.witness is not None and finding.witness.loop for finding in verdict.findings):
-        assert exploration.endless is not None, str(verdict)
-
-
-test_proof_and_engine_agree_on_many = thorough(test_proof_and_engine_agree_on_random_machines, 3000, drawn_graphs())
 
 
 @given(drawn=drawn_graphs(loops=False), choices=st.lists(st.integers(0, 3), max_size=8))

@@ -79,18 +79,27 @@ def test_a_memory_may_remember(as_messages: bool) -> None:
     verify_termination(made, examples=5)
 
 
+numbers = itertools.count()
+
+
+@gx.tool
+def ticket() -> int:
+    """Draw a number."""
+    return next(numbers)
+
+
+@gx.node
+def number(finish: gx.AgentFinish) -> gx.AgentFinish:
+    return gx.AgentFinish({"output": next(numbers)}, run=finish.run)
+
+
 @pytest.mark.medium
-def test_stateful_tools_may_remember() -> None:
-    numbers = itertools.count()
-
-    @gx.tool
-    def ticket() -> int:
-        """Draw a number."""
-        return next(numbers)
-
-    with pytest.raises(AssertionError, match=r"the tool ticket differs between runs: .* pass stateful=\('ticket',\)"):
-        verify_termination(executor_of(ticket), examples=5)
-    verify_termination(executor_of(ticket), examples=5, stateful=["ticket"])
+def test_tools_may_remember_and_so_may_stateful_nodes() -> None:
+    verify_termination(executor_of(ticket), examples=5)
+    numbering = executor_of(add).plug(number)
+    with pytest.raises(AssertionError, match=r"number differs between runs: .* pass stateful=\('number',\)"):
+        verify_termination(numbering, examples=5)
+    verify_termination(numbering, examples=5, stateful=["number"])
 
 
 @dataclass(frozen=True)
@@ -165,7 +174,7 @@ def test_a_late_failure_of_a_graph_is_found() -> None:
     ("options", "text"),
     *(({"patience": wrong}, "patience") for wrong in (0, -1, "soon")),
     ({"stateful": "add"}, r"stateful is 'add'; give a list of names: \['add'\]"),
-    ({"stateful": ["addd"]}, "neither a tool nor a node; did you mean add?"),
+    ({"stateful": ["pars"]}, "no node of the machine; did you mean parse?"),
     ({"ignore": ["GX007"]}, "ignore has 'GX007', which is no warning that fails a test; did you mean GX027?"),
 )
 def test_invalid_option_is_refused(options: dict[str, Any], text: str) -> None:

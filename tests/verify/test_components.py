@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import networkx as nx
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from graphexec.kernel import END
 from graphexec.kernel.tables import reachable
 from graphexec.verify.paths import (
     find_cycle,
-    find_dominators,
     find_path,
     label_edges,
     strongly_connected_components,
@@ -73,20 +72,6 @@ def test_reachable_nodes_agree_with_networkx(following: Following, start: int) -
     pairs = [(str(node), str(target)) for node, targets in following.items() for target in targets]
     reached = reached_from(start, following) if start in following else {start}
     assert reachable(str(start), pairs) == set(map(str, reached))
-
-
-@given(followings().filter(bool))
-# The lowest node with a way to 3 that avoids those in between is 2, and what dominates it is 0.
-@example({0: [2, 1], 1: [3, 2], 2: [3], 3: []})
-def test_dominators_agree_with_networkx(following: Following) -> None:
-    above = nx.immediate_dominators(network(following), 0)
-    dominates = find_dominators(0, following)
-    reached = reached_from(0, following)
-    for node in reached:
-        line = [node]
-        while line[-1] != 0:
-            line.append(above[line[-1]])
-        assert {other for other in reached if dominates(other, node)} == set(line)
 
 
 @given(followings(loops=False))

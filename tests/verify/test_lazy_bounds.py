@@ -35,11 +35,18 @@ def computed(monkeypatch: pytest.MonkeyPatch) -> list[Bounds]:
     return made
 
 
-def test_run_needs_no_bounds(computed: list[Bounds]) -> None:
+def test_runs_assumptions_and_unknown_names_need_no_bounds(computed: list[Bounds]) -> None:
     agent = executor()
     agent.verify().require_proof()
     assert agent.run("?").output == "done"
+    # Any: type checkers know that there is no such bound.
+    bounds: Any = proof_of(agent).bounds
+    with pytest.raises(AttributeError, match="Bounds has no attribute tokens"):
+        _ = bounds.tokens
+    verdict = AGENT_EXECUTOR.verify(effects.agent_limits(model_calls=7_907))
+    assert any(one.startswith("the bounds on tool calls include") for one in verdict.assumptions)
     assert computed == []
+    assert [*(verdict.bounds.meters if verdict.bounds else ())] == ["model_calls", "tool_calls"]
 
 
 def test_bounds_are_computed_once(computed: list[Bounds]) -> None:
@@ -86,18 +93,3 @@ def test_proof_by_states_needs_no_bounds(monkeypatch: pytest.MonkeyPatch) -> Non
     assert computed == []
     assert str(verdict.bounds and verdict.bounds.transitions) == "3 (exact)"
     assert [verdict.bounds] == computed
-
-
-def test_assumptions_name_the_bounded_meters(computed: list[Bounds]) -> None:
-    verdict = AGENT_EXECUTOR.verify(effects.agent_limits(model_calls=7_907))
-    assert any(one.startswith("the bounds on tool calls include") for one in verdict.assumptions)
-    assert computed == []
-    assert [*(verdict.bounds.meters if verdict.bounds else ())] == ["model_calls", "tool_calls"]
-
-
-def test_unknown_name_is_an_attribute_error(computed: list[Bounds]) -> None:
-    # Any: type checkers know that there is no such bound.
-    bounds: Any = proof_of(executor()).bounds
-    with pytest.raises(AttributeError, match="Bounds has no attribute tokens"):
-        _ = bounds.tokens
-    assert computed == []

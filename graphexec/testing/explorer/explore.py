@@ -27,7 +27,7 @@ from graphexec.testing.explorer.abstraction import (
     settings_that_look_back,
     shape,
 )
-from graphexec.testing.explorer.failure import Failure, Raised, raised_by
+from graphexec.testing.explorer.failure import Failure, Raised
 from graphexec.testing.explorer.oracle import Oracle
 from graphexec.testing.explorer.statespace import Endless, Events, Search, measure_extent
 from graphexec.testing.explorer.stepping import Choice, Over, Stepping, Waiting
@@ -178,13 +178,11 @@ def explore(  # noqa: PLR0913 - all but the first four have defaults
         Failure(graph, limits, start, found.choices, found.events, assertion)
         for assertion, found in space.broken.items()
     ]
-    raised: list[Raised] = []
-    for (node, name), found in space.thrown.items():
-        error = raised_by(graph, limits, start, found.choices, context=context)
-        if error is None:
-            error = InputError(f"{name}, but not when it is run again: {node} keeps state between runs")
-        if not isinstance(error, raises):
-            raised.append(Raised(graph, limits, start, found.choices, found.events, node, error))
+    raised = [
+        Raised(graph, limits, start, found.choices, found.events, node, found.error)
+        for (node, _), found in space.thrown.items()
+        if found.error is not None and not isinstance(found.error, raises)
+    ]
     return summarize(graph, space, failures, raised)
 
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
 from graphexec.errors import (
     CertificateError,
-    InputError,
     NodeError,
     UndeclaredCountError,
     UndeclaredEffectError,
@@ -20,7 +18,7 @@ from graphexec.kernel.events import Event, Moved
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Limits
 from graphexec.kernel.node import Edge
-from graphexec.testing.explorer.stepping import Choice, Over, Stepping
+from graphexec.testing.explorer.stepping import Choice
 from graphexec.testing.explorer.temporal import Assertion
 
 # The width of an event in a message.
@@ -88,29 +86,3 @@ def remedy(error: BaseException) -> str:
     if isinstance(error, CONTRACT_ERRORS):
         return "fix the node"
     return f"let no node raise it, or pass raises=({type(error).__name__},)"
-
-
-def raised_by(
-    graph: Graph[Any, Any], limits: Limits, start: object, choices: Sequence[Choice], *, context: object = None
-) -> Exception | None:
-    """Return the exception that a node raises in the run from `start` with these `choices`, or `None`.
-
-    Raises `InputError` for a choice that ends the run: an exception of a handler, or a cancellation.
-    """
-    if ending := [choice for choice in choices if choice.kind in ("raises", "cancels")]:
-        raise InputError(f"one of the choices {ending[0]}, which ends the run; leave it out")
-    try:
-        list(replay(Stepping(graph, limits, raising=True, context=context), start, choices))
-    except Exception as error:  # noqa: BLE001 - a user's node may raise anything
-        return error
-    return None
-
-
-def replay(stepping: Stepping, start: object, choices: Sequence[Choice]) -> Iterator[Event[Any]]:
-    """Yield the events of the run from `start` with these `choices`; those after its end are ignored."""
-    events, then = stepping.start_run(start)
-    yield from events
-    for choice in choices:
-        if not isinstance(then, Over):
-            events, then = stepping.advance(then, choice)
-            yield from events

@@ -8,7 +8,7 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, Self, TypeAlias, TypeVar
 
 from graphexec.errors import InputError
@@ -46,6 +46,7 @@ class Discovery(Generic[C]):
 
     choices: tuple[C, ...]
     events: Events
+    error: Exception | None = None
 
 
 @dataclass(slots=True)
@@ -136,7 +137,9 @@ class Search(Generic[P, C]):
             number = self._number_of(_Found(then, states, length, before, choice, events))
             return RunPath(choice, tuple(edges), charges, number)
         if then.how == "raised":
-            run = self._run(before, choice, events)
+            run = replace(self._run(before, choice, events), error=then.error)
+            # Only the shortest run keeps its exception, which refers to frames.
+            then = replace(then, error=None)
             node = next((event.target for event in reversed(run.events) if type(event) is Moved), self.graph.start)
             self._note(self._thrown, (node, then.name), length, run)
         return RunPath(choice, tuple(edges), charges, then)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice, product
 from typing import Any, Literal, TypeAlias, final
@@ -63,6 +63,8 @@ class Over:
 
     how: Literal["done", "raised", "injected", "cancelled", "endless"]
     name: str
+    # The exception of a node.
+    error: Exception | None = field(default=None, compare=False)
 
 
 # The events of a step, and the next request or the end.
@@ -76,8 +78,6 @@ class Stepping:
     graph: Graph[Any, Any]
     limits: Limits
     crashes: int = 0
-    # True if exceptions of nodes propagate instead of ending the run.
-    raising: bool = False
     # The context of the run.
     context: object = None
 
@@ -173,10 +173,8 @@ class Stepping:
         except StopIteration as end:
             events.append(Done(end.value, execution.snapshot()))
             return tuple(events), Over("done", type(end.value).__name__)
-        except Exception as error:
-            if self.raising:
-                raise
-            return tuple(events), Over("raised", type(error).__name__)
+        except Exception as error:  # noqa: BLE001 - a node may raise anything
+            return tuple(events), Over("raised", type(error).__name__, error)
         finally:
             path.close()
 

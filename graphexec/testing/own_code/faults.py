@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from typing import Any, TypeAlias
 
-from graphexec.actions import AgentAction, AgentFinish, StoppedResponse
-from graphexec.effects import CallAgent, CallTool, LoadMemory, ModelEffect, SaveMemory
-from graphexec.executor.outcomes import Acted, Observed, Ready, Stopped
+from graphexec.effects import LoadMemory, SaveMemory
 from graphexec.kernel.effects import CallContext
 from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Moved, Reported
 from graphexec.kernel.snapshot import snapshot_of
@@ -28,7 +25,6 @@ def check_run(run: RunReport, trial: Trial, bounds: Bounds) -> None:
     """Raise `BrokenPromiseError` for the first fault of a run."""
     check_error(run, trial)
     _check_observers(run.events)
-    _check_actions(run.events)
     _check_charges(run, trial, bounds)
 
 
@@ -55,64 +51,6 @@ def _check_observers(events: Events) -> None:
         if isinstance(event, Reported) and isinstance(event.news, ObserverFailed):
             who = f"{event.node}: the observer {event.news.observer}"
             raise BrokenPromiseError(who, describe_error(event.news.error), "let no observer raise")
-
-
-def _check_actions(events: Events) -> None:
-    """Raise `BrokenPromiseError` for a node that drops an action of the agent without a step or a call."""
-    # What the agents that are embedded in one another have decided, their steps then, and their tool calls since.
-    decisions: dict[frozenset[str], tuple[Sequence[AgentAction], int, int]] = {}
-    inside = frozenset[str]()
-    for event, frames in zip(events, _frames_after(events), strict=True):
-        if isinstance(event, Asked) and isinstance(event.effect, CallTool) and inside in decisions:
-            decided, before, called = decisions[inside]
-            decisions[inside] = decided, before, called + 1
-        if not isinstance(event, Moved):
-            continue
-        is_entered, inside = inside < frames, frames
-        decided, before, called = decisions.pop(inside, ((), 0, 0))
-        if is_entered:
-            continue
-        kept: Sequence[AgentAction]
-        match event.outcome:
-            case Acted(run, actions) if not decided:
-                decisions[inside] = actions, len(run.steps), 0
-                continue
-            case Acted(run, actions):
-                kept, others = actions, called + max(0, len(run.steps) - before)
-            case Observed(run, actions, _):
-                kept, others = actions, max(0, len(run.steps) - before)
-            case Ready(run):
-                kept = [step.action for step in run.steps[before:]]
-                others = max(0, called - len(kept))
-            case AgentFinish() | StoppedResponse() | Stopped():
-                continue
-            case _:
-                kept, others = decided, 0
-        if len(kept) + others < len(decided):
-            raise _lost(event.node, decided, kept)
-        if decided and not isinstance(event.outcome, Ready):
-            decisions[inside] = decided, before, called
-
-
-def _frames_after(events: Events) -> list[frozenset[str]]:
-    """Return for each event the names of the frames of the node that the run enters next."""
-    found: list[frozenset[str]] = []
-    frames = frozenset[str]()
-    for event in reversed(events):
-        if isinstance(event, Entered):
-            frames = frozenset(event.frames)
-        found.append(frames)
-    return found[::-1]
-
-
-def _lost(node: str, decided: Sequence[AgentAction], kept: Sequence[AgentAction]) -> BrokenPromiseError:
-    missing = Counter(one.tool for one in decided) - Counter(one.tool for one in kept)
-    names = ", ".join(missing.elements()) or "one of them"
-    return BrokenPromiseError(
-        node,
-        f"loses an action: the agent decided on {len(decided)}, and {names} has no step and no tool call",
-        "pass it on, or answer it with a step: run.with_steps([AgentStep(action, ...)])",
-    )
 
 
 def _check_charges(run: RunReport, trial: Trial, bounds: Bounds) -> None:
@@ -145,21 +83,15 @@ def _check_charges(run: RunReport, trial: Trial, bounds: Bounds) -> None:
             raise BrokenPromiseError(who, fact, f"set max_{name}, which also applies to nested runs")
 
 
-def check_equal_runs(first: RunReport, second: RunReport, trial: Trial, *, remembers: bool = False) -> None:
-    """Raise `BrokenPromiseError` for the code that makes two runs under one script differ.
-
-    `trial.stateful` tools and nodes may differ. If the executor `remembers`, the inputs from its memory may, too.
-    """
+def check_equal_runs(first: RunReport, second: RunReport, trial: Trial) -> None:
+    """Raise `BrokenPromiseError` for a node, no `trial.stateful` one, that makes two runs under one attack differ."""
     # What comes after a value that may differ may have other values, too.
-    values_count = not remembers
-    stories = (_story(run, trial, remembers=remembers) for run in (first, second))
-    for one, other in zip_longest(*stories):
-        (who, before, value), (_, after, changed) = one or (other[0], "ends", ""), other or ("", "ends", "")
+    values_count = True
+    for one, other in zip_longest(_story(first), _story(second)):
+        (node, before, value), (_, after, changed) = one or (other[0], "ends", ""), other or ("", "ends", "")
         if before == after and (not values_count or value == changed):
             continue
-        node, _, code = who.partition(": ")
-        name = code.removeprefix("the tool ") if code.startswith("the tool ") else node
-        if {node, name} & trial.stateful:
+        if node in trial.stateful:
             if before != after:
                 return
             values_count = False
@@ -167,51 +99,29 @@ def check_equal_runs(first: RunReport, second: RunReport, trial: Trial, *, remem
         if before == after:
             before, after = (f"{before}: {text}" for text in _distinct([value, changed]))
         raise BrokenPromiseError(
-            who,
+            node,
             f"differs between runs: under one script it {before} in the first run, but {after} in the second",
-            f"keep its state in the run (its context, its steps), or pass stateful=({name!r},) if this is intended",
+            f"keep its state in the run (its context, its steps), or pass stateful=({node!r},) if this is intended",
         )
 
 
-def _story(run: RunReport, trial: Trial, *, remembers: bool) -> Iterator[tuple[str, str, str]]:
-    """Yield what the code of a run does: its name, the action, and the value asked for, answered or returned."""
-    who = "the run"
-    for event in _in_order(run.events):
-        value: object = ""
+def _story(run: RunReport) -> Iterator[tuple[str, str, str]]:
+    """Yield what the nodes of a run do: the node, the action, and the value that is asked for or returned."""
+    node, value = "the run", ""
+    for event in run.events:
         match event:
-            case Answered(_, ModelEffect() | LoadMemory()):
-                continue
-            case Answered(_, CallAgent(), _) if remembers:
-                # The agent sees what the memory loaded.
-                return
-            case Answered(_, _, reply, call=call) if call is not None:
-                who, did, value = trial.watchdog.describe_call(call), "answers", getattr(reply, "observation", reply)
-            case Asked(who, effect):
-                did, value = f"asks for {getattr(effect, 'name', type(effect).__name__)}", effect
-            case Entered(who):
-                did = "is entered"
-            case Moved(who, outcome):
-                did, value = f"returns {type(outcome).__name__}", outcome
+            case Asked(node, effect):
+                did, value = f"asks for {getattr(effect, 'name', type(effect).__name__)}", repr(effect)
+            case Entered(node):
+                did, value = "is entered", ""
+            case Moved(node, outcome):
+                did, value = f"returns {type(outcome).__name__}", repr(outcome)
             case _:
                 continue
         # The addresses of objects differ between runs.
-        yield who, did, re.sub(r" at 0x[0-9a-f]+", "", repr(value))
+        yield node, did, re.sub(r" at 0x[0-9a-f]+", "", value)
     if run.error is not None:
-        yield who, f"raises {run.error!r}", ""
-
-
-def _in_order(events: Events) -> list[Any]:
-    """Return the events, those of a batch in the order of its members: threads finish in any order."""
-    first: dict[tuple[int, str], int] = {}
-
-    def order(numbered: tuple[int, Any]) -> tuple[int, int, int]:
-        number, event = numbered
-        if not isinstance(event, (Asked, Answered)) or event.call is None:
-            return number, 0, 0
-        begun = first.setdefault((event.call.sequence, event.node), number)
-        return begun, isinstance(event, Answered), event.call.member
-
-    return [event for _, event in sorted(enumerate(events), key=order) if not isinstance(event, Reported)]
+        yield node, f"raises {run.error!r}", ""
 
 
 # The most characters of a value in a line of a report, and those of them before the first difference.

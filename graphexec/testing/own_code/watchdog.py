@@ -12,15 +12,12 @@ from concurrent.futures import Future, wait
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType, GeneratorType
+from types import FrameType
 from typing import Any, Final, TypeVar, final
 
 from graphexec.effects import CallTool
-from graphexec.kernel import execution
 from graphexec.kernel.effects import CallContext
 from graphexec.kernel.execution import Execution
-from graphexec.kernel.program import Step
-from graphexec.kernel.signatures import close_asking
 from graphexec.runtime.calls import Scope
 from graphexec.runtime.loop import RunLoop
 from graphexec.testing.failures import NewThreads, describe_frame, is_own
@@ -64,8 +61,6 @@ class Watchdog:
     # The current calls, and those that started a run which is not charged to theirs.
     open: list[CallContext[Any]] = field(default_factory=list[CallContext[Any]])
     uncharged: list[str] = field(default_factory=list[str])
-    # The nodes that ask for an effect after a limit has stopped them, each with an error message.
-    dropped: dict[str, str] = field(default_factory=dict[str, str])
     # True once the check has been abandoned.
     ended: bool = False
 
@@ -122,8 +117,6 @@ class Watchdog:
         if error is not None:
             # Without the frames of the thread, which do not concern the check.
             raise error.with_traceback(None)
-        if self.dropped:
-            raise AssertionError("\n".join(self.dropped.values()))
         return result.result()
 
     def _watch(self, result: Future[Any], threads: NewThreads) -> None:
@@ -159,11 +152,10 @@ class Watchdog:
 
     @contextlib.contextmanager
     def _recorded(self) -> Generator[None]:
-        """Record the calls in which a run begins that is not nested in them, and the effects that a limit drops."""
-        # Any: type checkers do not allow a method or a module's function to be replaced.
+        """Record the calls in which a run begins that is not nested in them."""
+        # Any: type checkers do not allow a method to be replaced.
         kind: Any = Execution
-        module: Any = execution
-        original, close = Execution.run, close_asking
+        original = Execution.run
 
         def run(begun: Execution, **options: Any) -> Any:
             watching, scope = _watching.get(), begun.scope
@@ -174,29 +166,11 @@ class Watchdog:
                 self.uncharged += [self.describe_call(call) for call in self.open[:1]]
             return original(begun, **options)
 
-        def close_and_record(node: GeneratorType[Any, Any, Any]) -> None:
-            # A run that an exception ends can be resumed, and then asks again.
-            if sys.exc_info()[0] is None:
-                with contextlib.suppress(StopIteration, GeneratorExit):
-                    request = node.throw(GeneratorExit)
-                    self._record_dropped(sys._getframe(1).f_locals["step"], request)  # pyright: ignore[reportPrivateUsage]
-            close(node)
-
-        kind.run, module.close_asking = run, close_and_record
+        kind.run = run
         try:
             yield
         finally:
-            kind.run, module.close_asking = original, close
-
-    def _record_dropped(self, step: Step, request: object) -> None:
-        names = " and ".join(dict.fromkeys(type(one).__name__ for one in getattr(request, "effects", (request,))))
-        spent = " | ".join(kind.__name__ for kind in step.limit_outcomes)
-        self.dropped.setdefault(
-            step.name,
-            f"{step.name} asks for {names} in a finally or an except after a limit has stopped it, so {names} is "
-            f"dropped{self._script()}; ask for it in the node that takes {spent}, or let the handler of the first "
-            "effect do it",
-        )
+            kind.run = original
 
 
 def _user_stacks(threads: NewThreads) -> dict[int, list[FrameType]]:

@@ -17,8 +17,6 @@ _STATES = 2_000
 _Frame: TypeAlias = tuple[State, int, Iterator[tuple[CountedMove, State]], CountedMove | None]
 # A potential at a node: its base, and the slopes by the index of the counter.
 _Line: TypeAlias = tuple[int, tuple[tuple[int, int], ...]]
-# A move, and by how much it must lower the potential; `None` if it always does.
-_Candidate: TypeAlias = tuple[CountedMove, int | None]
 
 
 def is_attained(
@@ -47,8 +45,6 @@ class _Search:
     ) -> None:
         self._product = product
         self._weight = weight
-        # The candidates from each node that was reached: see `_candidates`.
-        self._rows: dict[str, list[_Candidate]] = {}
         place = {name: index for index, name in enumerate(product.counters)}
         self._lines: dict[str, _Line] = {END.name: (0, ())}
         for node, (base, slopes) in potential.lines.items():
@@ -90,32 +86,10 @@ class _Search:
 
     def _tight(self, state: State) -> Iterator[tuple[CountedMove, State]]:
         """Yield the moves that lower the potential by exactly their count."""
-        node, left = state
-        if node not in self._rows:
-            self._rows[node] = list(self._candidates(node))
-        for move, fall in self._rows[node]:
-            if move.is_possible(left):
-                target = move.transition.target, move.after(left)
-                if fall is None or self._value(state) - fall == self._value(target):
-                    yield move, target
-
-    def _candidates(self, node: str) -> Iterator[_Candidate]:
-        """Yield the moves from a node that may lower the potential by exactly their count.
-
-        Where source and target have the same slopes, and nothing is set, it does not depend on what is left.
-        """
-        base, slopes = self._lines[node]
-        for move in self._product.moves_from(node):
-            line = self._lines.get(move.transition.target)
-            if line is None:
-                continue
-            fall = self._weight(move)
-            if move.sets or move.drains or line[1] != slopes:
-                yield move, fall
-            else:
-                spent = dict(move.spends)
-                if base - line[0] + sum(slope * spent.get(index, 0) for index, slope in slopes) == fall:
-                    yield move, None
+        value = self._value(state)
+        for move, after in self._product.moves(state):
+            if after[0] in self._lines and value - self._weight(move) == self._value(after):
+                yield move, after
 
 
 def _after_rounds(

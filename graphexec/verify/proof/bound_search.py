@@ -7,8 +7,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import cached_property, partial
-from operator import itemgetter
+from functools import partial
 from typing import Any, TypeAlias
 
 from graphexec.kernel.effects import NestedRuns
@@ -38,7 +37,6 @@ from graphexec.verify.proof.potential import (
     most_charged,
     most_of,
     to_numbers,
-    weigh_once,
 )
 from graphexec.verify.proof.product import Product, State
 from graphexec.verify.proof.slopes import SlopedPotentials
@@ -114,17 +112,6 @@ class BoundSearch:
         self._reached = ends_of(flow, self._transitions)
         self._possible, self._sure = Product(flow, known), Product(flow, known, sure=True)
 
-    @cached_property
-    def _sloped(self) -> SlopedPotentials:
-        return SlopedPotentials(self._nodes, self._transitions)
-
-    @cached_property
-    def _sloped_always(self) -> SlopedPotentials:
-        # Mostly, the limits exclude nothing.
-        if self._always is None or [*self._always] == self._transitions:
-            return self._sloped
-        return SlopedPotentials(self._nodes, self._always)
-
     def bound_of_transitions(self) -> Bound:
         """Return the bound on the number of transitions."""
         return self.bound_of_weight(lambda _: _ONE, counts=lambda _: 1)
@@ -159,7 +146,7 @@ class BoundSearch:
             close = exact or is_attained(self._possible, potential, most, self._budgets, most=searched)
             return close
 
-        number, potential = self._number(weight, is_enough if few else None)
+        number, potential = self._number(weight, is_enough if few else lambda _: False)
         close = close or self._by_states
         states = None if close or self._possible.size() > STATES else self._possible.most(most)
         if states is not None and states[self._possible.begin] < number:
@@ -216,15 +203,13 @@ class BoundSearch:
         self, weight: Weight, caps: Mapping[str, Polynomial], transitions: Sequence[Transition]
     ) -> Iterable[dict[str, Line]]:
         """Yield the candidate potentials of transitions; one of them gives the least bound."""
-        weight = weigh_once(weight)
         if all(weight(one) == _ZERO for one in transitions):
             yield dict.fromkeys(self._nodes, Line())
             return
         cheap = sorted(self._spent, key=lambda name: self._caps.get(name, math.inf))
         several = False
         if len(cheap) > 1:
-            sloped = self._sloped if transitions is self._transitions else self._sloped_always
-            for found in sloped.find(weight, caps):
+            for found in SlopedPotentials(self._nodes, transitions).find(weight, caps):
                 several = len(cheap) > _ORDERS
                 yield found
         if several:
@@ -240,11 +225,10 @@ class BoundSearch:
                 with suppress(TooManyTermsError):
                     yield Potentials(weight, caps, order, full=full, close=close).of(self._nodes, transitions)
 
-    def _number(self, weight: Weight, is_enough: Callable[[Potential], bool] | None = None) -> tuple[int, Potential]:
-        """Return the least number found, with the potential that proves it.
-
-        The search stops at the first lines that satisfy `is_enough`.
-        """
+    def _number(
+        self, weight: Weight, is_enough: Callable[[Potential], bool] = lambda _: False
+    ) -> tuple[int, Potential]:
+        """Return the least number found, with the potential that proves it, the first that `is_enough`."""
         if self._by_states:
             states = self._possible.most(lambda move: weight(move.transition).at(self._caps))
             return states[self._possible.begin], self._table(states)
@@ -252,14 +236,14 @@ class BoundSearch:
         def counted(one: Transition) -> Polynomial:
             return polynomial.number(weight(one).at(self._caps))
 
-        found = map(self._value_of, self._potentials(counted, self._numbers, self._transitions))
-        first = next(found)
-        if is_enough is None or not is_enough(first[1]):
-            number, potential = min([first, *found], key=itemgetter(0))
-            if potential != first[1] and is_enough is not None:
-                is_enough(potential)
-            return number, potential
-        return first
+        least: tuple[int, Potential] | None = None
+        for found in map(self._value_of, self._potentials(counted, self._numbers, self._transitions)):
+            if least is None or found[0] < least[0]:
+                least = found
+                if is_enough(found[1]):
+                    break
+        assert least is not None, "there is a potential"
+        return least
 
     def _value_of(self, lines: Mapping[str, Line]) -> tuple[int, Potential]:
         """Return the number that lines of numbers prove, and the lines as a certificate has them."""
@@ -291,7 +275,7 @@ class BoundSearch:
         """Yield closed forms of the counts of `transitions`, plus `more`."""
         caps = {name: polynomial.name(name) for name in self._caps} | self._measures
         many = len(self._spent) > _BUDGETS
-        candidates = self._sloped_always.find(weight, caps) if many else None
+        candidates = SlopedPotentials(self._nodes, transitions).find(weight, caps) if many else None
         for found in candidates or self._potentials(weight, caps, transitions):
             yield more + found[self.flow.start].at(caps)
 

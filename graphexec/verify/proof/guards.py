@@ -10,7 +10,6 @@ from typing import Any, TypeAlias
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.node import END, Edge, Node
 from graphexec.kernel.signatures import unwrap_function
-from graphexec.verify.paths import find_dominators
 from graphexec.verify.proof.findings import Finding
 
 # Edges by their target and the class of their outcome.
@@ -72,11 +71,20 @@ def _guards(into: Entries) -> dict[tuple[str, str], list[type]]:
 
 
 def _dominators(graph: Graph[Any, Any]) -> Callable[[str, str], bool]:
-    following: dict[str, list[str]] = defaultdict(list)
-    for edge in graph.edges:
-        if edge.target != END.name:
-            following[edge.source].append(edge.target)
-    return find_dominators(graph.start, following)
+    """Return a function that tells whether every path to the second node passes the first one."""
+    # Imported here because few machines have guards, and loading it takes longer than a proof.
+    import networkx as nx
+
+    network: nx.DiGraph[str] = nx.DiGraph()
+    network.add_edges_from((edge.source, edge.target) for edge in graph.edges)
+    above = nx.immediate_dominators(network, graph.start)
+
+    def dominates(node: str, other: str) -> bool:
+        while other not in (node, graph.start):
+            other = above[other]
+        return other == node
+
+    return dominates
 
 
 def _is_last_word(source: Node[Any, Any], into: Entries) -> bool:

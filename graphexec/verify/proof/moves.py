@@ -94,7 +94,9 @@ def moves_by_node(flow: Flow, known: Known, *, sure: bool) -> tuple[Mapping[str,
     counted = {name for several in spending for each in several for name, _ in each.spends}
     counts = {name: limit for name, limit in caps.items() if name in counted and limit is not None}
     place = {name: index for index, name in enumerate(counts)}
-    graces = _graces(transitions) if sure and known["seconds"] is not None else []
+    # The distinct grace periods of nodes; the first is 0, for the run's own deadline.
+    periods = {0.0, *(one.grace for one in transitions if one.grace is not None)}
+    graces = sorted(periods) if sure and known["seconds"] is not None else []
     rows: dict[str, list[CountedMove]] = {name: [] for name in flow.nodes}
     for one, several in zip(transitions, spending, strict=True):
         usual = (_needs_at_most if sure else _needs_at_least)(one, known, place)
@@ -240,11 +242,6 @@ def _needs_at_most(one: Transition, limits: Known, place: Mapping[str, int]) -> 
         if name in place:
             needed.append((place[name], below))
     return tuple(needed)
-
-
-def _graces(transitions: Iterable[Transition]) -> list[float]:
-    """Return the distinct grace periods of nodes, in order; the first is 0, for the run's own deadline."""
-    return sorted({0.0, *(one.grace for one in transitions if one.grace is not None)})
 
 
 @dataclass(frozen=True, slots=True)

@@ -237,20 +237,6 @@ class Potentials:
         return {name: found.get(name, Line()) for name in component}
 
 
-def weigh_once(weight: Weight) -> Weight:
-    """Return the weight of transitions that outlive it, found once for each, as every candidate asks for it."""
-    # Keyed by identity, because hashing a transition takes as long as weighing it.
-    known: dict[int, Polynomial] = {}
-
-    def weigh(one: Transition) -> Polynomial:
-        found = known.get(id(one))
-        if found is None:
-            found = known[id(one)] = weight(one)
-        return found
-
-    return weigh
-
-
 def to_numbers(line: Line) -> tuple[int, tuple[tuple[str, int], ...]]:
     """Return a line whose values are numbers, as a certificate has it."""
     slopes = ((name, slope.at({})) for name, slope in line.slopes.items())

@@ -8,7 +8,7 @@ possible, for bounds, and one of what is `sure` to be possible, for example runs
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeAlias
 
 from graphexec.kernel.node import END
@@ -48,13 +48,9 @@ class Product:
     def moves(self, state: State) -> Iterator[tuple[CountedMove, State]]:
         """Yield the moves that are possible in a state, and their next states."""
         node, left = state
-        for move in self.moves_from(node):
+        for move in self._rows.get(node, ()):
             if move.is_possible(left):
                 yield move, (move.transition.target, move.after(left))
-
-    def moves_from(self, node: str) -> Sequence[CountedMove]:
-        """Return the moves from a node, in any state."""
-        return self._rows.get(node, ())
 
     def steps(self, state: State) -> Iterator[tuple[Transition, State]]:
         """Yield the transitions that are possible in a state, and their next states."""
@@ -77,8 +73,6 @@ class Product:
     def most(self, weight: Callable[[CountedMove], int]) -> dict[State, int]:
         """Return the most that a run counts from each state. The flow must be proved to end."""
         best: dict[State, int] = {}
-        # Keyed by identity, because hashing a move takes longer than weighing it.
-        weighed = {id(move): weight(move) for row in self._rows.values() for move in row}
         opened: set[State] = set()
         waiting: list[tuple[State, list[tuple[CountedMove, State]] | None]] = [(self.begin, None)]
         while waiting:
@@ -92,7 +86,7 @@ class Product:
                 waiting.append((state, steps))
                 waiting.extend((target, None) for _, target in steps if target not in best)
                 continue
-            best[state] = max((weighed[id(one)] + best.get(target, 0) for one, target in steps), default=0)
+            best[state] = max((weight(one) + best.get(target, 0) for one, target in steps), default=0)
         return best
 
     def lasso(self, most: int, *, within: Iterable[Transition]) -> tuple[list[Transition], list[Transition]] | None:

@@ -9,8 +9,8 @@ is a sum over the budgets, so it is lower than a product of nested loops whereve
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias, final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import final
 
 from graphexec.kernel.node import END
 from graphexec.kernel.tables import reachable
@@ -20,15 +20,14 @@ from graphexec.verify.proof.flow import Transition
 from graphexec.verify.proof.polynomial import Polynomial
 from graphexec.verify.proof.potential import Line, Weight, has_too_many_terms
 
-# Any: whole numbers, or polynomials if a loop resets a budget whose limit is a name.
-_Amount: TypeAlias = Any
+_ZERO = polynomial.number(0)
 
 
 @final
 class SlopedPotentials:
     """The potentials of these transitions with common slopes, for any counts and caps."""
 
-    __slots__ = ("_found", "_live", "_nodes", "_resets", "_spends", "_steps", "_transitions")
+    __slots__ = ("_live", "_nodes", "_resets", "_spends", "_steps", "_transitions")
 
     def __init__(self, nodes: Sequence[str], transitions: Iterable[Transition]) -> None:
         self._nodes = nodes
@@ -48,56 +47,24 @@ class SlopedPotentials:
             for name in one.resets:
                 self._resets.setdefault(name, []).append(index)
         self._live: dict[str, set[str]] = {}
-        # Those of whole numbers, by the counts and the order: the caps are no part of them.
-        self._found: dict[tuple[tuple[int, ...], tuple[str, ...]], dict[str, Line] | None] = {}
 
     def find(self, weight: Weight, caps: Mapping[str, Polynomial]) -> Iterator[dict[str, Line]]:
         """Yield potentials for two orders of the budgets; none for loops that need slopes of their own."""
-        counts = [weight(one) for one in self._transitions]
-        resets = [name for name in self._resets if name in caps]
         spent = [name for name in caps if any(name in spends for spends in self._spends)]
         # A budget that a loop resets comes before those which the loop spends; names of embedded budgets have a dot
         # each.
-        inner = sorted({*resets} & {*spent}, key=lambda name: (-name.count("."), name))
+        inner = sorted({*self._resets} & {*spent}, key=lambda name: (-name.count("."), name))
         outer = [name for name in spent if name not in inner]
-        # Whole numbers are faster; in a closed form, only what a reset costs and a fan-out have names.
-        numbers = all(count.is_number for count in counts) and (
-            not inner or all(cap.is_number for cap in caps.values())
-        )
         for order in (outer, outer[::-1])[: 2 if len(outer) > 1 else 1]:
-            found = self._find(counts, caps, (*inner, *order), numbers=numbers, keep=not inner)
+            found = self._lines([weight(one) for one in self._transitions], caps, (*inner, *order))
             if found is not None:
                 yield found
 
-    def _find(
-        self,
-        counts: Sequence[Polynomial],
-        caps: Mapping[str, Polynomial],
-        order: tuple[str, ...],
-        *,
-        numbers: bool,
-        keep: bool,
-    ) -> dict[str, Line] | None:
-        if not numbers:
-            return self._lines(counts, caps, order, polynomial.number, Polynomial.or_more)
-        whole = tuple([count.at({}) for count in counts])
-        if not keep:
-            return self._lines(whole, {name: cap.at({}) for name, cap in caps.items()}, order, int, max)
-        if (whole, order) not in self._found:
-            self._found[whole, order] = self._lines(whole, caps, order, int, max)
-        return self._found[whole, order]
-
     def _lines(
-        self,
-        counts: Sequence[_Amount],
-        caps: Mapping[str, _Amount],
-        order: Sequence[str],
-        lift: Callable[[int], _Amount],
-        larger: Callable[[_Amount, _Amount], _Amount],
+        self, counts: Sequence[Polynomial], caps: Mapping[str, Polynomial], order: Sequence[str]
     ) -> dict[str, Line] | None:
-        """Return the line of each node, or `None`; `lift` makes an amount of a whole number."""
-        zero = lift(0)
-        slopes: dict[str, _Amount] = {}
+        """Return the line of each node, or `None`."""
+        slopes: dict[str, Polynomial] = {}
         # What each transition counts beyond what its budgets with a slope pay for.
         counted = list(counts)
         # The budgets without a slope yet that a transition spends or resets.
@@ -111,15 +78,15 @@ class SlopedPotentials:
             for index in {*spenders, *self._resets.get(name, ())}:
                 open_budgets[index].discard(name)
             last = [index for index in spenders if not open_budgets[index]]
-            rounds = self._longest(within, last, counted, larger)
+            rounds = self._longest(within, last, counted)
             if rounds is None:
                 return None
-            slope = zero
+            slope = _ZERO
             for index in last:
                 target = self._steps[index][1]
                 if target in rounds:
-                    slope = larger(slope, rounds[target])
-            if isinstance(slope, Polynomial) and has_too_many_terms(slope):
+                    slope = slope.or_more(rounds[target])
+            if has_too_many_terms(slope):
                 return None
             slopes[name] = slope
             live, resets = self._live_nodes(name), {*self._resets.get(name, ())}
@@ -128,17 +95,17 @@ class SlopedPotentials:
                     counted[index] = counted[index] + slope * caps[name]
             for index in spenders:
                 if index not in resets:
-                    counted[index] = counted[index] - slope * lift(self._spends[index][name])
+                    counted[index] = counted[index] - slope * polynomial.number(self._spends[index][name])
         inside = [index for index, (_, target) in enumerate(self._steps) if target != END.name]
         ending = [index for index, (_, target) in enumerate(self._steps) if target == END.name]
-        bases = self._longest(inside, ending, counted, larger)
+        bases = self._longest(inside, ending, counted)
         if bases is None or any(node not in bases for node in self._nodes):
             return None
         lines: dict[str, Line] = {}
-        known = {name: _to_polynomial(slope) for name, slope in slopes.items() if slope != zero}
+        known = {name: slope for name, slope in slopes.items() if slope != _ZERO}
         for node in self._nodes:
             own = {name: slope for name, slope in known.items() if node in self._live_nodes(name)}
-            lines[node] = Line(_to_polynomial(bases[node]), own)
+            lines[node] = Line(bases[node], own)
         return lines
 
     def _live_nodes(self, name: str) -> set[str]:
@@ -158,14 +125,13 @@ class SlopedPotentials:
         self,
         steps: Iterable[int],
         last: Iterable[int],
-        counted: Sequence[_Amount],
-        larger: Callable[[_Amount, _Amount], _Amount],
-    ) -> dict[str, _Amount] | None:
+        counted: Sequence[Polynomial],
+    ) -> dict[str, Polynomial] | None:
         """Return the most that a way of `steps`, ended by one of `last`, counts; `None` if a loop counts something."""
-        found: dict[str, _Amount] = {}
+        found: dict[str, Polynomial] = {}
         for index in last:
             source, _ = self._steps[index]
-            found[source] = larger(found[source], counted[index]) if source in found else counted[index]
+            found[source] = found[source].or_more(counted[index]) if source in found else counted[index]
         pending = [(*self._steps[index], counted[index]) for index in steps]
         for _ in range(len(self._nodes) + 1):
             changed = False
@@ -175,14 +141,10 @@ class SlopedPotentials:
                 way = count + found[target]
                 old = found.get(source)
                 if old is not None:
-                    way = larger(old, way)
+                    way = old.or_more(way)
                 if old != way:
                     found[source] = way
                     changed = True
             if not changed:
                 return found
         return None
-
-
-def _to_polynomial(amount: _Amount) -> Polynomial:
-    return amount if isinstance(amount, Polynomial) else polynomial.number(amount)
