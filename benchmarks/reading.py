@@ -116,7 +116,7 @@ READERS: dict[str, Reader] = {
     "xml": whole(partial(xml.read, names=NAMES)),
     **{
         f"{module.__name__.rpartition('.')[2]}, streamed": streamed(module.make_answer_reader)
-        for module in (react, structured, self_ask, xml)
+        for module in (react, structured)
     },
     "tool_calling, streamed": streamed(make_text_reader),
 }

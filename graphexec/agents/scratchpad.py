@@ -104,8 +104,8 @@ def make_text_agent(
     *,
     stop: Sequence[str],
     protocol: TextProtocol,
-    answer: Callable[[], AnswerReader],
     kind: str,
+    answer: Callable[[], AnswerReader] | None = None,
 ) -> Agent:
     """Make an agent whose request is one text; `answer` makes the reader of a streamed answer.
 

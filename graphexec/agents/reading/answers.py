@@ -13,12 +13,12 @@ from graphexec._parsing.reasoning import ReasoningSplitter
 from graphexec.actions import Decision
 from graphexec.agents.reading.json_text import find_regions, is_answer, is_decision, read_fields, to_list
 from graphexec.agents.reading.labels import (
+    FINAL_ANSWER,
     INPUT,
     OBSERVATION,
     THOUGHT,
     TURN,
     USER,
-    Label,
     Spelling,
     find_open_emphasis,
     may_become,
@@ -66,8 +66,8 @@ def skip_reasoning(make_reader: Callable[[], AnswerReader]) -> AnswerReader:
 _MAX_HELD = 80
 
 
-def make_label_reader(label: Label, invented: Label = OBSERVATION) -> AnswerReader:
-    """Make a reader of the text after the first `label`, such as `Final Answer:`, that begins a line.
+def make_label_reader() -> AnswerReader:
+    """Make a reader of the text after the first `Final Answer:` that begins a line.
 
     The reader strips surrounding whitespace, and cuts the text before what is not the model's to write.
     """
@@ -83,15 +83,15 @@ def make_label_reader(label: Label, invented: Label = OBSERVATION) -> AnswerRead
             return ""
         waiting += piece
         if cut is None:
-            found = label.at_line.search(waiting)
+            found = FINAL_ANSWER.at_line.search(waiting)
             # Behind an action, and behind what the model invented, there is no answer.
             before = waiting if found is None else waiting[: found.start()]
-            ended = any(one.at_line.search(before) for one in (INPUT, invented))
+            ended = any(one.at_line.search(before) for one in (INPUT, OBSERVATION))
             if ended or found is None:
                 waiting = _find_last_line(waiting)
                 return ""
             waiting, mark = waiting[found.end() :], find_open_emphasis(found)
-            cut = cut_turns(label.find_spelling(found), invented)
+            cut = _cut_turns(FINAL_ANSWER.find_spelling(found))
         if mark:
             begun = waiting.lstrip()
             if len(begun) < len(mark) and mark.startswith(begun):
@@ -105,15 +105,13 @@ def make_label_reader(label: Label, invented: Label = OBSERVATION) -> AnswerRead
         text, waiting = waiting, ""
         return cut(text)
 
-    return strip_whitespace(read)
+    return _strip_whitespace(read)
 
 
-def cut_turns(spelling: Spelling, invented: Label | None = OBSERVATION) -> AnswerReader:
+def _cut_turns(spelling: Spelling) -> AnswerReader:
     """Make a reader of an answer up to a line with a label that ends it, as `turns.read_text` finds it."""
     # Only the rest of the reply says whether `User:` begins a turn.
-    labels = [(label, label.lines[spelling]) for label in (TURN, THOUGHT, USER)]
-    if invented is not None:
-        labels.append((invented, invented.at_line))
+    labels = [*((label, label.lines[spelling]) for label in (TURN, THOUGHT, USER)), (OBSERVATION, OBSERVATION.at_line)]
     waiting = ""
     ended = False
 
@@ -137,7 +135,7 @@ def cut_turns(spelling: Spelling, invented: Label | None = OBSERVATION) -> Answe
     return read
 
 
-def strip_whitespace(read: AnswerReader) -> AnswerReader:
+def _strip_whitespace(read: AnswerReader) -> AnswerReader:
     """Make a reader that strips surrounding whitespace; inner whitespace is held back until more text follows."""
     held: list[str] = []
     begun = False

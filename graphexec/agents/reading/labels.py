@@ -180,7 +180,6 @@ ACTION = Label("Action", colon=_COLON)
 INPUT = Label("Action Input", colon=_COLON)
 FINAL_ANSWER = Label("Final Answer")
 OBSERVATION = Label("Observation")
-INTERMEDIATE_ANSWER = Label("Intermediate answer")
 THOUGHT = Label("Thought")
 # What only the user or the program writes, as the prompts of the agents do.
 TURN = Label(

@@ -12,7 +12,6 @@ from graphexec.actions import AgentStep, Decision, Steps, ToolInput
 from graphexec.agents.agent import Agent, remakeable
 from graphexec.agents.conversation import observation_turns
 from graphexec.agents.prompt import format_observation, names_of, parse_template, validate_tools
-from graphexec.agents.reading.answers import AnswerReader, make_json_reader, make_label_reader
 from graphexec.agents.reading.json_text import (
     Region,
     find_decisions,
@@ -39,7 +38,6 @@ from graphexec.agents.reading.turns import (
     Value,
     find_value_after,
     find_value_from,
-    find_value_in_json,
     read_text,
 )
 from graphexec.agents.scratchpad import (
@@ -202,11 +200,10 @@ def create_json_chat_agent(
 @final
 @dataclass(frozen=True, slots=True)
 class _Format:
-    """What the agents differ in; `answer` makes the reader of a streamed answer."""
+    """What the agents differ in."""
 
     kind: str
     read: Callable[..., Decision]
-    answer: Callable[[], AnswerReader]
     # The variables of the instructions.
     required: tuple[str, ...] = ("tools", "tool_names")
 
@@ -234,7 +231,6 @@ def _make_agent(
         stop=stop,
         history=history,
         kind=written.kind,
-        answer=written.answer,
         steps=steps,
     )
 
@@ -265,9 +261,15 @@ def read_chat(reply: ModelReply, names: Collection[str] = ()) -> Decision:
     return _read_decision(found[0], whole, reply, names)
 
 
+def _find_value_in_json(text: str) -> Value | None:
+    """Return the place behind the first decision in JSON, unless it is not closed."""
+    first = next(filter(is_decision, find_regions(text)), None)
+    return Value(first.end, Spelling.TRANSLATED) if first and first.is_closed else None
+
+
 def _find_chat_value(text: str) -> Value | None:
     label = FINAL_ANSWER.patterns[Spelling.TRANSLATED].search(_without_json(text))
-    found = (find_value_after(text, [(FINAL_ANSWER, label)]), find_value_in_json(text))
+    found = (find_value_after(text, [(FINAL_ANSWER, label)]), _find_value_in_json(text))
     return min(filter(None, found), default=None)
 
 
@@ -305,7 +307,7 @@ def read_structured_chat(reply: ModelReply, names: Collection[str] = ()) -> Deci
 
 
 def _find_structured_value(text: str) -> Value | None:
-    return find_value_in_json(text) if any(map(is_decision, find_regions(text))) else _find_prose(text)
+    return _find_value_in_json(text) if any(map(is_decision, find_regions(text))) else _find_prose(text)
 
 
 def _find_prose(text: str) -> Value:
@@ -322,7 +324,7 @@ def read_json_chat(reply: ModelReply, names: Collection[str] = ()) -> Decision:
 
     The `names` are those of the known tools.
     """
-    whole = read_text(reply, find_value_in_json)
+    whole = read_text(reply, _find_value_in_json)
     found = find_decisions(whole.text)
     if len(found) != 1:
         why = f"it has {len(found)} JSON objects instead of one" if found else "it has no JSON object"
@@ -366,7 +368,6 @@ def _unreadable(why: str, text: str) -> ParseError:
     return make_unreadable_error(why, text, form, prose="{" not in text)
 
 
-_answer_in_json = partial(make_json_reader, ("actioninput",))
-_CHAT = _Format("chat", read_chat, partial(make_label_reader, FINAL_ANSWER), required=("tools",))
-_STRUCTURED_CHAT = _Format("structured_chat", read_structured_chat, _answer_in_json)
-_JSON_CHAT = _Format("json_chat", read_json_chat, _answer_in_json)
+_CHAT = _Format("chat", read_chat, required=("tools",))
+_STRUCTURED_CHAT = _Format("structured_chat", read_structured_chat)
+_JSON_CHAT = _Format("json_chat", read_json_chat)
