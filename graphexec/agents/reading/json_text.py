@@ -38,16 +38,11 @@ _OPENING = compile_lazily(r"```+[ \t]{0,3}([\w+#.-]{0,20})\s*+")
 _PLAIN = frozenset(
     {"", "json", "jsonc", "json5", "jsonl", "text", "txt", "plaintext", "markdown", "md", "react", "tool"}
 )
-# The beginning of an object that is a decision and cannot be read: the key of its action is in no quotes of JSON, or
-# follows a comment.
-_MARK = r"[^\w\s{}]{0,2}"
-_COLON = rf"{_MARK}\s{{0,9}}[:：]"
-_OTHER_ACTION = (
-    r"(?:/\*[^{}*]{0,200}+\*/\s{0,9}|//[^{}\n]{0,200}+\n\s{0,9})?+"
-    rf"(?:{_MARK}\w{{1,30}}{_COLON}[^{{}}]{{0,300}}?[,，]\s{{0,99}})?{_MARK}(?i:action){_COLON}"
-)
-# In an object, a quote or the closing brace follows the opening one; prose may have braces, too.
-_OBJECT = rf"\{{\s{{0,99}}(?:[\"'“”„‘}}]|\Z|(?={_OTHER_ACTION}))"
+# The key of an action, in any quotes or none.
+_ACTION = r"\baction[^\w\s{}]{0,2}\s{0,9}[:：]"
+# In an object, a quote, the closing brace or a decision that cannot be read follows the opening brace; prose may have
+# braces, too.
+_OBJECT = rf"\{{\s{{0,99}}(?:[\"'“”„‘}}]|\Z|(?=[^{{}}]{{0,300}}?(?i:{_ACTION})))"
 _BEGINNING = compile_lazily(rf"{FENCE}|(?:\[\s{{0,99}})?{_OBJECT}")
 _LONGEST_BEGINNING = 1_000
 # Fences and brackets in a JSON string are text.
@@ -108,7 +103,7 @@ def _make_fenced(text: str, start: int, content_start: int) -> Region:
     return Region(inner, start, content_start, end, is_closed, is_json, in_decision_position=is_json)
 
 
-_ACTION_KEY = compile_lazily(rf"[\"'“”‘]action[\"'“”’]\s{{0,9}}[:：]|\{{\s{{0,99}}{_OTHER_ACTION}", re.IGNORECASE)
+_ACTION_KEY = compile_lazily(_ACTION, re.IGNORECASE)
 
 
 def find_decisions(text: str) -> list[Region]:
