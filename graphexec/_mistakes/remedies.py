@@ -244,7 +244,7 @@ REMOVED = _by_name(
         "each run has a page, and the draw method of a machine takes several runs",
     ),
     (
-        "agents.Planner agents.Runnable agents.create_chat_agent agents.create_conversational_agent "
+        "agents.Runnable agents.create_chat_agent agents.create_conversational_agent "
         "agents.create_json_chat_agent agents.create_mrkl_agent agents.create_self_ask_agent "
         "agents.create_structured_chat_agent agents.create_xml_agent executor.Chunk "
         "models.from_langchain",
@@ -253,6 +253,10 @@ REMOVED = _by_name(
     (
         "executor.Stepwise integrations.langchain.Stepwise integrations.langchain.iterate",
         "the Entered events of executor.stream(inputs) have the run so far, and a Snapshot goes on with another one",
+    ),
+    (
+        "agents.Planner integrations.langchain.Planner",
+        "runnable_agent(agent.runnable) takes the runnable of an agent of LangChain",
     ),
     (
         "draw.fork draw.Fork",

@@ -69,7 +69,7 @@ _MAX_HELD = 80
 def make_label_reader() -> AnswerReader:
     """Make a reader of the text after the first `Final Answer:` that begins a line.
 
-    The reader strips surrounding whitespace, and cuts the text before what is not the model's to write.
+    The reader strips whitespace and what `unwrap` removes, and cuts the text before what is not the model's to write.
     """
     # Before the label, the last line; after it, the beginning of the text.
     waiting = ""
@@ -105,7 +105,7 @@ def make_label_reader() -> AnswerReader:
         text, waiting = waiting, ""
         return cut(text)
 
-    return _strip_whitespace(read)
+    return _hold_back_ending(read)
 
 
 def _cut_turns(spelling: Spelling) -> AnswerReader:
@@ -135,46 +135,31 @@ def _cut_turns(spelling: Spelling) -> AnswerReader:
     return read
 
 
-def _strip_whitespace(read: AnswerReader) -> AnswerReader:
-    """Make a reader that strips surrounding whitespace; inner whitespace is held back until more text follows."""
-    held: list[str] = []
-    begun = False
+def _hold_back_ending(read: AnswerReader) -> AnswerReader:
+    """Make a reader without the whitespace at the beginning, which holds back what `unwrap` removes at the end.
 
-    def read_stripped(piece: str) -> str:
-        nonlocal begun
-        text = read(piece)
-        visible = text.rstrip()
-        if visible:
-            before = "".join(held)
-            held[:] = [text[len(visible) :]]
-            visible = before + visible if begun else visible.lstrip()
-            begun = True
-        elif begun:
-            held.append(text)
-        return visible
-
-    return read_stripped
-
-
-def hold_back_wrapping(read: AnswerReader) -> AnswerReader:
-    """Make a reader that holds back what `unwrap` removes at the end of a reply, such as `</s>`, until more follows."""
+    That is whitespace, and tokens such as `</s>`; it is released when more text follows.
+    """
     held: list[str] = []
     # The beginning of what may be a token.
-    begun = ""
+    waiting = ""
+    begun = False
 
     def read_unwrapped(piece: str) -> str:
-        nonlocal begun
+        nonlocal begun, waiting
         more = read(piece)
         if not more:
             return ""
-        text = begun + more
+        text = waiting + more
         start, token = find_removable_end(text)
-        ending, begun = text[start:token], text[token:]
+        ending, waiting = text[start:token], text[token:]
         if not start:
             held.append(ending)
             return ""
         released = "".join((*held, text[:start]))
         held[:] = [ending]
+        if not begun:
+            begun, released = True, released.lstrip()
         return released
 
     return read_unwrapped

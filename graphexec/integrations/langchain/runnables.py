@@ -1,4 +1,4 @@
-"""Agents of LangChain, as they are: runnables, and objects with `plan`.
+"""Agents of LangChain, as they are: its runnables.
 
 Nothing here imports LangChain: its classes are recognized by their attributes.
 """
@@ -40,22 +40,6 @@ class Runnable(Protocol):
         """Return an action, a list of actions or a finish: of our classes, or with the same attributes."""
 
 
-class Planner(Protocol):
-    """An object with `plan`, such as LangChain's `BaseSingleActionAgent`, that returns the agent's decision.
-
-    It may have `aplan`, and names the inputs that it needs.
-    """
-
-    @property
-    def input_keys(self) -> list[str]:
-        """The names of the inputs that a run needs."""
-        ...
-
-    # LangChain passes the steps by position, and the inputs by name.
-    def plan(self, intermediate_steps: Any, /, callbacks: Any = None, **inputs: Any) -> Any:
-        """Return an action, a list of actions or a finish."""
-
-
 # LangChain's `RunnableConfig`: `callbacks`, `tags`, `metadata`, `configurable` and others, by name.
 Config: TypeAlias = Mapping[str, Any]
 
@@ -67,16 +51,15 @@ Method: TypeAlias = Callable[[dict[str, Any], Config], Any]
 
 
 @explain_calls("runnable_agent", "runnable_agent(runnable)", {}, named_option="config")
-def runnable_agent(runnable: Runnable | Planner, *, config: ConfigLike | None = None, stream: bool = True) -> Agent:
-    """Make an agent of a runnable of LangChain, or of an object with `plan`; it decides as it does there.
+def runnable_agent(runnable: Runnable, *, config: ConfigLike | None = None, stream: bool = True) -> Agent:
+    """Make an agent of a runnable of LangChain; it decides as it does there.
 
-    A runnable receives the inputs with `intermediate_steps`, and an object with `plan` the steps and the inputs. The
-    decisions are of LangChain's classes or of ours, and the next steps have the classes that were decided, also in a
-    run that is resumed from JSON. Async runs await `astream`, `ainvoke` or `aplan`. A runnable with `stream` is
-    streamed, as LangChain does it, and the tokens of its models are reported where a run asks for them; `with_retry()`
-    has an effect only without `stream`. `config` is LangChain's config for each call (`callbacks`, `tags`,
-    `configurable`), or a function that makes it from the call's `CallContext`; the ids of the run and of the call are
-    added to its `metadata`.
+    A runnable receives the inputs with `intermediate_steps`. The decisions are of LangChain's classes or of ours, and
+    the next steps have the classes that were decided, also in a run that is resumed from JSON. Async runs await
+    `astream` or `ainvoke`. A runnable with `stream` is streamed, as LangChain does it, and the tokens of its models are
+    reported where a run asks for them; `with_retry()` has an effect only without `stream`. `config` is LangChain's
+    config for each call (`callbacks`, `tags`, `configurable`), or a function that makes it from the call's
+    `CallContext`; the ids of the run and of the call are added to its `metadata`.
 
     Each call counts as a model call. An empty list is a parse error; any other value raises `AgentError`. If a run must
     stop and asks for a final answer, the input `conclude` is `True`. Raises `InputError` for another object, and for an
@@ -84,33 +67,14 @@ def runnable_agent(runnable: Runnable | Planner, *, config: ConfigLike | None = 
     """
     reject_executor(runnable)
     given: Any = runnable
-    plans = not hasattr(given, "invoke") and not hasattr(given, "ainvoke")
-    if isinstance(given, type) or (plans and not hasattr(given, "plan") and not hasattr(given, "aplan")):
-        raise InputError(f"the runnable is {format_value(given)}; give an object with invoke or plan, of LangChain")
+    if isinstance(given, type) or not (hasattr(given, "invoke") or hasattr(given, "ainvoke")):
+        remedy = "give an object with invoke, such as agent.runnable of an agent of LangChain"
+        raise InputError(f"the runnable is {format_value(given)}; {remedy}")
     if config is not None and not callable(config):
         _require_config(config)
-    # A runnable does not declare its inputs.
-    keys: Any = getattr(given, "input_keys", ()) if plans else ()
-    if plans:
-        forms = {"invoke": _planning(given, "plan"), "ainvoke": _planning(given, "aplan")}
-    else:
-        names = ("invoke", "ainvoke", "stream", "astream") if stream else ("invoke", "ainvoke")
-        forms = {name: _configured(given, name) for name in names}
-    return deciding_agent(_make_handler(given, forms, config), kind="runnable", input_keys=tuple(map(str, keys)))
-
-
-def _planning(planner: Any, name: str) -> Method | None:
-    """Return a method of an object with `plan` as a function of the inputs and the config; `None` if it has none."""
-    plan = getattr(planner, name, None)
-    if plan is None:
-        return None
-
-    def call(inputs: dict[str, Any], config: Config) -> Any:
-        named = dict(inputs)
-        steps = named.pop("intermediate_steps")
-        return plan(steps, callbacks=config.get("callbacks"), **named)
-
-    return call
+    names = ("invoke", "ainvoke", "stream", "astream") if stream else ("invoke", "ainvoke")
+    forms = {name: _configured(given, name) for name in names}
+    return deciding_agent(_make_handler(given, forms, config), kind="runnable")
 
 
 def _configured(runnable: Any, name: str) -> Method | None:

@@ -1,4 +1,4 @@
-"""Agents with `invoke` or `plan`, such as LangChain's: their inputs, methods and config, and their decisions."""
+"""Agents with `invoke`, such as LangChain's: their inputs, methods and config, and their decisions."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_other_objects_are_refused() -> None:
         executor(executor(lc.Chain()))
     wrong: list[Any] = [scripted(AgentFinish({})), lc.Chain, None]
     for one in wrong:
-        with pytest.raises(InputError, match=r"^the runnable is .*; give an object with invoke or plan, of"):
+        with pytest.raises(InputError, match=r"^the runnable is .*; give an object with invoke, such as"):
             runnable_agent(one)
     # A chain of LangChain is not called as a function is.
     chains: list[Any] = [OldChain(), lc.Invoked()]
@@ -277,38 +277,6 @@ CLASS = f"{lc.ToolAgentAction.__module__}:ToolAgentAction"
 def test_snapshot_makes_actions_and_messages_only(stored: str, changed: str, text: str) -> None:
     with pytest.raises(SnapshotError, match=text):
         crash_and_resume((stored, changed))
-
-
-# Objects with `plan`.
-
-
-class Planning:
-    """LangChain's agents before runnables: the steps by position, the inputs by name."""
-
-    input_keys = ("input", "city")
-
-    def __init__(self, *decisions: Any) -> None:
-        self.inner = lc.Invoked(*decisions)
-
-    def plan(self, intermediate_steps: Any, callbacks: Any = None, **inputs: Any) -> Any:
-        return self.inner.decide("plan", {**inputs, "intermediate_steps": intermediate_steps}, callbacks)
-
-    async def aplan(self, intermediate_steps: Any, callbacks: Any = None, **inputs: Any) -> Any:
-        return self.inner.decide("aplan", {**inputs, "intermediate_steps": intermediate_steps}, callbacks)
-
-
-@cases("method", "plan", "aplan")
-def test_object_with_plan_is_an_agent(method: str) -> None:
-    planning: Any = Planning([ACT, ACT], DONE)
-    made = executor(planning, {"callbacks": ["mine"]})
-    inputs = {"input": "q", "city": "Oslo"}
-    result = made.run(inputs) if method == "plan" else asyncio.run(made.arun(inputs))
-    assert (result.output, len(result.steps)) == ("done", 2)
-    assert planning.inner.used == [method, method]
-    assert planning.inner.given[0] == {**inputs, "intermediate_steps": []}
-    assert planning.inner.configs == [["mine"], ["mine"]]
-    with pytest.raises(InputError, match="the inputs lack city"):
-        made.run({"input": "q"})
 
 
 # Tokens of the models within a runnable.
