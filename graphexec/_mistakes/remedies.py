@@ -256,7 +256,7 @@ REMOVED = _by_name(
     ),
     (
         "agents.Planner integrations.langchain.Planner",
-        "runnable_agent(agent.runnable) takes the runnable of an agent of LangChain",
+        "runnable_agent takes the attribute runnable of an agent of LangChain",
     ),
     (
         "draw.fork draw.Fork",
