@@ -191,10 +191,11 @@ def read_fields(value: Any) -> dict[str, Any]:
     return fields
 
 
-def has_decision(value: Any, names: Collection[str]) -> bool:
+def has_decision(value: Any, names: Collection[str], *, calls_only: bool = False) -> bool:
     """Return whether a JSON value is a decision or contains one at any depth.
 
-    A decision is an action with its input, an answer, a call of one of the tools in `names`, or a string that is one.
+    A decision is an action with its input, an answer, a call of one of the tools in `names`, or a string that is one;
+    with `calls_only`, it is such a call.
     """
     remaining = [value]
     while remaining:
@@ -209,7 +210,7 @@ def has_decision(value: Any, names: Collection[str]) -> bool:
         has_input = any(key in fields for key in ARGUMENT_KEYS)
         # Data may have a name, too.
         acts = "action" in fields and ("actioninput" in fields or is_answer(str(fields["action"])))
-        if acts or (named and (has_input or named != ["name"])):
+        if (acts and not calls_only) or (named and (has_input or named != ["name"])):
             return True
     return False
 

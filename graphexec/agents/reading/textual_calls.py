@@ -115,7 +115,7 @@ def read_textual_calls(reply: ModelReply, tools: Sequence[AnyTool]) -> ModelRepl
     _reject_unclear([call for call in calls if call.name in by_name], text)
     if calls and all(call.name in by_name for call in calls):
         return _replace_text_by_calls(reply, "", calls, text)
-    if has_decision(values, by_name):
+    if has_decision(values, by_name, calls_only=True):
         _reject(text, "it has other JSON around its tool call")
     return reply
 
@@ -316,7 +316,7 @@ def _reject_call_in_prose(text: str, tools: Mapping[str, AnyTool]) -> None:
                 _reject_unread_call(region.text, tools)
         calls = to_calls(values, tools, tagged=False) if is_last else []
         named = any(call.name in tools for call in calls)
-        if named or (not _is_inline_code(text, region) and has_decision(values, tools)):
+        if named or (not _is_inline_code(text, region) and has_decision(values, tools, calls_only=True)):
             _reject(text, f"it has other text {'before' if is_last else 'around'} its tool call")
 
 
