@@ -53,7 +53,7 @@ EXECUTOR_OPTIONS = _by_name(
     ("checkpointer checkpoint store persist", _STATE),
     ("response_format output_schema result_type", "plug an output type: nodes=[output_type(int)], of graphexec.nodes"),
     ("context deps config metadata tags", "it belongs to a run: executor.run(inputs, context=...)"),
-    ("stream_runnable", "write AgentExecutor(agent=runnable_agent(runnable, stream=False), tools=tools)"),
+    ("stream_runnable", "write AgentExecutor(agent=runnable_agent(runnable), tools=tools)"),
     ("name description", "they belong to the executor as a tool: executor.as_tool(name, description)"),
     ("return_only_outputs", "it belongs to a run: executor.invoke(inputs, return_only_outputs=True)"),
 )
