@@ -17,7 +17,7 @@ from graphexec._parsing import INVISIBLE
 from graphexec._parsing.reasoning import ReasoningSplitter
 from graphexec.actions import AgentFinish
 from graphexec.agents.reading.answers import AnswerReader, make_label_reader, make_text_reader
-from graphexec.agents.reading.labels import OBSERVATION, THOUGHT, TURN, USER, may_become
+from graphexec.agents.reading.labels import OBSERVATION, THOUGHT, TURN, USER
 from graphexec.agents.reading.text_parsing import END_TOKENS, has_text
 from graphexec.agents.reading.textual_calls import CALL_MARK_PREFIXES
 from graphexec.executor import Acted, AnswerDiscarded, Ready, Replied, Stopped, parse, plan, stopped_response
@@ -404,7 +404,7 @@ def is_held_back(streamed: str, whole: str, written: str, kind: str, way: bool) 
     rest = whole.removeprefix(streamed)
     _, line_break, line = written.rpartition("\n")
     # The last line may become one that ends an answer.
-    may_end = line_break and any(may_become(label, line) for label in (OBSERVATION, TURN, THOUGHT, USER))
+    may_end = line_break and len(line) <= 80
     # Only the rest of the reply says whether it begins a turn.
     if write is after_a_label and begins_with_a_label(rest):
         return True

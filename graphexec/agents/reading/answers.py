@@ -19,7 +19,6 @@ from graphexec.agents.reading.labels import (
     USER,
     Spelling,
     find_open_emphasis,
-    may_become,
 )
 from graphexec.agents.reading.text_parsing import find_removable_end
 from graphexec.agents.reading.textual_calls import CALL_MARK_PREFIXES
@@ -108,7 +107,7 @@ def make_label_reader() -> AnswerReader:
 def _cut_turns(spelling: Spelling) -> AnswerReader:
     """Make a reader of an answer up to a line with a label that ends it, as `turns.read_text` finds it."""
     # Only the rest of the reply says whether `User:` begins a turn.
-    labels = [*((label, label.lines[spelling]) for label in (TURN, THOUGHT, USER)), (OBSERVATION, OBSERVATION.at_line)]
+    labels = [*(label.lines[spelling] for label in (TURN, THOUGHT, USER)), OBSERVATION.at_line]
     waiting = ""
     ended = False
 
@@ -118,14 +117,13 @@ def _cut_turns(spelling: Spelling) -> AnswerReader:
             return ""
         waiting += piece
         line = waiting.find("\n") + 1
-        starts = [found.start() for _, one in labels if line and (found := one.search(waiting, line))]
+        starts = [found.start() for one in labels if line and (found := one.search(waiting, line))]
         if starts:
             ended = True
             return waiting[: min(starts)]
-        # Hold back a last line that may become a label.
+        # Hold back a last line, which may become a label.
         line = waiting.rfind("\n")
         held = line >= 0 and len(waiting) - line <= _MAX_HELD
-        held = held and any(may_become(label, waiting[line + 1 :]) for label, _ in labels)
         text, waiting = (waiting[:line], waiting[line:]) if held else (waiting, "")
         return text
 

@@ -12,7 +12,7 @@ from enum import IntEnum
 from functools import cached_property
 from typing import final
 
-from graphexec._parsing import INVISIBLE, WINDOW, compile_lazily, match_end, search
+from graphexec._parsing import INVISIBLE, WINDOW, compile_lazily, search
 
 # All repetitions are bounded or possessive, so hostile text is parsed in linear time.
 _BLANK = r"[ \t\u00a0\u202f\u3000]"
@@ -146,7 +146,7 @@ class Label:
     `patterns` find it by its `Spelling`, `lines` do so at the beginning of a line, and `at_line` is the last of those.
     """
 
-    __slots__ = ("at_line", "lines", "patterns", "stop", "words")
+    __slots__ = ("at_line", "lines", "patterns", "stop")
 
     def __init__(self, *wordings: str, colon: str = _COLON_BUT_IN_TIMES) -> None:
         wide = "|".join(_spell(one, _WIDE_NUMBER) for one in wordings)
@@ -168,8 +168,6 @@ class Label:
         self.at_line = self.lines[Spelling.TRANSLATED]
         # The words of a stop string.
         self.stop = wordings[0]
-        # In lower case, for text that may become the label.
-        self.words = tuple(one.lower() for one in translated)
 
     def find_spelling(self, found: re.Match[str]) -> Spelling:
         """Return the strictest spelling that a match has."""
@@ -188,20 +186,6 @@ TURN = Label(
 # This may also be a line of an answer. It is a turn if the next line with one of `REPLIES` replies to it.
 USER = Label("User")
 REPLIES = Label("Assistant", "AI", "Final Answer")
-
-
-# What may stand before a label and between its words and its colon, for text that may become a label.
-_BEFORE = compile_lazily(rf"(?:{_DECORATION}|\d{{1,2}}[.)]?)*+")
-_AFTER = compile_lazily(rf"(?:{_BLANK}|[*_`\]】)]|\d)*+")
-
-
-def may_become(label: Label, line: str) -> bool:
-    """Return whether a line that is still being received may begin with a label."""
-    begun = line[match_end(_BEFORE(), line) :].lower()
-    return any(
-        word.startswith(begun) or (begun.startswith(word) and match_end(_AFTER(), begun, len(word)) == len(begun))
-        for word in label.words
-    )
 
 
 def read_text_after(text: str, label: re.Match[str], end: int | None = None) -> str:
