@@ -43,7 +43,6 @@ def intermediate_answer(question: str) -> str:
 
 KINDS: Mapping[str, Callable[[messages.Model], agents.Agent]] = {
     "react": lambda model: agents.create_react_agent(model, TOOLS),
-    "react, completion": lambda model: agents.create_react_agent(model, TOOLS, protocol="completion"),
     # Without rules, which may ask more often than the tests count; `benchmarks/score.py` runs them on this model.
     "structured": lambda model: agents.create_structured_agent(model, TOOLS, examples=EVERYDAY_EXAMPLES[:2], rules=()),
     "tool_calling": lambda model: agents.create_tool_calling_agent(model, TOOLS),
