@@ -128,13 +128,6 @@ def _find_results(messages: Sequence[Message]) -> dict[tuple[int, int], tuple[in
     }
 
 
-def read_history(inputs: Mapping[str, Any], keys: Sequence[str]) -> Mapping[str, Any]:
-    """Return the inputs with messages in place of their JSON, which each request would parse again."""
-    parsed = {key: parse_messages(inputs[key]) for key in keys if key in inputs}
-    changed = {key: found for key, found in parsed.items() if found is not None and found != tuple(inputs[key])}
-    return {**inputs, **changed} if changed else inputs
-
-
 def parse_messages(given: Any) -> tuple[Message, ...] | None:
     """Return a sequence of messages as a tuple, or `None` for any other value.
 

@@ -1,6 +1,5 @@
 """Images in the inputs of a run and in the results of tools, for every agent."""
 
-import base64
 import dataclasses
 import functools
 import json
@@ -297,21 +296,6 @@ def test_history_keeps_the_images_of_its_messages() -> None:
     assert tuple(images_of(model.requests[0])) == (CAT,)
     with pytest.raises(gx.InputError, match="history is images, the name of the input with images"):
         gx.create_tool_calling_agent(ScriptedModel([]), [look], history="images")
-
-
-def test_history_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    parsed: list[str] = []
-
-    def decode(data: str, *, validate: bool) -> bytes:
-        parsed.append(data)
-        return PNG
-
-    monkeypatch.setattr(base64, "b64decode", decode)
-    made, model = executor("tool calling", CALL, CALL, "done")
-    history = [{"role": "user", "content": "", "images": [{"url": CAT.url, "kind": "graphexec.image"}]}]
-    made.run({"input": "?", "chat_history": history})
-    assert [next(images_of(request)) for request in model.requests] == [CAT, CAT, CAT]
-    assert parsed == [CAT.data]
 
 
 @cases("images", 3, "x", [3], [{"url": "x"}], [{"kind": "graphexec.image", "url": "x"}])

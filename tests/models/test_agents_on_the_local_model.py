@@ -191,7 +191,7 @@ def test_both_stopping_methods_end_a_run(kind: str, stopping: Stopping, iteratio
 
 @pytest.mark.parametrize(
     "kind",
-    mark_except(["react, completion", "structured", "tool_calling", "json_chat"], "structured", mark=pytest.mark.full),
+    mark_except(["react", "structured", "tool_calling", "json_chat"], "structured", mark=pytest.mark.full),
 )
 def test_streamed_pieces_add_up_to_the_replies(kind: str, model: LocalModel) -> None:
     executor = executor_of(kind, model)

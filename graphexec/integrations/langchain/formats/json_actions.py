@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeGuard, final
+from typing import Any, TypeGuard
 
 from graphexec._mistakes import explain_creation
 from graphexec.actions import AgentStep, Decision, Steps, ToolInput
@@ -147,7 +146,7 @@ def create_chat_agent(
     Raises `ToolDefinitionError` for invalid tools and for a tool with the answer's name, and `InputError` for any other
     invalid argument.
     """
-    return _make_agent(_CHAT, model, tools, prompt, question, stop, history)
+    return _make_agent("chat", read_chat, model, tools, prompt, question, stop, history, required=("tools",))
 
 
 @remakeable
@@ -166,7 +165,7 @@ def create_structured_chat_agent(
     `prompt` is the template of the instructions, with `{tools}` and `{tool_names}`; `question` is the template of the
     user's message, with `{agent_scratchpad}`. The options and the errors raised are as in `create_chat_agent`.
     """
-    return _make_agent(_STRUCTURED_CHAT, model, tools, prompt, question, stop, history)
+    return _make_agent("structured_chat", read_structured_chat, model, tools, prompt, question, stop, history)
 
 
 @remakeable
@@ -194,43 +193,36 @@ def create_json_chat_agent(
     def observe(step: AgentStep) -> str:
         return response.render({"observation": step.text})
 
-    return _make_agent(_JSON_CHAT, model, tools, prompt, question, stop, history, observation_turns(observe))
+    steps = observation_turns(observe)
+    return _make_agent("json_chat", read_json_chat, model, tools, prompt, question, stop, history, steps=steps)
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class _Format:
-    """What the agents differ in."""
-
-    kind: str
-    read: Callable[..., Decision]
-    # The variables of the instructions.
-    required: tuple[str, ...] = ("tools", "tool_names")
-
-
-def _make_agent(
-    written: _Format,
+def _make_agent(  # noqa: PLR0913
+    kind: str,
+    read: Callable[..., Decision],
     model: Model,
     tools: Sequence[AnyTool],
     prompt: str,
     question: str,
     stop: Sequence[str],
     history: str,
+    *,
+    required: tuple[str, ...] = ("tools", "tool_names"),
     steps: TurnMaker | None = None,
 ) -> Agent:
     """Make an agent; the steps are a part of the question, or `steps` makes messages of them."""
     tools = validate_tools(tools)
     reject_answer_tool(tools)
     pads = (format_legacy_thoughts, format_previous_work) if steps is None else (format_thoughts, format_thoughts)
-    required = ("agent_scratchpad",) if steps is None else ()
+    pad = ("agent_scratchpad",) if steps is None else ()
     return make_instructed_agent(
         model,
-        partial(written.read, names=names_of(tools)),
-        make_form(prompt, tools, required=written.required, scratchpad=pads[0]),
-        make_form(question, tools, required=required, scratchpad=pads[1], name="question"),
+        partial(read, names=names_of(tools)),
+        make_form(prompt, tools, required=required, scratchpad=pads[0]),
+        make_form(question, tools, required=pad, scratchpad=pads[1], name="question"),
         stop=stop,
         history=history,
-        kind=written.kind,
+        kind=kind,
         steps=steps,
     )
 
@@ -366,8 +358,3 @@ def _unreadable(why: str, text: str) -> ParseError:
     """Return the error for a reply without exactly one valid action; its observation repeats the format."""
     form = 'To act, write one JSON object, {"action": "<tool>", "action_input": <its input>}.'
     return make_unreadable_error(why, text, form, prose="{" not in text)
-
-
-_CHAT = _Format("chat", read_chat, required=("tools",))
-_STRUCTURED_CHAT = _Format("structured_chat", read_structured_chat)
-_JSON_CHAT = _Format("json_chat", read_json_chat)
