@@ -4,8 +4,6 @@ import dataclasses
 import functools
 import json
 import math
-import subprocess
-import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -31,9 +29,7 @@ from graphexec.models import ScriptedModel
 from graphexec.models.scripted import ScriptedReply
 from tests.executor.actors import caller_of, run_by, snapshot_after
 from tests.models.pictures import ADDRESS, CAT, DOG, GIF, PNG
-from tests.parameters import cases, read_tables
-
-PROGRAMS = read_tables(__file__)
+from tests.parameters import cases
 
 
 @gx.tool
@@ -264,15 +260,6 @@ def test_run_with_images_resumes_from_json(kind: str) -> None:
 
 def contents(request: ChatRequest) -> list[str]:
     return [message.content for message in request.messages]
-
-
-@pytest.mark.medium
-def test_another_process_resumes_a_run_with_images() -> None:
-    made, _ = executor("tool calling", CALL, ModelError("it is down"))
-    text = snapshot_at_error(made, {"input": "Which?", "images": CAT}).to_json()
-    command = [sys.executable, "-c", PROGRAMS["resumed"]]
-    done = subprocess.run(command, input=text, capture_output=True, text=True, check=True, timeout=60)
-    assert done.stdout.split() == [CAT.url, DOG.url, ADDRESS.url]
 
 
 @KINDS

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from graphexec._parsing import compile_lazily, search
+from graphexec._parsing import compile_lazily
 from graphexec._parsing.json import STRING, find_end, read_container
 from graphexec.agents.reading.labels import ACTION, Spelling, find_last
 from graphexec.errors import ParseError, ToolDefinitionError
@@ -44,7 +44,6 @@ _ACTION = r"\baction[^\w\s{}]{0,2}\s{0,9}[:：]"
 # braces, too.
 _OBJECT = rf"\{{\s{{0,99}}(?:[\"'“”„‘}}]|\Z|(?=[^{{}}]{{0,300}}?(?i:{_ACTION})))"
 _BEGINNING = compile_lazily(rf"{FENCE}|(?:\[\s{{0,99}})?{_OBJECT}")
-_LONGEST_BEGINNING = 1_000
 # Fences and brackets in a JSON string are text.
 _STRING_OR_FENCE = compile_lazily(rf"{STRING}|{FENCE}", re.DOTALL | re.VERBOSE)
 # Characters. Enough for `Action:` in any spelling, with a number, emphasis, and the whitespace after it.
@@ -55,7 +54,7 @@ def find_regions(text: str) -> Iterator[Region]:
     """Yield the JSON and the fences of a text, in order. A fence may be followed by the JSON within it."""
     position = 0
     closing = -1
-    while found := search(_BEGINNING(), text, position, longest=_LONGEST_BEGINNING):
+    while found := _BEGINNING().search(text, position):
         start = found.start()
         if start == closing:
             position = start + len(FENCE)

@@ -12,7 +12,7 @@ from enum import IntEnum
 from functools import cached_property
 from typing import final
 
-from graphexec._parsing import INVISIBLE, WINDOW, compile_lazily, search
+from graphexec._parsing import INVISIBLE, compile_lazily
 
 # All repetitions are bounded or possessive, so hostile text is parsed in linear time.
 _BLANK = r"[ \t\u00a0\u202f\u3000]"
@@ -87,8 +87,6 @@ class LabelPattern:
     def __init__(self, pattern: str, wordings: Sequence[str], *, any_case: bool) -> None:
         self._any_case = any_case
         self._source = pattern
-        # Characters: with what may stand before it, behind it, and between its words.
-        self._longest = 100 + 30 * max(map(len, wordings))
         self._words = tuple(dict.fromkeys(tuple(self._fold(one).split()) for one in wordings))
 
     @cached_property
@@ -106,26 +104,15 @@ class LabelPattern:
 
     def search(self, text: str, start: int = 0, end: int = sys.maxsize) -> re.Match[str] | None:
         """Return the first match from `start` on."""
-        if not self._may_match(text):
-            return None
-        if len(text) <= WINDOW:
-            return self._pattern.search(text, start, end)
-        return search(self._pattern, text, start, end, longest=self._longest)
-
-    def _find(self, text: str, start: int) -> Iterator[re.Match[str]]:
-        while found := search(self._pattern, text, start, longest=self._longest):
-            yield found
-            start = found.end()
+        return self._pattern.search(text, start, end) if self._may_match(text) else None
 
     def match(self, text: str, start: int = 0) -> re.Match[str] | None:
         """Return the match that begins at `start`."""
-        return self._pattern.match(text, start) if self._may_match(text[start : start + self._longest]) else None
+        return self._pattern.match(text, start)
 
     def finditer(self, text: str, start: int = 0) -> Iterator[re.Match[str]]:
         """Return the matches from `start` on, in order."""
-        if not self._may_match(text):
-            return iter(())
-        return self._pattern.finditer(text, start) if len(text) <= WINDOW else self._find(text, start)
+        return self._pattern.finditer(text, start) if self._may_match(text) else iter(())
 
 
 class Spelling(IntEnum):
