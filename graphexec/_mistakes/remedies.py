@@ -246,13 +246,9 @@ REMOVED = _by_name(
     (
         "agents.Runnable agents.create_chat_agent agents.create_conversational_agent "
         "agents.create_json_chat_agent agents.create_mrkl_agent agents.create_self_ask_agent "
-        "agents.create_structured_chat_agent agents.create_xml_agent executor.Chunk "
+        "agents.create_structured_chat_agent agents.create_xml_agent executor.Chunk executor.Stepwise "
         "models.from_langchain",
         "import it from graphexec.integrations.langchain",
-    ),
-    (
-        "executor.Stepwise integrations.langchain.Stepwise integrations.langchain.iterate",
-        "the Entered events of executor.stream(inputs) have the run so far, and a Snapshot goes on with another one",
     ),
     (
         "agents.Planner integrations.langchain.Planner",

@@ -266,13 +266,15 @@ class RunOptions:
 
     `run_id` defaults to that of the snapshot, or to a new one. `host` is the call that contains the run, by default the
     current one (`current_call`). `observers` are functions that are called with each event of this run, behind those of
-    an executor. Raises `InputError` for an invalid option.
+    an executor. `continues` returns whether the run goes on in another stream after this one is closed; if so,
+    observers receive no `Failed`. Raises `InputError` for an invalid option.
     """
 
     context: Any = field(default=None, repr=False)
     run_id: str | None = None
     host: CallContext[Any] | None = None
     observers: Sequence[Observer] = ()
+    continues: Callable[[], bool] | None = None
 
     def __post_init__(self) -> None:
         if self.observers != ():

@@ -72,7 +72,7 @@ def follow(
         require_event_loop()
     notify = None
     if observers or options.observers:
-        notify = Notifier((*observers, *options.observers), run_context.clock)
+        notify = Notifier((*observers, *options.observers), run_context.clock, options.continues)
         on_event = on_event and notify.reporting_to(on_event)
     return RunLoop(graph, value, run_context, io, on_event, notify, options, pieces=pieces).follow()
 

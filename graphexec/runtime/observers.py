@@ -36,15 +36,22 @@ class Notifier:
 
     An exception of an observer is logged, and reported to the other observers and the consumer, once per observer and
     run. If the observer's attribute `raise_error` is `True`, it is raised instead. Other exceptions than `Exception`,
-    such as `KeyboardInterrupt`, are always raised.
+    such as `KeyboardInterrupt`, are always raised. If the run `continues` in another stream when this one is closed,
+    there is no `Failed`.
     """
 
-    __slots__ = ("_clock", "_ended", "_failed", "_observers", "_reports", "_unreported", "seconds")
+    __slots__ = ("_clock", "_continues", "_ended", "_failed", "_observers", "_reports", "_unreported", "seconds")
 
-    def __init__(self, observers: Sequence[Observer], clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        observers: Sequence[Observer],
+        clock: Callable[[], float],
+        continues: Callable[[], bool] | None = None,
+    ) -> None:
         self.seconds = 0.0
         self._observers = tuple(observers)
         self._clock = clock
+        self._continues = continues
         # The number of observers that were called with the last event, `Done` or `Failed`.
         self._ended = 0
         self._failed: list[object] = []
@@ -72,6 +79,8 @@ class Notifier:
 
         After `Failed` an observer's exception is only logged, because the run's own exception is raised.
         """
+        if type(event) is Failed and self._continues is not None and self._continues():
+            return
         for observer in self._observers[self._ended :]:
             self._ended += 1
             self._call(observer, event)

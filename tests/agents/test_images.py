@@ -145,7 +145,7 @@ def test_file_is_read_once_at_the_start(tmp_path: Path, in_a_list: bool) -> None
     assert [tuple(images_of(request)) for request in model.requests] == [(CAT,), (CAT,)]
 
 
-@cases("way", "arun", "ainvoke", "astream", "astream_chunks", "astream_answer")
+@cases("way", "arun", "ainvoke", "astream", "astream_chunks", "astream_answer", "aiter")
 def test_async_run_reads_files_in_another_thread(way: str, tmp_path: Path) -> None:
     threads: list[threading.Thread] = []
 

@@ -252,8 +252,8 @@ def run_sync(executor: AgentExecutor, inputs: Any = "q", **options: Any) -> Any:
     return executor.run(inputs, **options)
 
 
-# The ways to run an executor: methods of its, and what users of LangChain have.
-_WAYS = ["run", "invoke", "batch", "stream", "stream_chunks", "stream_answer"]
+# The ways to run an executor: methods of its, and what users of LangChain have; `aiter` is `iterate` with `async for`.
+_WAYS = ["run", "invoke", "batch", "stream", "stream_chunks", "stream_answer", "iter"]
 WAYS = [*_WAYS, *(f"a{way}" for way in _WAYS)]
 
 
@@ -261,6 +261,7 @@ def run_by(way: str, executor: AgentExecutor, *inputs: Any, **options: Any) -> A
     """Run an executor by a method to its end, and return the result, or a list of what is streamed."""
     inputs = inputs or (["q"] if way.endswith("batch") else "q",)
     others: dict[str, Callable[..., Any]] = {
+        **dict.fromkeys(("iter", "aiter"), langchain.iterate),
         "stream_chunks": langchain.stream_chunks,
         "astream_chunks": langchain.astream_chunks,
     }

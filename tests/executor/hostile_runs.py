@@ -17,6 +17,7 @@ import graphexec as gx
 from graphexec import Limits, effects, kernel, runtime, testing, tools
 from graphexec.agents import RuleName
 from graphexec.effects import agent_limits
+from graphexec.integrations import langchain
 from graphexec.kernel import Meter
 from graphexec.messages import ModelReply, ModelRequest, ToolCall, Usage
 from graphexec.runtime.calls import Scope
@@ -32,8 +33,8 @@ from tests.stopwatch import eventually
 AgentKind: TypeAlias = Literal["function", "async function", "tool calling", "react", "structured"]
 NodeKind: TypeAlias = Literal["review", "insist", "vote", "last word", "perform"]
 ActKind: TypeAlias = Literal["nothing", "block", "wait", "raise", "run", "report"]
-EntryPoint: TypeAlias = Literal["run", "stream", "arun", "astream", "atokens"]
-ENTRY_POINTS: tuple[EntryPoint, ...] = ("arun", "arun", "astream", "atokens", "run", "stream")
+EntryPoint: TypeAlias = Literal["run", "stream", "iter", "arun", "astream", "aiter", "atokens"]
+ENTRY_POINTS: tuple[EntryPoint, ...] = ("arun", "arun", "astream", "aiter", "atokens", "run", "stream", "iter")
 NODES: tuple[NodeKind, ...] = ("review", "insist", "vote", "last word", "perform")
 
 # The scripts contain calls of unknown tools, too.
@@ -314,11 +315,20 @@ class World:
                 return executor.run(start)
             case "stream":
                 return list(executor.stream(start))[-1]
+            case "iter":
+                turns = langchain.iterate(executor, start)
+                list(turns)
+                return turns.result
             case "arun":
                 return await executor.arun(start)
             case "astream" | "atokens" as way:
                 async with aclosing(executor.astream(start, tokens=way == "atokens")) as events:
                     return [event async for event in events][-1]
+            case "aiter":
+                turns = langchain.iterate(executor, start)
+                async for _ in turns:
+                    pass
+                return turns.result
 
     # ---- the behaviour of user code
 

@@ -14,6 +14,7 @@ import graphexec as gx
 from graphexec import actions, effects, messages, nodes, runtime
 from graphexec.executor import Acted, Ready, parse
 from graphexec.executor.console import ConsolePrinter
+from graphexec.integrations import langchain
 from graphexec.nodes.tool_calls import WARNING
 from tests.executor import actors
 from tests.executor.actors import act, answer, echo, make_executor, make_react, run_by
@@ -162,6 +163,15 @@ def test_resumed_run_prints_new_steps_only() -> None:
     events = list(make_react(ACT, DONE).stream("q"))
     plans = [place for place, event in enumerate(events) if isinstance(event, gx.Entered) and event.node == "plan"]
     assert print_events(events[plans[1] :]) == "<- hi\nhi it is\n> the run ends\n"
+
+
+def test_resumed_or_changed_run_prints_steps_once(capsys: pytest.CaptureFixture[str]) -> None:
+    turns = langchain.iterate(make_react(ACT, ACT.replace("hi", "ho"), DONE, verbose=True), "q")
+    for _ in turns:
+        if not turns.ended:
+            turns.run = actions.Run({"input": "r"}, actions.Steps(turns.run.steps))
+    output = capsys.readouterr().err
+    assert output == WHOLE.replace("hi it is", f"{ACT.replace('hi', 'ho')}\n-> echo(ho)\n<- ho\nhi it is")
 
 
 def test_failed_run_says_why(capsys: pytest.CaptureFixture[str]) -> None:

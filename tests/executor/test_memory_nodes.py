@@ -441,6 +441,14 @@ def test_streams_are_the_same_with_memory() -> None:
     assert diary.invoke("q") == plain.invoke("q")
 
 
+def test_a_replaced_run_is_not_loaded_again() -> None:
+    turns = langchain.iterate(make_executor(memory := Diary(), act("echo", text="a"), answer("done")), "q")
+    for _ in turns:
+        turns.run = actions.Run({**turns.run.inputs, "input": "other"}, actions.Steps(turns.run.steps))
+    assert (len(memory.loaded), memory.saved) == (1, [({"before": "nothing", "input": "other"}, {"output": "done"})])
+    assert turns.run.inputs["before"] == "nothing"
+
+
 def test_reports_during_loading_are_delivered() -> None:
     heard: list[Any] = []
     make_executor(Diary(loading=lambda: runtime.report("looking")), observers=[heard.append]).run("q")

@@ -15,6 +15,7 @@ import graphexec as gx
 from graphexec import Answered, Asked, Done, Entered, Failed, Moved, Reported, actions, runtime, snapshot_of
 from graphexec.errors import InputError
 from graphexec.executor import Ready, parse
+from graphexec.integrations import langchain
 from graphexec.runtime import run as run_table
 from tests import garbage
 from tests.drivers import FakeClock, options_of
@@ -255,9 +256,16 @@ async def aclose_stream(executor: gx.AgentExecutor) -> None:
         await anext(events)
 
 
+def leave_iteration(executor: gx.AgentExecutor) -> None:
+    for _ in langchain.iterate(executor, "q"):
+        break
+    garbage.collect()
+
+
 LEFT: list[tuple[Callable[[gx.AgentExecutor], None], list[type]]] = [
     (close_stream, [Entered, Failed]),
     (lambda executor: asyncio.run(aclose_stream(executor)), [Entered, Failed]),
+    (leave_iteration, [*TURN, *TURN, Entered, Failed]),
     # At its end it is done.
     (lambda executor: close_stream(executor, Done), WHOLE),
 ]

@@ -20,6 +20,7 @@ from graphexec import errors, models
 from graphexec.effects import SaveMemory
 from graphexec.errors import OutputError, SnapshotError
 from graphexec.executor import Stopped
+from graphexec.integrations import langchain
 from graphexec.memory import BufferMemory
 from graphexec.messages import ChatRequest, Message, ModelReply, ModelRequest, SystemMessage
 from graphexec.nodes import output_type
@@ -254,6 +255,9 @@ class TestForms:
         assert memory.history.turns()[0].output == written
         assert list(executor.stream_answer("Which?")) == [written]
         assert executor.invoke("Which?")["output"] == City(name="Paris", people=2)
+        turns = langchain.iterate(executor, "Which?")
+        list(turns)
+        assert turns.result.output == City(name="Paris", people=2)
         # Copies of an executor stay typed.
         executor = make(PARIS).with_limits(make(PARIS).limits)
         assert executor.with_graph(executor.graph).run("Which?").output == City(name="Paris", people=2)

@@ -72,6 +72,7 @@ ASYNC_CALLS: dict[str, Callable[[Path], Awaitable[Any]]] = {
     "astream": lambda _: drain(executor_of(look).astream("q")),
     "astream_chunks": lambda _: drain(langchain.astream_chunks(executor_of(look), "q")),
     "astream_answer": lambda _: drain(executor_of(look).astream_answer("q")),
+    "iter": lambda _: drain(langchain.iterate(executor_of(look), "q")),
     "within a time": lambda _: executor_of(look, max_execution_time=60).arun("q"),
     "acomplete": lambda _: model().acomplete(REQUEST),
     "model astream": lambda _: drain(model().astream(REQUEST)),

@@ -280,7 +280,7 @@ def test_code_outside_a_call_knows_none(run: Running) -> None:
         assert {current_call() for _ in timed.stream("q", tokens=tokens)} == {None}
 
 
-@cases("way", "stream", "stream_chunks")
+@cases("way", "stream", "stream_chunks", "iter")
 def test_inner_run_of_a_stream_is_charged(way: str) -> None:
     inner, model = inner_of(Caller(), max_iterations=15), Caller()
     outer = caller_of(model, delegate_to(lambda: inner, is_async=False), max_model_calls=3)

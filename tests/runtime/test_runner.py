@@ -28,7 +28,7 @@ def raising(steps: Any, inputs: dict[str, Any]) -> AgentFinish:
     raise StopAsyncIteration
 
 
-@cases("way", "stream_chunks", "stream_answer")
+@cases("way", "iter", "stream_chunks", "stream_answer")
 def test_stop_async_iteration_does_not_end_a_stream(way: str) -> None:
     executor = AgentExecutor(agent=raising, tools=[])
     with pytest.raises(RuntimeError, match="StopAsyncIteration"):

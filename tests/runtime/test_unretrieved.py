@@ -154,6 +154,7 @@ SCENARIOS: dict[str, Scenario] = {
         take_all(make().astream("q", tokens=True)), world
     ),
     "leave streams": leave_streams,
+    "leave turns": lambda make, _: leave(langchain.iterate(make(**QUICKLY), "q")),
     "begin no stream": begin_no_stream,
     "cancel a batch": lambda make, world: cancel_when_begun(make().abatch(["a", "b", "c"], max_concurrency=2), world),
     "fail in a batch": lambda make, _: make(**RAISING).abatch(["a", "b", "c"], max_concurrency=2),

@@ -77,7 +77,8 @@ class Expected:
     tokens: int = 0
     cost: float = 0.0
     seconds: int = field(default=0, compare=False)
-    # What the agent was shown at each question; the tools that really ran.
+    # The steps of each turn; what the agent was shown at each question; the tools that really ran.
+    turns: list[tuple[AgentStep, ...]] = field(default_factory=list[tuple[AgentStep, ...]], compare=False)
     shown: list[list[AgentStep]] = field(default_factory=list[list[AgentStep]], compare=False)
     called: list[str] = field(default_factory=list[str], compare=False)
     chunks: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]], compare=False)
@@ -85,6 +86,7 @@ class Expected:
     def observe(self, new: list[AgentStep]) -> None:
         """Row 12."""
         self.steps += new
+        self.turns.append(tuple(new))
 
     def ended(self, end: str, values: dict[str, Any], given: Settings) -> Expected:
         """Row 16."""

@@ -109,6 +109,8 @@ def check(turns: Turns, conclusion: Turn, given: Settings, flavour: Flavour) -> 
         # Through the doors that people know.
         assert without_messages(list(langchain.stream_chunks(fresh(), "q"))) == expected.chunks
         assert without_messages(run_by("astream_chunks", fresh())) == expected.chunks
+        assert list(langchain.iterate(fresh(), "q")) == expected.turns
+        assert run_by("aiter", fresh()) == expected.turns
         # The last chunk has the steps, where they are wanted.
         assert fresh().invoke("q") == {"input": "q", **expected.chunks[-1]}
         assert asyncio.run(fresh().ainvoke("q", return_only_outputs=True)) == expected.chunks[-1]

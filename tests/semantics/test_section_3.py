@@ -126,9 +126,10 @@ def test_monotonic_clock_starts_with_the_run() -> None:
     executor = gx.AgentExecutor(agent=scripted(answer()), tools=[], max_execution_time=5)
     assert executor.run_context.clock is time.monotonic
     clock = FakeClock(1_000_000)
-    executor = actors.timed(executor, clock)
+    turns = langchain.iterate(actors.timed(executor, clock), "q")
     clock.advance(100)
-    assert executor.run("q").output == "done"
+    list(turns)
+    assert turns.result.output == "done"
 
 
 GENERATE: dict[str, Any] = {"max_iterations": 1, "early_stopping_method": "generate"}
@@ -257,6 +258,12 @@ def test_memory_is_not_given_steps_or_messages() -> None:
     list(langchain.stream_chunks(executor, "q"))
     executor.invoke("q")
     assert [outputs for _, outputs in memory.saved] == [{"output": "42"}] * 2
+    # Iterating twice is two runs.
+    memory = Diary()
+    turns = langchain.iterate(gx.AgentExecutor(agent=scripted(answer("42")), tools=[], memory=memory), "q")
+    list(turns)
+    list(turns)
+    assert memory.calls == ["load", "save"] * 2
 
 
 def test_finish_contains_inputs_and_steps() -> None:

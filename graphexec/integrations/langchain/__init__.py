@@ -1,4 +1,4 @@
-"""For users of LangChain: its older agents, its runnables, messages and models, and its chunks.
+"""For users of LangChain: its older agents, its runnables, messages and models, its chunks and its `iter`.
 
 Names are imported from here. Nothing else in this package imports it, and it imports LangChain only for its models.
 """
@@ -20,11 +20,12 @@ if TYPE_CHECKING:
     from graphexec.integrations.langchain.formats.xml import create_xml_agent
     from graphexec.integrations.langchain.models import from_langchain
     from graphexec.integrations.langchain.runnables import Runnable, runnable_agent
+    from graphexec.integrations.langchain.stepwise import Stepwise, iterate
 
-__all__ = ["Chunk", "Runnable", "astream_chunks", "convert_messages"]
+__all__ = ["Chunk", "Runnable", "Stepwise", "astream_chunks", "convert_messages"]
 __all__ += ["create_chat_agent", "create_conversational_agent", "create_json_chat_agent", "create_mrkl_agent"]
 __all__ += ["create_self_ask_agent", "create_structured_chat_agent", "create_xml_agent"]
-__all__ += ["from_langchain", "runnable_agent", "stream_chunks"]
+__all__ += ["from_langchain", "iterate", "runnable_agent", "stream_chunks"]
 
 # Where these names are. A module is imported when one of its names is first used: a program needs few of them.
 _MODULES = {
@@ -37,6 +38,7 @@ _MODULES = {
     "graphexec.integrations.langchain.formats.xml": "create_xml_agent",
     "graphexec.integrations.langchain.models": "from_langchain",
     "graphexec.integrations.langchain.runnables": "Runnable runnable_agent",
+    "graphexec.integrations.langchain.stepwise": "Stepwise iterate",
 }
 
 # Type checkers report a name that is not there.

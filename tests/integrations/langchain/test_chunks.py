@@ -243,6 +243,8 @@ def test_each_step_of_an_embedded_agent_comes_once(way: str, outer_steps: int, i
         assert [chunk["actions"] for chunk in chunks[:-1:2]] == [[act("echo", text=text)] for text in expected]
     steps = [step for chunk in chunks for step in chunk.get("steps", ())]
     assert [step.action for step in steps] == [act("echo", text=text) for text in expected]
+    turns = [step for turn in langchain.iterate(executor, "q") for step in turn]
+    assert [step.action for step in turns] == [act("echo", text=text) for text in expected]
 
 
 @gx.node
