@@ -21,7 +21,7 @@ _OF_MODEL = "it is an option of the model: OpenAICompatible(name, ...)"
 _MODEL_FIRST = "write model, the first argument"
 # Options of our own agents, which users also give to an executor and to `create_agent`.
 _AGENT_OPTIONS = (
-    ("create_react_agent", "stop"),
+    ("create_react_agent", "stop protocol"),
     ("create_structured_agent", "examples max_answer question rules tool_choice"),
 )
 

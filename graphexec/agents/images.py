@@ -114,12 +114,12 @@ def input_images(
 
 
 def prepare_inputs(
-    inputs: Mapping[str, Any], read_file: FileReader = reject_file, *, variables: Sequence[str]
+    inputs: Mapping[str, Any], read_file: FileReader = reject_file, *, variables: Sequence[str], sees: bool
 ) -> Mapping[str, Any]:
     """Return the inputs of a run with its images read, before its first model call.
 
-    `variables` are those of the agent's templates, which hold text only. Raises `InputError` for images that the agent
-    cannot send, and as `read_images` does.
+    `variables` are those of the agent's templates, which hold text only; `sees` is false if its requests hold text
+    only. Raises `InputError` for images that the agent cannot send, and as `read_images` does.
     """
     for name in variables:
         if any(isinstance(one, Image) for one in _items(inputs.get(name))):
@@ -135,7 +135,13 @@ def prepare_inputs(
             )
     if IMAGES not in inputs or IMAGES in variables:
         return inputs
-    return {**inputs, IMAGES: [*input_images(inputs, variables, read_file)]}
+    images = input_images(inputs, variables, read_file)
+    if not sees:
+        raise InputError(
+            f"the agent cannot send the input {IMAGES}: its requests are completions, which hold text only; make it "
+            "with protocol='chat'"
+        )
+    return {**inputs, IMAGES: [*images]}
 
 
 def _looks_lost(name: str, value: object) -> bool:
@@ -186,3 +192,14 @@ def _shift(text: str, images: Sequence[Image], by: int) -> str:
     for number, image in reversed(list(enumerate(images, 1))):
         text = text.replace(image.label(number), image.label(number + by))
     return text
+
+
+def reject_images(run: Run, variables: Sequence[str]) -> None:
+    """Raise `InputError` for a run with images, if its requests hold text only."""
+    prepare_inputs(run.inputs, variables=variables, sees=False)
+    for step in run.steps if _count_images(run.steps) else ():
+        if observation_images(step):
+            raise InputError(
+                f"the tool {step.action.tool} returned an image, but the agent's requests are completions, which hold "
+                "text only; make it with protocol='chat', or return text"
+            )

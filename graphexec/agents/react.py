@@ -13,7 +13,7 @@ from graphexec.agents.prompt import names_of, validate_tools
 from graphexec.agents.reading.answers import make_label_reader
 from graphexec.agents.reading.text_parsing import find_value, make_decision, reject_more, unwrap
 from graphexec.agents.reading.turns import read_text
-from graphexec.agents.scratchpad import STOP, format_thoughts, make_form, make_text_agent
+from graphexec.agents.scratchpad import STOP, TextProtocol, format_thoughts, make_form, make_text_agent
 from graphexec.messages import Model, ModelReply, separate_reasoning
 from graphexec.tools import AnyTool
 
@@ -49,11 +49,12 @@ def create_react_agent(
     prompt: str = REACT_PROMPT,
     *,
     stop: Sequence[str] = STOP,
+    protocol: TextProtocol = "chat",
 ) -> Agent:
     """Make an agent that thinks and acts in plain text.
 
     `prompt` is a template with `{tools}`, `{tool_names}` and `{agent_scratchpad}`; its other variables are the inputs
-    of a run. A reply ends before any of the `stop` strings.
+    of a run. A reply ends before any of the `stop` strings. `protocol` selects a chat request or a completion request.
     Raises `ToolDefinitionError` for invalid tools, and `InputError` for any other invalid argument.
     """
     tools = validate_tools(tools)
@@ -63,6 +64,7 @@ def create_react_agent(
         partial(read, names=names_of(tools)),
         asked,
         stop=stop,
+        protocol=protocol,
         answer=make_label_reader,
         kind="react",
     )

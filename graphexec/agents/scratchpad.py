@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
-from graphexec._arguments import validate_each
+from graphexec._arguments import Constraint, validate, validate_each
 from graphexec.actions import AgentStep, Decision, Run, Steps
 from graphexec.agents.agent import Agent, RuleName, chat_agent, conclude_messages, validate_rules
 from graphexec.agents.conversation import history_keys, history_messages, join_system
-from graphexec.agents.images import input_images, number_images, prepare_inputs
+from graphexec.agents.images import input_images, number_images, prepare_inputs, reject_images
 from graphexec.agents.prompt import Template, describe_tools, parse_template
 from graphexec.agents.reading.answers import AnswerReader
 from graphexec.effects import CallModel
 from graphexec.messages import (
     ChatRequest,
+    CompletionRequest,
     Message,
     Model,
     ModelReply,
@@ -28,6 +29,10 @@ from graphexec.messages.turns import Conversation, TurnMaker
 from graphexec.tools import AnyTool
 
 Scratchpad: TypeAlias = Callable[[Steps], str]
+
+# The request for one text: a chat with one message, or a completion.
+TextProtocol: TypeAlias = Literal["chat", "completion"]
+_PROTOCOL = Constraint("'chat' or 'completion'", lambda value: value in get_args(TextProtocol))
 
 SCRATCHPAD = "agent_scratchpad"
 
@@ -98,20 +103,25 @@ def make_text_agent(
     asked: Form,
     *,
     stop: Sequence[str],
+    protocol: TextProtocol,
     kind: str,
     answer: Callable[[], AnswerReader] | None = None,
 ) -> Agent:
     """Make an agent whose request is one text; `answer` makes the reader of a streamed answer.
 
-    Raises `InputError` for invalid stop strings and an invalid model.
+    Raises `InputError` for an invalid protocol, invalid stop strings and an invalid model.
     """
+    validate("", ("protocol", protocol, _PROTOCOL))
     stops = validate_each("stop", stop, str, "strings")
 
     def ask(run: Run) -> CallModel:
+        if protocol == "completion":
+            reject_images(run, asked.inputs)
+            return CallModel(CompletionRequest(asked.render(run), stops))
         numbered, images = number_images(run, input_images(run.inputs, asked.inputs))
         return CallModel(ChatRequest((UserMessage(asked.render(numbered), images),), stop=stops))
 
-    prepare = partial(prepare_inputs, variables=asked.inputs)
+    prepare = partial(prepare_inputs, variables=asked.inputs, sees=protocol == "chat")
     return chat_agent(
         ask,
         read,
@@ -207,7 +217,7 @@ def make_instructed_agent(  # noqa: PLR0913
         optional_keys=before,
         tools=instructions.tools,
         kind=kind,
-        prepare=partial(prepare_inputs, variables=inputs),
+        prepare=partial(prepare_inputs, variables=inputs, sees=True),
         max_actions=max_actions,
     )
     if narrow is None:

@@ -20,7 +20,6 @@ from graphexec.messages import AssistantMessage, SystemMessage, ToolCall, ToolMe
 from graphexec.models import ScriptedModel
 from graphexec.testing import scripted_tool
 from graphexec.tools import AnyTool
-from tests.executor.actors import create_completion_agent
 from tests.parameters import cases
 
 RUNS = TypeAdapter(Run)
@@ -28,7 +27,7 @@ TOOLS = [scripted_tool(name, []) for name in ("search", "add", "mail")]
 MODEL = ScriptedModel([])
 CREATE: dict[str, Callable[[Sequence[AnyTool]], Agent]] = {
     "react": lambda tools: create_react_agent(MODEL, tools),
-    "completion": lambda tools: create_completion_agent(MODEL, tools),
+    "completion": lambda tools: create_react_agent(MODEL, tools, protocol="completion"),
     "structured": lambda tools: create_structured_agent(MODEL, tools),
     "tool_calling": lambda tools: create_tool_calling_agent(MODEL, tools),
 }

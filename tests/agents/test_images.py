@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 
 import graphexec as gx
 from graphexec import ModelError, nodes, tools
-from graphexec.actions import AgentAction, AgentFinish, AgentStep, Run, Steps
+from graphexec.actions import AgentAction, AgentFinish, AgentStep, Run, Steps, steps_of
 from graphexec.agents.conversation import parse_messages
 from graphexec.agents.images import read_images
+from graphexec.agents.scratchpad import TextProtocol
 from graphexec.executor import Ready
 from graphexec.integrations import langchain
 from graphexec.kernel.serialization import load_as, to_json_data
@@ -44,12 +45,14 @@ JSON_ACTION = '{"action": "look", "action_input": "a"}'
 FENCED = f"Action:\n```\n{JSON_ACTION}\n```"
 CALL = ToolCall("c1", "look", '{"text": "a"}')
 Make = Callable[[ScriptedModel, Sequence[tools.AnyTool]], gx.Agent]
+MRKL: Make = functools.partial(langchain.create_mrkl_agent, protocol="chat")
+CONVERSATIONAL: Make = functools.partial(langchain.create_conversational_agent, protocol="chat")
 STRUCTURED = ('{"action": "look", "action_input": {"text": "a"}}', '{"action": "final_answer", "answer": "done"}')
 # Each agent, with a reply that calls the tool, and one that is the answer.
 AGENTS: dict[str, tuple[Make, ScriptedReply, str]] = {
     "ReAct": (gx.create_react_agent, LABEL, "Final Answer: done"),
-    "MRKL": (langchain.create_mrkl_agent, LABEL, "Final Answer: done"),
-    "conversational": (langchain.create_conversational_agent, LABEL, "AI: done"),
+    "MRKL": (MRKL, LABEL, "Final Answer: done"),
+    "conversational": (CONVERSATIONAL, LABEL, "AI: done"),
     "XML": (langchain.create_xml_agent, "<tool>look</tool><tool_input>a", "<final_answer>done</final_answer>"),
     "chat": (langchain.create_chat_agent, FENCED, "Final Answer: done"),
     "structured chat": (langchain.create_structured_chat_agent, FENCED, FENCED.replace("look", "Final Answer")),
@@ -208,6 +211,26 @@ def test_any_other_value_is_an_input_error(value: object) -> None:
         read_images(value)
 
 
+TEXTUAL = [
+    gx.create_react_agent,
+    langchain.create_mrkl_agent,
+    langchain.create_conversational_agent,
+    langchain.create_xml_agent,
+]
+
+
+@cases("make", *TEXTUAL)
+def test_completion_refuses_images_of_inputs_and_tools(make: Callable[..., gx.Agent]) -> None:
+    model = ScriptedModel([AGENTS["XML"][1] if make is langchain.create_xml_agent else LABEL])
+    made = gx.AgentExecutor(agent=make(model, [look], protocol="completion"), tools=[look])
+    given = {"input": "Which?", "chat_history": ""}
+    with pytest.raises(gx.InputError, match="completions, which hold text only"):
+        made.run({**given, "images": [CAT]})
+    assert model.requests == []
+    says = r"the tool look returned an image, .* protocol='chat', or return text"
+    assert len(steps_of(snapshot_after(gx.InputError, lambda: made.run(given), match=says).value)) == 1
+
+
 @cases("image", CAT, [CAT], ("see", CAT))
 @KINDS
 def test_template_refuses_an_image(kind: str, image: Any) -> None:
@@ -226,10 +249,11 @@ def test_image_under_another_name_is_not_dropped(image: Any) -> None:
     executor("tool calling", "done")[0].run({"input": "Which?", "image": "a text for my tool"})
 
 
-def test_template_or_function_may_have_an_input_of_that_name() -> None:
+@cases("protocol", "chat", "completion")
+def test_template_or_function_may_have_an_input_of_that_name(protocol: TextProtocol) -> None:
     model = ScriptedModel(["Final Answer: done"])
     prompt = "{tools} {tool_names} {images}: {input} {agent_scratchpad}"
-    agent = gx.create_react_agent(model, [look], prompt=prompt)
+    agent = gx.create_react_agent(model, [look], prompt=prompt, protocol=protocol)
     made = gx.AgentExecutor(agent=agent, tools=[look])
     with pytest.raises(gx.InputError, match=r"written into a text; remove {images} from the template"):
         made.run({"input": "?", "images": [CAT]})

@@ -1,13 +1,14 @@
 """The ReAct agent: its parser, its scratchpad, its prompt."""
 
 import time
+from typing import Literal
 
 import pytest
 
 from graphexec import AgentAction, AgentExecutor, AgentFinish, ParseError, create_react_agent, models
 from graphexec.agents.react import read
 from graphexec.agents.reading.text_parsing import reject_more
-from graphexec.messages import ModelReply
+from graphexec.messages import CompletionRequest, ModelReply, UserMessage
 from tests.agents.mutations.common import meaning_of
 from tests.agents.runs import run_and_record
 from tests.executor.actors import echo, fail, messages, observations, prompt
@@ -178,9 +179,12 @@ def test_prompt_has_question_tools_and_scratchpad() -> None:
     ]
 
 
-def test_request_has_the_stop_string_of_langchain() -> None:
-    model = models.ScriptedModel(["Final Answer: a"])
-    AgentExecutor(agent=create_react_agent(model, []), tools=[]).run("q")
-    (chat,) = model.requests
-    assert [message.role for message in messages(chat)] == ["user"]
-    assert chat.stop == ("\nObservation",)
+def test_protocol_selects_chat_or_completion_with_stop_strings() -> None:
+    model = models.ScriptedModel(["Final Answer: a"] * 2)
+    protocols: tuple[Literal["chat", "completion"], ...] = ("chat", "completion")
+    for protocol in protocols:
+        AgentExecutor(agent=create_react_agent(model, [], protocol=protocol), tools=[]).run("q")
+    chat, completion = model.requests
+    assert isinstance(completion, CompletionRequest)
+    assert messages(chat) == [UserMessage(completion.prompt)]
+    assert chat.stop == completion.stop == ("\nObservation",)

@@ -14,23 +14,12 @@ import pytest
 import graphexec as gx
 from graphexec import AgentAction, AgentExecutor, AgentFinish, Effect, Snapshot, Tool, kernel, models, snapshot_of, tool
 from graphexec.actions import Run, Steps
-from graphexec.agents.agent import chat_agent, remakeable
-from graphexec.effects import CallModel
 from graphexec.executor import Ready
 from graphexec.executor.result import Ending
 from graphexec.integrations import langchain
 from graphexec.kernel.effects import CallContext, DetachedScope
 from graphexec.kernel.stepping import replay
-from graphexec.messages import (
-    ChatRequest,
-    CompletionRequest,
-    Message,
-    ModelReply,
-    ModelRequest,
-    ToolCall,
-    ToolMessage,
-    Usage,
-)
+from graphexec.messages import ChatRequest, Message, ModelReply, ModelRequest, ToolCall, ToolMessage, Usage
 from graphexec.runtime import BLOCKING, Handler
 from graphexec.runtime.io import run_sync as run_coroutine
 from tests.drivers import ALL_DRIVERS, Driver, DriverResult, Script, run_script
@@ -221,18 +210,6 @@ class Terminal(io.StringIO):
 
     def isatty(self) -> bool:
         return True
-
-
-@remakeable
-def create_completion_agent(model: models.ScriptedModel, tools: Sequence[AnyTool]) -> gx.Agent:
-    """Make a ReAct agent whose requests are completions."""
-    chat = gx.create_react_agent(model, tools)
-
-    def ask(run: Run) -> CallModel:
-        asked: Any = chat.ask(run)
-        return CallModel(CompletionRequest(prompt(asked.request), asked.request.stop))
-
-    return chat_agent(ask, chat.read, model, tools=tools)
 
 
 async def until(released: threading.Event) -> None:

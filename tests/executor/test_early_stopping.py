@@ -13,17 +13,7 @@ from graphexec.agents.structured import decision_schema
 from graphexec.executor import agent_graph
 from graphexec.executor.nodes import STOPPED
 from tests.drivers import limit_of
-from tests.executor.actors import (
-    AnyTool,
-    call,
-    create_completion_agent,
-    echo,
-    fail,
-    prompt,
-    run_executor,
-    snapshot_after,
-    timed,
-)
+from tests.executor.actors import AnyTool, call, echo, fail, prompt, run_executor, snapshot_after, timed
 from tests.executor.test_streamed_answers import Streaming
 from tests.parameters import cases
 
@@ -36,11 +26,10 @@ def make_executor(agent: Any, *more: AnyTool, **settings: Any) -> gx.AgentExecut
     return gx.AgentExecutor(agent=agent, tools=[echo, *more], **settings)
 
 
-def react(
-    *replies: Any, make: Any = gx.create_react_agent, **settings: Any
-) -> tuple[gx.AgentExecutor, models.ScriptedModel]:
+def react(*replies: Any, protocol: Any = "chat", **settings: Any) -> tuple[gx.AgentExecutor, models.ScriptedModel]:
     model = models.ScriptedModel(replies)
-    return make_executor(make(model, [echo]), **{"max_iterations": 2, **settings}), model
+    agent = gx.create_react_agent(model, [echo], protocol=protocol)
+    return make_executor(agent, **{"max_iterations": 2, **settings}), model
 
 
 def run_until_stopped(executor: gx.AgentExecutor) -> gx.StoppedResponse:
@@ -58,20 +47,17 @@ def last_answer(executor: gx.AgentExecutor) -> tuple[str, bool]:
 # ---- the last request
 
 
-@cases(
-    ("make", "kind"),
-    (gx.create_react_agent, messages.ChatRequest),
-    (create_completion_agent, messages.CompletionRequest),
-)
-def test_react_prompt_ends_with_the_concluding_sentence(make: Any, kind: type) -> None:
-    forced, model = react(ACT, ACT, DONE, max_iterations=3, make=make)
+@cases("protocol", "chat", "completion")
+def test_react_prompt_ends_with_the_concluding_sentence(protocol: Any) -> None:
+    forced, model = react(ACT, ACT, DONE, max_iterations=3, protocol=protocol)
     forced.run("say hi")
-    generated, other = react(ACT, ACT, DONE, make=make)
+    generated, other = react(ACT, ACT, DONE, protocol=protocol)
     assert last_answer(generated) == ("hi it is", True)
     # Except for the sentence, the third request of one run is the last one of the other.
     assert (model.requests[:2], len(other.requests)) == (other.requests[:2], 3)
     assert prompt(other.requests[2]) == f"{prompt(model.requests[2])}\n\n{FINAL_REQUEST}"
     assert other.requests[2] == conclude_request(model.requests[2])
+    kind = messages.CompletionRequest if protocol == "completion" else messages.ChatRequest
     assert isinstance(other.requests[2], kind)
 
 

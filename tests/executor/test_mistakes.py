@@ -79,6 +79,7 @@ OPTIONS: dict[str, tuple[tuple[Any, ...], str]] = {
     **{name: (NO_STRINGS, f"{name} is {{!r}}; give a string") for name in ("system", "ai_prefix", "history")},
     "examples": ((None, 3, "x", ["x"]), f"examples is {{!r}}; {EXAMPLES}"),
     "stop": ((None, 3, "x", b"x", [3]), "stop is {!r}; give a list of strings"),
+    "protocol": ((None, 3, "text", []), "protocol is {!r}; give 'chat' or 'completion'"),
     "max_answer": ((0, -1, 2.5, "x", True), f"max_answer is {{!r}}; {A_COUNT}"),
     "tool_choice": ((3, "x", ["auto"]), "tool_choice is {!r}; give auto, required, or the name of a tool: echo"),
     "rules": ((None, 3, "no_repeats", [3]), f"rules is {{!r}}; give a list of names of rules: {RULES}"),
@@ -99,7 +100,7 @@ def test_invalid_options_are_refused(create: Callable[..., gx.Agent]) -> None:
 @EACH
 def test_options_have_the_same_order(create: Callable[..., gx.Agent]) -> None:
     order = ["model", "tools", "prompt", "system", "question", "examples", "tool_response", "ai_prefix"]
-    order += ["stop", "history", "max_answer", "tool_choice", "rules"]
+    order += ["stop", "protocol", "history", "max_answer", "tool_choice", "rules"]
     parameters = inspect.signature(create).parameters
     names = list(parameters)
     assert names == sorted(names, key=order.index)

@@ -141,6 +141,7 @@ VALUES: dict[str, Any] = {
     "system_prompt": "Be concise.",
     "question": "{input}",
     "examples": "auto",
+    "protocol": "completion",
     "rules": ["no_repeats"],
     "stop": ["END"],
     "max_answer": 100,
@@ -223,7 +224,7 @@ def test_remedy_names_a_class_that_takes_the_option(option: str, name: str) -> N
     assert option in options_of(owners[name])
 
 
-@cases("option", "examples", "max_answer", "question", "rules", "stop", "tool_choice")
+@cases("option", "examples", "max_answer", "protocol", "question", "rules", "stop", "tool_choice")
 def test_options_of_agents_have_a_remedy_that_works(option: str, tmp_path: Path) -> None:
     call: Any = gx.create_agent
     with pytest.raises(errors.SignatureError) as raised:

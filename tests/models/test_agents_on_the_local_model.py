@@ -43,6 +43,7 @@ def intermediate_answer(question: str) -> str:
 
 KINDS: Mapping[str, Callable[[messages.Model], agents.Agent]] = {
     "react": lambda model: agents.create_react_agent(model, TOOLS),
+    "react, completion": lambda model: agents.create_react_agent(model, TOOLS, protocol="completion"),
     # Without rules, which may ask more often than the tests count; `benchmarks/score.py` runs them on this model.
     "structured": lambda model: agents.create_structured_agent(model, TOOLS, examples=EVERYDAY_EXAMPLES[:2], rules=()),
     "tool_calling": lambda model: agents.create_tool_calling_agent(model, TOOLS),
@@ -170,7 +171,7 @@ def test_structured_agent_needs_no_tool_support() -> None:
 
 @pytest.mark.parametrize("stopping", mark_except(["force", "generate"], "generate", mark=pytest.mark.full))
 @pytest.mark.parametrize(
-    "kind", mark_except(["react", "structured", "tool_calling", "xml"], "structured", mark=pytest.mark.full)
+    "kind", mark_except(["react, completion", "structured", "tool_calling", "xml"], "structured", mark=pytest.mark.full)
 )
 @pytest.mark.parametrize("iterations", mark_except([0, 1], 1, mark=pytest.mark.full))
 def test_both_stopping_methods_end_a_run(kind: str, stopping: Stopping, iterations: int, model: LocalModel) -> None:
@@ -191,7 +192,7 @@ def test_both_stopping_methods_end_a_run(kind: str, stopping: Stopping, iteratio
 
 @pytest.mark.parametrize(
     "kind",
-    mark_except(["react", "structured", "tool_calling", "json_chat"], "structured", mark=pytest.mark.full),
+    mark_except(["react, completion", "structured", "tool_calling", "json_chat"], "structured", mark=pytest.mark.full),
 )
 def test_streamed_pieces_add_up_to_the_replies(kind: str, model: LocalModel) -> None:
     executor = executor_of(kind, model)

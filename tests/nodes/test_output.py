@@ -24,7 +24,7 @@ from graphexec.integrations import langchain
 from graphexec.memory import BufferMemory
 from graphexec.messages import ChatRequest, Message, ModelReply, ModelRequest, SystemMessage
 from graphexec.nodes import output_type
-from tests.executor.actors import call, create_completion_agent
+from tests.executor.actors import call
 from tests.parameters import cases
 
 
@@ -328,7 +328,7 @@ class TestRequests:
         executor = gx.create_agent(asked, [look_up], kind="react", output_type=City)
         assert executor.run("Hi").output == City(name="Paris", people=2)
         assert "JSON with the fields" in str(asked.first.messages[0])
-        completion = create_completion_agent(models.ScriptedModel([f"Final Answer: {PARIS}"]), [])
+        completion = gx.create_react_agent(models.ScriptedModel([f"Final Answer: {PARIS}"]), [], protocol="completion")
         typed = gx.AgentExecutor(agent=completion, tools=[], nodes=[output_type(City)])
         assert typed.run("Hi").output == City(name="Paris", people=2)
 

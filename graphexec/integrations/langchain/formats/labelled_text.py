@@ -22,7 +22,7 @@ from graphexec.agents.reading.text_parsing import (
     read_action,
 )
 from graphexec.agents.reading.turns import ReplyText, Value, find_value_after, read_text
-from graphexec.agents.scratchpad import make_form, make_text_agent
+from graphexec.agents.scratchpad import TextProtocol, make_form, make_text_agent
 from graphexec.errors import InputError, ParseError
 from graphexec.messages import Model, ModelReply
 from graphexec.tools import AnyTool
@@ -84,6 +84,7 @@ def create_mrkl_agent(
     prompt: str = MRKL_PROMPT,
     *,
     stop: Sequence[str] = LEGACY_STOP,
+    protocol: TextProtocol = "chat",
 ) -> Agent:
     """Make a zero-shot agent (Karpas et al. 2022), which continues a text of thoughts, actions and observations.
 
@@ -97,6 +98,7 @@ def create_mrkl_agent(
         partial(read_mrkl, names=names_of(tools)),
         asked,
         stop=stop,
+        protocol=protocol,
         kind="mrkl",
     )
 
@@ -110,6 +112,7 @@ def create_conversational_agent(
     *,
     ai_prefix: str = "AI",
     stop: Sequence[str] = LEGACY_STOP,
+    protocol: TextProtocol = "chat",
 ) -> Agent:
     """Make an agent that talks; the input `chat_history` is the earlier conversation, as a string or as messages.
 
@@ -130,6 +133,7 @@ def create_conversational_agent(
         partial(read_conversational, answer_label=answer_label, names=names_of(tools)),
         asked,
         stop=stop,
+        protocol=protocol,
         kind="conversational",
     )
 

@@ -14,7 +14,7 @@ from graphexec.agents.prompt import Template, validate_tools
 from graphexec.agents.reading.labels import Label, Spelling, read_text_after
 from graphexec.agents.reading.text_parsing import BOTH, reject_cut_reply
 from graphexec.agents.reading.turns import Value, read_text
-from graphexec.agents.scratchpad import make_form, make_scratchpad, make_text_agent
+from graphexec.agents.scratchpad import TextProtocol, make_form, make_scratchpad, make_text_agent
 from graphexec.errors import InputError, ParseError
 from graphexec.messages import Model, ModelReply
 from graphexec.tools import AnyTool
@@ -62,6 +62,7 @@ def create_self_ask_agent(
     prompt: str = SELF_ASK_PROMPT,
     *,
     stop: Sequence[str] = STOP,
+    protocol: TextProtocol = "chat",
 ) -> Agent:
     """Make an agent that divides a question into follow-up questions and looks up each of them.
 
@@ -80,7 +81,7 @@ def create_self_ask_agent(
     asked = make_form(prompt, tools, required=("agent_scratchpad",), scratchpad=format_scratchpad)
     if "tools" not in asked.text.variables:
         asked = replace(asked, text=Template(((_describe_examples(tools[0]), None), *asked.text.parts)))
-    return make_text_agent(model, read, asked, stop=stop, kind="self_ask")
+    return make_text_agent(model, read, asked, stop=stop, protocol=protocol, kind="self_ask")
 
 
 def _describe_examples(tool: AnyTool) -> str:

@@ -16,7 +16,7 @@ from graphexec.agents.prompt import format_observation, names_of, validate_tools
 from graphexec.agents.reading.labels import Spelling
 from graphexec.agents.reading.text_parsing import BOTH, find_tool, make_unreadable_error, reject_cut_reply
 from graphexec.agents.reading.turns import Value, find_value_from, read_text
-from graphexec.agents.scratchpad import make_form, make_scratchpad, make_text_agent
+from graphexec.agents.scratchpad import TextProtocol, make_form, make_scratchpad, make_text_agent
 from graphexec.errors import ParseError
 from graphexec.messages import Model, ModelReply
 from graphexec.tools import AnyTool
@@ -62,6 +62,7 @@ def create_xml_agent(
     prompt: str = XML_PROMPT,
     *,
     stop: Sequence[str] = STOP,
+    protocol: TextProtocol = "chat",
 ) -> Agent:
     """Make an agent that writes actions and answers in tags.
 
@@ -75,6 +76,7 @@ def create_xml_agent(
         partial(read, names=names_of(tools)),
         asked,
         stop=stop,
+        protocol=protocol,
         kind="xml",
     )
 
