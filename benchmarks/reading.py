@@ -115,6 +115,7 @@ READERS: dict[str, Reader] = {
     "json_chat": whole(partial(json_actions.read_json_chat, names=NAMES)),
     "xml": whole(partial(xml.read, names=NAMES)),
     "react, streamed": streamed(make_label_reader),
+    "structured, streamed": streamed(structured.make_answer_reader),
     "tool_calling, streamed": streamed(make_text_reader),
 }
 

@@ -80,18 +80,19 @@ def _is_unambiguous(text: str, value: Any) -> bool:
     return True
 
 
-def read_beginning(text: str) -> Any:
-    """Return the value of which `text` is the beginning: what is complete, and the string at its end.
+def read_beginning(text: str, *, strings: bool = True) -> Any:
+    """Return the value of which `text` is the beginning: what is complete, and with `strings` the string at its end.
 
     Raises `ValueError` if no value begins so. Text after the value is ignored. Linear in the length of the text.
     """
+    mode: Literal["on", "trailing-strings"] = "trailing-strings" if strings else "on"
     try:
-        return _parse(text, "trailing-strings")
+        return _parse(text, mode)
     except ValueError:
-        return _parse(_repair(text), "trailing-strings")
+        return _parse(_repair(text), mode)
 
 
-def _parse(text: str, partial: Literal["off", "trailing-strings"] = "off") -> Any:
+def _parse(text: str, partial: Literal["off", "on", "trailing-strings"] = "off") -> Any:
     import pydantic_core
 
     # Bytes, because half a surrogate pair in a string would raise a TypeError.
@@ -169,15 +170,25 @@ def _escape(found: re.Match[str]) -> str:
     return '\\"' if character == '"' else f"\\u{ord(character):04x}"
 
 
+def open_string(text: str) -> int | None:
+    """Return the position after the quote of the string in which the text ends, or `None` if it ends in no string."""
+    last = _find_open_string(text)
+    return last.start("double") if last and last.lastgroup == "double" else None
+
+
 def ends_in_string(text: str) -> bool:
     """Return whether a text ends in a string in any quotes."""
+    return _find_open_string(text) is not None
+
+
+def _find_open_string(text: str) -> re.Match[str] | None:
     last = None
     for last in _TOKEN().finditer(text):  # noqa: B007 - only the last token is used
         pass
     if last is None or last.lastgroup not in _STRINGS or last.end() > last.end(last.lastgroup):
-        return False
+        return None
     # The beginning of an escape is not a part of the token.
-    return text[last.end() :] in {"", "\\"}
+    return last if text[last.end() :] in {"", "\\"} else None
 
 
 _STRING_OR_BRACKET = compile_lazily(rf"{STRING}|[{{}}\[\]]", re.DOTALL | re.VERBOSE)
@@ -210,3 +221,50 @@ def is_broken_container(text: str, keys: Collection[str]) -> bool:
         return False
     key = _FIRST_KEY().match(begun)
     return find_end(begun) is None or (key is not None and key[1] in keys)
+
+
+class StringDecoder:
+    """Decodes a JSON string that is received in pieces. Linear in the string's length, however short the pieces are."""
+
+    __slots__ = ("_decoded", "_waiting", "ended")
+
+    def __init__(self) -> None:
+        # What is not decoded completely: an incomplete escape or half of a surrogate pair, after what precedes it in
+        # its piece, of which `_decoded` characters have been returned.
+        self._waiting = ""
+        self._decoded = 0
+        self.ended = False
+
+    def take(self, piece: str) -> str:
+        """Return the text that a piece adds; empty after the closing quote, and after an escape that is not JSON."""
+        if self.ended or not piece:
+            return ""
+        self._waiting += piece
+        try:
+            text, self.ended = self._decode(f'"{self._waiting}')
+        except ValueError:
+            self.ended = True
+            return ""
+        new = text[self._decoded :]
+        self._decoded = len(text)
+        if not self.ended and self._is_whole():
+            self._waiting, self._decoded = "", 0
+        return new
+
+    def _decode(self, token: str) -> tuple[str, bool]:
+        found = _TOKEN().match(token)
+        assert found is not None, "a string begins with its quote"
+        token = _repair_token(found)
+        # Without `strings`, only a complete string is parsed.
+        try:
+            return str(read_beginning(token, strings=False)), True
+        except ValueError:
+            return str(read_beginning(token)), False
+
+    def _is_whole(self) -> bool:
+        """Return whether nothing waits for the next piece."""
+        try:
+            _parse(_repair(f'"{self._waiting}"'))
+        except ValueError:
+            return False
+        return True

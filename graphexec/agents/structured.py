@@ -20,6 +20,7 @@ from graphexec.actions import AgentAction, AgentFinish, AgentStep, Decision
 from graphexec.agents.agent import Agent, RuleName, remakeable
 from graphexec.agents.conversation import observation_turns
 from graphexec.agents.prompt import format_observation, parse_template, validate_tools
+from graphexec.agents.reading.answers import make_json_reader
 from graphexec.agents.reading.json_text import (
     ARGUMENT_KEYS,
     NAME_KEYS,
@@ -126,6 +127,7 @@ def create_structured_agent(  # noqa: PLR0913
         Form(parse_template(question, required=(), name="question"), {}, format_thoughts),
         history=history,
         kind="structured",
+        answer=make_answer_reader,
         steps=observation_turns(_observe),
         examples=[message for example in several for message in _example_messages(example)],
         schema=decision_schema(tools, max_answer),
@@ -228,6 +230,10 @@ def _prefix_references(schema: Any, prefix: str) -> Any:
 
 # The members with the answer, as `read_fields` returns their names; the last one is also the input of a tool.
 _ANSWERS = ("answer", "finalanswer", "actioninput")
+
+# Extracts the answer while the reply streams.
+make_answer_reader = partial(make_json_reader, _ANSWERS)
+
 
 # The mark of a call, which a model may write before its decision, or another tag at the end of a text.
 _MARK = compile_lazily(r"(?:<[|\w=]{1,60}>|\[\w{1,20}\])\s*\Z")

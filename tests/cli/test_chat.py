@@ -126,15 +126,8 @@ def inputs_in(file: Path) -> list[str]:
 
 
 HELLO, KNOWN = answer_text("Hello, Ada."), answer_text("Your name is Ada.")
-LONG = "A somewhat longer answer."
+LONG = answer_text("A somewhat longer answer.")
 DOUBLED = [tool_call_text("double", number=2), answer_text("It is 4.")]
-
-
-def talk(replies: Sequence[Any], out: Pieces, may_end: threading.Event | None = None) -> Session:
-    """Return the chat of an agent whose answers come in pieces."""
-    model = Streaming(replies, may_end)
-    agent = gx.create_tool_calling_agent(model, [double])
-    return Session(model=model, executor=gx.AgentExecutor(agent=agent, tools=[double]), out=out)
 
 
 def test_next_turn_knows_the_earlier_ones(tmp_path: Path) -> None:
@@ -179,16 +172,17 @@ def test_agents_remember_in_their_own_way(tmp_path: Path) -> None:
 
 def test_answer_is_printed_while_it_comes() -> None:
     out = Pieces()
-    talk([LONG], out).say("What is it?")
+    Session([LONG], out=out).say("What is it?")
     assert len([one for one in out.writes if one.strip()]) > 3
     assert out.getvalue() == "A somewhat longer answer.\n"
     # The first piece comes before the last.
     seen, out = threading.Event(), Pieces()
     out.on_write = seen.set
-    assert talk([LONG], out, seen).say("What is it?") == 0
+    assert Session(model=Streaming([LONG], seen), out=out).say("What is it?") == 0
     assert out.getvalue() == "A somewhat longer answer.\n"
     call = ModelReply("Let me see what this is.", (ToolCall("1", "double", '{"number": 2}'),))
-    session = talk([call, "It is 4."], Pieces())
+    agent = gx.create_tool_calling_agent(Streaming([call, "It is 4."]), [double])
+    session = Session(executor=gx.AgentExecutor(agent=agent, tools=[double]), out=Pieces())
     session.say("What is 2 * 2?")
     assert session.out.getvalue() == "Let me see what this is.\nIt is 4.\n"
     session = Session([tool_call_text("double", number=10**80), answer_text("Long.")], out=Pieces())
@@ -246,7 +240,7 @@ def test_ctrl_c_interrupts_the_answer_and_not_the_chat(tmp_path: Path) -> None:
 
 def test_ctrl_c_in_mid_answer_ends_the_line() -> None:
     out = Pieces()
-    session = talk([LONG, "Your name is Ada."], out)
+    session = Session([LONG, KNOWN], out=out)
 
     def interrupt() -> None:
         if len(out.getvalue()) > 5:

@@ -1,6 +1,7 @@
 """`stream_answer`: the answer in pieces, as the model streams it; text that a call follows is discarded."""
 
 import dataclasses
+import functools
 import itertools
 import json
 import re
@@ -16,7 +17,7 @@ from graphexec import kernel, models, tools
 from graphexec._parsing import INVISIBLE
 from graphexec._parsing.reasoning import ReasoningSplitter
 from graphexec.actions import AgentFinish
-from graphexec.agents.reading.answers import AnswerReader, make_label_reader, make_text_reader
+from graphexec.agents.reading.answers import AnswerReader, make_json_reader, make_label_reader, make_text_reader
 from graphexec.agents.reading.labels import OBSERVATION, THOUGHT, TURN, USER
 from graphexec.agents.reading.text_parsing import END_TOKENS, has_text
 from graphexec.agents.reading.textual_calls import CALL_MARK_PREFIXES
@@ -183,9 +184,11 @@ JSON = json.dumps({"action": "final_answer", "answer": ANSWER})
 TALKS: dict[str, tuple[Make, Sequence[str | ModelReply], bool]] = {
     "react": (react, [ACT, f"Thought: I know.\nFinal Answer: {ANSWER}"], True),
     "react in capitals": (react, [f"FINAL ANSWER:   {ANSWER}\n"], True),
-    # Agents in JSON and of LangChain's formats do not stream.
+    # Agents of LangChain's formats do not stream.
     "mrkl": (mrkl, [ACT, f"Final Answer: {ANSWER}"], False),
-    "structured": (structured, [json.dumps({"action": "echo", "action_input": {"text": "a"}}), JSON], False),
+    "structured": (structured, [json.dumps({"action": "echo", "action_input": {"text": "a"}}), JSON], True),
+    "structured, with the other key": (structured, [JSON.replace('"answer"', '"action_input"')], True),
+    "structured, with the answer first": (structured, [f'{{"answer": "{ANSWER}", "action": "final_answer"}}'], False),
     "tool calling": (tool_calling, [ModelReply("", (CALL,)), ANSWER], True),
 }
 
@@ -349,6 +352,13 @@ LINES = st.lists(st.sampled_from(["User: a", "AI: b", "Assistant: c", "d", "Ques
 ANY = st.text(max_size=30) | LINES.map("\n".join)
 
 
+def as_json(action: str, key: str, fence: str = "{}") -> Callable[[str, bool], str]:
+    def write(answer: str, ascii_only: bool) -> str:
+        return fence.replace("{}", json.dumps({"action": action, key: answer}, ensure_ascii=ascii_only))
+
+    return write
+
+
 def after_a_label(answer: str, lower: bool) -> str:
     return f"Thought: I know.\n{'final answer' if lower else 'Final Answer'}: {answer}"
 
@@ -359,6 +369,8 @@ def as_it_is(answer: str, after_a_word: bool) -> str:
 
 # Each agent, with two ways in which its model may write an answer.
 WRITTEN: dict[str, tuple[Make, Callable[[str, bool], str]]] = {
+    "structured": (structured, as_json("final_answer", "answer")),
+    "structured, with the other key": (structured, as_json("final_answer", "action_input")),
     "ReAct": (react, after_a_label),
     "tool calling": (tool_calling, as_it_is),
 }
@@ -508,6 +520,7 @@ TAGS = [
     *("<observation>", "&lt;tool>", "&amp;lt;/tool >", "&amp;amp;lt;", "&", "<", ">", "tool", "amp;", "lt;", " ", "x"),
 ]
 PARTS: dict[str, tuple[Make, list[str]]] = {
+    "structured": (structured, JSON_PARTS),
     "tool calling": (tool_calling, ["So: ", "", *JSON_PARTS, *TAGS, "<tool_call>", "[TOOL_CALLS]", '{"name": "echo"']),
 }
 
@@ -546,6 +559,26 @@ def test_text_after_the_marker_is_streamed(answer: str, before: str, more: str, 
     (make_label_reader, "**Final Answer:** It is **42**", "It is **42**"),
     # The emphasis may end after the answer.
     (make_label_reader, "**Final Answer: 42**", ""),
+    # Neither is JSON.
+    (functools.partial(make_json_reader, ["answer"]), '{"action": "final_answer", answer: 1', ""),
+    (structured(speaking(), TOOLS).answer, '{"action": "final_answer", "answer": "a\\qb"}', "a"),
 )
 def test_reader_returns_the_answer_alone(make: Callable[[], AnswerReader], reply: str, answer: str) -> None:
     assert read_in_pieces(make(), reply, [*range(60)]) == answer
+
+
+# Within an action, in a second object, in prose, or after an invented observation.
+OTHERS = (
+    '{"action": "echo", "action_input": {"a": "final_answer"}}',
+    '{"action": "echo", "action_input": {"action": "final_answer", "answer": "x"}}',
+    '{"action": "echo", "action_input": {"action": "final_answer", "action_input": "x"}}',
+    '{"action": "echo"} {"action": "final_answer", "action_input": "x"}',
+    'Observation: a\n{"action": "Final Answer", "action_input": "x"}',
+    "x" * 2_000,
+    '{"answer": "x"}',
+)
+
+
+@cases("text", *OTHERS)
+def test_replies_without_an_answer_stream_nothing(text: str) -> None:
+    assert stream_text(structured, text, list(range(0, 2_000, 7))) == ""

@@ -171,7 +171,7 @@ def test_structured_agent_needs_no_tool_support() -> None:
 
 @pytest.mark.parametrize("stopping", mark_except(["force", "generate"], "generate", mark=pytest.mark.full))
 @pytest.mark.parametrize(
-    "kind", mark_except(["react, completion", "structured", "tool_calling", "xml"], "structured", mark=pytest.mark.full)
+    "kind", mark_except(["react", "structured", "tool_calling", "xml"], "structured", mark=pytest.mark.full)
 )
 @pytest.mark.parametrize("iterations", mark_except([0, 1], 1, mark=pytest.mark.full))
 def test_both_stopping_methods_end_a_run(kind: str, stopping: Stopping, iterations: int, model: LocalModel) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 from weakref import ReferenceType
 
 from graphexec._parsing import INVISIBLE, compile_lazily, match_end
+from graphexec._parsing.json import StringDecoder, open_string, read_beginning
 from graphexec._parsing.reasoning import ReasoningSplitter
 from graphexec.actions import Decision
+from graphexec.agents.reading.json_text import find_regions, is_answer, is_decision, read_fields, to_list
 from graphexec.agents.reading.labels import (
     FINAL_ANSWER,
     INPUT,
@@ -24,6 +26,7 @@ from graphexec.agents.reading.text_parsing import find_removable_end
 from graphexec.agents.reading.textual_calls import CALL_MARK_PREFIXES
 from graphexec.errors import ParseError
 from graphexec.messages import ModelReply
+from graphexec.messages.replies import VERY_LONG
 
 # Takes the text of a reply piece by piece, and returns the text that each piece adds to the final answer.
 AnswerReader: TypeAlias = Callable[[str], str]
@@ -164,6 +167,75 @@ def _find_last_line(text: str) -> str:
     """Return the last line of a text, or `"."` if the line is too long to begin with a label."""
     line = text[text.rfind("\n") :] if "\n" in text else text
     return line if len(line) <= _MAX_HELD else "."
+
+
+# Characters. The beginning of a decision is usually shorter, and is looked at after every piece; a longer one is looked
+# at whenever it has grown by an eighth, and then doubled, which keeps the time linear.
+_SHORT, _MEDIUM = 200, 20_000
+
+
+def make_json_reader(names: Sequence[str]) -> AnswerReader:
+    """Make a reader of the answer in the first JSON decision, if its action precedes the answer.
+
+    `names` are the members with the answer, as `read_fields` returns them.
+    """
+    pieces: list[str] = []
+    received = next_look = 0
+    string: StringDecoder | None = None
+    ended = False
+
+    def read(piece: str) -> str:
+        nonlocal received, next_look, string, ended
+        if ended:
+            return ""
+        if string is not None:
+            return string.take(piece)
+        pieces.append(piece)
+        received += len(piece)
+        # The answer in a text that takes long to read comes in one piece.
+        ended = received > VERY_LONG
+        if ended or received < next_look:
+            return ""
+        beginning = "".join(pieces)
+        pieces[:] = [beginning]
+        length = len(beginning)
+        next_look = 0 if length < _SHORT else length * 9 // 8 if length < _MEDIUM else length * 2
+        first = next((one for one in find_regions(beginning) if is_decision(one)), None)
+        if first is None:
+            return ""
+        ended = OBSERVATION.at_line.search(beginning, 0, first.start) is not None
+        if ended:
+            return ""
+        text = beginning[first.content_start :]
+        answer, is_open = _read_answer(text, names)
+        start = open_string(text) if is_open else None
+        if start is not None:
+            string = StringDecoder()
+            return string.take(text[start:])
+        # The decision is another one, or its answer comes in one piece.
+        ended = answer is not None or first.is_closed
+        return "" if answer is None or is_open else answer
+
+    return read
+
+
+def _read_answer(text: str, names: Sequence[str]) -> tuple[str | None, bool]:
+    """Return the answer in the beginning of a decision, if it is a string, and whether the string is incomplete."""
+    try:
+        fields, complete = _read_only_item(read_beginning(text)), _read_only_item(read_beginning(text, strings=False))
+    except ValueError:
+        return None, False
+    if is_answer(str(complete.get("action"))):
+        for name, value in fields.items():
+            if name in names and isinstance(value, str):
+                return value, name not in complete
+    return None, False
+
+
+def _read_only_item(value: Any) -> dict[str, Any]:
+    # The decision may be the only item of a list.
+    items = to_list(value)
+    return read_fields(items[0]) if len(items) == 1 else {}
 
 
 # The first character of a reply that may be a call written as text: in JSON, in a fence or in a tag.
