@@ -53,7 +53,7 @@ EXECUTOR_OPTIONS = _by_name(
     ("checkpointer checkpoint store persist", _STATE),
     ("response_format output_schema result_type", "plug an output type: nodes=[output_type(int)], of graphexec.nodes"),
     ("context deps config metadata tags", "it belongs to a run: executor.run(inputs, context=...)"),
-    ("stream_runnable", "write AgentExecutor(agent=runnable_agent(runnable), tools=tools)"),
+    ("stream_runnable", "write AgentExecutor(agent=runnable_agent(runnable, stream=False), tools=tools)"),
     ("name description", "they belong to the executor as a tool: executor.as_tool(name, description)"),
     ("return_only_outputs", "it belongs to a run: executor.invoke(inputs, return_only_outputs=True)"),
 )
@@ -244,15 +244,11 @@ REMOVED = _by_name(
         "each run has a page, and the draw method of a machine takes several runs",
     ),
     (
-        "agents.Runnable agents.create_chat_agent agents.create_conversational_agent "
+        "agents.Planner agents.Runnable agents.create_chat_agent agents.create_conversational_agent "
         "agents.create_json_chat_agent agents.create_mrkl_agent agents.create_self_ask_agent "
         "agents.create_structured_chat_agent agents.create_xml_agent executor.Chunk executor.Stepwise "
         "models.from_langchain",
         "import it from graphexec.integrations.langchain",
-    ),
-    (
-        "agents.Planner integrations.langchain.Planner",
-        "runnable_agent takes the attribute runnable of an agent of LangChain",
     ),
     (
         "draw.fork draw.Fork",

@@ -282,13 +282,14 @@ def callable_agent(function: AgentFunction) -> Agent:
     return deciding_agent(function, kind="function")
 
 
-def deciding_agent(function: AgentFunction | Handler, *, kind: str) -> Agent:
+def deciding_agent(function: AgentFunction | Handler, *, kind: str, input_keys: Sequence[str] = ()) -> Agent:
     """Make an agent that decides without a model of its own: by a function, or by a handler of `CallAgent`."""
 
     def conclude(run: Run) -> CallAgent:
         return CallAgent(dataclasses.replace(run, inputs={**run.inputs, "conclude": True}))
 
-    return Agent(CallAgent, _read_decision, function=function, input_keys=(), conclude=conclude, kind=kind)
+    keys = tuple(input_keys)
+    return Agent(CallAgent, _read_decision, function=function, input_keys=keys, conclude=conclude, kind=kind)
 
 
 def reject_executor(agent: object) -> None:

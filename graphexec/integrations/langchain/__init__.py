@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from graphexec.integrations.langchain.formats.self_ask import create_self_ask_agent
     from graphexec.integrations.langchain.formats.xml import create_xml_agent
     from graphexec.integrations.langchain.models import from_langchain
-    from graphexec.integrations.langchain.runnables import Runnable, runnable_agent
+    from graphexec.integrations.langchain.runnables import Planner, Runnable, runnable_agent
     from graphexec.integrations.langchain.stepwise import Stepwise, iterate
 
-__all__ = ["Chunk", "Runnable", "Stepwise", "astream_chunks", "convert_messages"]
+__all__ = ["Chunk", "Planner", "Runnable", "Stepwise", "astream_chunks", "convert_messages"]
 __all__ += ["create_chat_agent", "create_conversational_agent", "create_json_chat_agent", "create_mrkl_agent"]
 __all__ += ["create_self_ask_agent", "create_structured_chat_agent", "create_xml_agent"]
 __all__ += ["from_langchain", "iterate", "runnable_agent", "stream_chunks"]
@@ -37,7 +37,7 @@ _MODULES = {
     "graphexec.integrations.langchain.formats.self_ask": "create_self_ask_agent",
     "graphexec.integrations.langchain.formats.xml": "create_xml_agent",
     "graphexec.integrations.langchain.models": "from_langchain",
-    "graphexec.integrations.langchain.runnables": "Runnable runnable_agent",
+    "graphexec.integrations.langchain.runnables": "Planner Runnable runnable_agent",
     "graphexec.integrations.langchain.stepwise": "Stepwise iterate",
 }
 

@@ -1,4 +1,4 @@
-"""Agents of LangChain, as they are: its runnables.
+"""Agents of LangChain, as they are: runnables, and objects with `plan`.
 
 Nothing here imports LangChain: its classes are recognized by their attributes.
 """
@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, TypeAlias
+from contextlib import aclosing
+from functools import partial
+from typing import Any, Protocol, TypeAlias, final
 
 from graphexec._mistakes import explain_calls
 from graphexec.actions import AgentStep
@@ -16,24 +18,42 @@ from graphexec.agents.agent import deciding_agent, reject_executor
 from graphexec.effects import CallAgent, Decided, Unreadable
 from graphexec.errors import InputError, ParseError, format_value
 from graphexec.executor.handlers import check_decision
-from graphexec.integrations.langchain.conversion import convert_decision, convert_error
+from graphexec.integrations.langchain.conversion import convert_decision, convert_error, text_of
 from graphexec.integrations.langchain.originals import restore_original
 from graphexec.kernel.effects import CallContext
+from graphexec.messages import ReplyDelta
 from graphexec.messages.images import dump_observation, restore_images
 from graphexec.messages.observations import format_observation
-from graphexec.runtime.handlers import Handler
+from graphexec.runtime.handlers import Handler, iterate_unless_cancelled
 from graphexec.runtime.io import IO
+from graphexec.runtime.progress import report, wait_for_capacity, wants_pieces
 
 
 class Runnable(Protocol):
     """An object with `invoke`, such as a LangChain runnable, that returns the agent's decision.
 
     Its argument is the run's inputs with `intermediate_steps`: pairs of action and observation. It may have `ainvoke`,
-    too, and a parameter `config`.
+    `stream` and `astream`, too, and a parameter `config`.
     """
 
     def invoke(self, inputs: dict[str, Any], /) -> Any:
         """Return an action, a list of actions or a finish: of our classes, or with the same attributes."""
+
+
+class Planner(Protocol):
+    """An object with `plan`, such as LangChain's `BaseSingleActionAgent`, that returns the agent's decision.
+
+    It may have `aplan`, and names the inputs that it needs.
+    """
+
+    @property
+    def input_keys(self) -> list[str]:
+        """The names of the inputs that a run needs."""
+        ...
+
+    # LangChain passes the steps by position, and the inputs by name.
+    def plan(self, intermediate_steps: Any, /, callbacks: Any = None, **inputs: Any) -> Any:
+        """Return an action, a list of actions or a finish."""
 
 
 # LangChain's `RunnableConfig`: `callbacks`, `tags`, `metadata`, `configurable` and others, by name.
@@ -47,13 +67,16 @@ Method: TypeAlias = Callable[[dict[str, Any], Config], Any]
 
 
 @explain_calls("runnable_agent", "runnable_agent(runnable)", {}, named_option="config")
-def runnable_agent(runnable: Runnable, *, config: ConfigLike | None = None) -> Agent:
-    """Make an agent of a runnable of LangChain; it decides as it does there.
+def runnable_agent(runnable: Runnable | Planner, *, config: ConfigLike | None = None, stream: bool = True) -> Agent:
+    """Make an agent of a runnable of LangChain, or of an object with `plan`; it decides as it does there.
 
-    A runnable receives the inputs with `intermediate_steps`. The decisions are of LangChain's classes or of ours, and
-    the next steps have the classes that were decided, also in a run that is resumed from JSON. Async runs await
-    `ainvoke`. `config` is LangChain's config for each call (`callbacks`, `tags`, `configurable`), or a function that
-    makes it from the call's `CallContext`; the ids of the run and of the call are added to its `metadata`.
+    A runnable receives the inputs with `intermediate_steps`, and an object with `plan` the steps and the inputs. The
+    decisions are of LangChain's classes or of ours, and the next steps have the classes that were decided, also in a
+    run that is resumed from JSON. Async runs await `astream`, `ainvoke` or `aplan`. A runnable with `stream` is
+    streamed, as LangChain does it, and the tokens of its models are reported where a run asks for them; `with_retry()`
+    has an effect only without `stream`. `config` is LangChain's config for each call (`callbacks`, `tags`,
+    `configurable`), or a function that makes it from the call's `CallContext`; the ids of the run and of the call are
+    added to its `metadata`.
 
     Each call counts as a model call. An empty list is a parse error; any other value raises `AgentError`. If a run must
     stop and asks for a final answer, the input `conclude` is `True`. Raises `InputError` for another object, and for an
@@ -61,12 +84,33 @@ def runnable_agent(runnable: Runnable, *, config: ConfigLike | None = None) -> A
     """
     reject_executor(runnable)
     given: Any = runnable
-    if isinstance(given, type) or not (hasattr(given, "invoke") or hasattr(given, "ainvoke")):
-        remedy = "give an object with invoke, such as agent.runnable of an agent of LangChain"
-        raise InputError(f"the runnable is {format_value(given)}; {remedy}")
+    plans = not hasattr(given, "invoke") and not hasattr(given, "ainvoke")
+    if isinstance(given, type) or (plans and not hasattr(given, "plan") and not hasattr(given, "aplan")):
+        raise InputError(f"the runnable is {format_value(given)}; give an object with invoke or plan, of LangChain")
     if config is not None and not callable(config):
         _require_config(config)
-    return deciding_agent(_make_handler(given, config), kind="runnable")
+    # A runnable does not declare its inputs.
+    keys: Any = getattr(given, "input_keys", ()) if plans else ()
+    if plans:
+        forms = {"invoke": _planning(given, "plan"), "ainvoke": _planning(given, "aplan")}
+    else:
+        names = ("invoke", "ainvoke", "stream", "astream") if stream else ("invoke", "ainvoke")
+        forms = {name: _configured(given, name) for name in names}
+    return deciding_agent(_make_handler(given, forms, config), kind="runnable", input_keys=tuple(map(str, keys)))
+
+
+def _planning(planner: Any, name: str) -> Method | None:
+    """Return a method of an object with `plan` as a function of the inputs and the config; `None` if it has none."""
+    plan = getattr(planner, name, None)
+    if plan is None:
+        return None
+
+    def call(inputs: dict[str, Any], config: Config) -> Any:
+        named = dict(inputs)
+        steps = named.pop("intermediate_steps")
+        return plan(steps, callbacks=config.get("callbacks"), **named)
+
+    return call
 
 
 def _configured(runnable: Any, name: str) -> Method | None:
@@ -87,30 +131,45 @@ def _takes_config(method: Callable[..., Any]) -> bool:
     return "config" in parameters or any(one.kind is one.VAR_KEYWORD for one in parameters.values())
 
 
-def _make_handler(runnable: Any, config: ConfigLike | None) -> Handler:
-    """Return a handler that answers `CallAgent` with a runnable.
+def _make_handler(runnable: Any, forms: Mapping[str, Method | None], config: ConfigLike | None) -> Handler:
+    """Return a handler that answers `CallAgent` with a runnable; its chunks are joined to one decision.
 
-    Sync runs use `invoke`, async runs `ainvoke`, or the one of them that it has: what blocks runs in a thread in async
-    runs. Raises `AgentError` for an invalid decision.
+    Sync runs use `stream`, `invoke` or `ainvoke`, async runs `astream`, `ainvoke`, `stream` or `invoke`: the first one
+    that it has. What blocks runs in a thread in async runs. Raises `AgentError` for an invalid decision.
     """
     name = type(runnable).__name__
-    invoke, ainvoke = _configured(runnable, "invoke"), _configured(runnable, "ainvoke")
+    invoke, ainvoke, stream, astream = map(forms.get, ("invoke", "ainvoke", "stream", "astream"))
 
     async def answer(effect: CallAgent, call: CallContext[Any], io: IO) -> Decided:
         run, own = effect.run, _make_config(config, call)
-        inputs = {**run.inputs, "intermediate_steps": [*map(_pair, run.steps)]}
+        if wants_pieces():
+            own["callbacks"] = _add_listener(own.get("callbacks"))
         try:
-            if ainvoke is not None and (not io.blocking or invoke is None):
-                decision = await io.call_async(ainvoke, inputs, own)
-            else:
-                assert invoke is not None, "a runnable has invoke or ainvoke"
-                decision = await io.call(invoke, inputs, own)
+            chunks = await decide({**run.inputs, "intermediate_steps": [*map(_pair, run.steps)]}, own, io)
         except ValueError as error:
             unreadable = error if isinstance(error, ParseError) else convert_error(error)
             if unreadable is None:
                 raise
             return Decided(Unreadable(str(unreadable), unreadable.observation, unreadable.llm_output, unreadable.prose))
-        return check_decision(runnable, convert_decision(name, decision))
+        return check_decision(runnable, *(convert_decision(name, chunk) for chunk in chunks))
+
+    async def decide(inputs: dict[str, Any], config: Config, io: IO) -> list[Any]:
+        if stream is not None and (io.blocking or (astream is None and ainvoke is None)):
+            return await io.call(_list_chunks, stream, inputs, config)
+        if astream is not None and not io.blocking:
+            chunks: list[Any] = []
+            read = partial(astream, inputs, config)
+            async with aclosing(io.iterate(tuple[Any, ...], read)) as pieces:
+                async for chunk in pieces:
+                    # A stream that never waits could not be cut.
+                    await io.checkpoint()
+                    chunks.append(chunk)
+                    await wait_for_capacity()
+            return chunks
+        if ainvoke is not None and (not io.blocking or invoke is None):
+            return [await io.call_async(ainvoke, inputs, config)]
+        assert invoke is not None, "a runnable has invoke or ainvoke"
+        return [await io.call(invoke, inputs, config)]
 
     return Handler(answer)
 
@@ -152,3 +211,60 @@ def _require_config(config: Any) -> Config:
         )
     made: Config = config  # pyright: ignore[reportUnknownVariableType] - its user wrote it
     return made
+
+
+def _list_chunks(stream: Method, inputs: dict[str, Any], config: Config) -> list[Any]:
+    # The stream is read here, where it may block.
+    return list(iterate_unless_cancelled(stream(inputs, config)))
+
+
+def _add_listener(callbacks: Any) -> Any:
+    """Return LangChain's callbacks, a list or a manager, with a listener that reports the tokens of models."""
+    listener = _TokenListener()
+    if callbacks is None:
+        return [listener]
+    if hasattr(callbacks, "add_handler"):
+        manager = callbacks.copy()
+        manager.add_handler(listener)
+        return manager
+    return [*callbacks, listener]
+
+
+@final
+class _TokenListener:
+    """A callback handler in LangChain's form, which reports the tokens that models stream."""
+
+    # LangChain reads these: it calls the handler in the thread or task of the model, and only about models.
+    raise_error = False
+    run_inline = True
+    ignore_llm = False
+    ignore_chain = ignore_agent = ignore_retriever = ignore_retry = ignore_chat_model = ignore_custom_event = True
+
+    def on_llm_new_token(self, token: Any, *, chunk: Any = None, **others: Any) -> None:
+        """Report a token, and the parts of tool calls in its chunk."""
+        del others
+        if text := text_of(token):
+            report(ReplyDelta(text))
+        # Any: a list of LangChain's `ToolCallChunk`.
+        parts: Any = getattr(getattr(chunk, "message", None), "tool_call_chunks", ())
+        for part in parts:
+            report(_delta_of(part))
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("on_"):
+            return _ignore_event
+        raise AttributeError(name)
+
+
+def _delta_of(part: Mapping[str, Any]) -> ReplyDelta:
+    index: Any = part.get("index")
+    return ReplyDelta(
+        index=index if isinstance(index, int) else 0,
+        call_id=part.get("id") or "",
+        name=part.get("name") or "",
+        arguments=part.get("args") or "",
+    )
+
+
+def _ignore_event(*args: Any, **kwargs: Any) -> None:
+    del args, kwargs

@@ -1,6 +1,6 @@
 """Stand-ins for LangChain's classes: pydantic models, dataclasses and runnables with the same attributes."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -115,7 +115,19 @@ class Invoked:
 
 
 class Chain(Invoked):
-    """A runnable with both methods."""
+    """A runnable with every method; a tuple is streamed in its parts."""
 
     async def ainvoke(self, inputs: dict[str, Any], config: Any = None) -> Any:
         return self.decide("ainvoke", inputs, config)
+
+    def stream(self, inputs: dict[str, Any], config: Any = None) -> Iterator[Any]:
+        yield from self.chunks("stream", inputs, config)
+
+    async def astream(self, inputs: dict[str, Any], config: Any = None) -> AsyncIterator[Any]:
+        for chunk in self.chunks("astream", inputs, config):
+            yield chunk
+
+    def chunks(self, method: str, inputs: dict[str, Any], config: Any) -> Sequence[Any]:
+        decision: Any = self.decide(method, inputs, config)
+        parts: Any = decision
+        return parts if isinstance(decision, tuple) else (decision,)

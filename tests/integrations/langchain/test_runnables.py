@@ -1,4 +1,4 @@
-"""Agents with `invoke`, such as LangChain's: their inputs, methods and config, and their decisions."""
+"""Agents with `invoke` or `plan`, such as LangChain's: their inputs, methods and config, and their decisions."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import pytest
 from pydantic import BaseModel, Field
 
 import graphexec
-from graphexec import AgentExecutor, AgentFinish, ParseError, Snapshot, tool
+from graphexec import AgentExecutor, AgentFinish, ParseError, Reported, Snapshot, tool
 from graphexec.errors import AgentError, InputError, SnapshotError
 from graphexec.integrations.langchain import runnable_agent
-from graphexec.messages import AssistantMessage, ToolCall
+from graphexec.messages import AssistantMessage, ReplyDelta, ToolCall
 from tests.executor.actors import echo, run_async, run_sync, scripted, snapshot_after
 from tests.integrations.langchain import shapes as lc
 from tests.parameters import cases
@@ -22,8 +22,10 @@ from tests.parameters import cases
 RUNS = cases("run", run_sync, run_async)
 
 
-def executor(chain: Any, config: Callable[[Any], Any] | dict[str, Any] | None = None, **settings: Any) -> AgentExecutor:
-    return AgentExecutor(agent=runnable_agent(chain, config=config), tools=[echo], **settings)
+def executor(
+    chain: Any, config: Callable[[Any], Any] | dict[str, Any] | None = None, *, stream: bool = True, **settings: Any
+) -> AgentExecutor:
+    return AgentExecutor(agent=runnable_agent(chain, config=config, stream=stream), tools=[echo], **settings)
 
 
 ACT = lc.AgentAction("echo", "a", "I look.")
@@ -66,6 +68,19 @@ def test_other_errors_are_raised_unchanged(error: Exception) -> None:
     assert raised.value is error or isinstance(error, ParseError)
 
 
+class Blocking(lc.Invoked):
+    """A runnable that can stream, but not on an event loop."""
+
+    stream = lc.Chain.stream
+    chunks = lc.Chain.chunks
+
+
+class Awaited(lc.Invoked):
+    """A runnable with one async method."""
+
+    ainvoke = lc.Chain.ainvoke
+
+
 class OnlyAwaited:
     """A runnable without a blocking method."""
 
@@ -75,15 +90,18 @@ class OnlyAwaited:
 
 
 @cases(
-    ("chain", "used"),
-    (lc.Chain, ("invoke", "ainvoke")),
-    (lc.Invoked, ("invoke", "invoke")),
-    (OnlyAwaited, ("ainvoke", "ainvoke")),
+    ("chain", "stream", "used"),
+    (lc.Chain, True, ("stream", "astream")),
+    (lc.Chain, False, ("invoke", "ainvoke")),
+    (lc.Invoked, True, ("invoke", "invoke")),
+    (Blocking, True, ("stream", "stream")),
+    (Awaited, True, ("invoke", "ainvoke")),
+    (OnlyAwaited, True, ("ainvoke", "ainvoke")),
 )
-def test_each_run_uses_its_own_method(chain: Any, used: tuple[str, str]) -> None:
+def test_each_run_uses_its_own_method(chain: Any, stream: bool, used: tuple[str, str]) -> None:
     for run, method in zip((run_sync, run_async), used, strict=True):
         made = chain(ACT, DONE)
-        assert run(executor(made)).output == "done"
+        assert run(executor(made, stream=stream)).output == "done"
         assert made.used == [method, method]
 
 
@@ -96,10 +114,18 @@ def test_async_run_awaits_on_its_own_loop() -> None:
             return await super().ainvoke(inputs, config)
 
     async def main() -> None:
-        await executor(Looking(DONE)).arun("q")
+        await executor(Looking(DONE), stream=False).arun("q")
         assert loops == [asyncio.get_running_loop()]
 
     asyncio.run(main())
+
+
+@RUNS
+def test_streamed_chunks_are_one_decision(run: Callable[..., Any]) -> None:
+    chain = lc.Chain(([ACT], lc.AgentAction("echo", "b", "")), (DONE,))
+    assert [step.observation for step in run(executor(chain)).steps] == ["a", "b"]
+    with pytest.raises(AgentError, match=r"^the agent Chain yielded AgentFinish 2 times; yield one AgentFinish"):
+        run(executor(lc.Chain((lc.AgentFinish({"output": "a"}), lc.AgentFinish({"output": "b"})))))
 
 
 @RUNS
@@ -131,7 +157,7 @@ def test_other_objects_are_refused() -> None:
         executor(executor(lc.Chain()))
     wrong: list[Any] = [scripted(AgentFinish({})), lc.Chain, None]
     for one in wrong:
-        with pytest.raises(InputError, match=r"^the runnable is .*; give an object with invoke, such as"):
+        with pytest.raises(InputError, match=r"^the runnable is .*; give an object with invoke or plan, of"):
             runnable_agent(one)
     # A chain of LangChain is not called as a function is.
     chains: list[Any] = [OldChain(), lc.Invoked()]
@@ -251,6 +277,98 @@ CLASS = f"{lc.ToolAgentAction.__module__}:ToolAgentAction"
 def test_snapshot_makes_actions_and_messages_only(stored: str, changed: str, text: str) -> None:
     with pytest.raises(SnapshotError, match=text):
         crash_and_resume((stored, changed))
+
+
+# Objects with `plan`.
+
+
+class Planning:
+    """LangChain's agents before runnables: the steps by position, the inputs by name."""
+
+    input_keys = ("input", "city")
+
+    def __init__(self, *decisions: Any) -> None:
+        self.inner = lc.Invoked(*decisions)
+
+    def plan(self, intermediate_steps: Any, callbacks: Any = None, **inputs: Any) -> Any:
+        return self.inner.decide("plan", {**inputs, "intermediate_steps": intermediate_steps}, callbacks)
+
+    async def aplan(self, intermediate_steps: Any, callbacks: Any = None, **inputs: Any) -> Any:
+        return self.inner.decide("aplan", {**inputs, "intermediate_steps": intermediate_steps}, callbacks)
+
+
+@cases("method", "plan", "aplan")
+def test_object_with_plan_is_an_agent(method: str) -> None:
+    planning: Any = Planning([ACT, ACT], DONE)
+    made = executor(planning, {"callbacks": ["mine"]})
+    inputs = {"input": "q", "city": "Oslo"}
+    result = made.run(inputs) if method == "plan" else asyncio.run(made.arun(inputs))
+    assert (result.output, len(result.steps)) == ("done", 2)
+    assert planning.inner.used == [method, method]
+    assert planning.inner.given[0] == {**inputs, "intermediate_steps": []}
+    assert planning.inner.configs == [["mine"], ["mine"]]
+    with pytest.raises(InputError, match="the inputs lack city"):
+        made.run({"input": "q"})
+
+
+# Tokens of the models within a runnable.
+
+
+class Speaking(lc.Chain):
+    """A runnable whose model streams a text and a tool call to LangChain's callbacks."""
+
+    def chunks(self, method: str, inputs: dict[str, Any], config: Any) -> Any:
+        for handler in config.get("callbacks", ()):
+            handler.on_llm_start({}, ["prompt"])
+            handler.on_llm_new_token("Let me ")
+            handler.on_llm_new_token([{"type": "text", "text": "look."}])
+            part = {"name": "echo", "args": '{"te', "id": "c0", "index": 1}
+            handler.on_llm_new_token("", chunk=namespace(message=namespace(tool_call_chunks=[part])))
+        return super().chunks(method, inputs, config)
+
+
+def namespace(**fields: Any) -> Any:
+    return type("Namespace", (), fields)()
+
+
+PIECES = [ReplyDelta("Let me "), ReplyDelta("look."), ReplyDelta(index=1, call_id="c0", name="echo", arguments='{"te')]
+
+
+def test_tokens_of_a_runnable_are_reported() -> None:
+    async def collect() -> list[Any]:
+        return [event async for event in executor(Speaking(DONE)).astream("q", tokens=True)]
+
+    for events in (list(executor(Speaking(DONE)).stream("q", tokens=True)), asyncio.run(collect())):
+        assert [event.news for event in events if isinstance(event, Reported)] == PIECES
+
+
+class Manager:
+    """LangChain's manager of callbacks."""
+
+    def __init__(self) -> None:
+        self.handlers: list[object] = []
+
+    def copy(self) -> Manager:
+        other = Manager()
+        other.handlers = list(self.handlers)
+        return other
+
+    def add_handler(self, handler: object) -> None:
+        self.handlers.append(handler)
+
+
+def test_users_callbacks_are_kept() -> None:
+    mine, manager = object(), Manager()
+    for given, handlers in (([mine], 2), (manager, 1)):
+        chain = lc.Chain(DONE)
+        list(executor(chain, {"callbacks": given}).stream("q", tokens=True))
+        callbacks = chain.configs[0]["callbacks"]
+        assert len(getattr(callbacks, "handlers", callbacks)) == handlers
+    assert manager.handlers == []
+    # A listener is added only for pieces.
+    chain = lc.Chain(DONE)
+    executor(chain).run("q")
+    assert "callbacks" not in chain.configs[0]
 
 
 # Decisions that are none.
