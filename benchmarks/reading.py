@@ -23,7 +23,7 @@ from graphexec import ParseError, tool
 from graphexec._parsing.json import read_json
 from graphexec._parsing.reasoning import split_reasoning
 from graphexec.agents import react, structured, tool_calling
-from graphexec.agents.reading.answers import AnswerReader, make_text_reader, skip_reasoning
+from graphexec.agents.reading.answers import AnswerReader, make_label_reader, make_text_reader, skip_reasoning
 from graphexec.integrations.langchain.formats import json_actions, labelled_text, self_ask, xml
 from graphexec.messages import ModelReply
 from graphexec.models.http.draft import StopCutter
@@ -114,10 +114,8 @@ READERS: dict[str, Reader] = {
     "structured_chat": whole(partial(json_actions.read_structured_chat, names=NAMES)),
     "json_chat": whole(partial(json_actions.read_json_chat, names=NAMES)),
     "xml": whole(partial(xml.read, names=NAMES)),
-    **{
-        f"{module.__name__.rpartition('.')[2]}, streamed": streamed(module.make_answer_reader)
-        for module in (react, structured, self_ask, xml)
-    },
+    "react, streamed": streamed(make_label_reader),
+    "structured, streamed": streamed(structured.make_answer_reader),
     "tool_calling, streamed": streamed(make_text_reader),
 }
 

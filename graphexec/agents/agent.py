@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial, wraps
+from functools import lru_cache, partial, wraps
 from inspect import signature
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, final, get_args
@@ -139,9 +139,15 @@ class Recipe:
 
     def __call__(self, tools: Sequence[AnyTool]) -> Agent:
         """Make the agent again. Raises what the function raises."""
-        given = signature(self.create).bind(*self.arguments, **self.options)
-        given.arguments["tools"] = tools
-        return self.create(*given.args, **given.kwargs)
+        return _remake(self, tuple(tools))
+
+
+# The sets of tools that the latest requests offered: making an agent again takes milliseconds.
+@lru_cache(maxsize=64)
+def _remake(recipe: Recipe, tools: tuple[AnyTool, ...]) -> Agent:
+    given = signature(recipe.create).bind(*recipe.arguments, **recipe.options)
+    given.arguments["tools"] = tools
+    return recipe.create(*given.args, **given.kwargs)
 
 
 def remakeable(create: Callable[P, Agent]) -> Callable[P, Agent]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from functools import lru_cache
-from typing import final
 
 from graphexec.actions import AgentAction, AgentStep, Run, Steps
 from graphexec.agents.agent import Agent, find_remake
@@ -72,7 +70,7 @@ def _offer(agent: Agent, names: frozenset[str]) -> Agent:
     names = (names | {agent.tool_choice}) & {tool.name for tool in agent.tools or ()}
     # Without any tool, the definitions stay: earlier calls in the conversation may need them.
     if find_remake(agent) is not None and (agent.narrow is None or names):
-        return _make_with(_Identity(agent), names)
+        return agent.with_tools([tool for tool in agent.tools or () if tool.name in names])
     assert agent.narrow is not None, "require_fewer_tools checks it"
     narrow = agent.narrow
 
@@ -83,29 +81,6 @@ def _offer(agent: Agent, names: frozenset[str]) -> Agent:
         return narrow(run, names & some)
 
     return dataclasses.replace(agent, ask=ask_narrow, narrow=narrow_more)
-
-
-@final
-class _Identity:
-    """An agent as a key: agents are compared by value, and have dictionaries."""
-
-    __slots__ = ("agent",)
-
-    def __init__(self, agent: Agent) -> None:
-        self.agent = agent
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Identity) and self.agent is other.agent
-
-    def __hash__(self) -> int:
-        return id(self.agent)
-
-
-# The sets of tools that the latest requests offered: making an agent again takes milliseconds.
-@lru_cache(maxsize=64)
-def _make_with(key: _Identity, names: frozenset[str]) -> Agent:
-    agent = key.agent
-    return agent.with_tools([tool for tool in agent.tools or () if tool.name in names])
 
 
 def add_notes(request: ModelRequest, notes: str) -> ModelRequest:

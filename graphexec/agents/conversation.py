@@ -4,25 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from graphexec._arguments import STRING, validate
 from graphexec.actions import AgentStep, Steps
 from graphexec.agents.images import IMAGES, observation_images
 from graphexec.errors import InputError, format_value
-from graphexec.kernel.meters import is_whole
 from graphexec.messages import (
     AssistantMessage,
-    Image,
     Message,
-    Reasoning,
     SystemMessage,
-    ToolCall,
     ToolMessage,
     UserMessage,
     with_own_ids,
 )
-from graphexec.messages.images import image_from_json
 from graphexec.messages.turns import MessageTurn, TurnMaker
 
 
@@ -132,13 +128,6 @@ def _find_results(messages: Sequence[Message]) -> dict[tuple[int, int], tuple[in
     }
 
 
-def read_history(inputs: Mapping[str, Any], keys: Sequence[str]) -> Mapping[str, Any]:
-    """Return the inputs with messages in place of their JSON, which each request would parse again."""
-    parsed = {key: parse_messages(inputs[key]) for key in keys if key in inputs}
-    changed = {key: found for key, found in parsed.items() if found is not None and found != tuple(inputs[key])}
-    return {**inputs, **changed} if changed else inputs
-
-
 def parse_messages(given: Any) -> tuple[Message, ...] | None:
     """Return a sequence of messages as a tuple, or `None` for any other value.
 
@@ -162,62 +151,29 @@ def parse_messages(given: Any) -> tuple[Message, ...] | None:
         return None
 
 
-def _parse_message(given: Any) -> Message:
-    """Return a message, or build one from JSON data. Raises `ValueError` for any other value.
+_CLASSES: Mapping[str, type[Message]] = {
+    "system": SystemMessage,
+    "user": UserMessage,
+    "assistant": AssistantMessage,
+    "tool": ToolMessage,
+}
 
-    This is faster than pydantic; a run that was resumed from JSON parses the messages at every step.
-    """
+
+# Any: a type adapter; the module is imported where it is used.
+@cache
+def _adapter(role: str) -> Any:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(_CLASSES[role])
+
+
+def _parse_message(given: Any) -> Message:
+    """Return a message, or build one from JSON data. Raises `ValueError` for any other value."""
     match given:
         case SystemMessage() | UserMessage() | AssistantMessage() | ToolMessage():
             return given
-        case {"role": "system", "content": str(content)}:
-            return SystemMessage(content)
-        case {"role": "user", "content": str(content), **others}:
-            return UserMessage(content, _parse_images(others))
-        case {"role": "assistant", "content": str(content), **others}:
-            # Any: values of arbitrary JSON.
-            calls: Any = others.get("tool_calls", ())
-            reasoning: Any = others.get("reasoning", ())
-            if isinstance(calls, (list, tuple)) and isinstance(reasoning, (list, tuple)):
-                # isinstance does not narrow the types of the items for pyright.
-                parsed = tuple(map(_parse_call, calls))  # pyright: ignore[reportUnknownArgumentType]
-                return AssistantMessage(content, parsed, tuple(map(_parse_reasoning, reasoning)))  # pyright: ignore[reportUnknownArgumentType]
-        case {"role": "tool", "call_id": str(call_id), "content": str(content), **others}:
-            return ToolMessage(call_id, content, _parse_images(others))
+        case {"role": str(role)} if role in _CLASSES:
+            message: Message = _adapter(role).validate_python(given)  # pyright: ignore[reportUnknownArgumentType]
+            return message
         case _:
-            pass
-    raise ValueError("not a message")
-
-
-def _parse_reasoning(given: Any) -> Reasoning:
-    match given:
-        case Reasoning():
-            return given
-        case {"text": str(text), **others}:
-            data, provider = others.get("data", ""), others.get("provider", "")
-            after_text, after_calls = others.get("after_text", 0), others.get("after_calls", 0)
-            if isinstance(data, str) and isinstance(provider, str) and is_whole(after_text) and is_whole(after_calls):
-                return Reasoning(text, data, provider, after_text, after_calls)
-        case _:
-            pass
-    raise ValueError("not a part of reasoning")
-
-
-def _parse_images(others: Mapping[Any, Any]) -> tuple[Image, ...]:
-    # Any: values of arbitrary JSON.
-    given: Any = others.get("images", ())
-    several: list[Any] = list(given) if isinstance(given, (list, tuple)) else [given]  # pyright: ignore[reportUnknownArgumentType]
-    images = [one if isinstance(one, Image) else image_from_json(one) for one in several]
-    if None in images:
-        raise ValueError("not the images of a message")
-    return tuple(image for image in images if image is not None)
-
-
-def _parse_call(given: Any) -> ToolCall:
-    match given:
-        case ToolCall():
-            return given
-        case {"id": str(call_id), "name": str(name), "arguments": str(arguments)}:
-            return ToolCall(call_id, name, arguments)
-        case _:
-            raise ValueError("not a tool call")
+            raise ValueError("not a message")

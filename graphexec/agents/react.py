@@ -10,8 +10,7 @@ from graphexec._mistakes import explain_creation
 from graphexec.actions import Decision
 from graphexec.agents.agent import Agent, remakeable
 from graphexec.agents.prompt import names_of, validate_tools
-from graphexec.agents.reading.answers import AnswerReader, hold_back_wrapping, make_label_reader
-from graphexec.agents.reading.labels import FINAL_ANSWER
+from graphexec.agents.reading.answers import make_label_reader
 from graphexec.agents.reading.text_parsing import find_value, make_decision, reject_more, unwrap
 from graphexec.agents.reading.turns import read_text
 from graphexec.agents.scratchpad import STOP, TextProtocol, format_thoughts, make_form, make_text_agent
@@ -66,14 +65,9 @@ def create_react_agent(
         asked,
         stop=stop,
         protocol=protocol,
-        answer=make_answer_reader,
+        answer=make_label_reader,
         kind="react",
     )
-
-
-def make_answer_reader() -> AnswerReader:
-    """Make a reader that extracts the answer while the reply streams, without what `read` does not read at its end."""
-    return hold_back_wrapping(make_label_reader(FINAL_ANSWER))
 
 
 def read(reply: ModelReply, names: Collection[str] = ()) -> Decision:

@@ -10,8 +10,8 @@ from typing import Any, Literal, TypeAlias, get_args
 from graphexec._arguments import Constraint, validate, validate_each
 from graphexec.actions import AgentStep, Decision, Run, Steps
 from graphexec.agents.agent import Agent, RuleName, chat_agent, conclude_messages, validate_rules
-from graphexec.agents.conversation import history_keys, history_messages, join_system, read_history
-from graphexec.agents.images import FileReader, input_images, number_images, prepare_inputs, reject_images
+from graphexec.agents.conversation import history_keys, history_messages, join_system
+from graphexec.agents.images import input_images, number_images, prepare_inputs, reject_images
 from graphexec.agents.prompt import Template, describe_tools, parse_template
 from graphexec.agents.reading.answers import AnswerReader
 from graphexec.effects import CallModel
@@ -104,8 +104,8 @@ def make_text_agent(
     *,
     stop: Sequence[str],
     protocol: TextProtocol,
-    answer: Callable[[], AnswerReader],
     kind: str,
+    answer: Callable[[], AnswerReader] | None = None,
 ) -> Agent:
     """Make an agent whose request is one text; `answer` makes the reader of a streamed answer.
 
@@ -207,9 +207,6 @@ def make_instructed_agent(  # noqa: PLR0913
     def narrow_run(run: Run, names: frozenset[str]) -> CallModel:
         return CallModel(narrowed(request(run), names))
 
-    def prepare(given: Mapping[str, Any], read_file: FileReader) -> Mapping[str, Any]:
-        return read_history(prepare_inputs(given, read_file, variables=inputs, sees=True), before)
-
     agent = chat_agent(
         lambda run: CallModel(request(run)),
         read,
@@ -220,7 +217,7 @@ def make_instructed_agent(  # noqa: PLR0913
         optional_keys=before,
         tools=instructions.tools,
         kind=kind,
-        prepare=prepare,
+        prepare=partial(prepare_inputs, variables=inputs, sees=True),
         max_actions=max_actions,
     )
     if narrow is None:

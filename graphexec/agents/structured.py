@@ -265,7 +265,7 @@ def read(reply: ModelReply, tools: Collection[AnyTool] = ()) -> Decision:
     parts = [
         part for part in (_MARK().sub("", before), _MARK_END().sub("", after)) if not find_named_tools(part, names)
     ]
-    if has_decision(others, names) or any(_has_call(part, tools) for part in parts):
+    if has_decision(others, names) or any(_has_call(part, tools) for part in parts if part):
         raise _unreadable(text, "it has a tool call beside its decision")
     labelled = FINAL_ANSWER.patterns[Spelling.TRANSLATED].search(beside)
     given = fields.get("actioninput")

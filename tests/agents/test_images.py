@@ -1,12 +1,9 @@
 """Images in the inputs of a run and in the results of tools, for every agent."""
 
-import base64
 import dataclasses
 import functools
 import json
 import math
-import subprocess
-import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -33,9 +30,7 @@ from graphexec.models import ScriptedModel
 from graphexec.models.scripted import ScriptedReply
 from tests.executor.actors import caller_of, run_by, snapshot_after
 from tests.models.pictures import ADDRESS, CAT, DOG, GIF, PNG
-from tests.parameters import cases, read_tables
-
-PROGRAMS = read_tables(__file__)
+from tests.parameters import cases
 
 
 @gx.tool
@@ -291,15 +286,6 @@ def contents(request: ChatRequest) -> list[str]:
     return [message.content for message in request.messages]
 
 
-@pytest.mark.medium
-def test_another_process_resumes_a_run_with_images() -> None:
-    made, _ = executor("tool calling", CALL, ModelError("it is down"))
-    text = snapshot_at_error(made, {"input": "Which?", "images": CAT}).to_json()
-    command = [sys.executable, "-c", PROGRAMS["resumed"]]
-    done = subprocess.run(command, input=text, capture_output=True, text=True, check=True, timeout=60)
-    assert done.stdout.split() == [CAT.url, DOG.url, ADDRESS.url]
-
-
 @KINDS
 def test_last_request_keeps_images(kind: str) -> None:
     _, act, finish = AGENTS[kind]
@@ -321,21 +307,6 @@ def test_history_keeps_the_images_of_its_messages() -> None:
     assert tuple(images_of(model.requests[0])) == (CAT,)
     with pytest.raises(gx.InputError, match="history is images, the name of the input with images"):
         gx.create_tool_calling_agent(ScriptedModel([]), [look], history="images")
-
-
-def test_history_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    parsed: list[str] = []
-
-    def decode(data: str, *, validate: bool) -> bytes:
-        parsed.append(data)
-        return PNG
-
-    monkeypatch.setattr(base64, "b64decode", decode)
-    made, model = executor("tool calling", CALL, CALL, "done")
-    history = [{"role": "user", "content": "", "images": [{"url": CAT.url, "kind": "graphexec.image"}]}]
-    made.run({"input": "?", "chat_history": history})
-    assert [next(images_of(request)) for request in model.requests] == [CAT, CAT, CAT]
-    assert parsed == [CAT.data]
 
 
 @cases("images", 3, "x", [3], [{"url": "x"}], [{"kind": "graphexec.image", "url": "x"}])

@@ -9,9 +9,8 @@ from hypothesis import given
 
 from graphexec import AgentExecutor, AgentFinish, ParseError, create_react_agent
 from graphexec.agents import Agent, Decision
-from graphexec.agents import react as react_module
 from graphexec.agents.react import read as react
-from graphexec.agents.reading.answers import AnswerReader
+from graphexec.agents.reading.answers import make_label_reader
 from graphexec.agents.scratchpad import STOP
 from graphexec.integrations import langchain
 from graphexec.integrations.langchain.formats.json_actions import read_structured_chat
@@ -91,12 +90,6 @@ def test_decision_ends_before_what_follows_it(name: str, seed: int) -> None:
             assert "{" in reply
 
 
-STREAMED: dict[Read, Callable[[], AnswerReader]] = {
-    react: react_module.make_answer_reader,
-    **{readers.READERS[name]: make for name, make in readers.STREAMED.items()},
-}
-
-
 @cases(
     ("read", "reply", "meaning", "unread"),
     *(
@@ -117,7 +110,7 @@ def test_rest_of_a_reply_is_unread(read: Read, reply: str, meaning: Meaning, unr
     assert unread is None or one.unread == unread
     assert one.log in reply
     # While it streams, the answer ends there, too; the end of its last line may come later.
-    streamed = "".join(map(STREAMED[read](), reply)) if read in STREAMED else ""
+    streamed = "".join(map(make_label_reader(), reply)) if read is react else ""
     assert (decision.output if isinstance(decision, AgentFinish) else "").startswith(streamed)
 
 

@@ -283,7 +283,7 @@ def test_repeats_among_several_calls_are_answered() -> None:
     # The chunks have each step once.
     second = (call("echo", "2", text="a"), call("echo", "3", text="c"))
     chunks = list(langchain.stream_chunks(tool_calling(BOTH[0], second, "done")[0], "q"))
-    assert [chunk["steps"][0].observation for chunk in chunks if "steps" in chunk] == ["a", "c", "a"]
+    assert [chunk["steps"][0].observation for chunk in chunks if "steps" in chunk] == ["a", "a", "c"]
     assert [chunk["actions"][0].call_id for chunk in chunks if "actions" in chunk] == ["1", "2", "3"]
     assert chunks[-1]["output"] == "done"
 

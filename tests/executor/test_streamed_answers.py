@@ -18,12 +18,11 @@ from graphexec._parsing import INVISIBLE
 from graphexec._parsing.reasoning import ReasoningSplitter
 from graphexec.actions import AgentFinish
 from graphexec.agents.reading.answers import AnswerReader, make_json_reader, make_label_reader, make_text_reader
-from graphexec.agents.reading.labels import FINAL_ANSWER, OBSERVATION, THOUGHT, TURN, USER, Label, may_become
+from graphexec.agents.reading.labels import OBSERVATION, THOUGHT, TURN, USER
 from graphexec.agents.reading.text_parsing import END_TOKENS, has_text
 from graphexec.agents.reading.textual_calls import CALL_MARK_PREFIXES
 from graphexec.executor import Acted, AnswerDiscarded, Ready, Replied, Stopped, parse, plan, stopped_response
 from graphexec.integrations import langchain
-from graphexec.integrations.langchain.formats.xml import escape_tags
 from graphexec.messages import ModelReply, ModelRequest, ReplyDelta, ToolCall
 from graphexec.models.scripted import ScriptedReply
 from tests.executor.actors import call, echo, run_by
@@ -174,28 +173,17 @@ TOOLS: list[tools.AnyTool] = [echo]
 ACT = "Thought: I look.\nAction: echo\nAction Input: a"
 react: Make = gx.create_react_agent
 structured, tool_calling = gx.create_structured_agent, gx.create_tool_calling_agent
-mrkl, chat = langchain.create_mrkl_agent, langchain.create_chat_agent
-conversational = langchain.create_conversational_agent
-structured_chat, json_chat = langchain.create_structured_chat_agent, langchain.create_json_chat_agent
-xml = langchain.create_xml_agent
+mrkl = langchain.create_mrkl_agent
 CALL = ToolCall("1", "echo", '{"text": "a"}')
 JSON = json.dumps({"action": "final_answer", "answer": ANSWER})
-FENCED = f'Action:\n```json\n{{"action": "Final Answer", "action_input": "{ANSWER}"}}\n```'
-ACT_IN_JSON = 'Action:\n```\n{"action": "echo", "action_input": "a"}\n```'
 TALKS: dict[str, tuple[Make, Sequence[str | ModelReply], bool]] = {
     "react": (react, [ACT, f"Thought: I know.\nFinal Answer: {ANSWER}"], True),
     "react in capitals": (react, [f"FINAL ANSWER:   {ANSWER}\n"], True),
-    "mrkl": (mrkl, [ACT, f"Final Answer: {ANSWER}"], True),
-    "conversational": (conversational, [f"Thought: Do I need to use a tool? No\nAI: {ANSWER}"], True),
+    # Agents of LangChain's formats do not stream.
+    "mrkl": (mrkl, [ACT, f"Final Answer: {ANSWER}"], False),
     "structured": (structured, [json.dumps({"action": "echo", "action_input": {"text": "a"}}), JSON], True),
     "structured, with the other key": (structured, [JSON.replace('"answer"', '"action_input"')], True),
     "structured, with the answer first": (structured, [f'{{"answer": "{ANSWER}", "action": "final_answer"}}'], False),
-    "chat": (chat, [ACT_IN_JSON, f"Thought: I know.\nFinal Answer: {ANSWER}"], True),
-    "structured chat": (structured_chat, [ACT_IN_JSON, f"Thought: I know.\n{FENCED}"], True),
-    "structured chat without JSON": (structured_chat, [ACT_IN_JSON, ANSWER], False),
-    "JSON chat": (json_chat, [ACT_IN_JSON, FENCED.replace("Final Answer", " final_answer ")], True),
-    "JSON chat, a list of one": (json_chat, [FENCED.replace("{", "[ {").replace("}", "} ]")], True),
-    "XML": (xml, ["<tool>echo</tool><tool_input>a", f"I know.<final_answer>\n{ANSWER}\n</final_answer>"], True),
     "tool calling": (tool_calling, [ModelReply("", (CALL,)), ANSWER], True),
 }
 
@@ -205,7 +193,7 @@ def executor(make: Make, replies: Sequence[str | ModelReply], **settings: Any) -
 
 
 def pieces(make: Callable[[], gx.AgentExecutor]) -> list[str]:
-    inputs = {"input": "?", **({"chat_history": ""} if "chat_history" in make().agent.input_keys else {})}
+    inputs = {"input": "?"}
     found: list[str] = run_by("stream_answer", make(), inputs)
     assert run_by("astream_answer", make(), inputs) == found
     return found
@@ -366,10 +354,6 @@ def as_json(action: str, key: str, fence: str = "{}") -> Callable[[str, bool], s
     return write
 
 
-def in_tags(answer: str, closed: bool) -> str:
-    return f"So: <final_answer>{escape_tags(answer)}{'</final_answer>' if closed else ''}"
-
-
 def after_a_label(answer: str, lower: bool) -> str:
     return f"Thought: I know.\n{'final answer' if lower else 'Final Answer'}: {answer}"
 
@@ -382,13 +366,7 @@ def as_it_is(answer: str, after_a_word: bool) -> str:
 WRITTEN: dict[str, tuple[Make, Callable[[str, bool], str]]] = {
     "structured": (structured, as_json("final_answer", "answer")),
     "structured, with the other key": (structured, as_json("final_answer", "action_input")),
-    "JSON chat": (json_chat, as_json("Final Answer", "action_input", "```json\n{}\n```")),
-    "JSON chat without a fence": (json_chat, as_json("final_answer", "action_input", " {} ")),
-    "structured chat": (structured_chat, as_json("Final Answer", "action_input", "Thought: I know.\nAction:\n```\n{}")),
-    "XML": (xml, in_tags),
-    "chat": (chat, after_a_label),
     "ReAct": (react, after_a_label),
-    "MRKL": (mrkl, after_a_label),
     "tool calling": (tool_calling, as_it_is),
 }
 
@@ -407,7 +385,7 @@ def is_unread(rest: str, kind: str, way: bool) -> bool:
     """Return whether the end of what is written as an answer is not a part of it."""
     # An observation or a question that the model invents, and all text after it, or the beginning of a stop string.
     write = WRITTEN[kind][1]
-    if begins_with_a_label(rest) and (write is after_a_label or (write is in_tags and not way)):
+    if begins_with_a_label(rest) and write is after_a_label:
         return True
     ends = write is after_a_label and OBSERVATION.stop.startswith(rest.strip(" \t\r\n*_"))
     return ends or (kind == "ReAct" and UNREAD_END.fullmatch(rest) is not None)
@@ -433,13 +411,10 @@ def is_held_back(streamed: str, whole: str, written: str, kind: str, way: bool) 
     rest = whole.removeprefix(streamed)
     _, line_break, line = written.rpartition("\n")
     # The last line may become one that ends an answer.
-    may_end = line_break and any(may_become(label, line) for label in (OBSERVATION, TURN, THOUGHT, USER))
-    # Only the rest of the reply says whether it begins a turn, or is in closed tags.
-    if write in (in_tags, after_a_label) and begins_with_a_label(rest):
+    may_end = line_break and len(line) <= 80
+    # Only the rest of the reply says whether it begins a turn.
+    if write is after_a_label and begins_with_a_label(rest):
         return True
-    if write is in_tags:
-        # It may become a tag.
-        return bool(may_end and rest.strip() in line) or (not way and rest.lstrip().startswith(("<", "&")))
     if write is as_it_is:
         # The whole text may be a call, or what stands before reasoning, such as `assistant:`.
         visible = re.sub(rf"\A(?:\s|{INVISIBLE})+", "", rest)
@@ -475,7 +450,7 @@ def test_pieces_add_up_to_the_whole_answer(kind: str, answer: str, way: bool, cu
     written = answer
     if write is as_it_is:
         answer = written = reply
-    elif "JSON" not in kind and "structured" not in kind:
+    elif write is after_a_label:
         answer = answer.strip()
     whole = whole_answer(make, reply)
     if whole is None:
@@ -541,9 +516,6 @@ TAGS = [
 ]
 PARTS: dict[str, tuple[Make, list[str]]] = {
     "structured": (structured, JSON_PARTS),
-    "structured chat": (structured_chat, JSON_PARTS),
-    "JSON chat": (json_chat, JSON_PARTS),
-    "XML": (xml, TAGS),
     "tool calling": (tool_calling, ["So: ", "", *JSON_PARTS, *TAGS, "<tool_call>", "[TOOL_CALLS]", '{"name": "echo"']),
 }
 
@@ -567,27 +539,21 @@ ONE_LINE = st.text(st.characters(exclude_characters="\n"))
 def test_text_after_the_marker_is_streamed(answer: str, before: str, more: str, cuts: list[int]) -> None:
     reply = f"{before}\nFinal Answer:{answer}"
     if "final answer:" not in before.lower():
-        assert read_in_pieces(make_label_reader(FINAL_ANSWER), reply, cuts) == answer.strip()
+        assert read_in_pieces(make_label_reader(), reply, cuts) == answer.strip()
         # An observation that the model invents after it is not part of it.
         invented = f"{reply}\nObservation: {more}\nFinal Answer: {more}"
-        assert read_in_pieces(make_label_reader(FINAL_ANSWER), invented, cuts) == answer.strip()
-
-
-AI, FINAL = (functools.partial(make_label_reader, label) for label in (Label("AI"), FINAL_ANSWER))
+        assert read_in_pieces(make_label_reader(), invented, cuts) == answer.strip()
 
 
 @cases(
     ("make", "reply", "answer"),
     # A label starts a line.
-    (AI, "Thought: OpenAI: it is\n AI: hello", "hello"),
-    (AI, "Thought: I say 'AI: x' soon\n AI: hello", "hello"),
-    (AI, "Thought: AIX: x\n AI: hello", "hello"),
-    (AI, "Thought: \n\nthe AI: x\n AI: hello", "hello"),
+    (make_label_reader, "Thought: I say 'Final Answer: x' soon\n Final Answer: hello", "hello"),
     # A line that may be a label is held.
-    (AI, "AI: one\nobs two\n  Observe!\nObservation: x", "one\nobs two\n  Observe!"),
-    (FINAL, "**Final Answer:** It is **42**", "It is **42**"),
+    (make_label_reader, "Final Answer: one\nobs two\n  Observe!\nObservation: x", "one\nobs two\n  Observe!"),
+    (make_label_reader, "**Final Answer:** It is **42**", "It is **42**"),
     # The emphasis may end after the answer.
-    (FINAL, "**Final Answer: 42**", ""),
+    (make_label_reader, "**Final Answer: 42**", ""),
     # Neither is JSON.
     (functools.partial(make_json_reader, ["answer"]), '{"action": "final_answer", answer: 1', ""),
     (structured(speaking(), TOOLS).answer, '{"action": "final_answer", "answer": "a\\qb"}', "a"),
@@ -596,15 +562,13 @@ def test_reader_returns_the_answer_alone(make: Callable[[], AnswerReader], reply
     assert read_in_pieces(make(), reply, [*range(60)]) == answer
 
 
-# Within an action, in a second object, in prose, after an invented observation, or after a tool.
+# Within an action, in a second object, in prose, or after an invented observation.
 OTHERS = (
     '{"action": "echo", "action_input": {"a": "final_answer"}}',
     '{"action": "echo", "action_input": {"action": "final_answer", "answer": "x"}}',
     '{"action": "echo", "action_input": {"action": "final_answer", "action_input": "x"}}',
     '{"action": "echo"} {"action": "final_answer", "action_input": "x"}',
     'Observation: a\n{"action": "Final Answer", "action_input": "x"}',
-    "<tool>echo</tool><tool_input>a</tool_input><final_answer>x</final_answer>",
-    "<observation>a</observation><final_answer>x</final_answer>",
     "x" * 2_000,
     '{"answer": "x"}',
 )
@@ -612,5 +576,4 @@ OTHERS = (
 
 @cases("text", *OTHERS)
 def test_replies_without_an_answer_stream_nothing(text: str) -> None:
-    for make in (structured, structured_chat, json_chat, xml):
-        assert stream_text(make, text, list(range(0, 2_000, 7))) == ""
+    assert stream_text(structured, text, list(range(0, 2_000, 7))) == ""

@@ -151,8 +151,8 @@ def interpret(script: Script, given: Settings) -> Expected:
                 run.end = "tool error"
                 return run
             new.append(step)
-            run.chunks.append({"steps": [step]})
             answers += [step.observation] if direct else []
+        run.chunks += [{"steps": [step]} for step in new]
         run.observe(new)
         # Rows 13 and 14.
         if answers and (len(decision) == 1 or given.return_direct == "any"):

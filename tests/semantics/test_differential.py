@@ -6,7 +6,6 @@ The same script is run by a naive interpreter of that table, and through every d
 import asyncio
 import dataclasses
 from collections.abc import Sequence
-from itertools import groupby
 from typing import Any
 
 import pytest
@@ -85,27 +84,6 @@ def without_messages(chunks: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{name: value for name, value in chunk.items() if name != "messages"} for chunk in chunks]
 
 
-def by_kind(chunks: Sequence[dict[str, Any]]) -> list[tuple[bool, list[dict[str, Any]]]]:
-    """The chunks of steps between two others, or of these, and which they are."""
-    return [(steps, list(some)) for steps, some in groupby(chunks, lambda chunk: "steps" in chunk)]
-
-
-def check_chunks(got: Sequence[dict[str, Any]], expected: Expected, at_once: int) -> None:
-    """Of several tools at once the first to return is the first step; beside one that raises, some have returned."""
-    if at_once == 1:
-        assert list(got) == expected.chunks
-        return
-    result, wanted = by_kind(got), by_kind(expected.chunks)
-    if expected.end == "tool error":
-        beside = result.pop()[1] if result and result[-1][0] else []
-        wanted = wanted[:-1] if wanted and wanted[-1][0] else wanted
-        asked = [chunk["actions"][0] for chunk in result[-1][1]]
-        assert all(chunk["steps"][0].action in asked and chunk["steps"][0].status != "error" for chunk in beside)
-    for (steps, some), (as_wanted, others) in zip(result, wanted, strict=True):
-        assert steps == as_wanted
-        assert sorted(map(repr, some)) == sorted(map(repr, others)) if steps else some == others
-
-
 def check(turns: Turns, conclusion: Turn, given: Settings, flavour: Flavour) -> None:
     expected = interpret(adapt_script(turns, flavour), given, conclusion)
     actors: list[Actor] = []
@@ -123,14 +101,14 @@ def check(turns: Turns, conclusion: Turn, given: Settings, flavour: Flavour) -> 
         got: list[Any] = []
         with pytest.raises(kind):
             until_it_ends(langchain.stream_chunks(fresh(), "q"), got)
-        check_chunks(without_messages(got), expected, given.at_once)
+        assert without_messages(got) == expected.chunks
     else:
         result = run_script(lambda: script_of(fresh()))
         check_ending(result.outcome, result, expected)
         check_limits(expected, given, result)
         # Through the doors that people know.
-        check_chunks(without_messages(list(langchain.stream_chunks(fresh(), "q"))), expected, given.at_once)
-        check_chunks(without_messages(run_by("astream_chunks", fresh())), expected, given.at_once)
+        assert without_messages(list(langchain.stream_chunks(fresh(), "q"))) == expected.chunks
+        assert without_messages(run_by("astream_chunks", fresh())) == expected.chunks
         assert list(langchain.iterate(fresh(), "q")) == expected.turns
         assert run_by("aiter", fresh()) == expected.turns
         # The last chunk has the steps, where they are wanted.

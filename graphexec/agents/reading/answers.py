@@ -13,15 +13,14 @@ from graphexec._parsing.reasoning import ReasoningSplitter
 from graphexec.actions import Decision
 from graphexec.agents.reading.json_text import find_regions, is_answer, is_decision, read_fields, to_list
 from graphexec.agents.reading.labels import (
+    FINAL_ANSWER,
     INPUT,
     OBSERVATION,
     THOUGHT,
     TURN,
     USER,
-    Label,
     Spelling,
     find_open_emphasis,
-    may_become,
 )
 from graphexec.agents.reading.text_parsing import find_removable_end
 from graphexec.agents.reading.textual_calls import CALL_MARK_PREFIXES
@@ -66,10 +65,10 @@ def skip_reasoning(make_reader: Callable[[], AnswerReader]) -> AnswerReader:
 _MAX_HELD = 80
 
 
-def make_label_reader(label: Label, invented: Label = OBSERVATION) -> AnswerReader:
-    """Make a reader of the text after the first `label`, such as `Final Answer:`, that begins a line.
+def make_label_reader() -> AnswerReader:
+    """Make a reader of the text after the first `Final Answer:` that begins a line.
 
-    The reader strips surrounding whitespace, and cuts the text before what is not the model's to write.
+    The reader strips whitespace and what `unwrap` removes, and cuts the text before what is not the model's to write.
     """
     # Before the label, the last line; after it, the beginning of the text.
     waiting = ""
@@ -83,15 +82,15 @@ def make_label_reader(label: Label, invented: Label = OBSERVATION) -> AnswerRead
             return ""
         waiting += piece
         if cut is None:
-            found = label.at_line.search(waiting)
+            found = FINAL_ANSWER.at_line.search(waiting)
             # Behind an action, and behind what the model invented, there is no answer.
             before = waiting if found is None else waiting[: found.start()]
-            ended = any(one.at_line.search(before) for one in (INPUT, invented))
+            ended = any(one.at_line.search(before) for one in (INPUT, OBSERVATION))
             if ended or found is None:
                 waiting = _find_last_line(waiting)
                 return ""
             waiting, mark = waiting[found.end() :], find_open_emphasis(found)
-            cut = cut_turns(label.find_spelling(found), invented)
+            cut = _cut_turns(FINAL_ANSWER.find_spelling(found))
         if mark:
             begun = waiting.lstrip()
             if len(begun) < len(mark) and mark.startswith(begun):
@@ -105,15 +104,13 @@ def make_label_reader(label: Label, invented: Label = OBSERVATION) -> AnswerRead
         text, waiting = waiting, ""
         return cut(text)
 
-    return strip_whitespace(read)
+    return _hold_back_ending(read)
 
 
-def cut_turns(spelling: Spelling, invented: Label | None = OBSERVATION) -> AnswerReader:
+def _cut_turns(spelling: Spelling) -> AnswerReader:
     """Make a reader of an answer up to a line with a label that ends it, as `turns.read_text` finds it."""
     # Only the rest of the reply says whether `User:` begins a turn.
-    labels = [(label, label.lines[spelling]) for label in (TURN, THOUGHT, USER)]
-    if invented is not None:
-        labels.append((invented, invented.at_line))
+    labels = [*(label.lines[spelling] for label in (TURN, THOUGHT, USER)), OBSERVATION.at_line]
     waiting = ""
     ended = False
 
@@ -123,60 +120,44 @@ def cut_turns(spelling: Spelling, invented: Label | None = OBSERVATION) -> Answe
             return ""
         waiting += piece
         line = waiting.find("\n") + 1
-        starts = [found.start() for _, one in labels if line and (found := one.search(waiting, line))]
+        starts = [found.start() for one in labels if line and (found := one.search(waiting, line))]
         if starts:
             ended = True
             return waiting[: min(starts)]
-        # Hold back a last line that may become a label.
+        # Hold back a last line, which may become a label.
         line = waiting.rfind("\n")
         held = line >= 0 and len(waiting) - line <= _MAX_HELD
-        held = held and any(may_become(label, waiting[line + 1 :]) for label, _ in labels)
         text, waiting = (waiting[:line], waiting[line:]) if held else (waiting, "")
         return text
 
     return read
 
 
-def strip_whitespace(read: AnswerReader) -> AnswerReader:
-    """Make a reader that strips surrounding whitespace; inner whitespace is held back until more text follows."""
-    held: list[str] = []
-    begun = False
+def _hold_back_ending(read: AnswerReader) -> AnswerReader:
+    """Make a reader without the whitespace at the beginning, which holds back what `unwrap` removes at the end.
 
-    def read_stripped(piece: str) -> str:
-        nonlocal begun
-        text = read(piece)
-        visible = text.rstrip()
-        if visible:
-            before = "".join(held)
-            held[:] = [text[len(visible) :]]
-            visible = before + visible if begun else visible.lstrip()
-            begun = True
-        elif begun:
-            held.append(text)
-        return visible
-
-    return read_stripped
-
-
-def hold_back_wrapping(read: AnswerReader) -> AnswerReader:
-    """Make a reader that holds back what `unwrap` removes at the end of a reply, such as `</s>`, until more follows."""
+    That is whitespace, and tokens such as `</s>`; it is released when more text follows.
+    """
     held: list[str] = []
     # The beginning of what may be a token.
-    begun = ""
+    waiting = ""
+    begun = False
 
     def read_unwrapped(piece: str) -> str:
-        nonlocal begun
+        nonlocal begun, waiting
         more = read(piece)
         if not more:
             return ""
-        text = begun + more
+        text = waiting + more
         start, token = find_removable_end(text)
-        ending, begun = text[start:token], text[token:]
+        ending, waiting = text[start:token], text[token:]
         if not start:
             held.append(ending)
             return ""
         released = "".join((*held, text[:start]))
         held[:] = [ending]
+        if not begun:
+            begun, released = True, released.lstrip()
         return released
 
     return read_unwrapped

@@ -12,7 +12,7 @@ from enum import IntEnum
 from functools import cached_property
 from typing import final
 
-from graphexec._parsing import INVISIBLE, WINDOW, compile_lazily, match_end, search
+from graphexec._parsing import INVISIBLE, compile_lazily
 
 # All repetitions are bounded or possessive, so hostile text is parsed in linear time.
 _BLANK = r"[ \t\u00a0\u202f\u3000]"
@@ -87,8 +87,6 @@ class LabelPattern:
     def __init__(self, pattern: str, wordings: Sequence[str], *, any_case: bool) -> None:
         self._any_case = any_case
         self._source = pattern
-        # Characters: with what may stand before it, behind it, and between its words.
-        self._longest = 100 + 30 * max(map(len, wordings))
         self._words = tuple(dict.fromkeys(tuple(self._fold(one).split()) for one in wordings))
 
     @cached_property
@@ -106,26 +104,15 @@ class LabelPattern:
 
     def search(self, text: str, start: int = 0, end: int = sys.maxsize) -> re.Match[str] | None:
         """Return the first match from `start` on."""
-        if not self._may_match(text):
-            return None
-        if len(text) <= WINDOW:
-            return self._pattern.search(text, start, end)
-        return search(self._pattern, text, start, end, longest=self._longest)
-
-    def _find(self, text: str, start: int) -> Iterator[re.Match[str]]:
-        while found := search(self._pattern, text, start, longest=self._longest):
-            yield found
-            start = found.end()
+        return self._pattern.search(text, start, end) if self._may_match(text) else None
 
     def match(self, text: str, start: int = 0) -> re.Match[str] | None:
         """Return the match that begins at `start`."""
-        return self._pattern.match(text, start) if self._may_match(text[start : start + self._longest]) else None
+        return self._pattern.match(text, start)
 
     def finditer(self, text: str, start: int = 0) -> Iterator[re.Match[str]]:
         """Return the matches from `start` on, in order."""
-        if not self._may_match(text):
-            return iter(())
-        return self._pattern.finditer(text, start) if len(text) <= WINDOW else self._find(text, start)
+        return self._pattern.finditer(text, start) if self._may_match(text) else iter(())
 
 
 class Spelling(IntEnum):
@@ -146,7 +133,7 @@ class Label:
     `patterns` find it by its `Spelling`, `lines` do so at the beginning of a line, and `at_line` is the last of those.
     """
 
-    __slots__ = ("at_line", "lines", "patterns", "stop", "words")
+    __slots__ = ("at_line", "lines", "patterns", "stop")
 
     def __init__(self, *wordings: str, colon: str = _COLON_BUT_IN_TIMES) -> None:
         wide = "|".join(_spell(one, _WIDE_NUMBER) for one in wordings)
@@ -168,8 +155,6 @@ class Label:
         self.at_line = self.lines[Spelling.TRANSLATED]
         # The words of a stop string.
         self.stop = wordings[0]
-        # In lower case, for text that may become the label.
-        self.words = tuple(one.lower() for one in translated)
 
     def find_spelling(self, found: re.Match[str]) -> Spelling:
         """Return the strictest spelling that a match has."""
@@ -180,7 +165,6 @@ ACTION = Label("Action", colon=_COLON)
 INPUT = Label("Action Input", colon=_COLON)
 FINAL_ANSWER = Label("Final Answer")
 OBSERVATION = Label("Observation")
-INTERMEDIATE_ANSWER = Label("Intermediate answer")
 THOUGHT = Label("Thought")
 # What only the user or the program writes, as the prompts of the agents do.
 TURN = Label(
@@ -189,20 +173,6 @@ TURN = Label(
 # This may also be a line of an answer. It is a turn if the next line with one of `REPLIES` replies to it.
 USER = Label("User")
 REPLIES = Label("Assistant", "AI", "Final Answer")
-
-
-# What may stand before a label and between its words and its colon, for text that may become a label.
-_BEFORE = compile_lazily(rf"(?:{_DECORATION}|\d{{1,2}}[.)]?)*+")
-_AFTER = compile_lazily(rf"(?:{_BLANK}|[*_`\]】)]|\d)*+")
-
-
-def may_become(label: Label, line: str) -> bool:
-    """Return whether a line that is still being received may begin with a label."""
-    begun = line[match_end(_BEFORE(), line) :].lower()
-    return any(
-        word.startswith(begun) or (begun.startswith(word) and match_end(_AFTER(), begun, len(word)) == len(begun))
-        for word in label.words
-    )
 
 
 def read_text_after(text: str, label: re.Match[str], end: int | None = None) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from graphexec.actions import AgentAction, AgentFinish, Decision, ToolInput
-from graphexec.agents.reading.json_text import find_regions, is_decision
+from graphexec.agents.reading.json_text import find_regions
 from graphexec.agents.reading.labels import OBSERVATION, REPLIES, THOUGHT, TURN, USER, Label, LabelPattern, Spelling
 from graphexec.messages import ModelReply, separate_reasoning
 
@@ -63,12 +63,6 @@ def find_value_after(text: str, labels: Iterable[tuple[Label, re.Match[str] | No
 def find_value_from(text: str, start: int, spelling: Spelling) -> Value:
     """Return the value that begins behind a position. Its first line is its own, however it begins."""
     return Value(len(text) - len(text[start:].lstrip()) + 1, spelling)
-
-
-def find_value_in_json(text: str) -> Value | None:
-    """Return the place behind the first decision in JSON, unless it is not closed."""
-    first = next(filter(is_decision, find_regions(text)), None)
-    return Value(first.end, Spelling.TRANSLATED) if first and first.is_closed else None
 
 
 def read_text(

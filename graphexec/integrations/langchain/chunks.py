@@ -9,16 +9,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias, final
 
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, steps_of
 from graphexec.agents.images import observation_images
-from graphexec.effects import CallTool, ToolResult
 from graphexec.executor.console import StepTracker, calls_tools
 from graphexec.executor.executor import AgentExecutor
 from graphexec.executor.inputs import Inputs
-from graphexec.executor.nodes import check_return_direct, dispatch_tools, make_step
 from graphexec.executor.outcomes import Acted, Observed, Ready, Replied
 from graphexec.executor.result import Ending
-from graphexec.executor.streams import find_target, is_stock
 from graphexec.kernel.effects import Request
-from graphexec.kernel.events import Answered, Asked, Done, Entered, Event
+from graphexec.kernel.events import Asked, Done, Entered, Event
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.node import Node
 from graphexec.kernel.snapshot import Snapshot
@@ -72,16 +69,15 @@ class ChunkBuilder:
     """Converts the events of one run of `graph` to chunks.
 
     - `{"actions": [action], "messages": [...]}`: an action, before any tool of its step runs.
-    - `{"steps": [step], "messages": [...]}`: a step, when its tool has returned, or a parse error, which has no action.
+    - `{"steps": [step], "messages": [...]}`: a step, when all tools of its turn have returned, or a parse error,
+      without an action.
     - `{"output": ..., "messages": [...]}`: the ending; with `with_steps`, it has `intermediate_steps`, too.
 
-    Steps up to the snapshot `start` are not converted again. If tools run concurrently, steps come in the order in
-    which the tools return. If a user's node calls the tools, or may change their results, the steps come when that node
-    is left, in the order of the actions. If a node carries out actions without asking for an effect, they come right
-    before their steps.
+    Steps up to the snapshot `start` are not converted again. If a node carries out actions without asking for an
+    effect, they come right before their steps.
     """
 
-    __slots__ = ("_acting", "_announced", "_dispatching", "_emitted", "_graph", "_new", "_pending", "_with_steps")
+    __slots__ = ("_announced", "_graph", "_new", "_pending", "_with_steps")
 
     def __init__(self, graph: Graph[Any, Any], *, with_steps: bool = False, start: Snapshot | None = None) -> None:
         value = None if start is None else start.value
@@ -92,11 +88,6 @@ class ChunkBuilder:
         # may pass on the rest as another `Acted`.
         self._pending = value.actions if isinstance(value, Acted) else ()
         self._announced: list[AgentAction] = []
-        # The nodes whose tool results become steps unchanged, the actions of the current one without a result, and
-        # those of its actions whose steps have been emitted.
-        self._dispatching = _dispatching_nodes(graph)
-        self._acting = list(self._pending)
-        self._emitted: list[AgentAction] = []
 
     def convert(self, event: Event[Ending]) -> list[Chunk]:
         """Return the chunks of an event."""
@@ -106,8 +97,6 @@ class ChunkBuilder:
             case Asked(node, effect) if self._pending and _dispatches(self._graph[node], effect):
                 chunks, self._pending = self._announce(self._pending), ()
                 return chunks
-            case Answered(node, CallTool() as called, ToolResult() as result):
-                return self._emit_step(called, result) if node in self._dispatching else []
             case Done(ending):
                 return [*self._step_chunks(ending), self._last_chunk(ending)]
             case _:
@@ -117,7 +106,6 @@ class ChunkBuilder:
         chunks = self._step_chunks(value)
         match value:
             case Acted(_, actions):
-                self._acting = list(actions)
                 self._pending = tuple(_without(self._announced, actions))
             # If nothing was announced, another agent may have carried them out.
             case Observed(_, actions, _) if self._pending or not self._announced:
@@ -135,28 +123,7 @@ class ChunkBuilder:
         carried_out = [step.action for step in steps if self._pending and step.status != "parse_error"]
         chunks = self._announce(carried_out)
         self._announced = _without([step.action for step in steps], self._announced)
-        return chunks + [_step_chunk(step) for step in steps if not self._take_emitted(step.action)]
-
-    def _take_emitted(self, action: AgentAction) -> bool:
-        """Return whether the step of an action was emitted when its tool returned, and forget it."""
-        place = next((place for place, emitted in enumerate(self._emitted) if emitted is action), None)
-        if place is not None:
-            del self._emitted[place]
-        return place is not None
-
-    def _emit_step(self, called: CallTool, result: ToolResult) -> list[Chunk]:
-        """Return the chunk of an action's step as soon as its tool returns; the run adds the step later.
-
-        Actions are found by their content, because those that a rule forbids are not called.
-        """
-        wanted = (called.name, called.tool_input, called.call_id)
-        for place, action in enumerate(self._acting):
-            if (action.tool, action.tool_input, action.call_id) == wanted:
-                del self._acting[place]
-                self._emitted.append(action)
-                return [_step_chunk(make_step(action, result))]
-        # A call of another action: its step comes when the node is left.
-        return []
+        return chunks + [{"steps": [step], "messages": [_observation_message(step)]} for step in steps]
 
     def _announce(self, actions: Sequence[AgentAction]) -> list[Chunk]:
         """Return the chunks of the actions that have not been announced."""
@@ -200,16 +167,6 @@ def _model_messages(action: AgentAction) -> list[Message]:
     return [action.message or AssistantMessage(action.log)]
 
 
-def _step_chunk(step: AgentStep) -> Chunk:
-    return {"steps": [step], "messages": [_observation_message(step)]}
-
-
 def _observation_message(step: AgentStep) -> Message:
     call_id, text, images = step.action.call_id, step.text, observation_images(step)
     return UserMessage(text, images) if call_id is None else ToolMessage(call_id, text, images)
-
-
-def _dispatching_nodes(graph: Graph[Any, Any]) -> frozenset[str]:
-    """Return the executor's own nodes that call tools and whose results become steps unchanged."""
-    found = {one.name: find_target(graph, one.name, Observed) for one in graph if is_stock(one, dispatch_tools)}
-    return frozenset(name for name, to in found.items() if to in graph and is_stock(graph[to], check_return_direct))

@@ -5,17 +5,13 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
 import graphexec as gx
 import graphexec.executor as ex
 from graphexec import kernel, models
 from graphexec.actions import Run, Steps
 from graphexec.effects import CallTool, ToolResult
 from graphexec.integrations import langchain
-from graphexec.integrations.langchain.chunks import ChunkBuilder
 from graphexec.messages import AssistantMessage, ModelReply, ToolMessage, UserMessage
-from graphexec.testing.clock import on_loop_time, run_virtually
 from tests.executor.actors import act, answer, call, echo, make_executor, run_by, scripted, snapshot_after
 from tests.kernel.machines import pure
 from tests.parameters import cases
@@ -61,49 +57,6 @@ async def wait(seconds: str) -> str:
     return seconds
 
 
-def seen_at(executor: gx.AgentExecutor, mode: str) -> dict[str, float]:
-    """Return the time at which each tool's result is streamed, in seconds after the first chunk."""
-
-    async def watch() -> dict[str, float]:
-        found: dict[str, float] = {}
-        began = None
-        now = asyncio.get_running_loop().time
-        one = on_loop_time(executor)
-        chunks = mode == "chunks"
-        async for item in langchain.astream_chunks(one, "q") if chunks else one.astream("q", tokens=mode == "tokens"):
-            began = now() if began is None else began
-            if isinstance(item, gx.Answered) and isinstance(item.effect, CallTool):
-                found[item.reply.observation] = now() - began
-            elif isinstance(item, dict):
-                found |= {step.observation: now() - began for step in item.get("steps", ())}
-        return found
-
-    return run_virtually(watch())
-
-
-@cases("mode", "chunks", "events", "tokens")
-@cases("order", ("0.02", "0.5"), ("0.5", "0.02"))
-def test_step_of_the_faster_tool_comes_first(mode: str, order: tuple[str, str]) -> None:
-    turn = [act("wait", seconds=seconds) for seconds in order]
-    executor = make_executor(turn, answer(), tools=[wait])
-    assert seen_at(executor, mode) == {"0.02": pytest.approx(0.02), "0.5": pytest.approx(0.5)}
-
-
-@gx.node
-def hide_results(seen: ex.Observed) -> ex.Observed:
-    """Hide the tools' results."""
-    return dataclasses.replace(seen, results=tuple(ToolResult("hidden") for _ in seen.results))
-
-
-@both
-def test_changeable_steps_are_emitted_after_the_change(way: str) -> None:
-    executor = make_executor([A, B], answer()).splice(
-        gx.edges(hide_results, gx.on(ex.Observed, ex.check_return_direct)), after=ex.dispatch_tools, on=ex.Observed
-    )
-    steps = [chunk["steps"][0] for chunk in run_by(way, executor) if "steps" in chunk]
-    assert [step.observation for step in steps] == ["hidden", "hidden"]
-
-
 CALLS = (call("echo", "c1", text="a"), call("echo", "c2", text="b"))
 CALLED, RESULTS = ModelReply("", CALLS).message, [ToolMessage("c1", "a"), ToolMessage("c2", "b")]
 ACT, DONE = "I look.\nAction: echo\nAction Input: a", "So.\nFinal Answer: 42"
@@ -116,8 +69,7 @@ ACT, DONE = "I look.\nAction: echo\nAction Input: a", "So.\nFinal Answer: 42"
     (gx.create_react_agent, [ACT, DONE], [AssistantMessage(ACT), UserMessage("a"), AssistantMessage(DONE)]),
 )
 def test_chunks_have_the_messages_of_the_agent(way: str, create: Any, replies: list[Any], sent: list[Any]) -> None:
-    # One call at a time, as concurrent tools are ordered by when they return.
-    executor = gx.AgentExecutor(agent=create(models.ScriptedModel(replies), [echo]), tools=[echo], tool_concurrency=1)
+    executor = gx.AgentExecutor(agent=create(models.ScriptedModel(replies), [echo]), tools=[echo])
     assert [chunk["messages"] for chunk in run_by(way, executor)] == [[one] for one in sent]
 
 
@@ -353,14 +305,3 @@ def test_action_is_emitted_before_its_effect(dispatch: Any) -> None:
     assert ran == []
     chunks.close()
     assert ran == []
-
-
-def test_result_of_another_action_waits_for_its_step() -> None:
-    chunks = ChunkBuilder(make_executor(answer()).graph)
-    assert chunks.convert(kernel.Moved("plan", object(), "parse")) == []
-    chunks.convert(kernel.Entered("dispatch_tools", ex.Acted(Run({"input": "q"}), (A,)), kernel.Spent()))
-    other = CallTool("echo", {"text": "b"})
-    assert chunks.convert(gx.Answered("dispatch_tools", other, ToolResult("b"), 0.0, kernel.Spent())) == []
-    step = gx.AgentStep(A, "a")
-    (_, made) = chunks.convert(kernel.Entered("plan", ex.Ready(Run({"input": "q"}, Steps([step]))), kernel.Spent()))
-    assert made["steps"] == [step]

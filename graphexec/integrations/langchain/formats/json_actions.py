@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeGuard, final
+from typing import Any, TypeGuard
 
 from graphexec._mistakes import explain_creation
 from graphexec.actions import AgentStep, Decision, Steps, ToolInput
 from graphexec.agents.agent import Agent, remakeable
 from graphexec.agents.conversation import observation_turns
 from graphexec.agents.prompt import format_observation, names_of, parse_template, validate_tools
-from graphexec.agents.reading.answers import AnswerReader, make_json_reader, make_label_reader
 from graphexec.agents.reading.json_text import (
     Region,
     find_decisions,
@@ -39,7 +37,6 @@ from graphexec.agents.reading.turns import (
     Value,
     find_value_after,
     find_value_from,
-    find_value_in_json,
     read_text,
 )
 from graphexec.agents.scratchpad import (
@@ -149,7 +146,7 @@ def create_chat_agent(
     Raises `ToolDefinitionError` for invalid tools and for a tool with the answer's name, and `InputError` for any other
     invalid argument.
     """
-    return _make_agent(_CHAT, model, tools, prompt, question, stop, history)
+    return _make_agent("chat", read_chat, model, tools, prompt, question, stop, history, required=("tools",))
 
 
 @remakeable
@@ -168,7 +165,7 @@ def create_structured_chat_agent(
     `prompt` is the template of the instructions, with `{tools}` and `{tool_names}`; `question` is the template of the
     user's message, with `{agent_scratchpad}`. The options and the errors raised are as in `create_chat_agent`.
     """
-    return _make_agent(_STRUCTURED_CHAT, model, tools, prompt, question, stop, history)
+    return _make_agent("structured_chat", read_structured_chat, model, tools, prompt, question, stop, history)
 
 
 @remakeable
@@ -196,45 +193,36 @@ def create_json_chat_agent(
     def observe(step: AgentStep) -> str:
         return response.render({"observation": step.text})
 
-    return _make_agent(_JSON_CHAT, model, tools, prompt, question, stop, history, observation_turns(observe))
+    steps = observation_turns(observe)
+    return _make_agent("json_chat", read_json_chat, model, tools, prompt, question, stop, history, steps=steps)
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class _Format:
-    """What the agents differ in; `answer` makes the reader of a streamed answer."""
-
-    kind: str
-    read: Callable[..., Decision]
-    answer: Callable[[], AnswerReader]
-    # The variables of the instructions.
-    required: tuple[str, ...] = ("tools", "tool_names")
-
-
-def _make_agent(
-    written: _Format,
+def _make_agent(  # noqa: PLR0913
+    kind: str,
+    read: Callable[..., Decision],
     model: Model,
     tools: Sequence[AnyTool],
     prompt: str,
     question: str,
     stop: Sequence[str],
     history: str,
+    *,
+    required: tuple[str, ...] = ("tools", "tool_names"),
     steps: TurnMaker | None = None,
 ) -> Agent:
     """Make an agent; the steps are a part of the question, or `steps` makes messages of them."""
     tools = validate_tools(tools)
     reject_answer_tool(tools)
     pads = (format_legacy_thoughts, format_previous_work) if steps is None else (format_thoughts, format_thoughts)
-    required = ("agent_scratchpad",) if steps is None else ()
+    pad = ("agent_scratchpad",) if steps is None else ()
     return make_instructed_agent(
         model,
-        partial(written.read, names=names_of(tools)),
-        make_form(prompt, tools, required=written.required, scratchpad=pads[0]),
-        make_form(question, tools, required=required, scratchpad=pads[1], name="question"),
+        partial(read, names=names_of(tools)),
+        make_form(prompt, tools, required=required, scratchpad=pads[0]),
+        make_form(question, tools, required=pad, scratchpad=pads[1], name="question"),
         stop=stop,
         history=history,
-        kind=written.kind,
-        answer=written.answer,
+        kind=kind,
         steps=steps,
     )
 
@@ -265,9 +253,15 @@ def read_chat(reply: ModelReply, names: Collection[str] = ()) -> Decision:
     return _read_decision(found[0], whole, reply, names)
 
 
+def _find_value_in_json(text: str) -> Value | None:
+    """Return the place behind the first decision in JSON, unless it is not closed."""
+    first = next(filter(is_decision, find_regions(text)), None)
+    return Value(first.end, Spelling.TRANSLATED) if first and first.is_closed else None
+
+
 def _find_chat_value(text: str) -> Value | None:
     label = FINAL_ANSWER.patterns[Spelling.TRANSLATED].search(_without_json(text))
-    found = (find_value_after(text, [(FINAL_ANSWER, label)]), find_value_in_json(text))
+    found = (find_value_after(text, [(FINAL_ANSWER, label)]), _find_value_in_json(text))
     return min(filter(None, found), default=None)
 
 
@@ -305,7 +299,7 @@ def read_structured_chat(reply: ModelReply, names: Collection[str] = ()) -> Deci
 
 
 def _find_structured_value(text: str) -> Value | None:
-    return find_value_in_json(text) if any(map(is_decision, find_regions(text))) else _find_prose(text)
+    return _find_value_in_json(text) if any(map(is_decision, find_regions(text))) else _find_prose(text)
 
 
 def _find_prose(text: str) -> Value:
@@ -322,7 +316,7 @@ def read_json_chat(reply: ModelReply, names: Collection[str] = ()) -> Decision:
 
     The `names` are those of the known tools.
     """
-    whole = read_text(reply, find_value_in_json)
+    whole = read_text(reply, _find_value_in_json)
     found = find_decisions(whole.text)
     if len(found) != 1:
         why = f"it has {len(found)} JSON objects instead of one" if found else "it has no JSON object"
@@ -364,9 +358,3 @@ def _unreadable(why: str, text: str) -> ParseError:
     """Return the error for a reply without exactly one valid action; its observation repeats the format."""
     form = 'To act, write one JSON object, {"action": "<tool>", "action_input": <its input>}.'
     return make_unreadable_error(why, text, form, prose="{" not in text)
-
-
-_answer_in_json = partial(make_json_reader, ("actioninput",))
-_CHAT = _Format("chat", read_chat, partial(make_label_reader, FINAL_ANSWER), required=("tools",))
-_STRUCTURED_CHAT = _Format("structured_chat", read_structured_chat, _answer_in_json)
-_JSON_CHAT = _Format("json_chat", read_json_chat, _answer_in_json)

@@ -12,7 +12,6 @@ from graphexec._mistakes import explain_creation
 from graphexec.actions import AgentFinish, Decision
 from graphexec.agents.agent import Agent, remakeable
 from graphexec.agents.prompt import names_of, validate_tools
-from graphexec.agents.reading.answers import make_label_reader
 from graphexec.agents.reading.labels import FINAL_ANSWER, INPUT, Label, Spelling, read_text_after
 from graphexec.agents.reading.text_parsing import (
     BOTH,
@@ -100,7 +99,6 @@ def create_mrkl_agent(
         asked,
         stop=stop,
         protocol=protocol,
-        answer=partial(make_label_reader, FINAL_ANSWER),
         kind="mrkl",
     )
 
@@ -136,7 +134,6 @@ def create_conversational_agent(
         asked,
         stop=stop,
         protocol=protocol,
-        answer=partial(make_label_reader, answer_label),
         kind="conversational",
     )
 

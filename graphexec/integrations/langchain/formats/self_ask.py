@@ -11,8 +11,6 @@ from graphexec._parsing import compile_lazily
 from graphexec.actions import Decision
 from graphexec.agents.agent import Agent, remakeable
 from graphexec.agents.prompt import Template, validate_tools
-from graphexec.agents.reading.answers import AnswerReader, make_label_reader
-from graphexec.agents.reading.labels import INTERMEDIATE_ANSWER as INTERMEDIATE
 from graphexec.agents.reading.labels import Label, Spelling, read_text_after
 from graphexec.agents.reading.text_parsing import BOTH, reject_cut_reply
 from graphexec.agents.reading.turns import Value, read_text
@@ -46,11 +44,10 @@ STOP = ("\nIntermediate answer:",)
 # The required name of the only tool.
 INTERMEDIATE_ANSWER = "Intermediate Answer"
 
+_INTERMEDIATE = Label("Intermediate answer")
 # The labels in any case anywhere on the last line, with emphasis around them.
 _FOLLOW_UP = compile_lazily(r"(?i)[*_]{0,3}follow[ \t-]?up[ \t]{0,3}\d{0,3}[ \t]{0,3}[*_]{0,3}[:：]")
 _FINISH = compile_lazily(r"(?i)[*_]{0,3}so the final answer is[ \t]{0,3}[*_]{0,3}[:：]")
-# At the beginning of a line, while the reply streams.
-_ANSWER = Label("So the final answer is")
 
 
 # The steps as a text that the model continues: its questions and their answers.
@@ -84,7 +81,7 @@ def create_self_ask_agent(
     asked = make_form(prompt, tools, required=("agent_scratchpad",), scratchpad=format_scratchpad)
     if "tools" not in asked.text.variables:
         asked = replace(asked, text=Template(((_describe_examples(tools[0]), None), *asked.text.parts)))
-    return make_text_agent(model, read, asked, stop=stop, protocol=protocol, answer=make_answer_reader, kind="self_ask")
+    return make_text_agent(model, read, asked, stop=stop, protocol=protocol, kind="self_ask")
 
 
 def _describe_examples(tool: AnyTool) -> str:
@@ -96,18 +93,13 @@ def _describe_examples(tool: AnyTool) -> str:
     return f"Examples of follow up questions:\n{''.join(lines)}\n" if lines else ""
 
 
-def make_answer_reader() -> AnswerReader:
-    """Make a reader that extracts the answer while the reply streams."""
-    return make_label_reader(_ANSWER, INTERMEDIATE)
-
-
 def read(reply: ModelReply) -> Decision:
     """Parse the last line that is not blank: a follow-up question, or the final answer.
 
     Raises `ParseError` if the line is neither or both, for a question that is blank or behind an answer, and if it was
     cut at the token limit.
     """
-    whole = read_text(reply, _find_value, INTERMEDIATE)
+    whole = read_text(reply, _find_value, _INTERMEDIATE)
     text = whole.text
     line = whole.log.strip().rpartition("\n")[2]
     follow_up = _FOLLOW_UP().search(line)

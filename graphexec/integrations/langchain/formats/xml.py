@@ -13,7 +13,6 @@ from graphexec._parsing import compile_lazily
 from graphexec.actions import AgentAction, AgentStep, Decision
 from graphexec.agents.agent import Agent, remakeable
 from graphexec.agents.prompt import format_observation, names_of, validate_tools
-from graphexec.agents.reading.answers import AnswerReader, cut_turns, strip_whitespace
 from graphexec.agents.reading.labels import Spelling
 from graphexec.agents.reading.text_parsing import BOTH, find_tool, make_unreadable_error, reject_cut_reply
 from graphexec.agents.reading.turns import Value, find_value_from, read_text
@@ -45,8 +44,6 @@ _NAMES = "(?i:tool|tool_input|observation|final_answer)"
 _TAG = compile_lazily(rf"<(/?{_NAMES})[ \t]{{0,3}}>")
 # A tag that decides what the reply is.
 _FIRST = ("tool", "final_answer", "observation")
-# A tag at which an answer ends while it streams; what follows it may belong to the answer.
-_ENDS_ANSWER = ("/final_answer", "observation")
 _TOOL = compile_lazily(r"(?i)<tool[ \t]{0,3}>")
 _ELEMENT = compile_lazily(r"(?i)<(?:tool_input|final_answer)[ \t]{0,3}>")
 _TAG_OR_FENCE = compile_lazily(rf"(?:(?m:^)[ \t]{{0,3}}|(?<=>)\s{{0,9}})```(?s:.*?)```|<(/?{_NAMES})[ \t]{{0,3}}>")
@@ -80,7 +77,6 @@ def create_xml_agent(
         asked,
         stop=stop,
         protocol=protocol,
-        answer=make_answer_reader,
         kind="xml",
     )
 
@@ -172,45 +168,6 @@ def _find_begun(text: str, tag: str, least: int) -> int:
     last = text.rfind("<")
     begun = text[last:].rstrip().lower() if last >= 0 else ""
     return last if len(begun) >= least and tag.startswith(begun) else len(text)
-
-
-# The end of the received text, if it may become a tag or an escaped tag. A tag has at most 18 characters; text that is
-# escaped more than a hundred times is not held back.
-_BEGUN = compile_lazily(r"(?:<[^<>&]{0,17}|&(?:amp;){0,99}(?:a|am|amp|l|lt|lt;[^<>&]{0,17})?)\Z")
-_LONGEST = 18
-
-
-def make_answer_reader() -> AnswerReader:
-    """Make a reader that extracts the first `<final_answer>` while the reply streams.
-
-    It returns nothing if a tool or an observation precedes the answer.
-    """
-    waiting = ""
-    inside = ended = False
-    cut = cut_turns(Spelling.EXACT, None)
-
-    def read(piece: str) -> str:
-        nonlocal waiting, inside, ended
-        if ended:
-            return ""
-        waiting += piece
-        if not inside:
-            first = next((tag for tag in _TAG().finditer(waiting) if tag[1].lower() in _FIRST), None)
-            if first is None:
-                waiting = waiting[-_LONGEST:]
-                return ""
-            inside, ended = True, first[1].lower() != "final_answer"
-            if ended:
-                return ""
-            waiting = waiting[first.end() :]
-        end = next((tag for tag in _TAG().finditer(waiting) if tag[1].lower() in _ENDS_ANSWER), None)
-        open_tag = _BEGUN().search(waiting)
-        ended = end is not None
-        until = end.start() if end else open_tag.start() if open_tag else len(waiting)
-        text, waiting = waiting[:until], waiting[until:]
-        return cut(unescape_tags(text))
-
-    return strip_whitespace(read)
 
 
 def _reject_more(names: Sequence[str], text: str, *, action: bool) -> None:
