@@ -120,6 +120,35 @@ def _find_held_calls(members: Sequence[tuple[str, Any]]) -> Any:
     return held[0] if len(held) == 1 and not any(others) else None
 
 
+def contains_call(value: Any, tools: Mapping[str, AnyTool]) -> bool:
+    """Return whether JSON has a call of a known tool with arguments at any depth, or is `{"tool": {arguments}}`."""
+    remaining = [value]
+    while remaining:
+        one: Any = remaining.pop()
+        if isinstance(one, dict):
+            # The keys of a JSON object are strings.
+            fields: dict[str, Any] = one  # pyright: ignore[reportUnknownVariableType]
+            if len(fields) == 1 and any(name in tools and are_arguments(fields[name], tools[name]) for name in fields):
+                return True
+            members = read_members(fields)
+            has_arguments = any(key in ARGUMENT_KEYS for key, _ in members)
+            calls = [call for call in to_calls(fields, tools, tagged=False) if call.name in tools and not call.problem]
+            if any(has_arguments or call.arguments for call in calls):
+                return True
+            remaining += [item for _, item in members]
+        elif isinstance(one, list):
+            remaining += one  # pyright: ignore[reportUnknownArgumentType]
+    return False
+
+
+def are_arguments(value: Any, tool: AnyTool) -> bool:
+    """Return whether JSON has arguments of a tool, with all that it requires, and nothing else."""
+    if not isinstance(value, dict) or not value:
+        return False
+    names: set[str] = set(value)  # pyright: ignore[reportUnknownArgumentType]
+    return names >= set(tool.parameters.get("required", ())) and names <= set(tool.parameters["properties"])
+
+
 # What some models put before the name of a tool.
 _NAMESPACE = compile_lazily(r"(?:functions|default_api|tools)[.:/]")
 

@@ -38,11 +38,16 @@ _OPENING = compile_lazily(r"```+[ \t]{0,3}([\w+#.-]{0,20})\s*+")
 _PLAIN = frozenset(
     {"", "json", "jsonc", "json5", "jsonl", "text", "txt", "plaintext", "markdown", "md", "react", "tool"}
 )
-# The key of an action, in any quotes or none.
-_ACTION = r"\baction[^\w\s{}]{0,2}\s{0,9}[:：]"
-# In an object, a quote, the closing brace or a decision that cannot be read follows the opening brace; prose may have
-# braces, too.
-_OBJECT = rf"\{{\s{{0,99}}(?:[\"'“”„‘}}]|\Z|(?=[^{{}}]{{0,300}}?(?i:{_ACTION})))"
+# The beginning of an object that is a decision and cannot be read: the key of its action is in no quotes of JSON, or
+# follows a comment.
+_MARK = r"[^\w\s{}]{0,2}"
+_COLON = rf"{_MARK}\s{{0,9}}[:：]"
+_OTHER_ACTION = (
+    r"(?:/\*[^{}*]{0,200}+\*/\s{0,9}|//[^{}\n]{0,200}+\n\s{0,9})?+"
+    rf"(?:{_MARK}\w{{1,30}}{_COLON}[^{{}}]{{0,300}}?[,，]\s{{0,99}})?{_MARK}(?i:action){_COLON}"
+)
+# In an object, a quote or the closing brace follows the opening one; prose may have braces, too.
+_OBJECT = rf"\{{\s{{0,99}}(?:[\"'“”„‘}}]|\Z|(?={_OTHER_ACTION}))"
 _BEGINNING = compile_lazily(rf"{FENCE}|(?:\[\s{{0,99}})?{_OBJECT}")
 # Fences and brackets in a JSON string are text.
 _STRING_OR_FENCE = compile_lazily(rf"{STRING}|{FENCE}", re.DOTALL | re.VERBOSE)
@@ -102,7 +107,7 @@ def _make_fenced(text: str, start: int, content_start: int) -> Region:
     return Region(inner, start, content_start, end, is_closed, is_json, in_decision_position=is_json)
 
 
-_ACTION_KEY = compile_lazily(_ACTION, re.IGNORECASE)
+_ACTION_KEY = compile_lazily(rf"[\"'“”‘]action[\"'“”’]\s{{0,9}}[:：]|\{{\s{{0,99}}{_OTHER_ACTION}", re.IGNORECASE)
 
 
 def find_decisions(text: str) -> list[Region]:
@@ -190,11 +195,10 @@ def read_fields(value: Any) -> dict[str, Any]:
     return fields
 
 
-def has_decision(value: Any, names: Collection[str], *, calls_only: bool = False) -> bool:
+def has_decision(value: Any, names: Collection[str]) -> bool:
     """Return whether a JSON value is a decision or contains one at any depth.
 
-    A decision is an action with its input, an answer, a call of one of the tools in `names`, or a string that is one;
-    with `calls_only`, it is such a call.
+    A decision is an action with its input, an answer, a call of one of the tools in `names`, or a string that is one.
     """
     remaining = [value]
     while remaining:
@@ -209,7 +213,7 @@ def has_decision(value: Any, names: Collection[str], *, calls_only: bool = False
         has_input = any(key in fields for key in ARGUMENT_KEYS)
         # Data may have a name, too.
         acts = "action" in fields and ("actioninput" in fields or is_answer(str(fields["action"])))
-        if (acts and not calls_only) or (named and (has_input or named != ["name"])):
+        if acts or (named and (has_input or named != ["name"])):
             return True
     return False
 

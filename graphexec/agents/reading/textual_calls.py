@@ -24,6 +24,7 @@ from graphexec.agents.reading.json_calls import (
     OTHER_KEYS,
     NotACallError,
     TextualCall,
+    contains_call,
     find_tool_name,
     make_token_pattern,
     read_json,
@@ -31,15 +32,7 @@ from graphexec.agents.reading.json_calls import (
     read_members,
     to_calls,
 )
-from graphexec.agents.reading.json_text import (
-    ARGUMENT_KEYS,
-    FENCE,
-    NAME_KEYS,
-    Region,
-    find_regions,
-    has_decision,
-    to_list,
-)
+from graphexec.agents.reading.json_text import ARGUMENT_KEYS, FENCE, NAME_KEYS, Region, find_regions, to_list
 from graphexec.agents.reading.text_parsing import find_named_tools, has_known_action, make_unreadable_error, unwrap
 from graphexec.messages import ModelReply, ToolCall
 from graphexec.tools import AnyTool
@@ -115,7 +108,7 @@ def read_textual_calls(reply: ModelReply, tools: Sequence[AnyTool]) -> ModelRepl
     _reject_unclear([call for call in calls if call.name in by_name], text)
     if calls and all(call.name in by_name for call in calls):
         return _replace_text_by_calls(reply, "", calls, text)
-    if has_decision(values, by_name, calls_only=True):
+    if contains_call(values, by_name):
         _reject(text, "it has other JSON around its tool call")
     return reply
 
@@ -316,7 +309,7 @@ def _reject_call_in_prose(text: str, tools: Mapping[str, AnyTool]) -> None:
                 _reject_unread_call(region.text, tools)
         calls = to_calls(values, tools, tagged=False) if is_last else []
         named = any(call.name in tools for call in calls)
-        if named or (not _is_inline_code(text, region) and has_decision(values, tools, calls_only=True)):
+        if named or (not _is_inline_code(text, region) and contains_call(values, tools)):
             _reject(text, f"it has other text {'before' if is_last else 'around'} its tool call")
 
 
