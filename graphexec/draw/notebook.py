@@ -13,7 +13,6 @@ from graphexec.draw.formats.mermaid import mermaid
 from graphexec.draw.formats.svg import svg
 from graphexec.draw.formats.terminal import terminal
 from graphexec.draw.model.picture import picture_of
-from graphexec.draw.model.pieces import show_pieces
 from graphexec.draw.model.text import format_duration, format_quantity
 from graphexec.draw.runs.data import to_json_data
 from graphexec.draw.runs.labels import format_call, format_data, shorten
@@ -64,7 +63,7 @@ def machine_bundle(machine: _Verifiable) -> dict[str, str]:
     render it, and a drawing of characters that says how to get the picture.
     """
     verdict, plain = machine.verify(), repr(machine)
-    picture = show_pieces(picture_of(verdict))
+    picture = picture_of(verdict)
     count = len(verdict.graph.edges)
     reason = f"{count:,} edges are too many for a picture here; write it to a file with .draw('flow.svg')"
     if count <= MOST_EDGES:

@@ -32,7 +32,7 @@ NODES = "graphexec.executor.nodes"
     (["graphexec.machin:AGENT_EXECUTOR"], "there is no module graphexec.machin here"),
     ([f"{NODES}:STOPPED"], f"{NODES}:STOPPED is a str, not a graph; name a Graph"),
     (["machines_of_mine"], "machines_of_mine names a module, not a machine; write machines_of_mine:first or"),
-    (["--format", "gif"], "Invalid value for '--format': 'gif' is not one of 'mermaid', 'mermaid-state', 'dot'"),
+    (["--format", "gif"], "Invalid value for '--format': 'gif' is not one of 'mermaid', 'dot'"),
     (["nowhere.py:machine"], "there is no file nowhere.py; check its name, and the folder\n"),
     (["below/nowhere.py:machine"], "there is no file below/nowhere.py; check its name, and the folder\n"),
     (["nowhere:machine"], "there is no module nowhere here, nor is it installed; check its name"),

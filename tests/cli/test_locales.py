@@ -25,7 +25,7 @@ MINE: str = read_tables(__file__)["mine"]
 
 ENCODINGS = ["ascii", "latin-1", "cp1252"]
 # Programs read these formats, in UTF-8.
-DATA = {"json", "sarif", "github", "mermaid", "mermaid-state", "dot", "svg", "html", "promela", "tla"}
+DATA = {"json", "sarif", "github", "mermaid", "dot", "svg", "html", "promela", "tla"}
 
 # The arguments of each command, by its name; each is run with every format that it has.
 COMMANDS: Mapping[str, Sequence[str]] = {
@@ -117,7 +117,7 @@ def test_every_format_is_written_in_every_locale(encoding: str) -> None:
             out.decode("utf-8" if data else encoding)
 
 
-PICTURES = ("svg", "html", "mermaid", "mermaid-state", "dot", "png")
+PICTURES = ("svg", "html", "mermaid", "dot", "png")
 
 
 @pytest.mark.medium

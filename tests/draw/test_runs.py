@@ -230,7 +230,7 @@ REFUSED: list[tuple[Callable[[Path], object], list[str]]] = [
     (lambda _: Recorder(WRONG.verify(), limits=gx.Limits()), ["a verdict has limits of its own"]),
     (lambda _: record_twice(), ["already has the result of a run", "make a Recorder for each run"]),
     (lambda _: format(AGENT_EXECUTOR, "mermaids"), ["cannot be drawn as mermaids", "did you mean mermaid"]),
-    (lambda _: draw(AGENT_EXECUTOR, "jpeg"), ["cannot be drawn as jpeg", "mermaid, mermaid-state, dot"]),
+    (lambda _: draw(AGENT_EXECUTOR, "jpeg"), ["cannot be drawn as jpeg", "mermaid, dot"]),
     (lambda _: format(AGENT_EXECUTOR, "png"), ["a PNG is binary"]),
     (lambda folder: AGENT_EXECUTOR.draw(folder / "flow.jpeg"), ["suffix .jpeg of flow.jpeg", "use one of .mmd"]),
     (lambda folder: AGENT_EXECUTOR.draw(folder / "flow"), ["flow has no suffix", "use one of"]),

@@ -261,8 +261,6 @@ interface PictureData {
   boxes: BoxData[];
   arrows: ArrowData[];
   caption?: string[];
-  given?: string;
-  folded?: BoxData[];
 }
 
 interface BoxData {
@@ -288,9 +286,6 @@ interface ArrowData {
   mark?: string;
   notes?: string[];
   heat?: number;
-  badges?: string[];
-  origins?: string[];
-  own?: boolean;
 }
 
 /** What the page is given. `clusters` are the nodes in each box, by its path; `live` is the address of a live feed. */
