@@ -88,7 +88,7 @@ END = RECORDED.count("\n") + 1
     ("", "these records do not begin with a start"),
     ("\n", "these records do not begin with a start"),
     (RECORDED.partition("\n")[2], "these records do not begin with a start"),
-    ('{"event": "start", "machine": {}}\n', "line 1: this is not the picture of a machine: start: "),
+    ('{"event": "start", "version": 2, "machine": {}}\n', "line 1: this is not the picture of a machine: start: "),
     (RECORDED + "{]\n", f"line {END} is not a record; "),
     (RECORDED + "\n[1]\n", f"line {END + 1} is not a record; "),
     (RECORDED + '\n{"event": "moved", "node": "plan"}\n', f"line {END + 1} is not "),

@@ -10,7 +10,7 @@ import pytest
 import graphexec as gx
 from graphexec.draw import notebook
 from graphexec.draw.formats.terminal import terminal
-from graphexec.draw.layout.placement import lay_out
+from graphexec.draw.layout.graphviz import lay_out
 from graphexec.draw.model.picture import picture_of
 from graphexec.executor import AGENT_EXECUTOR
 from graphexec.messages import ModelReply, ToolCall

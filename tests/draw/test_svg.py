@@ -19,8 +19,8 @@ from hypothesis import given
 from graphexec import END, Graph, Limits, Machine, executor
 from graphexec.draw.formats.svg import png, svg
 from graphexec.draw.layout.geometry import Point, Rectangle
+from graphexec.draw.layout.graphviz import lay_out
 from graphexec.draw.layout.label_layout import clashes
-from graphexec.draw.layout.placement import lay_out
 from graphexec.draw.model.picture import Arrow, Box, Picture, legend_text, picture_of
 from graphexec.verify import Bound, Bounds
 from graphexec.verify.proof.findings import Verdict

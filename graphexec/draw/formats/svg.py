@@ -9,8 +9,7 @@ from html import escape
 from importlib.resources import files
 
 from graphexec.draw.layout.geometry import Layout, Point, Polyline, Rectangle, width
-from graphexec.draw.layout.graphviz import CLUSTER, LABEL, LEADING, LINE, TITLE
-from graphexec.draw.layout.placement import lay_out
+from graphexec.draw.layout.graphviz import CLUSTER, LABEL, LEADING, LINE, TITLE, lay_out
 from graphexec.draw.model.picture import (
     GAP,
     ROW,

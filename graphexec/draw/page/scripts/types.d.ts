@@ -35,8 +35,7 @@ interface StartRecord extends AnyRecord {
   input?: any;
   model?: string;
   agent?: string;
-  /** In version 1, names. */
-  tools?: (ToolData | string)[];
+  tools?: ToolData[];
   parameters?: Record<string, any>;
   heartbeat?: number;
 }
