@@ -12,7 +12,7 @@ import typer
 from graphexec import __version__
 from graphexec.cli.exit_codes import FAILED, UNPROVED, USAGE, Debug, UsageError, exit_on_error, option, print_error
 from graphexec.cli.files import write
-from graphexec.cli.terminal import encodable, write_utf8
+from graphexec.cli.terminal import write_utf8
 from graphexec.errors import did_you_mean
 from graphexec.verify.proof.findings import CODES
 from graphexec.verify.reports import Subject, document, github, sarif, status_of, text
@@ -40,13 +40,13 @@ def print_report(
         case "text":
             plain = text(subjects, root=here)
             if not out.isatty():
-                out.write(encodable(plain, out))
+                write_utf8(plain, out)
                 return
             from rich.text import Text
 
             from graphexec.cli.screen import Screen
 
-            coloured = Text(encodable(plain, out).rstrip("\n"))
+            coloured = Text(plain.rstrip("\n"))
             for pattern, style in _COLOURS.items():
                 coloured.highlight_regex(pattern, style)
             # The terminal wraps long lines itself, so that people can copy them.
@@ -189,9 +189,9 @@ def export(
             steps = int(verdict.bounds.transitions.number)
         if output_format == "promela":
             name = "machine.pml" if output is None else output.name
-            write(promela(flow, limits, bound=steps, file=name), output, data=True)
+            write(promela(flow, limits, bound=steps, file=name), output)
         elif output is None:
-            write(tla(flow, limits, bound=steps), None, data=True)
+            write(tla(flow, limits, bound=steps), None)
         else:
             # TLC requires that the module has the file's name.
             write(tla(flow, limits, bound=steps, name=output.stem), output)

@@ -85,7 +85,7 @@ def draw(
         elif wanted == "png":
             sys.stdout.buffer.write(content)
         else:
-            write(content.decode(), None, data=wanted != "text")
+            write(content.decode(), None)
 
 
 def _chosen_format(output: Path | None) -> str:

@@ -219,7 +219,7 @@ WRITER_LIMIT, STRICT = ["writing:WRITER", "--limit"], ["writing:WRITER", "--stri
     ([*WRITER_LIMIT, "revisions"], "--limit revisions has no value; write --limit NAME=N, such as"),
     ([*WRITER_LIMIT, "iterations=many"], "the limit iterations is 'many'; pass a number, or none"),
     ([*WRITER_LIMIT, "iterations=-1"], "the limit iterations is -1; give 0 or more"),
-    ([*WRITER_LIMIT, "revision=1"], "the machine has no meter revision; did you mean revisions?"),
+    ([*WRITER_LIMIT, "revision=1"], "revision is not a limit of this machine; did you mean revisions?"),
     ([*WRITER_LIMIT, "iterations=1", "--max-iterations=2"], "the limit iterations is set twice"),
     (["writing", "--certificate", "proof.json"], "writes one proof, and there are 2; name one machine"),
     (["writing:WRITER", "--certificate", "no/proof.json"], "no/proof.json cannot be written"),

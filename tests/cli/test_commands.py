@@ -186,7 +186,7 @@ def test_tasks_and_options_of_the_built_in_agent_are_described(monkeypatch: pyte
     ):
         assert task in first
     shown = help_of(monkeypatch, "run")
-    for name in ("system", "temperature", "timeout", "max-tokens", "max-reply-tokens", "limit"):
+    for name in ("system", "temperature", "timeout", "max-reply-tokens", "limit"):
         assert re.search(rf"--{name} +\S+ +\S", shown), name
     assert "[TARGET] QUESTION" in shown
     assert "- reads it from standard input" in shown

@@ -65,7 +65,7 @@ def test_own_executor_is_recorded() -> None:
     ("options", "expected"),
     (["--max-iterations", "2"], "the limit of 2 iterations was reached"),
     (["--limit", "iterations=3"], "the limit of 3 iterations was reached"),
-    (["--max-model-calls", "1"], "the limit of 1 model call was reached"),
+    (["--limit", "model_calls=1"], "the limit of 1 model call was reached"),
     (["--limit", "model_calls=1"], "the limit of 1 model call was reached"),
     ([], "the limit of 9 iterations was reached"),
 )
@@ -85,7 +85,7 @@ TOOLS_OPTIONS = ["--tools", "mine:think", "--temperature", "0"]
     ([*OWN, "--model", "small"], "mine.py:executor has its own model; leave out --model, or change mine.py\n"),
     ([*OWN, *TOOLS_OPTIONS], "has its own model and tools; leave out --temperature and --tools, or change mine.py"),
     ([*OWN, "--memory", "talk.db"], "mine.py:executor has its own memory, or none; leave out --memory"),
-    ([*OWN, "--limit", "iteration=3"], "--limit iteration is not a limit of this executor; did"),
+    ([*OWN, "--limit", "iteration=3"], "iteration is not a limit of this machine; did you mean iterations?"),
     ([*OWN, "--max-iterations=1", "--limit=iterations=3"], "the limit iterations is set twice"),
     (["mine.py:machine", "q"], "mine.py:machine is a graph, which has no agent to answer; name an executor, such"),
     (["mine.py:makes_graph", "q"], "mine.py:makes_graph() is a graph, which has no agent"),

@@ -71,7 +71,7 @@ def test_signal_leaves_a_result(number: signal.Signals, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@cases("options", [], ["--max-seconds", "1000"])
+@cases("options", [], ["--limit", "seconds=1000"])
 @cases("name", "sleep", "wait", "child", "stubborn")
 def test_blocked_tool_is_terminated(name: str, options: list[str], tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(f"{TOOLS}{MORE_TOOLS}", encoding="utf-8")

@@ -21,7 +21,7 @@ from graphexec.draw.page import html, record_json
 from graphexec.draw.runs.data import Record
 from graphexec.effects import CallTool, ToolResult
 from graphexec.executor import AGENT_EXECUTOR
-from graphexec.messages import ModelReply, ReplyDelta, ToolCall, Usage
+from graphexec.messages import ModelReply, ReplyDelta, ToolCall, ToolSpec, Usage
 from graphexec.models import ScriptedModel
 from graphexec.tools import AnyTool
 from tests.draw.browser import Browser, Page, Pages, open_page, page_of, press, shown, wait_for_drawing, where
@@ -88,7 +88,8 @@ def stopped_run() -> Recording:
 
 @pytest.fixture(scope="module")
 def answered_run() -> Recording:
-    return record(react(LOOK_UP, HARM, FINAL), QUESTION, model="smollm2", agent="react", tools=["population", "nasty"])
+    tools = [ToolSpec("population", "", {}), ToolSpec("nasty", "", {})]
+    return record(react(LOOK_UP, HARM, FINAL), QUESTION, model="smollm2", agent="react", tools=tools)
 
 
 @pytest.fixture

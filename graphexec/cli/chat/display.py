@@ -49,7 +49,7 @@ class TurnDisplay(AnswerPrinter):
                 called = format_call(clean(call.name), call.tool_input, _ARGUMENTS)
                 observed = " ".join(clean(format_observation(result.observation)).split())
                 width = max(self.screen.width, _LEAST) - 1
-                line = truncate(f"  {called} {self._symbols.arrow} {observed}", width, more=self._symbols.more)
+                line = truncate(f"  {called} → {observed}", width)
                 self.say(Text(line, "dim" if result.status == "ok" else "red"))
             case Reported(news=news) if not isinstance(news, ReplyDelta):
                 self.say(Text(clean(str(news)), "dim"))

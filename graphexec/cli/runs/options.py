@@ -71,11 +71,17 @@ class ChosenModel:
     weights: str | None = None
     full_name: str | None = None
 
+    def fetch_weights(self) -> None:
+        """Download the weights that the model needs, with a progress bar. Raises `WeightsError`."""
+        if self.weights is not None:
+            from graphexec.models.local.weights import pull
+
+            pull(self.weights)
+
 
 def make_model(
     name: str | None,
     base_url: str | None,
-    gguf: Path | None,
     *,
     retries: int | None = None,
     cache: Path | None = None,
@@ -87,7 +93,7 @@ def make_model(
     """
     of_replies = settings or {}
     of_server: _ServerOptions = {**of_replies, "max_retries": 2 if retries is None else retries}
-    chosen = _choose_model(name, base_url, gguf, {"max_tokens": _LONGEST, **of_replies}, of_server)
+    chosen = _choose_model(name, base_url, {"max_tokens": _LONGEST, **of_replies}, of_server)
     if chosen.local and retries is not None:
         raise UsageError("--retries applies to a server, and this model is local; leave it out")
     if cache is None:
@@ -98,18 +104,14 @@ def make_model(
 
 
 def _choose_model(
-    name: str | None, base_url: str | None, gguf: Path | None, of_local: ReplyOptions, of_server: _ServerOptions
+    name: str | None, base_url: str | None, of_local: ReplyOptions, of_server: _ServerOptions
 ) -> ChosenModel:
-    from graphexec.models import LocalModel, OpenAICompatible
+    from graphexec.models import OpenAICompatible
     from graphexec.models.http.endpoint import OPENAI, has_scheme
     from graphexec.models.local.weights import CATALOGUE, DEFAULT
     from graphexec.models.naming import create_model, has_native_tool_calls, split_name
     from graphexec.models.provider_names import LOCAL
 
-    if gguf is not None:
-        if name is not None or base_url is not None:
-            raise UsageError("--gguf runs a file on this computer; leave out --model and --base-url")
-        return ChosenModel(LocalModel(gguf, **of_local), gguf.name, local=True)
     if base_url is not None:
         if name is None:
             raise UsageError("--base-url needs the name of a model of that server; add --model NAME")
@@ -131,14 +133,6 @@ def _choose_model(
     elsewhere = provider == "openai" and os.environ.get(OPENAI.base_url_variable)
     shown = f"{named} at {getattr(client, 'provider', '')}" if elsewhere else named
     return ChosenModel(client, shown, local=False, full_name=f"{before}{named}")
-
-
-def fetch_weights(chosen: ChosenModel) -> None:
-    """Download the weights that the model needs, with a progress bar. Raises `WeightsError`."""
-    if chosen.weights is not None:
-        from graphexec.models.local.weights import pull
-
-        pull(chosen.weights)
 
 
 def load_tools(references: Sequence[str]) -> tuple[AnyTool, ...]:

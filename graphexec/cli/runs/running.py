@@ -100,7 +100,7 @@ def run(
             # The file is written first: it is complete when the result is shown.
             displays = [display] if recording is None else [recording, display]
             code = follow(setup, displays, debug=debug)
-        if printed is not None and printed.report_missing():
+        if printed is not None and printed.is_incomplete:
             # The answer may be in a missing record.
             code = code or FAILED
         if code != ANSWERED:
