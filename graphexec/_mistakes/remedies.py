@@ -239,6 +239,7 @@ REMOVED = _by_name(
     ),
     ("memory.FileHistory memory.HistoryWarning", "write SQLiteHistory(path, conversation=name)"),
     ("draw.sequence_mermaid draw.timeline", "the draw method of a result writes its page, with every step"),
+    ("live.live_page", "serving of graphexec.live serves the page on this computer"),
     ("draw.PieceView", "pieces are boxes in every picture"),
     (
         "draw.compare_runs draw.index_runs",
