@@ -497,7 +497,7 @@ def test_own_executors_keep_or_get_a_memory(monkeypatch: pytest.MonkeyPatch, min
     (["nowhere.py"], "there is no file nowhere.py"),
     (["nowhere.py:executor"], "there is no file nowhere.py"),
     (["graphexec.tools:Tool"], "name an AgentExecutor"),
-    (["--model", "local", "mine.py:bare"], "mine.py:bare has its own model; leave out --model"),
+    (["--model", "local", "mine.py:bare"], "mine.py:bare has settings of its own; leave out --model"),
     (["--session", "talk"], "No such option: --session; see graphexec chat --help\n"),
     (["--agent", "react", "--memory", "talk.db"], "--memory is not for the react agent"),
 )

@@ -82,9 +82,9 @@ TOOLS_OPTIONS = ["--tools", "mine:think", "--temperature", "0"]
 @pytest.mark.medium
 @cases(
     ("arguments", "expected"),
-    ([*OWN, "--model", "small"], "mine.py:executor has its own model; leave out --model, or change mine.py\n"),
-    ([*OWN, *TOOLS_OPTIONS], "has its own model and tools; leave out --temperature and --tools, or change mine.py"),
-    ([*OWN, "--memory", "talk.db"], "mine.py:executor has its own memory, or none; leave out --memory"),
+    ([*OWN, "--model", "small"], "mine.py:executor has settings of its own; leave out --model, or change mine.py\n"),
+    ([*OWN, *TOOLS_OPTIONS], "has settings of its own; leave out --temperature and --tools, or change mine.py"),
+    ([*OWN, "--memory", "talk.db"], "mine.py:executor has settings of its own; leave out --memory"),
     ([*OWN, "--limit", "iteration=3"], "iteration is not a limit of this machine; did you mean iterations?"),
     ([*OWN, "--max-iterations=1", "--limit=iterations=3"], "the limit iterations is set twice"),
     (["mine.py:machine", "q"], "mine.py:machine is a graph, which has no agent to answer; name an executor, such"),

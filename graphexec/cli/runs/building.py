@@ -23,14 +23,8 @@ from graphexec.executor.executor import AgentExecutor
 from graphexec.kernel.meters import Exhausted
 from graphexec.verify import UnprovedError
 
-# What a target has of its own, by the name of the option.
-_OF_TARGETS = {
-    **dict.fromkeys(("model", "base_url", "retries", "temperature", "timeout", "max_reply_tokens", "cache"), "model"),
-    **dict.fromkeys(("agent", "system"), "agent"),
-    "tools": "tools",
-    "memory": "memory, or none",
-    "early_stopping": "way to stop",
-}
+# The options that an executor of the user takes, too; all others are settings that it has of its own.
+_OF_EVERY_EXECUTOR = ("target", "max_iterations", "limit")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +58,10 @@ def build_executor(options: AgentOptions) -> NamedExecutor:
 
 
 def _own_executor(options: AgentOptions, target: str) -> NamedExecutor:
-    given = [name for name in _OF_TARGETS if getattr(options, name) not in (None, [])]
-    if given:
-        flags = " and ".join(f"--{name.replace('_', '-')}" for name in given)
-        own = " and ".join(dict.fromkeys(_OF_TARGETS[name] for name in given))
-        raise UsageError(
-            f"{target} has its own {own}; leave out {flags}, or change {target.rpartition(':')[0] or target}"
-        )
+    names = [one.name for one in dataclasses.fields(options) if one.name not in _OF_EVERY_EXECUTOR]
+    if given := [f"--{name.replace('_', '-')}" for name in names if getattr(options, name) not in (None, [])]:
+        place = target.rpartition(":")[0] or target
+        raise UsageError(f"{target} has settings of its own; leave out {' and '.join(given)}, or change {place}")
     executor = load_executor(target)
     named = getattr(executor.agent.model, "name", None)
     model = named if isinstance(named, str) and named else target
