@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, TextIO
 
 from pydantic_core import to_json
@@ -330,27 +330,27 @@ class TracePrinter(AnswerPrinter):
         return f"{shown} … {left:,} more characters; --json has them" if left > 0 else shown
 
 
+# What a run is waiting for, by the effect's class.
+_WAITING: Mapping[type[Effect[Any]], str] = {
+    ModelEffect: "asking the model",
+    CallAgent: "asking the agent",
+    AskHuman: "asking a person",
+    LoadMemory: "loading the memory",
+    SaveMemory: "saving the memory",
+}
+
+
 # Any: an effect's reply is arbitrary.
 def describe_effect(effect: Effect[Any]) -> str:
     """Return what a run is waiting for, as one line."""
     match effect:
-        case ModelEffect():
-            text = "asking the model"
-        case CallAgent():
-            text = "asking the agent"
         case CallTool():
-            text = f"calling {effect.name}"
-        case AskHuman():
-            text = "asking a person"
-        case LoadMemory():
-            text = "loading the memory"
-        case SaveMemory():
-            text = "saving the memory"
+            return clean(f"calling {effect.name}")
         case Perform(node):
-            text = f"running {node}"
+            return clean(f"running {node}")
         case _:
-            text = f"requesting {type(effect).__name__}"
-    return clean(text)
+            known = (text for kind, text in _WAITING.items() if isinstance(effect, kind))
+            return next(known, f"requesting {type(effect).__name__}")
 
 
 def _id_of(call: CallContext[Any] | None) -> CallId | None:

@@ -162,7 +162,7 @@ function givenPart(visit, position, open) {
   const name = `${position} given`;
   return section(
     "Input",
-    collapsible("input of the run", name, () => dataView(value, name), { open: open || small(value), printed: true }),
+    collapsible("input of the run", name, () => dataView(value, name), { open: open || small(value) }),
   );
 }
 
@@ -224,7 +224,6 @@ function outcomePart(moved, position, open) {
         ? null
         : collapsible("data", `${position} outcome`, () => dataView(readableData(value), `${position} outcome`), {
             open: open || small(value) || holds(value),
-            printed: true,
           }),
     ].filter(Boolean),
     { kind: "outcome" },
