@@ -197,8 +197,6 @@ def test_long_repeated_and_slow_steps_are_remarked(pages: Pages) -> None:
     heights = [one.evaluate("one => one.clientHeight") for one in lines.all()]
     assert heights[0] == pytest.approx(2 * heights[1], abs=1)
     assert lines.first.evaluate("one => one.scrollHeight > one.clientHeight")
-    page.emulate_media(media="print")
-    assert lines.first.evaluate("one => one.scrollHeight === one.clientHeight")
     # Different calls had one result.
     turns = [turn for seconds in (0.1, 0.2, 0.3) for turn in fetching("bad", seconds=seconds)]
     line = pages.run(record(turns, "q", max_iterations=3)).locator(".part.stopped p").last
