@@ -72,7 +72,6 @@ MODELS = [
 OPTIONS = {
     "--limit": ["tokens=-1", "iterations=1.5", "seconds=inf", "iterations=none", "token=5", "tokens", "cost=0"],
     "--memory": [".", "no/talk.db", "x" * 300, "notes.txt"],
-    "--cache": ["no/replies.db", ":memory:", "notes.txt"],
     "--image": ["no.png", "notes.txt"],
     "--tools": ["nowhere:tool", "mine:"],
     "--record": ["no/trace.jsonl"],

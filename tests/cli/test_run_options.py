@@ -77,15 +77,6 @@ def test_prompt_lacks_other_runs() -> None:
     assert "I am Ada." not in last_prompt(server)
 
 
-def test_cache_answers_repeated_requests() -> None:
-    with serving(SAYS["tool_calling"]) as server:
-        first, second = (command(*asking(server, *NATIVE, "--cache", "replies.db")) for _ in range(2))
-    assert (second.code, second.out, len(server.asked)) == (0, first.out, 2)
-    assert "was in the cache" not in first.err
-    assert second.err.count("was not called: its reply was in the cache") == 2
-    assert "2 model calls · 1 tool call · 0 tokens" in second.err
-
-
 @pytest.mark.medium
 @cases(("options", "code"), ([], 0), (["--retries", "1"], 1), (["--retries", "0"], 1))
 def test_retries_option_limits_requests(options: list[str], code: int) -> None:
@@ -111,8 +102,6 @@ def test_stopped_run_may_generate_an_answer() -> None:
     (["--memory", "."], "is a directory; name a file in it"),
     (["--memory", "x" * 300], "cannot be used: File name too long; name another file"),
     (["--memory", "notes.txt"], "notes.txt is not an SQLite database: file is not a database; repair it"),
-    (["--cache", "nowhere/replies.db"], "unable to open database file; pass a file in a writable folder"),
-    (["--cache", "notes.txt"], "cannot be used: file is not a database"),
     (["--retries", "-1"], "Invalid value for '--retries': "),
     (["--early-stopping", "hope"], "'--early-stopping': 'hope' is not one of 'force', 'generate'"),
 )
@@ -130,7 +119,7 @@ def test_local_model_refuses_retries(local: list[str]) -> None:
 
 
 def test_model_is_downloaded_after_the_files_are_opened(pulled: list[str]) -> None:
-    ended = command("run", QUESTION, "--memory", "talk.db", "--cache", "replies.db")
+    ended = command("run", QUESTION, "--memory", "talk.db")
     assert ended == Ended(1, "", "graphexec: there is no net\n")
     assert pulled == ["smollm2-135m-instruct"]
 

@@ -175,7 +175,7 @@ def test_prevented_run_has_its_result(file: Path) -> None:
 
 @pytest.mark.medium
 def test_files_of_a_run_are_private(file: Path, tmp_path: Path) -> None:
-    options = ["--record", str(file), "--cache", str(tmp_path / "cache"), "--memory", str(tmp_path / "talk.db")]
+    options = ["--record", str(file), "--memory", str(tmp_path / "talk.db")]
     before = os.umask(0)
     try:
         assert run(SOLVED, *options).code == 0
@@ -185,7 +185,7 @@ def test_files_of_a_run_are_private(file: Path, tmp_path: Path) -> None:
         os.umask(before)
     modes = {path.name: oct(stat.S_IMODE(path.stat().st_mode)) for path in tmp_path.iterdir()}
     assert modes == dict.fromkeys(modes, "0o600")
-    assert {"trace.jsonl", "cache", "talk.db", "view.html", "run.svg"} <= {*modes}
+    assert {"trace.jsonl", "talk.db", "view.html", "run.svg"} <= {*modes}
 
 
 @pytest.mark.medium

@@ -92,7 +92,6 @@ def _make_executor(options: AgentOptions) -> NamedExecutor:
         options.model,
         options.base_url,
         retries=options.retries,
-        cache=options.cache,
         settings=_reply_options(options),
     )
     kind = options.agent or choose_kind(chosen.model, tools, chosen.full_name).kind

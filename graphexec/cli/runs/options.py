@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
@@ -84,23 +84,18 @@ def make_model(
     base_url: str | None,
     *,
     retries: int | None = None,
-    cache: Path | None = None,
     settings: ReplyOptions | None = None,
 ) -> ChosenModel:
     """Make the model of the options, by default the built-in one, without downloading its weights.
 
-    Raises `UsageError`, and `InputError` for an unknown name and for a file that is not a cache.
+    Raises `UsageError`, and `InputError` for an unknown name.
     """
     of_replies = settings or {}
     of_server: _ServerOptions = {**of_replies, "max_retries": 2 if retries is None else retries}
     chosen = _choose_model(name, base_url, {"max_tokens": _LONGEST, **of_replies}, of_server)
     if chosen.local and retries is not None:
         raise UsageError("--retries applies to a server, and this model is local; leave it out")
-    if cache is None:
-        return chosen
-    from graphexec.models import SQLiteCache, cached
-
-    return replace(chosen, model=cached(chosen.model, SQLiteCache(cache)))
+    return chosen
 
 
 def _choose_model(

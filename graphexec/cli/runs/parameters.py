@@ -145,10 +145,6 @@ class AgentOptions:
             "Delete the file to forget it.",
         ),
     ] = None
-    cache: Annotated[
-        Path | None,
-        option(SAVED, "FILE", "A file of cached replies: an identical request to this model is not sent again."),
-    ] = None
 
 
 # Any: the signature is that of the command line.
