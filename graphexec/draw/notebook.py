@@ -20,8 +20,6 @@ from graphexec.effects import MODEL_CALLS, TOOL_CALLS
 from graphexec.errors import InputError
 from graphexec.kernel.meters import Spent
 from graphexec.verify.proof.findings import Verdict
-from graphexec.verify.reports.subject import Subject
-from graphexec.verify.reports.text import text
 
 # The layout of a machine with more edges may take many seconds, at each display of the cell.
 MOST_EDGES = 150
@@ -77,11 +75,6 @@ def machine_bundle(machine: _Verifiable) -> dict[str, str]:
 def verdict_bundle(verdict: Verdict) -> dict[str, str]:
     """Return the verdict as text."""
     return {"text/plain": str(verdict)}
-
-
-def subject_bundle(subject: Subject) -> dict[str, str]:
-    """Return the report on a named target as text, also on one that could not be checked."""
-    return {"text/plain": text([subject])}
 
 
 def run_bundle(result: _Run) -> dict[str, str]:

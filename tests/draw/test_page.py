@@ -21,7 +21,7 @@ from graphexec.draw.page import html, record_json
 from graphexec.draw.runs.data import Record
 from graphexec.effects import CallTool, ToolResult
 from graphexec.executor import AGENT_EXECUTOR
-from graphexec.messages import ModelReply, ReplyDelta, ToolCall, ToolSpec, Usage
+from graphexec.messages import ModelReply, ToolCall, ToolSpec, Usage
 from graphexec.models import ScriptedModel
 from graphexec.tools import AnyTool
 from tests.draw.browser import Browser, Page, Pages, open_page, page_of, press, shown, wait_for_drawing, where
@@ -684,17 +684,3 @@ def test_live_page_may_start_empty_and_end_with_an_error(browser: Browser, answe
         assert shown(page, "#asked") == QUESTION
         counts = page.locator(".notes", has_text="×").all_text_contents()
         assert sorted(counts) == ["×1", "×2", "×2", "×2", "×3"]
-
-
-@pytest.mark.full
-def test_streamed_reply_is_shown(browser: Browser) -> None:
-    recorder = Recorder(AGENT_EXECUTOR, inputs=QUESTION)
-    for event in react(FINAL).stream(QUESTION):
-        recorder(event)
-        if isinstance(event, gx.Asked):
-            for piece in ("I now <b>", "know", "</b>"):
-                recorder(gx.Reported(event.node, event.effect, ReplyDelta(piece)))
-            break
-    with open_live(browser, recorder.recording, len(recorder.records), []) as (page, _):
-        assert shown(page, "#detail .part.reply pre") == "I now <b>know</b>"
-        assert "Waiting" in shown(page, "#detail")
