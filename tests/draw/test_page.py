@@ -478,7 +478,7 @@ def test_thousand_steps_open_within_a_second(pages: Pages) -> None:
     assert page.locator("#list .row").count() < 60
     press(page, "ArrowLeft", "ArrowLeft")
     assert lit(page) == (["plan"], ["plan --Stopped--> stopped_response"])
-    page.fill("#search", "Stopped")
+    page.fill("#search", "outcome:Stopped")
     assert shown(page, "#matches") == "1 of 1"
 
 
