@@ -136,8 +136,6 @@ class TracePrinter(AnswerPrinter):
         # The replies to the current node.
         self._answers: list[Answered] = []
         self._actions: tuple[AgentAction, ...] = ()
-        # The number of replies that came from a cache.
-        self._cached = 0
         self._iteration = 0
         self._gap_printed = False
         self._pending: dict[CallId | None, Effect[Any]] = {}
@@ -160,10 +158,6 @@ class TracePrinter(AnswerPrinter):
                 self._pending[_id_of(call)] = effect
                 self.show_pending(self._pending.values())
             case Reported(news=news) if not isinstance(news, ReplyDelta):
-                # Here, because the help needs no models.
-                from graphexec.models.progress_reports import Cached
-
-                self._cached += isinstance(news, Cached)
                 self._gap_printed = False
                 self.say(Text(f"   {clean(name_in_batch(event.call))}{clean(str(news))}", "dim"))
             case Answered():
@@ -216,10 +210,8 @@ class TracePrinter(AnswerPrinter):
             format_quantity(spent.iterations, "iteration"),
             format_quantity(int(spent[MODEL_CALLS]), "model call"),
             format_quantity(int(spent[TOOL_CALLS]), "tool call"),
-            # A function as a model, and some servers, report none; a cached reply takes none.
-            f"{format_quantity(total, 'token')}{parts}"
-            if total or spent[MODEL_CALLS] <= self._cached
-            else "tokens not reported",
+            # A function as a model, some servers, and a cache report none.
+            f"{format_quantity(total, 'token')}{parts}" if total or not spent[MODEL_CALLS] else "tokens not reported",
             format_duration(progress.seconds),
         )
         self.say(Text(" · ".join(costs), "dim"))
