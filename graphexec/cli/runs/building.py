@@ -11,7 +11,7 @@ from graphexec.cli.check_targets import change_limits, parse_limits
 from graphexec.cli.exit_codes import UsageError
 from graphexec.cli.runs.options import (
     ChosenModel,
-    ReplyOptions,
+    ModelOptions,
     load_tools,
     make_agent,
     make_memory,
@@ -88,12 +88,7 @@ def _load_executor(reference: str) -> AgentExecutor:
 
 def _make_executor(options: AgentOptions) -> NamedExecutor:
     tools = load_tools(options.tools or ())
-    chosen = make_model(
-        options.model,
-        options.base_url,
-        retries=options.retries,
-        settings=_reply_options(options),
-    )
+    chosen = make_model(options.model, options.base_url, _model_options(options))
     kind = options.agent or choose_kind(chosen.model, tools, chosen.full_name).kind
     agent = make_agent(kind, chosen.model, tools, options.system)
     executor = AgentExecutor(
@@ -106,14 +101,16 @@ def _make_executor(options: AgentOptions) -> NamedExecutor:
     return NamedExecutor(executor, chosen.name, kind, chosen)
 
 
-def _reply_options(options: AgentOptions) -> ReplyOptions:
-    settings: ReplyOptions = {}
+def _model_options(options: AgentOptions) -> ModelOptions:
+    settings: ModelOptions = {}
     if options.temperature is not None:
         settings["temperature"] = options.temperature
     if options.timeout is not None:
         settings["timeout"] = options.timeout
     if options.max_reply_tokens is not None:
         settings["max_tokens"] = options.max_reply_tokens
+    if options.retries is not None:
+        settings["max_retries"] = options.retries
     return settings
 
 

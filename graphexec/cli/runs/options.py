@@ -46,15 +46,12 @@ _REMEMBERED_LOCALLY, _REMEMBERED = 1_500, 16_000
 _HISTORY_KEY, CONVERSATION = "chat_history", "chat"
 
 
-class ReplyOptions(TypedDict, total=False):
-    """The options of a model's replies, which every model has; `timeout` is in seconds."""
+class ModelOptions(TypedDict, total=False):
+    """The options of a model; `timeout` is in seconds. One on this computer has no `max_retries`."""
 
     temperature: float
     max_tokens: int
     timeout: float
-
-
-class _ServerOptions(ReplyOptions, total=False):
     max_retries: int
 
 
@@ -79,34 +76,18 @@ class ChosenModel:
             pull(self.weights)
 
 
-def make_model(
-    name: str | None,
-    base_url: str | None,
-    *,
-    retries: int | None = None,
-    settings: ReplyOptions | None = None,
-) -> ChosenModel:
-    """Make the model of the options, by default the built-in one, without downloading its weights.
+def make_model(name: str | None, base_url: str | None, options: ModelOptions | None = None) -> ChosenModel:
+    """Make the named model, by default the built-in one, without downloading its weights.
 
     Raises `UsageError`, and `InputError` for an unknown name.
     """
-    of_replies = settings or {}
-    of_server: _ServerOptions = {**of_replies, "max_retries": 2 if retries is None else retries}
-    chosen = _choose_model(name, base_url, {"max_tokens": _LONGEST, **of_replies}, of_server)
-    if chosen.local and retries is not None:
-        raise UsageError("--retries applies to a server, and this model is local; leave it out")
-    return chosen
-
-
-def _choose_model(
-    name: str | None, base_url: str | None, of_local: ReplyOptions, of_server: _ServerOptions
-) -> ChosenModel:
     from graphexec.models import OpenAICompatible
     from graphexec.models.http.endpoint import OPENAI, has_scheme
     from graphexec.models.local.weights import CATALOGUE, DEFAULT
     from graphexec.models.naming import create_model, has_native_tool_calls, split_name
     from graphexec.models.provider_names import LOCAL
 
+    of_server: ModelOptions = options or {}
     if base_url is not None:
         if name is None:
             raise UsageError("--base-url needs the name of a model of that server; add --model NAME")
@@ -121,6 +102,9 @@ def _choose_model(
     before = f"{LOCAL}:" if named in CATALOGUE else "openai:" if has_native_tool_calls("openai", named) else ""
     provider, model = split_name(f"{before}{named}")
     if provider == LOCAL:
+        if "max_retries" in of_server:
+            raise UsageError("--retries applies to a server, and this model is local; leave it out")
+        of_local: ModelOptions = {"max_tokens": _LONGEST, **of_server}
         weights = model if model in CATALOGUE else None
         client = create_model(f"{before}{named}", **of_local)
         return ChosenModel(client, model, local=True, weights=weights, full_name=f"{before}{named}")
