@@ -19,7 +19,7 @@ from graphexec.executor import AGENT_EXECUTOR
 from graphexec.kernel.node import Edge
 from graphexec.verify import verify
 
-TEXTS = ("mermaid", "mermaid-state", "dot", "text")
+TEXTS = ("mermaid", "dot", "text")
 AGENTS = 200
 
 # Goals in milliseconds, of Mermaid alone.

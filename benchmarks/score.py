@@ -29,7 +29,7 @@ from score_tasks import SETS, Call, Computation, Task
 
 from graphexec import AgentExecutor, AgentFinish, Exhausted, StoppedResponse
 from graphexec.cli.exit_codes import UsageError, code_of, print_error
-from graphexec.cli.runs.options import ChosenModel, fetch_weights, make_agent, make_model
+from graphexec.cli.runs.options import ChosenModel, make_agent, make_model
 from graphexec.effects import CallModel, CallTool, ToolResult
 from graphexec.errors import ContextOverflowError, GraphexecError
 from graphexec.executor.options import AgentKind
@@ -197,7 +197,8 @@ def model_of(options: argparse.Namespace) -> ChosenModel:
         raise UsageError("--api-key is for a model of a server; add --model NAME, and leave out --gguf")
     if options.gguf is not None and not options.gguf.is_file():
         raise UsageError(f"there is no file {options.gguf}; name a GGUF file")
-    chosen = make_model(options.model, options.base_url, options.gguf)
+    name = options.model if options.gguf is None else f"local:{options.gguf}"
+    chosen = make_model(name, options.base_url)
     return replace(chosen, model=_limited(chosen, options))
 
 
@@ -235,7 +236,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = read_options(arguments)
     try:
         chosen = model_of(options)
-        fetch_weights(chosen)
+        chosen.fetch_weights()
 
         def make_executor(tools: Sequence[AnyTool]) -> AgentExecutor:
             return AgentExecutor(

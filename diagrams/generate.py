@@ -178,7 +178,7 @@ def pieces() -> Iterator[tuple[str, str]]:
     for name, piece in samples().items():
         # The rule no_dummies is about worked examples, which structured agents show.
         executor = small_agent(structured=name == "no_dummies").plug(piece)
-        yield name, draw(executor.verify(), "svg", pieces="boxes")
+        yield name, draw(executor.verify(), "svg")
 
 
 def pictures() -> dict[str, str]:

@@ -138,7 +138,6 @@ _DISPLAYS = (
     ("graphexec.executor.executor", "AgentExecutor", "machine_bundle"),
     ("graphexec.executor.result", "RunResult", "run_bundle"),
     ("graphexec.verify.proof.findings", "Verdict", "verdict_bundle"),
-    ("graphexec.verify.reports.subject", "Subject", "subject_bundle"),
 )
 
 

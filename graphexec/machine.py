@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import networkx as nx
     from typing_extensions import Unpack
 
-    from graphexec.draw import AnyRun, Marks, PieceView
+    from graphexec.draw import AnyRun, Marks
     from graphexec.kernel.events import Done, Event
     from graphexec.kernel.meters import Limits
     from graphexec.kernel.node import Node
@@ -42,8 +42,7 @@ G = TypeVar("G")
 class Machine(Graph[S_contra, F_co]):
     """A graph that can be run, verified and drawn; created by `graph` and by surgery.
 
-    `f"{machine:mermaid}"` draws it (or `mermaid-state`, `dot`, `svg`, `html`, `text`), and `f"{machine}"` lists its
-    edges.
+    `f"{machine:mermaid}"` draws it (or `dot`, `svg`, `html`, `text`), and `f"{machine}"` lists its edges.
     """
 
     __slots__ = ()
@@ -119,18 +118,16 @@ class Machine(Graph[S_contra, F_co]):
         format: str | None = None,  # noqa: A002 - the field's word, as in `format(machine, "dot")`
         marks: Marks | None = None,
         runs: AnyRun | Iterable[AnyRun] = (),
-        pieces: PieceView | None = None,
     ) -> Path:
         """Write a picture of the machine and its proof to a file, `machine.draw("flow.svg")`; return the path.
 
         The proof uses `limits`, or else the limits of the runs, or else `Limits()`. The suffix selects the format:
         .svg, .png, .html, .mmd, .dot or .txt. `runs`, such as an executor's results, are drawn over the machine;
-        several runs make a heat map. `pieces` are `"boxes"` or `"badges"`, as in `graphexec.draw.draw`. Raises
-        `InputError` if the format or the runs cannot be drawn.
+        several runs make a heat map. Raises `InputError` if the format or the runs cannot be drawn.
         """
         from graphexec.draw import save, subject_for
 
-        return save(subject_for(self, limits, runs), path, format=format, marks=marks, runs=runs, pieces=pieces)
+        return save(subject_for(self, limits, runs), path, format=format, marks=marks, runs=runs)
 
     def __format__(self, specification: str) -> str:
         from graphexec.draw import draw

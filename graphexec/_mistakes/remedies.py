@@ -240,6 +240,8 @@ REMOVED = _by_name(
     ),
     ("memory.FileHistory memory.HistoryWarning", "write SQLiteHistory(path, conversation=name)"),
     ("draw.sequence_mermaid draw.timeline", "the draw method of a result writes its page, with every step"),
+    ("live.live_page", "serving of graphexec.live serves the page on this computer"),
+    ("draw.PieceView", "pieces are boxes in every picture"),
     (
         "draw.compare_runs draw.index_runs",
         "each run has a page, and the draw method of a machine takes several runs",

@@ -70,8 +70,8 @@ def change_limits(graph: Graph[Any, Any], before: Limits, chosen: ChosenLimits) 
     own: dict[str, Any] = {name: chosen.get(name, getattr(before, name)) for name in OWN_LIMITS}
     for name in chosen:
         if name not in own and name not in meters:
-            hint = did_you_mean(name, [*own, *meters], f"it has {', '.join(meters)}")
-            raise LimitsError(f"the machine has no meter {name}; {hint}")
+            hint = did_you_mean(name, [*own, *meters], f"they are {', '.join([*own, *meters])}")
+            raise LimitsError(f"{name} is not a limit of this machine; {hint}")
     known = {name: value for name, value in {**before.meters, **chosen}.items() if name not in own}
     return Limits({meters.get(name, Meter(name)): value for name, value in known.items()}, **own)
 

@@ -3,54 +3,34 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal, TextIO
+from typing import Annotated, Literal, TypeAlias
 
 import typer
 
 from graphexec import __version__
 from graphexec.cli.exit_codes import FAILED, UNPROVED, USAGE, Debug, UsageError, exit_on_error, option, print_error
 from graphexec.cli.files import write
-from graphexec.cli.terminal import encodable, write_utf8
 from graphexec.errors import did_you_mean
 from graphexec.verify.proof.findings import CODES
 from graphexec.verify.reports import Subject, document, github, sarif, status_of, text
 
-_COLOURS: Mapping[str, str] = {
-    r"(?<=  )PROVED(?=  )": "bold green",
-    r"(?<=  )(REFUTED|ERROR)(?=  )": "bold red",
-    r"(?<=  )UNPROVED(?=  )|\(warning\)": "bold yellow",
-    r"(?m)^  GX\d{3}": "bold",
-}
+Form: TypeAlias = Literal["text", "json", "sarif", "github"]
 
 
-def print_report(
-    subjects: Sequence[Subject], output_format: Literal["text", "json", "sarif", "github"], out: TextIO
-) -> None:
-    """Print the subjects to `out`; paths of files in the current folder are relative."""
+def format_report(subjects: Sequence[Subject], form: Form) -> str:
+    """Return the report on the subjects; paths of files in the current folder are relative."""
     here = str(Path.cwd())
-    match output_format:
+    match form:
         case "json":
-            write_utf8(document(subjects, root=here), out)
+            return document(subjects, root=here)
         case "sarif":
-            write_utf8(sarif(subjects, root=here, version=__version__), out)
+            return sarif(subjects, root=here, version=__version__)
         case "github":
-            write_utf8(github(subjects, root=here), out)
+            return github(subjects, root=here)
         case "text":
-            plain = text(subjects, root=here)
-            if not out.isatty():
-                out.write(encodable(plain, out))
-                return
-            from rich.text import Text
-
-            from graphexec.cli.screen import Screen
-
-            coloured = Text(encodable(plain, out).rstrip("\n"))
-            for pattern, style in _COLOURS.items():
-                coloured.highlight_regex(pattern, style)
-            # The terminal wraps long lines itself, so that people can copy them.
-            Screen(out).print(coloured, soft_wrap=True)
+            return text(subjects, root=here)
 
 
 _LIMITS, _OUTPUT = "Limits of a graph (an executor has its own)", "Output"
@@ -85,7 +65,7 @@ def check(
     ],
     *,
     output_format: Annotated[
-        Literal["text", "json", "sarif", "github"],
+        Form,
         typer.Option(
             "--format",
             help="Output for people, for programs, for code scanning, or for a GitHub workflow's log.",
@@ -132,7 +112,7 @@ def check(
                 print(f"graphexec: there is no proof, so {certificate} is not written", file=sys.stderr)
             else:
                 write(f"{verdict.certificate.to_json()}\n", certificate)
-        print_report(subjects, output_format, sys.stdout)
+        write(format_report(subjects, output_format), None)
         code = {"proved": 0, "refuted": FAILED, "unproved": UNPROVED, "error": USAGE}[status_of(subjects)]
         if strict and not code:
             warnings = [one.code for subject in subjects for one in subject.findings if one.severity == "warning"]
@@ -189,9 +169,9 @@ def export(
             steps = int(verdict.bounds.transitions.number)
         if output_format == "promela":
             name = "machine.pml" if output is None else output.name
-            write(promela(flow, limits, bound=steps, file=name), output, data=True)
+            write(promela(flow, limits, bound=steps, file=name), output)
         elif output is None:
-            write(tla(flow, limits, bound=steps), None, data=True)
+            write(tla(flow, limits, bound=steps), None)
         else:
             # TLC requires that the module has the file's name.
             write(tla(flow, limits, bound=steps, name=output.stem), output)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
@@ -16,13 +15,12 @@ from graphexec.errors import InputError
 
 if TYPE_CHECKING:
     from graphexec.draw.model.picture import Picture
-    from graphexec.draw.model.pieces import PieceView
     from graphexec.draw.runs.records import Recording
 
 _OUTPUT = "Output"
 _OWN = "graphexec.executor:AGENT_EXECUTOR"
 
-Format: TypeAlias = Literal["mermaid", "mermaid-state", "dot", "svg", "png", "html", "text"]
+Format: TypeAlias = Literal["mermaid", "dot", "svg", "png", "html", "text"]
 
 
 def draw(
@@ -65,16 +63,6 @@ def draw(
             show_default=False,
         ),
     ] = None,
-    pieces: Annotated[
-        Literal["badges", "boxes"] | None,
-        typer.Option(
-            "--pieces",
-            help="Draw plugged pieces as boxes around their nodes, or as badges: names on the edges that pass them. "
-            "Default: boxes for up to three pieces and for HTML, else badges.",
-            rich_help_panel=_OUTPUT,
-            show_default=False,
-        ),
-    ] = None,
     debug: Debug = False,
 ) -> None:
     """Draw a machine from its table, with its proof: loops that may not terminate are red, the paths to them orange."""
@@ -88,15 +76,15 @@ def draw(
         runs = [load_recording(file) for file in run or ()]
         if target is None and runs:
             # The records have only the picture of the machine.
-            content = render(_common_machine(runs), wanted, runs=runs, pieces=pieces)
+            content = render(_common_machine(runs), wanted, runs=runs)
         else:
-            content = _draw_target(target or _OWN, runs, wanted, pieces)
+            content = _draw_target(target or _OWN, runs, wanted)
         if output is not None:
             write_bytes(content, output, private=bool(runs))
         elif wanted == "png":
             sys.stdout.buffer.write(content)
         else:
-            write(content.decode(), None, data=wanted != "text")
+            write(content.decode(), None)
 
 
 def _chosen_format(output: Path | None) -> str:
@@ -111,7 +99,7 @@ def _chosen_format(output: Path | None) -> str:
         raise UsageError(f"{error} with --format") from error
 
 
-def _draw_target(target: str, runs: Sequence[Recording], output_format: str, pieces: PieceView | None) -> bytes:
+def _draw_target(target: str, runs: Sequence[Recording], output_format: str) -> bytes:
     """Draw the named machine, with a proof under the limits of the runs, or under its own if no run has limits."""
     from graphexec.cli.check_targets import verdict_at
     from graphexec.draw import render, subject_for
@@ -119,18 +107,11 @@ def _draw_target(target: str, runs: Sequence[Recording], output_format: str, pie
     verdict = verdict_at(target, None)
     unknown = all(run.limits is None for run in runs)
     subject = verdict if unknown else subject_for(verdict.graph, None, runs)
-    return render(subject, output_format, runs=runs, pieces=pieces)
+    return render(subject, output_format, runs=runs)
 
 
 def _common_machine(runs: Sequence[Recording]) -> Picture:
-    """Return the machine that ran; if the limits of the runs differ, without the proof and the texts that differ."""
-    machine = runs[0].machine
-    if all(run.limits == runs[0].limits for run in runs):
-        return machine
-    lines = [{box.name: box.lines for box in run.machine.boxes} for run in runs]
-    boxes = (
-        replace(box, lines=tuple(line for line in box.lines if all(line in one.get(box.name, ()) for one in lines)))
-        for box in machine.boxes
-    )
-    arrows = (replace(arrow, limits=None) for arrow in machine.arrows)
-    return replace(machine, boxes=tuple(boxes), arrows=tuple(arrows), caption=())
+    """Return the machine that ran. Raises `UsageError` if the limits of the runs differ, as then do the proofs."""
+    if any(run.limits != runs[0].limits for run in runs):
+        raise UsageError("the runs have different limits; name the machine to draw, such as my_agent.py:executor")
+    return runs[0].machine

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TextIO, final
 
 from graphexec.cli.exit_codes import UsageError
-from graphexec.cli.terminal import encodable, write_utf8
+from graphexec.cli.terminal import write_utf8
 from graphexec.runtime.files import lock, open_private, open_regular, read_lines, write_all
 
 # What a gzipped file begins with; and the most bytes of what is in it, since a small one may hold more than the memory.
@@ -62,17 +62,12 @@ def unzip(content: bytes) -> bytes:
     return text
 
 
-def write(text: str, file: Path | None, *, private: bool = False, data: bool = False) -> None:
-    """Write text to a file in UTF-8, or print it: as the terminal can show it, or in UTF-8 if it is `data`.
-
-    Raises `UsageError`.
-    """
+def write(text: str, file: Path | None, *, private: bool = False) -> None:
+    """Write text in UTF-8 to a file, or to the standard output. Raises `UsageError`."""
     if file is not None:
         write_bytes(text.encode(errors="backslashreplace"), file, private=private)
-    elif data:
-        write_utf8(text, sys.stdout)
     else:
-        print(encodable(text, sys.stdout, drawn=True), end="")
+        write_utf8(text, sys.stdout)
 
 
 def write_bytes(content: bytes, file: Path, *, private: bool = False) -> None:

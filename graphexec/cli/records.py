@@ -106,16 +106,15 @@ class Records(RunRecorder):
     """A display that writes records to `out`, in ASCII, which every stream can encode.
 
     A full disk does not end the run: after the first record that cannot be written, no other is, so that the output is
-    the beginning of a run. A closed pipe is an error if `out` is the standard output, not a `file`. While nothing else
-    is written to a file, a thread writes signs of life, until the result.
+    the beginning of a run, and it `is_incomplete`. A closed pipe is an error if `out` is the standard output, not a
+    `file`. While nothing else is written to a file, a thread writes signs of life, until the result.
     """
 
     def __init__(self, out: TextIO, file: Path | None = None) -> None:
         super().__init__()
         self._out = out
         self._file = file
-        self._written = 0
-        self._failure: OSError | None = None
+        self.is_incomplete = False
         self.heartbeat = None if file is None else _HEARTBEAT
         self._lock = threading.Lock()
         self._last = time.monotonic()
@@ -144,26 +143,12 @@ class Records(RunRecorder):
                     self._write(self._recorder.alive())
                     wait = seconds
 
-    def report_missing(self) -> bool:
-        """Print to stderr which records could not be written, and return whether there are any."""
-        if self._failure is None or self._recorder is None:
-            return False
-        name = "the standard output" if self._file is None else self._file
-        reason = self._failure.strerror or error_line(self._failure)
-        total = len(self._recorder.records)
-        lost = f"the last {total - self._written}" if self._written else "all"
-        missing = f"{lost} of its {total} records are missing"
-        # stderr may be on the same full disk.
-        with suppress(OSError):
-            print(f"graphexec: {name} is incomplete: {reason}; {missing}", file=sys.stderr)
-        return True
-
     def _store(self, record: Record) -> None:
         with self._lock:
             self._write(record)
 
     def _write(self, record: Record) -> None:
-        if self._failure is not None:
+        if self.is_incomplete:
             return
         self._last = time.monotonic()
         try:
@@ -173,14 +158,16 @@ class Records(RunRecorder):
         except OSError as error:
             if self._file is None and isinstance(error, BrokenPipeError):
                 raise
-            self._failure = error
-        else:
-            self._written += 1
+            self.is_incomplete = True
+            name = "the standard output" if self._file is None else self._file
+            # stderr may be on the same full disk.
+            with suppress(OSError):
+                print(f"graphexec: {name} is incomplete: {error.strerror or error_line(error)}", file=sys.stderr)
 
 
 @contextmanager
 def record_to(file: Path | None) -> Generator[Records | None]:
-    """Write the records of a run to a file, if one is named, and report at the end which are missing.
+    """Write the records of a run to a file, if one is named.
 
     If an error prevents the run, it is the only record. Raises `UsageError` for a file that cannot be opened.
     """
@@ -201,7 +188,6 @@ def record_to(file: Path | None) -> Generator[Records | None]:
         # Closing writes the rest of the buffer, which may fail again.
         with suppress(OSError):
             out.close()
-        records.report_missing()
 
 
 def load_recording(file: str) -> Recording:

@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from graphexec._mistakes import explain_names
 from graphexec.draw.formats.dot import dot
-from graphexec.draw.formats.mermaid import mermaid, mermaid_state
+from graphexec.draw.formats.mermaid import mermaid
 from graphexec.draw.formats.svg import png, svg
 from graphexec.draw.formats.terminal import terminal
 from graphexec.draw.model.marks import COLOURS, Mark, Marks, marks_of
 from graphexec.draw.model.picture import Picture, picture_of
-from graphexec.draw.model.pieces import PieceView, show_pieces
 from graphexec.draw.page import html
 from graphexec.draw.runs.overlay import overlay_runs
 from graphexec.draw.runs.recorder import AnyRun, HasJournal, Recorder, recording_of
@@ -39,7 +38,6 @@ __all__ = [
     "Mark",
     "Marks",
     "Picture",
-    "PieceView",
     "Recorder",
     "Recording",
     "draw",
@@ -61,7 +59,6 @@ Subject: TypeAlias = Graph[Any, Any] | Verdict | Picture
 FORMATS: Mapping[str, Callable[[Picture], str]] = MappingProxyType(
     {
         "mermaid": mermaid,
-        "mermaid-state": mermaid_state,
         "dot": dot,
         "text": terminal,
         "svg": svg,
@@ -92,7 +89,6 @@ def draw(
     *,
     marks: Marks | None = None,
     runs: AnyRun | Iterable[AnyRun] = (),
-    pieces: PieceView | None = None,
 ) -> str:
     """Return the picture of a machine as text; of a verdict, `machine.verify(limits)`, with its bounds and findings.
 
@@ -100,17 +96,12 @@ def draw(
     machine: one run shows its path, several make a heat map; an exception that ended a run counts as that run. An HTML
     page of one run has all its steps. A proof for other limits than those of the runs is omitted.
 
-    `pieces` are drawn as `"boxes"` around their nodes, or as `"badges"`: an edge between nodes of the base machine
-    names the pieces that the outcome passes on it, in their order, and the pieces that return it in place of another
-    outcome (`from critic`). By default, up to three pieces are boxes, and more are badges; on an HTML page, all are
-    boxes, which can be folded.
-
-    Raises `InputError` for an unknown format or view, for a format whose extra `draw` is not installed, and for a run
+    Raises `InputError` for an unknown format, for a format whose extra `draw` is not installed, and for a run
     of another machine.
     """
     if format == "png":
         raise InputError("a PNG is binary; write draw.save(machine, 'flow.png'), or machine.draw('flow.png')")
-    return render(subject, format, marks=marks, runs=runs, pieces=pieces).decode()
+    return render(subject, format, marks=marks, runs=runs).decode()
 
 
 def render(
@@ -119,7 +110,6 @@ def render(
     *,
     marks: Marks | None = None,
     runs: AnyRun | Iterable[AnyRun] = (),
-    pieces: PieceView | None = None,
 ) -> bytes:
     """Return the picture as the bytes of a file, like `draw`; `png` is a format here, too."""
     recordings = [recording_of(run) for run in _several(runs)]
@@ -127,9 +117,6 @@ def render(
     if format not in (*FORMATS, "png"):
         hint = did_you_mean(format, (*FORMATS, "png"), f"there are {', '.join(FORMATS)}, and png for files")
         raise InputError(f"a graph cannot be drawn as {format}; {hint}")
-    if format == "html" and pieces is None:
-        pieces = "boxes"
-    picture = show_pieces(picture, pieces)
     shown = overlay_runs(picture, recordings)
     if format == "html" and len(recordings) == 1:
         # The page itself draws the run over the machine, step by step.
@@ -144,7 +131,6 @@ def save(
     format: str | None = None,  # noqa: A002
     marks: Marks | None = None,
     runs: AnyRun | Iterable[AnyRun] = (),
-    pieces: PieceView | None = None,
 ) -> Path:
     """Write the picture to a file and return its path; the suffix gives the format (`SUFFIXES`) unless `format` does.
 
@@ -153,7 +139,7 @@ def save(
     """
     file = Path(path)
     shown = _several(runs)
-    content = render(subject, format or format_of(file), marks=marks, runs=shown, pieces=pieces)
+    content = render(subject, format or format_of(file), marks=marks, runs=shown)
     with FileIO(file, "wb", opener=open_private if shown else None) as out:
         write_all(out, content)
     return file

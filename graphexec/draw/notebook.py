@@ -13,7 +13,6 @@ from graphexec.draw.formats.mermaid import mermaid
 from graphexec.draw.formats.svg import svg
 from graphexec.draw.formats.terminal import terminal
 from graphexec.draw.model.picture import picture_of
-from graphexec.draw.model.pieces import show_pieces
 from graphexec.draw.model.text import format_duration, format_quantity
 from graphexec.draw.runs.data import to_json_data
 from graphexec.draw.runs.labels import format_call, format_data, shorten
@@ -21,8 +20,6 @@ from graphexec.effects import MODEL_CALLS, TOOL_CALLS
 from graphexec.errors import InputError
 from graphexec.kernel.meters import Spent
 from graphexec.verify.proof.findings import Verdict
-from graphexec.verify.reports.subject import Subject
-from graphexec.verify.reports.text import text
 
 # The layout of a machine with more edges may take many seconds, at each display of the cell.
 MOST_EDGES = 150
@@ -64,7 +61,7 @@ def machine_bundle(machine: _Verifiable) -> dict[str, str]:
     render it, and a drawing of characters that says how to get the picture.
     """
     verdict, plain = machine.verify(), repr(machine)
-    picture = show_pieces(picture_of(verdict))
+    picture = picture_of(verdict)
     count = len(verdict.graph.edges)
     reason = f"{count:,} edges are too many for a picture here; write it to a file with .draw('flow.svg')"
     if count <= MOST_EDGES:
@@ -78,11 +75,6 @@ def machine_bundle(machine: _Verifiable) -> dict[str, str]:
 def verdict_bundle(verdict: Verdict) -> dict[str, str]:
     """Return the verdict as text."""
     return {"text/plain": str(verdict)}
-
-
-def subject_bundle(subject: Subject) -> dict[str, str]:
-    """Return the report on a named target as text, also on one that could not be checked."""
-    return {"text/plain": text([subject])}
 
 
 def run_bundle(result: _Run) -> dict[str, str]:

@@ -44,7 +44,7 @@ from graphexec.tools.options import MAX_TOOL_INPUT, ErrorPolicy
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from graphexec.draw import AnyRun, PieceView
+    from graphexec.draw import AnyRun
     from graphexec.memory import Memory
     from graphexec.verify import Verdict
 
@@ -349,12 +349,11 @@ class AgentExecutor(RunMethods[T_co]):
         *,
         format: str | None = None,  # noqa: A002 - as `Machine.draw` has it
         runs: AnyRun | Iterable[AnyRun] = (),
-        pieces: PieceView | None = None,
     ) -> Path:
         """Write a picture of the machine with its proof within these limits to a file; see `Machine.draw`."""
         from graphexec.draw import save
 
-        return save(self._verdict, path, format=format, runs=runs, pieces=pieces)
+        return save(self._verdict, path, format=format, runs=runs)
 
     def as_tool(self, name: str, description: str) -> AnyTool:
         """Return a tool that starts a nested run of this executor, within the limits and the time of the calling run.

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     # The TypeVar of Python 3.13.
     from typing_extensions import TypeVar
 
-    from graphexec.draw import PieceView
     from graphexec.executor.plugging import Output
 
     # The class of the answer: of `create_agent(output_type=...)`, else any.
@@ -91,7 +90,6 @@ class RunResult(Generic[T_co]):
         path: str | Path,
         *,
         format: str | None = None,  # noqa: A002 - as `Machine.draw` has it
-        pieces: PieceView | None = None,
     ) -> Path:
         """Draw the run over its machine, `result.draw("run.html")` with every step, or `"run.svg"`; return the path.
 
@@ -102,7 +100,7 @@ class RunResult(Generic[T_co]):
 
         if self.journal is None:
             raise InputError("the result has no journal, so its path is unknown; draw a result of executor.run")
-        return save(verify(self.journal.graph, self.limits), path, format=format, runs=self, pieces=pieces)
+        return save(verify(self.journal.graph, self.limits), path, format=format, runs=self)
 
     @property
     def usage(self) -> Usage:

@@ -24,38 +24,23 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from graphexec._mistakes import explain_names
 from graphexec.errors import InputError
 from graphexec.live.application import make_application, missing_extra
 from graphexec.live.feeds import Source, feed_of
-from graphexec.live.tokens import TOKEN_BYTES, Access, validate_token
-
-if TYPE_CHECKING:
-    from starlette.applications import Starlette
+from graphexec.live.tokens import TOKEN_BYTES, Access
 
 # Seconds for sending the remaining records when the server closes.
 _GRACE = 3
-
-
-def live_page(source: Source, *, token: str) -> Starlette:
-    """Return the ASGI application that serves the page of the run at `source`, from its first record on.
-
-    Every request needs the token: in the address (`/?token=...`), which sets a cookie for the next ones, or in the
-    header `Authorization: Bearer ...`. Make it with `secrets.token_urlsafe()`, and print the address where its reader
-    sees it. The application accepts only the host names of this computer.
-
-    Raises `InputError` for a token of fewer than 16 characters or with characters that an address must escape, and
-    without starlette.
-    """
-    validate_token(token)
-    return make_application(feed_of(source), Access(token))
 
 
 @contextmanager
 def serving(source: Source, *, port: int = 0) -> Generator[str]:
     """Serve the page of the run at `source` from a thread, and yield its address, with a new random token.
 
-    Who has the address can read the run. Readers receive every record made before the block ends. Port 0 selects a free
-    port. Raises `InputError` without uvicorn, and for a port in use.
+    Who has the address can read the run: every request needs the token, in the address (`/?token=...`), which sets a
+    cookie for the next ones, or in the header `Authorization: Bearer ...`. Readers receive every record made before the
+    block ends. Port 0 selects a free port. Raises `InputError` without uvicorn, and for a port in use.
     """
     feed = feed_of(source)
     token = secrets.token_urlsafe(TOKEN_BYTES)
@@ -94,3 +79,7 @@ def _listen(port: int) -> socket.socket:
         return socket.create_server(("127.0.0.1", port))
     except (OSError, OverflowError) as error:
         raise InputError(f"port {port} cannot be opened: {error}; pass another, or 0 for a free one") from error
+
+
+if not TYPE_CHECKING:
+    __getattr__ = explain_names(__name__)

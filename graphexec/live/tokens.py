@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import re
 from html import escape
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, quote, urlencode
-
-from graphexec.errors import InputError
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -17,8 +14,6 @@ if TYPE_CHECKING:
 
 # Random bytes of a server's own token.
 TOKEN_BYTES = 32
-# What no address must escape. Sixteen characters of `secrets.token_urlsafe` are 96 bits.
-_TOKEN = re.compile(r"[A-Za-z0-9._~-]{16,}")
 _PARAMETER = "token"
 _REFUSAL = (
     "403: this page needs its token.\n"
@@ -31,14 +26,6 @@ def page_leading_to(address: str) -> str:
     """Return a page that leads to an address by itself."""
     refresh = f'<meta http-equiv="refresh" content="0;url={escape(address)}">'
     return f'<!doctype html><meta charset="utf-8">{refresh}<title>graphexec</title>\n'
-
-
-def validate_token(token: object) -> None:
-    """Raise `InputError`, without the token, if it is not one that an address and a header can carry."""
-    if not (isinstance(token, str) and _TOKEN.fullmatch(token)):
-        raise InputError(
-            "token is not a string of 16 or more letters, digits and -._~; pass secrets.token_urlsafe(), and keep it"
-        )
 
 
 class Access:
@@ -78,16 +65,7 @@ class Access:
                 # A page that another site or a file opens receives no strict cookie after a redirect. From this page,
                 # the next request is one of the page's own site.
                 answer = HTMLResponse(page_leading_to(address), headers=_PRIVATE)
-            folder = f"{scope.get('root_path', '').rstrip('/')}/"
-            answer.set_cookie(
-                _cookie_name(request),
-                self._cookie(request),
-                path=folder,
-                # Over TLS it is never sent without.
-                secure=request.url.scheme == "https",
-                httponly=True,
-                samesite="strict",
-            )
+            answer.set_cookie(_cookie_name(request), self._cookie(request), httponly=True, samesite="strict")
             await answer(scope, receive, send)
 
         return guarded
@@ -117,5 +95,4 @@ def _split_query(query: str) -> tuple[list[str], list[tuple[str, str]]]:
 
 def _cookie_name(request: Request) -> str:
     """Return the name of this server's cookie: browsers send a host's cookies to all of its ports."""
-    server = request.scope.get("server")
-    return f"graphexec-live-{server[1] if server and server[1] is not None else 0}"
+    return f"graphexec-live-{request.scope['server'][1]}"

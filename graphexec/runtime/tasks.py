@@ -309,10 +309,8 @@ class OwnLoop:
 def run_on_own_loop(call: Callable[[], Awaitable[T]]) -> T:
     """Run an async function in a sync run: in a separate thread, on the event loop of the run, or on another one.
 
-    It is cancelled with its caller. Raises `EventLoopError` if another thread, such as that of another loop, sets what
-    it awaits.
+    It is cancelled with its caller.
     """
-    from graphexec._mistakes.event_loops import guard_loop
 
     async def main() -> T:
         loop, task, scope = asyncio.get_running_loop(), asyncio.current_task(), current_cancel_scope()
@@ -325,7 +323,7 @@ def run_on_own_loop(call: Callable[[], Awaitable[T]]) -> T:
                 loop.call_soon_threadsafe(task.cancel)
 
         with scope.on_cancel(cancel):
-            return await guard_loop(loop, task, call)
+            return await call()
 
     run = run_of_call()
     while run is not None and run.host is not None:

@@ -32,8 +32,8 @@ async text => {
     };
 }
 """
-# The shapes of the start and of the end, in both kinds of diagrams.
-_STARTS, _ENDS = ("circle", "stateStart"), ("doublecircle", "stateEnd")
+# The shapes of the start and of the end.
+_START, _END = "circle", "doublecircle"
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def load(page: Page) -> None:
 
 
 def read(page: Page, text: str) -> Read:
-    """Read a flowchart or a state diagram. Raises Mermaid's syntax error."""
+    """Read a flowchart. Raises Mermaid's syntax error."""
     # Any: JSON, from the script above.
     found: Any = page.evaluate(_MACHINE, text)
     nodes = {node["id"]: node for node in found["nodes"]}
@@ -70,19 +70,19 @@ def read(page: Page, text: str) -> Read:
     def name(key: str) -> str:
         """Return the titles of the graphs that contain a node, and its own."""
         node = nodes[key]
-        if node["shape"] in _ENDS:
+        if node["shape"] == _END:
             return "END"
         title: str = node["lines"][0]
         return f"{name(node['parent'])}.{title}" if node["parent"] else title
 
-    starts = [key for key, node in nodes.items() if node["shape"] in _STARTS]
+    starts = [key for key, node in nodes.items() if node["shape"] == _START]
     edges = [(edge["source"], edge) for edge in found["edges"]]
     inner = [(name(key), tuple(edge["lines"]), name(edge["target"]), edge) for key, edge in edges if key not in starts]
     return Read(
         {
             name(key): tuple(node["lines"])
             for key, node in nodes.items()
-            if not node["group"] and node["shape"] not in (*_STARTS, *_ENDS)
+            if not node["group"] and node["shape"] not in (_START, _END)
         },
         [name(edge["target"]) for key, edge in edges if key in starts],
         [(source, lines, target) for source, lines, target, _ in inner],

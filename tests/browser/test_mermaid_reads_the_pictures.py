@@ -1,14 +1,14 @@
 """Mermaid's own parser reads the edges of the table in our diagrams."""
 
-from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphexec import END, Machine, executor
-from graphexec.draw.formats.mermaid import mermaid, mermaid_state
+from graphexec.draw.formats.mermaid import mermaid
 from graphexec.draw.model.picture import Arrow, Box, Picture, picture_of
 from graphexec.kernel import Graph
 from tests.browser.boxes import elements, overlapping_texts
@@ -20,9 +20,7 @@ from tests.parameters import examples, some
 
 pytestmark = pytest.mark.browser
 
-Draws: TypeAlias = Callable[[Picture], str]
-
-TITLE = ".flowchartTitleText, .statediagramTitleText"
+TITLE = ".flowchartTitleText"
 # Look-alikes in titles of characters that Mermaid does not show.
 ALIKE = str.maketrans(
     {
@@ -62,13 +60,6 @@ def holds(page: Page, machine: Graph[Any, Any]) -> None:
     assert {*flowchart.nodes} == {names[box.name] for box in picture.boxes}
     exhausting = [(names[arrow.source], arrow.lines, names[arrow.target]) for arrow in picture.arrows if arrow.exhausts]
     assert flowchart.dotted == exhausting
-    states = read(page, mermaid_state(picture))
-    assert sorted(states.table) == table(machine, names)
-    assert states.starts == [names[machine.start]]
-    assert {*states.nodes} == {names[box.name] for box in picture.boxes}
-    assert [edge for edge in states.edges if "a limit is used up" in edge[1]] == [
-        (source, (*lines, "a limit is used up"), target) for source, lines, target in exhausting
-    ]
 
 
 @pytest.mark.parametrize("machine", some(MACHINES | BAD, 20))
@@ -82,11 +73,10 @@ def test_mermaid_reads_edges_of_random_machines(mermaid_page: Page, machine: Gra
     holds(mermaid_page, machine)
 
 
-@pytest.mark.parametrize("draws", [mermaid, mermaid_state])
 @pytest.mark.parametrize("machine", some(MACHINES, 20))
-def test_mermaid_draws_every_label_and_node(mermaid_page: Page, machine: Machine[Any, Any], draws: Draws) -> None:
+def test_mermaid_draws_every_label_and_node(mermaid_page: Page, machine: Machine[Any, Any]) -> None:
     picture = picture_of(machine.verify())
-    show(mermaid_page, draws(picture))
+    show(mermaid_page, mermaid(picture))
     # Mermaid draws a self-loop as three lines, one of them with the label.
     labels = [label for label in elements(mermaid_page, "g.edgeLabel") if label.text.strip()]
     assert len(labels) == len(picture.arrows)
@@ -95,12 +85,11 @@ def test_mermaid_draws_every_label_and_node(mermaid_page: Page, machine: Machine
     assert visible_lines(*(one.text for one in elements(mermaid_page, TITLE))) == titled(*picture.caption)
 
 
-@pytest.mark.parametrize("draws", [mermaid, mermaid_state])
 @pytest.mark.parametrize(
     "machine", [executor.AGENT_EXECUTOR, executor.agent_graph(strict=True)], ids=["plain", "strict"]
 )
-def test_labels_of_the_standard_machine_are_free(mermaid_page: Page, machine: Machine[Any, Any], draws: Draws) -> None:
-    show(mermaid_page, draws(picture_of(machine.verify())))
+def test_labels_of_the_standard_machine_are_free(mermaid_page: Page, machine: Machine[Any, Any]) -> None:
+    show(mermaid_page, mermaid(picture_of(machine.verify())))
     labels = elements(mermaid_page, "g.edgeLabel")
     assert overlapping_texts(labels, elements(mermaid_page, "g.node")) == []
     (picture,) = elements(mermaid_page, "svg")
@@ -113,17 +102,16 @@ def test_any_text_is_drawn_and_not_executed(mermaid_page: Page, caption: str, no
     hostile = f"{note}<img src=x onerror='ran = true'><script>ran = true</script>"
     arrow = Arrow("a", "Over", END.name, notes=(hostile,))
     picture = Picture("a", (Box("a", "pure", notes=(hostile,)),), (arrow,), (caption,))
-    for text in (mermaid(picture), mermaid_state(picture)):
-        show(mermaid_page, text)
-        assert elements(mermaid_page, "img, script") == []
-        assert mermaid_page.evaluate("typeof ran") == "undefined"
-        letters = [
-            "".join(visible_lines(one.text)).replace(" ", "") for one in elements(mermaid_page, "g.node, g.edgeLabel")
-        ]
-        for word in ("a", "Over"):
-            assert "".join(visible_lines(word, hostile)).replace(" ", "") in letters
-        titles = [one.text for one in elements(mermaid_page, TITLE)]
-        assert visible_lines(*titles) == titled(caption)
+    show(mermaid_page, mermaid(picture))
+    assert elements(mermaid_page, "img, script") == []
+    assert mermaid_page.evaluate("typeof ran") == "undefined"
+    letters = [
+        "".join(visible_lines(one.text)).replace(" ", "") for one in elements(mermaid_page, "g.node, g.edgeLabel")
+    ]
+    for word in ("a", "Over"):
+        assert "".join(visible_lines(word, hostile)).replace(" ", "") in letters
+    titles = [one.text for one in elements(mermaid_page, TITLE)]
+    assert visible_lines(*titles) == titled(caption)
 
 
 @settings(max_examples=examples(200, 20))
@@ -133,11 +121,7 @@ def test_any_text_is_read_unchanged(mermaid_page: Page, title: str, note: str, o
     name = f"a{title.replace('.', '')}"
     arrow = Arrow(name, outcome, "b", notes=(note,), exhausts=True)
     picture = Picture(name, (Box(name, "model", notes=(note,)), Box("b", "pure")), (arrow,))
-    flowchart, states = read(mermaid_page, mermaid(picture)), read(mermaid_page, mermaid_state(picture))
-    for found in (flowchart, states):
-        shown = [lines for lines in found.nodes.values() if lines != ("b",)]
-        assert [visible_lines(*lines) for lines in shown] == [visible_lines(name, note)]
+    flowchart = read(mermaid_page, mermaid(picture))
+    shown = [lines for lines in flowchart.nodes.values() if lines != ("b",)]
+    assert [visible_lines(*lines) for lines in shown] == [visible_lines(name, note)]
     assert [visible_lines(*lines) for _, lines, _ in flowchart.edges] == [visible_lines(outcome, note)]
-    assert [visible_lines(*lines) for _, lines, _ in states.edges] == [
-        visible_lines(outcome, note, "a limit is used up")
-    ]

@@ -1,6 +1,5 @@
 """`graphexec check`: verdicts in every format."""
 
-import io
 import json
 import sys
 from pathlib import Path
@@ -8,15 +7,13 @@ from types import ModuleType
 
 import pytest
 
-from graphexec.cli.checking import print_report
-from graphexec.cli.terminal import clean
 from graphexec.draw.model.style import LIGHT
 from graphexec.verify import Certificate, Finding, check, verify
-from graphexec.verify.reports import Subject, subject_of
-from tests.cli.terminals import Terminal, command
+from graphexec.verify.reports import Subject
+from tests.cli.terminals import command
 from tests.parameters import cases
 from tests.verify.sarif_subset import validate
-from tests.verify.writing import PERFECTIONIST, WRITER
+from tests.verify.writing import WRITER
 
 pytestmark = pytest.mark.usefixtures("folder")
 
@@ -214,12 +211,12 @@ WRITER_LIMIT, STRICT = ["writing:WRITER", "--limit"], ["writing:WRITER", "--stri
     ([".agents"], ".agents is neither a module nor a Python file; write module:object or file.py:object"),
     (["nowhere"], "there is no module nowhere here"),
     (["empty"], "empty has no graph and no executor at its top level; write one into it, such as executor = "),
-    (["agents:number"], "agents:number is an int, not a graph; name a Graph"),
+    (["agents:number"], "agents:number is an int, not a machine; name an executor"),
     (["agents:executor", "--max-iterations", "3"], "agents:executor has its own limits; set them there"),
     ([*WRITER_LIMIT, "revisions"], "--limit revisions has no value; write --limit NAME=N, such as"),
     ([*WRITER_LIMIT, "iterations=many"], "the limit iterations is 'many'; pass a number, or none"),
     ([*WRITER_LIMIT, "iterations=-1"], "the limit iterations is -1; give 0 or more"),
-    ([*WRITER_LIMIT, "revision=1"], "the machine has no meter revision; did you mean revisions?"),
+    ([*WRITER_LIMIT, "revision=1"], "revision is not a limit of this machine; did you mean revisions?"),
     ([*WRITER_LIMIT, "iterations=1", "--max-iterations=2"], "the limit iterations is set twice"),
     (["writing", "--certificate", "proof.json"], "writes one proof, and there are 2; name one machine"),
     (["writing:WRITER", "--certificate", "no/proof.json"], "no/proof.json cannot be written"),
@@ -237,18 +234,6 @@ def test_wrong_usage_is_one_line_and_exits_2(arguments: list[str], expected: str
     report = ended.err.removeprefix("a module prints\n")
     assert expected in report
     assert report.count("\n") == 1
-
-
-def test_terminal_output_is_coloured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    subjects = [subject_of("mine", verify(PERFECTIONIST)), subject_of("yours", verify(WRITER))]
-    screen, file = Terminal(), io.StringIO()
-    print_report(subjects, "text", screen)
-    print_report(subjects, "text", file)
-    assert "\x1b[1;31mREFUTED" in screen.getvalue()
-    assert "\x1b[1;32mPROVED" in screen.getvalue()
-    assert clean(screen.getvalue()) == file.getvalue()
 
 
 @cases("target", "writing:PERFECTIONIST", "refused:executor")

@@ -30,9 +30,9 @@ NODES = "graphexec.executor.nodes"
     (["graphexec.executor:AGENT_EXECUTR"], "graphexec.executor has no AGENT_EXECUTR; did you mean AGENT_EXECUTOR"),
     (["graphexec.executor:AGENT_EXECUTOR.strat"], "AGENT_EXECUTOR has no strat; did you mean start"),
     (["graphexec.machin:AGENT_EXECUTOR"], "there is no module graphexec.machin here"),
-    ([f"{NODES}:STOPPED"], f"{NODES}:STOPPED is a str, not a graph; name a Graph"),
+    ([f"{NODES}:STOPPED"], f"{NODES}:STOPPED is a str, not a machine; name an executor"),
     (["machines_of_mine"], "machines_of_mine names a module, not a machine; write machines_of_mine:first or"),
-    (["--format", "gif"], "Invalid value for '--format': 'gif' is not one of 'mermaid', 'mermaid-state', 'dot'"),
+    (["--format", "gif"], "Invalid value for '--format': 'gif' is not one of 'mermaid', 'dot'"),
     (["nowhere.py:machine"], "there is no file nowhere.py; check its name, and the folder\n"),
     (["below/nowhere.py:machine"], "there is no file below/nowhere.py; check its name, and the folder\n"),
     (["nowhere:machine"], "there is no module nowhere here, nor is it installed; check its name"),
@@ -186,7 +186,7 @@ def test_tasks_and_options_of_the_built_in_agent_are_described(monkeypatch: pyte
     ):
         assert task in first
     shown = help_of(monkeypatch, "run")
-    for name in ("system", "temperature", "timeout", "max-tokens", "max-reply-tokens", "limit"):
+    for name in ("system", "temperature", "timeout", "max-reply-tokens", "limit"):
         assert re.search(rf"--{name} +\S+ +\S", shown), name
     assert "[TARGET] QUESTION" in shown
     assert "- reads it from standard input" in shown

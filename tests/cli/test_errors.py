@@ -72,15 +72,14 @@ MODELS = [
 OPTIONS = {
     "--limit": ["tokens=-1", "iterations=1.5", "seconds=inf", "iterations=none", "token=5", "tokens", "cost=0"],
     "--memory": [".", "no/talk.db", "x" * 300, "notes.txt"],
-    "--cache": ["no/replies.db", ":memory:", "notes.txt"],
     "--image": ["no.png", "notes.txt"],
     "--tools": ["nowhere:tool", "mine:"],
     "--record": ["no/trace.jsonl"],
 }
 OF_OTHERS = [*("-m", "--provider", "--api-key", "--system-prompt", "--prompt", "--tool", "--images", "--max-steps")]
 LIMITS = [
-    *("--max-iterations=1", "--max-iterations=0", "--max-model-calls=1", "--max-tool-calls=0", "--max-tokens=5"),
-    *("--max-seconds=0", "--limit=fan_out=0"),
+    *("--max-iterations=1", "--max-iterations=0", "--limit=model_calls=1", "--limit=tool_calls=0", "--limit=tokens=5"),
+    *("--limit=seconds=0", "--limit=fan_out=0"),
 ]
 IMAGE = ("--image", "https://example.org/a.png")
 
@@ -89,9 +88,7 @@ CASES: list[Case] = [
     *(fails("run", "q", "--model", name) for name in MODELS),
     fails("run", "q", "--model", "m", "--base-url", "127.0.0.1:9"),
     fails("run", "q", "--base-url", NOWHERE),
-    fails("run", "q", "--gguf", "no.gguf"),
-    fails("run", "q", "--gguf", "notes.txt", code=1),
-    fails("run", "q", "--gguf", "notes.txt", "--model", "m"),
+    fails("run", "q", "--model", "local:notes.txt", code=1),
     fails("run", "q", "--model", "local", "--retries", "1"),
     # Keys.
     fails("run", "q", "--model", "openai:gpt-5-mini", code=1),
@@ -121,7 +118,7 @@ CASES: list[Case] = [
     *(replace(refused(200, "", option), reply=native_tool_call("today"), code=3) for option in LIMITS),
     *(fails(*TALK, option, value) for option, values in OPTIONS.items() for value in values),
     Case((*TALK, "--limit", "cost=1")),
-    fails(*TALK, "--limit", "tokens=5", "--max-tokens", "5"),
+    fails(*TALK, "--limit", "tokens=5", "--limit", "tokens=6"),
     fails("run", "q", "--agent", "react", "--memory", "talk.db"),
     # Questions, targets, and options of other programs.
     *(fails("run", *words) for words in ([], [""], ["two", "words"], ["nowhere.py:executor", "q"])),

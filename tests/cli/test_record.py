@@ -160,13 +160,12 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> FullDisk:
     return full
 
 
-@pytest.mark.parametrize(("room", "lost"), [(0, "all"), (3, "the last 29")])
-def test_full_disk_does_not_end_the_run(disk: FullDisk, room: int, lost: str) -> None:
+@pytest.mark.parametrize("room", [0, 3])
+def test_full_disk_does_not_end_the_run(disk: FullDisk, room: int) -> None:
     disk.room = room
     ended = run(SOLVED, "--quiet", "--record", "run.jsonl")
     assert (ended.code, ended.out) == (0, "37 * 48 is 1776.\n")
-    missing = f"No space left on device; {lost} of its 32 records are missing"
-    assert ended.err == f"graphexec: run.jsonl is incomplete: {missing}\n"
+    assert ended.err == "graphexec: run.jsonl is incomplete: No space left on device\n"
     # The file has the beginning of the run.
     assert [record["event"] for record in read_trace(disk.kept)] == ["start", "entered", "asked"][:room]
     assert disk.closed
@@ -175,7 +174,7 @@ def test_full_disk_does_not_end_the_run(disk: FullDisk, room: int, lost: str) ->
 def test_full_disk_keeps_the_exit_code(disk: FullDisk) -> None:
     ended = run(SOLVED, "--quiet", "--record", "run.jsonl", "--max-iterations", "1")
     assert (ended.code, disk.kept) == (3, "")
-    assert "graphexec: run.jsonl is incomplete: No space left on device; all of its " in ended.err.splitlines()[-1]
+    assert "graphexec: run.jsonl is incomplete: No space left on device" in ended.err.splitlines()
 
 
 FULL = Path("/dev/full")
@@ -197,7 +196,7 @@ def run_into(full: str, *options: str) -> tuple[int, str, str]:
     return ended.returncode, ended.stdout or "", ended.stderr or ""
 
 
-PRINTED, MISSING = "37 * 48 is 1776.\n", "is incomplete: No space left on device; all of its 32 records are missing\n"
+PRINTED, MISSING = "37 * 48 is 1776.\n", "is incomplete: No space left on device\n"
 
 
 @pytest.mark.medium

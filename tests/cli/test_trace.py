@@ -106,12 +106,12 @@ def test_usage_is_shown_where_a_model_was_called() -> None:
     reply = ModelReply("Hello", usage=Usage(12, 3))
     checked: list[Event[Any]] = [Entered("check", Run({}), Spent()), Moved("check", Replied(Run({}), reply), "parse")]
     first, second = printed(*replies(reply), *checked).splitlines()
-    assert "0.50 s | 12 + 3 tokens" in first
-    assert second.split() == ["check", "->", "Replied"]
+    assert "0.50 s · 12 + 3 tokens" in first
+    assert second.split() == ["check", "→", "Replied"]
     progress = RunProgress(spent=Spent(iterations=1, meters={"model_calls": 1, "tokens": 1}))
     out = printed(*replies(ModelReply("Hello")), interrupted=progress)
     assert out.splitlines()[0].split()[-3:] == ["Replied", "0.50", "s"]
-    assert "1 model call | 0 tool calls | tokens not reported | " in out
+    assert "1 model call · 0 tool calls · tokens not reported · " in out
     progress = RunProgress(spent=Spent(iterations=10**5000, meters={"prompt_tokens": 10**5000}))
     out = printed(*replies(ModelReply("Hello", usage=Usage(10**5000, 1))), interrupted=progress)
     assert "1.0e+5000 + 1 tokens" in out

@@ -82,16 +82,31 @@ def test_incomplete_trace_is_shown(folder: Path) -> None:
 END = RECORDED.count("\n") + 1
 
 
+def broken(record: int, **changed: object) -> str:
+    """Return a trace in which one record has changed fields; `None` removes a field."""
+    records = [*RECORDING.records]
+    now = {**records[record], **changed}
+    records[record] = {name: one for name, one in now.items() if one is not None}
+    return Recording(records).to_json_lines()
+
+
 @cases("arguments", ["view", TRACE, "--no-open"], ["draw", "--run", TRACE])
 @cases(
     ("text", "expected"),
     ("", "these records do not begin with a start"),
     ("\n", "these records do not begin with a start"),
     (RECORDED.partition("\n")[2], "these records do not begin with a start"),
-    ('{"event": "start", "machine": {}}\n', "line 1: this is not the picture of a machine: start: "),
+    ('{"event": "start", "version": 2, "machine": {}}\n', "line 1: this is not the picture of a machine: start: "),
     (RECORDED + "{]\n", f"line {END} is not a record; "),
     (RECORDED + "\n[1]\n", f"line {END + 1} is not a record; "),
-    (RECORDED + '\n{"event": "moved", "node": "plan"}\n', f"line {END + 1} is not "),
+    (RECORDED + '\n{"event": "moved", "node": "plan"}\n', f"line {END + 1} is not a valid record: moved.outcome: "),
+    (broken(1, spent=None), "line 2 is not a valid record: entered.spent: "),
+    (broken(2, effects=None), "line 3 is not a valid record: asked.effects: "),
+    (broken(2, effects=[{"tool": "double"}]), "line 3 is not a valid record: asked.effects.0.effect: "),
+    (broken(3, replies=None), "line 4 is not a valid record: answered.replies: "),
+    (broken(3, seconds=[]), "line 4 is not a valid record: answered.seconds: "),
+    (broken(4, target=None), "line 5 is not a valid record: moved.target: "),
+    ("".join(RECORDED.splitlines(keepends=True)[:5]) + "[" * 100_000, "line 6 is not a record; "),
 )
 def test_invalid_trace_names_file_and_line(folder: Path, arguments: list[str], text: str, expected: str) -> None:
     (folder / TRACE).write_text(text, encoding="utf-8")
@@ -154,37 +169,3 @@ def test_live_opens_the_browser_without_the_token(folder: Path, monkeypatch: pyt
     assert (ended.code, mode, f"url={url}" in text) == (0, 0o600, True)
     assert url.partition("=")[2] not in address + ended.err
     assert not Path(address.removeprefix("file://")).exists()
-
-
-def broken(record: int, **changed: object) -> str:
-    """Return a trace in which one record has changed fields; `None` removes a field."""
-    records = [*RECORDING.records]
-    now = {**records[record], **changed}
-    records[record] = {name: one for name, one in now.items() if one is not None}
-    return Recording(records).to_json_lines()
-
-
-# What is broken, its line, and the trace.
-BROKEN = [
-    ("entered without what is spent", 2, broken(1, spent=None)),
-    ("asked without effects", 3, broken(2, effects=None)),
-    ("asked for what has no class", 3, broken(2, effects=[{"tool": "double"}])),
-    ("answered without replies", 4, broken(3, replies=None)),
-    ("answered in no time", 4, broken(3, seconds=[])),
-    ("moved to nowhere", 5, broken(4, target=None)),
-    ("deep", 6, "".join(RECORDED.splitlines(keepends=True)[:5]) + "[" * 100_000),
-]
-READERS = [["view", TRACE, "-o", "run.html", "--no-open"], ["draw", "--run", TRACE]]
-
-
-@cases("arguments", *READERS)
-@cases(("fault", "line", "text"), *BROKEN)
-def test_invalid_record_is_named(folder: Path, arguments: list[str], fault: str, line: int, text: str) -> None:
-    (folder / TRACE).write_text(text, encoding="utf-8")
-    ended = command(*arguments)
-    assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
-    assert ended.err.startswith("graphexec: ")
-    assert TRACE in ended.err
-    assert f"line {line} " in ended.err
-    assert ended.err.endswith("; pass the file that graphexec run --record wrote\n")
-    assert "KeyError" not in ended.err

@@ -14,15 +14,12 @@ import pydot
 
 Edge = tuple[str, str, str]
 
-# Mermaid: https://mermaid.js.org/syntax/flowchart.html, and stateDiagram.html.
+# Mermaid: https://mermaid.js.org/syntax/flowchart.html.
 _ENTITY = re.compile(r"#(\d+);")
 _FLOW_NODE = re.compile(r'(\w+)(?:\(\[|\[\[|\[/|\(|\{\{|\[)"(.*)"(?:\]\)|\]\]|/\]|\)|\}\}|\])')
 _FLOW_END = re.compile(r'(\w+)\(\(\("(.*)"\)\)\)')
 _FLOW_EDGE = re.compile(r'(\w+) (?:--|-\.) "(.*)" (?:-->|\.->) (\w+)')
 _SUBGRAPH = re.compile(r'subgraph \w+\["(.*)"\]')
-_STATE_EDGE = re.compile(r"(\w+) --> (\w+|\[\*\]) : (.*)")
-_STATE_TEXT = re.compile(r"(\w+) : (.*)")
-_COMPOSITE = re.compile(r'state "(.*)" as \w+ \{')
 
 # A frame's top, and an edge: its outcome, the limits that cause it or the budgets that it resets, and its target.
 _TOP = re.compile(r"[╭╔┏╒┌][─═━╌┈]+[╮╗┓╕┐]")
@@ -39,26 +36,19 @@ def read_mermaid(text: str) -> list[Edge]:
     return [(names[one[1]], _first(one[2]), names[one[3]]) for one in found if one]
 
 
-def read_mermaid_state(text: str) -> list[Edge]:
-    names = mermaid_names(text) | {"[*]": "END"}
-    found = [_STATE_EDGE.fullmatch(line) for line in _mermaid_lines(text)]
-    return [(names[one[1]], _first(one[3]), names[one[2]]) for one in found if one]
-
-
 def mermaid_names(text: str) -> dict[str, str]:
-    """Return the table's names of the nodes by their ids in a Mermaid diagram of either kind."""
+    """Return the table's names of the nodes by their ids in a Mermaid diagram."""
     path: list[str] = []
     names: dict[str, str] = {}
     for line in _mermaid_lines(text):
-        if inner := _SUBGRAPH.fullmatch(line) or _COMPOSITE.fullmatch(line):
+        if inner := _SUBGRAPH.fullmatch(line):
             path.append(decode(inner[1]))
-        elif line in ("end", "}"):
+        elif line == "end":
             path.pop()
         elif end := _FLOW_END.fullmatch(line):
             names[end[1]] = decode(end[2])
-        elif node := _FLOW_NODE.fullmatch(line) or _STATE_TEXT.fullmatch(line):
-            # A state has several lines; the first is its name.
-            names.setdefault(node[1], ".".join((*path, _first(node[2]))))
+        elif node := _FLOW_NODE.fullmatch(line):
+            names[node[1]] = ".".join((*path, _first(node[2])))
     return names
 
 
@@ -130,7 +120,6 @@ def _branches(lines: list[str]) -> Iterator[Edge]:
 
 READERS: Mapping[str, Callable[[str], list[Edge]]] = {
     "mermaid": read_mermaid,
-    "mermaid-state": read_mermaid_state,
     "dot": read_dot,
     "text": read_terminal,
 }

@@ -8,6 +8,7 @@ from graphexec.executor import AGENT_EXECUTOR
 from graphexec.kernel import Effect, Event
 from graphexec.kernel.effects import CallContext, DetachedScope
 from graphexec.runtime import stream
+from graphexec.verify import verify
 from tests.kernel.machines import Landed, Left, Stopped, countdown
 
 
@@ -43,22 +44,9 @@ def timeless(value: Any) -> Any:
             return value
 
 
-def records_of_version_1(recording: Recording) -> list[dict[str, Any]]:
-    """Return the records of a run as they were before they had a version."""
-    records = [dict(record) for record in recording.records]
-    del records[0]["version"]
-    for record in records:
-        if record["event"] == "answered":
-            reply = dict(record["replies"][0])
-            record["seconds"] = reply.pop("seconds")
-            del reply["began"]
-            record["replies"] = [reply]
-    return records
-
-
 def record_events(*events: Event[Any]) -> Recording:
     """Return the recording of a run of the standard machine with exactly these events."""
-    recorder = Recorder(AGENT_EXECUTOR, limits=gx.Limits(), inputs="q")
+    recorder = Recorder(verify(AGENT_EXECUTOR, gx.Limits()), inputs="q")
     for event in events:
         recorder(event)
     return recorder.recording
@@ -97,6 +85,6 @@ def three_entries() -> Recording:
     """Record a run in which each visit consumes an iteration and its edge resets them."""
     ways = gx.on(Left, countdown, resets=[gx.ITERATIONS]) | gx.on(Landed, gx.END) | gx.on(Stopped, gx.END)
     machine, limits = gx.graph(gx.edges(countdown, ways), start=countdown), gx.Limits(iterations=2)
-    recorder = Recorder(machine, limits=limits)
+    recorder = Recorder(verify(machine, limits))
     list(map(recorder, stream(machine, Left(3), limits=limits)))
     return recorder.recording

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -77,6 +78,19 @@ def test_copied_request_is_the_one_that_the_model_got(pages: Pages) -> None:
     assert [one["function"] for one in body["tools"]] == [
         {"name": spec.name, "description": spec.description, "parameters": spec.parameters} for spec in request.tools
     ]
+
+    def copied(label: str) -> str:
+        page.locator(".copy", has_text="copied").wait_for(state="detached")
+        page.locator(".copy", has_text=label).click()
+        return clipboard(page)
+
+    words = shlex.split(copied("copy curl"))
+    assert words[0] == "curl"
+    assert json.loads(words[words.index("-d") + 1]) == body
+    assert [word for word in words if "Bearer" in word] == ["Authorization: Bearer $OPENAI_API_KEY"]
+    compile(copied("copy Python"), "copied.py", "exec")
+    events = [json.loads(line)["event"] for line in copied("copy records").strip().split("\n")]
+    assert events == ["entered", "asked", "answered", "moved"]
 
 
 def test_copied_tests_repeat_their_steps(pages: Pages, tmp_path: Path) -> None:

@@ -1,122 +1,37 @@
-"""Pieces in pictures: boxes around their nodes, or badges on the edges that pass them."""
+"""Pieces in pictures: boxes around their nodes."""
 
-import json
-import random
-from itertools import product
 from typing import Any
 
 import pytest
 
 import graphexec as gx
-from graphexec.draw import FORMATS, Picture, draw, picture_of
-from graphexec.draw.layout.placement import lay_out
+from graphexec.draw import draw, picture_of
 from graphexec.draw.model.picture import cluster_tree
-from graphexec.draw.model.pieces import FIRST_PIECES, fold_pieces, show_pieces
 from graphexec.draw.page import html
 from graphexec.executor import Acted, Ready
 from graphexec.nodes import Piece
 from tests.draw.browser import Locator, Page, Pages, classes, press
-from tests.draw.plugged import APPROVE, COMPACT, CRITIC, GUARD, MANY, OUTPUT, REDACT, Fake, plugged
+from tests.draw.plugged import APPROVE, CRITIC, MANY, OUTPUT, plugged
 from tests.parameters import cases
 
-ALL = plugged(*MANY)
 
-
-def test_badges_are_in_the_order_of_the_seat() -> None:
-    drawn = draw(plugged(OUTPUT, CRITIC), "mermaid", pieces="badges")
-    assert drawn.count("AgentFinish<br/>#91;critic #62; output_type#93;") == 2
-    assert "judge" not in drawn
-    # A view that is unknown is refused.
-    loosely: Any = "box"
-    with pytest.raises(gx.InputError, match="pieces='box' is no view of pieces; did you mean boxes"):
-        draw(ALL, "dot", pieces=loosely)
-
-
-def test_other_exits_name_their_pieces() -> None:
-    folded = fold_pieces(picture_of(plugged(OUTPUT, CRITIC, APPROVE)))
-    by_ends = {(one.source, one.outcome, one.target): one for one in folded.arrows}
-    again = by_ends["check_return_direct", "Ready", "plan"]
-    assert (again.origins, again.own) == (("critic", "output_type"), True)
-    stopped = by_ends["parse", "Stopped", "stopped_response"]
-    assert (stopped.origins, stopped.own, stopped.exhausts) == (("approve_tools",), False, True)
-    assert stopped.details[0] == "from approve_tools"
-    # The first pieces are one box.
-    folded = fold_pieces(picture_of(plugged(GUARD, COMPACT)))
-    assert folded.start == FIRST_PIECES
-    assert folded.boxes[0].lines == ("[guard_input > compact]",)
-    assert {(one.outcome, one.target) for one in folded.arrows if one.source == FIRST_PIECES} == {
-        ("Ready", "plan"),
-        ("Stopped", "stopped_response"),
-    }
-
-
-@cases("seed", *range(12))
-def test_folded_edges_are_the_paths_through_pieces(seed: int) -> None:
-    """Compare each edge with a search of the unfolded picture."""
-    pieces: list[Fake] = random.Random(seed).sample(MANY, k=seed + 1)
-    picture = picture_of(plugged(*pieces))
-    hidden = {box.name for box in picture.boxes if box.group}
-    paths = set[tuple[str, str, str]]()
-    sources = [(box.name, box.name) for box in picture.boxes if not box.group]
-    sources += [(picture.start, FIRST_PIECES)] * (picture.start in hidden)
-    for first, name in sources:
-        seen = [first]
-        for at in seen:
-            for arrow in (one for one in picture.arrows if one.source == at):
-                if arrow.target not in hidden:
-                    paths.add((name, arrow.outcome, arrow.target))
-                elif arrow.target not in seen:
-                    seen.append(arrow.target)
-    folded = fold_pieces(picture)
-    assert {(one.source, one.outcome, one.target) for one in folded.arrows} == paths
-    assert len(folded.arrows) == len(paths)
-    named = {piece for one in folded.arrows for piece in (*one.badges, *one.origins)}
-    shown = named | {name for name, _ in pieces if any(name in line for line in folded.boxes[0].lines)}
-    assert shown == {name for name, _ in pieces}
-
-
-def test_default_view_depends_on_the_number_of_pieces() -> None:
-    three, four = picture_of(plugged(OUTPUT, CRITIC, APPROVE)), picture_of(plugged(OUTPUT, CRITIC, APPROVE, REDACT))
-    assert show_pieces(three) == three
-    assert show_pieces(four) == fold_pieces(four)
-    # Boxes hold the nodes of pieces.
+def test_boxes_hold_the_nodes_of_pieces() -> None:
     tree = cluster_tree(picture_of(plugged(OUTPUT, CRITIC)))
     inside = {one.name: [box[1].title for box in one.inside if isinstance(box, tuple)] for one in tree.clusters()}
     assert inside == {"critic": ["judge", "revise"], "output_type": ["check_output"]}
     # That of an embedded piece is within another.
-    machine = plugged(CRITIC)
-    whole = gx.embed(machine, "research")
+    whole = gx.embed(plugged(CRITIC), "research")
     loosely: Any = gx.edges
     root: Any = gx.graph(loosely(whole, gx.on(gx.AgentFinish, gx.END) | gx.on(gx.StoppedResponse, gx.END)), start=whole)
     assert picture_of(root).boxes[5].path == ("research", "critic")
-    folded = fold_pieces(picture_of(root))
-    badges = [one.badges for one in folded.arrows if (one.source, one.outcome) == ("research.parse", "AgentFinish")]
-    assert badges == [("research.critic",)]
-
-
-@cases("name", *FORMATS)
-def test_machine_without_pieces_has_one_view(name: Any) -> None:
-    assert draw(plugged(), name, pieces="badges") == draw(plugged(), name, pieces="boxes")
 
 
 @pytest.mark.medium
-@cases("how, view", *product(["mermaid", "mermaid-state", "dot", "svg", "text"], ["boxes", "badges"]))
-def test_every_format_names_every_piece(how: str, view: Any) -> None:
-    drawn = draw(ALL, how, pieces=view)
-    for name, nodes in MANY:
-        assert name in drawn
-        assert view == "badges" or all(one[0] in drawn for one in nodes)
-
-
-def test_badges_need_little_room() -> None:
-    folded = fold_pieces(picture_of(ALL))
-    assert max(len(line) for arrow in folded.arrows for line in arrow.lines) <= 34
-    assert lay_out(folded).width < 1_000
-    for view in ("boxes", "badges"):
-        assert max(map(len, draw(ALL, "text", pieces=view).splitlines())) <= 100
-    # A folded picture survives JSON.
-    folded = fold_pieces(picture_of(ALL.verify(gx.Limits(iterations=2))))
-    assert Picture.from_data(json.loads(json.dumps(folded.to_data()))) == folded
+@cases("how", "mermaid", "dot", "svg", "text")
+def test_every_format_names_every_piece(how: str) -> None:
+    drawn = draw(plugged(*MANY), how)
+    assert [name for name, nodes in MANY for one in (name, *(part[0] for part in nodes)) if one not in drawn] == []
+    assert how != "text" or max(map(len, drawn.splitlines())) <= 100
 
 
 @gx.node
@@ -137,23 +52,10 @@ def run_with_a_piece() -> Any:
     return agent.plug(Piece("critic", (check,)), pass_on).run("?")
 
 
-@cases(
-    "view, count, rows",
-    (
-        "badges",
-        1,
-        [
-            " ├━ AgentFinish [critic] ━▶ ◎ END  step 5 · critic ×1",
-            " ╰━ Ready (from critic) ━━▶ plan ▲  step 2 · critic ×1",
-        ],
-    ),
-    ("boxes", 1, ["┊  ╰━ Ready ━━━━━━━▶ plan ▲  step 3"]),
-    ("badges", 2, [" ├━ AgentFinish [critic] ━▶ ◎ END  ×2 in 2 of 2 runs · critic ×2"]),
-)
-def test_runs_are_drawn_over_pieces(view: Any, count: int, rows: list[str]) -> None:
+def test_runs_are_drawn_over_pieces() -> None:
     result = run_with_a_piece()
-    drawn = draw(result.journal.graph, "text", runs=[result] * count, pieces=view).splitlines()
-    assert [row for row in rows if row not in drawn] == []
+    drawn = draw(result.journal.graph, "text", runs=result).splitlines()
+    assert "┊  ╰━ Ready ━━━━━━━▶ plan ▲  step 3" in drawn
     # Of the ends of a run, one was taken.
     assert len([row for row in drawn if "━▶ ◎ END" in row]) == 1
 
@@ -201,7 +103,7 @@ def test_all_boxes_fold_at_once(pages: Pages) -> None:
     assert not pages.text(html(picture_of(plugged()))).locator("#fold-all").is_visible()
 
 
-def test_folded_boxes_and_badges_count_visits(pages: Pages) -> None:
+def test_folded_boxes_count_visits(pages: Pages) -> None:
     result = run_with_a_piece()
     page = pages.text(draw(result.journal.graph, "html", runs=result))
     press(page, "f")
@@ -213,10 +115,3 @@ def test_folded_boxes_and_badges_count_visits(pages: Pages) -> None:
     assert "current" not in classes(critic)
     press(page, "ArrowLeft", "ArrowLeft")
     assert "current" in classes(critic)
-    # Badges count the uses of edges.
-    result = run_with_a_piece()
-    page = pages.text(draw(result.journal.graph, "html", runs=result, pieces="badges"))
-    taken = page.locator("g.edge.taken[data-edge] > title").all_text_contents()
-    edges = ["parse --AgentFinish [critic]--> END", "parse --Ready--> plan", "plan --Replied--> parse"]
-    assert sorted(taken) == edges
-    assert sorted(page.locator("g.edge-label.taken .notes").all_text_contents()) == ["×1", "×1", "×2"]

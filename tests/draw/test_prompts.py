@@ -10,7 +10,6 @@ import graphexec as gx
 from graphexec import actions, draw, effects, models, testing
 from graphexec import messages as ms
 from graphexec.draw.page.bundle import read_file
-from graphexec.draw.runs.data import Record
 from graphexec.executor import AGENT_EXECUTOR, Replied
 from graphexec.messages import ChatRequest, ModelReply, ToolSpec, UserMessage
 from tests.draw.browser import Browser, Page, Pages, fragment, press, shown
@@ -159,16 +158,6 @@ def test_start_names_the_run(pages: Pages) -> None:
         assert fact in part
     press(page, "ArrowRight")
     assert shown(page, "#detail .where").startswith("step 1 · iteration 1")
-    # So does that of records without settings.
-    first, *others = with_memory(3).records
-    older: list[Record] = [{**one} for one in others]
-    for one in older:
-        one["effects"] = [{**each, "request": {}} for each in one.get("effects", ())]
-    names: list[Record] = [{**first, "tools": ["fetch", "search"]}, *older]
-    page = pages.run(draw.Recording(names), "#step=0")
-    assert page.locator(".definition .tool").all_inner_texts() == ["fetch", "search"]
-    press(page, "ArrowRight")
-    assert page.locator(".prompt summary", has_text="3 earlier messages").count() == 1
 
 
 @pytest.mark.full

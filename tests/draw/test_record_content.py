@@ -1,6 +1,5 @@
 """Records: their version, the times and errors of calls, and their size."""
 
-import json
 import signal
 from collections.abc import Iterator
 from dataclasses import field, replace
@@ -9,39 +8,19 @@ from typing import Any
 import pytest
 
 import graphexec as gx
-from graphexec import AgentStep, InputError, actions, draw, messages, models
+from graphexec import AgentStep, actions, draw, messages, models
 from graphexec.draw.runs.prompts import PromptHistory
 from graphexec.effects import CallModel
 from graphexec.kernel.stepping import replay
 from graphexec.messages.turns import Conversation, MessageTurn
 from tests.draw.debugged import Turn, answering, calling, failed_run, sixty_steps, two_agents
 from tests.draw.debugged import record as record_turns
-from tests.draw.recorded import records_of_version_1
 from tests.kernel.machines import SELF_LOOP, Landed, Left, Stopped, machine_of, value
 from tests.parameters import cases
 
 
 def recorded() -> draw.Recording:
     return record_turns([(1.0, calling(("search", {"query": "x"}))), (1.0, answering("done"))], "q")
-
-
-def test_old_records_are_upgraded_and_newer_ones_refused() -> None:
-    records = records_of_version_1(recorded())
-    records[0]["tools"] = ["look_up"]
-    upgraded = draw.Recording.from_json_lines("".join(f"{json.dumps(record)}\n" for record in records))
-    assert upgraded.records[0]["tools"] == [{"name": "look_up"}]
-    for old, new in zip(records, upgraded.records, strict=True):
-        if old["event"] == "answered":
-            [reply] = new["replies"]
-            assert reply["seconds"] == old["seconds"]
-            assert reply["began"] == pytest.approx(old["spent"]["seconds"] - old["seconds"])
-            assert "seconds" not in new
-    # A newer version is refused.
-    text = recorded().to_json_lines().replace('"version": 2', '"version": 4', 1)
-    with pytest.raises(
-        InputError, match=r"^line 1 has version 4 of the records; this graphexec reads up to 2; install"
-    ):
-        draw.Recording.from_json_lines(text)
 
 
 def test_moves_of_embedded_graphs_are_recorded_with_their_tasks() -> None:

@@ -227,10 +227,9 @@ REFUSED: list[tuple[Callable[[Path], object], list[str]]] = [
     (lambda _: draw(WRONG, "svg"), ["is not a graph", "write draw(executor.verify(), ...)"]),
     (lambda _: draw(AGENT_EXECUTOR, "svg", marks=BLUE), ["plan --Replied--> parse", "'blue'", "red, orange, grey"]),
     (lambda _: Recorder(WRONG), ["is not a graph", "write Recorder(executor.verify())"]),
-    (lambda _: Recorder(WRONG.verify(), limits=gx.Limits()), ["a verdict has limits of its own"]),
     (lambda _: record_twice(), ["already has the result of a run", "make a Recorder for each run"]),
     (lambda _: format(AGENT_EXECUTOR, "mermaids"), ["cannot be drawn as mermaids", "did you mean mermaid"]),
-    (lambda _: draw(AGENT_EXECUTOR, "jpeg"), ["cannot be drawn as jpeg", "mermaid, mermaid-state, dot"]),
+    (lambda _: draw(AGENT_EXECUTOR, "jpeg"), ["cannot be drawn as jpeg", "mermaid, dot"]),
     (lambda _: format(AGENT_EXECUTOR, "png"), ["a PNG is binary"]),
     (lambda folder: AGENT_EXECUTOR.draw(folder / "flow.jpeg"), ["suffix .jpeg of flow.jpeg", "use one of .mmd"]),
     (lambda folder: AGENT_EXECUTOR.draw(folder / "flow"), ["flow has no suffix", "use one of"]),
@@ -242,9 +241,10 @@ def test_wrong_call_is_refused(call: Callable[[Path], object], facts: list[str],
     check_refusal(gx.InputError, facts, call, tmp_path)
 
 
-START = '{"event": "start", "machine": {"start": "a", "boxes": [{"name": "a", "look": "pure"}], "arrows": []}}\n'
+BOX = '{"name": "a", "look": "pure"}'
+START = '{"event": "start", "version": 2, "machine": {"start": "a", "boxes": [' + BOX + '], "arrows": []}}\n'
 ASKED = '{"event": "asked", "node": "a", "effects": '
-UNKNOWN = '{"event": "start", "machine": {"start": "x", "boxes": [], "arrows": []}}'
+UNKNOWN = '{"event": "start", "version": 2, "machine": {"start": "x", "boxes": [], "arrows": []}}'
 
 
 @cases(
@@ -252,8 +252,10 @@ UNKNOWN = '{"event": "start", "machine": {"start": "x", "boxes": [], "arrows": [
     ("", "do not begin with a start"),
     ('{"event": "moved"}\n', "do not begin with a start"),
     ("not JSON\n", "line 1 is not a record"),
-    ('{"event": "start", "machine": {"start": "a"}}\n', "not the picture of a machine: boxes: Field required"),
-    ('{"event": "start", "machine": 7}\n', "not the picture of a machine"),
+    ('{"event": "start", "version": 2, "machine": {"start": "a"}}\n', "picture of a machine: boxes: Field required"),
+    ('{"event": "start", "version": 2, "machine": 7}\n', "not the picture of a machine"),
+    (START.replace("2", "4"), "line 1 has version 4 of the records; this graphexec reads 2; record the run again"),
+    ('{"event": "start"}\n', "line 1 has version None of the records"),
     ("[1]\n", "line 1 is not a record"),
     ("[" * 100_000, "line 1 is not a record"),
     (START + ASKED + "[{}]}", "line 2 is not a valid record: asked.effects.0.effect: Field required"),

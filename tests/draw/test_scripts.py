@@ -73,8 +73,6 @@ def test_functions_state_what_they_return(module: str) -> None:
 def test_bundle_is_one_script() -> None:
     text = bundle()
     assert {module: text.count(SOURCES[module].splitlines()[0]) for module in MODULES} == dict.fromkeys(MODULES, 1)
-    # It has half of the indentation.
-    assert not re.search(r"^ {8}", text, re.MULTILINE)
     # Modules follow what they import, except in cycles.
     place = {module: text.find(SOURCES[module].splitlines()[0]) for module in MODULES}
     assert [
@@ -86,14 +84,6 @@ def test_bundle_is_one_script() -> None:
     names = Counter(declared_in(text))
     assert [name for name, count in names.items() if count > 1] == []
     assert STATEMENT.findall(text) == []
-
-
-@cases("module", *SOURCES)
-def test_no_text_of_several_lines_is_indented(module: str) -> None:
-    """The bundle would change it."""
-    code = re.sub(r"^ *(?://|/?\*).*", "", SOURCES[module], flags=re.MULTILINE)
-    texts = code.split("`")[1::2]
-    assert [text for text in texts if "\n " in text] == []
 
 
 def loading_part(module: str) -> str:

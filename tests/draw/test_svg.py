@@ -19,9 +19,9 @@ from hypothesis import given
 from graphexec import END, Graph, Limits, Machine, executor
 from graphexec.draw.formats.svg import png, svg
 from graphexec.draw.layout.geometry import Point, Rectangle
+from graphexec.draw.layout.graphviz import lay_out
 from graphexec.draw.layout.label_layout import clashes
-from graphexec.draw.layout.placement import lay_out
-from graphexec.draw.model.picture import Arrow, Box, Picture, legend_text, picture_of
+from graphexec.draw.model.picture import Picture, legend_text, picture_of
 from graphexec.verify import Bound, Bounds
 from graphexec.verify.proof.findings import Verdict
 from tests.checks.strategies import graphs
@@ -193,19 +193,6 @@ def test_no_text_of_a_committed_diagram_is_under_nine_pixels(drawing: Path) -> N
 @given(machine=graphs())
 def test_no_text_of_a_random_machine_is_under_nine_pixels(machine: Machine[Any, Any]) -> None:
     assert smallest_text(svg(with_run(picture_of(machine.verify())))) >= 9
-
-
-@pytest.mark.medium
-def test_labels_of_fifty_nodes_avoid_nodes() -> None:
-    names = [f"step_{number}" for number in range(50)]
-    following = zip(names, [*names[1:], END.name], strict=True)
-    arrows = [Arrow(name, "Done", after) for name, after in following]
-    # Every fifth node goes back some steps, and every tenth gives up.
-    arrows += [Arrow(names[number], "Failed", names[number - 4]) for number in range(4, 50, 5)]
-    arrows += [Arrow(names[number], "Stopped", END.name, exhausts=True) for number in range(9, 50, 10)]
-    boxes = tuple(Box(name, "model", ("asks the model",)) for name in names)
-    layout = lay_out(Picture(names[0], boxes, tuple(arrows)))
-    assert [clash for clash in clashes(layout) if "line" not in clash] == []
 
 
 def explained(drawing: str) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from graphexec import END, Graph
 from graphexec.draw.formats.dot import dot
-from graphexec.draw.formats.mermaid import mermaid, mermaid_state
+from graphexec.draw.formats.mermaid import mermaid
 from graphexec.draw.formats.terminal import terminal
 from graphexec.draw.model.picture import Picture, picture_of
 from graphexec.executor import AGENT_EXECUTOR
@@ -28,7 +28,6 @@ from tests.verify.writing import PERFECTIONIST, WRITER
 
 WRITERS: Mapping[str, Callable[[Picture], str]] = {
     "mermaid": mermaid,
-    "mermaid-state": mermaid_state,
     "dot": dot,
     "text": terminal,
 }
@@ -58,7 +57,7 @@ def test_repository_machines_can_be_read_back(how: str, name: str) -> None:
     graph = MACHINES[name]
     for subject in (graph, verify(graph)):
         picture = picture_of(subject)
-        if how.startswith("mermaid"):
+        if how == "mermaid":
             # The reader takes the frame of a piece for an embedded graph's, whose name is a part of its nodes' names.
             picture = replace(picture, boxes=tuple(replace(box, group="") for box in picture.boxes))
         assert read(how, picture) == edges_of(graph)
@@ -148,9 +147,8 @@ def test_very_long_text_is_written_quickly(how: str) -> None:
     assert read(how, picture) == arrows_of(picture)
 
 
-@cases("write", mermaid, mermaid_state)
-def test_mermaid_has_only_br_and_b_tags(write: Callable[[Picture], str]) -> None:
-    text = write(ring(NAMES, HOSTILE))
+def test_mermaid_has_only_br_and_b_tags() -> None:
+    text = mermaid(ring(NAMES, HOSTILE))
     assert set(re.findall(r"<[^-][^>]*>", text)) <= {"<br/>", "<b>", "</b>"}
     # Mermaid's lexers look for these anywhere in a line.
     assert not re.search(r"%%\{|direction\s", text.partition("\n---\n")[2])
@@ -189,10 +187,6 @@ def test_findings_and_runs_have_styles() -> None:
     assert links[1] == 'n0 -- "Text" --> n1'
     assert [links[number] for number in (4, 5)] == ['n1 -- "Poor" --> n2', 'n2 -- "Text" --> n1']
     assert styles == {"1": "stroke:#ff7f0e,stroke-width:2px", "4,5": "stroke:#d62728,stroke-width:3px"}
-    # Labels replace the styles in a state diagram.
-    text = mermaid_state(picture_of(verify(PERFECTIONIST)))
-    assert "    n1 --> n2 : Poor<br/>may not terminate, or is wrong\n" in text
-    assert "Stopped<br/>a limit is used up" in mermaid_state(picture_of(AGENT_EXECUTOR))
     # Edges of a run are thick.
     picture = with_run(EVERY_LOOK)
     assert 'style=dashed, weight=3, color="#b0b0b0"' in dot(picture)

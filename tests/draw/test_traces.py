@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec import AgentExecutor, InputError, create_react_agent, create_tool_calling_agent, tool
+from graphexec import AgentExecutor, create_react_agent, create_tool_calling_agent, tool
 from graphexec.draw import Recording, recording_of
 from graphexec.draw.page.bundle import read_file
 from graphexec.draw.page.encoding import pack_records, readable
@@ -70,12 +70,6 @@ def test_stored_traces_and_those_of_several_runs_are_read() -> None:
     assert read_trace(text + OLD.read_text(encoding="utf-8") + text)[-20:] == read_trace(text)
     # A record of an error that prevented the run is alone.
     assert read_record('{"event": "result", "a": 3}', "line 1") == {"event": "result", "a": 3}
-
-
-def test_compact_trace_is_refused_with_its_remedy() -> None:
-    text = record_line({**START, "version": 3}) + '{"event":"x","a":"y"}\n{"=":1}\n'
-    with pytest.raises(InputError, match=r"line 1 begins a trace in the compact form, .*; record the run again, or"):
-        Recording.from_json_lines(text)
 
 
 @tool

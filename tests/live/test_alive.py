@@ -28,7 +28,7 @@ RISEN = """least => {
 
 
 def test_clock_rises_and_pieces_appear_before_the_reply(browser: Browser) -> None:
-    executor = AgentExecutor(agent=create_tool_calling_agent(ScriptedModel(["One two three."]), []), tools=[])
+    executor = AgentExecutor(agent=create_tool_calling_agent(ScriptedModel(["One <b>two</b> three."]), []), tools=[])
     recorder = draw.Recorder(executor.verify(), inputs="q")
     events = executor.stream("q")
     recorder(next(events))
@@ -42,10 +42,11 @@ def test_clock_rises_and_pieces_appear_before_the_reply(browser: Browser) -> Non
         before = 0.0 if "ms" in text else float(text.removesuffix(" s"))
         for rise in (1, 2, 3):
             page.wait_for_function(RISEN, arg=before + rise, timeout=PATIENCE * 1000)
-        for piece in ("One ", "two ", "three."):
+        for piece in ("One ", "<b>two</b> ", "three."):
             recorder(kernel.Reported("plan", asked.effect, messages.ReplyDelta(piece), asked.call))
             page.locator("#detail pre.streamed", has_text=piece.strip()).wait_for()
-        assert page.locator("#detail pre.streamed").inner_text() == "One two three."
+        assert page.locator("#detail pre.streamed").inner_text() == "One <b>two</b> three."
+        assert "Waiting for the next record." in page.locator("#detail").inner_text()
         list(map(recorder, events))
         page.locator("#status", has_text="answered").wait_for()
         assert one.faults == []

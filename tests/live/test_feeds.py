@@ -122,7 +122,7 @@ def test_invalid_line_ends_the_feed(file: Path, wrong: bytes, line: int, fault: 
     assert feed.error.startswith(f"line {len(RECORDS) + line} of {file} is {fault}")
 
 
-@cases("beginning", "", '{"event": "start"}\n')
+@cases("beginning", "", '{"event": "start", "version": 2}\n')
 def test_records_without_a_start_are_invalid(file: Path, beginning: str) -> None:
     file.write_text(beginning + RECORDED.partition("\n")[2], encoding="utf-8")
     feed = feed_of(file)

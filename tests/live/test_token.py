@@ -11,10 +11,12 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 from starlette.applications import Starlette
-from starlette.routing import Mount
 from starlette.testclient import TestClient
 
 from graphexec import InputError, live
+from graphexec.live.application import make_application
+from graphexec.live.feeds import feed_of
+from graphexec.live.tokens import Access
 from tests.cli.traced import recorder_of
 from tests.live.readers import PATIENCE, TOKEN, credentials
 from tests.parameters import cases
@@ -35,9 +37,12 @@ class Response(Protocol):
     def headers(self) -> Mapping[str, str]: ...
 
 
-def open_client(port: int = 80, scheme: str = "http") -> TestClient:
-    app = live.live_page(recorder_of(), token=TOKEN)
-    return TestClient(app, base_url=f"{scheme}://127.0.0.1:{port}", follow_redirects=False)
+def make_page() -> Starlette:
+    return make_application(feed_of(recorder_of()), Access(TOKEN))
+
+
+def open_client(port: int = 80) -> TestClient:
+    return TestClient(make_page(), base_url=f"http://127.0.0.1:{port}", follow_redirects=False)
 
 
 def other_cookies() -> list[dict[str, str]]:
@@ -125,31 +130,10 @@ def test_visits_with_a_token_from_and_to_other_sites() -> None:
         assert (answer.status_code, "set-cookie" in answer.headers) == (405, False)
 
 
-def test_cookies_stay_in_their_folder_and_on_tls() -> None:
-    site = Starlette(routes=[Mount("/runs", live.live_page(recorder_of(), token=TOKEN))])
-    with TestClient(site, base_url="http://127.0.0.1") as client:
-        first = client.get("/runs/", params={"token": TOKEN}, follow_redirects=False)
-        assert (first.status_code, first.headers["location"]) == (303, "/runs/")
-        assert "Path=/runs/" in first.headers["set-cookie"]
-        assert "plan --Replied--&gt; parse" in client.get("/runs/").text
-        assert client.get("/runs/events").status_code == 200
-    # That of a server with TLS stays on TLS.
-    with open_client(443, "https") as client:
-        assert "; Secure" in client.get("/", params={"token": TOKEN}).headers["set-cookie"]
-        assert client.get("/").status_code == 200
-
-
-@cases("token", "", "fifteen-letters", "sixteen letters!", "a" * 16 + "/", "a" * 16 + "\n", None, b"a" * 16)
-def test_weak_token_is_refused_unseen(token: object) -> None:
-    with pytest.raises(InputError, match="token is not a string of 16 or more letters") as refused:
-        live.live_page(recorder_of(), token=token)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] # wrong on purpose
-    assert "fifteen" not in str(refused.value)
-
-
 @pytest.mark.medium
 def test_token_is_in_no_log_nor_repr(caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]) -> None:
     caplog.set_level(logging.DEBUG)
-    app = live.live_page(recorder_of(), token=TOKEN)
+    app = make_page()
     assert TOKEN not in f"{app!r} {app.user_middleware!r} {vars(app)!r}"
     with live.serving(recorder_of()) as url:
         token = url.partition("?token=")[2]

@@ -9,8 +9,6 @@ from urllib.parse import urlsplit
 import pytest
 
 from graphexec import AgentExecutor, create_structured_agent, draw, live, models, tool
-from graphexec.cli.runs.options import EVERYDAY_EXAMPLES
-from graphexec.tools.everyday import EVERYDAY_TOOLS
 from tests.cli.conversations import answer_text, tool_call_text
 from tests.cli.terminals import Program
 from tests.cli.traced import record_run, recorder_of
@@ -65,20 +63,6 @@ def test_slow_run_is_shown_live_and_after_reload(browser: Browser) -> None:
         address, _ = credentials(url)
         assert {request.partition("?")[0] for request in one.requests} == {address, f"{address}events"}
     running.join(PATIENCE)
-
-
-@pytest.mark.full
-def test_error_is_shown_on_the_open_page(browser: Browser, tmp_path: Path) -> None:
-    file = tmp_path / "trace.jsonl"
-    lines = record_run().splitlines(keepends=True)
-    file.write_text("".join(lines[:9]), encoding="utf-8")
-    with live.serving(file) as url, open_page(browser, url) as one:
-        wait_for_text(one.page, "#status", "running")
-        with file.open("a", encoding="utf-8") as writing:
-            writing.write("garbage\n")
-        wait_for_text(one.page, "#fault", f"line 10 of {file} is not a record")
-        wait_for_text(one.page, "#status", "incomplete")
-        assert one.faults == []
 
 
 def note_referrer(referrers: list[str], request: Request) -> None:
@@ -140,34 +124,3 @@ def test_page_of_a_killed_server_knows_a_new_one(browser: Browser, tmp_path: Pat
             wait_for_text(one.page, "#connection", "live")
             servers.close()
             wait_for_text(one.page, "#connection", "the server is gone; a new one prints a new address")
-
-
-@pytest.mark.local_model
-def test_local_model_run_is_shown_live(browser: Browser) -> None:
-    question = "What is 37 * 48?"
-    with models.LocalModel() as model:
-        # Without the nodes of rules, whose records are not counted here.
-        agent = create_structured_agent(model, EVERYDAY_TOOLS, examples=EVERYDAY_EXAMPLES, rules=())
-        executor = AgentExecutor(agent=agent, tools=EVERYDAY_TOOLS, handle_parsing_errors=True)
-        recorder = draw.Recorder(executor.verify(), inputs=question)
-        reloaded = threading.Event()
-
-        def go() -> None:
-            for event in executor.stream(question):
-                recorder(event)
-                # In the middle of the run: between the tool call and the next model call.
-                if len(recorder.records) == 12:
-                    assert reloaded.wait(PATIENCE)
-
-        running = threading.Thread(target=go)
-        with live.serving(recorder) as url, open_page(browser, url) as one:
-            running.start()
-            wait_for_text(one.page, "#rows", "1776")
-            wait_for_text(one.page, "#status", "running")
-            one.page.reload()
-            wait_for_text(one.page, "#rows", "1776")
-            reloaded.set()
-            wait_for_text(one.page, "#status", "answered")
-            wait_for_text(one.page, "#detail", "1776")
-            assert one.faults == []
-        running.join(PATIENCE)

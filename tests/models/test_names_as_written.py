@@ -177,12 +177,12 @@ anthropic:claude-sonnet-4-5 azure:gpt-5 gpt-5-mini
 
 @cases("name", *OWN_NAMES.split())
 def test_own_server_gets_the_whole_name(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    assert make_model(name, OWN_SERVER, None).model.name == name  # type: ignore[attr-defined]
+    assert make_model(name, OWN_SERVER).model.name == name  # type: ignore[attr-defined]
     if name in ("anthropic:claude-sonnet-4-5", "azure:gpt-5") or name.startswith("openai:"):
         # The variable is that of another provider, or of this one.
         return
     monkeypatch.setenv("OPENAI_BASE_URL", OWN_SERVER)
-    chosen = make_model(name, None, None)
+    chosen = make_model(name, None)
     assert isinstance(chosen.model, OpenAICompatible)
     assert (chosen.model.name, chosen.model.provider) == (name, "127.0.0.1:9")
     assert chosen.name == f"{name} at 127.0.0.1:9"
@@ -199,7 +199,7 @@ def test_own_server_gets_the_whole_name(monkeypatch: pytest.MonkeyPatch, name: s
 def test_named_server_is_kept(monkeypatch: pytest.MonkeyPatch, name: str, model: str, provider: str) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", OWN_SERVER)
     monkeypatch.setenv("GROQ_BASE_URL", "http://127.0.0.1:10")
-    made: Any = make_model(name, None, None).model
+    made: Any = make_model(name, None).model
     assert (made.name, made.provider) == (model, provider)
     # A provider at its variable takes any name.
     monkeypatch.setenv("MISTRAL_BASE_URL", OWN_SERVER)
@@ -219,7 +219,7 @@ def test_local_tag_is_never_sent_to_the_cloud(provider: str, tag: str) -> None:
 @given(st.text(), st.sampled_from(["", ":7b", "/x", ":mine"]))
 def test_name_alone_is_only_openais(name: str, end: str) -> None:
     try:
-        chosen = make_model(name + end, None, None)
+        chosen = make_model(name + end, None)
     except InputError:
         return
     provider = str(chosen.full_name).partition(":")[0]

@@ -15,7 +15,6 @@ from graphexec import AgentExecutor, messages, models, snapshot_of, tool, tools
 from graphexec.errors import EventLoopError
 from graphexec.integrations import langchain
 from graphexec.memory import BufferMemory, SQLiteHistory
-from graphexec.runtime.tasks import run_on_own_loop
 from tests import garbage
 from tests.executor.actors import act, answer, make_executor, run_async, run_sync
 from tests.parameters import cases
@@ -266,41 +265,6 @@ def test_own_errors_of_a_tool_stay_as_they_are() -> None:
         raise RuntimeError("no rain")
 
     assert observed(weather(fail)) == "weather failed: RuntimeError: no rain"
-
-
-async def await_event(loop: asyncio.AbstractEventLoop) -> None:
-    """Wait for an event that the other loop sets, while this one sleeps."""
-    event = asyncio.Event()
-    loop.call_soon_threadsafe(loop.call_later, 0.02, event.set)
-    await event.wait()
-
-
-async def await_in_wait(loop: asyncio.AbstractEventLoop) -> None:
-    future: asyncio.Future[str] = loop.create_future()
-    loop.call_soon_threadsafe(loop.call_later, 0.02, future.set_result, "rain")
-    await asyncio.wait([future])
-
-
-@cases(("run", "wait"), (run_sync, await_event), (run_under_a_loop, await_event), (run_sync, await_in_wait))
-def test_future_set_by_another_loop_is_an_error(
-    run: Run, wait: Callable[[Any], Awaitable[None]], other_loop: asyncio.AbstractEventLoop
-) -> None:
-    result = run(weather(lambda: wait(other_loop)))
-    assert "awaited something that another thread has set" in result.steps[0].observation
-    assert result.spent.seconds < DEADLINE / 2
-
-
-def test_another_thread_may_wake_the_loop() -> None:
-    async def work() -> str:
-        loop = asyncio.get_running_loop()
-        event = asyncio.Event()
-        thread = threading.Thread(target=lambda: loop.call_soon_threadsafe(event.set))
-        thread.start()
-        await event.wait()
-        thread.join()
-        return await asyncio.to_thread(lambda: "woken")
-
-    assert run_on_own_loop(work) == "woken"
 
 
 @cases("run", *RUNS[:3])

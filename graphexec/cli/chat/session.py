@@ -16,7 +16,7 @@ from graphexec.cli.runs.loop import RunSetup, follow
 from graphexec.cli.runs.options import make_memory
 from graphexec.cli.runs.question import name_inputs
 from graphexec.cli.screen import print_table
-from graphexec.cli.terminal import clean, encodable, print_path
+from graphexec.cli.terminal import clean, print_path, write_utf8
 from graphexec.cli.viewing import make_temporary_file
 from graphexec.draw.runs.data import limits_data
 from graphexec.draw.runs.records import Recording
@@ -95,7 +95,7 @@ def _print_help(_chat: Chat, _arguments: str) -> None:
 def _draw_machine(chat: Chat, _arguments: str) -> None:
     from graphexec.draw import draw
 
-    sys.stdout.write(encodable(draw(chat.executor.verify(), "text"), sys.stdout, drawn=True))
+    write_utf8(draw(chat.executor.verify(), "text"), sys.stdout)
 
 
 def _write_page(chat: Chat, name: str) -> None:

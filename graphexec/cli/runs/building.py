@@ -5,44 +5,27 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import cast
 
-from graphexec.cli.check_targets import OWN_LIMITS, change_limits, meters_of, parse_limits
+from graphexec.cli.check_targets import change_limits, parse_limits
 from graphexec.cli.exit_codes import UsageError
-from graphexec.cli.runs.executors import load_executor
 from graphexec.cli.runs.options import (
     ChosenModel,
-    ReplyOptions,
-    fetch_weights,
+    ModelOptions,
     load_tools,
     make_agent,
     make_memory,
     make_model,
 )
 from graphexec.cli.runs.parameters import AgentOptions
+from graphexec.cli.targets import machines_at
 from graphexec.create import choose_kind
-from graphexec.errors import did_you_mean
 from graphexec.executor.executor import AgentExecutor
 from graphexec.kernel.meters import Exhausted
 from graphexec.verify import UnprovedError
 
-# Tokens. Every current model writes replies of this length; one that is asked for more than its own limit refuses.
-_SAFE_REPLY = 4_096
-
-# The limits with an option of their own.
-_LIMIT_OPTIONS = ("iterations", "seconds", "model_calls", "tool_calls", "tokens")
-
-
-# What a target has of its own, by the name of the option.
-_OF_TARGETS = {
-    **dict.fromkeys(
-        ("model", "base_url", "gguf", "retries", "temperature", "timeout", "max_reply_tokens", "cache"), "model"
-    ),
-    **dict.fromkeys(("agent", "system"), "agent"),
-    "tools": "tools",
-    "memory": "memory, or none",
-    "trim": "trimming",
-    "early_stopping": "way to stop",
-}
+# The options that an executor of the user takes, too; all others are settings that it has of its own.
+_OF_EVERY_EXECUTOR = ("target", "max_iterations", "limit")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +44,7 @@ class NamedExecutor:
     def fetch_weights(self) -> None:
         """Download the weights that the model needs, with a progress bar. Raises `WeightsError`."""
         if self.chosen is not None:
-            fetch_weights(self.chosen)
+            self.chosen.fetch_weights()
 
 
 def build_executor(options: AgentOptions) -> NamedExecutor:
@@ -70,35 +53,42 @@ def build_executor(options: AgentOptions) -> NamedExecutor:
     Raises `UsageError` for options that do not fit together, and `InputError`, `LimitsError` or `ToolDefinitionError`
     for invalid values.
     """
-    limits, target = _chosen_limits(options), options.target
+    limits, target = parse_limits(options.max_iterations, options.limit or ()), options.target
     named = _make_executor(options) if target is None else _own_executor(options, target)
     return dataclasses.replace(named, executor=apply_limits(named.executor, limits)) if limits else named
 
 
 def _own_executor(options: AgentOptions, target: str) -> NamedExecutor:
-    given = [name for name in _OF_TARGETS if getattr(options, name) not in (None, [])]
-    if given:
-        flags = " and ".join(f"--{name.replace('_', '-')}" for name in given)
-        own = " and ".join(dict.fromkeys(_OF_TARGETS[name] for name in given))
-        raise UsageError(
-            f"{target} has its own {own}; leave out {flags}, or change {target.rpartition(':')[0] or target}"
-        )
-    executor = load_executor(target)
+    names = [one.name for one in dataclasses.fields(options) if one.name not in _OF_EVERY_EXECUTOR]
+    if given := [f"--{name.replace('_', '-')}" for name in names if getattr(options, name) not in (None, [])]:
+        place = target.rpartition(":")[0] or target
+        raise UsageError(f"{target} has settings of its own; leave out {' and '.join(given)}, or change {place}")
+    executor = _load_executor(target)
     named = getattr(executor.agent.model, "name", None)
     model = named if isinstance(named, str) and named else target
     return NamedExecutor(executor, model, executor.agent.kind, target=target)
 
 
+def _load_executor(reference: str) -> AgentExecutor:
+    """Return the named executor, or the only one of a module or a file. Raises `UsageError` for anything else."""
+    machines = machines_at(reference)
+    match [one for one in machines if isinstance(one.value, AgentExecutor)]:
+        case [only]:
+            return cast("AgentExecutor", only.value)
+        case []:
+            name = machines[0].name
+            raise UsageError(
+                f"{name} has no agent to answer; name an executor, such as {name.rpartition(':')[0]}:executor, or look "
+                f"at the machine with graphexec check {name} or graphexec draw {name}"
+            )
+        case several:
+            names = " or ".join(one.name for one in several)
+            raise UsageError(f"{reference} has {len(several)} executors; name {names}")
+
+
 def _make_executor(options: AgentOptions) -> NamedExecutor:
     tools = load_tools(options.tools or ())
-    chosen = make_model(
-        options.model,
-        options.base_url,
-        options.gguf,
-        retries=options.retries,
-        cache=options.cache,
-        settings=_reply_options(options),
-    )
+    chosen = make_model(options.model, options.base_url, _model_options(options))
     kind = options.agent or choose_kind(chosen.model, tools, chosen.full_name).kind
     agent = make_agent(kind, chosen.model, tools, options.system)
     executor = AgentExecutor(
@@ -106,36 +96,22 @@ def _make_executor(options: AgentOptions) -> NamedExecutor:
         tools=tools,
         handle_parsing_errors=True,
         early_stopping_method=options.early_stopping or "force",
-        trim_intermediate_steps=options.trim or -1,
         memory=make_memory(agent, options.memory) if options.memory else None,
     )
     return NamedExecutor(executor, chosen.name, kind, chosen)
 
 
-def _reply_options(options: AgentOptions) -> ReplyOptions:
-    settings: ReplyOptions = {}
+def _model_options(options: AgentOptions) -> ModelOptions:
+    settings: ModelOptions = {}
     if options.temperature is not None:
         settings["temperature"] = options.temperature
     if options.timeout is not None:
         settings["timeout"] = options.timeout
     if options.max_reply_tokens is not None:
         settings["max_tokens"] = options.max_reply_tokens
-    elif options.max_tokens is not None and 1 <= options.max_tokens <= _SAFE_REPLY:
-        # A longer reply would exceed the limit of the run alone.
-        settings["max_tokens"] = options.max_tokens
+    if options.retries is not None:
+        settings["max_retries"] = options.retries
     return settings
-
-
-def _chosen_limits(options: AgentOptions) -> Mapping[str, float | None]:
-    """Return the limits of the options by name. Raises `UsageError` for one that is set twice."""
-    limits: dict[str, float | None] = {
-        limit: value for limit in _LIMIT_OPTIONS if (value := getattr(options, f"max_{limit}")) is not None
-    }
-    for name, value in (parse_limits(None, options.limit or ()) or {}).items():
-        if name in limits:
-            raise UsageError(f"the limit {name} is set twice; set it once")
-        limits[name] = value
-    return limits
 
 
 def suggest_limit(reached: Exhausted) -> str:
@@ -148,17 +124,11 @@ def suggest_limit(reached: Exhausted) -> str:
 def apply_limits(executor: AgentExecutor, chosen: Mapping[str, float | None]) -> AgentExecutor:
     """Return the executor with these limits in place of its own, by name.
 
-    Raises `UsageError` for an unknown name and for limits within which a run may not end, and `LimitsError` for an
+    Raises `UsageError` for limits within which a run may not end, and `LimitsError` for an unknown name and for an
     invalid value.
     """
-    before = executor.limits
-    known = dict.fromkeys((*OWN_LIMITS, *meters_of(executor.graph)))
-    for name in chosen:
-        if name not in known:
-            near = did_you_mean(name, known, f"the limits are {', '.join(known)}")
-            raise UsageError(f"--limit {name} is not a limit of this executor; {near}")
     try:
-        return executor.with_limits(change_limits(executor.graph, before, chosen))
+        return executor.with_limits(change_limits(executor.graph, executor.limits, chosen))
     except UnprovedError as error:
         named = " ".join(f"--limit {name}={'none' if value is None else value}" for name, value in chosen.items())
         raise UsageError(f"with {named}, a run may not end; set a limit, such as --max-iterations 15") from error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
@@ -46,15 +46,12 @@ _REMEMBERED_LOCALLY, _REMEMBERED = 1_500, 16_000
 _HISTORY_KEY, CONVERSATION = "chat_history", "chat"
 
 
-class ReplyOptions(TypedDict, total=False):
-    """The options of a model's replies, which every model has; `timeout` is in seconds."""
+class ModelOptions(TypedDict, total=False):
+    """The options of a model; `timeout` is in seconds. One on this computer has no `max_retries`."""
 
     temperature: float
     max_tokens: int
     timeout: float
-
-
-class _ServerOptions(ReplyOptions, total=False):
     max_retries: int
 
 
@@ -71,45 +68,26 @@ class ChosenModel:
     weights: str | None = None
     full_name: str | None = None
 
+    def fetch_weights(self) -> None:
+        """Download the weights that the model needs, with a progress bar. Raises `WeightsError`."""
+        if self.weights is not None:
+            from graphexec.models.local.weights import pull
 
-def make_model(
-    name: str | None,
-    base_url: str | None,
-    gguf: Path | None,
-    *,
-    retries: int | None = None,
-    cache: Path | None = None,
-    settings: ReplyOptions | None = None,
-) -> ChosenModel:
-    """Make the model of the options, by default the built-in one, without downloading its weights.
+            pull(self.weights)
 
-    Raises `UsageError`, and `InputError` for an unknown name and for a file that is not a cache.
+
+def make_model(name: str | None, base_url: str | None, options: ModelOptions | None = None) -> ChosenModel:
+    """Make the named model, by default the built-in one, without downloading its weights.
+
+    Raises `UsageError`, and `InputError` for an unknown name.
     """
-    of_replies = settings or {}
-    of_server: _ServerOptions = {**of_replies, "max_retries": 2 if retries is None else retries}
-    chosen = _choose_model(name, base_url, gguf, {"max_tokens": _LONGEST, **of_replies}, of_server)
-    if chosen.local and retries is not None:
-        raise UsageError("--retries applies to a server, and this model is local; leave it out")
-    if cache is None:
-        return chosen
-    from graphexec.models import SQLiteCache, cached
-
-    return replace(chosen, model=cached(chosen.model, SQLiteCache(cache)))
-
-
-def _choose_model(
-    name: str | None, base_url: str | None, gguf: Path | None, of_local: ReplyOptions, of_server: _ServerOptions
-) -> ChosenModel:
-    from graphexec.models import LocalModel, OpenAICompatible
+    from graphexec.models import OpenAICompatible
     from graphexec.models.http.endpoint import OPENAI, has_scheme
     from graphexec.models.local.weights import CATALOGUE, DEFAULT
     from graphexec.models.naming import create_model, has_native_tool_calls, split_name
     from graphexec.models.provider_names import LOCAL
 
-    if gguf is not None:
-        if name is not None or base_url is not None:
-            raise UsageError("--gguf runs a file on this computer; leave out --model and --base-url")
-        return ChosenModel(LocalModel(gguf, **of_local), gguf.name, local=True)
+    of_server: ModelOptions = options or {}
     if base_url is not None:
         if name is None:
             raise UsageError("--base-url needs the name of a model of that server; add --model NAME")
@@ -124,6 +102,9 @@ def _choose_model(
     before = f"{LOCAL}:" if named in CATALOGUE else "openai:" if has_native_tool_calls("openai", named) else ""
     provider, model = split_name(f"{before}{named}")
     if provider == LOCAL:
+        if "max_retries" in of_server:
+            raise UsageError("--retries applies to a server, and this model is local; leave it out")
+        of_local: ModelOptions = {"max_tokens": _LONGEST, **of_server}
         weights = model if model in CATALOGUE else None
         client = create_model(f"{before}{named}", **of_local)
         return ChosenModel(client, model, local=True, weights=weights, full_name=f"{before}{named}")
@@ -131,14 +112,6 @@ def _choose_model(
     elsewhere = provider == "openai" and os.environ.get(OPENAI.base_url_variable)
     shown = f"{named} at {getattr(client, 'provider', '')}" if elsewhere else named
     return ChosenModel(client, shown, local=False, full_name=f"{before}{named}")
-
-
-def fetch_weights(chosen: ChosenModel) -> None:
-    """Download the weights that the model needs, with a progress bar. Raises `WeightsError`."""
-    if chosen.weights is not None:
-        from graphexec.models.local.weights import pull
-
-        pull(chosen.weights)
 
 
 def load_tools(references: Sequence[str]) -> tuple[AnyTool, ...]:

@@ -65,9 +65,6 @@ class AgentOptions:
     retries: Annotated[
         int | None, option(MODEL, "N", "Retries of a failed request to a server. Default: 2.", min=0)
     ] = None
-    gguf: Annotated[
-        Path | None, option(MODEL, "PATH", "A local model of your own: a GGUF file.", exists=True, dir_okay=False)
-    ] = None
     agent: Annotated[
         AgentKind | None,
         option(
@@ -100,14 +97,12 @@ class AgentOptions:
         option(
             MODEL,
             "SECONDS",
-            "Seconds for one call of the model. Default: 600, and 300 for a local model. --max-seconds limits the run.",
+            "Seconds for one call of the model. Default: 600, and 300 for a local model. --limit seconds=N limits "
+            "the run.",
         ),
     ] = None
     max_reply_tokens: Annotated[
         int | None, option(MODEL, "N", "Tokens of one reply. Default: the server's, and 256 for a local model.", min=1)
-    ] = None
-    trim: Annotated[
-        int | None, option(MODEL, "N", "Show the model only the last N steps, for runs that exceed its context.", min=1)
     ] = None
     tools: Annotated[
         list[str] | None,
@@ -123,25 +118,12 @@ class AgentOptions:
         int | None,
         option(LIMITS, "N", "Iterations: decisions of the agent. Default: 15, or the executor's own.", min=0),
     ] = None
-    max_seconds: Annotated[float | None, option(LIMITS, "SECONDS", "Elapsed seconds.", min=0)] = None
-    max_model_calls: Annotated[int | None, option(LIMITS, "N", "Model calls.", min=0)] = None
-    max_tool_calls: Annotated[int | None, option(LIMITS, "N", "Tool calls.", min=0)] = None
-    max_tokens: Annotated[
-        int | None,
-        option(
-            LIMITS,
-            "N",
-            "Tokens of the run, prompts and replies together; up to 4,096, also of each reply. --max-reply-tokens "
-            "limits the replies alone.",
-            min=0,
-        ),
-    ] = None
     limit: Annotated[
         list[str] | None,
         option(
             LIMITS,
             "NAME=N",
-            "Any limit by its name: iterations, seconds, model_calls, tool_calls, tokens, cost, fan_out, depth, "
+            "A limit of the run by its name: seconds, model_calls, tool_calls, tokens, cost, fan_out, depth, "
             "nested_runs, or a meter of the machine; none for no limit. May be repeated.",
         ),
     ] = None
@@ -162,10 +144,6 @@ class AgentOptions:
             "The file of a conversation, an SQLite database: the agent sees its earlier turns, and this one is added. "
             "Delete the file to forget it.",
         ),
-    ] = None
-    cache: Annotated[
-        Path | None,
-        option(SAVED, "FILE", "A file of cached replies: an identical request to this model is not sent again."),
     ] = None
 
 
@@ -195,8 +173,8 @@ OwnExecutor: TypeAlias = Annotated[
     str | None,
     typer.Argument(
         metavar="TARGET",
-        help="An executor of your own, as my_agent.py:executor or package.module:executor, or a function without "
-        "parameters that makes one. The file is imported, and so run. Default: the built-in agent.",
+        help="An executor of your own, as my_agent.py:executor or package.module:executor. The file is imported, and "
+        "so run. Default: the built-in agent.",
         show_default=False,
     ),
 ]

@@ -43,8 +43,7 @@ def run(
         typer.Argument(
             metavar="[TARGET] QUESTION",
             help="The question, in quotes; - reads it from standard input. Before it, an executor of your own, as "
-            "my_agent.py:executor or package.module:executor, or a function without parameters that makes one. The "
-            "file is imported, and so run.",
+            "my_agent.py:executor or package.module:executor. The file is imported, and so run.",
             callback=_check_words,
             show_default=False,
         ),
@@ -100,7 +99,7 @@ def run(
             # The file is written first: it is complete when the result is shown.
             displays = [display] if recording is None else [recording, display]
             code = follow(setup, displays, debug=debug)
-        if printed is not None and printed.report_missing():
+        if printed is not None and printed.is_incomplete:
             # The answer may be in a missing record.
             code = code or FAILED
         if code != ANSWERED:

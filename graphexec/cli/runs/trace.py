@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, TextIO
 
 from pydantic_core import to_json
@@ -14,7 +14,7 @@ from graphexec.cli.runs.building import suggest_limit
 from graphexec.cli.runs.loop import RunProgress, RunSetup
 from graphexec.cli.screen import Screen, TraceScreen
 from graphexec.cli.targets import failure_line
-from graphexec.cli.terminal import clean, is_same_file, symbols_for
+from graphexec.cli.terminal import clean, is_same_file
 from graphexec.draw.model.text import format_cached, format_duration, format_quantity, format_sum
 from graphexec.effects import (
     CACHED_TOKENS,
@@ -61,8 +61,7 @@ class AnswerPrinter:
     def __init__(self, out: TextIO, err: TextIO) -> None:
         self._out = out
         self.screen = TraceScreen(err)
-        self._symbols = symbols_for(err)
-        self._status = self.screen.status("", spinner=self._symbols.spinner, spinner_style="cyan")
+        self._status = self.screen.status("", spinner_style="cyan")
 
     def on_start(self, setup: RunSetup) -> None:
         """Show nothing."""
@@ -118,7 +117,7 @@ class AnswerPrinter:
             self._status.stop()
             return
         more = f", and {format_quantity(len(waiting) - 1, 'more call')}" if len(waiting) > 1 else ""
-        line = f"{describe_effect(waiting[0])}{more} {self._symbols.more}"
+        line = f"{describe_effect(waiting[0])}{more} …"
         # A second line would not be removed.
         self._status.update(Text(line, "dim", no_wrap=True, overflow="ellipsis"))
         self._status.start()
@@ -137,8 +136,6 @@ class TracePrinter(AnswerPrinter):
         # The replies to the current node.
         self._answers: list[Answered] = []
         self._actions: tuple[AgentAction, ...] = ()
-        # The number of replies that came from a cache.
-        self._cached = 0
         self._iteration = 0
         self._gap_printed = False
         self._pending: dict[CallId | None, Effect[Any]] = {}
@@ -147,7 +144,7 @@ class TracePrinter(AnswerPrinter):
         """Print the model, the agent and its tools."""
         tools = ", ".join(setup.executor.tools) or "no tools"
         parts = (clean(setup.model), f"{setup.agent} agent", clean(tools))
-        self.say(Text(f" {self._symbols.dot} ".join(parts), "dim"))
+        self.say(Text(" · ".join(parts), "dim"))
         self._print_gap()
 
     def on_event(self, event: Event[Ending]) -> None:
@@ -161,10 +158,6 @@ class TracePrinter(AnswerPrinter):
                 self._pending[_id_of(call)] = effect
                 self.show_pending(self._pending.values())
             case Reported(news=news) if not isinstance(news, ReplyDelta):
-                # Here, because the help needs no models.
-                from graphexec.models.progress_reports import Cached
-
-                self._cached += isinstance(news, Cached)
                 self._gap_printed = False
                 self.say(Text(f"   {clean(name_in_batch(event.call))}{clean(str(news))}", "dim"))
             case Answered():
@@ -217,13 +210,11 @@ class TracePrinter(AnswerPrinter):
             format_quantity(spent.iterations, "iteration"),
             format_quantity(int(spent[MODEL_CALLS]), "model call"),
             format_quantity(int(spent[TOOL_CALLS]), "tool call"),
-            # A function as a model, and some servers, report none; a cached reply takes none.
-            f"{format_quantity(total, 'token')}{parts}"
-            if total or spent[MODEL_CALLS] <= self._cached
-            else "tokens not reported",
+            # A function as a model, some servers, and a cache report none.
+            f"{format_quantity(total, 'token')}{parts}" if total or not spent[MODEL_CALLS] else "tokens not reported",
             format_duration(progress.seconds),
         )
-        self.say(Text(f" {self._symbols.dot} ".join(costs), "dim"))
+        self.say(Text(" · ".join(costs), "dim"))
 
     def _print_gap(self) -> None:
         if not self._gap_printed:
@@ -236,7 +227,7 @@ class TracePrinter(AnswerPrinter):
         if moved.node == "plan" and not isinstance(moved.outcome, Stopped):
             self._iteration += 1
             number = str(self._iteration)
-        outcome = Text(f"{self._symbols.arrow} {type(moved.outcome).__name__}", _colour(moved.outcome))
+        outcome = Text(f"→ {type(moved.outcome).__name__}", _colour(moved.outcome))
         details = self._details(moved)
         row = Table.grid(padding=(0, 1, 0, 0))
         if self.screen.width < _NARROW:
@@ -294,7 +285,7 @@ class TracePrinter(AnswerPrinter):
         text, usage = Text(format_duration(seconds), "dim"), reply.usage
         if usage.prompt_tokens or usage.completion_tokens:
             counts = format_sum(usage.prompt_tokens, usage.completion_tokens)
-            text.append(f" {self._symbols.dot} {counts} tokens{format_cached(usage.cached_tokens)}")
+            text.append(f" · {counts} tokens{format_cached(usage.cached_tokens)}")
         if reply.finish_reason == "length":
             text.append(", cut at the token limit", "yellow")
         return text
@@ -328,30 +319,30 @@ class TracePrinter(AnswerPrinter):
         whole = clean(text).strip()
         shown = "\n".join(whole[:most].splitlines()[:_LINES])
         left = len(whole) - len(shown)
-        return f"{shown} {self._symbols.more} {left:,} more characters; --json has them" if left > 0 else shown
+        return f"{shown} … {left:,} more characters; --json has them" if left > 0 else shown
+
+
+# What a run is waiting for, by the effect's class.
+_WAITING: Mapping[type[Effect[Any]], str] = {
+    ModelEffect: "asking the model",
+    CallAgent: "asking the agent",
+    AskHuman: "asking a person",
+    LoadMemory: "loading the memory",
+    SaveMemory: "saving the memory",
+}
 
 
 # Any: an effect's reply is arbitrary.
 def describe_effect(effect: Effect[Any]) -> str:
     """Return what a run is waiting for, as one line."""
     match effect:
-        case ModelEffect():
-            text = "asking the model"
-        case CallAgent():
-            text = "asking the agent"
         case CallTool():
-            text = f"calling {effect.name}"
-        case AskHuman():
-            text = "asking a person"
-        case LoadMemory():
-            text = "loading the memory"
-        case SaveMemory():
-            text = "saving the memory"
+            return clean(f"calling {effect.name}")
         case Perform(node):
-            text = f"running {node}"
+            return clean(f"running {node}")
         case _:
-            text = f"requesting {type(effect).__name__}"
-    return clean(text)
+            known = (text for kind, text in _WAITING.items() if isinstance(effect, kind))
+            return next(known, f"requesting {type(effect).__name__}")
 
 
 def _id_of(call: CallContext[Any] | None) -> CallId | None:

@@ -1,4 +1,4 @@
-"""Mermaid: a machine as a flowchart, and as a state diagram."""
+"""Mermaid: a machine as a flowchart."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal, TypeAlias
 
 from graphexec.draw.model.marks import COLOURS, WIDTHS, Mark
-from graphexec.draw.model.picture import Arrow, Cluster, Look, Picture, cluster_tree, legend_text
+from graphexec.draw.model.picture import Arrow, Cluster, Look, Picture, cluster_tree
 from graphexec.draw.model.style import LIGHT
 from graphexec.draw.model.text import sanitize_lines
 from graphexec.kernel.node import END
@@ -87,25 +87,6 @@ def mermaid(picture: Picture) -> str:
     return "\n".join(lines) + "\n"
 
 
-def mermaid_state(picture: Picture) -> str:
-    """Draw a state diagram, in which embedded graphs are composite states.
-
-    Its lines have one style, so labels say which edges belong to used-up limits and which are highlighted.
-    """
-    names = _names(picture) | {END.name: "[*]"}
-    title = _title(picture)
-    lines = ["---", *title, "---"] if title else []
-    lines += ["stateDiagram-v2", f"    [*] --> {names[picture.start]}"]
-    lines += _states(cluster_tree(picture), "    ")
-    for arrow in picture.arrows:
-        limit = ("a limit is used up",) if arrow.exhausts else ()
-        marked = (legend_text(arrow.mark),) if arrow.mark else ()
-        label = _text(*arrow.lines, *limit, *marked)
-        lines.append(f"    {names[arrow.source]} --> {names[arrow.target]} : {label}")
-    lines += _classes(_members(picture))
-    return "\n".join(lines) + "\n"
-
-
 def _names(picture: Picture) -> dict[str, str]:
     """Return identifiers for the nodes that are never Mermaid keywords."""
     return {box.name: f"n{number}" for number, box in enumerate(picture.boxes)} | {END.name: "finish"}
@@ -150,17 +131,6 @@ def _flow_nodes(cluster: Cluster, indent: str) -> Iterator[str]:
             opening, closing = _SHAPES[box.look]
             below = "".join(f"<br/>{_text(line)}" for line in (*box.lines, *box.notes))
             yield f'{indent}n{number}{opening}"<b>{_text(box.title)}</b>{below}"{closing}'
-
-
-def _states(cluster: Cluster, indent: str) -> Iterator[str]:
-    for one in cluster.inside:
-        if isinstance(one, Cluster):
-            yield f'{indent}state "{_text(one.name)}" as g{one.number} {{'
-            yield from _states(one, indent + "    ")
-            yield f"{indent}}}"
-        else:
-            number, box = one
-            yield from (f"{indent}n{number} : {_text(line)}" for line in (box.title, *box.lines, *box.notes))
 
 
 def _members(picture: Picture) -> dict[Class, list[str]]:

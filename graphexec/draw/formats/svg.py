@@ -9,8 +9,7 @@ from html import escape
 from importlib.resources import files
 
 from graphexec.draw.layout.geometry import Layout, Point, Polyline, Rectangle, width
-from graphexec.draw.layout.graphviz import CLUSTER, LABEL, LEADING, LINE, TITLE
-from graphexec.draw.layout.placement import lay_out
+from graphexec.draw.layout.graphviz import CLUSTER, LABEL, LEADING, LINE, TITLE, lay_out
 from graphexec.draw.model.picture import (
     GAP,
     ROW,
@@ -20,7 +19,6 @@ from graphexec.draw.model.picture import (
     Entry,
     Look,
     Picture,
-    chain_text,
     legend_of,
     legend_text,
 )
@@ -130,8 +128,7 @@ def _escape(words: str) -> str:
 
 
 def _title_of(arrow: Arrow) -> str:
-    label = " ".join(filter(None, (arrow.outcome, chain_text(arrow.badges))))
-    return f"{arrow.source} --{label}--> {arrow.target}"
+    return f"{arrow.source} --{arrow.outcome}--> {arrow.target}"
 
 
 def _translate(x: float, y: float, lines: Iterable[str]) -> list[str]:
@@ -312,8 +309,6 @@ def _sample(entry: Entry, place: Rectangle) -> str:
             return _dot(Rectangle(place.x, place.y, 10, 10))
         case "end":
             return _end_circles(place, 7, 4.5)
-        case "badge":
-            return text(place.x, place.y + LINE * 0.36, chain_text(["a", "b"]), size=LINE)
         case "edge" | "exhausts" | "red" | "orange" | "grey" | "taken" | "untaken":
             kind = "edge" if entry == "edge" else f"edge {entry}"
             return f'<g class="{kind}">{_curve(Polyline(curve, (right[0] + _TIP[0], right[1])), None)}</g>'

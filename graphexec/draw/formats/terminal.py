@@ -13,7 +13,6 @@ from graphexec.draw.model.picture import (
     Look,
     NumberedBox,
     Picture,
-    chain_text,
     cluster_tree,
     legend_of,
     legend_text,
@@ -23,8 +22,6 @@ from graphexec.kernel.node import END
 
 # Columns; only a longer name exceeds them.
 _ROOM = 100
-# Characters of the pieces in an edge's label; longer lists stand below it.
-_PIECES = 32
 # The frame of each kind: corners clockwise from the upper left, horizontal and vertical line, start of the edges.
 _FRAMES: Mapping[Look, Sequence[str]] = {
     "model": tuple("╭╮╯╰─│┬"),
@@ -39,7 +36,6 @@ _CURRENT, _FAILED = "▸", "✗"
 _LEGEND: Mapping[Entry, str] = {
     "start": "●",
     "end": "◎",
-    "badge": "[a > b]",
     "exhausts": "┄",
     "taken": "━",
     "current": _CURRENT,
@@ -93,30 +89,12 @@ def _node(picture: Picture, numbered: NumberedBox, room: int) -> Iterator[str]:
         target = f"◎ {END.name}" if arrow.target == END.name else f"{sanitize_line(arrow.target)} {where}"
         way = f"{label} {line * (widest - count_cells(label) + 1)}▶ {target}"
         last = index == len(arrows)
-        yield from _with_notes(f" {'╰' if last else '├'}{line} {way}", _notes(arrow), room, last=last)
+        yield from _with_notes(f" {'╰' if last else '├'}{line} {way}", arrow.notes, room, last=last)
 
 
 def _label(arrow: Arrow) -> str:
-    words = (
-        *((_MARKS[arrow.mark],) if arrow.mark else ()),
-        arrow.outcome,
-        *(() if _is_long(arrow) else _pieces(arrow)),
-    )
-    return sanitize_line(" ".join(words))
-
-
-def _pieces(arrow: Arrow) -> tuple[str, ...]:
-    chain = chain_text(arrow.badges)
-    return (*((chain,) if chain else ()), *(f"({text})" for text in arrow.details))
-
-
-def _is_long(arrow: Arrow) -> bool:
-    return len(" ".join(_pieces(arrow))) > _PIECES and bool(arrow.badges or arrow.origins)
-
-
-def _notes(arrow: Arrow) -> tuple[str, ...]:
-    """Return what is written below an edge: the pieces, if they are too long for its label, and the notes."""
-    return (*(_pieces(arrow) if _is_long(arrow) else ()), *arrow.notes)
+    mark = (_MARKS[arrow.mark],) if arrow.mark else ()
+    return sanitize_line(" ".join((*mark, arrow.outcome, *(f"({text})" for text in arrow.details))))
 
 
 def _line(arrow: Arrow) -> str:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import importlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
+from itertools import product, starmap
 from typing import Any, NamedTuple
 
 from graphexec.draw.layout.geometry import Layout, Point, Polyline, Rectangle, width
+from graphexec.draw.layout.label_layout import cost, move_clashing_labels
 from graphexec.draw.model.picture import Box, Picture
 from graphexec.errors import InputError
 from graphexec.kernel.node import END
@@ -26,29 +29,29 @@ CLUSTER = 12.0
 _INCH = 72.0
 # Edges order the nodes of different frames; without this, each frame is ordered by itself, beside the others.
 _RANKS = ", newrank=true"
-# The gap between neighbours, in inches, where ranks are rows, and where they are columns, which hold one line each.
-_GAP, _SIDEWAYS_GAP = 0.4, 0.12
+# The gap between neighbours, in inches.
+_GAP = 0.4
 # Pictures with more edges take minutes unless the search for straight edges ends early.
 _HUGE, _HURRY = 200, ", nslimit=0.5"
-# From so many successors on, the rows of a node's successors may differ.
-_MANY = 5
 # The names of the start and of the end in a graph.
 _START, _FINISH = "s", "e"
 
 
-class LayoutOptions(NamedTuple):
+class _LayoutOptions(NamedTuple):
     """The options of a layout.
 
     For edges of used-up limits, `weight` is their straightness and `ranks` the minimum number of rows they span. The
-    order of the edges, which `reverse` changes, decides which nodes are on the left. With `sideways`, edges point to
-    the right. The many successors of a node have places in `stagger` rows.
+    order of the edges, which `reverse` changes, decides which nodes are on the left.
     """
 
     weight: int = 1
     ranks: int = 1
     reverse: bool = False
-    sideways: bool = False
-    stagger: int = 1
+
+
+# Pictures with more edges are laid out in one variant only.
+_SMALL = 40
+_VARIANTS = tuple(starmap(_LayoutOptions, product((1, 0, 3), (1, 2), (False, True))))
 
 
 def size_of(box: Box) -> Point:
@@ -72,34 +75,37 @@ def paths_of(picture: Picture) -> list[tuple[str, ...]]:
     return sorted(paths, key=lambda path: (len(path), path))
 
 
-def back_edges(picture: Picture) -> frozenset[int]:
-    """Return the back edges of a depth-first search from the start: the layout ignores their direction."""
-    leaving: dict[str, list[tuple[int, str]]] = {}
-    for index, arrow in enumerate(picture.arrows):
-        leaving.setdefault(arrow.source, []).append((index, arrow.target))
-    back: set[int] = set()
-    left: set[str] = set()
-    # The nodes on the current path, each with its arrows that are not yet followed.
-    above: dict[str, Iterator[tuple[int, str]]] = {}
-    for first in (picture.start, *leaving):
-        if first not in left:
-            above[first] = iter(leaving.get(first, ()))
-        while above:
-            name = next(reversed(above))
-            for index, target in above[name]:
-                if target in above:
-                    back.add(index)
-                elif target not in left:
-                    above[target] = iter(leaving.get(target, ()))
-                    break
-            else:
-                left.add(name)
-                del above[name]
+def back_edges(picture: Picture) -> frozenset[tuple[str, str]]:
+    """Return the ends of the back edges of a depth-first search from the start: the layout ignores their direction."""
+    # It takes long to load, and the text formats have no layout.
+    import networkx as nx
+
+    root = ""
+    graph: nx.DiGraph[str] = nx.DiGraph((root, name) for name in (picture.start, *(box.name for box in picture.boxes)))
+    graph.add_edges_from((arrow.source, arrow.target) for arrow in picture.arrows)
+    path: list[str] = []
+    back: set[tuple[str, str]] = set()
+    for source, target, kind in nx.dfs_labeled_edges(graph, root):
+        if kind == "forward":
+            path.append(target)
+        elif kind == "reverse":
+            path.pop()
+        elif target in path:
+            back.add((source, target))
     return frozenset(back)
 
 
-def place(picture: Picture, options: LayoutOptions) -> Layout:
-    """Place the parts of the picture. Raises `InputError` if pygraphviz is not installed."""
+@lru_cache(maxsize=256)
+def lay_out(picture: Picture) -> Layout:
+    """Lay the picture out in several variants, and return the most readable one.
+
+    The cost grows faster than the picture, so layouts are cached. Raises `InputError` if pygraphviz is not installed.
+    """
+    variants = _VARIANTS if len(picture.arrows) <= _SMALL else _VARIANTS[:1]
+    return min((move_clashing_labels(_place(picture, options)) for options in variants), key=cost)
+
+
+def _place(picture: Picture, options: _LayoutOptions) -> Layout:
     try:
         # Any: the package has no types.
         pygraphviz: Any = importlib.import_module("pygraphviz")
@@ -115,12 +121,11 @@ def place(picture: Picture, options: LayoutOptions) -> Layout:
     return _read(picture, found)
 
 
-def _statements(picture: Picture, options: LayoutOptions) -> Iterator[str]:
+def _statements(picture: Picture, options: _LayoutOptions) -> Iterator[str]:
     pieces = any(box.group for box in picture.boxes)
-    direction, gap = ("LR", _SIDEWAYS_GAP) if options.sideways else ("TB", _GAP)
     yield "digraph {"
     extra = f"{_RANKS if pieces else ''}{_HURRY if len(picture.arrows) > _HUGE else ''}"
-    yield f"graph [rankdir={direction}, nodesep={gap}, ranksep=0.4, pad=0{extra}]"
+    yield f"graph [nodesep={_GAP}, ranksep=0.4, pad=0{extra}]"
     yield 'node [shape=box, fixedsize=true, label=""]'
     yield "edge [arrowsize=0.8]"
     yield _circle(_START, _START_SIZE)
@@ -140,37 +145,18 @@ def _circle(name: str, size: float) -> str:
     return f"{name} [shape=circle, width={size / _INCH:.4f}, height={size / _INCH:.4f}]"
 
 
-def _edges(picture: Picture, numbers: Mapping[str, int], options: LayoutOptions) -> Iterator[str]:
+def _edges(picture: Picture, numbers: Mapping[str, int], options: _LayoutOptions) -> Iterator[str]:
     back = back_edges(picture)
-    rows = _rows(picture, back, options.stagger)
     arrows = [*enumerate(picture.arrows)]
     # Graphviz returns edges in another order; their ids identify them.
     for index, arrow in arrows[::-1] if options.reverse else arrows:
         source = f"n{numbers[arrow.source]}"
         target = _FINISH if arrow.target == END.name else f"n{numbers[arrow.target]}"
-        ends = f"{target} -> {source}" if index in back else f"{source} -> {target}"
+        is_back = (arrow.source, arrow.target) in back
+        ends = f"{target} -> {source}" if is_back else f"{source} -> {target}"
         weight = f"weight={options.weight}, minlen={options.ranks}" if arrow.exhausts else "weight=3"
-        if index in rows:
-            weight = f"weight=9, minlen={rows[index]}"
         label = _spacer_label(*label_size(arrow.lines))
-        yield f"{ends} [id={index}, label={label}, {weight}{', dir=back' if index in back else ''}]"
-
-
-def _rows(picture: Picture, back: frozenset[int], stagger: int) -> dict[int, int]:
-    """Return the number of rows that the arrows from a node to its many successors span, so that these share rows."""
-    if stagger == 1:
-        return {}
-    forward = [(index, arrow) for index, arrow in enumerate(picture.arrows) if index not in back]
-    leaving: dict[str, list[int]] = {}
-    for index, arrow in forward:
-        if arrow.target != END.name and sum(other.target == arrow.target for _, other in forward) == 1:
-            leaving.setdefault(arrow.source, []).append(index)
-    return {
-        index: 1 + place % stagger
-        for arrows in leaving.values()
-        if len(arrows) >= _MANY
-        for place, index in enumerate(arrows)
-    }
+        yield f"{ends} [id={index}, label={label}, {weight}{', dir=back' * is_back}]"
 
 
 def _spacer_label(wide: float, high: float) -> str:

@@ -6,7 +6,6 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import NamedTuple
 
 from graphexec.draw.layout.geometry import Layout, Point, Polyline, Rectangle
 
@@ -20,16 +19,6 @@ _ENDS, _TIP = 10.0, 16.0
 
 # Points per Bézier curve: candidate places for a label, and samples dense enough to find every clash.
 _COARSE, _FINE = 8, 40
-
-
-class _Trail(NamedTuple):
-    """Points along a line, and their bounding rectangle, which rules out most labels quickly."""
-
-    points: Sequence[Point]
-    left: float
-    right: float
-    top: float
-    bottom: float
 
 
 def clashes(layout: Layout) -> list[str]:
@@ -61,7 +50,7 @@ def cost(layout: Layout) -> float:
 
 
 def _clashes(
-    layout: Layout, labels: Sequence[Rectangle], lines: Sequence[_Trail], index: int, label: Rectangle
+    layout: Layout, labels: Sequence[Rectangle], lines: Sequence[Sequence[Point]], index: int, label: Rectangle
 ) -> list[str]:
     boxes = (*layout.boxes, layout.start, *((layout.finish,) if layout.finish else ()))
     return [
@@ -84,7 +73,7 @@ def _count_near_misses(layout: Layout) -> int:
     """Count the lines that come near a node they do not connect, or near another line's tip."""
     count = 0
     for line, trail in zip(layout.arrows, _fine(layout), strict=True):
-        ends = _trail((line.curve[0], line.curve[-1], line.tip))
+        ends = (line.curve[0], line.curve[-1], line.tip)
         others = [box for box in layout.boxes if not _passes(ends, box, _ENDS)]
         tips = [other.tip for other in layout.arrows if math.dist(other.tip, line.tip) > _TIP]
         others += [Rectangle(*tip, _TIP, _TIP) for tip in tips]
@@ -113,13 +102,8 @@ def _within(layout: Layout, place: Rectangle) -> bool:
     return 0 <= place.min_x <= layout.width - place.width and 0 <= place.min_y <= layout.height - place.height
 
 
-def _fine(layout: Layout) -> list[_Trail]:
-    return [_trail((*_points(line, _FINE), line.tip)) for line in layout.arrows]
-
-
-def _trail(points: Sequence[Point]) -> _Trail:
-    across, down = zip(*points, strict=True)
-    return _Trail(points, min(across), max(across), min(down), max(down))
+def _fine(layout: Layout) -> list[Sequence[Point]]:
+    return [(*_points(line, _FINE), line.tip) for line in layout.arrows]
 
 
 def _points(line: Polyline, pieces: int) -> list[Point]:
@@ -134,10 +118,6 @@ def _points(line: Polyline, pieces: int) -> list[Point]:
     return points
 
 
-def _passes(trail: _Trail, place: Rectangle, margin: float) -> bool:
+def _passes(trail: Sequence[Point], place: Rectangle, margin: float) -> bool:
     across, down = place.width / 2 + margin, place.height / 2 + margin
-    if abs(2 * place.x - trail.left - trail.right) > trail.right - trail.left + 2 * across:
-        return False
-    if abs(2 * place.y - trail.top - trail.bottom) > trail.bottom - trail.top + 2 * down:
-        return False
-    return any(abs(x - place.x) <= across and abs(y - place.y) <= down for x, y in trail.points)
+    return any(abs(x - place.x) <= across and abs(y - place.y) <= down for x, y in trail)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Literal, TypeAlias
@@ -19,6 +19,9 @@ from graphexec.kernel.meters import ITERATIONS, Limits, Meter
 from graphexec.kernel.node import END, Edge, Node
 from graphexec.verify.proof.findings import Verdict
 from graphexec.verify.proof.flow import flow_of, limits_of
+
+# The width of an edge's label, in characters: a longer list of limits has several lines.
+_LABEL = 34
 
 # The kind of a node as a picture shows it. `effect` requests an effect class of the user's own.
 Look: TypeAlias = Literal["model", "tools", "person", "effect", "opaque", "pure"]
@@ -39,21 +42,6 @@ DESCRIPTIONS: Mapping[Look, str] = {
     "opaque": "arbitrary code",
     "pure": "",
 }
-
-
-# The width of an edge's label, in characters: a longer list of pieces has several lines.
-_LABEL = 34
-
-
-def chain_text(names: Sequence[str]) -> str:
-    """Return the names of pieces in the order in which a value passes them: `[critic > output_type]`."""
-    return f"[{' > '.join(names)}]" if names else ""
-
-
-def wrap_chain(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the names of pieces, as `chain_text` does, in lines for a label."""
-    words = [f"{name} >" for name in names[:-1]] + [f"{name}]" for name in names[-1:]]
-    return tuple(wrap_text([f"[{word}" for word in words[:1]] + words[1:], _LABEL, len))
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +87,7 @@ class Arrow:
 
     `resets` names the meters that the edge resets. `exhausts` is true if the edge is taken only when a limit is used
     up, and `limits` names those limits, as far as they are set (`None` if unknown). `notes` hold data of runs; `heat`
-    (0 to 1) is how often they took the edge. Where pieces are badges, `badges` are those that the outcome passes, in
-    this order, and `origins` those that may return it in place of another outcome; `own` is false if the node itself
-    does not return it.
+    (0 to 1) is how often they took the edge.
     """
 
     source: str
@@ -113,41 +99,31 @@ class Arrow:
     mark: Mark | None = None
     notes: tuple[str, ...] = ()
     heat: float | None = None
-    badges: tuple[str, ...] = ()
-    origins: tuple[str, ...] = ()
-    own: bool = True
 
     @property
     def details(self) -> tuple[str, ...]:
-        """The pieces that return the outcome, the limits that cause it, and the meters that it resets."""
+        """The limits that cause it, and the meters that it resets."""
         limits: tuple[str, ...] = ()
         if self.limits is not None:
             limits = (f"limit: {', '.join(self.limits)}" if self.limits else "limit not set",)
         resets = (f"resets {', '.join(self.resets)}",) if self.resets else ()
-        origins = (f"{'also ' * self.own}from {', '.join(self.origins)}",) if self.origins else ()
-        return (*origins, *limits, *resets)
+        return (*limits, *resets)
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """The lines of its label: the outcome, the pieces that it passes, its details, and the notes."""
+        """The lines of its label: the outcome, its details, and the notes."""
         lines = [line for text in self.details for line in wrap_text(text.split(), _LABEL, len)]
-        return (self.outcome, *wrap_chain(self.badges), *lines, *self.notes)
+        return (self.outcome, *lines, *self.notes)
 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A machine as it is drawn in any format: plain data that JSON can hold. `caption` has one sentence per line.
-
-    `given` is the class of the input, if a piece takes it. `folded` are the nodes of pieces that are badges on its
-    arrows.
-    """
+    """A machine as it is drawn in any format: plain data that JSON can hold. `caption` has one sentence per line."""
 
     start: str
     boxes: tuple[Box, ...]
     arrows: tuple[Arrow, ...]
     caption: tuple[str, ...] = ()
-    given: str = ""
-    folded: tuple[Box, ...] = ()
 
     def to_data(self) -> dict[str, Any]:
         """Return it as JSON data."""
@@ -218,9 +194,7 @@ def picture_of(subject: Graph[Any, Any] | Verdict, marks: Marks | None = None) -
     )
     # An exit, as an edge to the end is.
     raised = [Arrow(node.name, f"raises {error.__name__}", END.name) for node in graph for error in node.raises]
-    first = graph[graph.start]
-    given = first.takes[0].__name__ if first.group else ""
-    return Picture(graph.start, tuple(boxes), (*arrows, *raised), caption, given)
+    return Picture(graph.start, tuple(boxes), (*arrows, *raised), caption)
 
 
 def look_of(node: Node[Any, Any]) -> Look:
@@ -332,9 +306,7 @@ def cluster_tree(picture: Picture) -> Cluster:
     return clusters[()]
 
 
-Entry: TypeAlias = (
-    Look | Mark | Literal["start", "end", "edge", "badge", "exhausts", "taken", "untaken", "current", "failed"]
-)
+Entry: TypeAlias = Look | Mark | Literal["start", "end", "edge", "exhausts", "taken", "untaken", "current", "failed"]
 
 # The size of a symbol in the legend, the gap between parts, and the height of a row.
 SAMPLE, GAP, ROW = (26.0, 14.0), 9.0, 23.0
@@ -343,7 +315,6 @@ SAMPLE, GAP, ROW = (26.0, 14.0), 9.0, 23.0
 _TEXTS: Mapping[Entry, str] = {
     "start": "start of a run",
     "edge": "transition with its outcome",
-    "badge": "pieces that it passes, in this order",
     "exhausts": "taken when a limit is used up",
     "end": "end of a run",
     "model": "asks a language model",
@@ -372,7 +343,6 @@ def legend_of(picture: Picture) -> list[Entry]:
     shown: set[Entry | None] = {"start", "edge"}
     shown |= {one for box in picture.boxes for one in (box.look, box.mark)}
     shown |= {arrow.mark for arrow in picture.arrows}
-    shown |= {"badge" for arrow in picture.arrows if arrow.badges}
     shown |= {"exhausts" for arrow in picture.arrows if arrow.exhausts}
     shown |= {"end" for arrow in picture.arrows if arrow.target == END.name}
     shown |= {"taken" if arrow.heat > 0 else "untaken" for arrow in picture.arrows if arrow.heat is not None}

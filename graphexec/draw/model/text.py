@@ -61,18 +61,18 @@ def count_cells(text: str) -> int:
     return len(text) if text.isascii() else sum(map(_cell, text))
 
 
-def truncate(text: str, room: int, *, more: str = "…") -> str:
-    """Return the text, cut to `room` cells; a cut text ends with `more`."""
+def truncate(text: str, room: int) -> str:
+    """Return the text, cut to `room` cells; a cut text ends with `…`."""
     if count_cells(text) <= room:
         return text
-    left = room - len(more)
+    left = room - 1
     kept: list[str] = []
     for character in text:
         left -= _cell(character)
         if left < 0:
             break
         kept.append(character)
-    return ("".join(kept).rstrip() + more)[: max(room, 0)]
+    return f"{''.join(kept).rstrip()}…"[: max(room, 0)]
 
 
 # A picture measures the few characters of its lines again and again.

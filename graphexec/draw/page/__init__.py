@@ -37,7 +37,7 @@ def html(picture: Picture, recording: Recording | None = None, *, live: str | No
 
 def _with_counts(picture: Picture, records: Iterable[Record], *, live: bool) -> Iterable[Arrow]:
     """Yield the arrows with their counts, so that the layout reserves space for the counts that the script shows."""
-    moves = Counter(step.edge for step in steps_of(picture, records))
+    moves = Counter(steps_of(picture, records))
     for index, arrow in enumerate(picture.arrows):
         count = moves[index]
         yield replace(arrow, notes=(f"×{count:,}",)) if count or live else arrow

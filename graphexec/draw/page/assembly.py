@@ -20,9 +20,9 @@ from graphexec.draw.page.encoding import readable, script_json
 from graphexec.draw.runs.data import Record
 
 # In their order: the later ones adapt the earlier ones to the screen.
-_STYLES = ("base", "header", "machine", "steps", "detail", "player", "waterfall", "keys", "screens", "print")
+_STYLES = ("base", "header", "machine", "steps", "detail", "player", "waterfall", "keys", "screens")
 # What the legend explains: nodes say themselves what they do.
-_EXPLAINED: frozenset[Entry] = frozenset({"badge", "exhausts", "end", "red", "orange", "grey"})
+_EXPLAINED: frozenset[Entry] = frozenset({"exhausts", "end", "red", "orange", "grey"})
 # The script sets this attribute on a dark page: the reader's choice, or else the system's.
 _DARK = ":root[data-theme=dark]"
 

@@ -10,10 +10,6 @@ from posixpath import dirname, join, normpath
 # The only form of import that the scripts use; `export` stands only before declarations.
 _IMPORT = re.compile(r'^import \{[^}]*\} from "(\.[^"]+)";\n', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=const |let |function |async function )", re.MULTILINE)
-# Comments on lines of their own, which would be a third of a page's script.
-_COMMENT = re.compile(r"^[ ]*(?://[^\n]*|/\*\*(?:(?!\*/).)*\*/)\n", re.MULTILINE | re.DOTALL)
-# Each two spaces before a line, of which a page has one. Texts of several lines in the scripts have none.
-_INDENT = re.compile(r"^(?:  )+", re.MULTILINE)
 
 
 @cache
@@ -26,8 +22,8 @@ def read_file(name: str) -> str:
 def bundle() -> str:
     """Return the module `page.js` and all that it imports, each after those it imports.
 
-    Of the comments, the first line of each module is left, and of the indentation half. The modules share one scope, so
-    their top-level names must differ. Modules that import each other may use each other's names only in functions.
+    The modules share one scope, so their top-level names must differ. Modules that import each other may use each
+    other's names only in functions.
     """
     texts: dict[str, str] = {}
     _collect("page.js", texts, set())
@@ -42,7 +38,4 @@ def _collect(name: str, texts: dict[str, str], begun: set[str]) -> None:
     source = read_file(f"scripts/{name}")
     for path in _IMPORT.findall(source):
         _collect(normpath(join(dirname(name), path)), texts, begun)
-    # The first line says what the module is about.
-    purpose, _, code = _EXPORT.sub("", _IMPORT.sub("", source)).partition("\n")
-    shorter = _INDENT.sub(lambda found: " " * (len(found[0]) // 2), _COMMENT.sub("", code))
-    texts[name] = f"{purpose}\n{shorter}"
+    texts[name] = _EXPORT.sub("", _IMPORT.sub("", source))

@@ -11,18 +11,13 @@ from math import isfinite
 from typing import Any, cast
 
 from graphexec.draw.runs.data import Record, to_json_data
-from graphexec.messages.images import DATA_KIND, IMAGE_KIND, Image, restore_object
+from graphexec.messages.images import Image, restore_object
 
 # The largest integer that JavaScript represents exactly.
 _MOST = 2**53
 # The maximum depth of nested data; and bits of an integer, below Python's limit on decimal conversion.
 _DEEP = 60
 _LONG = 2000
-# Types whose values are shown as they are.
-_PLAIN = frozenset({str, bool, type(None)})
-# The types of the names of such an object; and the kinds of objects that stand for something else.
-_NAMES = frozenset({str})
-_KINDS = (IMAGE_KIND, DATA_KIND)
 # Characters that could end the script element that holds the data, or begin a comment in it.
 _ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
 
@@ -60,34 +55,8 @@ def script_json(data: Record) -> str:
 
 # Any: JSON values are arbitrary.
 def readable(value: Any) -> Any:
-    """Return data as the page shows it: see `record_json`. If it shows the whole value as it is, this is no copy."""
-    return value if _is_readable((value,), 0) else _convert(value, 0)
-
-
-def _is_readable(values: Iterable[Any], depth: int) -> bool:
-    """Return whether the page shows each value as it is: to find out is quicker than to convert them."""
-    for one in values:
-        kind: type[Any] = type(one)  # pyright: ignore[reportUnknownVariableType]
-        if kind in _PLAIN:
-            continue
-        if depth > _DEEP:
-            return False
-        if kind is int:
-            if not -_MOST <= one <= _MOST:
-                return False
-        elif kind is float:
-            if not isfinite(one):
-                return False
-        elif kind is dict:
-            if (
-                one.get("kind") in _KINDS
-                or not _NAMES.issuperset(map(type, one))
-                or not _is_readable(one.values(), depth + 1)
-            ):
-                return False
-        elif (kind is not list and kind is not tuple) or not _is_readable(one, depth + 1):
-            return False
-    return True
+    """Return data as the page shows it: see `record_json`."""
+    return _convert(value, 0)
 
 
 def _convert(value: Any, depth: int) -> Any:

@@ -6,9 +6,7 @@ import dataclasses
 import json
 from collections.abc import Collection, Sequence
 from dataclasses import asdict
-from typing import Any, TypeAlias, cast, final
-
-from typing_extensions import TypeIs
+from typing import Any, TypeAlias, final
 
 from graphexec._mistakes.tracebacks import format_traceback
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, Run, Steps, StoppedResponse, reason_of, run_of
@@ -64,38 +62,18 @@ def spent_data(spent: Spent, own: Collection[str]) -> Record:
     }
 
 
-# Types whose values JSON has as they are, and of the names in an object.
-_PLAIN = frozenset({str, bool, type(None)})
-_NAMES = frozenset({str})
 # NaN and the infinities are not valid JSON, though Python writes them.
 _strict = json.JSONEncoder(allow_nan=False)
 
 
 def to_json_data(value: object) -> Any:
     """Return a value as JSON data; a value that JSON cannot express becomes its `repr`. Never raises."""
-    if type(value) in _PLAIN:
-        return value
-    if _is_plain(value):
-        return value.copy()
     try:
         data = dump_with_images(value, fallback=str)
         _strict.encode(data)
     except Exception:  # noqa: BLE001 - the methods of a user's value may raise anything
         return _text_of(value)
     return data
-
-
-def _is_plain(value: object) -> TypeIs[Record]:
-    """Return whether a value is an object that JSON has as it is, as the arguments of most calls are."""
-    if type(value) is not dict:
-        return False
-    # Type checkers do not know the members of an arbitrary value. Those of a kind may be images.
-    members = cast("Record", value)
-    return (
-        "kind" not in members
-        and _PLAIN.issuperset(map(type, members.values()))
-        and _NAMES.issuperset(map(type, members))
-    )
 
 
 def _text_of(value: object) -> str:

@@ -6,10 +6,8 @@ import dataclasses
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from graphexec.draw.model.picture import Arrow, Box, Picture
-from graphexec.draw.model.pieces import FIRST_PIECES
 from graphexec.draw.model.text import format_duration, format_quantity
 from graphexec.draw.runs.data import Record
 from graphexec.draw.runs.labels import format_data, shorten
@@ -30,11 +28,10 @@ def overlay_runs(picture: Picture, runs: Sequence[Recording]) -> Picture:
     if not runs:
         return picture
     steps = [steps_of(picture, run.records) for run in runs]
-    taken = Counter(step.edge for path in steps for step in path)
-    runs_through = Counter(edge for path in steps for edge in {step.edge for step in path})
-    passes = Counter((step.edge, piece) for path in steps for step in path for piece in step.pieces)
+    taken = Counter(edge for path in steps for edge in path)
+    runs_through = Counter(edge for path in steps for edge in set(path))
     most = max(taken.values(), default=1)
-    visits = Counter(picture.arrows[step.edge].source for path in steps for step in path)
+    visits = Counter(picture.arrows[edge].source for path in steps for edge in path)
     costs = _costs_of(runs)
     single = len(runs) == 1
     current_node = _current_node(runs[0]) if single else None
@@ -43,14 +40,12 @@ def overlay_runs(picture: Picture, runs: Sequence[Recording]) -> Picture:
         count = taken[index]
         notes: tuple[str, ...] = ()
         if count and single:
-            numbers = [str(step.number) for step in steps[0] if step.edge == index]
+            numbers = [str(number) for number, edge in enumerate(steps[0], 1) if edge == index]
             which = f"{'step' if count == 1 else 'steps'} {', '.join(numbers)}"
             notes = (which,) if count <= _STEPS else (f"×{count:,}",)
         elif count:
             notes = (f"×{count:,} in {runs_through[index]:,} of {format_quantity(len(runs), 'run')}",)
-        shown = dict.fromkeys((*arrow.badges, *arrow.origins))
-        pieces = [f"{piece} ×{passes[index, piece]:,}" for piece in shown if passes[index, piece]]
-        return dataclasses.replace(arrow, notes=(*notes, *pieces), heat=count / most)
+        return dataclasses.replace(arrow, notes=notes, heat=count / most)
 
     def annotate_box(box: Box) -> Box:
         count = visits[box.name]
@@ -128,39 +123,19 @@ def _covered(spans: Iterable[tuple[float, float]]) -> float:
     return covered
 
 
-class Transit(NamedTuple):
-    """A transition of a run: its number, the index of its edge, and the folded pieces that it passed."""
-
-    number: int
-    edge: int
-    pieces: tuple[str, ...] = ()
-
-
-def steps_of(picture: Picture, records: Iterable[Record]) -> list[Transit]:
-    """Return the transitions of a run. Raises `InputError` for one with an edge that the machine does not have."""
+def steps_of(picture: Picture, records: Iterable[Record]) -> list[int]:
+    """Return the edges that a run took. Raises `InputError` for one that the machine does not have."""
     indices = {(arrow.source, arrow.outcome, arrow.target): index for index, arrow in enumerate(picture.arrows)}
-    groups = {box.name: box.group for box in picture.folded}
-    steps: list[Transit] = []
-    # The last node outside of pieces, the number of its transition, and the pieces since.
-    source, left, pieces = picture.start if picture.start == FIRST_PIECES else "", 1, list[str]()
-    moves = (record for record in records if record["event"] == "moved")
-    for number, record in enumerate(moves, 1):
-        node, outcome, target = record["node"], record["outcome"], record["target"]
-        if node not in groups:
-            source, left, pieces = node, number, []
-        elif not pieces:
-            pieces.append(groups[node])
-        if target in groups:
-            if groups[target] != groups.get(node):
-                pieces.append(groups[target])
-        elif (source, outcome, target) in indices:
-            steps.append(Transit(left, indices[source, outcome, target], tuple(pieces)))
-        # A resumed run may begin within a piece: its first edge is not known.
-        elif node not in groups or steps:
-            raise InputError(
-                f"the run took {node} --{outcome}--> {target}, which this machine does not have; draw it over the "
-                f"one that ran"
-            )
+    steps: list[int] = []
+    for record in records:
+        if record["event"] == "moved":
+            edge = record["node"], record["outcome"], record["target"]
+            if edge not in indices:
+                raise InputError(
+                    f"the run took {edge[0]} --{edge[1]}--> {edge[2]}, which this machine does not have; draw it over "
+                    f"the one that ran"
+                )
+            steps.append(indices[edge])
     return steps
 
 

@@ -50,7 +50,7 @@ def _difference(before: Sequence[PromptMessage], now: Sequence[PromptMessage]) -
         old = _message(before[kept])
         if old["role"] == new[0]["role"]:
             one, other = old["content"], new[0]["content"]
-            shared = _common_text(one, other)
+            shared = _common(one, other)
             new[0] |= {"content": other[shared:], "kept": shared}
     return {"kept": kept, "messages": new}
 
@@ -60,20 +60,6 @@ def _common(one: Sequence[Any], other: Sequence[Any]) -> int:
     # The requests of a run share their messages.
     differs = (place for place, (left, right) in pairs if left is not right and left != right)
     return next(differs, min(len(one), len(other)))
-
-
-def _common_text(one: str, other: str) -> int:
-    """Return the length of the common beginning, found by halving, since comparing slices is fast."""
-    if other.startswith(one):
-        return len(one)
-    low, high = 0, min(len(one), len(other))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if one[low:middle] == other[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
 
 
 def _settings(request: ModelRequest) -> Record:

@@ -16,10 +16,8 @@ from graphexec.kernel.serialization import INVALID_DATA_ERRORS, format_json, par
 # The remedy for a file that is not one.
 NAME_A_TRACE = "pass the file that graphexec run --record wrote"
 
-# The version of records. Readers accept version 1, too, which had no `version`; version 3 was the same records in lines
-# that held only what was new.
+# The version of records; no other is read.
 VERSION = 2
-_COMPACT_VERSION = 3
 
 # Seconds; the upper bound excludes infinity.
 _Seconds: TypeAlias = Annotated[float, Field(ge=0, le=1e12)]
@@ -184,50 +182,18 @@ def record_line(record: Record) -> str:
 
 
 def read_record(line: str | bytes, place: str) -> Record:
-    """Return the record of a line. Raises `InputError`, with the `place`, for an invalid line."""
+    """Return the record of a line. Raises `InputError`, with the `place`, for an invalid line or another version."""
     try:
         record: Record = {**parse_json(line)}
         if not isinstance(record["event"], str):
             raise TypeError("an event is a string")
     except INVALID_DATA_ERRORS:
         raise InputError(f"{place} is not a record; {NAME_A_TRACE}") from None
-    return _upgrade_record(record, place)
-
-
-def _upgrade_record(record: Record, place: str) -> Record:
-    """Return a record of version 1 as one of today's; `start` says its version, other records do not need it.
-
-    Raises `InputError`, with the `place`, for a newer version, and for the compact form.
-    """
-    match record:
-        case {"event": "start"}:
-            version = record.get("version", 1)
-            if version == _COMPACT_VERSION:
-                fact = "begins a trace in the compact form, which is not read any more"
-                remedy = "record the run again, or write Recording.records as lines of JSON where it was recorded"
-                raise InputError(f"{place} {fact}; {remedy}")
-            if version not in (1, VERSION):
-                fact = f"has version {format_value(version)} of the records; this graphexec reads up to {VERSION}"
-                raise InputError(f"{place} {fact}; install a newer one")
-            upgraded: Record = {**record, "version": VERSION}
-            match record.get("tools"):
-                case [*tools]:
-                    upgraded["tools"] = [{"name": one} if isinstance(one, str) else one for one in tools]
-                case _:
-                    pass
-            return upgraded
-        case {
-            "event": "answered",
-            "seconds": int() | float() as seconds,
-            "replies": [*replies],
-            "spent": {"seconds": ended},
-        }:
-            began = max(0.0, ended - seconds) if isinstance(ended, (int, float)) else ended
-            timed = {"began": began, "seconds": seconds}
-            others = {name: one for name, one in record.items() if name != "seconds"}
-            return {**others, "replies": [{**one, **timed} if isinstance(one, dict) else one for one in replies]}
-        case _:
-            return record
+    version = record.get("version")
+    if record["event"] == "start" and version != VERSION:
+        fact = f"has version {format_value(version)} of the records; this graphexec reads {VERSION}"
+        raise InputError(f"{place} {fact}; record the run again, or install the version that wrote it")
+    return record
 
 
 def validate_record(record: Record, place: str) -> None:

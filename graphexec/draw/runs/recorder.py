@@ -32,7 +32,7 @@ from graphexec.errors import InputError, format_value
 from graphexec.kernel.effects import Effect
 from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Failed, Journal, Moved, Reported, journal_of
 from graphexec.kernel.graph import Graph, require_graph
-from graphexec.kernel.meters import Limits, Spent
+from graphexec.kernel.meters import Spent
 from graphexec.kernel.snapshot import Snapshot, snapshot_of
 from graphexec.kernel.stepping import replay
 from graphexec.messages import ReplyDelta, ToolSpec
@@ -56,32 +56,24 @@ class Recorder:
         self,
         subject: Graph[Any, Any] | Verdict,
         *,
-        limits: Limits | None = None,
         inputs: object = None,
         model: str | None = None,
         agent: str | None = None,
-        tools: Sequence[str | ToolSpec] | None = None,
+        tools: Sequence[ToolSpec] | None = None,
         parameters: Mapping[str, Any] | None = None,
         heartbeat: float | None = None,
         began: float | None = None,
         clock: Callable[[], float] | None = None,
     ) -> None:
-        """Record `start`. The run's limits are those of the verdict, `executor.verify()`, or `limits`.
+        """Record `start`. The run's limits are those of a verdict, such as `executor.verify()`.
 
         `parameters` are those of the requests to the model, without its key. `heartbeat` says that `alive` will be
         called when nothing else was recorded for so many seconds. `clock` (`time.time`) gives the times of a run that
         is recorded while it happens, and `began` is its start in seconds since the epoch, now by default. Raises
-        `InputError` if a verdict and `limits` are passed, and for a subject that is not a machine.
+        `InputError` for a subject that is not a machine.
         """
-        if isinstance(subject, Verdict):
-            if limits is not None:
-                raise InputError(
-                    "a verdict has limits of its own; write Recorder(verdict) or Recorder(graph, limits=...)"
-                )
-            limits = subject.limits
-        else:
-            require_graph(subject, "Recorder(executor.verify())")
-        graph: Graph[Any, Any] = subject.graph if isinstance(subject, Verdict) else subject
+        graph, limits = (subject.graph, subject.limits) if isinstance(subject, Verdict) else (subject, None)
+        require_graph(graph, "Recorder(executor.verify())")
         self._own = graph.own
         changed: Mapping[str, float | None] = {} if limits is None else limits.meters
         budgets: Record = {name: changed.get(name, limit) for name, limit in graph.own.items()}
@@ -104,9 +96,7 @@ class Recorder:
             "input": to_json_data(inputs),
             "model": model,
             "agent": agent,
-            "tools": None
-            if tools is None
-            else [{"name": one} if isinstance(one, str) else spec_data(one) for one in tools],
+            "tools": None if tools is None else list(map(spec_data, tools)),
             "parameters": None if parameters is None else to_json_data(parameters),
             "heartbeat": heartbeat,
         }

@@ -55,8 +55,6 @@ Their fields:
   refusal `by` (the node or piece that refused) and `why`
 - `error`: `type`, `message`, and if known `traceback`; also of a run that a signal such as SIGTERM interrupted
 
-Records without a `version` are of version 1, which is read, too: `answered` had the `seconds`, `tools` were names.
-
 An image in a value is an object with the `kind` `graphexec.image` and its `url`. Any other object of that kind is the
 `data` of an object of the kind `graphexec.data`. What the caller passed as `context` is in no record.
 

@@ -8,7 +8,6 @@ import { showHeader } from "./controls/header.js";
 import { onKey, onSearch, showHelp } from "./controls/keys.js";
 import { listen } from "./controls/live.js";
 import { choose, go, move, play, slider, toMatch } from "./controls/player.js";
-import { beginPrinting } from "./controls/printing.js";
 import { clickRow, list, turnQuietSteps } from "./controls/steps.js";
 import { beginTheme, followTheme } from "./controls/theme.js";
 import { callAt, drawWaterfall, turnWaterfall } from "./controls/waterfall.js";
@@ -55,7 +54,6 @@ function begin(records) {
   addEventListener("resize", redraw);
   document.addEventListener("click", onLink);
   offerValues(byId("detail"));
-  beginPrinting();
   followAddress();
   addEventListener("hashchange", followAddress);
   if (live !== null) listen(live);

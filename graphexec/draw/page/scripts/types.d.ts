@@ -35,8 +35,7 @@ interface StartRecord extends AnyRecord {
   input?: any;
   model?: string;
   agent?: string;
-  /** In version 1, names. */
-  tools?: (ToolData | string)[];
+  tools?: ToolData[];
   parameters?: Record<string, any>;
   heartbeat?: number;
 }
@@ -261,8 +260,6 @@ interface PictureData {
   boxes: BoxData[];
   arrows: ArrowData[];
   caption?: string[];
-  given?: string;
-  folded?: BoxData[];
 }
 
 interface BoxData {
@@ -288,9 +285,6 @@ interface ArrowData {
   mark?: string;
   notes?: string[];
   heat?: number;
-  badges?: string[];
-  origins?: string[];
-  own?: boolean;
 }
 
 /** What the page is given. `clusters` are the nodes in each box, by its path; `live` is the address of a live feed. */

@@ -4,7 +4,6 @@ import { characters, number, visible } from "./text.js";
 import { view } from "./view.js";
 
 const SHOWN = 4000;
-const PAPER = 20_000;
 const MARKS = 300;
 // Longer text has one direction for all lines: finding that of each line takes browsers seconds.
 const LONG = 50_000;
@@ -57,7 +56,7 @@ export function span(kind, text) {
 export function block(text, { name, kind = "" }) {
   if (text === "") return span("value faint", "empty");
   const pre = element("pre", { class: `text ${kind}`, dir: "auto", tabindex: "0" });
-  const hidden = view.printing ? text.length > PAPER : text.length > SHOWN && !opened.has(name);
+  const hidden = text.length > SHOWN && !opened.has(name);
   const beyond =
     hidden &&
     view.pattern !== null &&
@@ -69,16 +68,8 @@ export function block(text, { name, kind = "" }) {
     fill(pre, text);
     return pre;
   }
-  const length = view.printing ? PAPER : SHOWN;
-  const end = /[\ud800-\udbff]/.test(text[length - 1]) ? length - 1 : length;
+  const end = /[\ud800-\udbff]/.test(text[SHOWN - 1]) ? SHOWN - 1 : SHOWN;
   fill(pre, text.slice(0, end));
-  if (view.printing)
-    return element(
-      "div",
-      {},
-      pre,
-      element("p", { class: "faint" }, `the first of ${number(characters(text))} characters`),
-    );
   const more = element(
     "button",
     { type: "button", class: "more" },
@@ -178,15 +169,15 @@ function dataElement(value, name, depth) {
 
 /**
  * Make a collapsible part, whose content is made when it is opened: by the click, since the browser reports that the
- * part is open only after it has shown it. On paper it is open if `printed` says so.
+ * part is open only after it has shown it.
  * @param {string} title
  * @param {string} name
  * @param {() => Node} make
- * @param {{ open?: boolean, printed?: boolean }} [options]
+ * @param {{ open?: boolean }} [options]
  * @returns {HTMLDetailsElement}
  */
-export function collapsible(title, name, make, { open = false, printed = open } = {}) {
-  const known = view.printing ? printed : opened.has(name) || (open && !opened.has(`-${name}`));
+export function collapsible(title, name, make, { open = false } = {}) {
+  const known = opened.has(name) || (open && !opened.has(`-${name}`));
   const summary = element("summary", {}, title);
   const part = element("details", { open: known }, summary);
   let made = false;

@@ -15,6 +15,4 @@ export function byId(id) {
 export const given = JSON.parse(byId("data").textContent);
 export const { picture, live } = given;
 export const looks = new Map(picture.boxes.map((box) => [box.name, box]));
-// The nodes of pieces that are badges on the edges.
-export const badged = new Set((picture.folded ?? []).map((box) => box.name));
 export const hasRun = given.records !== "" || live !== null;

@@ -9,7 +9,6 @@ import { live } from "./given.js";
  *   against: string,
  *   following: boolean,
  *   wanted: number | null,
- *   printing: boolean,
  *   themed: boolean,
  *   pattern: RegExp | null,
  *   found: number[] | null,
@@ -25,8 +24,6 @@ export const view = {
   following: live !== null,
   // The step that the address names, until the records of a live page have come so far.
   wanted: null,
-  // Whether what is made now is for paper, where nothing can be opened.
-  printing: false,
   // Whether the reader has chosen a theme.
   themed: false,
   // The search's pattern and the positions that have a match, or null.

@@ -19,11 +19,11 @@ export function askedFor() {
 }
 
 /**
- * Return the name of a tool, a model or an agent.
+ * Return the name of a model or an agent.
  * @param {any} one
  * @returns {string}
  */
-export function nameOf(one) {
+function nameOf(one) {
   return typeof one === "string" ? one : (one?.name ?? JSON.stringify(one));
 }
 
@@ -41,7 +41,7 @@ export function showHeader() {
   byId("status").className = `badge ${result ? result.status : run.over === null && !run.silent ? "running" : "error"}`;
   byId("fault").hidden = !run.over;
   byId("fault").textContent = visible(run.over ?? "");
-  const known = [run.start.model, run.start.agent, run.start.tools?.map(nameOf).join(", ")];
+  const known = [run.start.model, run.start.agent, run.start.tools?.map((one) => one.name).join(", ")];
   byId("known").textContent = hasRun
     ? known
         .filter(Boolean)

@@ -4,7 +4,6 @@ import { collapsible, dataView, element, isEmpty, span } from "../base/dom.js";
 import { byId, live, looks } from "../base/given.js";
 import { dateText, duration, number, timeText, visible } from "../base/text.js";
 import { view } from "../base/view.js";
-import { nameOf } from "../controls/header.js";
 import { callsOf, secondsOf } from "../run/calls.js";
 import { arrowOf } from "../run/edges.js";
 import { graphBudgets } from "../run/iterations.js";
@@ -66,19 +65,10 @@ function startParts() {
     heading("start", "", "before step 1"),
     spentBars(run.visits[0]?.before ?? run.result?.spent),
     section("Input", run.start.input === undefined ? null : dataView(run.start.input, "input")),
-    section("Tools", tools.length ? tools.map((tool) => toolPart(toolOf(tool), `start ${nameOf(tool)}`)) : null),
+    section("Tools", tools.length ? tools.map((tool) => toolPart(tool, `start ${tool.name}`)) : null),
     section("Run", runFacts()),
     recordsPart([run.start], "start"),
   ];
-}
-
-/**
- * In records of version 1, tools are names.
- * @param {ToolData | string} tool
- * @returns {ToolData}
- */
-function toolOf(tool) {
-  return typeof tool === "string" ? { name: tool } : tool;
 }
 
 /**
@@ -172,7 +162,7 @@ function givenPart(visit, position, open) {
   const name = `${position} given`;
   return section(
     "Input",
-    collapsible("input of the run", name, () => dataView(value, name), { open: open || small(value), printed: true }),
+    collapsible("input of the run", name, () => dataView(value, name), { open: open || small(value) }),
   );
 }
 
@@ -234,7 +224,6 @@ function outcomePart(moved, position, open) {
         ? null
         : collapsible("data", `${position} outcome`, () => dataView(readableData(value), `${position} outcome`), {
             open: open || small(value) || holds(value),
-            printed: true,
           }),
     ].filter(Boolean),
     { kind: "outcome" },

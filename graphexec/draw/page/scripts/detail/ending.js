@@ -87,7 +87,7 @@ export function endParts(result) {
     section(
       "Tool calls",
       steps.length
-        ? collapsible(stepsTitle(steps), "steps", () => doneList(steps, ""), { open: steps.length <= 8, printed: true })
+        ? collapsible(stepsTitle(steps), "steps", () => doneList(steps, ""), { open: steps.length <= 8 })
         : null,
     ),
     ...embeddedCalls(calls.filter(({ graph }) => graph)),

@@ -204,7 +204,6 @@ function replyPart(reply, name, seconds) {
         `reasoning, ${number(characters(reasoning))} characters`,
         `${name} reasoning`,
         () => block(reasoning, { name: `${name} reasoning text` }),
-        { printed: true },
       )
     : null;
   return section(

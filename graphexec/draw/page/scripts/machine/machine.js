@@ -1,6 +1,6 @@
 // The machine at a step: the taken edges, their counts, the current node, and the nodes that failed.
 
-import { badged, given, picture } from "../base/given.js";
+import { given, picture } from "../base/given.js";
 import { number } from "../base/text.js";
 import { edgeAt } from "../run/edges.js";
 import { failedNodes } from "../run/failures.js";
@@ -36,8 +36,6 @@ function countsUntil(position) {
   const counts = new Map();
   const end = Math.min(position, run.visits.length);
   for (let index = 0; index < end; index += 1) {
-    // One that passes pieces is counted where it begins.
-    if (index > 0 && badged.has(run.visits[index].node)) continue;
     const edge = edgeAt(index);
     if (edge !== undefined && lines.has(edge)) counts.set(edge, (counts.get(edge) ?? 0) + 1);
   }

@@ -224,13 +224,3 @@ function moveWithPointer() {
     { passive: false },
   );
 }
-
-/**
- * Show all of the drawing, as on paper; return a function that shows what was seen before.
- * @returns {() => void}
- */
-export function showWhole() {
-  const before = drawing.getAttribute("viewBox") ?? "";
-  drawing.setAttribute("viewBox", `${full.x} ${full.y} ${full.width} ${full.height}`);
-  return () => drawing.setAttribute("viewBox", before);
-}

@@ -1,6 +1,6 @@
 // The edges that a run took.
 
-import { badged, picture } from "../base/given.js";
+import { picture } from "../base/given.js";
 import { run } from "./run.js";
 
 // The indices of the edges, by source and outcome.
@@ -29,24 +29,11 @@ export function arrowOf(moved) {
 }
 
 /**
- * Return the index of the edge that a visit is on its way along. Where pieces are badges, the visits of their nodes
- * belong to the edge between the other nodes.
+ * Return the index of the edge that a visit left along.
  *
  * @param {number} index
  * @returns {number | undefined}
  */
 export function edgeAt(index) {
-  const { visits } = run;
-  if (!badged.size || !visits[index]) return edgeOf(visits[index]?.moved);
-  let first = index;
-  while (first > 0 && badged.has(visits[first].node)) first -= 1;
-  let final = index;
-  while (badged.has(visits[final].moved?.target ?? "") && final + 1 < visits.length) final += 1;
-  const moved = visits[final]?.moved;
-  if (!moved) return undefined;
-  const begun = visits[first].node;
-  const source = badged.has(begun) ? picture.start : begun;
-  return picture.arrows.findIndex(
-    (arrow) => arrow.source === source && arrow.outcome === moved.outcome && arrow.target === moved.target,
-  );
+  return edgeOf(run.visits[index]?.moved);
 }
