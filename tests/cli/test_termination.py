@@ -1,5 +1,6 @@
 """SIGTERM and SIGHUP leave a result record, whatever blocks; a file is recorded to by one run; records are private."""
 
+import multiprocessing
 import os
 import pickle
 import signal
@@ -14,6 +15,7 @@ import pytest
 
 from graphexec.cli.exit_codes import Terminated, UsageError
 from graphexec.cli.files import open_for_writing
+from graphexec.cli.runs import termination
 from graphexec.cli.runs.termination import terminable, uninterrupted
 from tests.cli.conversations import Reply, Silence, serving, tool_call_text
 from tests.cli.terminals import PATIENCE, Ended, Program, command
@@ -70,7 +72,7 @@ def test_signal_leaves_a_result(number: signal.Signals, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @cases("options", [], ["--limit", "seconds=1000"])
-@cases("name", "sleep", "wait", "child")
+@cases("name", "sleep", "wait", "child", "stubborn")
 def test_blocked_tool_is_terminated(name: str, options: list[str], tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(f"{TOOLS}{MORE_TOOLS}", encoding="utf-8")
     call = tool_call_text(name)
@@ -95,6 +97,7 @@ def test_signal_is_raised_where_the_program_waits() -> None:
     assert (raised.value.number, raised.value.code, str(raised.value)) == (15, 143, "terminated by SIGTERM")
     assert pickle.loads(pickle.dumps(raised.value)).code == 143
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    assert signal.set_wakeup_fd(-1) == -1
 
 
 def test_later_signal_is_ignored() -> None:
@@ -140,6 +143,51 @@ def test_signals_of_others_are_left_alone() -> None:
 
     with ThreadPoolExecutor(1) as pool:
         assert pool.submit(enter).result() == signal.SIG_DFL
+    context = multiprocessing.get_context("fork")
+    ready = context.Event()
+
+    def wait() -> None:
+        ready.set()
+        threading.Event().wait()
+
+    with terminable():
+        child = context.Process(target=wait)
+        child.start()
+        assert ready.wait(PATIENCE)
+        child.terminate()
+        child.join(PATIENCE)
+    assert child.exitcode == -signal.SIGTERM
+
+
+class Exited(BaseException):
+    """The end of a process, instead of its end."""
+
+
+def test_stuck_program_ends_after_its_last_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    exits: list[int] = []
+    last_words: list[Terminated] = []
+    over = threading.Event()
+
+    def leave(code: int) -> None:
+        exits.append(code)
+        over.set()
+        raise Exited
+
+    def ignore(_: object) -> None:
+        """Report no exception of a thread."""
+
+    monkeypatch.setattr(termination, "_GRACE", 0.01)
+    monkeypatch.setattr(os, "_exit", leave)
+    monkeypatch.setattr(threading, "excepthook", ignore)
+    with terminable(last_words.append):
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            over.wait(PATIENCE)
+        except Terminated:
+            # As a tool does that catches every exception.
+            assert over.wait(PATIENCE)
+    assert exits == [143]
+    assert [str(one) for one in last_words] == ["terminated by SIGTERM"]
 
 
 # ---- the file of --record

@@ -24,8 +24,14 @@ from graphexec.executor.executor import AgentExecutor
 from graphexec.kernel.meters import Exhausted
 from graphexec.verify import UnprovedError
 
-# The options that an executor of the user takes, too; all others are settings that it has of its own.
-_OF_EVERY_EXECUTOR = ("target", "max_iterations", "limit")
+# What a target has of its own, by the name of the option.
+_OF_TARGETS = {
+    **dict.fromkeys(("model", "base_url", "retries", "temperature", "timeout", "max_reply_tokens", "cache"), "model"),
+    **dict.fromkeys(("agent", "system"), "agent"),
+    "tools": "tools",
+    "memory": "memory, or none",
+    "early_stopping": "way to stop",
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Mapping, Sequence
@@ -12,10 +13,12 @@ from typing import Any, Protocol
 
 from graphexec.actions import AgentFinish, AgentStep, Steps, StoppedResponse
 from graphexec.cli.exit_codes import ANSWERED, STOPPED, Terminated, code_of
+from graphexec.cli.runs.termination import terminable
 from graphexec.executor.executor import AgentExecutor
 from graphexec.executor.plugging.memory_nodes import is_save_node
 from graphexec.executor.result import Ending
-from graphexec.kernel.events import Answered, Done, Entered, Event, Moved
+from graphexec.kernel.effects import Effect
+from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Moved
 from graphexec.kernel.meters import Spent
 from graphexec.kernel.snapshot import Snapshot, snapshot_of
 
@@ -83,12 +86,23 @@ def follow(setup: RunSetup, displays: Sequence[RunDisplay], *, debug: bool = Fal
     """Run the agent, pass events to the displays in order, and return the exit code; `debug` prints tracebacks."""
     begun = time.monotonic()
     seen = RunProgress()
+    ended = threading.Event()
+
+    def interrupt(error: KeyboardInterrupt) -> None:
+        if ended.is_set():
+            return
+        ended.set()
+        by = error if isinstance(error, Terminated) else None
+        progress = replace(_progress_at(error, seen, time.monotonic() - begun), terminated_by=by)
+        for display in displays:
+            display.on_interrupt(progress)
+
     events = setup.executor.stream(setup.inputs, tokens=setup.tokens)
     # Output of tools must not mix with the answer. A display that redirects it, too, ends within.
     with redirect_stdout(sys.stderr):
         try:
             # A run whose display is interrupted ends, too.
-            with closing(events):
+            with terminable(interrupt), closing(events):
                 for display in displays:
                     display.on_start(setup)
                 while True:
@@ -104,6 +118,8 @@ def follow(setup: RunSetup, displays: Sequence[RunDisplay], *, debug: bool = Fal
                     if isinstance(event, Entered):
                         ending = seen.ending if is_save_node(event.node) else None
                         seen = RunProgress(event.node, _steps(event.value), event.spent, ending=ending)
+                    elif isinstance(event, Asked):
+                        seen = replace(seen, spent=_charge(seen.spent, event.effect))
                     elif isinstance(event, Answered):
                         seen = replace(seen, spent=event.spent)
                     if isinstance(event, Moved) and isinstance(event.outcome, (AgentFinish, StoppedResponse)):
@@ -117,10 +133,7 @@ def follow(setup: RunSetup, displays: Sequence[RunDisplay], *, debug: bool = Fal
                     for display in displays:
                         display.on_event(event)
         except KeyboardInterrupt as error:
-            by = error if isinstance(error, Terminated) else None
-            progress = replace(_progress_at(error, seen, time.monotonic() - begun), terminated_by=by)
-            for display in displays:
-                display.on_interrupt(progress)
+            interrupt(error)
             return code_of(error)
 
 
@@ -130,6 +143,14 @@ def _progress_at(error: BaseException, seen: RunProgress, seconds: float) -> Run
         return replace(seen, seconds=seconds)
     steps = _steps(snapshot.value) if seen.ending is None else seen.steps
     return RunProgress(snapshot.node, steps, snapshot.spent, seconds, seen.ending)
+
+
+def _charge(spent: Spent, effect: Effect[Any]) -> Spent:
+    """Return the spending with the charges of an effect, as its event has none: it may be the last event."""
+    meters = dict(spent.meters)
+    for meter, amount in effect.charges.items():
+        meters[meter.name] = meters.get(meter.name, 0) + amount
+    return replace(spent, meters=meters)
 
 
 # Any: the values of a graph's nodes are arbitrary.
