@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
@@ -111,7 +112,14 @@ def _draw_target(target: str, runs: Sequence[Recording], output_format: str) -> 
 
 
 def _common_machine(runs: Sequence[Recording]) -> Picture:
-    """Return the machine that ran. Raises `UsageError` if the limits of the runs differ, as then do the proofs."""
-    if any(run.limits != runs[0].limits for run in runs):
-        raise UsageError("the runs have different limits; name the machine to draw, such as my_agent.py:executor")
-    return runs[0].machine
+    """Return the machine that ran; if the limits of the runs differ, without the proof and the texts that differ."""
+    machine = runs[0].machine
+    if all(run.limits == runs[0].limits for run in runs):
+        return machine
+    lines = [{box.name: box.lines for box in run.machine.boxes} for run in runs]
+    boxes = (
+        replace(box, lines=tuple(line for line in box.lines if all(line in one.get(box.name, ()) for one in lines)))
+        for box in machine.boxes
+    )
+    arrows = (replace(arrow, limits=None) for arrow in machine.arrows)
+    return replace(machine, boxes=tuple(boxes), arrows=tuple(arrows), caption=())

@@ -155,8 +155,7 @@ def machine_at(reference: str) -> Target:
     machine = _machine(reference, found, module)
     if machine is None:
         raise UsageError(
-            f"{reference} is {an(type(found).__name__)}, not a machine; name an executor, a Graph, or an object whose "
-            f".graph is one"
+            f"{reference} is {an(type(found).__name__)}, not a graph; name a Graph, or an object whose .graph is one"
         )
     return machine
 

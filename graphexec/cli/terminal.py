@@ -23,6 +23,34 @@ def clean(text: str) -> str:
     return _CONTROLS.sub("", _SEQUENCES.sub("", text.replace("\r\n", "\n")))
 
 
+# The end of a text that the next piece may complete to a sequence or a line break.
+_UNFINISHED = re.compile(
+    r"(?:(?:\x1b\[|\x9b)[0-?]*[ -/]*"
+    r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c]*\x1b?"
+    r"|\x1b[ -/]*"
+    r"|\r)\Z"
+)
+# Characters: a longer sequence is removed, and what comes after it is printed.
+_LONGEST = 1_000
+
+
+class TextCleaner:
+    """Cleans text that comes in pieces, as `clean` cleans the whole: a sequence may be divided among them."""
+
+    __slots__ = ("_held",)
+
+    def __init__(self) -> None:
+        self._held = ""
+
+    def clean(self, piece: str) -> str:
+        """Return what can be printed now."""
+        text = self._held + piece
+        found = _UNFINISHED.search(text, max(len(text) - _LONGEST, 0))
+        end = len(text) if found is None else found.start()
+        self._held = text[end:]
+        return clean(text[:end])
+
+
 def is_same_file(one: TextIO, other: TextIO) -> bool:
     """Return whether two streams go to one terminal or one file."""
     try:

@@ -23,6 +23,7 @@ from graphexec.cli.chat.session import COMMANDS, Chat
 from graphexec.cli.exit_codes import UsageError
 from graphexec.cli.runs.building import NamedExecutor
 from graphexec.cli.runs.options import CONVERSATION
+from graphexec.cli.terminal import TextCleaner, clean
 from graphexec.memory import BufferMemory, SQLiteHistory, Turn
 from graphexec.messages import ModelReply, ModelRequest, ReplyDelta, ToolCall
 from graphexec.models import ScriptedModel
@@ -190,13 +191,20 @@ def test_answer_is_printed_while_it_comes() -> None:
     assert len(line) <= 80
     session = Session([answer_text("\x1b]0;title\x07\x1b[31mred\x1b[0m\u202e!")], out=Pieces())
     session.say("Hello")
-    assert not set(session.out.getvalue()) & set("\x1b\x07\u202e")
+    assert session.out.getvalue() == "red!\n"
 
 
 def test_pipe_receives_whole_answers_alone() -> None:
     session = Session(DOUBLED)
     assert session.say("What is 2 * 2?") == 0
     assert (session.out.getvalue(), session.notes) == ("It is 4.\n", "  double(number=2) → 4")
+
+
+@given(st.lists(st.text("\x1b[]\x07\\m0;P(a b\r\n\x9b\x9d\x9c\x90\N{BULLET}", max_size=6), max_size=12))
+def test_divided_sequences_are_removed(pieces: list[str]) -> None:
+    cleaner = TextCleaner()
+    cleaned = "".join(cleaner.clean(piece) for piece in pieces)
+    assert clean("".join(pieces)) == cleaned
 
 
 def test_stopped_run_says_which_limit_and_what_to_do() -> None:
@@ -488,7 +496,7 @@ def test_own_executors_keep_or_get_a_memory(monkeypatch: pytest.MonkeyPatch, min
     (["mine.py:bare", "hello"], "(hello); see graphexec chat --help\n"),
     (["nowhere.py"], "there is no file nowhere.py"),
     (["nowhere.py:executor"], "there is no file nowhere.py"),
-    (["graphexec.tools:Tool"], "name an executor"),
+    (["graphexec.tools:Tool"], "name an AgentExecutor"),
     (["--model", "local", "mine.py:bare"], "mine.py:bare has settings of its own; leave out --model"),
     (["--session", "talk"], "No such option: --session; see graphexec chat --help\n"),
     (["--agent", "react", "--memory", "talk.db"], "--memory is not for the react agent"),

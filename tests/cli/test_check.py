@@ -211,7 +211,7 @@ WRITER_LIMIT, STRICT = ["writing:WRITER", "--limit"], ["writing:WRITER", "--stri
     ([".agents"], ".agents is neither a module nor a Python file; write module:object or file.py:object"),
     (["nowhere"], "there is no module nowhere here"),
     (["empty"], "empty has no graph and no executor at its top level; write one into it, such as executor = "),
-    (["agents:number"], "agents:number is an int, not a machine; name an executor"),
+    (["agents:number"], "agents:number is an int, not a graph; name a Graph"),
     (["agents:executor", "--max-iterations", "3"], "agents:executor has its own limits; set them there"),
     ([*WRITER_LIMIT, "revisions"], "--limit revisions has no value; write --limit NAME=N, such as"),
     ([*WRITER_LIMIT, "iterations=many"], "the limit iterations is 'many'; pass a number, or none"),

@@ -30,7 +30,7 @@ NODES = "graphexec.executor.nodes"
     (["graphexec.executor:AGENT_EXECUTR"], "graphexec.executor has no AGENT_EXECUTR; did you mean AGENT_EXECUTOR"),
     (["graphexec.executor:AGENT_EXECUTOR.strat"], "AGENT_EXECUTOR has no strat; did you mean start"),
     (["graphexec.machin:AGENT_EXECUTOR"], "there is no module graphexec.machin here"),
-    ([f"{NODES}:STOPPED"], f"{NODES}:STOPPED is a str, not a machine; name an executor"),
+    ([f"{NODES}:STOPPED"], f"{NODES}:STOPPED is a str, not a graph; name a Graph"),
     (["machines_of_mine"], "machines_of_mine names a module, not a machine; write machines_of_mine:first or"),
     (["--format", "gif"], "Invalid value for '--format': 'gif' is not one of 'mermaid', 'dot'"),
     (["nowhere.py:machine"], "there is no file nowhere.py; check its name, and the folder\n"),

@@ -30,7 +30,9 @@ def pipe(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content), encoding="ascii"))
 
 
-@pytest.mark.parametrize("target", ["mine.py:executor", "mine:executor", "package_of_mine.agents:executor"])
+@pytest.mark.parametrize(
+    "target", ["mine.py:executor", "mine:executor", "package_of_mine.agents:executor", "mine:make"]
+)
 def test_own_executor_answers(target: str) -> None:
     ended = command("run", target, "who is there?")
     assert (ended.code, ended.out) == (0, "WHO IS THERE?\n"), ended.err
@@ -85,10 +87,14 @@ TOOLS_OPTIONS = ["--tools", "mine:think", "--temperature", "0"]
     ([*OWN, "--memory", "talk.db"], "mine.py:executor has settings of its own; leave out --memory"),
     ([*OWN, "--limit", "iteration=3"], "iteration is not a limit of this machine; did you mean iterations?"),
     ([*OWN, "--max-iterations=1", "--limit=iterations=3"], "the limit iterations is set twice"),
-    (["mine.py:machine", "q"], "mine.py:machine has no agent to answer; name an executor, such"),
-    (["mine.py:react", "q"], "mine.py:react is an Agent, not a machine; name an executor"),
-    (["mine.py:shout", "q"], "mine.py:shout is a function, not a machine; name an executor"),
-    (["mine.py:Class", "q"], "mine.py:Class is a type, not a machine; name an executor"),
+    (["mine.py:machine", "q"], "mine.py:machine is a graph, which has no agent to answer; name an executor, such"),
+    (["mine.py:makes_graph", "q"], "mine.py:makes_graph() is a graph, which has no agent"),
+    (["mine.py:react", "q"], "mine.py:react is an Agent, not an executor; name an AgentExecutor in mine.py"),
+    (["mine.py:number", "q"], "mine.py:number is an int, not an executor; name an AgentExecutor in mine.py"),
+    (["mine.py:Class", "q"], "mine.py:Class is the class AgentExecutor, not an executor; name an AgentExecutor"),
+    (["mine.py:needs", "q"], "mine.py:needs has parameters (missing a required argument: 'model'); name an"),
+    (["mine.py:fails", "q"], "mine.py:fails() raised RuntimeError: no key (mine.py, line "),
+    (["mine.py:later", "q"], "mine.py:later is a coroutine function; name an executor"),
     (["mine.py:executr", "q"], "mine.py has no executr; did you mean executor"),
     (["mine.py", "q"], "mine.py has 4 executors; name mine.py:"),
     (["nothing.py:executor", "q"], "there is no file nothing.py"),

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from graphexec.cli.runs.loop import RunProgress
 from graphexec.cli.runs.trace import AnswerPrinter
-from graphexec.cli.terminal import clean
+from graphexec.cli.terminal import TextCleaner, clean
 from graphexec.draw.model.text import truncate
 from graphexec.draw.runs.labels import format_call
 from graphexec.effects import CallTool, ToolResult
@@ -37,6 +37,7 @@ class TurnDisplay(AnswerPrinter):
         self._extractor = AnswerExtractor(executor.agent, executor.graph)
         # The pieces of the answer that have been printed, and whether the line is complete.
         self._printed = ""
+        self._cleaner = TextCleaner()
         self._line_ended = True
 
     def on_event(self, event: Event[Ending]) -> None:
@@ -77,10 +78,11 @@ class TurnDisplay(AnswerPrinter):
 
     def _print_piece(self, piece: str) -> None:
         if isinstance(piece, AnswerDiscarded):
-            self._printed = ""
+            # What was held back belongs to the discarded text.
+            self._cleaner, self._printed = TextCleaner(), ""
         else:
             self._printed += piece
-        self._write(clean(piece))
+        self._write(self._cleaner.clean(piece))
 
     def _end_line(self) -> None:
         self._write("" if self._line_ended else "\n")

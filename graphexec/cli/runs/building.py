@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import cast
 
 from graphexec.cli.check_targets import change_limits, parse_limits
 from graphexec.cli.exit_codes import UsageError
+from graphexec.cli.runs.executors import load_executor
 from graphexec.cli.runs.options import (
     ChosenModel,
     ModelOptions,
@@ -18,20 +18,13 @@ from graphexec.cli.runs.options import (
     make_model,
 )
 from graphexec.cli.runs.parameters import AgentOptions
-from graphexec.cli.targets import machines_at
 from graphexec.create import choose_kind
 from graphexec.executor.executor import AgentExecutor
 from graphexec.kernel.meters import Exhausted
 from graphexec.verify import UnprovedError
 
-# What a target has of its own, by the name of the option.
-_OF_TARGETS = {
-    **dict.fromkeys(("model", "base_url", "retries", "temperature", "timeout", "max_reply_tokens", "cache"), "model"),
-    **dict.fromkeys(("agent", "system"), "agent"),
-    "tools": "tools",
-    "memory": "memory, or none",
-    "early_stopping": "way to stop",
-}
+# The options that an executor of the user takes, too; all others are settings that it has of its own.
+_OF_EVERY_EXECUTOR = ("target", "max_iterations", "limit")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,27 +62,10 @@ def _own_executor(options: AgentOptions, target: str) -> NamedExecutor:
     if given := [f"--{name.replace('_', '-')}" for name in names if getattr(options, name) not in (None, [])]:
         place = target.rpartition(":")[0] or target
         raise UsageError(f"{target} has settings of its own; leave out {' and '.join(given)}, or change {place}")
-    executor = _load_executor(target)
+    executor = load_executor(target)
     named = getattr(executor.agent.model, "name", None)
     model = named if isinstance(named, str) and named else target
     return NamedExecutor(executor, model, executor.agent.kind, target=target)
-
-
-def _load_executor(reference: str) -> AgentExecutor:
-    """Return the named executor, or the only one of a module or a file. Raises `UsageError` for anything else."""
-    machines = machines_at(reference)
-    match [one for one in machines if isinstance(one.value, AgentExecutor)]:
-        case [only]:
-            return cast("AgentExecutor", only.value)
-        case []:
-            name = machines[0].name
-            raise UsageError(
-                f"{name} has no agent to answer; name an executor, such as {name.rpartition(':')[0]}:executor, or look "
-                f"at the machine with graphexec check {name} or graphexec draw {name}"
-            )
-        case several:
-            names = " or ".join(one.name for one in several)
-            raise UsageError(f"{reference} has {len(several)} executors; name {names}")
 
 
 def _make_executor(options: AgentOptions) -> NamedExecutor:

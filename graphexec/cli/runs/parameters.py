@@ -173,8 +173,8 @@ OwnExecutor: TypeAlias = Annotated[
     str | None,
     typer.Argument(
         metavar="TARGET",
-        help="An executor of your own, as my_agent.py:executor or package.module:executor. The file is imported, and "
-        "so run. Default: the built-in agent.",
+        help="An executor of your own, as my_agent.py:executor or package.module:executor, or a function without "
+        "parameters that makes one. The file is imported, and so run. Default: the built-in agent.",
         show_default=False,
     ),
 ]

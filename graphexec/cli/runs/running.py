@@ -43,7 +43,8 @@ def run(
         typer.Argument(
             metavar="[TARGET] QUESTION",
             help="The question, in quotes; - reads it from standard input. Before it, an executor of your own, as "
-            "my_agent.py:executor or package.module:executor. The file is imported, and so run.",
+            "my_agent.py:executor or package.module:executor, or a function without parameters that makes one. The "
+            "file is imported, and so run.",
             callback=_check_words,
             show_default=False,
         ),
