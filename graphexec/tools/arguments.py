@@ -101,27 +101,6 @@ def define_text_tool(function: Function, name: str | None, description: str | No
     return _define_text(tool_name, summary, called)
 
 
-def rename_arguments(other: Definition, first: Definition) -> Function:
-    """Return the function of `other` with the names of the arguments of `first`, whose order they have.
-
-    Raises `ToolDefinitionError` if one takes more arguments.
-    """
-    names, wanted = list(other.parameters["properties"]), list(first.parameters["properties"])
-    if len(names) != len(wanted):
-        raise ToolDefinitionError(
-            f"{first.name} has a func that takes {', '.join(wanted) or 'nothing'}, and a coroutine that takes "
-            f"{', '.join(names) or 'nothing'}; give both the same parameters"
-        )
-    if names == wanted:
-        return other.function
-    renamed = dict(zip(wanted, names, strict=True))
-
-    async def call(**arguments: object) -> Any:
-        return await other.function(**{renamed[key]: value for key, value in arguments.items()})
-
-    return call
-
-
 def define_model_tool(
     function: Function, name: str | None, description: str | None, model: type[BaseModel]
 ) -> Definition:

@@ -109,7 +109,7 @@ def _fill(tool: AnyTool, effect: CallTool, call: CallContext[Any]) -> dict[str, 
     """Return what the function receives beside the arguments: copies of the run and the call."""
     if not tool.run_parameters and tool.call_parameter is None:
         return {}
-    from graphexec.tools.copies import copy_run, give_copies
+    from graphexec.tools.results import copy_run, give_copies
 
     filled: dict[str, Any] = {}
     if tool.run_parameters:

@@ -1,4 +1,7 @@
-"""Results of tools as values: what can be read once is read at once, and nobody changes a result afterwards."""
+"""Values that go in and out of tools: results are read at once, and what a tool is given of the record is a copy.
+
+So no tool changes an argument, a result or an input of its run, and nobody changes a result afterwards.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,10 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
+from graphexec.actions import AgentStep, Run, Steps
+from graphexec.effects import CallTool
 from graphexec.errors import InputError
+from graphexec.kernel.effects import All, CallContext, Effect
 from graphexec.runtime.io import IO
 from graphexec.runtime.threads import check_before_awaiting, current_cancel_scope
 from graphexec.tools.reading import PLAIN
@@ -93,7 +99,7 @@ def _copy(value: Any, memo: dict[int, Any]) -> Any:
         return value
 
 
-def copy_value(value: Any) -> Any:
+def _copy_value(value: Any) -> Any:
     """Return a copy of a value, which shares only what cannot be copied, or can be read once."""
     if type(value) in PLAIN:
         return value
@@ -195,3 +201,42 @@ def _may_read(found: Sequence[Any], most: int | None) -> bool:
     if most is None and len(found) == MOST_ITEMS:
         raise InputError(f"the result has more than {MOST_ITEMS:,} items; return a list, or fewer of them")
     return most is None or len(found) <= most
+
+
+def copy_run(run: Run) -> Run:
+    """Return a copy of the run so far."""
+    return Run(_copy_value(run.inputs), Steps(map(_copy_step, run.steps)), _copy_value(run.aside))
+
+
+def _copy_step(step: AgentStep) -> AgentStep:
+    action = step.action
+    copied = dataclasses.replace(
+        action,
+        tool_input=_copy_value(action.tool_input),
+        message=_copy_value(action.message),
+        original=_copy_value(action.original),
+    )
+    return dataclasses.replace(step, action=copied, observation=_copy_value(step.observation))
+
+
+def give_copies(call: CallContext[Any], effect: CallTool) -> CallContext[Any]:
+    """Let a call have copies of its arguments, and of its batch's, for its tool; events and steps keep theirs.
+
+    The run of the effect stays that of the record: its tool receives a copy of it in a parameter annotated `Run`.
+    """
+    copied = _copy_arguments(effect)
+    if isinstance(call.request, All):
+        effects = (copied if one is call.effect else _copy_arguments(one) for one in call.request.effects)
+        call.request = All(tuple(effects))
+    else:
+        call.request = copied
+    call.effect = copied
+    return call
+
+
+# Any: an effect with any reply.
+def _copy_arguments(effect: Effect[Any]) -> Effect[Any]:
+    # The effects of a user's own node are the user's.
+    if not isinstance(effect, CallTool):
+        return effect
+    return dataclasses.replace(effect, tool_input=_copy_value(effect.tool_input))

@@ -140,8 +140,10 @@ class _Definitions:
             ) from None
         return found
 
-    def unwrap(self, schema: Schema) -> Schema:
+    def unwrap(self, root: Schema) -> Schema:
         """Return the schema that another one refers to, if it says nothing else."""
+        # Any: a part of a JSON document.
+        schema: Any = root
         seen = set[str]()
         while True:
             match schema:

@@ -203,8 +203,8 @@ def test_option_in_a_remedy_exists(table: str, option: str) -> None:
 
 def options_of(owner: Callable[..., Any]) -> frozenset[str]:
     """Return the options that a function takes by name."""
-    more = ExecutorOptions.__annotations__ if owner is gx.create_agent else ()
-    return frozenset({*inspect.signature(owner).parameters, *more})
+    more = {gx.create_agent: ExecutorOptions, gx.tool: tools.ToolOptions}.get(owner)
+    return frozenset({*inspect.signature(owner).parameters, *getattr(more, "__annotations__", ())})
 
 
 OFFERED = [
