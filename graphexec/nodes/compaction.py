@@ -18,6 +18,7 @@ from graphexec.executor.plugging import Piece
 from graphexec.kernel.effects import Asks
 from graphexec.kernel.meters import Exhausted
 from graphexec.kernel.node import node
+from graphexec.memory import estimated_tokens
 from graphexec.messages import ChatRequest, ModelRequest, UserMessage, transcript
 from graphexec.nodes._texts import describe_steps, describe_task, read_text
 
@@ -32,11 +33,6 @@ Summarize them for the assistant, which will see your summary in their place. Ke
 still to be done. Write the summary, and nothing else."""
 
 
-def estimate_tokens(text: str) -> int:
-    """Return a rough number of tokens: one for four characters, as in English."""
-    return len(text) // 4
-
-
 @final
 @dataclass(frozen=True, slots=True)
 class TooLong:
@@ -47,7 +43,7 @@ class TooLong:
 
 
 def compact(
-    max_tokens: int = 4000, keep: int = 4, *, count: Callable[[str], int] = estimate_tokens, name: str = "compact"
+    max_tokens: int = 4000, keep: int = 4, *, count: Callable[[str], int] = estimated_tokens, name: str = "compact"
 ) -> Piece:
     """Replace older steps by a summary, which the model writes, when the next request is too long.
 
@@ -75,18 +71,11 @@ def compact(
 
     @node(name=name)
     def measure(ready: Ready, agent: Agent, policies: Policies) -> Ready | TooLong:
-        """Check the length of the next request, with a guess from the last count where that is short enough."""
-        run, measured = ready.run, ready.run.aside.state.get(name)
-        if measured is not None and measured["hidden"] == run.aside.hidden:
-            tokens = measured["tokens"] + 2 * count(describe_steps(run.steps[measured["steps"] :]))
-            if tokens <= max_tokens:
-                return Ready(_remember(run, name, tokens))
+        """Check the length of the next request."""
         asked = policies.request(agent, ready.run, ask_agent)
         text = describe_steps(policies.trim(asked.run).steps) if isinstance(asked, CallAgent) else _text(asked.request)
-        hidden, tokens = _find_cut(run, keep), count(text)
-        if hidden > run.aside.hidden and tokens > max_tokens:
-            return TooLong(run, hidden)
-        return Ready(_remember(run, name, tokens))
+        hidden, is_long = _find_cut(ready.run, keep), count(text) > max_tokens
+        return TooLong(ready.run, hidden) if is_long and hidden > ready.run.aside.hidden else ready
 
     def leave(given: TooLong, limit: Exhausted) -> Ready:
         del limit
@@ -121,12 +110,6 @@ def _text(request: ModelRequest) -> str:
             *([] if request.schema is None else [json.dumps(request.schema, default=str)]),
         ]
     )
-
-
-def _remember(run: Run, name: str, tokens: int) -> Run:
-    """Return the run with its count of tokens, from which the next one is guessed without writing all messages."""
-    measured = {"steps": len(run.steps), "tokens": tokens, "hidden": run.aside.hidden}
-    return run.with_aside(state={**run.aside.state, name: measured})
 
 
 def _find_cut(run: Run, keep: int) -> int:

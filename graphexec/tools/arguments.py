@@ -6,14 +6,12 @@ import contextlib
 import functools
 import inspect
 from collections.abc import Callable, Collection, Iterator, Mapping
-from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, NamedTuple, NotRequired, TypeAlias, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, NotRequired, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, TypeAdapter, with_config
 from pydantic.fields import FieldInfo
 from typing_extensions import TypedDict
 
-from graphexec.actions import Run
 from graphexec.errors import ToolDefinitionError, format_value
 from graphexec.kernel.signatures import find_call_parameter, resolve_hints
 
@@ -33,7 +31,6 @@ class Definition(NamedTuple):
     function: Function
     arguments: TypeAdapter[Any]
     is_async: bool
-    run_parameters: tuple[str, ...] = ()
     call_parameter: str | None = None
     context_types: tuple[type, ...] = ()
     receiver: Receiver | None = None
@@ -124,26 +121,22 @@ def define_model_tool(
 
 
 def fill_parameters(defined: Definition, names: Collection[str], always: Collection[str]) -> Definition:
-    """Return the definition with the parameters of its function that receive the run and the call.
+    """Return the definition with the parameter of its function that receives the call.
 
     `names` are those of its arguments, of which some are passed `always`. Raises `ToolDefinitionError` if another
     parameter has one of them, and unless the function can be called with what the schema of the arguments allows.
     """
     function = defined.function
     hints = read_hints(function, defined.name)
-    run_parameters = tuple(key for key, kind in hints.items() if is_run(kind))
     call_parameter, context_type = find_call_parameter(hints)
-    filled = {*run_parameters, call_parameter}
-    faults = [
-        f"the function receives the run or the call as {key}, the name of an argument; rename the parameter"
-        for key in names
-        if key in filled
-    ]
-    faults += _misfits(function, names, {*always, *filled})
+    faults = list(_misfits(function, names, {*always, call_parameter}))
+    if call_parameter in names:
+        faults.append(
+            f"the function receives the call as {call_parameter}, the name of an argument; rename the parameter"
+        )
     if faults:
         raise ToolDefinitionError(f"{defined.name} has a function that does not fit its schema: {'; '.join(faults)}")
     return defined._replace(
-        run_parameters=run_parameters,
         call_parameter=call_parameter,
         context_types=() if context_type is None else (context_type,),
     )
@@ -315,13 +308,9 @@ def _define(
 ) -> Definition:
     """Return the definition of a tool from its parameters: the annotation and the default of each."""
     fields: dict[str, Any] = {}
-    run_parameters: list[str] = []
     call_parameter, context_type = find_call_parameter({key: kind for key, (kind, _) in parameters.items()})
     for key, (annotated, default) in parameters.items():
         kind = annotated
-        if is_run(kind):
-            run_parameters.append(key)
-            continue
         if key == call_parameter:
             continue
         if isinstance(default, FieldInfo):
@@ -345,20 +334,10 @@ def _define(
         function,
         adapter,
         is_async(function),
-        tuple(run_parameters),
         call_parameter,
         () if context_type is None else (context_type,),
         receiver,
     )
-
-
-def is_run(kind: object) -> bool:
-    """Return whether a parameter with this annotation receives the run so far."""
-    if get_origin(kind) is Annotated:
-        return is_run(get_args(kind)[0])
-    if get_origin(kind) in (Union, UnionType):
-        return all(one is NoneType or is_run(one) for one in get_args(kind))
-    return kind is Run
 
 
 def _schema_default(default: object) -> dict[str, Any]:

@@ -150,7 +150,7 @@ class _Definitions:
                 case {"$ref": str(reference), **others} if not others and reference not in seen:
                     seen.add(reference)
                     target = self._target(reference)
-                    schema = target if isinstance(target, dict) else {"allOf": [target]}
+                    schema = target if isinstance(target, dict) else {"allOf": [target]}  # pyright: ignore[reportUnknownVariableType]
                 case {"allOf": [{**only}], **others} if not others:
                     schema = only
                 case _:

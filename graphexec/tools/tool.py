@@ -90,14 +90,13 @@ class Tool(Generic[P, R_co]):
     Async runs call the `coroutine` instead, if there is one. Raises `ToolDefinitionError` as `tool` does.
 
     `timeout` is in seconds, for one attempt. With `return_direct` the result of a successful call is the run's answer.
-    `parameters` is the JSON schema of the arguments. The parameters in `run_parameters` receive the run so far; the
-    `call_parameter` receives the `CallContext`, whose context must be an instance of all `context_types`. For
-    `on_error`, `max_observation` and `max_tool_input` (characters), `None` means the executor's default. Async runs
-    call the `async_function`, if there is one, instead of `function`. A method has a `receiver` until it is taken from
-    an object. For a tool that runs an executor, `nested` describes what its nested runs charge, and `check_access`
-    raises the error that a nested run would raise at once. `examples` are calls that agents show to their models. A
-    `repeatable` tool may return another result for the same arguments, so the rules against repeated calls do not apply
-    to it.
+    `parameters` is the JSON schema of the arguments. The `call_parameter` receives the `CallContext`, whose context
+    must be an instance of all `context_types`. For `on_error`, `max_observation` and `max_tool_input` (characters),
+    `None` means the executor's default. Async runs call the `async_function`, if there is one, instead of `function`. A
+    method has a `receiver` until it is taken from an object. For a tool that runs an executor, `nested` describes what
+    its nested runs charge, and `check_access` raises the error that a nested run would raise at once. `examples` are
+    calls that agents show to their models. A `repeatable` tool may return another result for the same arguments, so the
+    rules against repeated calls do not apply to it.
     """
 
     name: str
@@ -117,7 +116,6 @@ class Tool(Generic[P, R_co]):
     retry: RetryPolicy | None = None
     max_observation: int | None = None
     max_tool_input: int | None = None
-    run_parameters: tuple[str, ...] = ()
     call_parameter: str | None = None
     context_types: tuple[type, ...] = ()
     async_function: Callable[..., Any] | None = None
@@ -315,9 +313,8 @@ def tool(
     """Make a tool from a typed function, `def` or `async def`.
 
     The tool's name is the function's name, its description is the docstring, and pydantic derives its schema from the
-    annotations (`Annotated[str, Field(description=...)]` describes an argument). A parameter annotated `Run` receives
-    the run so far. A parameter annotated `CallContext[User]` receives the call's `CallContext`: its id, the run's
-    `context` and the remaining seconds.
+    annotations (`Annotated[str, Field(description=...)]` describes an argument). A parameter annotated
+    `CallContext[User]` receives the call's `CallContext`: its id, the run's `context` and the remaining seconds.
 
     If the function raises one of `retry_on`, it is called up to `retries` more times: after `retry_wait` seconds, then
     after twice as long each time, up to one minute. `timeout` is in seconds, for one attempt; after a timeout there are
