@@ -71,11 +71,18 @@ def compact(
 
     @node(name=name)
     def measure(ready: Ready, agent: Agent, policies: Policies) -> Ready | TooLong:
-        """Check the length of the next request."""
+        """Check the length of the next request, with a guess from the last count where that is short enough."""
+        run, measured = ready.run, ready.run.aside.state.get(name)
+        if measured is not None and measured["hidden"] == run.aside.hidden:
+            tokens = measured["tokens"] + 2 * count(describe_steps(run.steps[measured["steps"] :]))
+            if tokens <= max_tokens:
+                return Ready(_remember(run, name, tokens))
         asked = policies.request(agent, ready.run, ask_agent)
         text = describe_steps(policies.trim(asked.run).steps) if isinstance(asked, CallAgent) else _text(asked.request)
-        hidden, is_long = _find_cut(ready.run, keep), count(text) > max_tokens
-        return TooLong(ready.run, hidden) if is_long and hidden > ready.run.aside.hidden else ready
+        hidden, tokens = _find_cut(run, keep), count(text)
+        if hidden > run.aside.hidden and tokens > max_tokens:
+            return TooLong(run, hidden)
+        return Ready(_remember(run, name, tokens))
 
     def leave(given: TooLong, limit: Exhausted) -> Ready:
         del limit
@@ -110,6 +117,12 @@ def _text(request: ModelRequest) -> str:
             *([] if request.schema is None else [json.dumps(request.schema, default=str)]),
         ]
     )
+
+
+def _remember(run: Run, name: str, tokens: int) -> Run:
+    """Return the run with its count of tokens, from which the next one is guessed without writing all messages."""
+    measured = {"steps": len(run.steps), "tokens": tokens, "hidden": run.aside.hidden}
+    return run.with_aside(state={**run.aside.state, name: measured})
 
 
 def _find_cut(run: Run, keep: int) -> int:

@@ -19,6 +19,9 @@ AnyPattern: TypeAlias = str | re.Pattern[str] | Finder
 _NAME = compile_lazily(r"[A-Z][A-Z0-9_]{0,39}")
 # A token, or a text that looks like one.
 TOKEN = compile_lazily(r"\[[A-Z][A-Z0-9_]{0,39}_[0-9]{1,9}\]")
+# So many texts without a match are remembered, each of so many characters at most: those of a long conversation.
+_MOST_CLEAN = 4_096
+_LONGEST_CLEAN = 10_000
 # The kind of the tokens that stand for what only looks like a token.
 _LITERAL = "TEXT"
 
@@ -60,12 +63,35 @@ def _to_finder(name: object, pattern: AnyPattern) -> Finder:
 
 
 @final
+class CleanTexts:
+    """The last texts that have no match: each request has those of the request before."""
+
+    __slots__ = ("_texts",)
+
+    def __init__(self) -> None:
+        self._texts: dict[str, None] = {}
+
+    def __contains__(self, text: str) -> bool:
+        return text in self._texts
+
+    def add(self, text: str) -> None:
+        """Remember a text, unless it is too long."""
+        if len(text) <= _LONGEST_CLEAN:
+            if len(self._texts) >= _MOST_CLEAN:
+                self._texts.clear()
+            self._texts[text] = None
+
+
+@final
 @dataclasses.dataclass(frozen=True)
 class Matcher:
     """The patterns, and the strings that they do not apply to."""
 
     finders: Mapping[str, Finder]
     keep: frozenset[str]
+    # Texts without a match between their tokens, and JSON without one in its values.
+    clean: CleanTexts = dataclasses.field(default_factory=CleanTexts)
+    clean_json: CleanTexts = dataclasses.field(default_factory=CleanTexts)
 
     def find(self, text: str, *, tokens: bool) -> list[tuple[int, int, str]]:
         """Return the start, the end and the kind of each match in order; with `tokens`, of what looks like one, too.

@@ -70,15 +70,23 @@ class Vault:
 
     def mask_json(self, text: str) -> str:
         """Return JSON with the matches in its values replaced, like `mask`."""
-        return map_json(text, self.mask)
+        if text in self._matcher.clean_json:
+            return text
+        masked = map_json(text, self.mask)
+        if masked is text:
+            self._matcher.clean_json.add(text)
+        return masked
 
     def _mask_text(self, text: str) -> str:
         """Return a string with the matches between its tokens replaced; the same object if there are none."""
+        if text in self._matcher.clean:
+            return text
         tokens = [match.span() for match in TOKEN().finditer(text)] if "[" in text else []
         starts, ends = [0, *(end for _, end in tokens)], [*(start for start, _ in tokens), len(text)]
         between = [text[start:end] for start, end in zip(starts, ends, strict=True)]
         masked = [self._replace(one, self._name_token, tokens=False) for one in between]
         if all(map(operator.is_, masked, between)):
+            self._matcher.clean.add(text)
             return text
         kept = [text[start:end] for start, end in tokens]
         return "".join(itertools.chain(*zip(masked, [*kept, ""], strict=True)))
