@@ -40,7 +40,7 @@ NODES: tuple[NodeKind, ...] = ("review", "insist", "vote", "last word", "perform
 # The scripts contain calls of unknown tools, too.
 PLAIN = ("echo", "nap", "hang", "stubborn", "late", "fail", "flaky", "direct", "report")
 ON_ERROR: tuple[Literal["observe", "raise"], ...] = ("observe", "observe", "observe", "raise")
-MEMORIES: tuple[Literal["none", "buffer", "summary"], ...] = ("none", "none", "buffer", "summary")
+MEMORIES: tuple[Literal["none", "buffer"], ...] = ("none", "buffer")
 RULES: tuple[tuple[RuleName, ...], ...] = ((), ("no_dummies", "no_repeats"), ("no_immediate_repeats",))
 KINDS: tuple[TurnKind, ...] = ("act", "answer", "empty", "garbage", "nonsense", "model error", "exception")
 STARTING = ("run", "sync", "thread", "tasks", "as", "stream", "batch", "leave", "catch", "again")
@@ -87,7 +87,7 @@ class AgentPlan:
     return_direct: Literal["single", "any"] = "single"
     parsing: bool | Act = True
     on_error: Literal["observe", "raise"] | Act = "observe"
-    memory: Literal["none", "buffer", "summary"] | Act = "none"
+    memory: Literal["none", "buffer"] | Act = "none"
     observers: tuple[ObserverPlan, ...] = ()
     nodes: tuple[NodeKind, ...] = ()
     # The behaviour of the handler of `AskHuman`, and of the opaque node.

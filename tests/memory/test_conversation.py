@@ -128,12 +128,10 @@ def test_invalid_keys_are_refused() -> None:
     assert memory.history.turns() == ()
 
 
-MODEL = ScriptedModel(["S"], repeat_last=True)
 MAKE: list[Callable[[], TurnMemory]] = [
     BufferMemory,
     functools.partial(gm.WindowMemory, 3),
     functools.partial(gm.TokenWindowMemory, 100),
-    functools.partial(gm.SummaryMemory, MODEL),
 ]
 
 
@@ -286,20 +284,6 @@ def test_token_window_counts_images() -> None:
     assert len(memory.load({})["chat_history"]) == 2
     with pytest.raises(InputError, match="image_tokens=-1"):
         gm.TokenWindowMemory(max_tokens=1, image_tokens=-1)
-
-
-def test_summary_sees_images() -> None:
-    first, second = (gm.SummaryMemory(ScriptedModel(["a summary"]), as_messages=True) for _ in range(2))
-    first.save({"input": "Who?", "images": CAT}, {"output": "It."})
-    for each in first.summaries.turns():
-        second.summaries.add(each)
-    second.history.add(Turn("Who?", "It.", (DOG,)))
-    assert second.load({})["chat_history"][0] == UserMessage("Who?", (DOG,))
-    model = ScriptedModel(["A cat was seen."])
-    memory = gm.SummaryMemory(model)
-    memory.save({"input": "Who?", "images": CAT}, {"output": "It."})
-    assert "[image 1: image/png, 70 bytes]" in str(model.requests[0])
-    assert "base64" not in str(model.requests[0])
 
 
 def test_database_has_a_table_of_images(tmp_path: Path) -> None:

@@ -99,10 +99,6 @@ def test_place_taken_by_another_thread_is_free_after_a_fork() -> None:
     assert run("turns") == ["True", "True", "True"]
 
 
-def test_summaries_go_on_after_a_fork() -> None:
-    assert run("summaries") == ["True"]
-
-
 def test_passed_client_is_refused_after_a_fork() -> None:
     with serve() as server:
         found = " ".join(run("clients", server.url))
