@@ -12,7 +12,6 @@ from collections.abc import (
     AsyncIterator,
     Awaitable,
     Callable,
-    Generator,
     Iterable,
     Iterator,
     Mapping,
@@ -53,41 +52,31 @@ def settle(value: Any, most: int | None) -> Any:
     Iterators become lists, and awaitables what they return, at any depth of lists, dicts, dataclasses and models. A
     little more than `most` items of an iterator are read; without a limit, more than `MOST_ITEMS` are an `InputError`.
     """
-    settled = _settle(value)
-    try:
-        lazy = next(settled)
-        while True:
-            lazy = settled.send(_read(lazy, most))
-    except StopIteration as end:
-        return end.value
+    if type(value) in PLAIN:
+        return value
+    leaves = [*_leaves(value)]
+    return _rebuild(value, leaves, {id(one): settle(_read(one, most), most) for one in leaves if _is_lazy(one)})
 
 
 async def settle_async(value: Any, most: int | None, io: IO) -> Any:
     """Return a result as `settle` does, in a call's task; iterators, which may block, are read in a thread."""
-    settled = _settle(value)
-    try:
-        lazy = next(settled)
-        while True:
-            read = read_async(lazy, most) if isinstance(lazy, _ASYNC) else io.call(_read, lazy, most)
-            lazy = settled.send(await read)
-    except StopIteration as end:
-        return end.value
-
-
-def _settle(value: Any) -> Generator[Any, Any, Any]:
-    """Yield what has to be read, take what it gives, and return the value with that in its place."""
     if type(value) in PLAIN:
         return value
+    leaves, read = [*_leaves(value)], dict[int, Any]()
+    for one in leaves:
+        if _is_lazy(one):
+            given = await (read_async(one, most) if isinstance(one, _ASYNC) else io.call(_read, one, most))
+            read[id(one)] = await settle_async(given, most, io)
+    return _rebuild(value, leaves, read)
+
+
+def _rebuild(value: Any, leaves: Iterable[Any], parts: dict[int, Any]) -> Any:
+    """Return a copy of a value with these parts, by the ids of what was in their places, and copies of other leaves."""
     # `deepcopy` takes what is here in the place of an object.
-    memo: dict[int, Any] = {}
-    leaves: list[Any] = [*_leaves(value)]
-    for part in leaves:
-        if _is_lazy(part):
-            read = yield part
-            memo[id(part)] = yield from _settle(read)
-        else:
-            memo[id(part)] = _copy(part, memo)
-    return _copy(value, memo)
+    for one in leaves:
+        if id(one) not in parts:
+            parts[id(one)] = _copy(one, parts)
+    return _copy(value, parts)
 
 
 def _copy(value: Any, memo: dict[int, Any]) -> Any:
@@ -105,10 +94,8 @@ def _copy_value(value: Any) -> Any:
     # Most are small objects of JSON, of which a run may have many.
     if value.__class__ is dict and PLAIN.issuperset(map(type, value.values())):
         return {**value}
-    memo: dict[int, Any] = {}
-    for part in _leaves(value):
-        memo[id(part)] = part if _is_lazy(part) else _copy(part, memo)
-    return _copy(value, memo)
+    leaves = [*_leaves(value)]
+    return _rebuild(value, leaves, {id(one): one for one in leaves if _is_lazy(one)})
 
 
 def _leaves(value: Any) -> Iterator[Any]:

@@ -140,15 +140,15 @@ class Tool(Generic[P, R_co]):
             error=ToolDefinitionError,
         )
         # Loads pydantic, which programs without tools do not need.
-        from graphexec.tools.arguments import define_text_tool
+        from graphexec.tools.arguments import define_tool
 
         given: Callable[..., Any] | None = func if func is not None else self.function
         called = given if given is not None else coroutine
         if called is None:
             raise ToolDefinitionError(f"{self.name} has no function; pass func=..., or coroutine=... for an async def")
-        defined = define_text_tool(called, self.name, self.description)
+        defined = define_tool(called, self.name, self.description, is_typed=False)
         if given is not None and coroutine is not None:
-            second = define_text_tool(coroutine, self.name, self.description)
+            second = define_tool(coroutine, self.name, self.description, is_typed=False)
             first, other = defined.parameters["properties"], second.parameters["properties"]
             if first.keys() != other.keys():
                 raise ToolDefinitionError(
@@ -356,9 +356,8 @@ def _make_tool(function: Any, name: str | None, description: str | None) -> AnyT
     if isinstance(function, Tool):
         raise ToolDefinitionError(f"{function.name} is a tool already; write @tool once")
     # Loads pydantic, which programs without tools do not need.
-    from graphexec.tools.arguments import define_text_tool, define_tool
+    from graphexec.tools.arguments import define_tool
 
     # A lambda cannot have annotations.
-    is_lambda = getattr(function, "__name__", "") == "<lambda>"
-    defined = (define_text_tool if is_lambda else define_tool)(function, name, description)
-    return Tool(**defined._asdict())
+    is_typed = getattr(function, "__name__", "") != "<lambda>"
+    return Tool(**define_tool(function, name, description, is_typed=is_typed)._asdict())

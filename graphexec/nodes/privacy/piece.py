@@ -56,8 +56,7 @@ def redact_pii(
 
     The pieces of an answer are held back until it is restored. In `stream_chunks`, steps have the tokens. Put the piece
     first in the list: a node that asks a model before it, or after the answer is restored, is refused. An agent that a
-    tool or a piece runs gets the values, like any tool; give it a `redact_pii` of its own. So does the model of a
-    memory that summarizes.
+    tool or a piece runs gets the values, like any tool; give it a `redact_pii` of its own.
 
     Bound: `6*iterations + 4` transitions; nothing is asked. The default patterns take time linear in the text. Raises
     `InputError` for an invalid option.
