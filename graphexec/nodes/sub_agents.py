@@ -7,7 +7,6 @@ from typing import Any, final
 
 from graphexec._arguments import DESCRIPTION, NAME, validate, whole
 from graphexec.actions import AgentAction, AgentFinish, Run, StoppedResponse
-from graphexec.agents.calls import CallRules
 from graphexec.agents.prompt import format_observation
 from graphexec.effects import ToolResult
 from graphexec.errors import InputError
@@ -66,12 +65,12 @@ def sub_agent(executor: AgentExecutor, name: str, description: str, *, calls: in
     question = single_input_key(executor, f"sub_agent: the executor of {name}")
 
     @node(name=f"take_{name}")
-    def take_call(given: Acted | TaskDone, rules: CallRules) -> Task | Acted:
+    def take_call(given: Acted | TaskDone) -> Task | Acted:
         """Take the next call of the sub-agent, if there is one."""
         acted = given.acted if isinstance(given, TaskDone) else given
         places: list[int] = []
         for place in acted.open:
-            if not rules.calls(acted.actions[place], name):
+            if acted.actions[place].tool != name:
                 continue
             if _task_of(acted.actions[place]) is None:
                 text = f"{name} was not called: it needs a task, a string."
