@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field, TypeAdapter
 
 import graphexec as gx
-from graphexec import actions, effects, messages, models
+from graphexec import actions, effects, models
 from graphexec.kernel.serialization import format_json, parse_json
-from graphexec.messages.observations import format_observation, split_observation
+from graphexec.messages.observations import format_observation
 from graphexec.tools.calling import make_tool_handler
 from tests.executor import actors
 from tests.parameters import cases
@@ -149,19 +149,6 @@ def resumed(returned: object) -> gx.AgentStep:
     text = actors.snapshot_after(Crash, lambda: executor.run("q")).retried().to_json()
     assert gx.Snapshot.from_json(text, executor.graph).to_json() == text
     return executor.run(gx.Snapshot.from_json(text, executor.graph)).steps[0]
-
-
-@pytest.mark.medium
-@cases("returned", *[value for value, _ in RETURNED])
-def test_model_sees_the_same_text_after_a_resume(returned: Any) -> None:
-    for one in (returned, [returned], {"key": returned}):
-        assert format_observation(resumed(one).observation) == format_observation(one)
-
-
-def test_images_beside_odd_text_survive_a_resume() -> None:
-    image = messages.Image("https://example.org/a.png")
-    for returned in (image, [image, "text"], ["\ud800", image], {"odd": "\ud800", "image": image}):
-        assert split_observation(resumed(returned).observation) == split_observation(returned)
 
 
 @cases(
