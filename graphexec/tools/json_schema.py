@@ -162,8 +162,10 @@ def _to_fraction(number: Any) -> Any:
 
 def _make_checked(schema: Schema) -> Schema:
     """Return a schema without what is not checked: it accepts all that the schema accepts."""
-    checked = _drop_unchecked(schema)
-    return checked if checked == schema else _drop_unchecked(schema, _OF_THE_REST)
+    checked: Schema = _drop_unchecked(schema)
+    if checked != schema:
+        checked = _drop_unchecked(schema, _OF_THE_REST)
+    return checked
 
 
 # Any: a part of a JSON document.

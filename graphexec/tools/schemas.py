@@ -154,7 +154,8 @@ class _Definitions:
                 case {"allOf": [{**only}], **others} if not others:
                     schema = only
                 case _:
-                    return schema
+                    found: Schema = schema
+                    return found
 
     def _target(self, reference: str) -> Any:
         return self._schemas[reference.removeprefix(_DEFINITIONS)]
