@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field, TypeAdapter
 
 import graphexec as gx
-from graphexec import actions, effects, models
+from graphexec import actions, effects, messages, models
 from graphexec.kernel.serialization import format_json, parse_json
-from graphexec.messages.observations import format_observation
+from graphexec.messages.observations import format_observation, split_observation
 from graphexec.tools.calling import make_tool_handler
 from tests.executor import actors
 from tests.parameters import cases
@@ -151,6 +151,12 @@ def resumed(returned: object) -> gx.AgentStep:
     return executor.run(gx.Snapshot.from_json(text, executor.graph)).steps[0]
 
 
+def test_images_beside_odd_text_survive_a_resume() -> None:
+    image = messages.Image("https://example.org/a.png")
+    for returned in (image, [image, "text"], ["\ud800", image], {"odd": "\ud800", "image": image}):
+        assert split_observation(resumed(returned).observation) == split_observation(returned)
+
+
 @cases(
     ("returned", "stored"),
     (Aliased(city_name="Oslo"), {"city": "Oslo"}),
@@ -163,6 +169,7 @@ def resumed(returned: object) -> gx.AgentStep:
     (None, None),
     (decimal.Decimal("1.50"), '"1.50"'),
     (float("nan"), "NaN"),
+    (DEEP, "<list>"),
     *((value, value) for value in (42, "", {"a": [1, {"b": None}]}, "☃", [1.5, True])),
 )
 def test_resumed_observation_is_json_data(returned: Any, stored: Any) -> None:
