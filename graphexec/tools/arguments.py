@@ -6,7 +6,7 @@ import contextlib
 import functools
 import inspect
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Annotated, Any, NamedTuple, NotRequired, TypeAlias
+from typing import Annotated, Any, Literal, NamedTuple, NotRequired, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, TypeAdapter, with_config
 from pydantic.fields import FieldInfo
@@ -17,6 +17,9 @@ from graphexec.kernel.signatures import find_call_parameter, resolve_hints
 
 # Any: the functions of users, whose parameters are unknown.
 Function: TypeAlias = Callable[..., Any]
+
+# What a method is bound to when it is taken from an object or a class: the first parameter, `self` or `cls`.
+Receiver: TypeAlias = Literal["object", "class"]
 
 
 class Definition(NamedTuple):
@@ -30,7 +33,7 @@ class Definition(NamedTuple):
     is_async: bool
     call_parameter: str | None = None
     context_types: tuple[type, ...] = ()
-    is_method: bool = False
+    receiver: Receiver | None = None
 
 
 def define_tool(function: Function, name: str | None, description: str | None, *, is_typed: bool = True) -> Definition:
@@ -40,16 +43,16 @@ def define_tool(function: Function, name: str | None, description: str | None, *
     that string alone, even if it could take more. Raises `ToolDefinitionError` for a parameter without an annotation or
     a schema, for several arguments that need one, and for a missing description.
     """
-    tool_name, summary = describe(function, name, description)
-    is_method = _is_method(function)
-    hints, parameters = read_hints(function, tool_name), _read_parameters(function, is_method=is_method)
-    if not is_typed and not is_method:
+    called, receiver = _split_receiver(function)
+    tool_name, summary = describe(called, name, description)
+    hints, parameters = read_hints(called, tool_name), _read_parameters(called, receiver)
+    if not is_typed and receiver is None:
         known = parameters or ()
         if parameters is None or not all(one.name in hints and _takes_keyword(one) for one in known):
-            return _define_untyped(tool_name, summary, function, known, hints)
+            return _define_untyped(tool_name, summary, called, known, hints)
     if parameters is None:
         raise ToolDefinitionError(f"{tool_name} does not say what it takes; write a function, with def, that calls it")
-    if parameters and inspect.isbuiltin(function):
+    if parameters and inspect.isbuiltin(called):
         raise ToolDefinitionError(
             f"{tool_name} is a builtin function, without annotations; write Tool(name={tool_name!r}, func={tool_name}, "
             "description='...') if it takes one string, or else a function with def that calls it"
@@ -64,11 +67,7 @@ def define_tool(function: Function, name: str | None, description: str | None, *
         if one.name not in hints:
             raise ToolDefinitionError(f"{tool_name} does not annotate {one.name}; write {one.name}: str, say")
     return _define(
-        tool_name,
-        summary,
-        function,
-        {one.name: (hints[one.name], one.default) for one in parameters},
-        is_method=is_method,
+        tool_name, summary, called, {one.name: (hints[one.name], one.default) for one in parameters}, receiver
     )
 
 
@@ -247,18 +246,25 @@ def is_async(function: Function) -> bool:
     return any(inspect.iscoroutinefunction(one) or inspect.isasyncgenfunction(one) for one in functions)
 
 
-def _is_method(function: Function) -> bool:
-    """Return whether a function of a class takes an object, which it is bound to when it is taken from one."""
-    if not inspect.isfunction(function):
-        return False
-    outer = function.__qualname__.rpartition(".")[0]
-    first = next(iter(inspect.signature(function).parameters.values()), None)
-    in_class = bool(outer) and not outer.endswith("<locals>")
-    return in_class and first is not None and first.name == "self" and first.annotation is first.empty
+def _split_receiver(function: Any) -> tuple[Function, Receiver | None]:
+    """Return the function of a method, and what the method is bound to when it is taken from an object."""
+    # Any: the function within is unknown.
+    inner: Any = getattr(function, "__func__", None)
+    if isinstance(function, staticmethod):
+        return inner, None
+    if isinstance(function, classmethod):
+        return inner, "class"
+    if inspect.isfunction(function):
+        outer = function.__qualname__.rpartition(".")[0]
+        first = next(iter(inspect.signature(function).parameters.values()), None)
+        is_method = bool(outer) and not outer.endswith("<locals>") and first is not None
+        if is_method and first is not None and first.name in ("self", "cls") and first.annotation is first.empty:
+            return function, "object"
+    return function, None
 
 
-def _read_parameters(function: Function, *, is_method: bool) -> list[inspect.Parameter] | None:
-    """Return the parameters that a call may pass, without `self`; `None` for a function in C that does not say them."""
+def _read_parameters(function: Function, receiver: Receiver | None) -> list[inspect.Parameter] | None:
+    """Return the parameters that a call may pass, without the receiver; `None` for a function in C without them."""
     try:
         signature = inspect.signature(function)
     except ValueError:
@@ -266,7 +272,7 @@ def _read_parameters(function: Function, *, is_method: bool) -> list[inspect.Par
     # Any: the parameters of a partial object are unknown.
     bound: Any = getattr(function, "keywords", {}) if type(function) is functools.partial else {}
     known = [one for one in signature.parameters.values() if one.name not in bound]
-    return known[1:] if is_method else known
+    return known if receiver is None else known[1:]
 
 
 def _takes_keyword(parameter: inspect.Parameter) -> bool:
@@ -282,8 +288,7 @@ def _define(
     summary: str,
     function: Function,
     parameters: Mapping[str, tuple[Any, Any]],
-    *,
-    is_method: bool = False,
+    receiver: Receiver | None = None,
 ) -> Definition:
     """Return the definition of a tool from its parameters: the annotation and the default of each."""
     fields: dict[str, Any] = {}
@@ -315,7 +320,7 @@ def _define(
         is_async(function),
         call_parameter,
         () if context_type is None else (context_type,),
-        is_method,
+        receiver,
     )
 
 

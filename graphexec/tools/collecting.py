@@ -23,6 +23,13 @@ def is_tool(value: object) -> TypeGuard[AnyTool]:
 
 
 # Any: a value of a user's.
+def unwrap_method(value: Any) -> Any:
+    """Return the tool of a class method: since Python 3.13 that is a bound method whose function is the tool."""
+    inner: object = getattr(value, "__func__", None)
+    return inner.__get__(value.__self__) if is_tool(inner) else value
+
+
+# Any: a value of a user's.
 def remedy_for(given: Any) -> str:
     """Return how to make a tool of what is not one, such as what other libraries take for one."""
     if isinstance(given, str):
@@ -44,12 +51,14 @@ def tools_by_name(tools: Iterable[AnyTool]) -> Mapping[str, AnyTool]:
     validate("", ("tools", tools, TOOLS), error=ToolDefinitionError)
     by_name: dict[str, AnyTool] = {}
     for given in tools:
-        # LangChain's executor takes its tools, too.
-        one = _wrap(given) if not is_tool(given) and _is_runnable(given) else given
+        one = unwrap_method(given)
+        if not is_tool(one) and _is_runnable(one):
+            # LangChain's executor takes its tools, too.
+            one = _wrap(one)
         # Users may pass plain functions.
         if not isinstance(one, Tool):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ToolDefinitionError(f"{getattr(one, '__name__', format_value(one))} is not a tool; {remedy_for(one)}")
-        if one.is_method:
+        if one.receiver is not None:
             raise ToolDefinitionError(
                 f"{one.name} is a method that belongs to no object yet; take it from one, as in Shop().{one.name}"
             )
@@ -62,15 +71,15 @@ def tools_by_name(tools: Iterable[AnyTool]) -> Mapping[str, AnyTool]:
 def tools_of(source: object) -> tuple[AnyTool, ...]:
     """Return the tools of an object, a class or a module, in the order of their definitions.
 
-    They are what `@tool` has made under a public name: methods, which are bound to the object, static methods,
-    attributes, and the functions of a module, also imported ones. Raises `ToolDefinitionError` if there are
+    They are what `@tool` has made under a public name: methods, which are bound to the object, static methods and class
+    methods, attributes, and the functions of a module, also imported ones. Raises `ToolDefinitionError` if there are
     none, and for a class with a method that needs an object.
     """
     found: dict[str, AnyTool] = {name: one for name, one in _members(source) if not name.startswith("_")}
     what = _describe(source)
     if not found:
         raise ToolDefinitionError(f"{what} has no tools; write @tool above the functions that a model may call")
-    unbound = [one.name for one in found.values() if one.is_method]
+    unbound = [one.name for one in found.values() if one.receiver is not None]
     if unbound:
         raise ToolDefinitionError(f"{what} has the method {unbound[0]}, which needs an object; pass tools_of({what}())")
     # A tool may have two names.
@@ -87,8 +96,10 @@ def _members(source: object) -> Iterator[tuple[str, AnyTool]]:
     own: Mapping[str, Any] = {} if isinstance(source, type) else getattr(source, "__dict__", {})
     for name in dict.fromkeys([*names, *own]):
         static = inspect.getattr_static(source, name)
-        if is_tool(static.__func__ if isinstance(static, staticmethod) else static):
-            yield name, getattr(source, name)
+        # A static method and a class method hold their function.
+        inner: Any = getattr(static, "__func__", None) if type(static) in (staticmethod, classmethod) else static
+        if isinstance(inner, Tool):
+            yield name, unwrap_method(getattr(source, name))
 
 
 def to_tools(values: Iterable[object]) -> tuple[AnyTool, ...]:
@@ -103,7 +114,7 @@ def to_tools(values: Iterable[object]) -> tuple[AnyTool, ...]:
 
 
 def _to_tool(given: Any) -> AnyTool:
-    value: Any = given
+    value: Any = unwrap_method(given)
     if is_tool(value):
         return value
     if _is_runnable(value):

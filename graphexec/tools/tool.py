@@ -36,6 +36,8 @@ from graphexec.tools.schemas import format_schema
 if TYPE_CHECKING:
     from pydantic import BaseModel, TypeAdapter
 
+    from graphexec.tools.arguments import Receiver
+
 
 @final
 @dataclass(frozen=True, slots=True)
@@ -90,11 +92,11 @@ class Tool(Generic[P, R_co]):
     `timeout` is in seconds, for one attempt. With `return_direct` the result of a successful call is the run's answer.
     `parameters` is the JSON schema of the arguments. The `call_parameter` receives the `CallContext`, whose context
     must be an instance of all `context_types`. For `on_error`, `max_observation` and `max_tool_input` (characters),
-    `None` means the executor's default. Async runs call the `async_function`, if there is one, instead of `function`.
-    It `is_method` until it is taken from an object. For a tool that runs an executor, `nested` describes what its
-    nested runs charge, and `check_access` raises the error that a nested run would raise at once. `examples` are calls
-    that agents show to their models. A `repeatable` tool may return another result for the same arguments, so the rules
-    against repeated calls do not apply to it.
+    `None` means the executor's default. Async runs call the `async_function`, if there is one, instead of `function`. A
+    method has a `receiver` until it is taken from an object. For a tool that runs an executor, `nested` describes what
+    its nested runs charge, and `check_access` raises the error that a nested run would raise at once. `examples` are
+    calls that agents show to their models. A `repeatable` tool may return another result for the same arguments, so the
+    rules against repeated calls do not apply to it.
     """
 
     name: str
@@ -117,7 +119,7 @@ class Tool(Generic[P, R_co]):
     call_parameter: str | None = None
     context_types: tuple[type, ...] = ()
     async_function: Callable[..., Any] | None = None
-    is_method: bool = False
+    receiver: Receiver | None = None
     nested: NestedRuns | None = None
     check_access: Callable[[], None] | None = None
     examples: tuple[ToolExample, ...] = ()
@@ -195,15 +197,16 @@ class Tool(Generic[P, R_co]):
     @overload
     def __get__(self, instance: object, owner: type | None = None, /) -> Self: ...
     def __get__(self, instance: Any, owner: type | None = None, /) -> Any:
-        """Bind a method to the object that it is taken from. Other tools stay as they are."""
-        if not self.is_method or instance is None:
+        """Bind a method to the object, or to the class, that it is taken from. Other tools stay as they are."""
+        target = owner if self.receiver == "class" else instance
+        if self.receiver is None or target is None:
             return self
         second = self.async_function
         return dataclasses.replace(
             self,
-            function=MethodType(self.function, instance),
-            async_function=None if second is None else MethodType(second, instance),
-            is_method=False,
+            function=MethodType(self.function, target),
+            async_function=None if second is None else MethodType(second, target),
+            receiver=None,
         )
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:

@@ -43,6 +43,18 @@ class Shop:
         """Calculate the tax of an amount."""
         return amount / 10
 
+    @tool
+    @classmethod
+    def name(cls) -> str:
+        """Tell the name of the shop."""
+        return cls.__name__
+
+    @classmethod
+    @tool
+    def branches(cls, city: str) -> str:
+        """List the branches in a city."""
+        return f"{cls.__name__} in {city}"
+
     def close(self) -> None:
         """Close the shop, which no model may do."""
 
@@ -81,13 +93,26 @@ def test_method_is_called_on_its_object(run: Running) -> None:
 
 def test_tools_of_an_object_are_bound_to_it() -> None:
     tools = {one.name: one for one in tools_of(Shop(3))}
-    assert list(tools) == ["price", "order", "round_up", "tax"]
+    assert list(tools) == ["price", "order", "round_up", "tax", "name", "branches"]
     assert tools["price"]("tea") == "tea costs 3"
     assert tools["round_up"](1.5) == 2
     assert tools["tax"](10) == 1
+    assert tools["name"]() == "Shop"
+    assert tools["branches"]("Oslo") == "Shop in Oslo"
     # A subclass changes the tools.
     changed = {one.name: one for one in tools_of(Bakery(3))}
-    assert list(changed) == ["price", "round_up", "tax", "bread"]
+    assert list(changed) == ["price", "round_up", "tax", "name", "branches", "bread"]
+    assert changed["branches"]("Oslo") == "Bakery in Oslo"
+
+
+@cases(
+    ("method", "arguments", "observed"),
+    (Shop.branches, {"city": "Oslo"}, "Shop in Oslo"),
+    (Shop.name, {}, "Shop"),
+    (Bakery(3).branches, {"city": "Oslo"}, "Bakery in Oslo"),
+)
+def test_class_method_is_a_tool_of_an_executor(method: Any, arguments: dict[str, str], observed: str) -> None:
+    assert observe(run_sync, method, **arguments) == observed
 
 
 # An object, and a module; of a module only what is public.
@@ -149,9 +174,9 @@ def plain(text: str) -> str:
 
 
 def test_functions_among_tools_become_tools() -> None:
-    given: list[Any] = [echo, plain, Shop(3).price, Shop(3).close]
+    given: list[Any] = [echo, plain, Shop(3).price, Shop(3).branches]
     names = [one.name for one in to_tools(given)]
-    assert names == ["echo", "plain", "price", "close"]
+    assert names == ["echo", "plain", "price", "branches"]
     made: AnyTool = to_tools([plain])[0]
     assert isinstance(made, Tool)
     assert made("x") == "x"
