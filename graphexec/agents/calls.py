@@ -20,7 +20,7 @@ from graphexec.agents.small.tool_choice import find_subjects
 from graphexec.effects import ToolResult
 from graphexec.messages.observations import split_observation
 from graphexec.tools import AnyTool
-from graphexec.tools.calling import describe_unknown
+from graphexec.tools.calling import Lookup, describe_unknown
 from graphexec.tools.tool import InvalidArgumentsError
 
 # The steps of one reply.
@@ -62,13 +62,22 @@ _MAX_FAILURES = 2
 class CallRules:
     """The agent, the tools by name, and the names of the rules in the machine: the data of nodes that look at calls.
 
-    `max_tool_input` limits the characters of arguments, for tools without a limit of their own.
+    `lookup` says how the names of tools are compared: `exact`, or without regard to case. `max_tool_input` limits the
+    characters of arguments, for tools without a limit of their own.
     """
 
     agent: Agent
     tools: Mapping[str, AnyTool]
     rules: Collection[str] = ()
+    lookup: Lookup = "exact"
     max_tool_input: int | None = None
+
+    @cached_property
+    def _by_name(self) -> Mapping[str, AnyTool]:
+        return {self._to_key(name): tool for name, tool in self.tools.items()}
+
+    def _to_key(self, name: str) -> str:
+        return name if self.lookup == "exact" else name.casefold()
 
     @cached_property
     def _dummy_texts(self) -> frozenset[str]:
@@ -111,7 +120,11 @@ class CallRules:
 
     def find_tool(self, action: AgentAction) -> AnyTool | None:
         """Return the tool that an action calls; `None` for an unknown one."""
-        return self.tools.get(action.tool)
+        return self._by_name.get(self._to_key(action.tool))
+
+    def calls(self, action: AgentAction, name: str) -> bool:
+        """Return whether an action calls the tool of this name."""
+        return self._to_key(action.tool) == self._to_key(name)
 
     def make_unmade_result(self, action: AgentAction) -> ToolResult | None:
         """Return what a call of an unknown tool, or with invalid arguments, observes; `None` for any other."""
@@ -249,7 +262,7 @@ class CallRules:
 
     def is_same_call(self, one: AgentAction, other: AgentAction) -> bool:
         """Return whether two actions call the same tool with the same input, or with the same validated arguments."""
-        if one.tool != other.tool:
+        if self._to_key(one.tool) != self._to_key(other.tool):
             return False
         if one.tool_input == other.tool_input:
             return True

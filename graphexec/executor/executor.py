@@ -38,6 +38,7 @@ from graphexec.machine import Machine, splice
 from graphexec.runtime.handlers import AT_ONCE, AroundCall, HandlerLike, RunContext
 from graphexec.runtime.observers import Observer, validate_observers
 from graphexec.tools import AnyTool, tools_by_name
+from graphexec.tools.calling import Lookup
 from graphexec.tools.collecting import to_tools
 from graphexec.tools.options import MAX_TOOL_INPUT, ErrorPolicy
 
@@ -67,6 +68,7 @@ class ExecutorOptions(TypedDict, total=False):
     trim_intermediate_steps: Trim
     return_direct: ReturnDirect
     handle_tool_errors: ErrorPolicy
+    tool_lookup: Lookup
     max_observation: int | None
     max_tool_input: int | None
     tool_concurrency: int
@@ -101,10 +103,10 @@ class AgentExecutor(RunMethods[T_co]):
     - `return_direct`: the result of a return-direct tool is the answer if the step has no other call ("single"), or
       always ("any"; of several such results, the last).
     - `handle_tool_errors`: if a tool raises and has no policy of its own, the model observes the error ("observe"), the
-      run raises it ("raise"), or a function of the error returns the observation. `max_observation` is the number of
-      characters of a result that the model sees, `max_tool_input` the number of characters of a call's arguments; a
-      tool that gets more is not called, and the model observes the limit. `tool_concurrency` is the number of tools of
-      one step that run at a time.
+      run raises it ("raise"), or a function of the error returns the observation. `tool_lookup` may be
+      "case_insensitive". `max_observation` is the number of characters of a result that the model sees,
+      `max_tool_input` the number of characters of a call's arguments; a tool that gets more is not called, and the
+      model observes the limit. `tool_concurrency` is the number of tools of one step that run at a time.
     - `memory` adds inputs before the first plan and saves the ending, unless an exception ends the run. Nodes of the
       machine load and save it, within the limits. A save has 0.1 seconds beyond them; after that the run ends without
       it and reports so. If a save raises, `snapshot_of(error)` holds the answer, and a run resumed from it only saves.
@@ -152,6 +154,7 @@ class AgentExecutor(RunMethods[T_co]):
         trim_intermediate_steps: Trim = -1,
         return_direct: ReturnDirect = "single",
         handle_tool_errors: ErrorPolicy = "observe",
+        tool_lookup: Lookup = "exact",
         max_observation: int | None = None,
         max_tool_input: int | None = MAX_TOOL_INPUT,
         tool_concurrency: int = AT_ONCE,
@@ -190,6 +193,7 @@ class AgentExecutor(RunMethods[T_co]):
         )
         options = DispatchOptions(
             on_error=handle_tool_errors,
+            lookup=tool_lookup,
             max_observation=max_observation,
             max_tool_input=max_tool_input,
         )

@@ -31,7 +31,7 @@ from graphexec.machine import Machine
 from graphexec.runtime.calls import hold_over_fork
 from graphexec.runtime.handlers import Handler, HandlerLike, Handlers, answering, handlers_for
 from graphexec.tools import AnyTool, tools_by_name
-from graphexec.tools.calling import make_tool_handler
+from graphexec.tools.calling import Lookup, make_tool_handler
 from graphexec.tools.options import ErrorPolicy
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ class DispatchOptions:
     """The executor's options that decide how tools are called; see `AgentExecutor`."""
 
     on_error: ErrorPolicy
+    lookup: Lookup
     max_observation: int | None
     max_tool_input: int | None
 
@@ -58,12 +59,13 @@ class DispatchOptions:
 @final
 @dataclass(frozen=True)
 class _CallsOf:
-    """Whether an effect calls the tool of this name."""
+    """Whether an effect calls a tool; `key` is its name as the lookup compares it."""
 
-    tool: str
+    key: str
+    lookup: Lookup
 
     def __call__(self, effect: object) -> bool:
-        return isinstance(effect, CallTool) and effect.name == self.tool
+        return isinstance(effect, CallTool) and self == _calls_of(effect.name, self.lookup)
 
 
 def validate_handlers(
@@ -74,6 +76,10 @@ def validate_handlers(
     if handlers is not None and not isinstance(handlers, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InputError(f"handlers is {handlers!r}; give a dict, for example {{AskHuman: function}}")
     return handlers or {}
+
+
+def _calls_of(tool: str, lookup: Lookup) -> _CallsOf:
+    return _CallsOf(tool if lookup == "exact" else tool.casefold(), lookup)
 
 
 def _counts_any(_: object) -> bool:
@@ -122,7 +128,7 @@ class Setup:
     def _rules(self) -> CallRules:
         options = self.tool_options
         names = {*(piece.name for piece in self.pieces), *(one.group for one in self.changed or ())}
-        return CallRules(self.agent_with_tools, self.offered, names, options.max_tool_input)
+        return CallRules(self.agent_with_tools, self.offered, names, options.lookup, options.max_tool_input)
 
     @cached_property
     def offered(self) -> Mapping[str, AnyTool]:
@@ -242,9 +248,9 @@ class Setup:
         home = machine.nodes.get(dispatch_tools.name)
         if home is None or home.function not in _DISPATCHING or home.most is not None:
             return machine
-        quotas = {one.counts: one for one in home.quotas if one.name}
+        lookup, quotas = self.tool_options.lookup, {one.counts: one for one in home.quotas if one.name}
         for tool, calls in [limit for piece in self.pieces for limit in piece.tool_limits.items()]:
-            counts = _CallsOf(tool)
+            counts = _calls_of(tool, lookup)
             known = quotas.get(counts)
             name = re.sub(r"\W|^(?=\d)", "_", f"{tool}_calls") if known is None else known.name
             while known is None and name in (*machine.meters, *[one.name for one in quotas.values()]):
@@ -256,7 +262,7 @@ class Setup:
         # The nodes of the shelf's pieces carry out the calls of the tools that they bring.
         acting = [one for piece in self.pieces if piece.acts for one in piece.tools]
         carried = {one.name for one in acting if str(one.function.__module__).startswith(_SHELF)}
-        left = {_CallsOf(name) for name in self.offered if name not in carried}
+        left = {_calls_of(name, lookup) for name in self.offered if name not in carried}
         free = () if not quotas or left <= {*quotas} else (_FREE,)
         most = self._most_calls((*quotas.values(), *free))
         base = dispatch_known_tools if quotas else dispatch_tools

@@ -112,7 +112,8 @@ def approve_tools(
         calls: dict[int, ReviewCall] = {}
         for place in acted.open:
             action = acted.actions[place]
-            allowed = gates.get(action.tool)
+            tool = rules.find_tool(action)
+            allowed = gates.get(action.tool if tool is None else tool.name)
             if allowed is not None and (when is None or when(action)):
                 calls[place] = ReviewCall(action.tool, action.tool_input, allowed, action.log, name)
         for _ in range(MOST_REVIEWS):

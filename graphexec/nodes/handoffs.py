@@ -124,15 +124,16 @@ def _entering(turn: type[Any]) -> Callable[[Any], Ready]:
 
 def _transfer_node(name: str, members: Sequence[str] | Mapping[str, object]) -> Node[Acted, Acted | Handoff]:
     """Return the node that hands over if the model asks for one of these agents."""
-    by_tool = {f"transfer_to_{member}": member for member in members}
+    # Without regard to case, as an executor may look its tools up: no other tool has such a name.
+    by_tool = {f"transfer_to_{member}".casefold(): member for member in members}
 
     @node(name=name)
     def transfer(acted: Acted) -> Acted | Handoff:
         """Hand over if the model asks for it; other calls of the reply are not done."""
-        chosen = next((place for place in acted.open if acted.actions[place].tool in by_tool), None)
+        chosen = next((place for place in acted.open if acted.actions[place].tool.casefold() in by_tool), None)
         if chosen is None:
             return acted
-        to = by_tool[acted.actions[chosen].tool]
+        to = by_tool[acted.actions[chosen].tool.casefold()]
         for place in acted.open:
             done = ToolResult(f"Handed over to {to}.")
             left = ToolResult(f"Not done: the conversation was handed over to {to}.", "rejected")

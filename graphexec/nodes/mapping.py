@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from graphexec._arguments import DESCRIPTION, Constraint, validate, whole
+from graphexec.agents.calls import CallRules
 from graphexec.agents.prompt import format_observation
 from graphexec.effects import AGENT_TASKS, GraphResult, RunGraph, ToolResult
 from graphexec.errors import AbandonedError, described
@@ -65,12 +66,13 @@ def map_agents(
     kind: type[RunGraph] = type(label, (RunGraph,), {"__slots__": (), "__module__": __name__})
 
     @node(name=name, when_spent=limit_reached, asks=(0, most))
-    def run_tasks(acted: Acted) -> Asks[RunGraph, Acted]:
+    def run_tasks(acted: Acted, rules: CallRules) -> Asks[RunGraph, Acted]:
         """Run the tasks of this reply at once."""
         tasks: dict[int, list[str]] = {}
         for place in acted.open:
             action = acted.actions[place]
-            if action.tool != name or (given := _read_tasks(offered, action.tool_input)) is None:
+            found = rules.find_tool(action)
+            if found is None or found.name != name or (given := _read_tasks(offered, action.tool_input)) is None:
                 # The handler of tools explains invalid arguments to the model.
                 continue
             left = most - sum(map(len, tasks.values()))

@@ -7,6 +7,7 @@ from typing import final
 
 from graphexec._arguments import DESCRIPTION, NAME, validate, whole
 from graphexec.actions import AgentFinish, Run, StoppedResponse
+from graphexec.agents.calls import CallRules
 from graphexec.agents.prompt import format_observation
 from graphexec.effects import ToolResult
 from graphexec.errors import InputError
@@ -69,12 +70,12 @@ def sub_agent(executor: AgentExecutor, name: str, description: str, *, calls: in
         raise InputError(f"{name} is carried out by a node, and a node of yours called it for {task!r}; pass it on")
 
     @node(name=f"take_{name}")
-    def take_call(given: Acted | TaskDone) -> Task | Acted:
+    def take_call(given: Acted | TaskDone, rules: CallRules) -> Task | Acted:
         """Take the next call of the sub-agent, if there is one."""
         acted = given.acted if isinstance(given, TaskDone) else given
         places: list[int] = []
         for place in acted.open:
-            if acted.actions[place].tool != name:
+            if not rules.calls(acted.actions[place], name):
                 continue
             try:
                 offered.read(acted.actions[place].tool_input)

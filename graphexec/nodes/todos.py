@@ -71,7 +71,7 @@ def todo_list(reminders: int = 1, *, name: str = "todo_list") -> Piece:
     @node(name=f"{name}_once")
     def allow_one_list(acted: Acted) -> Acted:
         """Answer all lists of a reply but the first with an error."""
-        for place in [place for place in acted.open if acted.actions[place].tool == WRITE_TODOS][1:]:
+        for place in [place for place in acted.open if _writes(acted.actions[place])][1:]:
             acted = acted.answer(place, ToolResult("Write one list at a time; the first one is kept.", "error"))
         return acted
 
@@ -100,7 +100,7 @@ def todo_list(reminders: int = 1, *, name: str = "todo_list") -> Piece:
 def find_todos(run: Run) -> list[Todo]:
     """Return the to-do list of a run: the one that was written last; empty without one."""
     for step in reversed(run.steps):
-        if step.action.tool == WRITE_TODOS and step.status == "ok":
+        if _writes(step.action) and step.status == "ok":
             try:
                 todos: list[Todo] = write_todos.read(step.action.tool_input)["todos"]
             except InvalidArgumentsError:
@@ -108,3 +108,8 @@ def find_todos(run: Run) -> list[Todo]:
                 continue
             return todos
     return []
+
+
+def _writes(action: AgentAction) -> bool:
+    # Without regard to case, as an executor may look its tools up; another case is an unknown tool, or this one.
+    return action.tool.casefold() == WRITE_TODOS

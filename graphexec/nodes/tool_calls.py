@@ -45,14 +45,12 @@ def limit_tool(tool: str, calls: int, *, name: str = "limit_tool") -> Piece:
     validate("limit_tool", ("tool", tool, NAME), ("calls", calls, whole(0)), ("name", name, NAME))
 
     @node(name=name)
-    def refuse_calls(acted: Acted) -> Acted:
+    def refuse_calls(acted: Acted, rules: CallRules) -> Acted:
         """Answer the calls of a tool that has been called often enough."""
-        places = [place for place in acted.open if acted.actions[place].tool == tool]
+        places = [place for place in acted.open if rules.calls(acted.actions[place], tool)]
         if not places:
             return acted
-        left = max(
-            0, calls - sum(step.status not in _NOT_MADE and step.action.tool == tool for step in acted.run.steps)
-        )
+        left = max(0, calls - sum(_is_call(step, tool, rules) for step in acted.run.steps))
         times = "once" if calls == 1 else f"{calls} times"
         text = f"{tool} was not called: it may be called {times} in a run. Go on without it, or give your answer."
         for place in places[left:]:
@@ -60,6 +58,10 @@ def limit_tool(tool: str, calls: int, *, name: str = "limit_tool") -> Piece:
         return acted
 
     return Piece(name, (refuse_calls,), tool_names=(tool,), tool_limits={tool: calls})
+
+
+def _is_call(step: AgentStep, tool: str, rules: CallRules) -> bool:
+    return step.status not in _NOT_MADE and rules.calls(step.action, tool)
 
 
 def cache_tools(*tools: str, name: str = "cache_tools") -> Piece:
@@ -132,11 +134,11 @@ def ask_user(answer: HandlerLike | None = None, *, name: str = "ask_user") -> Pi
         raise AssertionError(f"{question} is answered by the node")
 
     @node(name=name)
-    def ask_questions(acted: Acted) -> Asks[AskHuman, Acted]:
+    def ask_questions(acted: Acted, rules: CallRules) -> Asks[AskHuman, Acted]:
         """Ask the user what the model wants to know."""
         questions: dict[int, AskHuman] = {}
         for place in acted.open:
-            if acted.actions[place].tool == name:
+            if rules.calls(acted.actions[place], name):
                 try:
                     arguments = ask_user_question.read(acted.actions[place].tool_input)
                 except InvalidArgumentsError as error:

@@ -6,12 +6,12 @@ import dataclasses
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from types import CoroutineType
-from typing import Any, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, cast, get_args
 
-from graphexec._arguments import optional, validate
+from graphexec._arguments import Constraint, optional, validate
 from graphexec._parsing import compile_lazily
 from graphexec.effects import CallTool, ToolResult
-from graphexec.errors import GraphexecError, InputError, close_names, described, qualified_name
+from graphexec.errors import GraphexecError, InputError, ToolDefinitionError, close_names, described, qualified_name
 from graphexec.kernel.effects import CallContext
 from graphexec.messages import check_access
 from graphexec.messages.observations import WHOLE, Excerpt
@@ -30,11 +30,16 @@ _COROUTINES = frozenset[type]({CoroutineType})
 
 AttemptResult: TypeAlias = ToolResult | ToolRaisedError
 
+# How a called name is matched with the names of the tools.
+Lookup: TypeAlias = Literal["exact", "case_insensitive"]
+_LOOKUP = Constraint("'exact' or 'case_insensitive'", lambda value: value in get_args(Lookup))
+
 
 def make_tool_handler(
     tools: Mapping[str, AnyTool],
     *,
     on_error: ErrorPolicy = "observe",
+    lookup: Lookup = "exact",
     max_observation: int | None = None,
     max_tool_input: int | None = None,
 ) -> Handler:
@@ -42,30 +47,34 @@ def make_tool_handler(
 
     `on_error`, `max_observation` and `max_tool_input` (characters) are defaults for the tools. In an async run a
     blocking tool runs in a thread; in a sync run an async tool runs in an event loop. Raises `InputError` for an
-    invalid option.
+    invalid option, and `ToolDefinitionError` if the lookup ignores case and two names differ only in case.
     """
     # These are the names of the executor's options.
     validate(
         "",
         ("handle_tool_errors", on_error, POLICY),
+        ("tool_lookup", lookup, _LOOKUP),
         ("max_observation", max_observation, optional(LENGTH, "no limit")),
         ("max_tool_input", max_tool_input, optional(LENGTH, "no limit")),
     )
-    known = {
-        one.name: dataclasses.replace(
+    exact = lookup == "exact"
+    with_defaults = [
+        dataclasses.replace(
             one,
             on_error=on_error if one.on_error is None else one.on_error,
             max_observation=max_observation if one.max_observation is None else one.max_observation,
             max_tool_input=max_tool_input if one.max_tool_input is None else one.max_tool_input,
         )
         for one in tools.values()
-    }
+    ]
+    known = _index_by_name(with_defaults, lookup)
 
     # One function, because every further function call would be paid at each step of a run.
     async def answer(effect: CallTool, call: CallContext[Any], io: IO) -> ToolResult:
-        if effect.name not in known:
+        name = effect.name if exact else effect.name.casefold()
+        if name not in known:
             return ToolResult(describe_unknown(effect.name, tools), "unknown_tool")
-        tool = known[effect.name]
+        tool = known[name]
         try:
             arguments = tool.read(effect.tool_input)
         except InvalidArgumentsError as error:
@@ -91,7 +100,7 @@ def make_tool_handler(
         for one in tools.values():
             check_access(one)
 
-    context_types = {kind for one in tools.values() for kind in one.context_types}
+    context_types = {kind for one in with_defaults for kind in one.context_types}
     return Handler(answer, context_types=tuple(context_types), check_access=check_tools)
 
 
@@ -102,6 +111,20 @@ def _fill(tool: AnyTool, effect: CallTool, call: CallContext[Any]) -> dict[str, 
     from graphexec.tools.results import give_copies
 
     return {tool.call_parameter: give_copies(call, effect)}
+
+
+def _index_by_name(tools: Iterable[AnyTool], lookup: Lookup) -> Mapping[str, AnyTool]:
+    if lookup == "exact":
+        return {one.name: one for one in tools}
+    folded: dict[str, AnyTool] = {}
+    for one in tools:
+        other = folded.setdefault(one.name.casefold(), one)
+        if other is not one:
+            raise ToolDefinitionError(
+                f"two tools are named {other.name} and {one.name}, which differ only in case; "
+                f"rename one with @tool(name=...)"
+            )
+    return folded
 
 
 # The characters of a tool's name.

@@ -149,6 +149,7 @@ CALLS = (CALL, act("Rome"), act("Rome", name="local_time"))
     ([CALL, act(name="local_time"), END], {}, [OTHER], [ALL, ALL, ALL], 2),
     ([CALL, CALL, END], {"options": {"repeatable": True}}, [OTHER, OTHER], [ALL, ALL, ALL], 2),
     ([COPY, COPY, END], {"rules": ()}, [DUMMY, DUMMY], [ALL, ALL, ALL], 2),
+    ([CALL, act(name="WEATHER"), END], {"tool_lookup": "case_insensitive"}, [OTHER], [ALL, ALL, LAST], 1),
     # The immediate rule allows a call after another one, but not after a reply without a call.
     ([CALL, act("Rome"), CALL, END], {"rules": ["no_repeats"]}, [OTHER, "Rome"], [*[ALL] * 3, LAST], 2),
     ([CALL, act("Rome"), CALL, END], IMMEDIATE, [OTHER, "Rome", OTHER], [ALL] * 4, 3),
@@ -240,7 +241,7 @@ def test_note_of_a_repeated_call_does_not_grow(rule: RuleName) -> None:
     assert noted is None or noted.text == others[0].text
 
 
-@cases("again", CALL, act(unit="C"))
+@cases("again", act(name="Weather"), act(name="WEATHER", unit="C"), act(unit="C"))
 def test_failed_calls_are_compared_as_successful_ones(again: str) -> None:
     @gx.tool
     def weather(city: str, unit: Literal["C", "F"] = "C") -> str:
@@ -249,7 +250,7 @@ def test_failed_calls_are_compared_as_successful_ones(again: str) -> None:
 
     model = ScriptedModel([act(unit="C"), again, again, END])
     agent = gx.create_structured_agent(model, [weather])
-    executor = gx.AgentExecutor(agent=agent, tools=[weather])
+    executor = gx.AgentExecutor(agent=agent, tools=[weather], tool_lookup="case_insensitive")
     assert statuses_of(executor.run(HERE)) == ["error", "error"]
     assert branches_of(model.requests[-1]) == LAST
 

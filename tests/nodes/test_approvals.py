@@ -101,10 +101,10 @@ class TestDecisions:
         ("delete a", Review("reject", "Keep it."), [(f"{REJECTED} Keep it.", "rejected")], []),
         ("delete a", Review("respond", "It is gone."), [("It is gone.", "ok")], []),
         ("read a", "never asked", [("text of a", "ok")], ["read a"]),
-        ("delete a", Review("reject"), [(f"{REJECTED} Do not repeat the call.", "rejected")], []),
+        ("Delete a", Review("reject"), [(f"D{REJECTED[1:]} Do not repeat the call.", "rejected")], []),
     )
     def test_decision_is_carried_out(self, called: str, review: Any, steps: list[Any], done: list[str]) -> None:
-        scene = Scene(calls(called), nodes=(gate(lambda _: review),))
+        scene = Scene(calls(called), nodes=(gate(lambda _: review),), tool_lookup="case_insensitive")
         assert steps_of(scene.executor.run("hi").steps) == steps
         assert scene.files.called == done
 

@@ -12,7 +12,7 @@ from graphexec.draw import recording_of
 from graphexec.executor import Acted, AnswerDiscarded
 from graphexec.nodes.clock import ReadClock
 from tests.nodes.shelf import REPEAT_RULES, SAMPLES, call, calls, factories, make_executor, run_in_pieces
-from tests.parameters import examples, mark_except
+from tests.parameters import cases, examples, mark_except
 
 QUESTION = "What do you know about elms?"
 
@@ -44,6 +44,17 @@ def make(names: Sequence[str], model: models.ScriptedModel | None = None, **opti
 
 def test_every_piece_has_a_sample() -> None:
     assert {*SAMPLES} == factories()
+
+
+@cases(
+    ("name", "called", "statuses"),
+    ("sub_agent", ("Research", '{"task": "a"}'), ["ok", "ok"]),
+    ("handoffs", ("Transfer_To_Other", "{}"), ["ok", "rejected"]),
+    ("todo_list", ("Write_Todos", '{"todos": []}'), ["ok", "error"]),
+)
+def test_tools_of_pieces_are_looked_up_without_case(name: str, called: tuple[str, str], statuses: list[str]) -> None:
+    executor = make([name], models.ScriptedModel([calls(called, called), "done"]), tool_lookup="case_insensitive")
+    assert [step.status for step in executor.run("go").steps] == statuses
 
 
 # One of each kind, as each takes a second; all pieces are among the long tests.

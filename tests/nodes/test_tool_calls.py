@@ -98,8 +98,8 @@ def test_calls_are_counted_and_gated(replies: Any, nodes: list[Piece], statuses:
 
 @cases("calls", *range(4))
 def test_limit_is_never_exceeded(calls: int) -> None:
-    replies = [call(*[f"search {word}" for word in words]) for words in ("ab", "c", "de")]
-    scene = Scene(*replies, nodes=(limit_tool("search", calls),))
+    replies = [call(*[f"Search {word}" for word in words]) for words in ("ab", "c", "de")]
+    scene = Scene(*replies, nodes=(limit_tool("search", calls),), tool_lookup="case_insensitive")
     assert [status for _, status in scene.run()].count("rejected") == 5 - calls
     assert len(scene.called) == calls
 

@@ -251,6 +251,7 @@ class Actor:
             return_direct=given.return_direct,
             early_stopping_method=given.early_stopping,
             handle_tool_errors=given.tool_errors,
+            tool_lookup=given.lookup,
             return_intermediate_steps=given.with_steps,
             tool_concurrency=given.at_once,
         )

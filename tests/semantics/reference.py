@@ -46,6 +46,7 @@ class Settings:
     return_direct: Literal["single", "any"] = "single"
     early_stopping: Literal["force", "generate"] = "force"
     tool_errors: Literal["observe", "raise"] = "observe"
+    lookup: Literal["exact", "case_insensitive"] = "exact"
     with_steps: bool = False
     # The number of concurrent tools, which does not affect the results.
     at_once: int = 8
@@ -191,6 +192,8 @@ def _feedback(error: errors.ParseError, given: Settings) -> str:
 def _carried_out(action: AgentAction, run: Expected, given: Settings) -> tuple[AgentStep, bool]:
     """Return the step of an action, and whether its result is an answer."""
     tool = action.tool
+    if tool not in TOOLS and tool.lower() in TOOLS and given.lookup == "case_insensitive":
+        tool = tool.lower()
     if tool not in TOOLS:
         unknown = f"{tool} is not a valid tool, try one of [{', '.join(TOOLS)}]."
         hint = f" Did you mean {tool.lower()}?" if tool.lower() in TOOLS else ""

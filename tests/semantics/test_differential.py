@@ -236,6 +236,7 @@ def all_settings(draw: st.DrawFn) -> Settings:
         return_direct=draw(st.sampled_from(["single", "any"])),
         early_stopping=draw(st.sampled_from(["force", "generate"])),
         tool_errors=draw(st.sampled_from(["observe", "observe", "raise"])),
+        lookup=draw(st.sampled_from(["exact", "case_insensitive"])),
         with_steps=draw(st.booleans()),
     )
 
@@ -308,6 +309,7 @@ TRAPS: dict[str, tuple[Turns, Settings]] = {
     "an answer after the time limit": ((ECHO, LATE), Settings(seconds=2 * TAKES + 1)),
     "an action after the time limit": ((ECHO,), Settings(seconds=2 * TAKES + 1)),
     "a name in another case": ((calls(("ECHO", 1)), LATE), Settings()),
+    "a name in another case that counts": ((calls(("ECHO", 1)), LATE), Settings(lookup="case_insensitive")),
     "steps that are not shown": ((ECHO, BATCH, ECHO, LATE), Settings(trim=2)),
 }
 LAST_WORDS: dict[str, Turn] = {

@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import re
 import threading
 from typing import Any
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from graphexec import tool
 from graphexec.effects import CallTool, ToolResult
+from graphexec.errors import InputError, ToolDefinitionError
 from graphexec.tools.calling import make_tool_handler
 from tests.executor import actors
 from tests.parameters import cases
@@ -163,3 +165,27 @@ def test_any_unknown_name_has_langchains_sentence(name: str, names: list[str]) -
         assert result.status == "unknown_tool"
         shown = name if len(name) <= 200 else f"{name[:200]}..."
         assert result.observation.startswith(f"{shown} is not a valid tool, try one of [{', '.join(names)}].")
+
+
+def test_case_insensitive_lookup_finds_names() -> None:
+    tools = make_tools("Web_Search", "Straße")
+    handler = make_tool_handler(tools, lookup="case_insensitive")
+    for name in ("Web_Search", "web_search", "WEB_SEARCH", "STRASSE"):
+        assert actors.reply_of(handler, CallTool(name, "x")) == ToolResult("x")
+    assert actors.reply_of(handler, CallTool("websearch", "x")).observation == (
+        "websearch is not a valid tool, try one of [Web_Search, Straße]. Did you mean Web_Search?"
+    )
+    assert actors.reply_of(make_tool_handler(tools), CallTool("web_search", "x")).status == "unknown_tool"
+
+
+def test_case_insensitive_lookup_rejects_ambiguous_names() -> None:
+    tools = make_tools("search", "Search")
+    assert actors.reply_of(make_tool_handler(tools), CallTool("Search", "x")) == ToolResult("x")
+    with pytest.raises(ToolDefinitionError, match="two tools are named search and Search, which differ only in case"):
+        make_tool_handler(tools, lookup="case_insensitive")
+
+
+@cases("wrong", "fuzzy", ["exact"], None)
+def test_invalid_lookup_is_rejected(wrong: Any) -> None:
+    with pytest.raises(InputError, match=f"^tool_lookup is {re.escape(repr(wrong))}; give 'exact' or 'case_"):
+        make_tool_handler({}, lookup=wrong)
