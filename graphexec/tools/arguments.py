@@ -6,12 +6,14 @@ import contextlib
 import functools
 import inspect
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Annotated, Any, Literal, NamedTuple, NotRequired, TypeAlias
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, NamedTuple, NotRequired, TypeAlias, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, TypeAdapter, with_config
 from pydantic.fields import FieldInfo
 from typing_extensions import TypedDict
 
+from graphexec.actions import Run
 from graphexec.errors import ToolDefinitionError, format_value
 from graphexec.kernel.signatures import find_call_parameter, resolve_hints
 
@@ -31,6 +33,7 @@ class Definition(NamedTuple):
     function: Function
     arguments: TypeAdapter[Any]
     is_async: bool
+    run_parameters: tuple[str, ...] = ()
     call_parameter: str | None = None
     context_types: tuple[type, ...] = ()
     receiver: Receiver | None = None
@@ -98,6 +101,27 @@ def _define_untyped(
     return defined._replace(is_async=is_async(function))
 
 
+def rename_arguments(other: Definition, first: Definition) -> Function:
+    """Return the function of `other` with the names of the arguments of `first`, whose order they have.
+
+    Raises `ToolDefinitionError` if one takes more arguments.
+    """
+    names, wanted = list(other.parameters["properties"]), list(first.parameters["properties"])
+    if len(names) != len(wanted):
+        raise ToolDefinitionError(
+            f"{first.name} has a func that takes {', '.join(wanted) or 'nothing'}, and a coroutine that takes "
+            f"{', '.join(names) or 'nothing'}; give both the same parameters"
+        )
+    if names == wanted:
+        return other.function
+    renamed = dict(zip(wanted, names, strict=True))
+
+    async def call(**arguments: object) -> Any:
+        return await other.function(**{renamed[key]: value for key, value in arguments.items()})
+
+    return call
+
+
 def define_model_tool(
     function: Function, name: str | None, description: str | None, model: type[BaseModel]
 ) -> Definition:
@@ -121,7 +145,7 @@ def define_model_tool(
 
 
 def fill_parameters(defined: Definition, names: Collection[str], always: Collection[str]) -> Definition:
-    """Return the definition with the parameter of its function that receives the call.
+    """Return the definition with the parameters of its function that receive the run and the call.
 
     `names` are those of its arguments, of which some are passed `always`. Raises `ToolDefinitionError` if another
     parameter has one of them, and unless the function can be called with what the schema of the arguments allows.
@@ -129,14 +153,18 @@ def fill_parameters(defined: Definition, names: Collection[str], always: Collect
     function = defined.function
     hints = read_hints(function, defined.name)
     call_parameter, context_type = find_call_parameter(hints)
-    faults = list(_misfits(function, names, {*always, call_parameter}))
-    if call_parameter in names:
-        faults.append(
-            f"the function receives the call as {call_parameter}, the name of an argument; rename the parameter"
-        )
+    run_parameters = tuple(key for key, kind in hints.items() if is_run(kind))
+    filled = {*run_parameters, call_parameter}
+    faults = [
+        f"the function receives the run or the call as {key}, the name of an argument; rename the parameter"
+        for key in names
+        if key in filled
+    ]
+    faults += _misfits(function, names, {*always, *filled})
     if faults:
         raise ToolDefinitionError(f"{defined.name} has a function that does not fit its schema: {'; '.join(faults)}")
     return defined._replace(
+        run_parameters=run_parameters,
         call_parameter=call_parameter,
         context_types=() if context_type is None else (context_type,),
     )
@@ -292,9 +320,13 @@ def _define(
 ) -> Definition:
     """Return the definition of a tool from its parameters: the annotation and the default of each."""
     fields: dict[str, Any] = {}
+    run_parameters: list[str] = []
     call_parameter, context_type = find_call_parameter({key: kind for key, (kind, _) in parameters.items()})
     for key, (annotated, default) in parameters.items():
         kind = annotated
+        if is_run(kind):
+            run_parameters.append(key)
+            continue
         if key == call_parameter:
             continue
         if isinstance(default, FieldInfo):
@@ -318,10 +350,20 @@ def _define(
         function,
         adapter,
         is_async(function),
+        tuple(run_parameters),
         call_parameter,
         () if context_type is None else (context_type,),
         receiver,
     )
+
+
+def is_run(kind: object) -> bool:
+    """Return whether a parameter with this annotation receives the run so far."""
+    if get_origin(kind) is Annotated:
+        return is_run(get_args(kind)[0])
+    if get_origin(kind) in (Union, UnionType):
+        return all(one is NoneType or is_run(one) for one in get_args(kind))
+    return kind is Run
 
 
 def _schema_default(default: object) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 
 from graphexec._arguments import Constraint, optional, validate
 from graphexec._parsing import compile_lazily
+from graphexec.actions import Run
 from graphexec.effects import CallTool, ToolResult
 from graphexec.errors import GraphexecError, InputError, ToolDefinitionError, close_names, described, qualified_name
 from graphexec.kernel.effects import CallContext
@@ -81,7 +82,7 @@ def make_tool_handler(
             return ToolResult(str(error), "bad_arguments")
         except Exception as error:  # noqa: BLE001 - a user's validator may raise any exception, as a tool may
             return _handle_error(tool, error)
-        if tool.call_parameter is not None:
+        if tool.run_parameters or tool.call_parameter is not None:
             arguments |= _fill(tool, effect, call)
         if tool.timeout is None and tool.retry is None:
             result = _call_tool(tool, arguments) if io.blocking else await _call(tool, arguments, io)
@@ -105,12 +106,17 @@ def make_tool_handler(
 
 
 def _fill(tool: AnyTool, effect: CallTool, call: CallContext[Any]) -> dict[str, Any]:
-    """Return what the function receives beside the arguments: the call, with copies of its own."""
-    if tool.call_parameter is None:
+    """Return what the function receives beside the arguments: copies of the run and the call."""
+    if not tool.run_parameters and tool.call_parameter is None:
         return {}
-    from graphexec.tools.results import give_copies
+    from graphexec.tools.results import copy_run, give_copies
 
-    return {tool.call_parameter: give_copies(call, effect)}
+    filled: dict[str, Any] = {}
+    if tool.run_parameters:
+        filled = dict.fromkeys(tool.run_parameters, Run({}) if effect.run is None else copy_run(effect.run))
+    if tool.call_parameter is not None:
+        filled[tool.call_parameter] = give_copies(call, effect)
+    return filled
 
 
 def _index_by_name(tools: Iterable[AnyTool], lookup: Lookup) -> Mapping[str, AnyTool]:

@@ -1,6 +1,6 @@
-"""Values that go in and out of tools: results are read at once, and the arguments in a tool's call are copies.
+"""Values that go in and out of tools: results are read at once, and what a tool is given of the record is a copy.
 
-So no tool changes an argument or a result of its run, and nobody changes a result afterwards.
+So no tool changes an argument, a result or an input of its run, and nobody changes a result afterwards.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
+from graphexec.actions import AgentStep, Run, Steps
 from graphexec.effects import CallTool
 from graphexec.errors import InputError
 from graphexec.kernel.effects import All, CallContext, Effect
@@ -189,10 +190,26 @@ def _may_read(found: Sequence[Any], most: int | None) -> bool:
     return most is None or len(found) <= most
 
 
+def copy_run(run: Run) -> Run:
+    """Return a copy of the run so far."""
+    return Run(_copy_value(run.inputs), Steps(map(_copy_step, run.steps)), _copy_value(run.aside))
+
+
+def _copy_step(step: AgentStep) -> AgentStep:
+    action = step.action
+    copied = dataclasses.replace(
+        action,
+        tool_input=_copy_value(action.tool_input),
+        message=_copy_value(action.message),
+        original=_copy_value(action.original),
+    )
+    return dataclasses.replace(step, action=copied, observation=_copy_value(step.observation))
+
+
 def give_copies(call: CallContext[Any], effect: CallTool) -> CallContext[Any]:
     """Let a call have copies of its arguments, and of its batch's, for its tool; events and steps keep theirs.
 
-    The run of the effect stays that of the record.
+    The run of the effect stays that of the record: its tool receives a copy of it in a parameter annotated `Run`.
     """
     copied = _copy_arguments(effect)
     if isinstance(call.request, All):

@@ -90,13 +90,14 @@ class Tool(Generic[P, R_co]):
     Async runs call the `coroutine` instead, if there is one. Raises `ToolDefinitionError` as `tool` does.
 
     `timeout` is in seconds, for one attempt. With `return_direct` the result of a successful call is the run's answer.
-    `parameters` is the JSON schema of the arguments. The `call_parameter` receives the `CallContext`, whose context
-    must be an instance of all `context_types`. For `on_error`, `max_observation` and `max_tool_input` (characters),
-    `None` means the executor's default. Async runs call the `async_function`, if there is one, instead of `function`. A
-    method has a `receiver` until it is taken from an object. For a tool that runs an executor, `nested` describes what
-    its nested runs charge, and `check_access` raises the error that a nested run would raise at once. `examples` are
-    calls that agents show to their models. A `repeatable` tool may return another result for the same arguments, so the
-    rules against repeated calls do not apply to it.
+    `parameters` is the JSON schema of the arguments. The parameters in `run_parameters` receive the run so far; the
+    `call_parameter` receives the `CallContext`, whose context must be an instance of all `context_types`. For
+    `on_error`, `max_observation` and `max_tool_input` (characters), `None` means the executor's default. Async runs
+    call the `async_function`, if there is one, instead of `function`. A method has a `receiver` until it is taken from
+    an object. For a tool that runs an executor, `nested` describes what its nested runs charge, and `check_access`
+    raises the error that a nested run would raise at once. `examples` are calls that agents show to their models. A
+    `repeatable` tool may return another result for the same arguments, so the rules against repeated calls do not apply
+    to it.
     """
 
     name: str
@@ -116,6 +117,7 @@ class Tool(Generic[P, R_co]):
     retry: RetryPolicy | None = None
     max_observation: int | None = None
     max_tool_input: int | None = None
+    run_parameters: tuple[str, ...] = ()
     call_parameter: str | None = None
     context_types: tuple[type, ...] = ()
     async_function: Callable[..., Any] | None = None
@@ -140,7 +142,7 @@ class Tool(Generic[P, R_co]):
             error=ToolDefinitionError,
         )
         # Loads pydantic, which programs without tools do not need.
-        from graphexec.tools.arguments import define_tool
+        from graphexec.tools.arguments import define_tool, rename_arguments
 
         given: Callable[..., Any] | None = func if func is not None else self.function
         called = given if given is not None else coroutine
@@ -149,13 +151,7 @@ class Tool(Generic[P, R_co]):
         defined = define_tool(called, self.name, self.description, is_typed=False)
         if given is not None and coroutine is not None:
             second = define_tool(coroutine, self.name, self.description, is_typed=False)
-            first, other = defined.parameters["properties"], second.parameters["properties"]
-            if first.keys() != other.keys():
-                raise ToolDefinitionError(
-                    f"{self.name} has a func that takes {', '.join(first) or 'nothing'}, and a coroutine that takes "
-                    f"{', '.join(other) or 'nothing'}; give both the same parameters"
-                )
-            object.__setattr__(self, "async_function", second.function)
+            object.__setattr__(self, "async_function", rename_arguments(second, defined))
         for name, value in defined._asdict().items():
             object.__setattr__(self, name, value)
         object.__setattr__(self, "_is_simple", is_simple(self.parameters))
@@ -313,8 +309,9 @@ def tool(
     """Make a tool from a typed function, `def` or `async def`.
 
     The tool's name is the function's name, its description is the docstring, and pydantic derives its schema from the
-    annotations (`Annotated[str, Field(description=...)]` describes an argument). A parameter annotated
-    `CallContext[User]` receives the call's `CallContext`: its id, the run's `context` and the remaining seconds.
+    annotations (`Annotated[str, Field(description=...)]` describes an argument). A parameter annotated `Run` receives
+    the run so far. A parameter annotated `CallContext[User]` receives the call's `CallContext`: its id, the run's
+    `context` and the remaining seconds.
 
     If the function raises one of `retry_on`, it is called up to `retries` more times: after `retry_wait` seconds, then
     after twice as long each time, up to one minute. `timeout` is in seconds, for one attempt; after a timeout there are

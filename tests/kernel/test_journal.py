@@ -10,8 +10,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec import AgentExecutor, CallContext, Done, Reported, RunResult, actions, create_react_agent, models, tool
-from graphexec.effects import CallTool, Decided, ToolResult, Unreadable
+from graphexec import AgentExecutor, Done, Reported, RunResult, actions, create_react_agent, models, tool
+from graphexec.effects import Decided, ToolResult, Unreadable
 from graphexec.kernel.events import CompactReply, Journal, MemberReply
 from graphexec.kernel.stepping import replay
 from graphexec.messages.observations import Excerpt
@@ -24,10 +24,9 @@ FINISH = "Final Answer: 42"
 
 
 @tool
-def look_up(what: str, call: CallContext[Any]) -> str:
+def look_up(what: str, run: actions.Run) -> str:
     """Look something up."""
-    assert isinstance(call.effect, CallTool)
-    return f"found {what} after {len(call.effect.run.steps) if call.effect.run else 0}"
+    return f"found {what} after {len(run.steps)}"
 
 
 def executor(replies: list[str], **options: Any) -> AgentExecutor:

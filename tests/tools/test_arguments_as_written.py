@@ -167,7 +167,7 @@ def visit(town: str) -> str:
     return town
 
 
-AS_CALL = "receives the call as call"
+AS_CALL = "receives the run or the call as call"
 
 
 def test_function_with_a_schema_of_its_own_gets_the_call() -> None:

@@ -33,8 +33,8 @@ def untyped(query):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
 UNTYPED: Any = untyped
 
 
-async def untyped_async(query):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
-    return f"awaited {query}"
+async def untyped_async(q):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+    return f"awaited {q}"
 
 
 UNTYPED_ASYNC: Any = untyped_async
@@ -130,7 +130,7 @@ def test_coroutine_is_called_in_async_runs(functions: dict[str, Any], blocking: 
     ({"func": None}, r"find has no function; pass func=..., or coroutine=... for an async def"),
     ({"func": 3}, "tool was given 3; write @tool above a function, with def"),
     ({"func": UNTYPED, "coroutine": UNTYPED}, r"find has coroutine=.*; give a function \(async def\)"),
-    ({"func": pair, "coroutine": UNTYPED_ASYNC}, "func that takes left, right, and a coroutine that takes query; give"),
+    ({"func": pair, "coroutine": UNTYPED_ASYNC}, "func that takes left, right, and a coroutine that takes q; give"),
     ({"func": UNTYPED, "name": ""}, "a tool has name=''; give a name, as a string"),
     ({"func": UNTYPED, "description": 3}, "find has description=3; give a string"),
     ({"func": UNTYPED, "timeout": -1}, "find has timeout=-1; give seconds above 0"),

@@ -12,8 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from graphexec import CallContext
-from graphexec.effects import CallTool
+from graphexec import CallContext, actions
 from graphexec.errors import ToolDefinitionError
 from graphexec.tools import tool_from_schema
 from graphexec.tools.schemas import copy_schema, format_schema, normalize_schema
@@ -462,11 +461,9 @@ def test_function_that_takes_no_more_gets_no_more() -> None:
     assert tool_from_schema("most", "Take the most.", of(), max).names == ()
 
 
-def test_function_may_take_the_call() -> None:
-    def tell(city: str, call: CallContext[Any]) -> str:
-        assert isinstance(call.effect, CallTool)
-        assert call.effect.run is not None
-        return f"{city} {call.context} {call.effect.run.inputs['input']}"
+def test_function_may_take_the_call_and_the_run() -> None:
+    def tell(city: str, call: CallContext[Any], run: actions.Run) -> str:
+        return f"{city} {call.context} {run.inputs['input']}"
 
     made = tool_from_schema("tell", "Tell it.", {**of(city={"type": "string"}), "required": ["city"]}, tell)
     result = make_executor(act("tell", city="Oslo"), answer(), tools=[made]).run("q", context="c")

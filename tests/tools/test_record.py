@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from graphexec import CallContext, tool
+from graphexec.actions import Run
 from graphexec.kernel import Asked
 from graphexec.messages import ToolCall, UserMessage
 from graphexec.models import ScriptedModel
@@ -62,9 +63,16 @@ def take_call(order: dict[str, Any], call: CallContext[Any]) -> str:
     return spoil_all(order, call)
 
 
-async def take_call_later(order: dict[str, Any], call: CallContext[Any]) -> str:
+def take_run(order: dict[str, Any], run: Run) -> str:
     """Spoil it."""
-    return spoil_all(order, call)
+    assert run.inputs["filter"] == {"tags": ["a"], "of": {"x"}}
+    assert all("spoilt" not in str(step) for step in run.steps)
+    return spoil_all(order, run)
+
+
+async def take_both(order: dict[str, Any], call: CallContext[Any], run: Run) -> str:
+    """Spoil it."""
+    return spoil_all(order, call, run)
 
 
 @tool
@@ -103,9 +111,11 @@ def record(way: str, one: AnyTool, inputs: dict[str, Any]) -> object:
 SPOILING: list[tuple[Callable[..., Any], dict[str, Any]]] = [
     (take_arguments, {}),
     (take_call, {}),
-    (take_call_later, {}),
+    (take_run, {}),
+    (take_both, {}),
     (take_call, {"timeout": 60.0}),
-    (take_call_later, {"timeout": 60.0, "retries": 1}),
+    (take_run, {"retries": 1}),
+    (take_both, {"timeout": 60.0, "retries": 1}),
 ]
 
 
@@ -135,10 +145,10 @@ def test_each_attempt_gets_its_own() -> None:
     given: list[Any] = []
 
     @tool(name="spoil", retries=2)
-    def fail_twice(order: dict[str, Any], call: CallContext[Any]) -> str:
+    def fail_twice(order: dict[str, Any], run: Run, call: CallContext[Any]) -> str:
         """Spoil it."""
-        given.append((repr(order), repr(call.effect)))
-        spoil_all(order, call)
+        given.append((repr(order), repr(run), repr(call.effect)))
+        spoil_all(order, run, call)
         if len(given) % 3:
             raise OSError
         return "done"
