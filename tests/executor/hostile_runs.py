@@ -223,7 +223,6 @@ class Spending:
     until: float = math.inf
     # Beyond the limits of its own run.
     reserved: bool = False
-    summary: bool = False
     # The cost of a callable agent is unknown, so no cost limit stops it.
     has_price: bool = True
 
@@ -459,7 +458,6 @@ class World:
             tokens = agent.tokens[min(turn, len(agent.tokens) - 1)]
             reserved = self.executors[trail.number].graph[call.node].grace is not None
             spending = Spending(trail.path, trail.depth, call.id, trail.last, max(tokens, 1), reserved=reserved)
-            spending.summary = isinstance(call.effect, effects.SaveMemory)
             spending.has_price = not isinstance(call.effect, effects.CallAgent)
             self.spendings.append(spending)
             return agent.script.turns[min(turn, len(agent.script.turns) - 1)], turn, tokens
