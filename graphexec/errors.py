@@ -206,10 +206,6 @@ class SnapshotError(GraphexecError, ValueError):
     """A snapshot does not belong to this graph, or its counts are invalid."""
 
 
-class ExhaustedError(GraphexecError):
-    """A limit of a run does not allow what a call within it asks for."""
-
-
 class ThreadLimitError(GraphexecError, RuntimeError):
     """No thread is available for a call: too many abandoned calls still run, or the system starts no more threads."""
 

@@ -21,7 +21,6 @@ from graphexec.memory import (
     BufferMemory,
     MemoryHistory,
     SQLiteHistory,
-    SummaryMemory,
     TokenWindowMemory,
     WindowMemory,
 )
@@ -53,7 +52,6 @@ PRICES = "give Price(prompt, completion), or a dict with one for each model's na
 A_COUNT = "give a whole number, 1 or more"
 MONEY = "give money per million tokens, 0 or more"
 A_HISTORY = "give MemoryHistory() or SQLiteHistory(path, conversation=name)"
-SUMMARY = partial(SummaryMemory, MODEL)
 VERIFY = partial(testing.verify_termination, AgentExecutor(agent=create_tool_calling_agent(MODEL, []), tools=[]))
 
 WRONG: list[tuple[Any, tuple[Any, ...], dict[str, Any], str]] = [
@@ -117,7 +115,6 @@ WRONG: list[tuple[Any, tuple[Any, ...], dict[str, Any], str]] = [
         for make, owner, option in [
             (WindowMemory, "WindowMemory", "turns"),
             (TokenWindowMemory, "TokenWindowMemory", "max_tokens"),
-            (SUMMARY, "SummaryMemory", "keep_turns"),
         ]
     ),
     *(
@@ -131,12 +128,6 @@ WRONG: list[tuple[Any, tuple[Any, ...], dict[str, Any], str]] = [
     ),
     (BufferMemory, (), {"as_messages": "yes"}, "BufferMemory has as_messages='yes'; give True or False"),
     (TokenWindowMemory, (9,), {"count": "gpt-4o"}, "TokenWindowMemory has count='gpt-4o'; give a function from"),
-    (SummaryMemory, (), {"model": "gpt-4o"}, "SummaryMemory has model='gpt-4o'; give a model, such as create_model("),
-    (SummaryMemory, (), {"model": OpenAICompatible}, "SummaryMemory has model=OpenAICompatible, a class; give a model"),
-    (SummaryMemory, (), {"model": MemoryHistory()}, "SummaryMemory has model=<MemoryHistory: 0 turns>; give a model"),
-    (SUMMARY, (), {"prompt": 3}, "the prompt is 3; give a string"),
-    (SUMMARY, (), {"timeout": 0}, "SummaryMemory has timeout=0; give seconds above 0, or None for none"),
-    (SUMMARY, (), {"summaries": None}, f"SummaryMemory has summaries=None; {A_HISTORY}"),
     *(
         (SQLiteHistory, (wrong,), {"conversation": "me"}, f"SQLiteHistory has path={wrong!r}; give a path, as a string")
         for wrong in (3, None, b"turns", "")

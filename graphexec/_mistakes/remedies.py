@@ -188,7 +188,6 @@ MEMORY_OPTIONS = _by_name(
     ("ai_prefix", "write ai=..."),
     ("k window window_size max_turns", "write WindowMemory(turns=3)"),
     ("max_token_limit", "write TokenWindowMemory(max_tokens=2000)"),
-    ("llm", "write SummaryMemory(model)"),
     ("session_id thread_id conversation_id", "write BufferMemory(SQLiteHistory(path, conversation=name))"),
 )
 
@@ -201,6 +200,7 @@ REMOVED = _by_name(
         "the engine compares each step of a run with its certificate, which check of graphexec.verify reads",
     ),
     ("kernel.bind", "write machine.with_settings(value)"),
+    ("memory.SummaryMemory", "write TokenWindowMemory(max_tokens=2000), or a memory of your own"),
     (
         "runtime.RunContext runtime.RunOptions runtime.make_run_context",
         "run, arun, stream and astream take the handlers, the limits, the clock, the context and so on by keyword",

@@ -104,8 +104,8 @@ class AgentExecutor(RunMethods[T_co]):
     - `handle_tool_errors`: if a tool raises and has no policy of its own, the model observes the error ("observe"), the
       run raises it ("raise"), or a function of the error returns the observation. `tool_lookup` may be
       "case_insensitive". `max_observation` is the number of characters of a result that the model sees,
-      `max_tool_input` the number of characters of a call's arguments, as JSON; a tool that gets more is not called, and
-      the model observes the limit. `tool_concurrency` is the number of tools of one step that run at a time.
+      `max_tool_input` the number of characters of a call's arguments; a tool that gets more is not called, and the
+      model observes the limit. `tool_concurrency` is the number of tools of one step that run at a time.
     - `memory` adds inputs before the first plan and saves the ending, unless an exception ends the run. Nodes of the
       machine load and save it, within the limits. A save has 0.1 seconds beyond them; after that the run ends without
       it and reports so. If a save raises, `snapshot_of(error)` holds the answer, and a run resumed from it only saves.

@@ -13,19 +13,14 @@ from graphexec.memory.conversation import (
 )
 from graphexec.memory.history import History, MemoryHistory, Turn
 from graphexec.memory.sqlite_history import SQLiteHistory
-from graphexec.memory.summary import SUMMARY_PROMPT, SummaryFailed, SummaryMemory, SummaryRequested
 
 __all__ = [
-    "SUMMARY_PROMPT",
     "BufferMemory",
     "History",
     "Memory",
     "MemoryHistory",
     "MemoryNotSaved",
     "SQLiteHistory",
-    "SummaryFailed",
-    "SummaryMemory",
-    "SummaryRequested",
     "TokenWindowMemory",
     "Turn",
     "WindowMemory",

@@ -120,8 +120,7 @@ class TurnMemory:
 
     def clear(self) -> None:
         """Delete every turn."""
-        for history in self._histories():
-            history.clear()
+        self.history.clear()
 
     async def _load(self, io: IO) -> dict[str, Any]:
         return {self.key: await self._call(self._history_value, io)}
@@ -130,12 +129,7 @@ class TurnMemory:
         await self._call(lambda: self.history.add(turn), io)
 
     async def _call(self, function: Callable[[], T], io: IO) -> T:
-        if all(getattr(history, "instant", False) for history in self._histories()):
-            return function()
-        return await io.call(function)
-
-    def _histories(self) -> tuple[History, ...]:
-        return (self.history,)
+        return function() if getattr(self.history, "instant", False) else await io.call(function)
 
     def _select_turns(self, turns: Sequence[Turn]) -> Sequence[Turn]:
         return turns

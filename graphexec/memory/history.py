@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Protocol, final
+from typing import ClassVar, Protocol, final
 
-from graphexec._arguments import PATH, has_methods, validate
+from graphexec._arguments import has_methods
 from graphexec.errors import InputError, format_value
 from graphexec.messages import Image
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @final
@@ -81,30 +76,3 @@ class MemoryHistory:
 
     def __repr__(self) -> str:
         return f"<MemoryHistory: {len(self._turns)} turns>"
-
-
-def file_of(owner: str, path: str | os.PathLike[str]) -> Path:
-    """Return the absolute path of `owner`'s file. Raises `InputError` if it cannot be written."""
-    from pathlib import Path
-
-    validate(owner, ("path", path, PATH))
-    file = Path(path).absolute()
-    try:
-        mode = file.stat().st_mode
-    except (FileNotFoundError, NotADirectoryError):
-        mode = None
-    except (OSError, ValueError) as error:
-        # The name is too long or contains a NUL, or this user may not read the folder.
-        fact = error.strerror if isinstance(error, OSError) else error
-        raise InputError(f"{owner}'s path {file} cannot be used: {fact}; name another file") from error
-    if mode is not None and stat.S_ISDIR(mode):
-        raise InputError(f"{owner}'s path {file} is a directory; name a file in it")
-    if mode is not None and not stat.S_ISREG(mode):
-        raise InputError(f"{owner}'s path {file} is not a regular file; name a file on a disk")
-    if not file.parent.is_dir():
-        raise InputError(f"{owner}'s path {file} is in a directory that does not exist; create {file.parent} first")
-    if not os.access(file.parent if mode is None else file, os.W_OK):
-        raise InputError(
-            f"{owner}'s path {file} cannot be written; give this user write permission, or name another file"
-        )
-    return file

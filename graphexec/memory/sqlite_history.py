@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Generator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, final
 
 from graphexec._arguments import PATH, STRING, validate
 from graphexec.errors import InputError, format_value
-from graphexec.memory.history import Turn, file_of
+from graphexec.memory.history import Turn
 from graphexec.messages import Image
 from graphexec.runtime.files import create_private
 
@@ -60,7 +61,7 @@ class SQLiteHistory:
             raise InputError(
                 "SQLiteHistory's path is :memory:, but every call opens a new connection; use MemoryHistory()"
             )
-        object.__setattr__(self, "path", file_of("SQLiteHistory", path))
+        object.__setattr__(self, "path", _find_file(path))
         object.__setattr__(self, "conversation", conversation)
 
     def turns(self) -> tuple[Turn, ...]:
@@ -148,6 +149,30 @@ def _transaction(database: sqlite3.Connection) -> Generator[None, None, None]:
         database.execute("ROLLBACK")
         raise
     database.execute("COMMIT")
+
+
+def _find_file(path: str | os.PathLike[str]) -> Path:
+    """Return the absolute path of a database. Raises `InputError` if it cannot be written."""
+    from pathlib import Path
+
+    file = Path(path).absolute()
+    is_new = is_file = False
+    try:
+        is_file = stat.S_ISREG(file.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        is_new = True
+    except (OSError, ValueError) as error:
+        # The name is too long or contains a NUL, or this user may not read the folder.
+        fact = error.strerror if isinstance(error, OSError) else error
+        raise InputError(f"SQLiteHistory's path {file} cannot be used: {fact}; name another file") from error
+    if is_new and not file.parent.is_dir():
+        raise InputError(f"SQLiteHistory's path {file} is in no directory that exists; create {file.parent} first")
+    if not is_new and not is_file:
+        raise InputError(f"SQLiteHistory's path {file} is not a regular file; name a file on a disk")
+    if not os.access(file.parent if is_new else file, os.W_OK):
+        fact = "cannot be written; give this user write permission, or name another file"
+        raise InputError(f"SQLiteHistory's path {file} {fact}")
+    return file
 
 
 def _to_stored(text: str) -> str | bytes:

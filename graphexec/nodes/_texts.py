@@ -1,13 +1,17 @@
-"""Descriptions of a run for the requests that pieces make."""
+"""The requests that pieces make: descriptions of a run, and the model that is asked."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from graphexec.actions import AgentStep, Run
 from graphexec.agents.prompt import format_observation
-from graphexec.effects import Attempted, ModelFailure
-from graphexec.messages import separate_reasoning
+from graphexec.effects import Attempted, AttemptModel, ModelFailure
+from graphexec.executor.handlers import make_attempt_handler, make_model_handler
+from graphexec.kernel.effects import Effect
+from graphexec.messages import Model, separate_reasoning
+from graphexec.runtime.handlers import HandlerLike
 
 # Characters of a call or an observation in a request about many steps.
 _LONGEST = 2_000
@@ -37,3 +41,10 @@ def _shorten(text: str) -> str:
 def read_text(reply: Attempted) -> str:
     """Return the text of a reply without reasoning and blanks around it; an empty string for a failed call."""
     return "" if isinstance(reply, ModelFailure) else separate_reasoning(reply).content.strip()
+
+
+def choose_model(
+    model: Model | None, kind: type[AttemptModel]
+) -> tuple[type[AttemptModel], Mapping[type[Effect[Any]], HandlerLike]]:
+    """Return the effect that asks a model and its handlers: of the class `kind`, or the agent's own without a model."""
+    return (AttemptModel, {}) if model is None else (kind, {kind: make_attempt_handler(make_model_handler(model))})

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, final, get_args
 
-from graphexec._arguments import FUNCTION, NAME, optional, validate
+from graphexec._arguments import FUNCTION, NAME, STRING, Constraint, optional, validate
 from graphexec.actions import AgentAction, ToolInput
 from graphexec.agents.calls import CallRules
 from graphexec.effects import ToolResult
@@ -24,6 +24,7 @@ from graphexec.tools.tool import InvalidArgumentsError
 # What a person may decide about a call.
 ReviewDecision: TypeAlias = Literal["approve", "edit", "reject", "respond"]
 _DECISIONS: tuple[ReviewDecision, ...] = get_args(ReviewDecision)
+_DECISION = Constraint(f"one of {', '.join(_DECISIONS)}", lambda value: value in _DECISIONS)
 
 # How often a person is asked about one call. After as many invalid reviews the call counts as rejected.
 MOST_REVIEWS = 3
@@ -49,16 +50,11 @@ class Review:
 
     def __post_init__(self) -> None:
         # Users without a type checker pass other values.
-        if self.decision not in _DECISIONS:
-            raise InputError(
-                f"Review: decision={format_value(self.decision)} is invalid; pass one of {', '.join(_DECISIONS)}"
-            )
+        validate("Review", ("decision", self.decision, _DECISION), ("text", self.text, STRING))
         given: Any = self.arguments
         if (self.decision == "edit") is not isinstance(given, dict) or not (given is None or isinstance(given, dict)):
             remedy = "write Review('edit', arguments={...}), and leave them out of other decisions"
             raise InputError(f"Review: {self.decision!r} has arguments={format_value(given)}; {remedy}")
-        if not isinstance(self.text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InputError(f"Review: text={format_value(self.text)} is invalid; pass a string")
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from graphexec.executor.plugging import Piece
 from graphexec.kernel.effects import Asks
 from graphexec.kernel.meters import Exhausted
 from graphexec.kernel.node import node
+from graphexec.memory import estimated_tokens
 from graphexec.messages import ChatRequest, ModelRequest, UserMessage, transcript
 from graphexec.nodes._texts import describe_steps, describe_task, read_text
 
@@ -32,11 +33,6 @@ Summarize them for the assistant, which will see your summary in their place. Ke
 still to be done. Write the summary, and nothing else."""
 
 
-def estimate_tokens(text: str) -> int:
-    """Return a rough number of tokens: one for four characters, as in English."""
-    return len(text) // 4
-
-
 @final
 @dataclass(frozen=True, slots=True)
 class TooLong:
@@ -47,7 +43,7 @@ class TooLong:
 
 
 def compact(
-    max_tokens: int = 4000, keep: int = 4, *, count: Callable[[str], int] = estimate_tokens, name: str = "compact"
+    max_tokens: int = 4000, keep: int = 4, *, count: Callable[[str], int] = estimated_tokens, name: str = "compact"
 ) -> Piece:
     """Replace older steps by a summary, which the model writes, when the next request is too long.
 

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from graphexec._arguments import MODEL, NAME, optional, validate, whole
 from graphexec.actions import AgentAction, AgentFinish, AgentStep
 from graphexec.agents.prompt import format_observation, parse_template
 from graphexec.effects import AttemptModel
-from graphexec.executor.handlers import make_attempt_handler, make_model_handler
 from graphexec.executor.outcomes import Ready
 from graphexec.executor.plugging import Piece
-from graphexec.kernel.effects import Asks, Effect, ask
+from graphexec.kernel.effects import Asks, ask
 from graphexec.kernel.meters import Exhausted, Meter
 from graphexec.kernel.node import node
 from graphexec.messages import ChatRequest, Model, UserMessage
-from graphexec.nodes._texts import describe_steps, describe_task, read_text
-from graphexec.runtime.handlers import HandlerLike
+from graphexec.nodes._texts import choose_model, describe_steps, describe_task, read_text
 
 # The tool name in the step of a review; no tool has such a name.
 REVIEW_TOOL = "_Review"
@@ -67,7 +63,7 @@ def critic(rounds: int = 2, *, prompt: str = REVIEW_REQUEST, model: Model | None
         ("name", name, NAME),
     )
     template = parse_template(prompt, required=("answer",))
-    effect: type[AttemptModel] = AttemptModel if model is None else AskCritic
+    effect, handlers = choose_model(model, AskCritic)
 
     def accept(finish: AgentFinish, limit: Exhausted) -> AgentFinish:
         del limit
@@ -88,9 +84,6 @@ def critic(rounds: int = 2, *, prompt: str = REVIEW_REQUEST, model: Model | None
         step = AgentStep(action, f"Your answer was reviewed: {criticism}\nImprove it, and answer again.", "rejected")
         return Ready(run.with_steps([step]))
 
-    handlers: Mapping[type[Effect[Any]], HandlerLike] = {}
-    if model is not None:
-        handlers = {AskCritic: make_attempt_handler(make_model_handler(model))}
     return Piece(name, (dataclasses.replace(review, effects=(effect,)),), handlers=handlers)
 
 

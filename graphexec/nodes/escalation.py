@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, final
 from graphexec._arguments import FUNCTION, validate, whole
 from graphexec.actions import Run
 from graphexec.agents import Agent
-from graphexec.effects import Attempted, CallAgent, CallModel, ModelEffect, ModelFailure
+from graphexec.effects import Attempted, CallAgent, ModelEffect, ModelFailure
 from graphexec.executor.handlers import make_attempt_handler, make_model_handler
-from graphexec.executor.nodes import Policies
+from graphexec.executor.nodes import Policies, ask_agent
 from graphexec.executor.options import to_model
 from graphexec.executor.outcomes import Ready, Replied
 from graphexec.executor.plugging import Piece
@@ -82,7 +82,7 @@ def escalate(
     @node(when_spent=_go_on, meters=[Meter("escalations", times)], asks=(0, 1))
     def ask_stronger(escalated: Escalated, agent: Agent, policies: Policies) -> Asks[AskStronger, Replied | Ready]:
         """Ask the stronger model for the next decision."""
-        asked = policies.request(agent, escalated.run, _ask)
+        asked = policies.request(agent, escalated.run, ask_agent)
         if isinstance(asked, CallAgent):
             return Ready(escalated.run)
         reply = yield from ask(kind(asked.request))
@@ -98,7 +98,3 @@ def _go_on(escalated: Escalated, limit: Exhausted) -> Ready:
     # The plan of the agent leaves with the limit, if it holds for the run.
     del limit
     return Ready(escalated.run)
-
-
-def _ask(agent: Agent, run: Run) -> CallModel | CallAgent:
-    return agent.ask(run)

@@ -73,10 +73,7 @@ def guard_input(
     def refuse(ready: Ready, why: str) -> Stopped:
         return Stopped.by_refusal(ready.run, name, why)
 
-    def not_checked(ready: Ready, limit: Exhausted) -> Stopped:
-        return refuse(ready, _not_checked(limit))
-
-    entry = guard.make_node(name, (Ready, Stopped), text_of, refuse, not_checked)
+    entry = guard.make_node(name, (Ready, Stopped), text_of, refuse)
     return Piece(name, (entry,), once=True, gates=True, handlers=dict(handlers or {}))
 
 
@@ -116,9 +113,6 @@ def guard_output(
     def refuse(finish: AgentFinish, why: str) -> Stopped:
         return Stopped.by_refusal(finish.run, name, why)
 
-    def not_checked(finish: AgentFinish, limit: Exhausted) -> Stopped:
-        return refuse(finish, _not_checked(limit))
-
     def words_of(stopped: StoppedResponse) -> str | None:
         return None if stopped.output == _own_text(stopped) else stopped.output
 
@@ -127,17 +121,10 @@ def guard_output(
         text = f"Agent stopped: {refusal}"
         return dataclasses.replace(stopped, output=text, cause=refusal, generated=False)
 
-    def stop_unchecked(stopped: StoppedResponse, limit: Exhausted) -> StoppedResponse:
-        return stopped if words_of(stopped) is None else replace(stopped, _not_checked(limit))
-
-    answer = guard.make_node(name, (AgentFinish, Stopped), answer_of, refuse, not_checked)
+    answer = guard.make_node(name, (AgentFinish, Stopped), answer_of, refuse)
     # A node of its own: a refused answer is stopped, and the stopped response comes here, not back to the first.
-    last_word = guard.make_node(f"{name}_stopped", (StoppedResponse,), words_of, replace, stop_unchecked)
+    last_word = guard.make_node(f"{name}_stopped", (StoppedResponse,), words_of, replace)
     return Piece(name, (answer, last_word), handlers=dict(handlers or {}))
-
-
-def _not_checked(limit: Exhausted) -> str:
-    return f"the check was not finished: {limit}"
 
 
 def _own_text(stopped: StoppedResponse) -> str:
@@ -178,11 +165,10 @@ class _Guard:
         outcomes: tuple[type, ...],
         text_of: Callable[[Any], str | None],
         refuse: Callable[[Any, str], object],
-        not_checked: Callable[[Any, Exhausted], object],
     ) -> Node[Any, Any]:
-        """Return a node that passes on a value of the first class, or returns what `refuse` returns.
+        """Return a node that passes on a value of the first class, or returns what `refuse` returns, of the last one.
 
-        A text of `None` is allowed. `not_checked` returns the outcome for a limit that stops the check.
+        A text of `None` is allowed; another one is refused if a limit stops the check.
         """
         # The values may be of any class: the annotations below say which.
         check: Callable[[str], Any] = self._check
@@ -211,6 +197,9 @@ class _Guard:
             verdict: Generator[Any, Any, object] = check(text)
             return settle(value, (yield from verdict))
 
+        def refuse_unchecked(value: Any, limit: Exhausted) -> Any:
+            return value if text_of(value) is None else refuse(value, f"the check was not finished: {limit}")
+
         # Any: a union of classes that are known at run time only.
         returned: Any = Union[outcomes]  # noqa: UP007 - the classes are in a tuple
         function: Callable[[Any], Any] = judge
@@ -222,4 +211,5 @@ class _Guard:
         made: Node[Any, Any] = node(name=name, opaque=self._blocking)(function)
         if made.kind == "pure":
             return made
-        return node(when_spent=not_checked, asks=(0, self._asks) if made.kind == "asks" else None)(made)
+        refuse_unchecked.__annotations__ |= {"value": outcomes[0], "return": outcomes[-1]}
+        return node(when_spent=refuse_unchecked, asks=(0, self._asks) if made.kind == "asks" else None)(made)

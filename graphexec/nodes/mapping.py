@@ -76,8 +76,11 @@ def map_agents(
                 # The handler of tools explains invalid arguments to the model.
                 continue
             left = most - sum(map(len, tasks.values()))
-            if not given or len(given) > left:
-                acted = acted.answer(place, ToolResult(_refuse(name, most, given), "bad_arguments"))
+            if not given:
+                acted = acted.answer(place, ToolResult(f"{name} got no tasks; give at least one.", "bad_arguments"))
+            elif len(given) > left:
+                text = f"{name} takes at most {most} tasks in one turn; give fewer, and the others in the next turn."
+                acted = acted.answer(place, ToolResult(text, "bad_arguments"))
             else:
                 tasks[place] = given
         every = [task for several in tasks.values() for task in several]
@@ -131,12 +134,6 @@ def _read_tasks(offered: AnyTool, given: Any) -> list[str] | None:
     except ValueError:
         return None
     return tasks
-
-
-def _refuse(name: str, most: int, tasks: Sequence[str]) -> str:
-    if not tasks:
-        return f"{name} got no tasks; give at least one."
-    return f"{name} takes at most {most} tasks in one turn; give fewer, and the others in the next turn."
 
 
 def _join(done: Sequence[tuple[str, GraphResult]]) -> ToolResult:

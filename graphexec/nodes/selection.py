@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,16 +13,14 @@ from graphexec.agents import Agent
 from graphexec.agents.asides import require_fewer_tools
 from graphexec.agents.calls import CallRules
 from graphexec.effects import AttemptModel
-from graphexec.executor.handlers import make_attempt_handler, make_model_handler
 from graphexec.executor.nodes import Policies
 from graphexec.executor.outcomes import Ready
 from graphexec.executor.plugging import Piece
-from graphexec.kernel.effects import Asks, Effect, ask
+from graphexec.kernel.effects import Asks, ask
 from graphexec.kernel.meters import Exhausted
 from graphexec.kernel.node import Node, node
 from graphexec.messages import ChatRequest, Model, UserMessage
-from graphexec.nodes._texts import describe_task, read_text
-from graphexec.runtime.handlers import HandlerLike
+from graphexec.nodes._texts import choose_model, describe_task, read_text
 
 SELECTION_REQUEST = """\
 Choose the tools that are useful for this task:
@@ -66,7 +64,7 @@ def select_tools(
         ("name", name, NAME),
     )
     kept = validate_each("always", always, str, "names of tools")
-    effect: type[AttemptModel] = AttemptModel if model is None else AskSelector
+    effect, handlers = choose_model(model, AskSelector)
 
     def offer_all(ready: Ready, limit: Exhausted) -> Ready:
         del limit
@@ -89,9 +87,6 @@ def select_tools(
         offered = tuple(tool.name for tool in agent.tools or () if tool.name in fixed or tool.name in chosen)
         return Ready(ready.run.with_aside(tools=offered))
 
-    handlers: Mapping[type[Effect[Any]], HandlerLike] = {}
-    if model is not None:
-        handlers = {AskSelector: make_attempt_handler(make_model_handler(model))}
     selecting = dataclasses.replace(select, effects=(effect,))
 
     def fit(rules: CallRules) -> tuple[Node[Any, Any], ...]:

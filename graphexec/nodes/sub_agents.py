@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, final
+from typing import final
 
 from graphexec._arguments import DESCRIPTION, NAME, validate, whole
-from graphexec.actions import AgentAction, AgentFinish, Run, StoppedResponse
+from graphexec.actions import AgentFinish, Run, StoppedResponse
 from graphexec.agents.calls import CallRules
 from graphexec.agents.prompt import format_observation
 from graphexec.effects import ToolResult
@@ -18,7 +18,7 @@ from graphexec.executor.plugging import Piece
 from graphexec.kernel.meters import Exhausted, Meter
 from graphexec.kernel.node import node
 from graphexec.kernel.surgery import embed
-from graphexec.tools.tool import tool
+from graphexec.tools.tool import InvalidArgumentsError, tool
 
 
 @final
@@ -65,6 +65,10 @@ def sub_agent(executor: AgentExecutor, name: str, description: str, *, calls: in
     )
     question = single_input_key(executor, f"sub_agent: the executor of {name}")
 
+    @tool(name=name, description=description)
+    def offered(task: str) -> str:
+        raise InputError(f"{name} is carried out by a node, and a node of yours called it for {task!r}; pass it on")
+
     @node(name=f"take_{name}")
     def take_call(given: Acted | TaskDone, rules: CallRules) -> Task | Acted:
         """Take the next call of the sub-agent, if there is one."""
@@ -73,11 +77,11 @@ def sub_agent(executor: AgentExecutor, name: str, description: str, *, calls: in
         for place in acted.open:
             if not rules.calls(acted.actions[place], name):
                 continue
-            if _task_of(acted.actions[place]) is None:
-                text = f"{name} was not called: it needs a task, a string."
-                acted = acted.answer(place, ToolResult(text, "bad_arguments"))
-            else:
+            try:
+                offered.read(acted.actions[place].tool_input)
                 places.append(place)
+            except InvalidArgumentsError as error:
+                acted = acted.answer(place, ToolResult(str(error), "bad_arguments"))
         return Task(acted, places[0], tuple(places)) if places else acted
 
     def reject(task: Task, limit: Exhausted) -> Acted:
@@ -92,7 +96,7 @@ def sub_agent(executor: AgentExecutor, name: str, description: str, *, calls: in
     @node(when_spent=reject, meters=[Meter(f"{name}_calls", calls)])
     def enter(task: Task) -> Ready:
         """Give the task to the sub-agent as its question."""
-        return Ready(Run({question: _task_of(task.acted.actions[task.place])}))
+        return Ready(Run({question: offered.read(task.acted.actions[task.place].tool_input)["task"]}))
 
     def leave(ending: AgentFinish | StoppedResponse, task: Task) -> TaskDone:
         """Answer the call with what the sub-agent says."""
@@ -103,14 +107,11 @@ def sub_agent(executor: AgentExecutor, name: str, description: str, *, calls: in
             result = ToolResult(f"{text} {ending.output}" if ending.generated else text, "error")
         return TaskDone(task.acted.answer(task.place, result))
 
-    def call_directly(task: str) -> str:
-        raise InputError(f"{name} is carried out by a node, and a node of yours called it for {task!r}; pass it on")
-
     embedded = embed(executor, name, own=[Meter("iterations", iterations)], enter=enter, leave=leave)
     return Piece(
         name,
         (take_call, embedded),
-        tools=(tool(name=name, description=description)(call_directly),),
+        tools=(offered,),
         acts=True,
         ungated=ungated_tools(executor),
     )
@@ -121,11 +122,3 @@ def ungated_tools(executor: AgentExecutor) -> tuple[str, ...]:
     gated = {name for piece in executor.pieces if piece.gates for name in piece.tool_names}
     reached = {*executor.tools, *(name for piece in executor.pieces for name in piece.ungated)}
     return tuple(sorted(reached - gated))
-
-
-def _task_of(action: AgentAction) -> str | None:
-    """Return the task of a call; `None` if it has none."""
-    given = action.tool_input
-    # Any: a model may send anything.
-    task: Any = given if isinstance(given, str) else given.get("task")
-    return task if isinstance(task, str) else None

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from graphexec._arguments import NAME, validate, validate_each, whole
-from graphexec.actions import AgentAction, AgentStep, Run, Steps
+from graphexec.actions import AgentStep, Run, Steps
 from graphexec.agents.calls import CallRules, Turn, last_turns
 from graphexec.effects import AskHuman, ToolResult
 from graphexec.errors import InputError
@@ -89,8 +89,8 @@ def cache_tools(*tools: str, name: str = "cache_tools") -> Piece:
             called = rules.find_tool(action)
             if called is None or called.name not in names:
                 continue
-            known = _find_result(acted.run.steps, action, rules)
-            if known is not None:
+            earlier = (one for one in acted.run.steps if one.status == "ok" and rules.is_same_call(one.action, action))
+            if (known := next(earlier, None)) is not None:
                 acted = acted.answer(
                     place, ToolResult(known.observation, known.status, called.return_direct, known.excerpt)
                 )
@@ -104,10 +104,6 @@ def cache_tools(*tools: str, name: str = "cache_tools") -> Piece:
         return acted
 
     return Piece(name, (repeat_results,), tool_names=names)
-
-
-def _find_result(steps: Steps, action: AgentAction, rules: CallRules) -> AgentStep | None:
-    return next((step for step in steps if step.status == "ok" and rules.is_same_call(step.action, action)), None)
 
 
 def _is_own(acted: Acted, place: int) -> bool:

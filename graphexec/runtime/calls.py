@@ -12,16 +12,14 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextvars import Context
-from typing import Any, Protocol, TypeVar, final
+from typing import Any, Protocol, final
 from weakref import ReferenceType
 
-from graphexec.errors import AbandonedError, ExhaustedError, InputError, NestedRunError
-from graphexec.kernel.effects import Batch, CallContext, Effect, measure_reply
+from graphexec.errors import AbandonedError, InputError, NestedRunError
+from graphexec.kernel.effects import Batch, CallContext
 from graphexec.kernel.execution import Execution
 from graphexec.kernel.meters import Exhausted, add_counts
 from graphexec.kernel.stepping import EngineCode, current
-
-R = TypeVar("R")
 
 
 @final
@@ -322,30 +320,6 @@ class Nesting:
     def settle(self, amounts: Mapping[str, float]) -> None:
         """Charge every run around this one for amounts that a reply reported beyond those charged before."""
         _settle(self._host, amounts)
-
-
-async def ask_within(host: CallContext[Any] | None, effect: Effect[R], answer: Callable[[], Awaitable[R]]) -> R:
-    """Return the result of `answer`, charged as an effect to the run of the call `host` and the runs around it.
-
-    Raises `ExhaustedError` if a limit does not allow it. Without a host nothing is charged.
-    """
-    if host is None:
-        return await answer()
-    amounts = {meter.name: amount for meter, amount in effect.charges.items()}
-    exhausted = _charge(host, amounts, [meter.name for meter in effect.measures if meter not in effect.charges])
-    if exhausted is not None:
-        raise ExhaustedError(str(exhausted))
-    reply = await answer()
-    measured = measure_reply(host.node, effect, reply)
-    _settle(
-        host,
-        {
-            meter.name: amount - effect.charges.get(meter, 0)
-            for meter, amount in measured
-            if amount is not None and amount > effect.charges.get(meter, 0)
-        },
-    )
-    return reply
 
 
 # Any: a request or an event of a path.

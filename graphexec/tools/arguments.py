@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, NotRequired, TypeAlias, Union, get_args, get_origin
 
@@ -39,22 +39,29 @@ class Definition(NamedTuple):
     receiver: Receiver | None = None
 
 
-def define_tool(function: Function, name: str | None, description: str | None) -> Definition:
+def define_tool(function: Function, name: str | None, description: str | None, *, is_typed: bool = True) -> Definition:
     """Return the definition of a tool whose arguments are the annotated parameters of a function.
 
-    Raises `ToolDefinitionError` for a parameter without an annotation or a schema, and for a missing description.
+    Unless it `is_typed`, a function that is no method needs no annotations if it takes one string: it is called with
+    that string alone, even if it could take more. Raises `ToolDefinitionError` for a parameter without an annotation or
+    a schema, for several arguments that need one, and for a missing description.
     """
     called, receiver = _split_receiver(function)
     tool_name, summary = describe(called, name, description)
-    hints = read_hints(called, tool_name)
-    parameters = _read_parameters(called, tool_name, receiver)
+    hints, parameters = read_hints(called, tool_name), _read_parameters(called, receiver)
+    if not is_typed and receiver is None:
+        known = parameters or ()
+        if parameters is None or not all(one.name in hints and _takes_keyword(one) for one in known):
+            return _define_untyped(tool_name, summary, called, known, hints)
+    if parameters is None:
+        raise ToolDefinitionError(f"{tool_name} does not say what it takes; write a function, with def, that calls it")
     if parameters and inspect.isbuiltin(called):
         raise ToolDefinitionError(
             f"{tool_name} is a builtin function, without annotations; write Tool(name={tool_name!r}, func={tool_name}, "
             "description='...') if it takes one string, or else a function with def that calls it"
         )
     for one in parameters:
-        if one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD):
+        if _takes_many(one):
             raise ToolDefinitionError(f"{tool_name} takes {one}, which has no schema; name each argument")
         if one.kind == one.POSITIONAL_ONLY:
             raise ToolDefinitionError(
@@ -71,34 +78,27 @@ def define_tool(function: Function, name: str | None, description: str | None) -
 _TEXT = "input"
 
 
-def define_text_tool(function: Function, name: str | None, description: str | None) -> Definition:
-    """Return the definition of a tool whose function needs no annotations, if it takes one string.
-
-    A function without annotations is called with that string alone, even if it could take more. Raises
-    `ToolDefinitionError` if it requires several arguments, and as `define_tool` does.
-    """
-    called, receiver = _split_receiver(function)
-    tool_name, summary = describe(called, name, description)
-    try:
-        parameters = _read_parameters(called, tool_name, receiver)
-    except _NoSignatureError:
-        return _define_text(tool_name, summary, called)
-    hints = read_hints(called, tool_name)
-    if receiver is not None or all(one.name in hints and _takes_keyword(one) for one in parameters):
-        return define_tool(function, tool_name, summary)
+def _define_untyped(
+    name: str, summary: str, function: Function, parameters: Sequence[inspect.Parameter], hints: Mapping[str, Any]
+) -> Definition:
     required = [one.name for one in parameters if one.default is one.empty and not _takes_many(one)]
     if len(required) > 1:
         raise ToolDefinitionError(
-            f"{tool_name} takes {', '.join(required)}, and without annotations a tool takes one string; annotate "
+            f"{name} takes {', '.join(required)}, and without annotations a tool takes one string; annotate "
             f"{' and '.join(one for one in required if one not in hints) or 'its other parameters'}"
         )
     # The one that must be passed, or else the first.
-    only = next((one for one in parameters if one.name in required), parameters[0])
-    if _takes_keyword(only) and not only.name.startswith("_"):
-        return _define(tool_name, summary, called, {only.name: (hints.get(only.name, str), only.default)})
-    if only.kind == only.VAR_KEYWORD:
-        raise ToolDefinitionError(f"{tool_name} takes {only}, which has no schema; name each argument")
-    return _define_text(tool_name, summary, called)
+    only = next((one for one in parameters if one.name in required), next(iter(parameters), None))
+    if only is not None and _takes_keyword(only) and not only.name.startswith("_"):
+        return _define(name, summary, function, {only.name: (hints.get(only.name, str), only.default)})
+    if only is not None and only.kind == only.VAR_KEYWORD:
+        raise ToolDefinitionError(f"{name} takes {only}, which has no schema; name each argument")
+
+    def call(*values: object, **arguments: object) -> Any:
+        return function(*values, *arguments.values())
+
+    defined = _define(name, summary, call, {_TEXT: (str, inspect.Parameter.empty)})
+    return defined._replace(is_async=is_async(function))
 
 
 def rename_arguments(other: Definition, first: Definition) -> Function:
@@ -152,8 +152,8 @@ def fill_parameters(defined: Definition, names: Collection[str], always: Collect
     """
     function = defined.function
     hints = read_hints(function, defined.name)
-    run_parameters = tuple(key for key, kind in hints.items() if is_run(kind))
     call_parameter, context_type = find_call_parameter(hints)
+    run_parameters = tuple(key for key, kind in hints.items() if is_run(kind))
     filled = {*run_parameters, call_parameter}
     faults = [
         f"the function receives the run or the call as {key}, the name of an argument; rename the parameter"
@@ -291,18 +291,12 @@ def _split_receiver(function: Any) -> tuple[Function, Receiver | None]:
     return function, None
 
 
-class _NoSignatureError(ToolDefinitionError):
-    """A function in C does not say what it takes."""
-
-
-def _read_parameters(function: Function, name: str, receiver: Receiver | None) -> list[inspect.Parameter]:
-    """Return the parameters that a call may pass: without the receiver, and without those that a partial binds."""
+def _read_parameters(function: Function, receiver: Receiver | None) -> list[inspect.Parameter] | None:
+    """Return the parameters that a call may pass, without the receiver; `None` for a function in C without them."""
     try:
         signature = inspect.signature(function)
-    except ValueError as error:
-        raise _NoSignatureError(
-            f"{name} does not say what it takes; write a function, with def, that calls it"
-        ) from error
+    except ValueError:
+        return None
     # Any: the parameters of a partial object are unknown.
     bound: Any = getattr(function, "keywords", {}) if type(function) is functools.partial else {}
     known = [one for one in signature.parameters.values() if one.name not in bound]
@@ -315,16 +309,6 @@ def _takes_keyword(parameter: inspect.Parameter) -> bool:
 
 def _takes_many(parameter: inspect.Parameter) -> bool:
     return parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
-
-
-def _define_text(name: str, summary: str, function: Function) -> Definition:
-    """Return the definition of a tool that passes its only argument, a string, by position."""
-
-    def call(*values: object, **arguments: object) -> Any:
-        return function(*values, *arguments.values())
-
-    defined = _define(name, summary, call, {_TEXT: (str, inspect.Parameter.empty)})
-    return defined._replace(is_async=is_async(function))
 
 
 def _define(

@@ -82,7 +82,7 @@ def make_tool_handler(
         except Exception as error:  # noqa: BLE001 - a user's validator may raise any exception, as a tool may
             return _handle_error(tool, error)
         if tool.run_parameters or tool.call_parameter is not None:
-            arguments.update(_fill(tool, effect, call))
+            arguments |= _fill(tool, effect, call)
         if tool.timeout is None and tool.retry is None:
             result = _call_tool(tool, arguments) if io.blocking else await _call(tool, arguments, io)
         else:
@@ -108,7 +108,7 @@ def _fill(tool: AnyTool, effect: CallTool, call: CallContext[Any]) -> dict[str, 
     """Return what the function receives beside the arguments: copies of the run and the call."""
     if not tool.run_parameters and tool.call_parameter is None:
         return {}
-    from graphexec.tools.copies import copy_run, give_copies
+    from graphexec.tools.results import copy_run, give_copies
 
     filled: dict[str, Any] = {}
     if tool.run_parameters:

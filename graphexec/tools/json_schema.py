@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import importlib
-import re
+import json
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any
 
 from graphexec._arguments import NAME, Constraint, validate
+from graphexec._parsing import compile_lazily
 from graphexec.errors import ToolDefinitionError, format_value
 from graphexec.tools.examples import check_examples
 from graphexec.tools.options import ToolOptions, read_options
-from graphexec.tools.patterns import COMPILE_ERRORS, is_costly, is_searchable, search_pattern
-from graphexec.tools.schemas import Schema, copy_schema, normalize_schema
+from graphexec.tools.schemas import Schema, copy_schema, map_schemas, normalize_schema
 from graphexec.tools.tool import AnyTool, Tool
 
 if TYPE_CHECKING:
@@ -23,12 +23,15 @@ if TYPE_CHECKING:
 _DESCRIPTION = Constraint("a string that describes the tool to a model", NAME.fits)
 _SCHEMA = Constraint("a JSON schema, as a dict", lambda value: isinstance(value, Mapping))
 _FUNCTION = Constraint("a function that takes the arguments by name", callable)
-# Keywords that may refuse what a pattern in them accepts.
+# Keywords that may refuse what their parts accept.
 _CHOICES = frozenset({"not", "oneOf", "if", "contains"})
+# Keywords about the keys of an object that match patterns, or match none, and about what others left out.
+_OF_KEYS = frozenset({"patternProperties", "additionalProperties"})
+_OF_THE_REST = frozenset({"unevaluatedProperties", "unevaluatedItems"})
 # Of draft 3, and of later ones.
 _STEPS = frozenset({"divisibleBy", "multipleOf"})
-# Python's errors for patterns that are invalid in other dialects, too.
-_INVALID = ("unterminated character set", "missing )", "unbalanced parenthesis", "nothing to repeat")
+# Sets of sets: other characters for pydantic's engine than in ECMA-262.
+_NESTED = compile_lazily(r"\[[^\]]*(?:\[|--|&&|~~)")
 # Characters of an error: its text may quote a long argument.
 _LONGEST, _END = 300, 40
 # Levels of arguments and of schemas. Deeper ones could reach the limit of recursion within rpds, which jsonschema uses
@@ -47,9 +50,9 @@ def tool_from_schema(
 
     The arguments of a call are validated by the schema, and passed as the model wrote them, without defaults. The
     schema is of the draft that its `$schema` names, by default 2020-12; its references are within it. A pattern that
-    Python cannot read, such as one with `(?<name>...)`, is left to the model's server: it is sent, and not checked; so
-    is one that looks ahead, back or at a group, where it may take long to search. The function may be `async def`. The
-    options are those of `tool`. Needs `pip install "graphexec-agents[schema]"`.
+    cannot be searched in linear time, such as one that looks ahead, is left to the model's server: it is sent, and not
+    checked. The function may be `async def`. The options are those of `tool`. Needs `pip install
+    "graphexec-agents[schema]"`.
 
     Raises `ToolDefinitionError` for an invalid schema, for a function that does not take the arguments in it, and for
     an invalid option.
@@ -95,10 +98,9 @@ def _check_schema(name: str, schema: Schema) -> Any:
         ) from None
     draft = {"$schema": str(schema.get("$schema"))}
     kind: Any = validators.validator_for(draft, default=validators.Draft202012Validator)
-    formats: Any = importlib.import_module("jsonschema").FormatChecker(("regex",))
-    formats.checks("regex", raises=COMPILE_ERRORS)(_may_be_pattern)
     try:
-        kind.check_schema(schema, format_checker=formats)
+        # Without the formats of the meta-schema: a pattern may be one that Python cannot read.
+        kind.check_schema(schema, format_checker=importlib.import_module("jsonschema").FormatChecker(()))
     except validators.exceptions.SchemaError as error:
         place = "/".join(map(str, error.absolute_path))
         fact = error.message
@@ -106,32 +108,62 @@ def _check_schema(name: str, schema: Schema) -> Any:
             # What is wrong stands at the end, behind the value.
             fact = f"{fact[:_LONGEST]} ... {fact[-_END:]}"
         raise ToolDefinitionError(f"{name} has an invalid JSON schema: {fact} at #/{place}; correct it there") from None
-    checks: dict[str, Any] = {"pattern": _check_pattern, "patternProperties": _check_keys}
+    checks = {"pattern": _check_pattern, "patternProperties": _check_keys}
     checks |= dict.fromkeys(_STEPS & kind.VALIDATORS.keys(), _check_step)
     checks["additionalProperties"] = _name_matching_keys(kind.VALIDATORS["additionalProperties"])
-    checks |= {key: _skip_unsearchable(kind.VALIDATORS[key]) for key in _CHOICES & kind.VALIDATORS.keys()}
-    if (unevaluated := kind.VALIDATORS.get("unevaluatedProperties")) is not None:
-        checks["unevaluatedProperties"] = _skip_costly(unevaluated, tuple(_list_patterns(schema, of_keys=True)))
     return validators.extend(kind, checks)
 
 
-# Any: a value of a JSON schema.
-def _may_be_pattern(value: Any) -> bool:
-    fact = ""
-    try:
-        re.compile(value if isinstance(value, str) else "")
-    except re.error as error:
-        fact = str(error)
-    # In ECMA-262, an empty class of characters is valid.
-    return not fact.startswith(_INVALID) or "[]" in value or "[^]" in value
-
-
-# Any: the package has no types. What Python cannot search for is accepted.
+# Any: the package has no types.
 def _check_pattern(validator: Any, pattern: Any, value: Any, schema: Any) -> Iterator[Any]:
     del validator, schema
-    if isinstance(value, str) and search_pattern(pattern, value) is False:
+    if isinstance(value, str) and not _is_found(pattern, value):
         error: Any = importlib.import_module("jsonschema.exceptions").ValidationError
         yield error(f"{value!r} does not match {pattern!r}")
+
+
+def _check_keys(validator: Any, patterns: Any, value: Any, schema: Any) -> Iterator[Any]:
+    del schema
+    for pattern, inner in patterns.items():
+        for key in value if isinstance(value, dict) else ():  # pyright: ignore[reportUnknownVariableType]
+            if _is_found(pattern, key):  # pyright: ignore[reportUnknownArgumentType]
+                yield from validator.descend(value[key], inner, path=key, schema_path=pattern)
+
+
+def _name_matching_keys(check: Any) -> Any:
+    """Return the check of `additionalProperties` with the keys that match a pattern among the properties."""
+
+    def find_errors(validator: Any, others: Any, value: Any, schema: Any) -> Iterator[Any]:
+        if isinstance(value, dict) and (patterns := schema.get("patternProperties")):
+            keys: list[str] = [*value]
+            matching = [key for key in keys if any(_is_found(one, key) for one in patterns)]
+            named = {**schema.get("properties", {}), **dict.fromkeys(matching, True)}
+            schema = {**schema, "properties": named, "patternProperties": {}}
+        yield from check(validator, others, value, schema)
+
+    return find_errors
+
+
+def _is_found(pattern: str, text: str) -> bool:
+    matcher = _make_matcher(pattern)
+    return matcher is not None and bool(matcher.isinstance_python(_replace_surrogates(text)))
+
+
+@lru_cache(maxsize=128)
+def _make_matcher(pattern: str) -> Any:
+    """Return pydantic's validator for a pattern, which takes linear time; `None` if its engine does not read it."""
+    from pydantic_core import SchemaError, SchemaValidator, core_schema
+
+    try:
+        schema = core_schema.str_schema(pattern=_replace_surrogates(pattern))
+        return None if _NESTED().search(pattern) else SchemaValidator(schema)
+    except SchemaError:
+        return None
+
+
+def _replace_surrogates(text: str) -> str:
+    """Return a string without lone surrogates, which are no characters for pydantic's engine."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 # Any: the package has no types.
@@ -157,72 +189,28 @@ def _to_fraction(number: Any) -> Any:
     return Fraction(number) if isinstance(number, int) else Fraction(repr(number))
 
 
-def _check_keys(validator: Any, patterns: Any, value: Any, schema: Any) -> Iterator[Any]:
-    del schema
-    for pattern, inner in patterns.items():
-        for key in _keys_of(value):
-            if search_pattern(pattern, key):
-                yield from validator.descend(value[key], inner, path=key, schema_path=pattern)
+def _make_checked(schema: Schema) -> Schema:
+    """Return a schema without what is not checked: it accepts all that the schema accepts."""
+    checked: Schema = _drop_unchecked(schema)
+    # What others have left out is found with `re`, which may take exponential time for the patterns of keys.
+    if checked != schema or "patternProperties" in json.dumps(schema):
+        checked = _drop_unchecked(schema, _OF_THE_REST)
+    return checked
 
 
-def _name_matching_keys(check: Any) -> Any:
-    """Return the check of `additionalProperties` with the keys that match a pattern among the properties."""
-
-    def find_errors(validator: Any, others: Any, value: Any, schema: Any) -> Iterator[Any]:
-        if patterns := schema.get("patternProperties"):
-            keys = _keys_of(value)
-            matching = [key for key in keys if any(search_pattern(one, key) is not False for one in patterns)]
-            named = {**schema.get("properties", {}), **dict.fromkeys(matching, True)}
-            schema = {**schema, "properties": named, "patternProperties": {}}
-        yield from check(validator, others, value, schema)
-
-    return find_errors
-
-
-def _skip_unsearchable(check: Any) -> Any:
-    """Return the check of a keyword that accepts everything if it has a pattern that cannot be searched for."""
-
-    def find_errors(validator: Any, part: Any, value: Any, schema: Any) -> Iterator[Any]:
-        # No string in the value is longer.
-        length = len(str(value))
-        if all(is_searchable(pattern, length) for pattern in _list_patterns(part)):
-            yield from check(validator, part, value, schema)
-
-    return find_errors
-
-
-def _skip_costly(check: Any, patterns: tuple[str, ...]) -> Any:
-    """Return the check of a keyword that accepts everything if `re` cannot search a key for these patterns."""
-
-    def find_errors(validator: Any, part: Any, value: Any, schema: Any) -> Iterator[Any]:
-        length = max(map(len, _keys_of(value)), default=0)
-        with suppress(re.error):
-            if not any(is_costly(pattern, length) for pattern in patterns):
-                yield from check(validator, part, value, schema)
-
-    return find_errors
-
-
-def _keys_of(value: Any) -> list[str]:
-    return [*value] if isinstance(value, dict) else []
-
-
-def _list_patterns(part: Any, *, of_keys: bool = False) -> Iterator[str]:
-    match part:
-        case [*items]:
-            for item in items:
-                yield from _list_patterns(item, of_keys=of_keys)
-        case {**members}:
-            # Any: a property may have the name of a keyword.
-            named: Any = members.get("patternProperties")
-            patterns: list[Any] = [*(named if isinstance(named, dict) else ())]
-            if not of_keys:
-                patterns.append(members.get("pattern"))
-            yield from (pattern for pattern in patterns if isinstance(pattern, str))
-            for member in members.values():
-                yield from _list_patterns(member, of_keys=of_keys)
-        case _:
-            pass
+# Any: a part of a JSON document.
+def _drop_unchecked(part: Any, dropped: frozenset[str] = frozenset()) -> Any:
+    changed = map_schemas(part, lambda inner: _drop_unchecked(inner, dropped))
+    if not isinstance(part, dict):
+        return changed
+    members: Schema = part  # pyright: ignore[reportUnknownVariableType]
+    gone = {key for key in _CHOICES & members.keys() if changed[key] != members[key]} | dropped
+    if any(_make_matcher(one) is None for one in members.get("patternProperties", ())):
+        gone |= _OF_KEYS
+    pattern = members.get("pattern")
+    if isinstance(pattern, str) and _make_matcher(pattern) is None:
+        gone.add("pattern")
+    return {key: value for key, value in changed.items() if key not in gone}
 
 
 def _make_adapter(name: str, schema: Schema, validator_class: Any) -> TypeAdapter[Any]:
@@ -231,7 +219,7 @@ def _make_adapter(name: str, schema: Schema, validator_class: Any) -> TypeAdapte
     from pydantic_core import InitErrorDetails, PydanticCustomError, ValidationError
 
     # With an empty registry, the validator fetches nothing.
-    validator: Any = validator_class(schema, registry=importlib.import_module("referencing").Registry())
+    validator: Any = validator_class(_make_checked(schema), registry=importlib.import_module("referencing").Registry())
 
     def check(arguments: dict[str, Any]) -> dict[str, Any]:
         try:

@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, TypedDict, final
 
 from graphexec._arguments import FLAG, SECONDS, TIMEOUT, Constraint, optional, validate, whole
-from graphexec.errors import Portable, ToolDefinitionError, did_you_mean
+from graphexec._mistakes import join_faults, unknown_options
+from graphexec._mistakes.remedies import TOOL_OPTIONS
+from graphexec.errors import Portable, ToolDefinitionError
 from graphexec.runtime.retry import RetryPolicy
 from graphexec.tools.examples import ToolExample
 
@@ -55,6 +57,16 @@ POLICY = Constraint(
 )
 ASYNC_FUNCTION = Constraint("a function (async def)", inspect.iscoroutinefunction)
 LENGTH = whole(1, "a whole number of characters, 1 or more")
+# Of the options that are fields of a tool.
+CONSTRAINTS: Mapping[str, Constraint] = {
+    "return_direct": FLAG,
+    "timeout": optional(TIMEOUT),
+    "on_error": optional(POLICY, "the executor's"),
+    "max_observation": optional(LENGTH, "the executor's"),
+    "max_tool_input": optional(LENGTH, "the executor's"),
+    "async_function": optional(ASYNC_FUNCTION, "the function, in a thread"),
+    "repeatable": FLAG,
+}
 
 # Characters: more than any model writes, few enough that reading them takes seconds at worst.
 MAX_TOOL_INPUT = 1_000_000
@@ -66,37 +78,19 @@ LONGEST_WAIT = 60.0
 def read_options(owner: str, options: ToolOptions) -> dict[str, Any]:
     """Return the fields of a `Tool` that its options set. Raises `ToolDefinitionError` for an invalid option."""
     # Type checkers find it; other users may misspell one.
-    unknown = [key for key in options if key not in ToolOptions.__annotations__]
-    if unknown:
-        known = ", ".join(ToolOptions.__annotations__)
-        suggestion = did_you_mean(unknown[0], ToolOptions.__annotations__, f"the options are {known}")
-        raise ToolDefinitionError(f"{owner} has no option {unknown[0]}; {suggestion}")
-    retries, retry_wait = options.get("retries", 0), options.get("retry_wait", 0.0)
-    fields: dict[str, Any] = {
-        "return_direct": options.get("return_direct", False),
-        "timeout": options.get("timeout"),
-        "on_error": options.get("on_error"),
-        "max_observation": options.get("max_observation"),
-        "max_tool_input": options.get("max_tool_input"),
-        "async_function": options.get("async_function"),
-        # Compared with the tool when it is made: `check_examples`.
-        "examples": options.get("examples", ()),
-        "repeatable": options.get("repeatable", False),
-    }
+    if faults := list(unknown_options(owner, TOOL_OPTIONS, ToolOptions.__annotations__, options)):
+        raise ToolDefinitionError(join_faults(faults))
+    fields: dict[str, Any] = {**options}
+    times, on, wait = fields.pop("retries", 0), fields.pop("retry_on", Exception), fields.pop("retry_wait", 0.0)
     validate(
         owner,
-        ("return_direct", fields["return_direct"], FLAG),
-        ("timeout", fields["timeout"], optional(TIMEOUT)),
-        ("on_error", fields["on_error"], optional(POLICY, "the executor's")),
-        ("retries", retries, whole(0, "a whole number, 0 for none")),
-        ("retry_wait", retry_wait, SECONDS),
-        ("max_observation", fields["max_observation"], optional(LENGTH, "the executor's")),
-        ("max_tool_input", fields["max_tool_input"], optional(LENGTH, "the executor's")),
-        ("async_function", fields["async_function"], optional(ASYNC_FUNCTION, "the function, in a thread")),
-        ("repeatable", fields["repeatable"], FLAG),
+        *((key, fields[key], constraint) for key, constraint in CONSTRAINTS.items() if key in fields),
+        ("retries", times, whole(0, "a whole number, 0 for none")),
+        ("retry_wait", wait, SECONDS),
         error=ToolDefinitionError,
     )
-    return fields | {"retry": _make_retry_policy(retries, options.get("retry_on", Exception), retry_wait, owner)}
+    # The examples are compared with the tool when it is made: `check_examples`.
+    return fields | {"retry": _make_retry_policy(times, on, wait, owner)}
 
 
 def _make_retry_policy(

@@ -1,22 +1,24 @@
-"""Read the arguments of a call as JSON, as a model writes them, and measure them."""
+"""Read the arguments of a call as JSON, as a model writes them."""
 
 from __future__ import annotations
 
 import copy
 import json
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
 
-from graphexec._parsing.json import read_container
+from graphexec._parsing.json import is_broken_container, read_container, read_value
 from graphexec.tools.schemas import format_schema
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
+    from graphexec.tools.tool import AnyTool
+
 # What models write for none.
 NULL = frozenset({"None", "null"})
+_NO_ARGUMENTS = NULL | {""}
 # What nobody can change.
 PLAIN = frozenset[type]({str, int, float, bool, type(None), bytes, complex})
 # The types of arguments that are read from Python's values as from JSON.
@@ -29,7 +31,46 @@ def is_simple(parameters: Mapping[str, Any]) -> bool:
     return all(not isinstance(one, bool) and one.get("type") in _SIMPLE and "format" not in one for one in schemas)
 
 
-def may_be(kind: Literal["object", "null"], schema: Any) -> bool:
+def interpret(tool: AnyTool, text: str) -> tuple[Any, ...]:
+    """Return the arguments that a string can stand for, the more likely ones first.
+
+    An object has the arguments by name. If it names none of them, it may be the only (required) one. What is no
+    arguments at all stands for itself.
+    """
+    names, required = tool.names, tool.parameters.get("required", ())
+    alone = names[0] if len(names) == 1 else required[0] if len(required) == 1 else None
+    argument, broken = tool.parameters["properties"].get(alone), False
+    try:
+        decoded: dict[str, Any] | list[Any] | None = read_container(text)
+    except ValueError:
+        decoded, broken = None, is_broken_container(text, names)
+    if not required and (decoded == {} or text.strip() in _NO_ARGUMENTS):
+        return ({},)
+    if isinstance(decoded, dict):
+        if alone is None or any(name in decoded for name in names):
+            return (decoded,)
+        if _may_be("object", argument):
+            return ({alone: decoded},)
+        # Of tools with one string, those that want JSON say so: no model would know it otherwise.
+        wants_json = "json" in f"{tool.name} {tool.description} {tool.parameters}".casefold()
+        return ({alone: text} if wants_json else decoded,)
+    if not names and not broken:
+        return ({},)
+    if alone is None or broken:
+        return (text,)
+    if text.strip() in NULL and _may_be("null", argument):
+        return ({alone: None},)
+    as_text = {alone: text}
+    # The JSON may be the value of an argument that is a list or an object.
+    if decoded is not None:
+        return as_text, {alone: decoded}
+    # A schema, unlike pydantic, does not read a number in a string. The errors are those of the text.
+    with suppress(ValueError):
+        return as_text, {alone: read_value(text)}, as_text
+    return (as_text,)
+
+
+def _may_be(kind: Literal["object", "null"], schema: Any) -> bool:
     """Return whether the schema of an argument says that it may be null, or may admit an object."""
     kinds = {*format_schema(schema).split(" | ")}
     return kind in kinds if kind == "null" else not kinds <= {*_SIMPLE, "null"}
@@ -94,70 +135,3 @@ def _find(value: Any, place: Sequence[str | int]) -> tuple[Any, Any, Any]:
             case _:
                 pass
     return holder, name, value
-
-
-# Beyond its limit, a value is measured to the end only if it has few parts: a long string is, but no list of a million.
-_MOST_PARTS = 10_000
-_MOST_BITS = 1_000
-
-
-# The arguments of most calls have fewer characters.
-FEW = 2_000
-_FEW_PARTS, _SHORT, _SMALL = 8, 100, 10**18
-_SHORT_KINDS = frozenset[type]({str, bool, float, type(None)})
-
-
-def has_few_characters(value: Any) -> bool:
-    """Return whether a value is an object of a few short parts, with certainly fewer characters than `FEW`.
-
-    It calls no other function, because each step of a run would pay for the calls.
-    """
-    if value.__class__ is not dict:
-        return False
-    left = _FEW_PARTS
-    for name in value:
-        part = value[name]
-        kind = part.__class__
-        left -= 1
-        if not left or name.__class__ is not str or name[_SHORT:]:
-            return False
-        if not (-_SMALL < part < _SMALL if kind is int else kind in _SHORT_KINDS):
-            return False
-        if kind is str and part[_SHORT:]:
-            return False
-    return True
-
-
-def measure_json(value: Any, most: int) -> tuple[int, bool]:
-    """Return the characters of a value as JSON without spaces and escapes, and whether that is all of it.
-
-    Beyond `most` the rest of a value with many parts is not measured. A list or an object that occurs again, perhaps in
-    itself, counts once.
-    """
-    length = parts = 0
-    waiting = [value]
-    seen: set[int] = set()
-    while waiting:
-        if length > most and parts > _MOST_PARTS:
-            return length, False
-        parts += 1
-        part = waiting.pop()
-        if isinstance(part, str):
-            length += len(part) + 2
-        elif isinstance(part, (Mapping, list, tuple)):
-            if id(part) in seen:  # pyright: ignore[reportUnknownArgumentType]
-                continue
-            seen.add(id(part))  # pyright: ignore[reportUnknownArgumentType]
-            inner: list[Any] = [*part, *part.values()] if isinstance(part, Mapping) else list(part)  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType, reportUnknownVariableType]
-            waiting += inner
-            # Its brackets, and a comma or a colon before each part but the first.
-            length += max(2, len(inner) + 1)
-        elif isinstance(part, int) and not isinstance(part, bool):
-            bits = part.bit_length()
-            # Python refuses to write a number of more than 4,300 digits.
-            length += len(str(part)) if bits <= _MOST_BITS else math.ceil(bits * math.log10(2))
-        elif isinstance(part, bytes):
-            length += len(part) + 2
-        else:
-            length += len(repr(part)) if part is None or isinstance(part, (bool, float)) else 2
-    return length, True

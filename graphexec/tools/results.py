@@ -1,4 +1,7 @@
-"""Results of tools as values: what can be read once is read at once, and nobody changes a result afterwards."""
+"""Values that go in and out of tools: results are read at once, and what a tool is given of the record is a copy.
+
+So no tool changes an argument, a result or an input of its run, and nobody changes a result afterwards.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,6 @@ from collections.abc import (
     AsyncIterator,
     Awaitable,
     Callable,
-    Generator,
     Iterable,
     Iterator,
     Mapping,
@@ -23,7 +25,10 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
+from graphexec.actions import AgentStep, Run, Steps
+from graphexec.effects import CallTool
 from graphexec.errors import InputError
+from graphexec.kernel.effects import All, CallContext, Effect
 from graphexec.runtime.io import IO
 from graphexec.runtime.threads import check_before_awaiting, current_cancel_scope
 from graphexec.tools.reading import PLAIN
@@ -48,41 +53,31 @@ def settle(value: Any, most: int | None) -> Any:
     Iterators become lists, and awaitables what they return, at any depth of lists, dicts, dataclasses and models. A
     little more than `most` items of an iterator are read; without a limit, more than `MOST_ITEMS` are an `InputError`.
     """
-    settled = _settle(value)
-    try:
-        lazy = next(settled)
-        while True:
-            lazy = settled.send(_read(lazy, most))
-    except StopIteration as end:
-        return end.value
+    if type(value) in PLAIN:
+        return value
+    leaves = [*_leaves(value)]
+    return _rebuild(value, leaves, {id(one): settle(_read(one, most), most) for one in leaves if _is_lazy(one)})
 
 
 async def settle_async(value: Any, most: int | None, io: IO) -> Any:
     """Return a result as `settle` does, in a call's task; iterators, which may block, are read in a thread."""
-    settled = _settle(value)
-    try:
-        lazy = next(settled)
-        while True:
-            read = read_async(lazy, most) if isinstance(lazy, _ASYNC) else io.call(_read, lazy, most)
-            lazy = settled.send(await read)
-    except StopIteration as end:
-        return end.value
-
-
-def _settle(value: Any) -> Generator[Any, Any, Any]:
-    """Yield what has to be read, take what it gives, and return the value with that in its place."""
     if type(value) in PLAIN:
         return value
+    leaves, read = [*_leaves(value)], dict[int, Any]()
+    for one in leaves:
+        if _is_lazy(one):
+            given = await (read_async(one, most) if isinstance(one, _ASYNC) else io.call(_read, one, most))
+            read[id(one)] = await settle_async(given, most, io)
+    return _rebuild(value, leaves, read)
+
+
+def _rebuild(value: Any, leaves: Iterable[Any], parts: dict[int, Any]) -> Any:
+    """Return a copy of a value with these parts, by the ids of what was in their places, and copies of other leaves."""
     # `deepcopy` takes what is here in the place of an object.
-    memo: dict[int, Any] = {}
-    leaves: list[Any] = [*_leaves(value)]
-    for part in leaves:
-        if _is_lazy(part):
-            read = yield part
-            memo[id(part)] = yield from _settle(read)
-        else:
-            memo[id(part)] = _copy(part, memo)
-    return _copy(value, memo)
+    for one in leaves:
+        if id(one) not in parts:
+            parts[id(one)] = _copy(one, parts)
+    return _copy(value, parts)
 
 
 def _copy(value: Any, memo: dict[int, Any]) -> Any:
@@ -93,17 +88,15 @@ def _copy(value: Any, memo: dict[int, Any]) -> Any:
         return value
 
 
-def copy_value(value: Any) -> Any:
+def _copy_value(value: Any) -> Any:
     """Return a copy of a value, which shares only what cannot be copied, or can be read once."""
     if type(value) in PLAIN:
         return value
     # Most are small objects of JSON, of which a run may have many.
     if value.__class__ is dict and PLAIN.issuperset(map(type, value.values())):
         return {**value}
-    memo: dict[int, Any] = {}
-    for part in _leaves(value):
-        memo[id(part)] = part if _is_lazy(part) else _copy(part, memo)
-    return _copy(value, memo)
+    leaves = [*_leaves(value)]
+    return _rebuild(value, leaves, {id(one): one for one in leaves if _is_lazy(one)})
 
 
 def _leaves(value: Any) -> Iterator[Any]:
@@ -195,3 +188,42 @@ def _may_read(found: Sequence[Any], most: int | None) -> bool:
     if most is None and len(found) == MOST_ITEMS:
         raise InputError(f"the result has more than {MOST_ITEMS:,} items; return a list, or fewer of them")
     return most is None or len(found) <= most
+
+
+def copy_run(run: Run) -> Run:
+    """Return a copy of the run so far."""
+    return Run(_copy_value(run.inputs), Steps(map(_copy_step, run.steps)), _copy_value(run.aside))
+
+
+def _copy_step(step: AgentStep) -> AgentStep:
+    action = step.action
+    copied = dataclasses.replace(
+        action,
+        tool_input=_copy_value(action.tool_input),
+        message=_copy_value(action.message),
+        original=_copy_value(action.original),
+    )
+    return dataclasses.replace(step, action=copied, observation=_copy_value(step.observation))
+
+
+def give_copies(call: CallContext[Any], effect: CallTool) -> CallContext[Any]:
+    """Let a call have copies of its arguments, and of its batch's, for its tool; events and steps keep theirs.
+
+    The run of the effect stays that of the record: its tool receives a copy of it in a parameter annotated `Run`.
+    """
+    copied = _copy_arguments(effect)
+    if isinstance(call.request, All):
+        effects = (copied if one is call.effect else _copy_arguments(one) for one in call.request.effects)
+        call.request = All(tuple(effects))
+    else:
+        call.request = copied
+    call.effect = copied
+    return call
+
+
+# Any: an effect with any reply.
+def _copy_arguments(effect: Effect[Any]) -> Effect[Any]:
+    # The effects of a user's own node are the user's.
+    if not isinstance(effect, CallTool):
+        return effect
+    return dataclasses.replace(effect, tool_input=_copy_value(effect.tool_input))

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from graphexec.errors import ToolDefinitionError
@@ -15,9 +14,11 @@ Schema: TypeAlias = dict[str, Any]
 
 _DEFINITIONS = "#/$defs/"
 # Keywords whose value maps names to schemas; the names may be those of other keywords.
-_NAMED = frozenset({"properties", "patternProperties", "dependentSchemas"})
+_NAMED = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"})
 # Keywords whose value is data; a "$ref" in it is not a reference.
 _DATA = frozenset({"const", "enum", "default", "examples"})
+# What a part of a schema may say that is merged with the whole, where others do not mean the same in another place.
+_MERGED = frozenset({"type", "properties", "required"})
 # Characters of an enumeration in a signature: the names of all countries have fewer.
 _LONGEST_ENUMERATION = 6000
 
@@ -38,12 +39,18 @@ def normalize_schema(root: Schema, name: str) -> Schema:
     """Return the JSON schema of a tool's arguments in the form that pydantic writes.
 
     It is an object with `properties`, and its references are to `$defs`, of which each is used. A reference and `allOf`
-    at the top, which some providers refuse, are merged. Raises `ToolDefinitionError` if it describes anything but an
+    at the top, which some providers refuse, are merged; a part stays in `allOf` if it says more than which properties
+    there are, or says another thing of one. Raises `ToolDefinitionError` if the schema describes anything but an
     object, and for a reference to something outside it.
     """
     definitions = _Definitions(root, name)
-    merged = _merge_parts(definitions.rewrite(_without_definitions(root)), definitions, {})
-    merged.pop("title", None)
+    whole = definitions.unwrap(definitions.rewrite(_without_definitions(root)))
+    merged = {key: value for key, value in whole.items() if key not in ("$ref", "allOf", "title")}
+    parts = [*([{"$ref": whole["$ref"]}] if "$ref" in whole else ()), *whole.get("allOf", ())]
+    seen = set[str]()
+    left = [one for part in parts for one in definitions.merge(merged, part, seen)]
+    if left:
+        merged["allOf"] = [*{json.dumps(one, sort_keys=True): one for one in left}.values()]
     kind = merged.setdefault("type", "object")
     if kind != "object":
         raise ToolDefinitionError(
@@ -55,7 +62,25 @@ def normalize_schema(root: Schema, name: str) -> Schema:
     return merged | ({"$defs": used} if used else {})
 
 
-# Any: a part of a JSON document.
+# Any: a part of a JSON document, here and below.
+def map_schemas(part: Any, change: Callable[[Any], Any]) -> Any:
+    """Return a part of a schema with each schema directly in it changed; names and data stay."""
+    if isinstance(part, list):
+        items: list[Any] = part  # pyright: ignore[reportUnknownVariableType]
+        return [change(item) for item in items]
+    if not isinstance(part, dict):
+        return part
+    changed: Schema = {}
+    members: Schema = part  # pyright: ignore[reportUnknownVariableType]
+    for key, value in members.items():
+        if key in _NAMED and isinstance(value, dict):
+            named: Schema = value  # pyright: ignore[reportUnknownVariableType]
+            changed[key] = {name: change(schema) for name, schema in named.items()}
+        else:
+            changed[key] = value if key in _DATA else change(value)
+    return changed
+
+
 def _item(part: Any, key: str) -> Any:
     return part[int(key) if isinstance(part, list) else key]
 
@@ -78,21 +103,10 @@ class _Definitions:
 
     def rewrite(self, part: Any) -> Any:
         """Return a part of the root with all references in the form `#/$defs/<name>`."""
-        if isinstance(part, list):
-            items: list[Any] = part  # pyright: ignore[reportUnknownVariableType]
-            return [self.rewrite(item) for item in items]
-        if not isinstance(part, dict):
-            return part
-        members: Schema = part  # pyright: ignore[reportUnknownVariableType]
-        return {key: self._rewrite_member(key, value) for key, value in members.items()}
-
-    def _rewrite_member(self, key: str, value: Any) -> Any:
-        if key == "$ref" and isinstance(value, str):
-            return f"{_DEFINITIONS}{self._define(value)}"
-        if key in _NAMED and isinstance(value, dict):
-            named: Schema = value  # pyright: ignore[reportUnknownVariableType]
-            return {name: self.rewrite(schema) for name, schema in named.items()}
-        return value if key in _DATA else self.rewrite(value)
+        rewritten = map_schemas(part, self.rewrite)
+        if isinstance(rewritten, dict) and isinstance(reference := rewritten.get("$ref"), str):  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+            rewritten["$ref"] = f"{_DEFINITIONS}{self._define(reference)}"
+        return rewritten  # pyright: ignore[reportUnknownVariableType]
 
     def _define(self, reference: str) -> str:
         if reference not in self._names:
@@ -126,9 +140,44 @@ class _Definitions:
             ) from None
         return found
 
-    def target(self, reference: str) -> Any:
-        """Return the schema of a rewritten reference."""
+    def unwrap(self, root: Schema) -> Schema:
+        """Return the schema that another one refers to, if it says nothing else."""
+        # Any: a part of a JSON document.
+        schema: Any = root
+        seen = set[str]()
+        while True:
+            match schema:
+                case {"$ref": str(reference), **others} if not others and reference not in seen:
+                    seen.add(reference)
+                    target = self._target(reference)
+                    schema = target if isinstance(target, dict) else {"allOf": [target]}  # pyright: ignore[reportUnknownVariableType]
+                case {"allOf": [{**only}], **others} if not others:
+                    schema = only
+                case _:
+                    found: Schema = schema
+                    return found
+
+    def _target(self, reference: str) -> Any:
         return self._schemas[reference.removeprefix(_DEFINITIONS)]
+
+    def merge(self, merged: Schema, part: Any, seen: set[str]) -> list[Any]:
+        """Merge a part into a schema of which it is one, and return what has to stay a part of its own.
+
+        The properties of all parts are listed in the merged schema. A reference that was `seen` adds nothing.
+        """
+        # What is beside this keyword are its only properties.
+        if not isinstance(part, dict) or "additionalProperties" in merged:
+            return [part]
+        members: Schema = part  # pyright: ignore[reportUnknownVariableType]
+        own = members.keys() - {"$ref", "allOf", "title", "description"}
+        left = _merge_own(merged, {key: members[key] for key in _MERGED & own})
+        for one in members.get("allOf", ()):
+            left += self.merge(merged, one, seen)
+        reference = members.get("$ref")
+        if isinstance(reference, str) and reference not in seen:
+            seen.add(reference)
+            left += [{"$ref": reference}] if self.merge(merged, self._target(reference), seen) else []
+        return left if own <= _MERGED else [members]
 
     def reachable(self, schema: Schema) -> Schema:
         """Return the definitions that a schema uses, directly or not, by name."""
@@ -142,85 +191,18 @@ class _Definitions:
         return {name: used[name] for name in self._schemas if name in used}
 
 
-def _merge_parts(schema: Schema, definitions: _Definitions, targets: dict[str, Any]) -> Schema:
-    """Return a schema with its reference and the objects of its `allOf` merged into it, as far as that is exact.
-
-    A part stays in `allOf` if a keyword in it, such as `additionalProperties`, would mean something else beside the
-    other parts. Then its properties are listed in the merged schema, too. `targets` has the merged schemas of the
-    references so far: each is merged once, however often it is a part.
-    """
-    merged = {key: value for key, value in schema.items() if key not in ("$ref", "allOf")}
-    given: list[Any] = schema.get("allOf", [])
-    parts = [_merge_parts({**one}, definitions, targets) if isinstance(one, dict) else one for one in given]
-    if isinstance(reference := schema.get("$ref"), str):
-        parts.insert(0, _merge_target(reference, definitions, targets))
-    if merged.keys() & _OWN and any(map(_describes_properties, parts)):
-        parts.insert(0, {key: merged.pop(key) for key in _PROPERTIES & merged.keys() - {"unevaluatedProperties"}})
-    several = len([one for one in (merged, *parts) if _describes_properties(one)]) > 1
+def _merge_own(merged: Schema, own: Schema) -> list[Any]:
+    """Merge what a part says of the properties into a schema, and return what the schema says in another way."""
     left: list[Any] = []
-    for one in parts:
-        if not isinstance(one, dict):
-            left.append(one)
-            continue
-        part: Schema = one  # pyright: ignore[reportUnknownVariableType]
-        part.pop("title", None)
-        if several and part.keys() & _DEPENDENT:
-            _merge_part(merged, {key: part[key] for key in _LISTED & part.keys()})
-            left.append(part)
-            continue
-        left += part.pop("allOf", ())
-        if rest := _merge_part(merged, part):
-            left.append(rest)
-    different = {json.dumps(one, sort_keys=True): one for one in left}
-    return merged | ({"allOf": [*different.values()]} if left else {})
-
-
-# Any: a schema may be a boolean.
-def _merge_target(reference: str, definitions: _Definitions, targets: dict[str, Any]) -> Any:
-    if reference not in targets:
-        # A schema that refers to itself adds nothing to itself.
-        targets[reference] = {}
-        target = definitions.target(reference)
-        targets[reference] = _merge_parts({**target}, definitions, targets) if isinstance(target, dict) else target
-    # A part that is merged into others loses keywords.
-    return copy.copy(targets[reference])
-
-
-# Keywords that mean something else beside other keywords of this kind, and of these those that see nothing of `allOf`.
-_OWN = frozenset({"additionalProperties", "if", "then", "else"})
-_DEPENDENT = _OWN | {"unevaluatedProperties"}
-_PROPERTIES = _DEPENDENT | {"properties", "patternProperties"}
-# Keywords that may be repeated beside a part.
-_LISTED = frozenset({"type", "properties", "required"})
-
-
-# Any: a part may be a boolean.
-def _describes_properties(part: Any) -> bool:
-    return isinstance(part, dict) and not _PROPERTIES.isdisjoint(part)  # pyright: ignore[reportUnknownArgumentType]
-
-
-def _merge_part(merged: Schema, part: Schema) -> Schema:
-    """Merge a part into a schema, and return the keywords that have another value there."""
     merged["properties"] = properties = {**merged.get("properties", {})}
-    for key, value in part.get("properties", {}).items():
-        both = _parts_of(properties.setdefault(key, value))
-        new = [one for one in _parts_of(value) if one not in both]
-        if new:
-            properties[key] = {"allOf": [*both, *new]}
-    required = [*merged.get("required", ()), *part.get("required", ())]
-    if required:
+    for key, value in own.get("properties", {}).items():
+        if properties.setdefault(key, value) != value:
+            left.append({"properties": {key: value}})
+    if "type" in own and merged.setdefault("type", own["type"]) != own["type"]:
+        left.append({"type": own["type"]})
+    if required := [*merged.get("required", ()), *own.get("required", ())]:
         merged["required"] = list(dict.fromkeys(required))
-    others = {key: value for key, value in part.items() if key not in ("properties", "required")}
-    return {key: value for key, value in others.items() if merged.setdefault(key, value) != value}
-
-
-# Any: a schema may be a boolean.
-def _parts_of(schema: Any) -> list[Any]:
-    match schema:
-        case {"allOf": [*parts], **others} if not others:
-            return parts
-        case _:
-            return [schema]
+    return left
 
 
 def format_schema(schema: Any) -> str:

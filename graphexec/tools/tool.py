@@ -16,21 +16,21 @@ from typing import (
     Self,
     TypeAlias,
     TypeVar,
+    Unpack,
     final,
     overload,
 )
 
-from graphexec._arguments import FLAG, NAME, STRING, TIMEOUT, is_executor, optional, validate
+from graphexec._arguments import NAME, STRING, is_executor, optional, validate
 from graphexec._mistakes import explain_calls, explain_class
 from graphexec._mistakes.remedies import TOOL_OPTIONS
-from graphexec._parsing.json import is_broken_container, read_container, read_value
 from graphexec.errors import Portable, ToolDefinitionError, described, format_value
 from graphexec.kernel.effects import NestedRuns
 from graphexec.messages import ToolSpec
 from graphexec.runtime.retry import RetryPolicy
 from graphexec.tools.examples import ToolExample, check_examples, describe_examples
-from graphexec.tools.options import ASYNC_FUNCTION, LENGTH, POLICY, ErrorPolicy, read_options
-from graphexec.tools.reading import FEW, NULL, has_few_characters, is_simple, may_be, measure_json, mend, validate_json
+from graphexec.tools.options import ASYNC_FUNCTION, CONSTRAINTS, ErrorPolicy, ToolOptions, read_options
+from graphexec.tools.reading import interpret, is_simple, mend, validate_json
 from graphexec.tools.schemas import format_schema
 
 if TYPE_CHECKING:
@@ -75,9 +75,6 @@ class InvalidArgumentsError(Portable, ValueError):
         self.arguments = tuple(arguments)
         super().__init__(message)
 
-
-# What models write where a tool takes no argument.
-_NO_ARGUMENTS = NULL | {""}
 
 # Set by `Tool.__post_init__`.
 _UNDEFINED: Any = None
@@ -140,25 +137,21 @@ class Tool(Generic[P, R_co]):
             self.name if isinstance(self.name, str) and self.name else "a tool",  # pyright: ignore[reportUnnecessaryIsInstance]
             ("name", self.name, NAME),
             ("description", self.description, STRING),
-            ("return_direct", self.return_direct, FLAG),
-            ("timeout", self.timeout, optional(TIMEOUT)),
-            ("on_error", self.on_error, optional(POLICY, "the executor's")),
-            ("max_observation", self.max_observation, optional(LENGTH, "the executor's")),
-            ("max_tool_input", self.max_tool_input, optional(LENGTH, "the executor's")),
+            *((option, getattr(self, option), constraint) for option, constraint in CONSTRAINTS.items()),
             ("coroutine", coroutine, optional(ASYNC_FUNCTION, "func, in a thread")),
             error=ToolDefinitionError,
         )
         # Loads pydantic, which programs without tools do not need.
-        from graphexec.tools.arguments import define_text_tool, rename_arguments
+        from graphexec.tools.arguments import define_tool, rename_arguments
 
         given: Callable[..., Any] | None = func if func is not None else self.function
         called = given if given is not None else coroutine
         if called is None:
             raise ToolDefinitionError(f"{self.name} has no function; pass func=..., or coroutine=... for an async def")
-        defined = define_text_tool(called, self.name, self.description)
+        defined = define_tool(called, self.name, self.description, is_typed=False)
         if given is not None and coroutine is not None:
-            second = rename_arguments(define_text_tool(coroutine, self.name, self.description), defined)
-            object.__setattr__(self, "async_function", second)
+            second = define_tool(coroutine, self.name, self.description, is_typed=False)
+            object.__setattr__(self, "async_function", rename_arguments(second, defined))
         for name, value in defined._asdict().items():
             object.__setattr__(self, name, value)
         object.__setattr__(self, "_is_simple", is_simple(self.parameters))
@@ -247,15 +240,20 @@ class Tool(Generic[P, R_co]):
 
         A string is the only (required) argument, or a JSON object with all arguments. Raises `InvalidArgumentsError`.
         """
+        text = tool_input if isinstance(tool_input, str) else None
         most = self.max_tool_input
-        if most is not None and (most < FEW or not has_few_characters(tool_input)):
-            self._require_length(tool_input, most)
+        if most is not None and (length := len(repr(tool_input) if text is None else text)) > most:
+            what = f"its arguments have {length:,} characters, and it takes at most {most:,}"
+            raise InvalidArgumentsError(f"{self.name} was not called: {what}. Call it with shorter arguments.")
         preferred: Sequence[Mapping[str, Any]] = ()
-        # The usual class first: it saves a function call at each step of a run.
-        if tool_input.__class__ is dict or not isinstance(tool_input, str):
-            last: Any = tool_input
-        else:
-            *preferred, last = self._interpretations(tool_input)
+        # Any: arguments of any type.
+        last: Any = tool_input
+        if text is not None:
+            *preferred, last = interpret(self, text)
+            if last is text:
+                wanted = f"a JSON object with {', '.join(self.names)}" if self.names else "a JSON object"
+                what = f"its input is not {wanted}. Call it as {self.signature}."
+                raise InvalidArgumentsError(f"{self.name} was not called: {what}")
         for arguments in preferred:
             from pydantic_core import ValidationError
 
@@ -288,54 +286,6 @@ class Tool(Generic[P, R_co]):
         validator = self.arguments.validator
         return dict(validator.validate_python(arguments) if self._is_simple else validate_json(validator, arguments))
 
-    def _require_length(self, tool_input: str | Mapping[str, Any], most: int) -> None:
-        length, complete = (len(tool_input), True) if isinstance(tool_input, str) else measure_json(tool_input, most)
-        if length > most:
-            number = f"{length:,}" if complete else f"at least {length:,}"
-            what = f"its arguments have {number} characters, and it takes at most {most:,}"
-            raise InvalidArgumentsError(f"{self.name} was not called: {what}. Call it with shorter arguments.")
-
-    def _interpretations(self, text: str) -> tuple[Mapping[str, Any], ...]:
-        """Return the arguments that a string can stand for, the more likely ones first.
-
-        An object has the arguments by name. If it names none of them, it may be the only (required) one.
-        """
-        names = self.names
-        required = self.parameters.get("required", ())
-        alone = names[0] if len(names) == 1 else required[0] if len(required) == 1 else None
-        argument, broken = self.parameters["properties"].get(alone), False
-        try:
-            decoded: dict[str, Any] | list[Any] | None = read_container(text)
-        except ValueError:
-            decoded, broken = None, is_broken_container(text, names)
-        if not required and (decoded == {} or text.strip() in _NO_ARGUMENTS):
-            return ({},)
-        if isinstance(decoded, dict):
-            if alone is None or any(name in decoded for name in names):
-                return (decoded,)
-            if may_be("object", argument):
-                return ({alone: decoded},)
-            # Of tools with one string, those that want JSON say so: no model would know it otherwise.
-            wants_json = "json" in f"{self.name} {self.description} {self.parameters}".casefold()
-            return ({alone: text} if wants_json else decoded,)
-        if not names and not broken:
-            return ({},)
-        if alone is None or broken:
-            wanted = f"a JSON object with {', '.join(names)}" if names else "a JSON object"
-            raise InvalidArgumentsError(
-                f"{self.name} was not called: its input is not {wanted}. Call it as {self.signature}."
-            )
-        if text.strip() in NULL and may_be("null", argument):
-            return ({alone: None},)
-        as_text = {alone: text}
-        # The JSON may be the value of an argument that is a list or an object.
-        if decoded is not None:
-            return as_text, {alone: decoded}
-        # A schema, unlike pydantic, does not read a number in a string. The errors are those of the text.
-        with contextlib.suppress(ValueError):
-            return as_text, {alone: read_value(text)}, as_text
-        return (as_text,)
-
 
 # A tool with any function, for collections of tools. Only `...` erases a parameter list.
 AnyTool: TypeAlias = Tool[..., Any]
@@ -345,40 +295,16 @@ AnyTool: TypeAlias = Tool[..., Any]
 def tool(function: Callable[P, R], /) -> Tool[P, R]: ...
 @overload
 def tool(
-    *,
-    name: str | None = None,
-    description: str | None = None,
-    return_direct: bool = False,
-    timeout: float | None = None,
-    on_error: ErrorPolicy | None = None,
-    retries: int = 0,
-    retry_on: type[Exception] | tuple[type[Exception], ...] = Exception,
-    retry_wait: float = 0.0,
-    max_observation: int | None = None,
-    max_tool_input: int | None = None,
-    async_function: Callable[..., Any] | None = None,
-    examples: Sequence[ToolExample | Mapping[str, Any]] = (),
-    repeatable: bool = False,
+    *, name: str | None = None, description: str | None = None, **options: Unpack[ToolOptions]
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
-# One keyword for each setting, as in the decorators of other libraries.
-@explain_calls("tool", "@tool above def", TOOL_OPTIONS)
-def tool(  # noqa: PLR0913
+@explain_calls("tool", "@tool above def", TOOL_OPTIONS, more_options=ToolOptions.__annotations__)
+def tool(
     function: Callable[..., Any] | None = None,
     /,
     *,
     name: str | None = None,
     description: str | None = None,
-    return_direct: bool = False,
-    timeout: float | None = None,
-    on_error: ErrorPolicy | None = None,
-    retries: int = 0,
-    retry_on: type[Exception] | tuple[type[Exception], ...] = Exception,
-    retry_wait: float = 0.0,
-    max_observation: int | None = None,
-    max_tool_input: int | None = None,
-    async_function: Callable[..., Any] | None = None,
-    examples: Sequence[ToolExample | Mapping[str, Any]] = (),
-    repeatable: bool = False,
+    **options: Unpack[ToolOptions],
 ) -> Any:
     """Make a tool from a typed function, `def` or `async def`.
 
@@ -391,9 +317,9 @@ def tool(  # noqa: PLR0913
     after twice as long each time, up to one minute. `timeout` is in seconds, for one attempt; after a timeout there are
     no further attempts. All attempts count as one tool call. An exception becomes an observation, unless `on_error` is
     "raise" or a function from the exception to the observation. The model sees the first `max_observation` characters
-    of an observation. If the arguments of a call have more than `max_tool_input` characters, as JSON, the tool is not
-    called, and the model observes that. Async runs call the `async_function`, which has the same parameters, if there
-    is one.
+    of an observation. If the arguments of a call have more than `max_tool_input` characters, as Python writes them, the
+    tool is not called, and the model observes that. Async runs call the `async_function`, which has the same
+    parameters, if there is one.
 
     `examples` are calls that agents show to their models: arguments by name, `[{"city": "Oslo"}]`, or `ToolExample`
     with a question, too. Some agents do not repeat a successful call with the same arguments (`Agent.rules`); declare a
@@ -415,22 +341,7 @@ def tool(  # noqa: PLR0913
         ("description", description, optional(STRING, "the docstring")),
         error=ToolDefinitionError,
     )
-    fields = read_options(
-        subject,
-        {
-            "return_direct": return_direct,
-            "timeout": timeout,
-            "on_error": on_error,
-            "retries": retries,
-            "retry_on": retry_on,
-            "retry_wait": retry_wait,
-            "max_observation": max_observation,
-            "max_tool_input": max_tool_input,
-            "async_function": async_function,
-            "examples": examples,
-            "repeatable": repeatable,
-        },
-    )
+    fields = read_options(subject, options)
 
     def decorate(undecorated: Callable[..., Any]) -> AnyTool:
         return check_examples(dataclasses.replace(_make_tool(undecorated, name, description), **fields))
@@ -442,9 +353,8 @@ def _make_tool(function: Any, name: str | None, description: str | None) -> AnyT
     if isinstance(function, Tool):
         raise ToolDefinitionError(f"{function.name} is a tool already; write @tool once")
     # Loads pydantic, which programs without tools do not need.
-    from graphexec.tools.arguments import define_text_tool, define_tool
+    from graphexec.tools.arguments import define_tool
 
     # A lambda cannot have annotations.
-    is_lambda = getattr(function, "__name__", "") == "<lambda>"
-    defined = (define_text_tool if is_lambda else define_tool)(function, name, description)
-    return Tool(**defined._asdict())
+    is_typed = getattr(function, "__name__", "") != "<lambda>"
+    return Tool(**define_tool(function, name, description, is_typed=is_typed)._asdict())

@@ -15,7 +15,7 @@ from graphexec.actions import Steps, steps_of
 from graphexec.agents import create_tool_calling_agent
 from graphexec.effects import ToolResult
 from graphexec.executor import Acted, Observed, Ready
-from graphexec.memory import BufferMemory, Memory, SummaryMemory, TokenWindowMemory, WindowMemory
+from graphexec.memory import BufferMemory, Memory, TokenWindowMemory, WindowMemory
 from graphexec.messages import AssistantMessage, ChatRequest, Message, ModelReply, ToolCall, ToolMessage, UserMessage
 from graphexec.models import ScriptedModel
 from graphexec.models.http.dialect import Sampling
@@ -328,7 +328,6 @@ MEMORIES: list[Callable[[Model], Memory | None]] = [
     lambda model: BufferMemory(as_messages=True),
     lambda model: WindowMemory(1, as_messages=True),
     lambda model: TokenWindowMemory(20, as_messages=True),
-    lambda model: SummaryMemory(model, keep_turns=1, as_messages=True),
 ]
 
 

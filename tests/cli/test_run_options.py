@@ -98,8 +98,8 @@ def test_stopped_run_may_generate_an_answer() -> None:
 @cases(
     ("options", "expected"),
     (["--agent", "react", "--memory", "talk.db"], "--memory is not for the react agent, whose prompt has no"),
-    (["--memory", "nowhere/talk.db"], "nowhere/talk.db is in a directory that does not exist; create "),
-    (["--memory", "."], "is a directory; name a file in it"),
+    (["--memory", "nowhere/talk.db"], "nowhere/talk.db is in no directory that exists; create "),
+    (["--memory", "."], "is not a regular file; name a file on a disk"),
     (["--memory", "x" * 300], "cannot be used: File name too long; name another file"),
     (["--memory", "notes.txt"], "notes.txt is not an SQLite database: file is not a database; repair it"),
     (["--retries", "-1"], "Invalid value for '--retries': "),

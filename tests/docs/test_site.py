@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from graphexec import AgentExecutor, Answered, Asked, Done, Entered, Failed, Limits, Moved, Reported, agent_limits
-from graphexec.memory import MemoryNotSaved, SummaryFailed, SummaryRequested
+from graphexec.memory import MemoryNotSaved
 from graphexec.messages import ReplyDelta
 from graphexec.models import Cached, CacheFailed, FellBack, OptionRefused, Retried, Waited
 from graphexec.runtime import ObserverFailed
@@ -134,7 +134,7 @@ def test_events_page_has_every_event_and_field() -> None:
     for event in (Entered, Asked, Reported, Answered, Moved, Done, Failed):
         assert rows.pop(event.__name__) == [one.name for one in dataclasses.fields(event) if one.name != "call"]
     reported = {ReplyDelta, Retried, OptionRefused, FellBack, Waited, Cached, CacheFailed, ToolRetried}
-    reported |= {SummaryRequested, SummaryFailed, MemoryNotSaved, ObserverFailed}
+    reported |= {MemoryNotSaved, ObserverFailed}
     assert rows.keys() == {one.__name__ for one in reported}
 
 

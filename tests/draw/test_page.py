@@ -451,10 +451,10 @@ def test_limits_errors_notices_and_incomplete_records_are_shown(pages: Pages, an
     for one in records:
         if "spent" in one:
             one["spent"] = {**one["spent"], "cost": 0.25, "budgets": {"<b>tries</b>": 3}}
-    notice: Record = {"event": "reported", "node": "parse", "effects": [], "news": "SummaryFailed"}
-    page = pages.run(Recording([*records, {**notice, "text": "<i>no\x07 summary</i>"}]))
+    notice: Record = {"event": "reported", "node": "parse", "effects": [], "news": "CacheFailed"}
+    page = pages.run(Recording([*records, {**notice, "text": "<i>no\x07 cache</i>"}]))
     assert (shown(page, "#status"), where(page)) == ("not finished", "10 / 10")
-    assert shown(page, "#detail .part.notice pre") == "<i>no␇ summary</i>"
+    assert shown(page, "#detail .part.notice pre") == "<i>no␇ cache</i>"
     assert bars_of(page, "#detail .bar")[-2:] == ["cost 0.25", "<b>tries</b> 3 of 4"]
     page = pages.run(Recording(records[:9]))
     assert lit(page) == (["dispatch_tools"], [])

@@ -11,7 +11,7 @@ import graphexec as gx
 from graphexec import actions, agents, effects, messages, models, runtime, testing
 from graphexec.agents.react import REACT_PROMPT
 from graphexec.executor import Ready, Stopped, limit_reached
-from graphexec.memory import BufferMemory, SummaryMemory
+from graphexec.memory import BufferMemory
 from graphexec.testing.scripted import ScriptedError
 from graphexec.tools import AnyTool
 from tests.executor import hostile_runs
@@ -165,8 +165,6 @@ class Builder:
                 return None
             case "buffer":
                 return BufferMemory(as_messages=as_messages)
-            case "summary":
-                return SummaryMemory(model=self.model, as_messages=as_messages)
             case Act() as act:
                 return Diary(self.world, act, () if as_messages else "")
 

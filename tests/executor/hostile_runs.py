@@ -40,7 +40,7 @@ NODES: tuple[NodeKind, ...] = ("review", "insist", "vote", "last word", "perform
 # The scripts contain calls of unknown tools, too.
 PLAIN = ("echo", "nap", "hang", "stubborn", "late", "fail", "flaky", "direct", "report")
 ON_ERROR: tuple[Literal["observe", "raise"], ...] = ("observe", "observe", "observe", "raise")
-MEMORIES: tuple[Literal["none", "buffer", "summary"], ...] = ("none", "none", "buffer", "summary")
+MEMORIES: tuple[Literal["none", "buffer"], ...] = ("none", "buffer")
 RULES: tuple[tuple[RuleName, ...], ...] = ((), ("no_dummies", "no_repeats"), ("no_immediate_repeats",))
 KINDS: tuple[TurnKind, ...] = ("act", "answer", "empty", "garbage", "nonsense", "model error", "exception")
 STARTING = ("run", "sync", "thread", "tasks", "as", "stream", "batch", "leave", "catch", "again")
@@ -87,7 +87,7 @@ class AgentPlan:
     return_direct: Literal["single", "any"] = "single"
     parsing: bool | Act = True
     on_error: Literal["observe", "raise"] | Act = "observe"
-    memory: Literal["none", "buffer", "summary"] | Act = "none"
+    memory: Literal["none", "buffer"] | Act = "none"
     observers: tuple[ObserverPlan, ...] = ()
     nodes: tuple[NodeKind, ...] = ()
     # The behaviour of the handler of `AskHuman`, and of the opaque node.
@@ -223,7 +223,6 @@ class Spending:
     until: float = math.inf
     # Beyond the limits of its own run.
     reserved: bool = False
-    summary: bool = False
     # The cost of a callable agent is unknown, so no cost limit stops it.
     has_price: bool = True
 
@@ -459,7 +458,6 @@ class World:
             tokens = agent.tokens[min(turn, len(agent.tokens) - 1)]
             reserved = self.executors[trail.number].graph[call.node].grace is not None
             spending = Spending(trail.path, trail.depth, call.id, trail.last, max(tokens, 1), reserved=reserved)
-            spending.summary = isinstance(call.effect, effects.SaveMemory)
             spending.has_price = not isinstance(call.effect, effects.CallAgent)
             self.spendings.append(spending)
             return agent.script.turns[min(turn, len(agent.script.turns) - 1)], turn, tokens

@@ -16,7 +16,7 @@ from graphexec.actions import Run
 from graphexec.agents.conversation import parse_messages
 from graphexec.errors import InputError
 from graphexec.integrations import langchain
-from graphexec.memory import BufferMemory, MemoryHistory, SummaryMemory, Turn
+from graphexec.memory import BufferMemory, MemoryHistory, Turn
 from graphexec.messages import AssistantMessage, SystemMessage, ToolCall, ToolMessage, UserMessage
 from graphexec.models import ScriptedModel
 from tests.executor import actors
@@ -162,9 +162,6 @@ def test_text_prompt_formats_messages_like_a_memory(kind: str, turns: list[Turn]
 def test_conversational_agent_names_its_speakers() -> None:
     agent = langchain.create_conversational_agent(ScriptedModel([]), [echo], ai_prefix=" Robot ")
     assert "Human: I am Ada.\nRobot: Hello, Ada." in prompt(request_of(agent, input="q", chat_history=BEFORE))
-    memory = SummaryMemory(ScriptedModel(["They met."]), as_messages=True)
-    memory.save({"input": "I am Ada."}, {"output": "Hello."})
-    assert "\nSystem: Summary: They met.\n" in prompt(request_of(agent, input="q", **memory.load({})))
 
 
 def test_other_messages_have_names_too() -> None:

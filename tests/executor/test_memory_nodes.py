@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 import graphexec as gx
-from graphexec import actions, effects, errors, kernel, messages, models
+from graphexec import actions, effects, errors, kernel, models
 from graphexec import memory as memories
 from graphexec.errors import InputError, ServerError
 from graphexec.executor import Ready, Stopped, limit_reached, parse, stopped_response
 from graphexec.integrations import langchain
 from graphexec.kernel.events import journal_of
-from graphexec.memory import BufferMemory, SummaryFailed, SummaryMemory, SummaryRequested
+from graphexec.memory import BufferMemory
 from tests.drivers import FakeClock
 from tests.executor import actors
-from tests.executor.actors import BlockingModel, act, answer, echo, run_async, run_by, run_sync, scripted, timed
+from tests.executor.actors import act, answer, echo, run_async, run_by, run_sync, scripted, timed
 from tests.executor.test_observers import Failing
 from tests.parameters import cases
 
@@ -263,47 +263,6 @@ def test_late_save_continues_in_the_background(run: RunExecutor) -> None:
     assert [event.target for event in heard if isinstance(event, gx.Moved)][-2:] == ["return_unsaved", "END"]
 
 
-@pytest.mark.medium
-@HOW
-@cases("stream", False, True)
-def test_a_slow_summary_is_charged_and_reported(run: RunExecutor, stream: bool) -> None:
-    """The run ends at its deadline, and is charged for the model's call that continues."""
-    model, heard = BlockingModel(), list[Any]()
-    executor = make_executor(SummaryMemory(model), max_execution_time=0.3, max_model_calls=2, observers=[heard.append])
-
-    way = "stream" if stream else "run"
-    began = time.monotonic()
-    run_by(way if run is run_sync else f"a{way}", executor)
-    took = time.monotonic() - began
-    model.released.set()
-    spent = heard[-1].spent
-    assert took < LONG / 2
-    assert 0.1 < spent.seconds < LONG / 2
-    assert (model.calls, spent["model_calls"]) == (1, 2)
-    asked, requested, late, answered = heard[-8:-4]
-    assert isinstance(asked, gx.Asked)
-    assert isinstance(requested.news, SummaryRequested)
-    assert isinstance(late.news, memories.MemoryNotSaved)
-    assert {event.call for event in (asked, requested, late, answered)} == {asked.call}
-    assert (answered.call.charged["model_calls"], answered.spent["model_calls"]) == (1, 2)
-
-
-@HOW
-def test_run_is_charged_for_a_summary(run: RunExecutor) -> None:
-    model = models.ScriptedModel([messages.ModelReply("They met.", usage=messages.Usage(10, 5), cost=0.5)])
-    result = run(make_executor(SummaryMemory(model)), "q")
-    assert (result.usage, result.spent["tokens"], result.spent["cost"]) == (messages.Usage(10, 5), 15 + 1, 0.5)
-    assert result.spent["model_calls"] == 2
-
-
-@HOW
-def test_a_summary_beyond_the_limit_is_not_requested(run: RunExecutor) -> None:
-    model, heard = BlockingModel(), list[Any]()
-    result = run(make_executor(SummaryMemory(model), max_model_calls=1, observers=[heard.append]), "q")
-    assert (result.output, model.calls, result.spent["model_calls"]) == ("done", 0, 1)
-    assert [type(event.news) for event in reports_of(heard)] == [SummaryFailed]
-
-
 def test_late_async_save_is_completed() -> None:
     async def story() -> None:
         let = asyncio.Event()
@@ -466,35 +425,6 @@ ANSWER = "nothing; tea?"
 @HOW
 def test_inputs_of_the_caller_take_precedence(run: RunExecutor) -> None:
     assert run(executor_of(Diary()), {"input": "?", "before": "mine"}).output == "mine; ?"
-
-
-@HOW
-def test_failing_summary_loses_nothing(run: RunExecutor) -> None:
-    def greeting(steps: actions.Steps, inputs: dict[str, Any]) -> gx.AgentFinish:
-        return gx.AgentFinish({"output": f"hello; before: {inputs['chat_history']}"})
-
-    memory = SummaryMemory(models.ScriptedModel([ServerError("gone"), "They met."]))
-    executor = executor_of(memory, greeting)
-    assert run(executor, "tea?").output == "hello; before: "
-    assert run(executor, "milk?").output == "hello; before: Human: tea?\nAI: hello; before: "
-    assert [turn.input for turn in memory.history.turns()] == ["tea?", "milk?"]
-    assert memory.load({}) == {"chat_history": "Summary: They met."}
-
-
-@cases("how", "sync", "async")
-def test_reports_of_a_memory_name_its_effect(how: str) -> None:
-    watched: list[Any] = []
-    memory = SummaryMemory(models.ScriptedModel([ServerError("gone")]))
-    executor = executor_of(memory, scripted(answer("hello")), observers=[watched.append])
-    events = run_by("stream" if how == "sync" else "astream", executor, "tea?")
-    assert events == watched
-    asked, requested, failed, answered = events[-6:-2]
-    assert isinstance(asked, gx.Asked)
-    for reported, news in ((requested, SummaryRequested), (failed, SummaryFailed)):
-        assert isinstance(reported, gx.Reported)
-        assert isinstance(reported.news, news)
-        assert (reported.node, reported.effect) == ("save_memory", asked.effect)
-    assert isinstance(answered, gx.Answered)
 
 
 @cases("way", "stream", "astream")

@@ -15,7 +15,7 @@ from graphexec.effects import AttemptModel, CallAgent, CallModel, ModelFailure, 
 from graphexec.errors import InputError, MissingAPIKeyError, ModelError, ServerError
 from graphexec.executor import Ready, Replied, limit_reached
 from graphexec.kernel.signatures import reply_classes
-from graphexec.memory import BufferMemory, SummaryMemory, Turn
+from graphexec.memory import BufferMemory, Turn
 from graphexec.messages import CompletionRequest, Model, ModelReply, ModelRequest, ReplyDelta, Usage
 from graphexec.runtime import run
 from tests.executor.actors import HOW, WAYS, Running, call, caller_of, echo, replayed, run_by, run_sync, snapshot_after
@@ -237,9 +237,9 @@ def test_model_with_complete_alone_serves_every_kind_of_run(run: Running) -> Non
 
     threads = list[bool]()
     for model in (Slow(), models.retrying(Slow())):
-        agent, memory = gx.create_tool_calling_agent(model, []), SummaryMemory(Slow(), as_messages=True)
-        assert run(gx.AgentExecutor(agent=agent, tools=[], memory=memory)).output == "Final Answer: done"
-    assert threads == [run is run_sync] * 4
+        agent = gx.create_tool_calling_agent(model, [])
+        assert run(gx.AgentExecutor(agent=agent, tools=[])).output == "Final Answer: done"
+    assert threads == [run is run_sync] * 2
 
 
 def test_own_model_may_have_its_own_check_or_none() -> None:

@@ -70,10 +70,8 @@ def in_flight(trail: Trail, calls: list[Spending]) -> int:
 def check_charges(world: World, trail: Trail) -> None:
     """Check that a run is charged exactly for the effects of itself and its nested runs."""
     inside = [one for one in world.trails.values() if trail.path[0] in one.path]
-    # Retries after an error count as one call.
-    summaries = len({one.key for one in world.spendings if one.summary and trail.path[0] in one.path})
-    for meter, more in ((effects.MODEL_CALLS, summaries), (effects.TOOL_CALLS, 0)):
-        asked = sum(one.asked[meter.name] for one in inside) + more
+    for meter in (effects.MODEL_CALLS, effects.TOOL_CALLS):
+        asked = sum(one.asked[meter.name] for one in inside)
         assert trail.spent[meter] >= asked, meter.name
         if all(isinstance(one.end, kernel.Done) and not one.restarts for one in inside):
             assert trail.spent[meter] == asked, meter.name

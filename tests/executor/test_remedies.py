@@ -18,7 +18,7 @@ from graphexec._mistakes import remedies
 from graphexec.executor import Stopped, agent_graph, limit_reached
 from graphexec.executor.executor import ExecutorOptions
 from graphexec.integrations.langchain import runnable_agent
-from graphexec.memory import BufferMemory, SQLiteHistory, SummaryMemory, TokenWindowMemory, WindowMemory
+from graphexec.memory import BufferMemory, SQLiteHistory, TokenWindowMemory, WindowMemory
 from graphexec.messages import UserMessage
 from graphexec.nodes import approve_tools, output_type
 from graphexec.runtime.handlers import RunContext, RunOptions
@@ -91,7 +91,7 @@ def failure() -> Exception:
 
 
 # What the names in the remedies stand for.
-BY_NAME: list[Any] = [BufferMemory, SQLiteHistory, SummaryMemory, TokenWindowMemory, WindowMemory]
+BY_NAME: list[Any] = [BufferMemory, SQLiteHistory, TokenWindowMemory, WindowMemory]
 BY_NAME.extend([models.LocalModel, models.OpenAICompatible])
 BY_NAME.extend([runnable_agent, approve_tools, output_type, tools.tool_from_schema, function])
 NAMES: dict[str, Any] = {
@@ -203,8 +203,8 @@ def test_option_in_a_remedy_exists(table: str, option: str) -> None:
 
 def options_of(owner: Callable[..., Any]) -> frozenset[str]:
     """Return the options that a function takes by name."""
-    more = ExecutorOptions.__annotations__ if owner is gx.create_agent else ()
-    return frozenset({*inspect.signature(owner).parameters, *more})
+    more = {gx.create_agent: ExecutorOptions, gx.tool: tools.ToolOptions}.get(owner)
+    return frozenset({*inspect.signature(owner).parameters, *getattr(more, "__annotations__", ())})
 
 
 OFFERED = [

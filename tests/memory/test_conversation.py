@@ -8,7 +8,6 @@ import math
 import sqlite3
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -128,12 +127,10 @@ def test_invalid_keys_are_refused() -> None:
     assert memory.history.turns() == ()
 
 
-MODEL = ScriptedModel(["S"], repeat_last=True)
 MAKE: list[Callable[[], TurnMemory]] = [
     BufferMemory,
     functools.partial(gm.WindowMemory, 3),
     functools.partial(gm.TokenWindowMemory, 100),
-    functools.partial(gm.SummaryMemory, MODEL),
 ]
 
 
@@ -181,37 +178,6 @@ def test_async_run_blocks_only_in_threads() -> None:
     assert threading.get_ident() not in history.threads
     memory.load({})
     assert threading.get_ident() in history.threads
-
-
-@settings(max_examples=examples(20))
-@given(order=st.permutations(range(5)))
-def test_concurrent_nested_runs_are_recorded_in_order(order: list[int]) -> None:
-    memory = BufferMemory()
-    ends = [threading.Event() for _ in order]
-
-    def run_thread(number: int) -> None:
-        ends[number].wait()
-        save(memory, turn(number))
-
-    with ThreadPoolExecutor(len(order)) as threads:
-        runs = [threads.submit(run_thread, number) for number in range(len(order))]
-        for number in order:
-            ends[number].set()
-            runs[number].result()
-
-    async def run_task(number: int, ending: asyncio.Event) -> None:
-        await ending.wait()
-        await memory.asave({"input": f"in{number}"}, {"output": f"out{number}"})
-
-    async def run_tasks() -> None:
-        endings = [asyncio.Event() for _ in order]
-        tasks = [asyncio.create_task(run_task(number, ending)) for number, ending in enumerate(endings)]
-        for number in order:
-            endings[number].set()
-            await tasks[number]
-
-    asyncio.run(run_tasks())
-    assert memory.history.turns() == tuple(turn(number) for number in [*order, *order])
 
 
 @cases("kind", "memory", "sqlite")
@@ -286,20 +252,6 @@ def test_token_window_counts_images() -> None:
     assert len(memory.load({})["chat_history"]) == 2
     with pytest.raises(InputError, match="image_tokens=-1"):
         gm.TokenWindowMemory(max_tokens=1, image_tokens=-1)
-
-
-def test_summary_sees_images() -> None:
-    first, second = (gm.SummaryMemory(ScriptedModel(["a summary"]), as_messages=True) for _ in range(2))
-    first.save({"input": "Who?", "images": CAT}, {"output": "It."})
-    for each in first.summaries.turns():
-        second.summaries.add(each)
-    second.history.add(Turn("Who?", "It.", (DOG,)))
-    assert second.load({})["chat_history"][0] == UserMessage("Who?", (DOG,))
-    model = ScriptedModel(["A cat was seen."])
-    memory = gm.SummaryMemory(model)
-    memory.save({"input": "Who?", "images": CAT}, {"output": "It."})
-    assert "[image 1: image/png, 70 bytes]" in str(model.requests[0])
-    assert "base64" not in str(model.requests[0])
 
 
 def test_database_has_a_table_of_images(tmp_path: Path) -> None:

@@ -135,9 +135,9 @@ def test_database_errors_are_raised_unchanged(tmp_path: Path) -> None:
 
 @cases(
     ("path", "why"),
-    ("", "is a directory; name a file in it"),
-    ("missing/turns", r"is in a directory that does not exist; create .*missing first"),
-    ("file/turns", r"is in a directory that does not exist; create .*file first"),
+    ("", "is not a regular file; name a file on a disk"),
+    ("missing/turns", r"is in no directory that exists; create .*missing first"),
+    ("file/turns", r"is in no directory that exists; create .*file first"),
     ("x" * 300, r"path .*xxx cannot be used: File name too long; name another file"),
     ("a\0b", r"cannot be used: .*embedded null"),
 )

@@ -416,10 +416,10 @@ def test_approval_dominates_every_call_of_a_tool(others: tuple[Plugged, ...]) ->
     (approve_tools, (["delete"],), r"approve_tools has tools=\['delete'\]; write approve_tools"),
     (approve_tools, ({approve_tools: ["approve"]},), "approve_tools has the key .*; give the tool's name"),
     (approve_tools, ({"delet": ["approve"]},), r"approve_tools names the tool delet, .* did you mean delete\?"),
-    (Review, ("aprove",), "decision='aprove' is invalid; pass one of approve, edit, reject, respond"),
+    (Review, ("aprove",), "decision='aprove'; give one of approve, edit, reject, respond"),
     (Review, ("edit",), "'edit' has arguments=None; write"),
     (Review, ("approve", "", {"path": "b"}), "'approve' has arguments="),
-    (Review, ("reject", None), "text=None is invalid; pass a string"),
+    (Review, ("reject", None), "text=None; give a string"),
 )
 def test_invalid_gates_and_reviews_are_refused(make: Callable[..., Any], arguments: Any, fact: str) -> None:
     with pytest.raises(gx.InputError, match=fact):

@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import graphexec as gx
-from graphexec import actions, errors, messages, models, nodes, verify
+from graphexec import errors, messages, models, nodes, verify
 from graphexec.executor import Ready
 from graphexec.messages.observations import Excerpt
 from graphexec.nodes.tool_calls import REPEATS, ROUND, WARNING, count_repeats
@@ -39,28 +39,16 @@ def count_naively(steps: Sequence[object], most: int) -> int:
 # ---- counting
 
 
-@cases(
-    ("letters", "times"),
-    *(("", 0), ("a", 1), ("ab", 1), ("aa", 2), ("aaa", 3), ("aaaa", 3), ("aab", 1), ("abab", 2), ("ababab", 3)),
-    *(("cabab", 2), ("abcabc", 2), ("abcdabcd", 2), ("aabaab", 2), ("abaab", 1)),
-    # A round has four turns at most.
-    ("abcdeabcde", 1),
-)
-def test_round_has_one_to_four_steps(letters: str, times: int) -> None:
-    assert count_repeats(make_steps(letters), 3) == times
-
-
-@pytest.mark.medium
-@settings(max_examples=examples(400), deadline=None)
-@example(letters="abcabcabc", most=3)
+@settings(max_examples=examples(400, 100), deadline=None)
+@example(letters="", most=3)
+@example(letters="aaaa", most=3)
+@example(letters="cabab", most=3)
+@example(letters="abcdabcd", most=3)
+# A round has four turns at most.
+@example(letters="abcdeabcde", most=3)
 @given(letters=st.text("ab", max_size=20) | st.text("abcd", max_size=30), most=st.integers(2, 5))
 def test_count_agrees_with_the_naive_count(letters: str, most: int) -> None:
     assert count_repeats(make_steps(letters), most) == count_naively(letters, most)
-
-
-@given(letters=st.text("abc", max_size=8), round_=st.text("abcd", min_size=1, max_size=ROUND), most=st.integers(2, 4))
-def test_steps_before_the_rounds_do_not_matter(letters: str, round_: str, most: int) -> None:
-    assert count_repeats(make_steps(letters + round_ * most), most) == most
 
 
 @cases(
@@ -273,12 +261,3 @@ def test_two_pieces_have_names() -> None:
     both = executor.plug(nodes.stop_repeats(warn_after=2, stop_after=2, name="strict"))
     assert both.seats()[Ready] == ("stop_repeats", "strict")
     assert len(both.run("q").steps) == 2
-
-
-def test_the_node_is_pure_and_keeps_the_inputs() -> None:
-    run = actions.Run({"input": "q"}, actions.Steps(make_steps("aa")))
-    made: Any = nodes.stop_repeats().nodes[0].function
-    warned = made(Ready(run))
-    assert warned.run.inputs == {"input": "q"}
-    assert not run.steps[-1].excerpt.note
-    assert made(Ready(run)) == warned

@@ -14,7 +14,6 @@ from graphexec._parsing.reasoning import ReasoningSplitter, split_reasoning
 from graphexec.agents import chat_agent
 from graphexec.effects import CallModel
 from graphexec.kernel.events import Reported
-from graphexec.memory import SummaryMemory
 from graphexec.messages import ChatRequest, ModelReply, Reasoning, ReplyDelta, UserMessage, check_reply
 from graphexec.models import ScriptedModel
 from tests.executor.actors import echo
@@ -198,10 +197,6 @@ def test_agents_of_users_receive_content_only() -> None:
     made = AgentExecutor(agent=agent, tools=[], handlers=handlers)
     assert [made.run("q").output for _ in range(2)] == ["b", "b"]
     assert received == [ModelReply("b", reasoning=(Reasoning("a"),))] * 2
-    # A summary has none, either.
-    memory = SummaryMemory(ScriptedModel(["<think>Hm.</think>They met."]))
-    memory.save({"input": "q"}, {"output": "a"})
-    assert memory.load({}) == {"chat_history": "Summary: They met."}
 
 
 @cases("make", create_react_agent, create_tool_calling_agent)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import functools
-import inspect
 import types
 from collections.abc import Callable
 from typing import Any
@@ -288,8 +287,3 @@ def test_examples_of_a_tool_are_read() -> None:
 def test_unknown_option_gets_the_remedy(arguments: dict[str, Any], says: str) -> None:
     with pytest.raises(InputError, match=f"Tool has {says}"):
         Tool("find", pair, **arguments)
-
-
-def test_options_are_those_of_the_decorator() -> None:
-    decorated = set(inspect.signature(tool).parameters) - {"function", "name", "description"}
-    assert set(tools.ToolOptions.__annotations__) == decorated

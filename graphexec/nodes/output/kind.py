@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final
@@ -108,9 +108,12 @@ class OutputKind:
             failed = error
         try:
             # Not a container, so it is what a person would write: 5, true, a date.
-            return self._finite(self._validate(lambda: self.adapter.validate_strings(text)))
+            value = self._validate(lambda: self.adapter.validate_strings(text))
         except UnreadableOutputError:
             return self._read_in_prose(text, failed)
+        if isinstance(value, float) and not math.isfinite(value):
+            raise UnreadableOutputError("it is not a finite number")
+        return value
 
     def restore(self, value: object) -> Any:
         """Return an instance from a value that a run has returned; a stored one is JSON data.
@@ -226,12 +229,6 @@ class OutputKind:
         except Exception as error:  # noqa: BLE001 - the validators of a user's type may raise anything
             raise UnreadableOutputError(f"it was refused ({type(error).__name__}: {error})") from None
 
-    @staticmethod
-    def _finite(value: Any) -> Any:
-        if isinstance(value, float) and not math.isfinite(value):
-            raise UnreadableOutputError("it is not a finite number")
-        return value
-
     def explain(self, why: str) -> str:
         """Return the observation of the model about an invalid answer."""
         text = f"The answer is not valid: {why}. Answer with {self.describe()}."
@@ -327,16 +324,13 @@ def _note_messages(messages: Sequence[Message], note: str) -> tuple[Message, ...
 
 # Any: the details of pydantic's errors.
 def _describe_errors(errors: Sequence[Any]) -> str:
-    lines = list(_lines(errors[:_MOST_ERRORS]))
+    lines: list[str] = []
+    for error in errors[:_MOST_ERRORS]:
+        where = ".".join(map(str, error["loc"]))[:100]
+        lines.append(f"{where}: {error['msg'][:200]}" if where else error["msg"][:200])
     if len(errors) > _MOST_ERRORS:
         lines.append(f"and {len(errors) - _MOST_ERRORS} more errors")
     return "; ".join(lines)
-
-
-def _lines(errors: Sequence[Any]) -> Iterator[str]:
-    for error in errors:
-        where = ".".join(map(str, error["loc"]))[:100]
-        yield f"{where}: {error['msg'][:200]}" if where else error["msg"][:200]
 
 
 def make_output_kind(kind: Any) -> OutputKind:

@@ -56,8 +56,7 @@ def redact_pii(
 
     The pieces of an answer are held back until it is restored. In `stream_chunks`, steps have the tokens. Put the piece
     first in the list: a node that asks a model before it, or after the answer is restored, is refused. An agent that a
-    tool or a piece runs gets the values, like any tool; give it a `redact_pii` of its own. So does the model of a
-    memory that summarizes.
+    tool or a piece runs gets the values, like any tool; give it a `redact_pii` of its own.
 
     Bound: `6*iterations + 4` transitions; nothing is asked. The default patterns take time linear in the text. Raises
     `InputError` for an invalid option.
@@ -93,8 +92,8 @@ def redact_pii(
 
     def change_ending(ending: E) -> E:
         vault = Vault.of(ending.run, name, matcher)
-        change, change_json = (vault.show, vault.show_json) if restore else (vault.mask, vault.mask_json)
-        return _map_ending(ending, change, _map_run(ending.run, change, change_json, name))
+        change = vault.show if restore else vault.mask
+        return _map_ending(ending, change, _map_run(ending.run, change, name))
 
     # Two nodes: the table would let one of both classes return either.
     @node(name=f"{name}_answer")
@@ -132,18 +131,16 @@ def _map_ending(ending: E, change: Change, run: Run) -> E:
     return dataclasses.replace(ending, return_values=values, log=log, unread=unread, run=run)
 
 
-def _map_run(run: Run, change: Change, change_json: Change, name: str) -> Run:
+def _map_run(run: Run, change: Change, name: str) -> Run:
     """Return the run with its inputs and its steps changed, and without the vault."""
     state = {key: value for key, value in run.aside.state.items() if key != name}
-    steps = Steps([_map_step(step, change, change_json) for step in run.steps])
+    steps = Steps([_map_step(step, change) for step in run.steps])
     return dataclasses.replace(map_inputs(run, change), steps=steps).with_aside(state=state)
 
 
-def _map_step(step: AgentStep, change: Change, change_json: Change) -> AgentStep:
+def _map_step(step: AgentStep, change: Change) -> AgentStep:
     action = map_input(step.action, change)
-    message = action.message
-    if message is not None:
-        message = map_message(message, change, change_json)
+    message = None if action.message is None else map_message(action.message, change)
     action = dataclasses.replace(
         action, log=str(change(action.log)), message=message, unread=str(change(action.unread))
     )

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import operator
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 from graphexec.actions import AgentAction, Run
@@ -40,17 +41,18 @@ def map_values(value: Any, change: Change) -> Any:
                 return value  # pyright: ignore[reportUnknownVariableType]
             return several if isinstance(value, list) else tuple(several)
         case SystemMessage() | UserMessage() | ToolMessage() | AssistantMessage():
-            return map_message(value, change, lambda text: map_json(text, change))
+            return map_message(value, change)
         case _:
             return _map_foreign_message(value, change)
 
 
-def map_message(message: M, change: Change, change_json: Change) -> M:
+def map_message(message: M, change: Change, change_json: Change | None = None) -> M:
     """Return a message with its content and the arguments of its calls changed, which are JSON."""
+    of_json: Change = change_json or partial(map_json, change=change)
     content = str(change(message.content))
     if not isinstance(message, AssistantMessage):
         return message if content == message.content else dataclasses.replace(message, content=content)
-    named = [(str(change(call.name)), str(change_json(call.arguments))) for call in message.tool_calls]
+    named = [(str(change(call.name)), str(of_json(call.arguments))) for call in message.tool_calls]
     if content == message.content and named == [(call.name, call.arguments) for call in message.tool_calls]:
         return message
     calls = tuple(

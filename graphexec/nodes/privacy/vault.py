@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import operator
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -59,14 +58,6 @@ class Vault:
         if value in self._values:
             return self._values[value]
         return TOKEN().sub(lambda match: str(self._values.get(match[0], match[0])), value)
-
-    def show_json(self, text: str) -> str:
-        """Return JSON with the tokens in its strings replaced by their values."""
-
-        def escaped(token: str) -> str:
-            return json.dumps(str(self._values[token]), ensure_ascii=False)[1:-1] if token in self._values else token
-
-        return TOKEN().sub(lambda match: escaped(match[0]), text)
 
     def mask_json(self, text: str) -> str:
         """Return JSON with the matches in its values replaced, like `mask`."""
