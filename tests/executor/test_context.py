@@ -270,7 +270,7 @@ def test_simultaneous_runs_have_their_own_context(kind: str) -> None:
         results = asyncio.run(gathered())
     else:
         with ThreadPoolExecutor(len(users)) as pool:
-            results = [*pool.map(lambda user: executor.run("q", context=user), users)]
+            results = [one.result() for one in [pool.submit(executor.run, "q", context=user) for user in users]]
     assert [result.steps[0].observation for result in results] == [user.name for user in users]
 
 
