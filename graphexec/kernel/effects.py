@@ -41,7 +41,8 @@ def fill_slots(kind: type[R]) -> type[R]:
     exec(f"def __init__(self, {', '.join(names)}): {'; '.join(lines)}", made)  # noqa: S102 - as dataclasses does it
     for name in ("__defaults__", "__annotations__", "__qualname__", "__module__"):
         setattr(made["__init__"], name, getattr(usual, name))
-    kind.__init__ = made["__init__"]  # type: ignore[misc] - of a class that is made here
+    # The class is made here, and nobody has a value of it yet.
+    kind.__init__ = made["__init__"]  # type: ignore[method-assign]
     return kind
 
 
