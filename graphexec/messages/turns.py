@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from typing import Any, Protocol, TypeAlias, final, overload
 
 from graphexec.messages.conversation import Message
@@ -125,12 +126,13 @@ class Conversation(Sequence[Message]):
         return Conversation, (self._head, self._steps, self._make_turns)
 
     def __iter__(self) -> Iterator[Message]:
-        yield from self._head
-        for turn in self._read()[0]:
-            yield from turn.messages
+        return chain(self._head, *self._parts())
 
     def __len__(self) -> int:
-        return len(self._head) + sum([len(turn.messages) for turn in self._read()[0]])
+        return len(self._head) + sum(map(len, self._parts()))
+
+    def _parts(self) -> list[Sequence[Message]]:
+        return [turn.messages for turn in self._read()[0]]
 
     @overload
     def __getitem__(self, index: int) -> Message: ...

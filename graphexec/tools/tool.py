@@ -240,20 +240,22 @@ class Tool(Generic[P, R_co]):
 
         A string is the only (required) argument, or a JSON object with all arguments. Raises `InvalidArgumentsError`.
         """
-        text = tool_input if isinstance(tool_input, str) else None
         most = self.max_tool_input
-        if most is not None and (length := len(repr(tool_input) if text is None else text)) > most:
+        if most is not None and (length := len(f"{tool_input}")) > most:
             what = f"its arguments have {length:,} characters, and it takes at most {most:,}"
             raise InvalidArgumentsError(f"{self.name} was not called: {what}. Call it with shorter arguments.")
         preferred: Sequence[Mapping[str, Any]] = ()
         # Any: arguments of any type.
         last: Any = tool_input
-        if text is not None:
-            *preferred, last = interpret(self, text)
-            if last is text:
-                wanted = f"a JSON object with {', '.join(self.names)}" if self.names else "a JSON object"
-                what = f"its input is not {wanted}. Call it as {self.signature}."
-                raise InvalidArgumentsError(f"{self.name} was not called: {what}")
+        match tool_input:
+            case str() as text:
+                *preferred, last = interpret(self, text)
+                if last is text:
+                    wanted = f"a JSON object with {', '.join(self.names)}" if self.names else "a JSON object"
+                    what = f"its input is not {wanted}. Call it as {self.signature}."
+                    raise InvalidArgumentsError(f"{self.name} was not called: {what}")
+            case _:
+                pass
         for arguments in preferred:
             from pydantic_core import ValidationError
 

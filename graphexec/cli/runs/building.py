@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from graphexec.cli.check_targets import change_limits, parse_limits
 from graphexec.cli.exit_codes import UsageError
 from graphexec.cli.runs.executors import load_executor
 from graphexec.cli.runs.options import (
     ChosenModel,
-    ModelOptions,
     load_tools,
     make_agent,
     make_memory,
@@ -22,6 +22,9 @@ from graphexec.create import choose_kind
 from graphexec.executor.executor import AgentExecutor
 from graphexec.kernel.meters import Exhausted
 from graphexec.verify import UnprovedError
+
+if TYPE_CHECKING:
+    from graphexec.models import ModelOptions
 
 # The options that an executor of the user takes, too; all others are settings that it has of its own.
 _OF_EVERY_EXECUTOR = ("target", "max_iterations", "limit")

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
 from graphexec.agents import Agent, WorkedExample, create_structured_agent
 from graphexec.agents.structured import STRUCTURED_PROMPT
@@ -23,6 +23,7 @@ from graphexec.tools.everyday import EVERYDAY_TOOLS
 
 if TYPE_CHECKING:
     from graphexec.memory import TokenWindowMemory
+    from graphexec.models import ModelOptions
 
 # Worked examples for the tools of `EVERYDAY_TOOLS`, with numbers that are seldom asked for.
 EVERYDAY_EXAMPLES: tuple[WorkedExample, ...] = (
@@ -44,15 +45,6 @@ _REMEMBERED_LOCALLY, _REMEMBERED = 1_500, 16_000
 
 # The input key that memories provide and agents read, and the conversation in the database of `--memory`.
 _HISTORY_KEY, CONVERSATION = "chat_history", "chat"
-
-
-class ModelOptions(TypedDict, total=False):
-    """The options of a model; `timeout` is in seconds. One on this computer has no `max_retries`."""
-
-    temperature: float
-    max_tokens: int
-    timeout: float
-    max_retries: int
 
 
 @dataclass(frozen=True, slots=True)
