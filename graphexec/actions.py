@@ -343,11 +343,17 @@ class Refusal:
     by: str
     why: str
 
+    @property
+    def reason(self) -> str:
+        """The `reason` of the result."""
+        return "refused"
+
     def __str__(self) -> str:
         return f"refused by {self.by}: {self.why}"
 
 
-# Why a run was stopped: a limit is used up, or a node has refused to go on.
+# Why a run was stopped: a limit is used up, or a node has refused to go on. A cause has a `reason`, the code that
+# results and records have, and its string is for people; records and pages know it by the names of its fields.
 Cause: TypeAlias = Exhausted | Refusal
 
 
@@ -387,7 +393,5 @@ def reason_of(ending: AgentFinish | StoppedResponse) -> str:
     match ending:
         case AgentFinish(return_direct=direct):
             return "return_direct" if direct else "finished"
-        case StoppedResponse(cause=Exhausted(limit)):
-            return limit
-        case StoppedResponse():
-            return "refused"
+        case StoppedResponse(cause=cause):
+            return cause.reason

@@ -36,14 +36,15 @@ def subjects_at(references: Sequence[str], limits: ChosenLimits | None) -> tuple
                 faults.append(fault)
                 subject = Subject(reference, (), place=_error_location(fault.__cause__), error=error_line(fault))
             found.append(subject)
-    machines = [one for one in found if isinstance(one, Target)]
-    if limits is not None and machines and all(machine.limits is not None for machine in machines):
-        raise UsageError(f"{machines[0].name} has its own limits; set them there, and leave them out here")
+    _require_use(limits, [one for one in found if isinstance(one, Target)])
     return [one if isinstance(one, Subject) else _verify(one, limits) for one in found], faults
 
 
 def verdict_at(reference: str, limits: ChosenLimits | None) -> Verdict:
-    """Verify one machine, or return the verdict with which an import refused it. Raises `UsageError`."""
+    """Verify one machine as `subjects_at` does, or return the verdict with which an import refused it.
+
+    Raises `UsageError`.
+    """
     try:
         machine = machine_at(reference)
     except UsageError as fault:
@@ -51,7 +52,14 @@ def verdict_at(reference: str, limits: ChosenLimits | None) -> Verdict:
         if refused is None or refused.verdict is None:
             raise
         return refused.verdict
+    _require_use(limits, [machine])
     return verify(machine.graph, limits_of(machine, limits))
+
+
+def _require_use(limits: ChosenLimits | None, machines: Sequence[Target]) -> None:
+    """Raise `UsageError` for limits that no machine uses, as all have their own."""
+    if limits is not None and machines and all(machine.limits is not None for machine in machines):
+        raise UsageError(f"{machines[0].name} has its own limits; set them there, and leave them out here")
 
 
 def limits_of(machine: Target, chosen: ChosenLimits | None) -> Limits:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import starmap
 from typing import Literal, TypeAlias
 
-from graphexec.actions import NO_ASIDE, AgentAction, AgentFinish, AgentStep, Refusal, Run, Steps, StoppedResponse
+from graphexec.actions import NO_ASIDE, AgentAction, AgentFinish, AgentStep, Run, Steps, StoppedResponse
 from graphexec.agents import Agent
 from graphexec.agents.prompt import format_observation
 from graphexec.agents.reading.answers import READ_AHEAD, read_reply
@@ -201,12 +201,12 @@ def stopped_response(stopped: Stopped) -> StoppedResponse:
 def end_stopped(stopped: Stopped) -> StoppedResponse:
     """Return the end of a run that stops, with the executor's own text."""
     match stopped.cause:
-        case Refusal() as refusal:
-            text = f"Agent stopped: {refusal}"
         case Exhausted("iterations" | "seconds"):
             text = STOPPED
         case Exhausted(limit):
             text = f"Agent stopped due to {limit.replace('_', ' ').removesuffix('s')} limit."
+        case cause:
+            text = f"Agent stopped: {cause}"
     return StoppedResponse(text, stopped.cause, stopped.run)
 
 
@@ -230,7 +230,7 @@ def generate_response(
     with `stopped_response`. After a refusal nothing is asked.
     """
     ending = end_stopped(stopped)
-    if isinstance(stopped.cause, Refusal):
+    if not isinstance(stopped.cause, Exhausted):
         return ending
     reply: ModelReply | Decided = yield policies.request(agent, stopped.run, conclude)
     try:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import AsyncGenerator, Collection, Coroutine, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Generator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, Self
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from graphexec._arguments import optional, validate, whole
 from graphexec.actions import AgentFinish, Run
@@ -30,13 +30,15 @@ from graphexec.messages import check_access
 from graphexec.runtime.emission import emit, stream_async, stream_sync
 from graphexec.runtime.handlers import AT_ONCE, RunContext, RunOptions
 from graphexec.runtime.io import ASYNC, BLOCKING, IO, gather, iterate_sync, run_sync
-from graphexec.runtime.loop import conclude, follow
+from graphexec.runtime.loop import follow, whole_end
 from graphexec.runtime.observers import Observer, OnEvent
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from graphexec.runtime.handlers import RunSettings
+
+R = TypeVar("R")
 
 
 class RunMethods(Generic[T_co]):
@@ -128,13 +130,11 @@ class RunMethods(Generic[T_co]):
         Raises `InputError` for missing inputs and invalid options, `ModelError` if the model fails, `ParseError` for an
         unreadable reply, and any exception of a tool, unless it is handled.
         """
-        run = self._follow(self._name(inputs), BLOCKING, RunOptions(**options))
-        return run_sync(conclude(run, self.make_result, BLOCKING))
+        return run_sync(self._follow(self._name(inputs), BLOCKING, RunOptions(**options), self.make_result))
 
     async def arun(self, inputs: Inputs | Snapshot, **options: Unpack[RunSettings]) -> RunResult[T_co]:
         """Run like `run`, on the running event loop."""
-        run = self._follow(self._name(inputs), ASYNC, RunOptions(**options))
-        return await conclude(run, self.make_result, ASYNC)
+        return await self._follow(self._name(inputs), ASYNC, RunOptions(**options), self.make_result)
 
     def stream(
         self, inputs: Inputs | Snapshot, *, tokens: bool = False, **options: Unpack[RunSettings]
@@ -144,14 +144,14 @@ class RunMethods(Generic[T_co]):
         With `tokens`, models stream their replies if they can, and each piece is an event (`Reported`).
         """
         run_options, given = RunOptions(**options), self._name(inputs)
-        return stream_sync(lambda: self._follow(given, BLOCKING, run_options, emit, tokens=tokens))
+        return stream_sync(lambda: self._follow(given, BLOCKING, run_options, whole_end, emit, tokens=tokens))
 
     def astream(
         self, inputs: Inputs | Snapshot, *, tokens: bool = False, **options: Unpack[RunSettings]
     ) -> AsyncGenerator[Event[Ending], None]:
         """Run like `stream`, on the running event loop."""
         run_options, given = RunOptions(**options), self._name(inputs)
-        return stream_async(lambda: self._follow(given, ASYNC, run_options, emit, tokens=tokens))
+        return stream_async(lambda: self._follow(given, ASYNC, run_options, whole_end, emit, tokens=tokens))
 
     def stream_answer(self, inputs: Inputs | Snapshot, **options: Unpack[RunSettings]) -> Generator[str, None, None]:
         """Run and yield the text of the final answer in pieces, as the model streams it.
@@ -215,24 +215,29 @@ class RunMethods(Generic[T_co]):
         given: Mapping[str, Any] | Snapshot,
         io: IO,
         options: RunOptions,
+        finish: Callable[[Done[Ending]], R],
         consumer: OnEvent | None = None,
         *,
         tokens: bool = False,
-    ) -> Coroutine[Any, Any, Done[Ending]]:
-        """Return the run. Raises `InputError`, and as `check_access` does, unless files have to be read first."""
+    ) -> Coroutine[Any, Any, R]:
+        """Return the run, whose result `finish` makes.
 
-        def follow_from(start: Ready | Snapshot) -> Coroutine[Any, Any, Done[Ending]]:
+        Raises `InputError`, and as `check_access` does, unless files have to be read first.
+        """
+
+        def follow_from(start: Ready | Snapshot) -> Coroutine[Any, Any, R]:
             if self._checks_access and self._may_ask_model(start):
                 self.check_access()
             observers = self._observers
             if self._verbose:
                 observers += (ConsolePrinter(start=start if isinstance(start, Snapshot) else None),)
+            watched = dataclasses.replace(options, observers=(*observers, *options.observers)) if observers else options
             # Not awaited here, to save one coroutine per event.
             return follow(
-                self._graph, start, self.run_context, io, consumer, observers=observers, pieces=tokens, options=options
+                self._graph, start, self.run_context, io, consumer, pieces=tokens, options=watched, finish=finish
             )
 
-        async def read_files(inputs: Mapping[str, Any]) -> Done[Ending]:
+        async def read_files(inputs: Mapping[str, Any]) -> R:
             # In a thread, because it would block an event loop.
             return await follow_from(Ready(Run(await io.call(self._prepare, inputs))))
 
@@ -260,7 +265,7 @@ class RunMethods(Generic[T_co]):
                 returned["intermediate_steps"] = [(step.action, step.observation) for step in result.steps]
             return returned
 
-        return await conclude(self._follow(self._name(inputs), io, options), make_outputs, io)
+        return await self._follow(self._name(inputs), io, options, make_outputs)
 
     async def _batch(
         self, many: Sequence[Inputs], io: IO, options: RunOptions, most: int | None, *, return_exceptions: bool
@@ -286,7 +291,7 @@ class RunMethods(Generic[T_co]):
         given = self._name(inputs)
 
         def begin_run() -> Coroutine[Any, Any, Done[Ending]]:
-            return self._follow(given, io, options, emit, tokens=True)
+            return self._follow(given, io, options, whole_end, emit, tokens=True)
 
         async with aclosing(io.iterate(lambda: stream_sync(begin_run), lambda: stream_async(begin_run))) as events:
             async for event in events:

@@ -383,6 +383,11 @@ class Exhausted:
         counts = [(name, one, isinstance(one, int)) for name, one in amounts]
         _check_counts("Exhausted", [*counts, ("wanted", self.wanted, True)])
 
+    @property
+    def reason(self) -> str:
+        """The name of the limit, as the `reason` of a result."""
+        return self.limit
+
     def __str__(self) -> str:
         return f"{self._text()}, in an outer run" if self.outer else self._text()
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from functools import partial
-from typing import Any, TypeVar, final
+from typing import Any, Generic, TypeVar, final
 
 from graphexec.errors import InputError
 from graphexec.kernel.effects import Batch, CallContext
@@ -44,7 +44,7 @@ from graphexec.runtime.calls import (
 from graphexec.runtime.handlers import Handler, RunContext, RunOptions, check_context, handler_of
 from graphexec.runtime.io import BLOCKING, IO
 from graphexec.runtime.members import MemberCalls
-from graphexec.runtime.observers import Notifier, Observer, OnEvent
+from graphexec.runtime.observers import Notifier, OnEvent
 from graphexec.runtime.threads import NOT_DONE, current_cancel_scope
 
 S = TypeVar("S")
@@ -65,14 +65,14 @@ def follow(
     io: IO,
     on_event: OnEvent | None = None,
     *,
-    observers: Sequence[Observer] = (),
     pieces: bool = False,
     options: RunOptions,
-) -> Coroutine[Any, Any, Done[F]]:
-    """Return the coroutine that drives a run to its end, for every kind of run.
+    finish: Callable[[Done[F]], R],
+) -> Coroutine[Any, Any, R]:
+    """Return the coroutine that drives a run to its end, for every kind of run, and returns what `finish` makes of it.
 
-    The `observers` and those of the `options` are called with each event, then `on_event` is awaited with it, which may
-    wait for a stream's consumer. A call with a deadline has its own thread or task, which is abandoned if it is late.
+    The observers of the `options` are called with each event, then `on_event` is awaited with it, which may wait for a
+    stream's consumer. A call with a deadline has its own thread or task, which is abandoned if it is late.
     Raises `EventLoopError` if an async run has no loop.
     """
     if not io.blocking:
@@ -80,34 +80,20 @@ def follow(
         from graphexec.runtime.tasks import require_event_loop
 
         require_event_loop()
-    notify = None
-    if observers or options.observers:
-        notify = Notifier((*observers, *options.observers), run_context.clock, options.continues)
-        on_event = on_event and notify.reporting_to(on_event)
-    return RunLoop(graph, value, run_context, io, on_event, notify, options, pieces=pieces).follow()
+    return RunLoop(graph, value, run_context, io, on_event, options, finish, pieces=pieces).follow()
 
 
-async def conclude(run: Coroutine[Any, Any, Done[F]], finish: Callable[[Done[F]], R], io: IO) -> R:
-    """Return what `finish` makes of a run's end; an exception in it, and an interrupt, have the run's last state."""
-    done = await run
-    # Python handles no signal between the end of the run and this block.
-    try:
-        result = finish(done)
-        # A cancellation that came since the run waited last: asyncio would drop the result for it.
-        await io.checkpoint()
-    except BaseException as error:
-        attach_snapshot(error, done.snapshot)
-        if done.journal is not None:
-            attach_journal(error, done.journal)
-        raise
-    return result
+def whole_end(done: Done[F]) -> Done[F]:
+    """Return the last event itself, as what a run returns."""
+    return done
 
 
 @final
-class RunLoop:
+class RunLoop(Generic[R]):
     """One run: its path, the answers to its calls, and its journal."""
 
     __slots__ = (
+        "_finish",
         "_notify",
         "_on_event",
         "answers",
@@ -131,8 +117,8 @@ class RunLoop:
         run_context: RunContext,
         io: IO,
         on_event: OnEvent | None,
-        notify: Notifier | None,
         options: RunOptions,
+        finish: Callable[[Done[Any]], R],
         *,
         pieces: bool,
     ) -> None:
@@ -150,6 +136,10 @@ class RunLoop:
         self.scope.begin(self.execution)
         # The time between a reply and the next call: in nodes, policies and observers.
         self.node_seconds = 0.0
+        notify: Notifier | None = None
+        if options.observers:
+            notify = Notifier(options.observers, run_context.clock, options.continues)
+            on_event = on_event and notify.reporting_to(on_event)
         # Without a consumer to wait for, the engine calls the observers directly.
         called = notify if on_event is None else None
         # Observers or the consumer of a stream receive the events.
@@ -163,6 +153,7 @@ class RunLoop:
         self.pieces = pieces
         self._on_event = on_event
         self._notify = notify
+        self._finish = finish
 
     def _journal(self) -> Journal:
         # Created at the end, to keep waiting runs small: it would take a hundredth of their memory.
@@ -190,8 +181,8 @@ class RunLoop:
         if self._notify is not None:
             self._notify.end(Failed(error, snapshot, self.execution.call(), journal.seconds))
 
-    async def follow(self) -> Done[Any]:
-        """Drive the run to its end: carry out each call of the path, and deliver each event."""
+    async def follow(self) -> R:
+        """Drive the run to its end: carry out each call of the path, and deliver each event; return its result."""
         path, execution, cancel_scope = self.path, self.execution, current_cancel_scope()
         clock, began = self.scope.clock, self.scope.began
         compact = CompactReply.classes
@@ -200,6 +191,7 @@ class RunLoop:
         kept: Any
         request: CallContext[Any] | Batch | None = None
         answer: Any = None
+        done: Done[Any] | None = None
         back = clock() - began  # When the current node started or resumed.
         try:
             self.scope.caller = current.get()
@@ -215,10 +207,8 @@ class RunLoop:
                         # `answer` is None at the start of the path and after an event.
                         item = path.send(answer)  # pyright: ignore[reportArgumentType]
                     except StopIteration as end:
-                        self.node_seconds += clock() - began - back
-                        done = await self._end(end.value)
-                        enter_call(self.scope.caller)
-                        return done
+                        outcome = end.value
+                        break
                     # Not kept while the next call waits.
                     answer = reply = kept = None
                     # The caller may have been cancelled while a node was running.
@@ -257,6 +247,14 @@ class RunLoop:
                     reply_class = kept.__class__
                     self.answers += (reply_class, kept.compact()) if reply_class in compact else (None, kept)
                     self.times += array("d", answer[1:])
+                self.node_seconds += clock() - began - back
+                done = await self._end(outcome)
+                enter_call(self.scope.caller)
+                result = self._finish(done)
+                if self._on_event is None:
+                    # A cancellation that came since the run waited last: asyncio would drop the result for it.
+                    await self.io.checkpoint()
+                return result
             finally:
                 if members is not None:
                     await members.close()
@@ -266,6 +264,12 @@ class RunLoop:
                 with suppress(ValueError):
                     path.close()
         except BaseException as error:
+            if done is not None:
+                # What makes the result has failed, or an interrupt came.
+                leave_run(self.scope, self.scope.caller)
+                attach_snapshot(error, done.snapshot)
+                attach_journal(error, self._journal())
+                raise
             try:
                 leave_run(self.scope, self.scope)
                 from graphexec._mistakes.event_loops import raise_loop_error

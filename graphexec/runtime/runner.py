@@ -24,7 +24,7 @@ from graphexec.runtime.handlers import (
     handlers_for,
 )
 from graphexec.runtime.io import ASYNC, BLOCKING, IO, run_sync
-from graphexec.runtime.loop import conclude, follow
+from graphexec.runtime.loop import follow, whole_end
 from graphexec.runtime.observers import OnEvent
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def stream(
 
 async def arun(graph: Graph[S, F], value: S | Snapshot, **options: Unpack[GraphSettings]) -> Done[F]:
     """Run like `run`, on the running event loop; blocking functions run in threads."""
-    return await conclude(_follow(graph, value, ASYNC, **options), lambda done: done, ASYNC)
+    return await _follow(graph, value, ASYNC, **options)
 
 
 def astream(
@@ -95,4 +95,4 @@ def _follow(  # noqa: PLR0913
     known = handlers_for({**find_handlers(graph.settings), **(handlers or {}), **(overrides or {})})
     everywhere = Handlers({kind: known[kind] for kind in overrides or ()})
     context = RunContext(known, limits or Limits(), at_once, clock, proof, around_call, everywhere)
-    return follow(graph, value, context, io, consumer, pieces=pieces, options=RunOptions(**options))
+    return follow(graph, value, context, io, consumer, pieces=pieces, options=RunOptions(**options), finish=whole_end)

@@ -39,8 +39,9 @@ def test_digits_of_other_scripts_are_read(number: int, zero: int) -> None:
 @cases(
     ("value", "text"),
     *((37.5, "37,5"), (37.0, "37.000"), (37_000, "37.000"), (13_752, "1,37,52"), (52, "1,37,52"), (0.57, "57 %")),
-    *((0.57, "57 percent"), (37_000, "37k"), (1_500_000, "1.5M")),
-    *((370, "3.7e2"), (-37, "37"), (1, "one"), (10**400, f"1{'0' * 400}"), (math.inf, "9" * 200_000)),
+    *((0.57, "57 percent"), (37_000, "37k"), (1_500_000, "1.5M"), (0.75, "3/4"), (17, "5 p.m.")),
+    *(("17:05", "5:05pm"), ("2025-03-17", "on the 17th"), (370, "3.7e2")),
+    *((-37, "37"), (1, "one"), (10**400, f"1{'0' * 400}"), (math.inf, "9" * 200_000)),
 )
 def test_text_means_the_number(value: float | str, text: str) -> None:
     assert KnownText(text).has(value)
@@ -50,7 +51,7 @@ def test_text_means_the_number(value: float | str, text: str) -> None:
     "question",
     *("What is thirty-seven times two?", "What is half of it?", "Wie viel ist siebenunddreißig plus 5?"),
     *("¿Cuánto es treinta y siete por 5?", "Ile to jest trzydzieści siedem razy 5?"),
-    *("Paljonko on kolmekymmentäseitsemän?", "三十七加5", "тридцать семь плюс 5"),
+    *("Paljonko on kolmekymmentäseitsemän?", "三十七加5", "тридцать семь плюс 5", "What is XXXVII plus 5?"),
     *("What is 0x25 plus 5?", "What is there on March 4?"),
 )
 def test_numbers_that_cannot_be_read_may_be_known(question: str) -> None:
@@ -105,11 +106,13 @@ def test_value_may_be_known(value: Any, question: str) -> None:
     ("report.json", "Delete the file data.json"),
     ("6 * 7", "What is 6 times 8?"),
     ("2025-03-04", "What events are there tomorrow?"),
+    ("2025-03-04", "What events are there on the 14th?"),
     (317, "Set an alarm for 8:00 and turn the light off in 5 hours."),
     ("東京", "天気はどう?"),
     ("東京", "84 * 19"),
     ("+", "What is 3 - 4?"),
     (["Lisbon"], "How is Oslo?"),
+    (30, "What is 3/0?"),
 )
 def test_value_is_not_known(value: Any, question: str) -> None:
     assert not is_known(value, question)

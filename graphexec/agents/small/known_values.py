@@ -25,11 +25,15 @@ _NUMBER = compile_lazily(
     r"(?:e(?P<exponent>[+-]?\d{1,3})(?!\w))?(?:\s?(?P<unit>%|percent\b|[kmb](?!\w)|bn\b))?"
 )
 _YEAR = compile_lazily(r"(?:19|20)\d\d")
+_FRACTION = compile_lazily(r"(?<!\d)(\d+)\s?/\s?(\d+)")
 _POWERS: Mapping[str | None, int] = {"%": -2, "percent": -2, "k": 3, "m": 6, "b": 9, "bn": 9}
+_AFTERNOON = compile_lazily(r"(\d{1,2})(?:[:.]\d\d)?\s?p\.?m\b")
+_HALF_A_DAY = 12  # hours
+_DATE = compile_lazily(r"\d{4}-\d\d-0?(\d{1,2})")
 # Longer numbers are beyond those of floats, and would take long to convert.
 _MOST_DIGITS = 400
 
-# Where numbers are written like this, any number may follow from the text: words, months, bits.
+# Where numbers are written like this, any number may follow from the text: words, months, Roman numerals, bits.
 _NUMBER_WORD = compile_lazily(
     r"\b(?:two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w{3,5}teen"
     r"|(?:twen|thir|for|fif|six|seven|eigh|nine)t(?:y|ie)\w*|hundred|thousand|[mbtr]+illion|dozen|score"
@@ -38,6 +42,7 @@ _NUMBER_WORD = compile_lazily(
     r"|jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec)(?:th|s)?\b"
     r"|\b0[xbo][0-9a-f]"
 )
+_ROMAN = compile_lazily(r"\b(?=[IVXLCDM]{2})M*(?:C[MD]|D?C{0,3})(?:X[CL]|L?X{0,3})(?:I[XV]|V?I{0,3})\b")
 
 
 @cache
@@ -87,6 +92,7 @@ class KnownText:
         return (
             any(one.isnumeric() and not one.isdigit() for one in self.text)
             or _NUMBER_WORD().search(self._folded) is not None
+            or _ROMAN().search(self.text) is not None
         )
 
     @cached_property
@@ -123,7 +129,13 @@ class KnownText:
         return folded in self._folded or self._has_words(_WORD().findall(folded))
 
     def _has_numbers(self, folded: str) -> bool:
-        """Return whether the text has all numbers of a string; of a date, those of the day and the month."""
+        """Return whether the text has all numbers of a string; of a date, those of the day and the month.
+
+        The day alone is enough if it is written as in `the 17th`.
+        """
+        date = _DATE().fullmatch(folded)
+        if date and re.search(rf"\bthe {date[1]}(?:st|nd|rd|th)\b", self._folded):
+            return True
         several = [one["digits"] for one in _NUMBER().finditer(folded)]
         needed = [one for one in several if not _is_year(one)] or several
         return all(self._has_number(one) for one in needed)
@@ -206,6 +218,11 @@ def _read_numbers(folded: str) -> Iterator[float]:
         for number in (*(runs := _DIGITS().findall(found["digits"])), *_join(runs)):
             yield _to_float(number)
             yield _to_float(f"{number}e{exponent}")
+    for hour in _AFTERNOON().findall(folded):
+        yield float(hour) + _HALF_A_DAY
+    for over, under in _FRACTION().findall(folded):
+        if _to_float(under):
+            yield _to_float(over) / _to_float(under)
 
 
 def _to_float(number: str) -> float:

@@ -9,7 +9,7 @@ from pydantic_core import to_json
 from rich.table import Table
 from rich.text import Text
 
-from graphexec.actions import AgentAction, AgentFinish, AgentStep, Refusal, StoppedResponse
+from graphexec.actions import AgentAction, AgentFinish, AgentStep, StoppedResponse
 from graphexec.cli.runs.building import suggest_limit
 from graphexec.cli.runs.loop import RunProgress, RunSetup
 from graphexec.cli.screen import Screen, TraceScreen
@@ -92,11 +92,8 @@ class AnswerPrinter:
     def answer(self, ending: Ending) -> None:
         """Print the answer, if there is one, and to `err` the reason why a run was stopped."""
         if isinstance(ending, StoppedResponse):
-            match ending.cause:
-                case Exhausted() as limit:
-                    more = f"; allow more with {self.limit_option} {suggest_limit(limit)}"
-                case Refusal():
-                    more = ""
+            limit = ending.cause if isinstance(ending.cause, Exhausted) else None
+            more = f"; allow more with {self.limit_option} {suggest_limit(limit)}" if limit else ""
             self.say(Text(f"{ending.reason.rstrip('.')}{more}", "yellow"))
             if not ending.generated:
                 return

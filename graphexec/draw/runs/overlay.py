@@ -174,8 +174,8 @@ def _status(result: Record | None) -> str:
             return "Still running"
         case {"status": "stopped", "cause": {"by": by}}:
             return f"Refused by {by}"
-        case {"status": "stopped", "reason": reason}:
-            return f"Stopped by the limit on {str(reason).replace('_', ' ')},"
+        case {"status": "stopped", "cause": {"limit": limit}}:
+            return f"Stopped by the limit on {str(limit).replace('_', ' ')},"
         case {"status": "error", "error": {"type": kind}}:
             return f"Failed with {kind}"
         case {"status": status}:
