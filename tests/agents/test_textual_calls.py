@@ -127,7 +127,7 @@ CUT = [
     ),
     *(f"I look. {mark[:length]}" for mark in MARKS for length in range(2, len(mark))),
     *('{"name": "wea', '{"arguments": {"city": "Oslo"}, "na', '```json\n[{"to', '{"', "I look. <tool_c"),
-    *('<invoke name="wea', '<invoke name="weather">', "Action: weather\nAction In", "[TOOL_C"),
+    *('<invoke name="wea', '<invoke name="weather">', "Action: weather\nAction In", 'weather(city="Os', "[TOOL_C"),
 ]
 
 

@@ -25,7 +25,6 @@ from graphexec.agents.reading.json_calls import (
     NotACallError,
     TextualCall,
     contains_call,
-    find_tool_name,
     make_token_pattern,
     read_json,
     read_json_values,
@@ -33,7 +32,12 @@ from graphexec.agents.reading.json_calls import (
     to_calls,
 )
 from graphexec.agents.reading.json_text import ARGUMENT_KEYS, FENCE, NAME_KEYS, Region, find_regions, to_list
-from graphexec.agents.reading.text_parsing import find_named_tools, has_known_action, make_unreadable_error, unwrap
+from graphexec.agents.reading.other_calls import begins_python_call, find_other_form, has_name_before
+from graphexec.agents.reading.text_parsing import (
+    find_named_tools,
+    make_unreadable_error,
+    unwrap,
+)
 from graphexec.messages import ModelReply, ToolCall
 from graphexec.tools import AnyTool
 
@@ -65,13 +69,6 @@ CALL_MARK_PREFIXES = (
     *("<tool_call", "<tools>", "<function", "<|tool_call", "<\uff5ctool\u2581call", "<|python_tag|>", "[tool_calls]"),
     "<invoke",
 )
-# The names of calls in the tags of Claude, the headers of gpt-oss and the ids of Kimi, whose arguments are not read.
-_NAMED_OTHERWISE = compile_lazily(
-    r"(?<![`\"'])(?:<(?:\w{1,20}:)?(?:invoke|tool|function|tool_call)\s{1,9}name=[\"'“‘]?|\bto=functions\."
-    r"|\bfunctions\.(?=[\w-]{1,99}:\d))([\w.-]{1,99})",
-    re.IGNORECASE,
-)
-_BEGINS_WITH_LABEL = compile_lazily(r"\W{0,9}(?:thought|action)\b", re.IGNORECASE)
 # What a mark that is cut does not have.
 _MARK_END = compile_lazily(r"[>\s]")
 # The opening fence of a text.
@@ -100,7 +97,8 @@ def read_textual_calls(reply: ModelReply, tools: Sequence[AnyTool]) -> ModelRepl
     except ValueError:
         _reject_unread_call(text, by_name)
         _reject_call_in_prose(text, by_name)
-        _reject_other_form(text, by_name)
+        if other := find_other_form(text, by_name):
+            _reject(text, other)
         if reply.finish_reason == "length":
             _reject_cut_call(text, by_name)
         return reply
@@ -301,24 +299,17 @@ def _reject_call_in_prose(text: str, tools: Mapping[str, AnyTool]) -> None:
             if _begins_marked_call(region.text, tools):
                 _reject(text, "it has other text around its tool call")
             continue
+        named = is_last and has_name_before(text, region, tools)
         values: list[Any] = []
         try:
             values = read_json_values(region.text)
         except ValueError:
-            if is_last:
+            if is_last and not named:
                 _reject_unread_call(region.text, tools)
         calls = to_calls(values, tools, tagged=False) if is_last else []
-        named = any(call.name in tools for call in calls)
+        named = named or any(call.name in tools for call in calls)
         if named or (not _is_inline_code(text, region) and contains_call(values, tools)):
             _reject(text, f"it has other text {'before' if is_last else 'around'} its tool call")
-
-
-def _reject_other_form(text: str, tools: Mapping[str, AnyTool]) -> None:
-    """Raise `ParseError` for the call of a known tool with labels, or in the tags of models that are not read."""
-    if has_known_action(text, tools) or (_BEGINS_WITH_LABEL().match(text) and find_named_tools(text, tools)):
-        _reject(text, "its tool call has labels, not the form of a call")
-    if any(find_tool_name(found[1], tools) in tools for found in _NAMED_OTHERWISE().finditer(text)):
-        _reject(text, "its tool call has tags that cannot be read")
 
 
 def _is_inline_code(text: str, region: Region) -> bool:
@@ -345,7 +336,7 @@ def _reject_cut_call(text: str, tools: Mapping[str, AnyTool]) -> None:
     # A mark that is complete has been read, but that of Claude. Prose may have other tags.
     cut = len(tail) > 1 and any(mark.startswith(tail) for mark in CALL_MARK_PREFIXES)
     begun = tail.startswith("<invoke") or (tail.startswith(CALL_MARK_PREFIXES) and not _MARK_END().search(tail))
-    begun = begun or bool(find_named_tools(text, tools))
+    begun = begun or begins_python_call(text, tools) or bool(find_named_tools(text, tools))
     if cut or begun or _may_begin_call(text, tools):
         _reject(text, "its tool call was cut at the token limit")
 
