@@ -250,7 +250,9 @@ parts = st.recursive(
             "$ref": st.sampled_from(["#/$defs/Closed", "#/$defs/Open"]),
         },
     ),
-    lambda inner: st.tuples(inner, st.lists(inner, max_size=3)).map(lambda pair: {**pair[0], "allOf": pair[1]}),
+    lambda inner: st.tuples(inner, st.lists(inner, min_size=1, max_size=3)).map(
+        lambda pair: {**pair[0], "allOf": pair[1]}
+    ),
     max_leaves=4,
 )
 
