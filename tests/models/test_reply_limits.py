@@ -24,7 +24,7 @@ from tests.models.recorded import CHAT, CHAT_REPLY, STREAM
 from tests.parameters import cases
 
 PEER = Endpoint("tiny", "http://127.0.0.1:1/v1")
-LIMITS = {"bytes": 10_000, "calls": 3, "depth": 20, "values": 1_000}
+LIMITS = {"bytes": 10_000, "calls": 3, "depth": 20, "values": 1_000, "events": 2_000}
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ STREAMED: dict[str, Attack] = {
     "endless line": (_stream(lambda _: hostile.endless(b"data: xxxxxxxxxx")), "bytes"),
     "endless event": (_stream(lambda _: hostile.endless(b"data: xxxxxxxxxx\n")), "bytes"),
     "endless comments": (_stream(lambda _: hostile.endless(b": hello, hello, hello\n\n" * 10)), "bytes"),
-    "endless events": (_stream(lambda _: hostile.endless(hostile.event({"type": "ping"}))), "bytes"),
+    "endless events": (_stream(lambda _: hostile.endless(hostile.event({"type": "ping"}))), "events"),
     "endless text": (_stream(lambda protocol: hostile.endless(protocol.text_event("x" * 100))), "bytes"),
     "endless calls": (_stream(lambda protocol: lambda: (protocol.call_events(n, "{}") for n in count())), "calls"),
     "compressed": (_stream(lambda _: hostile.once(hostile.make_bomb(31, 1)), "gzip"), "bytes"),

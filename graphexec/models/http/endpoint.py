@@ -52,13 +52,15 @@ OPENAI = Provider(
 # The default of the option `max_reply_bytes`.
 REPLY_BYTES = 8 * 2**20
 # What else a reply may have: tool calls and other parts, levels of JSON, and brackets and commas, which bound
-# the values of a document and take a hundred bytes each in memory. Providers allow about a hundred calls.
-MOST = {"calls": 10_000, "depth": 64, "values": 500_000}
+# the values of a document and take a hundred bytes each in memory; and events, each of which takes 10 microseconds.
+# Providers allow about a hundred calls, and replies of a hundred thousand tokens.
+MOST = {"calls": 10_000, "depth": 64, "values": 500_000, "events": 200_000}
 _WORDS = {
     "bytes": "a reply of more than {:,} bytes",
     "calls": "a reply of more than {:,} tool calls or other parts",
     "depth": "JSON that is nested more than {:,} levels deep",
     "values": "JSON of more than {:,} values",
+    "events": "a stream of more than {:,} events",
 }
 
 

@@ -155,8 +155,9 @@ class EventReader:
         self._text = getincrementaldecoder("utf-8")("replace")
         self._lines = SSELineDecoder()
         self._events = SSEDecoder()
-        # The bytes since the last event, but for those behind it in its piece.
+        # The bytes since the last event, but for those behind it in its piece, and the number of events.
         self._held = 0
+        self._count = 0
 
     def take(self, piece: bytes) -> Iterator[str]:
         """Yield the data of each event that a piece ends. Raises `ReplyLimitError`."""
@@ -184,6 +185,9 @@ class EventReader:
             # An event without data has no meaning in any of the protocols.
             if event is not None and event.data:
                 self._held = 0
+                self._count += 1
+                if self._count > MOST["events"]:
+                    raise reply_limit_error(self._endpoint, "events", self._count)
                 if len(event.data) > self._endpoint.reply_bytes:
                     raise reply_limit_error(self._endpoint, "bytes", len(event.data))
                 is_error = event.event.strip() == "error" and '"error"' not in event.data
