@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class MemberCalls:
     """The calls of one batch. They start as `at_once` allows, and are answered one by one as replies come."""
 
-    def __init__(self, run: RunLoop, batch: Batch) -> None:
+    def __init__(self, run: RunLoop[Any], batch: Batch) -> None:
         self.batch = batch
         self._run = run
         # A batch with an effect that has no handler is refused before any of its calls begins.
