@@ -34,11 +34,18 @@ class Frame(NamedTuple):
 def stack() -> list[Frame]:
     """Return the stack as `inspect.stack` does, but without the source of each line, which takes most of its time."""
     frames: list[Frame] = []
-    frame: FrameType | None = inspect.currentframe()
+    this = inspect.currentframe()
+    # The first frame is the caller's.
+    frame: FrameType | None = None if this is None else this.f_back
     while frame is not None:
         frames.append(Frame(frame, frame.f_code.co_filename))
         frame = frame.f_back
     return frames
+
+
+def test_stack_is_that_of_inspect() -> None:
+    """With another first frame, no printed line would be compared."""
+    assert [one.frame for one in stack()] == [one.frame for one in inspect.stack()]
 
 
 def run_block(example: CodeExample, names: dict[str, Any], eval_example: EvalExample) -> str:

@@ -24,7 +24,7 @@ from tests.models.recorded import CHAT, CHAT_REPLY, STREAM
 from tests.parameters import cases
 
 PEER = Endpoint("tiny", "http://127.0.0.1:1/v1")
-LIMITS = {"bytes": 10_000, "calls": 3, "depth": 20, "values": 1_000, "events": 2_000}
+LIMITS = {"bytes": 10_000, "calls": 3, "depth": 20, "values": 1_000, "events": 100_000}
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ STREAMED: dict[str, Attack] = {
     "endless line": (_stream(lambda _: hostile.endless(b"data: xxxxxxxxxx")), "bytes"),
     "endless event": (_stream(lambda _: hostile.endless(b"data: xxxxxxxxxx\n")), "bytes"),
     "endless comments": (_stream(lambda _: hostile.endless(b": hello, hello, hello\n\n" * 10)), "bytes"),
-    "endless events": (_stream(lambda _: hostile.endless(hostile.event({"type": "ping"}))), "events"),
+    "endless events": (_stream(lambda _: hostile.endless(hostile.event({"type": "ping"}))), "bytes"),
     "endless text": (_stream(lambda protocol: hostile.endless(protocol.text_event("x" * 100))), "bytes"),
     "endless calls": (_stream(lambda protocol: lambda: (protocol.call_events(n, "{}") for n in count())), "calls"),
     "compressed": (_stream(lambda _: hostile.once(hostile.make_bomb(31, 1)), "gzip"), "bytes"),
@@ -239,6 +239,15 @@ def test_no_line_and_no_event_is_held_beyond_the_limit(piece: bytes, times: int)
     with pytest.raises(ReplyLimitError) as caught:
         any(event for _ in range(2_000) for event in reader.take(piece * times))
     assert 1_000 < caught.value.seen <= 1_000 + len(piece * times)
+
+
+@pytest.mark.medium
+def test_stream_has_no_more_events_than_its_limit() -> None:
+    reader, piece = EventReader(PEER), b"data: a\n\n" * 1_000
+    assert sum(1 for _ in range(MOST["events"] // 1_000) for _ in reader.take(piece)) == MOST["events"]
+    with pytest.raises(ReplyLimitError) as caught:
+        any(reader.take(piece))
+    assert (caught.value.limit, caught.value.seen) == ("events", MOST["events"] + 1)
 
 
 @given(st.binary(max_size=300), st.sampled_from(sorted(hostile.WINDOWS)), st.integers(1, 50))
