@@ -270,9 +270,11 @@ class Program:
 
     def compile_ranks(self, ranks: Ranks) -> Mapping[str, Sequence[RankPart]]:
         """Return the parts of each node's rank. Raises `CertificateError` if one counts what has no limit."""
-        if self._ranks is None or self._ranks[0] is not ranks:
-            self._ranks = ranks, {node: [*self._parts_of(rank)] for node, rank in ranks.items()}
-        return self._ranks[1]
+        known = self._ranks
+        if known is None or known[0] is not ranks:
+            # Another thread may keep those of another proof at the same time.
+            known = self._ranks = ranks, {node: [*self._parts_of(rank)] for node, rank in ranks.items()}
+        return known[1]
 
     def _parts_of(self, rank: Rank) -> Iterator[RankPart]:
         for component, names in rank:
