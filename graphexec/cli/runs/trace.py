@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, StoppedResponse
+from graphexec.cli.exit_codes import Terminated
 from graphexec.cli.runs.building import suggest_limit
 from graphexec.cli.runs.loop import RunProgress, RunSetup
 from graphexec.cli.screen import Screen, TraceScreen
@@ -69,25 +70,20 @@ class AnswerPrinter:
     def on_event(self, event: Event[Ending]) -> None:
         """Show nothing."""
 
-    def on_end(self, ending: Ending, progress: RunProgress) -> None:  # noqa: ARG002 - required by the protocol
-        """Print the answer."""
-        self.answer(ending)
-
-    def on_interrupt(self, progress: RunProgress) -> None:
-        """Print the run's progress."""
+    def on_end(self, progress: RunProgress) -> None:
+        """Print the answer if there is one, then the error or interruption that ended the run."""
         if progress.ending is not None:
             self.answer(progress.ending)
-        at = f" at {progress.node}" if progress.node else ""
-        by = progress.terminated_by
-        how = "Interrupted" if by is None else f"Terminated by {by.name}"
-        self.say(Text(f"{how}{at}, after {format_quantity(len(progress.steps), 'step')}", "yellow"))
-
-    def on_error(self, error: Exception, progress: RunProgress) -> None:
-        """Print the error."""
-        if progress.ending is not None:
-            self.answer(progress.ending)
-        prefix = "graphexec" if progress.ending is None else "graphexec: the memory was not saved"
-        self.say(Text(f"{prefix}: {failure_line(error)}", "red"))
+        match progress.error:
+            case None:
+                pass
+            case KeyboardInterrupt() as error:
+                at = f" at {progress.node}" if progress.node else ""
+                how = f"Terminated by {error.name}" if isinstance(error, Terminated) else "Interrupted"
+                self.say(Text(f"{how}{at}, after {format_quantity(len(progress.steps), 'step')}", "yellow"))
+            case error:
+                prefix = "graphexec" if progress.ending is None else "graphexec: the memory was not saved"
+                self.say(Text(f"{prefix}: {failure_line(error)}", "red"))
 
     def answer(self, ending: Ending) -> None:
         """Print the answer, if there is one, and to `err` the reason why a run was stopped."""
@@ -169,9 +165,11 @@ class TracePrinter(AnswerPrinter):
             case _:
                 pass
 
-    def on_end(self, ending: Ending, progress: RunProgress) -> None:
-        """Print the answer between the trace and the cost."""
-        super().on_end(ending, progress)
+    def on_end(self, progress: RunProgress) -> None:
+        """Print the end of the run between the trace and the cost so far."""
+        self.show_pending(())
+        self._print_gap()
+        super().on_end(progress)
         self._cost(progress)
 
     def answer(self, ending: Ending) -> None:
@@ -182,20 +180,6 @@ class TracePrinter(AnswerPrinter):
         if self._together or isinstance(ending, StoppedResponse):
             self._gap_printed = False
         self._print_gap()
-
-    def on_interrupt(self, progress: RunProgress) -> None:
-        """Print the run's progress and cost."""
-        self.show_pending(())
-        self._print_gap()
-        super().on_interrupt(progress)
-        self._cost(progress)
-
-    def on_error(self, error: Exception, progress: RunProgress) -> None:
-        """Print the error, and the cost so far."""
-        self.show_pending(())
-        self._print_gap()
-        super().on_error(error, progress)
-        self._cost(progress)
 
     def _cost(self, progress: RunProgress) -> None:
         spent = progress.spent
