@@ -7,7 +7,8 @@ import dataclasses
 import json
 import math
 import time
-from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -22,7 +23,7 @@ from graphexec.kernel.stepping import advance, begin
 from graphexec.runtime.handlers import handler_of
 from graphexec.runtime.io import BLOCKING, run_sync
 from graphexec.runtime.runner import arun, astream, run
-from graphexec.testing.adversary import PARTS, Adversary, Attack, Part
+from graphexec.testing.adversary import Adversary, Attack, Part
 from graphexec.testing.clock import VirtualClock
 from graphexec.testing.failures import DeadlockError
 from graphexec.testing.setup import Trial
@@ -120,8 +121,8 @@ def report_run(
 
 def report_attack(trial: Trial, attack: Attack, limits: Limits, proof: Proof | None = None) -> RunReport:
     """Report one async run in which the adversary answers all effects."""
-    trial.watchdog.script = attack.describe()
     clock, adversary = VirtualClock(), Adversary(attack, trial.oracle)
+    trial.watchdog.log = adversary.log
     overrides = adversary.handlers(trial.graph)
     made = astream(
         trial.graph, trial.start, overrides=overrides, limits=limits, clock=clock, proof=proof, context=trial.context
@@ -147,10 +148,10 @@ def outcome_async(trial: Trial, attack: Attack, limits: Limits) -> object:
 
 
 def outcome_sync(
-    trial: Trial, attack: Attack, limits: Limits, paused: Snapshot | None = None, seen: dict[Part, int] | None = None
+    trial: Trial, attack: Attack, limits: Limits, paused: Snapshot | None = None, seen: Mapping[Part, int] | None = None
 ) -> object:
     """Return the outcome of a sync run, or the exception that ends it."""
-    adversary = Adversary(attack, trial.oracle, dict(seen) if seen else dict.fromkeys(PARTS, 0))
+    adversary = Adversary(attack, trial.oracle, Counter(seen))
     overrides, clock = adversary.handlers(trial.graph), VirtualClock()
     value = trial.start if paused is None else paused
     return _outcome_or_error(
@@ -165,16 +166,16 @@ def _outcome_or_error(drive: Callable[[], Done[Any]]) -> object:
         return error
 
 
-def pauses(trial: Trial, attack: Attack, limits: Limits) -> list[tuple[str, dict[Part, int]]]:
+def pauses(trial: Trial, attack: Attack, limits: Limits) -> list[tuple[str, Mapping[Part, int]]]:
     """Return the run as JSON before each effect, with the counts of answers so far."""
     adversary = Adversary(attack, trial.oracle)
     handlers = adversary.handlers(trial.graph)
-    found: list[tuple[str, dict[Part, int]]] = []
+    found: list[tuple[str, Mapping[Part, int]]] = []
     snapshot = begin(trial.graph, trial.start)
     try:
         while True:
             # Before it asks: an unanswered request would be charged again, as after a crash.
-            found.append((snapshot.to_json(), dict(adversary.seen)))
+            found.append((snapshot.to_json(), Counter(adversary.seen)))
             state = advance(trial.graph, snapshot, limits)
             if isinstance(state, Done):
                 break

@@ -7,15 +7,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from graphexec.actions import Run
-from graphexec.effects import CallAgent, CallModel, LoadMemory, SaveMemory
+from graphexec.effects import CallModel, LoadMemory, SaveMemory
 from graphexec.errors import InputError, did_you_mean
 from graphexec.executor.executor import AgentExecutor
 from graphexec.executor.outcomes import Ready
-from graphexec.kernel.effects import Effect
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Limits
 from graphexec.messages import ModelReply
-from graphexec.testing.adversary import PARTS, Part, replies_by_part
+from graphexec.testing.adversary import Part, numbers_by_part
 from graphexec.testing.explorer.explore import RAISES
 from graphexec.testing.explorer.oracle import Oracle, Replies, replies_of
 from graphexec.testing.explorer.stepping import priced
@@ -33,8 +32,8 @@ ENDLESS = 64.0
 class Trial:
     """A machine that can be run from `start`, within `limits`, with the replies of an oracle.
 
-    It may end with an exception of one of the classes `raises`. `parts` are the names of the possible replies, and
-    `unusual` those of the unusual ones.
+    It may end with an exception of one of the classes `raises`. `numbers` are those of the replies to each part of its
+    effects.
     """
 
     graph: Graph[Any, Any]
@@ -42,20 +41,14 @@ class Trial:
     # Any value that the first node takes.
     start: Any
     oracle: Oracle
-    parts: Mapping[Part, tuple[str, ...]]
-    unusual: Mapping[Part, tuple[str, ...]]
+    numbers: Mapping[Part, range]
     raises: tuple[type[BaseException], ...] = RAISES
-    # Names the script of the current run in its errors.
+    # Names the replies of the current run in its errors.
     watchdog: Watchdog = field(default_factory=Watchdog)
     # The names of nodes that may behave differently in each run.
     stateful: frozenset[str] = frozenset()
     # The context of the runs.
     context: object = None
-
-    @property
-    def all_parts(self) -> dict[Part, tuple[str, ...]]:
-        """The names of all replies, the unusual ones last."""
-        return {part: (*self.parts[part], *self.unusual[part]) for part in PARTS}
 
 
 def graph_of(machine: Verifiable) -> Graph[Any, Any]:
@@ -88,12 +81,8 @@ def trial_of(
     """
     graph = graph_of(machine)
     check_names("stateful", stateful, [*graph.nodes], "no node of the machine")
-    tools: tuple[str, ...] = ()
-    decides: type[Effect[Any]] | None = None
     if isinstance(machine, AgentExecutor):
-        tools = tuple(machine.tools)
-        decides = CallAgent if machine.agent.model is None else CallModel
-        if decides is CallAgent:
+        if machine.agent.model is None:
             # A plan declares both; only users' nodes ask the model of a callable agent.
             replies = {CallModel: [ModelReply("done"), ModelReply("")], **(replies or {})}
         provided: tuple[str, ...] = ()
@@ -110,9 +99,8 @@ def trial_of(
         raise InputError(f"the graph starts with {takes}, but no start value is known; pass start={takes}(...)")
     within = limits_of(machine, limits)
     oracle = priced(replies_of(machine, replies), within)
-    names = replies_by_part(graph, oracle, tools, decides=decides)
-    watchdog = watchdog or Watchdog()
-    return Trial(graph, within, start, oracle, *names, raises, watchdog, frozenset(stateful), context)
+    watchdog, stays = watchdog or Watchdog(), frozenset(stateful)
+    return Trial(graph, within, start, oracle, numbers_by_part(oracle), raises, watchdog, stays, context)
 
 
 def check_names(option: str, given: Sequence[str], known: Sequence[str], fact: str) -> None:

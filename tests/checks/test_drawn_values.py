@@ -27,7 +27,7 @@ from tests.parameters import cases
 NEVER_BACK = ScriptedTurn("act", (Call("echo", 1), Call("unknown")), math.inf, stubborn=True)
 GARBAGE = ScriptedTurn("garbage", (), 2.5)
 SCRIPT = AgentScript((ScriptedTurn("act", (Call("unknown", "x"),)), GARBAGE, NEVER_BACK))
-ATTACK = Attack((Move("calls echo"), Move("raises", 0.5)), (Move("ok", math.inf, stubborn=True),))
+ATTACK = Attack({"turns": (Move(1), Move(None, 0.5)), "results": (Move(0, math.inf, stubborn=True),)})
 NODE = DrawnNode((DrawnEdge("Red", 0, ("alpha",)), DrawnEdge("Blue", None)), ("alpha",), "tools", 1, 2, None)
 LOOP = DrawnGraph((NODE,))
 
@@ -35,7 +35,7 @@ LOOP = DrawnGraph((NODE,))
 @cases(
     ("value", "text"),
     (SCRIPT, "(act unknown('x'), garbage after 2.5 s, act echo(1), unknown() never, stubborn)"),
-    (ATTACK, "turns=(calls echo, raises after 0.5 s), results=(ok never, stubborn)"),
+    (ATTACK, "turns=(1, raises after 0.5 s), results=(0 never, stubborn)"),
     (LOOP, "{n0: (Red -> n0 resets alpha, Blue -> END; costs alpha; asks 1..2 tools; spent -> END)}"),
 )
 def test_drawn_values_have_a_readable_repr(value: object, text: str) -> None:
@@ -92,11 +92,11 @@ def test_drawn_limits_stay_within_given_limits(within: Limits) -> None:
     assert (within.seconds, within["alpha"] in (0, 1)) == (7.0, True)
 
 
-@given(attack=attacks({"turns": ("finish",), "results": ("ok", "error"), "others": ()}))
+@given(attack=attacks({"turns": range(1), "results": range(-1, 2)}))
 def test_attack_has_moves_for_asked_effects_only(attack: Attack) -> None:
-    assert attack.turns
-    assert attack.results
-    assert not attack.others
+    turns, results = attack.moves["turns"], attack.moves["results"]
+    assert {move.number for move in turns} <= {0, None}
+    assert {move.number for move in results} <= {0, 1, -1, None}
     assert attack.at_once().seconds == 0
 
 

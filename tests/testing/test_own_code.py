@@ -156,7 +156,7 @@ def test_failures_of_observers_and_scripts_are_named() -> None:
     results: Replies = {CallTool: [ToolResult("done"), ToolResult("it failed", "error")]}
     with pytest.raises(AssertionError) as raised:
         verify_termination(deciding(decide, max_iterations=4), replies=results, examples=20)
-    assert "with the replies results=(ToolResult 1, ToolResult 2); " in str(raised.value)
+    assert "with the replies CallTool: ToolResult 1, CallTool: ToolResult 2; " in str(raised.value)
 
 
 def test_a_late_failure_of_a_graph_is_found() -> None:

@@ -185,7 +185,7 @@ def test_node_exception_shows_the_replies() -> None:
     notes = "\n".join(raised.value.__notes__)
     assert "the replies: CallModel: calls several" in notes
     assert "the path: plan --Replied--> parse --Acted-->" in notes
-    assert "attack=turns=(calls several)" in notes
+    assert re.search(r"attack=turns=\(\d+\)", notes)
 
 
 @pytest.mark.medium

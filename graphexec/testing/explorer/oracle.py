@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
 from graphexec.actions import AgentAction, AgentFinish, StepStatus
@@ -52,13 +52,15 @@ class Oracle:
     """Every class of replies to an effect, and the `words` by which values are distinguished (`None`: all strings).
 
     `tools` are the names of an executor's tools. `unusual` are further replies that a model, a tool or a person may
-    give, such as an empty text: a run tries one of them at each request, and is not followed further.
+    give, such as an empty text: a run tries one of them at each request, and is not followed further. `numbers` are the
+    numbers of the replies to each class of effects; those of unusual ones are negative.
     """
 
     replies: Callable[[Effect[Any]], Sequence[Reply]]
     words: frozenset[str] | None = None
     tools: Collection[str] | None = None
     unusual: Callable[[Effect[Any]], Sequence[Reply]] = lambda _: ()
+    numbers: Mapping[type[Effect[Any]], range] = field(default_factory=dict[type[Effect[Any]], range])
 
     def __call__(self, effect: Effect[Any]) -> Sequence[Reply]:
         """Return the classes of replies to this effect."""
@@ -115,19 +117,28 @@ def replies_of(machine: AgentExecutor | Graph[Any, Any], replies: Replies | None
             raise InputError(_unknown(kind, known) or "")
         return known[kind]
 
-    values = [reply.value for many in known.values() for reply in many]
-    values += [reply.value for many, _ in performed.values() for reply in many]
-    values += [reply.value for tool in tools for reply in tool_results(CallTool(tool, {}), tools)]
-    words = texts(values) | frozenset(tools) | {UNKNOWN} | frozenset(get_args(StepStatus))
+    of_tools = [tool_results(CallTool(tool, {}), tools) for tool in tools]
+    of_nodes = [many for many, _ in performed.values()]
+    words = texts([reply.value for many in (*known.values(), *of_nodes, *of_tools) for reply in many])
+    words |= frozenset(tools) | {UNKNOWN} | frozenset(get_args(StepStatus))
     called = [] if agent is None or agent.model is None else _unusual_calls(agent, tools)
 
-    def unusual_replies_to(effect: Effect[Any]) -> Sequence[Reply]:
-        if isinstance(effect, ModelEffect):
+    # Any: mypy does not take a class for hashable.
+    def unusual_replies_to(kind: Any) -> Sequence[Reply]:
+        if issubclass(kind, ModelEffect):
             # A user cannot know all replies of a model.
-            return _UNUSUAL_REPLIES if type(effect) in given else [*_UNUSUAL_REPLIES, *called]
-        return () if type(effect) in given else _UNUSUAL.get(type(effect), ())
+            return _UNUSUAL_REPLIES if kind in given else [*_UNUSUAL_REPLIES, *called]
+        return () if kind in given else _UNUSUAL.get(kind, ())
 
-    return Oracle(replies_to, words, None if agent is None else tuple(tools), unusual_replies_to)
+    several = {one: [many] for one, many in known.items()} | {CallTool: of_tools or [_ANY_RESULT], Perform: of_nodes}
+    asked = [kind for kind in several if any(kind in node.effects for node in graph)]
+    return Oracle(
+        replies_to,
+        words,
+        None if agent is None else tuple(tools),
+        lambda effect: unusual_replies_to(type(effect)),
+        {kind: range(-len(unusual_replies_to(kind)), max(map(len, several[kind]))) for kind in asked},
+    )
 
 
 # The results of runs of other executors.
