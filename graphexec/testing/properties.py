@@ -15,8 +15,7 @@ from graphexec.kernel.meters import Limits, is_measure
 from graphexec.kernel.node import END
 from graphexec.kernel.snapshot import Snapshot
 from graphexec.testing.adversary import Attack
-from graphexec.testing.explorer.explore import RAISES, Exploration, explore
-from graphexec.testing.explorer.failure import remedy
+from graphexec.testing.explorer.explore import RAISES, Exploration, explore, remedy
 from graphexec.testing.explorer.oracle import Replies
 from graphexec.testing.explorer.stub_nodes import explore_table
 from graphexec.testing.explorer.temporal import charges_of

@@ -6,6 +6,7 @@ to a run: a deadline, an exception, a cancellation, a crash.
 
 from __future__ import annotations
 
+import textwrap
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,17 @@ from typing import Any, TypeVar, final
 
 from graphexec._arguments import validate, whole
 from graphexec.effects import MODEL_CALLS, TOOL_CALLS
-from graphexec.errors import InputError, ParseError
+from graphexec.errors import (
+    CertificateError,
+    InputError,
+    NodeError,
+    ParseError,
+    UndeclaredCountError,
+    UndeclaredEffectError,
+    UndeclaredOutcomeError,
+)
+from graphexec.kernel.counters import MeasureError
+from graphexec.kernel.events import Event, Moved
 from graphexec.kernel.graph import Graph, require_graph
 from graphexec.kernel.meters import Limits
 from graphexec.kernel.node import Edge
@@ -27,7 +38,6 @@ from graphexec.testing.explorer.abstraction import (
     settings_that_look_back,
     shape,
 )
-from graphexec.testing.explorer.failure import Failure, Raised
 from graphexec.testing.explorer.oracle import Oracle
 from graphexec.testing.explorer.statespace import Endless, Events, Search, measure_extent
 from graphexec.testing.explorer.stepping import Choice, Over, Stepping, Waiting
@@ -41,6 +51,73 @@ MOST_STATES = 100_000
 
 # The exceptions of nodes that may end a run: an unreadable reply is not a mistake in a node.
 RAISES: tuple[type[BaseException], ...] = (ParseError,)
+
+
+# The width of an event in a message.
+_WIDTH = 110
+
+# Exceptions for nodes that break their declarations, or for bugs of the engine. They are never allowed.
+CONTRACT_ERRORS = (
+    UndeclaredOutcomeError,
+    UndeclaredEffectError,
+    UndeclaredCountError,
+    MeasureError,
+    NodeError,
+    CertificateError,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FoundRun:
+    """A run of `graph` from `start` within `limits`; `choices` are what happened to its requests, in order."""
+
+    graph: Graph[Any, Any]
+    limits: Limits
+    start: Any
+    choices: tuple[Choice, ...]
+    events: tuple[Event[Any], ...]
+
+    @property
+    def path(self) -> tuple[Edge, ...]:
+        """The edges taken, in order. `draw(graph, "mermaid", marks=dict.fromkeys(path, "orange"))` shows them."""
+        edges = {(edge.source, edge.outcome): edge for edge in self.graph.edges}
+        return tuple(edges[event.node, type(event.outcome)] for event in self.events if type(event) is Moved)
+
+    def describe(self) -> str:
+        """Return the edges and choices of the run as text."""
+        path = ", ".join(map(str, self.path)) or f"at {self.graph.start}"
+        return f"{path}; the world {', '.join(map(str, self.choices)) or 'nothing'}"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Failure(FoundRun):
+    """A shortest run that breaks `assertion`; its last event is the one that breaks it."""
+
+    assertion: Assertion
+
+    def __str__(self) -> str:
+        last = textwrap.shorten(str(self.events[-1]), _WIDTH, placeholder="...")
+        return f"{self.assertion} does not hold: {self.describe()}; the last event is {last}"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Raised(FoundRun):
+    """A shortest run in which `node` raises `error`; none of its choices is an exception."""
+
+    node: str
+    error: Exception
+
+    def __str__(self) -> str:
+        return f"{self.node} raises {self.error!r}: {self.describe()}"
+
+
+def remedy(error: BaseException) -> str:
+    """Return the remedy for an exception that a node raises. A broken declaration cannot be allowed."""
+    if isinstance(error, CONTRACT_ERRORS):
+        return "fix the node"
+    return f"let no node raise it, or pass raises=({type(error).__name__},)"
 
 
 @final
