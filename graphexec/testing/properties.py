@@ -28,8 +28,7 @@ from graphexec.testing.runs import (
     comparable,
     measured_by,
     moves_of,
-    outcome_async,
-    outcome_sync,
+    outcome_of,
     pauses,
     report_attack,
 )
@@ -312,8 +311,7 @@ def check_bounds(report: RunReport, bounds: Bounds, limits: Limits, graph: Graph
 def check_drivers(trial: Trial, attack: Attack, limits: Limits) -> None:
     """Check that sync, async, and resumed runs (from JSON at each effect) end alike. The attack has no delays."""
     __tracebackhide__ = True
-    whole = outcome_sync(trial, attack, limits)
-    other = outcome_async(trial, attack, limits)
+    whole, other = (outcome_of(trial, attack, limits, trial.start, is_async=one) for one in (False, True))
     differs = bool(trial.stateful)
     if comparable(other) != comparable(whole) and not differs:
         # Observed runs tell which node it is.
@@ -325,7 +323,7 @@ def check_drivers(trial: Trial, attack: Attack, limits: Limits) -> None:
         again = paused.to_json()
         at = paused.node
         assert again == text, f"a snapshot at {at} that was stored differs from the original: {text} became {again}"
-        resumed = outcome_sync(trial, attack, limits, paused, seen)
+        resumed = outcome_of(trial, attack, limits, paused, seen)
         assert comparable(resumed) == comparable(whole) or differs, (
             f"{at} differs when it is resumed: from {text} the run ends with {resumed!r} instead of {whole!r}; keep "
             f"what it needs in its value, in a form that JSON keeps"

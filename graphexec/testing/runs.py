@@ -8,7 +8,7 @@ import json
 import math
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -135,35 +135,30 @@ def report_attack(trial: Trial, attack: Attack, limits: Limits, proof: Proof | N
     raise report.error
 
 
-def outcome_async(trial: Trial, attack: Attack, limits: Limits) -> object:
-    """Return the outcome of an unobserved async run, or the exception that ends it. The attack has no delays."""
-    clock = VirtualClock()
-    overrides = Adversary(attack, trial.oracle).handlers(trial.graph)
-
-    def drive() -> Done[Any]:
-        made = arun(trial.graph, trial.start, overrides=overrides, limits=limits, clock=clock, context=trial.context)
-        return clock.run(made)
-
-    return _outcome_or_error(drive)
-
-
-def outcome_sync(
-    trial: Trial, attack: Attack, limits: Limits, paused: Snapshot | None = None, seen: Mapping[Part, int] | None = None
+def outcome_of(
+    trial: Trial,
+    attack: Attack,
+    limits: Limits,
+    value: object,
+    seen: Mapping[Part, int] | None = None,
+    *,
+    is_async: bool = False,
 ) -> object:
-    """Return the outcome of a sync run, or the exception that ends it."""
-    adversary = Adversary(attack, trial.oracle, Counter(seen))
-    overrides, clock = adversary.handlers(trial.graph), VirtualClock()
-    value = trial.start if paused is None else paused
-    return _outcome_or_error(
-        lambda: run(trial.graph, value, overrides=overrides, limits=limits, clock=clock, context=trial.context)
-    )
+    """Return the outcome of an unobserved run from a value or a snapshot, or the exception that ends it.
 
-
-def _outcome_or_error(drive: Callable[[], Done[Any]]) -> object:
+    The attack has no delays; `seen` are the counts of its answers before a snapshot.
+    """
+    overrides, clock = Adversary(attack, trial.oracle, Counter(seen)).handlers(trial.graph), VirtualClock()
     try:
-        return drive().outcome
+        if is_async:
+            done = clock.run(
+                arun(trial.graph, value, overrides=overrides, limits=limits, clock=clock, context=trial.context)
+            )
+        else:
+            done = run(trial.graph, value, overrides=overrides, limits=limits, clock=clock, context=trial.context)
     except Exception as error:  # noqa: BLE001 - compared with the exception of another run
         return error
+    return done.outcome
 
 
 def pauses(trial: Trial, attack: Attack, limits: Limits) -> list[tuple[str, Mapping[Part, int]]]:

@@ -270,9 +270,9 @@ def test_errors_of_parsers_end_runs() -> None:
 @pytest.mark.medium
 @cases("crashes", 0, 1, 3)
 def test_each_crash_costs_at_most_one_repeated_call(crashes: int) -> None:
-    for found in (explored(Limits(iterations=2), crashes=crashes), explored(Limits(iterations=2, restarts=crashes))):
-        assert (found.endless, found.model_calls, found.longest) == (None, 2 + crashes, 10)
-    assert explored(agent_limits(iterations=2, model_calls=2), crashes=crashes).model_calls == 2
+    found = explored(Limits(iterations=2, restarts=crashes))
+    assert (found.endless, found.model_calls, found.longest) == (None, 2 + crashes, 10)
+    assert explored(agent_limits(iterations=2, model_calls=2, restarts=crashes)).model_calls == 2
 
 
 SO = replies_of(kernel.PROMPTS, {CallModel: [messages.ModelReply("so")]})
@@ -432,10 +432,10 @@ def stubborn_asking() -> gx.Graph[Form, Any]:
     return gx.graph(gx.edges(asking, routes), start=asking)
 
 
-@cases("limits", Limits(seconds=2.0), Limits(restarts=1), Limits())
+@cases("limits", Limits(seconds=2.0, restarts=1), Limits(restarts=1), Limits())
 def test_exception_is_found_despite_crashes_and_cuts(limits: Limits) -> None:
     machine = stubborn_asking()
-    (raised,) = explore(machine, limits, Form(), replies_of(machine), crashes=1).raised
+    (raised,) = explore(machine, limits, Form(), replies_of(machine)).raised
     assert [choice.kind for choice in raised.choices] == ["replies"]
 
 
@@ -562,7 +562,7 @@ def test_counters_and_callables_in_values_are_kept() -> None:
     found = explore(errands.TRYING, UNLIMITED, errands.Trying(), NO)
     assert (found.endless, set(found.endings), found.longest) == (None, {"Expected"}, 3)
     # and what cannot be serialized is resumed unchanged.
-    found = explore(errands.TRYING, UNLIMITED, errands.Trying(0, lambda: None), NO, crashes=1)
+    found = explore(errands.TRYING, Limits(iterations=None, restarts=1), errands.Trying(0, lambda: None), NO)
     assert found.model_calls == 4
     assert "SnapshotError" not in found.exceptions
 

@@ -200,7 +200,6 @@ def explore(  # noqa: PLR0913 - all but the first four have defaults
     properties: Sequence[Assertion] = (),
     raises: tuple[type[BaseException], ...] = RAISES,
     prune: bool = True,
-    crashes: int = 0,
     most_states: int = MOST_STATES,
     context: object = None,
 ) -> Exploration:
@@ -209,9 +208,9 @@ def explore(  # noqa: PLR0913 - all but the first four have defaults
     At each request, an unusual reply is tried, too, up to the next request: a node must not fail.
 
     If the limits have `seconds`, replies also come late, and effects are cut off. A run may crash whenever it waits; it
-    is resumed from its JSON as often as the limits allow `restarts`, or else `crashes` times. `context` is the context
-    of the runs. Each of the `properties` that fails becomes a `Failure` with its shortest run; an exception of a node
-    that is not in `raises` becomes a `Raised`.
+    is resumed from its JSON as often as the limits allow `restarts`. `context` is the context of the runs. Each of the
+    `properties` that fails becomes a `Failure` with its shortest run; an exception of a node that is not in `raises`
+    becomes a `Raised`.
 
     Takes one expansion per state: about nodes times replies times the amounts left of each limit. Without `prune`,
     every run is followed to its end, and their number is exponential.
@@ -220,10 +219,10 @@ def explore(  # noqa: PLR0913 - all but the first four have defaults
     is not a graph.
     """
     require_graph(graph, "explore(executor.graph, ...)")
-    validate("explore", ("crashes", crashes, whole(0)), ("most_states", most_states, whole(1)))
+    validate("explore", ("most_states", most_states, whole(1)))
     if unknown := [text for one in properties for text in unknown_names(one, graph.nodes, oracle.tools)]:
         raise InputError("\n".join(unknown))
-    stepping, allowed = Stepping(graph, limits, crashes, context=context), {kind.__name__ for kind in raises}
+    stepping, allowed = Stepping(graph, limits, context), {kind.__name__ for kind in raises}
 
     def expand(waiting: Waiting) -> Iterator[tuple[Choice, Events, Waiting | Over]]:
         failed = set(allowed)

@@ -73,11 +73,10 @@ Stepped: TypeAlias = tuple[tuple[Event[Any], ...], Waiting | Over]
 
 @dataclass(frozen=True, slots=True)
 class Stepping:
-    """Steps of one machine within limits; `crashes` are allowed if the limits have no `restarts`."""
+    """Steps of one machine within limits; a run may crash if the limits have `restarts`."""
 
     graph: Graph[Any, Any]
     limits: Limits
-    crashes: int = 0
     # The context of the run.
     context: object = None
 
@@ -128,7 +127,7 @@ class Stepping:
         of_model = not isinstance(waiting.effect, All) and MODEL_CALLS in waiting.effect.charges
         yield Choice("raises", ModelError.__name__ if of_model else "an exception")
         yield Choice("cancels")
-        if self.limits.restarts is not None or waiting.snapshot.spent.restarts < self.crashes:
+        if self.limits.restarts is not None:
             yield Choice("crashes")
 
     def unusual_choices(self, waiting: Waiting, oracle: Oracle) -> Iterator[Choice]:
