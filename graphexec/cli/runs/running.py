@@ -69,7 +69,7 @@ def run(
             OUTPUT,
             "FILE",
             "Also write a trace of the run to this file during the run, for graphexec view and draw --run: the "
-            "records of --json, gzipped if the name ends in .gz. A full disk does not end the run.",
+            "records of --json. A full disk does not end the run.",
         ),
     ] = None,
     debug: Debug = False,
