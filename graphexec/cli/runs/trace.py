@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, TextIO
 
-from pydantic_core import to_json
 from rich.table import Table
 from rich.text import Text
 
@@ -17,6 +16,7 @@ from graphexec.cli.screen import Screen, TraceScreen
 from graphexec.cli.targets import failure_line
 from graphexec.cli.terminal import clean, is_same_file
 from graphexec.draw.model.text import format_cached, format_duration, format_quantity, format_sum
+from graphexec.draw.runs.labels import format_call
 from graphexec.effects import (
     CACHED_TOKENS,
     COMPLETION_TOKENS,
@@ -240,7 +240,8 @@ class TracePrinter(AnswerPrinter):
                 # The actions of one reply share its text.
                 thought = self._shorten(_thought(actions[0]))
                 lines.extend([Text(thought, "dim italic")] if thought else [])
-                lines.extend(self._action(action) for action in actions)
+                calls = (format_call(action.tool, action.tool_input, _CHARACTERS) for action in actions)
+                lines.extend(Text(call, "cyan") for call in calls)
                 lines.extend(self._unread(action.unread) for action in actions if action.unread)
             case Observed(actions=actions, results=results):
                 times = self._times_of(len(results))
@@ -273,14 +274,6 @@ class TracePrinter(AnswerPrinter):
 
     def _unread(self, text: str) -> Text:
         return Text(f"not read, since the model invented it: {self._shorten(text)}", "yellow")
-
-    def _action(self, action: AgentAction) -> Text:
-        text = Text(clean(action.tool), "cyan")
-        given = action.tool_input
-        if isinstance(given, str):
-            return text.append(f"({self._shorten(_format_value([given])[1:-1])})")
-        arguments = ", ".join(f"{name}={_format_value([value])[1:-1]}" for name, value in given.items())
-        return text.append(f"({self._shorten(arguments)})")
 
     def _times_of(self, tools: int) -> list[str]:
         """Return the duration of each tool call, or empty strings if the replies do not match the tools."""
@@ -345,8 +338,3 @@ def _thought(action: AgentAction) -> str:
     if action.message is not None:
         return action.message.content
     return "" if action.log.lstrip().startswith("{") else action.log.partition("Action")[0]
-
-
-# Any: an argument or a result of a tool.
-def _format_value(value: Any) -> str:
-    return value if isinstance(value, str) else to_json(value, fallback=str, inf_nan_mode="constants").decode()
