@@ -200,10 +200,9 @@ def _check_bound(exploration: Exploration, verdict: Verdict) -> Exploration:
 def check_attacks(trial: Trial, *, examples: int = EXAMPLES) -> None:
     """Attack the machine `examples` times with reproducible attacks, and call `check_attack` for each.
 
-    Raises `AssertionError` for the shortest failing attack found, and `InputError` for `examples` below 1.
+    Raises `AssertionError` for the shortest failing attack found.
     """
     __tracebackhide__ = True
-    validate("", ("examples", examples, whole(1)))
     # Hypothesis is imported only here.
     from hypothesis import HealthCheck, Phase, given, settings
 

@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any
 
 from graphexec.errors import Portable, SnapshotError
 from graphexec.kernel.effects import All
@@ -61,44 +61,39 @@ class RunReport:
         return last.outcome if isinstance(last, Done) else None
 
 
-@final
-class _Recorder:
-    """The events of a run. Raises `BrokenPromiseError` for a visit with too many requests that no node declares."""
-
-    def __init__(self, graph: Graph[Any, Any]) -> None:
-        self.events: list[Event[Any]] = []
-        self._graph = graph
-        self._requests: set[int] = set()
-
-    def record(self, event: Event[Any]) -> None:
-        """Store an event."""
-        self.events.append(event)
-        if isinstance(event, Entered):
-            self._requests = set()
-        elif isinstance(event, Asked) and event.call is not None:
-            self._requests.add(event.call.sequence)
-            if len(self._requests) >= MOST_ASKS and self._graph[event.node].most is None:
-                fact = f"asks for {type(event.effect).__name__} {MOST_ASKS} times in one visit"
-                remedy = "let it return after some replies, and declare asks= in its @node, or set a lower max_fan_out"
-                raise BrokenPromiseError(event.node, fact, remedy)
-
-
 def report_run(
     trial: Trial,
     adversary: Adversary,
     clock: VirtualClock,
     made: AsyncGenerator[Event[Any], None] | Generator[Event[Any], None, None],
 ) -> RunReport:
-    """Report an async run under the virtual clock, or a sync one in real time. Its exception is part of the report."""
-    recorder, error = _Recorder(trial.graph), None
+    """Report an async run under the virtual clock, or a sync one in real time. Its exception is part of the report.
+
+    Raises `BrokenPromiseError` for a visit with too many requests that no node declares.
+    """
+    events: list[Event[Any]] = []
+    error: Exception | None = None
+    # Of the current visit.
+    requests: set[int] = set()
     begun, seconds = time.monotonic(), clock.seconds
+
+    def record(event: Event[Any]) -> None:
+        events.append(event)
+        if isinstance(event, Entered):
+            requests.clear()
+        elif isinstance(event, Asked) and event.call is not None:
+            requests.add(event.call.sequence)
+            if len(requests) >= MOST_ASKS and trial.graph[event.node].most is None:
+                fact = f"asks for {type(event.effect).__name__} {MOST_ASKS} times in one visit"
+                remedy = "let it return after some replies, and declare asks= in its @node, or set a lower max_fan_out"
+                raise BrokenPromiseError(event.node, fact, remedy)
 
     async def follow(stream: AsyncGenerator[Event[Any], None]) -> None:
         nonlocal seconds
         try:
             async with contextlib.aclosing(stream):
                 async for event in stream:
-                    recorder.record(event)
+                    record(event)
         finally:
             # Before the clock advances for remaining tasks.
             seconds = clock.seconds
@@ -109,14 +104,14 @@ def report_run(
         else:
             with contextlib.closing(made):
                 for event in made:
-                    recorder.record(event)
+                    record(event)
     except BrokenPromiseError:
         raise
     except Exception as raised:  # noqa: BLE001 - the caller judges the exception of the run
         error = raised
     if not isinstance(made, AsyncGenerator):
         seconds = time.monotonic() - begun
-    return RunReport(tuple(recorder.events), error, adversary, seconds)
+    return RunReport(tuple(events), error, adversary, seconds)
 
 
 def report_attack(trial: Trial, attack: Attack, limits: Limits, proof: Proof | None = None) -> RunReport:

@@ -17,7 +17,6 @@ from graphexec.messages import ModelReply
 from graphexec.testing.adversary import Part, numbers_by_part
 from graphexec.testing.explorer.explore import RAISES
 from graphexec.testing.explorer.oracle import Oracle, Replies, replies_of
-from graphexec.testing.explorer.stepping import priced
 from graphexec.testing.explorer.stub_nodes import WIDEST
 from graphexec.testing.own_code.watchdog import Watchdog
 from graphexec.verify.proof.flow import lower_limits
@@ -98,7 +97,7 @@ def trial_of(
         takes = " | ".join(kind.__name__ for kind in graph[graph.start].takes)
         raise InputError(f"the graph starts with {takes}, but no start value is known; pass start={takes}(...)")
     within = limits_of(machine, limits)
-    oracle = priced(replies_of(machine, replies), within)
+    oracle = replies_of(machine, replies)
     watchdog, stays = watchdog or Watchdog(), frozenset(stateful)
     return Trial(graph, within, start, oracle, numbers_by_part(oracle), raises, watchdog, stays, context)
 

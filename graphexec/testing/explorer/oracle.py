@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
 from graphexec.actions import AgentAction, AgentFinish, StepStatus
@@ -133,12 +133,20 @@ def replies_of(machine: AgentExecutor | Graph[Any, Any], replies: Replies | None
     several = {one: [many] for one, many in known.items()} | {CallTool: of_tools or [_ANY_RESULT], Perform: of_nodes}
     asked = [kind for kind in several if any(kind in node.effects for node in graph)]
     return Oracle(
-        replies_to,
+        lambda effect: [*map(_with_cost, replies_to(effect))],
         words,
         None if agent is None else tuple(tools),
-        lambda effect: unusual_replies_to(type(effect)),
+        lambda effect: [*map(_with_cost, unusual_replies_to(type(effect)))],
         {kind: range(-len(unusual_replies_to(kind)), max(map(len, several[kind]))) for kind in asked},
     )
+
+
+def _with_cost(reply: Reply) -> Reply:
+    """Return the reply of a model with a cost, at least 0, which a limit on the cost needs."""
+    value = reply.value
+    if isinstance(value, ModelReply) and value.cost is None:
+        return Reply(reply.name, replace(value, cost=0.0))
+    return reply
 
 
 # The results of runs of other executors.

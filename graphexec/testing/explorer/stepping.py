@@ -133,10 +133,7 @@ class Stepping:
     def unusual_choices(self, waiting: Waiting, oracle: Oracle) -> Iterator[Choice]:
         """Yield the unusual replies to the request; in a batch, one member has an unusual reply."""
         if not isinstance(waiting.effect, All):
-            yield from (
-                Choice("replies", reply.name, reply.value)
-                for reply in priced(oracle, self.limits).unusual(waiting.effect)
-            )
+            yield from (Choice("replies", reply.name, reply.value) for reply in oracle.unusual(waiting.effect))
             return
         members = waiting.effect.effects
         usual = [replies[0].value for one in members if (replies := oracle(one))]
@@ -147,7 +144,7 @@ class Stepping:
     def _candidate_replies(self, oracle: Oracle, effect: Effect[Any]) -> list[Reply]:
         """Return the replies and, if tokens or cost are limited, model replies that use up the limit."""
         tokens, money = self.limits[TOKENS], self.limits[COST]
-        known = [*priced(oracle, self.limits)(effect)]
+        known = [*oracle(effect)]
         models = [(reply.name, reply.value) for reply in known if isinstance(reply.value, ModelReply)]
         if tokens is not None:
             usage = Usage(completion_tokens=int(tokens))
@@ -207,21 +204,3 @@ def _cuts(effect: Request, replies: Sequence[Reply]) -> Iterator[Choice]:
         # Some members of a batch may have finished.
         values: Any = replies[0].value
         yield Choice("cuts", "all but the first", Cut((values[0], *(Cut() for _ in values[1:]))))
-
-
-def priced(oracle: Oracle, limits: Limits) -> Oracle:
-    """Return the oracle whose model replies report a cost, at least 0, if a limit needs it."""
-    if limits[COST] is None:
-        return oracle
-
-    def with_costs(replies: Callable[[Effect[Any]], Sequence[Reply]]) -> Callable[[Effect[Any]], Sequence[Reply]]:
-        return lambda effect: [*map(_with_cost, replies(effect))]
-
-    return replace(oracle, replies=with_costs(oracle.replies), unusual=with_costs(oracle.unusual))
-
-
-def _with_cost(reply: Reply) -> Reply:
-    value = reply.value
-    if isinstance(value, ModelReply) and value.cost is None:
-        return Reply(reply.name, replace(value, cost=0.0))
-    return reply
