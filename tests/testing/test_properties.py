@@ -1,16 +1,14 @@
-"""One line holds an executor to its promise: what keeps it passes, and each defect is found, also step by step."""
+"""One line holds an executor to its promise: what keeps it passes, and each defect is found."""
 
 import contextlib
 import dataclasses
 import re
 import traceback
-import unittest
 from collections.abc import Callable, Generator
 from typing import Any
 
 import hypothesis
 import pytest
-from hypothesis import Phase, settings
 from pydantic import SecretStr
 
 import graphexec as gx
@@ -23,11 +21,10 @@ from graphexec.testing import ScriptedModel, verify_termination
 from graphexec.testing import properties as checked
 from graphexec.testing.setup import trial_of
 from graphexec.tools import AnyTool
-from tests.checks.machine import executor_machine
 from tests.executor.actors import echo
 from tests.kernel.machines import INSISTENT, Asking, machine_of, value
 from tests.parameters import cases
-from tests.verify.orders import FIVE, ORDERS, PARCELS, PAYMENTS, Order, Pay, Ship
+from tests.verify.orders import ORDERS, PARCELS, PAYMENTS, Order, Pay, Ship
 
 
 @gx.tool(return_direct=True, timeout=3)
@@ -373,28 +370,3 @@ def test_waiting_for_a_stubborn_call_is_found(monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(AssertionError, match=r"seconds, but at most .* are proved"):
         # What is chosen by chance finds it in fifty attacks or a hundred.
         checked.check_attacks(trial_of(executor_of(max_execution_time=8)), examples=400)
-
-
-# ---- step by step
-
-
-TestToolCalling = pytest.mark.medium(executor_machine(executor_of(max_iterations=4, max_tool_calls=6)))
-TestReact = executor_machine(executor_of("react", max_execution_time=9))
-TestStrict = pytest.mark.medium(executor_machine(executor_of("callable", handle_parsing_errors=False)))
-TestWithANodeOfItsOwn = pytest.mark.medium(executor_machine(looking_up(), replies={Fetch: ["", "a page"]}))
-TestGraph = executor_machine(WRITER, start=Draft("so"))
-TestOrders = pytest.mark.medium(executor_machine(ORDERS, start=Order(), limits=FIVE, replies=PAID))
-
-
-@pytest.mark.medium
-@cases("defect", "the check is <= for <", "the run's clock stands still")
-def test_state_machine_finds_a_defect(defect: str) -> None:
-    owner, name, made = DEFECTS[defect]
-    # Any: Hypothesis creates the class, which has its settings.
-    case: Any = executor_machine(executor_of(max_iterations=2, max_tool_calls=4, max_execution_time=8))
-    # Only generation is tested; shrinking is Hypothesis's part.
-    case.settings = settings(max_examples=100, phases=[Phase.generate], derandomize=True, database=None, deadline=None)
-    result = unittest.TestResult()
-    with seeded(owner, name, made):
-        unittest.defaultTestLoader.loadTestsFromTestCase(case).run(result)
-    assert not result.wasSuccessful()
