@@ -12,8 +12,8 @@ import pytest
 from pydantic import SecretStr
 
 import graphexec as gx
-from graphexec.errors import CertificateError, InputError, ParseError, UndeclaredOutcomeError
-from graphexec.executor import Acted, Ready, Stopped, dispatch_tools, limit_reached, parse, stopped_response
+from graphexec.errors import CertificateError, InputError, ParseError
+from graphexec.executor import Acted, Stopped, dispatch_tools, limit_reached, parse, stopped_response
 from graphexec.kernel import Snapshot, Spent
 from graphexec.kernel.counters import Counters
 from graphexec.kernel.effects import Perform
@@ -199,36 +199,6 @@ def test_node_exception_is_found_unless_allowed() -> None:
     assert [frame.name for frame in traceback.extract_tb(cause.__traceback__)] == ["careless"]
     checked.check_attacks(trial_of(careless_executor(), raises=(KeyError,)), examples=15)
     verify_termination(careless_executor(), examples=5, raises=(KeyError, ParseError))
-
-
-@pytest.mark.medium
-def test_broken_declaration_cannot_be_allowed() -> None:
-    @gx.node
-    def guard(acted: Acted) -> Acted:
-        return Ready(acted.run)  # type: ignore[return-value]  # pyright: ignore
-
-    broken = spliced(executor_of(), guard, None)
-    with pytest.raises(AssertionError, match=r"guard raises UndeclaredOutcomeError\(.*; fix the node$"):
-        verify_termination(broken, examples=1)
-    assert issubclass(UndeclaredOutcomeError, TypeError)
-    with pytest.raises(AssertionError, match=r"guard raises UndeclaredOutcomeError\(.*; fix the node"):
-        checked.check_attacks(trial_of(broken))
-
-
-seen: list[str] = []
-
-
-@gx.node
-def remembering(acted: Acted) -> Acted | gx.AgentFinish:
-    seen.append("so")
-    return acted if len(seen) % 2 else gx.AgentFinish({"output": len(seen)})
-
-
-@pytest.mark.medium
-@pytest.mark.usefixtures("as_found")
-def test_a_node_that_remembers_is_found() -> None:
-    with pytest.raises(AssertionError, match="remembering differs between runs"):
-        checked.check_attacks(trial_of(spliced(executor_of(max_iterations=3), remembering, FINISH)))
 
 
 def test_a_value_that_cannot_be_stored_is_found() -> None:
