@@ -51,10 +51,13 @@ class RunRecorder:
 
     def on_start(self, setup: RunSetup) -> None:
         """Record `start`."""
-        executor = setup.executor
+        executor, inputs = setup.executor, setup.inputs
+        if not isinstance(inputs, str) and len(inputs) == 1:
+            # The only one has no name in the records.
+            (inputs,) = inputs.values()
         self._recorder = Recorder(
             executor.verify(),
-            inputs=setup.recorded_inputs,
+            inputs=inputs,
             model=setup.model,
             agent=setup.agent,
             tools=[tool.spec for tool in executor.tools.values()],

@@ -37,15 +37,6 @@ class RunSetup:
     agent: str
     tokens: bool = False
 
-    @property
-    def recorded_inputs(self) -> Mapping[str, Any] | str:
-        """The inputs as the records have them: the only one without its name."""
-        inputs = self.inputs
-        if isinstance(inputs, str) or len(inputs) != 1:
-            return inputs
-        only: str = next(iter(inputs.values()))
-        return only
-
 
 @dataclass(frozen=True, slots=True)
 class RunProgress:

@@ -9,13 +9,13 @@ count.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-from graphexec.actions import Run, Steps, steps_of
+from graphexec.actions import Run, Steps
 from graphexec.effects import CallAgent, CallTool, ModelEffect
 from graphexec.errors import InputError
 from graphexec.kernel.effects import All, Perform, Request
@@ -90,16 +90,6 @@ class LooksBack(Protocol):
     def distinguish(self, steps: Steps) -> Hashable:
         """Return a value that is equal for steps that the nodes treat alike."""
         ...
-
-
-def settings_that_look_back(graph: Graph[Any, Any]) -> tuple[LooksBack, ...]:
-    """Return the settings of a graph's nodes that look at earlier steps."""
-    return tuple(one for one in graph.find_settings(object) if isinstance(one, LooksBack))
-
-
-def earlier_steps(value: object, looking: Sequence[LooksBack]) -> Hashable:
-    """Return the part of a value's earlier steps that these settings distinguish."""
-    return tuple([one.distinguish(steps_of(value)) for one in looking])
 
 
 def asked_shape(effect: Request, words: Words) -> Hashable:

@@ -14,6 +14,7 @@ from itertools import count
 from typing import Any, TypeVar, final
 
 from graphexec._arguments import validate, whole
+from graphexec.actions import steps_of
 from graphexec.effects import MODEL_CALLS, TOOL_CALLS
 from graphexec.errors import (
     CertificateError,
@@ -30,12 +31,11 @@ from graphexec.kernel.graph import Graph, require_graph
 from graphexec.kernel.meters import Limits
 from graphexec.kernel.node import Edge
 from graphexec.testing.explorer.abstraction import (
+    LooksBack,
     asked_shape,
-    earlier_steps,
     grace_of,
     history,
     make_counters,
-    settings_that_look_back,
     shape,
 )
 from graphexec.testing.explorer.oracle import Oracle
@@ -237,7 +237,7 @@ def explore(  # noqa: PLR0913 - all but the first four have defaults
                 failed.add(then.name)
                 yield choice, events, then
 
-    numbers, looking = count(), settings_that_look_back(graph)
+    numbers, looking = count(), [one for one in graph.find_settings(object) if isinstance(one, LooksBack)]
     spent_amounts = make_counters(limits, graph.meters, grace=grace_of(graph))
 
     def state_key(waiting: Waiting) -> Hashable:
@@ -246,7 +246,7 @@ def explore(  # noqa: PLR0913 - all but the first four have defaults
         node, value, spent = waiting.snapshot.node, waiting.snapshot.value, spent_amounts(waiting.snapshot.spent)
         asked = asked_shape(waiting.effect, oracle.words)
         values = (value, *waiting.snapshot.frames.values())
-        calls = tuple([earlier_steps(one, looking) for one in values])
+        calls = tuple([setting.distinguish(steps_of(one)) for one in values for setting in looking])
         return node, spent, tuple([shape(one, oracle.words) for one in values]), asked, history(waiting.had), calls
 
     space = Search(graph, expand, state_key, most_states, properties).run(*stepping.start_run(start))
