@@ -122,18 +122,6 @@ def remedy(error: BaseException) -> str:
 
 @final
 @dataclass(frozen=True, slots=True)
-class NeverTaken:
-    """An edge that no run takes, and the reason."""
-
-    edge: Edge
-    why: str
-
-    def __str__(self) -> str:
-        return f"{self.edge}: {self.why}"
-
-
-@final
-@dataclass(frozen=True, slots=True)
 class Exploration:
     """The result of exploring a machine.
 
@@ -155,7 +143,7 @@ class Exploration:
     injected: Mapping[str, int]
     cancelled: int
     taken: tuple[Edge, ...]
-    never_taken: tuple[NeverTaken, ...]
+    never_taken: tuple[Edge, ...]
     endless: Endless | None = None
     failures: tuple[Failure, ...] = ()
     raised: tuple[Raised, ...] = ()
@@ -287,7 +275,7 @@ def summarize(
         injected=counted("injected"),
         cancelled=counted("cancelled").total(),
         taken=tuple(edge for edge in graph.edges if edge in taken),
-        never_taken=tuple(NeverTaken(edge, _why(graph, edge, taken)) for edge in graph.edges if edge not in taken),
+        never_taken=tuple(edge for edge in graph.edges if edge not in taken),
         endless=endless,
         failures=tuple(failures),
         raised=tuple(raised),
@@ -302,15 +290,3 @@ def _format_meters(names: Collection[str]) -> list[str]:
 
 def _format_exceptions(exceptions: Mapping[str, int]) -> str:
     return ", ".join(f"{name} in {runs:,} runs" for name, runs in exceptions.items())
-
-
-def _why(graph: Graph[Any, Any], edge: Edge, taken: set[Edge]) -> str:
-    reached = edge.source == graph.start or any(one.target == edge.source for one in taken)
-    if not reached:
-        return f"{edge.source} is never reached"
-    spent_outcome = graph[edge.source].spent_outcome
-    if spent_outcome is edge.outcome:
-        return f"no limit is reached at {edge.source}"
-    if all(one.outcome is spent_outcome for one in taken if one.source == edge.source):
-        return f"{edge.source} is always stopped before it returns"
-    return f"{edge.source} never returns {edge.outcome.__name__}"
