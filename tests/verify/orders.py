@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from graphexec import END, Asks, Effect, Exhausted, Machine, ask, edges, graph, kernel, node, on
+from graphexec import END, Asks, Effect, Exhausted, Limits, Machine, ask, edges, graph, kernel, node, on
 from tests.kernel.machines import machine_of, value
 
 PAYMENTS, PARCELS, WEIGHT = kernel.Meter("payments"), kernel.Meter("parcels"), kernel.Meter("weight", whole=False)
@@ -62,6 +62,7 @@ def ship(paid: Paid) -> Asks[Ship, Delivered]:
 
 
 ORDERS: Machine[Order, Any] = machine_of(pay, ship)
+FIVE = Limits({PAYMENTS: 5})
 
 
 def rows_of(node: Any, refused: Any = END) -> Any:

@@ -1,7 +1,7 @@
 """Explore every run of a machine on the real engine.
 
-From each state, `explore` runs the engine once with every class of replies, and with every other event that can happen
-to a run: a deadline, an exception, a cancellation, a crash.
+From each state, `explore` runs the engine once with every class of replies, and with every other event after which a
+run goes on: a deadline, a crash.
 """
 
 from __future__ import annotations
@@ -129,8 +129,8 @@ class Exploration:
     most transitions of any run, `charges` the most that a run charges each meter that no reply reports. These are
     `None` if a run is `endless`.
 
-    `endings` counts runs by the class of their outcome, `exceptions` by the class of a node's exception, and `injected`
-    by the exception of an effect's handler. `raised` has the shortest run for each forbidden exception of a node.
+    `endings` counts runs by the class of their outcome, and `exceptions` by the class of a node's exception. `raised`
+    has the shortest run for each forbidden exception of a node.
     """
 
     runs: int
@@ -140,8 +140,6 @@ class Exploration:
     charges: Mapping[str, int] | None
     endings: Mapping[str, int]
     exceptions: Mapping[str, int]
-    injected: Mapping[str, int]
-    cancelled: int
     taken: tuple[Edge, ...]
     never_taken: tuple[Edge, ...]
     endless: Endless | None = None
@@ -174,8 +172,8 @@ class Exploration:
         lines += [f"endless: {self.endless}"] if self.endless else []
         lines += [f"fails: {failure}" for failure in self.failures]
         lines += [f"raises: {raised}" for raised in self.raised]
-        lines += [f"exceptions of nodes: {_format_exceptions(self.exceptions)}"] if self.exceptions else []
-        lines += [f"exceptions of the world: {_format_exceptions(self.injected)}"] if self.injected else []
+        exceptions = ", ".join(f"{name} in {runs:,} runs" for name, runs in self.exceptions.items())
+        lines += [f"exceptions of nodes: {exceptions}"] if exceptions else []
         return "\n".join([*lines, *(f"never taken: {never}" for never in self.never_taken)])
 
 
@@ -272,8 +270,6 @@ def summarize(
         charges=None if whole is None else {name: whole.charges.get(name, 0) for name in flow_of(graph).bounded},
         endings=counted("done"),
         exceptions=counted("raised"),
-        injected=counted("injected"),
-        cancelled=counted("cancelled").total(),
         taken=tuple(edge for edge in graph.edges if edge in taken),
         never_taken=tuple(edge for edge in graph.edges if edge not in taken),
         endless=endless,
@@ -286,7 +282,3 @@ def _format_meters(names: Collection[str]) -> list[str]:
     """Return the meters to show: model calls and tool calls, too, unless the machine has only other ones."""
     calls = (MODEL_CALLS.name, TOOL_CALLS.name)
     return list(dict.fromkeys([*calls, *names])) if not names or any(name in names for name in calls) else list(names)
-
-
-def _format_exceptions(exceptions: Mapping[str, int]) -> str:
-    return ", ".join(f"{name} in {runs:,} runs" for name, runs in exceptions.items())

@@ -225,7 +225,7 @@ def _join_extents(paths: Iterable[RunPath[Any]], known: Mapping[int, Extent]) ->
     pairs = [(path, _OVER if isinstance(path.target, Over) else known[path.target]) for path in paths]
     meters = dict.fromkeys(meter for path, then in pairs for meter in (*path.charges, *then.charges))
     return Extent(
-        max(len(path.edges) + then.transitions for path, then in pairs),
+        max((len(path.edges) + then.transitions for path, then in pairs), default=0),
         {
             meter: max(path.charges.get(meter, 0) + then.charges.get(meter, 0) for path, then in pairs)
             for meter in meters

@@ -8,8 +8,8 @@ from functools import partial
 from itertools import islice, product
 from typing import Any, Literal, TypeAlias, final
 
-from graphexec.effects import COST, MODEL_CALLS, TOKENS
-from graphexec.errors import ModelError, SnapshotError
+from graphexec.effects import COST, TOKENS
+from graphexec.errors import SnapshotError
 from graphexec.kernel.effects import All, Batch, CallContext, DetachedScope, Effect, Request, members_of
 from graphexec.kernel.events import Answered, Asked, Cut, Done, Entered, Event, Moved
 from graphexec.kernel.execution import Execution
@@ -21,9 +21,9 @@ from graphexec.messages import ModelReply, Usage
 from graphexec.testing.explorer.oracle import Oracle, Reply
 
 # replies: the reply comes in time. replies late: it comes after the deadline, from a handler that cannot be cut off.
-# cuts: the deadline cuts the effect off. raises: its handler raises. cancels: the caller cancels the run. crashes: the
-# process crashes, and the run is resumed.
-Continuation: TypeAlias = Literal["replies", "replies late", "cuts", "raises", "cancels", "crashes"]
+# cuts: the deadline cuts the effect off. crashes: the process crashes, and the run is resumed. The exception of a
+# handler and a cancellation end a run without a further step of the engine.
+Continuation: TypeAlias = Literal["replies", "replies late", "cuts", "crashes"]
 
 # A run that emits so many events without asking for an effect counts as endless. It takes milliseconds.
 _ENDLESS = 10_000
@@ -56,12 +56,12 @@ class Waiting:
 @final
 @dataclass(frozen=True, slots=True)
 class Over:
-    """A run that is over; `name` is the class of its outcome, or of the exception of a node or (`injected`) a handler.
+    """A run that is over; `name` is the class of its outcome, or of the exception of a node.
 
     An `endless` run emitted very many events without asking for an effect, and was abandoned.
     """
 
-    how: Literal["done", "raised", "injected", "cancelled", "endless"]
+    how: Literal["done", "raised", "endless"]
     name: str
     # The exception of a node.
     error: Exception | None = field(default=None, compare=False)
@@ -92,10 +92,6 @@ class Stepping:
         """Run from one request to the next. Takes the steps in between and a replay of the node."""
         snapshot, effect = waiting.snapshot, waiting.effect
         match choice.kind:
-            case "raises":
-                return (), Over("injected", choice.name)
-            case "cancels":
-                return (), Over("cancelled", "")
             case "crashes":
                 return self._on(self._execution(_resume(snapshot, self.graph)), [], waiting.had)
             case "replies" | "replies late" | "cuts":
@@ -124,9 +120,6 @@ class Stepping:
             for reply in replies:
                 yield Choice("replies late", reply.name, reply.value)
             yield from _cuts(waiting.effect, replies)
-        of_model = not isinstance(waiting.effect, All) and MODEL_CALLS in waiting.effect.charges
-        yield Choice("raises", ModelError.__name__ if of_model else "an exception")
-        yield Choice("cancels")
         if self.limits.restarts is not None:
             yield Choice("crashes")
 

@@ -2,7 +2,7 @@
 
 `never_without(calls_tool("delete_file"), before=left("approve", Approved))` is a small automaton: `start` is its state
 before the first event, `step` returns its state after one more event, and `holds_at_end` checks the state at the end of
-a run that was not cancelled. The state `BROKEN` is final.
+a run. The state `BROKEN` is final.
 
 Predicates are functions of one event, and combine with `|`, `&` and `~`.
 """
