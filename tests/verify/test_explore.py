@@ -330,7 +330,6 @@ NO_TOOL = never_without(~calls_tool("lookup"), before=left("parse"))
     (lambda: replies_of(kernel.INTERVIEW), "no replies to Question~ pass replies={Question: [...]}, one of each kind"),
     (lambda: replies_of(kernel.ERRAND), "results of leave are~Underway~; ~results of come_back are~Home"),
     (lambda: replies_of(kernel.ERRAND, {gx.AskHuman: "yes"}), "replies to AskHuman are 'yes'; give a list of replies"),
-    (lambda: replies_of(executor_of("callable"))(QUESTION), "no replies to CallModel are known"),
     (lambda: explored(Limits(iterations=15), most_states=10), "found 10 states and is not done"),
     (lambda: as_explore(CAREFUL, Limits(), Form(), NOTHING), "is not a graph; write explore(executor.graph, ...)"),
     (
@@ -565,7 +564,7 @@ def test_counters_and_callables_in_values_are_kept() -> None:
 
 def test_exploration_text_lists_results() -> None:
     assert str(explored(Limits(iterations=3), tools=BOTH)).splitlines()[0] == (
-        "25 runs were followed, of 12 states, for 457 in all; at most 14 transitions, 3 model calls and 3 tool calls"
+        "25 runs were followed, of 12 states, for 457 in all; at most 14 transitions, 3 model calls, 3 tool calls"
     )
     assert str(approval(SHORTCUT)).splitlines()[1].startswith("fails: never_without(")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, TypeVar, final
@@ -164,11 +164,9 @@ class Exploration:
     def __str__(self) -> str:
         lines = [f"{self.runs:,} runs were followed, of {self.states:,} states"]
         if self.charges is not None:
-            *most, last = [
-                f"{self.longest:,} transitions",
-                *(f"{self.charges.get(name, 0):,} {name.replace('_', ' ')}" for name in _format_meters(self.charges)),
-            ]
-            lines = [f"{lines[0]}, for {self.paths:,} in all; at most {', '.join(most)} and {last}"]
+            charges = (f"{amount:,} {name.replace('_', ' ')}" for name, amount in self.charges.items())
+            most = ", ".join([f"{self.longest:,} transitions", *charges])
+            lines = [f"{lines[0]}, for {self.paths:,} in all; at most {most}"]
         lines += [f"endless: {self.endless}"] if self.endless else []
         lines += [f"fails: {failure}" for failure in self.failures]
         lines += [f"raises: {raised}" for raised in self.raised]
@@ -276,9 +274,3 @@ def summarize(
         failures=tuple(failures),
         raised=tuple(raised),
     )
-
-
-def _format_meters(names: Collection[str]) -> list[str]:
-    """Return the meters to show: model calls and tool calls, too, unless the machine has only other ones."""
-    calls = (MODEL_CALLS.name, TOOL_CALLS.name)
-    return list(dict.fromkeys([*calls, *names])) if not names or any(name in names for name in calls) else list(names)

@@ -97,7 +97,12 @@ def replies_of(machine: AgentExecutor | Graph[Any, Any], replies: Replies | None
         given[kind] = [Reply(f"{type(value).__name__} {number}", value) for number, value in enumerate(values, 1)]
     known |= given
     performed = _opaque_results(graph, given.get(Perform, ()))
-    faults = [fault for kind in _asked_effects(graph) if (fault := _unknown(kind, known))]
+    faults = [
+        f"no replies to {kind.__name__} are known; pass replies={{{kind.__name__}: "
+        f"[{'ModelReply(...), ' if kind is CallModel else ''}...]}}, one of each kind"
+        for kind in _asked_effects(graph)
+        if kind not in known and kind not in (CallTool, Perform)
+    ]
     faults += [
         f"the results of {name} are unknown; pass replies={{Perform: [{', '.join(missing)}(...)]}}"
         for name, (_, missing) in performed.items()
@@ -113,8 +118,6 @@ def replies_of(machine: AgentExecutor | Graph[Any, Any], replies: Replies | None
             return _ANY_RESULT if agent is None else tool_results(effect, tools)
         # Any: mypy does not know that a class is hashable.
         kind: Any = type(effect)
-        if kind not in known:
-            raise InputError(_unknown(kind, known) or "")
         return known[kind]
 
     of_tools = [tool_results(CallTool(tool, {}), tools) for tool in tools]
@@ -369,14 +372,6 @@ def _asked_effects(graph: Graph[Any, Any]) -> list[type[Effect[Any]]]:
     either = {CallModel, CallAgent}
     asked = [kind for node in graph for kind in node.effects if kind is not CallModel or not either <= {*node.effects}]
     return list(dict.fromkeys(asked))
-
-
-def _unknown(kind: type[Effect[Any]], known: Mapping[type[Effect[Any]], object]) -> str | None:
-    if kind in known or kind in (CallTool, Perform):
-        return None
-    name = kind.__name__
-    replies = "ModelReply(...), ..." if kind is CallModel else "..."
-    return f"no replies to {name} are known; pass replies={{{name}: [{replies}]}}, one of each kind"
 
 
 def _opaque_results(graph: Graph[Any, Any], given: Sequence[Reply]) -> dict[str, tuple[list[Reply], list[str]]]:
