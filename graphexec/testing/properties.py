@@ -36,9 +36,6 @@ from graphexec.testing.setup import ENDLESS, Trial, Verifiable, check_names, gra
 from graphexec.verify import Bound, Bounds, Verdict, verify
 from graphexec.verify import check as check_certificate
 
-# Exhaustive checks use no limit above this: enough to take every loop and to leave it.
-EXHAUSTIVE = 2
-
 # The warning of a guard that some exits bypass. Other warnings, such as of a loop that only a limit ends, may be meant.
 _BYPASSED = "GX027"
 
@@ -141,26 +138,26 @@ def check_certificates(verdict: Verdict) -> None:
     check_certificate(type(certificate).from_json(certificate.to_json()), verdict.graph)
 
 
-def check_table_runs(graph: Graph[Any, Any], limits: Limits, *, most: int = EXHAUSTIVE) -> Exploration:
+def check_table_runs(graph: Graph[Any, Any], limits: Limits) -> Exploration:
     """Follow every run that the table allows, for any behaviour of its nodes; check that it ends within its bounds.
 
-    The real engine runs it, and asserts that the proof's rank falls. Limits that are set are lowered to `most`.
+    The real engine runs it, and asserts that the proof's rank falls. Limits that are set are lowered.
     """
     __tracebackhide__ = True
-    limits = small(graph, limits, most)
+    limits = small(graph, limits)
     verdict = require_proof(graph, limits)
     assert verdict.certificate is not None, "a proved machine has a certificate"
     return _check_bound(explore_table(graph, limits, proof=verdict.proof), verdict)
 
 
-def check_all_runs(trial: Trial, *, most: int = EXHAUSTIVE) -> Exploration:
+def check_all_runs(trial: Trial) -> Exploration:
     """Follow every run of the real nodes for all replies; check that it ends within its bounds, or raises as allowed.
 
-    Limits that are set are lowered to `most`.
+    Limits that are set are lowered.
     """
     __tracebackhide__ = True
     check_ask_counts(trial)
-    limits = small(trial.graph, trial.limits, most)
+    limits = small(trial.graph, trial.limits)
     found = explore(trial.graph, limits, trial.start, trial.oracle, raises=trial.raises, context=trial.context)
     if found.raised:
         shortest = min(found.raised, key=lambda one: len(one.path))

@@ -23,6 +23,9 @@ from graphexec.verify.proof.flow import lower_limits
 
 Verifiable: TypeAlias = AgentExecutor | Graph[Any, Any]
 
+# Exhaustive checks use no limit above this: enough to take every loop and to leave it.
+EXHAUSTIVE = 2
+
 # The time limit, in seconds, of runs that would take endless time, or none.
 ENDLESS = 64.0
 
@@ -113,12 +116,12 @@ def check_names(option: str, given: Sequence[str], known: Sequence[str], fact: s
             raise InputError(f"{option} has {name!r}, which is {fact}; {hint}")
 
 
-def small(graph: Graph[Any, Any], limits: Limits, most: int) -> Limits:
-    """Return limits lowered to `most`, including those of the machine's own meters.
+def small(graph: Graph[Any, Any], limits: Limits) -> Limits:
+    """Return limits lowered to 2, including those of the machine's own meters.
 
     The fan-out is lowered to 8, so that a node that asks for several effects can finish, and one that asks repeatedly
     reaches its limit. An absent limit stays absent, so the proof for the given limits holds for the lowered ones.
     """
-    restarts = None if limits.restarts is None else min(limits.restarts, most)
-    fan_out = None if limits.fan_out is None else min(limits.fan_out, max(most, WIDEST))
-    return replace(lower_limits(limits, graph.meters, most), restarts=restarts, fan_out=fan_out)
+    restarts = None if limits.restarts is None else min(limits.restarts, EXHAUSTIVE)
+    fan_out = None if limits.fan_out is None else min(limits.fan_out, WIDEST)
+    return replace(lower_limits(limits, graph.meters, EXHAUSTIVE), restarts=restarts, fan_out=fan_out)

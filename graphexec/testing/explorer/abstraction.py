@@ -20,7 +20,7 @@ from graphexec.effects import CallAgent, CallTool, ModelEffect
 from graphexec.errors import InputError
 from graphexec.kernel.effects import All, Perform, Request
 from graphexec.kernel.graph import Graph
-from graphexec.kernel.meters import Exhausted, Limits, Meter, Spent, is_measure
+from graphexec.kernel.meters import Exhausted, Limits, Spent, is_measure
 
 # Sequences up to this length are compared in order; longer ones only as sets, so that a history in a user's value does
 # not make every run a separate state.
@@ -126,22 +126,16 @@ def texts(value: object, depth: int = 0) -> frozenset[str]:
     return frozenset[str]().union(*(texts(part, depth + 1) for part in parts))
 
 
-def grace_of(graph: Graph[Any, Any]) -> float:
-    """Return the seconds after the run's deadline in which some node may still ask for effects."""
-    return max((node.grace for node in graph if node.grace is not None), default=0.0)
+def make_counters(limits: Limits, graph: Graph[Any, Any]) -> Callable[[Spent], tuple[float, ...]]:
+    """Return a function that returns the amounts spent of everything limited, and the last measures of nodes.
 
-
-def make_counters(
-    limits: Limits, meters: Mapping[str, Meter], *, grace: float = 0.0
-) -> Callable[[Spent], tuple[float, ...]]:
-    """Return a function that returns the amounts spent of everything limited.
-
-    `meters` are those of the machine. The last measures of nodes are included. Seconds are
-    distinguished up to `grace` beyond the limit, because reserved visits may still ask for effects.
+    Seconds are distinguished up to the longest grace beyond the limit, because reserved visits may still ask for
+    effects.
     """
     iterations = limits.iterations
+    grace = max((node.grace for node in graph if node.grace is not None), default=0.0)
     seconds = None if limits.seconds is None else limits.seconds + grace
-    limited = [(name, limit) for name, limit in limits.caps(meters).items() if limit is not None]
+    limited = [(name, limit) for name, limit in limits.caps(graph.meters).items() if limit is not None]
 
     def count(spent: Spent) -> tuple[float, ...]:
         counted: list[float] = [spent.restarts]

@@ -33,7 +33,6 @@ from graphexec.kernel.node import Edge
 from graphexec.testing.explorer.abstraction import (
     LooksBack,
     asked_shape,
-    grace_of,
     history,
     make_counters,
     shape,
@@ -222,7 +221,7 @@ def explore(  # noqa: PLR0913 - all but the first four have defaults
                 yield choice, events, then
 
     numbers, looking = count(), [one for one in graph.find_settings(object) if isinstance(one, LooksBack)]
-    spent_amounts = make_counters(limits, graph.meters, grace=grace_of(graph))
+    spent_amounts = make_counters(limits, graph)
 
     def state_key(waiting: Waiting) -> Hashable:
         if not prune:

@@ -150,7 +150,7 @@ class Search(Generic[P, C]):
         if number == self.most_states:
             raise InputError(
                 f"the exploration has found {self.most_states} states and is not done; lower the limits, give fewer "
-                f"replies, or pass most_states="
+                f"replies, or pass most_states= to explore"
             )
         if number == len(self._found):
             self._found.append(found)
