@@ -114,9 +114,6 @@ def test_invalid_trace_names_file_and_line(folder: Path, arguments: list[str], t
 
 @cases(
     ("arguments", "expected"),
-    (["nowhere.jsonl"], "nowhere.jsonl cannot be read: there is no such file; "),
-    (["trace.json"], "trace.json cannot be read: there is no such file; check its name\n"),
-    (["trase.jsonl"], "trase.jsonl cannot be read: there is no such file; check its name\n"),
     (["no/t.jsonl"], "no/t.jsonl cannot be read: there is no such file; check its name\n"),
     (["."], ". cannot be read: Is a directory; name a text file\n"),
     ([TRACE, "--port", "80"], "--port needs --live; add --live"),
