@@ -17,7 +17,7 @@ import typer
 from graphexec.actions import StoppedResponse
 from graphexec.cli.exit_codes import Terminated, UsageError, code_of, error_line, print_json_error
 from graphexec.cli.files import open_for_writing, read
-from graphexec.cli.runs.loop import RunProgress, RunSetup
+from graphexec.cli.runs.loop import RunDisplay, RunProgress, RunSetup
 from graphexec.cli.runs.termination import uninterrupted
 from graphexec.draw.runs.data import Record, ending_data
 from graphexec.draw.runs.record_schema import record_line
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _HEARTBEAT = 2.0
 
 
-class RunRecorder:
+class RunRecorder(RunDisplay):
     """A display that keeps the records of a run."""
 
     # Seconds between two signs of life, if the records have them.

@@ -158,7 +158,8 @@ def check_all_runs(trial: Trial) -> Exploration:
     found = explore(trial.graph, limits, trial.start, trial.oracle, raises=trial.raises, context=trial.context)
     if found.raised:
         shortest = min(found.raised, key=lambda one: len(one.path))
-        lines = [f"{one}{_describe_place(one.error)}; {remedy(one.error)}" for one in found.raised]
+        places = [f"; raised at {place}" if (place := place_of(one.error)) else "" for one in found.raised]
+        lines = [f"{one}{at}; {remedy(one.error)}" for one, at in zip(found.raised, places, strict=True)]
         raise AssertionError("\n".join(lines)) from with_own_frames(shortest.error)
     return _check_bound(found, require_proof(trial.graph, limits))
 
@@ -172,11 +173,6 @@ def check_ask_counts(trial: Trial) -> None:
         check_equal_runs(first, again, trial)
     # The following checks have other replies.
     trial.watchdog.log = ()
-
-
-def _describe_place(error: BaseException) -> str:
-    place = place_of(error)
-    return f"; raised at {place}" if place else ""
 
 
 def _check_bound(exploration: Exploration, verdict: Verdict) -> Exploration:

@@ -80,5 +80,7 @@ def attacks(draw: st.DrawFn, numbers: Mapping[Part, range], *, max_moves: int = 
 
     The last move of each part repeats endlessly.
     """
-    several = {part: st.lists(moves(one), min_size=1, max_size=max_moves) for part, one in numbers.items()}
-    return Attack({part: tuple(draw(one)) for part, one in several.items()})
+    drawn: dict[Part, tuple[Move, ...]] = {}
+    for part, one in numbers.items():
+        drawn[part] = tuple(draw(st.lists(moves(one), min_size=1, max_size=max_moves)))
+    return Attack(drawn)

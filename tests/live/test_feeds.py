@@ -143,15 +143,13 @@ def make_hole(folder: Path) -> Path:
 
 
 IRREGULAR = "[Errno 22] it is not a regular file"
-
-
-@cases(
-    "make, error",
-    (lambda folder: folder, ""),
-    (make_pipe, IRREGULAR),
-    (lambda _: Path("/dev/zero"), IRREGULAR),
+INVALID: list[tuple[Callable[[Path], Path], str]] = [
+    *((lambda folder: folder, ""), (make_pipe, IRREGULAR), (lambda _: Path("/dev/zero"), IRREGULAR)),
     (make_hole, "it is not text: it has a mebibyte of zeros"),
-)
+]
+
+
+@cases("make, error", *INVALID)
 def test_folder_pipe_device_and_hole_are_invalid(make: Callable[[Path], Path], error: str, tmp_path: Path) -> None:
     """Opening a pipe would wait for its writer, and a device has no end."""
     path = make(tmp_path)

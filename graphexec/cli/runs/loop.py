@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import closing, redirect_stdout
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 from graphexec.actions import AgentFinish, AgentStep, Steps, StoppedResponse
 from graphexec.cli.exit_codes import ANSWERED, STOPPED, code_of
@@ -61,8 +61,8 @@ class RunProgress:
         return STOPPED if isinstance(self.ending, StoppedResponse) else ANSWERED
 
 
-class RunDisplay(Protocol):
-    """A display of a run: `on_start`, then `on_event` for each event but `Done`, then `on_end`."""
+class RunDisplay:
+    """A display of a run, here of nothing: `on_start`, then `on_event` for each event but `Done`, then `on_end`."""
 
     def on_start(self, setup: RunSetup) -> None:
         """Handle the start of the run."""

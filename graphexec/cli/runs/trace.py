@@ -11,7 +11,7 @@ from rich.text import Text
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, StoppedResponse
 from graphexec.cli.exit_codes import Terminated
 from graphexec.cli.runs.building import suggest_limit
-from graphexec.cli.runs.loop import RunProgress, RunSetup
+from graphexec.cli.runs.loop import RunDisplay, RunProgress, RunSetup
 from graphexec.cli.screen import Screen, TraceScreen
 from graphexec.cli.targets import failure_line
 from graphexec.cli.terminal import clean, is_same_file
@@ -53,7 +53,7 @@ _OUTCOME = 17
 _NARROW = 80
 
 
-class AnswerPrinter:
+class AnswerPrinter(RunDisplay):
     """A display of the answer on `out` and of errors on `err`, for `--quiet`."""
 
     # What allows a run more than the limit that stopped it.
@@ -63,12 +63,6 @@ class AnswerPrinter:
         self._out = out
         self.screen = TraceScreen(err)
         self._status = self.screen.status("", spinner_style="cyan")
-
-    def on_start(self, setup: RunSetup) -> None:
-        """Show nothing."""
-
-    def on_event(self, event: Event[Ending]) -> None:
-        """Show nothing."""
 
     def on_end(self, progress: RunProgress) -> None:
         """Print the answer if there is one, then the error or interruption that ended the run."""
