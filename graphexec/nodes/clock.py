@@ -45,8 +45,7 @@ def tell_time(now: Callable[[], datetime | str] = _now, *, name: str = "tell_tim
         notes = {**ready.run.aside.notes, name: f"The run began at this time: {time}."}
         return Ready(ready.run.with_aside(notes=notes))
 
-    def answer(effect: ReadClock) -> str:
-        del effect
+    def answer(_: ReadClock) -> str:
         time = now()
         return f"{time:%A, %Y-%m-%d %H:%M %z}".strip() if isinstance(time, datetime) else time
 

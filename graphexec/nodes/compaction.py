@@ -84,8 +84,7 @@ def compact(
             return TooLong(run, hidden)
         return Ready(_remember(run, name, tokens))
 
-    def leave(given: TooLong, limit: Exhausted) -> Ready:
-        del limit
+    def leave(given: TooLong, _: Exhausted) -> Ready:
         return Ready(given.run)
 
     @node(name=f"{name}_steps", when_spent=leave, asks=1)

@@ -65,8 +65,7 @@ def critic(rounds: int = 2, *, prompt: str = REVIEW_REQUEST, model: Model | None
     template = parse_template(prompt, required=("answer",))
     effect, handlers = choose_model(model, AskCritic)
 
-    def accept(finish: AgentFinish, limit: Exhausted) -> AgentFinish:
-        del limit
+    def accept(finish: AgentFinish, _: Exhausted) -> AgentFinish:
         return finish
 
     @node(name=name, when_spent=accept, meters=[Meter(f"{name}_rounds", rounds)], asks=(0, 1))

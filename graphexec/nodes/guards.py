@@ -183,19 +183,13 @@ class _Guard:
             return refuse(value, why)
 
         def judge(value: Any) -> Any:
-            text = text_of(value)
-            return value if text is None else settle(value, check(text))
+            return value if (text := text_of(value)) is None else settle(value, check(text))
 
         async def await_verdict(value: Any) -> Any:
-            text = text_of(value)
-            return value if text is None else settle(value, await check(text))
+            return value if (text := text_of(value)) is None else settle(value, await check(text))
 
         def ask_verdict(value: Any) -> Generator[Any, Any, Any]:
-            text = text_of(value)
-            if text is None:
-                return value
-            verdict: Generator[Any, Any, object] = check(text)
-            return settle(value, (yield from verdict))
+            return value if (text := text_of(value)) is None else settle(value, (yield from check(text)))
 
         def refuse_unchecked(value: Any, limit: Exhausted) -> Any:
             return value if text_of(value) is None else refuse(value, f"the check was not finished: {limit}")

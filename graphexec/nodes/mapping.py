@@ -18,9 +18,10 @@ from graphexec.executor.plugging import Piece
 from graphexec.kernel.effects import Asks, CallContext, ask_all
 from graphexec.kernel.node import node
 from graphexec.nodes.sub_agents import ungated_tools
+from graphexec.nodes.tool_calls import read_calls
 from graphexec.runtime.handlers import Handler
 from graphexec.runtime.io import IO
-from graphexec.tools.tool import AnyTool, tool
+from graphexec.tools.tool import tool
 
 if TYPE_CHECKING:
     from graphexec.executor.executor import AgentExecutor
@@ -60,7 +61,12 @@ def map_agents(
     key = single_input_key(executor, "map_agents: the executor")
     verdict = executor.verify()
     verdict.require_proof()
-    offered = dataclasses.replace(_make_tool(name, description), nested=verdict.nested_runs(name, AGENT_TASKS.name))
+
+    @tool(name=name, description=description)
+    def called(tasks: list[str]) -> str:
+        raise AssertionError(f"{len(tasks)} tasks have valid arguments, so the node has run them")
+
+    offered = dataclasses.replace(called, nested=verdict.nested_runs(name, AGENT_TASKS.name))
     # The class has no fields of its own, so it stays a frozen dataclass.
     label = "".join(part.capitalize() for part in name.split("_"))
     kind: type[RunGraph] = type(label, (RunGraph,), {"__slots__": (), "__module__": __name__})
@@ -69,12 +75,9 @@ def map_agents(
     def run_tasks(acted: Acted, rules: CallRules) -> Asks[RunGraph, Acted]:
         """Run the tasks of this reply at once."""
         tasks: dict[int, list[str]] = {}
-        for place in acted.open:
-            action = acted.actions[place]
-            found = rules.find_tool(action)
-            if found is None or found.name != name or (given := _read_tasks(offered, action.tool_input)) is None:
-                # The handler of tools explains invalid arguments to the model.
-                continue
+        acted, calls = read_calls(acted, rules, offered)
+        for place, arguments in calls.items():
+            given: list[str] = arguments["tasks"]
             left = most - sum(map(len, tasks.values()))
             if not given:
                 acted = acted.answer(place, ToolResult(f"{name} got no tasks; give at least one.", "bad_arguments"))
@@ -116,24 +119,6 @@ def _make_handler(executor: AgentExecutor) -> Handler:
         return GraphResult(answer_of(result), result.reason)
 
     return Handler(answer, context_types=context_types_of(executor), check_access=executor.check_access)
-
-
-def _make_tool(name: str, description: str) -> AnyTool:
-    @tool(name=name, description=description)
-    def offered(tasks: list[str]) -> str:
-        raise AssertionError(f"{len(tasks)} tasks have valid arguments, so the node has run them")
-
-    return offered
-
-
-# Any: the values of a call's arguments are JSON data.
-def _read_tasks(offered: AnyTool, given: Any) -> list[str] | None:
-    """Return the tasks of a call; `None` if its arguments are invalid."""
-    try:
-        tasks: list[str] = offered.read(given)["tasks"]
-    except ValueError:
-        return None
-    return tasks
 
 
 def _join(done: Sequence[tuple[str, GraphResult]]) -> ToolResult:

@@ -66,8 +66,7 @@ def select_tools(
     kept = validate_each("always", always, str, "names of tools")
     effect, handlers = choose_model(model, AskSelector)
 
-    def offer_all(ready: Ready, limit: Exhausted) -> Ready:
-        del limit
+    def offer_all(ready: Ready, _: Exhausted) -> Ready:
         return ready
 
     @node(name=name, when_spent=offer_all, asks=(0, 1))

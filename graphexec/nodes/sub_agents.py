@@ -18,16 +18,16 @@ from graphexec.executor.plugging import Piece
 from graphexec.kernel.meters import Exhausted, Meter
 from graphexec.kernel.node import node
 from graphexec.kernel.surgery import embed
-from graphexec.tools.tool import InvalidArgumentsError, tool
+from graphexec.nodes.tool_calls import read_calls
+from graphexec.tools.tool import tool
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A call of a sub-agent: the action at `place`. `places` are those of all its calls that are left."""
+    """A call of a sub-agent: the action at the first of these `places`, which are those of all calls that are left."""
 
     acted: Acted
-    place: int
     places: tuple[int, ...]
 
 
@@ -72,21 +72,11 @@ def sub_agent(executor: AgentExecutor, name: str, description: str, *, calls: in
     @node(name=f"take_{name}")
     def take_call(given: Acted | TaskDone, rules: CallRules) -> Task | Acted:
         """Take the next call of the sub-agent, if there is one."""
-        acted = given.acted if isinstance(given, TaskDone) else given
-        places: list[int] = []
-        for place in acted.open:
-            if not rules.calls(acted.actions[place], name):
-                continue
-            try:
-                offered.read(acted.actions[place].tool_input)
-                places.append(place)
-            except InvalidArgumentsError as error:
-                acted = acted.answer(place, ToolResult(str(error), "bad_arguments"))
-        return Task(acted, places[0], tuple(places)) if places else acted
+        acted, calls = read_calls(given.acted if isinstance(given, TaskDone) else given, rules, offered)
+        return Task(acted, tuple(calls)) if calls else acted
 
-    def reject(task: Task, limit: Exhausted) -> Acted:
+    def reject(task: Task, _: Exhausted) -> Acted:
         """Answer all calls that are left, because the loop has to end here."""
-        del limit
         acted = task.acted
         for place in task.places:
             text = f"{name} was not called: a run may call it {calls} times, and has."
@@ -96,7 +86,7 @@ def sub_agent(executor: AgentExecutor, name: str, description: str, *, calls: in
     @node(when_spent=reject, meters=[Meter(f"{name}_calls", calls)])
     def enter(task: Task) -> Ready:
         """Give the task to the sub-agent as its question."""
-        return Ready(Run({question: offered.read(task.acted.actions[task.place].tool_input)["task"]}))
+        return Ready(Run({question: offered.read(task.acted.actions[task.places[0]].tool_input)["task"]}))
 
     def leave(ending: AgentFinish | StoppedResponse, task: Task) -> TaskDone:
         """Answer the call with what the sub-agent says."""
@@ -105,7 +95,7 @@ def sub_agent(executor: AgentExecutor, name: str, description: str, *, calls: in
         else:
             text = f"{name} has no answer. {ending.reason}"
             result = ToolResult(f"{text} {ending.output}" if ending.generated else text, "error")
-        return TaskDone(task.acted.answer(task.place, result))
+        return TaskDone(task.acted.answer(task.places[0], result))
 
     embedded = embed(executor, name, own=[Meter("iterations", iterations)], enter=enter, leave=leave)
     return Piece(

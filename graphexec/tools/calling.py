@@ -18,7 +18,7 @@ from graphexec.messages import check_access
 from graphexec.messages.observations import WHOLE, Excerpt
 from graphexec.runtime.calls import report
 from graphexec.runtime.handlers import Handler
-from graphexec.runtime.io import IO, retry
+from graphexec.runtime.io import BLOCKING, IO, retry, run_sync
 from graphexec.runtime.threads import NotDone
 from graphexec.tools.options import LENGTH, POLICY, ErrorPolicy, ReportedError, ToolRaisedError
 from graphexec.tools.reading import PLAIN
@@ -211,7 +211,7 @@ def _call_tool(tool: AnyTool, arguments: dict[str, Any]) -> AttemptResult:
         if type(returned) not in PLAIN:
             from graphexec.tools.results import settle
 
-            returned = settle(returned, tool.max_observation)
+            returned = run_sync(settle(returned, tool.max_observation, BLOCKING))
         excerpt = WHOLE if tool.max_observation is None else Excerpt(tool.max_observation)
         return ToolResult(returned, "ok", tool.return_direct, excerpt)
     except BaseException as error:
@@ -243,9 +243,9 @@ async def _await_tool(tool: AnyTool, arguments: dict[str, Any], io: IO) -> Attem
             # Written out, as it is what most async tools return.
             returned = await returned
         if type(returned) not in PLAIN:
-            from graphexec.tools.results import settle_async
+            from graphexec.tools.results import settle
 
-            returned = await settle_async(returned, tool.max_observation, io)
+            returned = await settle(returned, tool.max_observation, io)
         excerpt = WHOLE if tool.max_observation is None else Excerpt(tool.max_observation)
         return ToolResult(returned, "ok", tool.return_direct, excerpt)
     except BaseException as error:
