@@ -1,16 +1,23 @@
 """The everyday tools: a calculator that accepts any text, and the date."""
 
 import datetime as dt
-import math
-from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from graphexec.cli.runs.options import EVERYDAY_EXAMPLES
-from graphexec.tools.arithmetic import LARGEST, LONGEST, ExpressionError, evaluate, format_number
-from graphexec.tools.everyday import EVERYDAY_TOOLS, calculator, make_today, today
+from graphexec.tools.everyday import (
+    EVERYDAY_TOOLS,
+    LARGEST,
+    LONGEST,
+    ExpressionError,
+    calculator,
+    evaluate,
+    format_number,
+    make_today,
+    today,
+)
 from tests.kernel.machines import error_message
 from tests.parameters import cases, examples
 
@@ -18,22 +25,15 @@ _NUMBERS = st.one_of(
     st.integers(0, 10**6).map(str), st.floats(0, 10**6, allow_subnormal=False).map(lambda number: f"{number:.6f}")
 )
 _EXPRESSIONS = st.recursive(
-    _NUMBERS | st.sampled_from(["pi", "e"]),
+    _NUMBERS,
     lambda inner: st.one_of(
         st.tuples(inner, st.sampled_from(["+", "-", "*", "/", "//", "%", " + ", " - "]), inner).map("".join),
         st.tuples(inner, st.sampled_from(["**2", "**0.5", " ** 3", "**-1"])).map("".join),
         inner.map("({})".format),
         inner.map("-{}".format),
-        inner.map("abs({})".format),
-        inner.map("round({}, 2)".format),
-        st.tuples(inner, inner).map(lambda pair: f"max({pair[0]}, {pair[1]})"),
-        st.tuples(inner, inner).map(lambda pair: f"min({pair[0]}, {pair[1]})"),
     ),
     max_leaves=12,
 )
-# The names in the evaluated expressions.
-_PYTHON: dict[str, Any] = {"pi": math.pi, "e": math.e, "abs": abs, "round": round, "max": max, "min": min}
-_PYTHON["__builtins__"] = {}
 
 
 @given(_EXPRESSIONS.filter(lambda text: len(text) <= LONGEST))
@@ -42,7 +42,7 @@ _PYTHON["__builtins__"] = {}
 @example("7 // -2 % 3")
 def test_calculator_agrees_with_python(expression: str) -> None:
     try:
-        expected = eval(expression, dict(_PYTHON))
+        expected = eval(expression, {"__builtins__": {}})
     except (ZeroDivisionError, OverflowError):
         expected = None
     if expected is None or isinstance(expected, complex) or not abs(expected) <= LARGEST:
@@ -63,11 +63,9 @@ _SIGNS = st.text("0123456789.,+-*/%()^×÷−xeE πasqrtbound=?_\x00\n")  # noqa
 @example("9**9**9**9")
 @example("(((9**99)**99)**99)")
 @example("10**308*" * 30 + "1")
-@example("round(10**300, -10**300)")
 @example("9" * LONGEST + "**" + "9")
 @example("(" * 150 + ")" * 150)
 @example("-" * LONGEST)
-@example("round(1, -10**300)")
 @example("1 " * 150)
 @example("2**-" * 60 + "2")
 @example("__import__('os')")
@@ -92,8 +90,7 @@ def test_calculator_handles_any_text(text: str) -> None:
     ("0.1 + 0.2", "0.3"),
     ("1 / 3", "0.333333333333"),
     ("2 ** 100", "1267650600228229401496703205376"),
-    ("sqrt(144)", "12"),
-    ("sqrt(2)", "1.41421356237"),
+    ("2 ** 0.5", "1.41421356237"),
     ("1e21", "1e+21"),
     ("37 × 48", "1776"),
     ("37 x 48 = ?", "1776"),
@@ -104,7 +101,6 @@ def test_calculator_handles_any_text(text: str) -> None:
     ("15% of 80", "12"),
     ("17 % 5", "2"),
     ("1,234,567 + 1", "1234568"),
-    ("max(1,200)", "200"),
 )
 def test_common_spellings_are_accepted(expression: str, answer: str) -> None:
     assert calculator(expression) == answer
@@ -113,16 +109,13 @@ def test_common_spellings_are_accepted(expression: str, answer: str) -> None:
 @cases(
     ("expression", "message"),
     ("", "is empty; write one such as (2 + 3) * 4"),
-    ("five plus three", "'five' is not known here; write numbers with + - * /"),
+    ("five plus three", "'five' is not arithmetic; write numbers with + - * /"),
     ("2 +", "'2 +' is not a whole expression; write"),
     ("1 / 0", "divides by zero"),
     ("(-8) ** 0.5", "is not a real number; use a base of 0 or more"),
-    ("sqrt(-1)", "take the root of 0 or more"),
     ("10 ** 400", "too large; stay below"),
-    ("sqrt()", "sqrt takes one number, and got 0; write sqrt(2.5), say"),
-    ("round(1, 2, 3)", "round takes one or two numbers, and got 3"),
-    ("round(2.5, 1.5)", "write round(2.345, 2), say"),
-    ("1, 2", "'(1, 2)' is not arithmetic"),
+    ("sqrt(4)", "'sqrt(4)' is not arithmetic; write numbers with"),
+    ("1, 2", "',' is not arithmetic"),
     ("2(3)", "'2(3)' is not arithmetic"),
     ("1" * 301, "has 301 characters; write at most 300"),
     ("0x10", ""),
