@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import Any
 
 from graphexec._arguments import NAME, validate, validate_each, whole
@@ -211,16 +212,8 @@ def count_repeats(steps: Sequence[AgentStep], most: int) -> int:
 
 
 def _count_rounds(turns: Sequence[Turn], size: int, most: int) -> int:
-    if len(turns) < size:
-        return 0
-    times = 1
-    last = turns[-size:]
-    while times < most and len(turns) >= size * (times + 1):
-        before = turns[-size * (times + 1) : -size * times]
-        if not all(_is_same_turn(one, other) for one, other in zip(before, last, strict=True)):
-            break
-        times += 1
-    return times
+    rounds = [turns[end - size : end] for end in range(len(turns), size - 1, -size)][:most]
+    return sum(1 for _ in takewhile(lambda one: all(map(_is_same_turn, one, rounds[0])), rounds))
 
 
 def _is_same_turn(one: Turn, other: Turn) -> bool:

@@ -67,7 +67,14 @@ def make_tool_handler(
         )
         for one in tools.values()
     ]
-    known = _index_by_name(with_defaults, lookup)
+    known: dict[str, AnyTool] = {}
+    for one in with_defaults:
+        other = known.setdefault(one.name if exact else one.name.casefold(), one)
+        if other is not one:
+            raise ToolDefinitionError(
+                f"two tools are named {other.name} and {one.name}, which differ only in case; "
+                f"rename one with @tool(name=...)"
+            )
 
     # One function, because every further function call would be paid at each step of a run.
     async def answer(effect: CallTool, call: CallContext[Any], io: IO) -> ToolResult:
@@ -116,20 +123,6 @@ def _fill(tool: AnyTool, effect: CallTool, call: CallContext[Any]) -> dict[str, 
     if tool.call_parameter is not None:
         filled[tool.call_parameter] = give_copies(call, effect)
     return filled
-
-
-def _index_by_name(tools: Iterable[AnyTool], lookup: Lookup) -> Mapping[str, AnyTool]:
-    if lookup == "exact":
-        return {one.name: one for one in tools}
-    folded: dict[str, AnyTool] = {}
-    for one in tools:
-        other = folded.setdefault(one.name.casefold(), one)
-        if other is not one:
-            raise ToolDefinitionError(
-                f"two tools are named {other.name} and {one.name}, which differ only in case; "
-                f"rename one with @tool(name=...)"
-            )
-    return folded
 
 
 # The characters of a tool's name.

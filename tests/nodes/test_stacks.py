@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from graphexec import AgentFinish, Effect, GraphexecError, messages, models, nodes, testing, verify
 from graphexec.draw import recording_of
 from graphexec.executor import Acted, AnswerDiscarded
-from graphexec.nodes.clock import ReadClock
+from graphexec.nodes.asking import ReadClock
 from tests.nodes.shelf import REPEAT_RULES, SAMPLES, call, calls, factories, make_executor, run_in_pieces
 from tests.parameters import cases, examples, mark_except
 
