@@ -7,17 +7,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from graphexec.cli.runs.options import EVERYDAY_EXAMPLES
-from graphexec.tools.everyday import (
-    EVERYDAY_TOOLS,
-    LARGEST,
-    LONGEST,
-    ExpressionError,
-    calculator,
-    evaluate,
-    format_number,
-    make_today,
-    today,
-)
+from graphexec.tools import everyday
+from graphexec.tools.everyday import LARGEST, LONGEST, ExpressionError, calculator, evaluate, today
 from tests.kernel.machines import error_message
 from tests.parameters import cases, examples
 
@@ -78,7 +69,7 @@ def test_calculator_handles_any_text(text: str) -> None:
         message = str(error)
     else:
         assert abs(number) <= LARGEST
-        message = format_number(number)
+        message = everyday.format_number(number)
     assert "\n" not in message
     assert len(message) <= 310
 
@@ -125,14 +116,14 @@ def test_invalid_use_has_a_remedy(expression: str, message: str) -> None:
 
 
 def test_today_returns_date_and_weekday_of_its_clock() -> None:
-    assert make_today(lambda: dt.date(2026, 2, 28))() == "Saturday, 2026-02-28"
+    assert everyday.make_today(lambda: dt.date(2026, 2, 28))() == "Saturday, 2026-02-28"
     # The clock is not in the schema.
     assert today.parameters["properties"] == {}
-    assert make_today(dt.date.today).signature == "today()"
+    assert everyday.make_today(dt.date.today).signature == "today()"
 
 
 def test_worked_examples_are_true() -> None:
-    tools = {tool.name: tool for tool in EVERYDAY_TOOLS}
+    tools = {tool.name: tool for tool in everyday.EVERYDAY_TOOLS}
     for worked in EVERYDAY_EXAMPLES:
         for name, arguments, observation in worked.calls:
             found = tools[name].read(arguments)

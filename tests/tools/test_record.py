@@ -141,7 +141,8 @@ def test_inputs_are_those_of_the_beginning(way: str) -> None:
     assert "spoilt" in inputs["chat_history"]
 
 
-def test_each_attempt_gets_its_own() -> None:
+@cases("way", "run", "arun")
+def test_each_attempt_gets_its_own(way: str) -> None:
     given: list[Any] = []
 
     @tool(name="spoil", retries=2)
@@ -153,6 +154,6 @@ def test_each_attempt_gets_its_own() -> None:
             raise OSError
         return "done"
 
-    record("run", fail_twice, make_inputs())
+    recorded = record(way, fail_twice, make_inputs())
     assert [given[0]] * 3 == given[:3]
-    assert "spoilt" not in repr(given)
+    assert "spoilt" not in repr((recorded, given))

@@ -128,20 +128,3 @@ def test_method_may_take_the_run() -> None:
     call = effects.CallTool("add", "a", Run({"input": "q"}))
     assert reply_of(make_tool_handler({"add": one}), call).observation == "a for q: "
     assert notes == ["a"]
-
-
-def test_each_attempt_receives_the_run() -> None:
-    seen: list[Run] = []
-
-    @tool(retries=1)
-    def flaky(run: Run) -> str:
-        """Fail once."""
-        seen.append(run)
-        if len(seen) == 1:
-            raise OSError
-        return "done"
-
-    run = Run({"input": "q"})
-    reply_of(make_tool_handler({"flaky": flaky}), effects.CallTool("flaky", {}, run))
-    assert seen == [run, run]
-    assert seen[0] is not seen[1]

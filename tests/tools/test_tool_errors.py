@@ -30,18 +30,31 @@ def explain(error: Exception) -> str:
     return f"that did not work: {error.args[0]}"
 
 
+class DeclinedError(Exception):
+    """An exception class of the user."""
+
+
+DECLINED = f"{__name__}.DeclinedError"
+
+
 @pytest.mark.medium
 @KIND
 @cases(
-    ("error", "observed"),
-    (LookupError("no page"), "that did not work: no page"),
+    ("policy", "error", "observed", "name"),
+    (explain, LookupError("no page"), "that did not work: no page", "LookupError"),
     # The policy is for exceptions alone.
-    (asyncio.CancelledError("odd"), "raises failed: CancelledError: odd"),
+    (explain, asyncio.CancelledError("odd"), "raises failed: CancelledError: odd", "asyncio.exceptions.CancelledError"),
+    (explain, DeclinedError("no"), "that did not work: no", DECLINED),
+    ("observe", ValueError("no"), "raises failed: ValueError: no", "ValueError"),
+    ("observe", DeclinedError("no"), "raises failed: DeclinedError: no", DECLINED),
 )
-def test_function_makes_observation_from_exception(kind: str, error: BaseException, observed: str) -> None:
-    result = actors.run_executor(lambda: executor_with(raising(error, kind, on_error=explain)))
-    assert actors.observations(result) == [observed] * 3
-    assert actors.statuses(result) == ["error"] * 3
+def test_exception_is_observed_as_the_policy_says(
+    kind: str, policy: Any, error: BaseException, observed: str, name: str
+) -> None:
+    result = actors.run_executor(lambda: executor_with(raising(error, kind, on_error=policy)))
+    assert [(step.observation, step.status, step.error) for step in result.outcome.steps] == [
+        (observed, "error", name)
+    ] * 3
 
 
 @cases(
@@ -85,29 +98,17 @@ def test_invalid_policy_result_names_the_tool(run: actors.Running) -> None:
 
 
 @cases("own", None, "raise")
-def test_policy_receives_only_exceptions(own: Any) -> None:
-    handler = make_tool_handler({"raises": raising(LookupError("no"), on_error=own)}, on_error=explain)
-    assert actors.reply_of(handler, CallTool("raises", {"x": 1})).status == "bad_arguments"
-    assert actors.reply_of(handler, CallTool("nope", {})).status == "unknown_tool"
-
-
-class DeclinedError(Exception):
-    """An exception class of the user."""
-
-
-@pytest.mark.medium
-@KIND
-@cases("policy", "observe", explain)
-@cases(("error", "name"), (ValueError("no"), "ValueError"), (DeclinedError("no"), f"{__name__}.DeclinedError"))
-def test_failed_result_keeps_the_exceptions_class(kind: str, policy: Any, error: Exception, name: str) -> None:
-    result = actors.run_executor(lambda: executor_with(raising(error, kind, on_error=policy)))
-    assert [step.error for step in result.outcome.steps] == [name] * 3
-
-
-@cases(("name", "arguments"), ("raises", {"x": 1}), ("nope", {}), ("echo", {"text": "a"}))
-def test_other_results_have_no_error(name: str, arguments: dict[str, Any]) -> None:
-    handler = make_tool_handler({"raises": raising(LookupError("no")), "echo": actors.echo})
-    assert actors.reply_of(handler, CallTool(name, arguments)).error is None
+@cases(
+    ("name", "arguments", "status"),
+    ("raises", {"x": 1}, "bad_arguments"),
+    ("nope", {}, "unknown_tool"),
+    ("echo", {"text": "a"}, "ok"),
+)
+def test_other_results_have_no_error(own: Any, name: str, arguments: dict[str, Any], status: str) -> None:
+    """The policy receives only exceptions of tools."""
+    tools = {"raises": raising(LookupError("no"), on_error=own), "echo": actors.echo}
+    result = actors.reply_of(make_tool_handler(tools, on_error=explain), CallTool(name, arguments))
+    assert (result.status, result.error) == (status, None)
     assert CallTool("echo", {}).cut(Exhausted("seconds", 1, 1)).error is None
 
 

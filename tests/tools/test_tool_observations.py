@@ -6,7 +6,6 @@ import decimal
 import enum
 import functools
 import uuid
-from collections.abc import AsyncIterator, Iterator
 from typing import Any, NamedTuple
 
 import pytest
@@ -252,30 +251,6 @@ def test_shortened_text_respects_the_length(observation: Any, most: int) -> None
     if len(whole) > most:
         assert result.text == f"{whole[:most]}\n{CUT.format(len(whole) - most)}"
         assert result.text.encode()
-
-
-@gx.tool
-def counting(to: int) -> Iterator[int]:
-    """Count, but not beyond two."""
-    for number in range(1, to + 1):
-        if number > 2:
-            raise LookupError("I know no more")
-        yield number
-
-
-@gx.tool(name="counting")
-async def counting_async(to: int) -> AsyncIterator[int]:
-    """Count, but not beyond two."""
-    for number in counting(to=to):
-        yield number
-
-
-@cases("used", counting, counting_async)
-def test_generator_result_becomes_a_list(used: Any) -> None:
-    turns = actors.act("counting", to=2), actors.act("counting", to=9), actors.answer()
-    result = actors.run_executor(lambda: actors.make_executor(*turns, tools=[used]))
-    assert actors.observations(result) == [[1, 2], "counting failed: LookupError: I know no more"]
-    assert actors.statuses(result) == ["ok", "error"]
 
 
 @HOW

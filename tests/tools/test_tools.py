@@ -19,17 +19,7 @@ from pydantic import BaseModel, BeforeValidator, Field
 from graphexec import errors, tool
 from graphexec.tools import tools_by_name
 from graphexec.tools.tool import InvalidArgumentsError
-from tests.executor.actors import (
-    AnyTool,
-    Running,
-    act,
-    answer,
-    echo,
-    make_executor,
-    observations,
-    run_executor,
-    statuses,
-)
+from tests.executor.actors import AnyTool, Running, act, answer, echo, make_executor, observations, run_executor
 from tests.kernel.machines import error_message
 from tests.parameters import cases
 from tests.tools.actors import HOW
@@ -324,8 +314,9 @@ def test_unexpected_validator_error_is_an_observation(error: type[Exception]) ->
     # A string annotation cannot refer to a local class.
     take.__annotations__["text"] = Annotated[str, BeforeValidator(picky)]
     result = run_executor(lambda: make_executor(act("take", text="a"), answer(), tools=[tool(take)]))
-    assert statuses(result) == ["error"]
-    assert observations(result)[0].startswith(f"take failed: {error.__name__}: ")
+    (step,) = result.outcome.steps
+    assert step.status == "error"
+    assert str(step.observation).startswith(f"take failed: {error.__name__}: ")
 
 
 def test_options_are_read_only() -> None:
