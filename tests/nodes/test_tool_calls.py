@@ -11,7 +11,7 @@ from graphexec.messages import ModelReply, ToolCall
 from graphexec.models import ScriptedModel
 from graphexec.models.scripted import ScriptedReply
 from graphexec.nodes import Piece, Plugged, Review, approve_tools, ask_user, cache_tools, limit_tool
-from tests.nodes.shelf import pause, proof_of
+from tests.nodes.shelf import pause
 from tests.parameters import cases
 
 
@@ -158,14 +158,3 @@ def test_question_is_answered() -> None:
     ((text, status),) = Scene(ToolCall("1", "ask_user", "{}"), nodes=(ask_user(never_asked),)).run()
     assert status == "bad_arguments"
     assert "question" in text
-
-
-@cases("piece", ONE, CACHE, ask_user(lambda _: "yes"))
-def test_bound_is_one_transition_for_each_iteration(piece: Piece) -> None:
-    scene = Scene(nodes=(), max_iterations=5)
-    # The tool of `ask_user` is one that the rules against repetitions know, so they are in both machines.
-    plain = proof_of(scene.executor.with_tools([*scene.executor.tools.values(), *piece.tools])).bounds
-    bounds = proof_of(scene.executor.plug(piece)).bounds
-    assert plain.transitions.value is not None
-    assert bounds.transitions.value == plain.transitions.value + 5
-    assert str(bounds.model_calls) == str(plain.model_calls)
