@@ -343,12 +343,8 @@ def _describe_task(run: Run) -> str:
 
 def _describe_steps(steps: Iterable[AgentStep]) -> str:
     """Return a line for each call, with its observation; what is long is cut."""
-    return "\n".join(_describe_step(step) for step in steps)
-
-
-def _describe_step(step: AgentStep) -> str:
-    given = _shorten(format_observation(step.action.tool_input))
-    return f"{step.action.tool}({given}) -> {_shorten(step.text)}"
+    given = ((one.action.tool, _shorten(format_observation(one.action.tool_input)), one.text) for one in steps)
+    return "\n".join(f"{tool}({tool_input}) -> {_shorten(text)}" for tool, tool_input, text in given)
 
 
 def _shorten(text: str) -> str:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from graphexec._arguments import NAME, Constraint, validate
 from graphexec._parsing import compile_lazily
 from graphexec.errors import ToolDefinitionError, format_value
-from graphexec.tools.examples import check_examples
-from graphexec.tools.options import ToolOptions, read_options
+from graphexec.tools.options import ToolOptions, check_examples, read_options
 from graphexec.tools.schemas import Schema, copy_schema, map_schemas, normalize_schema
 from graphexec.tools.tool import AnyTool, Tool
 

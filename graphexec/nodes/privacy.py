@@ -14,8 +14,8 @@ from graphexec.executor.plugging import Piece
 from graphexec.kernel.node import node
 from graphexec.messages import ChatRequest, ModelRequest
 from graphexec.messages.stored import TypedValues
-from graphexec.nodes.privacy.patterns import PATTERNS, AnyPattern, to_finders
-from graphexec.nodes.privacy.vault import (
+from graphexec.nodes._personal_data import PATTERNS, AnyPattern, to_finders
+from graphexec.nodes._vault import (
     Change,
     Matcher,
     Vault,

@@ -15,7 +15,7 @@ from graphexec.actions import AgentAction, Run
 from graphexec.effects import ToolResult
 from graphexec.messages import AssistantMessage, SystemMessage, ToolMessage, UserMessage
 from graphexec.messages.observations import Excerpt, dump_observation
-from graphexec.nodes.privacy.patterns import LITERAL, Finder
+from graphexec.nodes._personal_data import LITERAL, Finder
 
 M = TypeVar("M", bound=SystemMessage | UserMessage | ToolMessage | AssistantMessage)
 
