@@ -254,12 +254,15 @@ class Tool(Generic[P, R_co]):
         preferred: Sequence[Mapping[str, Any]] = ()
         # Any: arguments of any type.
         last: Any = tool_input
-        if isinstance(tool_input, str):
-            *preferred, last = interpret(self, tool_input)
-            if last is tool_input:
-                wanted = f"a JSON object with {', '.join(self.names)}" if self.names else "a JSON object"
-                what = f"its input is not {wanted}. Call it as {self.signature}."
-                raise InvalidArgumentsError(f"{self.name} was not called: {what}")
+        match tool_input:
+            case str() as text:
+                *preferred, last = interpret(self, text)
+                if last is text:
+                    wanted = f"a JSON object with {', '.join(self.names)}" if self.names else "a JSON object"
+                    what = f"its input is not {wanted}. Call it as {self.signature}."
+                    raise InvalidArgumentsError(f"{self.name} was not called: {what}")
+            case _:
+                pass
         for arguments in preferred:
             from pydantic_core import ValidationError
 
