@@ -114,7 +114,9 @@ def guard_output(
         return Stopped.by_refusal(finish.run, name, why)
 
     def words_of(stopped: StoppedResponse) -> str | None:
-        return None if stopped.output == _own_text(stopped) else stopped.output
+        # What the executor itself says of this cause.
+        own = end_stopped(Stopped(stopped.run, stopped.cause)).output
+        return None if stopped.output == own else stopped.output
 
     def replace(stopped: StoppedResponse, why: str) -> StoppedResponse:
         refusal = Refusal(name, why)
@@ -125,11 +127,6 @@ def guard_output(
     # A node of its own: a refused answer is stopped, and the stopped response comes here, not back to the first.
     last_word = make_node(f"{name}_stopped", (StoppedResponse,), words_of, replace)
     return Piece(name, (answer, last_word), handlers=dict(handlers or {}))
-
-
-def _own_text(stopped: StoppedResponse) -> str:
-    """Return the text that the executor itself gives a run that stopped for this cause."""
-    return end_stopped(Stopped(stopped.run, stopped.cause)).output
 
 
 # Any: each kind of check returns another class; so below.
@@ -178,7 +175,10 @@ def _read_check(owner: str, check: Any, name: str, *, blocking: bool, asks: int)
             return value if (text := text_of(value)) is None else settle(value, await check(text))
 
         def ask_verdict(value: Any) -> Generator[Any, Any, Any]:
-            return value if (text := text_of(value)) is None else settle(value, (yield from check(text)))
+            if (text := text_of(value)) is None:
+                return value
+            verdict: Generator[Any, Any, object] = check(text)
+            return settle(value, (yield from verdict))
 
         def refuse_unchecked(value: Any, limit: Exhausted) -> Any:
             return value if text_of(value) is None else refuse(value, f"the check was not finished: {limit}")

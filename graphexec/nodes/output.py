@@ -355,9 +355,7 @@ def make_output_kind(kind: Any) -> OutputKind:
     name = getattr(kind, "__name__", None) if isinstance(kind, type) else None
     shown = name or format_value(kind)
     values = (str, bytes, int, float, dict, list, tuple, set, FunctionType)
-    # An instance of a class with fields, not the class itself.
-    is_instance = not isinstance(kind, type) and (dataclasses.is_dataclass(kind) or hasattr(type(kind), "model_fields"))
-    if kind is None or isinstance(kind, values) or is_instance:
+    if kind is None or isinstance(kind, values) or _is_instance(kind):
         raise InputError(
             f"the output type is {shown}, which is not a type; give a class, such as a pydantic model, or int"
         )
@@ -370,6 +368,11 @@ def make_output_kind(kind: Any) -> OutputKind:
             f"the output type {shown} has no JSON schema: {fact}; give a pydantic model, a dataclass or a simple type"
         ) from error
     return OutputKind(name or str(kind), adapter, schema)
+
+
+def _is_instance(kind: object) -> bool:
+    """Return whether a value is an instance of a class with fields, not the class itself."""
+    return not isinstance(kind, type) and (dataclasses.is_dataclass(kind) or hasattr(type(kind), "model_fields"))
 
 
 # Any: pydantic takes more than classes, such as `int | None` and `Literal["a", "b"]`.

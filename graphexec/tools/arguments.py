@@ -236,7 +236,7 @@ def read_hints(function: Function, name: str) -> Mapping[str, Any]:
             of_fields: dict[str, Any] = {}
             with contextlib.suppress(NameError):
                 of_fields = resolve_hints(read, extras=True)
-            hints = of_fields | resolve_hints(_constructor(read), extras=True)
+            hints = of_fields | resolve_hints(getattr(read, "__init__"), extras=True)  # noqa: B009 - not of the class
         else:
             hints = resolve_hints(read if inspect.isroutine(read) else getattr(read, "__call__"), extras=True)  # noqa: B004, B009
     except NameError as error:
@@ -244,10 +244,6 @@ def read_hints(function: Function, name: str) -> Mapping[str, Any]:
             f"{name} has an annotation that cannot be resolved: {error}; import or define it"
         ) from error
     return {key: hint for key, hint in hints.items() if key != "return"}
-
-
-def _constructor(kind: type) -> Any:
-    return getattr(kind, "__init__")  # noqa: B009 - type checkers object to the access on a class
 
 
 # Any: the parameters of a partial object are unknown.
@@ -332,7 +328,10 @@ def _define(
             text = f"the default of {key} in {name} is Field(...), so the function would receive that object"
             raise ToolDefinitionError(f"{text}; write {key}: Annotated[..., Field(...)]")
         if default is not inspect.Parameter.empty:
-            kind = NotRequired[Annotated[kind, Field(json_schema_extra=_schema_default(default))]]
+            shown: dict[str, Any] = {}
+            if isinstance(default, (str, int, float, bool, NoneType)):
+                shown["default"] = default
+            kind = NotRequired[Annotated[kind, Field(json_schema_extra=shown)]]
         fields[key] = kind
     # The typed dict is built at run time, which type checkers cannot follow.
     make: Any = TypedDict
@@ -342,8 +341,8 @@ def _define(
         schema = adapter.json_schema()
     except PydanticUserError as error:
         raise _without_schema(name, error) from error
-    shown, awaited = _without_titles(schema), is_async(function)
-    return Definition(name, summary, shown, function, adapter, awaited, receiver=receiver, **filled_fields)
+    schema, awaited = _without_titles(schema), is_async(function)
+    return Definition(name, summary, schema, function, adapter, awaited, receiver=receiver, **filled_fields)
 
 
 def is_run(kind: object) -> bool:
@@ -353,10 +352,6 @@ def is_run(kind: object) -> bool:
     if get_origin(kind) in (Union, UnionType):
         return all(one is NoneType or is_run(one) for one in get_args(kind))
     return kind is Run
-
-
-def _schema_default(default: object) -> dict[str, Any]:
-    return {"default": default} if isinstance(default, (str, int, float, bool, type(None))) else {}
 
 
 def _without_titles(schema: dict[str, Any]) -> dict[str, Any]:

@@ -117,7 +117,9 @@ def _to_tool(given: Any) -> AnyTool:
         raise ToolDefinitionError(f"{what} has tools, and is none; write *tools_of({what}) instead of it")
     if not callable(given) and not inspect.iscoroutine(given):
         raise ToolDefinitionError(f"{format_value(given)} is not a tool; {_remedy_for(given)}")
-    return tool(given)
+    # Any: `tool` refuses a coroutine, with the remedy.
+    function: Any = given
+    return tool(function)
 
 
 def _read_tool(given: Any) -> AnyTool | None:

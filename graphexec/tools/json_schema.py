@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any
 
-from graphexec._arguments import NAME, Constraint, validate
+from graphexec._arguments import DESCRIPTION, NAME, Constraint, validate
 from graphexec._parsing import compile_lazily
 from graphexec.errors import ToolDefinitionError, format_value
 from graphexec.tools.options import ToolOptions, check_examples, read_options
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter
     from typing_extensions import Unpack
 
-_DESCRIPTION = Constraint("a string that describes the tool to a model", NAME.fits)
 _SCHEMA = Constraint("a JSON schema, as a dict", lambda value: isinstance(value, Mapping))
 _FUNCTION = Constraint("a function that takes the arguments by name", callable)
 # Keywords that may refuse what their parts accept.
@@ -60,7 +59,7 @@ def tool_from_schema(
     validate(
         "tool_from_schema",
         ("name", name, NAME),
-        ("description", description, _DESCRIPTION),
+        ("description", description, DESCRIPTION),
         ("parameters", parameters, _SCHEMA),
         ("function", function, _FUNCTION),
         error=ToolDefinitionError,
@@ -159,14 +158,9 @@ def _to_fraction(number: Any) -> Any:
     return Fraction(number) if isinstance(number, int) else Fraction(repr(number))
 
 
-def _make_checked(schema: Schema) -> Schema:
-    """Return a schema without what is not checked: it accepts all that the schema accepts."""
-    checked: Schema = _drop_unchecked(schema)
-    return checked if checked == schema else _drop_unchecked(schema, _OF_THE_REST)
-
-
 # Any: a part of a JSON document.
 def _drop_unchecked(part: Any, dropped: frozenset[str] = frozenset()) -> Any:
+    """Return a part of a schema without what is not checked: it accepts all that the part accepts."""
     changed = map_schemas(part, lambda inner: _drop_unchecked(inner, dropped))
     if not isinstance(part, dict):
         return changed
@@ -185,8 +179,11 @@ def _make_adapter(name: str, schema: Schema, validator_class: Any) -> TypeAdapte
     from pydantic import AfterValidator, TypeAdapter
     from pydantic_core import InitErrorDetails, PydanticCustomError, ValidationError
 
+    checked = _drop_unchecked(schema)
+    if checked != schema:
+        checked = _drop_unchecked(schema, _OF_THE_REST)
     # With an empty registry, the validator fetches nothing.
-    validator: Any = validator_class(_make_checked(schema), registry=importlib.import_module("referencing").Registry())
+    validator: Any = validator_class(checked, registry=importlib.import_module("referencing").Registry())
 
     def check(arguments: dict[str, Any]) -> dict[str, Any]:
         try:
