@@ -4,7 +4,6 @@ import asyncio
 import functools
 import re
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -92,11 +91,19 @@ def test_decorated_async_tool_is_awaited(run: actors.Running, timeout: float | N
 @HOW
 @KIND
 @cases("count", 1, 2)
-@cases("settings", {}, {"timeout": 20})
-def test_on_error_raise_raises_the_tools_exception(run: actors.Running, kind: str, count: int, settings: Any) -> None:
-    error = LookupError("mine")
-    tools = [actors.echo, raising(error, kind, on_error="raise", **settings)]
-    executor = actors.make_executor(actors.act("echo", text="before"), [actors.act("raises")] * count, tools=tools)
+@cases(
+    ("options", "default"),
+    ({"on_error": "raise"}, "observe"),
+    ({"on_error": "raise"}, str),
+    ({"on_error": "raise", "timeout": 20}, "observe"),
+    ({}, "raise"),
+)
+def test_raise_policy_raises_the_tools_exception(
+    run: actors.Running, kind: str, count: int, options: Any, default: Any
+) -> None:
+    error, before = LookupError("mine"), actors.act("echo", text="before")
+    tools = [actors.echo, raising(error, kind, **options)]
+    executor = actors.make_executor(before, [actors.act("raises")] * count, tools=tools, handle_tool_errors=default)
     with pytest.raises(LookupError) as raised:
         run(executor)
     assert raised.value is error
@@ -246,30 +253,24 @@ def test_executor_policy_is_the_default_for_tools(own: Any, default: Any, observ
     assert call_tool(one, {}, on_error=default).observation == observed
 
 
-@HOW
-@cases(("own", "default"), ("raise", explain), (None, "raise"))
-def test_raise_policy_ends_the_run(run: actors.Running, own: Any, default: Any) -> None:
-    error = LookupError("mine")
-    with pytest.raises(LookupError) as raised:
-        run(executor_with(raising(error, on_error=own), on_error=default))
-    assert raised.value is error
+def fatal(error: Exception) -> str:
+    raise PermissionError("stop it") from error
+
+
+def silent(_: Exception) -> Any:
+    return None
 
 
 @HOW
 @KIND
-def test_exception_of_the_policy_ends_the_run(run: actors.Running, kind: str) -> None:
-    def fatal(error: Exception) -> str:
-        raise PermissionError("stop it") from error
-
-    with pytest.raises(PermissionError, match="stop it"):
-        run(executor_with(raising(LookupError("no"), kind), on_error=fatal))
-
-
-@HOW
-def test_invalid_policy_result_names_the_tool(run: actors.Running) -> None:
-    silent: Callable[[Any], Any] = lambda _: None  # noqa: E731
-    with pytest.raises(InputError, match=r"on_error of raises returned None; return the observation .* as a string"):
-        run(executor_with(raising(LookupError("no"), on_error=silent)))
+@cases(
+    ("policy", "error", "text"),
+    (fatal, PermissionError, "stop it"),
+    (silent, InputError, r"on_error of raises returned None; return the observation .* as a string"),
+)
+def test_failing_policy_ends_the_run(run: actors.Running, kind: str, policy: Any, error: Any, text: str) -> None:
+    with pytest.raises(error, match=text):
+        run(executor_with(raising(LookupError("no"), kind), on_error=policy))
 
 
 @cases("own", None, "raise")
