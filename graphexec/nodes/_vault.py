@@ -7,7 +7,7 @@ import json
 import operator
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, TypeAlias, TypeVar, final
 
 from graphexec._parsing import compile_lazily
@@ -70,9 +70,20 @@ class Matcher:
 
 
 def _remember(is_clean: Callable[[str], bool]) -> Callable[[str], bool]:
-    """Return a function that is true for texts without a match, unless they are too long to be remembered."""
-    remembered = lru_cache(_MOST_CLEAN)(is_clean)
-    return lambda text: len(text) <= _LONGEST_CLEAN and remembered(text)
+    """Return the function with the last texts for which it is true; it keeps no personal data."""
+    known = set[str]()
+
+    def is_known_or_clean(text: str) -> bool:
+        if text in known:
+            return True
+        clean = is_clean(text)
+        if clean and len(text) <= _LONGEST_CLEAN:
+            if len(known) >= _MOST_CLEAN:
+                known.clear()
+            known.add(text)
+        return clean
+
+    return is_known_or_clean
 
 
 def _merge(spans: Iterable[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
