@@ -221,20 +221,16 @@ def _make_handler(executor: AgentExecutor) -> Handler:
 
 def _join(done: Sequence[tuple[str, GraphResult]]) -> ToolResult:
     """Return the observation of a call, which is an error only if no task has an answer."""
-    texts = [f"Task {number}: {task}\n{_format(result)}" for number, (task, result) in enumerate(done, 1)]
-    answered = any(_is_answer(result) for _, result in done)
-    return ToolResult("\n\n".join(texts), "ok" if answered else "error")
-
-
-def _is_answer(result: GraphResult) -> bool:
-    return result.reason in ("finished", "return_direct")
-
-
-def _format(result: GraphResult) -> str:
-    text = format_observation(result.output)
-    if _is_answer(result):
-        return text
-    return f"This task failed: {text}" if result.error else f"This task has no answer: {text}"
+    texts: list[str] = []
+    answers = 0
+    for number, (task, result) in enumerate(done, 1):
+        text = format_observation(result.output)
+        if result.reason in ("finished", "return_direct"):
+            answers += 1
+        else:
+            text = f"This task {'failed' if result.error else 'has no answer'}: {text}"
+        texts.append(f"Task {number}: {task}\n{text}")
+    return ToolResult("\n\n".join(texts), "ok" if answers else "error")
 
 
 @final
