@@ -127,8 +127,10 @@ class SQLiteHistory:
             if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
                 remedy = "name a file in a writable folder"
                 raise InputError(f"the database {self.path} cannot be used: {error}; {remedy}") from error
-            damaged = sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_FORMAT
-            if code in (*damaged, sqlite3.SQLITE_NOTADB):
+            if code == sqlite3.SQLITE_NOTADB:
+                text = f"{self.path} is not an SQLite database: {error}; repair it, or name another file"
+                raise InputError(text) from error
+            if code in (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_FORMAT):
                 raise InputError(f"the database {self.path} is damaged: {error}; {_REPAIR}") from error
             # A full disk, or a lock that is never released, has its own class and message.
             raise

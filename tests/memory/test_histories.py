@@ -174,7 +174,7 @@ def test_invalid_database_is_named_and_unchanged(tmp_path: Path) -> None:
     history = SQLiteHistory(file, conversation="me")
     calls: list[Callable[[], Any]] = [history.turns, lambda: history.add(turn(1)), history.clear]
     for call in calls:
-        with pytest.raises(InputError, match=f"{file} is damaged: file is not a database; repair it"):
+        with pytest.raises(InputError, match=f"{file} is not an SQLite database: file is not a database; repair it"):
             call()
     assert file.read_bytes() == before
 
