@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from graphexec import Tool, tool, tools
+from graphexec import Tool, tool
 from graphexec.errors import InputError, ToolDefinitionError
 from graphexec.tools.tool import InvalidArgumentsError
 from tests.executor.actors import AnyTool, Running, act, make_executor, run_async, run_sync
@@ -265,13 +265,6 @@ def test_bound_argument_is_not_shown_to_the_model() -> None:
     made: AnyTool = tool(functools.partial(send, key="secret"))
     assert "secret" not in str(made.parameters)
     assert first(made, "hey") == "hey with secret"
-
-
-def test_examples_of_a_tool_are_read() -> None:
-    make: Any = functools.partial(Tool, "find", UNTYPED, "Find it.")
-    assert make(examples=[{"query": "tea"}]).examples == (tools.ToolExample({"query": "tea"}),)
-    with pytest.raises(ToolDefinitionError, match="example 1 of find does not fit it"):
-        make(examples=[{"text": "tea"}])
 
 
 @cases(
