@@ -3,11 +3,11 @@
     python benchmarks/mutation.py [--sample 400] [--seed 1] [--jobs N] [graphexec/kernel/execution.py]...
 
 With mutmut, in a copy of the repository; needs `fork`. The sample is drawn from the modules named, or of kernel,
-runtime, executor and the proof. Every mutant of it that no test detects is printed as a diff: an equivalent program, the
-text of an assertion, or a missing test. Not mutated are functions with a decorator, tables, defaults and other code that
-runs at import, annotations, and the arguments of `len` and `isinstance`. A test that loops endlessly is ended by a limit
-on processor time, and one that waits endlessly by the watchdog of all tests; both kill the mutant. Hypothesis runs
-derandomised.
+runtime, executor and the proof. Every mutant of it that no test detects is printed as a diff: an equivalent program,
+the text of an assertion, or a missing test. Not mutated are functions with a decorator, tables, defaults and other
+code that runs at import, annotations, and the arguments of `len` and `isinstance`. A test that loops endlessly is
+ended by a limit on processor time, and one that waits endlessly by the watchdog of all tests; both kill the mutant.
+Hypothesis runs derandomised.
 """
 
 from __future__ import annotations
