@@ -7,7 +7,7 @@ models are scripted, so that the example runs anywhere; see `react.py` for real 
 from graphexec import AgentExecutor, Event, Reported, create_react_agent, tool
 from graphexec.errors import ServerError
 from graphexec.messages import ModelReply, Usage
-from graphexec.models import MemoryCache, Price, ScriptedModel, cached, priced, retrying, with_fallbacks
+from graphexec.models import Price, ScriptedModel, cached, priced, retrying, with_fallbacks
 
 
 @tool
@@ -28,7 +28,7 @@ small = ScriptedModel([ANSWER])
 # same request is not paid twice.
 patient = with_fallbacks(retrying(big, attempts=2, first_wait=0.01), small)
 paid = priced(patient, {"big": Price(prompt=2.0, completion=10.0), "small": Price(prompt=0.1, completion=0.4)})
-model = cached(paid, MemoryCache(), name="big, else small")
+model = cached(paid, {}, name="big, else small")
 
 
 def print_report(event: Event[object]) -> None:

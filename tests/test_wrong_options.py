@@ -27,7 +27,6 @@ from graphexec.memory import (
 from graphexec.models import (
     Anthropic,
     LocalModel,
-    MemoryCache,
     OpenAICompatible,
     OpenAIResponses,
     Price,
@@ -47,7 +46,7 @@ from tests.parameters import cases
 CLIENTS: list[Any] = [OpenAICompatible, OpenAIResponses, Anthropic]
 MODEL = ScriptedModel([])
 A_MODEL = f"give {arguments.MODEL.words}"
-A_STORE = "give MemoryCache(), or SQLiteCache(path) for a file, or None for a new one"
+A_STORE = "give a dict, or SQLiteCache(path) for a file, or None for a new one"
 PRICES = "give Price(prompt, completion), or a dict with one for each model's name"
 A_COUNT = "give a whole number, 1 or more"
 MONEY = "give money per million tokens, 0 or more"
@@ -55,21 +54,20 @@ A_HISTORY = "give MemoryHistory() or SQLiteHistory(path, conversation=name)"
 VERIFY = partial(testing.verify_termination, AgentExecutor(agent=create_tool_calling_agent(MODEL, []), tools=[]))
 
 WRONG: list[tuple[Any, tuple[Any, ...], dict[str, Any], str]] = [
-    (cached, (ScriptedModel, MemoryCache()), {}, f"cached has model=ScriptedModel, a class; {A_MODEL}"),
+    (cached, (ScriptedModel, {}), {}, f"cached has model=ScriptedModel, a class; {A_MODEL}"),
     (cached, ("gpt-4o",), {}, f"cached has model='gpt-4o'; {A_MODEL}"),
     (cached, (None,), {}, f"cached has model=None; {A_MODEL}"),
     (cached, (MODEL, "file.db"), {"name": "a"}, f"cached has store='file.db'; {A_STORE}"),
-    (cached, (MODEL, MemoryCache), {"name": "a"}, f"cached has store=MemoryCache, a class; {A_STORE}"),
+    (cached, (MODEL, SQLiteCache), {"name": "a"}, f"cached has store=SQLiteCache, a class; {A_STORE}"),
     (cached, (MODEL, MemoryHistory()), {"name": "a"}, f"cached has store=<MemoryHistory: 0 turns>; {A_STORE}"),
     (
         cached,
-        (MemoryCache(), MODEL),
+        ({}, MODEL),
         {},
-        f"cached has model=MemoryCache(max_entries=None); {A_MODEL}; "
+        f"cached has model={{}}; {A_MODEL}; "
         f"cached has store=<ScriptedModel: 0 of 0 replies left>; {A_STORE}",
     ),
-    (cached, (MODEL, MemoryCache()), {"name": 3}, "cached has name=3; give a string"),
-    *((MemoryCache, (n,), {}, f"MemoryCache has max_entries={n!r}; {A_COUNT}, or None for no limit") for n in (0, "3")),
+    (cached, (MODEL, {}), {"name": 3}, "cached has name=3; give a string"),
     *((SQLiteCache, (one,), {}, f"SQLiteCache has path={one!r}; give a path, as a string or") for one in (3, None, "")),
     (retrying, (OpenAICompatible,), {}, f"retrying has model=OpenAICompatible, a class; {A_MODEL}"),
     (retrying, ("gpt-4o",), {}, f"retrying has model='gpt-4o'; {A_MODEL}"),
@@ -119,7 +117,7 @@ WRONG: list[tuple[Any, tuple[Any, ...], dict[str, Any], str]] = [
     ),
     *(
         (BufferMemory, (), {"history": wrong}, f"BufferMemory has history={wrong!r}; {A_HISTORY}")
-        for wrong in ("chat_history", list[Any](), None, Path("turns.jsonl"), MemoryCache())
+        for wrong in ("chat_history", list[Any](), None, Path("turns.jsonl"), dict[str, str]())
     ),
     (BufferMemory, (), {"history": MemoryHistory}, f"BufferMemory has history=MemoryHistory, a class; {A_HISTORY}"),
     *(
@@ -216,7 +214,7 @@ anything = st.one_of(
     st.integers(-1, 2),
     st.floats(),
     st.sampled_from(["", "2", "two\nlines"]),
-    st.sampled_from([int, MODEL, MemoryCache(), [MODEL], {"a": Price(1, 1)}, Price(1, 1), CHAT_COMPLETIONS]),
+    st.sampled_from([int, MODEL, {}, [MODEL], {"a": Price(1, 1)}, Price(1, 1), CHAT_COMPLETIONS]),
 )
 OPTIONS: list[tuple[Any, str]] = [
     *((make, name) for make in CLIENTS for name in ("model", "temperature", "max_tokens", "timeout", "max_retries")),
@@ -225,7 +223,6 @@ OPTIONS: list[tuple[Any, str]] = [
     *((partial(cached, name="a"), option) for option in ("model", "store")),
     *((partial(priced, MODEL), option) for option in ("prices",)),
     *((LocalModel, option) for option in ("model", "context", "threads", "temperature", "max_tokens", "timeout")),
-    (MemoryCache, "max_entries"),
 ]
 
 

@@ -339,7 +339,7 @@ def test_tokens_of_any_size_are_counted() -> None:
 
 
 WRAPPERS: Mapping[str, Callable[[Any], Any]] = {
-    "cached": lambda model: models.cached(model, models.MemoryCache()),
+    "cached": lambda model: models.cached(model, {}),
     "priced": lambda model: models.priced(model, models.Price(1, 1)),
     "retrying": lambda model: models.retrying(model, attempts=2),
     "with_fallbacks": lambda model: models.with_fallbacks(model, models.ScriptedModel([]), on=(KeyError,)),
