@@ -64,8 +64,7 @@ WRONG: list[tuple[Any, tuple[Any, ...], dict[str, Any], str]] = [
         cached,
         ({}, MODEL),
         {},
-        f"cached has model={{}}; {A_MODEL}; "
-        f"cached has store=<ScriptedModel: 0 of 0 replies left>; {A_STORE}",
+        f"cached has model={{}}; {A_MODEL}; cached has store=<ScriptedModel: 0 of 0 replies left>; {A_STORE}",
     ),
     (cached, (MODEL, {}), {"name": 3}, "cached has name=3; give a string"),
     *((SQLiteCache, (one,), {}, f"SQLiteCache has path={one!r}; give a path, as a string or") for one in (3, None, "")),
@@ -82,10 +81,10 @@ WRONG: list[tuple[Any, tuple[Any, ...], dict[str, Any], str]] = [
     (with_fallbacks, (MODEL, ScriptedModel), {}, "with_fallbacks has model=ScriptedModel, a class; give models as"),
     (with_fallbacks, (MODEL, [MODEL]), {}, "with_fallbacks has model=[<ScriptedModel: 0 of 0 replies left>]; give"),
     (with_fallbacks, ("a", "b"), {}, "with_fallbacks has model='a'; give models as separate arguments, not in a list"),
-    (rate_limited, (ScriptedModel,), {"at_once": 1}, f"rate_limited has model=ScriptedModel, a class; {A_MODEL}"),
+    (rate_limited, (ScriptedModel,), {"per_second": 1}, f"rate_limited has model=ScriptedModel, a class; {A_MODEL}"),
     *(
         (rate_limited, (MODEL,), {option: wrong}, f"rate_limited has {option}={wrong!r}; {A_COUNT}, or None for no")
-        for option in ("per_second", "per_minute", "at_once")
+        for option in ("per_second", "per_minute")
         for wrong in (0, 0.5, "60", math.inf, True)
     ),
     *(
@@ -219,7 +218,7 @@ anything = st.one_of(
 OPTIONS: list[tuple[Any, str]] = [
     *((make, name) for make in CLIENTS for name in ("model", "temperature", "max_tokens", "timeout", "max_retries")),
     *((partial(retrying, MODEL), option) for option in ("attempts", "first_wait", "longest_wait")),
-    *((partial(rate_limited, MODEL, per_minute=1), option) for option in ("per_second", "at_once")),
+    *((partial(rate_limited, MODEL, per_minute=1), option) for option in ("per_second",)),
     *((partial(cached, name="a"), option) for option in ("model", "store")),
     *((partial(priced, MODEL), option) for option in ("prices",)),
     *((LocalModel, option) for option in ("model", "context", "threads", "temperature", "max_tokens", "timeout")),

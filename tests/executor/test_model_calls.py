@@ -151,7 +151,7 @@ ANTHROPIC = models.Anthropic("claude-9")
     # Wrappers pass the check on, and raise an error that is no reason to fall back.
     models.retrying(KEYLESS),
     models.priced(KEYLESS, models.Price(1, 1)),
-    models.rate_limited(KEYLESS, at_once=1),
+    models.rate_limited(KEYLESS, per_second=1),
     models.with_fallbacks(KEYLESS, ANTHROPIC),
     models.retrying(models.with_fallbacks(KEYLESS, KEYLESS)),
     models.with_fallbacks(KEYLESS, DONE, on=(errors.AuthenticationError,)),

@@ -252,7 +252,7 @@ WRAPS: dict[str, Callable[[models.WrappedModel], models.WrappedModel]] = {
     "cached": cached,
     "retrying": lambda model: models.retrying(model, clock=TIME.clock),
     "with_fallbacks": lambda model: models.with_fallbacks(model, Typewriter(["fallen"])),
-    "rate_limited": lambda model: models.rate_limited(model, per_second=100, at_once=1, clock=TIME.clock),
+    "rate_limited": lambda model: models.rate_limited(model, per_second=100, clock=TIME.clock),
     "priced": lambda model: models.priced(model, models.Price(1_000_000, 0)),
 }
 
