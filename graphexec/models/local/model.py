@@ -15,7 +15,7 @@ from graphexec._arguments import FLAG, NAME, PATH, STRING, optional, validate, w
 from graphexec._mistakes import explain_class
 from graphexec._mistakes.remedies import LOCAL_MODEL_OPTIONS
 from graphexec.errors import BadRequestError, WeightsError
-from graphexec.messages import ChatRequest, ModelReply, ModelRequest, ToolSpec, UserMessage, images_of
+from graphexec.messages import ChatRequest, ModelReply, ModelRequest, ToolSpec, UserMessage
 from graphexec.models.http.dialect import Sampling
 from graphexec.models.http.draft import Piece
 from graphexec.models.http.endpoint import REPLY_BYTES, Address, provider_name
@@ -48,8 +48,8 @@ class LocalModel(OpenAICompatible):
     prompt and reply; `max_tokens` bounds a reply, since a small model may never stop. More `threads` than idle cores
     make the model many times slower. `extra_body` has further members of a request, as in `OpenAICompatible`.
     `chat_template` (Jinja) replaces the template of the weights. A request with tools is a `BadRequestError` if the
-    template does not support tools, as that of the default weights, and so is a request with images, since the server
-    is started without the projector of a model that sees.
+    template does not support tools, as that of the default weights, and so is a request with images, which the server
+    refuses, since it is started without the projector of a model that sees.
 
     The first call starts the server in half a second; the start and a download do not count towards the `timeout` of
     the call. The server ends with `close` or with the program; a forked process starts one of its own. It answers one
@@ -153,12 +153,7 @@ class LocalModel(OpenAICompatible):
                 process.close()
 
     async def _prepare(self, request: ModelRequest, io: IO) -> None:
-        """Start the server if it is not running. Raises `BadRequestError` for what the model cannot be sent."""
-        if next(images_of(request), None) is not None:
-            raise BadRequestError(
-                f"the local model {self.name} cannot see the images in the request; use a model that can, such as "
-                "OpenAICompatible with the address of llama-server --mmproj, or leave the images out"
-            )
+        """Start the server if it is not running. Raises `BadRequestError` for tools that its template ignores."""
         process, has_tools = self._process, isinstance(request, ChatRequest) and bool(request.tools)
         if process is None or not process.alive or (has_tools and not self._supports_tools):
             # The start and a download block, so they run in a thread if there is an event loop.
