@@ -47,7 +47,7 @@ CLIENTS: list[Any] = [OpenAICompatible, OpenAIResponses, Anthropic]
 MODEL = ScriptedModel([])
 A_MODEL = f"give {arguments.MODEL.words}"
 A_STORE = "give a dict, or SQLiteCache(path) for a file, or None for a new one"
-PRICES = "give Price(prompt, completion), or a dict with one for each model's name"
+PRICE = "give Price(prompt, completion)"
 A_COUNT = "give a whole number, 1 or more"
 MONEY = "give money per million tokens, 0 or more"
 A_HISTORY = "give MemoryHistory() or SQLiteHistory(path, conversation=name)"
@@ -94,8 +94,8 @@ WRONG: list[tuple[Any, tuple[Any, ...], dict[str, Any], str]] = [
     ),
     (Price, (1, 1, -1), {}, f"Price has cached=-1; {MONEY}, or None for the price of prompts"),
     (priced, (ScriptedModel, Price(1, 1)), {}, f"priced has model=ScriptedModel, a class; {A_MODEL}"),
-    (priced, (MODEL, Price), {}, f"priced has prices=Price, a class; {PRICES}"),
-    *((priced, (MODEL, wrong), {}, f"priced has prices={wrong!r}; {PRICES}") for wrong in (3, None, {}, {"a": 3})),
+    (priced, (MODEL, Price), {}, f"priced has price=Price, a class; {PRICE}"),
+    *((priced, (MODEL, wrong), {}, f"priced has price={wrong!r}; {PRICE}") for wrong in (3, None, {"a": 3})),
     *((ScriptedModel, (wrong,), {}, f"ScriptedModel has replies={wrong!r}; give a list of") for wrong in ("hello", 3)),
     *(
         (ScriptedModel, ([wrong],), {}, f"ScriptedModel has a reply={wrong!r}; give a string, a ModelReply, a ToolCall")
@@ -213,14 +213,14 @@ anything = st.one_of(
     st.integers(-1, 2),
     st.floats(),
     st.sampled_from(["", "2", "two\nlines"]),
-    st.sampled_from([int, MODEL, {}, [MODEL], {"a": Price(1, 1)}, Price(1, 1), CHAT_COMPLETIONS]),
+    st.sampled_from([int, MODEL, {}, [MODEL], Price(1, 1), CHAT_COMPLETIONS]),
 )
 OPTIONS: list[tuple[Any, str]] = [
     *((make, name) for make in CLIENTS for name in ("model", "temperature", "max_tokens", "timeout", "max_retries")),
     *((partial(retrying, MODEL), option) for option in ("attempts", "first_wait", "longest_wait")),
     *((partial(rate_limited, MODEL, per_minute=1), option) for option in ("per_second",)),
     *((partial(cached, name="a"), option) for option in ("model", "store")),
-    *((partial(priced, MODEL), option) for option in ("prices",)),
+    *((partial(priced, MODEL), option) for option in ("price",)),
     *((LocalModel, option) for option in ("model", "context", "threads", "temperature", "max_tokens", "timeout")),
 ]
 
