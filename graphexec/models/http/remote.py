@@ -11,7 +11,7 @@ from graphexec._arguments import NAME, STRING, TIMEOUT, Constraint, has_methods,
 from graphexec.errors import InputError, SecretError, format_value
 from graphexec.messages import ChatRequest, CompletionRequest, ModelReply, ModelRequest, ReplyDelta
 from graphexec.models.http import options
-from graphexec.models.http.attempts import REAL_TIME, Attempts, Clock
+from graphexec.models.http.attempts import REAL_TIME, Clock
 from graphexec.models.http.connections import Connections, HTTPClient
 from graphexec.models.http.dialect import OPTIONS, Dialect, Sampling
 from graphexec.models.http.draft import Piece
@@ -298,14 +298,18 @@ class RemoteModel(ClosableModel):
         if self._address.authorization:
             hidden = options.replace_headers(hidden, {"Authorization": self._address.authorization})
         return Exchange(
-            Attempts(endpoint, self._clock, io, timeout=seconds, max_retries=self._max_retries),
-            self._connections,
-            self._dialect.draft,
-            stop_strings(request),
-            self._address.join(self._dialect.route(request)),
-            options.replace_headers(hidden, self._headers),
-            self._dialect.encode(request, self._sampling, stream=stream),
-            self._refusals,
+            endpoint=endpoint,
+            clock=self._clock,
+            io=io,
+            timeout=seconds,
+            max_retries=self._max_retries,
+            connections=self._connections,
+            draft=self._dialect.draft,
+            stops=stop_strings(request),
+            url=self._address.join(self._dialect.route(request)),
+            headers=options.replace_headers(hidden, self._headers),
+            body=self._dialect.encode(request, self._sampling, stream=stream),
+            refusals=self._refusals,
             streams=stream,
         )
 
