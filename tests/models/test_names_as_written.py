@@ -133,7 +133,6 @@ def test_sampling_options_are_those_of_every_model(name: str) -> None:
 NOT_LOCAL = {
     "api_key": r"LocalModel has no option api_key; it is an option of a model at a server: OpenAICompatible\(name, ",
     "sede": r"LocalModel has no option sede; did you mean seed\?",
-    "reasoning_effort": "LocalModel has reasoning_effort=",
 }
 
 

@@ -186,10 +186,10 @@ class RemoteModel(ClosableModel):
             kind = type(api_key).__name__
             raise InputError(f"{owner} has an api_key of the class {kind}; give a string, a Secret, or None")
         given = {"top_p": top_p, "seed": seed, "reasoning_effort": reasoning_effort}
-        for name, remedy in self._dialect.absent.items():
-            if given[name] is not None:
-                fact = f"{owner} has {name}={format_value(given[name])}, which its protocol does not have"
-                raise InputError(f"{fact}; {remedy}")
+        for name, value in given.items():
+            if value is not None and name not in self._dialect.options:
+                fact = f"{owner} has {name}={format_value(value)}, which its protocol does not have"
+                raise InputError(f"{fact}; leave it out, or pass extra_body={{'{name}': ...}} if your server takes it")
         extra = options.copy_extra_body(owner, extra_body, self._dialect.remedies())
         self._headers = options.copy_headers(owner, extra_headers)
         if address is None or not base_url:

@@ -16,11 +16,10 @@ from graphexec._mistakes import explain_class
 from graphexec._mistakes.remedies import LOCAL_MODEL_OPTIONS
 from graphexec.errors import BadRequestError, WeightsError
 from graphexec.messages import ChatRequest, ModelReply, ModelRequest, ToolSpec, UserMessage
-from graphexec.models.http.dialect import Sampling
+from graphexec.models.http.dialect import Sampling, option
 from graphexec.models.http.draft import Piece
 from graphexec.models.http.endpoint import REPLY_BYTES, Address, provider_name
 from graphexec.models.http.json_bodies import write
-from graphexec.models.http.refusals import Member
 from graphexec.models.local.llama_process import LlamaProcess, Settings, require_llama
 from graphexec.models.local.weights import DEFAULT, check_gguf, pull, verify_weights, weights_path
 from graphexec.models.providers.openai_compatible import CHAT_COMPLETIONS, OpenAICompatible
@@ -28,9 +27,10 @@ from graphexec.models.secret import Secret
 from graphexec.runtime.calls import ForkSafeLock
 from graphexec.runtime.io import IO
 
-_EFFORT = "pass extra_body={'chat_template_kwargs': {'reasoning_effort': ...}} if the chat template reads it"
-_MEMBERS = (one for one in CHAT_COMPLETIONS.members if one.option != "reasoning_effort")
-_LLAMA_CPP = replace(CHAT_COMPLETIONS, members=(*_MEMBERS, Member("", "reasoning_effort", remedy=_EFFORT)))
+# The chat template gets the effort.
+_EFFORT = option("reasoning_effort", "chat_template_kwargs.reasoning_effort")
+_MEMBERS = (_EFFORT if one.option == "reasoning_effort" else one for one in CHAT_COMPLETIONS.members)
+_LLAMA_CPP = replace(CHAT_COMPLETIONS, members=tuple(_MEMBERS))
 
 # The name of a tool that no template contains.
 _PROBE = "graphexecprobe"

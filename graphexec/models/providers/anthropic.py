@@ -22,7 +22,7 @@ from graphexec.messages import (
     UserMessage,
 )
 from graphexec.models.history import HistoryForm, ordered_parts
-from graphexec.models.http.dialect import NO_SEED, TOOL_CHOICE, Dialect, Sampling, option, written
+from graphexec.models.http.dialect import TOOL_CHOICE, Dialect, Sampling, option, written
 from graphexec.models.http.endpoint import Provider
 from graphexec.models.http.json_bodies import instructions, stop_strings
 from graphexec.models.http.json_values import JSON, parse_arguments
@@ -144,7 +144,6 @@ MESSAGES = Dialect(
         option("top_p"),
         option("reasoning_effort", "output_config.effort"),
         TOOL_CHOICE,
-        NO_SEED,
     ),
     route=lambda _: "v1/messages",
     headers=lambda key: {"anthropic-version": VERSION} | ({"x-api-key": key} if key else {}),
