@@ -7,7 +7,7 @@ what a response means, and which failures are retried.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -181,13 +181,12 @@ class Exchange:
         def announce(error: Exception, attempt: int, wait: float) -> None:
             report(Retried(remove_secrets(error, self.endpoint.secrets), attempt, wait))
 
-        policy = replace(
-            RETRIES,
-            attempts=self.max_retries + 1,
+        def may_pass(error: Exception) -> bool:
             # Cancellations and exceptions of other code are never retried.
-            may_pass=lambda error: self._failure.error is error and self._failure.transient,
-            advised=lambda _: self._failure.advised,
-        )
+            return self._failure.error is error and self._failure.transient
+
+        advised: Callable[[Exception], float | None] = lambda _: self._failure.advised  # noqa: E731
+        policy = replace(RETRIES, attempts=self.max_retries + 1, may_pass=may_pass, advised=advised)
         return await retry(
             once,
             policy,

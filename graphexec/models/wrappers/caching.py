@@ -126,7 +126,7 @@ def cached(model: Model, store: CacheStore | None = None, *, name: str = "") -> 
             f"model's name and settings, such as name='tiny, temperature 0'"
         )
     entries: CacheStore = dict[str, str]() if store is None else store
-    instant = isinstance(entries, dict) or bool(getattr(entries, "instant", False))
+    instant = bool(getattr(entries, "instant", type(entries) is dict))
 
     async def flow(call: ModelCall) -> ModelReply:
         io = BLOCKING if instant else call.io
