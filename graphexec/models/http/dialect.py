@@ -59,10 +59,6 @@ def bearer_headers(key: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {key}"} if key else {}
 
 
-def _usual_form(_: Sampling) -> HistoryForm:
-    return HistoryForm()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
     """One protocol: how its requests are written, and its replies read.
@@ -89,7 +85,7 @@ class Dialect:
     # Returns the members of a completion; without it, that is sent as a message of the user.
     write_completion: Callable[[CompletionRequest], JSON] | None = None
     # Returns the form of the calls in a history.
-    form: Callable[[Sampling], HistoryForm] = _usual_form
+    form: Callable[[Sampling], HistoryForm] = lambda _: HistoryForm()
     # The members that ask for a stream.
     streaming: JSON = field(default_factory=lambda: {"stream": True})
     # Bounds a reply if the user does not; `None` is the server's default.

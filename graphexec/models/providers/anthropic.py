@@ -130,10 +130,6 @@ def _write_others(request: ChatRequest, sampling: Sampling) -> JSON:
     return body
 
 
-def _write_choice(choice: str) -> JSON:
-    return {"none": {"type": "none"}, "required": {"type": "any"}}.get(choice, {"type": "tool", "name": choice})
-
-
 # Anthropic's Messages API.
 MESSAGES = Dialect(
     draft=AnthropicStream,
@@ -149,7 +145,9 @@ MESSAGES = Dialect(
     headers=lambda key: {"anthropic-version": VERSION} | ({"x-api-key": key} if key else {}),
     write_messages=_turns,
     write_others=_write_others,
-    write_choice=_write_choice,
+    write_choice=lambda choice: {"none": {"type": "none"}, "required": {"type": "any"}}.get(
+        choice, {"type": "tool", "name": choice}
+    ),
     form=lambda _: HistoryForm(alternates=True),
     max_tokens=4096,
     repairs=(replace(FORMAT, part="output_config.format"), REASONING),
