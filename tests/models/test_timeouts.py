@@ -184,7 +184,8 @@ def test_events_behind_the_finish_reason_are_awaited() -> None:
             time.now += 4
             yield event
 
-    model = actors.scripted_server(lambda _: actors.sse(pieces()), time=time)
+    headers = {"content-type": EVENTS_TYPE}
+    model = actors.scripted_server(lambda _: httpx.Response(200, headers=headers, content=pieces()), time=time)
     assert stream_blocking(model).usage == CHAT_REPLY.usage
 
 
