@@ -149,6 +149,7 @@ def test_all_unknown_options_are_reported() -> None:
         with pytest.raises(InputError, match=r"option seeds; did you mean seed\? .* option size; write Open"):
             create(name, seeds=1, size=3)
         assert create(name, base_url="http://127.0.0.1:9/v1").provider == "127.0.0.1:9"
+        assert create(name, base_url=None).provider == name.partition(":")[0]
     assert create("local", context=9).name == "smollm2-135m-instruct"
     with pytest.raises(InputError, match=r"create_model needs name; write create_model\('openai:gpt-5-mini'\)"):
         create()

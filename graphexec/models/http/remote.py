@@ -219,8 +219,9 @@ class RemoteModel(ClosableModel):
     def at_provider(cls, model: str, provider: Provider, **options: Unpack[ModelOptions]) -> Self:
         """Return a model of another provider with the same protocol, with its own variables of address and key."""
         # Any: a caller may pass an address, too.
-        settings: dict[str, Any] = {"base_url": os.environ.get(provider.base_url_variable) or provider.url, **options}
-        made = cls(model, **settings)
+        settings: dict[str, Any] = {**options}
+        address = settings.pop("base_url", None) or os.environ.get(provider.base_url_variable) or provider.url
+        made = cls(model, base_url=address, **settings)
         made._provider = provider
         return made
 
