@@ -174,7 +174,11 @@ class Exchange:
                 try:
                     return await self._open()
                 except ModelError as error:
-                    if not self._learn(error.status or 0):
+                    found = self._failure.report
+                    refused = [] if found is None else self.refusals.learn(self.body, error.status or 0, found)
+                    for news in refused:
+                        report(news)
+                    if not refused:
                         raise
                 check()
 
@@ -195,14 +199,6 @@ class Exchange:
             sleep=lambda seconds: self.clock.wait(seconds, self.io),
             allows=lambda seconds: seconds < self.seconds_left,
         )
-
-    def _learn(self, status: int) -> bool:
-        """Return whether to repeat the attempt because the server refused optional parameters; report them."""
-        found = self._failure.report
-        refused = [] if found is None else self.refusals.learn(self.body, status, found)
-        for news in refused:
-            report(news)
-        return bool(refused)
 
     async def next_deltas(self, incoming: Incoming) -> tuple[ReplyDelta, ...] | None:
         """Return the deltas of the next event, or `None` at the end of the stream."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import cache
 
 from graphexec._mistakes import explain_class
 from graphexec._mistakes.remedies import MODEL_OPTIONS
@@ -38,7 +37,6 @@ _FAMILIES = {
 }
 
 
-@cache
 def _family(model: str, provider: str) -> str:
     return next((family for family, pattern in _FAMILIES.items() if pattern.search(f"{model} {provider}")), "")
 
