@@ -21,7 +21,7 @@ from graphexec.models.http.draft import Piece
 from graphexec.models.http.endpoint import REPLY_BYTES, Address, provider_name
 from graphexec.models.http.json_bodies import write
 from graphexec.models.local.llama_process import LlamaProcess, Settings, require_llama
-from graphexec.models.local.weights import DEFAULT, check_gguf, pull, verify_weights, weights_path
+from graphexec.models.local.weights import DEFAULT, check_gguf, pull, weights_path
 from graphexec.models.providers.openai_compatible import CHAT_COMPLETIONS, OpenAICompatible
 from graphexec.models.secret import Secret
 from graphexec.runtime.calls import ForkSafeLock
@@ -177,7 +177,7 @@ class LocalModel(OpenAICompatible):
                 self._supports_tools = True
 
     def _weights(self, *, load: bool) -> Path:
-        """Return the path of the file; to `load` it, weights are downloaded if necessary, and verified."""
+        """Return the path of the file; to `load` it, weights are downloaded if necessary."""
         if self._path is not None:
             return check_gguf(self._path)
         path = weights_path(self.name)
@@ -188,7 +188,7 @@ class LocalModel(OpenAICompatible):
                 f"the weights {self.name} are not at {path}, and download=False; fetch them with "
                 f"graphexec.models.pull({self.name!r}), or pass the path of a GGUF file instead"
             )
-        return verify_weights(self.name) if load else path
+        return path
 
 
 def _template_supports_tools(url: str, key: Secret) -> bool:
