@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from io import FileIO
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from graphexec._mistakes import explain_names
 from graphexec.draw.formats.dot import dot
@@ -54,6 +54,9 @@ __all__ = [
 # The subject of a picture: a machine, its proof, or a `Picture` such as `recording.machine`.
 Subject: TypeAlias = Graph[Any, Any] | Verdict | Picture
 
+
+# The layout of a machine with more edges may take many seconds, at each display of a notebook's cell.
+MOST_EDGES = 150
 
 # The text formats by their names.
 FORMATS: Mapping[str, Callable[[Picture], str]] = MappingProxyType(
@@ -186,6 +189,32 @@ def _several(runs: AnyRun | Iterable[AnyRun]) -> Sequence[AnyRun]:
     if isinstance(runs, (HasJournal, Journal, Recording, Recorder, BaseException)):
         return [runs]
     return list(runs)
+
+
+class _Verifiable(Protocol):
+    """A machine, or an executor with its limits."""
+
+    def verify(self) -> Verdict:
+        """Return the proof that every run ends, or another verdict."""
+        ...
+
+
+def notebook_picture(machine: _Verifiable) -> dict[str, str]:
+    """Return the picture of a machine with its proof, as SVG, in a MIME bundle for IPython.
+
+    Without the extra `draw`, and for a machine with more than `MOST_EDGES` edges, it is Mermaid, for notebooks that
+    render it, and a drawing of characters that says how to get the picture.
+    """
+    verdict = machine.verify()
+    picture = picture_of(verdict)
+    count = len(verdict.graph.edges)
+    reason = f"{count:,} edges are too many for a picture here; write it to a file with .draw('flow.svg')"
+    if count <= MOST_EDGES:
+        try:
+            return {"image/svg+xml": svg(picture), "text/plain": repr(machine)}
+        except InputError as error:
+            reason = str(error)
+    return {"text/vnd.mermaid": mermaid(picture), "text/plain": f"{terminal(picture)}{reason}"}
 
 
 if not TYPE_CHECKING:
