@@ -17,8 +17,7 @@ from graphexec.draw.formats.dot import dot
 from graphexec.draw.formats.mermaid import mermaid
 from graphexec.draw.formats.svg import png, svg
 from graphexec.draw.formats.terminal import terminal
-from graphexec.draw.model.marks import COLOURS, Mark, Marks, marks_of
-from graphexec.draw.model.picture import Picture, picture_of
+from graphexec.draw.model.picture import COLOURS, Mark, Marks, Picture, marks_of, picture_of
 from graphexec.draw.page import html
 from graphexec.draw.runs.overlay import overlay_runs
 from graphexec.draw.runs.recorder import AnyRun, HasJournal, Recorder, recording_of

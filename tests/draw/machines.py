@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from graphexec import Machine
-from graphexec.draw.model.marks import Mark
-from graphexec.draw.model.picture import DESCRIPTIONS, Arrow, Box, Look, Picture
+from graphexec.draw.model.picture import DESCRIPTIONS, Arrow, Box, Look, Mark, Picture
 from tests.verify import bad_machines
 
 # The machines of the repository's pictures, and those that cannot be proved.

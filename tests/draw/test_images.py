@@ -11,7 +11,7 @@ import pytest
 import graphexec as gx
 from graphexec import draw, models, tools
 from graphexec.cli.runs.trace import TracePrinter
-from graphexec.draw.runs.labels import format_call, format_data
+from graphexec.draw.model.text import format_call, format_data
 from graphexec.messages import Image, ToolCall
 from graphexec.messages.images import image_from_json
 from tests.draw.browser import Pages

@@ -9,7 +9,7 @@ import pytest
 import graphexec as gx
 from graphexec import actions, draw, effects, models, testing
 from graphexec import messages as ms
-from graphexec.draw.page.bundle import read_file
+from graphexec.draw.page.assembly import read_file
 from graphexec.executor import AGENT_EXECUTOR, Replied
 from graphexec.messages import ChatRequest, ModelReply, ToolSpec, UserMessage
 from tests.draw.browser import Browser, Page, Pages, fragment, press, shown

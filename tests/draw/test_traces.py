@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from graphexec import AgentExecutor, create_react_agent, create_tool_calling_agent, tool
 from graphexec.draw import Recording, recording_of
-from graphexec.draw.page.bundle import read_file
+from graphexec.draw.page.assembly import read_file
 from graphexec.draw.page.encoding import pack_records, readable
 from graphexec.draw.runs.data import Record
 from graphexec.draw.runs.record_schema import read_record, record_line

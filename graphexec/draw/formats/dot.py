@@ -7,8 +7,7 @@ from functools import partial
 from html import escape
 
 from graphexec.draw.layout.geometry import width
-from graphexec.draw.model.marks import WIDTHS, Mark
-from graphexec.draw.model.picture import Arrow, Box, Cluster, Look, Picture, cluster_tree
+from graphexec.draw.model.picture import WIDTHS, Arrow, Box, Cluster, Look, Mark, Picture, cluster_tree
 from graphexec.draw.model.style import LIGHT, Colours
 from graphexec.draw.model.text import sanitize_line, sanitize_lines, wrap_text
 from graphexec.kernel.node import END

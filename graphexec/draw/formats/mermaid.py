@@ -7,8 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal, TypeAlias
 
-from graphexec.draw.model.marks import COLOURS, WIDTHS, Mark
-from graphexec.draw.model.picture import Arrow, Cluster, Look, Picture, cluster_tree
+from graphexec.draw.model.picture import COLOURS, WIDTHS, Arrow, Cluster, Look, Mark, Picture, cluster_tree
 from graphexec.draw.model.style import LIGHT
 from graphexec.draw.model.text import sanitize_lines
 from graphexec.kernel.node import END

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from graphexec.draw.model.marks import Mark
 from graphexec.draw.model.picture import (
     Arrow,
     Box,
     Cluster,
     Entry,
     Look,
+    Mark,
     NumberedBox,
     Picture,
     cluster_tree,

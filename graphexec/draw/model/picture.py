@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Literal, TypeAlias
 
 from pydantic import TypeAdapter, ValidationError
 
-from graphexec.draw.model.marks import Mark, Marks, marked_nodes, marks_of
 from graphexec.draw.model.text import wrap_text
 from graphexec.effects import AskHuman, CallAgent, CallTool, ModelEffect
 from graphexec.errors import InputError, format_number
@@ -17,7 +16,7 @@ from graphexec.kernel.effects import Effect, Perform
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import ITERATIONS, Limits, Meter
 from graphexec.kernel.node import END, Edge, Node
-from graphexec.verify.proof.findings import Verdict
+from graphexec.verify.proof.findings import Finding, Verdict
 from graphexec.verify.proof.flow import flow_of, limits_of
 
 # The width of an edge's label, in characters: a longer list of limits has several lines.
@@ -42,6 +41,14 @@ DESCRIPTIONS: Mapping[Look, str] = {
     "opaque": "arbitrary code",
     "pure": "",
 }
+
+# red: a loop that may not terminate, or the place of a fault.  orange: the path to it.  grey: never taken.
+Mark: TypeAlias = Literal["red", "orange", "grey"]
+Marks: TypeAlias = Mapping[Edge, Mark]
+
+# From Matplotlib's palette: distinct on white and on black. The widths distinguish them without colour.
+COLOURS: Mapping[Mark, str] = {"red": "#d62728", "orange": "#ff7f0e", "grey": "#b0b0b0"}
+WIDTHS: Mapping[Mark, int] = {"red": 3, "orange": 2, "grey": 1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +202,34 @@ def picture_of(subject: Graph[Any, Any] | Verdict, marks: Marks | None = None) -
     # An exit, as an edge to the end is.
     raised = [Arrow(node.name, f"raises {error.__name__}", END.name) for node in graph for error in node.raises]
     return Picture(graph.start, tuple(boxes), (*arrows, *raised), caption)
+
+
+def marks_of(graph: Graph[Any, Any], findings: Iterable[Finding]) -> dict[Edge, Mark]:
+    """Mark the edges of the findings: red for loops and faults, orange for the paths to them.
+
+    An edge of a loop stays red even if the path to another loop uses it. An outcome without an edge is not marked.
+    """
+    red: set[tuple[str, str]] = set()
+    orange: set[tuple[str, str]] = set()
+    for finding in findings:
+        if finding.witness is not None:
+            red |= {(step.source, step.outcome) for step in finding.witness.loop}
+            orange |= {(step.source, step.outcome) for step in finding.witness.stem}
+        if finding.node is not None and finding.outcome is not None:
+            red.add((finding.node, finding.outcome))
+    marks: dict[Edge, Mark] = {}
+    for edge in graph.edges:
+        place = (edge.source, edge.outcome.__name__)
+        if place in red or place in orange:
+            marks[edge] = "red" if place in red else "orange"
+    return marks
+
+
+def marked_nodes(findings: Iterable[Finding]) -> dict[str, Mark]:
+    """Mark the nodes of errors, and those of loops that may not terminate, in red."""
+    errors = [one for one in findings if one.severity == "error"]
+    loops = [step.source for one in errors if one.witness is not None for step in one.witness.loop]
+    return dict.fromkeys([*(one.node for one in errors if one.node is not None), *loops], "red")
 
 
 def look_of(node: Node[Any, Any]) -> Look:

@@ -9,10 +9,10 @@ from dataclasses import replace
 from typing import Any
 
 from graphexec.draw.model.picture import Arrow, Picture
+from graphexec.draw.model.text import shorten
 from graphexec.draw.page.assembly import assemble
 from graphexec.draw.page.encoding import pack_records, readable, record_json
 from graphexec.draw.runs.data import Record
-from graphexec.draw.runs.labels import shorten
 from graphexec.draw.runs.overlay import steps_of
 from graphexec.draw.runs.records import Recording
 

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from functools import cache
 from hashlib import sha256
 from html import escape
+from importlib.resources import files
+from posixpath import dirname, join, normpath
 from string import Template
 
 from graphexec.draw.formats.svg import legend_sample, page_svg
@@ -15,7 +17,6 @@ from graphexec.draw.layout.graphviz import paths_of
 from graphexec.draw.model.picture import Entry, Picture, legend_of, legend_text
 from graphexec.draw.model.style import DARK, LIGHT, Palette, style
 from graphexec.draw.model.text import sanitize_line
-from graphexec.draw.page.bundle import bundle, read_file
 from graphexec.draw.page.encoding import readable, script_json
 from graphexec.draw.runs.data import Record
 
@@ -25,6 +26,10 @@ _STYLES = ("base", "header", "machine", "steps", "detail", "player", "waterfall"
 _EXPLAINED: frozenset[Entry] = frozenset({"exhausts", "end", "red", "orange", "grey"})
 # The script sets this attribute on a dark page: the reader's choice, or else the system's.
 _DARK = ":root[data-theme=dark]"
+
+# The only form of import that the scripts use; `export` stands only before declarations.
+_IMPORT = re.compile(r'^import \{[^}]*\} from "(\.[^"]+)";\n', re.MULTILINE)
+_EXPORT = re.compile(r"^export (?=const |let |function |async function )", re.MULTILINE)
 
 
 def assemble(drawn: Picture, data: Record, *, title: str, live: bool) -> str:
@@ -90,3 +95,32 @@ def _hash(text: str) -> str:
 @cache
 def _read_styles() -> str:
     return "".join(read_file(f"styles/{name}.css") for name in _STYLES)
+
+
+@cache
+def read_file(name: str) -> str:
+    """Return the text of a file of this package."""
+    return files("graphexec.draw.page").joinpath(name).read_text("utf-8")
+
+
+@cache
+def bundle() -> str:
+    """Return the module `page.js` and all that it imports, each after those it imports.
+
+    The modules share one scope, so their top-level names must differ. Modules that import each other may use each
+    other's names only in functions.
+    """
+    texts: dict[str, str] = {}
+    _collect("page.js", texts, set())
+    return "".join(texts.values())
+
+
+def _collect(name: str, texts: dict[str, str], begun: set[str]) -> None:
+    """Add a module, after those that it imports, to `texts`; `begun` are those that have been visited."""
+    if name in begun:
+        return
+    begun.add(name)
+    source = read_file(f"scripts/{name}")
+    for path in _IMPORT.findall(source):
+        _collect(normpath(join(dirname(name), path)), texts, begun)
+    texts[name] = _EXPORT.sub("", _IMPORT.sub("", source))

@@ -25,24 +25,15 @@ _ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
 def record_json(record: Record) -> str:
     """Return a record as JSON for the page: numbers that JavaScript cannot represent are strings.
 
-    It is a `page_record`. Images become their labels, data nested too deeply becomes `…`, and values that JSON cannot
+    Images become their labels, data nested too deeply becomes `…`, and values that JSON cannot
     express become their `repr`. Never raises.
     """
-    return json.dumps(readable(page_record(record)), allow_nan=False)
-
-
-def page_record(record: Record) -> Record:
-    """Return a record without the reasoning in the form of its provider, which is long, and which nobody can read."""
-    replies: Sequence[Record] = record.get("replies", ())
-    if not any("reasoning_parts" in reply for reply in replies):
-        return record
-    shown = [{name: one for name, one in reply.items() if name != "reasoning_parts"} for reply in replies]
-    return {**record, "replies": shown}
+    return json.dumps(readable(record), allow_nan=False)
 
 
 def pack_records(records: Iterable[Record]) -> str:
     """Return the records of a run, each as `record_json` has it, as gzipped JSON in Base64; no records are ""."""
-    shown = [readable(page_record(record)) for record in records]
+    shown = list(map(readable, records))
     text = json.dumps(shown, allow_nan=False, separators=(",", ":"))
     return b64encode(gzip.compress(text.encode(), mtime=0)).decode() if shown else ""
 

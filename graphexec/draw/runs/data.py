@@ -171,7 +171,7 @@ def reply_data(effect: Effect[Any], reply: object) -> Record:
 
 
 def _model_reply_data(effect: Effect[Any], reply: ModelReply) -> Record:
-    usage, reasoning = reply.usage, reply.reasoning
+    usage = reply.usage
     data: Record = {
         "effect": type(effect).__name__,
         "content": reply.content,
@@ -184,14 +184,8 @@ def _model_reply_data(effect: Effect[Any], reply: ModelReply) -> Record:
         data["cached_tokens"] = usage.cached_tokens
     if reply.cost is not None:
         data["cost"] = reply.cost
-    if reasoning:
-        texts = [part.text for part in reasoning if part.text]
-        if texts:
-            data["reasoning"] = "\n\n".join(texts)
-        # Some providers want their own form of it back.
-        if any(part.data for part in reasoning):
-            data["reasoning_parts"] = [asdict(part) for part in reasoning]
-    return data
+    texts = [part.text for part in reply.reasoning if part.text]
+    return {**data, "reasoning": "\n\n".join(texts)} if texts else data
 
 
 def _result_data(effect: Effect[Any], result: ToolResult) -> Record:
@@ -201,12 +195,6 @@ def _result_data(effect: Effect[Any], result: ToolResult) -> Record:
     data["observation"] = to_json_data(result.observation)
     if result.traceback is not None:
         data["traceback"] = result.traceback
-    if result.excerpt.max_text is not None:
-        data["max_text"] = result.excerpt.max_text
-    if result.excerpt.note:
-        data["note"] = result.excerpt.note
-    if result.return_direct:
-        data["return_direct"] = True
     return data
 
 

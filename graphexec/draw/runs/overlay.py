@@ -8,9 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from graphexec.draw.model.picture import Arrow, Box, Picture
-from graphexec.draw.model.text import format_duration, format_quantity
+from graphexec.draw.model.text import format_data, format_duration, format_quantity, shorten
 from graphexec.draw.runs.data import Record
-from graphexec.draw.runs.labels import format_data, shorten
 from graphexec.draw.runs.records import Recording
 from graphexec.errors import InputError
 

@@ -43,10 +43,9 @@ Their fields:
   images also `images`, their labels (the images themselves are in `input` and in `observation`)
 - `replies`, each: `effect`, `began`, `seconds` (on the run's clock); of a model also `content`, `tool_calls`,
   `finish_reason`, `prompt_tokens`, `completion_tokens`, and if there are any `cached_tokens`, `cost`, `reasoning` (what
-  the model wrote before its answer, as far as the provider shows it) and `reasoning_parts` (each `text`, `data`,
-  `provider`: the form that the provider wants back); of a tool also `tool`, `status`, `error`
-  (the class of the exception that it failed with, or `null`), `observation`, and if there are any `traceback`,
-  `max_text` (characters that the model sees), `note` (what it sees after them), `return_direct`; else `value`
+  the model wrote before its answer, as far as the provider shows it); of a tool also `tool`, `status`, `error`
+  (the class of the exception that it failed with, or `null`), `observation`, and if there is one `traceback`; else
+  `value`
 - `tool_calls`, each: `id`, `name`, `arguments`
 - `steps`, each: `tool`, `tool_input`, `observation`, `status`, `error` (as in `replies`), and if there is any `unread`
   (the rest of the reply, which the model invented; actions and answers in the value of an outcome have it, and the

@@ -207,13 +207,6 @@ interface CallData {
   arguments: string;
 }
 
-/** A part of the reasoning, as its provider wants it back. */
-interface ReasoningData {
-  text: string;
-  data: string;
-  provider: string;
-}
-
 interface ReplyData {
   effect: string;
   began: number;
@@ -226,15 +219,11 @@ interface ReplyData {
   cached_tokens?: number;
   cost?: number;
   reasoning?: string;
-  reasoning_parts?: ReasoningData[];
   tool?: string;
   status?: string;
   error?: string | null;
   observation?: any;
   traceback?: string;
-  max_text?: number;
-  note?: string;
-  return_direct?: boolean;
   value?: any;
 }
 
