@@ -95,8 +95,8 @@ def draw(
     """Return the picture of a machine as text; of a verdict, `machine.verify(limits)`, with its bounds and findings.
 
     `marks` highlight edges: `marks_of(graph, findings)`, or a dict from edges to colours. `runs` are drawn over the
-    machine: one run shows its path, several make a heat map; an exception that ended a run counts as that run. An HTML
-    page of one run has all its steps. A proof for other limits than those of the runs is omitted.
+    machine: one run shows its path, several how often each edge was taken; an exception that ended a run counts as that
+    run. An HTML page of one run has all its steps. A proof for other limits than those of the runs is omitted.
 
     Raises `InputError` for an unknown format, for a format whose extra `draw` is not installed, and for a run
     of another machine.

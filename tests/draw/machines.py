@@ -59,11 +59,10 @@ def with_marks(picture: Picture) -> Picture:
 def with_run(picture: Picture) -> Picture:
     """Return the picture with a run that is at the second node and has not visited the third."""
     boxes = tuple(
-        dataclasses.replace(box, heat=float(i != 2), notes=(f"×{i}",), current=i == 1)
-        for i, box in enumerate(picture.boxes)
+        dataclasses.replace(box, taken=i != 2, notes=(f"×{i}",), current=i == 1) for i, box in enumerate(picture.boxes)
     )
     arrows = tuple(
-        dataclasses.replace(arrow, heat=i % 3 / 2, notes=(f"step {i}",) if i % 3 else ())
+        dataclasses.replace(arrow, taken=i % 3 > 0, notes=(f"step {i}",) if i % 3 else ())
         for i, arrow in enumerate(picture.arrows)
     )
     return dataclasses.replace(picture, boxes=boxes, arrows=arrows)

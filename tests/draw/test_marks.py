@@ -64,7 +64,7 @@ def test_budgets_are_labelled_with_their_limits(drawn: Any, node: str, line: str
     assert arrow.lines == ("Chapter", "resets revisions")
 
 
-# ---- failures in pictures of runs and in heat maps
+# ---- failures in pictures of runs
 
 
 SIXTY, TWELVE, FAILED, STOPPED = sixty_steps(), twelve_tools(), failed_run(), stopped_run()

@@ -187,12 +187,12 @@ def test_findings_and_runs_have_styles() -> None:
     assert links[1] == 'n0 -- "Text" --> n1'
     assert [links[number] for number in (4, 5)] == ['n1 -- "Poor" --> n2', 'n2 -- "Text" --> n1']
     assert styles == {"1": "stroke:#ff7f0e,stroke-width:2px", "4,5": "stroke:#d62728,stroke-width:3px"}
-    # Edges of a run are thick.
+    # Edges of a run are blue.
     picture = with_run(EVERY_LOOK)
     assert 'style=dashed, weight=3, color="#b0b0b0"' in dot(picture)
-    assert dot(picture).count("penwidth=4.0]") == sum(arrow.heat == 0.5 for arrow in picture.arrows)
+    assert dot(picture).count('color="#0a63b8", penwidth=3]') == sum(arrow.taken is True for arrow in picture.arrows)
     assert "linkStyle 1,4,7,10,13 stroke:#b0b0b0,stroke-width:1px" in mermaid(picture)
-    assert "linkStyle 3,6,9,12 stroke:#2f81f7,stroke-width:6.0px" in mermaid(picture)
+    assert "linkStyle 2,3,5,6,8,9,11,12,14 stroke:#2f81f7,stroke-width:3px" in mermaid(picture)
     assert "class n1 current" in mermaid(picture)
     assert "class n2 untaken" in mermaid(picture)
 

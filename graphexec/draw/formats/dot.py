@@ -26,8 +26,8 @@ _COLOURS: Mapping[Mark, str] = {"red": LIGHT.red, "orange": LIGHT.orange, "grey"
 _LINE, _CAPTION, _ROOM = 11, 11, 460
 # Edges of used-up limits often lead to one node; drawn straighter, fewer of them cross labels.
 _STRAIGHT = 3
-# The minimum and maximum width of a run's edges, in points.
-_LEAST, _MOST = 2.0, 6.0
+# The width of a run's edges, in points.
+_WIDE = 3
 _START = "(start)"
 
 
@@ -101,7 +101,7 @@ def _box_style(box: Box) -> str:
     text, wide = "", 1.2
     if box.current:
         colours, wide = Colours(LIGHT.current, colours.stroke), 3
-    elif box.heat == 0:
+    elif box.taken is False:
         colours, text = Colours(LIGHT.paper, LIGHT.grey), f', fontcolor="{LIGHT.faint}"'
     if box.failed:
         colours, wide = Colours(colours.fill, LIGHT.red), 3
@@ -120,8 +120,9 @@ def _edge_style(arrow: Arrow) -> str:
     if arrow.mark:
         colour = _COLOURS[arrow.mark]
         return f'{dashed}, color="{colour}", fontcolor="{colour}", penwidth={WIDTHS[arrow.mark]}'
-    if arrow.heat is None:
+    if arrow.taken is None:
         return dashed
-    if arrow.heat == 0:
-        return f'{dashed}, color="{LIGHT.grey}", fontcolor="{LIGHT.faint}"'
-    return f'{dashed}, color="{LIGHT.heat}", penwidth={_LEAST + arrow.heat * (_MOST - _LEAST):.1f}'
+    style = (
+        f'color="{LIGHT.heat}", penwidth={_WIDE}' if arrow.taken else f'color="{LIGHT.grey}", fontcolor="{LIGHT.faint}"'
+    )
+    return f"{dashed}, {style}"

@@ -36,8 +36,6 @@ _CAPTION = 11.5
 _SLANT, _ROUND = 8.0, 10.0
 # The length and the half width of an arrow's tip.
 _TIP = (9.0, 3.4)
-# The minimum and maximum width of the lines that a run took.
-_HEAT = (1.6, 4.4)
 
 
 def svg(picture: Picture) -> str:
@@ -90,8 +88,8 @@ def _name_of(picture: Picture) -> str:
 def machine(picture: Picture, layout: Layout) -> list[str]:
     """Return the drawing without margins, legend and caption: groups with `data-node` and `data-edge`."""
     lines = [_cluster(path, place) for path, place in layout.clusters.items()]
-    heat = 0.0 if any(box.heat for box in picture.boxes) else None
-    lines.append(f'<g class="edge{" taken" if heat is not None else ""}">{_curve(layout.entry, heat)}</g>')
+    taken = " taken" if any(box.taken for box in picture.boxes) else ""
+    lines.append(f'<g class="edge{taken}">{_curve(layout.entry)}</g>')
     lines += [
         _edge(index, arrow, line) for index, (arrow, line) in enumerate(zip(picture.arrows, layout.arrows, strict=True))
     ]
@@ -137,8 +135,8 @@ def _translate(x: float, y: float, lines: Iterable[str]) -> list[str]:
 
 def _classes(kind: str, one: Box | Arrow) -> str:
     """Return the CSS classes by which the style sheet and the page's script find it."""
-    heat = "" if one.heat is None else "taken" if one.heat > 0 else "untaken"
-    return " ".join(word for word in (kind, one.mark or "", heat) if word)
+    taken = "" if one.taken is None else "taken" if one.taken else "untaken"
+    return " ".join(word for word in (kind, one.mark or "", taken) if word)
 
 
 def _cluster(path: tuple[str, ...], place: Rectangle) -> str:
@@ -159,32 +157,28 @@ def _attribute(path: tuple[str, ...]) -> str:
 
 def _edge(index: int, arrow: Arrow, line: Polyline) -> str:
     kind = _classes("edge exhausts" if arrow.exhausts else "edge", arrow)
-    title, curve = _escape(_title_of(arrow)), _curve(line, arrow.heat)
-    return f'<g class="{kind}" data-edge="{index}"><title>{title}</title>{curve}</g>'
+    return f'<g class="{kind}" data-edge="{index}"><title>{_escape(_title_of(arrow))}</title>{_curve(line)}</g>'
 
 
-def _curve(line: Polyline, heat: float | None) -> str:
+def _curve(line: Polyline) -> str:
     first, *rest = line.curve
     steps = " ".join(_pair(point) for point in rest)
-    thick = _HEAT[0] + heat * (_HEAT[1] - _HEAT[0]) if heat else _HEAT[0]
-    style = f' style="stroke-width:{number(thick)}"' if heat else ""
-    return f'<path class="line" d="M{_pair(first)}C{steps}"{style}/>{_arrow_head(line.curve[-1], line.tip, thick)}'
+    return f'<path class="line" d="M{_pair(first)}C{steps}"/>{_arrow_head(line.curve[-1], line.tip)}'
 
 
 def _pair(point: Point) -> str:
     return f"{number(point[0])},{number(point[1])}"
 
 
-def _arrow_head(base: Point, tip: Point, thick: float) -> str:
-    """Return the arrow's head, from the end of the line to the tip; it is wider than the line."""
+def _arrow_head(base: Point, tip: Point) -> str:
+    """Return the arrow's head, from the end of the line to the tip."""
     across, down = tip[0] - base[0], tip[1] - base[1]
     length = math.hypot(across, down) or 1.0
     ahead = (across / length, down / length)
     # Long enough to reach the end of the line, without a gap.
     reach = max(_TIP[0], length + 0.5)
     root = (tip[0] - ahead[0] * reach, tip[1] - ahead[1] * reach)
-    half = max(_TIP[1], thick * 1.15)
-    side = (-ahead[1] * half, ahead[0] * half)
+    side = (-ahead[1] * _TIP[1], ahead[0] * _TIP[1])
     corners = (tip, (root[0] + side[0], root[1] + side[1]), (root[0] - side[0], root[1] - side[1]))
     return f'<polygon class="tip" points="{" ".join(_pair(corner) for corner in corners)}"/>'
 
@@ -311,7 +305,7 @@ def _sample(entry: Entry, place: Rectangle) -> str:
             return _end_circles(place, 7, 4.5)
         case "edge" | "exhausts" | "red" | "orange" | "grey" | "taken" | "untaken":
             kind = "edge" if entry == "edge" else f"edge {entry}"
-            return f'<g class="{kind}">{_curve(Polyline(curve, (right[0] + _TIP[0], right[1])), None)}</g>'
+            return f'<g class="{kind}">{_curve(Polyline(curve, (right[0] + _TIP[0], right[1])))}</g>'
         case "current" | "failed":
             return f'<g class="node pure {entry}">{outline("pure", place)}</g>'
         case _:

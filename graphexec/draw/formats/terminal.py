@@ -99,8 +99,8 @@ def _label(arrow: Arrow) -> str:
 
 def _line(arrow: Arrow) -> str:
     if arrow.exhausts:
-        return "┅" if arrow.heat else "┄"
-    return "━" if arrow.heat else "─"
+        return "┅" if arrow.taken else "┄"
+    return "━" if arrow.taken else "─"
 
 
 def _with_notes(way: str, notes: Sequence[str], room: int, *, last: bool) -> Iterator[str]:

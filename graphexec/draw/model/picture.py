@@ -55,8 +55,8 @@ WIDTHS: Mapping[Mark, int] = {"red": 3, "orange": 2, "grey": 1}
 class Box:
     """A node: its name, its kind, and the `lines` that describe it and the cost of entering it.
 
-    `notes` hold data of the runs that are drawn over the machine. `heat` is 1 for a node that they visited and 0 for
-    others (`None` without runs). `current` marks the node that an unfinished run is at, `failed` one where
+    `notes` hold data of the runs that are drawn over the machine. `taken` is true for a node that they visited and
+    false for others (`None` without runs). `current` marks the node that an unfinished run is at, `failed` one where
     something failed. `group` is the name of the piece that it belongs to, if there is one.
     """
 
@@ -66,7 +66,7 @@ class Box:
     metered: bool = False
     mark: Mark | None = None
     notes: tuple[str, ...] = ()
-    heat: float | None = None
+    taken: bool | None = None
     current: bool = False
     failed: bool = False
     group: str = ""
@@ -93,8 +93,8 @@ class Arrow:
     """An edge: the node `source` leads to the node `target`, or to `"END"`, on `outcome` (a class's name).
 
     `resets` names the meters that the edge resets. `exhausts` is true if the edge is taken only when a limit is used
-    up, and `limits` names those limits, as far as they are set (`None` if unknown). `notes` hold data of runs; `heat`
-    (0 to 1) is how often they took the edge.
+    up, and `limits` names those limits, as far as they are set (`None` if unknown). `notes` hold data of runs; `taken`
+    is true if one of them took the edge.
     """
 
     source: str
@@ -105,7 +105,7 @@ class Arrow:
     limits: tuple[str, ...] | None = None
     mark: Mark | None = None
     notes: tuple[str, ...] = ()
-    heat: float | None = None
+    taken: bool | None = None
 
     @property
     def details(self) -> tuple[str, ...]:
@@ -380,7 +380,7 @@ def legend_of(picture: Picture) -> list[Entry]:
     shown |= {arrow.mark for arrow in picture.arrows}
     shown |= {"exhausts" for arrow in picture.arrows if arrow.exhausts}
     shown |= {"end" for arrow in picture.arrows if arrow.target == END.name}
-    shown |= {"taken" if arrow.heat > 0 else "untaken" for arrow in picture.arrows if arrow.heat is not None}
+    shown |= {"taken" if arrow.taken else "untaken" for arrow in picture.arrows if arrow.taken is not None}
     shown |= {"current" for box in picture.boxes if box.current}
     shown |= {"failed" for box in picture.boxes if box.failed}
     return [entry for entry in _TEXTS if entry in shown]

@@ -258,7 +258,7 @@ interface BoxData {
   metered?: boolean;
   mark?: string;
   notes?: string[];
-  heat?: number;
+  taken?: boolean;
   current?: boolean;
   failed?: boolean;
   group?: string;
@@ -273,7 +273,7 @@ interface ArrowData {
   limits?: string[];
   mark?: string;
   notes?: string[];
-  heat?: number;
+  taken?: boolean;
 }
 
 /** What the page is given. `clusters` are the nodes in each box, by its path; `live` is the address of a live feed. */
