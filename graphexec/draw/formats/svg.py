@@ -54,7 +54,7 @@ def svg(picture: Picture) -> str:
     # The title is the image's name for screen readers.
     head = [
         f"<title>{_escape(_name_of(picture))}</title>",
-        f"<style>{style(plain=not any(box.failed for box in picture.boxes))}</style>",
+        f"<style>{style()}</style>",
         f'<rect class="paper" width="{wide}" height="{high}"/>',
     ]
     return _document(picture, wide, high, 'role="img"', [*head, *lines])
@@ -189,15 +189,10 @@ def _label(index: int, arrow: Arrow, place: Rectangle) -> str:
     return f'<g class="{kind}" data-edge="{index}">{lines}</g>'
 
 
-def _lines(
-    lines: Sequence[str], notes: Sequence[str], place: Rectangle, size: float, kind: str, *, failed: bool = False
-) -> str:
+def _lines(lines: Sequence[str], notes: Sequence[str], place: Rectangle, size: float, kind: str) -> str:
     step = size * LEADING
     first = place.y - len(lines) * step / 2 + size * 0.98
     kinds = [kind] * (len(lines) - len(notes)) + [f"{kind} notes"] * len(notes)
-    if failed and notes:
-        # The number of failures.
-        kinds[-1] += " failures"
     # White space separates the words of two lines for those who read only the text.
     return "\n".join(
         text(place.x, first + row * step, words, size=size, kind=kinds[row]) for row, words in enumerate(lines)
@@ -229,7 +224,7 @@ def _node(box: Box, place: Rectangle) -> str:
     known = escape(sanitize_line(box.name))
     return (
         f'<g class="{kind}" data-node="{known}"><title>{known}</title>'
-        f"{outline(box.look, place)}{name}\n{_lines(lines, box.notes, below, LINE, 'faint', failed=box.failed)}</g>"
+        f"{outline(box.look, place)}{name}\n{_lines(lines, box.notes, below, LINE, 'faint')}</g>"
     )
 
 

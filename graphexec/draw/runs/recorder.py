@@ -85,10 +85,7 @@ class Recorder:
         self._now = 0.0
         self._open: dict[tuple[int, int], tuple[Asked, float]] = {}
         self._history = RunHistory()
-        # The last usage and its data, which consecutive records share.
-        self._spent: tuple[Spent | None, Record] = (None, {})
         self.records: list[Record] = []
-        self._is_over = False
         fields = {
             "began": None if self._began is None else _date(self._began),
             "limits": None if limits is None else limits_data(limits, graph.own),
@@ -105,7 +102,7 @@ class Recorder:
 
     def __call__(self, event: Event[Any]) -> Record:
         """Store and return the record of an event. Raises `InputError` if the run already has its result."""
-        if self._is_over:
+        if self.recording.result is not None:
             raise InputError("this recorder already has the result of a run; make a Recorder for each run")
         match event:
             case Entered(node, _, spent, call):
@@ -113,7 +110,7 @@ class Recorder:
                 run = "" if call is None else call.run_id
                 changed, self._run = run not in ("", self._run), run or self._run
                 named = {"run": run} if changed else {}
-                return self._add({"event": "entered", "node": node, **named, "spent": self._usage(spent)})
+                return self._add({"event": "entered", "node": node, **named, "spent": spent_data(spent, self._own)})
             case Asked(node, effect, call):
                 if call is not None:
                     self._open[call.sequence, call.member] = event, self._now
@@ -168,16 +165,11 @@ class Recorder:
         # Microseconds, of which clocks are certain.
         reply["began"] = round(max(0.0, spent.seconds - event.seconds), 6)
         reply["seconds"] = round(event.seconds, 6)
-        used = self._usage(spent)
+        used = spent_data(spent, self._own)
         record = {"event": "answered", "node": event.node, **call_data(call), "spent": used, "replies": [reply]}
         if call is not None and call.charged:
             record["within"] = dict(call.charged)
         return self._add(record)
-
-    def _usage(self, spent: Spent) -> Record:
-        if spent is not self._spent[0] and spent != self._spent[0]:
-            self._spent = spent, spent_data(spent, self._own)
-        return self._spent[1]
 
     def _failed(self, event: Failed) -> Record:
         """Store where the exception ended the run, unless it came from outside, and return the result's record."""
@@ -247,7 +239,6 @@ class Recorder:
 
     def _add(self, record: Record) -> Record:
         self.records.append(record)
-        self._is_over = record["event"] == "result"
         return record
 
     def _effect_record(self, effect: Effect[Any]) -> Record:
