@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from graphexec.draw.model.picture import WIDTHS, Arrow, Box, Cluster, Look, Mark, Picture, cluster_tree
-from graphexec.draw.model.style import LIGHT
+from graphexec.draw.model.picture import COLOURS, WIDTHS, Arrow, Box, Cluster, Look, Picture, cluster_tree
 from graphexec.draw.model.text import sanitize_line, sanitize_lines
 from graphexec.kernel.node import END
 
@@ -18,7 +17,6 @@ _SHAPES: Mapping[Look, str] = {
     "opaque": "shape=hexagon, style=dashed",
     "pure": "shape=box",
 }
-_COLOURS: Mapping[Mark, str] = {"red": LIGHT.red, "orange": LIGHT.orange, "grey": LIGHT.grey}
 _START = "(start)"
 
 
@@ -68,4 +66,4 @@ def _escape(text: str) -> str:
 
 
 def _mark(one: Box | Arrow) -> str:
-    return f', color="{_COLOURS[one.mark]}", penwidth={WIDTHS[one.mark]}' if one.mark else ""
+    return f', color="{COLOURS[one.mark]}", penwidth={WIDTHS[one.mark]}' if one.mark else ""
