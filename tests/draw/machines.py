@@ -7,6 +7,7 @@ from typing import Any
 
 from graphexec import Machine
 from graphexec.draw.model.picture import DESCRIPTIONS, Arrow, Box, Look, Mark, Picture
+from tests.nodes.shelf import SAMPLES, make_executor
 from tests.verify import bad_machines
 
 # The machines of the repository's pictures, and those that cannot be proved.
@@ -14,6 +15,18 @@ MACHINES: dict[str, Machine[Any, Any]] = dict(
     runpy.run_path(str(Path(__file__).parents[2] / "diagrams" / "generate.py"))["machines"]()
 )
 BAD: dict[str, Machine[Any, Any]] = {name: one for name, one in vars(bad_machines).items() if isinstance(one, Machine)}
+
+# Pieces for every seat; `output_type` has two nodes.
+MANY = (
+    *("guard_input", "redact_pii", "compact", "tell_time", "select_tools", "escalate", "approve_tools", "limit_tool"),
+    *("cache_tools", "ask_user", "todo_list", "critic", "output_type", "guard_output"),
+)
+
+
+def plugged(*pieces: str) -> Machine[Any, Any]:
+    """Return the standard machine with these pieces of the shelf."""
+    return make_executor([SAMPLES[name]() for name in pieces]).graph
+
 
 # Text with syntax of some format, or similar to it.
 HOSTILE = (
