@@ -9,7 +9,6 @@ from itertools import combinations, pairwise
 import pytest
 
 from graphexec import END
-from graphexec.draw.formats.svg import svg
 from graphexec.draw.layout.geometry import Layout, Rectangle
 from graphexec.draw.layout.graphviz import lay_out
 from graphexec.draw.layout.label_layout import clashes
@@ -158,11 +157,3 @@ def test_layout_is_deterministic(name: str) -> None:
     _, layout = laid_out(name)
     lay_out.cache_clear()
     assert laid_out(name)[1] == layout
-
-
-@pytest.mark.medium
-def test_large_machine_is_drawn_whole() -> None:
-    picture = retries()
-    drawing = svg(picture)
-    # The drawing itself has a title, too.
-    assert drawing.count("<title>") == 1 + len(picture.boxes) + len(picture.arrows)
