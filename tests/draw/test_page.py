@@ -27,7 +27,7 @@ from graphexec.tools import AnyTool
 from tests.draw.browser import Browser, Page, Pages, open_page, page_of, press, shown, wait_for_drawing, where
 from tests.draw.machines import HOSTILE as TEXTS
 from tests.draw.machines import ring
-from tests.draw.recorded import Sullen, asked_and_answered, asked_together, nested, record_events, three_entries
+from tests.draw.recorded import asked_and_answered, asked_together, nested, record_events, three_entries
 from tests.parameters import cases, mark_except
 from tests.traces import unpack_records
 
@@ -158,10 +158,7 @@ def test_only_deeply_nested_data_is_shortened(answered_run: Recording) -> None:
     "value, written",
     *((number, number) for number in (2**53, 0.5, True)),
     *((number, str(number)) for number in (2**53 + 1, -(10**30), float("nan"), float("inf"))),
-    (Sullen(), "<Sullen that cannot be shown>"),
     (10**6000, hex(10**6000)),
-    ({1}, [1]),
-    ({1: 2, None: 3}, {"1": 2, "null": 3}),
 )
 def test_values_are_written_as_json(value: object, written: object) -> None:
     record: Record = {"event": "x", "value": value}
