@@ -12,6 +12,7 @@ from graphexec.draw.layout.geometry import Layout, Point, Polyline, Rectangle, w
 from graphexec.draw.layout.graphviz import CLUSTER, LABEL, LEADING, LINE, TITLE, lay_out
 from graphexec.draw.model.picture import (
     GAP,
+    LEGEND,
     ROW,
     SAMPLE,
     Arrow,
@@ -20,7 +21,6 @@ from graphexec.draw.model.picture import (
     Look,
     Picture,
     legend_of,
-    legend_text,
 )
 from graphexec.draw.model.style import FONT, style
 from graphexec.draw.model.text import sanitize_line, wrap_text
@@ -265,7 +265,7 @@ def _polygon(*corners: Point) -> str:
 def _legend(picture: Picture, inner: float) -> tuple[list[str], float]:
     """Return the legend, in columns, and its height."""
     entries = legend_of(picture)
-    wide = max(SAMPLE[0] + GAP + width(legend_text(entry), LINE) for entry in entries) + 2 * GAP
+    wide = max(SAMPLE[0] + GAP + width(LEGEND[entry], LINE) for entry in entries) + 2 * GAP
     columns = max(1, int((inner + 2 * GAP) // wide))
     rows = -(-len(entries) // columns)
     lines: list[str] = []
@@ -273,7 +273,7 @@ def _legend(picture: Picture, inner: float) -> tuple[list[str], float]:
         column, row = divmod(index, rows)
         x, y = column * wide, row * ROW + ROW / 2
         lines.append(_sample(entry, Rectangle(x + SAMPLE[0] / 2, y, *SAMPLE)))
-        lines.append(text(x + SAMPLE[0] + GAP, y + LINE * 0.36, legend_text(entry), size=LINE, kind="start faint"))
+        lines.append(text(x + SAMPLE[0] + GAP, y + LINE * 0.36, LEGEND[entry], size=LINE, kind="start faint"))
     return lines, rows * ROW + _MARGIN / 2
 
 

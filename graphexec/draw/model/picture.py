@@ -346,8 +346,8 @@ Entry: TypeAlias = Look | Mark | Literal["start", "end", "edge", "exhausts", "ta
 # The size of a symbol in the legend, the gap between parts, and the height of a row.
 SAMPLE, GAP, ROW = (26.0, 14.0), 9.0, 23.0
 
-# In the order of the legend.
-_TEXTS: Mapping[Entry, str] = {
+# The texts of the legend, in its order.
+LEGEND: Mapping[Entry, str] = {
     "start": "start of a run",
     "edge": "transition with its outcome",
     "exhausts": "taken when a limit is used up",
@@ -368,11 +368,6 @@ _TEXTS: Mapping[Entry, str] = {
 }
 
 
-def legend_text(entry: Entry) -> str:
-    """Return the text of a legend entry."""
-    return _TEXTS[entry]
-
-
 def legend_of(picture: Picture) -> list[Entry]:
     """Return the legend's entries for what the picture contains."""
     shown: set[Entry | None] = {"start", "edge"}
@@ -383,4 +378,4 @@ def legend_of(picture: Picture) -> list[Entry]:
     shown |= {"taken" if arrow.taken else "untaken" for arrow in picture.arrows if arrow.taken is not None}
     shown |= {"current" for box in picture.boxes if box.current}
     shown |= {"failed" for box in picture.boxes if box.failed}
-    return [entry for entry in _TEXTS if entry in shown]
+    return [entry for entry in LEGEND if entry in shown]

@@ -18,7 +18,7 @@ from typing import Any
 
 from graphexec.draw.formats.svg import legend_sample, page_svg
 from graphexec.draw.layout.graphviz import paths_of
-from graphexec.draw.model.picture import Arrow, Entry, Picture, legend_of, legend_text
+from graphexec.draw.model.picture import LEGEND, Arrow, Entry, Picture, legend_of
 from graphexec.draw.model.style import DARK, LIGHT, Palette, style
 from graphexec.draw.model.text import sanitize_line, shorten
 from graphexec.draw.page.encoding import pack_records, readable, script_json
@@ -52,7 +52,7 @@ def html(picture: Picture, recording: Recording | None = None, *, live: str | No
     records = () if recording is None else recording.records
     drawn = replace(picture, arrows=tuple(_with_counts(picture, records, live=live is not None)))
     legend = "".join(
-        f"<span>{legend_sample(entry)}{escape(legend_text(entry))}</span>"
+        f"<span>{legend_sample(entry)}{escape(LEGEND[entry])}</span>"
         for entry in legend_of(drawn)
         if entry in _EXPLAINED
     )

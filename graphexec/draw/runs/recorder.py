@@ -29,7 +29,6 @@ from graphexec.draw.runs.record_schema import VERSION
 from graphexec.draw.runs.records import Recording
 from graphexec.effects import ModelEffect
 from graphexec.errors import InputError, format_value
-from graphexec.kernel.effects import Effect
 from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Failed, Journal, Moved, Reported, journal_of
 from graphexec.kernel.graph import Graph, require_graph
 from graphexec.kernel.meters import Spent
@@ -114,8 +113,10 @@ class Recorder:
             case Asked(node, effect, call):
                 if call is not None:
                     self._open[call.sequence, call.member] = event, self._now
-                effects = [self._effect_record(effect)]
-                asked = {"event": "asked", "node": node, **call_data(call), **self._time(), "effects": effects}
+                data = effect_data(effect)
+                if isinstance(effect, ModelEffect):
+                    data |= self._prompts.record(effect.request)
+                asked = {"event": "asked", "node": node, **call_data(call), **self._time(), "effects": [data]}
                 return self._add(asked)
             case Answered():
                 return self._answered(event)
@@ -240,10 +241,6 @@ class Recorder:
     def _add(self, record: Record) -> Record:
         self.records.append(record)
         return record
-
-    def _effect_record(self, effect: Effect[Any]) -> Record:
-        data = effect_data(effect)
-        return data | self._prompts.record(effect.request) if isinstance(effect, ModelEffect) else data
 
 
 @runtime_checkable
