@@ -16,6 +16,7 @@ from graphexec.messages import Image, ToolCall
 from graphexec.messages.images import image_from_json
 from tests.draw.browser import Pages
 from tests.draw.recorded import nested
+from tests.executor.actors import caller_of
 from tests.models.pictures import ADDRESS, CAT, DOG
 from tests.parameters import cases
 from tests.traces import unpack_page
@@ -31,8 +32,7 @@ def look(text: str) -> list[Any]:
 
 def make_executor(one: tools.AnyTool = look, **settings: Any) -> gx.AgentExecutor:
     """Return an executor whose model calls the tool once."""
-    model = models.ScriptedModel([ToolCall("c1", one.name, '{"text": "dog"}'), "done"])
-    return gx.AgentExecutor(agent=gx.create_tool_calling_agent(model, [one]), tools=[one], **settings)
+    return caller_of(models.ScriptedModel([ToolCall("c1", one.name, '{"text": "dog"}'), "done"]), one, **settings)
 
 
 def run(**settings: Any) -> gx.RunResult:

@@ -14,7 +14,7 @@ from graphexec.draw.model.picture import picture_of
 from graphexec.executor import AGENT_EXECUTOR
 from graphexec.messages import ModelReply, ToolCall
 from graphexec.models import ScriptedModel
-from tests.executor.actors import echo
+from tests.executor.actors import caller_of, echo
 from tests.parameters import cases
 from tests.verify.bad_machines import UNREACHABLE
 
@@ -38,7 +38,7 @@ gx._register_displays(shown)  # pyright: ignore[reportPrivateUsage]
 
 
 def scripted(*replies: str | ModelReply, **options: Any) -> gx.AgentExecutor:
-    return gx.AgentExecutor(agent=gx.create_tool_calling_agent(ScriptedModel(replies), [echo]), tools=[echo], **options)
+    return caller_of(ScriptedModel(replies), echo, **options)
 
 
 def text_of(value: Any) -> str:

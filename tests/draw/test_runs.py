@@ -6,6 +6,7 @@ import pickle
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, final
 
@@ -19,6 +20,7 @@ from graphexec.draw.runs.overlay import overlay_runs
 from graphexec.executor import AGENT_EXECUTOR, agent_graph
 from tests.counting import count_calls
 from tests.draw.recorded import Sullen, nested, timeless
+from tests.executor.actors import caller_of, make_react
 from tests.kernel.machines import SELF_LOOP, Left, check_refusal
 from tests.parameters import cases
 
@@ -43,8 +45,7 @@ def announce(what: str) -> str:
 TOOLS = [look_up, announce]
 
 
-def react(*replies: str, tools: Any = TOOLS, **options: Any) -> gx.AgentExecutor:
-    return gx.AgentExecutor(agent=gx.create_react_agent(models.ScriptedModel(replies), tools), tools=tools, **options)
+react = partial(make_react, tools=TOOLS)
 
 
 def executor(replies: list[str], **limits: Any) -> gx.AgentExecutor:
@@ -53,8 +54,7 @@ def executor(replies: list[str], **limits: Any) -> gx.AgentExecutor:
 
 
 def calling(*replies: messages.ModelReply, **options: Any) -> gx.AgentExecutor:
-    agent = gx.create_tool_calling_agent(models.ScriptedModel([*replies, "done"]), TOOLS)
-    return gx.AgentExecutor(agent=agent, tools=TOOLS, **options)
+    return caller_of(models.ScriptedModel([*replies, "done"]), *TOOLS, **options)
 
 
 def a_run() -> gx.RunResult:
