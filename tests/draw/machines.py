@@ -2,6 +2,7 @@
 
 import dataclasses
 import runpy
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,15 @@ def ring(names: tuple[str, ...], texts: tuple[str, ...] = ()) -> Picture:
     arrows = [Arrow(name, "Next", following, notes=note) for name, following, note in around]
     arrows += [Arrow(name, "Stopped", "END", exhausts=True) for name in names]
     return Picture(names[0], boxes, tuple(arrows), texts)
+
+
+def rename(picture: Picture, names: Mapping[str, str]) -> Picture:
+    """Return the picture with other names for some of its nodes."""
+    boxes = tuple(dataclasses.replace(box, name=names.get(box.name, box.name)) for box in picture.boxes)
+    ends = [(names.get(arrow.source, arrow.source), names.get(arrow.target, arrow.target)) for arrow in picture.arrows]
+    moved = zip(picture.arrows, ends, strict=True)
+    arrows = tuple(dataclasses.replace(arrow, source=source, target=target) for arrow, (source, target) in moved)
+    return Picture(names.get(picture.start, picture.start), boxes, arrows)
 
 
 def with_marks(picture: Picture) -> Picture:

@@ -21,7 +21,7 @@ from graphexec.executor import AGENT_EXECUTOR
 from graphexec.verify import verify
 from tests.checks import strategies
 from tests.draw import machines
-from tests.draw.machines import EVERY_LOOK, HOSTILE, LOOKS, ring, with_marks, with_run
+from tests.draw.machines import EVERY_LOOK, HOSTILE, LOOKS, rename, ring, with_marks, with_run
 from tests.draw.readers import READERS, Edge, mermaid_names, parsed_dot, read_dot_with_graphviz
 from tests.parameters import cases, read_tables, thorough
 from tests.verify.writing import PERFECTIONIST, WRITER
@@ -70,17 +70,6 @@ def test_graphviz_and_pydot_agree(name: str) -> None:
     assert sorted(read_dot_with_graphviz(text)) == sorted(READERS["dot"](text))
 
 
-def nested(picture: Picture, graphs_around: Mapping[str, str]) -> Picture:
-    """Return the picture with some nodes in embedded graphs."""
-
-    def name(old: str) -> str:
-        return graphs_around.get(old, "") + old
-
-    boxes = tuple(replace(box, name=name(box.name)) for box in picture.boxes)
-    arrows = tuple(replace(arrow, source=name(arrow.source), target=name(arrow.target)) for arrow in picture.arrows)
-    return replace(picture, start=name(picture.start), boxes=boxes, arrows=arrows)
-
-
 def noted(picture: Picture, notes: list[str], caption: list[str]) -> Picture:
     """Return the picture with notes at all of its parts."""
     boxes = tuple(replace(box, notes=tuple(notes)) for box in picture.boxes)
@@ -98,7 +87,7 @@ def pictures(draw: st.DrawFn) -> Picture:
     picture = picture_of(graph)
     assert arrows_of(picture) == edges_of(graph)
     around = draw(st.dictionaries(st.sampled_from(list(graph.nodes)), st.sampled_from(["a.", "a.b.", "c."])))
-    picture = nested(picture, around)
+    picture = rename(picture, {name: graphs + name for name, graphs in around.items()})
     for change in draw(st.sampled_from([(), (with_marks,), (with_run,), (with_marks, with_run)])):
         picture = change(picture)
     return picture
