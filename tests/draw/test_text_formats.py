@@ -1,6 +1,5 @@
 """The text formats: each edge of a machine appears once and can be read back."""
 
-import dataclasses
 import re
 import unicodedata
 from collections.abc import Callable, Mapping
@@ -61,13 +60,7 @@ def test_repository_machines_can_be_read_back(how: str, name: str) -> None:
             # The reader takes the frame of a piece for an embedded graph's, whose name is a part of its nodes' names.
             picture = replace(picture, boxes=tuple(replace(box, group="") for box in picture.boxes))
         assert read(how, picture) == edges_of(graph)
-
-
-@pytest.mark.slow
-@cases("name", *MACHINES)
-def test_graphviz_and_pydot_agree(name: str) -> None:
-    text = dot(picture_of(verify(MACHINES[name])))
-    assert sorted(read_dot_with_graphviz(text)) == sorted(READERS["dot"](text))
+        assert how != "dot" or sorted(read_dot_with_graphviz(dot(picture))) == edges_of(graph)
 
 
 def noted(picture: Picture, notes: list[str], caption: list[str]) -> Picture:
@@ -190,15 +183,6 @@ def test_every_format_shows_budgets_and_resets(how: str) -> None:
     assert "costs 1 of 2 revisions" in text
     assert "costs an iteration" in text
     assert text.count("resets revisions") == 1
-
-
-@pytest.mark.medium
-@every_format
-def test_changed_edge_is_noticed(how: str) -> None:
-    *others, last = AGENT_EXECUTOR.edges
-    edges = [*others, dataclasses.replace(last, target="plan")]
-    changed: Graph[Any, Any] = Graph(AGENT_EXECUTOR, edges, AGENT_EXECUTOR.start)
-    assert read(how, picture_of(changed)) != edges_of(AGENT_EXECUTOR)
 
 
 def clusters(graph: pydot.Graph) -> dict[str, Any]:

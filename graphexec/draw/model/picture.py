@@ -209,20 +209,14 @@ def marks_of(graph: Graph[Any, Any], findings: Iterable[Finding]) -> dict[Edge, 
 
     An edge of a loop stays red even if the path to another loop uses it. An outcome without an edge is not marked.
     """
-    red: set[tuple[str, str]] = set()
-    orange: set[tuple[str, str]] = set()
-    for finding in findings:
-        if finding.witness is not None:
-            red |= {(step.source, step.outcome) for step in finding.witness.loop}
-            orange |= {(step.source, step.outcome) for step in finding.witness.stem}
-        if finding.node is not None and finding.outcome is not None:
-            red.add((finding.node, finding.outcome))
-    marks: dict[Edge, Mark] = {}
-    for edge in graph.edges:
-        place = (edge.source, edge.outcome.__name__)
-        if place in red or place in orange:
-            marks[edge] = "red" if place in red else "orange"
-    return marks
+    found = list(findings)
+    witnesses = [one.witness for one in found if one.witness is not None]
+    marks: dict[tuple[str | None, str | None], Mark] = {}
+    marks |= {(step.source, step.outcome): "orange" for one in witnesses for step in one.stem}
+    marks |= {(step.source, step.outcome): "red" for one in witnesses for step in one.loop}
+    marks |= {(one.node, one.outcome): "red" for one in found}
+    places = {edge: (edge.source, edge.outcome.__name__) for edge in graph.edges}
+    return {edge: marks[place] for edge, place in places.items() if place in marks}
 
 
 def marked_nodes(findings: Iterable[Finding]) -> dict[str, Mark]:
