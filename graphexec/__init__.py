@@ -142,7 +142,7 @@ def _register_displays(formatter: Any) -> None:
 
 
 def _draw(value: Any) -> dict[str, str]:
-    bundle: dict[str, str] = import_module("graphexec.draw").notebook_picture(value)
+    bundle: dict[str, str] = import_module("graphexec.draw").notebook_picture(value.verify(), repr(value))
     return bundle
 
 

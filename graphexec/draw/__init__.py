@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from io import FileIO
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from graphexec._mistakes import explain_names
 from graphexec.draw.formats.dot import dot
@@ -190,27 +190,18 @@ def _several(runs: AnyRun | Iterable[AnyRun]) -> Sequence[AnyRun]:
     return list(runs)
 
 
-class _Verifiable(Protocol):
-    """A machine, or an executor with its limits."""
-
-    def verify(self) -> Verdict:
-        """Return the proof that every run ends, or another verdict."""
-        ...
-
-
-def notebook_picture(machine: _Verifiable) -> dict[str, str]:
-    """Return the picture of a machine with its proof, as SVG, in a MIME bundle for IPython.
+def notebook_picture(verdict: Verdict, plain: str) -> dict[str, str]:
+    """Return the picture of a machine with its proof, as SVG, in a MIME bundle for IPython; `plain` is its `repr`.
 
     Without the extra `draw`, and for a machine with more than `MOST_EDGES` edges, it is Mermaid, for notebooks that
     render it, and a drawing of characters that says how to get the picture.
     """
-    verdict = machine.verify()
     picture = picture_of(verdict)
     count = len(verdict.graph.edges)
     reason = f"{count:,} edges are too many for a picture here; write it to a file with .draw('flow.svg')"
     if count <= MOST_EDGES:
         try:
-            return {"image/svg+xml": svg(picture), "text/plain": repr(machine)}
+            return {"image/svg+xml": svg(picture), "text/plain": plain}
         except InputError as error:
             reason = str(error)
     return {"text/vnd.mermaid": mermaid(picture), "text/plain": f"{terminal(picture)}{reason}"}
