@@ -123,7 +123,7 @@ class Machine(Graph[S_contra, F_co]):
 
         The proof uses `limits`, or else the limits of the runs, or else `Limits()`. The suffix selects the format:
         .svg, .png, .html, .mmd, .dot or .txt. `runs`, such as an executor's results, are drawn over the machine;
-        several runs make a heat map. Raises `InputError` if the format or the runs cannot be drawn.
+        several show how often each edge was taken. Raises `InputError` if the format or the runs cannot be drawn.
         """
         from graphexec.draw import save, subject_for
 

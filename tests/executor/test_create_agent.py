@@ -2,7 +2,6 @@
 
 import functools
 import inspect
-import logging
 import socket
 from types import SimpleNamespace
 from typing import Any, get_args
@@ -77,18 +76,14 @@ CHOSEN: list[tuple[Any, AgentKind]] = [
 
 
 @cases(("model", "kind"), *CHOSEN)
-def test_auto_chooses_by_the_table(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, model: Any, kind: AgentKind
-) -> None:
+def test_auto_chooses_by_the_table(monkeypatch: pytest.MonkeyPatch, model: Any, kind: AgentKind) -> None:
     def refuse(*_: object) -> None:
         raise AssertionError("a server was asked")
 
     monkeypatch.setattr(socket, "socket", refuse)
-    with caplog.at_level(logging.INFO, logger="graphexec"):
-        executor = create_agent(model, [double])
+    executor = create_agent(model, [double])
     assert executor.agent.kind == kind
     assert f"({kind})" in repr(executor)
-    assert f"create_agent makes a {kind} agent for " in caplog.text
 
 
 def test_named_provider_is_known_at_another_address(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,11 +91,9 @@ def test_named_provider_is_known_at_another_address(monkeypatch: pytest.MonkeyPa
     assert create_agent("ollama:qwen3", [double]).agent.kind == "tool_calling"
 
 
-def test_auto_avoids_names_that_providers_refuse(caplog: pytest.LogCaptureFixture) -> None:
+def test_auto_avoids_names_that_providers_refuse() -> None:
     odd: Any = tool(name="Current Search")(double)
-    with caplog.at_level(logging.INFO, logger="graphexec"):
-        assert create_agent("openai:gpt-5-mini", [odd]).agent.kind == "structured"
-    assert "providers refuse 'Current Search' as a tool's name" in caplog.text
+    assert create_agent("openai:gpt-5-mini", [odd]).agent.kind == "structured"
     assert create_agent("openai:gpt-5-mini", [odd], kind="tool_calling").agent.kind == "tool_calling"
 
 
