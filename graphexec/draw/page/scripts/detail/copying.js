@@ -1,9 +1,10 @@
-// What can be copied: a request to the model as JSON, curl or Python, and records.
+// What can be copied: a request to the model as JSON, curl, Python or a test, and records.
 
 import { block, collapsible, element } from "../base/dom.js";
-import { plural } from "../base/text.js";
+import { plural, visible } from "../base/text.js";
 import { requestOf, wholeContent } from "../run/prompts.js";
 import { run } from "../run/run.js";
+import { asPytest, isRepeatable, missingNode } from "./pytest.js";
 
 /**
  * Return a button that copies the text that `make` returns.
@@ -42,15 +43,24 @@ async function copyText(text) {
 }
 
 /**
- * Return the buttons that copy a request.
+ * Return the buttons that copy a request; instead of that for a test, the reason why there is none.
  * @param {ModelEffect} effect
  * @returns {HTMLElement[]}
  */
 export function copyButtons(effect) {
+  const missing = missingNode(effect);
+  const test = missing
+    ? element(
+        "span",
+        { class: "faint" },
+        `no pytest: the run passed ${visible(missing)}, a node that the test would lack`,
+      )
+    : copyButton("copy pytest", () => asPytest(effect));
   return [
     copyButton("copy JSON", () => JSON.stringify(requestBody(effect), null, 2)),
     copyButton("copy curl", () => asCurl(effect)),
     copyButton("copy Python", () => asPython(effect)),
+    ...(isRepeatable(effect) ? [test] : []),
   ];
 }
 
