@@ -14,7 +14,7 @@ from collections.abc import Collection, Sequence
 from functools import cache
 from typing import Any, Literal, TypeGuard
 
-from graphexec._parsing import compile_lazily
+from graphexec._parsing import compile_lazily, match_end
 
 
 def read_object(text: str) -> dict[str, Any]:
@@ -223,48 +223,33 @@ def is_broken_container(text: str, keys: Collection[str]) -> bool:
     return find_end(begun) is None or (key is not None and key[1] in keys)
 
 
+# What ends in no incomplete escape and in no half of a surrogate pair.
+_WHOLE = compile_lazily(
+    r"(?:[^\"\\]|\\[^u]|\\u(?!d[89ab])[0-9a-f]{4}|\\ud[89ab][0-9a-f]{2}\\u[0-9a-f]{4})*+", re.IGNORECASE
+)
+# Characters of a pair: an incomplete escape is shorter.
+_ESCAPES = len(r"\ud83d\ude00")
+
+
 class StringDecoder:
     """Decodes a JSON string that is received in pieces. Linear in the string's length, however short the pieces are."""
 
-    __slots__ = ("_decoded", "_waiting", "ended")
+    __slots__ = ("_waiting", "ended")
 
     def __init__(self) -> None:
-        # What is not decoded completely: an incomplete escape or half of a surrogate pair, after what precedes it in
-        # its piece, of which `_decoded` characters have been returned.
         self._waiting = ""
-        self._decoded = 0
         self.ended = False
 
     def take(self, piece: str) -> str:
         """Return the text that a piece adds; empty after the closing quote, and after an escape that is not JSON."""
-        if self.ended or not piece:
+        if self.ended:
             return ""
-        self._waiting += piece
+        received = self._waiting + piece
+        end = match_end(_WHOLE(), received)
+        self._waiting = received[end:]
+        self.ended = self._waiting.startswith('"') or len(self._waiting) >= _ESCAPES
         try:
-            text, self.ended = self._decode(f'"{self._waiting}')
+            return str(read_value(f'"{received[:end]}"'))
         except ValueError:
             self.ended = True
             return ""
-        new = text[self._decoded :]
-        self._decoded = len(text)
-        if not self.ended and self._is_whole():
-            self._waiting, self._decoded = "", 0
-        return new
-
-    def _decode(self, token: str) -> tuple[str, bool]:
-        found = _TOKEN().match(token)
-        assert found is not None, "a string begins with its quote"
-        token = _repair_token(found)
-        # Without `strings`, only a complete string is parsed.
-        try:
-            return str(read_beginning(token, strings=False)), True
-        except ValueError:
-            return str(read_beginning(token)), False
-
-    def _is_whole(self) -> bool:
-        """Return whether nothing waits for the next piece."""
-        try:
-            _parse(_repair(f'"{self._waiting}"'))
-        except ValueError:
-            return False
-        return True
