@@ -16,7 +16,7 @@ from graphexec._mistakes.remedies import AGENT_OPTIONS
 from graphexec.actions import Decision, Run, Steps
 from graphexec.agents.images import FileReader
 from graphexec.agents.reading.answers import AnswerReader, skip_reasoning
-from graphexec.agents.small.dummies import Dummies
+from graphexec.agents.small.synthesis import Dummies
 from graphexec.effects import CallAgent, CallModel, Decided, Unreadable
 from graphexec.errors import InputError, ParseError, format_value
 from graphexec.messages import (
@@ -65,9 +65,8 @@ class Agent:
 
     `rules` names the pieces that an executor plugs first. They may ask the model again, with `narrow(run, tools)`: the
     request for a decision that calls only the tools of these names, or none; without it, an answer is asked for with
-    `conclude`. `choose(run, tool, values)` asks for the next decision, in which the arguments of the tool each have one
-    of the given values. `dummies` are the arguments in the agent's worked examples, by tool and argument, which belong
-    to no question but those of the examples, `example_questions`. `tool_choice` says whether the model must call a tool
+    `conclude`. `dummies` are the arguments in the agent's worked examples, by tool and argument, which belong to no
+    question but those of the examples, `example_questions`. `tool_choice` says whether the model must call a tool
     before it answers: `auto`, `required`, the name of a tool, or `inferred` from the question.
 
     A reply of the model has at most `max_actions` actions (`None`: any number): `parse` refuses one with more, so an
@@ -89,7 +88,6 @@ class Agent:
     prepare: Prepare | None = None
     rules: tuple[RuleName, ...] = ()
     narrow: Callable[[Run, frozenset[str]], CallModel | CallAgent] | None = None
-    choose: Callable[[Run, str, Mapping[str, Sequence[Any]]], CallModel | CallAgent] | None = None
     dummies: Dummies = field(default_factory=dict[str, Any])
     example_questions: tuple[str, ...] = ()
     tool_choice: str = "auto"
@@ -124,7 +122,7 @@ class Agent:
 
 
 # The fields of an agent that the tools may be written into.
-_FUNCTIONS = ("ask", "read", "conclude", "answer", "prepare", "narrow", "choose", "tools", "dummies", "tool_choice")
+_FUNCTIONS = ("ask", "read", "conclude", "answer", "prepare", "narrow", "tools", "dummies", "tool_choice")
 
 
 @final

@@ -151,7 +151,6 @@ def make_instructed_agent(  # noqa: PLR0913
     first: Callable[[ChatRequest, str], ChatRequest] | None = None,
     schema: Mapping[str, Any] | None = None,
     narrow: Callable[[ChatRequest, frozenset[str]], ChatRequest] | None = None,
-    choose: Callable[[ChatRequest, str, Mapping[str, Sequence[Any]]], ChatRequest] | None = None,
     rules: Sequence[RuleName] = (),
     max_actions: int | None = 1,
 ) -> Agent:
@@ -161,9 +160,8 @@ def make_instructed_agent(  # noqa: PLR0913
     from them. The images in the inputs are in the question's message. `answer` makes the reader of a streamed answer.
     `specs` are the tools that the model may call natively. `first` changes the requests before the first call of a
     tool, given the text of the question. `narrow` returns a request that allows only calls of these tools; the last
-    request of a run that is stopped allows none. `choose` returns a request in which arguments of a tool each have one
-    of the given values. A reply that is read has at most `max_actions` actions. Raises `InputError` for an invalid name
-    of an input, invalid stop strings, an invalid model and invalid rules.
+    request of a run that is stopped allows none. A reply that is read has at most `max_actions` actions. Raises
+    `InputError` for an invalid name of an input, invalid stop strings, an invalid model and invalid rules.
     """
     stops = validate_each("stop", stop, str, "strings")
     inputs = tuple(dict.fromkeys((*instructions.inputs, *question.inputs)))
@@ -198,21 +196,11 @@ def make_instructed_agent(  # noqa: PLR0913
             return made
         return first(made, head[-1].content)
 
-    narrowed = narrow or _without_calls
-
-    def conclude(run: Run) -> CallModel:
-        asked = narrowed(request(run), frozenset())
-        return CallModel(replace(asked, messages=conclude_messages(asked.messages)))
-
-    def narrow_run(run: Run, names: frozenset[str]) -> CallModel:
-        return CallModel(narrowed(request(run), names))
-
     agent = chat_agent(
         lambda run: CallModel(request(run)),
         read,
         model,
         input_keys=inputs,
-        conclude=conclude,
         answer=answer,
         optional_keys=before,
         tools=instructions.tools,
@@ -222,16 +210,12 @@ def make_instructed_agent(  # noqa: PLR0913
     )
     if narrow is None:
         return agent
-    agent = replace(agent, rules=validate_rules(rules), narrow=narrow_run)
-    if choose is None:
-        return agent
 
-    def choose_run(run: Run, tool: str, values: Mapping[str, Sequence[Any]]) -> CallModel:
-        return CallModel(choose(request(run), tool, values))
+    def conclude(run: Run) -> CallModel:
+        asked = narrow(request(run), frozenset())
+        return CallModel(replace(asked, messages=conclude_messages(asked.messages)))
 
-    return replace(agent, choose=choose_run)
+    def narrow_run(run: Run, names: frozenset[str]) -> CallModel:
+        return CallModel(narrow(request(run), names))
 
-
-def _without_calls(request: ChatRequest, names: frozenset[str]) -> ChatRequest:
-    del names
-    return replace(request, tool_choice="none")
+    return replace(agent, rules=validate_rules(rules), conclude=conclude, narrow=narrow_run)
