@@ -10,29 +10,27 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import cache
-from typing import Any, Literal, TypeGuard
+from typing import Any, Literal
 
 from graphexec._parsing import compile_lazily, match_end
 
 
 def read_object(text: str) -> dict[str, Any]:
     """Return the JSON object in `text`. Raises `ValueError`; truncated JSON is not completed."""
-    value = read_json(text)[1]
-    if type(value) is dict:
-        return value  # pyright: ignore[reportUnknownVariableType]
+    value = read_container(text)
     if isinstance(value, list):
         raise ValueError("it is a list, not an object")  # noqa: TRY004 - the text is wrong, not a type
-    raise ValueError("it is a single value, not an object")
+    return value
 
 
 def read_container(text: str) -> dict[str, Any] | list[Any]:
     """Return the JSON object or list in `text`. Raises `ValueError` as `read_object` does."""
     value = read_value(text)
-    if not _is_container(value):
-        raise ValueError("it is a single value, not an object")
-    return value
+    if isinstance(value, (dict, list)):
+        return value  # pyright: ignore[reportUnknownVariableType]
+    raise ValueError("it is a single value, not an object")
 
 
 def read_value(text: str) -> Any:
@@ -97,11 +95,6 @@ def _parse(text: str, partial: Literal["off", "on", "trailing-strings"] = "off")
 
     # Bytes, because half a surrogate pair in a string would raise a TypeError.
     return pydantic_core.from_json(text.encode(errors="surrogatepass"), allow_inf_nan=False, allow_partial=partial)
-
-
-def _is_container(value: Any) -> TypeGuard[dict[str, Any] | list[Any]]:
-    # The keys of a JSON object are strings.
-    return isinstance(value, (dict, list))
 
 
 def _reject_duplicates(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
@@ -192,17 +185,19 @@ def _find_open_string(text: str) -> re.Match[str] | None:
 
 
 _STRING_OR_BRACKET = compile_lazily(rf"{STRING}|[{{}}\[\]]", re.DOTALL | re.VERBOSE)
-_BRACKETS = {"{": 1, "[": 1, "}": -1, "]": -1}
+_BRACKETS = {"{": 1, "[": 1, "(": 1, "}": -1, "]": -1, ")": -1}
 
 
-def find_end(text: str, start: int = 0) -> int | None:
-    """Return the position after the JSON that begins at `start`, or `None` if its brackets are not closed."""
+def find_end(text: str, start: int = 0, tokens: Callable[[], re.Pattern[str]] = _STRING_OR_BRACKET) -> int | None:
+    """Return the position after the JSON that begins at `start`, or `None` if its brackets are not closed.
+
+    Other `tokens` than the strings and brackets of JSON find the end of another form.
+    """
     depth = 0
-    for token in _STRING_OR_BRACKET().finditer(text, start):
-        if token[0] in _BRACKETS:
-            depth += _BRACKETS[token[0]]
-            if depth == 0:
-                return token.end()
+    for token in tokens().finditer(text, start):
+        depth += _BRACKETS.get(token[0], 0)
+        if depth == 0:
+            return token.end()
     return None
 
 

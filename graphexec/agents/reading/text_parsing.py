@@ -49,11 +49,6 @@ class LabelledAction(NamedTuple):
     action: re.Match[str]
     input: re.Match[str]
 
-    @property
-    def start(self) -> int:
-        """The position of the action."""
-        return self.action.start()
-
 
 def find_action(text: str, spelling: Spelling | None = None) -> LabelledAction | None:
     """Return the first `Action:` with an `Action Input:` in a spelling, by default in the strictest that matches."""
@@ -183,7 +178,7 @@ def make_decision(read: ReplyText, names: Collection[str]) -> Decision:
     spelling = _find_spelling(text)
     found, answer = find_action(text, spelling), find_answer(text, spelling)
     if found and answer is None:
-        answer = find_answer(text[: found.start])
+        answer = find_answer(text[: found.action.start()])
     elif answer and found is None:
         first = next(FINAL_ANSWER.patterns[spelling].finditer(text))
         found = find_action(text[: first.start()])

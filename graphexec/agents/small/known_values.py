@@ -137,7 +137,7 @@ class KnownText:
         if date and re.search(rf"\bthe {date[1]}(?:st|nd|rd|th)\b", self._folded):
             return True
         several = [one["digits"] for one in _NUMBER().finditer(folded)]
-        needed = [one for one in several if not _is_year(one)] or several
+        needed = [one for one in several if not _YEAR().fullmatch(one)] or several
         return all(self._has_number(one) for one in needed)
 
     def _has_number(self, digits: str) -> bool:
@@ -191,10 +191,6 @@ def _scripts_differ(value: str, text: str) -> bool:
     """Return whether one of two texts is in Latin letters, and the other is not: Lisbon, and a Cyrillic question."""
     own, other = (_OTHER_SCRIPT().search(one) is not None for one in (value, text))
     return own != other and all(_WORD().search(one) for one in (value, text))
-
-
-def _is_year(digits: str) -> bool:
-    return _YEAR().fullmatch(digits) is not None
 
 
 def _read_numbers(folded: str) -> Iterator[float]:
