@@ -14,7 +14,6 @@ from graphexec._arguments import FUNCTION, MODEL, is_executor, optional, validat
 from graphexec._mistakes import explain_class
 from graphexec._mistakes.remedies import AGENT_OPTIONS
 from graphexec.actions import Decision, Run, Steps
-from graphexec.agents.images import FileReader
 from graphexec.agents.reading.answers import AnswerReader, skip_reasoning
 from graphexec.agents.small.synthesis import Dummies
 from graphexec.effects import CallAgent, CallModel, Decided, Unreadable
@@ -39,8 +38,8 @@ P = ParamSpec("P")
 # A callable agent, `def` or `async def`: from the steps so far and the run's inputs to its decision. The result is
 # `Any`, because it may be a decision or a coroutine.
 AgentFunction: TypeAlias = Callable[[Steps, dict[str, Any]], Any]
-# Returns the inputs with which a run starts; the second argument reads a file.
-Prepare: TypeAlias = Callable[[Mapping[str, Any], FileReader], Mapping[str, Any]]
+# Returns the inputs with which a run starts.
+Prepare: TypeAlias = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 # - no_dummies: no argument is copied from a worked example.
 # - no_repeats: a call that has succeeded is not made again with the same arguments.
@@ -60,8 +59,8 @@ class Agent:
     reader that extracts the final answer from a reply while it streams. `tools` are those that the model is told of,
     which an executor must have; `None` if the agent does not know them. `kind` names the format of requests and
     replies, such as `react`.
-    `prepare(inputs, read_file)` returns the inputs with which a run starts, with images that `read_file` has read. It
-    raises `InputError` for inputs that the agent cannot use.
+    `prepare(inputs)` returns the inputs with which a run starts, or raises `InputError` for those that the agent cannot
+    use.
 
     `rules` names the pieces that an executor plugs first. They may ask the model again, with `narrow(run, tools)`: the
     request for a decision that calls only the tools of these names, or none; without it, an answer is asked for with

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any
 
 from graphexec.actions import AgentStep, Run, Steps
 from graphexec.errors import InputError, format_value
@@ -20,38 +20,11 @@ _OTHER_NAMES = (
 )
 # The end of an image's file or address.
 _SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
+_FORMS = "an Image, bytes or a URL, or a list of them"
 
 
-@runtime_checkable
-class FilePath(Protocol):
-    """The path of a file, such as a `pathlib.Path`: this package does no I/O and does not import its class."""
-
-    def __fspath__(self) -> str | bytes:
-        """Return the path as a string."""
-        ...
-
-
-def has_files(inputs: Mapping[str, Any]) -> bool:
-    """Return whether the input `images` has a file, which must be read before the run."""
-    # Most runs have no images; to ask a protocol costs fifty calls.
-    given = inputs.get(IMAGES)
-    return given is not None and any(isinstance(one, FilePath) for one in _items(given))
-
-
-# Reads a file. Raises `InputError` if that is impossible.
-FileReader: TypeAlias = Callable[[FilePath], bytes]
-
-
-def reject_file(path: FilePath) -> bytes:
-    """Raise `InputError`: files are read before a run, so that the run can be repeated without them."""
-    raise InputError(f"{format_value(path)} is a file, which only an executor reads; pass Image.from_bytes(data)")
-
-
-_FORMS = "an Image, bytes, a pathlib.Path or a URL, or a list of them"
-
-
-def read_images(given: object, read_file: FileReader = reject_file) -> tuple[Image, ...]:
-    """Return images from the input `images`: one or a list, each an `Image`, bytes, a path or a URL.
+def read_images(given: object) -> tuple[Image, ...]:
+    """Return images from the input `images`: one or a list, each an `Image`, bytes or a URL.
 
     Raises `InputError`, which lists every value that is not an image, and for an empty list.
     """
@@ -62,7 +35,7 @@ def read_images(given: object, read_file: FileReader = reject_file) -> tuple[Ima
     problems: list[str] = []
     for place, one in enumerate(several):
         try:
-            images.append(_read_image(one, read_file))
+            images.append(_read_image(one))
         except InputError as error:
             where = f"{IMAGES}[{place}]" if isinstance(given, (list, tuple)) else IMAGES
             problems.append(f"the input {where}: {error}")
@@ -77,7 +50,7 @@ def _items(value: Any) -> list[Any]:
     return list(value) if isinstance(value, (list, tuple)) else [value]  # pyright: ignore[reportUnknownArgumentType]
 
 
-def _read_image(given: object, read_file: FileReader) -> Image:
+def _read_image(given: object) -> Image:
     match given:
         case Image():
             return given
@@ -87,35 +60,25 @@ def _read_image(given: object, read_file: FileReader) -> Image:
             return Image(given)
         case bytes() | bytearray() | memoryview():
             return Image.from_bytes(bytes(given))  # pyright: ignore[reportUnknownArgumentType] - any memoryview
-        case FilePath():
-            return _from_file(given, read_file(given))
+        case _ if _is_file(given):
+            raise InputError(f"{format_value(str(given))} is a file; give its bytes: path.read_bytes()")
         case _:
             raise InputError(f"{format_value(given)} is not an image; give {_FORMS}")
 
 
-def _from_file(path: FilePath, data: bytes) -> Image:
-    try:
-        return Image.from_bytes(data)
-    except InputError as error:
-        raise InputError(
-            f"the file {format_value(str(path))} is not a PNG, JPEG, GIF or WebP image; "
-            "name another file, or pass Image.from_bytes(data, media_type)"
-        ) from error
+def _is_file(value: object) -> bool:
+    return hasattr(value, "__fspath__")
 
 
-def input_images(
-    inputs: Mapping[str, Any], variables: Sequence[str], read_file: FileReader = reject_file
-) -> tuple[Image, ...]:
+def input_images(inputs: Mapping[str, Any], variables: Sequence[str]) -> tuple[Image, ...]:
     """Return the images in the inputs of a run, none if a template has the variable `images`.
 
     Raises `InputError` as `read_images` does.
     """
-    return read_images(inputs[IMAGES], read_file) if IMAGES in inputs and IMAGES not in variables else ()
+    return read_images(inputs[IMAGES]) if IMAGES in inputs and IMAGES not in variables else ()
 
 
-def prepare_inputs(
-    inputs: Mapping[str, Any], read_file: FileReader = reject_file, *, variables: Sequence[str], sees: bool
-) -> Mapping[str, Any]:
+def prepare_inputs(inputs: Mapping[str, Any], *, variables: Sequence[str], sees: bool) -> Mapping[str, Any]:
     """Return the inputs of a run with its images read, before its first model call.
 
     `variables` are those of the agent's templates, which hold text only; `sees` is false if its requests hold text
@@ -135,7 +98,7 @@ def prepare_inputs(
             )
     if IMAGES not in inputs or IMAGES in variables:
         return inputs
-    images = input_images(inputs, variables, read_file)
+    images = input_images(inputs, variables)
     if not sees:
         raise InputError(
             f"the agent cannot send the input {IMAGES}: its requests are completions, which hold text only; make it "
@@ -151,7 +114,7 @@ def _looks_lost(name: str, value: object) -> bool:
     if name not in _OTHER_NAMES:
         return False
     is_address = isinstance(value, str) and (value.startswith("data:image/") or value.lower().endswith(_SUFFIXES))
-    return is_address or isinstance(value, (bytes, FilePath))
+    return is_address or isinstance(value, bytes) or _is_file(value)
 
 
 def observation_images(step: AgentStep) -> tuple[Image, ...]:

@@ -4,7 +4,6 @@ import dataclasses
 import functools
 import json
 import math
-import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -28,7 +27,7 @@ from graphexec.messages.observations import dump_observation, format_observation
 from graphexec.messages.stored import restore_value
 from graphexec.models import ScriptedModel
 from graphexec.models.scripted import ScriptedReply
-from tests.executor.actors import caller_of, run_by, snapshot_after
+from tests.executor.actors import caller_of, snapshot_after
 from tests.models.pictures import ADDRESS, CAT, DOG, GIF, PNG
 from tests.parameters import cases
 
@@ -131,73 +130,27 @@ def test_images_have_several_forms(given: Any, images: tuple[Image, ...]) -> Non
     assert tuple(images_of(model.requests[0])) == images
 
 
-@cases("in_a_list", False, True)
-def test_file_is_read_once_at_the_start(tmp_path: Path, in_a_list: bool) -> None:
-    path = tmp_path / "cat.png"
-    path.write_bytes(PNG)
-
-    @gx.tool
-    def remove(text: str) -> str:
-        """Remove the file."""
-        path.unlink()
-        return text
-
-    model = ScriptedModel([ToolCall("c1", "remove", '{"text": ""}'), "done"])
-    made = caller_of(model, remove)
-    made.run({"input": "Which?", "images": [path] if in_a_list else path})
-    assert [tuple(images_of(request)) for request in model.requests] == [(CAT,), (CAT,)]
-
-
-@cases("way", "arun", "ainvoke", "astream", "astream_chunks", "astream_answer", "aiter")
-def test_async_run_reads_files_in_another_thread(way: str, tmp_path: Path) -> None:
-    threads: list[threading.Thread] = []
-
-    class WatchedPath:
-        def __fspath__(self) -> str:
-            threads.append(threading.current_thread())
-            return str(tmp_path / "cat.png")
-
-    (tmp_path / "cat.png").write_bytes(PNG)
-    made, model = executor("tool calling", "done")
-    run_by(way, made, {"input": "Which?", "images": [WatchedPath()]})
-    assert tuple(images_of(model.requests[0])) == (CAT,)
-    assert len(threads) == 1
-    assert threads[0] is not threading.current_thread()
-
-
-@cases("way", "stream", "stream_answer")
-def test_stream_reads_files_when_it_is_iterated(way: str, tmp_path: Path) -> None:
-    made, _ = executor("tool calling", "done")
-    events = getattr(made, way)({"input": "Which?", "images": tmp_path / "missing.png"})
-    with pytest.raises(gx.InputError, match="cannot be read"):
-        next(events)
-
-
-# Each wrong value, made in a folder with a text, and what the error says.
-WRONG: list[tuple[Callable[[Path], Any], str]] = [
-    (lambda _: None, "the input images: None is not an image; give an Image, bytes, a pathlib.Path or a URL"),
-    (lambda _: 3, "3 is not an image"),
-    (lambda _: [], "the input images is empty; leave it out"),
-    (lambda _: iter([CAT]), "is not an image; give .* or a list of them"),
-    (lambda _: {"url": CAT.url}, "is not an image"),
-    (lambda folder: folder / "no.png", "no.png' cannot be read .No such file or directory.; name"),
-    (lambda folder: folder, "cannot be read .Is a directory."),
-    (lambda _: Path("a\0b"), "cannot be read .embedded null"),
-    (lambda folder: folder / "a.txt", "a.txt' is not a PNG, JPEG, GIF or WebP image"),
-    (lambda _: "photo.png", "for a file, pass a pathlib.Path"),
-    (lambda _: b"hello", "the bytes are not a PNG"),
-    (lambda _: "data:image/png,abc", "not in base64"),
-    (lambda _: "data:application/pdf;base64,aGk=", "the media type 'application/pdf'"),
-    (lambda _: [CAT, 3, "x"], r"images\[1\]: 3 is not an image.*; the input images\[2\]: the image URL 'x'"),
+# Each wrong value, and what the error says.
+WRONG: list[tuple[Any, str]] = [
+    (None, "the input images: None is not an image; give an Image, bytes or a URL, or a list of them"),
+    (3, "3 is not an image"),
+    ([], "the input images is empty; leave it out"),
+    (iter([CAT]), "is not an image; give .* or a list of them"),
+    ({"url": CAT.url}, "is not an image"),
+    (Path("cat.png"), r"'cat.png' is a file; give its bytes: path.read_bytes\(\)"),
+    ("photo.png", r"for a file, .*path.read_bytes\(\)"),
+    (b"hello", "the bytes are not a PNG"),
+    ("data:image/png,abc", "not in base64"),
+    ("data:application/pdf;base64,aGk=", "the media type 'application/pdf'"),
+    ([CAT, 3, "x"], r"images\[1\]: 3 is not an image.*; the input images\[2\]: the image URL 'x'"),
 ]
 
 
-@cases(("make", "says"), *WRONG)
-def test_wrong_images_are_refused_before_the_first_call(make: Callable[[Path], Any], says: str, tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("hello")
+@cases(("wrong", "says"), *WRONG)
+def test_wrong_images_are_refused_before_the_first_call(wrong: Any, says: str) -> None:
     made, model = executor("tool calling")
     with pytest.raises(gx.InputError, match=says):
-        made.run({"input": "Which?", "images": make(tmp_path)})
+        made.run({"input": "Which?", "images": wrong})
     assert model.requests == []
 
 
