@@ -9,7 +9,6 @@ from graphexec._mistakes.explain import (
     explain_calls,
     explain_class,
     explain_creation,
-    explain_executor,
     join_faults,
     unknown_options,
 )
@@ -19,7 +18,6 @@ __all__ = [
     "explain_calls",
     "explain_class",
     "explain_creation",
-    "explain_executor",
     "explain_names",
     "import_on_use",
     "join_faults",

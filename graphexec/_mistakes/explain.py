@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, ParamSpec, TypeVar
 
-from graphexec._mistakes.remedies import CREATE_OPTIONS, EXECUTOR_OPTIONS, METHOD_FORMS, METHOD_OPTIONS
+from graphexec._mistakes.remedies import CREATE_OPTIONS
 from graphexec.errors import SignatureError, did_you_mean
 
 P = ParamSpec("P")
@@ -19,9 +19,6 @@ T = TypeVar("T")
 
 # What to write, by the name that other libraries have for it.
 Remedies = Mapping[str, str]
-
-# The arguments of a usual call: the object and one more.
-_USUAL = 2
 
 
 def explain_calls(
@@ -34,25 +31,16 @@ def explain_calls(
     """
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
-        # Any: a type checker does not know how many arguments it takes.
-        usual: Any = function
-
         @functools.wraps(function)
         def call_function(*args: P.args, **named: P.kwargs) -> T:
             try:
-                if named or len(args) != _USUAL:
-                    return function(*args, **named)
-                # Python handles no signal when such a call returns: an interrupt would lose the result of a run.
-                first, second = args
-                result: T = usual(first, second)
+                return function(*args, **named)
             except TypeError as error:
                 # An error within the function has a longer traceback.
                 if error.__traceback__ is None or error.__traceback__.tb_next is not None:
                     raise
                 faults = list(_faults(owner, form, options, function, more_options, args, named))
                 raise (SignatureError(join_faults(faults)) if faults else error) from None
-            else:
-                return result
             finally:
                 # The frame of an error shows its variables, and an option may be an API key.
                 del named
@@ -124,27 +112,14 @@ def explain_class(
     *,
     name: str = "",
     options: Remedies = {},  # noqa: B006 - it is not changed
-    methods: Remedies = {},  # noqa: B006
 ) -> Callable[[type[T]], type[T]]:
-    """Make a class decorator that explains calls of the class and of its `methods` with wrong arguments.
+    """Make a class decorator that explains calls of the class with wrong arguments.
 
-    `form` is a valid call of the class, and `methods` has one of each method. `name` is the class's name in messages,
-    if it has another one.
+    `form` is a valid call. `name` is the class's name in messages, if it has another one.
     """
 
     def decorate(kind: type[T]) -> type[T]:
-        owner = name or kind.__name__
-        explained: dict[str, Any] = {"__init__": explain_calls(owner, form, options)(kind.__init__)}
-        for method, written in methods.items():
-            explained[method] = explain_calls(f"{owner}.{method}", written, METHOD_OPTIONS)(getattr(kind, method))
-        for attribute, function in explained.items():
-            setattr(kind, attribute, function)
+        type.__setattr__(kind, "__init__", explain_calls(name or kind.__name__, form, options)(kind.__init__))
         return kind
 
     return decorate
-
-
-# Explains mistakes with the class `AgentExecutor`.
-explain_executor = explain_class(
-    "AgentExecutor(agent=agent, tools=tools)", options=EXECUTOR_OPTIONS, methods=METHOD_FORMS
-)
