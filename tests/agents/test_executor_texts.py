@@ -6,7 +6,7 @@ import pytest
 
 import graphexec as gx
 from graphexec import actions, effects, errors, kernel, messages, models
-from graphexec.executor import Acted, Observed, Ready, Stopped, agent_graph, limit_reached
+from graphexec.executor import Acted, Observed, Stopped, agent_graph
 from graphexec.executor.nodes import Policies
 from tests.executor.actors import act, answer, echo, fail, run_async, scripted
 from tests.executor.test_mistakes import judged
@@ -115,20 +115,6 @@ def test_finish_keeps_its_log_and_values() -> None:
     assert isinstance(ending, gx.AgentFinish)
     assert (ending.return_values, ending.log, ending.return_direct) == ({"output": "a"}, "", True)
     assert len(ending.steps) == 1
-
-
-@cases(
-    ("limit", "words"),
-    *((limit, "iteration limit or time") for limit in ("iterations", "seconds")),
-    *(("model_calls", "model call"), ("tokens", "token"), ("fan_out", "fan out"), ("restarts", "restart")),
-    ("new_sources_read", "new sources read"),
-)
-def test_stop_names_its_limit(limit: str, words: str) -> None:
-    stopped: Any = executor().graph["stopped_response"].function
-    run = actions.Run({"input": "q"})
-    reached = limit_reached(Ready(run), kernel.Exhausted(limit, 1, 1))
-    assert reached == Stopped(run, kernel.Exhausted(limit, 1, 1))
-    assert stopped(reached) == gx.StoppedResponse(STOPPED.format(words), kernel.Exhausted(limit, 1, 1), run)
 
 
 @cases("results", 1, 0, 3)
