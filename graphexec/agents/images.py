@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
-from graphexec.actions import AgentStep, Run, Steps
+from graphexec.actions import AgentStep, Steps
 from graphexec.errors import InputError, format_value
 from graphexec.messages.images import Image, image_from_json
-from graphexec.messages.observations import WHOLE, split_observation
+from graphexec.messages.observations import split_observation
 
 # The name of the input with images, which is optional.
 IMAGES = "images"
@@ -122,47 +121,15 @@ def observation_images(step: AgentStep) -> tuple[Image, ...]:
     return split_observation(step.observation)[1]
 
 
-def number_images(run: Run, first: Sequence[Image]) -> tuple[Run, tuple[Image, ...]]:
-    """Return the run as one message with text shows it, and the images of that message: `first`, then the steps'.
-
-    The labels in the observations are numbered in the order of all images.
-    """
-    if not _count_images(run.steps):
-        return run, tuple(first)
-    images = list(first)
-    changed: list[AgentStep] = []
-    for step in run.steps:
-        found = observation_images(step)
-        if found and images:
-            changed.append(replace(step, observation=_shift(step.text, found, len(images)), excerpt=WHOLE))
-        else:
-            changed.append(step)
-        images += found
-    return replace(run, steps=Steps(changed)), tuple(images)
+def reject_images(steps: Steps) -> None:
+    """Raise `InputError` for a step with images, if a request has all steps in one text. Looks at each step once."""
+    steps.derive(reject_images, _reject_images, nothing=None)
 
 
-def _count_images(steps: Steps) -> int:
-    """Return the number of images in the observations. In a run each is read once, as each request has all steps."""
-
-    def extend(count: int, further: Sequence[AgentStep]) -> int:
-        return count + sum(len(observation_images(step)) for step in further)
-
-    return steps.derive(_count_images, extend, nothing=0)
-
-
-def _shift(text: str, images: Sequence[Image], by: int) -> str:
-    # From the last, so that no number is changed twice.
-    for number, image in reversed(list(enumerate(images, 1))):
-        text = text.replace(image.label(number), image.label(number + by))
-    return text
-
-
-def reject_images(run: Run, variables: Sequence[str]) -> None:
-    """Raise `InputError` for a run with images, if its requests hold text only."""
-    prepare_inputs(run.inputs, variables=variables, sees=False)
-    for step in run.steps if _count_images(run.steps) else ():
+def _reject_images(_: None, further: Sequence[AgentStep]) -> None:
+    for step in further:
         if observation_images(step):
             raise InputError(
-                f"the tool {step.action.tool} returned an image, but the agent's requests are completions, which hold "
-                "text only; make it with protocol='chat', or return text"
+                f"the tool {step.action.tool} returned an image, but the agent's requests have the steps in one text; "
+                "take create_tool_calling_agent or create_structured_agent, or return text"
             )

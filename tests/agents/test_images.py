@@ -60,6 +60,8 @@ AGENTS: dict[str, tuple[Make, ScriptedReply, str]] = {
     "tool calling": (gx.create_tool_calling_agent, CALL, "done"),
 }
 KINDS = cases("kind", *AGENTS)
+# Agents whose requests have the steps as messages, which may have images; the others have them in one text.
+SEEING = ("JSON chat", "structured", "tool calling")
 
 
 def executor(kind: str, *replies: ScriptedReply, **settings: Any) -> tuple[gx.AgentExecutor, ScriptedModel]:
@@ -82,13 +84,17 @@ def snapshot_at_error(made: gx.AgentExecutor, given: Any) -> gx.Snapshot:
 
 
 @KINDS
-def test_images_of_inputs_and_tools_are_sent(kind: str) -> None:
-    made, model = executor(kind)
+def test_images_of_inputs_are_sent(kind: str) -> None:
+    made, model = executor(kind, AGENTS[kind][2])
     made.run(inputs(kind, images=[CAT, ADDRESS]))
     (message,) = [one for one in requested(model)[0].messages if isinstance(one, UserMessage) and one.images]
     assert "Which?" in message.content
     assert message.images == (CAT, ADDRESS)
     assert not any("base64" in content for request in requested(model) for content in contents(request))
+
+
+@cases("kind", *SEEING)
+def test_images_of_tools_are_sent(kind: str) -> None:
     made, model = executor(kind)
     made.run(inputs(kind))
     shown = [one for one in requested(model)[-1].messages if isinstance(one, (UserMessage, ToolMessage)) and one.images]
@@ -97,18 +103,12 @@ def test_images_of_inputs_and_tools_are_sent(kind: str) -> None:
     assert isinstance(shown[0], ToolMessage) == (kind == "tool calling")
 
 
-@cases("kind", "ReAct", "MRKL", "conversational", "XML", "chat", "structured chat")
-def test_one_message_numbers_all_its_images(kind: str) -> None:
-    _, act, finish = AGENTS[kind]
-    made, model = executor(kind, act, act, finish)
-    made.run(inputs(kind, images=[CAT, CAT]))
-    message = requested(model)[-1].messages[-1]
-    assert isinstance(message, UserMessage)
-    assert message.images == (CAT, CAT, DOG, ADDRESS, DOG, ADDRESS)
-    labels = [image.label(number) for number, image in enumerate(message.images, 1)]
-    places = [message.content.find(label) for label in labels[2:]]
-    assert -1 not in places
-    assert places == sorted(places)
+@cases("kind", *[kind for kind in AGENTS if kind not in SEEING])
+def test_request_with_steps_in_one_text_refuses_their_images(kind: str) -> None:
+    made, _ = executor(kind)
+    says = r"the tool look returned an image, .* take create_tool_calling_agent or .*, or return text"
+    failed = snapshot_after(gx.InputError, lambda: made.run(inputs(kind)), match=says)
+    assert len(steps_of(failed.value)) == 1
 
 
 FORMS: list[tuple[Any, tuple[Image, ...]]] = [
@@ -164,24 +164,17 @@ def test_any_other_value_is_an_input_error(value: object) -> None:
         read_images(value)
 
 
-TEXTUAL = [
-    gx.create_react_agent,
-    langchain.create_mrkl_agent,
-    langchain.create_conversational_agent,
-    langchain.create_xml_agent,
-]
-
-
-@cases("make", *TEXTUAL)
-def test_completion_refuses_images_of_inputs_and_tools(make: Callable[..., gx.Agent]) -> None:
-    model = ScriptedModel([AGENTS["XML"][1] if make is langchain.create_xml_agent else LABEL])
+@cases(
+    "make",
+    *(gx.create_react_agent, langchain.create_mrkl_agent),
+    *(langchain.create_conversational_agent, langchain.create_xml_agent),
+)
+def test_completion_refuses_images_of_inputs(make: Callable[..., gx.Agent]) -> None:
+    model = ScriptedModel([])
     made = gx.AgentExecutor(agent=make(model, [look], protocol="completion"), tools=[look])
-    given = {"input": "Which?", "chat_history": ""}
     with pytest.raises(gx.InputError, match="completions, which hold text only"):
-        made.run({**given, "images": [CAT]})
+        made.run({"input": "Which?", "chat_history": "", "images": [CAT]})
     assert model.requests == []
-    says = r"the tool look returned an image, .* protocol='chat', or return text"
-    assert len(steps_of(snapshot_after(gx.InputError, lambda: made.run(given), match=says).value)) == 1
 
 
 @cases("image", CAT, [CAT], ("see", CAT))
@@ -220,7 +213,7 @@ def test_template_or_function_may_have_an_input_of_that_name(protocol: TextProto
     assert made.run({"input": "?", "images": "mine"}).output == "mine"
 
 
-@KINDS
+@cases("kind", *SEEING)
 def test_run_with_images_resumes_from_json(kind: str) -> None:
     _, act, finish = AGENTS[kind]
     made, _ = executor(kind, act, ModelError("it is down"))
@@ -239,7 +232,7 @@ def contents(request: ChatRequest) -> list[str]:
     return [message.content for message in request.messages]
 
 
-@KINDS
+@cases("kind", *SEEING)
 def test_last_request_keeps_images(kind: str) -> None:
     _, act, finish = AGENTS[kind]
     made, model = executor(kind, act, finish, max_iterations=1, early_stopping_method="generate")
