@@ -74,7 +74,6 @@ def test_observation_of_the_models_own_is_kept(text: str) -> None:
 @cases(
     "form",
     *("```\n{}\n```", "```text\n{}\n``` </s>", "{}<|im_end|>\n", "{}</s> </s>", "{}\n</s>"),
-    *("<answer>{}</answer>", "<Answer>\n{}\n</Answer></s>", "```\n<answer>\n{}\n</answer>\n```"),
 )
 def test_wrapping_of_the_reply_is_not_read(form: str, text: str) -> None:
     decision = read_decision(form.format(text))
@@ -115,10 +114,8 @@ def test_truncated_action_is_not_executed() -> None:
     ("Action: none needed\nFinal Answer: 42", "42"),
     ("final answer: 42", "42"),
     ("Thought: the final answer: soon\nFINAL ANSWER : 42", "42"),
-    # Tags within an answer are kept.
-    ("Thought: x\n<answer>Final Answer: 42</answer>", "42"),
+    # Tags are kept.
     ("Final Answer:\n<answer>\n42\n</answer>", "<answer>\n42\n</answer>"),
-    ("<answer>Final Answer: </answer> ends it</answer>", "</answer> ends it</answer>"),
 )
 def test_final_answer_is_parsed(text: str, output: str) -> None:
     assert meaning_of(read(ModelReply(text))) == (output,)
