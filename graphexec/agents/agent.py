@@ -15,7 +15,6 @@ from graphexec._mistakes import explain_class
 from graphexec._mistakes.remedies import AGENT_OPTIONS
 from graphexec.actions import Decision, Run, Steps
 from graphexec.agents.reading.answers import AnswerReader, skip_reasoning
-from graphexec.agents.small.synthesis import Dummies
 from graphexec.effects import CallAgent, CallModel, Decided, Unreadable
 from graphexec.errors import InputError, ParseError, format_value
 from graphexec.messages import (
@@ -64,9 +63,9 @@ class Agent:
 
     `rules` names the pieces that an executor plugs first. They may ask the model again, with `narrow(run, tools)`: the
     request for a decision that calls only the tools of these names, or none; without it, an answer is asked for with
-    `conclude`. `dummies` are the arguments in the agent's worked examples, by tool and argument, which belong to no
-    question but those of the examples, `example_questions`. `tool_choice` says whether the model must call a tool
-    before it answers: `auto`, `required`, the name of a tool, or `inferred` from the question.
+    `conclude`. `dummies` are the arguments in the agent's worked examples, which belong to no question but those of
+    the examples, `example_questions`. `tool_choice` says whether the model must call a tool before it answers: `auto`,
+    `required`, the name of a tool, or `inferred` from the question.
 
     A reply of the model has at most `max_actions` actions (`None`: any number): `parse` refuses one with more, so an
     executor can prove that so many tools are called after each.
@@ -87,7 +86,7 @@ class Agent:
     prepare: Prepare | None = None
     rules: tuple[RuleName, ...] = ()
     narrow: Callable[[Run, frozenset[str]], CallModel | CallAgent] | None = None
-    dummies: Dummies = field(default_factory=dict[str, Any])
+    dummies: tuple[Any, ...] = ()
     example_questions: tuple[str, ...] = ()
     tool_choice: str = "auto"
     max_actions: int | None = None

@@ -80,9 +80,7 @@ class CallRules:
     @cached_property
     def _dummy_texts(self) -> frozenset[str]:
         """The strings of all examples: a model also gives one tool what it saw in an example of another."""
-        rows = self.agent.dummies.values()
-        texts = frozenset(one for row in rows for values in row.values() for one in find_strings_and_keys([*values]))
-        return frozenset(map(fold, texts - self._declared))
+        return frozenset(map(fold, {*find_strings_and_keys([*self.agent.dummies])} - self._declared))
 
     @cached_property
     def _declared(self) -> frozenset[str]:
@@ -108,11 +106,11 @@ class CallRules:
             "no_immediate_repeats" in self.rules and not all(tool.repeatable for tool in self.tools.values())
         )
 
-    def _dummies_in(self, value: Any, dummies: Sequence[Any]) -> Iterator[Any]:
+    def _dummies_in(self, value: Any) -> Iterator[Any]:
         """Yield what is a dummy: the value as a whole, or a string or a key in it."""
         import pydantic_core
 
-        if not isinstance(value, str) and value in pydantic_core.to_jsonable_python(dummies, fallback=str):
+        if not isinstance(value, str) and value in pydantic_core.to_jsonable_python(self.agent.dummies, fallback=str):
             yield value
         yield from (
             one for one in find_strings_and_keys(value) if fold(one) in self._dummy_texts and one not in self._declared
@@ -168,14 +166,13 @@ class CallRules:
         tool = self.find_tool(action) if self.fillable else None
         if tool is None or tool.name not in self.fillable:
             return
-        dummies = self.agent.dummies.get(tool.name, {})
         properties: Mapping[str, Mapping[str, Any]] = tool.parameters["properties"]
         for name, value in (_validated(tool, action) or {}).items():
             if (
                 not is_choice(tool, name)
                 # The value that the tool has without the argument.
                 and value != properties.get(name, {}).get("default")
-                and not all(self._may_know(run, one) for one in self._dummies_in(value, dummies.get(name, ())))
+                and not all(self._may_know(run, one) for one in self._dummies_in(value))
             ):
                 yield name, value
 

@@ -53,10 +53,7 @@ def weather(city: str, days: int) -> str:
 def test_values_of_known_tools_are_dummies() -> None:
     calls = (("weather", {"city": "Oslo", "days": 3}, "1"), ("unknown", {"city": "Rome"}, "2"))
     worked = [WorkedExample("?", calls, "3"), WorkedExample("Hello!", (), "Hi!")]
-    assert find_dummies(worked, [weather]) == {
-        "weather": {"city": ("Oslo",), "days": (3,)},
-        "final_answer": {"answer": ("Hi!",)},
-    }
+    assert find_dummies(worked, [weather]) == ("Hi!", "Oslo", 3)
     worked = [WorkedExample("?", (("weather", {"city": city, "days": 3}, "1"),), "") for city in ("Oslo", "Rome")]
     found = find_dummies(worked, [weather], "The user lives in ROME, and wants 3 days.")
-    assert found == {"weather": {"city": ("Oslo",)}}, "values in the instructions are no dummies"
+    assert found == ("Oslo",), "values in the instructions are no dummies"

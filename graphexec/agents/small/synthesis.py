@@ -10,7 +10,7 @@ import itertools
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from graphexec.agents.prompt import describe_tools, validate_tools
 from graphexec.agents.small.known_values import KnownText
@@ -43,9 +43,6 @@ class WorkedExample:
     calls: tuple[tuple[str, Mapping[str, Any], str], ...]
     answer: str
 
-
-# The arguments in worked examples, by tool and argument.
-Dummies: TypeAlias = Mapping[str, Mapping[str, tuple[Any, ...]]]
 
 GREETING = WorkedExample("Hello!", (), "Hello! How can I help you?")
 
@@ -111,25 +108,21 @@ def _complete(
     return WorkedExample(question, ((tool.name, {**example.arguments}, observation),), answer)
 
 
-def find_dummies(examples: Sequence[WorkedExample], tools: Sequence[AnyTool], prompt: str = "") -> Dummies:
+def find_dummies(examples: Sequence[WorkedExample], tools: Sequence[AnyTool], prompt: str = "") -> tuple[Any, ...]:
     """Return the arguments of the examples' calls, and the answers without calls, such as that to a greeting.
 
     Enumerations are left out, because a model can only choose one of their values, and so is what the `prompt` says.
     """
     by_name = {tool.name: tool for tool in tools}
     instructions = KnownText(prompt)
-    found: dict[str, dict[str, tuple[Any, ...]]] = {}
-    if answers := tuple(example.answer for example in examples if not example.calls):
-        found["final_answer"] = {"answer": answers}
-    for example in examples:
-        for name, arguments, _ in example.calls:
-            if (tool := by_name.get(name)) is None:
-                continue
-            for argument, value in arguments.items():
-                if not is_choice(tool, argument) and not instructions.has(value):
-                    values = found.setdefault(name, {})
-                    values[argument] = (*values.get(argument, ()), value)
-    return found
+    arguments = (
+        value
+        for example in examples
+        for name, given, _ in example.calls
+        for argument, value in given.items()
+        if name in by_name and not is_choice(by_name[name], argument) and not instructions.has(value)
+    )
+    return (*(example.answer for example in examples if not example.calls), *arguments)
 
 
 def find_strings_and_keys(value: Any, *, without: Collection[str] = ()) -> Iterator[str]:
