@@ -10,8 +10,7 @@ from graphexec.agents.react import read
 from graphexec.agents.reading.text_parsing import reject_more
 from graphexec.messages import CompletionRequest, ModelReply, UserMessage
 from tests.agents.mutations.common import meaning_of
-from tests.agents.runs import run_and_record
-from tests.executor.actors import echo, fail, messages, observations, prompt
+from tests.executor.actors import messages
 from tests.parameters import cases, read_tables
 
 
@@ -159,21 +158,6 @@ def test_tokens_at_the_end_are_stripped_in_linear_time(spaces: int, tokens: int)
 
     # Ten times the text: a quadratic parser takes a hundred times as long.
     assert seconds(10) < 40 * max(seconds(1), 0.001)
-
-
-def test_prompt_has_question_tools_and_scratchpad() -> None:
-    template = "{tools}|{tool_names}|{{x}}|{input}|{agent_scratchpad}"
-    result, requests = run_and_record(
-        lambda model: create_react_agent(model, [echo, fail], prompt=template),
-        ["Think.\nAction: echo\nAction Input: {a}", "Final Answer: done"],
-        [echo, fail],
-    )
-    assert observations(result) == ["{a}"]
-    tools = "echo(text: string) - Say it again.\nfail(text: string) - Never work."
-    assert [prompt(request) for request in requests] == [
-        f"{tools}|echo, fail|{{x}}|q|",
-        f"{tools}|echo, fail|{{x}}|q|Think.\nAction: echo\nAction Input: {{a}}\nObservation: {{a}}\nThought: ",
-    ]
 
 
 def test_protocol_selects_chat_or_completion_with_stop_strings() -> None:
