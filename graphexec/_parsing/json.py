@@ -19,10 +19,12 @@ from graphexec._parsing import compile_lazily, match_end
 
 def read_object(text: str) -> dict[str, Any]:
     """Return the JSON object in `text`. Raises `ValueError`; truncated JSON is not completed."""
-    value = read_container(text)
+    value = read_json(text)[1]
+    if type(value) is dict:
+        return value  # pyright: ignore[reportUnknownVariableType]
     if isinstance(value, list):
         raise ValueError("it is a list, not an object")  # noqa: TRY004 - the text is wrong, not a type
-    return value
+    raise ValueError("it is a single value, not an object")
 
 
 def read_container(text: str) -> dict[str, Any] | list[Any]:

@@ -72,9 +72,12 @@ def _offer(agent: Agent, names: frozenset[str]) -> Agent:
         return agent.with_tools(tools)
     # Without any tool, the definitions stay: earlier calls in the conversation may need them.
     narrow = agent.narrow
-    return dataclasses.replace(
-        agent, ask=lambda run: narrow(run, frozenset()), narrow=lambda run, _: narrow(run, frozenset())
-    )
+
+    def ask_without(run: Run, names: frozenset[str] = frozenset()) -> CallModel | CallAgent:
+        del names
+        return narrow(run, frozenset())
+
+    return dataclasses.replace(agent, ask=ask_without, narrow=ask_without)
 
 
 def add_notes(request: ModelRequest, notes: str) -> ModelRequest:

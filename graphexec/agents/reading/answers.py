@@ -203,26 +203,33 @@ def make_json_reader(names: Sequence[str]) -> AnswerReader:
         first = next((one for one in find_regions(beginning) if is_decision(one)), None)
         if first is None:
             return ""
-        # The decision is another one, or its answer comes in one piece.
-        ended = first.is_closed or OBSERVATION.at_line.search(beginning, 0, first.start) is not None
-        text = beginning[first.content_start :]
-        start = open_string(text)
-        if ended or start is None or not _is_answer_begun(text, names):
+        ended = OBSERVATION.at_line.search(beginning, 0, first.start) is not None
+        if ended:
             return ""
-        string = StringDecoder()
-        return string.take(text[start:])
+        text = beginning[first.content_start :]
+        answer, is_open = _read_answer(text, names)
+        start = open_string(text) if is_open else None
+        if start is not None:
+            string = StringDecoder()
+            return string.take(text[start:])
+        # The decision is another one, or its answer comes in one piece.
+        ended = answer is not None or first.is_closed
+        return "" if answer is None or is_open else answer
 
     return read
 
 
-def _is_answer_begun(text: str, names: Sequence[str]) -> bool:
-    """Return whether the beginning of a decision ends in its answer."""
+def _read_answer(text: str, names: Sequence[str]) -> tuple[str | None, bool]:
+    """Return the answer in the beginning of a decision, if it is a string, and whether the string is incomplete."""
     try:
         fields, complete = _read_only_item(read_beginning(text)), _read_only_item(read_beginning(text, strings=False))
     except ValueError:
-        return False
-    first = next((name for name in fields if name in names and isinstance(fields[name], str)), None)
-    return is_answer(str(complete.get("action"))) and first is not None and first not in complete
+        return None, False
+    if is_answer(str(complete.get("action"))):
+        for name, value in fields.items():
+            if name in names and isinstance(value, str):
+                return value, name not in complete
+    return None, False
 
 
 def _read_only_item(value: Any) -> dict[str, Any]:
