@@ -192,6 +192,7 @@ REMOVED = _by_name(
     ),
     ("runtime.HandlerLike runtime.Handlers", "annotate Handler, or Mapping[type[Effect[Any]], Callable[..., Any]]"),
     ("Progress executor.Status executor.View", _PROGRESS),
+    ("models.MemoryCache", "pass a dict to cached, or another mapping of strings"),
     ("models.ReplyLimits", "the option max_reply_bytes of a model bounds its replies"),
     ("executor.LimitReached", "write Stopped(run, limit)"),
     ("executor.Refused", "write Stopped.by_refusal(run, by, why)"),

@@ -13,7 +13,7 @@ from graphexec.errors import InputError, ToolDefinitionError, format_value
 from graphexec.messages import transcript
 from graphexec.messages.observations import format_observation
 from graphexec.tools import AnyTool, tools_by_name
-from graphexec.tools.examples import describe_examples
+from graphexec.tools.options import describe_examples
 
 __all__ = ["Template", "describe_tools", "format_observation", "names_of", "parse_template"]
 

@@ -81,10 +81,6 @@ def map_schemas(part: Any, change: Callable[[Any], Any]) -> Any:
     return changed
 
 
-def _item(part: Any, key: str) -> Any:
-    return part[int(key) if isinstance(part, list) else key]
-
-
 def _without_definitions(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
@@ -132,7 +128,7 @@ class _Definitions:
             # RFC 6901, in a URI fragment.
             for token in unquote(pointer).split("/")[1:]:
                 key = token.replace("~1", "/").replace("~0", "~")
-                found = _item(found, key)
+                found = found[int(key) if isinstance(found, list) else key]
         except (LookupError, TypeError, ValueError):
             raise ToolDefinitionError(
                 f"{self._tool} has a schema with the $ref {reference!r}, which is not in it; copy its target into "

@@ -70,7 +70,7 @@ def test_all_invalid_arguments_are_reported_at_once() -> None:
 
 
 class HalfAStore:
-    """A store without `put`."""
+    """A store without `__setitem__`."""
 
     get = len
 
@@ -80,9 +80,9 @@ class HalfAStore:
 
 def test_missing_method_is_named() -> None:
     for kind, remedy in ((STORE, ""), (optional(STORE), ", or None for none")):
-        text = f"the store is <half>, which has no put; give {STORE.words}"
+        text = f"the store is <half>, which has no __setitem__; give {STORE.words}"
         assert error_message(InputError, validate, "", ("the store", HalfAStore(), kind)) == f"{text}{remedy}"
-    assert STORE.lacks(3) == STORE.lacks(models.MemoryCache()) == ()
+    assert STORE.lacks(3) == STORE.lacks({}) == ()
 
 
 @cases("several", ["a", "b"], ("a", "b"), {"a": 1, "b": 2}, iter("ab"))

@@ -18,7 +18,6 @@ from graphexec.executor.options import AgentKind
 from graphexec.memory import BufferMemory
 from graphexec.messages import ChatRequest, ModelRequest, SystemMessage, ToolCall
 from graphexec.models import Anthropic, FunctionModel, OpenAICompatible, ScriptedModel, cached
-from graphexec.models.wrappers.caching import MemoryCache
 from graphexec.tools import tools_of
 from tests.parameters import cases
 
@@ -71,7 +70,7 @@ CHOSEN: list[tuple[Any, AgentKind]] = [
     ("local", "structured"),
     (OpenAICompatible("gpt-5-mini", base_url="https://api.openai.com/v1"), "tool_calling"),
     (OpenAICompatible("gpt-5-mini", base_url="http://127.0.0.1:8080/v1"), "structured"),
-    (cached(Anthropic("claude-sonnet-4-5", base_url="https://api.anthropic.com"), MemoryCache()), "tool_calling"),
+    (cached(Anthropic("claude-sonnet-4-5", base_url="https://api.anthropic.com"), {}), "tool_calling"),
     (ScriptedModel([]), "structured"),
     (FunctionModel(lambda _: ANSWER), "structured"),
 ]
