@@ -167,8 +167,8 @@ class Execution(Counters):
             # Reset meters only after the `Moved` event: if an observer raises there, a run that is resumed at this
             # node must not find them refilled.
             if kind in step.resets:
-                for slot in step.resets[kind]:
-                    self._counts[slot] = 0
+                for name in step.resets[kind]:
+                    self._counts[name] = 0
                 self._spent = None
             if self._proof is not None:
                 self._lower_rank(next_step.name, step.name)

@@ -37,8 +37,8 @@ Level: TypeAlias = tuple[int, tuple[str, ...]]
 Rank: TypeAlias = tuple[Level, ...]
 Ranks: TypeAlias = Mapping[str, Rank]
 
-# A number; or a counter's slot and limit, of which the rest counts; or the slot of a measure, and `MEASURE`.
-RankPart: TypeAlias = tuple[int | None, float]
+# A number; or the name of a counter and its limit, of which the rest counts; or that of a measure, and `MEASURE`.
+RankPart: TypeAlias = tuple[str | None, float]
 MEASURE = -1
 
 
@@ -67,38 +67,38 @@ class Proof:
         return self.steps() if self.ranks is None or nested else None
 
 
-# A slot is an index into a run's list of counters. A charge is a slot, an amount, and the limit, which may be inf.
-Charge: TypeAlias = tuple[int, int, float]
+# The name of a counter, an amount, and the limit, which may be inf.
+Charge: TypeAlias = tuple[str, int, float]
 
 
 @final
 class Tariff:
     """The cost of a class of effects: the `charges` before it, the `stops`, and what its reply is `measured` for.
 
-    A stop is the slot and the limit of a meter without a prepayment; it is compared before the effect. Of each meter
-    that a reply reports, `measured` has its slot, what is charged before, and whether it has a limit.
+    A stop is a meter without a prepayment, and its limit; it is compared before the effect. Of each meter that a reply
+    reports, `measured` has its name, what is charged before, and whether it has a limit.
     """
 
     __slots__ = ("charges", "compared", "measured", "simple", "stops")
 
     def __init__(self, kind: type[Effect[Any]], program: Program, *, reserved: bool, counted: bool) -> None:
-        slots, limits = program.slots, program.limits
+        limits = program.limits
         # Measured meters come first: if one is already exceeded, it is the limit to report.
         self.charges: tuple[Charge, ...] = tuple(
-            (slots[meter.name], amount, math.inf if reserved else _limit(limits, meter))
+            (meter.name, amount, math.inf if reserved else _limit(limits, meter))
             for meter, amount in sorted(kind.charges.items(), key=lambda charge: charge[0] not in program.measured)
         )
-        self.stops: tuple[tuple[int, float], ...] = tuple(
-            (slots[meter.name], limit)
+        self.stops: tuple[tuple[str, float], ...] = tuple(
+            (meter.name, limit)
             for meter in kind.measures
             if meter not in kind.charges and (limit := _limit(limits, meter)) < math.inf and not reserved
         )
-        # The slots of all stops, also without a limit here: an outer run may have one.
-        self.compared = tuple(slots[meter.name] for meter in kind.measures if meter not in kind.charges)
+        # The names of all stops, also without a limit here: an outer run may have one.
+        self.compared = tuple(meter.name for meter in kind.measures if meter not in kind.charges)
         # Whether charges are all that there is before the effect.
         self.simple = not self.stops and not counted
         self.measured = tuple(
-            (slots[meter.name], kind.charges.get(meter, 0), limits[meter] is not None) for meter in kind.measures
+            (meter.name, kind.charges.get(meter, 0), limits[meter] is not None) for meter in kind.measures
         )
 
 
@@ -115,7 +115,7 @@ class Step:
     """A node compiled for the engine: its function, its charges, and the next step (or `None`) for each outcome."""
 
     def __init__(self, source: Node[Any, Any], function: Callable[..., Any], program: Program) -> None:
-        slots, caps = program.slots, program.caps
+        caps = program.caps
         self.name = source.name
         # Any: the engine checks the result when it has one.
         self.function: Callable[..., Any] = _perform_function(source, function) if source.kind == "opaque" else function
@@ -123,10 +123,10 @@ class Step:
         # Iterations come first: if several meters are used up, the first one is reported.
         meters = sorted(source.meters, key=lambda meter: meter.name != ITERATIONS.name)
         self.entry: tuple[Charge, ...] = tuple(
-            (slots[meter.name], 1, math.inf if (cap := caps[meter.name]) is None else cap) for meter in meters
+            (meter.name, 1, math.inf if (cap := caps[meter.name]) is None else cap) for meter in meters
         )
         self.decreases = source.decreases
-        self.measure = slots[source.measure.name] if source.decreases is not None else 0
+        self.measure = source.measure.name if source.decreases is not None else ""
         # Whether an entry is charged, or its measure is checked.
         self.counts = bool(self.entry) or self.decreases is not None
         self.least = source.least
@@ -146,8 +146,7 @@ class Step:
         }
         # For each quota: what it counts, and its charge.
         self.quotas: list[tuple[Callable[[Any], bool], tuple[Charge, ...]]] = [
-            (one.counts, ((slots[one.name], 1, _no_limit(caps[one.name])),) if one.name else ())
-            for one in source.quotas
+            (one.counts, ((one.name, 1, _no_limit(caps[one.name])),) if one.name else ()) for one in source.quotas
         ]
         self.call_parameter = None if source.kind == "opaque" else source.call_parameter
         # The frame that the node saves its argument in, or the one that it receives, and the parameter for it.
@@ -160,7 +159,7 @@ class Step:
         # By the outcome; for the outcome when a limit stops the node, apart.
         self.following: dict[type, Step | None] = {}
         self.following_limit: dict[type, Step | None] = {}
-        self.resets: dict[type, tuple[int, ...]] = {}
+        self.resets: dict[type, tuple[str, ...]] = {}
 
     def charges_of(self, effect: Effect[Any]) -> tuple[Charge, ...]:
         """Return the charges of an effect of a node with quotas. Raises `NodeError` if none counts it."""
@@ -216,14 +215,12 @@ class Program:
         "_ranks",
         "caps",
         "context_types",
-        "first_meter",
         "limits",
         "measured",
         "measures",
         "meters",
         "names",
         "own",
-        "slots",
         "steps",
     )
 
@@ -238,10 +235,7 @@ class Program:
         self.meters = tuple(dict.fromkeys((*graph.effect_meters, *others)))
         effects = [effect for node in graph.nodes.values() for effect in node.effects]
         self.measured = frozenset(meter for effect in effects for meter in effect.measures)
-        # The slot of the first of them.
-        self.first_meter = 1 + len(self.own)
         self.names = (ITERATIONS.name, *self.own, *self.meters)
-        self.slots: Mapping[str, int] = {name: slot for slot, name in enumerate(self.names)}
         # The limit of each counter; `None` is no limit.
         self.caps: Mapping[str, float | None] = {
             ITERATIONS.name: limits.iterations,
@@ -262,7 +256,7 @@ class Program:
             if edge.outcome in step.limit_outcomes:
                 step.following_limit[edge.outcome] = target
             if edge.resets:
-                step.resets[edge.outcome] = tuple(self.slots[meter.name] for meter in edge.resets)
+                step.resets[edge.outcome] = tuple(meter.name for meter in edge.resets)
         # The ranks that were compiled last.
         self._ranks: tuple[Ranks, Mapping[str, Sequence[RankPart]]] | None = None
         if any(step.receives for step in self.steps.values()):
@@ -282,9 +276,9 @@ class Program:
             for name in names:
                 limit = self.caps.get(name)
                 if limit is not None:
-                    yield self.slots[name], limit
+                    yield name, limit
                 elif name in self.measures:
-                    yield self.slots[name], MEASURE
+                    yield name, MEASURE
                 else:
                     raise CertificateError(
                         f"the rank counts {name}, which has no limit; prove the machine with these limits"

@@ -9,7 +9,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from graphexec.errors import SnapshotError, format_value, repr_fields
-from graphexec.kernel.meters import Exhausted, FrozenMapping, Spent, format_count, freeze, is_count, is_measure
+from graphexec.kernel.meters import FrozenMapping, Spent, format_count, is_measure
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,12 +28,12 @@ class OpenCall(Enum):
 
 PAID, UNPAID = OpenCall.PAID, OpenCall.UNPAID
 
-NO_FRAMES: FrozenMapping[object] = FrozenMapping((), ())
+NO_FRAMES: FrozenMapping[object] = FrozenMapping({})
 
 
 def freeze_frames(frames: Mapping[str, object]) -> FrozenMapping[object]:
     """Return the frames of a snapshot as a mapping that cannot change."""
-    return freeze(frames) if frames else NO_FRAMES
+    return FrozenMapping(frames) if frames else NO_FRAMES
 
 
 def keep_frames(
@@ -106,10 +106,6 @@ class Snapshot:
     frames: Mapping[str, object] = field(default=NO_FRAMES, hash=False)
     effects: tuple[type[Effect[Any]], ...] = field(default=(), compare=False, repr=False)
 
-    def __post_init__(self) -> None:
-        if not is_count(self.sequence, whole=True):
-            raise SnapshotError(f"Snapshot has sequence={format_value(self.sequence)}; give a whole number, 0 or more")
-
     def __reduce__(self) -> tuple[type[Snapshot], tuple[object, ...]]:
         # Without the last field, the classes of effects: some are made in their process.
         return Snapshot, tuple(getattr(self, one.name) for one in dataclasses.fields(self)[:-1])
@@ -147,7 +143,14 @@ class Snapshot:
     @staticmethod
     def from_json(text: str, graph: Graph[Any, Any]) -> Snapshot:
         """Read a snapshot of `graph`. Raises `SnapshotError` for invalid text, and for a snapshot of another graph."""
-        from graphexec.kernel.serialization import INVALID_DATA_ERRORS, load_as, load_spent, load_value, parse_json
+        from graphexec.kernel.serialization import (
+            INVALID_DATA_ERRORS,
+            load_as,
+            load_count,
+            load_spent,
+            load_value,
+            parse_json,
+        )
 
         try:
             data = parse_json(text)
@@ -172,10 +175,10 @@ class Snapshot:
                 node,
                 load_value(value, graph.outcomes),
                 tuple(_read_reply(reply) for reply in replies),
-                load_spent(spent),
+                load_spent(spent, graph.meters),
                 load_as(bool, entered),
                 tuple(load_as(OpenCall, state) if isinstance(state, str) else _read_reply(state) for state in states),
-                sequence,
+                load_count("sequence", sequence),
                 load_as(str, run_id),
                 freeze_frames({name: load_value(saved, graph.outcomes) for name, saved in frames.items()}),
             )
@@ -223,8 +226,9 @@ def _reply_data(reply: object, snapshot: Snapshot, place: str) -> dict[str, Any]
 
 # Any: a JSON value.
 def _read_reply(data: Any) -> object:
-    # Not with pydantic, which accepts `true` as 1.
-    return Exhausted(**data["exhausted"]) if "exhausted" in data else StoredReply(data["reply"])
+    from graphexec.kernel.serialization import load_exhausted
+
+    return load_exhausted(data["exhausted"]) if "exhausted" in data else StoredReply(data["reply"])
 
 
 @dataclass(frozen=True, slots=True)

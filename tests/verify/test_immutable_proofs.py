@@ -45,8 +45,8 @@ class Lying(FrozenMapping[float | None]):
     lambda: setattr(MADE["fetch"], "function", print),
     lambda: setattr(PAGES, "name", "others"),
     lambda: setattr(Meter("revisions", 3), "limit", 9),
-    lambda: Limits(cast("Any", Lying(("pages",), (1,)))),
-    lambda: Limits(FrozenMapping(("pages",), (-1,))),
+    lambda: Limits(cast("Any", Lying({"pages": 1}))),
+    lambda: Limits(FrozenMapping({"pages": -1})),
 )
 def test_nothing_that_a_proof_is_made_of_changes(change: Callable[[], object]) -> None:
     with pytest.raises((AttributeError, TypeError, errors.InputError, gx.LimitsError)):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from graphexec.errors import LimitsError, format_number
 from graphexec.kernel.effects import Effect, NestedRuns
 from graphexec.kernel.graph import Graph, require_graph
-from graphexec.kernel.meters import Limits, freeze
+from graphexec.kernel.meters import FrozenMapping, Limits
 from graphexec.kernel.node import END, Node
 from graphexec.kernel.program import Ranks, cached_for_limits
 from graphexec.kernel.tables import reachable
@@ -69,7 +69,7 @@ def verify(graph: Graph[Any, Any], limits: Limits | None = None) -> Verdict:
 @cached_for_limits
 def _verify(graph: Graph[Any, Any], limits: Limits) -> _Result:
     own = {name: meter.limit for name, meter in graph.effect_meters.items() if meter.limit is not None}
-    limits = dataclasses.replace(limits, meters=freeze(own | dict(limits.meters))) if own else limits
+    limits = dataclasses.replace(limits, meters=FrozenMapping(own | dict(limits.meters))) if own else limits
     for name, meter in graph.meters.items():
         if meter.whole and isinstance(limit := limits[meter], float):
             raise LimitsError(f"the limit {name} is {limit}, and {name} counts whole numbers; give one of these")
