@@ -368,27 +368,23 @@ class CallContext(Generic[D_co]):
 
 
 @final
+@dataclass(slots=True, eq=False)
 class Batch:
-    """The calls of one batch."""
+    """The calls of one batch; `open` has the members without a reply: a resumed run may have some replies already."""
 
-    __slots__ = ("calls", "open", "request")
-
-    def __init__(self, request: Request | None, calls: tuple[CallContext[Any], ...], open_: dict[int, object]) -> None:
-        self.request = request
-        self.calls = calls
-        # The members without a reply; in a resumed run, some members may have one already.
-        self.open = open_
+    request: Request | None
+    calls: tuple[CallContext[Any], ...]
+    open: dict[int, object]
 
 
 @final
+@dataclass(slots=True, eq=False)
 class DetachedScope:
     """The scope of a run without a clock: one that its caller steps or replays."""
 
-    __slots__ = ("context", "run_id")
-
-    def __init__(self, run_id: str, context: object = None) -> None:
-        self.run_id = run_id
-        self.context: Any = context
+    run_id: str
+    # Any: what the caller passes to the nodes.
+    context: Any = None
 
     def seconds_left(self) -> float | None:
         """Return `None`: there is no clock."""

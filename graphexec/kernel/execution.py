@@ -343,10 +343,8 @@ class Execution(Counters):
         return self._record_batch()
 
     def _apply_to_batch(self, request: All[Effect[Any]], states: list[object], answer: Any, at: float) -> list[object]:
-        """Apply the answer to a whole batch, a tuple of replies or a `Cut`; return the state of each member."""
-        answers: Any = answer
-        if type(answer) is Cut:
-            answers = answer.answers or (answer,) * len(request.effects)
+        """Apply the answer to a whole batch, a tuple of replies and cuts, or a `Cut`; return each member's state."""
+        answers = (answer,) * len(request.effects) if type(answer) is Cut else answer
         # In a resumed run, some members may have a reply already.
         return [
             self._apply(effect, one, at) if state is PAID else state

@@ -99,9 +99,9 @@ class PendingEffect:
     def reply(self, value: object, *, at: float | None = None) -> Snapshot:
         """Return the run after a reply at the second `at` of the run's clock (by default, without delay).
 
-        A batch is answered with a list of replies; of one effect, its reply is enough. The clock starts at 0 and does
-        not advance during a pause. Raises `InputError` for a negative time, and for a value that is not a reply to the
-        effect.
+        A batch is answered with a list of replies, or a `Cut()` for each member that the deadline cut; of one effect,
+        its reply is enough. The clock starts at 0 and does not advance during a pause. Raises `InputError` for a
+        negative time, and for a value that is not a reply to the effect.
         """
         # Any: the replies of a batch have any class.
         answer: Any = value
@@ -133,21 +133,9 @@ class PendingEffect:
         apply = self._execution().apply_member_answer
         return _engine_context().run(apply, self.effect, member, value, self._second(at))
 
-    def cut(self, *, at: float, answers: tuple[object, ...] = ()) -> Snapshot:
-        """Return the run after the deadline cut the effect; `answers` is as in `Cut`.
-
-        Raises `InputError` if the run has no deadline, and if `answers` does not have one item for each member.
-        """
-        if answers:
-            if not isinstance(self.effect, All):
-                one = type(self.effect).__name__
-                raise InputError(f"{one} is not a batch; leave out answers=")
-            asked, given = len(self.effect.effects), len(answers)
-            if given != asked:
-                raise InputError(
-                    f"a batch of {asked} effects was cut with {given} replies; give a reply or a Cut() for each"
-                )
-        return _engine_context().run(self._execution().apply_answer, self.effect, Cut(answers), _not_before_the_run(at))
+    def cut(self, *, at: float) -> Snapshot:
+        """Return the run after the deadline cut the effect. Raises `InputError` if the run has no deadline."""
+        return _engine_context().run(self._execution().apply_answer, self.effect, Cut(), _not_before_the_run(at))
 
 
 def _not_before_the_run(at: float) -> float:
