@@ -11,7 +11,7 @@ from graphexec.errors import CertificateError, GraphexecError, InputError, Snaps
 from graphexec.kernel.effects import All, Effect, OuterRuns, Perform, Request, measure_reply, members_of
 from graphexec.kernel.events import ChargedReply, Cut
 from graphexec.kernel.graph import Graph
-from graphexec.kernel.meters import ITERATIONS, Counts, Exhausted, Limits, Spent, add_counts, is_count
+from graphexec.kernel.meters import ITERATIONS, Exhausted, Limits, Spent, add_counts, is_count
 from graphexec.kernel.program import MEASURE, Proof, Step, compile_program, invalid_answer, undeclared_outcome
 from graphexec.kernel.snapshot import PAID, UNPAID, Snapshot
 
@@ -142,9 +142,7 @@ class Counters:
             counts = add_amounts(self._counts, nested) if nested else dict(self._counts)
             iterations = int(counts[ITERATIONS.name])
             del counts[ITERATIONS.name]
-            self._spent = Spent(
-                iterations=iterations, seconds=self.seconds, restarts=self._restarts, meters=Counts(counts)
-            )
+            self._spent = Spent(iterations=iterations, seconds=self.seconds, restarts=self._restarts, meters=counts)
         return self._spent
 
     def stop_clock(self, at: float) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import ItemsView, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Generic, Self, TypeGuard, TypeVar, final
 
@@ -137,68 +137,35 @@ ITERATIONS = Meter("iterations")
 class FrozenMapping(Mapping[str, V], Generic[V]):
     """An immutable, hashable mapping from names, in insertion order."""
 
-    __slots__ = ("_hash", "_names", "_values")
+    __slots__ = ("_by_name", "_hash")
     _hash: int
 
     def __init__(self, by_name: Mapping[str, V]) -> None:
-        self._names = tuple(by_name)
-        self._values = tuple(by_name.values())
+        self._by_name = dict(by_name)
 
     def __getitem__(self, name: str) -> V:
-        try:
-            return self._values[self._names.index(name)]
-        except ValueError:
-            raise KeyError(name) from None
+        return self._by_name[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
+        return iter(self._by_name)
 
     def __len__(self) -> int:
-        return len(self._names)
-
-    def items(self) -> ItemsView[str, V]:
-        """Return the items, without a search for each name."""
-        return dict(zip(self._names, self._values, strict=True)).items()
+        return len(self._by_name)
 
     def __hash__(self) -> int:
         # Cached: every run looks up its limits.
         try:
             return self._hash
         except AttributeError:
-            self._hash = hash(frozenset(self.items()))
+            self._hash = hash(frozenset(self._by_name.items()))
             return self._hash
 
     def __reduce__(self) -> tuple[type[Self], tuple[dict[str, V]]]:
         # The cached hash is invalid in another process.
-        return type(self), (dict(self.items()),)
+        return type(self), (self._by_name,)
 
     def __repr__(self) -> str:
         return f"{{{', '.join(f'{name!r}: {format_repr(value)}' for name, value in self.items())}}}"
-
-
-@final
-class Counts(FrozenMapping[float]):
-    """The spent amounts by name. A missing name counts as 0, also in comparisons."""
-
-    __slots__ = ()
-
-    def __getitem__(self, name: str) -> float:
-        return self._values[self._names.index(name)] if name in self._names else 0
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Mapping):
-            return NotImplemented
-        # A foreign mapping may hold any items; they compare unequal.
-        return dict(self._nonzero()) == {name: count for name, count in other.items() if count}  # pyright: ignore[reportUnknownVariableType]
-
-    def __hash__(self) -> int:
-        return hash(self._nonzero())
-
-    def _nonzero(self) -> frozenset[tuple[str, float]]:
-        return frozenset((name, count) for name, count in zip(self._names, self._values, strict=True) if count)
-
-
-NOTHING = Counts({})
 
 
 @final
@@ -301,21 +268,21 @@ class Spent:
     """The spending of a run so far, counted as in `Limits`.
 
     `seconds` is the run's clock at the last reply, or when an exception ended the run. `spent[METER]` is the amount of
-    a meter; one that an edge resets starts again at 0.
+    a meter; one that an edge resets starts again at 0. `meters` has those of which something is spent.
     """
 
     iterations: int = 0
     seconds: float = 0.0
     restarts: int = 0
-    meters: Mapping[str, float] = field(default=NOTHING, hash=False)
+    meters: Mapping[str, float] = field(default=FrozenMapping({}))
 
     def __post_init__(self) -> None:
-        if type(self.meters) is not Counts:
-            object.__setattr__(self, "meters", Counts(self.meters))
+        spent = {name: count for name, count in self.meters.items() if count}
+        object.__setattr__(self, "meters", FrozenMapping(spent))
 
     def __getitem__(self, meter: Meter | str) -> float:
         """Return the spent amount of a meter, given as a `Meter` or by name; 0 if it was never charged."""
-        return self.meters[meter.name if isinstance(meter, Meter) else meter]
+        return self.meters.get(meter.name if isinstance(meter, Meter) else meter, 0)
 
     def __repr__(self) -> str:
         return repr_fields(self)

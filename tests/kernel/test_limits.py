@@ -17,7 +17,7 @@ from graphexec import Asks, Effect, Exhausted, Limits, Meter, Spent, ask, begin,
 from graphexec.effects import TOKENS, agent_limits
 from graphexec.kernel.events import Cut
 from graphexec.kernel.execution import Execution
-from graphexec.kernel.meters import ITERATIONS, NOTHING, Counts, FrozenMapping
+from graphexec.kernel.meters import ITERATIONS, FrozenMapping
 from tests.kernel.machines import INTERVIEW, Stopped, Topic, check_refusal, error_message
 from tests.parameters import cases
 
@@ -145,27 +145,22 @@ def test_limits_are_immutable() -> None:
         limits.meters["payments"] = 4
 
 
-def test_counts_default_to_zero() -> None:
-    counts = Counts({"payments": 2})
-    assert (counts["payments"], counts["fees"], list(counts), len(counts)) == (2, 0, ["payments"], 1)
-    assert Spent(meters=counts)[FEES] == Spent()["payments"] == 0
-    assert Spent(meters=counts)[PAYMENTS] == 2
-    unlike: Any = 0
-    assert Counts({}) != unlike
-    assert Counts({"payments": 0}) == NOTHING
+def test_spent_amounts_default_to_zero() -> None:
+    spent = Spent(meters={"payments": 2, "parcels": 0})
+    assert (spent[PAYMENTS], spent["payments"], spent["fees"], spent[FEES]) == (2, 2, 0, 0)
+    assert (spent.meters, Spent(meters={"payments": 0})) == ({"payments": 2}, Spent())
     with pytest.raises(KeyError, match="fees"):
         FrozenMapping({"payments": 3})["fees"]
 
 
 @given(amounts, amounts)
-def test_counts_compare_without_zeros(one: dict[str, int], other: dict[str, int]) -> None:
+def test_spending_is_compared_without_zeros(one: dict[str, int], other: dict[str, int]) -> None:
     def nonzero(counts: dict[str, int]) -> dict[str, int]:
         return {name: count for name, count in counts.items() if count}
 
     equal = nonzero(one) == nonzero(other)
-    assert (Counts(one) == Counts(other)) is equal
-    assert (Counts(one) == other) is equal
-    assert not equal or hash(Counts(one)) == hash(Counts(other))
+    assert (Spent(meters=one) == Spent(meters=other)) is equal
+    assert not equal or hash(Spent(meters=one)) == hash(Spent(meters=other))
 
 
 @given(amounts)
@@ -180,7 +175,7 @@ def test_mapping_shows_its_items(given: dict[str, int]) -> None:
 @given(amounts)
 def test_copies_are_equal(given: dict[str, int]) -> None:
     mapping = FrozenMapping(given)
-    spent = Spent(meters=Counts(given))
+    spent = Spent(meters=given)
     limits = Limits({Meter(name): amount for name, amount in given.items()})
     for value in (mapping, spent, limits, PAYMENTS):
         for copied in (pickle.loads(pickle.dumps(value)), copy.copy(value), copy.deepcopy(value)):
