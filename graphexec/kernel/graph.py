@@ -120,24 +120,9 @@ class Graph(Generic[S_contra, F_co]):
     its nodes' further parameters. `str(machine)` lists its edges.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_checked",
-        "_costs",
-        "edges",
-        "meters",
-        "nodes",
-        "outcomes",
-        "own",
-        "settings",
-        "start",
-    )
-
     def __init__(
         self, nodes: Iterable[Node[Any, Any]], edges: Iterable[Edge], start: str, settings: tuple[object, ...] = ()
     ) -> None:
-        # Whether its table was found to have no faults, as that of each graph of `graph` and of surgery.
-        self._checked = False
         self.settings = settings
         self.nodes: Mapping[str, Node[Any, Any]] = MappingProxyType({node.name: node for node in nodes})
         self.edges = tuple(edges)
@@ -170,7 +155,7 @@ class Graph(Generic[S_contra, F_co]):
         return {name: meter for name, meter in self.meters.items() if name not in self.own}
 
     def __setattr__(self, name: str, value: object) -> None:
-        if name != "_checked" and hasattr(self, name):
+        if hasattr(self, name):
             raise AttributeError(
                 f"a graph is immutable, so its {name} cannot be set; make another one with replace, splice or wrap"
             )
@@ -191,18 +176,12 @@ class Graph(Generic[S_contra, F_co]):
         Unused settings are ignored, and embedded machines keep their own. A run raises `GraphError` before its first
         step if a parameter fits no setting, or several.
         """
-        changed = type(self)(self, self.edges, self.start, settings)
-        changed._checked = self._checked
-        return changed
+        return type(self)(self, self.edges, self.start, settings)
 
     def find_settings(self, kind: type[T]) -> list[T]:
         """Return the settings of a class, those of embedded machines included, each once."""
         groups = (self.settings, *(node.settings or () for node in self))
         return list({id(one): one for group in groups for one in group if isinstance(one, kind)}.values())
-
-    def find_faults(self) -> list[Fault]:
-        """Return every fault of the table; only a graph that its class has made may have any."""
-        return [] if self._checked else faults_of(self.nodes, self.edges, self.start)
 
     def __getitem__(self, name: str) -> Node[Any, Any]:
         try:
@@ -245,20 +224,8 @@ def require_graph(given: object, call: str) -> None:
         raise InputError(f"{format_value(given)} is not a graph; write {call}")
 
 
-@explain_calls("graph", "graph(edges(node, on(Outcome, target)) | ..., start=node)", {})
-def graph(table: Table[F], *, start: Node[S, object]) -> Graph[S, F]:
-    """Build the machine. Raises `GraphError` with every fault of the table.
-
-    Each outcome needs exactly one edge, whose target takes it; each node needs exactly one row, a path from the start
-    and a path to the end. Names of nodes and outcomes are unique, outcomes are `@final` frozen classes, and a node that
-    asks for effects has a `when_spent`, the outcome for a limit that stops it.
-    """
-    kind: type[Graph[S, F]] = Graph
-    return build(kind, table, start)
-
-
 def build(kind: type[M], table: Table[Any], start: Node[Any, Any]) -> M:
-    """Return a graph of the class `kind`; see `graph`."""
+    """Return a graph of the class `kind`; see `graphexec.graph`."""
     # Users without a type checker pass lists of rows, or functions.
     if not isinstance(table, Table):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise NodeError(f"the table is {table!r}; write edges(...) | edges(...)")
@@ -305,14 +272,9 @@ def check_table(
     """
     by_name = {node.name: node for node in nodes}
     all_faults = [*faults, *faults_of(by_name, all_edges, start)]
-    if not all_faults and any(node.inner is not None for node in by_name.values()):
-        by_name, all_edges, start = inline_subgraphs(by_name, all_edges, start)
-        all_faults = faults_of(by_name, all_edges, start)
     if all_faults:
         raise GraphError(all_faults)
-    made = kind(by_name.values(), all_edges, start, settings=settings)
-    made._checked = True  # pyright: ignore[reportPrivateUsage]
-    return made
+    return kind(*inline_subgraphs(by_name, all_edges, start), settings)
 
 
 def change_table(machine: M, nodes: Iterable[Node[Any, Any]], edges: Sequence[Edge], start: str | None = None) -> M:

@@ -17,7 +17,7 @@ from graphexec.messages import ModelReply, ToolCall
 from graphexec.models import ScriptedModel
 from tests.executor.actors import echo
 from tests.parameters import cases
-from tests.verify.bad_machines import UNREACHABLE
+from tests.verify.bad_machines import RESET_INSIDE
 
 
 class Formatter:
@@ -104,5 +104,5 @@ def test_result_shows_its_steps_answer_and_usage() -> None:
 def test_verdict_shows_its_report() -> None:
     verdict = AGENT_EXECUTOR.verify(gx.Limits(iterations=4))
     assert shown(verdict) == {"text/plain": str(verdict)}
-    assert text_of(UNREACHABLE.verify()).startswith("REFUTED")
-    assert "GX004" in text_of(UNREACHABLE.verify())
+    assert text_of(RESET_INSIDE.verify()).startswith("REFUTED")
+    assert "GX015" in text_of(RESET_INSIDE.verify())
