@@ -12,7 +12,7 @@ from graphexec.kernel.effects import All, Effect, OuterRuns, Perform, Request, m
 from graphexec.kernel.events import ChargedReply, Cut
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import ITERATIONS, Exhausted, Limits, Spent, add_counts, is_count
-from graphexec.kernel.program import MEASURE, Proof, Step, compile_program, invalid_answer, undeclared_outcome
+from graphexec.kernel.program import Proof, Step, compile_program, invalid_answer, undeclared_outcome
 from graphexec.kernel.snapshot import PAID, UNPAID, Snapshot
 
 # Most runs contain no nested runs, and share this value.
@@ -102,7 +102,7 @@ class Counters:
         # The state of each member of the open request: its reply, PAID or UNPAID.
         self._open: Sequence[object] = snapshot.open
         self._proof = proof
-        self._ranks = None if proof is None or proof.ranks is None else program.compile_ranks(proof.ranks)
+        self._ranks = None if proof is None else proof.ranks
         self._last_rank = HIGHEST
         # What is left of the most steps, before the step to the first node; `None`: the ranks alone have to fall.
         resumed = bool(spent.meters or spent.iterations or snapshot.node != graph.start)
@@ -256,17 +256,22 @@ class Counters:
                     f"the run goes on to {node} after the last step that its certificate allows; resume it with the "
                     f"limits that it had, or prove it with those of the outer run, which may stop it where it loops"
                 )
-        counts = self._counts
+        counts, caps = self._counts, self.program.caps
         rank: tuple[float, ...] = (self._steps_left or 0,) if self._ranks is None else ()
-        for name, limit in self._ranks[node] if self._ranks is not None else ():
-            if name is None:
-                rank += (limit,)
-            elif limit == MEASURE:
-                # Before the first visit, a measure may have any value.
-                rank += (counts[name] - 1 if counts[name] else math.inf,)
-            else:
-                # A measured call, or a limit that was higher before a resume, may have overspent it.
-                rank += (limit - counts[name] if counts[name] < limit else 0,)
+        for component, names in self._ranks[node] if self._ranks is not None else ():
+            rank += (component,)
+            for name in names:
+                limit = caps[name] if name in caps else None  # noqa: SIM401 - `get` would be a call at each step
+                if limit is not None:
+                    # A measured call, or a limit that was higher before a resume, may have overspent it.
+                    rank += (limit - counts[name] if counts[name] < limit else 0,)
+                elif name in self.program.measures:
+                    # Before the first visit, a measure may have any value.
+                    rank += (counts[name] - 1 if counts[name] else math.inf,)
+                else:
+                    raise CertificateError(
+                        f"the rank counts {name}, which has no limit; prove the machine with these limits"
+                    )
         if not rank < self._last_rank:
             raise CertificateError(
                 f"the rank does not fall from {origin} {self._last_rank} to {node} {rank}; the certificate belongs to "

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, Never, Self, TypeVar, overload
 from graphexec._mistakes import explain_calls
 from graphexec.errors import Fault, GraphError, InputError, NodeError, did_you_mean, format_value
 from graphexec.kernel.effects import O
-from graphexec.kernel.meters import ITERATIONS, Meter
+from graphexec.kernel.meters import ITERATIONS, Limits, Meter
 from graphexec.kernel.node import END, Edge, End, Node, require_node
 from graphexec.kernel.tables import faults_of, inline_subgraphs
 
@@ -123,6 +123,8 @@ class Graph(Generic[S_contra, F_co]):
     def __init__(
         self, nodes: Iterable[Node[Any, Any]], edges: Iterable[Edge], start: str, settings: tuple[object, ...] = ()
     ) -> None:
+        # What is compiled and proved of the graph; see `cached_for_limits`.
+        self.caches: dict[Callable[..., Any], Callable[[Limits], Any]] = {}
         self.settings = settings
         self.nodes: Mapping[str, Node[Any, Any]] = MappingProxyType({node.name: node for node in nodes})
         self.edges = tuple(edges)

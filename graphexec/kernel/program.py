@@ -8,14 +8,12 @@ from left to right. Natural numbers cannot fall forever (Floyd, 1967; lexicograp
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
-from functools import partial, wraps
+from functools import lru_cache, partial, wraps
 from typing import Any, TypeAlias, TypeVar, final
-from weakref import WeakKeyDictionary
 
 from graphexec.errors import (
-    CertificateError,
     Fault,
     GraphError,
     InputError,
@@ -26,7 +24,7 @@ from graphexec.errors import (
 )
 from graphexec.kernel.effects import Effect, Perform, Request, members_of
 from graphexec.kernel.graph import Graph
-from graphexec.kernel.meters import ITERATIONS, Exhausted, Limits, Meter
+from graphexec.kernel.meters import ITERATIONS, Exhausted, Limits
 from graphexec.kernel.node import END, Node
 from graphexec.kernel.tables import measured
 
@@ -36,10 +34,6 @@ T = TypeVar("T")
 Level: TypeAlias = tuple[int, tuple[str, ...]]
 Rank: TypeAlias = tuple[Level, ...]
 Ranks: TypeAlias = Mapping[str, Rank]
-
-# A number; or the name of a counter and its limit, of which the rest counts; or that of a measure, and `MEASURE`.
-RankPart: TypeAlias = tuple[str | None, float]
-MEASURE = -1
 
 
 @final
@@ -85,13 +79,13 @@ class Tariff:
         limits = program.limits
         # Measured meters come first: if one is already exceeded, it is the limit to report.
         self.charges: tuple[Charge, ...] = tuple(
-            (meter.name, amount, math.inf if reserved else _limit(limits, meter))
+            (meter.name, amount, math.inf if reserved else _no_limit(limits[meter]))
             for meter, amount in sorted(kind.charges.items(), key=lambda charge: charge[0] not in program.measured)
         )
         self.stops: tuple[tuple[str, float], ...] = tuple(
             (meter.name, limit)
             for meter in kind.measures
-            if meter not in kind.charges and (limit := _limit(limits, meter)) < math.inf and not reserved
+            if meter not in kind.charges and (limit := _no_limit(limits[meter])) < math.inf and not reserved
         )
         # The names of all stops, also without a limit here: an outer run may have one.
         self.compared = tuple(meter.name for meter in kind.measures if meter not in kind.charges)
@@ -100,10 +94,6 @@ class Tariff:
         self.measured = tuple(
             (meter.name, kind.charges.get(meter, 0), limits[meter] is not None) for meter in kind.measures
         )
-
-
-def _limit(limits: Limits, meter: Meter) -> float:
-    return _no_limit(limits[meter])
 
 
 def _no_limit(limit: float | None) -> float:
@@ -122,9 +112,7 @@ class Step:
         self.asks = source.kind != "pure"
         # Iterations come first: if several meters are used up, the first one is reported.
         meters = sorted(source.meters, key=lambda meter: meter.name != ITERATIONS.name)
-        self.entry: tuple[Charge, ...] = tuple(
-            (meter.name, 1, math.inf if (cap := caps[meter.name]) is None else cap) for meter in meters
-        )
+        self.entry: tuple[Charge, ...] = tuple((meter.name, 1, _no_limit(caps[meter.name])) for meter in meters)
         self.decreases = source.decreases
         self.measure = source.measure.name if source.decreases is not None else ""
         # Whether an entry is charged, or its measure is checked.
@@ -211,19 +199,6 @@ def _perform_function(
 class Program:
     """The steps of a graph and its counters: the iterations, the meters of its nodes, and the meters of effects."""
 
-    __slots__ = (
-        "_ranks",
-        "caps",
-        "context_types",
-        "limits",
-        "measured",
-        "measures",
-        "meters",
-        "names",
-        "own",
-        "steps",
-    )
-
     def __init__(self, graph: Graph[Any, Any], limits: Limits) -> None:
         graph.require_costs()
         self.limits = limits
@@ -257,32 +232,8 @@ class Program:
                 step.following_limit[edge.outcome] = target
             if edge.resets:
                 step.resets[edge.outcome] = tuple(meter.name for meter in edge.resets)
-        # The ranks that were compiled last.
-        self._ranks: tuple[Ranks, Mapping[str, Sequence[RankPart]]] | None = None
         if any(step.receives for step in self.steps.values()):
             self._find_frames(graph)
-
-    def compile_ranks(self, ranks: Ranks) -> Mapping[str, Sequence[RankPart]]:
-        """Return the parts of each node's rank. Raises `CertificateError` if one counts what has no limit."""
-        known = self._ranks
-        if known is None or known[0] is not ranks:
-            # Another thread may keep those of another proof at the same time.
-            known = self._ranks = ranks, {node: [*self._parts_of(rank)] for node, rank in ranks.items()}
-        return known[1]
-
-    def _parts_of(self, rank: Rank) -> Iterator[RankPart]:
-        for component, names in rank:
-            yield None, component
-            for name in names:
-                limit = self.caps.get(name)
-                if limit is not None:
-                    yield name, limit
-                elif name in self.measures:
-                    yield name, MEASURE
-                else:
-                    raise CertificateError(
-                        f"the rank counts {name}, which has no limit; prove the machine with these limits"
-                    )
 
     def _find_frames(self, graph: Graph[Any, Any]) -> None:
         """Set the frames of each step: those that a later node receives, unless a node before it saves new ones."""
@@ -326,22 +277,13 @@ _KEPT = 8
 def cached_for_limits(
     function: Callable[[Graph[Any, Any], Limits], T],
 ) -> Callable[[Graph[Any, Any], Limits], T]:
-    """Cache the results of a function of a graph, which never changes, and of limits.
-
-    A result must not refer to its graph, so that the garbage collector frees both together.
-    """
-    cache: WeakKeyDictionary[Graph[Any, Any], dict[Limits, T]] = WeakKeyDictionary()
+    """Cache the results of a function of a graph, which never changes, and of limits, with the graph."""
 
     @wraps(function)
     def cached(graph: Graph[Any, Any], limits: Limits) -> T:
-        results = cache.get(graph, {})
-        try:
-            return results[limits]
-        except KeyError:
-            pass
-        result = function(graph, limits)
-        # Replace the mapping instead of changing it: another thread may do the same at the same time.
-        cache[graph] = {**dict(list(results.items())[1 - _KEPT :]), limits: result}
+        if function not in graph.caches:
+            graph.caches[function] = lru_cache(maxsize=_KEPT)(partial(function, graph))
+        result: T = graph.caches[function](limits)
         return result
 
     return cached
