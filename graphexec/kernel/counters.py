@@ -118,7 +118,7 @@ class Counters:
             blocked = () if outer.refusal is None else (outer.refusal.limit,)
             others = [name for name in outer.limits if name in known]
             if proof.ranks is not None:
-                others = [name for name in others if program.caps.get(name, self._limits.seconds) is None]
+                others = [name for name in others if name not in program.caps]
             if blocked or others:
                 raise CertificateError(
                     f"this run is nested in one that limits {' and '.join((*blocked, *others))}, which may stop it "
@@ -127,8 +127,8 @@ class Counters:
                 )
         if proof.ranks is None:
             for name in (ITERATIONS.name, *program.own):
-                count, limit = self._counts[name], program.caps[name]
-                if limit is not None and count > limit:
+                count, limit = self._counts[name], program.caps.get(name, math.inf)
+                if count > limit:
                     raise CertificateError(
                         f"the snapshot has spent {count:g} {name}, and the proof is only for runs within the limit of "
                         f"{limit:g}; resume it with a limit of {count:g} or more"
@@ -161,8 +161,8 @@ class Counters:
         """Return the limit that refuses to charge these amounts, by meter; each of `stops` must be below its limit."""
         caps = self.program.caps
         for name, amount in (*amounts.items(), *((name, 0) for name in stops)):
-            limit = caps.get(name)
-            if limit is not None:
+            if name in caps:
+                limit = caps[name]
                 spent = add_counts(self._counts.get(name, 0), self._nested_charges.get(name, 0))
                 if spent + amount > limit or (not amount and spent >= limit):
                     return Exhausted(name, limit, spent, wanted=int(amount) or 1)
@@ -261,10 +261,9 @@ class Counters:
         for component, names in self._ranks[node] if self._ranks is not None else ():
             rank += (component,)
             for name in names:
-                limit = caps[name] if name in caps else None  # noqa: SIM401 - `get` would be a call at each step
-                if limit is not None:
+                if name in caps:
                     # A measured call, or a limit that was higher before a resume, may have overspent it.
-                    rank += (limit - counts[name] if counts[name] < limit else 0,)
+                    rank += (caps[name] - counts[name] if counts[name] < caps[name] else 0,)
                 elif name in self.program.measures:
                     # Before the first visit, a measure may have any value.
                     rank += (counts[name] - 1 if counts[name] else math.inf,)

@@ -26,7 +26,7 @@ from graphexec.kernel.effects import Effect, Perform, Request, members_of
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import ITERATIONS, Exhausted, Limits
 from graphexec.kernel.node import END, Node
-from graphexec.kernel.tables import measured
+from graphexec.kernel.tables import measured, reachable
 
 T = TypeVar("T")
 
@@ -76,28 +76,22 @@ class Tariff:
     __slots__ = ("charges", "compared", "measured", "simple", "stops")
 
     def __init__(self, kind: type[Effect[Any]], program: Program, *, reserved: bool, counted: bool) -> None:
-        limits = program.limits
+        caps = program.caps
         # Measured meters come first: if one is already exceeded, it is the limit to report.
         self.charges: tuple[Charge, ...] = tuple(
-            (meter.name, amount, math.inf if reserved else _no_limit(limits[meter]))
+            (meter.name, amount, math.inf if reserved else caps.get(meter.name, math.inf))
             for meter, amount in sorted(kind.charges.items(), key=lambda charge: charge[0] not in program.measured)
         )
         self.stops: tuple[tuple[str, float], ...] = tuple(
-            (meter.name, limit)
+            (meter.name, caps[meter.name])
             for meter in kind.measures
-            if meter not in kind.charges and (limit := _no_limit(limits[meter])) < math.inf and not reserved
+            if meter not in kind.charges and meter.name in caps and not reserved
         )
         # The names of all stops, also without a limit here: an outer run may have one.
         self.compared = tuple(meter.name for meter in kind.measures if meter not in kind.charges)
         # Whether charges are all that there is before the effect.
         self.simple = not self.stops and not counted
-        self.measured = tuple(
-            (meter.name, kind.charges.get(meter, 0), limits[meter] is not None) for meter in kind.measures
-        )
-
-
-def _no_limit(limit: float | None) -> float:
-    return math.inf if limit is None else limit
+        self.measured = tuple((meter.name, kind.charges.get(meter, 0), meter.name in caps) for meter in kind.measures)
 
 
 @final
@@ -112,7 +106,7 @@ class Step:
         self.asks = source.kind != "pure"
         # Iterations come first: if several meters are used up, the first one is reported.
         meters = sorted(source.meters, key=lambda meter: meter.name != ITERATIONS.name)
-        self.entry: tuple[Charge, ...] = tuple((meter.name, 1, _no_limit(caps[meter.name])) for meter in meters)
+        self.entry: tuple[Charge, ...] = tuple((meter.name, 1, caps.get(meter.name, math.inf)) for meter in meters)
         self.decreases = source.decreases
         self.measure = source.measure.name if source.decreases is not None else ""
         # Whether an entry is charged, or its measure is checked.
@@ -134,7 +128,7 @@ class Step:
         }
         # For each quota: what it counts, and its charge.
         self.quotas: list[tuple[Callable[[Any], bool], tuple[Charge, ...]]] = [
-            (one.counts, ((one.name, 1, _no_limit(caps[one.name])),) if one.name else ()) for one in source.quotas
+            (one.counts, ((one.name, 1, caps.get(one.name, math.inf)),) if one.name else ()) for one in source.quotas
         ]
         self.call_parameter = None if source.kind == "opaque" else source.call_parameter
         # The frame that the node saves its argument in, or the one that it receives, and the parameter for it.
@@ -211,12 +205,10 @@ class Program:
         effects = [effect for node in graph.nodes.values() for effect in node.effects]
         self.measured = frozenset(meter for effect in effects for meter in effect.measures)
         self.names = (ITERATIONS.name, *self.own, *self.meters)
-        # The limit of each counter; `None` is no limit.
-        self.caps: Mapping[str, float | None] = {
-            ITERATIONS.name: limits.iterations,
-            **limits.caps(graph.meters),
-            "nested_runs": limits.nested_runs,
-        }
+        # The limits that there are, by name.
+        own = {name: getattr(limits, name) for name in (ITERATIONS.name, "seconds", "nested_runs")}
+        caps = {**own, **limits.caps(graph.meters)}
+        self.caps: Mapping[str, float] = {name: limit for name, limit in caps.items() if limit is not None}
         functions = fill_parameters(graph)
         self.steps: Mapping[str, Step] = {node.name: Step(node, functions[node.name], self) for node in graph}
         # The classes that nodes require of the context.
@@ -239,13 +231,10 @@ class Program:
         """Set the frames of each step: those that a later node receives, unless a node before it saves new ones."""
         found: dict[str, set[str]] = {name: set() for name in self.steps}
         for receiver in self.steps.values():
-            pending = [receiver.name] if receiver.receives else []
-            while pending:
-                name = pending.pop()
-                if receiver.receives in found[name] or self.steps[name].saves == receiver.receives:
-                    continue
-                found[name].add(receiver.receives)
-                pending += [edge.source for edge in graph.edges if edge.target == name and edge.source in self.steps]
+            if frame := receiver.receives:
+                pairs = [(edge.target, edge.source) for edge in graph.edges if self.steps[edge.source].saves != frame]
+                for name in reachable(receiver.name, pairs):
+                    found[name].add(frame)
         for name, step in self.steps.items():
             step.frames = frozenset(found[name])
 
