@@ -20,7 +20,7 @@ from graphexec.kernel.counters import HIGHEST, Counters
 from graphexec.kernel.effects import All, Batch, CallContext, DetachedScope, Effect, OuterRuns, Request, RunScope
 from graphexec.kernel.events import Answered, Asked, Cut, Entered, MemberReply, MemberStarted, Moved
 from graphexec.kernel.graph import Graph
-from graphexec.kernel.meters import Exhausted, Limits
+from graphexec.kernel.meters import Exhausted, FrozenMapping, Limits
 from graphexec.kernel.node import END
 from graphexec.kernel.program import Proof, Step, check_request, undeclared_outcome
 from graphexec.kernel.signatures import close_asking
@@ -28,8 +28,6 @@ from graphexec.kernel.snapshot import (
     PAID,
     Replies,
     Snapshot,
-    keep_frames,
-    read_frame,
     read_recorded,
     read_states,
 )
@@ -174,7 +172,10 @@ class Execution(Counters):
                 self._lower_rank(next_step.name, step.name)
             frames = self._frames
             if next_step.frames is not None:
-                frames = keep_frames(frames, next_step.frames, step.saves, value)
+                kept = {name: one for name, one in frames.items() if name in next_step.frames}
+                if step.saves in next_step.frames:
+                    kept[step.saves] = value
+                frames = FrozenMapping(kept)
             # No call separates these lines, so that no KeyboardInterrupt finds a node without its frame.
             self._step = step = next_step
             self._value = value = outcome
@@ -229,7 +230,12 @@ class Execution(Counters):
     def _call_node(self, step: Step, value: Any) -> Any:
         arguments: dict[str, object] = {} if step.call_parameter is None else {step.call_parameter: self.call()}
         if step.receives:
-            arguments[step.frame_parameter] = read_frame(self._frames, step.name, step.receives)
+            if step.receives not in self._frames:
+                raise SnapshotError(
+                    f"{step.name} needs the value with which the run entered {step.receives}, and the snapshot does "
+                    "not have it; resume a snapshot of this graph"
+                )
+            arguments[step.frame_parameter] = self._frames[step.receives]
         return step.function(value, **arguments)
 
     def _run_asking_node(self, step: Step, value: Any) -> Generator[Any, tuple[Any, float, float], Any]:

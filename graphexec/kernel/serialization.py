@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import PydanticSchemaGenerationError, PydanticUserError, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUndefinedAnnotation
 
-from graphexec.errors import NodeError, SnapshotError, an, format_value
+from graphexec.errors import NodeError, SnapshotError, an
 from graphexec.kernel.effects import All, Effect, Perform, Request
 from graphexec.kernel.exactness import (
     MISSING_REMEDY,
@@ -23,7 +23,7 @@ from graphexec.kernel.exactness import (
     is_writable,
     locate,
 )
-from graphexec.kernel.meters import Exhausted, Meter, Spent, is_count
+from graphexec.kernel.meters import Exhausted
 from graphexec.kernel.signatures import read_reply
 
 # Raised by pydantic for values and classes that JSON cannot express.
@@ -71,50 +71,6 @@ def load_value(data: Any, outcomes: Mapping[str, type]) -> Any:
             f"the snapshot holds a {name}, which no edge of this graph carries; resume it with its own graph"
         )
     return load_as(outcomes[name], data["data"])
-
-
-def dump_spent(spent: Spent) -> dict[str, Any]:
-    """Return the spending as JSON data."""
-    return {
-        "iterations": spent.iterations,
-        "seconds": spent.seconds,
-        "restarts": spent.restarts,
-        "meters": dict(spent.meters),
-    }
-
-
-# Any: JSON values, here and below.
-def load_spent(data: Any, meters: Mapping[str, Meter]) -> Spent:
-    """Load the spending of a run with these meters from the data of `dump_spent`.
-
-    Raises `SnapshotError` for an invalid count, and one of `INVALID_DATA_ERRORS` for other data.
-    """
-
-    def load_amount(name: str, amount: Any) -> Any:
-        whole = meters[name].whole if name in meters else not isinstance(amount, float)
-        return load_count(f"meters[{name!r}]", amount, whole=whole)
-
-    return Spent(
-        iterations=load_count("iterations", data["iterations"]),
-        seconds=load_count("seconds", data["seconds"], whole=False),
-        restarts=load_count("restarts", data["restarts"]),
-        meters={name: load_amount(name, amount) for name, amount in data["meters"].items()},
-    )
-
-
-def load_exhausted(data: Any) -> Exhausted:
-    """Load a limit that was reached. Raises `SnapshotError` or one of `INVALID_DATA_ERRORS`."""
-    value, reached = (load_count(name, data[name], whole=type(data[name]) is int) for name in ("value", "reached"))
-    wanted = load_count("wanted", data["wanted"])
-    return Exhausted(load_as(str, data["limit"]), value, reached, wanted, load_as(bool, data["outer"]))
-
-
-def load_count(name: str, data: Any, *, whole: bool = True) -> Any:
-    """Load a count. Raises `SnapshotError` for other data; pydantic would accept `true` as 1."""
-    if not is_count(data, whole=whole):
-        number = "whole" if whole else "finite"
-        raise SnapshotError(f"the snapshot has {name}={format_value(data)}; give a {number} number, 0 or more")
-    return data
 
 
 # A JSON object with this key alone stands for an integer of more than 4,300 digits, which Python refuses to write in
