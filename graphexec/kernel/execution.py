@@ -6,7 +6,7 @@ stepping creates one from each snapshot.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from types import GeneratorType
 from typing import Any, final
 
@@ -191,24 +191,32 @@ class Execution(Counters):
         return call
 
     def apply_answer(self, request: Request, answer: object, at: float) -> Snapshot:
-        """Answer the open request; return the snapshot after it."""
+        """Answer the open request, or a member of it with a `MemberReply`; return the snapshot after it."""
         # If the deadline cut the node, the reply is an `Exhausted`; `run` then takes the edge for it.
         if isinstance(request, All):
-            self._open = self._apply_to_batch(
-                request, read_states(self._open, request, self.graph.outcomes), answer, at
-            )
-            self._record_batch()
+            states = self._open = read_states(self._open, request, self.graph.outcomes)
+            self._answer_members(request, states, answer, at)
+            if not any(state is PAID for state in states):
+                self._record_batch()
         else:
             self._record_reply(self._apply(request, answer, at))
         return self.snapshot()
 
-    def apply_member_answer(self, request: All[Effect[Any]], member: int, answer: object, at: float) -> Snapshot:
-        """Answer one member of the open batch; return the snapshot after it."""
-        states = self._open = read_states(self._open, request, self.graph.outcomes)
-        states[member] = self._apply(request.effects[member], answer, at)
-        if not any(state is PAID for state in states):
-            self._record_batch()
-        return self.snapshot()
+    def _answer_members(
+        self, request: All[Effect[Any]], states: list[object], answer: Any, at: float
+    ) -> Mapping[int, object]:
+        """Apply an answer to an open batch: a `MemberReply`, a tuple of replies and cuts, or a `Cut` of all.
+
+        Return what each member was answered with that had no reply; in a resumed run, some may have one already.
+        """
+        if type(answer) is MemberReply:
+            answers = {answer.member: answer.reply}
+        else:
+            each = (answer,) * len(states) if type(answer) is Cut else answer
+            answers = {member: each[member] for member, state in enumerate(states) if state is PAID}
+        for member, reply in answers.items():
+            states[member] = self._apply(request.effects[member], reply, at)
+        return answers
 
     def _record_reply(self, reply: object) -> None:
         """Record the reply to the open request, and close the request."""
@@ -334,25 +342,10 @@ class Execution(Counters):
                     event = Asked(step.name, request.effects[answer.member], calls[answer.member])
                     (yield event) if notify is None else notify(event)
                 continue
-            if type(answer) is MemberReply:
-                states[answer.member] = self._apply(request.effects[answer.member], answer.reply, at)
-                answered = [answer.member]
-                del batch.open[answer.member]
-            else:
-                answered, batch.open = list(batch.open), {}
-                states[:] = self._apply_to_batch(request, states, answer, at)
-            if observed:
-                for member in answered:
+            for member in self._answer_members(request, states, answer, at):
+                del batch.open[member]
+                if observed:
                     effect, call = request.effects[member], calls[member]
                     event = Answered(step.name, effect, states[member], seconds, self.spent(), call)
                     (yield event) if notify is None else notify(event)
         return self._record_batch()
-
-    def _apply_to_batch(self, request: All[Effect[Any]], states: list[object], answer: Any, at: float) -> list[object]:
-        """Apply the answer to a whole batch, a tuple of replies and cuts, or a `Cut`; return each member's state."""
-        answers = (answer,) * len(request.effects) if type(answer) is Cut else answer
-        # In a resumed run, some members may have a reply already.
-        return [
-            self._apply(effect, one, at) if state is PAID else state
-            for effect, one, state in zip(request.effects, answers, states, strict=True)
-        ]

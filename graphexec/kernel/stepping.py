@@ -80,11 +80,12 @@ class PendingEffect:
     _graph: Graph[Any, Any]
     _limits: Limits
 
-    def _execution(self) -> Execution:
-        return Execution(self._graph, self.snapshot, self._limits)
-
-    def _second(self, at: float | None) -> float:
-        return self.snapshot.spent.seconds if at is None else _not_before_the_run(at)
+    def _answered(self, answer: object, at: float | None) -> Snapshot:
+        if at is not None and not at >= 0:
+            raise InputError(f"the reply has at={at}; give the seconds since the start of the run, 0 or more")
+        execution = Execution(self._graph, self.snapshot, self._limits)
+        second = self.snapshot.spent.seconds if at is None else at
+        return _engine_context().run(execution.apply_answer, self.effect, answer, second)
 
     def _require_reply(self, effect: Effect[Any], value: object) -> None:
         """Raise `InputError` for a value of another class than the effect's reply, which a caller has to make."""
@@ -117,7 +118,7 @@ class PendingEffect:
                 self._require_reply(effect, reply)
         else:
             self._require_reply(self.effect, answer)
-        return _engine_context().run(self._execution().apply_answer, self.effect, answer, self._second(at))
+        return self._answered(answer, at)
 
     def reply_member(self, member: int, value: object, *, at: float | None = None) -> Snapshot:
         """Return the run after the reply to one call of a batch; the others stay pending. `Cut()` cuts the call.
@@ -130,18 +131,11 @@ class PendingEffect:
         if member not in pending:
             raise InputError(f"the batch waits for the members {pending}, not for {member!r}; answer one of them")
         self._require_reply(self.effect.effects[member], value)
-        apply = self._execution().apply_member_answer
-        return _engine_context().run(apply, self.effect, member, value, self._second(at))
+        return self._answered(MemberReply(member, value), at)
 
     def cut(self, *, at: float) -> Snapshot:
         """Return the run after the deadline cut the effect. Raises `InputError` if the run has no deadline."""
-        return _engine_context().run(self._execution().apply_answer, self.effect, Cut(), _not_before_the_run(at))
-
-
-def _not_before_the_run(at: float) -> float:
-    if not at >= 0:
-        raise InputError(f"the reply has at={at}; give the seconds since the start of the run, 0 or more")
-    return at
+        return self._answered(Cut(), at)
 
 
 def begin(graph: Graph[S, Any], value: S) -> Snapshot:
