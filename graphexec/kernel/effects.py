@@ -5,7 +5,8 @@ An effect is a frozen dataclass, `class Fetch(Effect[Page])`. A call is one effe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+import math
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, Generic, NamedTuple, Protocol, Self, TypeAlias, TypeVar, final
@@ -161,20 +162,22 @@ class NestedRuns:
 
 
 def _join_runs(several: Sequence[NestedRuns]) -> NestedRuns:
-    names = dict.fromkeys(name for one in several for name, *_ in one.charges)
-    rows = [row for one in several for row in one.charges]
-
-    def most(name: str, place: int) -> int | None:
-        counts = [counts[place] for meter, *counts in rows if meter == name]
-        known = [count for count in counts if count is not None]
-        return max(known) if len(known) == len(counts) else None
-
+    rows: dict[str, list[tuple[int | None, int | None]]] = {}
+    for name, alone, whole in (row for one in several for row in one.charges):
+        rows.setdefault(name, []).append((alone, whole))
     return NestedRuns(
         several[0].meter,
         max(one.attempts for one in several),
-        tuple((name, most(name, 0), most(name, 1)) for name in names),
+        tuple(
+            (name, _most(one[0] for one in counts), _most(one[1] for one in counts)) for name, counts in rows.items()
+        ),
         tuple(name for one in several for name in one.unproved),
     )
+
+
+def _most(counts: Iterable[int | None]) -> int | None:
+    """Return the greatest count; `None`, which is no bound, is greater than all."""
+    return max(counts, key=lambda count: math.inf if count is None else count)
 
 
 @final

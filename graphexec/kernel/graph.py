@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Generic, Never, Self, TypeVar, overload
+from typing import Any, Generic, Never, Self, TypeVar, overload
 
 from graphexec._mistakes import explain_calls
 from graphexec.errors import Fault, GraphError, InputError, NodeError, did_you_mean, format_value
@@ -17,9 +17,6 @@ from graphexec.kernel.effects import O
 from graphexec.kernel.meters import ITERATIONS, Limits, Meter
 from graphexec.kernel.node import END, Edge, End, Node, require_node
 from graphexec.kernel.tables import faults_of, inline_subgraphs
-
-if TYPE_CHECKING:
-    from graphexec.kernel.effects import Effect
 
 H_contra = TypeVar("H_contra", contravariant=True)
 F_co = TypeVar("F_co", covariant=True)
@@ -107,11 +104,6 @@ def edges(source: Node[Never, O], routes: Callable[[O], F]) -> Table[F]:
     return Table(((source, Routes(routes.routes)),))
 
 
-def _cost_of(kind: type[Effect[Any]]) -> tuple[Mapping[Meter, int], tuple[Meter, ...]]:
-    """Return the charges and measures of a class of effects."""
-    return kind.charges, kind.measures
-
-
 class Graph(Generic[S_contra, F_co]):
     """A validated, immutable machine that starts with an `S` and ends with an `F`; created by `graph` and by surgery.
 
@@ -129,11 +121,6 @@ class Graph(Generic[S_contra, F_co]):
         self.nodes: Mapping[str, Node[Any, Any]] = MappingProxyType({node.name: node for node in nodes})
         self.edges = tuple(edges)
         self.start = start
-        places = {(edge.source, edge.outcome) for edge in self.edges}
-        declared = {(node.name, outcome) for node in self.nodes.values() for outcome in node.outcomes}
-        strangers = {edge.target for edge in self.edges} - {*self.nodes, END.name}
-        assert places == declared, "graph and surgery give each outcome an edge"
-        assert not strangers, "graph and surgery add the nodes that edges lead to"
         carried = (*self.nodes[start].takes, *(edge.outcome for edge in self.edges))
         own: list[Meter] = []
         for node in self.nodes.values():
@@ -144,11 +131,9 @@ class Graph(Generic[S_contra, F_co]):
         # Any: a whole number or `None`, as node meters are whole.
         limits: dict[str, Any] = {name: one.limit for name, one in costs.items()}
         self.own: Mapping[str, int | None] = MappingProxyType(limits)
-        effects = dict.fromkeys(effect for node in self.nodes.values() for effect in node.effects)
-        self._costs = {effect: _cost_of(effect) for effect in effects}
-        self.meters: Mapping[str, Meter] = MappingProxyType(
-            {meter.name: meter for cost in self._costs.values() for part in cost for meter in part} | costs
-        )
+        effects = [effect for node in self.nodes.values() for effect in node.effects]
+        charged = {meter.name: meter for effect in effects for meter in (*effect.charges, *effect.measures)}
+        self.meters: Mapping[str, Meter] = MappingProxyType(charged | costs)
         self.outcomes: Mapping[str, type] = MappingProxyType({kind.__name__: kind for kind in carried})
 
     @property
@@ -162,15 +147,6 @@ class Graph(Generic[S_contra, F_co]):
                 f"a graph is immutable, so its {name} cannot be set; make another one with replace, splice or wrap"
             )
         super().__setattr__(name, value)
-
-    def require_costs(self) -> None:
-        """Raise `NodeError` if an effect costs something else than when the graph was made."""
-        for effect, cost in self._costs.items():
-            if _cost_of(effect) != cost:
-                raise NodeError(
-                    f"what a {effect.__name__} charges or measures was changed after the graph was made; "
-                    f"write one class of effects for each cost"
-                )
 
     def with_settings(self, *settings: object) -> Self:
         """Return the machine with other settings: each further parameter of a node receives the one of its class.

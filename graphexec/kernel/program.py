@@ -194,7 +194,6 @@ class Program:
     """The steps of a graph and its counters: the iterations, the meters of its nodes, and the meters of effects."""
 
     def __init__(self, graph: Graph[Any, Any], limits: Limits) -> None:
-        graph.require_costs()
         self.limits = limits
         self.measures = frozenset(one.measure.name for one in measured(graph))
         # A measure counts as one more than at the last visit, and as 0 before the first one.
