@@ -5,6 +5,7 @@ An effect is a frozen dataclass, `class Fetch(Effect[Page])`. A call is one effe
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -55,8 +56,7 @@ class Effect(Generic[R_co]):
     meter is in both, its charge is a prepayment: the least that such an effect costs.
 
     Both belong to the class, because a proof knows classes of effects, not single ones. Defining the class raises
-    `NodeError` for invalid charges and for measures without a `measure` method; using it in a node raises `NodeError`
-    if one of them is a field.
+    `NodeError` for invalid charges, for measures without a `measure` method, and if one of them is a field.
     """
 
     __slots__ = ()
@@ -65,9 +65,14 @@ class Effect(Generic[R_co]):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        # Any: a subclass may define a property or a field under this name.
-        charges, measures = (getattr(cls, name) for name in _CLASS_WIDE)
-        check_class_wide(cls, isinstance(charges, Mapping), isinstance(measures, (tuple, list)))
+        for name, written in _CLASS_WIDE.items():
+            # A field hides the attribute of the class, and so does a property.
+            is_field = "ClassVar" not in str(inspect.get_annotations(cls).get(name, ClassVar))
+            if is_field or not isinstance(getattr(cls, name), (Mapping, tuple, list)):
+                raise NodeError(
+                    f"{cls.__name__} has {name} that differ from effect to effect, but limits count by class; write "
+                    f"{written} in the class, and one class for each amount"
+                )
         # A proof is made of them, so nobody changes them afterwards.
         cls.charges, cls.measures = MappingProxyType(dict(cls.charges)), tuple(cls.measures)
         for meter, amount in cls.charges.items():
@@ -121,16 +126,6 @@ _CLASS_WIDE = {
     "charges": 'charges: ClassVar[Mapping[Meter, int]] = {Meter("pages"): 1}',
     "measures": 'measures: ClassVar[tuple[Meter, ...]] = (Meter("pages"),)',
 }
-
-
-def check_class_wide(kind: type[Effect[Any]], *class_wide: bool) -> None:
-    """Raise `NodeError` if charges or measures are not attributes of the class; the flags are in that order."""
-    for (name, written), is_class_wide in zip(_CLASS_WIDE.items(), class_wide, strict=True):
-        if not is_class_wide:
-            raise NodeError(
-                f"{kind.__name__} has {name} that differ from effect to effect, but limits count by class; write "
-                f"{written} in the class, and one class for each amount"
-            )
 
 
 class Askable(Protocol[E_co, R_co]):

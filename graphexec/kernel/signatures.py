@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import inspect
 import types
@@ -11,7 +10,7 @@ from contextlib import suppress
 from typing import Annotated, Any, TypeGuard, Union, get_args, get_origin, get_type_hints
 
 from graphexec.errors import NodeError
-from graphexec.kernel.effects import All, CallContext, Effect, check_class_wide
+from graphexec.kernel.effects import All, CallContext, Effect
 from graphexec.kernel.meters import Exhausted, is_whole
 
 _PACKAGE = __name__.partition(".")[0]
@@ -77,19 +76,13 @@ def _is_class(member: Any) -> bool:
 
 
 def read_effects(name: str, asked: Any) -> tuple[type[Effect[Any]], ...]:
-    """Return the classes of effects in the first argument of `Asks`.
-
-    Raises `NodeError` for a member that is not an effect, and for effects whose charges or measures are fields.
-    """
+    """Return the classes of effects in the first argument of `Asks`. Raises `NodeError` for other members."""
     effects: list[type[Effect[Any]]] = []
     for member in _members(asked):
         if get_origin(member) is All:
             continue
         if not _is_effect(member):
             raise NodeError(f"{name} asks for {member!r}, which is not an effect; write class Name(Effect[Reply])")
-        # A field hides the attribute of the class.
-        own = {field.name for field in dataclasses.fields(member)} if dataclasses.is_dataclass(member) else ()
-        check_class_wide(member, "charges" not in own, "measures" not in own)
         effects.append(member)
     return tuple(effects)
 
