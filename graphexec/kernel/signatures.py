@@ -13,36 +13,17 @@ from graphexec.errors import NodeError
 from graphexec.kernel.effects import All, CallContext, Effect
 from graphexec.kernel.meters import Exhausted, is_whole
 
-_PACKAGE = __name__.partition(".")[0]
-
-
-def resolve_hints(function: Callable[..., Any], *, extras: bool = False) -> dict[str, Any]:
-    """Return the resolved annotations by name, including `return`; `extras` keeps the metadata of `Annotated`.
-
-    Raises `NameError` for an unknown name, and `TypeError` if the argument is not a function.
-    """
-    try:
-        return get_type_hints(function, include_extras=extras)
-    except NameError:
-        return get_type_hints(function, localns=dict(_outside()), include_extras=extras)
-
-
-def _outside() -> Mapping[str, Any]:
-    """Return the local names of the nearest caller outside this package."""
-    frame = inspect.currentframe()
-    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == _PACKAGE:
-        frame = frame.f_back
-    return frame.f_locals if frame else {}
-
 
 def read_hints(function: Callable[..., Any], name: str) -> dict[str, Any]:
     """Return the annotations of the node `name`. Raises `NodeError` if one cannot be resolved."""
     try:
-        return resolve_hints(function)
+        return get_type_hints(function)
     except TypeError as error:
         raise NodeError(f"{name} is not a function; define it with def") from error
     except NameError as error:
-        raise NodeError(f"{name} has an annotation that cannot be resolved: {error}; import or define it") from error
+        raise NodeError(
+            f"{name} has an annotation that cannot be resolved: {error}; import or define it at the top of its module"
+        ) from error
 
 
 def name_of(function: Callable[..., Any]) -> str:

@@ -7,7 +7,18 @@ import functools
 import inspect
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, NamedTuple, NotRequired, TypeAlias, Union, get_args, get_origin
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NamedTuple,
+    NotRequired,
+    TypeAlias,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, TypeAdapter, with_config
 from pydantic.fields import FieldInfo
@@ -15,7 +26,7 @@ from typing_extensions import TypedDict
 
 from graphexec.actions import Run
 from graphexec.errors import ToolDefinitionError, format_value
-from graphexec.kernel.signatures import find_call_parameter, resolve_hints
+from graphexec.kernel.signatures import find_call_parameter
 
 # Any: the functions of users, whose parameters are unknown.
 Function: TypeAlias = Callable[..., Any]
@@ -232,10 +243,10 @@ def read_hints(function: Function, name: str) -> Mapping[str, Any]:
             # The fields of a dataclass or a pydantic model; its constructor may take `**data`.
             of_fields: dict[str, Any] = {}
             with contextlib.suppress(NameError):
-                of_fields = resolve_hints(read, extras=True)
-            hints = of_fields | resolve_hints(_constructor(read), extras=True)
+                of_fields = get_type_hints(read, include_extras=True)
+            hints = of_fields | get_type_hints(_constructor(read), include_extras=True)
         else:
-            hints = resolve_hints(read if inspect.isroutine(read) else getattr(read, "__call__"), extras=True)  # noqa: B004, B009
+            hints = get_type_hints(read if inspect.isroutine(read) else getattr(read, "__call__"), include_extras=True)  # noqa: B004, B009
     except NameError as error:
         raise ToolDefinitionError(
             f"{name} has an annotation that cannot be resolved: {error}; import or define it"
