@@ -200,13 +200,10 @@ def measure_reply(node: str, effect: Effect[Any], reply: object) -> tuple[tuple[
     meters = effect.measures
     # Any: users write `measure`, which may return anything.
     amounts: Any = effect.measure(reply)
-    try:
-        if not issubclass(type(amounts), (tuple, list)):
-            raise TypeError  # noqa: TRY301 - explained below
-        measured: tuple[tuple[Meter, Any], ...] = tuple(zip(meters, amounts, strict=True))
-    except (TypeError, ValueError):
+    if type(amounts) not in (tuple, list) or len(amounts) != len(meters):
         remedy = f"return an amount, or None, for each of {', '.join(map(str, meters))}"
-        raise _invalid_measure(node, effect, amounts, remedy) from None
+        raise _invalid_measure(node, effect, amounts, remedy)
+    measured: tuple[tuple[Meter, Any], ...] = tuple(zip(meters, amounts, strict=True))
     for meter, amount in measured:
         if amount is not None and not is_count(amount, whole=meter.whole):
             kind = "a whole number" if meter.whole else "a finite number"

@@ -169,12 +169,14 @@ def find_difference(value: Any, restored: Any) -> Difference | None:
     own: Any = kind.__eq__
     if _has_fields(kind) or (own is object.__eq__ and not isinstance(value, _OPAQUE)):
         return _compare_named(attributes_of(value), attributes_of(restored))
+    # Any: `isinstance` narrows a value to one whose parts are unknown.
+    held: Any = value
     if isinstance(value, Mapping):
-        return _compare_mappings(value, restored)
+        return _compare_mappings(held, restored)
     if _is_sequence(value):
-        return _compare_sequences(value, restored)
+        return _compare_sequences(held, restored)
     if isinstance(value, AbstractSet):
-        return _compare_sets(value, restored)
+        return _compare_sets(held, restored)
     try:
         same = bool(value == restored)
     except Exception:  # noqa: BLE001 - a user's __eq__ may raise anything

@@ -76,7 +76,7 @@ class Execution(Counters):
             )
         self._step = self.program.steps[snapshot.node]
         self._value = snapshot.value
-        self._frames = snapshot.frames
+        self._frames: Mapping[str, object] = snapshot.frames
         self._replies = list(snapshot.replies)
         # The number of answered requests.
         self._sequence = snapshot.sequence
@@ -170,9 +170,9 @@ class Execution(Counters):
                 self._spent = None
             if self._proof is not None:
                 self._lower_rank(next_step.name, step.name)
-            frames = self._frames
+            frames: Mapping[str, object] = self._frames
             if next_step.frames is not None:
-                kept = {name: one for name, one in frames.items() if name in next_step.frames}
+                kept: dict[str, object] = {name: one for name, one in frames.items() if name in next_step.frames}
                 if step.saves in next_step.frames:
                     kept[step.saves] = value
                 frames = FrozenMapping(kept)

@@ -15,7 +15,7 @@ from graphexec._mistakes import explain_calls
 from graphexec.errors import Fault, GraphError, InputError, NodeError, did_you_mean, format_value
 from graphexec.kernel.effects import O
 from graphexec.kernel.meters import ITERATIONS, Limits, Meter
-from graphexec.kernel.node import END, Edge, End, Node, require_node
+from graphexec.kernel.node import Edge, End, Node, require_node
 from graphexec.kernel.tables import faults_of, inline_subgraphs
 
 H_contra = TypeVar("H_contra", contravariant=True)
@@ -38,34 +38,25 @@ class Route:
     resets: tuple[Meter, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Routes(Generic[H_contra, F_co]):
     """Routes for the outcome classes `H`, of which `F` end the run. Created by `on`, joined with `|`."""
 
-    __slots__ = ("routes",)
-
-    def __init__(self, routes: tuple[Route, ...]) -> None:
-        self.routes = routes
+    routes: tuple[Route, ...]
 
     def __call__(self, outcome: H_contra) -> F_co:
-        """Return an outcome that ends the run. Raises `LookupError` if its route leads to a node, or if it has none."""
-        if any(route.outcome is type(outcome) and route.target is END for route in self.routes):
-            value: Any = outcome
-            # An outcome whose class is routed to END is an F.
-            ending: F_co = value
-            return ending
-        raise LookupError(f"{type(outcome).__name__} does not end the run")
+        """For type checkers alone, a function from each outcome to the class that ends the run; see `edges`."""
+        raise AssertionError(f"routes are not called, but joined in edges(node, ...); the outcome is {outcome!r}")
 
     def __or__(self: Routes[A, F], other: Routes[B, G]) -> Routes[A | B, F | G]:
         return Routes(self.routes + other.routes)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Table(Generic[F_co]):
     """Rows of a transition table; the outcomes `F` end the run. Created by `edges`, joined with `|`."""
 
-    __slots__ = ("rows",)
-
-    def __init__(self, rows: tuple[tuple[Node[Any, Any], Routes[Any, Any]], ...]) -> None:
-        self.rows = rows
+    rows: tuple[tuple[Node[Any, Any], Routes[Any, Any]], ...]
 
     def __or__(self: Table[F], other: Table[G]) -> Table[F | G]:
         return Table(self.rows + other.rows)

@@ -196,9 +196,7 @@ def _dump_and_read(
 
 
 def _read_reply(effect: Effect[Any], data: object) -> Any:
-    # mypy does not take a class for hashable.
-    kind: Any = type(effect)
-    return _validate(reply_adapter(kind), data)
+    return _validate(reply_adapter(class_of(effect)), data)
 
 
 def to_json_data(value: object) -> Any:
@@ -206,9 +204,7 @@ def to_json_data(value: object) -> Any:
     if type(value) in (tuple, list):
         values: Any = value
         return [to_json_data(one) for one in values]
-    # mypy does not take a class for hashable.
-    kind: Any = type(value)
-    return _dump(_adapter(kind), value)
+    return _dump(_adapter(class_of(value)), value)
 
 
 def _dump(adapter: TypeAdapter[Any], value: object, *, only_set: bool = False) -> Any:
