@@ -12,7 +12,7 @@ from graphexec.kernel.effects import All, Effect, OuterRuns, Perform, Request, m
 from graphexec.kernel.events import ChargedReply, Cut
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import ITERATIONS, Exhausted, Limits, Spent, add_counts, is_count
-from graphexec.kernel.program import Proof, Step, compile_program, invalid_answer, undeclared_outcome
+from graphexec.kernel.program import Charge, Proof, Step, compile_program, invalid_answer, undeclared_outcome
 from graphexec.kernel.snapshot import PAID, UNPAID, Snapshot
 
 # Most runs contain no nested runs, and share this value.
@@ -280,7 +280,7 @@ class Counters:
         self._last_rank = rank
 
     def _charge(self, step: Step, request: Request, asked: int) -> Exhausted | None:
-        """Charge an effect, or a whole batch; return the `Exhausted` if a limit refuses.
+        """Charge an effect, or all members of a batch; return the `Exhausted`, and charge none, if a limit refuses.
 
         `asked` is the number of effects that this visit has asked for, including these.
         """
@@ -288,15 +288,31 @@ class Counters:
             return late
         if self._blocked is not None:
             return self._blocked
+        members = request.effects if type(request) is All else (request,)
         if asked > step.fan_out:
-            wanted = len(members_of(request))
-            return Exhausted("fan_out", step.fan_out, asked - wanted, wanted=wanted)
-        if type(request) not in step.tariffs or not step.tariffs[type(request)].simple or self._outer is not None:
-            return self._charge_together(step, members_of(request))
-        counts, charges = self._counts, step.tariffs[type(request)].charges
-        for name, amount, limit in charges:
-            if counts[name] + amount > limit:
-                return self._exhaust(name, limit, amount)
+            return Exhausted("fan_out", step.fan_out, asked - len(members), wanted=len(members))
+        counts = self._counts
+        charges: list[Charge] = []
+        stops: list[tuple[str, float]] = []
+        for member in members:
+            tariff = step.tariffs[type(member)]
+            charges += step.charges_of(member) if step.quotas else tariff.charges
+            stops += tariff.stops
+        wanted: dict[str, int] = {}
+        for name, amount, _ in charges:
+            wanted[name] = wanted[name] + amount if name in wanted else amount
+        for name, _, limit in charges:
+            if counts[name] + wanted[name] > limit:
+                return self._exhaust(name, limit, wanted[name])
+        for name, limit in stops:
+            if counts[name] >= limit:
+                return self._exhaust(name, limit, 1)
+        if self._outer is not None:
+            amounts = {name: total for name, total in wanted.items() if name in self.program.meters}
+            compared = [name for one in members for name in step.tariffs[type(one)].compared]
+            exhausted = self._outer.charge(amounts, compared)
+            if exhausted is not None:
+                return exhausted
         for name, amount, _ in charges:
             counts[name] += amount
         self._spent = None
@@ -315,35 +331,6 @@ class Counters:
         if exhausted is None:
             self._open = [PAID if state is UNPAID else state for state in states]
         return exhausted
-
-    def _charge_together(self, step: Step, members: tuple[Effect[Any], ...]) -> Exhausted | None:
-        """Charge several effects together: all of them, or none."""
-        counts = self._counts
-        wanted: dict[str, int] = {}
-        limits: dict[str, float] = {}
-        stops: dict[str, float] = {}
-        for member in members:
-            tariff = step.tariffs[type(member)]
-            stops.update(tariff.stops)
-            for name, amount, limit in step.charges_of(member) if step.quotas else tariff.charges:
-                wanted[name] = wanted.get(name, 0) + amount
-                limits[name] = limit
-        for name, total in wanted.items():
-            if counts[name] + total > limits[name]:
-                return self._exhaust(name, limits[name], total)
-        for name, limit in stops.items():
-            if counts[name] >= limit:
-                return self._exhaust(name, limit, 1)
-        if self._outer is not None:
-            amounts = {name: total for name, total in wanted.items() if name in self.program.meters}
-            compared = [name for one in members for name in step.tariffs[type(one)].compared]
-            exhausted = self._outer.charge(amounts, compared)
-            if exhausted is not None:
-                return exhausted
-        for name, total in wanted.items():
-            counts[name] += total
-        self._spent = None
-        return None
 
     def _exhaust(self, name: str, limit: float, wanted: int) -> Exhausted:
         return Exhausted(name, limit, self._counts[name], wanted=wanted)

@@ -200,10 +200,12 @@ def measure_reply(node: str, effect: Effect[Any], reply: object) -> tuple[tuple[
     meters = effect.measures
     # Any: users write `measure`, which may return anything.
     amounts: Any = effect.measure(reply)
-    if type(amounts) not in (tuple, list) or len(amounts) != len(meters):
+    is_list = issubclass(type(amounts), (tuple, list))
+    try:
+        measured: tuple[tuple[Meter, Any], ...] = tuple(zip(meters, amounts if is_list else (), strict=True))
+    except ValueError:
         remedy = f"return an amount, or None, for each of {', '.join(map(str, meters))}"
-        raise _invalid_measure(node, effect, amounts, remedy)
-    measured: tuple[tuple[Meter, Any], ...] = tuple(zip(meters, amounts, strict=True))
+        raise _invalid_measure(node, effect, amounts, remedy) from None
     for meter, amount in measured:
         if amount is not None and not is_count(amount, whole=meter.whole):
             kind = "a whole number" if meter.whole else "a finite number"

@@ -73,9 +73,9 @@ class Tariff:
     reports, `measured` has its name, what is charged before, and whether it has a limit.
     """
 
-    __slots__ = ("charges", "compared", "measured", "simple", "stops")
+    __slots__ = ("charges", "compared", "measured", "stops")
 
-    def __init__(self, kind: type[Effect[Any]], program: Program, *, reserved: bool, counted: bool) -> None:
+    def __init__(self, kind: type[Effect[Any]], program: Program, *, reserved: bool) -> None:
         caps = program.caps
         # Measured meters come first: if one is already exceeded, it is the limit to report.
         self.charges: tuple[Charge, ...] = tuple(
@@ -89,8 +89,6 @@ class Tariff:
         )
         # The names of all stops, also without a limit here: an outer run may have one.
         self.compared = tuple(meter.name for meter in kind.measures if meter not in kind.charges)
-        # Whether charges are all that there is before the effect.
-        self.simple = not self.stops and not counted
         self.measured = tuple((meter.name, kind.charges.get(meter, 0), meter.name in caps) for meter in kind.measures)
 
 
@@ -123,8 +121,7 @@ class Step:
         self.when_spent: Callable[[Any, Exhausted], object] | None = source.when_spent
         self.effects = source.effects
         self.tariffs: Mapping[type, Tariff] = {
-            kind: Tariff(kind, program, reserved=source.grace is not None, counted=source.quotas != ())
-            for kind in source.effects
+            kind: Tariff(kind, program, reserved=source.grace is not None) for kind in source.effects
         }
         # For each quota: what it counts, and its charge.
         self.quotas: list[tuple[Callable[[Any], bool], tuple[Charge, ...]]] = [
