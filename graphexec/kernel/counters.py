@@ -179,15 +179,14 @@ class Counters:
         # No call separates these lines, so that no KeyboardInterrupt finds a charge that is counted twice.
         self._counts, self._nested_charges, self._spent = counts, _NO_CHARGES, None
 
-    def _out_of_time(self, grace: float) -> Exhausted | None:
-        """Return the deadline that has passed, this run's with the seconds of grace, or the earlier one of an outer."""
-        seconds, outer = self._limits.seconds, self._outer_seconds
-        own = math.inf if seconds is None else seconds + grace
-        if outer is not None and self.seconds >= outer <= own:
-            return Exhausted("seconds", outer, self.seconds, outer=True)
-        if seconds is not None and self.seconds >= own:
-            return Exhausted("seconds", seconds, self.seconds)
-        return None
+    def _out_of_time(self) -> Exhausted | None:
+        """Return the deadline of the current node that has passed: this run's, or the earlier one of an outer run."""
+        deadline, limit = self.deadline, self._limits.seconds
+        if deadline is None or self.seconds < deadline:
+            return None
+        if limit is None or deadline == self._outer_seconds:
+            return Exhausted("seconds", deadline, self.seconds, outer=True)
+        return Exhausted("seconds", limit, self.seconds)
 
     def _reply_to_cut(self, effect: Effect[Any]) -> Any:
         """Return the reply that the effect has for a cut, or else the `Exhausted` that makes the run leave the node."""
@@ -196,7 +195,7 @@ class Counters:
             raise invalid_answer(self._step, effect, "a Cut, but the run has no deadline")
         # A cut call used all remaining time, even if the clock lags slightly.
         self.seconds = max(self.seconds, deadline)
-        exhausted = self._out_of_time(self._step.grace)
+        exhausted = self._out_of_time()
         assert exhausted is not None, "the deadline has passed"
         reply = effect.cut(exhausted)
         return exhausted if reply is None else reply
@@ -223,7 +222,7 @@ class Counters:
 
     def _enter(self, step: Step, value: object) -> Exhausted | None:
         if step.entry:
-            if self.timed and (late := self._out_of_time(0.0)) is not None:
+            if self.timed and (late := self._out_of_time()) is not None:
                 return late
             if self._blocked is not None:
                 return self._blocked
@@ -284,7 +283,7 @@ class Counters:
 
         `asked` is the number of effects that this visit has asked for, including these.
         """
-        if self.timed and (late := self._out_of_time(step.grace)) is not None:
+        if self.timed and (late := self._out_of_time()) is not None:
             return late
         if self._blocked is not None:
             return self._blocked

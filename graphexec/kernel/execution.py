@@ -147,16 +147,15 @@ class Execution(Counters):
                     exhausted = outcome if type(outcome) is Exhausted else None
                 else:
                     outcome = step.function(value) if step.takes_value_only else self._call_node(step, value)
-            following, declared = step.following, step.returns
+            declared = step.returns
             if exhausted is not None:
                 assert step.when_spent is not None, f"{step.name} was stopped by a limit, and has no when_spent"
-                outcome = step.when_spent(value, exhausted)
-                following, declared = step.following_limit, step.limit_outcomes
+                outcome, declared = step.when_spent(value, exhausted), step.limit_outcomes
             # Annotated, because pyright has narrowed the outcome to an unknown type.
             kind: type[Any] = type(outcome)  # pyright: ignore[reportUnknownVariableType]
-            if kind not in following:
+            if kind not in declared:
                 raise undeclared_outcome(step, outcome, declared)
-            next_step = following[kind]
+            next_step = step.following[kind]
             if observed:
                 event = Moved(step.name, outcome, END.name if next_step is None else next_step.name, run_call)
                 (yield event) if notify is None else notify(event)

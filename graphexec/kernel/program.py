@@ -135,9 +135,8 @@ class Step:
         self.takes_value_only = self.call_parameter is None and not self.receives
         # The frames that a run keeps when it arrives here; `None`: the machine has no frames.
         self.frames: frozenset[str] | None = None
-        # By the outcome; for the outcome when a limit stops the node, apart.
+        # By the outcome.
         self.following: dict[type, Step | None] = {}
-        self.following_limit: dict[type, Step | None] = {}
         self.resets: dict[type, tuple[str, ...]] = {}
 
     def charges_of(self, effect: Effect[Any]) -> tuple[Charge, ...]:
@@ -213,11 +212,7 @@ class Program:
         )
         for edge in graph.edges:
             step = self.steps[edge.source]
-            target = None if edge.target == END.name else self.steps[edge.target]
-            if edge.outcome in step.returns:
-                step.following[edge.outcome] = target
-            if edge.outcome in step.limit_outcomes:
-                step.following_limit[edge.outcome] = target
+            step.following[edge.outcome] = None if edge.target == END.name else self.steps[edge.target]
             if edge.resets:
                 step.resets[edge.outcome] = tuple(meter.name for meter in edge.resets)
         if any(step.receives for step in self.steps.values()):
