@@ -5,20 +5,10 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import typing
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import NoneType, UnionType
-from typing import (
-    Annotated,
-    Any,
-    Literal,
-    NamedTuple,
-    NotRequired,
-    TypeAlias,
-    Union,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Annotated, Any, Literal, NamedTuple, NotRequired, TypeAlias, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, TypeAdapter, with_config
 from pydantic.fields import FieldInfo
@@ -243,10 +233,11 @@ def read_hints(function: Function, name: str) -> Mapping[str, Any]:
             # The fields of a dataclass or a pydantic model; its constructor may take `**data`.
             of_fields: dict[str, Any] = {}
             with contextlib.suppress(NameError):
-                of_fields = get_type_hints(read, include_extras=True)
-            hints = of_fields | get_type_hints(_constructor(read), include_extras=True)
+                of_fields = typing.get_type_hints(read, include_extras=True)
+            hints = of_fields | typing.get_type_hints(_constructor(read), include_extras=True)
         else:
-            hints = get_type_hints(read if inspect.isroutine(read) else getattr(read, "__call__"), include_extras=True)  # noqa: B004, B009
+            called = read if inspect.isroutine(read) else getattr(read, "__call__")  # noqa: B004, B009
+            hints = typing.get_type_hints(called, include_extras=True)
     except NameError as error:
         raise ToolDefinitionError(
             f"{name} has an annotation that cannot be resolved: {error}; import or define it"
