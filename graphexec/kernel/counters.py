@@ -290,25 +290,24 @@ class Counters:
         members = request.effects if type(request) is All else (request,)
         if asked > step.fan_out:
             return Exhausted("fan_out", step.fan_out, asked - len(members), wanted=len(members))
-        counts = self._counts
+        counts, caps = self._counts, self.program.caps
         charges: list[Charge] = []
-        stops: list[tuple[str, float]] = []
+        compared: list[str] = []
         for member in members:
             tariff = step.tariffs[type(member)]
             charges += step.charges_of(member) if step.quotas else tariff.charges
-            stops += tariff.stops
+            compared += tariff.compared
         wanted: dict[str, int] = {}
         for name, amount, _ in charges:
             wanted[name] = wanted[name] + amount if name in wanted else amount
         for name, _, limit in charges:
             if counts[name] + wanted[name] > limit:
                 return self._exhaust(name, limit, wanted[name])
-        for name, limit in stops:
-            if counts[name] >= limit:
-                return self._exhaust(name, limit, 1)
+        for name in compared:
+            if name in caps and counts[name] >= caps[name] and not step.reserved:
+                return self._exhaust(name, caps[name], 1)
         if self._outer is not None:
             amounts = {name: total for name, total in wanted.items() if name in self.program.meters}
-            compared = [name for one in members for name in step.tariffs[type(one)].compared]
             exhausted = self._outer.charge(amounts, compared)
             if exhausted is not None:
                 return exhausted

@@ -67,13 +67,13 @@ Charge: TypeAlias = tuple[str, int, float]
 
 @final
 class Tariff:
-    """The cost of a class of effects: the `charges` before it, the `stops`, and what its reply is `measured` for.
+    """The cost of a class of effects: its `charges`, the meters `compared` before it, and what is `measured` after it.
 
-    A stop is a meter without a prepayment, and its limit; it is compared before the effect. Of each meter that a reply
-    reports, `measured` has its name, what is charged before, and whether it has a limit.
+    Meters without a prepayment are compared with their limits. Of each meter that a reply reports, `measured` has its
+    name, what is charged before, and whether it has a limit.
     """
 
-    __slots__ = ("charges", "compared", "measured", "stops")
+    __slots__ = ("charges", "compared", "measured")
 
     def __init__(self, kind: type[Effect[Any]], program: Program, *, reserved: bool) -> None:
         caps = program.caps
@@ -82,12 +82,7 @@ class Tariff:
             (meter.name, amount, math.inf if reserved else caps.get(meter.name, math.inf))
             for meter, amount in sorted(kind.charges.items(), key=lambda charge: charge[0] not in program.measured)
         )
-        self.stops: tuple[tuple[str, float], ...] = tuple(
-            (meter.name, caps[meter.name])
-            for meter in kind.measures
-            if meter not in kind.charges and meter.name in caps and not reserved
-        )
-        # The names of all stops, also without a limit here: an outer run may have one.
+        # Also those without a limit here: an outer run may have one.
         self.compared = tuple(meter.name for meter in kind.measures if meter not in kind.charges)
         self.measured = tuple((meter.name, kind.charges.get(meter, 0), meter.name in caps) for meter in kind.measures)
 
@@ -114,6 +109,7 @@ class Step:
         # The limit on the effects of one visit; a node that declares `asks=` has none.
         fan_out = program.limits.fan_out
         self.fan_out: float = math.inf if fan_out is None or source.most is not None else fan_out
+        self.reserved = source.grace is not None
         self.grace = source.grace or 0.0
         # The outcomes of the function, and the outcome when a limit stops the node.
         self.returns = source.returns
@@ -121,7 +117,7 @@ class Step:
         self.when_spent: Callable[[Any, Exhausted], object] | None = source.when_spent
         self.effects = source.effects
         self.tariffs: Mapping[type, Tariff] = {
-            kind: Tariff(kind, program, reserved=source.grace is not None) for kind in source.effects
+            kind: Tariff(kind, program, reserved=self.reserved) for kind in source.effects
         }
         # For each quota: what it counts, and its charge.
         self.quotas: list[tuple[Callable[[Any], bool], tuple[Charge, ...]]] = [
