@@ -216,7 +216,7 @@ class Counters:
         if type(effect) is Perform:
             if kind not in self._step.returns:
                 raise undeclared_outcome(self._step, answer, self._step.returns)
-        elif self._step.tariffs[type(effect)].measured:
+        elif self._step.tariffs[type(effect)].prepaid:
             self._measure(effect, answer)
         return answer
 
@@ -335,20 +335,17 @@ class Counters:
 
     def _measure(self, effect: Effect[Any], reply: object) -> None:
         """Charge the amounts that a reply reports beyond what was prepaid."""
-        prices = self._step.tariffs[type(effect)].measured
+        prepaid = self._step.tariffs[type(effect)].prepaid
         # By name, since a user's effect may name a meter twice.
         more: dict[str, float] = {}
-        for (meter, amount), (name, prepaid, limited) in zip(
-            measure_reply(self._step.name, effect, reply), prices, strict=True
-        ):
-            if amount is None:
-                if limited:
-                    asked = f"{self._step.name} asked for {type(effect).__name__}"
-                    raise InputError(
-                        f"{asked}, and the reply does not report its {meter}, which is limited; {meter.remedy}"
-                    )
-            elif amount > prepaid:
-                more[name] = amount - prepaid
+        for (meter, amount), paid in zip(measure_reply(self._step.name, effect, reply), prepaid, strict=True):
+            if amount is not None and amount > paid:
+                more[meter.name] = amount - paid
+            elif amount is None and meter.name in self.program.caps:
+                asked = f"{self._step.name} asked for {type(effect).__name__}"
+                raise InputError(
+                    f"{asked}, and the reply does not report its {meter}, which is limited; {meter.remedy}"
+                )
         if more:
             self._counts = add_amounts(self._counts, more)
             if self._outer is not None:

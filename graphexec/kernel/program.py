@@ -67,13 +67,12 @@ Charge: TypeAlias = tuple[str, int, float]
 
 @final
 class Tariff:
-    """The cost of a class of effects: its `charges`, the meters `compared` before it, and what is `measured` after it.
+    """The cost of a class of effects: its `charges`, and what is `prepaid` of each meter that its replies report.
 
-    Meters without a prepayment are compared with their limits. Of each meter that a reply reports, `measured` has its
-    name, what is charged before, and whether it has a limit.
+    The meters without a prepayment are `compared` with their limits before the effect.
     """
 
-    __slots__ = ("charges", "compared", "measured")
+    __slots__ = ("charges", "compared", "prepaid")
 
     def __init__(self, kind: type[Effect[Any]], program: Program, *, reserved: bool) -> None:
         caps = program.caps
@@ -84,7 +83,7 @@ class Tariff:
         )
         # Also those without a limit here: an outer run may have one.
         self.compared = tuple(meter.name for meter in kind.measures if meter not in kind.charges)
-        self.measured = tuple((meter.name, kind.charges.get(meter, 0), meter.name in caps) for meter in kind.measures)
+        self.prepaid = tuple(kind.charges.get(meter, 0) for meter in kind.measures)
 
 
 @final
