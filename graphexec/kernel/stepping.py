@@ -104,17 +104,16 @@ class PendingEffect:
         its reply is enough. The clock starts at 0 and does not advance during a pause. Raises `InputError` for a
         negative time, and for a value that is not a reply to the effect.
         """
-        # Any: the replies of a batch have any class.
+        # Any: a reply, or a list of them.
         answer: Any = value
         if isinstance(self.effect, All):
-            asked, is_list = len(self.effect.effects), isinstance(answer, (tuple, list))
-            answer = (answer,) if asked == 1 and not is_list else answer
-            if not isinstance(answer, (tuple, list)) or len(answer) != asked:  # pyright: ignore[reportUnknownArgumentType]
+            asked = self.effect.effects
+            answer = tuple(answer) if issubclass(type(answer), (tuple, list)) else (answer,)
+            if len(answer) != len(asked):
                 raise InputError(
-                    f"a batch of {asked} effects was answered with {value!r}; give a tuple with a reply to each"
+                    f"a batch of {len(asked)} effects was answered with {value!r}; give a tuple with a reply to each"
                 )
-            answer = tuple(answer)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-            for effect, reply in zip(self.effect.effects, answer, strict=True):  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+            for effect, reply in zip(asked, answer, strict=True):
                 self._require_reply(effect, reply)
         else:
             self._require_reply(self.effect, answer)
