@@ -187,10 +187,10 @@ def test_every_agent_answers_instead_of_a_repeat(agent: str) -> None:
 @cases("tools", [echo], [*EVERYDAY_TOOLS, echo])
 def test_tools_of_the_user_have_examples(tools: list[AnyTool]) -> None:
     agent = make_agent("structured", models.ScriptedModel([]), tools)
-    assert agent.dummies["echo"]["text"][0] == "The lantern is green"
+    assert "The lantern is green" in agent.dummies
     # Those of everyday have their own.
     agent = make_agent("structured", models.ScriptedModel([]), EVERYDAY_TOOLS[:1])
-    assert agent.dummies == {"calculator": {"expression": ("317 * 46", "17 * 43", "638 * 47")}}
+    assert agent.dummies == ("317 * 46", "17 * 43", "638 * 47")
     assert agent.rules == ("no_dummies", "no_repeats")
 
 
@@ -213,12 +213,12 @@ def test_images_are_sent_with_the_question() -> None:
 
 @cases(
     ("image", "fact"),
-    ("dog.png", "the file 'dog.png' cannot be read (No such file or directory); name the file of an image"),
-    (".", "the file '.' cannot be read (Is a directory)"),
-    ("notes.txt", "the file 'notes.txt' is not a PNG, JPEG, GIF or WebP image"),
-    ("ftp://pictures.example/a.png", "ftp://pictures.example/a.png"),
-    *((name, f"the file {name!r} cannot be read (it is not a regular file)") for name in ("pipe", "/dev/zero")),
-    ("large.png", "the file 'large.png' cannot be read (it has more than 100,000,000 bytes)"),
+    ("dog.png", "No such file or directory; --image takes a file or an https:// address"),
+    (".", "Is a directory; --image takes a file"),
+    ("notes.txt", "it is not an image; --image takes a file of PNG, JPEG, GIF or WebP"),
+    ("ftp://pictures.example/a.png", "it is not an image; --image takes a file"),
+    *((name, "it is not a regular file; --image takes a file") for name in ("pipe", "/dev/zero")),
+    ("large.png", "it has more than 100,000,000 bytes; --image takes a file"),
 )
 def test_wrong_image_is_wrong_usage(image: str, fact: str) -> None:
     Path("pipe").unlink(missing_ok=True)
@@ -227,8 +227,7 @@ def test_wrong_image_is_wrong_usage(image: str, fact: str) -> None:
     os.truncate("large.png", 1 << 30)
     with serving([]) as server:
         error = refused(*ASK, "--base-url", server.url, "--image", image)
-    assert "the input images[0]: " in error
-    assert (fact in error, server.asked) == (True, [])
+    assert (f"{image} cannot be used: {fact}" in error, server.asked) == (True, [])
 
 
 def test_help_names_every_provider() -> None:

@@ -9,14 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from graphexec.agents import Agent, WorkedExample, create_structured_agent
-from graphexec.agents.images import read_images
 from graphexec.agents.structured import STRUCTURED_PROMPT
 from graphexec.cli.exit_codes import UsageError
 from graphexec.cli.targets import tools_at
 from graphexec.create import make_agent_of_kind
-from graphexec.executor.inputs import read_file
+from graphexec.errors import InputError
 from graphexec.executor.options import AgentKind
 from graphexec.messages import Image, Model
+from graphexec.messages.images import MOST_IMAGE_BYTES
+from graphexec.runtime.files import read_regular
 from graphexec.tools import AnyTool, tools_by_name
 from graphexec.tools.everyday import EVERYDAY_TOOLS
 
@@ -116,10 +117,20 @@ def load_tools(references: Sequence[str]) -> tuple[AnyTool, ...]:
 
 
 def load_images(references: Sequence[str]) -> tuple[Image, ...]:
-    """Load the images at these addresses and in these files. Raises `InputError`."""
-    is_address = [one.startswith("data:") or "://" in one for one in references]
-    named = [one if address else Path(one) for one, address in zip(references, is_address, strict=True)]
-    return read_images(named, read_file) if named else ()
+    """Load the images at these addresses and in these files. Raises `UsageError`."""
+    return tuple(map(_load_image, references))
+
+
+def _load_image(reference: str) -> Image:
+    try:
+        if "://" in reference or reference.startswith("data:"):
+            return Image(reference)
+        return Image.from_bytes(read_regular(reference, most=MOST_IMAGE_BYTES))
+    except OSError as error:
+        fact = f"{error.strerror}; --image takes a file or an https:// address"
+    except InputError:
+        fact = "it is not an image; --image takes a file of PNG, JPEG, GIF or WebP, or an https:// address"
+    raise UsageError(f"{reference} cannot be used: {fact}")
 
 
 def make_agent(kind: AgentKind, model: Model, tools: Sequence[AnyTool], system: str | None = None) -> Agent:

@@ -15,8 +15,7 @@ from graphexec.cli.runs.loop import RunDisplay, RunProgress, RunSetup
 from graphexec.cli.screen import Screen, TraceScreen
 from graphexec.cli.targets import failure_line
 from graphexec.cli.terminal import clean, is_same_file
-from graphexec.draw.model.text import format_cached, format_duration, format_quantity, format_sum
-from graphexec.draw.runs.labels import format_call
+from graphexec.draw.model.text import format_cached, format_call, format_duration, format_quantity, format_sum
 from graphexec.effects import (
     CACHED_TOKENS,
     COMPLETION_TOKENS,
