@@ -30,7 +30,7 @@ from graphexec.messages import check_access
 from graphexec.runtime.emission import emit, stream_async, stream_sync
 from graphexec.runtime.handlers import AT_ONCE, RunContext, RunOptions
 from graphexec.runtime.io import ASYNC, BLOCKING, IO, gather, iterate_sync, run_sync
-from graphexec.runtime.loop import follow, whole_end
+from graphexec.runtime.loop import RunLoop, whole_end
 from graphexec.runtime.observers import Observer, OnEvent
 
 if TYPE_CHECKING:
@@ -233,9 +233,9 @@ class RunMethods(Generic[T_co]):
                 observers += (ConsolePrinter(start=start if isinstance(start, Snapshot) else None),)
             watched = dataclasses.replace(options, observers=(*observers, *options.observers)) if observers else options
             # Not awaited here, to save one coroutine per event.
-            return follow(
+            return RunLoop(
                 self._graph, start, self.run_context, io, consumer, pieces=tokens, options=watched, finish=finish
-            )
+            ).follow()
 
         async def read_files(inputs: Mapping[str, Any]) -> R:
             # In a thread, because it would block an event loop.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from typing import Any, Generic, TypeVar, final
@@ -58,31 +58,6 @@ TURN = 64
 _ID_BYTES = 8
 
 
-def follow(
-    graph: Graph[S, F],
-    value: S | Snapshot,
-    run_context: RunContext,
-    io: IO,
-    on_event: OnEvent | None = None,
-    *,
-    pieces: bool = False,
-    options: RunOptions,
-    finish: Callable[[Done[F]], R],
-) -> Coroutine[Any, Any, R]:
-    """Return the coroutine that drives a run to its end, for every kind of run, and returns what `finish` makes of it.
-
-    The observers of the `options` are called with each event, then `on_event` is awaited with it, which may wait for a
-    stream's consumer. A call with a deadline has its own thread or task, which is abandoned if it is late.
-    Raises `EventLoopError` if an async run has no loop.
-    """
-    if not io.blocking:
-        # Loads asyncio, which sync runs never need.
-        from graphexec.runtime.tasks import require_event_loop
-
-        require_event_loop()
-    return RunLoop(graph, value, run_context, io, on_event, options, finish, pieces=pieces).follow()
-
-
 def whole_end(done: Done[F]) -> Done[F]:
     """Return the last event itself, as what a run returns."""
     return done
@@ -90,7 +65,12 @@ def whole_end(done: Done[F]) -> Done[F]:
 
 @final
 class RunLoop(Generic[R]):
-    """One run: its path, the answers to its calls, and its journal."""
+    """One run: its path, the answers to its calls, and its journal. `follow` drives it to its end.
+
+    The observers of the `options` are called with each event, then `on_event` is awaited with it, which may wait for a
+    stream's consumer. A call with a deadline has its own thread or task, which is abandoned if it is late. What
+    `follow` returns is what `finish` makes of the last event.
+    """
 
     __slots__ = (
         "_finish",
@@ -112,16 +92,22 @@ class RunLoop(Generic[R]):
 
     def __init__(
         self,
-        graph: Graph[Any, Any],
-        value: Any,
+        graph: Graph[S, F],
+        value: S | Snapshot,
         run_context: RunContext,
         io: IO,
-        on_event: OnEvent | None,
-        options: RunOptions,
-        finish: Callable[[Done[Any]], R],
+        on_event: OnEvent | None = None,
         *,
-        pieces: bool,
+        pieces: bool = False,
+        options: RunOptions,
+        finish: Callable[[Done[F]], R],
     ) -> None:
+        """Begin the run. Raises `EventLoopError` if an async run has no loop."""
+        if not io.blocking:
+            # Loads asyncio, which sync runs never need.
+            from graphexec.runtime.tasks import require_event_loop
+
+            require_event_loop()
         self.start = start = value.retried() if isinstance(value, Snapshot) else begin(graph, value)
         host = options.host or host_call()
         run_id = options.run_id or start.run_id or os.urandom(_ID_BYTES).hex()

@@ -18,6 +18,7 @@ from graphexec.runtime.threads import (
     MOST_REPORTS,
     NOT_DONE,
     CallUpdate,
+    End,
     NotDone,
     current_cancel_scope,
     make_room,
@@ -48,28 +49,22 @@ async def call_in_thread(call: Callable[[], T]) -> T:
     """Run `call` in a separate thread and await its result; cancelling this abandons the thread."""
     require_event_loop()
     loop = asyncio.get_running_loop()
-    result: asyncio.Future[T] = loop.create_future()
+    ended: asyncio.Future[End[T]] = loop.create_future()
 
-    def deliver(value: T, error: BaseException | None) -> None:
+    def deliver(end: End[T]) -> None:
         # It may be cancelled; and not asked before, since a signal handler of asyncio may cancel it in between.
         with contextlib.suppress(asyncio.InvalidStateError):
-            if isinstance(error, StopIteration):
-                # asyncio cannot store it in a future; PEP 479 converts it to the same error.
-                result.set_exception(RuntimeError(f"{call} raised StopIteration"))
-            elif error is not None:
-                result.set_exception(error)
-            else:
-                result.set_result(value)
+            ended.set_result(end)
 
-    def receive(value: T, error: BaseException | None) -> None:
+    def receive(end: End[T]) -> None:
         # The loop may be closed by the time an abandoned call ends.
         with contextlib.suppress(RuntimeError):
-            loop.call_soon_threadsafe(deliver, value, error)
+            loop.call_soon_threadsafe(deliver, end)
 
     with open_cancel_scope() as scope:
         context = run_in_thread(call, scope, receive)
         try:
-            return await result
+            return (await ended)()
         finally:
             if not scope.cancelled:
                 adopt(context)
