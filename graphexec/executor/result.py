@@ -41,9 +41,7 @@ class RunResult(Generic[T_co]):
     """The ending of a run with its steps and its usage. A run stopped by a limit has a result, not an exception.
 
     `steps` holds every action with its observation, in order, including parse errors. `journal` holds the replies since
-    the run was started or resumed; the run is drawn and replayed from it. `observer_seconds` is the time spent in
-    observers, without the last event, and `node_seconds` the time spent in nodes and the policies that they call (such
-    as `handle_parsing_errors`): no deadline cuts either.
+    the run was started or resumed; the run is drawn and replayed from it.
     """
 
     ending: Ending
@@ -51,8 +49,6 @@ class RunResult(Generic[T_co]):
     spent: Spent
     limits: Limits
     journal: Journal | None = field(default=None, compare=False, repr=False)
-    observer_seconds: float = field(default=0.0, compare=False)
-    node_seconds: float = field(default=0.0, compare=False)
     # Why there is no instance of the executor's output type; `None` if there is one, and without such a type.
     no_output: str | None = field(default=None, compare=False, repr=False)
     typed: bool = field(default=False, compare=False, repr=False)
@@ -112,9 +108,7 @@ def make_result(done: Done[Ending], limits: Limits, output: Output | None = None
     """Return the result of a run that has ended; `output` is the type of its answer."""
     # A user's node may end a run and leave its steps out of the finish; the node's value has them.
     steps = max(done.outcome.steps, steps_of(done.snapshot.value), key=len)
-    result: RunResult[Any] = RunResult(
-        done.outcome, steps, done.spent, limits, done.journal, done.observer_seconds, done.node_seconds
-    )
+    result: RunResult[Any] = RunResult(done.outcome, steps, done.spent, limits, done.journal)
     return result if output is None else _with_instance(result, output)
 
 

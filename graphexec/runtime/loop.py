@@ -80,7 +80,6 @@ class RunLoop(Generic[R]):
         "embedded",
         "execution",
         "io",
-        "node_seconds",
         "observed",
         "path",
         "pieces",
@@ -120,11 +119,9 @@ class RunLoop(Generic[R]):
         check_context(answering, self.execution.program.context_types, options.context)
         # The clock of a resumed run continues from its snapshot.
         self.scope.begin(self.execution)
-        # The time between a reply and the next call: in nodes, policies and observers.
-        self.node_seconds = 0.0
         notify: Notifier | None = None
         if options.observers:
-            notify = Notifier(options.observers, run_context.clock, options.continues)
+            notify = Notifier(options.observers, options.continues)
             on_event = on_event and notify.reporting_to(on_event)
         # Without a consumer to wait for, the engine calls the observers directly.
         called = notify if on_event is None else None
@@ -147,9 +144,7 @@ class RunLoop(Generic[R]):
         return Journal(run.graph, limits, start, self.answers, self.times, scope, began=scope.date, seconds=scope.now())
 
     async def _end(self, outcome: Any) -> Done[Any]:
-        run, watched = self.execution, 0.0 if self._notify is None else self._notify.seconds
-        taken = max(0.0, self.node_seconds - watched)
-        done: Done[Any] = Done(outcome, run.snapshot(), self._journal(), watched, taken, run.call())
+        done: Done[Any] = Done(outcome, self.execution.snapshot(), self._journal(), self.execution.call())
         if self._notify is not None:
             self._notify.end(done)
         if self._on_event is not None:
@@ -178,7 +173,6 @@ class RunLoop(Generic[R]):
         request: CallContext[Any] | Batch | None = None
         answer: Any = None
         done: Done[Any] | None = None
-        back = clock() - began  # When the current node started or resumed.
         try:
             self.scope.caller = current.get()
             enter_call(self.scope)
@@ -213,27 +207,22 @@ class RunLoop(Generic[R]):
                         if not asked % TURN:
                             await self.io.checkpoint()
                         asked_at = clock() - began
-                        self.node_seconds += asked_at - back
                         deadline = execution.deadline if execution.timed else None
                         left = None if deadline is None else deadline - asked_at
-                        reply, back = await self.answer(
-                            handler_of(item, self.run_context.handlers, self.embedded), item, left
-                        )
-                        answer = reply, back, back - asked_at
+                        handler = handler_of(item, self.run_context.handlers, self.embedded)
+                        reply, now = await self.answer(handler, item, left)
+                        answer = reply, now, now - asked_at
                         kept = ChargedReply(reply, item.charged) if item.charged else reply
                     else:
                         if members is None or members.batch is not item:
                             if members is not None:
                                 await members.close()
                             members = MemberCalls(self, item)
-                        self.node_seconds += clock() - began - back
                         answer = await members.next_answer()
                         kept = members.keep_charged(answer[0])
-                        back = clock() - began
                     reply_class = kept.__class__
                     self.answers += (reply_class, kept.compact()) if reply_class in compact else (None, kept)
                     self.times += array("d", answer[1:])
-                self.node_seconds += clock() - began - back
                 done = await self._end(outcome)
                 enter_call(self.scope.caller)
                 result = self._finish(done)

@@ -32,7 +32,7 @@ class ObserverFailed:
 
 
 class Notifier:
-    """Calls the observers of one run with its events, in order; `seconds` is the time that they took.
+    """Calls the observers of one run with its events, in order.
 
     An exception of an observer is logged, and reported to the other observers and the consumer, once per observer and
     run. If the observer's attribute `raise_error` is `True`, it is raised instead. Other exceptions than `Exception`,
@@ -40,17 +40,10 @@ class Notifier:
     there is no `Failed`.
     """
 
-    __slots__ = ("_clock", "_continues", "_ended", "_failed", "_observers", "_reports", "_unreported", "seconds")
+    __slots__ = ("_continues", "_ended", "_failed", "_observers", "_reports", "_unreported")
 
-    def __init__(
-        self,
-        observers: Sequence[Observer],
-        clock: Callable[[], float],
-        continues: Callable[[], bool] | None = None,
-    ) -> None:
-        self.seconds = 0.0
+    def __init__(self, observers: Sequence[Observer], continues: Callable[[], bool] | None = None) -> None:
         self._observers = tuple(observers)
-        self._clock = clock
         self._continues = continues
         # The number of observers that were called with the last event, `Done` or `Failed`.
         self._ended = 0
@@ -62,7 +55,6 @@ class Notifier:
     # Any event but the last: it has a node.
     def __call__(self, event: Any) -> None:
         """Call the observers with an event, and with reports of other observers' errors."""
-        began = self._clock()
         for observer in self._observers:
             self._call(observer, event)
         while self._unreported:
@@ -72,7 +64,6 @@ class Notifier:
             for observer in self._observers:
                 if observer is not failed:
                     self._call(observer, report)
-        self.seconds += self._clock() - began
 
     def end(self, event: Done[Any] | Failed) -> None:
         """Call the observers with the last event, except those that have already received one.
