@@ -127,7 +127,7 @@ class AgentExecutor(RunMethods[T_co]):
     invalid option.
     """
 
-    __slots__ = ("_allow_nonterminating", "_setup", "_verdict")
+    __slots__ = ("_allow_nonterminating", "_verdict")
 
     # Lower layers recognize an executor, and one of a subclass, by this; see `is_executor`.
     runs_agent: ClassVar = True
@@ -204,8 +204,8 @@ class AgentExecutor(RunMethods[T_co]):
             pieces=(*rule_pieces(known), *to_pieces(nodes)),
         )
         self._observers, self._verbose = validate_observers(observers), verbose
-        super().__init__(setup, return_intermediate_steps=return_intermediate_steps)
-        self._allow_nonterminating = allow_nonterminating
+        self._allow_nonterminating, self._checks_access = allow_nonterminating, True
+        self.return_intermediate_steps = return_intermediate_steps
         context = RunContext(setup.all_handlers, limits, tool_concurrency, around_call=around_call)
         self._prove(setup.make_graph(limits.fan_out), context)
 
@@ -213,14 +213,13 @@ class AgentExecutor(RunMethods[T_co]):
         verdict = graph.verify(context.limits)
         if not self._allow_nonterminating:
             verdict.require_proof()
-        self._verdict = verdict
-        self._use(graph, dataclasses.replace(context, proof=verdict.proof))
+        self._graph, self._verdict = graph, verdict
+        self._run_context = dataclasses.replace(context, proof=verdict.proof)
 
     def _copy_with(self, setup: Setup) -> Self:
         """Return a copy of this executor that is made of another setup, within the same limits."""
         changed = copy.copy(self)
         changed._setup = setup
-        changed._set_parts(setup)
         graph = setup.make_graph(self.limits.fan_out)
         context = dataclasses.replace(self.run_context, handlers=setup.all_handlers)
         changed._prove(graph, context)
@@ -362,14 +361,11 @@ class AgentExecutor(RunMethods[T_co]):
         on the context of the calling run, which must be an instance of the classes that this executor takes. Raises
         `ToolDefinitionError` for an invalid name or description, and for an input whose name is not a valid argument.
         """
-        # A callable agent declares no inputs.
-        return executor_tool(self, self._nested(), self.input_keys or ("input",), name, description)
-
-    def _nested(self) -> AgentExecutor:
-        """Return a copy whose runs leave the check of the access to models to the outer run."""
         nested = copy.copy(self)
+        # The outer run checks the access to the models.
         nested._checks_access = False
-        return nested
+        # A callable agent declares no inputs.
+        return executor_tool(self, nested, self.input_keys or ("input",), name, description)
 
 
 def _require_same_tools(agent: Agent, tools: Mapping[str, AnyTool]) -> None:

@@ -80,14 +80,13 @@ class InputKeys:
     needed: tuple[str, ...]
     passed: tuple[str, ...]
 
-    def name(self, inputs: Inputs, memory: Memory | None) -> dict[str, Any]:
+    def name(self, inputs: Inputs, loaded: Sequence[str]) -> dict[str, Any]:
         """Return the inputs by name, with lists of their own, which the caller does not change during the run.
 
-        Raises `InputError` if one is missing that the memory does not provide.
+        Raises `InputError` if one is missing that is not `loaded` later, when it is checked.
         """
         named = {name: _copy(value) for name, value in name_inputs(inputs, self.passed).items()}
-        # The memory's inputs are assumed here and checked when it is loaded.
-        self.require(*named, *(() if memory is None else memory.keys))
+        self.require(*named, *loaded)
         return named
 
     def require(self, *names: str) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from graphexec._arguments import optional, validate, whole
 from graphexec.actions import AgentFinish, Run
+from graphexec.agents import Agent
 from graphexec.agents.images import has_files
 from graphexec.effects import ModelEffect
 from graphexec.errors import InputError, OutputError, format_value
@@ -32,6 +33,7 @@ from graphexec.runtime.handlers import AT_ONCE, RunContext, RunOptions
 from graphexec.runtime.io import ASYNC, BLOCKING, IO, gather, iterate_sync, run_sync
 from graphexec.runtime.loop import RunLoop, whole_end
 from graphexec.runtime.observers import Observer, OnEvent
+from graphexec.tools import AnyTool
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -48,35 +50,30 @@ class RunMethods(Generic[T_co]):
         "_checks_access",
         "_graph",
         "_observers",
-        "_output",
         "_run_context",
+        "_setup",
         "_verbose",
-        "agent",
         "return_intermediate_steps",
-        "tools",
     )
 
-    # A slot of the executor, so that an attempt to copy it comes to the model's key first.
-    _setup: Setup
+    # False for the copy whose runs are nested in those that check it.
+    _checks_access: bool
+    _graph: Machine[Ready, Ending]
     _observers: tuple[Observer, ...]
+    _run_context: RunContext
+    _setup: Setup
     _verbose: bool
+    return_intermediate_steps: bool
 
-    def __init__(self, setup: Setup, *, return_intermediate_steps: bool) -> None:
-        self.return_intermediate_steps = return_intermediate_steps
-        # Not in the copy whose runs are nested in those that check it.
-        self._checks_access = True
-        self._set_parts(setup)
+    @property
+    def agent(self) -> Agent:
+        """The agent, with the tools of the pieces."""
+        return self._setup.agent_with_tools
 
-    def _set_parts(self, setup: Setup) -> None:
-        """Set what the runs need of the setup."""
-        self.agent = setup.agent_with_tools
-        self.tools = setup.offered
-        self._output = setup.output
-
-    def _use(self, graph: Machine[Ready, Ending], context: RunContext) -> None:
-        """Set the machine that runs, and its handlers and limits."""
-        self._graph = graph
-        self._run_context = context
+    @property
+    def tools(self) -> Mapping[str, AnyTool]:
+        """The tools by name, with those of the pieces."""
+        return self._setup.offered
 
     @property
     def run_context(self) -> RunContext:
@@ -113,7 +110,7 @@ class RunMethods(Generic[T_co]):
 
         Raises `InputError` for missing inputs.
         """
-        return begin(self._graph, Ready(Run(self._prepare(self._setup.keys.name(inputs, self._setup.memory)))))
+        return begin(self._graph, Ready(Run(self._prepare(self._setup.name(inputs)))))
 
     def run(self, inputs: Inputs | Snapshot, **options: Unpack[RunSettings]) -> RunResult[T_co]:
         """Run to the end and return the result. A run that a limit stops has a result, too, and does not raise.
@@ -247,11 +244,11 @@ class RunMethods(Generic[T_co]):
 
     def _load_answer(self, snapshot: Snapshot) -> Snapshot:
         """Return the snapshot with the instance of the output type in a stored answer, as the nodes expect it."""
-        value = snapshot.value
-        if self._output is None or not isinstance(value, AgentFinish):
+        value, output = snapshot.value, self._setup.output
+        if output is None or not isinstance(value, AgentFinish):
             return snapshot
         with suppress(OutputError):
-            value = load_answer(value, self._output)
+            value = load_answer(value, output)
         return snapshot if value is snapshot.value else dataclasses.replace(snapshot, value=value)
 
     async def _invoke(
@@ -284,7 +281,7 @@ class RunMethods(Generic[T_co]):
 
     def make_result(self, done: Done[Ending]) -> RunResult[T_co]:
         """Return the result of a run of this executor from its last event."""
-        return make_result(done, self.limits, self._output)
+        return make_result(done, self.limits, self._setup.output)
 
     async def _answer(self, inputs: Inputs | Snapshot, io: IO, options: RunOptions) -> AsyncGenerator[str, None]:
         extractor = AnswerExtractor(self.agent, self._graph)
@@ -310,7 +307,7 @@ class RunMethods(Generic[T_co]):
             check_access(handler)
 
     def _name(self, inputs: Inputs | Snapshot) -> Mapping[str, Any] | Snapshot:
-        return inputs if isinstance(inputs, Snapshot) else self._setup.keys.name(inputs, self._setup.memory)
+        return inputs if isinstance(inputs, Snapshot) else self._setup.name(inputs)
 
     def _may_ask_model(self, start: Ready | Snapshot) -> bool:
         """Return whether a run from there may ask the model: one that only has to save its memory needs none."""

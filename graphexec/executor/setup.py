@@ -15,7 +15,7 @@ from graphexec.effects import CallAgent, CallModel, CallTool, LoadMemory, SaveMe
 from graphexec.errors import InputError, did_you_mean
 from graphexec.executor.as_tool import nested_runs
 from graphexec.executor.handlers import make_agent_handler, make_model_handler, reading_ahead, with_attempts
-from graphexec.executor.inputs import InputKeys, make_input_keys
+from graphexec.executor.inputs import InputKeys, Inputs, make_input_keys
 from graphexec.executor.nodes import Policies, dispatch_tools
 from graphexec.executor.outcomes import Ready
 from graphexec.executor.plugging import Output, Piece, assign_seats, edits_of, plug
@@ -211,6 +211,10 @@ class Setup:
     def keys(self) -> InputKeys:
         """The names of the inputs."""
         return make_input_keys(self.agent_with_tools, self.memory)
+
+    def name(self, inputs: Inputs) -> dict[str, Any]:
+        """Return the inputs by name. Raises `InputError` if one is missing that the memory does not provide."""
+        return self.keys.name(inputs, () if self.memory is None else self.memory.keys)
 
     @cached_property
     def settings(self) -> tuple[object, ...]:
