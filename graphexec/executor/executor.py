@@ -22,7 +22,8 @@ from graphexec.executor.options import (
     select_graph,
 )
 from graphexec.executor.outcomes import Ready
-from graphexec.executor.plugging import Piece, Plugged, Seats, assign_seats, pass_on, to_piece, to_pieces
+from graphexec.executor.plugging.piece import Piece, Plugged, Seats, assign_seats, to_piece, to_pieces
+from graphexec.executor.plugging.plug import pass_on
 from graphexec.executor.result import Ending, T_co
 from graphexec.executor.rules import rule_pieces
 from graphexec.executor.runs import RunMethods

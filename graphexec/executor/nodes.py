@@ -227,10 +227,10 @@ def generate_response(
 
     The request is counted, but no limit on calls, tokens or cost stops it, and it may take 10 seconds beyond the
     deadline. A reply in plain text is an answer, too. If the reply is empty or chooses more actions, the run ends as
-    with `stopped_response`. After a refusal nothing is asked.
+    with `stopped_response`. After a refusal nothing is asked, nor before a memory has loaded the inputs of the prompt.
     """
     ending = end_stopped(stopped)
-    if not isinstance(stopped.cause, Exhausted):
+    if not isinstance(stopped.cause, Exhausted) or {*agent.input_keys} - {*stopped.run.inputs}:
         return ending
     reply: ModelReply | Decided = yield policies.request(agent, stopped.run, conclude)
     try:

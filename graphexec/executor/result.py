@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     # The TypeVar of Python 3.13.
     from typing_extensions import TypeVar
 
-    from graphexec.executor.plugging import Output
+    from graphexec.executor.plugging.piece import Output
 
     # The class of the answer: of `create_agent(output_type=...)`, else any.
     T_co = TypeVar("T_co", covariant=True, default=Any)

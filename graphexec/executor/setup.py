@@ -18,8 +18,9 @@ from graphexec.executor.handlers import make_agent_handler, make_model_handler, 
 from graphexec.executor.inputs import InputKeys, Inputs, make_input_keys
 from graphexec.executor.nodes import Policies, dispatch_tools
 from graphexec.executor.outcomes import Ready
-from graphexec.executor.plugging import Output, Piece, assign_seats, edits_of, plug
-from graphexec.executor.plugging.memory_nodes import add_memory
+from graphexec.executor.plugging.memory import memory_piece
+from graphexec.executor.plugging.piece import Output, Piece, assign_seats
+from graphexec.executor.plugging.plug import edits_of, plug
 from graphexec.executor.result import Ending
 from graphexec.executor.rules import dispatch_known_tools, rule_pieces
 from graphexec.kernel.effects import Effect
@@ -109,11 +110,23 @@ class Setup:
     def __post_init__(self) -> None:
         # Names that are plugged twice are reported before their tools.
         assign_seats(self.pieces)
+        typed = [piece.name for piece in self.pieces if piece.output is not None]
+        if len(typed) + (self.kept_output is not None) > 1:
+            remedy = f"unplug {typed[0]}" if len(typed) > 1 else "make the executor without the first"
+            raise InputError(f"{typed[-1]} is another output type, and an executor has one; {remedy}")
 
     @cached_property
     def fitted(self) -> tuple[Piece, ...]:
-        """The pieces with the nodes that they have for this agent and these tools."""
-        return tuple(one if one.fit is None else replace(one, nodes=one.fit(self._rules)) for one in self.pieces)
+        """The pieces with the nodes that they have for this agent and these tools, after that of the memory."""
+        pieces = tuple(one if one.fit is None else replace(one, nodes=one.fit(self._rules)) for one in self.pieces)
+        if self.memory is None:
+            return pieces
+        return memory_piece([*self._base, *(one for piece in pieces for one in piece.nodes)]), *pieces
+
+    @property
+    def _base(self) -> Machine[Ready, Ending]:
+        """The machine that the pieces are plugged into."""
+        return self.changed or self.table
 
     @cached_property
     def _rules(self) -> CallRules:
@@ -125,15 +138,10 @@ class Setup:
         """The tools by name, with those of the pieces. Raises `ToolDefinitionError` for two tools of one name."""
         return tools_by_name([*self.tools, *(tool for piece in self.pieces for tool in piece.tools)])
 
-    @cached_property
+    @property
     def output(self) -> Output | None:
-        """The type of the answers; `None` for any. Raises `InputError` for two of them."""
-        typed = [piece for piece in self.pieces if piece.output is not None]
-        if len(typed) + (self.kept_output is not None) > 1:
-            names = [piece.name for piece in typed]
-            remedy = f"unplug {names[0]}" if len(names) > 1 else "make the executor without the first"
-            raise InputError(f"{names[-1]} is another output type, and an executor has one; {remedy}")
-        return typed[0].output if typed else self.kept_output
+        """The type of the answers; `None` for any."""
+        return next((piece.output for piece in self.pieces if piece.output is not None), self.kept_output)
 
     @cached_property
     def agent_with_tools(self) -> Agent:
@@ -223,16 +231,14 @@ class Setup:
         return self.agent_with_tools, self._policies, self._rules, self.keys, *nested, self.all_handlers
 
     def make_graph(self, fan_out: int | None) -> Machine[Ready, Ending]:
-        """Return the machine with its pieces and its memory, and with the settings.
+        """Return the machine with its pieces, and with the settings.
 
         `fan_out` is the limit on the tool calls of one step.
 
         Raises `GraphError` for pieces that do not fit, and for a node whose parameter fits no setting.
         """
         self.require_tools()
-        machine = self._limit_calls(plug(self.changed or self.table, self.fitted), fan_out)
-        if self.memory is not None:
-            machine = add_memory(machine)
+        machine = self._limit_calls(plug(self._base, self.fitted), fan_out)
         machine = machine.with_settings(*self.settings)
         fill_parameters(machine)
         return machine

@@ -12,7 +12,7 @@ from graphexec.agents import Agent
 from graphexec.effects import CallAgent, CallTool, ModelEffect
 from graphexec.errors import Fault, GraphError, InputError
 from graphexec.executor.outcomes import Ready, Stopped
-from graphexec.executor.plugging.memory_nodes import attach_run, is_save_node, save_memory
+from graphexec.executor.plugging.memory import attach_run, is_save_node, save_memory
 from graphexec.executor.plugging.piece import HOMES, ONCE, Edit, Piece, Seats, assign_seats
 from graphexec.kernel.effects import All, Effect, Request
 from graphexec.kernel.graph import Graph, M, Route, Routes, Table, change_table
@@ -112,15 +112,18 @@ def _redirect(
     machine: Graph[Any, Any], ways: Mapping[type | str, list[str]], homes: Mapping[type, str]
 ) -> tuple[list[Edge], str]:
     """Return the machine's edges, each with the pieces before its home, and the start."""
-    home = homes[Ready]
+    home, end = homes[Ready], homes[AgentFinish]
     # What the first decision leads to; other sources run before it.
     later = reachable(home, [(edge.source, edge.target) for edge in machine.edges])
     edges: list[Edge] = []
     for edge in machine.edges:
         target = edge.target
-        if homes.get(edge.outcome) == target and not is_save_node(edge.source):
-            first = edge.outcome is Ready and edge.source not in later
-            target = ways[ONCE if first else edge.outcome][0]
+        if not is_save_node(edge.source):
+            # A node that surgery has added may end the run past the node that saves it.
+            target = end if target == END.name else target
+            if homes.get(edge.outcome) == target:
+                first = edge.outcome is Ready and edge.source not in later
+                target = ways[ONCE if first else edge.outcome][0]
         edges.append(dataclasses.replace(edge, target=target))
     return edges, ways[ONCE][0] if machine.start == home else machine.start
 

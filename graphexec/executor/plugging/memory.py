@@ -1,4 +1,4 @@
-"""Nodes that load a memory before the agent's first decision and save it at the end, and functions that add them.
+"""The piece of a memory: a node that loads it before the agent's first decision, and one that saves it at the end.
 
 Endings always carry their run: a user's node may leave it out, and the engine's value has it.
 """
@@ -6,22 +6,21 @@ Endings always carry their run: a user's node may leave it out, and the engine's
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 from weakref import WeakSet
 
 from graphexec.actions import NO_RUN, AgentFinish, Run, StoppedResponse, run_of
 from graphexec.effects import LoadMemory, SaveMemory
-from graphexec.errors import InputError
 from graphexec.executor.inputs import InputKeys, to_outputs
 from graphexec.executor.nodes import check_return_direct, generate_response, parse, parse_or_raise, stopped_response
-from graphexec.executor.outcomes import Ready, Stopped, limit_reached
+from graphexec.executor.outcomes import Ready, limit_reached
+from graphexec.executor.plugging.piece import Piece
 from graphexec.executor.result import Ending
-from graphexec.kernel.effects import Asks, Effect, ask
-from graphexec.kernel.graph import Graph, M, change_table
+from graphexec.kernel.effects import Asks, ask
 from graphexec.kernel.meters import Exhausted
-from graphexec.kernel.node import END, Edge, Node, node
+from graphexec.kernel.node import Node, node
 from graphexec.kernel.surgery import same, wrap_function
 
 # The executor's own nodes that end a run: their endings always have it.
@@ -74,68 +73,24 @@ def return_unsaved(not_saved: NotSaved) -> AgentFinish | StoppedResponse:
     return not_saved.ending
 
 
-def add_memory(machine: M) -> M:
-    """Return the machine with the nodes that load and save a memory added, if it lacks them.
+def memory_piece(nodes: Sequence[Node[Any, Any]]) -> Piece:
+    """Return the piece that loads and saves a memory in the machine with these nodes.
 
-    Every edge that led to the end then leads to `save_memory`. If the machine has its own nodes that ask for
-    `LoadMemory` or `SaveMemory`, they are used instead. Raises `InputError` if another node has the name of an added
-    node.
+    It is the first one that a run meets, and the last. If a node of the machine asks for `LoadMemory` or `SaveMemory`,
+    it serves in the place of the piece's.
     """
-    before: list[Node[Any, Any]] = []
-    behind: list[Node[Any, Any]] = []
-    edges, start = list(machine.edges), machine.start
-    if not _asks(machine, LoadMemory):
-        stop = _plain_stop(machine)
-        before.append(load_memory)
-        edges = [Edge(load_memory.name, Ready, start), Edge(load_memory.name, Stopped, stop.name), *edges]
-        start = load_memory.name
-        if machine.nodes.get(stop.name) is not stop:
-            behind.append(stop)
-            edges.append(Edge(stop.name, StoppedResponse, END.name))
-    saved: list[Edge] = []
-    if not _asks(machine, SaveMemory):
-        longest = max((one.grace or 0.0 for one in machine), default=0.0)
-        behind += [dataclasses.replace(save_memory, grace=longest + GRACE), return_unsaved]
-        saved.append(Edge(save_memory.name, NotSaved, return_unsaved.name))
-        for source in _SAVE_NODES:
-            saved += [Edge(source, outcome, END.name) for outcome in save_memory.takes]
-    for one in (*before, *behind):
-        if one.name in machine:
-            raise InputError(f"the graph has a node {one.name}, a name that the memory needs; rename the function")
-    nodes = [*before, *machine, *behind]
-    if save_memory.name in {one.name for one in nodes}:
-        edges = [
-            dataclasses.replace(edge, target=save_memory.name)
-            if edge.target == END.name and edge.source not in _SAVE_NODES
-            else edge
-            for edge in edges
-        ]
-        ending = {edge.source for edge in edges if edge.target == save_memory.name}
-        nodes = [attach_run(one) if one.name in ending else one for one in nodes]
-    return change_table(machine, nodes, [*edges, *saved], start)
-
-
-# The last nodes of a run with a memory: their outcomes lead to the end.
-_SAVE_NODES = (save_memory.name, return_unsaved.name)
+    # The nodes of an embedded agent, such as `research.load_memory`, serve that agent's runs.
+    asked = {effect for one in nodes if "." not in one.name for effect in one.effects}
+    own: list[Node[Any, Any]] = [] if LoadMemory in asked else [load_memory]
+    if SaveMemory not in asked:
+        longest = max((one.grace or 0.0 for one in nodes), default=0.0)
+        own += [dataclasses.replace(save_memory, grace=longest + GRACE), return_unsaved]
+    return Piece("memory", tuple(own), once=True)
 
 
 def is_save_node(name: str) -> bool:
     """Return whether the node of this name saves the ending of a run, or comes after the save."""
-    return name in _SAVE_NODES
-
-
-def _asks(machine: Graph[Any, Any], effect: type[Effect[Any]]) -> bool:
-    # The nodes of an embedded agent, such as `research.load_memory`, serve that agent's runs.
-    return any(effect in one.effects for one in machine if "." not in one.name)
-
-
-def _plain_stop(machine: Graph[Any, Any]) -> Node[Any, Any]:
-    """Return the node that ends a run stopped before its memory is loaded; it is pure, as no model can be asked yet."""
-    targets = [edge.target for edge in machine.edges if edge.outcome is Stopped and edge.target in machine]
-    for name in targets:
-        if machine[name].kind == "pure":
-            return machine[name]
-    return node(name="stopped_unloaded")(stopped_response) if targets else stopped_response
+    return name in (save_memory.name, return_unsaved.name)
 
 
 def attach_run(source: Node[Any, Any]) -> Node[Any, Any]:
