@@ -20,7 +20,7 @@ from graphexec.errors import AgentError, InvalidCallError, MissingAPIKeyError, M
 from graphexec.kernel.effects import CallContext, Effect
 from graphexec.kernel.events import Cut
 from graphexec.messages import Model, ModelReply, ReplyDelta, check_access, check_reply
-from graphexec.messages.replies import LONG, is_long
+from graphexec.messages.replies import is_long
 from graphexec.runtime.calls import report, wait_for_capacity, wants_pieces
 from graphexec.runtime.handlers import Handler, HandlerLike, answering
 from graphexec.runtime.io import IO
@@ -70,11 +70,7 @@ def make_model_handler(model: Model, read: Read | None = None) -> Handler:
         checked = check_reply(reply, name)
         if read is None or (io.blocking and left is None):
             return checked
-        # `is_long` written out, to save its calls at each step.
-        long = checked.content[LONG:]
-        for one in checked.tool_calls:
-            long = long or one.arguments[LONG:]
-        return await io.call(read_ahead, read, checked) if long else checked
+        return await io.call(read_ahead, read, checked) if is_long(checked) else checked
 
     async def stream_reply(effect: ModelEffect[Any], timeout: float | None, io: IO) -> object:
         last: object = None

@@ -53,8 +53,12 @@ class _CallsOf:
     key: str
     lookup: Lookup
 
+    @classmethod
+    def named(cls, tool: str, lookup: Lookup) -> _CallsOf:
+        return cls(tool if lookup == "exact" else tool.casefold(), lookup)
+
     def __call__(self, effect: object) -> bool:
-        return isinstance(effect, CallTool) and self == _calls_of(effect.name, self.lookup)
+        return isinstance(effect, CallTool) and self == _CallsOf.named(effect.name, self.lookup)
 
 
 def validate_handlers(
@@ -67,19 +71,11 @@ def validate_handlers(
     return handlers or {}
 
 
-def _calls_of(tool: str, lookup: Lookup) -> _CallsOf:
-    return _CallsOf(tool if lookup == "exact" else tool.casefold(), lookup)
-
-
-def _counts_any(_: object) -> bool:
-    return True
-
-
 # The modules of the shelf.
 _SHELF = "graphexec.nodes."
 
 # Counts the calls of the tools that have no limit.
-_FREE = Quota("", None, _counts_any)
+_FREE = Quota("", None, lambda _: True)
 
 
 @final
@@ -209,10 +205,7 @@ class Setup:
         Raises `InputError` for an agent that makes no requests.
         """
         names = tuple(tool.name for piece in self.pieces for tool in piece.tools)
-        edits = edits_of(self.agent, self.pieces)
-        if not names and not edits:
-            return self.policies
-        edits = (*self.policies.edits, *edits)
+        edits = (*self.policies.edits, *edits_of(self.agent, self.pieces))
         return replace(self.policies, piece_tools=names or self.policies.piece_tools, edits=edits)
 
     @cached_property
@@ -255,7 +248,7 @@ class Setup:
             return machine
         lookup, quotas = self.lookup, {one.counts: one for one in home.quotas if one.name}
         for tool, calls in [limit for piece in self.pieces for limit in piece.tool_limits.items()]:
-            counts = _calls_of(tool, lookup)
+            counts = _CallsOf.named(tool, lookup)
             known = quotas.get(counts)
             name = re.sub(r"\W|^(?=\d)", "_", f"{tool}_calls") if known is None else known.name
             while known is None and name in (*machine.meters, *[one.name for one in quotas.values()]):
@@ -267,7 +260,7 @@ class Setup:
         # The nodes of the shelf's pieces carry out the calls of the tools that they bring.
         acting = [one for piece in self.pieces if piece.acts for one in piece.tools]
         carried = {one.name for one in acting if str(one.function.__module__).startswith(_SHELF)}
-        left = {_calls_of(name, lookup) for name in self.offered if name not in carried}
+        left = {_CallsOf.named(name, lookup) for name in self.offered if name not in carried}
         free = () if not quotas or left <= {*quotas} else (_FREE,)
         most = self._most_calls((*quotas.values(), *free))
         base = dispatch_known_tools if quotas else dispatch_tools

@@ -97,9 +97,7 @@ def answering(function: HandlerLike) -> Handler:
     parameter, context_type = _call_parameter(function)
 
     async def answer(effect: Any, call: CallContext[Any], io: IO) -> Any:
-        # Any: a function of one argument.
-        called: Any = function if parameter is None else partial(function, **{parameter: call})
-        return await _call_or_await(called, effect, io, is_async=is_async)
+        return await _call_or_await(function, parameter, effect, call, io, is_async=is_async)
 
     return Handler(answer, context_types=() if context_type is None else (context_type,))
 
@@ -137,7 +135,11 @@ def _second_parameter(function: Callable[..., Any]) -> str | None:
 
 
 # Any: the function's own argument and result.
-async def _call_or_await(function: Callable[[Any], Any], argument: Any, io: IO, *, is_async: bool) -> Any:
+async def _call_or_await(
+    function: Any, parameter: str | None, argument: Any, call: CallContext[Any], io: IO, *, is_async: bool
+) -> Any:
+    if parameter is not None:
+        function = partial(function, **{parameter: call})
     if is_async:
         return await io.call_async(function, argument)
     result = await io.call(function, argument)
@@ -149,11 +151,8 @@ async def _call_or_await(function: Callable[[Any], Any], argument: Any, io: IO, 
 
 
 async def _perform(effect: Perform, call: CallContext[Any], io: IO) -> Any:
-    function, parameter = effect.function, effect.call_parameter
-    is_async = inspect.iscoroutinefunction(function)
-    return await _call_or_await(
-        function if parameter is None else partial(function, **{parameter: call}), effect.value, io, is_async=is_async
-    )
+    is_async = inspect.iscoroutinefunction(effect.function)
+    return await _call_or_await(effect.function, effect.call_parameter, effect.value, call, io, is_async=is_async)
 
 
 def handlers_for(answers: Mapping[type[Effect[Any]], HandlerLike]) -> Handlers:

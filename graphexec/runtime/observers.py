@@ -99,14 +99,14 @@ class Notifier:
         except Exception as error:
             if type(event) is not Failed and getattr(observer, "raise_error", False) is True:
                 raise
-            self._note(observer, error)
+            if not any(one is observer for one in self._failed):
+                self._note(observer, error)
 
-    def _note(self, observer: object, error: Exception) -> None:
-        """Log an observer's exception and keep it to be reported, if it is the observer's first."""
-        if any(one is observer for one in self._failed):
-            return
+    def _note(self, observer: Observer, error: Exception) -> None:
+        """Log an observer's first exception, and keep it to be reported."""
         self._failed.append(observer)
-        news = ObserverFailed(_name_of(observer), error)
+        name: object = getattr(observer, "__qualname__", None)
+        news = ObserverFailed(name if isinstance(name, str) else type(observer).__qualname__, error)
         self._unreported.append((observer, news))
         # A log handler writes its own failures to stderr, which may be closed.
         with contextlib.suppress(Exception):
@@ -114,11 +114,6 @@ class Notifier:
             import logging
 
             logging.getLogger("graphexec").warning("%s", news, exc_info=error)
-
-
-def _name_of(observer: object) -> str:
-    name: object = getattr(observer, "__qualname__", None)
-    return name if isinstance(name, str) else type(observer).__qualname__
 
 
 def validate_observers(observers: Sequence[Observer]) -> tuple[Observer, ...]:

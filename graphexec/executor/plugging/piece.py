@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias, final
 
-from graphexec.actions import AgentFinish, Run, StoppedResponse
+from graphexec.actions import AgentFinish, StoppedResponse
 from graphexec.agents import Agent
 from graphexec.agents.calls import CallRules
 from graphexec.effects import CallTool
 from graphexec.errors import Fault, GraphError, InputError, format_value
+from graphexec.executor.nodes import Edit
 from graphexec.executor.outcomes import Acted, Observed, Ready, Replied, Stopped, limit_reached
 from graphexec.kernel.effects import Effect
 from graphexec.kernel.node import Node, node
-from graphexec.messages import ModelRequest
 from graphexec.messages.stored import StoredForm
 from graphexec.runtime.handlers import HandlerLike
 from graphexec.tools import AnyTool
@@ -33,9 +33,6 @@ HOMES: Mapping[type, str] = {
     AgentFinish: "END",
     StoppedResponse: "END",
 }
-
-# Changes a request that the agent makes: from the request, and the run so far.
-Edit: TypeAlias = Callable[[ModelRequest, Run], ModelRequest]
 
 
 class Output(Protocol):

@@ -11,10 +11,11 @@ from graphexec.actions import NO_RUN, AgentFinish, Run, StoppedResponse, run_of
 from graphexec.agents import Agent
 from graphexec.effects import CallAgent, CallTool, ModelEffect
 from graphexec.errors import Fault, GraphError, InputError
+from graphexec.executor.nodes import Edit, edit_request
 from graphexec.executor.outcomes import Ready, Stopped
 from graphexec.executor.plugging.memory import attach_run, is_save_node, save_memory
-from graphexec.executor.plugging.piece import HOMES, ONCE, Edit, Piece, Seats, assign_seats
-from graphexec.kernel.effects import All, Effect, Request
+from graphexec.executor.plugging.piece import HOMES, ONCE, Piece, Seats, assign_seats
+from graphexec.kernel.effects import All, Request
 from graphexec.kernel.graph import Graph, M, Route, Routes, Table, change_table
 from graphexec.kernel.node import END, Edge, Node
 from graphexec.kernel.tables import reachable
@@ -260,16 +261,5 @@ def hide_requests(source: Node[Any, Any], pieces: Sequence[Piece]) -> Node[Any, 
 
 def _edit(asked: Request, edits: Sequence[Edit], run: Run) -> Request:
     if isinstance(asked, All):
-        return dataclasses.replace(asked, effects=tuple(_edit_effect(one, edits, run) for one in asked.effects))
-    return _edit_effect(asked, edits, run)
-
-
-def _edit_effect(effect: Effect[Any], edits: Sequence[Edit], run: Run) -> Effect[Any]:
-    if not isinstance(effect, ModelEffect):
-        return effect
-    # Any: the class of the reply does not matter here.
-    asking: ModelEffect[Any] = effect
-    request = asking.request
-    for edit in edits:
-        request = edit(request, run)
-    return asking if request is asking.request else dataclasses.replace(asking, request=request)
+        return dataclasses.replace(asked, effects=tuple(edit_request(one, edits, run) for one in asked.effects))
+    return edit_request(asked, edits, run)

@@ -17,7 +17,7 @@ from graphexec.agents.reading.json_text import find_regions
 from graphexec.agents.reading.text_parsing import strip_fence
 from graphexec.agents.small.tool_choice import is_tiny
 from graphexec.errors import InputError, NestedRunError, OutputError, format_value
-from graphexec.executor.plugging import Edit
+from graphexec.executor.nodes import Edit
 from graphexec.messages import ChatRequest, CompletionRequest, Message, ModelRequest, SystemMessage, UserMessage
 from graphexec.messages.observations import write_json
 from graphexec.messages.stored import StoredForm
