@@ -51,13 +51,10 @@ class RunResult(Generic[T_co]):
     journal: Journal | None = field(default=None, compare=False, repr=False)
     # Why there is no instance of the executor's output type; `None` if there is one, and without such a type.
     no_output: str | None = field(default=None, compare=False, repr=False)
-    typed: bool = field(default=False, compare=False, repr=False)
 
     def __str__(self) -> str:
-        """The answer as text, or the text of the stopped response."""
-        answer = self.ending.answer if isinstance(self.ending, AgentFinish) else self.ending.output
-        # The same as a model writes it.
-        return format_observation(answer) if self.typed else str(answer)
+        """The answer as text, as a model writes it, or the text of the stopped response."""
+        return format_observation(self.ending.answer if isinstance(self.ending, AgentFinish) else self.ending.output)
 
     @property
     def output(self) -> T_co:
@@ -133,14 +130,14 @@ def _with_instance(result: RunResult[Any], output: Output) -> RunResult[Any]:
     ending = result.ending
     if isinstance(ending, StoppedResponse):
         why = f"the run was stopped ({result.reason}), so it has no answer of its type; look at result.stopped"
-        return dataclasses.replace(result, no_output=why, typed=True)
+        return dataclasses.replace(result, no_output=why)
     try:
         ending = load_answer(ending, output)
         instance = output.restore(ending.answer)
     except OutputError as error:
-        return dataclasses.replace(result, no_output=str(error), typed=True)
+        return dataclasses.replace(result, no_output=str(error))
     if instance is not ending.answer:
         # A node has returned data in the place of an instance.
         name = "output" if "output" in ending.return_values else next(iter(ending.return_values))
         ending = dataclasses.replace(ending, return_values={**ending.return_values, name: instance})
-    return dataclasses.replace(result, ending=ending, typed=True)
+    return dataclasses.replace(result, ending=ending)

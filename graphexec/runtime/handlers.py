@@ -49,7 +49,7 @@ class Handler:
         # Users may pass the function of an effect that `handlers` takes.
         if not callable(self.answer):  # pyright: ignore[reportUnnecessaryComparison]
             raise InputError(f"Handler has answer={format_value(self.answer)}; pass a function of an effect")
-        if not _accepts(self.answer, _ARGUMENTS):
+        if not _takes_three(self.answer):
             # Any: a function of one or two arguments.
             function: Any = self.answer
             made = answering(function)
@@ -57,19 +57,15 @@ class Handler:
             object.__setattr__(self, "context_types", self.context_types or made.context_types)
 
 
-# The effect, its call, and the IO.
-_ARGUMENTS = 3
-
-
-def _accepts(function: Callable[..., Any], count: int) -> bool:
-    """Return whether a function can be called with so many positional arguments. One in C may not say so."""
+def _takes_three(function: Callable[..., Any]) -> bool:
+    """Return whether a function can be called with an effect, its call, and the IO. One in C may not say so."""
     # To read the signature takes as long as the rest of an executor's handlers. Attributes may be those of a decorator.
     if isinstance(function, FunctionType) and not vars(function):
         code = function.__code__
-        if code.co_argcount == count and not code.co_kwonlyargcount:
+        if (code.co_argcount, code.co_kwonlyargcount) == (3, 0):
             return True
     try:
-        inspect.signature(function).bind(*range(count))
+        inspect.signature(function).bind(*"123")
     except (TypeError, ValueError):
         return False
     return True
@@ -243,17 +239,10 @@ def iterate_unless_cancelled(items: Iterable[T]) -> Generator[T, None, None]:
             close()
 
 
-# Any: callers without a type checker may pass any object.
-def _is_call(value: Any) -> bool:
-    if type(value) is CallContext:
-        return value.effect is not None
-    # A tool's, whose effect is copied when it is read.
-    return isinstance(value, CallContext)
-
-
+# The call of an event without an effect stands for a visit, which nothing closes.
 _CALL = Constraint(
     "a call of a tool, a handler or an opaque node, which their parameter annotated CallContext gets",
-    _is_call,
+    lambda value: isinstance(value, CallContext) and value.effect is not None,
 )
 
 

@@ -75,12 +75,12 @@ class RunLoop(Generic[R]):
     __slots__ = (
         "_finish",
         "_notify",
-        "_on_event",
         "answers",
         "embedded",
         "execution",
         "io",
         "observed",
+        "on_event",
         "path",
         "pieces",
         "run_context",
@@ -134,7 +134,7 @@ class RunLoop(Generic[R]):
         self.io = io
         self.run_context = run_context
         self.pieces = pieces
-        self._on_event = on_event
+        self.on_event = on_event
         self._notify = notify
         self._finish = finish
 
@@ -147,8 +147,8 @@ class RunLoop(Generic[R]):
         done: Done[Any] = Done(outcome, self.execution.snapshot(), self._journal(), self.execution.call())
         if self._notify is not None:
             self._notify.end(done)
-        if self._on_event is not None:
-            await self._on_event(done)
+        if self.on_event is not None:
+            await self.on_event(done)
         return done
 
     def _fail(self, error: BaseException, request: CallContext[Any] | Batch | None) -> None:
@@ -198,8 +198,8 @@ class RunLoop(Generic[R]):
                     if kind is not CallContext and kind is not Batch:
                         if self._notify is not None:
                             self._notify(item)
-                        if self._on_event is not None:
-                            await self._on_event(item)
+                        if self.on_event is not None:
+                            await self.on_event(item)
                         continue
                     request = item
                     if kind is CallContext:
@@ -226,7 +226,7 @@ class RunLoop(Generic[R]):
                 done = await self._end(outcome)
                 enter_call(self.scope.caller)
                 result = self._finish(done)
-                if self._on_event is None:
+                if self.on_event is None:
                     # A cancellation that came since the run waited last: asyncio would drop the result for it.
                     await self.io.checkpoint()
                 return result
@@ -258,11 +258,6 @@ class RunLoop(Generic[R]):
             finally:
                 leave_run(self.scope, self.scope.caller)
             raise
-
-    @property
-    def streams(self) -> bool:
-        """True if the run waits for the consumer of its events."""
-        return self._on_event is not None
 
     async def answer(self, handler: Handler, call: CallContext[Any], left: float | None) -> tuple[object, float]:
         """Return the reply to a call, or `Cut()` after `left` seconds, and the time then; deliver its reports."""
@@ -315,8 +310,8 @@ class RunLoop(Generic[R]):
             event = Reported(call.node, call.effect, news, call)
             if self._notify is not None:
                 self._notify(event)
-            if self._on_event is not None:
-                await self._on_event(event)
+            if self.on_event is not None:
+                await self.on_event(event)
 
     async def handle(self, handler: Handler, call: CallContext[Any]) -> object:
         """Call the handler, inside `around_call`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias, final
 
@@ -198,38 +198,27 @@ _INWARDS = (ONCE, Ready, Observed)
 
 
 @final
-@dataclass(frozen=True)
-class Seats:
-    """The pieces of an executor by the class of outcomes that they take.
+class Seats(dict[type | str, tuple[str, ...]]):
+    """The names of an executor's pieces by the class of outcomes that they take.
 
-    `seats[AgentFinish]` is the names of the pieces in the order in which a value passes them; `str(seats)` is a line
-    for each class. The pieces that run once are those of `seats["once"]`.
+    `seats[AgentFinish]` is the names in the order in which a value passes the pieces, and empty without one; a line of
+    `str(seats)` is a class. The pieces that run once are those of `seats["once"]`.
     """
 
-    pieces: Mapping[type | str, tuple[Piece, ...]]
+    __slots__ = ()
 
-    def __getitem__(self, kind: type | str) -> tuple[str, ...]:
-        return tuple(piece.name for piece in self.pieces.get(kind, ()))
-
-    def __iter__(self) -> Iterator[type | str]:
-        return iter(self.pieces)
-
-    def __len__(self) -> int:
-        return len(self.pieces)
-
-    def __str__(self) -> str:
-        rows = [
-            (
-                f"Ready ({ONCE})" if isinstance(kind, str) else kind.__name__,
-                [*self[kind], HOMES[Ready] if isinstance(kind, str) else HOMES[kind]],
-            )
-            for kind in self.pieces
-        ]
-        width = max((len(name) for name, _ in rows), default=0)
-        return "\n".join(f"{name + ':':{width + 1}} {' > '.join(path)}" for name, path in rows)
+    def __missing__(self, kind: type | str) -> tuple[str, ...]:
+        return ()
 
     def __repr__(self) -> str:
-        return str(self) or "no pieces"
+        rows = [
+            (f"Ready ({ONCE})", [*names, HOMES[Ready]])
+            if isinstance(kind, str)
+            else (kind.__name__, [*names, HOMES[kind]])
+            for kind, names in self.items()
+        ]
+        width = max((len(name) for name, _ in rows), default=0)
+        return "\n".join(f"{name + ':':{width + 1}} {' > '.join(path)}" for name, path in rows) or "no pieces"
 
 
 def assign_seats(pieces: Sequence[Piece]) -> Seats:
@@ -239,7 +228,7 @@ def assign_seats(pieces: Sequence[Piece]) -> Seats:
     if twice:
         text = "{} is plugged twice; give one of them another name, or unplug the first"
         raise GraphError([Fault("GX020", name, None, text.format(name)) for name in twice])
-    seats: dict[type | str, tuple[Piece, ...]] = {}
+    seats = Seats()
     kinds: tuple[type | str, ...] = (ONCE, *HOMES)
     for kind in kinds:
         chain = [piece for piece in pieces if _sits(piece, kind)]
@@ -249,8 +238,8 @@ def assign_seats(pieces: Sequence[Piece]) -> Seats:
             # First those that may change the calls, then those that gate them, and last those that carry them out.
             chain.sort(key=lambda piece: 2 if piece.acts else int(piece.gates))
         if chain:
-            seats[kind] = tuple(chain)
-    return Seats(seats)
+            seats[kind] = tuple(piece.name for piece in chain)
+    return seats
 
 
 def _sits(piece: Piece, kind: type | str) -> bool:

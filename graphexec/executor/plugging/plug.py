@@ -14,7 +14,7 @@ from graphexec.errors import Fault, GraphError, InputError
 from graphexec.executor.nodes import Edit, edit_request
 from graphexec.executor.outcomes import Ready, Stopped
 from graphexec.executor.plugging.memory import attach_run, is_save_node, save_memory
-from graphexec.executor.plugging.piece import HOMES, ONCE, Piece, Seats, assign_seats
+from graphexec.executor.plugging.piece import HOMES, ONCE, Piece, assign_seats
 from graphexec.kernel.effects import All, Request
 from graphexec.kernel.graph import Graph, M, Route, Routes, Table, change_table
 from graphexec.kernel.node import END, Edge, Node
@@ -36,7 +36,7 @@ def plug(machine: M, pieces: Sequence[Piece]) -> M:
     end = save_memory.name if save_memory.name in machine else END.name
     homes = {kind: end if home == END.name else home for kind, home in HOMES.items()}
     faults = [*_find_taken_names(machine, pieces), *_find_missing_homes(machine, homes, pieces), *_find_ungated(pieces)]
-    ways = _make_ways(assign_seats(pieces), homes)
+    ways = _make_ways(pieces, homes)
     added = [edge for piece in pieces for edge in _edges_of(piece, ways, faults)]
     if faults:
         raise GraphError(faults)
@@ -76,13 +76,13 @@ def pass_on(
     return Table(tuple((source, Routes(tuple(map(follow, routes.routes)))) for source, routes in table.rows))
 
 
-def _make_ways(seats: Seats, homes: Mapping[type, str]) -> dict[type | str, list[str]]:
+def _make_ways(pieces: Sequence[Piece], homes: Mapping[type, str]) -> dict[type | str, list[str]]:
     """Return for each class the nodes on its way: of the pieces that take it, in their order, and its home."""
+    seats, by_name = assign_seats(pieces), {piece.name: piece for piece in pieces}
     ways: dict[type | str, list[str]] = {
-        kind: [*(piece.entries(kind)[0].name for piece in seats.pieces.get(kind, ())), home]
-        for kind, home in homes.items()
+        kind: [*(by_name[name].entries(kind)[0].name for name in seats[kind]), home] for kind, home in homes.items()
     }
-    once = [piece.entries(Ready)[0].name for piece in seats.pieces.get(ONCE, ())]
+    once = [by_name[name].entries(Ready)[0].name for name in seats[ONCE]]
     return {**ways, ONCE: [*once, *ways[Ready]]}
 
 
