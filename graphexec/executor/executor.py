@@ -13,7 +13,6 @@ from graphexec.agents import Agent, AgentFunction, callable_agent
 from graphexec.effects import agent_limits
 from graphexec.errors import InputError
 from graphexec.executor.as_tool import executor_tool
-from graphexec.executor.nodes import ReturnDirect
 from graphexec.executor.options import (
     EarlyStopping,
     ParsePolicy,
@@ -66,7 +65,6 @@ class ExecutorOptions(TypedDict, total=False):
     handle_parsing_errors: ParsePolicy
     early_stopping_method: EarlyStopping
     trim_intermediate_steps: Trim
-    return_direct: ReturnDirect
     handle_tool_errors: ErrorPolicy
     tool_lookup: Lookup
     max_observation: int | None
@@ -100,8 +98,6 @@ class AgentExecutor(RunMethods[T_co]):
       for once more ("generate"). That call is not limited, except to 10 seconds beyond `max_execution_time`.
     - `trim_intermediate_steps`: the number of last steps that the agent sees (0 or less: all), or a function that
       selects them.
-    - `return_direct`: the result of a return-direct tool is the answer if the step has no other call ("single"), or
-      always ("any"; of several such results, the last).
     - `handle_tool_errors`: if a tool raises and has no policy of its own, the model observes the error ("observe"), the
       run raises it ("raise"), or a function of the error returns the observation. `tool_lookup` may be
       "case_insensitive". `max_observation` is the number of characters of a result that the model sees,
@@ -152,7 +148,6 @@ class AgentExecutor(RunMethods[T_co]):
         handle_parsing_errors: ParsePolicy = False,
         early_stopping_method: EarlyStopping = "force",
         trim_intermediate_steps: Trim = -1,
-        return_direct: ReturnDirect = "single",
         handle_tool_errors: ErrorPolicy = "observe",
         tool_lookup: Lookup = "exact",
         max_observation: int | None = None,
@@ -196,7 +191,7 @@ class AgentExecutor(RunMethods[T_co]):
             tools=tuple(by_name.values()),
             memory=memory,
             handlers=own_answers,
-            policies=make_policies(handle_parsing_errors, trim_intermediate_steps, return_direct),
+            policies=make_policies(handle_parsing_errors, trim_intermediate_steps),
             table=table,
             on_tool_error=handle_tool_errors,
             lookup=tool_lookup,

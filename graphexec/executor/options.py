@@ -10,7 +10,7 @@ from graphexec._arguments import MODEL, is_executor
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, Steps, StoppedResponse
 from graphexec.agents import Agent
 from graphexec.errors import InputError, ParseError, an, format_value
-from graphexec.executor.nodes import Policies, ReturnDirect, default_feedback
+from graphexec.executor.nodes import Policies, default_feedback
 from graphexec.executor.outcomes import Ready
 from graphexec.executor.table import agent_graph
 from graphexec.machine import Machine
@@ -40,11 +40,9 @@ def select_graph(
     return agent_graph(strict=handle_parsing_errors is False, generate=early_stopping_method == "generate")
 
 
-def make_policies(handle_parsing_errors: ParsePolicy, trim: Trim, return_direct: ReturnDirect) -> Policies:
+def make_policies(handle_parsing_errors: ParsePolicy, trim: Trim) -> Policies:
     """Return the policies for these options. Raises `InputError` for an invalid one."""
-    if return_direct not in get_args(ReturnDirect):
-        raise InputError(f"return_direct is {return_direct!r}; give 'single' or 'any'")
-    return Policies(_make_feedback(handle_parsing_errors), _make_selection(trim), return_direct)
+    return Policies(_make_feedback(handle_parsing_errors), _make_selection(trim))
 
 
 def _make_feedback(policy: ParsePolicy) -> Callable[[ParseError], str]:
