@@ -227,7 +227,7 @@ class RunMethods(Generic[T_co]):
                 self.check_access()
             observers = self._observers
             if self._verbose:
-                observers += (ConsolePrinter(start=start if isinstance(start, Snapshot) else None),)
+                observers += (ConsolePrinter(start if isinstance(start, Snapshot) else None),)
             watched = dataclasses.replace(options, observers=(*observers, *options.observers)) if observers else options
             # Not awaited here, to save one coroutine per event.
             return RunLoop(
