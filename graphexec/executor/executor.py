@@ -13,12 +13,17 @@ from graphexec.agents import Agent, AgentFunction, callable_agent
 from graphexec.effects import agent_limits
 from graphexec.errors import InputError
 from graphexec.executor.as_tool import executor_tool
+from graphexec.executor.nodes import Policies
 from graphexec.executor.options import (
+    EARLY_STOPPING,
+    HANDLERS,
+    PARSE_POLICY,
+    TRIM,
     EarlyStopping,
     ParsePolicy,
     Trim,
-    make_policies,
-    select_graph,
+    make_feedback,
+    make_selection,
 )
 from graphexec.executor.outcomes import Ready
 from graphexec.executor.plugging.piece import Piece, Plugged, Seats, assign_seats, to_piece, to_pieces
@@ -26,8 +31,8 @@ from graphexec.executor.plugging.plug import pass_on
 from graphexec.executor.result import Ending, T_co
 from graphexec.executor.rules import rule_pieces
 from graphexec.executor.runs import RunMethods
-from graphexec.executor.setup import Setup, validate_handlers
-from graphexec.executor.table import require_agent_graph
+from graphexec.executor.setup import Setup
+from graphexec.executor.table import agent_graph, require_agent_graph
 from graphexec.kernel.effects import Effect
 from graphexec.kernel.graph import Table
 from graphexec.kernel.meters import DEPTH, FAN_OUT, NESTED_RUNS, Limits
@@ -35,7 +40,7 @@ from graphexec.kernel.node import Node
 from graphexec.kernel.surgery import replace
 from graphexec.machine import Machine, splice
 from graphexec.runtime.handlers import AT_ONCE, AroundCall, HandlerLike, RunContext
-from graphexec.runtime.observers import Observer, validate_observers
+from graphexec.runtime.observers import OBSERVERS, Observer
 from graphexec.tools import AnyTool, tools_by_name
 from graphexec.tools.calling import Lookup
 from graphexec.tools.collecting import to_tools
@@ -162,9 +167,13 @@ class AgentExecutor(RunMethods[T_co]):
         allow_nonterminating: bool = False,
     ) -> None:
         # Invalid options are reported before anything is made of them.
-        table = select_graph(early_stopping_method, handle_parsing_errors)
         validate(
             "",
+            ("early_stopping_method", early_stopping_method, EARLY_STOPPING),
+            ("handle_parsing_errors", handle_parsing_errors, PARSE_POLICY),
+            ("trim_intermediate_steps", trim_intermediate_steps, TRIM),
+            ("handlers", handlers, optional(HANDLERS)),
+            ("observers", observers, OBSERVERS),
             ("tool_concurrency", tool_concurrency, whole(1)),
             ("return_intermediate_steps", return_intermediate_steps, FLAG),
             ("verbose", verbose, FLAG),
@@ -174,7 +183,6 @@ class AgentExecutor(RunMethods[T_co]):
         known = agent if isinstance(agent, Agent) else callable_agent(agent)
         by_name = tools_by_name(tools)
         _require_same_tools(known, by_name)
-        own_answers = validate_handlers(handlers)
         limits = agent_limits(
             iterations=max_iterations,
             seconds=max_execution_time,
@@ -190,16 +198,16 @@ class AgentExecutor(RunMethods[T_co]):
             agent=known,
             tools=tuple(by_name.values()),
             memory=memory,
-            handlers=own_answers,
-            policies=make_policies(handle_parsing_errors, trim_intermediate_steps),
-            table=table,
+            handlers=handlers or {},
+            policies=Policies(make_feedback(handle_parsing_errors), make_selection(trim_intermediate_steps)),
+            table=agent_graph(strict=handle_parsing_errors is False, generate=early_stopping_method == "generate"),
             on_tool_error=handle_tool_errors,
             lookup=tool_lookup,
             max_observation=max_observation,
             max_tool_input=max_tool_input,
             pieces=(*rule_pieces(known), *to_pieces(nodes)),
         )
-        self._observers, self._verbose = validate_observers(observers), verbose
+        self._observers, self._verbose = tuple(observers), verbose
         self._allow_nonterminating, self._checks_access = allow_nonterminating, True
         self.return_intermediate_steps = return_intermediate_steps
         context = RunContext(setup.all_handlers, limits, tool_concurrency, around_call=around_call)
@@ -292,8 +300,8 @@ class AgentExecutor(RunMethods[T_co]):
 
         Raises `InputError` for invalid handlers.
         """
-        added = validate_handlers(handlers)
-        return self._copy_with(dataclasses.replace(self._setup, handlers={**self._setup.handlers, **added}))
+        validate("", ("handlers", handlers, HANDLERS))
+        return self._copy_with(dataclasses.replace(self._setup, handlers={**self._setup.handlers, **handlers}))
 
     def with_agent(self, agent: Agent | AgentFunction) -> Self:
         """Return a copy of this executor with another agent and the same tools.

@@ -1,19 +1,16 @@
-"""Convert the options of an executor to a graph, policies and a model, once, when the executor is created."""
+"""The options of an executor: what they may be, and what is made of them when it is created."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, get_args
 
-from graphexec._arguments import MODEL, is_executor
-from graphexec.actions import AgentAction, AgentFinish, AgentStep, Steps, StoppedResponse
+from graphexec._arguments import MODEL, Constraint, is_executor
+from graphexec.actions import AgentAction, AgentStep, Steps
 from graphexec.agents import Agent
 from graphexec.errors import InputError, ParseError, an, format_value
-from graphexec.executor.nodes import Policies, default_feedback
-from graphexec.executor.outcomes import Ready
-from graphexec.executor.table import agent_graph
-from graphexec.machine import Machine
+from graphexec.executor.nodes import default_feedback
 
 if TYPE_CHECKING:
     from graphexec.messages import Model
@@ -31,29 +28,28 @@ EarlyStopping: TypeAlias = Literal["force", "generate"]
 AgentKind: TypeAlias = Literal["tool_calling", "structured", "react"]
 
 
-def select_graph(
-    early_stopping_method: EarlyStopping, handle_parsing_errors: ParsePolicy
-) -> Machine[Ready, AgentFinish | StoppedResponse]:
-    """Return the graph for these options. Raises `InputError` for an invalid one."""
-    if early_stopping_method not in get_args(EarlyStopping):
-        raise InputError(f"early_stopping_method is {early_stopping_method!r}; give 'force' or 'generate'")
-    return agent_graph(strict=handle_parsing_errors is False, generate=early_stopping_method == "generate")
+def _is_function(value: object) -> bool:
+    return callable(value) and not inspect.iscoroutinefunction(value)
 
 
-def make_policies(handle_parsing_errors: ParsePolicy, trim: Trim) -> Policies:
-    """Return the policies for these options. Raises `InputError` for an invalid one."""
-    return Policies(_make_feedback(handle_parsing_errors), _make_selection(trim))
+EARLY_STOPPING = Constraint("'force' or 'generate'", lambda value: value in get_args(EarlyStopping))
+PARSE_POLICY = Constraint(
+    "True, False, a string, or a function (def) of the error",
+    lambda value: isinstance(value, (bool, str)) or _is_function(value),
+)
+TRIM = Constraint(
+    "the number of steps to show, or a function (def) of the steps",
+    lambda value: isinstance(value, int) or _is_function(value),
+)
+HANDLERS = Constraint("a dict, for example {AskHuman: function}", lambda value: isinstance(value, Mapping))
 
 
-def _make_feedback(policy: ParsePolicy) -> Callable[[ParseError], str]:
+def make_feedback(policy: ParsePolicy) -> Callable[[ParseError], str]:
+    """Return the function that makes the observation after an unreadable reply."""
     if isinstance(policy, str):
         return lambda _: policy
     if isinstance(policy, bool):
         return default_feedback
-    if not callable(policy) or inspect.iscoroutinefunction(policy):
-        raise InputError(
-            f"handle_parsing_errors is {policy!r}; give True, False, a string, or a function (def) of the error"
-        )
 
     def call_policy(error: ParseError) -> str:
         text = policy(error)
@@ -65,14 +61,10 @@ def _make_feedback(policy: ParsePolicy) -> Callable[[ParseError], str]:
     return call_policy
 
 
-def _make_selection(trim: Trim) -> Callable[[Steps], Sequence[AgentStep]] | None:
+def make_selection(trim: Trim) -> Callable[[Steps], Sequence[AgentStep]] | None:
+    """Return the function that selects the steps that the agent sees; `None` for all of them."""
     if isinstance(trim, int):
         return None if trim <= 0 else lambda steps: steps if len(steps) <= trim else steps[-trim:]
-    # Callers without a type checker may pass another type.
-    if not callable(trim) or inspect.iscoroutinefunction(trim):  # pyright: ignore[reportUnnecessaryComparison]
-        raise InputError(
-            f"trim_intermediate_steps is {trim!r}; give the number of steps to show, or a function (def) of the steps"
-        )
 
     def select_steps(steps: Steps) -> Sequence[AgentStep]:
         selected = trim(steps)

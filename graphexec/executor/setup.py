@@ -61,16 +61,6 @@ class _CallsOf:
         return isinstance(effect, CallTool) and self == _CallsOf.named(effect.name, self.lookup)
 
 
-def validate_handlers(
-    handlers: Mapping[type[Effect[Any]], HandlerLike] | None,
-) -> Mapping[type[Effect[Any]], HandlerLike]:
-    """Return the user's handlers; there may be none. Raises `InputError` for any other value."""
-    # Callers without a type checker may pass another type.
-    if handlers is not None and not isinstance(handlers, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InputError(f"handlers is {handlers!r}; give a dict, for example {{AskHuman: function}}")
-    return handlers or {}
-
-
 # The modules of the shelf.
 _SHELF = "graphexec.nodes."
 

@@ -21,7 +21,7 @@ from graphexec.kernel.meters import Limits
 from graphexec.kernel.program import Proof
 from graphexec.kernel.signatures import find_call_parameter, resolve_hints
 from graphexec.runtime.io import IO
-from graphexec.runtime.observers import Observer, validate_observers
+from graphexec.runtime.observers import OBSERVERS, Observer
 from graphexec.runtime.threads import check_before_awaiting, current_cancel_scope
 
 T = TypeVar("T")
@@ -265,12 +265,11 @@ class RunOptions:
     continues: Callable[[], bool] | None = None
 
     def __post_init__(self) -> None:
-        if self.observers != ():
-            object.__setattr__(self, "observers", validate_observers(self.observers))
-        if self.run_id is None and self.host is None:
+        if self.observers == () and self.run_id is None and self.host is None:
             return
         validate(
             "",
+            ("observers", self.observers, OBSERVERS),
             ("run_id", self.run_id, optional(NAME, "a new one")),
             ("host", self.host, optional(_CALL, "the call that this code runs in")),
         )

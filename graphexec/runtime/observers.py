@@ -8,7 +8,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, final
 
-from graphexec.errors import InputError, described
+from graphexec._arguments import Constraint
+from graphexec.errors import described
 from graphexec.kernel.events import Done, Event, Failed, Reported
 
 # A function that is called with each event of a run. An exception of it ends the run only if the function has
@@ -116,15 +117,14 @@ class Notifier:
             logging.getLogger("graphexec").warning("%s", news, exc_info=error)
 
 
-def validate_observers(observers: Sequence[Observer]) -> tuple[Observer, ...]:
-    """Return the observers as a tuple. Raises `InputError` for an invalid one."""
-    # Callers without a type checker may pass one function, an object with handler methods, or a coroutine function.
-    if not isinstance(observers, Sequence) or isinstance(observers, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InputError(f"observers is {observers!r}; pass a list of functions that take an event")
-    for observer in observers:
-        called = getattr(observer, "__call__", None)  # noqa: B004 - the method itself may be a coroutine function
-        if called is None or inspect.iscoroutinefunction(observer) or inspect.iscoroutinefunction(called):
-            raise InputError(
-                f"observers has {observer!r}; pass functions that take an event and are not coroutine functions"
-            )
-    return tuple(observers)
+def _is_observer(value: object) -> bool:
+    # The method that calls an object may be a coroutine function.
+    called = getattr(value, "__call__", None)  # noqa: B004
+    return callable(value) and not any(map(inspect.iscoroutinefunction, (value, called)))
+
+
+OBSERVERS = Constraint(
+    "a list of functions (def) that take an event",
+    # A string has characters, which are no functions.
+    lambda value: isinstance(value, Sequence) and all(map(_is_observer, value)),  # pyright: ignore[reportUnknownArgumentType]
+)

@@ -288,8 +288,10 @@ EXECUTOR_OPTIONS: list[tuple[dict[str, Any], str, str]] = [
         ({"trim_intermediate_steps": one}, f"is {one!r}", "give the number of steps to show, or a func")
         for one in (2.5, "last", None, 1.5, [1])
     ),
-    *(({"observers": one}, "", "; pass") for one in ([1], "print", [asyncio.sleep], [Awaited()])),
-    ({"observers": print}, "is ", "pass a list of functions that take an event"),
+    *(
+        ({"observers": one}, "is ", "give a list of functions (def) that take an event")
+        for one in ([1], "print", [asyncio.sleep], [Awaited()], print)
+    ),
     ({"tool_concurrency": "2"}, "is '2'", "give a whole number, 1 or more"),
     ({"tool_concurrency": 0}, "is 0", "give a whole number, 1 or more"),
     ({"tool_concurrency": -1}, "is -1", "give a whole number, 1 or more"),

@@ -81,7 +81,7 @@ def test_machine_without_an_agent_has_observers_too() -> None:
     machine.run(Ready(actions.Run({})), observers=[seen.append])
     assert kinds(seen) == [Entered, Moved, Done]
     invalid: Any = print
-    with pytest.raises(InputError, match=r"^observers is <built-in function print>; pass a list of functions"):
+    with pytest.raises(InputError, match=r"^observers is <built-in function print>; give a list of functions"):
         machine.run(Ready(actions.Run({})), observers=invalid)
 
 
