@@ -9,12 +9,12 @@ from contextlib import aclosing, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
-from graphexec._arguments import optional, validate, whole
+from graphexec._arguments import Constraint, optional, validate, whole
 from graphexec.actions import AgentFinish, Run
 from graphexec.agents import Agent
 from graphexec.agents.images import has_files
 from graphexec.effects import ModelEffect
-from graphexec.errors import InputError, OutputError, format_value
+from graphexec.errors import InputError, OutputError
 from graphexec.executor.console import ConsolePrinter
 from graphexec.executor.inputs import Inputs, name_inputs, read_file, to_outputs
 from graphexec.executor.outcomes import Ready
@@ -22,7 +22,7 @@ from graphexec.executor.result import Ending, RunResult, T_co, load_answer, make
 from graphexec.executor.setup import Setup
 from graphexec.executor.streams import AnswerExtractor
 from graphexec.kernel.events import Done, Event
-from graphexec.kernel.meters import Limits, is_whole
+from graphexec.kernel.meters import Limits
 from graphexec.kernel.snapshot import Snapshot
 from graphexec.kernel.stepping import begin
 from graphexec.kernel.tables import reachable
@@ -41,6 +41,12 @@ if TYPE_CHECKING:
     from graphexec.runtime.handlers import RunSettings
 
 R = TypeVar("R")
+
+# Not one string, whose items are strings, and not one dict.
+_SEVERAL = Constraint(
+    "a list of inputs, such as list(...), or use invoke for one",
+    lambda value: isinstance(value, Collection) and not isinstance(value, (str, Mapping)),
+)
 
 
 class RunMethods(Generic[T_co]):
@@ -267,7 +273,7 @@ class RunMethods(Generic[T_co]):
     async def _batch(
         self, many: Sequence[Inputs], io: IO, options: RunOptions, most: int | None, *, return_exceptions: bool
     ) -> list[Any]:
-        width = _validate_concurrency(many, most)
+        validate("batch", ("inputs", many, _SEVERAL), ("max_concurrency", most, optional(whole(1), str(AT_ONCE))))
 
         async def run_one(inputs: Inputs) -> Any:
             try:
@@ -277,7 +283,7 @@ class RunMethods(Generic[T_co]):
                     return error
                 raise
 
-        return await gather(io, [partial(run_one, inputs) for inputs in many], at_once=width)
+        return await gather(io, [partial(run_one, inputs) for inputs in many], at_once=most or AT_ONCE)
 
     def make_result(self, done: Done[Ending]) -> RunResult[T_co]:
         """Return the result of a run of this executor from its last event."""
@@ -318,15 +324,3 @@ class RunMethods(Generic[T_co]):
 
     def _prepare(self, named: Mapping[str, Any]) -> Mapping[str, Any]:
         return named if self.agent.prepare is None else self.agent.prepare(named, read_file)
-
-
-def _validate_concurrency(many: Sequence[Any], max_concurrency: int | None) -> int:
-    # A string is a sequence of strings, and a dict is a collection.
-    if isinstance(many, (str, Mapping)):
-        raise InputError("batch takes several inputs; pass a list of them, or use invoke for one")
-    # Callers without a type checker may pass a generator or None.
-    if not isinstance(many, Collection):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InputError(f"batch was given {format_value(many)}; pass a list of inputs, for example batch(list(...))")
-    wanted = whole(1, "1 or more" if is_whole(max_concurrency) else "")
-    validate("", ("max_concurrency", max_concurrency, optional(wanted, str(AT_ONCE))))
-    return max_concurrency or AT_ONCE
