@@ -17,6 +17,7 @@ from graphexec.executor.nodes import Policies
 from graphexec.executor.options import (
     EARLY_STOPPING,
     HANDLERS,
+    MEMORY,
     PARSE_POLICY,
     TRIM,
     EarlyStopping,
@@ -172,6 +173,7 @@ class AgentExecutor(RunMethods[T_co]):
             ("early_stopping_method", early_stopping_method, EARLY_STOPPING),
             ("handle_parsing_errors", handle_parsing_errors, PARSE_POLICY),
             ("trim_intermediate_steps", trim_intermediate_steps, TRIM),
+            ("memory", memory, optional(MEMORY)),
             ("handlers", handlers, optional(HANDLERS)),
             ("observers", observers, OBSERVERS),
             ("tool_concurrency", tool_concurrency, whole(1)),

@@ -99,14 +99,9 @@ class InputKeys:
 
 
 def make_input_keys(agent: Agent, memory: Memory | None) -> InputKeys:
-    """Return the inputs that a run needs; a memory may provide some. Raises `InputError` for an invalid memory."""
+    """Return the inputs that a run needs; a memory may provide some. Raises `InputError` for one that does not fit."""
     if memory is None:
         return InputKeys(agent.input_keys, agent.input_keys)
-    # Callers without a type checker may pass a class or a history.
-    absent = [name for name in ("keys", "load", "save", "aload", "asave") if not hasattr(memory, name)]
-    if isinstance(memory, type) or absent:
-        lacks = f", which has no {', '.join(absent)}" if absent else ""
-        raise InputError(f"memory is {memory!r}{lacks}; make one, for example with BufferMemory()")
     messages = [key for key in memory.keys if key in agent.optional_keys]
     if messages and getattr(memory, "as_messages", True) is False:
         raise InputError(

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, get_args
 
-from graphexec._arguments import MODEL, Constraint, is_executor
+from graphexec._arguments import MODEL, Constraint, has_methods, is_executor
 from graphexec.actions import AgentAction, AgentStep, Steps
 from graphexec.agents import Agent
 from graphexec.errors import InputError, ParseError, an, format_value
@@ -41,6 +41,7 @@ TRIM = Constraint(
     "the number of steps to show, or a function (def) of the steps",
     lambda value: isinstance(value, int) or _is_function(value),
 )
+MEMORY = has_methods("a memory, for example BufferMemory()", "load", "save", "aload", "asave")
 HANDLERS = Constraint("a dict, for example {AskHuman: function}", lambda value: isinstance(value, Mapping))
 
 

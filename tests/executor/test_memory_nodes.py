@@ -469,8 +469,6 @@ def test_string_is_the_input_not_provided_by_memory() -> None:
 
 @cases(
     ("memory", "create", "facts"),
-    (BufferMemory, gx.create_react_agent, ["; make one, for example with BufferMemory"]),
-    (memories.MemoryHistory(), gx.create_react_agent, ["which has no keys, load, save, aload, asave; make one"]),
     # The agent does not read it.
     (BufferMemory(), gx.create_react_agent, ["provides chat_history", "write {chat_history} into its prompt"]),
     (BufferMemory(key="before"), gx.create_tool_calling_agent, ["or make the memory with key='chat_history'"]),

@@ -302,7 +302,8 @@ EXECUTOR_OPTIONS: list[tuple[dict[str, Any], str, str]] = [
         ({"handle_parsing_errors": one}, f"is {one!r}", "give True, False, a string, or a function")
         for one in (None, 0, 1, 3, [True])
     ),
-    ({"memory": []}, "is []", "make one, for example with BufferMemory"),
+    *(({"memory": one}, "is ", "give a memory, for example BufferMemory()") for one in ([], BufferMemory)),
+    ({"memory": memory.MemoryHistory()}, "is ", "give a memory, for example BufferMemory()"),
 ]
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias, final
 
+from graphexec._arguments import Constraint, validate
 from graphexec.actions import AgentFinish, StoppedResponse
 from graphexec.agents import Agent
 from graphexec.agents.calls import CallRules
@@ -55,6 +56,14 @@ class Output(Protocol):
         ...
 
 
+_NAME = Constraint("a name that a variable could have", lambda value: isinstance(value, str) and value.isidentifier())
+_NODES = Constraint("a tuple of nodes", lambda value: isinstance(value, tuple) and all(map(_is_node, value)))  # pyright: ignore[reportUnknownArgumentType]
+
+
+def _is_node(value: object) -> bool:
+    return isinstance(value, Node)
+
+
 @final
 @dataclass(frozen=True)
 class Piece:
@@ -101,14 +110,7 @@ class Piece:
     fit: Callable[[CallRules], tuple[Node[Any, Any], ...]] | None = None
 
     def __post_init__(self) -> None:
-        # Users without a type checker pass other values.
-        given: Any = self.nodes
-        if not isinstance(self.name, str) or not self.name.isidentifier():  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InputError(
-                f"a piece cannot be named {format_value(self.name)}; give a name that a variable could have"
-            )
-        if not isinstance(given, (tuple, list)) or not all(isinstance(one, Node) for one in given):  # pyright: ignore[reportUnknownVariableType]
-            raise InputError(f"the piece {self.name} has nodes={format_value(self.nodes)}; give a tuple of nodes")
+        validate("a piece", ("name", self.name, _NAME), ("nodes", self.nodes, _NODES))
         nodes = tuple(dataclasses.replace(_charge(one), group=self.name) for one in self.nodes)
         object.__setattr__(self, "nodes", nodes)
         object.__setattr__(self, "tools", tuple(self.tools))
