@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from keyword import iskeyword
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypedDict
 
-from graphexec._arguments import FLAG, FUNCTION, optional, validate, whole
+from graphexec._arguments import DESCRIPTION, FLAG, FUNCTION, NAME, optional, validate, whole
 from graphexec._mistakes import explain_executor
 from graphexec.agents import Agent, AgentFunction, callable_agent
-from graphexec.effects import agent_limits
-from graphexec.errors import InputError
-from graphexec.executor.as_tool import executor_tool
+from graphexec.effects import TOOL_CALLS, agent_limits
+from graphexec.errors import InputError, ToolDefinitionError
+from graphexec.executor.inputs import to_outputs
 from graphexec.executor.nodes import Policies
 from graphexec.executor.options import (
     EARLY_STOPPING,
@@ -29,12 +31,12 @@ from graphexec.executor.options import (
 from graphexec.executor.outcomes import Ready
 from graphexec.executor.plugging.piece import Piece, Plugged, Seats, assign_seats, to_piece, to_pieces
 from graphexec.executor.plugging.plug import pass_on
-from graphexec.executor.result import Ending, T_co
+from graphexec.executor.result import Ending, RunResult, T_co
 from graphexec.executor.rules import rule_pieces
 from graphexec.executor.runs import RunMethods
 from graphexec.executor.setup import Setup
 from graphexec.executor.table import agent_graph, require_agent_graph
-from graphexec.kernel.effects import Effect
+from graphexec.kernel.effects import CallContext, Effect
 from graphexec.kernel.graph import Table
 from graphexec.kernel.meters import DEPTH, FAN_OUT, NESTED_RUNS, Limits
 from graphexec.kernel.node import Node
@@ -46,6 +48,7 @@ from graphexec.tools import AnyTool, tools_by_name
 from graphexec.tools.calling import Lookup
 from graphexec.tools.collecting import to_tools
 from graphexec.tools.options import MAX_TOOL_INPUT, ErrorPolicy
+from graphexec.tools.tool import tool
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,6 +56,10 @@ if TYPE_CHECKING:
     from graphexec.draw import AnyRun
     from graphexec.memory import Memory
     from graphexec.verify import Verdict
+
+
+# The parameter of an executor's tool that receives the `CallContext`.
+_CALL = "call"
 
 
 class ExecutorOptions(TypedDict, total=False):
@@ -367,11 +374,48 @@ class AgentExecutor(RunMethods[T_co]):
         on the context of the calling run, which must be an instance of the classes that this executor takes. Raises
         `ToolDefinitionError` for an invalid name or description, and for an input whose name is not a valid argument.
         """
+        validate("as_tool", ("name", name, NAME), ("description", description, DESCRIPTION), error=ToolDefinitionError)
+        # A callable agent declares no inputs.
+        keys = self.input_keys or ("input",)
+        wrong = [key for key in keys if not key.isidentifier() or iskeyword(key) or key == _CALL]
+        if wrong:
+            fact = f"the agent has the input {wrong[0]!r}, an invalid argument name"
+            raise ToolDefinitionError(f"{fact}; rename the input")
         nested = copy.copy(self)
         # The outer run checks the access to the models.
         nested._checks_access = False
-        # A callable agent declares no inputs.
-        return executor_tool(self, nested, self.input_keys or ("input",), name, description)
+
+        def run(call: CallContext[Any], **inputs: str) -> Any:
+            return answer_of(nested.run(inputs, context=call.context, host=call))
+
+        async def arun(call: CallContext[Any], **inputs: str) -> Any:
+            return answer_of(await nested.arun(inputs, context=call.context, host=call))
+
+        for function in (run, arun):
+            # `tool` derives the schema from the annotations and the signature.
+            function.__annotations__ = {_CALL: CallContext[Any], **dict.fromkeys(keys, str), "return": Any}
+            parameters = [inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY) for key in (_CALL, *keys)]
+            setattr(function, "__signature__", inspect.Signature(parameters))  # noqa: B010 - a checker knows no such attribute
+        return dataclasses.replace(
+            tool(name=name, description=description, async_function=arun)(run),
+            context_types=context_types_of(self),
+            nested=self.verify().nested_runs(name, TOOL_CALLS.name),
+            check_access=self.check_access,
+        )
+
+
+def context_types_of(executor: AgentExecutor[Any]) -> tuple[type, ...]:
+    """Return the classes of context of a run, which the outer run checks before its first step."""
+    of_nodes = [one.context_type for one in executor.graph if one.context_type is not None]
+    answering = (executor.run_context.handlers, *executor.run_context.handlers_of(executor.graph).values())
+    of_handlers = [kind for handlers in answering for one in handlers.values() for kind in one.context_types]
+    return tuple(dict.fromkeys([*of_nodes, *of_handlers]))
+
+
+def answer_of(result: RunResult) -> Any:
+    """Return the answer of a nested run, or its outputs by name if it has several."""
+    outputs = to_outputs(result.ending)
+    return outputs["output"] if list(outputs) == ["output"] else outputs
 
 
 def _require_same_tools(agent: Agent, tools: Mapping[str, AnyTool]) -> None:

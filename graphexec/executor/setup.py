@@ -13,7 +13,6 @@ from graphexec.agents import Agent
 from graphexec.agents.calls import CallRules
 from graphexec.effects import CallAgent, CallModel, CallTool, LoadMemory, SaveMemory
 from graphexec.errors import InputError, did_you_mean
-from graphexec.executor.as_tool import nested_runs
 from graphexec.executor.handlers import make_agent_handler, make_model_handler, reading_ahead, with_attempts
 from graphexec.executor.inputs import InputKeys, Inputs, make_input_keys
 from graphexec.executor.nodes import Policies, dispatch_tools
@@ -23,7 +22,7 @@ from graphexec.executor.plugging.piece import Output, Piece, assign_seats
 from graphexec.executor.plugging.plug import edits_of, plug
 from graphexec.executor.result import Ending
 from graphexec.executor.rules import dispatch_known_tools, rule_pieces
-from graphexec.kernel.effects import Effect
+from graphexec.kernel.effects import Effect, NestedRuns
 from graphexec.kernel.graph import Graph, change_table
 from graphexec.kernel.node import Quota
 from graphexec.kernel.program import fill_parameters
@@ -210,8 +209,13 @@ class Setup:
     @cached_property
     def settings(self) -> tuple[object, ...]:
         """What the nodes take, what the proof knows of nested runs, and what answers the nodes wherever they run."""
-        nested = nested_runs(self.offered.values())
-        return self.agent_with_tools, self._policies, self._rules, self.keys, *nested, self.all_handlers
+        nested = [
+            replace(tool.nested, attempts=1 if tool.retry is None else tool.retry.attempts)
+            for tool in self.offered.values()
+            if tool.nested is not None
+        ]
+        runs = NestedRuns.merge(nested)
+        return self.agent_with_tools, self._policies, self._rules, self.keys, *runs, self.all_handlers
 
     def make_graph(self, fan_out: int | None) -> Machine[Ready, Ending]:
         """Return the machine with its pieces, and with the settings.

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from graphexec._arguments import DESCRIPTION, Constraint, validate, whole
+from graphexec._arguments import DESCRIPTION, VARIABLE, validate, whole
 from graphexec.agents.calls import CallRules
 from graphexec.agents.prompt import format_observation
 from graphexec.effects import AGENT_TASKS, GraphResult, RunGraph, ToolResult
 from graphexec.errors import AbandonedError, described
-from graphexec.executor.as_tool import answer_of, context_types_of
+from graphexec.executor.executor import AgentExecutor, answer_of, context_types_of
 from graphexec.executor.inputs import single_input_key
 from graphexec.executor.outcomes import Acted, limit_reached
 from graphexec.executor.plugging import Piece
@@ -21,13 +21,6 @@ from graphexec.nodes.sub_agents import ungated_tools
 from graphexec.runtime.handlers import Handler
 from graphexec.runtime.io import IO
 from graphexec.tools.tool import AnyTool, tool
-
-if TYPE_CHECKING:
-    from graphexec.executor.executor import AgentExecutor
-
-_TOOL_NAME = Constraint(
-    "a name that a variable could have", lambda value: isinstance(value, str) and value.isidentifier()
-)
 
 
 def map_agents(
@@ -55,7 +48,7 @@ def map_agents(
     whose runs may not end.
     """
     validate(
-        "map_agents", ("name", name, _TOOL_NAME), ("description", description, DESCRIPTION), ("most", most, whole(1))
+        "map_agents", ("name", name, VARIABLE), ("description", description, DESCRIPTION), ("most", most, whole(1))
     )
     key = single_input_key(executor, "map_agents: the executor")
     verdict = executor.verify()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias, final
 
-from graphexec._arguments import Constraint, validate
+from graphexec._arguments import VARIABLE, Constraint, validate
 from graphexec.actions import AgentFinish, StoppedResponse
 from graphexec.agents import Agent
 from graphexec.agents.calls import CallRules
@@ -56,7 +56,6 @@ class Output(Protocol):
         ...
 
 
-_NAME = Constraint("a name that a variable could have", lambda value: isinstance(value, str) and value.isidentifier())
 _NODES = Constraint("a tuple of nodes", lambda value: isinstance(value, tuple) and all(map(_is_node, value)))  # pyright: ignore[reportUnknownArgumentType]
 
 
@@ -110,7 +109,7 @@ class Piece:
     fit: Callable[[CallRules], tuple[Node[Any, Any], ...]] | None = None
 
     def __post_init__(self) -> None:
-        validate("a piece", ("name", self.name, _NAME), ("nodes", self.nodes, _NODES))
+        validate("a piece", ("name", self.name, VARIABLE), ("nodes", self.nodes, _NODES))
         nodes = tuple(dataclasses.replace(_charge(one), group=self.name) for one in self.nodes)
         object.__setattr__(self, "nodes", nodes)
         object.__setattr__(self, "tools", tuple(self.tools))
