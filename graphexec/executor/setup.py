@@ -140,17 +140,16 @@ class Setup:
 
         Raises `InputError` for two pieces that have different handlers of one effect.
         """
-        by_piece: dict[type[Effect[Any]], HandlerLike] = {}
-        owners: dict[type[Effect[Any]], str] = {}
+        by_piece: dict[type[Effect[Any]], tuple[str, HandlerLike]] = {}
         for piece in self.pieces:
             for kind, handler in piece.handlers.items():
-                owner = owners.setdefault(kind, piece.name)
-                if kind not in self.handlers and by_piece.setdefault(kind, handler) != handler:
+                owner, known = by_piece.setdefault(kind, (piece.name, handler))
+                if known != handler and kind not in self.handlers:
                     raise InputError(
                         f"{owner} and {piece.name} have different handlers of {kind.__name__}; pass "
                         f"handlers={{{kind.__name__}: function}} to the executor, which is for both"
                     )
-        return {**by_piece, **self.handlers}
+        return {kind: handler for kind, (_, handler) in by_piece.items()} | dict(self.handlers)
 
     def require_tools(self) -> None:
         """Raise `InputError` for a piece that names a tool which the executor does not have."""
