@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, final
 from graphexec.actions import extending
 from graphexec.agents import Agent
 from graphexec.agents.calls import CallRules
-from graphexec.effects import CallAgent, CallModel, CallTool, LoadMemory, SaveMemory
+from graphexec.effects import AttemptModel, CallAgent, CallModel, CallTool, LoadMemory, SaveMemory
 from graphexec.errors import InputError, did_you_mean
-from graphexec.executor.handlers import make_agent_handler, make_model_handler, reading_ahead, with_attempts
+from graphexec.executor.handlers import make_agent_handler, make_attempt_handler, make_model_handler, reading_ahead
 from graphexec.executor.inputs import InputKeys, Inputs, make_input_keys
 from graphexec.executor.nodes import Policies, dispatch_tools
 from graphexec.executor.outcomes import Ready
@@ -184,7 +184,9 @@ class Setup:
         answers |= self.own_handlers
         if CallModel in self.own_handlers:
             answers[CallModel] = reading_ahead(answering(answers[CallModel]), agent.read)
-        return handlers_for(with_attempts(answers))
+        if CallModel in answers:
+            answers.setdefault(AttemptModel, make_attempt_handler(answering(answers[CallModel])))
+        return handlers_for(answers)
 
     @cached_property
     def _policies(self) -> Policies:
