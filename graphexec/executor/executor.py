@@ -427,20 +427,17 @@ def _require_same_tools(agent: Agent, tools: Mapping[str, AnyTool]) -> None:
     if agent.tools is None:
         return
     described = {tool.name: tool for tool in agent.tools}
-    differences = [
-        *_list_names("the agent", [name for name in described if name not in tools]),
-        *_list_names("the executor", [name for name in tools if name not in described]),
-        *(
-            f"{tool.signature} of the agent is {tools[name].signature} in the executor"
-            for name, tool in described.items()
-            if name in tools and tools[name].parameters != tool.parameters
-        ),
+    owned = {
+        "the agent": [name for name in described if name not in tools],
+        "the executor": [name for name in tools if name not in described],
+    }
+    differences = [f"only {owner} has {', '.join(names)}" for owner, names in owned.items() if names]
+    differences += [
+        f"{tool.signature} of the agent is {tools[name].signature} in the executor"
+        for name, tool in described.items()
+        if name in tools and tools[name].parameters != tool.parameters
     ]
     if differences:
         raise InputError(
             f"the agent and the executor have different tools: {'; '.join(differences)}; pass the same list to both"
         )
-
-
-def _list_names(owner: str, names: Sequence[str]) -> list[str]:
-    return [f"only {owner} has {', '.join(names)}"] if names else []

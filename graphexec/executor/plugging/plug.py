@@ -60,10 +60,8 @@ def pass_on(
     A route to the home itself would bypass the pieces before it.
     """
     # Any: users without a type checker pass other values, which `splice` reports.
-    given: Any = after
-    outcomes: Any = on
-    sources: list[Any] = [*given] if type(given) in (list, tuple) else [given]
-    kinds: list[Any] = [*outcomes] if type(outcomes) in (list, tuple) else [outcomes]
+    sources: list[Any] = [*after] if isinstance(after, (list, tuple)) else [after]
+    kinds: list[Any] = [*on] if isinstance(on, (list, tuple)) else [on]
     names = {getattr(one, "name", "") for one in sources}
     led = {(edge.outcome, edge.target) for edge in machine.edges if edge.source in names and edge.outcome in kinds}
 
