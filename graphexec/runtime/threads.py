@@ -90,19 +90,19 @@ class CancelScope:
         with self._lock:
             self._listeners.discard(listener)
 
-    def begin(self) -> None:
-        """Record that a thread begins a call. Raises `AbandonedError` if the caller has been cancelled."""
+    def run(self, call: Callable[[], T]) -> T:
+        """Return what a call returns, in its thread. Raises `AbandonedError` if the caller has been cancelled."""
         with self._lock:
             self.check()
             self._running += 1
-
-    def end(self) -> None:
-        """Record that a call has ended."""
-        with self._lock:
-            self._running -= 1
-            cancelled = self.cancelled
-        if cancelled:
-            _threads.abandon(-1)
+        try:
+            return call()
+        finally:
+            with self._lock:
+                self._running -= 1
+                cancelled = self.cancelled
+            if cancelled:
+                _threads.abandon(-1)
 
     def check(self) -> None:
         """Raise `AbandonedError` if the caller has been cancelled: further work would be wasted."""
@@ -251,7 +251,7 @@ End: TypeAlias = Callable[[], T]
 
 
 def run_in_thread(
-    call: Callable[[], T], scope: CancelScope | None, receive: Callable[[End[T]], object]
+    call: Callable[[], T], scope: CancelScope, receive: Callable[[End[T]], object]
 ) -> contextvars.Context:
     """Start `call` in a daemon thread, with a copy of the caller's context variables; `receive` its end there.
 
@@ -261,18 +261,9 @@ def run_in_thread(
     context = contextvars.copy_context()
     context.run(_cancel_scope.set, scope)
 
-    def counted() -> T:
-        if scope is None:
-            return call()
-        scope.begin()
-        try:
-            return call()
-        finally:
-            scope.end()
-
     def work() -> Callable[[], object]:
         try:
-            result = context.run(counted)
+            result = context.run(scope.run, call)
         except BaseException as error:  # noqa: BLE001 - raised in the waiting caller
             return partial(receive, partial(_raise, error))
         close_if_cancelled(result, scope)

@@ -89,7 +89,7 @@ def start_in_thread(call: Callable[[], T], scope: CancelScope | None = None) -> 
         except BaseException as error:  # noqa: BLE001 - raised where the future is read
             future.set_exception(error)
 
-    run_in_thread(call, scope, receive)
+    run_in_thread(call, scope or CancelScope(), receive)
     return future
 
 
