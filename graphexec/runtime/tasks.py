@@ -45,6 +45,12 @@ def require_event_loop() -> None:
     )
 
 
+def _call_on(loop: asyncio.AbstractEventLoop, function: Callable[..., object], *arguments: object) -> None:
+    """Let a loop call a function soon, from any thread; not if the loop has been closed meanwhile."""
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(function, *arguments)
+
+
 async def call_in_thread(call: Callable[[], T]) -> T:
     """Run `call` in a separate thread and await its result; cancelling this abandons the thread."""
     require_event_loop()
@@ -56,13 +62,8 @@ async def call_in_thread(call: Callable[[], T]) -> T:
         with contextlib.suppress(asyncio.InvalidStateError):
             ended.set_result(end)
 
-    def receive(end: End[T]) -> None:
-        # The loop may be closed by the time an abandoned call ends.
-        with contextlib.suppress(RuntimeError):
-            loop.call_soon_threadsafe(deliver, end)
-
     with open_cancel_scope() as scope:
-        context = run_in_thread(call, scope, receive)
+        context = run_in_thread(call, scope, partial(_call_on, loop, deliver))
         try:
             return (await ended)()
         finally:
@@ -204,9 +205,7 @@ class CallTaskGroup(Generic[T]):
             # The report is dropped, and so are those of other waiting threads.
             self._room.put(None)
             return
-        # The loop may be closed by the time an abandoned call reports.
-        with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._add, (position, None, _ThreadReport(news)))
+        _call_on(self._loop, self._add, (position, None, _ThreadReport(news)))
 
     async def room(self) -> None:
         """Wait until the reports are taken."""
@@ -312,12 +311,7 @@ def run_on_own_loop(call: Callable[[], Awaitable[T]]) -> T:
         assert task is not None, "a loop runs tasks"
         assert scope is not None, "a call in a thread has one"
 
-        def cancel() -> None:
-            # The loop may have been closed meanwhile.
-            with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(task.cancel)
-
-        with scope.on_cancel(cancel):
+        with scope.on_cancel(partial(_call_on, loop, task.cancel)):
             return await call()
 
     run = run_of_call()
