@@ -23,14 +23,11 @@ from graphexec.kernel.meters import Exhausted
 from graphexec.kernel.node import Node, node
 from graphexec.kernel.surgery import same, wrap_function
 
-# The executor's own nodes that end a run: their endings always have it.
-_STOCK = frozenset(
+# Functions whose endings always have their run: those of the executor's own nodes, and those that are wrapped already,
+# since surgery derives machines from machines.
+_attaching: WeakSet[Callable[..., Any]] = WeakSet(
     stock.function for stock in (parse, parse_or_raise, check_return_direct, stopped_response, generate_response)
 )
-
-# Functions that are wrapped already: surgery derives machines from machines.
-_wrapped: WeakSet[Callable[..., Any]] = WeakSet()
-
 
 # Seconds that a save has beyond the deadline, so that a run stopped by its deadline is saved, too. This is enough for a
 # line in a file or a row in a local database, and too short for the caller to notice.
@@ -98,12 +95,11 @@ def attach_run(source: Node[Any, Any]) -> Node[Any, Any]:
 
     A node that returns no ending stays as it is.
     """
-    if source.inner is not None or not {AgentFinish, StoppedResponse} & {*source.returns}:
-        return source
-    if source.function in _STOCK or source.function in _wrapped:
+    ends = source.inner is None and {AgentFinish, StoppedResponse} & {*source.returns}
+    if not ends or source.function in _attaching:
         return source
     wrapper = wrap_function(source, same, _with_run)
-    _wrapped.add(wrapper)
+    _attaching.add(wrapper)
     return dataclasses.replace(source, function=wrapper)
 
 
