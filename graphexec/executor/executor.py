@@ -10,7 +10,8 @@ from keyword import iskeyword
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypedDict
 
 from graphexec._arguments import DESCRIPTION, FLAG, FUNCTION, NAME, optional, validate, whole
-from graphexec._mistakes import explain_executor
+from graphexec._mistakes import explain_class
+from graphexec._mistakes.remedies import EXECUTOR_OPTIONS
 from graphexec.agents import Agent, AgentFunction, callable_agent
 from graphexec.effects import TOOL_CALLS, agent_limits
 from graphexec.errors import InputError, ToolDefinitionError
@@ -92,7 +93,7 @@ class ExecutorOptions(TypedDict, total=False):
     allow_nonterminating: bool
 
 
-@explain_executor
+@explain_class("AgentExecutor(agent=agent, tools=tools)", options=EXECUTOR_OPTIONS)
 class AgentExecutor(RunMethods[T_co]):
     """Runs an agent with its tools until it has an answer or a limit is used up.
 

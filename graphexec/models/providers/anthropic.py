@@ -22,7 +22,7 @@ from graphexec.messages import (
     UserMessage,
 )
 from graphexec.models.history import HistoryForm, ordered_parts
-from graphexec.models.http.dialect import NO_SEED, TOOL_CHOICE, Dialect, Sampling, option, written
+from graphexec.models.http.dialect import TOOL_CHOICE, Dialect, Sampling, option, written
 from graphexec.models.http.endpoint import Provider
 from graphexec.models.http.json_bodies import instructions, stop_strings
 from graphexec.models.http.json_values import JSON, parse_arguments
@@ -130,10 +130,6 @@ def _write_others(request: ChatRequest, sampling: Sampling) -> JSON:
     return body
 
 
-def _write_choice(choice: str) -> JSON:
-    return {"none": {"type": "none"}, "required": {"type": "any"}}.get(choice, {"type": "tool", "name": choice})
-
-
 # Anthropic's Messages API.
 MESSAGES = Dialect(
     draft=AnthropicStream,
@@ -144,13 +140,14 @@ MESSAGES = Dialect(
         option("top_p"),
         option("reasoning_effort", "output_config.effort"),
         TOOL_CHOICE,
-        NO_SEED,
     ),
     route=lambda _: "v1/messages",
     headers=lambda key: {"anthropic-version": VERSION} | ({"x-api-key": key} if key else {}),
     write_messages=_turns,
     write_others=_write_others,
-    write_choice=_write_choice,
+    write_choice=lambda choice: {"none": {"type": "none"}, "required": {"type": "any"}}.get(
+        choice, {"type": "tool", "name": choice}
+    ),
     form=lambda _: HistoryForm(alternates=True),
     max_tokens=4096,
     repairs=(replace(FORMAT, part="output_config.format"), REASONING),

@@ -9,7 +9,7 @@ from graphexec._mistakes import explain_class
 from graphexec._mistakes.remedies import MODEL_OPTIONS
 from graphexec.messages import AssistantMessage, ChatRequest, Image, Message, ToolCall, ToolMessage
 from graphexec.models.history import HistoryForm, ordered_parts
-from graphexec.models.http.dialect import NO_SEED, TOOL_CHOICE, Dialect, Sampling, describe_tool, option, written
+from graphexec.models.http.dialect import TOOL_CHOICE, Dialect, Sampling, describe_tool, option, written
 from graphexec.models.http.json_bodies import instructions, valid_arguments
 from graphexec.models.http.json_values import JSON
 from graphexec.models.http.refusals import Member
@@ -86,7 +86,6 @@ RESPONSES = Dialect(
         option("reasoning_effort", "reasoning.effort", aliases=("reasoning", "reasoning_effort")),
         Member("include"),
         TOOL_CHOICE,
-        NO_SEED,
     ),
     route=lambda _: "responses",
     conversation="input",
