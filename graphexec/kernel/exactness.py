@@ -168,6 +168,10 @@ def find_difference(value: Any, restored: Any) -> Difference | None:
     # mypy does not compare methods.
     own: Any = kind.__eq__
     if _has_fields(kind) or (own is object.__eq__ and not isinstance(value, _OPAQUE)):
+        # A field that is excluded is read back as one that was never set.
+        lost = sorted(getattr(value, "model_fields_set", set()) - getattr(restored, "model_fields_set", set()))
+        if lost:
+            return f".{lost[0]}", f"is set, and would be read back as not set; {MISSING_REMEDY}"
         return _compare_named(attributes_of(value), attributes_of(restored))
     # Any: `isinstance` narrows a value to one whose parts are unknown.
     held: Any = value
