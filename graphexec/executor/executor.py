@@ -16,12 +16,13 @@ from graphexec.agents import Agent, AgentFunction, callable_agent
 from graphexec.effects import TOOL_CALLS, agent_limits
 from graphexec.errors import InputError, ToolDefinitionError
 from graphexec.executor.inputs import to_outputs
-from graphexec.executor.nodes import Policies
+from graphexec.executor.nodes import Policies, ReturnDirect
 from graphexec.executor.options import (
     EARLY_STOPPING,
     HANDLERS,
     MEMORY,
     PARSE_POLICY,
+    RETURN_DIRECT,
     TRIM,
     EarlyStopping,
     ParsePolicy,
@@ -79,6 +80,7 @@ class ExecutorOptions(TypedDict, total=False):
     handle_parsing_errors: ParsePolicy
     early_stopping_method: EarlyStopping
     trim_intermediate_steps: Trim
+    return_direct: ReturnDirect
     handle_tool_errors: ErrorPolicy
     tool_lookup: Lookup
     max_observation: int | None
@@ -112,6 +114,8 @@ class AgentExecutor(RunMethods[T_co]):
       for once more ("generate"). That call is not limited, except to 10 seconds beyond `max_execution_time`.
     - `trim_intermediate_steps`: the number of last steps that the agent sees (0 or less: all), or a function that
       selects them.
+    - `return_direct`: the result of a return-direct tool is the answer if the step has no other call ("single"), or
+      always ("any"; of several such results, the last).
     - `handle_tool_errors`: if a tool raises and has no policy of its own, the model observes the error ("observe"), the
       run raises it ("raise"), or a function of the error returns the observation. `tool_lookup` may be
       "case_insensitive". `max_observation` is the number of characters of a result that the model sees,
@@ -162,6 +166,7 @@ class AgentExecutor(RunMethods[T_co]):
         handle_parsing_errors: ParsePolicy = False,
         early_stopping_method: EarlyStopping = "force",
         trim_intermediate_steps: Trim = -1,
+        return_direct: ReturnDirect = "single",
         handle_tool_errors: ErrorPolicy = "observe",
         tool_lookup: Lookup = "exact",
         max_observation: int | None = None,
@@ -181,6 +186,7 @@ class AgentExecutor(RunMethods[T_co]):
             ("early_stopping_method", early_stopping_method, EARLY_STOPPING),
             ("handle_parsing_errors", handle_parsing_errors, PARSE_POLICY),
             ("trim_intermediate_steps", trim_intermediate_steps, TRIM),
+            ("return_direct", return_direct, RETURN_DIRECT),
             ("memory", memory, optional(MEMORY)),
             ("handlers", handlers, optional(HANDLERS)),
             ("observers", observers, OBSERVERS),
@@ -209,7 +215,9 @@ class AgentExecutor(RunMethods[T_co]):
             tools=tuple(by_name.values()),
             memory=memory,
             handlers=handlers or {},
-            policies=Policies(make_feedback(handle_parsing_errors), make_selection(trim_intermediate_steps)),
+            policies=Policies(
+                make_feedback(handle_parsing_errors), make_selection(trim_intermediate_steps), return_direct
+            ),
             table=agent_graph(strict=handle_parsing_errors is False, generate=early_stopping_method == "generate"),
             on_tool_error=handle_tool_errors,
             lookup=tool_lookup,

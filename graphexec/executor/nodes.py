@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import starmap
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from graphexec.actions import NO_ASIDE, AgentAction, AgentFinish, AgentStep, Run, Steps, StoppedResponse
 from graphexec.agents import Agent
@@ -32,6 +32,10 @@ def default_feedback(error: ParseError) -> str:
     return error.observation or DEFAULT_FEEDBACK
 
 
+# The result of a return-direct tool is the answer if it was the only call of the turn ("single"), or always ("any").
+ReturnDirect: TypeAlias = Literal["single", "any"]
+
+
 # Changes a request to a model: from the request, and the run so far.
 Edit: TypeAlias = Callable[[ModelRequest, Run], ModelRequest]
 
@@ -41,12 +45,13 @@ class Policies:
     """The executor's options that its nodes read.
 
     `feedback` returns the observation after an unreadable reply. `select_steps` returns the steps that the agent sees
-    (`None`: all of them). `piece_tools` are the names of the tools that pieces have brought. `edits` change each
-    request of the agent, in their order.
+    (`None`: all of them). `return_direct` decides when the result of a return-direct tool is the answer. `piece_tools`
+    are the names of the tools that pieces have brought. `edits` change each request of the agent, in their order.
     """
 
     feedback: Callable[[ParseError], str] = default_feedback
     select_steps: Callable[[Steps], Sequence[AgentStep]] | None = None
+    return_direct: ReturnDirect = "single"
     piece_tools: tuple[str, ...] = ()
     edits: tuple[Edit, ...] = ()
 
@@ -180,14 +185,20 @@ def make_step(action: AgentAction, result: ToolResult) -> AgentStep:
 
 
 @node
-def check_return_direct(observed: Observed) -> Ready | AgentFinish:
-    """Add the steps to the run; end it with the result of a return-direct tool, if that was the only call."""
-    run = observed.run.with_steps(tuple(starmap(make_step, zip(observed.actions, observed.results, strict=True))))
-    match observed.results:
-        case (ToolResult(return_direct=True, observation=answer),):
-            return AgentFinish({"output": answer}, "", run, return_direct=True)
-        case _:
-            return Ready(run)
+def check_return_direct(observed: Observed, policies: Policies) -> Ready | AgentFinish:
+    """Add the steps to the run; end it if the result of a return-direct tool is the answer.
+
+    With `return_direct="any"`, several tools may have been called: the last return-direct result is the answer.
+    """
+    results = observed.results
+    run = observed.run.with_steps(tuple(starmap(make_step, zip(observed.actions, results, strict=True))))
+    answer: ToolResult | None = None
+    for result in results:
+        if result.return_direct:
+            answer = result
+    if answer is None or (results[1:] and policies.return_direct != "any"):
+        return Ready(run)
+    return AgentFinish({"output": answer.observation}, "", run, return_direct=True)
 
 
 # LangChain's text for its two limits, iterations and time: callers compare with it.

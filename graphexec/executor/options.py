@@ -10,7 +10,7 @@ from graphexec._arguments import MODEL, Constraint, has_methods, is_executor
 from graphexec.actions import AgentAction, AgentStep, Steps
 from graphexec.agents import Agent
 from graphexec.errors import InputError, ParseError, an, format_value
-from graphexec.executor.nodes import default_feedback
+from graphexec.executor.nodes import ReturnDirect, default_feedback
 
 if TYPE_CHECKING:
     from graphexec.messages import Model
@@ -41,6 +41,7 @@ TRIM = Constraint(
     "the number of steps to show, or a function (def) of the steps",
     lambda value: isinstance(value, int) or _is_function(value),
 )
+RETURN_DIRECT = Constraint("'single' or 'any'", lambda value: value in get_args(ReturnDirect))
 MEMORY = has_methods("a memory, for example BufferMemory()", "load", "save", "aload", "asave")
 HANDLERS = Constraint("a dict, for example {AskHuman: function}", lambda value: isinstance(value, Mapping))
 

@@ -317,6 +317,7 @@ OPTIONS = st.fixed_dictionaries(
         "max_iterations": st.integers(1, 6),
         "early_stopping_method": st.sampled_from(["force", "generate"]),
         "handle_parsing_errors": st.sampled_from([True, "Again.", False]),
+        "return_direct": st.sampled_from(["single", "any"]),
         "nodes": st.lists(NODES, max_size=3, unique_by=name_of),
     }
 )

@@ -80,6 +80,7 @@ class Builder:
             tools=tools,
             handle_parsing_errors=self.policy(plan.parsing),
             early_stopping_method=plan.early,
+            return_direct=plan.return_direct,
             handle_tool_errors=self.policy(plan.on_error),
             tool_concurrency=plan.at_once,
             memory=self.memory(),

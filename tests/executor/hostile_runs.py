@@ -84,6 +84,7 @@ class AgentPlan:
     limits: Limits = field(default_factory=Limits)
     at_once: int = 64
     early: Literal["force", "generate"] = "force"
+    return_direct: Literal["single", "any"] = "single"
     parsing: bool | Act = True
     on_error: Literal["observe", "raise"] | Act = "observe"
     memory: Literal["none", "buffer"] | Act = "none"
@@ -151,6 +152,7 @@ def agent_plans(draw: st.DrawFn, agents: int, *, is_async: bool) -> AgentPlan:
         draw(some_limits(seconds=is_async)),
         draw(st.sampled_from((64, 2, 1))),
         draw(st.sampled_from(("force", "generate"))),
+        draw(st.sampled_from(("single", "any"))),
         parsing,
         draw(st.sampled_from(ON_ERROR) | acts(agents)),
         draw(st.sampled_from(MEMORIES) | acts(agents)),

@@ -185,6 +185,7 @@ WRONG_OPTIONS: list[tuple[dict[str, Any], str]] = [
     ({"kind": None}, "kind is None; give auto, tool_calling, structured, react"),
     ({"system_prompt": 3}, "system_prompt is 3; give a string, or None for none"),
     ({"kind": "react", "memory": BufferMemory()}, "memory is for agents with messages, .*; take kind='structured'"),
+    ({"return_direct": "all"}, "return_direct is 'all'; give 'single' or 'any'"),
 ]
 AGENT_TYPE = r"no option agent_type; write kind='react', .*; .* no option max_steps; "
 

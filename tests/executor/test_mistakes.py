@@ -288,6 +288,7 @@ EXECUTOR_OPTIONS: list[tuple[dict[str, Any], str, str]] = [
         ({"trim_intermediate_steps": one}, f"is {one!r}", "give the number of steps to show, or a func")
         for one in (2.5, "last", None, 1.5, [1])
     ),
+    *(({"return_direct": one}, f"is {one!r}", "give 'single' or 'any'") for one in (["any"], "perhaps", None, 1)),
     *(
         ({"observers": one}, "is ", "give a list of functions (def) that take an event")
         for one in ([1], "print", [asyncio.sleep], [Awaited()], print)

@@ -248,6 +248,7 @@ class Actor:
             max_fan_out=given.fan_out,
             handle_parsing_errors=given.parsing,
             trim_intermediate_steps=given.trim,
+            return_direct=given.return_direct,
             early_stopping_method=given.early_stopping,
             handle_tool_errors=given.tool_errors,
             tool_lookup=given.lookup,

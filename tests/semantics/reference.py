@@ -43,6 +43,7 @@ class Settings:
     parsing: bool | str | Callable[[errors.ParseError], str] = True
     # A number of steps to show, or a user's function that selects them.
     trim: int | Callable[[Any], Sequence[Any]] = -1
+    return_direct: Literal["single", "any"] = "single"
     early_stopping: Literal["force", "generate"] = "force"
     tool_errors: Literal["observe", "raise"] = "observe"
     lookup: Literal["exact", "case_insensitive"] = "exact"
@@ -142,6 +143,7 @@ def interpret(script: Script, given: Settings) -> Expected:
         run.tool_calls += len(decision)
         run.chunks += [{"actions": [action]} for action in decision]
         new: list[AgentStep] = []
+        answers: list[object] = []
         for action in decision:
             step, direct = _carried_out(action, run, given)
             if step.status == "error" and given.tool_errors == "raise":
@@ -149,11 +151,12 @@ def interpret(script: Script, given: Settings) -> Expected:
                 run.end = "tool error"
                 return run
             new.append(step)
+            answers += [step.observation] if direct else []
         run.chunks += [{"steps": [step]} for step in new]
         run.observe(new)
         # Rows 13 and 14.
-        if direct and len(decision) == 1:
-            return run.ended("return_direct", {"output": new[0].observation}, given)
+        if answers and (len(decision) == 1 or given.return_direct == "any"):
+            return run.ended("return_direct", {"output": answers[-1]}, given)
 
 
 EMPTY = "Decide on an action, or finish."
