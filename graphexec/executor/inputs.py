@@ -78,14 +78,13 @@ class InputKeys:
     needed: tuple[str, ...]
     passed: tuple[str, ...]
 
-    def name(self, inputs: Inputs, memory: Memory | None) -> dict[str, Any]:
+    def name(self, inputs: Inputs, loaded: Sequence[str]) -> dict[str, Any]:
         """Return the inputs by name, with lists of their own, which the caller does not change during the run.
 
-        Raises `InputError` if one is missing that the memory does not provide.
+        Raises `InputError` if one is missing that is not `loaded` later, when it is checked.
         """
         named = {name: _copy(value) for name, value in name_inputs(inputs, self.passed).items()}
-        # The memory's inputs are assumed here and checked when it is loaded.
-        self.require(*named, *(() if memory is None else memory.keys))
+        self.require(*named, *loaded)
         return named
 
     def require(self, *names: str) -> None:
@@ -98,14 +97,9 @@ class InputKeys:
 
 
 def make_input_keys(agent: Agent, memory: Memory | None) -> InputKeys:
-    """Return the inputs that a run needs; a memory may provide some. Raises `InputError` for an invalid memory."""
+    """Return the inputs that a run needs; a memory may provide some. Raises `InputError` for one that does not fit."""
     if memory is None:
         return InputKeys(agent.input_keys, agent.input_keys)
-    # Callers without a type checker may pass a class or a history.
-    absent = [name for name in ("keys", "load", "save", "aload", "asave") if not hasattr(memory, name)]
-    if isinstance(memory, type) or absent:
-        lacks = f", which has no {', '.join(absent)}" if absent else ""
-        raise InputError(f"memory is {memory!r}{lacks}; make one, for example with BufferMemory()")
     messages = [key for key in memory.keys if key in agent.optional_keys]
     if messages and getattr(memory, "as_messages", True) is False:
         raise InputError(

@@ -218,15 +218,12 @@ class Done(Generic[F_co]):
     """The run has ended with the result `outcome`. This is the last event, unless an exception ends the run.
 
     `snapshot` is the run at its last node, with everything it spent. `journal` has the replies; manual stepping has
-    none. `observer_seconds` is the time that observers took before this event, and `node_seconds` the time of the nodes
-    and of the policies that they call: a deadline cuts neither. `call` belongs to the last node.
+    none. `call` belongs to the last node.
     """
 
     outcome: F_co
     snapshot: Snapshot
     journal: Journal | None = field(default=None, compare=False, repr=False)
-    observer_seconds: float = field(default=0.0, compare=False)
-    node_seconds: float = field(default=0.0, compare=False)
     call: CallContext[Any] | None = field(default=None, compare=False, repr=False)
 
     @property

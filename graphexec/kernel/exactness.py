@@ -168,7 +168,7 @@ def find_difference(value: Any, restored: Any) -> Difference | None:
     # mypy does not compare methods.
     own: Any = kind.__eq__
     if _has_fields(kind) or (own is object.__eq__ and not isinstance(value, _OPAQUE)):
-        return _compare_named(attributes_of(value), attributes_of(restored))
+        return _compare_named(attributes_of(value), attributes_of(restored)) or _find_unset(value, restored)
     # Any: `isinstance` narrows a value to one whose parts are unknown.
     held: Any = value
     if isinstance(value, Mapping):
@@ -194,6 +194,13 @@ def _compare_named(value: Mapping[str, Any], restored: Mapping[str, Any]) -> Dif
         if not same and (found := find_difference(one, other)):
             return f".{name}{found[0]}", found[1]
     return None
+
+
+def _find_unset(value: Any, restored: Any) -> Difference | None:
+    """Return the field of a pydantic model that is set, and excluded: it is read back as its default, not set."""
+    nothing = frozenset[str]()
+    unset = sorted(getattr(value, "model_fields_set", nothing) - getattr(restored, "model_fields_set", nothing))
+    return (f".{unset[0]}", f"is set, and would be read back as not set; {MISSING_REMEDY}") if unset else None
 
 
 def _compare_mappings(value: Mapping[Any, Any], restored: Mapping[Any, Any]) -> Difference | None:

@@ -15,7 +15,7 @@ from graphexec.actions import AgentFinish, AgentStep, Steps, StoppedResponse
 from graphexec.cli.exit_codes import ANSWERED, STOPPED, code_of
 from graphexec.cli.runs.termination import terminable
 from graphexec.executor.executor import AgentExecutor
-from graphexec.executor.plugging.memory_nodes import is_save_node
+from graphexec.executor.plugging.memory import is_save_node
 from graphexec.executor.result import Ending
 from graphexec.kernel.effects import Effect
 from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Moved

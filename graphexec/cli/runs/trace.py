@@ -32,7 +32,7 @@ from graphexec.effects import (
 )
 from graphexec.executor.console import name_in_batch
 from graphexec.executor.outcomes import Acted, Observed, Ready, Replied, Stopped
-from graphexec.executor.plugging.memory_nodes import NotSaved, is_save_node
+from graphexec.executor.plugging.memory import NotSaved, is_save_node
 from graphexec.executor.result import Ending
 from graphexec.kernel.effects import CallContext, CallId, Effect, Perform
 from graphexec.kernel.events import Answered, Asked, Entered, Event, Moved, Reported
