@@ -304,7 +304,9 @@ class BoundSearch:
             # Transitions without a bound are part of no run.
             return most_charged(one, name) if is_bounded(one, self.known) else _ZERO
 
-        return self.bound_of_weight(weight, again, counts=(lambda move: move.charges(name)) if sure else None)
+        return self.bound_of_weight(
+            weight, again, counts=(lambda move: dict(move.charged).get(name, 0)) if sure else None
+        )
 
     def bound_of_limit(self, name: str) -> Bound | None:
         """Return the bound that limits give, on the meter or on what bounds it, plus reserved visits."""

@@ -34,9 +34,8 @@ class Product:
 
     def __init__(self, flow: Flow, known: Known, *, sure: bool = False) -> None:
         self._nodes = len(flow.nodes)
-        self._rows, counted = moves_by_node(flow, known, sure=sure)
-        self.counters = counted.budgets
-        self.begin: State = (flow.start, counted.full)
+        self._rows, self.counters, full = moves_by_node(flow, known, sure=sure)
+        self.begin: State = (flow.start, full)
 
     def size(self) -> int:
         """Return the largest possible number of states."""
@@ -51,10 +50,6 @@ class Product:
         for move in self._rows.get(node, ()):
             if move.is_possible(left):
                 yield move, (move.transition.target, move.after(left))
-
-    def steps(self, state: State) -> Iterator[tuple[Transition, State]]:
-        """Yield the transitions that are possible in a state, and their next states."""
-        return ((move.transition, target) for move, target in self.moves(state))
 
     def exceeds(self, most: int) -> bool:
         """Return whether runs reach more than `most` states."""
@@ -96,39 +91,29 @@ class Product:
         """
         explored = list(self._explore(most))
         inside = frozenset(map(_edge_of, within))
-        following: dict[State, list[State]] = {}
-        for source, target, one in explored:
-            following.setdefault(source, [])
-            following.setdefault(target, [])
-            if _edge_of(one) in inside:
-                following[source].append(target)
-        order = {state: number for number, state in enumerate(following)}
-        components = enumerate(strongly_connected_components(following))
-        place = {state: number for number, component in components for state in component}
-        parts: dict[int, list[_Labelled]] = {}
-        for source, target, one in explored:
-            if _edge_of(one) in inside and place[source] == place[target]:
-                parts.setdefault(place[source], []).append((source, target, one))
-        best: tuple[State, list[Transition]] | None = None
-        for _, part in sorted(parts.items()):
-            network = label_edges(part)
+        reached = dict.fromkeys(state for source, target, _ in explored for state in (source, target))
+        order = {state: number for number, state in enumerate(reached)}
+        network = label_edges(step for step in explored if _edge_of(step[2]) in inside)
+        loops = [
+            (state, find_cycle(network, state))
+            for component in strongly_connected_components({one: network[one] for one in order if one in network})
+            if len(component) > 1 or network.has_edge(component[0], component[0])
             # The states that are reached first come first. A few are enough, because any loop will do.
-            for state in sorted(network, key=order.__getitem__)[:_ROOTS]:
-                loop = find_cycle(network, state)
-                if best is None or len(loop) < len(best[1]):
-                    best = (state, loop)
-        if best is None:
+            for state in sorted(component, key=order.__getitem__)[:_ROOTS]
+        ]
+        if not loops:
             return None
-        return find_path(label_edges(explored), self.begin, best[0]) or [], best[1]
+        begin, loop = min(loops, key=lambda found: len(found[1]))
+        return find_path(label_edges(explored), self.begin, begin) or [], loop
 
     def _explore(self, most: int) -> Iterator[_Labelled]:
         found = {self.begin}
         waiting = deque(found)
         while waiting and len(found) <= most:
             state = waiting.popleft()
-            for one, target in self.steps(state):
+            for move, target in self.moves(state):
                 if target[0] != END.name:
-                    yield state, target, one
+                    yield state, target, move.transition
                     if target not in found:
                         found.add(target)
                         waiting.append(target)
