@@ -33,13 +33,13 @@ from graphexec.verify.proof.potential import (
     TooManyTermsError,
     Weight,
     charged_again,
+    find_sloped_potentials,
     is_bounded,
     most_charged,
     most_of,
     to_numbers,
 )
 from graphexec.verify.proof.product import Product, State
-from graphexec.verify.proof.slopes import SlopedPotentials
 
 # The most states of the product that are searched where lines are not tight.
 STATES = 2_000
@@ -209,7 +209,7 @@ class BoundSearch:
         cheap = sorted(self._spent, key=lambda name: self._caps.get(name, math.inf))
         several = False
         if len(cheap) > 1:
-            for found in SlopedPotentials(self._nodes, transitions).find(weight, caps):
+            for found in find_sloped_potentials(self._nodes, transitions, weight, caps):
                 several = len(cheap) > _ORDERS
                 yield found
         if several:
@@ -275,7 +275,7 @@ class BoundSearch:
         """Yield closed forms of the counts of `transitions`, plus `more`."""
         caps = {name: polynomial.name(name) for name in self._caps} | self._measures
         many = len(self._spent) > _BUDGETS
-        candidates = SlopedPotentials(self._nodes, transitions).find(weight, caps) if many else None
+        candidates = find_sloped_potentials(self._nodes, transitions, weight, caps) if many else None
         for found in candidates or self._potentials(weight, caps, transitions):
             yield more + found[self.flow.start].at(caps)
 

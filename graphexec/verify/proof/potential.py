@@ -8,11 +8,14 @@ With limits as numbers, the value at the start is the bound; with limits as name
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias, final
 
 from graphexec.kernel.node import END
+from graphexec.kernel.tables import reachable
+from graphexec.verify.paths import strongly_connected_components
 from graphexec.verify.proof import polynomial
 from graphexec.verify.proof.flow import Known, Transition
 from graphexec.verify.proof.polynomial import Polynomial
@@ -187,9 +190,7 @@ class Potentials:
 
         ends = [(one, Line(self._weight(one))) for one in spending]
         rounds = self._level(parts, rest, ends, depth + 1)
-        unit = _ZERO
-        for one in spending:
-            unit = unit.or_more(rounds[one.target].at(self._caps))
+        unit = polynomial.most(rounds[one.target].at(self._caps) for one in spending)
         # A transition that leaves the loop pays a unit, too, and so does one that starts another round.
         leaving = [pay_unit(one, line) for one, line in exits]
         lines = self._level(parts, rest, leaving, depth + 1)
@@ -229,12 +230,117 @@ class Potentials:
     ) -> dict[str, Line]:
         found: dict[str, Line] = {}
         for one, line in exits:
-            old = found.get(one.source)
-            if old is None:
-                found[one.source] = line
-            else:
-                found[one.source] = old.not_less(line, self._caps) if self._full and not depth else old.or_more(line)
+            old = found.get(one.source, line)
+            found[one.source] = old.not_less(line, self._caps) if self._full and not depth else old.or_more(line)
         return {name: found.get(name, Line()) for name in component}
+
+
+def find_sloped_potentials(
+    nodes: Sequence[str], transitions: Iterable[Transition], weight: Weight, caps: Mapping[str, Polynomial]
+) -> Iterator[dict[str, Line]]:
+    """Yield potentials with one slope for each budget, for two orders of the budgets.
+
+    What a unit left is worth is the same wherever it may be spent. Budgets are taken one after the other. The slope of
+    a budget is the most that a round counts between two transitions that spend it, on ways that spend only budgets with
+    a slope already, each of which pays for its own rounds. An edge that resets a budget costs a full one. Then no loop
+    counts anything, and the longest path from a node is its base. The bound is a sum over the budgets, so it is lower
+    than a product of nested loops wherever nothing resets an inner budget. There are none for loops that need slopes of
+    their own.
+    """
+    following: dict[str, list[str]] = {name: [] for name in nodes}
+    every = list(transitions)
+    for one in every:
+        following.setdefault(one.source, []).append(one.target)
+        following.setdefault(one.target, [])
+    # What is nearer to the end comes first, so that few passes find the longest ways.
+    place = {name: at for at, name in enumerate(itertools.chain(*strongly_connected_components(following)))}
+    every.sort(key=lambda one: (place[one.source], place[one.target]))
+    names = {name for one in every for name, _ in one.spends}
+    spent = [name for name in caps if name in names]
+    reset = {name for one in every for name in one.resets}
+    # A budget that a loop resets comes before those which the loop spends; names of embedded budgets have a dot each.
+    inner = sorted(reset.intersection(spent), key=lambda name: (-name.count("."), name))
+    outer = [name for name in spent if name not in reset]
+    for order in (outer, outer[::-1])[: 2 if len(outer) > 1 else 1]:
+        found = _sloped_lines(nodes, every, [weight(one) for one in every], caps, (*inner, *order))
+        if found is not None:
+            yield found
+
+
+def _sloped_lines(
+    nodes: Sequence[str],
+    transitions: Sequence[Transition],
+    counted: list[Polynomial],
+    caps: Mapping[str, Polynomial],
+    order: Sequence[str],
+) -> dict[str, Line] | None:
+    """Return the line of each node, or `None`.
+
+    `counted` becomes what each transition counts beyond what its budgets with a slope pay for.
+    """
+    slopes: dict[str, Polynomial] = {}
+    live: dict[str, set[str]] = {}
+    spends = [dict(one.spends) for one in transitions]
+    # The budgets without a slope yet that a transition spends or resets.
+    open_budgets = [
+        {name for name in (*own, *one.resets) if name in caps} for own, one in zip(spends, transitions, strict=True)
+    ]
+
+    def steps(indices: Iterable[int]) -> list[_Step]:
+        return [(transitions[index].source, transitions[index].target, counted[index]) for index in indices]
+
+    for name in order:
+        within = [index for index, names in enumerate(open_budgets) if not names]
+        for names in open_budgets:
+            names.discard(name)
+        last = [index for index, own in enumerate(spends) if name in own and not open_budgets[index]]
+        rounds = _longest(steps(within), steps(last))
+        if rounds is None:
+            return None
+        targets = [transitions[index].target for index in last]
+        slope = slopes[name] = polynomial.most(rounds[target] for target in targets if target in rounds)
+        if has_too_many_terms(slope):
+            return None
+        # Elsewhere, the budget is worth 0: no run spends it before an edge resets it. An empty name leads to all nodes
+        # that spend it.
+        back = [(one.target, one.source) for one in transitions if name not in one.resets]
+        spenders = [("", one.source) for own, one in zip(spends, transitions, strict=True) if name in own]
+        live[name] = reachable("", back + spenders)
+        for index, one in enumerate(transitions):
+            if name in one.resets:
+                if one.target in live[name]:
+                    counted[index] = counted[index] + slope * caps[name]
+            elif name in spends[index]:
+                counted[index] = counted[index] - slope * polynomial.number(spends[index][name])
+    every = steps(range(len(transitions)))
+    bases = _longest([one for one in every if one[1] != END.name], [one for one in every if one[1] == END.name])
+    if bases is None or any(node not in bases for node in nodes):
+        return None
+    known = {name: slope for name, slope in slopes.items() if slope != _ZERO}
+    return {
+        node: Line(bases[node], {name: slope for name, slope in known.items() if node in live[name]}) for node in nodes
+    }
+
+
+# The source, the target and the count of a transition.
+_Step: TypeAlias = tuple[str, str, Polynomial]
+
+
+def _longest(steps: Sequence[_Step], last: Iterable[_Step]) -> dict[str, Polynomial] | None:
+    """Return the most that a way of `steps`, ended by one of `last`, counts; `None` if a loop counts something."""
+    found: dict[str, Polynomial] = {}
+    for source, _, count in last:
+        found[source] = found.get(source, count).or_more(count)
+    # A way without a loop has fewer steps than there are sources, and one more pass changes nothing.
+    for _ in range(len({source for source, *_ in steps}) + 2):
+        before = dict(found)
+        for source, target, count in steps:
+            if target in found:
+                way = count + found[target]
+                found[source] = found.get(source, way).or_more(way)
+        if found == before:
+            return found
+    return None
 
 
 def to_numbers(line: Line) -> tuple[int, tuple[tuple[str, int], ...]]:
@@ -266,4 +372,4 @@ def charged_again(name: str, transitions: Iterable[Transition], known: Known) ->
     if not known["restarts"]:
         return _ZERO
     bounded = (one for one in transitions if is_bounded(one, known))
-    return _RESTARTS * (polynomial.most(most_charged(one, name) for one in bounded) or _ZERO)
+    return _RESTARTS * polynomial.most(most_charged(one, name) for one in bounded)
