@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from graphexec.kernel.effects import NestedRuns
 from graphexec.kernel.node import END
@@ -99,12 +99,9 @@ class BoundSearch:
         self._always = [*transitions, *errors] if always else None
         self.known = known
         self._budgets = caps_of(flow, known)
-        charged: dict[str, Any] = {name: known.get(name) for one in nested for name, *_ in one.charges}
-        whole = {name: limit for name, limit in charged.items() if isinstance(limit, int)}
-        # Any: they are whole numbers.
-        uncounted: dict[str, Any] = {name: known[name] for name in ("fan_out", "restarts", "nested_runs")}
-        caps: dict[str, int | None] = {**whole, **self._budgets, **uncounted}
-        self._caps: Mapping[str, int] = {name: limit for name, limit in caps.items() if limit is not None}
+        charged = dict.fromkeys(name for one in nested for name, *_ in one.charges)
+        names = {**charged, **self._budgets, **dict.fromkeys(("fan_out", "restarts", "nested_runs"))}
+        self._caps = {name: limit for name in names if isinstance(limit := known.get(name), int)}
         self._numbers = {name: polynomial.number(cap) for name, cap in self._caps.items()}
         spent = {name for one in transitions for name, _ in one.spends}
         self._spent = [name for name in (*self._caps, *measures) if name in spent]
@@ -124,7 +121,7 @@ class BoundSearch:
         number, potential = self._value_of(potentials.of(self._nodes, self._transitions))
         return Bound(None, number, potential=potential)
 
-    def bound_of_weight(self, weight: Weight, more: More | None = None, *, counts: Counts | None) -> Bound:
+    def bound_of_weight(self, weight: Weight, more: More = lambda _: _ZERO, *, counts: Counts | None) -> Bound:
         """Return the bound on the counts of transitions, plus `more`.
 
         `counts` says how much a sure move counts; it is `None` if no run may reach the bound, so that none is searched.
@@ -153,14 +150,12 @@ class BoundSearch:
             number = states[self._possible.begin]
             potential = self._table(states)
         exact = exact or (counts is not None and few and self._is_sure(number, counts))
-        extra = _ZERO if more is None else more(self._always or self._transitions)
-        form, value = self._form(weight, extra, number if close else None)
-        if more is not None:
-            nodes = {*potential.lines} or {node for node, _, _ in potential.states}
-            number += most_of(more, (one for one in self._transitions if one.source in nodes), self._caps)
+        form, value = self._form(weight, more(self._always or self._transitions), number if close else None)
+        nodes = {*potential.lines} or {node for node, _, _ in potential.states}
+        number += most_of(more, (one for one in self._transitions if one.source in nodes), self._caps)
         return Bound(form, number, exact, value, potential=potential)
 
-    def _measured_bound(self, weight: Weight, more: More | None) -> Bound:
+    def _measured_bound(self, weight: Weight, more: More) -> Bound:
         """Return a bound whose closed form may have measures, and then no number."""
         caps = self._numbers | self._measures
         errors = {*self.flow.measure_errors}
@@ -168,10 +163,9 @@ class BoundSearch:
         def counts(one: Transition) -> Polynomial:
             return _ZERO if one in errors else weight(one)
 
-        extra = _ZERO if more is None else more(self._always or self._transitions)
-        again = _ZERO if more is None else polynomial.number(most_of(more, self._transitions, self._caps))
+        again = polynomial.number(most_of(more, self._transitions, self._caps))
         typical = {**self._caps, **dict.fromkeys(self._measures, 10)}
-        forms = [] if self._always is None else [*self._forms(counts, extra, self._always)]
+        forms = [*self._forms(counts, more(self._always or self._transitions))]
         best, least = Bound(None, None), math.inf
 
         def counted(one: Transition) -> Polynomial:
@@ -261,18 +255,19 @@ class BoundSearch:
 
         If the `least` possible value (without `more`) is known, the first form with this value is taken.
         """
-        if self._always is None:
-            return None, None
         forms: list[Polynomial] = []
-        for form in self._forms(weight, more, self._always):
+        for form in self._forms(weight, more):
             forms.append(form)
             if (form - more).at(self._caps) == least:
                 break
         best = min(forms, key=lambda one: (one.at(self._caps), len(str(one))), default=None)
         return (None, None) if best is None else (str(best), best.at(self._caps))
 
-    def _forms(self, weight: Weight, more: Polynomial, transitions: Sequence[Transition]) -> Iterator[Polynomial]:
-        """Yield closed forms of the counts of `transitions`, plus `more`."""
+    def _forms(self, weight: Weight, more: Polynomial) -> Iterator[Polynomial]:
+        """Yield closed forms of the counts of transitions, plus `more`, if they end always."""
+        transitions = self._always
+        if transitions is None:
+            return
         caps = {name: polynomial.name(name) for name in self._caps} | self._measures
         many = len(self._spent) > _BUDGETS
         candidates = find_sloped_potentials(self._nodes, transitions, weight, caps) if many else None
@@ -294,9 +289,6 @@ class BoundSearch:
         if not all(is_bounded(one, self.known) for one in charging):
             return Bound(None, None)
 
-        def again(transitions: Iterable[Transition]) -> Polynomial:
-            return charged_again(name, transitions, self.known)
-
         # The searched runs never crash and repeat charges, and a visit that asks for more than is left is refused.
         sure = not self.known["restarts"] and not is_limited(self.flow, name, self.known)
 
@@ -304,6 +296,7 @@ class BoundSearch:
             # Transitions without a bound are part of no run.
             return most_charged(one, name) if is_bounded(one, self.known) else _ZERO
 
+        again = partial(charged_again, name, known=self.known)
         return self.bound_of_weight(
             weight, again, counts=(lambda move: dict(move.charged).get(name, 0)) if sure else None
         )
