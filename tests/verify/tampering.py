@@ -92,9 +92,8 @@ def proof_data(name: str) -> dict[str, Any]:
 
 
 def sealed(data: Mapping[str, Any], **texts: str) -> str:
-    """Return certificate data as text with correct checksums; strings that are keys of `texts` are replaced."""
-    data = {**data, "digest": hashlib.sha256(format_json(data.get("flow"), sort_keys=True).encode()).hexdigest()}
-    data.pop("sha256", None)
+    """Return certificate data as text with a correct checksum; strings that are keys of `texts` are replaced."""
+    data = {name: part for name, part in data.items() if name != "sha256"}
     total = hashlib.sha256(format_json(data, sort_keys=True).encode()).hexdigest()
     text = format_json({**data, "sha256": total})
     for name, other in texts.items():

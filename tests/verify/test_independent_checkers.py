@@ -22,7 +22,18 @@ from graphexec.verify.proof.loops import find_loops
 from graphexec.verify.proof.ranking import rank_nodes
 from tests.parameters import examples
 from tests.verify.checkers import spin, tlc
-from tests.verify.flows import AWKWARD, BAD, MISSING_CALLS, SPINNING, flows, limits, longest_run
+from tests.verify.flows import (
+    AWKWARD,
+    BAD,
+    MISSING_CALLS,
+    SPINNING,
+    flow_with,
+    flows,
+    gate,
+    limits,
+    longest_run,
+    way,
+)
 
 DIAGRAMS = Path(__file__).parents[2] / "diagrams" / "generate.py"
 EXECUTOR = flow_of(executor.AGENT_EXECUTOR)
@@ -176,6 +187,11 @@ def test_promela_counts_one_step_beyond_the_bound() -> None:
 
 def test_transition_beyond_its_limit_is_left_out() -> None:
     assert "goto at_parse }" not in promela(EXECUTOR, Limits(iterations=0))
+
+
+def test_measure_behind_a_limit_of_zero_is_a_counter() -> None:
+    flow = flow_with(way("a", "a"), way("a", "b"), way("b", "b", "x measure(b)"), gate("b", "x"), x=0)
+    assert "int left_measure_b_ = 3;" in promela(flow, Limits())
 
 
 def test_promela_of_a_stuck_node_blocks() -> None:

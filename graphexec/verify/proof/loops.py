@@ -32,7 +32,9 @@ def find_loops(flow: Flow, core: Core, limits: Limits, graph: Graph[Any, Any] | 
         # A run with low first measures stands for all.
         flow = flow.with_measures(1)
     machine, caps = _Names(graph), caps_of(flow, limits_of(flow, limits))
-    untimed = core.transitions if limits.seconds is None else _untimed(core)
+    # Those that are possible at any time, also after the deadline.
+    anytime = limits.seconds is None
+    untimed = [one for one in core.transitions if anytime or one.kind != "move" or not (one.is_paid or one.asks)]
     witness = _find_endless_run(flow, limits, within=untimed)
     if witness is not None:
         code, why = _classify(flow, caps, witness.loop)
@@ -53,11 +55,6 @@ def find_loops(flow: Flow, core: Core, limits: Limits, graph: Graph[Any, Any] | 
     yield Finding(
         "GX017", "error", node, None, fact, "meter a node of these loops with a meter that nothing in them resets"
     )
-
-
-def _untimed(core: Core) -> list[Transition]:
-    """Return the transitions that are possible at any time, also after the deadline."""
-    return [one for one in core.transitions if one.kind != "move" or not (one.is_paid or one.asks)]
 
 
 def _find_endless_run(flow: Flow, limits: Limits, *, within: Sequence[Transition]) -> Witness | None:
@@ -255,19 +252,18 @@ class _Names:
     def count(self, name: str) -> str:
         """Return code for the first count in the node's value: `lambda todo: len(todo.rest)`; empty if it has none."""
         node = self._nodes.get(name)
-        if node is None or node.inner is not None or _is_opaque(node):
+        if node is None or node.inner is not None:
+            return ""
+        function = unwrap_function(node.function)
+        if node.kind == "opaque" and not inspect.iscoroutinefunction(function):
             return ""
         found = [_counts_of(kind) for kind in node.takes]
         shared = [field for field in found[0] if all(one.get(field) == found[0][field] for one in found)]
         if not shared:
             return ""
         field = shared[0]
-        value = next(iter(inspect.signature(unwrap_function(node.function)).parameters))
+        value = next(iter(inspect.signature(function).parameters))
         return f"lambda {value}: {found[0][field].format(f'{value}.{field}')}"
-
-
-def _is_opaque(node: Node[Any, Any]) -> bool:
-    return node.kind == "opaque" and not inspect.iscoroutinefunction(unwrap_function(node.function))
 
 
 def _counts_of(kind: type) -> dict[str, str]:
