@@ -74,13 +74,8 @@ def _bounds(search: BoundSearch) -> Bounds:
 def _bounds_of_quotas(flow: Flow, known: Known, meters: Mapping[str, Bound]) -> Iterator[tuple[str, Bound]]:
     for name in flow.lasting_quotas:
         quota = bound_by_limit(name, known[name])
-        charged = {
-            meter
-            for one in flow.transitions
-            for kind in map(dict, one.effect_charges)
-            if name in kind
-            for meter in kind
-        }
+        charges = (dict(kind) for one in flow.transitions for kind in one.effect_charges)
+        charged = {meter for kind in charges if name in kind for meter in kind}
         if all(number_of(quota) < number_of(meters[meter]) for meter in charged if meter in meters):
             yield name, quota
 
