@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import graphexec as gx
 from graphexec import errors
-from graphexec.kernel import Meter, advance, begin, node
+from graphexec.kernel import Meter, node
 from graphexec.testing.explorer.explore import explore
 from graphexec.testing.explorer.oracle import replies_of
 from graphexec.testing.explorer.stub_nodes import explore_table
@@ -21,7 +21,7 @@ from graphexec.verify.reports.document import bounds_data, limits_data
 from graphexec.verify.reports.text import bound_lines
 from tests.checks.random_graphs import METERS, DrawnGraph, errand_class
 from tests.checks.strategies import drawn_graphs
-from tests.kernel.machines import error_message, machine_of, value
+from tests.kernel.machines import error_message, machine_of, stub, value
 from tests.kernel.unchecked import unchecked_graph
 from tests.parameters import cases
 from tests.verify import orders
@@ -152,18 +152,8 @@ def test_budget_with_name_of_meter_has_a_finding() -> None:
     assert verify(unchecked_graph(orders.rows_of(METERED), METERED)).findings[0].code == "GX011"
 
 
-@gx.node(when_spent=Cancelled, meters=[gx.Meter("rounds", 3)])
-def go_round(order: Order) -> Order | Delivered:
-    return order
-
-
-ROUNDS: gx.Graph[Any, Any] = machine_of(go_round)
-
-
-def run_once(machine: gx.Graph[Any, Any], limits: gx.Limits) -> object:
-    return advance(machine, begin(machine, Order()), limits)
-
-
+go_round = stub("go_round", Order, Order | Delivered)
+ROUNDS: gx.Graph[Any, Any] = machine_of(gx.node(when_spent=Cancelled, meters=[gx.Meter("rounds", 3)])(go_round))
 PAGES = Meter("pages", 2)
 
 
@@ -171,13 +161,9 @@ class Print(gx.Effect[bool]):
     charges: ClassVar[Mapping[Meter, int]] = {PAGES: 1}
 
 
-@gx.node(when_spent=Cancelled, asks=1)
-def print_all(order: Order) -> gx.Asks[Print, Order | Delivered]:
-    return order if (yield from gx.ask(Print())) else Delivered()
-
-
 def test_meter_of_effects_has_a_limit_of_its_own() -> None:
-    machine: gx.Graph[Any, Any] = machine_of(print_all)
+    print_all = stub("print_all", Order, Order | Delivered, asks=Print)
+    machine: gx.Graph[Any, Any] = machine_of(gx.node(when_spent=Cancelled, asks=1)(print_all))
     certificate = verify(machine).certificate
     assert certificate is not None
     assert certificate.bounds.meters["pages"].number == 2
