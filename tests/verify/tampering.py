@@ -15,6 +15,7 @@ from graphexec.executor import AGENT_EXECUTOR, agent_graph
 from graphexec.kernel.serialization import format_json
 from tests.kernel.machines import Halted, stub
 from tests.verify.bad_machines import CHILD_COUNTED
+from tests.verify.proofs import require
 from tests.verify.writing import WRITER, Chapter, GivenUp, Text, write
 
 # Keys of objects and indexes of lists, from the outside in.
@@ -73,8 +74,7 @@ MACHINES: Mapping[str, tuple[gx.Machine[Any, Any], gx.Limits]] = {
 def proof_data(name: str) -> dict[str, Any]:
     """Return the JSON data of a machine's certificate."""
     machine, limits = MACHINES[name]
-    certificate = machine.verify(limits).certificate
-    assert certificate is not None
+    certificate = require(machine.verify(limits).certificate)
     data: dict[str, Any] = json.loads(certificate.to_json())
     return data
 

@@ -14,6 +14,7 @@ from graphexec.verify.proof.bounds import bounds_by_states, bounds_of
 from graphexec.verify.proof.certificate import Bounds
 from tests.parameters import cases
 from tests.verify.acting import acting, proof_of
+from tests.verify.proofs import require
 from tests.verify.test_numbers import low
 
 
@@ -51,8 +52,7 @@ def test_runs_assumptions_and_unknown_names_need_no_bounds(computed: list[Bounds
 
 def test_bounds_are_computed_once(computed: list[Bounds]) -> None:
     agent = executor()
-    bounds = agent.verify().bounds
-    assert bounds is not None
+    bounds = require(agent.verify().bounds)
     assert bounds.transitions.number
     assert bounds.rows()
     assert agent.verify().bounds is bounds

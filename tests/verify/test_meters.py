@@ -26,7 +26,7 @@ from tests.kernel.unchecked import unchecked_graph
 from tests.parameters import cases
 from tests.verify import orders
 from tests.verify.orders import FIVE, ORDERS, PARCELS, PAYMENTS, WEIGHT, Cancelled, Delivered, Order
-from tests.verify.proofs import bounds_of, certificate_of, meters_of, prove
+from tests.verify.proofs import bounds_of, certificate_of, meters_of, prove, require
 
 # ---- proofs
 
@@ -164,17 +164,13 @@ class Print(gx.Effect[bool]):
 def test_meter_of_effects_has_a_limit_of_its_own() -> None:
     print_all = stub("print_all", Order, Order | Delivered, asks=Print)
     machine: gx.Graph[Any, Any] = machine_of(gx.node(when_spent=Cancelled, asks=1)(print_all))
-    certificate = verify(machine).certificate
-    assert certificate is not None
-    assert certificate.bounds.meters["pages"].number == 2
+    assert bounds_of(machine).meters["pages"].number == 2
     assert not verify(machine, gx.Limits({PAGES: None})).proved
 
 
 def test_limits_override_the_limit_of_a_meter() -> None:
-    for limits, number in ((None, 4), (gx.Limits({Meter("rounds"): 2}), 3)):
-        certificate = verify(ROUNDS, limits).certificate
-        assert certificate is not None
-        assert certificate.bounds.transitions.number == number
+    for limits, number in ((gx.Limits(), 4), (gx.Limits({Meter("rounds"): 2}), 3)):
+        assert bounds_of(ROUNDS, limits).transitions.number == number
     halves = gx.Limits({Meter("rounds", whole=False): 2.5})
     text = "the limit rounds is 2.5, and rounds counts whole numbers; give one of these"
     assert error_message(errors.LimitsError, verify, ROUNDS, halves) == text
@@ -240,9 +236,8 @@ def test_proofs_of_random_machines_hold_for_every_run(drawn: DrawnGraph, limits:
     bounds = verdict.certificate.bounds
     found = explore(drawn.graph, limits, drawn.value(choices), replies_of(drawn.graph, replies))
     assert found.endless is None
-    assert found.longest is not None
-    assert found.charges is not None
-    assert found.longest <= (bounds.transitions.number or 0)
-    assert found.charges.keys() == bounds.meters.keys()
+    charges = require(found.charges)
+    assert require(found.longest) <= (bounds.transitions.number or 0)
+    assert charges.keys() == bounds.meters.keys()
     for name, bound in bounds.meters.items():
-        assert bound.number is None or found.charges[name] <= bound.number, name
+        assert bound.number is None or charges[name] <= bound.number, name

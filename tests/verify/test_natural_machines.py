@@ -20,7 +20,7 @@ from graphexec.verify.proof.flow import flow_of
 from tests.kernel.machines import Halted, machine_of, stub, value
 from tests.parameters import cases
 from tests.verify.checkers import spin
-from tests.verify.proofs import certificate_of
+from tests.verify.proofs import certificate_of, require
 from tests.verify.remedies import follow
 
 
@@ -331,8 +331,7 @@ COUNTING: Mapping[str, tuple[object, str, int, int]] = {
 def test_machine_that_counts_is_proved_by_its_measure(name: str) -> None:
     start, form, most, taken = COUNTING[name]
     machine = measured(name)
-    bounds = verify(machine, gx.Limits(iterations=None)).bounds
-    assert bounds is not None
+    bounds = require(verify(machine, gx.Limits(iterations=None)).bounds)
     assert (bounds.transitions.form, bounds.transitions.number, bounds.transitions.exact) == (form, None, False)
     assert bounds.model_calls.form is not None
     handlers: Any = {CallModel: plan_or_say}

@@ -15,7 +15,7 @@ from graphexec.kernel.effects import NestedRuns
 from tests.executor.actors import Caller, act, answer, caller_of, echo, scripted
 from tests.kernel.machines import Halted, machine_of, pure, stub, value
 from tests.parameters import cases, examples
-from tests.verify.proofs import bounds_of, certificate_of, meters_of, refuse
+from tests.verify.proofs import bounds_of, certificate_of, meters_of, refuse, require
 
 
 def bounds_on(executor: gx.AgentExecutor) -> tuple[str, str]:
@@ -423,6 +423,5 @@ def test_run_resumed_with_other_limits_has_a_bound_of_its_own() -> None:
 
 def test_bound_of_nested_run_has_the_steps_of_outer_limits() -> None:
     """Only an outer deadline keeps the memory from saving the ending, which is one step more."""
-    bounds = calling(memory=memory.BufferMemory(as_messages=True)).verify().bounds
-    assert bounds is not None
+    bounds = require(calling(memory=memory.BufferMemory(as_messages=True)).verify().bounds)
     assert bounds.transitions_when_nested.number == (bounds.transitions.number or 0) + 1

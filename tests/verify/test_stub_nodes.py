@@ -28,6 +28,7 @@ from tests.kernel.machines import CLOCK, DIAMOND, ERRAND, INTERVIEW, PROMPTS, SE
 from tests.parameters import cases
 from tests.verify.errands import GUARDED, KINDS, READY, SHORTCUT, Kind, executor_of, look_up
 from tests.verify.execution import adversary, execute
+from tests.verify.proofs import require
 from tests.verify.writing import WRITER, Chapter
 
 # The same node, with a declared count of one.
@@ -54,9 +55,8 @@ def test_every_edge_of_the_table_is_taken() -> None:
     assert found.never_taken == ()
     (unspent,) = explore_table(AGENT_EXECUTOR, Limits(iterations=2, fan_out=None)).never_taken
     assert str(unspent) == ("dispatch_tools --Stopped--> stopped_response: no limit is reached at dispatch_tools")
-    found = explore_table(CLOCK, Limits(iterations=None))
-    assert found.endless is not None
-    assert list(map(str, found.endless.loop)) == ["tick --Tock--> tock", "tock --Tick--> tick"]
+    endless = require(explore_table(CLOCK, Limits(iterations=None)).endless)
+    assert list(map(str, endless.loop)) == ["tick --Tock--> tock", "tock --Tick--> tick"]
 
 
 @st.composite
@@ -78,17 +78,14 @@ def test_table_allows_every_run_of_the_machine(limits: Limits, kind: Kind) -> No
     table = explore_table(executor.graph, limits)
     assert set(bodies.taken) <= set(table.taken)
     assert set(bodies.endings) <= set(table.endings)
-    assert bodies.longest is not None
-    assert table.longest is not None
-    assert bodies.longest <= table.longest
+    assert require(bodies.longest) <= require(table.longest)
     assert (bodies.model_calls or 0) <= (table.model_calls or 0)
 
 
 @given(data=st.data(), name=st.sampled_from(sorted(MACHINES)), limits=all_limits())
 def test_no_adversary_exceeds_the_longest_run(data: st.DataObject, name: str, limits: Limits) -> None:
     machine = MACHINES[name]
-    longest = explore_table(machine, limits).longest
-    assert longest is not None
+    longest = require(explore_table(machine, limits).longest)
     trace = adversary(machine, limits, lambda instructions: data.draw(st.sampled_from(list(instructions))), longest + 1)
     assert len(trace) <= longest
     assert trace[-1].target == END.name
@@ -210,8 +207,7 @@ def test_run_is_resumed_with_other_limits() -> None:
     few, more = agent_limits(iterations=1, tool_calls=1), agent_limits(iterations=3, tool_calls=2)
     longest = explore_table(AGENT_EXECUTOR, more).longest
     for limits, others in ((few, more), (more, few)):
-        proof = verify(AGENT_EXECUTOR, others).proof
-        assert proof is not None
+        proof = require(verify(AGENT_EXECUTOR, others).proof)
         found = explore_table(AGENT_EXECUTOR, limits, resumed=(others, proof))
         assert (found.endless, found.longest) == (None, longest)
 
