@@ -84,7 +84,8 @@ LOOPS_WHEN_STOPPED = flow_with(
 
 def entering(node: str, budget: str, entry: str = "e") -> Flow:
     """A loop within an embedded graph and a node outside, which resets the budget of the loop."""
-    ways = (way(node, "w.q", budget), gate(node, budget), way("w.q", entry), way(entry, node, "", budget), end(entry))
+    inner = f"{node.rpartition('.')[0]}.q"
+    ways = (way(node, inner, budget), gate(node, budget), way(inner, entry), way(entry, node, "", budget), end(entry))
     return flow_with(*ways, **{budget: 3})
 
 
@@ -111,6 +112,7 @@ def entering(node: str, budget: str, entry: str = "e") -> Flow:
         "GX014 at w.p: ~ w.p --Tow.q--> w.q, w.q --Toe--> e, e --Tow.p--> w.p; it spends w.x, which each entry "
         "into w resets. Meter e with ~; or let it share the meters of the outer graph (own=).",
     ),
+    (entering("v.w.p", "v.w.x", "v.e"), "GX014 at v.w.p: ~ it spends v.w.x, which each entry into v.w resets. ~"),
     # The edge into the graph resets a budget that is not the graph's own.
     (entering("w.p", "x"), "GX015 at w.p: ~ it spends x, which e --Tow.p--> resets. ~"),
     (
@@ -128,12 +130,6 @@ def test_finding_names_loop_path_and_remedy(flow: Flow, text: str) -> None:
     witness = witness_of(finding)
     assert finding.outcome == (witness.loop[0].outcome if len(witness.loop) == 1 else None)
     assert longest_run(flow, witness.limits) is None
-
-
-def test_entry_resets_budgets_of_nested_embedded_graphs() -> None:
-    ways = (way("v.w.p", "v.w.q", "v.w.x"), gate("v.w.p", "v.w.x"), way("v.w.q", "v.e"), end("v.e"))
-    finding = only_finding(flow_with(*ways, way("v.e", "v.w.p", "", "v.w.x"), **{"v.w.x": 3}))
-    assert (finding.code, "it spends v.w.x, which each entry into v.w resets" in finding.fact) == ("GX014", True)
 
 
 def test_remedy_ends_every_loop_of_the_core() -> None:
@@ -341,17 +337,20 @@ def test_transition_bound_has_form_and_number(flow: Flow, limits: Limits, transi
     assert (str(bounds.transitions), str(bounds.model_calls), str(bounds.tool_calls)) == (transitions, calls, calls)
 
 
-def test_long_loop_is_found_in_few_states(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("graphexec.verify.proof.attained._STATES", 12)
-    flow = flow_with(way("a", "b", "x"), way("b", "a"), gate("a", "x", "s"), end("s"), x=1_000)
-    assert str(only_bounds(flow).transitions) == "2*x + 2 = 2,002 (exact)"
+_CHAIN = [way(here, there) for here, there in itertools.pairwise("abcdef")]
+_LONG_LOOP = (way("a", "b", "x"), way("b", "a"), gate("a", "x", "s"), end("s"))
 
 
-def test_search_stops_at_its_state_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("graphexec.verify.proof.attained._STATES", 3)
-    monkeypatch.setattr("graphexec.verify.proof.bound_search.STATES", 3)
-    chain = [way(here, there) for here, there in itertools.pairwise("abcdef")]
-    assert str(only_bounds(flow_with(*chain, end("f"))).transitions) == "6 (at most)"
+@cases(
+    ("states", "flow", "bound"),
+    # A long loop is found in a few.
+    (12, flow_with(*_LONG_LOOP, x=1_000), "2*x + 2 = 2,002 (exact)"),
+    (3, flow_with(*_CHAIN, end("f")), "6 (at most)"),
+)
+def test_search_stops_at_its_state_limit(states: int, flow: Flow, bound: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("graphexec.verify.proof.attained._STATES", states)
+    monkeypatch.setattr("graphexec.verify.proof.bound_search.STATES", states)
+    assert str(only_bounds(flow).transitions) == bound
 
 
 @cases("budgets", 6, 7, 20)
