@@ -15,8 +15,7 @@ from graphexec.kernel.meters import is_count, is_measure
 from graphexec.kernel.node import END
 from graphexec.kernel.program import Ranks
 from graphexec.kernel.tables import faults_of
-from graphexec.verify.checker.numbers import unproved_end, unproved_numbers
-from graphexec.verify.checker.potentials import is_possible
+from graphexec.verify.checker.numbers import is_possible, unproved_end, unproved_numbers
 from graphexec.verify.proof.certificate import Certificate
 from graphexec.verify.proof.flow import Transition, flow_of, may_stop_anywhere, nested_runs_of
 
