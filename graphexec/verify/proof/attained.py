@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TypeAlias, final
+from typing import TypeAlias
 
 from graphexec.kernel.node import END
 from graphexec.verify.proof.certificate import Potential
@@ -31,65 +31,48 @@ def is_attained(
 
     Repeated rounds of a loop are searched once, and at most `most` states.
     """
-    return _Search(product, potential, weight, caps).run(_STATES if most is None else min(most, _STATES))
+    place = {name: index for index, name in enumerate(product.counters)}
+    lines: dict[str, _Line] = {END.name: (0, ())}
+    for node, (base, slopes) in potential.lines.items():
+        # Budgets that the product does not count are never spent.
+        full = sum(slope * (caps[name] or 0) for name, slope in slopes if name not in place)
+        lines[node] = base + full, tuple((place[name], slope) for name, slope in slopes if name in place)
 
-
-@final
-class _Search:
-    def __init__(
-        self,
-        product: Product,
-        potential: Potential,
-        weight: Callable[[CountedMove], int],
-        caps: Mapping[str, int | None],
-    ) -> None:
-        self._product = product
-        self._weight = weight
-        place = {name: index for index, name in enumerate(product.counters)}
-        self._lines: dict[str, _Line] = {END.name: (0, ())}
-        for node, (base, slopes) in potential.lines.items():
-            # Budgets that the product does not count are never spent.
-            full = sum(slope * (caps[name] or 0) for name, slope in slopes if name not in place)
-            self._lines[node] = base + full, tuple((place[name], slope) for name, slope in slopes if name in place)
-
-    def _value(self, state: State) -> int:
-        base, slopes = self._lines[state[0]]
+    def value_of(state: State) -> int:
+        base, slopes = lines[state[0]]
         return base + sum([slope * state[1][index] for index, slope in slopes])
 
-    def run(self, states: int) -> bool:
-        """Return whether the search finds such a run within so many states."""
-        begin = self._product.begin
-        most = self._value(begin)
-        seen = {begin}
-        path: list[_Frame] = [(begin, 0, self._tight(begin), None)]
-        # Where the path visits each node.
-        visits: dict[str, list[int]] = {begin[0]: [0]}
-        while path and len(seen) <= states:
-            (node, _), counted, moves, _ = path[-1]
-            move, state = next(moves, (None, None))
-            if move is None or state is None:
-                path.pop()
-                visits[node].pop()
-                continue
-            counted += self._weight(move)
-            if state[0] == END.name:
-                # Each move lowered the potential by exactly its count.
-                assert counted == most, "the count equals the potential"
-                return True
-            if visited := visits.setdefault(state[0], []):
-                state, counted = _after_rounds(path, visited[-1], move, state, counted)
-            if state not in seen:
-                seen.add(state)
-                visited.append(len(path))
-                path.append((state, counted, self._tight(state), move))
-        return False
-
-    def _tight(self, state: State) -> Iterator[tuple[CountedMove, State]]:
+    def tight_moves(state: State) -> Iterator[tuple[CountedMove, State]]:
         """Yield the moves that lower the potential by exactly their count."""
-        value = self._value(state)
-        for move, after in self._product.moves(state):
-            if after[0] in self._lines and value - self._weight(move) == self._value(after):
+        value = value_of(state)
+        for move, after in product.moves(state):
+            if after[0] in lines and value - weight(move) == value_of(after):
                 yield move, after
+
+    begin = product.begin
+    seen = {begin}
+    path: list[_Frame] = [(begin, 0, tight_moves(begin), None)]
+    # Where the path visits each node.
+    visits: dict[str, list[int]] = {begin[0]: [0]}
+    while path and len(seen) <= min(most or _STATES, _STATES):
+        (node, _), counted, moves, _ = path[-1]
+        move, state = next(moves, (None, None))
+        if move is None or state is None:
+            path.pop()
+            visits[node].pop()
+            continue
+        counted += weight(move)
+        if state[0] == END.name:
+            # Each move lowered the potential by exactly its count.
+            assert counted == value_of(begin), "the count equals the potential"
+            return True
+        if visited := visits.setdefault(state[0], []):
+            state, counted = _after_rounds(path, visited[-1], move, state, counted)
+        if state not in seen:
+            seen.add(state)
+            visited.append(len(path))
+            path.append((state, counted, tight_moves(state), move))
+    return False
 
 
 def _after_rounds(

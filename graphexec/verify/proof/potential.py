@@ -82,6 +82,7 @@ class Line:
 
 
 @final
+@dataclass(frozen=True, slots=True)
 class Potentials:
     """The potentials of transitions that are proved to end. `caps` are the limits of the budgets that have one.
 
@@ -90,26 +91,16 @@ class Potentials:
     pass, and the potential is less tight.
     """
 
-    def __init__(
-        self,
-        weight: Weight,
-        caps: Mapping[str, Polynomial],
-        order: Sequence[str],
-        *,
-        full: bool = False,
-        close: bool = True,
-    ) -> None:
-        self._weight = weight
-        self._full = full
-        self._levels = _LEVELS if close else 0
-        self._caps = caps
-        self._order = order
-        self._limited = frozenset(caps)
+    weight: Weight
+    caps: Mapping[str, Polynomial]
+    order: Sequence[str]
+    full: bool = False
+    close: bool = True
 
     def of(self, nodes: Iterable[str], transitions: Sequence[Transition]) -> dict[str, Line]:
         """Return the potential of each node. Raises `TooManyTermsError`, but never if all limits are numbers."""
         inside = [one for one in transitions if one.target != END.name]
-        ends = [(one, Line(self._weight(one))) for one in transitions if one.target == END.name]
+        ends = [(one, Line(self.weight(one))) for one in transitions if one.target == END.name]
         return self._level(components(nodes, inside), inside, ends, 0)
 
     def _level(
@@ -137,12 +128,12 @@ class Potentials:
 
     def _before(self, one: Transition, there: Line) -> Line:
         """Return the line that a transition needs at its source if its target has the line `there`."""
-        base = self._weight(one) + there.base
+        base = self.weight(one) + there.base
         spent = dict(one.spends)
         slopes: dict[str, Polynomial] = {}
         for name, slope in there.slopes.items():
             if name in one.resets:
-                base = base + slope * self._caps[name]
+                base = base + slope * self.caps[name]
                 continue
             slopes[name] = slope
             if spent.get(name):
@@ -156,15 +147,15 @@ class Potentials:
         exits: Sequence[tuple[Transition, Line]],
         depth: int,
     ) -> dict[str, Line]:
-        budgets = exhaustible_budgets(within, self._limited)
+        budgets = exhaustible_budgets(within, frozenset(self.caps))
         assert budgets, "a flow that is proved to end has a budget that runs out in each loop"
-        budget = min(budgets, key=self._order.index)
+        budget = min(budgets, key=self.order.index)
         spending = [one for one in within if spends_any(one, (budget,))]
         rest = [one for one in within if not spends_any(one, (budget,))]
         parts = components(component, rest)
         lines = self._level(parts, rest, exits, depth + 1)
         unit = self._unit(spending, lines, budget)
-        if depth < self._levels:
+        if self.close and depth < _LEVELS:
             lines, unit = self._closer(parts, rest, spending, exits, budget, depth) or (lines, unit)
         return {
             name: Line(line.base, {**line.slopes, budget: line.slope(budget) + unit}) for name, line in lines.items()
@@ -188,9 +179,9 @@ class Potentials:
             amount = polynomial.number(dict(one.spends).get(budget, 0))
             return one, Line(line.base - unit * amount, line.slopes)
 
-        ends = [(one, Line(self._weight(one))) for one in spending]
+        ends = [(one, Line(self.weight(one))) for one in spending]
         rounds = self._level(parts, rest, ends, depth + 1)
-        unit = polynomial.most(rounds[one.target].at(self._caps) for one in spending)
+        unit = polynomial.most(rounds[one.target].at(self.caps) for one in spending)
         # A transition that leaves the loop pays a unit, too, and so does one that starts another round.
         leaving = [pay_unit(one, line) for one, line in exits]
         lines = self._level(parts, rest, leaving, depth + 1)
@@ -220,7 +211,7 @@ class Potentials:
             steeper = before.slope(name) - here.slope(name)
             upper = steeper.or_more(_ZERO)
             # The maximum is where the budget is full, or where only the amount that the transition spends is left.
-            gain = gain + upper * self._caps[name]
+            gain = gain + upper * self.caps[name]
             if upper == _ZERO:
                 gain = gain + steeper * polynomial.number(spent.get(name, 0))
         return gain
@@ -231,7 +222,7 @@ class Potentials:
         found: dict[str, Line] = {}
         for one, line in exits:
             old = found.get(one.source, line)
-            found[one.source] = old.not_less(line, self._caps) if self._full and not depth else old.or_more(line)
+            found[one.source] = old.not_less(line, self.caps) if self.full and not depth else old.or_more(line)
         return {name: found.get(name, Line()) for name in component}
 
 
