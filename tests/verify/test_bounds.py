@@ -11,6 +11,7 @@ from graphexec.models import ScriptedModel
 from graphexec.testing.explorer.stub_nodes import explore_table
 from graphexec.verify import CODES, UnprovedError
 from graphexec.verify.export.guarded import to_guarded_program
+from tests.kernel.machines import Halted
 from tests.parameters import cases
 from tests.verify import bad_machines as bad
 from tests.verify.flows import MISSING_CALLS
@@ -73,9 +74,9 @@ def test_repeated_effects_after_crash_are_counted(limits: Limits, transitions: s
     assert bounds.transitions.value == bounds.transitions.number
 
 
-TWICE: Any = node(when_spent=bad.Left, meters=[Meter("left", 2)])(bad.tick)
+TWICE: Any = node(when_spent=Halted, meters=[Meter("left", 2)])(bad.tick)
 BACK: Any = edges(bad.tock_ending, on(bad.A, TWICE) | on(bad.Over, END))
-TWO_METERS = graph(edges(TWICE, on(bad.B, bad.tock_ending) | on(bad.Left, END)) | BACK, start=TWICE)
+TWO_METERS = graph(edges(TWICE, on(bad.B, bad.tock_ending) | on(Halted, END)) | BACK, start=TWICE)
 
 
 @cases(
