@@ -429,8 +429,8 @@ def stubborn_asking() -> gx.Graph[Form, Any]:
         yield from gx.ask(gx.AskHuman("first?"))
         raise KeyError(form.name)
 
-    asking: Any = gx.node(when_spent=errands.Unfinished)(insist)
-    routes: Any = gx.on(errands.Expected, gx.END) | gx.on(errands.Unfinished, gx.END)
+    asking: Any = gx.node(when_spent=kernel.Halted)(insist)
+    routes: Any = gx.on(errands.Expected, gx.END) | gx.on(kernel.Halted, gx.END)
     return gx.graph(gx.edges(asking, routes), start=asking)
 
 

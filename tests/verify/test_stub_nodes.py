@@ -8,7 +8,6 @@ from dataclasses import replace
 from itertools import pairwise, product
 from typing import Any, ClassVar, NamedTuple
 
-import pydantic
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,7 +25,7 @@ from graphexec.verify.proof.flow import Transition
 from graphexec.verify.proof.prove import verify
 from tests.kernel.machines import CLOCK, DIAMOND, ERRAND, INTERVIEW, PROMPTS, SELF_LOOP, SURVEY, Prompt, Stopped
 from tests.parameters import cases
-from tests.verify.errands import GUARDED, KINDS, READY, SHORTCUT, Kind, executor_of, look_up
+from tests.verify.errands import GUARDED, KINDS, READY, SHORTCUT, Colour, Kind, Label, executor_of, look_up
 from tests.verify.execution import adversary, execute
 from tests.verify.proofs import require
 from tests.verify.writing import WRITER, Chapter
@@ -146,10 +145,6 @@ def test_engine_rejects_wrong_witness(witness: Witness, message: str) -> None:
 # ---- bare instances
 
 
-class Colour(enum.Enum):
-    RED = "red"
-
-
 class Word(str):
     __slots__ = ()
 
@@ -157,10 +152,6 @@ class Word(str):
 class Pair(NamedTuple):
     left: int
     right: int
-
-
-class Page(pydantic.BaseModel):
-    text: str
 
 
 class Refusing:
@@ -176,7 +167,7 @@ class Nothing(enum.Enum):
     pass
 
 
-@cases("kind", Colour, Word, Pair, Page, Refusing, Slotted, Chapter, int, str, tuple, object, ValueError)
+@cases("kind", Colour, Word, Pair, Label, Refusing, Slotted, Chapter, int, str, tuple, object, ValueError)
 def test_bare_instance_runs_no_class_code(kind: type) -> None:
     assert type(bare(kind)) is kind
 
