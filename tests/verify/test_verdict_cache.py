@@ -33,19 +33,6 @@ def test_second_executor_is_not_proved_again() -> None:
     assert proofs == [1, 0, 1]
 
 
-@pytest.fixture
-def read(monkeypatch: pytest.MonkeyPatch) -> list[gx.Graph[Any, Any]]:
-    """The graphs whose tables were read."""
-    graphs: list[gx.Graph[Any, Any]] = []
-
-    def read_table(machine: gx.Graph[Any, Any]) -> Flow:
-        graphs.append(machine)
-        return flow_of(machine)
-
-    monkeypatch.setattr(prove, "flow_of", read_table)
-    return graphs
-
-
 def test_verdict_is_that_of_its_graph_and_limits() -> None:
     clock, other = make_clock(), make_clock()
     for machine in (clock, other):
@@ -71,7 +58,14 @@ def test_cached_verdict_does_not_keep_its_graph() -> None:
     assert kept() is None
 
 
-def test_graph_is_verified_once_for_its_last_limits(read: list[gx.Graph[Any, Any]]) -> None:
+def test_graph_is_verified_once_for_its_last_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[gx.Graph[Any, Any]] = []
+
+    def read_table(machine: gx.Graph[Any, Any]) -> Flow:
+        read.append(machine)
+        return flow_of(machine)
+
+    monkeypatch.setattr(prove, "flow_of", read_table)
     clock = make_clock()
     several = [gx.Limits(iterations=iterations) for iterations in range(1, 30)]
     first = [clock.verify(limits) for limits in several][-1]
