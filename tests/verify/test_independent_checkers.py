@@ -128,12 +128,9 @@ def test_loop_that_changes_nothing_is_found() -> None:
 
 
 @by_each_checker
-def test_later_visit_may_lack_calls(checker: Checker) -> None:
+def test_steps_behind_calls_and_awkward_names_are_counted(checker: Checker) -> None:
+    # A later visit may lack calls.
     assert checker.takes(MISSING_CALLS, effects.agent_limits(model_calls=2), 4)
-
-
-@by_each_checker
-def test_invalid_identifiers_stay_distinct(checker: Checker) -> None:
     assert checker.ends(AWKWARD, Limits())
     assert checker.takes(AWKWARD, Limits(), len(AWKWARD.nodes))
 
@@ -185,17 +182,13 @@ def test_promela_counts_one_step_beyond_the_bound() -> None:
     assert "steps" not in promela(EXECUTOR, Limits(iterations=1)).partition("*/")[2]
 
 
-def test_transition_beyond_its_limit_is_left_out() -> None:
+def test_promela_of_special_nodes() -> None:
+    # A transition beyond its limit is left out, and a stuck node blocks.
     assert "goto at_parse }" not in promela(EXECUTOR, Limits(iterations=0))
-
-
-def test_measure_behind_a_limit_of_zero_is_a_counter() -> None:
+    assert "false;  /* no transition */" in promela(BAD["no way on"], Limits())
+    # A measure behind a limit of 0 is a counter.
     flow = flow_with(way("a", "a"), way("a", "b"), way("b", "b", "x measure(b)"), gate("b", "x"), x=0)
     assert "int left_measure_b_ = 3;" in promela(flow, Limits())
-
-
-def test_promela_of_a_stuck_node_blocks() -> None:
-    assert "false;  /* no transition */" in promela(BAD["no way on"], Limits())
 
 
 def test_tla_counts_one_step_beyond_the_bound() -> None:

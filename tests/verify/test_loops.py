@@ -132,14 +132,6 @@ def test_finding_names_loop_path_and_remedy(flow: Flow, text: str) -> None:
     assert longest_run(flow, witness.limits) is None
 
 
-def test_remedy_ends_every_loop_of_the_core() -> None:
-    # A meter on `a` would leave the loop of `b` and `c`, which a reached limit enters.
-    stopped = Transition("b", "Halted", "c", "within", causes=("restarts",))
-    flow = flow_with(way("b", "a"), way("a", "b"), stopped, way("c", "b"), end("b"))
-    finding = only_finding(flow, Limits(iterations=None, restarts=1))
-    assert matches(finding.remedy, "meter b: add meters=[~] to its @node, and route its Halted out of the loop")
-
-
 @final
 @dataclass(frozen=True)
 class Unresolved:
@@ -223,57 +215,56 @@ def test_remedy_uses_names_of_the_machine(flow: Flow, remedy: str) -> None:
     assert only_finding(flow, agent_limits(iterations=None, model_calls=3, restarts=0)).remedy == remedy
 
 
-def test_remedy_for_free_extension_meters_extensions() -> None:
-    plan = (way("plan", "plan", "iterations"), gate("plan", "iterations", "extend"), end("plan"))
-    finding = only_finding(
-        flow_with(*plan, way("extend", "plan", "", "iterations"), end("extend")), Limits(iterations=1)
-    )
-    assert finding.code == "GX015"
-    assert 'Meter("extensions", 2)' in finding.remedy
-
-
-def test_loop_of_stopped_visits_has_its_own_code() -> None:
-    finding = only_finding(LOOPS_WHEN_STOPPED, Limits(iterations=1))
-    assert str(finding) == (
-        "GX009 at g: the table alone does not end this loop: g --Tog--> g; it is taken when a limit is reached, and "
-        "spends nothing that could end it. Reached by start -> a -> g. Route Tog of g out of the loop; if g must run "
-        "when the limit is reached, give it its own meter."
-    )
-    assert len(witness_of(finding).stem) == 2
+_PLAN = (way("plan", "plan", "iterations"), gate("plan", "iterations", "extend"), end("plan"))
+_EXTEND = (way("extend", "plan", "", "iterations"), end("extend"))
+_HALTED = Transition("b", "Halted", "c", "within", causes=("restarts",))
+NO_CALLS = agent_limits(iterations=None, model_calls=0)
 
 
 @cases(
-    ("flow", "seconds", "text"),
+    ("flow", "limits", "text"),
+    (
+        LOOPS_WHEN_STOPPED,
+        Limits(iterations=1),
+        "GX009 at g: the table alone does not end this loop: g --Tog--> g; it is taken when a limit is reached, and "
+        "spends nothing that could end it. Reached by start -> a -> g. Route Tog of g out of the loop; if g must run "
+        "when the limit is reached, give it its own meter.",
+    ),
+    (flow_with(*_PLAN, *_EXTEND), Limits(iterations=1), 'GX015 at ~Meter("extensions", 2)~'),
+    # A meter on `a` would leave the loop of `b` and `c`, which a reached limit enters.
+    (
+        flow_with(way("b", "a"), way("a", "b"), _HALTED, way("c", "b"), end("b")),
+        Limits(iterations=None, restarts=1),
+        "GX~ Meter b: add meters=[~] to its @node, and route its Halted out of the loop.",
+    ),
+    # There is no endless run without a call.
+    (
+        flow_with(way("a", "b", **MODEL, asks=1), within("a", "model_calls"), way("b", "a", "x"), x=None),
+        NO_CALLS,
+        "GX017 at a: found neither a budget that runs out in every loop through a, b nor a run that never ends. "
+        "Meter a node of these loops with a meter that nothing in them resets.",
+    ),
+    # Only time ends the loop.
     (
         flow_with(way("a", "a", asks=1), end("a"), within("a")),
-        60,
+        SIXTY,
         "GX012 at a: only the 60 seconds end this loop: a --Toa--> a; no counted limit does. Add a counted limit: "
         "meter a: add ~",
     ),
     (
         flow_with(way("a", "b", "x"), gate("a", "x"), way("b", "a"), end("b"), x=None),
-        1.5,
+        Limits(iterations=None, seconds=1.5),
         "GX012 at a: only the 1.5 seconds ~: a --Tob--> b, b --Toa--> a; ~ give the meter x a limit: ~",
     ),
     # It is reported at its entry.
-    (flow_with(way("s", "b"), way("a", "b", asks=1), within("a"), way("b", "a"), end("b")), 60, "GX012 at b: ~"),
+    (flow_with(way("s", "b"), way("a", "b", asks=1), within("a"), way("b", "a"), end("b")), SIXTY, "GX012 at b: ~"),
     # A loop of pure nodes does not look at the clock.
-    (TWO, 1, "GX010 at a: ~"),
+    (TWO, Limits(iterations=None, seconds=1), "GX010 at a: ~"),
 )
-def test_time_limited_loop_is_reported_as_such(flow: Flow, seconds: float, text: str) -> None:
-    finding = only_finding(flow, Limits(iterations=None, seconds=seconds))
-    assert matches(str(finding), text)
-    assert witness_of(finding).loop
-
-
-def test_loop_without_endless_run_is_undecided() -> None:
-    flow = flow_with(way("a", "b", **MODEL, asks=1), within("a", "model_calls"), way("b", "a", "x"), x=None)
-    finding = only_finding(flow, agent_limits(iterations=None, model_calls=0))
-    assert str(finding) == (
-        "GX017 at a: found neither a budget that runs out in every loop through a, b nor a run that never ends. "
-        "Meter a node of these loops with a meter that nothing in them resets."
-    )
-    assert finding.witness is None
+def test_finding_depends_on_the_limits(flow: Flow, limits: Limits, text: str) -> None:
+    finding = only_finding(flow, limits)
+    assert matches(str(finding), text), finding
+    assert finding.witness is None if finding.code == "GX017" else witness_of(finding).loop
 
 
 def test_separate_loops_and_shortest_ones_are_reported() -> None:
