@@ -244,7 +244,7 @@ def test_library_fault_is_located_at_machine() -> None:
     )
     assert subject.findings
     assert {subject.place_of(one, "/me") for one in subject.findings} == {SourceLocation("/me/my_agent.py", 1)}
-    assert subject.place_of_node("plan", "/elsewhere") == place_of(AGENT_EXECUTOR["plan"].function)
+    assert subject.place_of_nodes(["plan"], "/elsewhere") == place_of(AGENT_EXECUTOR["plan"].function)
 
 
 def test_load_errors_appear_in_every_format() -> None:

@@ -229,7 +229,7 @@ def _needs_at_most(one: Transition, limits: Known, place: Mapping[str, int]) -> 
         limit, below = limits.get(name), _below(one, name)
         if limit is None or name in ("seconds", "restarts"):
             continue
-        if below is None or (name not in place and _is_below(limit, below)):
+        if below is None or (name not in place and isinstance(limit, int) and limit < below):
             return None
         if name in place:
             needed.append((place[name], below))
@@ -284,7 +284,3 @@ def _below(one: Transition, name: str) -> int | None:
         return None
     # Something must be left of the entry's budgets, and of meters that are only compared.
     return one.calls(name) if one.largest(name) else 1
-
-
-def _is_below(limit: float, amount: int) -> bool:
-    return isinstance(limit, int) and limit < amount
