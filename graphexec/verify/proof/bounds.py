@@ -17,7 +17,6 @@ from graphexec.kernel.effects import NestedRuns
 from graphexec.kernel.meters import GRACE
 from graphexec.kernel.node import END
 from graphexec.verify.proof import polynomial
-from graphexec.verify.proof.attained import is_attained
 from graphexec.verify.proof.certificate import (
     NOTHING,
     TIMELY,
@@ -53,7 +52,7 @@ from graphexec.verify.proof.potential import (
     most_of,
     to_numbers,
 )
-from graphexec.verify.proof.product import Product, State
+from graphexec.verify.proof.product import Product, State, is_attained
 
 # The most states of the product that are searched where lines are not tight.
 STATES = 2_000
