@@ -15,7 +15,6 @@ from typing import TypeAlias
 
 from graphexec.kernel.effects import NestedRuns
 from graphexec.kernel.meters import GRACE
-from graphexec.kernel.node import END
 from graphexec.verify.proof import polynomial
 from graphexec.verify.proof.certificate import (
     NOTHING,
@@ -261,7 +260,7 @@ class _Search:
         return Potential({node: to_numbers(lines[node]) for node in self._reached})
 
     def _table(self, states: Mapping[State, int]) -> Potential:
-        values = tuple((node, left, value) for (node, left), value in states.items() if node != END.name)
+        values = tuple((node, left, value) for (node, left), value in states.items())
         return Potential({}, (), self._possible.counters, values)
 
     def _form(self, weight: Weight, more: Polynomial, least: int | None = None) -> tuple[str | None, int | None]:

@@ -8,6 +8,7 @@ exact.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
@@ -21,8 +22,8 @@ from graphexec.verify.proof.moves import CountedMove, moves_by_node
 # A node, and the amount left of each counted budget.
 State: TypeAlias = tuple[str, tuple[int, ...]]
 
-# A step from one state to another, with its transition.
-_Labelled: TypeAlias = tuple[State, State, Transition]
+# The moves from each state, with their next states.
+_Rows: TypeAlias = dict[State, list[tuple[CountedMove, State]]]
 
 
 class Product:
@@ -55,35 +56,25 @@ class Product:
 
     def exceeds(self, most: int) -> bool:
         """Return whether runs reach more than `most` states."""
-        return len({target for _, target, _ in self._explore(most)} | {self.begin}) > most
+        return len(self._reached(most)) > most
 
     def is_finite(self, most: int) -> bool:
         """Return whether no state can repeat, so that every run ends; `False` if there are more than `most` states."""
-        following: dict[State, list[State]] = {self.begin: []}
-        for source, target, _ in self._explore(most):
-            following[source].append(target)
-            following.setdefault(target, [])
-        if len(following) > most or any(state in targets for state, targets in following.items()):
+        rows = self._reached(most)
+        following = _following(rows)
+        if len(rows) > most or any(state in targets for state, targets in following.items()):
             return False
-        return len(strongly_connected_components(following)) == len(following)
+        return len(strongly_connected_components(following)) == len(rows)
 
     def most(self, weight: Callable[[CountedMove], int]) -> dict[State, int]:
         """Return the most that a run counts from each state. The flow must be proved to end."""
+        rows = self._reached()
         best: dict[State, int] = {}
-        opened: set[State] = set()
-        waiting: list[tuple[State, list[tuple[CountedMove, State]] | None]] = [(self.begin, None)]
-        while waiting:
-            state, steps = waiting.pop()
-            if state in best:
-                continue
-            if steps is None:
-                assert state not in opened, "a flow that is proved to end does not repeat a state"
-                opened.add(state)
-                steps = list(self.moves(state))
-                waiting.append((state, steps))
-                waiting.extend((target, None) for _, target in steps if target not in best)
-                continue
-            best[state] = max((weight(one) + best.get(target, 0) for one, target in steps), default=0)
+        # Each state comes after those that it reaches.
+        for component in strongly_connected_components(_following(rows)):
+            assert len(component) == 1, "a flow that is proved to end does not repeat a state"
+            counts = (weight(move) + best.get(target, 0) for move, target in rows[component[0]])
+            best[component[0]] = max(counts, default=0)
         return best
 
     def lasso(self, most: int, *, within: Iterable[Transition]) -> tuple[list[Transition], list[Transition]] | None:
@@ -91,10 +82,12 @@ class Product:
 
         The loop consists of the transitions `within`.
         """
-        explored = list(self._explore(most))
+        rows = self._reached(most)
+        explored = [
+            (state, target, move.transition) for state, row in rows.items() for move, target in row if target in rows
+        ]
         inside = frozenset(map(_edge_of, within))
-        reached = dict.fromkeys(state for source, target, _ in explored for state in (source, target))
-        order = {state: number for number, state in enumerate(reached)}
+        order = {state: number for number, state in enumerate(rows)}
         network = label_edges(step for step in explored if _edge_of(step[2]) in inside)
         loops = [
             (state, find_cycle(network, state))
@@ -108,17 +101,22 @@ class Product:
         begin, loop = min(loops, key=lambda found: len(found[1]))
         return find_path(label_edges(explored), self.begin, begin) or [], loop
 
-    def _explore(self, most: int) -> Iterator[_Labelled]:
-        found = {self.begin}
-        waiting = deque(found)
-        while waiting and len(found) <= most:
+    def _reached(self, most: float = math.inf) -> _Rows:
+        """Return the moves from the states that runs reach, in that order, until these are more than `most`."""
+        rows: _Rows = {self.begin: []}
+        waiting = deque(rows)
+        while waiting and len(rows) <= most:
             state = waiting.popleft()
-            for move, target in self.moves(state):
-                if target[0] != END.name:
-                    yield state, target, move.transition
-                    if target not in found:
-                        found.add(target)
-                        waiting.append(target)
+            rows[state] = list(self.moves(state))
+            for _, target in rows[state]:
+                if target[0] != END.name and target not in rows:
+                    rows[target] = []
+                    waiting.append(target)
+        return rows
+
+
+def _following(rows: _Rows) -> dict[State, list[State]]:
+    return {state: [target for _, target in row if target in rows] for state, row in rows.items()}
 
 
 # The number of states in each component from which loops are searched.
