@@ -28,10 +28,19 @@ class TLCResult(NamedTuple):
     depth: int
 
 
+def has_spin() -> bool:
+    """Return whether SPIN and a C compiler, which it needs, are installed."""
+    return bool(shutil.which("spin") and _find_compiler())
+
+
+def _find_compiler() -> str | None:
+    return next((name for name in _COMPILERS if shutil.which(name)), None)
+
+
 def spin(model: str) -> bool:
     """Return whether the claim of a model of `promela` holds."""
-    compiler = next((name for name in _COMPILERS if shutil.which(name)), None)
-    if not shutil.which("spin") or compiler is None:
+    compiler = _find_compiler()
+    if not has_spin() or compiler is None:
         pytest.skip("SPIN is missing: apt-get install spin tcc")
     live = "ltl " in model
     with tempfile.TemporaryDirectory() as folder:
