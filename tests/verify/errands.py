@@ -182,7 +182,7 @@ def executor_of(kind: Kind = "react", tools: Sequence[Any] = (look_up,), *, stri
 READY = executor.Ready(actions.Run({"input": "q"}))
 
 
-# ---- a parcel: a node that depends on its input
+# ---- values of other kinds
 
 
 class Colour(Enum):
@@ -192,27 +192,3 @@ class Colour(Enum):
 
 class Label(pydantic.BaseModel):
     text: str
-
-
-@value
-class Parcel:
-    contents: Any
-
-
-CONTENTS: list[Any] = [
-    Colour.RED,
-    Colour,
-    Label(text='it\'s "mine"'),
-    actions.Steps([gx.AgentStep(gx.AgentAction("look_up", {"text": "x"}), "y", "error")]),
-    actions.Run({"input": "q", "numbers": [1, 2.5, float("inf"), -1, True, None]}),
-    (Form(), Form("other"), ("one",), ()),
-    b"bytes",
-]
-
-
-@node
-def unpack(parcel: Parcel) -> Expected | Unexpected:
-    return Expected() if parcel.contents == CONTENTS else Unexpected()
-
-
-PARCEL: gx.Machine[Parcel, Expected | Unexpected] = machine_of(unpack)
