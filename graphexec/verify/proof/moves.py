@@ -226,10 +226,13 @@ def _needs_at_most(one: Transition, limits: Known, place: Mapping[str, int]) -> 
         return None
     needed: list[tuple[int, int]] = []
     for name in one.causes:
-        limit, below = limits.get(name), _below(one, name)
+        limit = limits.get(name)
         if limit is None or name in ("seconds", "restarts"):
             continue
-        if below is None or (name not in place and isinstance(limit, int) and limit < below):
+        # The rest of a limit stops a visit below the most that it wants at once. Something must be left of the entry's
+        # budgets, and of meters that are only compared.
+        below = one.calls(name) if one.largest(name) else 1
+        if name == "fan_out" or below is None or (name not in place and isinstance(limit, int) and limit < below):
             return None
         if name in place:
             needed.append((place[name], below))
@@ -276,11 +279,3 @@ def _add_deadlines(plain: CountedMove, clock: _Clock, asked: int) -> Iterator[Co
 def _wait(plain: CountedMove, before: tuple[int, int], end: tuple[int, int]) -> CountedMove:
     """Return the transition with a start while the clock is at least `before`, and with `end` as its end."""
     return dataclasses.replace(plain, sets=(*plain.sets, end), needs=None, timely=(*plain.timely, before))
-
-
-def _below(one: Transition, name: str) -> int | None:
-    """Return the amount below which the rest of a limit stops a visit: the most that the visit wants at once."""
-    if name == "fan_out":
-        return None
-    # Something must be left of the entry's budgets, and of meters that are only compared.
-    return one.calls(name) if one.largest(name) else 1
