@@ -246,12 +246,7 @@ def test_unbounded_effects_are_unproved(node: Any, limits: gx.Limits, effect: st
 def test_either_of_two_limited_calls_ends_a_loop() -> None:
     """A visit asks for one of several effects, but it is unknown for which."""
 
-    @gx.node
-    def model_or_tool(given: Order) -> gx.Asks[CallModel | CallTool, Order]:
-        yield from gx.ask(CallTool("look", ""))
-        return given
-
-    one: Any = halting(asks=1)(model_or_tool)
+    one: Any = halting(asks=1)(stub("model_or_tool", Order, Order, asks=CallModel | CallTool))
     machine: gx.Machine[Any, Any] = gx.graph(rows(one, gx.on(Order, one) | gx.on(Halted, gx.END)), start=one)
     bounds = certificate_of(machine, agent_limits(iterations=None, model_calls=200, tool_calls=300)).bounds
     assert str(bounds.transitions) == "model_calls + tool_calls + 1 = 501 (exact)"
@@ -303,14 +298,7 @@ def test_stop_only_nodes_are_reported_with_path() -> None:
 
 
 def test_stop_only_finding_has_shortest_path_of_moves() -> None:
-    @gx.node
-    def choose(back: Refused) -> Order | Paid:
-        return Order()
-
-    @gx.node
-    def finish(made: Paid) -> Paid:
-        return made
-
+    choose, finish = stub("choose", Refused, Order | Paid), stub("finish", Paid, Paid)
     leaving = rows(choose, gx.on(Order, counting) | gx.on(Paid, finish)) | rows(finish, gx.on(Paid, gx.END))
     machine: gx.Machine[Any, Any] = gx.graph(leaving | ROUND, start=choose)
     (finding,) = machine.verify().findings

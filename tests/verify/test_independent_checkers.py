@@ -22,18 +22,7 @@ from graphexec.verify.proof.loops import find_loops
 from graphexec.verify.proof.ranking import rank_nodes
 from tests.parameters import examples
 from tests.verify.checkers import spin, tlc
-from tests.verify.flows import (
-    AWKWARD,
-    BAD,
-    MISSING_CALLS,
-    SPINNING,
-    flow_with,
-    flows,
-    gate,
-    limits,
-    longest_run,
-    way,
-)
+from tests.verify.flows import AWKWARD, BAD, MISSING_CALLS, SPINNING, flows, limits, longest_run
 
 DIAGRAMS = Path(__file__).parents[2] / "diagrams" / "generate.py"
 EXECUTOR = flow_of(executor.AGENT_EXECUTOR)
@@ -186,9 +175,6 @@ def test_promela_of_special_nodes() -> None:
     # A transition beyond its limit is left out, and a stuck node blocks.
     assert "goto at_parse }" not in promela(EXECUTOR, Limits(iterations=0))
     assert "false;  /* no transition */" in promela(BAD["no way on"], Limits())
-    # A measure behind a limit of 0 is a counter.
-    flow = flow_with(way("a", "a"), way("a", "b"), way("b", "b", "x measure(b)"), gate("b", "x"), x=0)
-    assert "int left_measure_b_ = 3;" in promela(flow, Limits())
 
 
 def test_tla_counts_one_step_beyond_the_bound() -> None:

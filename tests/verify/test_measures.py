@@ -12,6 +12,7 @@ from graphexec.kernel.meters import is_measure
 from graphexec.kernel.node import END
 from graphexec.testing.explorer.stub_nodes import explore_table
 from graphexec.verify.checker.check import check_certificate
+from graphexec.verify.export.promela import promela
 from graphexec.verify.proof.certificate import Bound, Certificate
 from graphexec.verify.proof.flow import Flow, Transition
 from graphexec.verify.proof.loops import find_loops
@@ -193,6 +194,11 @@ def test_a_limit_gives_a_number_where_it_suffices() -> None:
     )
     assert str(prove(both, kernel.Limits(iterations=3)).bounds.transitions) == "iterations + 1 = 4 (exact)"
     assert prove(both, NO_LIMIT).bounds.transitions.form == "measure(a) + 1"
+
+
+def test_measure_behind_a_limit_of_zero_is_exported() -> None:
+    flow = flow_with(way("a", "a"), way("a", "b"), way("b", "b", "x measure(b)"), gate("b", "x"), x=0)
+    assert "int left_measure_b_ = 3;" in promela(flow, gx.Limits())
 
 
 # ---- forged certificates
