@@ -339,7 +339,6 @@ _LONG_LOOP = (way("a", "b", "x"), way("b", "a"), gate("a", "x", "s"), end("s"))
     (3, flow_with(*_CHAIN, end("f")), "6 (at most)"),
 )
 def test_search_stops_at_its_state_limit(states: int, flow: Flow, bound: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("graphexec.verify.proof.product._STATES", states)
     monkeypatch.setattr("graphexec.verify.proof.bounds.STATES", states)
     assert str(only_bounds(flow).transitions) == bound
 

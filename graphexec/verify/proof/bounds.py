@@ -53,7 +53,7 @@ from graphexec.verify.proof.potential import (
 )
 from graphexec.verify.proof.product import Product, State, is_attained
 
-# The most states of the product that are searched where lines are not tight.
+# The most states of the product that are searched, for a run that reaches the bound and where lines are not tight.
 STATES = 2_000
 
 # Up to so many budgets, each is tried as the one that bounds the loops, and closed forms are built.
@@ -149,13 +149,13 @@ class _Search:
 
         few = len(self._spent) <= _BUDGETS
         # With many budgets, a search is long and seldom needed: most loops do not nest.
-        searched = None if len(self._spent) <= _ORDERS else _FEW_STATES
+        searched = STATES if len(self._spent) <= _ORDERS else _FEW_STATES
         exact = close = False
 
         def is_enough(potential: Potential) -> bool:
             nonlocal exact, close
-            exact = counts is not None and is_attained(self._sure, potential, counts, self._budgets, most=searched)
-            close = exact or is_attained(self._possible, potential, most, self._budgets, most=searched)
+            exact = counts is not None and is_attained(self._sure, potential, counts, self._budgets, searched)
+            close = exact or is_attained(self._possible, potential, most, self._budgets, searched)
             return close
 
         number, potential = self._number(weight, is_enough if few else lambda _: False)

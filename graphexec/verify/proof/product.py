@@ -128,9 +128,6 @@ def _edge_of(one: Transition) -> tuple[str, str, str]:
     return one.source, one.outcome, one.kind
 
 
-# The most states that are searched. A longer path, or one hidden among many, is not found.
-_STATES = 2_000
-
 # A state, the count up to it, the moves that are left to try from it, and the move that led to it.
 _Frame: TypeAlias = tuple[State, int, Iterator[tuple[CountedMove, State]], CountedMove | None]
 # A potential at a node: its base, and the slopes by the index of the counter.
@@ -142,12 +139,12 @@ def is_attained(
     potential: Potential,
     weight: Callable[[CountedMove], int],
     caps: Mapping[str, int | None],
-    *,
-    most: int | None = None,
+    most: int,
 ) -> bool:
     """Return whether some run in the product counts as much as the potential at the start.
 
-    Repeated rounds of a loop are searched once, and at most `most` states.
+    Repeated rounds of a loop are searched once, and at most `most` states: a longer path, or one hidden among many, is
+    not found.
     """
     place = {name: index for index, name in enumerate(product.counters)}
     lines: dict[str, _Line] = {END.name: (0, ())}
@@ -172,7 +169,7 @@ def is_attained(
     path: list[_Frame] = [(begin, 0, tight_moves(begin), None)]
     # Where the path visits each node.
     visits: dict[str, list[int]] = {begin[0]: [0]}
-    while path and len(seen) <= min(most or _STATES, _STATES):
+    while path and len(seen) <= most:
         (node, _), counted, moves, _ = path[-1]
         move, state = next(moves, (None, None))
         if move is None or state is None:
