@@ -27,7 +27,7 @@ from graphexec.agents.reading.answers import AnswerReader, make_label_reader, ma
 from graphexec.integrations.langchain.formats import json_actions, labelled_text, self_ask, xml
 from graphexec.messages import ModelReply
 from graphexec.models.http.draft import StopCutter
-from graphexec.nodes.output.kind import UnreadableOutputError, make_output_kind
+from graphexec.nodes.output import UnreadableOutputError, make_output_kind
 
 Reader = Callable[[str], object]
 

@@ -7,7 +7,7 @@ models are scripted, so that the example runs anywhere; see `react.py` for real 
 from graphexec import AgentExecutor, Event, Reported, create_react_agent, tool
 from graphexec.errors import ServerError
 from graphexec.messages import ModelReply, Usage
-from graphexec.models import MemoryCache, Price, ScriptedModel, cached, priced, retrying, with_fallbacks
+from graphexec.models import Price, ScriptedModel, cached, priced, retrying, with_fallbacks
 
 
 @tool
@@ -24,11 +24,11 @@ DOWN = ServerError("the server is down")
 big = ScriptedModel([DOWN, LOOK, DOWN, DOWN, AGAIN], repeat_last=True)
 small = ScriptedModel([ANSWER])
 
-# From the inside out: a second attempt, then the fallback; prices in money per million tokens; and a cache, so that the
-# same request is not paid twice.
-patient = with_fallbacks(retrying(big, attempts=2, first_wait=0.01), small)
-paid = priced(patient, {"big": Price(prompt=2.0, completion=10.0), "small": Price(prompt=0.1, completion=0.4)})
-model = cached(paid, MemoryCache(), name="big, else small")
+# From the inside out: a second attempt; prices in money per million tokens; the fallback; and a cache, so that the same
+# request is not paid twice.
+costly = priced(retrying(big, attempts=2, first_wait=0.01), Price(prompt=2.0, completion=10.0))
+cheap = priced(small, Price(prompt=0.1, completion=0.4))
+model = cached(with_fallbacks(costly, cheap), {}, name="big, else small")
 
 
 def print_report(event: Event[object]) -> None:

@@ -1,4 +1,4 @@
-"""Pictures: the machine, a run laid over it, a heat map of several runs, and a page with every step.
+"""Pictures: the machine, a run laid over it, the edges that several runs took, and a page with every step.
 
 Formats with a layout need the extra `draw`: pip install 'graphexec-agents[draw]'.
 """

@@ -5,7 +5,6 @@ Most programs need only the names exported here. The packages, and the modules `
 """
 
 import sys
-from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -132,25 +131,23 @@ _MODULES = {
 # The packages and modules that `import graphexec` is enough for.
 _PACKAGES = frozenset({"actions", "agents", "effects", "errors", "executor", "kernel", "messages", "runtime", "tools"})
 
-# What a notebook shows of an object: its class, by module and name, and the function of `graphexec.draw.notebook`.
-_DISPLAYS = (
-    ("graphexec.machine", "Machine", "machine_bundle"),
-    ("graphexec.executor.executor", "AgentExecutor", "machine_bundle"),
-    ("graphexec.executor.result", "RunResult", "run_bundle"),
-    ("graphexec.verify.proof.findings", "Verdict", "verdict_bundle"),
-)
-
 
 # Any: a formatter of IPython, which has no annotations here, and an object that it shows.
 def _register_displays(formatter: Any) -> None:
-    """Let IPython show the objects, whose classes and pictures are imported when there is one to show."""
-    for module, name, function in _DISPLAYS:
-        formatter.for_type_by_name(module, name, partial(_show, function))
+    """Let IPython draw machines and executors, and print verdicts and results; their classes are not imported."""
+    formatter.for_type_by_name("graphexec.machine", "Machine", _draw)
+    formatter.for_type_by_name("graphexec.executor.executor", "AgentExecutor", _draw)
+    formatter.for_type_by_name("graphexec.executor.result", "RunResult", _print)
+    formatter.for_type_by_name("graphexec.verify.proof.findings", "Verdict", _print)
 
 
-def _show(function: str, value: Any) -> dict[str, str]:
-    bundle: dict[str, str] = getattr(import_module("graphexec.draw.notebook"), function)(value)
+def _draw(value: Any) -> dict[str, str]:
+    bundle: dict[str, str] = import_module("graphexec.draw").notebook_picture(value.verify(), repr(value))
     return bundle
+
+
+def _print(value: Any) -> dict[str, str]:
+    return {"text/plain": str(value)}
 
 
 # Type checkers report a name that is not there.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from inspect import signature
 from types import UnionType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar, get_args, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, get_args, overload
 
 from graphexec._arguments import STRING, optional, validate
 from graphexec._mistakes import explain_calls, join_faults, unknown_options
@@ -21,7 +21,6 @@ from graphexec.agents import (
 )
 from graphexec.agents.prompt import reject_model
 from graphexec.agents.react import REACT_PROMPT
-from graphexec.agents.small.tool_choice import INFERRED
 from graphexec.agents.structured import STRUCTURED_PROMPT
 from graphexec.agents.tool_calling import SYSTEM_PROMPT
 from graphexec.errors import InputError, SignatureError, did_you_mean, format_value
@@ -51,13 +50,6 @@ REPEAT_RULES: tuple[RuleName, ...] = ("no_immediate_repeats",)
 _NATIVE_NAME = compile_lazily(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
 
 
-class KindChoice(NamedTuple):
-    """The kind of agent for a model, and why."""
-
-    kind: AgentKind
-    reason: str
-
-
 _OPTIONS = tuple(name for name in signature(AgentExecutor).parameters if name not in ("agent", "tools"))
 
 
@@ -85,11 +77,7 @@ def create_agent(
     model: AnyModel, tools: Iterable[ToolLike] = (), *, output_type: object = None, **options: Unpack[CreateOptions]
 ) -> AgentExecutor[Any]: ...
 @explain_calls(
-    "create_agent",
-    "create_agent(model, tools)",
-    CREATE_AGENT_OPTIONS,
-    more_options=_OPTIONS,
-    named_option="system_prompt",
+    "create_agent", "create_agent(model, tools, system_prompt=...)", CREATE_AGENT_OPTIONS, more_options=_OPTIONS
 )
 def create_agent(
     model: AnyModel,
@@ -109,7 +97,7 @@ def create_agent(
 
     `kind` is the agent's: `tool_calling` for models with native tool calls, `structured` for all others, `react` for
     plain text. `auto` takes `tool_calling` for models that are known to have such calls, and else `structured`; no
-    server is asked. `executor.agent.kind` says which, and so does a record of the logger `graphexec` (level INFO).
+    server is asked. `executor.agent.kind` says which.
 
     With an `output_type`, such as a pydantic model, a dataclass or `int`, `result.output` is an instance of it; see
     `graphexec.nodes.output_type`. Without tools, `auto` then takes the `tool_calling` agent, whose replies are the
@@ -124,8 +112,6 @@ def create_agent(
     corrects an invalid reply. Raises `InputError` for an unknown model, kind or option, `ToolDefinitionError` for an
     invalid tool, and what `AgentExecutor` raises.
     """
-    import logging
-
     if faults := list(unknown_options("create_agent", CREATE_AGENT_OPTIONS, (*_OWN_OPTIONS, *_OPTIONS), options)):
         raise SignatureError(join_faults(faults))
     if kind not in _KINDS:
@@ -134,7 +120,6 @@ def create_agent(
     validate("", ("system_prompt", system_prompt, optional(STRING)))
     reject_model(tools)
     client, all_tools = to_model(model), to_tools(tools)
-    name = model if isinstance(model, str) else None
     typed: tuple[Piece, ...] = ()
     if output_type is not None:
         # The pieces, of which few programs need any.
@@ -143,16 +128,12 @@ def create_agent(
         typed = (output.output_type(output_type),)
     # The last of the list is the first to see an answer, so the other pieces see the instance.
     nodes = (*to_pieces(options.get("nodes", ())), *typed)
-    if kind != "auto":
-        choice = KindChoice(kind, "as requested")
-    elif typed and not all_tools and not any(one.tools for one in nodes):
-        choice = KindChoice("tool_calling", "there are no tools, so a reply is the answer alone")
-        # Small models follow the schema's note alone better than together with other instructions.
-        system_prompt = "" if system_prompt is None else system_prompt
-    else:
-        choice = choose_kind(client, all_tools, name)
-    logging.getLogger("graphexec").info("create_agent makes a %s agent for %r: %s", choice.kind, client, choice.reason)
-    if choice.kind == "react" and options.get("memory") is not None:
+    if kind == "auto" and typed and not all_tools and not any(one.tools for one in nodes):
+        # A reply is the answer alone. Small models follow the schema's note better without other instructions.
+        kind, system_prompt = "tool_calling", system_prompt or ""
+    elif kind == "auto":
+        kind = choose_kind(client, all_tools, model if isinstance(model, str) else None)
+    if kind == "react" and options.get("memory") is not None:
         raise InputError(
             "memory is for agents with messages, and the react agent of create_agent has one prompt; take "
             "kind='structured', or make the agent with create_react_agent and {chat_history} in its prompt"
@@ -160,13 +141,7 @@ def create_agent(
     options.setdefault("handle_parsing_errors", True)
     if nodes:
         options["nodes"] = nodes
-    agent = make_agent_of_kind(choice.kind, client, all_tools, system_prompt)
-    if agent.tool_choice == INFERRED:
-        logging.getLogger("graphexec").info(
-            "the model must call a tool first for questions that seem to need one; "
-            "create_structured_agent(tool_choice='auto') lets it decide"
-        )
-    return AgentExecutor(agent=agent, tools=all_tools, **options)
+    return AgentExecutor(agent=make_agent_of_kind(kind, client, all_tools, system_prompt), tools=all_tools, **options)
 
 
 _OWN_OPTIONS = ("system_prompt", "kind", "output_type")
@@ -186,7 +161,7 @@ def make_agent_of_kind(
     return create_structured_agent(model, tools, prompt=before + STRUCTURED_PROMPT)
 
 
-def choose_kind(model: Model, tools: Iterable[AnyTool], named: str | None = None) -> KindChoice:
+def choose_kind(model: Model, tools: Iterable[AnyTool], named: str | None = None) -> AgentKind:
     """Return the kind of agent for a model, which a string may have `named`.
 
     It is the tool-calling agent if the model is known to call tools natively, and the structured one otherwise, also
@@ -197,9 +172,5 @@ def choose_kind(model: Model, tools: Iterable[AnyTool], named: str | None = None
     # A user's model need not have these attributes. The string knows the provider also at another address.
     provider, name = (str(getattr(model, key, "")) for key in ("provider", "name"))
     known = [(provider, name), *([] if named is None else [split_name(named)])]
-    native = next((f"{one}:{of_one}" for one, of_one in known if has_native_tool_calls(one, of_one)), None)
-    if native is None:
-        return KindChoice("structured", "the model is not known to call tools natively")
-    if refused := [tool.name for tool in tools if not _NATIVE_NAME().fullmatch(tool.name)]:
-        return KindChoice("structured", f"providers refuse {refused[0]!r} as a tool's name; write it like a variable")
-    return KindChoice("tool_calling", f"{native} is known to call tools natively")
+    is_native = any(has_native_tool_calls(*one) for one in known)
+    return "tool_calling" if is_native and all(_NATIVE_NAME().fullmatch(tool.name) for tool in tools) else "structured"

@@ -10,7 +10,6 @@ from collections.abc import AsyncGenerator, Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, final
 
 from graphexec._mistakes import explain_calls, explain_class
-from graphexec._mistakes.remedies import RUNNING_GRAPH
 from graphexec.kernel.graph import Graph, Table, build
 from graphexec.kernel.surgery import splice as splice_graph
 
@@ -38,7 +37,7 @@ G = TypeVar("G")
 
 
 @final
-@explain_class("graph(table, start=node)", methods=RUNNING_GRAPH)
+@explain_class("graph(table, start=node)")
 class Machine(Graph[S_contra, F_co]):
     """A graph that can be run, verified and drawn; created by `graph` and by surgery.
 
@@ -123,7 +122,7 @@ class Machine(Graph[S_contra, F_co]):
 
         The proof uses `limits`, or else the limits of the runs, or else `Limits()`. The suffix selects the format:
         .svg, .png, .html, .mmd, .dot or .txt. `runs`, such as an executor's results, are drawn over the machine;
-        several runs make a heat map. Raises `InputError` if the format or the runs cannot be drawn.
+        several show how often each edge was taken. Raises `InputError` if the format or the runs cannot be drawn.
         """
         from graphexec.draw import save, subject_for
 

@@ -27,7 +27,6 @@ from graphexec.memory import (
 from graphexec.models import (
     Anthropic,
     LocalModel,
-    MemoryCache,
     OpenAICompatible,
     OpenAIResponses,
     Price,
@@ -47,29 +46,27 @@ from tests.parameters import cases
 CLIENTS: list[Any] = [OpenAICompatible, OpenAIResponses, Anthropic]
 MODEL = ScriptedModel([])
 A_MODEL = f"give {arguments.MODEL.words}"
-A_STORE = "give MemoryCache(), or SQLiteCache(path) for a file, or None for a new one"
-PRICES = "give Price(prompt, completion), or a dict with one for each model's name"
+A_STORE = "give a dict, or SQLiteCache(path) for a file, or None for a new one"
+PRICE = "give Price(prompt, completion)"
 A_COUNT = "give a whole number, 1 or more"
 MONEY = "give money per million tokens, 0 or more"
 A_HISTORY = "give MemoryHistory() or SQLiteHistory(path, conversation=name)"
 VERIFY = partial(testing.verify_termination, AgentExecutor(agent=create_tool_calling_agent(MODEL, []), tools=[]))
 
 WRONG: list[tuple[Any, tuple[Any, ...], dict[str, Any], str]] = [
-    (cached, (ScriptedModel, MemoryCache()), {}, f"cached has model=ScriptedModel, a class; {A_MODEL}"),
+    (cached, (ScriptedModel, {}), {}, f"cached has model=ScriptedModel, a class; {A_MODEL}"),
     (cached, ("gpt-4o",), {}, f"cached has model='gpt-4o'; {A_MODEL}"),
     (cached, (None,), {}, f"cached has model=None; {A_MODEL}"),
     (cached, (MODEL, "file.db"), {"name": "a"}, f"cached has store='file.db'; {A_STORE}"),
-    (cached, (MODEL, MemoryCache), {"name": "a"}, f"cached has store=MemoryCache, a class; {A_STORE}"),
+    (cached, (MODEL, SQLiteCache), {"name": "a"}, f"cached has store=SQLiteCache, a class; {A_STORE}"),
     (cached, (MODEL, MemoryHistory()), {"name": "a"}, f"cached has store=<MemoryHistory: 0 turns>; {A_STORE}"),
     (
         cached,
-        (MemoryCache(), MODEL),
+        ({}, MODEL),
         {},
-        f"cached has model=MemoryCache(max_entries=None); {A_MODEL}; "
-        f"cached has store=<ScriptedModel: 0 of 0 replies left>; {A_STORE}",
+        f"cached has model={{}}; {A_MODEL}; cached has store=<ScriptedModel: 0 of 0 replies left>; {A_STORE}",
     ),
-    (cached, (MODEL, MemoryCache()), {"name": 3}, "cached has name=3; give a string"),
-    *((MemoryCache, (n,), {}, f"MemoryCache has max_entries={n!r}; {A_COUNT}, or None for no limit") for n in (0, "3")),
+    (cached, (MODEL, {}), {"name": 3}, "cached has name=3; give a string"),
     *((SQLiteCache, (one,), {}, f"SQLiteCache has path={one!r}; give a path, as a string or") for one in (3, None, "")),
     (retrying, (OpenAICompatible,), {}, f"retrying has model=OpenAICompatible, a class; {A_MODEL}"),
     (retrying, ("gpt-4o",), {}, f"retrying has model='gpt-4o'; {A_MODEL}"),
@@ -84,10 +81,10 @@ WRONG: list[tuple[Any, tuple[Any, ...], dict[str, Any], str]] = [
     (with_fallbacks, (MODEL, ScriptedModel), {}, "with_fallbacks has model=ScriptedModel, a class; give models as"),
     (with_fallbacks, (MODEL, [MODEL]), {}, "with_fallbacks has model=[<ScriptedModel: 0 of 0 replies left>]; give"),
     (with_fallbacks, ("a", "b"), {}, "with_fallbacks has model='a'; give models as separate arguments, not in a list"),
-    (rate_limited, (ScriptedModel,), {"at_once": 1}, f"rate_limited has model=ScriptedModel, a class; {A_MODEL}"),
+    (rate_limited, (ScriptedModel,), {"per_second": 1}, f"rate_limited has model=ScriptedModel, a class; {A_MODEL}"),
     *(
         (rate_limited, (MODEL,), {option: wrong}, f"rate_limited has {option}={wrong!r}; {A_COUNT}, or None for no")
-        for option in ("per_second", "per_minute", "at_once")
+        for option in ("per_second", "per_minute")
         for wrong in (0, 0.5, "60", math.inf, True)
     ),
     *(
@@ -97,8 +94,8 @@ WRONG: list[tuple[Any, tuple[Any, ...], dict[str, Any], str]] = [
     ),
     (Price, (1, 1, -1), {}, f"Price has cached=-1; {MONEY}, or None for the price of prompts"),
     (priced, (ScriptedModel, Price(1, 1)), {}, f"priced has model=ScriptedModel, a class; {A_MODEL}"),
-    (priced, (MODEL, Price), {}, f"priced has prices=Price, a class; {PRICES}"),
-    *((priced, (MODEL, wrong), {}, f"priced has prices={wrong!r}; {PRICES}") for wrong in (3, None, {}, {"a": 3})),
+    (priced, (MODEL, Price), {}, f"priced has price=Price, a class; {PRICE}"),
+    *((priced, (MODEL, wrong), {}, f"priced has price={wrong!r}; {PRICE}") for wrong in (3, None, {"a": 3})),
     *((ScriptedModel, (wrong,), {}, f"ScriptedModel has replies={wrong!r}; give a list of") for wrong in ("hello", 3)),
     *(
         (ScriptedModel, ([wrong],), {}, f"ScriptedModel has a reply={wrong!r}; give a string, a ModelReply, a ToolCall")
@@ -119,7 +116,7 @@ WRONG: list[tuple[Any, tuple[Any, ...], dict[str, Any], str]] = [
     ),
     *(
         (BufferMemory, (), {"history": wrong}, f"BufferMemory has history={wrong!r}; {A_HISTORY}")
-        for wrong in ("chat_history", list[Any](), None, Path("turns.jsonl"), MemoryCache())
+        for wrong in ("chat_history", list[Any](), None, Path("turns.jsonl"), dict[str, str]())
     ),
     (BufferMemory, (), {"history": MemoryHistory}, f"BufferMemory has history=MemoryHistory, a class; {A_HISTORY}"),
     *(
@@ -216,16 +213,15 @@ anything = st.one_of(
     st.integers(-1, 2),
     st.floats(),
     st.sampled_from(["", "2", "two\nlines"]),
-    st.sampled_from([int, MODEL, MemoryCache(), [MODEL], {"a": Price(1, 1)}, Price(1, 1), CHAT_COMPLETIONS]),
+    st.sampled_from([int, MODEL, {}, [MODEL], Price(1, 1), CHAT_COMPLETIONS]),
 )
 OPTIONS: list[tuple[Any, str]] = [
     *((make, name) for make in CLIENTS for name in ("model", "temperature", "max_tokens", "timeout", "max_retries")),
     *((partial(retrying, MODEL), option) for option in ("attempts", "first_wait", "longest_wait")),
-    *((partial(rate_limited, MODEL, per_minute=1), option) for option in ("per_second", "at_once")),
+    *((partial(rate_limited, MODEL, per_minute=1), option) for option in ("per_second",)),
     *((partial(cached, name="a"), option) for option in ("model", "store")),
-    *((partial(priced, MODEL), option) for option in ("prices",)),
+    *((partial(priced, MODEL), option) for option in ("price",)),
     *((LocalModel, option) for option in ("model", "context", "threads", "temperature", "max_tokens", "timeout")),
-    (MemoryCache, "max_entries"),
 ]
 
 

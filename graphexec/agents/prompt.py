@@ -13,7 +13,7 @@ from graphexec.errors import InputError, ToolDefinitionError, format_value
 from graphexec.messages import transcript
 from graphexec.messages.observations import format_observation
 from graphexec.tools import AnyTool, tools_by_name
-from graphexec.tools.examples import describe_examples
+from graphexec.tools.options import describe_examples
 
 __all__ = ["Template", "describe_tools", "format_observation", "names_of", "parse_template"]
 
@@ -33,15 +33,10 @@ class Template:
         """Return the text with every variable replaced by its value.
 
         Messages are written as a transcript in which the agent is called `ai`; an empty list becomes an empty string.
-        Raises `InputError` for a variable without a value.
         """
-        try:
-            return "".join(
-                [text if name is None else f"{text}{_format_value(values[name], ai)}" for text, name in self.parts]
-            )
-        except KeyError:
-            missing = [name for name in self.variables if name not in values]
-            raise InputError(f"the prompt needs {', '.join(missing)}; pass it in the inputs", missing=missing) from None
+        return "".join(
+            [text if name is None else f"{text}{_format_value(values[name], ai)}" for text, name in self.parts]
+        )
 
 
 def _format_value(value: object, ai: str) -> str:

@@ -40,7 +40,7 @@ def draw(
         option(
             None,
             "TRACE",
-            "A run to draw over the machine: the file of graphexec run --record. Several runs make a heat map.",
+            "A run to draw over the machine: the file of graphexec run --record. Several are counted together.",
         ),
     ] = None,
     output: Annotated[

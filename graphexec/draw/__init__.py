@@ -17,8 +17,7 @@ from graphexec.draw.formats.dot import dot
 from graphexec.draw.formats.mermaid import mermaid
 from graphexec.draw.formats.svg import png, svg
 from graphexec.draw.formats.terminal import terminal
-from graphexec.draw.model.marks import COLOURS, Mark, Marks, marks_of
-from graphexec.draw.model.picture import Picture, picture_of
+from graphexec.draw.model.picture import COLOURS, Mark, Marks, Picture, marks_of, picture_of
 from graphexec.draw.page import html
 from graphexec.draw.runs.overlay import overlay_runs
 from graphexec.draw.runs.recorder import AnyRun, HasJournal, Recorder, recording_of
@@ -54,6 +53,9 @@ __all__ = [
 # The subject of a picture: a machine, its proof, or a `Picture` such as `recording.machine`.
 Subject: TypeAlias = Graph[Any, Any] | Verdict | Picture
 
+
+# The layout of a machine with more edges may take many seconds, at each display of a notebook's cell.
+MOST_EDGES = 150
 
 # The text formats by their names.
 FORMATS: Mapping[str, Callable[[Picture], str]] = MappingProxyType(
@@ -93,8 +95,8 @@ def draw(
     """Return the picture of a machine as text; of a verdict, `machine.verify(limits)`, with its bounds and findings.
 
     `marks` highlight edges: `marks_of(graph, findings)`, or a dict from edges to colours. `runs` are drawn over the
-    machine: one run shows its path, several make a heat map; an exception that ended a run counts as that run. An HTML
-    page of one run has all its steps. A proof for other limits than those of the runs is omitted.
+    machine: one run shows its path, several how often each edge was taken; an exception that ended a run counts as that
+    run. An HTML page of one run has all its steps. A proof for other limits than those of the runs is omitted.
 
     Raises `InputError` for an unknown format, for a format whose extra `draw` is not installed, and for a run
     of another machine.
@@ -186,6 +188,23 @@ def _several(runs: AnyRun | Iterable[AnyRun]) -> Sequence[AnyRun]:
     if isinstance(runs, (HasJournal, Journal, Recording, Recorder, BaseException)):
         return [runs]
     return list(runs)
+
+
+def notebook_picture(verdict: Verdict, plain: str) -> dict[str, str]:
+    """Return the picture of a machine with its proof, as SVG, in a MIME bundle for IPython; `plain` is its `repr`.
+
+    Without the extra `draw`, and for a machine with more than `MOST_EDGES` edges, it is Mermaid, for notebooks that
+    render it, and a drawing of characters that says how to get the picture.
+    """
+    picture = picture_of(verdict)
+    count = len(verdict.graph.edges)
+    reason = f"{count:,} edges are too many for a picture here; write it to a file with .draw('flow.svg')"
+    if count <= MOST_EDGES:
+        try:
+            return {"image/svg+xml": svg(picture), "text/plain": plain}
+        except InputError as error:
+            reason = str(error)
+    return {"text/vnd.mermaid": mermaid(picture), "text/plain": f"{terminal(picture)}{reason}"}
 
 
 if not TYPE_CHECKING:

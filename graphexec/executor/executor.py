@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypedDict
 
 from graphexec._arguments import FLAG, FUNCTION, optional, validate, whole
-from graphexec._mistakes import explain_executor
+from graphexec._mistakes import explain_class
+from graphexec._mistakes.remedies import EXECUTOR_OPTIONS
 from graphexec.agents import Agent, AgentFunction, callable_agent
 from graphexec.effects import agent_limits
 from graphexec.errors import InputError
@@ -80,7 +81,7 @@ class ExecutorOptions(TypedDict, total=False):
     allow_nonterminating: bool
 
 
-@explain_executor
+@explain_class("AgentExecutor(agent=agent, tools=tools)", options=EXECUTOR_OPTIONS)
 class AgentExecutor(RunMethods[T_co]):
     """Runs an agent with its tools until it has an answer or a limit is used up.
 

@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, final
 from graphexec._arguments import is_executor
 from graphexec.actions import AgentFinish
 from graphexec.agents import Agent
-from graphexec.agents.images import FilePath
 from graphexec.errors import InputError, format_value
 from graphexec.executor.result import Ending
-from graphexec.messages.images import MOST_IMAGE_BYTES
 
 if TYPE_CHECKING:
     from graphexec.memory import Memory
@@ -128,21 +126,6 @@ def make_input_keys(agent: Agent, memory: Memory | None) -> InputKeys:
             f"input_key={passed[0]!r}"
         )
     return InputKeys(agent.input_keys, passed)
-
-
-def read_file(path: FilePath) -> bytes:
-    """Return the bytes of a file. Raises `InputError` if it cannot be read."""
-    # Here, because few runs read files.
-    from graphexec.runtime.files import read_regular
-
-    try:
-        return read_regular(path.__fspath__(), most=MOST_IMAGE_BYTES)
-    except (OSError, ValueError) as error:
-        # ValueError: the name contains a NUL.
-        fact = error.strerror if isinstance(error, OSError) else error
-        raise InputError(
-            f"the file {format_value(str(path))} cannot be read ({fact}); name the file of an image"
-        ) from error
 
 
 def to_outputs(ending: Ending) -> dict[str, Any]:

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from graphexec._arguments import optional, validate, whole
 from graphexec.actions import AgentFinish, Run
-from graphexec.agents.images import has_files
 from graphexec.effects import ModelEffect
 from graphexec.errors import InputError, OutputError, format_value
 from graphexec.executor.console import ConsolePrinter
-from graphexec.executor.inputs import Inputs, name_inputs, read_file, to_outputs
+from graphexec.executor.inputs import Inputs, name_inputs, to_outputs
 from graphexec.executor.outcomes import Ready
 from graphexec.executor.result import Ending, RunResult, T_co, load_answer, make_result
 from graphexec.executor.setup import Setup
@@ -120,7 +119,7 @@ class RunMethods(Generic[T_co]):
 
         `inputs` is a dict of inputs by name, the only input as a string, or a snapshot of this machine to resume from;
         then calls without a reply are made again. The optional input `images` is an image or a list of them, each an
-        `Image`, bytes, a `pathlib.Path` or a URL; an agent that sends messages sends them with the question.
+        `Image`, bytes or a URL; an agent that sends messages sends them with the question.
 
         `context` is a value for tools, handlers and nodes that take a `CallContext`; it is not stored. `run_id` is
         generated unless given. `observers` are called with each event of this run, behind those of the executor. A run
@@ -220,30 +219,16 @@ class RunMethods(Generic[T_co]):
         *,
         tokens: bool = False,
     ) -> Coroutine[Any, Any, R]:
-        """Return the run, whose result `finish` makes.
-
-        Raises `InputError`, and as `check_access` does, unless files have to be read first.
-        """
-
-        def follow_from(start: Ready | Snapshot) -> Coroutine[Any, Any, R]:
-            if self._checks_access and self._may_ask_model(start):
-                self.check_access()
-            observers = self._observers
-            if self._verbose:
-                observers += (ConsolePrinter(start=start if isinstance(start, Snapshot) else None),)
-            watched = dataclasses.replace(options, observers=(*observers, *options.observers)) if observers else options
-            # Not awaited here, to save one coroutine per event.
-            return follow(
-                self._graph, start, self.run_context, io, consumer, pieces=tokens, options=watched, finish=finish
-            )
-
-        async def read_files(inputs: Mapping[str, Any]) -> R:
-            # In a thread, because it would block an event loop.
-            return await follow_from(Ready(Run(await io.call(self._prepare, inputs))))
-
-        if isinstance(given, Snapshot):
-            return follow_from(self._load_answer(given))
-        return read_files(given) if has_files(given) else follow_from(Ready(Run(self._prepare(given))))
+        """Return the run, whose result `finish` makes. Raises `InputError`, and as `check_access` does."""
+        start = self._load_answer(given) if isinstance(given, Snapshot) else Ready(Run(self._prepare(given)))
+        if self._checks_access and self._may_ask_model(start):
+            self.check_access()
+        observers = self._observers
+        if self._verbose:
+            observers += (ConsolePrinter(start=start if isinstance(start, Snapshot) else None),)
+        watched = dataclasses.replace(options, observers=(*observers, *options.observers)) if observers else options
+        # Not awaited here, to save one coroutine per event.
+        return follow(self._graph, start, self.run_context, io, consumer, pieces=tokens, options=watched, finish=finish)
 
     def _load_answer(self, snapshot: Snapshot) -> Snapshot:
         """Return the snapshot with the instance of the output type in a stored answer, as the nodes expect it."""
@@ -320,7 +305,7 @@ class RunMethods(Generic[T_co]):
         return any(issubclass(effect, ModelEffect) for node in nodes for effect in node.effects)
 
     def _prepare(self, named: Mapping[str, Any]) -> Mapping[str, Any]:
-        return named if self.agent.prepare is None else self.agent.prepare(named, read_file)
+        return named if self.agent.prepare is None else self.agent.prepare(named)
 
 
 def _validate_concurrency(many: Sequence[Any], max_concurrency: int | None) -> int:

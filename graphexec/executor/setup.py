@@ -179,7 +179,7 @@ class Setup:
             answers[CallAgent] = decides if isinstance(decides, Handler) else make_agent_handler(decides)
         if memory is not None:
             # Imported here: few executors have a memory.
-            from graphexec.memory.handlers import make_load_handler, make_save_handler
+            from graphexec.memory.conversation import make_load_handler, make_save_handler
 
             answers |= {LoadMemory: make_load_handler(memory), SaveMemory: make_save_handler(memory)}
         answers[CallTool] = make_tool_handler(

@@ -24,21 +24,23 @@ _PATIENCE = 60.0
 
 _REPAIR = "repair it (sqlite3 FILE .recover), or name another file"
 
-_TABLE = """
+# When `add` returns, the turn and the end of the journal are on the disk. Images have a table of their own, so that
+# databases without them need no change.
+_SCHEMA = """
+PRAGMA synchronous = EXTRA;
 CREATE TABLE IF NOT EXISTS graphexec_turns (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     conversation TEXT NOT NULL,
     input TEXT NOT NULL,
     output TEXT NOT NULL
-)"""
-# A table of its own, so that databases without images need no change.
-_IMAGES = """
+);
+CREATE INDEX IF NOT EXISTS graphexec_turns_of ON graphexec_turns (conversation);
 CREATE TABLE IF NOT EXISTS graphexec_images (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     turn INTEGER NOT NULL,
     url TEXT NOT NULL
-)"""
-_INDEX = "CREATE INDEX IF NOT EXISTS graphexec_turns_of ON graphexec_turns (conversation)"
+);
+"""
 
 
 @final
@@ -110,11 +112,7 @@ class SQLiteHistory:
             # SQLite would create it with the mode of the process; the files of its journal have that of the database.
             create_private(self.path)
             with closing(sqlite3.connect(self.path, timeout=_PATIENCE, isolation_level=None)) as database:
-                # The turn and the end of the journal are on the disk before `add` returns.
-                database.execute("PRAGMA synchronous = EXTRA")
-                database.execute(_TABLE)
-                database.execute(_INDEX)
-                database.execute(_IMAGES)
+                database.executescript(_SCHEMA)
                 yield database
         except OSError as error:
             raise InputError(
@@ -155,21 +153,20 @@ def _find_file(path: str | os.PathLike[str]) -> Path:
     """Return the absolute path of a database. Raises `InputError` if it cannot be written."""
     from pathlib import Path
 
-    file = Path(path).absolute()
-    is_new = is_file = False
+    file, mode = Path(path).absolute(), None
     try:
-        is_file = stat.S_ISREG(file.stat().st_mode)
+        mode = file.stat().st_mode
     except (FileNotFoundError, NotADirectoryError):
-        is_new = True
+        pass
     except (OSError, ValueError) as error:
         # The name is too long or contains a NUL, or this user may not read the folder.
         fact = error.strerror if isinstance(error, OSError) else error
         raise InputError(f"SQLiteHistory's path {file} cannot be used: {fact}; name another file") from error
-    if is_new and not file.parent.is_dir():
+    if mode is None and not file.parent.is_dir():
         raise InputError(f"SQLiteHistory's path {file} is in no directory that exists; create {file.parent} first")
-    if not is_new and not is_file:
+    if mode is not None and not stat.S_ISREG(mode):
         raise InputError(f"SQLiteHistory's path {file} is not a regular file; name a file on a disk")
-    if not os.access(file.parent if is_new else file, os.W_OK):
+    if not os.access(file.parent if mode is None else file, os.W_OK):
         fact = "cannot be written; give this user write permission, or name another file"
         raise InputError(f"SQLiteHistory's path {file} {fact}")
     return file

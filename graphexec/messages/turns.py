@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Hashable, Iterator, Sequence, Sized
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -41,12 +41,6 @@ TurnMaker: TypeAlias = Callable[[Any, int], Iterator[MessageTurn]]
 # Returns other messages for a turn, by the number of steps before it, or for the head, with -1. It returns the same if
 # it is called again, and is called with the turns in their order.
 RewriteMessages: TypeAlias = Callable[[Sequence[Message], int], Sequence[Message]]
-
-
-def _join_texts(texts: Iterable[str | None], separator: str) -> str | None:
-    """Return the texts that are not empty, joined; `None` if one is `None`."""
-    several = list(texts)
-    return None if None in several else separator.join(filter(None, several))
 
 
 # Any: as above.
@@ -100,7 +94,8 @@ class Conversation(Sequence[Message]):
             # An earlier request is read again.
             known, text = 0, ""
         if known < closed:
-            text = _join_texts((text, *[function(turn.messages) for turn in turns[known:closed]]), separator)
+            texts = [text, *[function(turn.messages) for turn in turns[known:closed]]]
+            text = None if None in texts else separator.join(filter(None, texts))
         memo[place] = self._head, first, closed, text
         return [first, text, *[function(turn.messages) for turn in turns[closed:]]]
 

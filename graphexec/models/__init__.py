@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from graphexec.models.providers.openai_responses import OpenAIResponses
     from graphexec.models.scripted import ScriptedModel
     from graphexec.models.secret import Secret
-    from graphexec.models.wrappers.caching import CacheStore, MemoryCache, SQLiteCache, cached
+    from graphexec.models.wrappers.caching import CacheStore, SQLiteCache, cached
     from graphexec.models.wrappers.prices import Price, priced
     from graphexec.models.wrappers.rate_limits import rate_limited
     from graphexec.models.wrappers.retries import retrying, with_fallbacks
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Anthropic", "LocalModel", "ModelOptions", "OpenAICompatible", "OpenAIResponses", "Secret", "create_model"]
 __all__ += ["FunctionModel", "ModelFunction", "ScriptedModel", "from_openai", "from_pydantic_ai"]
-__all__ += ["CacheStore", "Clock", "MemoryCache", "Price", "SQLiteCache", "WrappedModel"]
+__all__ += ["CacheStore", "Clock", "Price", "SQLiteCache", "WrappedModel"]
 __all__ += ["cached", "priced", "rate_limited", "retrying", "with_fallbacks"]
 __all__ += ["CacheFailed", "Cached", "FellBack", "OptionRefused", "Retried", "Waited"]
 __all__ += ["Weights", "installed", "pull", "weights_path"]
@@ -53,7 +53,7 @@ _MODULES = {
     "graphexec.models.providers.openai_responses": "OpenAIResponses",
     "graphexec.models.scripted": "ScriptedModel",
     "graphexec.models.secret": "Secret",
-    "graphexec.models.wrappers.caching": "CacheStore MemoryCache SQLiteCache cached",
+    "graphexec.models.wrappers.caching": "CacheStore SQLiteCache cached",
     "graphexec.models.wrappers.prices": "Price priced",
     "graphexec.models.wrappers.rate_limits": "rate_limited",
     "graphexec.models.wrappers.retries": "retrying with_fallbacks",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import Any, TypeAlias, final
 
 from graphexec._arguments import Constraint, validate
@@ -61,23 +60,17 @@ class FunctionModel:
     async def _complete(self, request: ModelRequest, io: IO) -> ModelReply:
         # Any: a user's function may return any value.
         reply: Any = None
-        if inspect.iscoroutinefunction(self._function) and not io.blocking:
-            reply = await self._function(request)
+        if inspect.iscoroutinefunction(self._function):
+            reply = await io.call_async(self._function, request)
         else:
-            reply = await io.call(partial(self._call, request))
+            reply = awaitable = await io.call(self._function, request)
+            if inspect.isawaitable(awaitable):
+                reply = await io.call_async(lambda: awaitable)
         if isinstance(reply, str):
             return ModelReply(reply)
         if isinstance(reply, ModelReply):
             return reply
         raise InvalidReplyError(f"{self.name} returned {format_value(reply)}; return a string, or a ModelReply")
-
-    def _call(self, request: ModelRequest) -> Any:
-        reply: Any = self._function(request)
-        if not inspect.isawaitable(reply):
-            return reply
-        from graphexec.runtime.tasks import run_on_own_loop
-
-        return run_on_own_loop(lambda: reply)
 
 
 def _require_one_argument(name: str, function: ModelFunction) -> None:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from graphexec._mistakes import explain_calls, join_faults, unknown_options
-from graphexec.errors import InputError, SignatureError, format_value
+from graphexec._mistakes import explain_calls
+from graphexec.errors import InputError, format_value
 from graphexec.messages import Model
 from graphexec.models.http.endpoint import OPENAI, has_scheme, provider_name
 from graphexec.models.http.remote import ModelOptions
@@ -42,8 +41,8 @@ def create_model(name: str, **options: Unpack[ModelOptions]) -> Model:
     Before the colon stands the provider, after it the provider's own name of the model. `local` is the small model on
     this machine, `local:<file>` a GGUF file. The key is read from the variable of the provider, such as `GROQ_API_KEY`,
     and a variable such as `GROQ_BASE_URL` replaces its address. With `OPENAI_BASE_URL`, a name without a provider, such
-    as `llama3.2:3b`, is that of a model of this server. The `options` are those of `OpenAICompatible` but `base_url`; a
-    local model has no `api_key`, `extra_headers`, `max_retries` and `reasoning_effort`. Nothing is loaded, and no
+    as `llama3.2:3b`, is that of a model of this server. The `options` are those of the model's class, such as
+    `OpenAICompatible`; a `LocalModel` has no `api_key`, `extra_headers` and `max_retries`. Nothing is loaded, and no
     server is called.
 
     Raises `InputError` for an unknown provider, a missing name and an invalid option, and for a name such as
@@ -51,9 +50,6 @@ def create_model(name: str, **options: Unpack[ModelOptions]) -> Model:
     `SignatureError`.
     """
     provider, model = split_name(name)
-    allowed = _LOCAL_OPTIONS if provider == LOCAL else tuple(ModelOptions.__annotations__)
-    if faults := list(unknown_options(f"the model {name}", _OPTION_REMEDIES, allowed, options)):
-        raise SignatureError(join_faults(faults))
     if provider == LOCAL:
         return _local_model(model, options)
     if provider in _CLASSES:
@@ -67,19 +63,7 @@ def create_model(name: str, **options: Unpack[ModelOptions]) -> Model:
 _CLASSES = {"openai": OpenAICompatible, "openai-responses": OpenAIResponses, "anthropic": Anthropic}
 
 
-_LOCAL_PARAMETERS = inspect.signature(LocalModel).parameters
-_LOCAL_OPTIONS = tuple(option for option in ModelOptions.__annotations__ if option in _LOCAL_PARAMETERS)
-_OPTION_REMEDIES = {
-    **{
-        option: f"write LocalModel({option}=...) of graphexec.models"
-        for option in _LOCAL_PARAMETERS
-        if option not in ModelOptions.__annotations__
-    },
-    "base_url": "write OpenAICompatible(name, base_url=...), or set the provider's variable, such as OPENAI_BASE_URL",
-}
-
-
-# Any: the options have been checked, and each class checks their values.
+# Any: the class checks the options.
 def _local_model(name: str, options: Mapping[str, Any]) -> Model:
     if name in CATALOGUE:
         return LocalModel(model=name, **options)

@@ -5,17 +5,12 @@ Each function returns a `Piece`, which `executor.plug` puts on every edge of the
 
 from graphexec.executor.plugging import HOMES, Flow, Piece, Plugged, Seats
 from graphexec.nodes.approvals import Review, ReviewCall, ReviewDecision, approve_tools
-from graphexec.nodes.clock import ReadClock, tell_time
-from graphexec.nodes.compaction import compact
-from graphexec.nodes.critics import AskCritic, critic
+from graphexec.nodes.asking import AskCritic, AskSelector, ReadClock, compact, critic, select_tools, tell_time
+from graphexec.nodes.delegation import handoffs, map_agents, sub_agent
 from graphexec.nodes.escalation import AskStronger, escalate
 from graphexec.nodes.guards import guard_input, guard_output
-from graphexec.nodes.handoffs import handoffs
-from graphexec.nodes.mapping import map_agents
 from graphexec.nodes.output import output_type
 from graphexec.nodes.privacy import redact_pii
-from graphexec.nodes.selection import AskSelector, select_tools
-from graphexec.nodes.sub_agents import sub_agent
 from graphexec.nodes.todos import Todo, todo_list
 from graphexec.nodes.tool_calls import (
     ask_user,

@@ -139,17 +139,13 @@ def _read_gates(tools: Mapping[str, Sequence[ReviewDecision]]) -> Mapping[str, t
     # Users without a type checker pass a list of names, and one decision as a string.
     given: Any = tools
     example = "approve_tools({'delete_file': ['approve', 'reject']})"
-    if not isinstance(given, Mapping) or not given:
-        raise InputError(f"approve_tools has tools={format_value(tools)}; write {example}")
-    gates: dict[str, tuple[ReviewDecision, ...]] = {}
-    for tool, decisions in tools.items():
-        if not isinstance(tool, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InputError(f"approve_tools has the key {format_value(tool)}; give the tool's name: {example}")
-        several = () if isinstance(decisions, str) else tuple(decisions)
+    if not isinstance(given, Mapping) or not given or not all(isinstance(tool, str) for tool in tools):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InputError(f"approve_tools has tools={format_value(tools)}; give decisions by the tool's name: {example}")
+    gates = {tool: () if isinstance(decisions, str) else tuple(decisions) for tool, decisions in tools.items()}
+    for tool, several in gates.items():
         if not several or not {*several} <= {*_DECISIONS}:
             remedy = f"give some of {', '.join(_DECISIONS)}: {example}"
-            raise InputError(f"approve_tools has decisions={format_value(decisions)} for {tool}; {remedy}")
-        gates[tool] = several
+            raise InputError(f"approve_tools has decisions={format_value(tools[tool])} for {tool}; {remedy}")
     return gates
 
 

@@ -94,7 +94,6 @@ def escalate(
     return Piece("escalate", (judge_progress, actor), handlers={kind: handler})
 
 
-def _go_on(escalated: Escalated, limit: Exhausted) -> Ready:
+def _go_on(escalated: Escalated, _: Exhausted) -> Ready:
     # The plan of the agent leaves with the limit, if it holds for the run.
-    del limit
     return Ready(escalated.run)

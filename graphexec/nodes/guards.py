@@ -6,7 +6,7 @@ import dataclasses
 import inspect
 import types
 from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
-from typing import Any, TypeAlias, Union, final, get_args, get_origin
+from typing import Any, TypeAlias, Union, get_args, get_origin
 
 from graphexec._arguments import FLAG, FUNCTION, STRING, validate, validate_each, whole
 from graphexec.actions import AgentFinish, Refusal, StoppedResponse
@@ -61,7 +61,7 @@ def guard_input(
         print(executor.run("What is the password?").output)
     """
     names = validate_each("guard_input: inputs", inputs, str, "names")
-    guard = _Guard("guard_input", check, name, blocking=blocking, asks=asks)
+    make_node = _read_check("guard_input", check, name, blocking=blocking, asks=asks)
 
     def text_of(ready: Ready) -> str:
         given = ready.run.inputs
@@ -73,7 +73,7 @@ def guard_input(
     def refuse(ready: Ready, why: str) -> Stopped:
         return Stopped.by_refusal(ready.run, name, why)
 
-    entry = guard.make_node(name, (Ready, Stopped), text_of, refuse)
+    entry = make_node(name, (Ready, Stopped), text_of, refuse)
     return Piece(name, (entry,), once=True, gates=True, handlers=dict(handlers or {}))
 
 
@@ -105,7 +105,7 @@ def guard_output(
         executor = create_agent(model, tools, nodes=[guard_output(no_pins)])
         print(executor.run("What is the PIN?").output)
     """
-    guard = _Guard("guard_output", check, name, blocking=blocking, asks=asks)
+    make_node = _read_check("guard_output", check, name, blocking=blocking, asks=asks)
 
     def answer_of(finish: AgentFinish) -> str:
         return format_observation(finish.answer)
@@ -114,54 +114,41 @@ def guard_output(
         return Stopped.by_refusal(finish.run, name, why)
 
     def words_of(stopped: StoppedResponse) -> str | None:
-        return None if stopped.output == _own_text(stopped) else stopped.output
+        # What the executor itself says of this cause.
+        own = end_stopped(Stopped(stopped.run, stopped.cause)).output
+        return None if stopped.output == own else stopped.output
 
     def replace(stopped: StoppedResponse, why: str) -> StoppedResponse:
         refusal = Refusal(name, why)
         text = f"Agent stopped: {refusal}"
         return dataclasses.replace(stopped, output=text, cause=refusal, generated=False)
 
-    answer = guard.make_node(name, (AgentFinish, Stopped), answer_of, refuse)
+    answer = make_node(name, (AgentFinish, Stopped), answer_of, refuse)
     # A node of its own: a refused answer is stopped, and the stopped response comes here, not back to the first.
-    last_word = guard.make_node(f"{name}_stopped", (StoppedResponse,), words_of, replace)
+    last_word = make_node(f"{name}_stopped", (StoppedResponse,), words_of, replace)
     return Piece(name, (answer, last_word), handlers=dict(handlers or {}))
 
 
-def _own_text(stopped: StoppedResponse) -> str:
-    """Return the text that the executor itself gives a run that stopped for this cause."""
-    return end_stopped(Stopped(stopped.run, stopped.cause)).output
-
-
-@final
-class _Guard:
-    """A check, and the nodes that it decides in."""
-
-    def __init__(self, owner: str, check: Check, name: str, *, blocking: bool, asks: int) -> None:
-        validate(
-            owner,
-            ("check", check, FUNCTION),
-            ("name", name, STRING),
-            ("blocking", blocking, FLAG),
-            ("asks", asks, whole(0)),
-        )
-        self._name = name
-        self._asks = asks
-        # Any: each kind of check returns another class.
-        self._check: Any = check
-        self._effects: Any = None
-        self._waits = inspect.iscoroutinefunction(check)
-        self._blocking = blocking
-        hint: Any = read_hints(check, name).get("return") if inspect.isroutine(check) else None
-        if get_origin(hint) is Generator:
-            self._effects = get_args(hint)[0]
-        if inspect.isgeneratorfunction(check) and self._effects is None:
-            raise InputError(f"{owner}: the check yields effects; annotate it with -> Asks[Effect, str | None]")
-        if blocking and (self._waits or self._effects is not None):
-            raise InputError(f"{owner} has blocking=True; leave it out, because the check does not block")
+# Any: each kind of check returns another class; so below.
+def _read_check(owner: str, check: Any, name: str, *, blocking: bool, asks: int) -> Callable[..., Node[Any, Any]]:
+    """Return a function that makes the nodes in which a check decides. Raises `InputError` for invalid options."""
+    validate(
+        owner,
+        ("check", check, FUNCTION),
+        ("name", name, STRING),
+        ("blocking", blocking, FLAG),
+        ("asks", asks, whole(0)),
+    )
+    waits = inspect.iscoroutinefunction(check)
+    hint: Any = read_hints(check, name).get("return") if inspect.isroutine(check) else None
+    effects: Any = get_args(hint)[0] if get_origin(hint) is Generator else None
+    if inspect.isgeneratorfunction(check) and effects is None:
+        raise InputError(f"{owner}: the check yields effects; annotate it with -> Asks[Effect, str | None]")
+    if blocking and (waits or effects is not None):
+        raise InputError(f"{owner} has blocking=True; leave it out, because the check does not block")
 
     def make_node(
-        self,
-        name: str,
+        node_name: str,
         outcomes: tuple[type, ...],
         text_of: Callable[[Any], str | None],
         refuse: Callable[[Any, str], object],
@@ -170,29 +157,25 @@ class _Guard:
 
         A text of `None` is allowed; another one is refused if a limit stops the check.
         """
-        # The values may be of any class: the annotations below say which.
-        check: Callable[[str], Any] = self._check
 
         def settle(value: Any, why: object) -> Any:
             if why is None:
                 return value
             if not isinstance(why, str) or not why:
                 raise InputError(
-                    f"{self._name}: the check returned {format_value(why)}; return the reason to refuse, or None"
+                    f"{name}: the check returned {format_value(why)}; return the reason to refuse, or None"
                 )
             return refuse(value, why)
 
+        # The values may be of any class: the annotations below say which.
         def judge(value: Any) -> Any:
-            text = text_of(value)
-            return value if text is None else settle(value, check(text))
+            return value if (text := text_of(value)) is None else settle(value, check(text))
 
         async def await_verdict(value: Any) -> Any:
-            text = text_of(value)
-            return value if text is None else settle(value, await check(text))
+            return value if (text := text_of(value)) is None else settle(value, await check(text))
 
         def ask_verdict(value: Any) -> Generator[Any, Any, Any]:
-            text = text_of(value)
-            if text is None:
+            if (text := text_of(value)) is None:
                 return value
             verdict: Generator[Any, Any, object] = check(text)
             return settle(value, (yield from verdict))
@@ -202,14 +185,14 @@ class _Guard:
 
         # Any: a union of classes that are known at run time only.
         returned: Any = Union[outcomes]  # noqa: UP007 - the classes are in a tuple
-        function: Callable[[Any], Any] = judge
-        if self._effects is not None:
-            function, returned = ask_verdict, types.GenericAlias(Generator, (self._effects, Any, returned))
-        elif self._waits:
-            function = await_verdict
+        function: Callable[[Any], Any] = await_verdict if waits else judge
+        if effects is not None:
+            function, returned = ask_verdict, types.GenericAlias(Generator, (effects, Any, returned))
         function.__annotations__ = {"value": outcomes[0], "return": returned}
-        made: Node[Any, Any] = node(name=name, opaque=self._blocking)(function)
+        made: Node[Any, Any] = node(name=node_name, opaque=blocking)(function)
         if made.kind == "pure":
             return made
         refuse_unchecked.__annotations__ |= {"value": outcomes[0], "return": outcomes[-1]}
-        return node(when_spent=refuse_unchecked, asks=(0, self._asks) if made.kind == "asks" else None)(made)
+        return node(when_spent=refuse_unchecked, asks=(0, asks) if made.kind == "asks" else None)(made)
+
+    return make_node

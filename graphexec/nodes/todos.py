@@ -81,8 +81,7 @@ def todo_list(reminders: int = 1, *, name: str = "todo_list") -> Piece:
         items = tuple(todo["content"] for todo in find_todos(finish.run) if todo["status"] != "completed")
         return TodosOpen(finish, items) if items else finish
 
-    def finish_anyway(given: TodosOpen, limit: Exhausted) -> AgentFinish:
-        del limit
+    def finish_anyway(given: TodosOpen, _: Exhausted) -> AgentFinish:
         return given.finish
 
     @node(name=f"{name}_remind", when_spent=finish_anyway, meters=[Meter(f"{name}_reminders", reminders)])

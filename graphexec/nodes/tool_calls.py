@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import Any
 
 from graphexec._arguments import NAME, validate, validate_each, whole
@@ -19,6 +20,7 @@ from graphexec.kernel.meters import Exhausted
 from graphexec.kernel.node import node
 from graphexec.messages.observations import split_observation
 from graphexec.runtime.handlers import HandlerLike
+from graphexec.tools import AnyTool
 from graphexec.tools import tool as make_tool
 from graphexec.tools.tool import InvalidArgumentsError
 
@@ -136,22 +138,26 @@ def ask_user(answer: HandlerLike | None = None, *, name: str = "ask_user") -> Pi
     @node(name=name)
     def ask_questions(acted: Acted, rules: CallRules) -> Asks[AskHuman, Acted]:
         """Ask the user what the model wants to know."""
-        questions: dict[int, AskHuman] = {}
-        for place in acted.open:
-            if rules.calls(acted.actions[place], name):
-                try:
-                    arguments = ask_user_question.read(acted.actions[place].tool_input)
-                except InvalidArgumentsError as error:
-                    acted = acted.answer(place, ToolResult(str(error), "bad_arguments"))
-                    continue
-                questions[place] = AskHuman(arguments["question"])
-        answers = yield from ask_all([*questions.values()])
-        for place, text in zip(questions, answers, strict=True):
+        acted, calls = read_calls(acted, rules, ask_user_question)
+        answers = yield from ask_all([AskHuman(arguments["question"]) for arguments in calls.values()])
+        for place, text in zip(calls, answers, strict=True):
             acted = acted.answer(place, ToolResult(text))
         return acted
 
     handlers: dict[type[Effect[Any]], HandlerLike] = {} if answer is None else {AskHuman: answer}
     return Piece(name, (ask_questions,), tools=(ask_user_question,), handlers=handlers, acts=True)
+
+
+def read_calls(acted: Acted, rules: CallRules, tool: AnyTool) -> tuple[Acted, dict[int, dict[str, Any]]]:
+    """Return the actions, and the arguments of the calls of a tool by place. Calls with invalid ones are answered."""
+    calls: dict[int, dict[str, Any]] = {}
+    for place in acted.open:
+        if rules.calls(acted.actions[place], tool.name):
+            try:
+                calls[place] = tool.read(acted.actions[place].tool_input)
+            except InvalidArgumentsError as error:
+                acted = acted.answer(place, ToolResult(str(error), "bad_arguments"))
+    return acted, calls
 
 
 # The most turns in a repeated round: the agent may repeat one turn, or alternate between a few.
@@ -206,16 +212,8 @@ def count_repeats(steps: Sequence[AgentStep], most: int) -> int:
 
 
 def _count_rounds(turns: Sequence[Turn], size: int, most: int) -> int:
-    if len(turns) < size:
-        return 0
-    times = 1
-    last = turns[-size:]
-    while times < most and len(turns) >= size * (times + 1):
-        before = turns[-size * (times + 1) : -size * times]
-        if not all(_is_same_turn(one, other) for one, other in zip(before, last, strict=True)):
-            break
-        times += 1
-    return times
+    rounds = [turns[end - size : end] for end in range(len(turns), size - 1, -size)][:most]
+    return sum(1 for _ in takewhile(lambda one: all(map(_is_same_turn, one, rounds[0])), rounds))
 
 
 def _is_same_turn(one: Turn, other: Turn) -> bool:

@@ -309,7 +309,7 @@ class Nesting:
         names = ["seconds"] if self.seconds is not None else []
         for call in _outwards(self._host):
             program = scope_of(call).execution.program
-            names += [name for name in program.meters if program.caps[name] is not None]
+            names += [name for name in program.meters if name in program.caps]
         return dict.fromkeys(names)
 
     def charge(self, amounts: Mapping[str, float], stops: Collection[str]) -> Exhausted | None:

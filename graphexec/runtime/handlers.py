@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
 from types import FunctionType, MappingProxyType
-from typing import Any, TypeAlias, TypedDict, TypeVar, final
+from typing import Any, TypeAlias, TypedDict, TypeVar, final, get_type_hints
 
 from graphexec._arguments import NAME, Constraint, optional, validate
 from graphexec._mistakes import explain_class
@@ -19,7 +19,7 @@ from graphexec.kernel.effects import CallContext, Effect, Perform
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Limits
 from graphexec.kernel.program import Proof
-from graphexec.kernel.signatures import find_call_parameter, resolve_hints
+from graphexec.kernel.signatures import find_call_parameter
 from graphexec.runtime.io import IO
 from graphexec.runtime.observers import Observer, validate_observers
 from graphexec.runtime.threads import check_before_awaiting, current_cancel_scope
@@ -111,7 +111,7 @@ def _call_parameter(function: Callable[..., Any]) -> tuple[str | None, type | No
     while isinstance(inner, partial):
         inner = inner.func
     try:
-        hints = resolve_hints(inner if inspect.isroutine(inner) or isinstance(inner, type) else inner.__call__)
+        hints = get_type_hints(inner if inspect.isroutine(inner) or isinstance(inner, type) else inner.__call__)
     except (NameError, TypeError):
         hints = {}
     name, context_type = find_call_parameter({name: hint for name, hint in hints.items() if name != "return"})

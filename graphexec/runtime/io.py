@@ -20,10 +20,9 @@ from collections.abc import (
     Iterable,
     Sequence,
 )
-from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from contextlib import AbstractAsyncContextManager, nullcontext
 from contextvars import Context, copy_context
 from functools import partial
-from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, Protocol, Self, TypeAlias, TypeVar, final
 
 from graphexec.runtime.calls import adopt
@@ -32,7 +31,6 @@ from graphexec.runtime.threads import (
     NotDone,
     ThreadGroup,
     check_cancelled,
-    get_within,
     sleep_unless_cancelled,
     wait_for,
 )
@@ -137,15 +135,6 @@ class IO:
         """Sleep. Raises `AbandonedError`, or is cancelled, when the caller is cancelled."""
         sleep_unless_cancelled(seconds)
 
-    async def wait(self, begin: Callable[[Callable[[], object]], object], seconds: float | None) -> None:
-        """Call `begin` with a function, and wait until any thread calls that. Raises `TimeoutError` after `seconds`."""
-        rung = SimpleQueue[None]()
-        begin(partial(rung.put, None))
-        try:
-            get_within(rung, seconds)
-        except Empty:
-            raise TimeoutError from None
-
     def timeout(self, seconds: float | None) -> AbstractAsyncContextManager[object]:
         """Raise `TimeoutError` after `seconds` in the block; in a sync run nothing interrupts it."""
         del seconds
@@ -203,20 +192,6 @@ class _AsyncIO(IO):
         import asyncio
 
         await asyncio.sleep(seconds)
-
-    async def wait(self, begin: Callable[[Callable[[], object]], object], seconds: float | None) -> None:
-        import asyncio
-
-        loop, rung = asyncio.get_running_loop(), asyncio.Event()
-
-        def ring() -> None:
-            # The loop may have been closed meanwhile.
-            with suppress(RuntimeError):
-                loop.call_soon_threadsafe(rung.set)
-
-        begin(ring)
-        async with asyncio.timeout(seconds):
-            await rung.wait()
 
     def timeout(self, seconds: float | None) -> AbstractAsyncContextManager[object]:
         import asyncio

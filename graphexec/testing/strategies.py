@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from hypothesis import strategies as st
 
 from graphexec.effects import AGENT_METERS, MODEL_CALLS, TOKENS, TOOL_CALLS, agent_limits
-from graphexec.kernel.meters import Limits, freeze, is_whole
+from graphexec.kernel.meters import FrozenMapping, Limits, is_whole
 from graphexec.testing.adversary import PARTS, RAISES, Attack, Move, Part
 from graphexec.testing.explorer.stub_nodes import WIDEST
 
@@ -52,7 +52,7 @@ def limits(draw: st.DrawFn, within: Limits | None = None, *, most: int = 6) -> L
     # A limit on fractional amounts cannot be 0.
     lowered = {name: draw(st.integers(0, limit)) for name, limit in further.items() if is_whole(limit)}
     meters = {**drawn.meters, **further, **lowered}
-    return dataclasses.replace(drawn, meters=freeze(meters))
+    return dataclasses.replace(drawn, meters=FrozenMapping(meters))
 
 
 def fractions() -> st.SearchStrategy[float]:

@@ -4,9 +4,8 @@ from typing import TYPE_CHECKING
 
 from graphexec._mistakes import explain_names
 from graphexec.tools.collecting import tools_by_name, tools_of
-from graphexec.tools.examples import ToolExample
 from graphexec.tools.json_schema import tool_from_schema
-from graphexec.tools.options import ErrorPolicy, ToolOptions
+from graphexec.tools.options import ErrorPolicy, ToolExample, ToolOptions
 from graphexec.tools.tool import AnyTool, Tool, ToolRetried, tool
 
 __all__ = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import typing
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, NotRequired, TypeAlias, Union, get_args, get_origin
@@ -15,7 +16,7 @@ from typing_extensions import TypedDict
 
 from graphexec.actions import Run
 from graphexec.errors import ToolDefinitionError, format_value
-from graphexec.kernel.signatures import find_call_parameter, resolve_hints
+from graphexec.kernel.signatures import find_call_parameter
 
 # Any: the functions of users, whose parameters are unknown.
 Function: TypeAlias = Callable[..., Any]
@@ -150,24 +151,27 @@ def fill_parameters(defined: Definition, names: Collection[str], always: Collect
     `names` are those of its arguments, of which some are passed `always`. Raises `ToolDefinitionError` if another
     parameter has one of them, and unless the function can be called with what the schema of the arguments allows.
     """
-    function = defined.function
-    hints = read_hints(function, defined.name)
-    call_parameter, context_type = find_call_parameter(hints)
-    run_parameters = tuple(key for key, kind in hints.items() if is_run(kind))
-    filled = {*run_parameters, call_parameter}
+    filled_fields = _find_filled_parameters(read_hints(defined.function, defined.name))
+    filled = {*filled_fields["run_parameters"], filled_fields["call_parameter"]}
     faults = [
         f"the function receives the run or the call as {key}, the name of an argument; rename the parameter"
         for key in names
         if key in filled
     ]
-    faults += _misfits(function, names, {*always, *filled})
+    faults += _misfits(defined.function, names, {*always, *filled})
     if faults:
         raise ToolDefinitionError(f"{defined.name} has a function that does not fit its schema: {'; '.join(faults)}")
-    return defined._replace(
-        run_parameters=run_parameters,
-        call_parameter=call_parameter,
-        context_types=() if context_type is None else (context_type,),
-    )
+    return defined._replace(**filled_fields)
+
+
+def _find_filled_parameters(hints: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a definition about the parameters that receive the run and the call."""
+    call_parameter, context_type = find_call_parameter(hints)
+    return {
+        "run_parameters": tuple(key for key, kind in hints.items() if is_run(kind)),
+        "call_parameter": call_parameter,
+        "context_types": () if context_type is None else (context_type,),
+    }
 
 
 def _misfits(function: Function, names: Collection[str], passed: Collection[str | None]) -> Iterator[str]:
@@ -232,19 +236,17 @@ def read_hints(function: Function, name: str) -> Mapping[str, Any]:
             # The fields of a dataclass or a pydantic model; its constructor may take `**data`.
             of_fields: dict[str, Any] = {}
             with contextlib.suppress(NameError):
-                of_fields = resolve_hints(read, extras=True)
-            hints = of_fields | resolve_hints(_constructor(read), extras=True)
+                of_fields = typing.get_type_hints(read, include_extras=True)
+            made = getattr(read, "__init__")  # noqa: B009 - not of the class
+            hints = of_fields | typing.get_type_hints(made, include_extras=True)
         else:
-            hints = resolve_hints(read if inspect.isroutine(read) else getattr(read, "__call__"), extras=True)  # noqa: B004, B009
+            called = read if inspect.isroutine(read) else getattr(read, "__call__")  # noqa: B004, B009
+            hints = typing.get_type_hints(called, include_extras=True)
     except NameError as error:
         raise ToolDefinitionError(
             f"{name} has an annotation that cannot be resolved: {error}; import or define it"
         ) from error
     return {key: hint for key, hint in hints.items() if key != "return"}
-
-
-def _constructor(kind: type) -> Any:
-    return getattr(kind, "__init__")  # noqa: B009 - type checkers object to the access on a class
 
 
 # Any: the parameters of a partial object are unknown.
@@ -320,20 +322,19 @@ def _define(
 ) -> Definition:
     """Return the definition of a tool from its parameters: the annotation and the default of each."""
     fields: dict[str, Any] = {}
-    run_parameters: list[str] = []
-    call_parameter, context_type = find_call_parameter({key: kind for key, (kind, _) in parameters.items()})
+    filled_fields = _find_filled_parameters({key: kind for key, (kind, _) in parameters.items()})
     for key, (annotated, default) in parameters.items():
         kind = annotated
-        if is_run(kind):
-            run_parameters.append(key)
-            continue
-        if key == call_parameter:
+        if key in filled_fields["run_parameters"] or key == filled_fields["call_parameter"]:
             continue
         if isinstance(default, FieldInfo):
             text = f"the default of {key} in {name} is Field(...), so the function would receive that object"
             raise ToolDefinitionError(f"{text}; write {key}: Annotated[..., Field(...)]")
         if default is not inspect.Parameter.empty:
-            kind = NotRequired[Annotated[kind, Field(json_schema_extra=_schema_default(default))]]
+            shown: dict[str, Any] = {}
+            if isinstance(default, (str, int, float, bool, NoneType)):
+                shown["default"] = default
+            kind = NotRequired[Annotated[kind, Field(json_schema_extra=shown)]]
         fields[key] = kind
     # The typed dict is built at run time, which type checkers cannot follow.
     make: Any = TypedDict
@@ -343,18 +344,8 @@ def _define(
         schema = adapter.json_schema()
     except PydanticUserError as error:
         raise _without_schema(name, error) from error
-    return Definition(
-        name,
-        summary,
-        _without_titles(schema),
-        function,
-        adapter,
-        is_async(function),
-        tuple(run_parameters),
-        call_parameter,
-        () if context_type is None else (context_type,),
-        receiver,
-    )
+    schema, awaited = _without_titles(schema), is_async(function)
+    return Definition(name, summary, schema, function, adapter, awaited, receiver=receiver, **filled_fields)
 
 
 def is_run(kind: object) -> bool:
@@ -364,10 +355,6 @@ def is_run(kind: object) -> bool:
     if get_origin(kind) in (Union, UnionType):
         return all(one is NoneType or is_run(one) for one in get_args(kind))
     return kind is Run
-
-
-def _schema_default(default: object) -> dict[str, Any]:
-    return {"default": default} if isinstance(default, (str, int, float, bool, type(None))) else {}
 
 
 def _without_titles(schema: dict[str, Any]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from graphexec.messages import check_access
 from graphexec.messages.observations import WHOLE, Excerpt
 from graphexec.runtime.calls import report
 from graphexec.runtime.handlers import Handler
-from graphexec.runtime.io import IO, retry
+from graphexec.runtime.io import BLOCKING, IO, retry, run_sync
 from graphexec.runtime.threads import NotDone
 from graphexec.tools.options import LENGTH, POLICY, ErrorPolicy, ReportedError, ToolRaisedError
 from graphexec.tools.reading import PLAIN
@@ -27,8 +27,6 @@ from graphexec.tools.tool import AnyTool, InvalidArgumentsError, ToolRetried
 # A set, because a type checker that narrows to the class would not know its type arguments.
 _COROUTINES = frozenset[type]({CoroutineType})
 
-
-AttemptResult: TypeAlias = ToolResult | ToolRaisedError
 
 # How a called name is matched with the names of the tools.
 Lookup: TypeAlias = Literal["exact", "case_insensitive"]
@@ -67,7 +65,14 @@ def make_tool_handler(
         )
         for one in tools.values()
     ]
-    known = _index_by_name(with_defaults, lookup)
+    known: dict[str, AnyTool] = {}
+    for one in with_defaults:
+        other = known.setdefault(one.name if exact else one.name.casefold(), one)
+        if other is not one:
+            raise ToolDefinitionError(
+                f"two tools are named {other.name} and {one.name}, which differ only in case; "
+                f"rename one with @tool(name=...)"
+            )
 
     # One function, because every further function call would be paid at each step of a run.
     async def answer(effect: CallTool, call: CallContext[Any], io: IO) -> ToolResult:
@@ -83,18 +88,18 @@ def make_tool_handler(
             return _handle_error(tool, error)
         if tool.run_parameters or tool.call_parameter is not None:
             arguments |= _fill(tool, effect, call)
-        if tool.timeout is None and tool.retry is None:
-            result = _call_tool(tool, arguments) if io.blocking else await _call(tool, arguments, io)
-        else:
-            # Each attempt has its own, which it may change.
-            result = await _retry(tool, lambda: {**tool.read(effect.tool_input), **_fill(tool, effect, call)}, io)
-        if type(result) is not ToolRaisedError:
-            return result
         try:
-            return _handle_error(tool, result.error)
+            if tool.timeout is None and tool.retry is None:
+                return _call_tool(tool, arguments) if io.blocking else await _call(tool, arguments, io)
+            # Each attempt has its own, which it may change.
+            return await _retry(tool, lambda: {**tool.read(effect.tool_input), **_fill(tool, effect, call)}, io)
+        except ToolRaisedError as raised:
+            caught = raised.error
+        try:
+            return _handle_error(tool, caught)
         finally:
-            # Since Python 3.13 the traceback of the error refers to this frame, too.
-            del result
+            # The traceback of the error refers to this frame; this avoids a reference cycle.
+            del caught
 
     def check_tools() -> None:
         for one in tools.values():
@@ -116,20 +121,6 @@ def _fill(tool: AnyTool, effect: CallTool, call: CallContext[Any]) -> dict[str, 
     if tool.call_parameter is not None:
         filled[tool.call_parameter] = give_copies(call, effect)
     return filled
-
-
-def _index_by_name(tools: Iterable[AnyTool], lookup: Lookup) -> Mapping[str, AnyTool]:
-    if lookup == "exact":
-        return {one.name: one for one in tools}
-    folded: dict[str, AnyTool] = {}
-    for one in tools:
-        other = folded.setdefault(one.name.casefold(), one)
-        if other is not one:
-            raise ToolDefinitionError(
-                f"two tools are named {other.name} and {one.name}, which differ only in case; "
-                f"rename one with @tool(name=...)"
-            )
-    return folded
 
 
 # The characters of a tool's name.
@@ -156,32 +147,19 @@ def describe_unknown(requested: str, names: Iterable[str]) -> str:
     return f"{text} Did you mean {folded[closest[0]]}?" if closest else text
 
 
-async def _retry(tool: AnyTool, read: Callable[[], dict[str, Any]], io: IO) -> AttemptResult:
+async def _retry(tool: AnyTool, read: Callable[[], dict[str, Any]], io: IO) -> ToolResult:
     if tool.retry is None:
         return await _attempt(tool, read(), io)
-
-    async def attempt() -> ToolResult:
-        result = await _attempt(tool, read(), io)
-        if isinstance(result, ToolRaisedError):
-            try:
-                raise result
-            finally:
-                # The traceback of the error refers to this frame; this avoids a reference cycle.
-                del result
-        return result
 
     def announce(raised: Exception, attempt: int, wait: float) -> None:
         assert isinstance(raised, ToolRaisedError), "no other error is retried"
         assert isinstance(raised.error, Exception), "retry_on has subclasses of Exception only"
         report(ToolRetried(tool.name, raised.error, attempt, wait))
 
-    try:
-        return await retry(attempt, tool.retry, io, announce=announce)
-    except ToolRaisedError as raised:
-        return raised.with_traceback(None)
+    return await retry(lambda: _attempt(tool, read(), io), tool.retry, io, announce=announce)
 
 
-async def _attempt(tool: AnyTool, arguments: dict[str, Any], io: IO) -> AttemptResult:
+async def _attempt(tool: AnyTool, arguments: dict[str, Any], io: IO) -> ToolResult:
     if tool.timeout is None:
         return await _call(tool, arguments, io)
     result = await io.within(partial(_call, tool, arguments, io), tool.timeout)
@@ -191,14 +169,14 @@ async def _attempt(tool: AnyTool, arguments: dict[str, Any], io: IO) -> AttemptR
     return result
 
 
-def _call(tool: AnyTool, arguments: dict[str, Any], io: IO) -> Coroutine[Any, Any, AttemptResult]:
+def _call(tool: AnyTool, arguments: dict[str, Any], io: IO) -> Coroutine[Any, Any, ToolResult]:
     if not io.blocking and (tool.is_async or tool.async_function is not None):
         # `io.either` would keep another coroutine for each waiting call.
         return _await_tool(tool, arguments, io)
     return io.call(_call_tool, tool, arguments)
 
 
-def _call_tool(tool: AnyTool, arguments: dict[str, Any]) -> AttemptResult:
+def _call_tool(tool: AnyTool, arguments: dict[str, Any]) -> ToolResult:
     try:
         returned: Any
         if tool.is_async:
@@ -211,7 +189,7 @@ def _call_tool(tool: AnyTool, arguments: dict[str, Any]) -> AttemptResult:
         if type(returned) not in PLAIN:
             from graphexec.tools.results import settle
 
-            returned = settle(returned, tool.max_observation)
+            returned = run_sync(settle(returned, tool.max_observation, BLOCKING))
         excerpt = WHOLE if tool.max_observation is None else Excerpt(tool.max_observation)
         return ToolResult(returned, "ok", tool.return_direct, excerpt)
     except BaseException as error:
@@ -220,7 +198,7 @@ def _call_tool(tool: AnyTool, arguments: dict[str, Any]) -> AttemptResult:
         # Blocking calls are not cancelled, so a CancelledError comes from the tool's own code.
         if not isinstance(error, (Exception, CancelledError)):
             raise
-        return _raised(tool, error)
+        raise _raised(tool, error) from None
 
 
 async def _begin(tool: AnyTool, arguments: dict[str, Any]) -> Any:
@@ -236,16 +214,16 @@ def _raised(tool: AnyTool, error: BaseException) -> ToolRaisedError:
     return ToolRaisedError(explain_loop_error(error, f"the tool {tool.name}"))
 
 
-async def _await_tool(tool: AnyTool, arguments: dict[str, Any], io: IO) -> AttemptResult:
+async def _await_tool(tool: AnyTool, arguments: dict[str, Any], io: IO) -> ToolResult:
     try:
         returned: Any = (tool.async_function or tool.function)(**arguments)
         if type(returned) in _COROUTINES:
             # Written out, as it is what most async tools return.
             returned = await returned
         if type(returned) not in PLAIN:
-            from graphexec.tools.results import settle_async
+            from graphexec.tools.results import settle
 
-            returned = await settle_async(returned, tool.max_observation, io)
+            returned = await settle(returned, tool.max_observation, io)
         excerpt = WHOLE if tool.max_observation is None else Excerpt(tool.max_observation)
         return ToolResult(returned, "ok", tool.return_direct, excerpt)
     except BaseException as error:
@@ -261,7 +239,7 @@ async def _await_tool(tool: AnyTool, arguments: dict[str, Any], io: IO) -> Attem
         is_from_tool = isinstance(error, CancelledError) and task is not None and not task.cancelling()
         if not isinstance(error, Exception) and not is_from_tool:
             raise
-        return _raised(tool, error)
+        raise _raised(tool, error) from None
 
 
 # So many exceptions of a group are told, on so many levels, and then those that are no groups; and of causes, so many.

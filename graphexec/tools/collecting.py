@@ -23,14 +23,14 @@ def is_tool(value: object) -> TypeGuard[AnyTool]:
 
 
 # Any: a value of a user's.
-def unwrap_method(value: Any) -> Any:
+def _unwrap_method(value: Any) -> Any:
     """Return the tool of a class method: since Python 3.13 that is a bound method whose function is the tool."""
     inner: object = getattr(value, "__func__", None)
     return inner.__get__(value.__self__) if is_tool(inner) else value
 
 
 # Any: a value of a user's.
-def remedy_for(given: Any) -> str:
+def _remedy_for(given: Any) -> str:
     """Return how to make a tool of what is not one, such as what other libraries take for one."""
     if isinstance(given, str):
         return "pass the function itself, without quotes"
@@ -46,18 +46,14 @@ def tools_by_name(tools: Iterable[AnyTool]) -> Mapping[str, AnyTool]:
 
     Raises `ToolDefinitionError` if an item is not a tool, or if two have the same name.
     """
-    if isinstance(tools, Tool):
-        raise ToolDefinitionError(f"tools is the tool {tools.name} itself; pass a list of tools")
     validate("", ("tools", tools, TOOLS), error=ToolDefinitionError)
     by_name: dict[str, AnyTool] = {}
     for given in tools:
-        one = unwrap_method(given)
-        if not is_tool(one) and _is_runnable(one):
-            # LangChain's executor takes its tools, too.
-            one = _wrap(one)
+        one = _read_tool(given)
         # Users may pass plain functions.
-        if not isinstance(one, Tool):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ToolDefinitionError(f"{getattr(one, '__name__', format_value(one))} is not a tool; {remedy_for(one)}")
+        if one is None:
+            name = getattr(given, "__name__", format_value(given))
+            raise ToolDefinitionError(f"{name} is not a tool; {_remedy_for(given)}")
         if one.receiver is not None:
             raise ToolDefinitionError(
                 f"{one.name} is a method that belongs to no object yet; take it from one, as in Shop().{one.name}"
@@ -99,7 +95,7 @@ def _members(source: object) -> Iterator[tuple[str, AnyTool]]:
         # A static method and a class method hold their function.
         inner: Any = getattr(static, "__func__", None) if type(static) in (staticmethod, classmethod) else static
         if isinstance(inner, Tool):
-            yield name, unwrap_method(getattr(source, name))
+            yield name, _unwrap_method(getattr(source, name))
 
 
 def to_tools(values: Iterable[object]) -> tuple[AnyTool, ...]:
@@ -114,32 +110,33 @@ def to_tools(values: Iterable[object]) -> tuple[AnyTool, ...]:
 
 
 def _to_tool(given: Any) -> AnyTool:
-    value: Any = unwrap_method(given)
+    if (one := _read_tool(given)) is not None:
+        return one
+    if any(_members(given)):
+        what = _describe(given)
+        raise ToolDefinitionError(f"{what} has tools, and is none; write *tools_of({what}) instead of it")
+    if not callable(given) and not inspect.iscoroutine(given):
+        raise ToolDefinitionError(f"{format_value(given)} is not a tool; {_remedy_for(given)}")
+    # Any: `tool` refuses a coroutine, with the remedy.
+    function: Any = given
+    return tool(function)
+
+
+def _read_tool(given: Any) -> AnyTool | None:
+    """Return a tool, also one that is made of LangChain's; `None` for any other value."""
+    value: Any = _unwrap_method(given)
     if is_tool(value):
         return value
-    if _is_runnable(value):
-        return _wrap(value)
-    if any(_members(value)):
-        what = _describe(value)
-        raise ToolDefinitionError(f"{what} has tools, and is none; write *tools_of({what}) instead of it")
-    if not callable(value) and not inspect.iscoroutine(value):
-        raise ToolDefinitionError(f"{format_value(value)} is not a tool; {remedy_for(value)}")
-    return tool(given)
-
-
-def _is_runnable(value: Any) -> bool:
     # A user's class of executors may have these attributes, too.
     if isinstance(value, type) or is_executor(value):
-        return False
+        return None
     texts = (getattr(value, key, None) for key in ("name", "description"))
-    return callable(getattr(value, "invoke", None)) and all(map(NAME.fits, texts))
-
-
-def _wrap(runnable: Any) -> AnyTool:
+    if not callable(getattr(value, "invoke", None)) or not all(map(NAME.fits, texts)):
+        return None
     # Loads pydantic.
     from graphexec.tools.runnables import wrap_runnable
 
-    return wrap_runnable(runnable)
+    return wrap_runnable(value)
 
 
 def _describe(source: object) -> str:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import importlib
-import json
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any
 
-from graphexec._arguments import NAME, Constraint, validate
+from graphexec._arguments import DESCRIPTION, NAME, Constraint, validate
 from graphexec._parsing import compile_lazily
 from graphexec.errors import ToolDefinitionError, format_value
-from graphexec.tools.examples import check_examples
-from graphexec.tools.options import ToolOptions, read_options
+from graphexec.tools.options import ToolOptions, check_examples, read_options
 from graphexec.tools.schemas import Schema, copy_schema, map_schemas, normalize_schema
 from graphexec.tools.tool import AnyTool, Tool
 
@@ -20,12 +18,12 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter
     from typing_extensions import Unpack
 
-_DESCRIPTION = Constraint("a string that describes the tool to a model", NAME.fits)
 _SCHEMA = Constraint("a JSON schema, as a dict", lambda value: isinstance(value, Mapping))
 _FUNCTION = Constraint("a function that takes the arguments by name", callable)
 # Keywords that may refuse what their parts accept.
 _CHOICES = frozenset({"not", "oneOf", "if", "contains"})
-# Keywords about the keys of an object that match patterns, or match none, and about what others left out.
+# Keywords about the keys of an object that match patterns, or match none, and about what others left out: they are
+# searched with `re`, which may take exponential time.
 _OF_KEYS = frozenset({"patternProperties", "additionalProperties"})
 _OF_THE_REST = frozenset({"unevaluatedProperties", "unevaluatedItems"})
 # Of draft 3, and of later ones.
@@ -51,8 +49,8 @@ def tool_from_schema(
     The arguments of a call are validated by the schema, and passed as the model wrote them, without defaults. The
     schema is of the draft that its `$schema` names, by default 2020-12; its references are within it. A pattern that
     cannot be searched in linear time, such as one that looks ahead, is left to the model's server: it is sent, and not
-    checked. The function may be `async def`. The options are those of `tool`. Needs `pip install
-    "graphexec-agents[schema]"`.
+    checked. So are `patternProperties`. The function may be `async def`. The options are those of `tool`. Needs
+    `pip install "graphexec-agents[schema]"`.
 
     Raises `ToolDefinitionError` for an invalid schema, for a function that does not take the arguments in it, and for
     an invalid option.
@@ -61,7 +59,7 @@ def tool_from_schema(
     validate(
         "tool_from_schema",
         ("name", name, NAME),
-        ("description", description, _DESCRIPTION),
+        ("description", description, DESCRIPTION),
         ("parameters", parameters, _SCHEMA),
         ("function", function, _FUNCTION),
         error=ToolDefinitionError,
@@ -108,45 +106,17 @@ def _check_schema(name: str, schema: Schema) -> Any:
             # What is wrong stands at the end, behind the value.
             fact = f"{fact[:_LONGEST]} ... {fact[-_END:]}"
         raise ToolDefinitionError(f"{name} has an invalid JSON schema: {fact} at #/{place}; correct it there") from None
-    checks = {"pattern": _check_pattern, "patternProperties": _check_keys}
-    checks |= dict.fromkeys(_STEPS & kind.VALIDATORS.keys(), _check_step)
-    checks["additionalProperties"] = _name_matching_keys(kind.VALIDATORS["additionalProperties"])
-    return validators.extend(kind, checks)
+    checks = dict.fromkeys(_STEPS & kind.VALIDATORS.keys(), _check_step)
+    return validators.extend(kind, {"pattern": _check_pattern, **checks})
 
 
 # Any: the package has no types.
-def _check_pattern(validator: Any, pattern: Any, value: Any, schema: Any) -> Iterator[Any]:
-    del validator, schema
-    if isinstance(value, str) and not _is_found(pattern, value):
+def _check_pattern(_: Any, pattern: Any, value: Any, __: Any) -> Iterator[Any]:
+    matcher = _make_matcher(pattern)
+    assert matcher is not None, "other patterns are not checked"
+    if isinstance(value, str) and not matcher.isinstance_python(_replace_surrogates(value)):
         error: Any = importlib.import_module("jsonschema.exceptions").ValidationError
         yield error(f"{value!r} does not match {pattern!r}")
-
-
-def _check_keys(validator: Any, patterns: Any, value: Any, schema: Any) -> Iterator[Any]:
-    del schema
-    for pattern, inner in patterns.items():
-        for key in value if isinstance(value, dict) else ():  # pyright: ignore[reportUnknownVariableType]
-            if _is_found(pattern, key):  # pyright: ignore[reportUnknownArgumentType]
-                yield from validator.descend(value[key], inner, path=key, schema_path=pattern)
-
-
-def _name_matching_keys(check: Any) -> Any:
-    """Return the check of `additionalProperties` with the keys that match a pattern among the properties."""
-
-    def find_errors(validator: Any, others: Any, value: Any, schema: Any) -> Iterator[Any]:
-        if isinstance(value, dict) and (patterns := schema.get("patternProperties")):
-            keys: list[str] = [*value]
-            matching = [key for key in keys if any(_is_found(one, key) for one in patterns)]
-            named = {**schema.get("properties", {}), **dict.fromkeys(matching, True)}
-            schema = {**schema, "properties": named, "patternProperties": {}}
-        yield from check(validator, others, value, schema)
-
-    return find_errors
-
-
-def _is_found(pattern: str, text: str) -> bool:
-    matcher = _make_matcher(pattern)
-    return matcher is not None and bool(matcher.isinstance_python(_replace_surrogates(text)))
 
 
 @lru_cache(maxsize=128)
@@ -167,9 +137,8 @@ def _replace_surrogates(text: str) -> str:
 
 
 # Any: the package has no types.
-def _check_step(validator: Any, step: Any, value: Any, schema: Any) -> Iterator[Any]:
+def _check_step(validator: Any, step: Any, value: Any, _: Any) -> Iterator[Any]:
     """Decide in decimal, as the number was written: for floats, 19.99 is no multiple of 0.01."""
-    del schema
     if not validator.is_type(value, "number"):
         return
     try:
@@ -189,23 +158,15 @@ def _to_fraction(number: Any) -> Any:
     return Fraction(number) if isinstance(number, int) else Fraction(repr(number))
 
 
-def _make_checked(schema: Schema) -> Schema:
-    """Return a schema without what is not checked: it accepts all that the schema accepts."""
-    checked: Schema = _drop_unchecked(schema)
-    # What others have left out is found with `re`, which may take exponential time for the patterns of keys.
-    if checked != schema or "patternProperties" in json.dumps(schema):
-        checked = _drop_unchecked(schema, _OF_THE_REST)
-    return checked
-
-
 # Any: a part of a JSON document.
 def _drop_unchecked(part: Any, dropped: frozenset[str] = frozenset()) -> Any:
+    """Return a part of a schema without what is not checked: it accepts all that the part accepts."""
     changed = map_schemas(part, lambda inner: _drop_unchecked(inner, dropped))
     if not isinstance(part, dict):
         return changed
     members: Schema = part  # pyright: ignore[reportUnknownVariableType]
     gone = {key for key in _CHOICES & members.keys() if changed[key] != members[key]} | dropped
-    if any(_make_matcher(one) is None for one in members.get("patternProperties", ())):
+    if "patternProperties" in members:
         gone |= _OF_KEYS
     pattern = members.get("pattern")
     if isinstance(pattern, str) and _make_matcher(pattern) is None:
@@ -218,8 +179,11 @@ def _make_adapter(name: str, schema: Schema, validator_class: Any) -> TypeAdapte
     from pydantic import AfterValidator, TypeAdapter
     from pydantic_core import InitErrorDetails, PydanticCustomError, ValidationError
 
+    checked = _drop_unchecked(schema)
+    if checked != schema:
+        checked = _drop_unchecked(schema, _OF_THE_REST)
     # With an empty registry, the validator fetches nothing.
-    validator: Any = validator_class(_make_checked(schema), registry=importlib.import_module("referencing").Registry())
+    validator: Any = validator_class(checked, registry=importlib.import_module("referencing").Registry())
 
     def check(arguments: dict[str, Any]) -> dict[str, Any]:
         try:

@@ -8,19 +8,8 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections import deque
-from collections.abc import (
-    AsyncIterator,
-    Awaitable,
-    Callable,
-    Iterable,
-    Iterator,
-    Mapping,
-    MappingView,
-    Sequence,
-)
-from collections.abc import (
-    Set as AbstractSet,
-)
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, MappingView, Sequence
+from collections.abc import Set as AbstractSet
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -47,27 +36,21 @@ _IN_MEMORY = (list, tuple, dict, set, frozenset, deque)
 
 
 # Any: a user's value, here and below.
-def settle(value: Any, most: int | None) -> Any:
-    """Return a result as a value of its own, in a call's thread.
+async def settle(value: Any, most: int | None, io: IO) -> Any:
+    """Return a result as a value of its own.
 
     Iterators become lists, and awaitables what they return, at any depth of lists, dicts, dataclasses and models. A
     little more than `most` items of an iterator are read; without a limit, more than `MOST_ITEMS` are an `InputError`.
+    In a task, iterators, which may block, are read in a thread.
     """
-    if type(value) in PLAIN:
-        return value
-    leaves = [*_leaves(value)]
-    return _rebuild(value, leaves, {id(one): settle(_read(one, most), most) for one in leaves if _is_lazy(one)})
-
-
-async def settle_async(value: Any, most: int | None, io: IO) -> Any:
-    """Return a result as `settle` does, in a call's task; iterators, which may block, are read in a thread."""
     if type(value) in PLAIN:
         return value
     leaves, read = [*_leaves(value)], dict[int, Any]()
     for one in leaves:
         if _is_lazy(one):
-            given = await (read_async(one, most) if isinstance(one, _ASYNC) else io.call(_read, one, most))
-            read[id(one)] = await settle_async(given, most, io)
+            awaits = isinstance(one, _ASYNC) and not io.blocking
+            given = await (read_async(one, most) if awaits else io.call(_read, one, most))
+            read[id(one)] = await settle(given, most, io)
     return _rebuild(value, leaves, read)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 from graphexec.errors import ToolDefinitionError
@@ -81,10 +81,6 @@ def map_schemas(part: Any, change: Callable[[Any], Any]) -> Any:
     return changed
 
 
-def _item(part: Any, key: str) -> Any:
-    return part[int(key) if isinstance(part, list) else key]
-
-
 def _without_definitions(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
@@ -132,7 +128,7 @@ class _Definitions:
             # RFC 6901, in a URI fragment.
             for token in unquote(pointer).split("/")[1:]:
                 key = token.replace("~1", "/").replace("~0", "~")
-                found = _item(found, key)
+                found = found[int(key) if isinstance(found, list) else key]
         except (LookupError, TypeError, ValueError):
             raise ToolDefinitionError(
                 f"{self._tool} has a schema with the $ref {reference!r}, which is not in it; copy its target into "
@@ -228,6 +224,23 @@ def format_schema(schema: Any) -> str:
             return "object"
         case _:
             return "any"
+
+
+def alternatives(schema: Any, definitions: Mapping[str, Any]) -> Iterator[Schema]:
+    """Yield the schemas of which a value fits one, without references and branches; each definition is used once."""
+    left, pending = dict(definitions), [schema]
+    while pending:
+        found = pending.pop()
+        # The keys of a JSON object are strings.
+        one: Schema = found if isinstance(found, dict) else {}  # pyright: ignore[reportUnknownVariableType]
+        match one:
+            case {"$ref": str(reference), **rest}:
+                if isinstance(definition := left.pop(reference.removeprefix(_DEFINITIONS), None), dict):
+                    pending.append({**definition, **rest})
+            case {"anyOf": [*branches], **rest} | {"oneOf": [*branches], **rest}:
+                pending += [{**rest, **branch} for branch in reversed(branches) if isinstance(branch, dict)]
+            case _:
+                yield one
 
 
 # Any: JSON.

@@ -28,8 +28,16 @@ from graphexec.errors import Portable, ToolDefinitionError, described, format_va
 from graphexec.kernel.effects import NestedRuns
 from graphexec.messages import ToolSpec
 from graphexec.runtime.retry import RetryPolicy
-from graphexec.tools.examples import ToolExample, check_examples, describe_examples
-from graphexec.tools.options import ASYNC_FUNCTION, CONSTRAINTS, ErrorPolicy, ToolOptions, read_options
+from graphexec.tools.options import (
+    ASYNC_FUNCTION,
+    CONSTRAINTS,
+    ErrorPolicy,
+    ToolExample,
+    ToolOptions,
+    check_examples,
+    describe_examples,
+    read_options,
+)
 from graphexec.tools.reading import interpret, is_simple, mend, validate_json
 from graphexec.tools.schemas import format_schema
 
@@ -178,11 +186,10 @@ class Tool(Generic[P, R_co]):
         called = func if func is not None else coroutine
         if called is None:
             raise ToolDefinitionError("from_function was given no function; pass func=..., or coroutine=...")
-        documented = None if args_schema is None else args_schema.__doc__
-        named, described = describe(called, name, description or documented)
         if args_schema is None:
+            named, described = describe(called, name, description)
             return Tool(named, func, described, coroutine=coroutine, return_direct=return_direct)
-        defined = define_model_tool(called, named, described, args_schema)
+        defined = define_model_tool(called, name, description, args_schema)
         second = coroutine if func is not None else None
         return Tool(**defined._asdict(), return_direct=return_direct, async_function=second)
 

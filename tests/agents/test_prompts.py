@@ -147,6 +147,14 @@ def test_other_mistakes_are_refused(make: Make, tools: list[Any], options: dict[
 @cases(
     ("make", "options", "replies", "stop", "head", "step"),
     (
+        agents.create_react_agent,
+        {"prompt": "{tools}|{tool_names}|{{x}}|{input}|{agent_scratchpad}"},
+        ["Think.\nAction: echo\nAction Input: cats", "Final Answer: done"],
+        ("\nObservation",),
+        f"{ECHO}|echo|{{x}}|q|",
+        "Think.\nAction: echo\nAction Input: cats\nObservation: cats\nThought: ",
+    ),
+    (
         langchain.create_mrkl_agent,
         {"prompt": "{tools}|{tool_names}|{input}|{agent_scratchpad}"},
         [" Hm.\nAction: echo\nAction Input: cats", " So.\nFinal Answer: done"],
@@ -183,19 +191,13 @@ def test_model_continues_one_text(
     assert [prompt(first), prompt(second)] == [head, head + step]
 
 
-@cases(
-    ("template", "text"),
-    ("{input}{agent_scratchpad}", "Examples of follow up questions:\nFollow up: Who {was}?\n\nq"),
-    (
-        "{tools} {input}{agent_scratchpad}",
-        'Intermediate Answer(query: string) - Look a question up. For example: {"query": "Who {was}?"} q',
-    ),
-)
-def test_examples_stand_before_the_prompt_or_in_it(template: str, text: str) -> None:
+def test_self_ask_prompt_may_have_the_tool() -> None:
     made = tool(name="Intermediate Answer", examples=[{"query": "Who {was}?"}])(search.function)
-    effect = langchain.create_self_ask_agent(MODEL, [made], prompt=template).ask(actions.Run({"input": "q"}))
+    agent = langchain.create_self_ask_agent(MODEL, [made], prompt="{tools} {input}{agent_scratchpad}")
+    effect = agent.ask(actions.Run({"input": "q"}))
     assert isinstance(effect, effects.CallModel)
-    assert prompt(effect.request) == text
+    described = 'Intermediate Answer(query: string) - Look a question up. For example: {"query": "Who {was}?"} q'
+    assert prompt(effect.request) == described
 
 
 def test_conversational_prompt_has_earlier_messages_and_the_prefix() -> None:

@@ -115,12 +115,13 @@ class SteppedRun(RuleBasedStateMachine):
         """Cut the request at the deadline; some calls of a batch may have finished."""
         asking = self._asking()
         effects = members_of(asking.effect)
-        answers: tuple[object, ...] = ()
-        if some and isinstance(asking.effect, All):
-            answers = (self.trial.oracle(effects[0])[0].value, *(Cut() for _ in effects[1:]))
         assert asking.deadline is not None, "the precondition"
         self.seconds = asking.deadline
-        self.snapshot = asking.cut(at=self.seconds, answers=answers)
+        if some and isinstance(asking.effect, All):
+            answers = (self.trial.oracle(effects[0])[0].value, *(Cut() for _ in effects[1:]))
+            self.snapshot = asking.reply(answers, at=self.seconds)
+        else:
+            self.snapshot = asking.cut(at=self.seconds)
         self._advance()
 
     @rule()

@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from graphexec.draw.model.style import LIGHT
+from graphexec.draw.model.picture import COLOURS
 from graphexec.verify import Certificate, Finding, check, verify
 from graphexec.verify.reports import Subject
 from tests.cli.terminals import command
@@ -242,8 +242,8 @@ def test_findings_are_drawn_in_red(target: str) -> None:
     assert ended.code == 0
     assert "GX010" in ended.out
     assert "linkStyle 4,5 stroke:" in ended.out
-    assert f'color="{LIGHT.red}"' in command("draw", target, "--format", "dot").out
-    assert LIGHT.red not in command("draw", "writing:WRITER", "--format", "dot").out
+    assert f'color="{COLOURS["red"]}"' in command("draw", target, "--format", "dot").out
+    assert COLOURS["red"] not in command("draw", "writing:WRITER", "--format", "dot").out
 
 
 TABLE = "faulty.py cannot be imported: its table cannot be built (faulty.py, line 5):"

@@ -26,7 +26,6 @@ from graphexec.executor import Ready
 from graphexec.kernel.effects import CallContext, DetachedScope
 from graphexec.live import feeds
 from graphexec.messages import ChatRequest, Image, ModelReply, Reasoning, ReplyDelta, ToolCall, Usage, UserMessage
-from graphexec.messages.observations import Excerpt
 from graphexec.models.scripted import ScriptedReply
 from graphexec.nodes import guard_input
 from tests.cli.conversations import Silence, serving
@@ -268,9 +267,7 @@ def asked_otherwise() -> list[dict[str, Any]]:
     recorder.alive()
     asked = [UserMessage("What is this?", (Image("https://images.example/1.png"),))]
     shown = effects.CallModel(ChatRequest(asked, schema={"type": "string"}))
-    failed = effects.ToolResult(
-        "failed", "error", True, Excerpt(4, " (noted)"), "KeyError", "Traceback (most recent call last):"
-    )
+    failed = effects.ToolResult("failed", "error", error="KeyError", traceback="Traceback (most recent call last):")
     replies: list[tuple[gx.Effect[Any], object]] = [(gx.AskHuman("Go on?"), 1.0), (Measure("here"), 1.0), (shown, 1.0)]
     for sequence, (effect, reply) in enumerate([*replies, (effects.CallTool("double", "2"), failed)], 1):
         call: CallContext[Any] = CallContext(DetachedScope("a-run"), "plan", effect, effect, sequence, 0)

@@ -15,12 +15,12 @@ TEXT = {"text/plain"}
 SHOWN: dict[str, list[tuple[str, set[str], str]]] = {
     "machine": [("execute_result", PICTURE, "<AgentExecutor with weather (tool_calling)")],
     "proof": [("execute_result", TEXT, "PROVED")],
-    "run": [("execute_result", TEXT, "finished: ")],
+    "run": [("execute_result", TEXT, "It is 4 °C in Oslo.")],
     "await": [("stream", set(), "It is 19 °C in Rome.\n")],
     "stream": [("stream", set(), "Entered\nAsked\nAnswered\nMoved\nEntered\nMoved\nDone\n")],
     "batch": [("execute_result", TEXT, "3")],
     "refuted": [("execute_result", TEXT, "REFUTED")],
-    "stopped": [("execute_result", TEXT, "stopped: ")],
+    "stopped": [("execute_result", TEXT, "Agent stopped")],
 }
 
 

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import graphexec as gx
-from graphexec import draw, executor, nodes, tools
+from graphexec import draw, executor, models, nodes, tools
 from graphexec.messages import ModelReply, ModelRequest, ToolCall, Usage
 from graphexec.testing.clock import on_loop_time, run_virtually
 
@@ -15,21 +15,18 @@ from graphexec.testing.clock import on_loop_time, run_virtually
 Turn = tuple[float, ModelReply | Exception]
 
 
-class Thinking:
-    """A model that takes its time."""
+def thinking(turns: Iterable[Turn]) -> models.FunctionModel:
+    """Return a model that takes its time."""
+    left = iter(turns)
 
-    def __init__(self, turns: Iterable[Turn]) -> None:
-        self._turns = iter(turns)
-
-    def complete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
-        raise AssertionError("these runs are async")
-
-    async def acomplete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
-        seconds, reply = next(self._turns)
+    async def think(request: ModelRequest) -> ModelReply:
+        seconds, reply = next(left)
         await asyncio.sleep(seconds)
         if isinstance(reply, Exception):
             raise reply
         return reply
+
+    return models.FunctionModel(think)
 
 
 @gx.tool
@@ -63,7 +60,7 @@ def answering(text: str) -> ModelReply:
 def record(turns: Iterable[Turn], question: str, **options: Any) -> draw.Recording:
     """Run the turns and return the records, also of a run that an exception ended."""
     options = {"handle_parsing_errors": True, **options}
-    made = gx.AgentExecutor(agent=gx.create_tool_calling_agent(Thinking(turns), TOOLS), tools=TOOLS, **options)
+    made = gx.AgentExecutor(agent=gx.create_tool_calling_agent(thinking(turns), TOOLS), tools=TOOLS, **options)
 
     def run() -> draw.Recording:
         try:
@@ -132,7 +129,7 @@ def two_agents() -> draw.Recording:
     """Record a run with an unread reply, in which two embedded agents carry out a call each."""
 
     def embedded(name: str, *turns: Turn) -> nodes.Piece:
-        agent = gx.create_tool_calling_agent(Thinking(turns), TOOLS)
+        agent = gx.create_tool_calling_agent(thinking(turns), TOOLS)
         return nodes.sub_agent(gx.AgentExecutor(agent=agent, tools=TOOLS), name, f"Let the {name} agent work.")
 
     research = embedded("research", (1.0, calling(("search", {"query": "elms"}))), (1.0, answering("Fungus.")))

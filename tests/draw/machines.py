@@ -2,12 +2,13 @@
 
 import dataclasses
 import runpy
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from graphexec import Machine
-from graphexec.draw.model.marks import Mark
-from graphexec.draw.model.picture import DESCRIPTIONS, Arrow, Box, Look, Picture
+from graphexec.draw.model.picture import DESCRIPTIONS, Arrow, Box, Look, Mark, Picture
+from tests.nodes.shelf import SAMPLES, make_executor
 from tests.verify import bad_machines
 
 # The machines of the repository's pictures, and those that cannot be proved.
@@ -15,6 +16,18 @@ MACHINES: dict[str, Machine[Any, Any]] = dict(
     runpy.run_path(str(Path(__file__).parents[2] / "diagrams" / "generate.py"))["machines"]()
 )
 BAD: dict[str, Machine[Any, Any]] = {name: one for name, one in vars(bad_machines).items() if isinstance(one, Machine)}
+
+# Pieces for every seat; `output_type` has two nodes.
+MANY = (
+    *("guard_input", "redact_pii", "compact", "tell_time", "select_tools", "escalate", "approve_tools", "limit_tool"),
+    *("cache_tools", "ask_user", "todo_list", "critic", "output_type", "guard_output"),
+)
+
+
+def plugged(*pieces: str) -> Machine[Any, Any]:
+    """Return the standard machine with these pieces of the shelf."""
+    return make_executor([SAMPLES[name]() for name in pieces]).graph
+
 
 # Text with syntax of some format, or similar to it.
 HOSTILE = (
@@ -50,6 +63,15 @@ def ring(names: tuple[str, ...], texts: tuple[str, ...] = ()) -> Picture:
     return Picture(names[0], boxes, tuple(arrows), texts)
 
 
+def rename(picture: Picture, names: Mapping[str, str]) -> Picture:
+    """Return the picture with other names for some of its nodes."""
+    boxes = tuple(dataclasses.replace(box, name=names.get(box.name, box.name)) for box in picture.boxes)
+    ends = [(names.get(arrow.source, arrow.source), names.get(arrow.target, arrow.target)) for arrow in picture.arrows]
+    moved = zip(picture.arrows, ends, strict=True)
+    arrows = tuple(dataclasses.replace(arrow, source=source, target=target) for arrow, (source, target) in moved)
+    return Picture(names.get(picture.start, picture.start), boxes, arrows)
+
+
 def with_marks(picture: Picture) -> Picture:
     """Return the picture with different marks on its nodes and edges."""
     boxes = tuple(dataclasses.replace(box, mark=_MARKS[i % 2]) for i, box in enumerate(picture.boxes))
@@ -60,11 +82,10 @@ def with_marks(picture: Picture) -> Picture:
 def with_run(picture: Picture) -> Picture:
     """Return the picture with a run that is at the second node and has not visited the third."""
     boxes = tuple(
-        dataclasses.replace(box, heat=float(i != 2), notes=(f"×{i}",), current=i == 1)
-        for i, box in enumerate(picture.boxes)
+        dataclasses.replace(box, taken=i != 2, notes=(f"×{i}",), current=i == 1) for i, box in enumerate(picture.boxes)
     )
     arrows = tuple(
-        dataclasses.replace(arrow, heat=i % 3 / 2, notes=(f"step {i}",) if i % 3 else ())
+        dataclasses.replace(arrow, taken=i % 3 > 0, notes=(f"step {i}",) if i % 3 else ())
         for i, arrow in enumerate(picture.arrows)
     )
     return dataclasses.replace(picture, boxes=boxes, arrows=arrows)

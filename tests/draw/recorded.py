@@ -64,21 +64,17 @@ def asked_and_answered(effect: Any, reply: Any, *, node: str = "dispatch_tools",
 
 
 def asked_together(
-    *asked: tuple[Effect[Any], Any, float], node: str = "dispatch_tools", at: float = 0.0, in_turn: bool = False
+    *asked: tuple[Effect[Any], Any, float], node: str = "dispatch_tools", at: float = 0.0
 ) -> list[Event[Any]]:
     """Return the events of a node that requests all effects at `at` seconds; each reply takes its own time."""
     calls = [_call_of(effect, member, node) for member, (effect, _, _) in enumerate(asked)]
     begun: list[Event[Any]] = [gx.Asked(node, effect, call) for (effect, _, _), call in zip(asked, calls, strict=True)]
-    answers: list[gx.Answered] = []
-    now = at
-    for (effect, reply, seconds), call in zip(asked, calls, strict=True):
-        now = now + seconds if in_turn else at + seconds
-        answers.append(gx.Answered(node, effect, reply, seconds, gx.Spent(seconds=now), call))
-    if in_turn:
-        events = [event for pair in zip(begun, answers, strict=True) for event in pair]
-    else:
-        events = [*begun, *sorted(answers, key=lambda event: event.spent.seconds)]
-    return [gx.Entered(node, None, gx.Spent(seconds=at)), *events]
+    answers = [
+        gx.Answered(node, effect, reply, seconds, gx.Spent(seconds=at + seconds), call)
+        for (effect, reply, seconds), call in zip(asked, calls, strict=True)
+    ]
+    answers.sort(key=lambda event: event.spent.seconds)
+    return [gx.Entered(node, None, gx.Spent(seconds=at)), *begun, *answers]
 
 
 def three_entries() -> Recording:

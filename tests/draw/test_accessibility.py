@@ -14,8 +14,7 @@ from graphexec.draw.formats.svg import svg
 from graphexec.draw.page import html
 from tests.draw import debugged
 from tests.draw.browser import Browser, Page, Pages, page_of, press
-from tests.draw.machines import EVERY_LOOK, with_marks, with_run
-from tests.draw.plugged import CRITIC, OUTPUT, plugged
+from tests.draw.machines import EVERY_LOOK, plugged, with_marks, with_run
 from tests.draw.test_page import open_live
 from tests.parameters import mark_except
 
@@ -54,7 +53,7 @@ def violations(page: Page) -> list[str]:
 PAGES: Mapping[str, Callable[[], str]] = {
     "machine": lambda: html(draw.picture_of(executor.AGENT_EXECUTOR.verify())),
     "marks": lambda: html(with_marks(EVERY_LOOK)),
-    "pieces": lambda: html(draw.picture_of(plugged(OUTPUT, CRITIC))),
+    "pieces": lambda: html(draw.picture_of(plugged("output_type", "critic"))),
     "60 steps": lambda: page_of(debugged.sixty_steps()),
     "12 tools": lambda: page_of(debugged.twelve_tools()),
     "two agents": lambda: page_of(debugged.two_agents()),

@@ -16,6 +16,7 @@ from graphexec.messages import AssistantMessage, ChatRequest, SystemMessage, Too
 from tests.draw.browser import Page, Pages, press, shown
 from tests.draw.debugged import failed_node, failed_run, sixty_steps, twelve_tools
 from tests.draw.test_pieces import check
+from tests.executor.actors import caller_of
 
 # Line separators, quotes, bidi marks, an astral character and a backslash.
 NASTY = "a\u2028b \"c\" 'd' \u202e \U0001f389 \\n"
@@ -54,11 +55,9 @@ def unparsed_run() -> draw.Recording:
 def test_copied_request_is_the_one_that_the_model_got(pages: Pages) -> None:
     tools = [testing.scripted_tool("fetch", [NASTY])]
     model = models.ScriptedModel([ToolCall("a", "fetch", json.dumps({"input": NASTY})), "Done."])
-    executor = gx.AgentExecutor(agent=gx.create_tool_calling_agent(model, tools), tools=tools)
-    recording = draw.recording_of(executor.run(NASTY))
+    page = pages.run(draw.recording_of(caller_of(model, *tools).run(NASTY)), "#step=5")
     request = model.requests[1]
     assert isinstance(request, ChatRequest)
-    page = pages.run(recording, "#step=5")
     page.locator(".copy", has_text="copy JSON").click()
     body = json.loads(clipboard(page))
     sent: list[dict[str, object]] = []

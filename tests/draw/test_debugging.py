@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
-from graphexec import AgentExecutor, create_react_agent, draw, messages, models
+from graphexec import draw, messages
 from graphexec.draw.runs.data import Record
 from tests.draw import debugged
 from tests.draw.browser import Locator, Page, Pages, fragment, press, resize, shown, where
 from tests.draw.debugged import answering, calling, failed_node, record, sixty_steps, stopped_run
+from tests.executor.actors import make_react
 from tests.parameters import cases
 
 pytestmark = pytest.mark.browser
@@ -61,7 +62,7 @@ def test_failed_runs_show_where_and_what_they_received(pages: Pages) -> None:
     assert totals == ["steps", "5", "model calls", "2", "tool call", "1", "tokens", "324", "time", "4.50 s"]
     page.locator("#detail a.step").first.click()
     assert shown(page, ".row.current.bad .name b") == "plan"
-    for fact in ("acomplete", "2.50 s"):
+    for fact in ("think", "2.50 s"):
         assert fact in shown(page, "#detail")
     # A failed node shows what it received.
     page = pages.run(failed_node(), "#step=9", size=(1100, 900))
@@ -222,9 +223,8 @@ def test_long_repeated_and_slow_steps_are_remarked(pages: Pages) -> None:
 
 def react_without_form() -> draw.Recording:
     """Record a ReAct run whose first reply has no action."""
-    model = models.ScriptedModel(["Next I would look it up.", "Thought: I know.\\nFinal Answer: 42"])
-    agent = create_react_agent(model, debugged.TOOLS)
-    return draw.recording_of(AgentExecutor(agent=agent, tools=debugged.TOOLS, handle_parsing_errors=True).run("q"))
+    replies = "Next I would look it up.", "Thought: I know.\\nFinal Answer: 42"
+    return draw.recording_of(make_react(*replies, handle_parsing_errors=True).run("q"))
 
 
 @pytest.mark.full

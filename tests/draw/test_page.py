@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from queue import SimpleQueue
 from threading import Thread
-from typing import Any, Self
+from typing import Any
 
 import pytest
 
@@ -27,7 +27,7 @@ from graphexec.tools import AnyTool
 from tests.draw.browser import Browser, Page, Pages, open_page, page_of, press, shown, wait_for_drawing, where
 from tests.draw.machines import HOSTILE as TEXTS
 from tests.draw.machines import ring
-from tests.draw.recorded import Sullen, asked_and_answered, asked_together, nested, record_events, three_entries
+from tests.draw.recorded import asked_and_answered, asked_together, nested, record_events, three_entries
 from tests.parameters import cases, mark_except
 from tests.traces import unpack_records
 
@@ -158,10 +158,7 @@ def test_only_deeply_nested_data_is_shortened(answered_run: Recording) -> None:
     "value, written",
     *((number, number) for number in (2**53, 0.5, True)),
     *((number, str(number)) for number in (2**53 + 1, -(10**30), float("nan"), float("inf"))),
-    (Sullen(), "<Sullen that cannot be shown>"),
     (10**6000, hex(10**6000)),
-    ({1}, [1]),
-    ({1: 2, None: 3}, {"1": 2, "null": 3}),
 )
 def test_values_are_written_as_json(value: object, written: object) -> None:
     record: Record = {"event": "x", "value": value}
@@ -573,58 +570,45 @@ def test_visit_that_is_charged_elsewhere_has_no_number(pages: Pages) -> None:
     assert "iteration" not in shown(page, "#detail .where")
 
 
-class Stream:
-    """A server of a page and its event stream, with the parts that each connection receives.
-
-    `asked` are the last event ids that the connections sent.
-    """
-
-    def __init__(self, page: str, connections: Iterable[Iterable[str]]) -> None:
-        asked: list[str | None] = []
-        waiting = iter(connections)
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                events = self.path == "/events"
-                self.send_response(200)
-                self.send_header("Content-Type", "text/event-stream" if events else "text/html; charset=utf-8")
-                self.end_headers()
-                if events:
-                    asked.append(self.headers["Last-Event-ID"])
-                for part in next(waiting, ()) if events else [page]:
-                    self.wfile.write(part.encode())
-                    self.wfile.flush()
-
-            # The name of its parameter is the base class's.
-            def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-                """Print nothing."""
-
-        self.asked = asked
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.address = f"http://127.0.0.1:{self._server.server_port}/"
-
-    def __enter__(self) -> Self:
-        Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-
-
 @contextmanager
 def open_live(
     browser: Browser, recording: Recording, so_far: int, connections: Iterable[Iterable[str]]
-) -> Generator[tuple[Page, Stream]]:
-    """Open the live page of a run with some records; the test fails if it has an error, or makes another request."""
-    records = Recording(recording.records[:so_far]) if so_far else None
-    with (
-        Stream(html(recording.machine, records, live="events"), connections) as stream,
-        open_page(browser, stream.address) as one,
-    ):
-        yield one.page, stream
-        assert set(one.requests) == {stream.address, f"{stream.address}events"}
-        assert one.faults == []
+) -> Generator[tuple[Page, list[str | None]]]:
+    """Open the live page of a run with some records, and give each connection to its event stream the next parts.
+
+    Yield the page, and the last event ids that the connections sent. The test fails if the page has an error, or makes
+    another request.
+    """
+    text = html(recording.machine, Recording(recording.records[:so_far]) if so_far else None, live="events")
+    waiting = iter(connections)
+    asked: list[str | None] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            events = self.path == "/events"
+            self.send_response(200)
+            self.send_header("Content-Type", "text/event-stream" if events else "text/html; charset=utf-8")
+            self.end_headers()
+            if events:
+                asked.append(self.headers["Last-Event-ID"])
+            for part in next(waiting, ()) if events else [text]:
+                self.wfile.write(part.encode())
+                self.wfile.flush()
+
+        # The name of its parameter is the base class's.
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+            """Print nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}/"
+        try:
+            with open_page(browser, address) as one:
+                yield one.page, asked
+                assert set(one.requests) == {address, f"{address}events"}
+                assert one.faults == []
+        finally:
+            server.shutdown()
 
 
 def stream_records(recording: Recording, first: int, end: int | None = None) -> list[str]:
@@ -638,10 +622,10 @@ ENDED = "event: end\ndata:\n\n"
 
 def test_live_page_reads_each_record_once(browser: Browser, answered_run: Recording) -> None:
     connections = [stream_records(answered_run, 0, 20), [*stream_records(answered_run, 20), ENDED]]
-    with open_live(browser, answered_run, 7, connections) as (page, stream):
+    with open_live(browser, answered_run, 7, connections) as (page, asked):
         page.locator("#connection", has_text="ended").wait_for()
         page.locator("#position", has_text="end").wait_for()
-        assert stream.asked == [None, "19"]
+        assert asked == [None, "19"]
         assert shown(page, "#status") == "answered"
         assert page.locator("#slider").get_attribute("max") == "11"
         assert heading(page) == "answered"

@@ -11,16 +11,16 @@ from graphexec.draw.page import html
 from graphexec.executor import Acted, Ready
 from graphexec.nodes import Piece
 from tests.draw.browser import Locator, Page, Pages, classes, press
-from tests.draw.plugged import APPROVE, CRITIC, MANY, OUTPUT, plugged
+from tests.draw.machines import MANY, plugged
 from tests.parameters import cases
 
 
 def test_boxes_hold_the_nodes_of_pieces() -> None:
-    tree = cluster_tree(picture_of(plugged(OUTPUT, CRITIC)))
+    tree = cluster_tree(picture_of(plugged("output_type", "critic")))
     inside = {one.name: [box[1].title for box in one.inside if isinstance(box, tuple)] for one in tree.clusters()}
-    assert inside == {"critic": ["judge", "revise"], "output_type": ["check_output"]}
+    assert inside == {"critic": ["critic"], "output_type": ["output_type", "output_type_reask"]}
     # That of an embedded piece is within another.
-    whole = gx.embed(plugged(CRITIC), "research")
+    whole = gx.embed(plugged("critic"), "research")
     loosely: Any = gx.edges
     root: Any = gx.graph(loosely(whole, gx.on(gx.AgentFinish, gx.END) | gx.on(gx.StoppedResponse, gx.END)), start=whole)
     assert picture_of(root).boxes[5].path == ("research", "critic")
@@ -30,7 +30,7 @@ def test_boxes_hold_the_nodes_of_pieces() -> None:
 @cases("how", "mermaid", "dot", "svg", "text")
 def test_every_format_names_every_piece(how: str) -> None:
     drawn = draw(plugged(*MANY), how)
-    assert [name for name, nodes in MANY for one in (name, *(part[0] for part in nodes)) if one not in drawn] == []
+    assert [name for name in (*MANY, *plugged(*MANY).nodes) if name not in drawn] == []
     assert how != "text" or max(map(len, drawn.splitlines())) <= 100
 
 
@@ -73,22 +73,23 @@ def visible_nodes(page: Page) -> list[str | None]:
 
 
 def test_box_folds_by_click_and_key(pages: Pages) -> None:
-    page = pages.text(html(picture_of(plugged(CRITIC, OUTPUT, APPROVE))))
-    critic = toggle(page, "critic")
-    assert critic.get_attribute("aria-expanded") == "true"
-    critic.locator("text.cluster-label").click()
-    assert critic.get_attribute("aria-expanded") == "false"
-    assert critic.get_attribute("aria-label") == "critic: 2 nodes"
-    assert "judge" not in visible_nodes(page)
-    assert "check_output" in visible_nodes(page)
-    inner = page.locator("g.edge", has=page.locator("title", has_text="judge --Judged--> revise"))
+    page = pages.text(html(picture_of(plugged("output_type", "critic"))))
+    page.click("#fit")
+    piece = toggle(page, "output_type")
+    assert piece.get_attribute("aria-expanded") == "true"
+    piece.locator("text.cluster-label").click()
+    assert piece.get_attribute("aria-expanded") == "false"
+    assert piece.get_attribute("aria-label") == "output_type: 2 nodes"
+    assert "output_type_reask" not in visible_nodes(page)
+    assert "critic" in visible_nodes(page)
+    inner = page.locator("g.edge", has=page.locator("title", has_text="--InvalidOutput-->"))
     assert not inner.is_visible()
     for key, expanded in (("Enter", "true"), (" ", "false")):
-        critic.focus()
+        piece.focus()
         press(page, key)
-        assert critic.get_attribute("aria-expanded") == expanded
-    critic.locator("rect.panel").click()
-    assert "judge" in visible_nodes(page)
+        assert piece.get_attribute("aria-expanded") == expanded
+    piece.locator("rect.panel").click()
+    assert "output_type_reask" in visible_nodes(page)
 
 
 def test_all_boxes_fold_at_once(pages: Pages) -> None:
@@ -96,7 +97,7 @@ def test_all_boxes_fold_at_once(pages: Pages) -> None:
     page.click("#fold-all")
     assert len(visible_nodes(page)) == 5
     page.click("#unfold-all")
-    assert len(visible_nodes(page)) == 5 + sum(len(nodes) for _, nodes in MANY)
+    assert len(visible_nodes(page)) == len(plugged(*MANY).nodes)
     press(page, "f")
     assert len(visible_nodes(page)) == 5
     # A page without boxes has no buttons for it.

@@ -9,12 +9,13 @@ import pytest
 import graphexec as gx
 from graphexec import actions, draw, effects, models, testing
 from graphexec import messages as ms
-from graphexec.draw.page.bundle import read_file
+from graphexec.draw.page.assembly import read_file
 from graphexec.executor import AGENT_EXECUTOR, Replied
 from graphexec.messages import ChatRequest, ModelReply, ToolSpec, UserMessage
 from tests.draw.browser import Browser, Page, Pages, fragment, press, shown
 from tests.draw.debugged import sixty_steps
 from tests.draw.recorded import asked_and_answered, record_events
+from tests.executor.actors import caller_of
 from tests.parameters import cases
 
 QUESTION = "How far is it from Lisbon to Porto by train?"
@@ -27,8 +28,7 @@ def with_memory(count: int) -> draw.Recording:
     history = [kinds[at % 2](f"{at}: " + "What was said about the harbour. " * 6) for at in range(count)]
     tools = [testing.scripted_tool("fetch", ["313 km"])]
     model = models.ScriptedModel([ms.ToolCall("a", "fetch", '{"input": "train"}'), "313 km."])
-    executor = gx.AgentExecutor(agent=gx.create_tool_calling_agent(model, tools), tools=tools)
-    return draw.recording_of(executor.run({"input": QUESTION, "chat_history": history}))
+    return draw.recording_of(caller_of(model, *tools).run({"input": QUESTION, "chat_history": history}))
 
 
 def asking(*requests: ms.ModelRequest) -> draw.Recording:

@@ -15,6 +15,7 @@ from graphexec.kernel.stepping import replay
 from graphexec.messages.turns import Conversation, MessageTurn
 from tests.draw.debugged import Turn, answering, calling, failed_run, sixty_steps, two_agents
 from tests.draw.debugged import record as record_turns
+from tests.executor.actors import caller_of
 from tests.kernel.machines import SELF_LOOP, Landed, Left, Stopped, machine_of, value
 from tests.parameters import cases
 
@@ -40,7 +41,7 @@ def test_failed_call_has_its_seconds() -> None:
     assert (failed["event"], failed["node"], failed["call"]["sequence"]) == ("failed", "plan", 3)
     assert (failed["began"], failed["seconds"]) == (pytest.approx(2.0), pytest.approx(2.5))
     assert result["seconds"] == result["spent"]["seconds"] == pytest.approx(4.5)
-    assert "acomplete" in result["error"]["traceback"]
+    assert "think" in result["error"]["traceback"]
     assert "debugged.py" in result["error"]["traceback"]
     assert "graphexec/runtime" not in result["error"]["traceback"]
 
@@ -129,9 +130,8 @@ def events_of(error: BaseException) -> list[tuple[str, str]]:
 def run_until(number: int) -> tuple[Strict, ValueError | None]:
     observer = Strict(number)
     model = models.ScriptedModel([calls("a", "b"), calls("c"), "done"])
-    agent = gx.create_tool_calling_agent(model, [look_up])
     # One call of a batch at a time, in their order.
-    executor = gx.AgentExecutor(agent=agent, tools=[look_up], observers=[observer], tool_concurrency=1)
+    executor = caller_of(model, look_up, observers=[observer], tool_concurrency=1)
     try:
         executor.run("go")
     except ValueError as error:

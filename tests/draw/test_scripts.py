@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 from typing_extensions import is_typeddict
 
 from graphexec.draw.model.picture import Arrow, Box, Picture
-from graphexec.draw.page.bundle import bundle
+from graphexec.draw.page.assembly import bundle
 from graphexec.draw.runs import record_schema
 from tests.parameters import cases
 

@@ -21,7 +21,7 @@ from graphexec.draw.formats.svg import png, svg
 from graphexec.draw.layout.geometry import Point, Rectangle
 from graphexec.draw.layout.graphviz import lay_out
 from graphexec.draw.layout.label_layout import clashes
-from graphexec.draw.model.picture import Picture, legend_text, picture_of
+from graphexec.draw.model.picture import LEGEND, Picture, picture_of
 from graphexec.verify import Bound, Bounds
 from graphexec.verify.proof.findings import Verdict
 from tests.checks.strategies import graphs
@@ -206,7 +206,7 @@ def explained(drawing: str) -> None:
     # The line's own class covers both parts of an edge.
     assert sampled == shown - {"edge-label"}
     words = [one.text for one in drawn.root.iter(f"{SPACE}text") if one.get("class") == "start faint"]
-    assert words[:2] == [legend_text("start"), legend_text("edge")]
+    assert words[:2] == [LEGEND["start"], LEGEND["edge"]]
     assert len({*words}) == len(words)
     # The two dots have no class of their own; the line to the start is not in the legend.
     dots = 1 + (END.name in drawn.nodes)

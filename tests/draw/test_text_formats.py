@@ -1,6 +1,5 @@
 """The text formats: each edge of a machine appears once and can be read back."""
 
-import dataclasses
 import re
 import unicodedata
 from collections.abc import Callable, Mapping
@@ -21,7 +20,7 @@ from graphexec.executor import AGENT_EXECUTOR
 from graphexec.verify import verify
 from tests.checks import strategies
 from tests.draw import machines
-from tests.draw.machines import EVERY_LOOK, HOSTILE, LOOKS, ring, with_marks, with_run
+from tests.draw.machines import EVERY_LOOK, HOSTILE, LOOKS, rename, ring, with_marks, with_run
 from tests.draw.readers import READERS, Edge, mermaid_names, parsed_dot, read_dot_with_graphviz
 from tests.parameters import cases, read_tables, thorough
 from tests.verify.writing import PERFECTIONIST, WRITER
@@ -61,24 +60,7 @@ def test_repository_machines_can_be_read_back(how: str, name: str) -> None:
             # The reader takes the frame of a piece for an embedded graph's, whose name is a part of its nodes' names.
             picture = replace(picture, boxes=tuple(replace(box, group="") for box in picture.boxes))
         assert read(how, picture) == edges_of(graph)
-
-
-@pytest.mark.slow
-@cases("name", *MACHINES)
-def test_graphviz_and_pydot_agree(name: str) -> None:
-    text = dot(picture_of(verify(MACHINES[name])))
-    assert sorted(read_dot_with_graphviz(text)) == sorted(READERS["dot"](text))
-
-
-def nested(picture: Picture, graphs_around: Mapping[str, str]) -> Picture:
-    """Return the picture with some nodes in embedded graphs."""
-
-    def name(old: str) -> str:
-        return graphs_around.get(old, "") + old
-
-    boxes = tuple(replace(box, name=name(box.name)) for box in picture.boxes)
-    arrows = tuple(replace(arrow, source=name(arrow.source), target=name(arrow.target)) for arrow in picture.arrows)
-    return replace(picture, start=name(picture.start), boxes=boxes, arrows=arrows)
+        assert how != "dot" or sorted(read_dot_with_graphviz(dot(picture))) == edges_of(graph)
 
 
 def noted(picture: Picture, notes: list[str], caption: list[str]) -> Picture:
@@ -98,7 +80,7 @@ def pictures(draw: st.DrawFn) -> Picture:
     picture = picture_of(graph)
     assert arrows_of(picture) == edges_of(graph)
     around = draw(st.dictionaries(st.sampled_from(list(graph.nodes)), st.sampled_from(["a.", "a.b.", "c."])))
-    picture = nested(picture, around)
+    picture = rename(picture, {name: graphs + name for name, graphs in around.items()})
     for change in draw(st.sampled_from([(), (with_marks,), (with_run,), (with_marks, with_run)])):
         picture = change(picture)
     return picture
@@ -166,9 +148,9 @@ def test_every_look_has_a_name_a_cluster_and_a_shape() -> None:
         "        end",
         "    end",
     ]
-    lines = [line.strip() for line in dot(EVERY_LOOK).splitlines() if "label=<" in line]
-    shapes = {re.sub(r", fillcolor.*", "", line.partition(">, ")[2]) for line in lines}
-    assert len(shapes) == len(LOOKS)
+    shapes = [line.partition('", shape=')[2] for line in dot(EVERY_LOOK).splitlines() if "->" not in line]
+    # And that of the start.
+    assert len({shape for shape in shapes if shape.endswith("]")}) == len(LOOKS) + 1
 
 
 def test_mermaid_draws_the_standard_machine() -> None:
@@ -187,12 +169,10 @@ def test_findings_and_runs_have_styles() -> None:
     assert links[1] == 'n0 -- "Text" --> n1'
     assert [links[number] for number in (4, 5)] == ['n1 -- "Poor" --> n2', 'n2 -- "Text" --> n1']
     assert styles == {"1": "stroke:#ff7f0e,stroke-width:2px", "4,5": "stroke:#d62728,stroke-width:3px"}
-    # Edges of a run are thick.
+    # Edges of a run are blue.
     picture = with_run(EVERY_LOOK)
-    assert 'style=dashed, weight=3, color="#b0b0b0"' in dot(picture)
-    assert dot(picture).count("penwidth=4.0]") == sum(arrow.heat == 0.5 for arrow in picture.arrows)
     assert "linkStyle 1,4,7,10,13 stroke:#b0b0b0,stroke-width:1px" in mermaid(picture)
-    assert "linkStyle 3,6,9,12 stroke:#2f81f7,stroke-width:6.0px" in mermaid(picture)
+    assert "linkStyle 2,3,5,6,8,9,11,12,14 stroke:#2f81f7,stroke-width:3px" in mermaid(picture)
     assert "class n1 current" in mermaid(picture)
     assert "class n2 untaken" in mermaid(picture)
 
@@ -203,15 +183,6 @@ def test_every_format_shows_budgets_and_resets(how: str) -> None:
     assert "costs 1 of 2 revisions" in text
     assert "costs an iteration" in text
     assert text.count("resets revisions") == 1
-
-
-@pytest.mark.medium
-@every_format
-def test_changed_edge_is_noticed(how: str) -> None:
-    *others, last = AGENT_EXECUTOR.edges
-    edges = [*others, dataclasses.replace(last, target="plan")]
-    changed: Graph[Any, Any] = Graph(AGENT_EXECUTOR, edges, AGENT_EXECUTOR.start)
-    assert read(how, picture_of(changed)) != edges_of(AGENT_EXECUTOR)
 
 
 def clusters(graph: pydot.Graph) -> dict[str, Any]:

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec import AgentExecutor, create_react_agent, create_tool_calling_agent, tool
+from graphexec import tool
 from graphexec.draw import Recording, recording_of
-from graphexec.draw.page.bundle import read_file
+from graphexec.draw.page.assembly import read_file
 from graphexec.draw.page.encoding import pack_records, readable
 from graphexec.draw.runs.data import Record
 from graphexec.draw.runs.record_schema import read_record, record_line
@@ -22,6 +22,7 @@ from graphexec.models import ScriptedModel
 from tests.cli.traced import record_run
 from tests.draw.browser import Browser, Page, Pages, open_page, page_of
 from tests.draw.debugged import failed_run, sixty_steps, two_agents
+from tests.executor.actors import caller_of, make_react
 from tests.parameters import cases
 from tests.traces import read_trace
 
@@ -86,11 +87,11 @@ def recorded(steps: int, kind: str) -> Recording:
             ModelReply(text, (ToolCall(f"call_{number}", "fetch", json.dumps({"page": f"p{number}"})),))
             for number, text in enumerate(texts)
         ]
-        agent = create_tool_calling_agent(ScriptedModel([*replies, "done"]), [fetch])
+        executor = caller_of(ScriptedModel([*replies, "done"]), fetch, max_iterations=steps + 1)
     else:
         written = [f"{text}\nAction: fetch\nAction Input: p{number}" for number, text in enumerate(texts)]
-        agent = create_react_agent(ScriptedModel([*written, "Final Answer: done"]), [fetch])
-    return recording_of(AgentExecutor(agent=agent, tools=[fetch], max_iterations=steps + 1).run("go"))
+        executor = make_react(*written, "Final Answer: done", tools=[fetch], max_iterations=steps + 1)
+    return recording_of(executor.run("go"))
 
 
 def payload(recording: Recording) -> int:

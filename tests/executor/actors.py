@@ -168,10 +168,9 @@ def make_executor(*turns: Any, tools: Sequence[AnyTool] = (echo, fail), **option
     return AgentExecutor(agent=scripted(*turns), tools=tools, **options)
 
 
-def make_react(*replies: Any, **options: Any) -> AgentExecutor:
+def make_react(*replies: Any, tools: Sequence[AnyTool] = (echo, fail), **options: Any) -> AgentExecutor:
     """Return an executor of a react agent whose model gives these replies."""
-    agent = gx.create_react_agent(models.ScriptedModel(replies), [echo, fail])
-    return AgentExecutor(agent=agent, tools=[echo, fail], **options)
+    return AgentExecutor(agent=gx.create_react_agent(models.ScriptedModel(replies), tools), tools=tools, **options)
 
 
 def caller_of(model: Any, *tools: AnyTool, **options: Any) -> AgentExecutor:

@@ -2,7 +2,6 @@
 
 import functools
 import inspect
-import logging
 import socket
 from types import SimpleNamespace
 from typing import Any, get_args
@@ -18,7 +17,6 @@ from graphexec.executor.options import AgentKind
 from graphexec.memory import BufferMemory
 from graphexec.messages import ChatRequest, ModelRequest, SystemMessage, ToolCall
 from graphexec.models import Anthropic, FunctionModel, OpenAICompatible, ScriptedModel, cached
-from graphexec.models.wrappers.caching import MemoryCache
 from graphexec.tools import tools_of
 from tests.parameters import cases
 
@@ -71,25 +69,21 @@ CHOSEN: list[tuple[Any, AgentKind]] = [
     ("local", "structured"),
     (OpenAICompatible("gpt-5-mini", base_url="https://api.openai.com/v1"), "tool_calling"),
     (OpenAICompatible("gpt-5-mini", base_url="http://127.0.0.1:8080/v1"), "structured"),
-    (cached(Anthropic("claude-sonnet-4-5", base_url="https://api.anthropic.com"), MemoryCache()), "tool_calling"),
+    (cached(Anthropic("claude-sonnet-4-5", base_url="https://api.anthropic.com"), {}), "tool_calling"),
     (ScriptedModel([]), "structured"),
     (FunctionModel(lambda _: ANSWER), "structured"),
 ]
 
 
 @cases(("model", "kind"), *CHOSEN)
-def test_auto_chooses_by_the_table(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, model: Any, kind: AgentKind
-) -> None:
+def test_auto_chooses_by_the_table(monkeypatch: pytest.MonkeyPatch, model: Any, kind: AgentKind) -> None:
     def refuse(*_: object) -> None:
         raise AssertionError("a server was asked")
 
     monkeypatch.setattr(socket, "socket", refuse)
-    with caplog.at_level(logging.INFO, logger="graphexec"):
-        executor = create_agent(model, [double])
+    executor = create_agent(model, [double])
     assert executor.agent.kind == kind
     assert f"({kind})" in repr(executor)
-    assert f"create_agent makes a {kind} agent for " in caplog.text
 
 
 def test_named_provider_is_known_at_another_address(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,11 +91,9 @@ def test_named_provider_is_known_at_another_address(monkeypatch: pytest.MonkeyPa
     assert create_agent("ollama:qwen3", [double]).agent.kind == "tool_calling"
 
 
-def test_auto_avoids_names_that_providers_refuse(caplog: pytest.LogCaptureFixture) -> None:
+def test_auto_avoids_names_that_providers_refuse() -> None:
     odd: Any = tool(name="Current Search")(double)
-    with caplog.at_level(logging.INFO, logger="graphexec"):
-        assert create_agent("openai:gpt-5-mini", [odd]).agent.kind == "structured"
-    assert "providers refuse 'Current Search' as a tool's name" in caplog.text
+    assert create_agent("openai:gpt-5-mini", [odd]).agent.kind == "structured"
     assert create_agent("openai:gpt-5-mini", [odd], kind="tool_calling").agent.kind == "tool_calling"
 
 
@@ -204,7 +196,7 @@ AGENT_TYPE = r"no option agent_type; write kind='react', .*; .* no option max_st
     *(((model, [double]), {}, InputError, message) for model, message in WRONG_MODELS),
     *(((M, [double]), options, InputError, message) for options, message in WRONG_OPTIONS),
     ((), {"agent_type": "react", "max_steps": 3, "verbose": True}, InputError, AGENT_TYPE),
-    ((), {}, InputError, r"create_agent needs model; write create_agent\(model, tools\)"),
+    ((), {}, InputError, r"create_agent needs model; write create_agent\(model, tools, sys"),
 )
 def test_mistake_gets_the_remedy(arguments: tuple[Any, ...], options: dict[str, Any], error: Any, message: str) -> None:
     with pytest.raises(error, match=message):

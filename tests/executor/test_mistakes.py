@@ -54,7 +54,7 @@ ARGUMENTS: list[tuple[Callable[[Any, Any], tuple[Any, Any]], str]] = [
     (lambda model, _: (model, None), r"tools is None; give a list of tools, \[\] for none"),
     (lambda model, _: (model, 3), r"tools is 3; give a list of tools, \[\] for none"),
     (lambda model, _: (model, "search"), "tools is 'search'; give a list of tools"),
-    (lambda model, tools: (model, tools[0]), "tools is the tool .* itself; pass a list of tools"),
+    (lambda model, tools: (model, tools[0]), "tools is <tool .*>; give a list of tools"),
     (lambda model, _: (model, [len]), "len is not a tool; decorate"),
 ]
 
@@ -315,7 +315,7 @@ def test_invalid_option_is_refused_by_name(options: dict[str, Any], fact: str, r
 
 @cases(
     ("tools", "fact"),
-    (echo, "tools is the tool echo itself; pass a list of tools"),
+    (echo, "tools is <tool echo.*>; give a list of tools"),
     ([len], "len is not a tool; decorate"),
     ([echo, echo], "two tools are named echo"),
 )

@@ -151,7 +151,7 @@ ANTHROPIC = models.Anthropic("claude-9")
     # Wrappers pass the check on, and raise an error that is no reason to fall back.
     models.retrying(KEYLESS),
     models.priced(KEYLESS, models.Price(1, 1)),
-    models.rate_limited(KEYLESS, at_once=1),
+    models.rate_limited(KEYLESS, per_second=1),
     models.with_fallbacks(KEYLESS, ANTHROPIC),
     models.retrying(models.with_fallbacks(KEYLESS, KEYLESS)),
     models.with_fallbacks(KEYLESS, DONE, on=(errors.AuthenticationError,)),
@@ -339,7 +339,7 @@ def test_tokens_of_any_size_are_counted() -> None:
 
 
 WRAPPERS: Mapping[str, Callable[[Any], Any]] = {
-    "cached": lambda model: models.cached(model, models.MemoryCache()),
+    "cached": lambda model: models.cached(model, {}),
     "priced": lambda model: models.priced(model, models.Price(1, 1)),
     "retrying": lambda model: models.retrying(model, attempts=2),
     "with_fallbacks": lambda model: models.with_fallbacks(model, models.ScriptedModel([]), on=(KeyError,)),

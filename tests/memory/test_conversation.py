@@ -180,18 +180,6 @@ def test_async_run_blocks_only_in_threads() -> None:
     assert threading.get_ident() in history.threads
 
 
-@cases("kind", "memory", "sqlite")
-def test_tasks_that_save_at_once_lose_no_turn(kind: str, tmp_path: Path) -> None:
-    memory = BufferMemory(stores(tmp_path)[kind]())
-
-    async def save_all() -> None:
-        await asyncio.gather(*(memory.asave({"input": f"in{n}"}, {"output": f"out{n}"}) for n in range(12)))
-
-    asyncio.run(save_all())
-    kept = memory.history.turns()
-    assert (len(kept), set(kept)) == (12, {turn(number) for number in range(12)})
-
-
 # ---- images
 
 

@@ -59,16 +59,10 @@ class Script:
         answer = self._answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
-        return _fresh(answer) if isinstance(answer, httpx.Response) else answer(request)
-
-
-def _fresh(response: httpx.Response) -> httpx.Response:
-    """Return an unread copy of a response."""
-    try:
-        return httpx.Response(response.status_code, headers=response.headers, content=response.content)
-    except httpx.ResponseNotRead:
-        # Its body is an iterator, which can be read only once.
-        return response
+        if not isinstance(answer, httpx.Response):
+            return answer(request)
+        # An unread copy.
+        return httpx.Response(answer.status_code, headers=answer.headers, stream=answer.stream)
 
 
 def scripted_server(*answers: httpx.Response | Exception | Answer, time: FakeTime | None = None) -> OpenAICompatible:
@@ -82,13 +76,27 @@ def clients_of(transport: httpx.MockTransport) -> dict[str, Any]:
     return {"client": httpx.Client(transport=transport), "async_client": httpx.AsyncClient(transport=transport)}
 
 
-def sse(body: bytes | Iterable[bytes] | AsyncIterator[bytes]) -> httpx.Response:
-    return httpx.Response(200, headers={"content-type": "text/event-stream"}, content=body)
+class Content(httpx.SyncByteStream, httpx.AsyncByteStream):
+    """The content of a response, in pieces; behind them the `error` is raised, if there is one."""
+
+    def __init__(self, pieces: Iterable[bytes], error: Exception | None = None) -> None:
+        self._pieces = pieces
+        self._error = error
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield from self._pieces
+        if self._error is not None:
+            raise self._error
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for piece in self:
+            yield piece
 
 
-async def asse(pieces: Iterable[bytes]) -> AsyncIterator[bytes]:
-    for piece in pieces:
-        yield piece
+def sse(*pieces: bytes, error: Exception | None = None) -> httpx.Response:
+    """Return a streamed response, which breaks with the error behind its pieces."""
+    headers = {"content-type": "text/event-stream"}
+    return httpx.Response(200, headers=headers, stream=Content(pieces, error))
 
 
 def split_events(body: bytes) -> list[bytes]:

@@ -6,7 +6,8 @@ import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from itertools import chain, count, repeat
+from typing import Any, TypeAlias
 
 from graphexec.models import Anthropic, OpenAICompatible, OpenAIResponses
 from graphexec.models.http.remote import RemoteModel
@@ -133,3 +134,50 @@ MESSAGES = Protocol(
 )
 
 PROTOCOLS = (CHAT, RESPONSES, MESSAGES)
+
+# The lists of a whole reply with parts such as calls.
+_LISTS = {
+    CHAT: (b'{"choices": [{"message": {"tool_calls": [', b"]}}]}"),
+    RESPONSES: (b'{"output": [', b"]}"),
+    MESSAGES: (b'{"content": [', b"]}"),
+}
+Attack: TypeAlias = Callable[[Protocol], Act]
+
+
+def list_of(protocol: Protocol, part: bytes, thousands: int) -> Act:
+    """Send a reply with so many thousands of parts."""
+    (begin, end), parts = _LISTS[protocol], b",".join([part] * 1_000)
+    return respond(lambda: chain([begin, parts], repeat(b"," + parts, thousands - 1), [end]))
+
+
+def _bomb(name: str, megabytes: int, kind: str = JSON_TYPE) -> Attack:
+    return lambda _: respond(once(make_bomb(WINDOWS[name], megabytes)), kind=kind, encoding=name.split(maxsplit=1)[0])
+
+
+def whole_attacks(thousands: int) -> dict[str, Attack]:
+    """Return attacks with a body, of a size that grows with the number; without a limit some would not end."""
+    blanks = endless(b" " * 65_536)
+    return {
+        "endless body": lambda _: respond(blanks),
+        "endless error 500": lambda _: respond(blanks, status="500 Oops"),
+        "endless error 401": lambda _: respond(blanks, status="401 No"),
+        **{name: _bomb(name, thousands) for name in WINDOWS},
+        "nested body": lambda _: respond(once(b"[" * 1_000 * thousands)),
+        "many calls": lambda protocol: list_of(protocol, b"{}", thousands),
+    }
+
+
+def streamed_attacks(thousands: int) -> dict[str, Attack]:
+    """Return attacks with a stream, as `whole_attacks` does."""
+
+    def stream(pieces: Callable[[Protocol], Callable[[], Iterator[bytes]]]) -> Attack:
+        return lambda protocol: respond(pieces(protocol), kind=EVENTS_TYPE)
+
+    return {
+        "endless line": stream(lambda _: lambda: chain([b"data: "], repeat(b"x" * 10_000))),
+        "endless comments": stream(lambda _: endless(b": hello, hello, hello\n\n" * 1_000)),
+        "endless text": stream(lambda protocol: endless(protocol.text_event("x" * 100) * 100)),
+        "endless calls": stream(lambda protocol: lambda: (protocol.call_events(n, "{}") for n in count())),
+        "compressed stream": _bomb("gzip", thousands, EVENTS_TYPE),
+        "nested event": stream(lambda _: once(b"data: " + b"[" * 1_000 * thousands + b"\n\n")),
+    }

@@ -1,12 +1,9 @@
 """A model with a cache, and the stores of its replies."""
 
 import threading
-from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import partial
-from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import MappingProxyType
@@ -20,7 +17,7 @@ from graphexec.actions import AgentAction, AgentStep, Steps
 from graphexec.errors import InputError, ServerError
 from graphexec.messages import ChatRequest, CompletionRequest, ModelReply, ToolCall, ToolMessage, Usage, UserMessage
 from graphexec.messages.turns import Conversation, MessageTurn
-from graphexec.models import FunctionModel, MemoryCache, ScriptedModel, SQLiteCache, cached
+from graphexec.models import FunctionModel, ScriptedModel, SQLiteCache, cached
 from tests.models.actors import HELLO, FakeTime
 from tests.models.call_modes import MODES, Ask, Typewriter, all_modes, record_reports
 from tests.models.pictures import CAT, DOG
@@ -28,7 +25,7 @@ from tests.parameters import cases, examples
 
 FULL = ModelReply("text", (ToolCall("c1", "add", '{"a": 1'),), Usage(3, 4), finish_reason="length", model="m", cost=0.5)
 MakeStore = Callable[[Path], models.CacheStore]
-STORES: list[MakeStore] = [lambda _: MemoryCache(), lambda folder: SQLiteCache(folder / "replies.db")]
+STORES: list[MakeStore] = [lambda _: {}, lambda folder: SQLiteCache(folder / "replies.db")]
 all_stores = cases("make_store", *STORES)
 
 
@@ -145,14 +142,14 @@ class OddStore:
 
     read: Callable[[str], str] = lambda entry: entry
     find: Callable[[str], str] = lambda key: key
-    inner: MemoryCache = field(default_factory=MemoryCache)
+    inner: dict[str, str] = field(default_factory=dict[str, str])
 
     def get(self, key: str) -> str | None:
         entry = self.inner.get(self.find(key))
         return entry and self.read(entry)
 
-    def put(self, key: str, entry: str) -> None:
-        self.inner.put(self.find(key), entry)
+    def __setitem__(self, key: str, entry: str) -> None:
+        self.inner[self.find(key)] = entry
 
 
 @all_modes
@@ -193,57 +190,17 @@ def test_identity_and_name_distinguish_models_in_a_store(make_store: MakeStore, 
     assert [cached(ScriptedModel([reply])).complete(HELLO).content for reply in "ab"] == ["a", "b"]
 
 
-@given(
-    st.one_of(st.none(), st.integers(1, 3)),
-    st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from([None, None, *"xy"])), min_size=15, max_size=40),
-)
-def test_memory_keeps_recently_used_entries(most: int | None, acts: list[tuple[str, str | None]]) -> None:
-    memory, used = MemoryCache(most), OrderedDict[str, str]()
-    for key, entry in acts:
-        if entry is None:
-            assert memory.get(key) == used.get(key)
-            if key in used:
-                used.move_to_end(key)
-        else:
-            memory.put(key, entry)
-            used.pop(key, None)
-            used[key] = entry
-            while most is not None and len(used) > most:
-                del used[next(iter(used))]
-        assert len(memory) == len(used)
-
-
-def run_threads(*calls: Callable[[], object]) -> None:
-    """Run the functions concurrently in threads; raise an exception of one of them."""
-    start = threading.Barrier(len(calls))
-
-    def run(call: Callable[[], object]) -> None:
-        start.wait(10)
-        call()
-
-    with ThreadPoolExecutor(len(calls)) as threads:
-        list(threads.map(run, calls, timeout=30))
-
-
-def test_threads_share_memory_and_create_the_file(tmp_path: Path) -> None:
-    memory = MemoryCache(10)
-    numbers = count()
-
-    def use_memory() -> None:
-        for _ in range(300):
-            key = str(next(numbers) % 17)
-            memory.put(key, key)
-            assert memory.get(key) in (key, None)
+def test_threads_create_and_share_the_file(tmp_path: Path) -> None:
+    start = threading.Barrier(6)
 
     def work(name: str) -> None:
+        start.wait(10)
         cache = SQLiteCache(tmp_path / "c")
         for number in range(10):
-            cache.put(f"{name}{number}", name)
+            cache[f"{name}{number}"] = name
 
-    run_threads(*[use_memory] * 8)
-    assert len(memory) == 10
-    with record_reports() as reports:
-        run_threads(*[partial(work, name) for name in "abcdef"])
+    with record_reports() as reports, ThreadPoolExecutor(6) as threads:
+        list(threads.map(work, "abcdef", timeout=30))
     assert reports == []
     cache = SQLiteCache(tmp_path / "c")
     assert all(cache.get(f"{name}{number}") == name for name in "abcdef" for number in range(10))
@@ -269,7 +226,7 @@ def test_invalid_file_is_rejected(tmp_path: Path, name: str) -> None:
     (tmp_path / "c").write_bytes(NO_DATABASE)
     with pytest.raises(InputError, match=r"the cache .* cannot be used: .*; pass a file in a writable folder"):
         SQLiteCache(tmp_path / name)
-    with pytest.raises(InputError, match=r"use MemoryCache\(\)"):
+    with pytest.raises(InputError, match="pass a dict to cached for memory"):
         SQLiteCache(":memory:")
 
 
@@ -278,7 +235,7 @@ def test_path_is_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     cache = SQLiteCache("c")
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    cache.put("key", "entry")
+    cache["key"] = "entry"
     assert cache.get("key") == "entry"
     assert repr(cache) == f"SQLiteCache({str(tmp_path / 'c')!r})"
 
@@ -295,7 +252,7 @@ WRAPS: dict[str, Callable[[models.WrappedModel], models.WrappedModel]] = {
     "cached": cached,
     "retrying": lambda model: models.retrying(model, clock=TIME.clock),
     "with_fallbacks": lambda model: models.with_fallbacks(model, Typewriter(["fallen"])),
-    "rate_limited": lambda model: models.rate_limited(model, per_second=100, at_once=1, clock=TIME.clock),
+    "rate_limited": lambda model: models.rate_limited(model, per_second=100, clock=TIME.clock),
     "priced": lambda model: models.priced(model, models.Price(1_000_000, 0)),
 }
 

@@ -56,8 +56,8 @@ def test_deltas_add_up_for_any_chunking(side: Side, recording: Recording) -> Non
     # A server that does not stream.
     assert list(side.model(httpx.Response(200, content=body)).stream(HELLO)) == [reply]
     letters = [stream[i : i + 1] for i in range(len(stream))]
-    assert check_deltas([*side.model(sse(letters)).stream(HELLO)]) == reply
-    assert stream_async(side.model(sse(actors.asse(letters)))) == reply
+    assert check_deltas([*side.model(sse(*letters)).stream(HELLO)]) == reply
+    assert stream_async(side.model(sse(*letters))) == reply
 
 
 @SIDES
@@ -69,7 +69,7 @@ def test_overload_is_retried_before_the_first_piece(side: Side) -> None:
     model = side.model(sse(error_event), sse(events[0] + error_event), sse(stream), time=time)
     assert stream_blocking(model) == reply
     assert len(time.slept) == 2
-    assert stream_async(side.model(sse(actors.asse([error_event])), sse(actors.asse([stream])))) == reply
+    assert stream_async(side.model(sse(error_event), sse(stream))) == reply
     late = b"".join(events[:-3]) + error_event
     pieces = side.model(sse(late), sse(stream)).stream(HELLO)
     assert isinstance(next(pieces), messages.ReplyDelta)

@@ -106,37 +106,11 @@ def test_progress_is_readable() -> None:
     assert repr(with_fallbacks(Plain(), Typewriter([]))) == "with_fallbacks(Plain, <typewriter>)"
 
 
-PRICES = {"gpt-4o": Price(2.5, 10), "gpt-4o-mini": Price(0.15, 0.6), "gpt": Price(100, 100)}
-
-
 @all_modes
 def test_reply_has_its_cost(ask: Ask) -> None:
-    reply = ask(priced(Typewriter(["four"], model="tw-1"), {"tw-1": Price(prompt=3, completion=15)}))
+    reply = ask(priced(Typewriter(["four"], model="tw-1"), Price(prompt=3, completion=15)))
     assert reply.cost == pytest.approx(10 * 3e-6 + 4 * 15e-6)
     assert reply == ModelReply("four", usage=Usage(10, 4), model="tw-1", cost=reply.cost)
-
-
-def cost(name: str, prices: dict[str, Price] | Price) -> float | None:
-    model = priced(ScriptedModel([ModelReply("", usage=Usage(1_000_000, 2_000_000), model=name)]), prices)
-    if isinstance(prices, dict):
-        # They are copied.
-        prices.clear()
-    return model.complete(HELLO).cost
-
-
-def test_price_has_exact_or_longest_matching_name() -> None:
-    assert [cost(name, {**PRICES}) for name in ("gpt-4o", "gpt-4o-2024-08-06", "gpt-3.5")] == [22.5, 22.5, 300]
-    assert cost("gpt-4o-mini-2024-07-18", {**PRICES}) == pytest.approx(1.35)
-    # A single price holds for every model.
-    assert cost("", Price(1, 2)) == cost("anything", Price(1, 2)) == 5
-
-
-@all_modes
-@cases("name", "claude", "", "gp")
-def test_model_without_a_price_is_named(ask: Ask, name: str) -> None:
-    model = priced(Typewriter(["hm"], model=name), PRICES)
-    with pytest.raises(InputError, match=f"the model '{name}' has no price; add it to those of gpt, gpt-4o, gpt-4o-m"):
-        ask(model)
 
 
 def test_cached_tokens_have_their_price() -> None:

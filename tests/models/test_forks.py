@@ -92,9 +92,8 @@ def test_no_worker_gets_the_answer_of_another(way: str) -> None:
 
 @cases(
     ("program", "printed"),
-    # The locks of other threads do not block a forked process, and the places that they have taken are free.
+    # The locks of other threads do not block a forked process.
     ("locks", ["True", "True"]),
-    ("turns", ["True", "True", "True"]),
     # A forked process closes its copy of a connection.
     ("sockets", ["1", "0"]),
     # The server of a local model stays with the parent.

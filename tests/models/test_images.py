@@ -5,7 +5,7 @@ from typing import Any
 import httpx
 import pytest
 
-from graphexec import errors, models
+from graphexec import errors
 from graphexec.messages import AssistantMessage, ChatRequest, Image, Message, ToolCall, ToolMessage, UserMessage
 from graphexec.models.http.dialect import Dialect
 from graphexec.models.providers.anthropic import MESSAGES
@@ -84,12 +84,6 @@ def test_images_without_text_are_sent_alone(protocol: Dialect) -> None:
     sent = encode(protocol, UserMessage("", (CAT,)))
     (message,) = sent.get("messages") or sent["input"]
     assert len(message["content"]) == 1
-
-
-@cases("messages", (QUESTION,), (UserMessage("?"), *TURN))
-def test_local_model_refuses_images(messages: tuple[Message, ...]) -> None:
-    with pytest.raises(errors.BadRequestError, match=r"cannot see the images .* llama-server --mmproj"):
-        models.LocalModel(download=False).complete(ChatRequest(messages))
 
 
 @all_modes

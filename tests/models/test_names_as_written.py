@@ -131,10 +131,8 @@ def test_sampling_options_are_those_of_every_model(name: str) -> None:
 
 # Options of a local model, and the error.
 NOT_LOCAL = {
-    "api_key": "the model local has no option api_key; the options are temperature, max_tokens, top_p, seed, ",
-    "context": r"the model local has no option context; write LocalModel\(context=...\) of graphexec.models",
-    "sede": r"the model local has no option sede; did you mean seed\?",
-    "reasoning_effort": "LocalModel has reasoning_effort=",
+    "api_key": r"LocalModel has no option api_key; it is an option of a model at a server: OpenAICompatible\(name, ",
+    "sede": r"LocalModel has no option sede; did you mean seed\?",
 }
 
 
@@ -147,8 +145,12 @@ def test_option_that_a_local_model_lacks_is_refused(option: str, error: str) -> 
 
 def test_all_unknown_options_are_reported() -> None:
     create: Any = create_model
-    with pytest.raises(InputError, match=r"option base_url; write .*; .* seeds; did you mean seed\? .* size; the"):
-        create("openai:gpt-5-mini", base_url="http://127.0.0.1", seeds=1, size=3)
+    for name in ("openai:gpt-5-mini", "groq:llama"):
+        with pytest.raises(InputError, match=r"option seeds; did you mean seed\? .* option size; write Open"):
+            create(name, seeds=1, size=3)
+        assert create(name, base_url="http://127.0.0.1:9/v1").provider == "127.0.0.1:9"
+        assert create(name, base_url=None).provider == name.partition(":")[0]
+    assert create("local", context=9).name == "smollm2-135m-instruct"
     with pytest.raises(InputError, match=r"create_model needs name; write create_model\('openai:gpt-5-mini'\)"):
         create()
 

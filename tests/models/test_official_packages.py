@@ -1,4 +1,4 @@
-"""Compare requests and replies with those of the official packages of Anthropic and OpenAI.
+"""Compare requests with the types of the official packages of Anthropic and OpenAI.
 
 They are imported by the tests, as that takes seconds.
 """
@@ -6,133 +6,133 @@ They are imported by the tests, as that takes seconds.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from functools import cache
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import httpx2
 import pydantic
 import pytest
 
-from graphexec import AgentExecutor, create_tool_calling_agent, messages
-from graphexec.messages import AssistantMessage, ChatRequest, ToolCall, ToolMessage, UserMessage
-from graphexec.models.http.dialect import Sampling
-from graphexec.models.http.json_bodies import write
+from graphexec import AgentExecutor, create_tool_calling_agent
+from graphexec.messages import (
+    AssistantMessage,
+    ChatRequest,
+    SystemMessage,
+    ToolCall,
+    ToolMessage,
+    ToolSpec,
+    UserMessage,
+)
+from graphexec.models.http.dialect import Dialect
 from graphexec.models.providers import schemas
 from graphexec.models.providers.anthropic import MESSAGES
+from graphexec.models.providers.openai_compatible import CHAT_COMPLETIONS
 from graphexec.models.providers.openai_responses import RESPONSES
 from tests.executor.actors import echo
+from tests.models.actors import encode
 from tests.models.picky_server import PickyServer, Protocol
 from tests.models.pictures import ADDRESS, CAT, DOG
-from tests.models.recorded import CLAUDE_TEXT, GPT_TEXT
+from tests.models.wire_corpus import JSON, Shape, WireServer, ask, load_corpus, ok
 from tests.parameters import cases
-
-if TYPE_CHECKING:
-    from anthropic import Anthropic
-    from anthropic import types as claude_types
-    from openai import OpenAI
-    from openai.types import responses
 
 if find_spec("openai") is None or find_spec("anthropic") is None:
     pytest.skip("needs the extra dev", allow_module_level=True)
 
+pytestmark = pytest.mark.medium
+
+DIALECTS: dict[Protocol, Dialect] = {"chat": CHAT_COMPLETIONS, "responses": RESPONSES, "anthropic": MESSAGES}
+each_protocol = cases("protocol", *DIALECTS)
 PARAMETERS = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
 SCHEMA = {**PARAMETERS, "additionalProperties": False}
-REQUEST = ChatRequest(
-    [
-        messages.SystemMessage("be brief"),
-        UserMessage("1 + 1?"),
-        AssistantMessage("Adding.", (ToolCall("c1", "add", '{"a": 1}'), ToolCall("c2", "add", '{"a": 2}'))),
-        ToolMessage("c1", "1"),
-        ToolMessage("c2", "2"),
-        AssistantMessage("3"),
-        UserMessage("and 1?"),
-    ],
-    (messages.ToolSpec("add", "Add.", PARAMETERS),),
-    schema=SCHEMA,
-    tool_choice="none",
-)
 
 
-def encode(protocol: Any, request: ChatRequest, *sampling: Any, stream: bool = False) -> Any:
-    return json.loads(write(protocol.encode(request, Sampling(*sampling), stream=stream)))
+# Any: the types of the official packages, which are slow to build.
+@cache
+def types_of(protocol: str) -> pydantic.TypeAdapter[Any]:
+    """Return the type of a request."""
+    match protocol:
+        case "chat":
+            from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming as Chat
+
+            return pydantic.TypeAdapter(Chat)
+        case "responses":
+            from openai.types.responses.response_create_params import ResponseCreateParamsNonStreaming as Responses
+
+            return pydantic.TypeAdapter(Responses)
+        case _:
+            from anthropic.types.message_create_params import MessageCreateParamsNonStreaming as Messages
+
+            return pydantic.TypeAdapter(Messages)
 
 
-class Server:
-    """A server that answers every request with the same bytes, and records the requests."""
+@cache
+def block_types() -> pydantic.TypeAdapter[Any]:
+    """Return the type of the blocks of Anthropic's assistant, which pydantic does not read within a message."""
+    from anthropic.types import RedactedThinkingBlockParam as Redacted
+    from anthropic.types import TextBlockParam, ThinkingBlockParam, ToolUseBlockParam
 
-    def __init__(self, content: bytes, kind: str = "application/json") -> None:
-        self.requests: list[httpx2.Request] = []
-        self._content = content
-        self._kind = kind
-
-    def client(self) -> httpx2.Client:
-        return httpx2.Client(transport=httpx2.MockTransport(self._answer))
-
-    def _answer(self, request: httpx2.Request) -> httpx2.Response:
-        self.requests.append(request)
-        return httpx2.Response(200, headers={"content-type": self._kind}, content=self._content)
-
-    @property
-    def sent_body(self) -> Any:
-        return json.loads(self.requests[0].content)
+    return pydantic.TypeAdapter(list[TextBlockParam | ThinkingBlockParam | Redacted | ToolUseBlockParam])
 
 
-def claude(server: Server) -> Anthropic:
-    from anthropic import Anthropic
-
-    return Anthropic(api_key="k", base_url="http://here", http_client=server.client())
-
-
-def gpt(server: Server) -> OpenAI:
-    from openai import OpenAI
-
-    return OpenAI(api_key="k", base_url="http://here/v1", http_client=server.client())
+def check(types: pydantic.TypeAdapter[Any], value: Any) -> None:
+    """Assert that the types have all members of a value: those that they lack are missing in what they write."""
+    assert json.loads(types.dump_json(types.validate_python(value), warnings=False)) == value
 
 
-@pytest.mark.medium
-def test_anthropic_package_sends_the_same_request() -> None:
-    server = Server(CLAUDE_TEXT.body)
-    uses: list[claude_types.ToolUseBlockParam] = [
-        {"type": "tool_use", "id": f"c{number}", "name": "add", "input": {"a": number}} for number in (1, 2)
-    ]
-    results: list[claude_types.ToolResultBlockParam] = [
-        {"type": "tool_result", "tool_use_id": f"c{number}", "content": str(number)} for number in (1, 2)
-    ]
-    conversation: list[claude_types.MessageParam] = [
-        {"role": "user", "content": [{"type": "text", "text": "1 + 1?"}]},
-        {"role": "assistant", "content": [{"type": "text", "text": "Adding."}, *uses]},
-        {"role": "user", "content": results},
-        {"role": "assistant", "content": [{"type": "text", "text": "3"}]},
-        {"role": "user", "content": [{"type": "text", "text": "and 1?"}]},
-    ]
-    parameters: Any = PARAMETERS
-    tool: claude_types.ToolParam = {"name": "add", "description": "Add.", "input_schema": parameters}
-    claude(server).messages.create(
-        model="claude-9",
-        max_tokens=9,
-        system="be brief",
-        messages=conversation,
-        tools=[tool],
-        tool_choice={"type": "none"},
-        stop_sequences=["STOP"],
-        output_config={"format": {"type": "json_schema", "schema": {**SCHEMA}}},
-    )
-    request = ChatRequest(REQUEST.messages, REQUEST.tools, ("STOP",), REQUEST.schema, "none")
-    assert encode(MESSAGES, request, "claude-9", None, 9) == server.sent_body
-    # The headers differ: the package uses a later version of the API, which has no temperature.
-    assert server.requests[0].url.path == f"/{MESSAGES.route(request)}"
+def check_body(protocol: str, body: JSON) -> None:
+    """Assert that a body follows the types of its official package."""
+    items = body["input" if protocol == "responses" else "messages"]
+    for item in items if protocol != "chat" else ():
+        if item.get("role") != "assistant":
+            continue
+        if protocol == "anthropic":
+            check(block_types(), item["content"])
+            item["content"] = "checked"
+        else:
+            # The types require more of assistant messages than the API does.
+            item |= {"id": "msg_1", "status": "completed"}
+            item["content"] = [{**part, "annotations": []} for part in item["content"]]
+    check(types_of(protocol), body)
 
 
-@pytest.mark.medium
-def test_anthropic_package_sends_the_same_streamed_request() -> None:
-    server = Server(CLAUDE_TEXT.stream, "text/event-stream")
-    hi: claude_types.MessageParam = {"role": "user", "content": [{"type": "text", "text": "hi"}]}
-    with claude(server).messages.stream(model="claude-9", max_tokens=4096, messages=[hi]) as stream:
-        stream.until_done()
-    asked = ChatRequest([UserMessage("hi")])
-    assert encode(MESSAGES, asked, "claude-9", None, 4096, stream=True) == server.sent_body
+@cases("shape", *[shape for shape in load_corpus() if "request" in shape.file])
+def test_types_describe_the_requests_of_the_corpus(shape: Shape) -> None:
+    server = WireServer(shape, lambda: ok(shape))
+    ask(server.model(), shape.request, stream=False)
+    check_body(shape.api, server.bodies[0])
+
+
+CALLS = (ToolCall("c1", "add", '{"a": 1}'), ToolCall("c2", "add", '{"a": 2}'))
+LOOK = AssistantMessage("", (ToolCall("c1", "look", "{}"),))
+PICTURES = [UserMessage("Which?", (CAT, ADDRESS)), LOOK, ToolMessage("c1", "See:", (DOG, ADDRESS))]
+CONVERSATION = [
+    SystemMessage("be brief"),
+    AssistantMessage("Adding.", CALLS),
+    ToolMessage("c2", "2"),
+    UserMessage("1?"),
+]
+
+
+@each_protocol
+@cases("choice", "auto", "none", "required", "add")
+def test_types_describe_all_members(protocol: Protocol, choice: str) -> None:
+    # pydantic does not read images within the other types.
+    messages = [*CONVERSATION, *(PICTURES if protocol == "responses" else ())]
+    request = ChatRequest(messages, (ToolSpec("add", "Add.", PARAMETERS),), ("STOP",), SCHEMA, choice)
+    # The package of Anthropic has a later version of the API, without a temperature.
+    sampling: JSON = {} if protocol == "anthropic" else {"temperature": 0.5, "top_p": 0.5}
+    check_body(protocol, encode(DIALECTS[protocol], request, max_tokens=9, reasoning_effort="low", **sampling))
+
+
+@each_protocol
+def test_types_describe_returned_reasoning(protocol: Protocol) -> None:
+    scripted = PickyServer(protocol, [ToolCall("c1", "echo", '{"text": "hi"}'), "done"], thoughts="Hm.")
+    AgentExecutor(agent=create_tool_calling_agent(scripted.model(), [echo]), tools=[echo]).run("q")
+    body = scripted.bodies[1]
+    assert "Hm." in json.dumps(body)
+    if protocol != "chat":
+        # OpenAI's chat completions have no reasoning.
+        check_body(protocol, {"model": "m", **body})
 
 
 @cases(
@@ -149,81 +149,3 @@ def test_anthropic_package_makes_the_same_schema(schema: dict[str, Any]) -> None
     from anthropic import transform_schema
 
     assert schemas.close_schema(schema) == transform_schema(schema)
-
-
-# The schema is slow to build. Any: the type of the official package.
-@cache
-def conversation_items() -> pydantic.TypeAdapter[Any]:
-    from openai.types.responses import ResponseInputItemParam
-
-    return pydantic.TypeAdapter(list[ResponseInputItemParam])
-
-
-def reasoning_blocks() -> pydantic.TypeAdapter[Any]:
-    from anthropic.types import ThinkingBlockParam, ToolUseBlockParam
-
-    return pydantic.TypeAdapter(list[ThinkingBlockParam | ToolUseBlockParam])
-
-
-@pytest.mark.medium
-def test_openai_package_sends_the_same_request() -> None:
-    server = Server(GPT_TEXT.body)
-    # The package's types require more of assistant messages than the API does, so they are compared separately.
-    items: list[responses.ResponseInputItemParam] = [
-        {"role": "user", "content": "1 + 1?"},
-        {"type": "function_call", "call_id": "c1", "name": "add", "arguments": '{"a": 1}'},
-        {"type": "function_call", "call_id": "c2", "name": "add", "arguments": '{"a": 2}'},
-        {"type": "function_call_output", "call_id": "c1", "output": "1"},
-        {"type": "function_call_output", "call_id": "c2", "output": "2"},
-        {"role": "user", "content": "and 1?"},
-    ]
-    parameters: Any = PARAMETERS
-    tool: responses.FunctionToolParam = {"type": "function", "name": "add", "parameters": parameters, "strict": False}
-    tool["description"] = "Add."
-    gpt(server).responses.create(
-        model="gpt-9",
-        instructions="be brief",
-        input=items,
-        tools=[tool],
-        tool_choice="none",
-        text={"format": {"type": "json_schema", "name": "reply", "schema": {**SCHEMA}}},
-        max_output_tokens=9,
-        temperature=0.5,
-        store=False,
-        include=["reasoning.encrypted_content"],
-    )
-    ours = encode(RESPONSES, REQUEST, "gpt-9", 0.5, 9)
-    replies = [item for item in ours["input"] if item.get("role") == "assistant"]
-    ours["input"] = [item for item in ours["input"] if item not in replies]
-    assert ours == server.sent_body
-    assert server.requests[0].url.path == f"/v1/{RESPONSES.route(REQUEST)}"
-    completed = {"id": "msg_1", "status": "completed"}
-    whole: list[Any] = [
-        {**item, **completed, "content": [{**part, "annotations": []} for part in item["content"]]} for item in replies
-    ]
-    conversation_items().validate_python([*items, *whole])
-
-
-@pytest.mark.medium
-@cases(("protocol", "types"), ("responses", conversation_items), ("anthropic", reasoning_blocks))
-def test_types_describe_returned_reasoning(protocol: Protocol, types: Callable[[], pydantic.TypeAdapter[Any]]) -> None:
-    scripted = PickyServer(protocol, [ToolCall("c1", "echo", '{"text": "hi"}'), "done"], thoughts="Hm.")
-    agent = create_tool_calling_agent(scripted.model(), [echo])
-    AgentExecutor(agent=agent, tools=[echo]).run("q")
-    body = scripted.bodies[1]
-    sent = body["input"] if protocol == "responses" else body["messages"][1]["content"]
-    adapter = types()
-    assert json.loads(adapter.dump_json(adapter.validate_python(sent), warnings=False)) == sent
-    assert "Hm." in json.dumps(sent)
-
-
-LOOK = AssistantMessage("", (ToolCall("c1", "look", "{}"),))
-PICTURES = ChatRequest([UserMessage("Which?", (CAT, ADDRESS)), LOOK, ToolMessage("c1", "See:", (DOG, ADDRESS))])
-
-
-@pytest.mark.medium
-def test_responses_types_describe_images() -> None:
-    sent = encode(RESPONSES, PICTURES, "any")["input"]
-    items = conversation_items()
-    # Members that the types do not have would be missing.
-    assert json.loads(items.dump_json(items.validate_python(sent), warnings=False)) == sent

@@ -62,14 +62,13 @@ def test_local_model_sends_its_options(monkeypatch: pytest.MonkeyPatch, tmp_path
     monkeypatch.setattr(httpx, "Client", connect)
     weights = tmp_path / "tiny.gguf"
     weights.write_bytes(b"GGUF")
-    with LocalModel(weights, top_p=0.9, seed=1, extra_body={"min_p": 0.1}) as model:
+    extra = {"min_p": 0.1, "chat_template_kwargs": {"a": 1}}
+    with LocalModel(weights, top_p=0.9, seed=1, reasoning_effort="low", extra_body=extra) as model:
         assert model.complete(HELLO).content == "a"
     (body,) = server.bodies
     assert (body["top_p"], body["seed"], body["min_p"], body["temperature"]) == (0.9, 1, 0.1, 0.0)
-    # An effort is set by the template.
-    with pytest.raises(InputError, match=r"^LocalModel has reasoning_effort='low', which .*; pass extra_body=.*kwargs"):
-        LocalModel(reasoning_effort="low")
-    LocalModel(extra_body={"chat_template_kwargs": {"reasoning_effort": "low"}})
+    # The template gets the effort.
+    assert body["chat_template_kwargs"] == {"reasoning_effort": "low", "a": 1}
 
 
 # A client, an option of it, and the facts of the refusal.

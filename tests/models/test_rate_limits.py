@@ -1,10 +1,6 @@
-"""A model with limits on the rate and the concurrency of its calls. No test waits: the clock is a fake."""
+"""A model with limits on the rate of its calls. No test waits: the clock is a fake."""
 
 import asyncio
-import threading
-from collections import deque
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from itertools import pairwise
 
 import pytest
@@ -13,9 +9,9 @@ from hypothesis import strategies as st
 
 from graphexec import AgentExecutor, create_react_agent
 from graphexec.errors import InputError, ModelTimeoutError
-from graphexec.messages import ModelReply, ModelRequest
+from graphexec.messages import ModelRequest
 from graphexec.models import Clock, FunctionModel, ScriptedModel, Waited, WrappedModel, rate_limited
-from graphexec.models.wrappers.rate_limits import Gate, Pace
+from graphexec.models.wrappers.rate_limits import Pace
 from tests.models.actors import HELLO, FakeTime
 from tests.models.call_modes import Ask, Typewriter, all_modes, record_reports
 from tests.parameters import cases
@@ -31,7 +27,7 @@ def test_calls_above_the_rate_wait(ask: Ask) -> None:
     assert time.slept == [1.0]
     assert reports == [Waited(1.0, "2 per second")]
     assert str(Waited(1.25, "2 per second")) == "waited 1.2 s for a turn: 2 per second"
-    with pytest.raises(InputError, match="rate_limited has no limit; pass per_second, per_minute or at_once"):
+    with pytest.raises(InputError, match="rate_limited has no limit; pass per_second or per_minute"):
         rate_limited(inner)
 
 
@@ -68,68 +64,6 @@ def test_sleep_that_ends_early_is_continued(ask: Ask) -> None:
     assert time.now == began + 1
 
 
-@all_modes
-def test_every_end_of_a_call_frees_its_place(ask: Ask) -> None:
-    model = rate_limited(Typewriter(["a", ValueError("a bug"), "c", "held", "free"]), at_once=1)
-    assert ask(model).content == "a"
-    with pytest.raises(ValueError, match="a bug"):
-        ask(model)
-    assert ask(model, timeout=5).content == "c"
-    holder = model.stream(HELLO)
-    next(holder)
-    with pytest.raises(ModelTimeoutError, match=r"timeout of 0 s.*\(1 at once\); allow a longer timeout"):
-        ask(model, timeout=0)
-    holder.close()
-    assert ask(model, timeout=0).content == "free"
-
-
-def test_threads_and_event_loops_share_places() -> None:
-    """Each call waits until two of them are active."""
-    active, most = 0, 0
-    lock, party = threading.Lock(), threading.Barrier(2)
-
-    def meet(_: ModelRequest) -> str:
-        nonlocal active, most
-        with lock:
-            active += 1
-            most = max(most, active)
-        party.wait(10)
-        with lock:
-            active -= 1
-        return "met"
-
-    model = rate_limited(FunctionModel(meet), at_once=2)
-
-    async def four() -> None:
-        await asyncio.gather(*(model.acomplete(HELLO) for _ in range(4)))
-
-    with ThreadPoolExecutor(6) as threads:
-        calls = [threads.submit(model.complete, HELLO) for _ in range(4)]
-        loops = [threads.submit(asyncio.run, four()) for _ in range(2)]
-    assert all(call.result() == ModelReply("met") for call in calls)
-    assert [loop.result() for loop in loops] == [None, None]
-    assert most == 2, "as many as are allowed, and no more"
-
-
-def test_tasks_take_turns_in_order_unless_cancelled() -> None:
-    async def run() -> None:
-        model = rate_limited(Typewriter([*"abcdef"]), at_once=1)
-        replies = await asyncio.gather(*(model.acomplete(HELLO) for _ in range(6)))
-        assert [reply.content for reply in replies] == [*"abcdef"]
-        model = rate_limited(Typewriter(["held", "free"]), at_once=1)
-        holder = model.astream(HELLO)
-        await anext(holder)
-        waiting = [asyncio.create_task(model.acomplete(HELLO)) for _ in range(3)]
-        await asyncio.sleep(0)
-        for task in waiting[:2]:
-            task.cancel()
-        await asyncio.wait(waiting[:2])
-        await holder.aclose()
-        assert (await asyncio.wait_for(waiting[2], 10)).content == "free"
-
-    asyncio.run(run())
-
-
 def test_cancelled_task_releases_its_time() -> None:
     """The next call does not wait for the turns of cancelled calls."""
     time = FakeTime()
@@ -150,36 +84,6 @@ def test_cancelled_task_releases_its_time() -> None:
     asyncio.run(run(model))
     model.complete(HELLO)
     assert time.slept == [1.0]
-
-
-def test_wait_for_a_place_is_reported() -> None:
-    gate_held, released = threading.Event(), threading.Event()
-    time = FakeTime()
-    looks = 0
-
-    def hold(_: ModelRequest) -> str:
-        gate_held.set()
-        released.wait(10)
-        return ""
-
-    def look() -> float:
-        # While the place is occupied, the next call that reads the clock is the one that begins to wait.
-        nonlocal looks
-        looks += 1
-        if gate_held.is_set():
-            released.set()
-        return time.now + 3 * looks
-
-    model = rate_limited(FunctionModel(hold), at_once=1, clock=Clock(monotonic=look))
-    holder = threading.Thread(target=lambda: model.complete(HELLO))
-    holder.start()
-    assert gate_held.wait(10)
-    with record_reports() as reports:
-        model.complete(HELLO)
-    holder.join(10)
-    (waited,) = reports
-    assert isinstance(waited, Waited)
-    assert (waited.seconds > 0, waited.why) == (True, "1 at once")
 
 
 gaps = st.lists(st.one_of(st.just(0.0), st.floats(0, 3), st.floats(0, 100)), max_size=60)
@@ -231,34 +135,6 @@ def test_reserved_times_stay_ordered_and_within_limits(
     assert all(earlier <= later for earlier, later in pairwise(given_out))
     for count, span in rates:
         assert all(later >= earlier + span for earlier, later in zip(given_out, given_out[count:], strict=False))
-
-
-@given(st.integers(1, 4), st.lists(st.sampled_from(["enter", "leave", "cancel"]), max_size=60))
-def test_places_are_first_come_first_served(places: int, acts: list[str]) -> None:
-    gate = Gate(places)
-    inside: list[int] = []
-    queue: deque[int] = deque()
-    called: set[int] = set()
-    for number, act in enumerate(acts):
-        if act == "enter":
-            gate.turns[number] = None
-            (inside if gate.admits(number) else queue).append(number)
-            if number in queue:
-                gate.call_at(number, partial(called.add, number))
-        elif act == "leave" and inside:
-            del gate.turns[inside.pop(0)]
-            gate.ring()
-            if queue:
-                assert queue[0] in called, "the one that waits longest is the next"
-                inside.append(queue.popleft())
-        elif act == "cancel" and queue:
-            del gate.turns[queue.pop()]
-            gate.ring()
-        assert len(inside) <= places
-        assert not queue or len(inside) == places, "no call waits while a place is free"
-        assert all(map(gate.admits, inside))
-        assert not called.intersection(queue)
-        assert not any(map(gate.admits, queue))
 
 
 @cases("how", "sync", "async")

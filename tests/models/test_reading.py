@@ -1,6 +1,5 @@
 """How replies are read: the type that a server gives to them, and the cut at stop strings."""
 
-from collections.abc import AsyncIterator, Iterator
 from itertools import pairwise
 
 import httpx
@@ -13,29 +12,17 @@ from graphexec.errors import InvalidReplyError, ModelError
 from graphexec.messages import ModelReply
 from graphexec.models.http.draft import StopCutter
 from graphexec.models.http.receiving import is_event_stream, skip_blanks
-from tests.models.actors import scripted_server
+from tests.models.actors import Content, scripted_server
 from tests.models.call_modes import Ask, all_modes, stream_blocking
 from tests.models.recorded import CHAT, CHAT_REPLY, STREAM
 from tests.parameters import cases
 
 
-class Pieces(httpx.SyncByteStream, httpx.AsyncByteStream):
-    """A body of one byte at a time."""
-
-    def __init__(self, body: bytes) -> None:
-        self._pieces = [body[i : i + 1] for i in range(len(body))]
-
-    def __iter__(self) -> Iterator[bytes]:
-        yield from self._pieces
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        for piece in self._pieces:
-            yield piece
-
-
 def read(ask: Ask, content_type: str | None, body: bytes) -> ModelReply:
+    """Read a body that comes byte by byte."""
     headers = {} if content_type is None else {"content-type": content_type}
-    return ask(scripted_server(lambda _: httpx.Response(200, headers=headers, stream=Pieces(body))))
+    letters = [body[i : i + 1] for i in range(len(body))]
+    return ask(scripted_server(httpx.Response(200, headers=headers, stream=Content(letters))))
 
 
 STREAMED = [

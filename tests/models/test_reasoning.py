@@ -155,7 +155,7 @@ def test_reasoning_survives_snapshots_histories_and_caches() -> None:
     server = PickyServer("anthropic", ["done"])
     executor_of(server).invoke({"input": "q", "chat_history": history})
     assert sent_back(server.bodies[0]) == EXPECTED["anthropic"]
-    model = models.cached(PickyServer("chat", ["done"], thoughts=THOUGHTS).model(), models.MemoryCache(), name="a")
+    model = models.cached(PickyServer("chat", ["done"], thoughts=THOUGHTS).model(), {}, name="a")
     first = model.complete(HELLO)
     assert model.complete(HELLO).reasoning == first.reasoning != ()
 

@@ -1,17 +1,15 @@
 """Every kind of agent on servers that refuse parameters as reasoning models do, and that write misleading reasoning."""
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import pytest
 
-from graphexec import Agent, AgentExecutor, Done, ParseError, Reported, agents, messages, models, tool, tools
+from graphexec import Agent, AgentExecutor, ParseError, Reported, agents, messages, models, tool, tools
 from graphexec.executor.result import RunResult, make_result
 from graphexec.integrations import langchain
 from graphexec.models.http.remote import RemoteModel
-from tests.executor.actors import echo
+from tests.executor.actors import echo, run_by
 from tests.models.picky_server import PickyServer, Protocol, Shape, openai_refusal
 from tests.parameters import cases, read_tables
 
@@ -73,27 +71,14 @@ KINDS = {
 }
 
 
-def run_streamed(executor: AgentExecutor, inputs: dict[str, str]) -> RunResult:
-    *_, done = executor.stream(inputs, tokens=True)
-    assert isinstance(done, Done)
-    return make_result(done, executor.limits)
+WAYS = ("run", "arun", "stream", "astream")
 
 
-def run_streamed_async(executor: AgentExecutor, inputs: dict[str, str]) -> RunResult:
-    async def run() -> Any:
-        return [event async for event in executor.astream(inputs, tokens=True)][-1]
-
-    return make_result(asyncio.run(run()), executor.limits)
-
-
-Mode = Callable[[AgentExecutor, dict[str, str]], RunResult]
-run_blocking: Mode = AgentExecutor.run
-MODES: list[Mode] = [run_blocking, lambda one, inputs: asyncio.run(one.arun(inputs)), run_streamed, run_streamed_async]
-
-
-def check_answer(kind: Kind, model: RemoteModel, mode: Mode) -> RunResult:
-    """Run an agent, which calls its tool once, and answers."""
-    result = mode(AgentExecutor(agent=kind.create(model, [kind.tool]), tools=[kind.tool]), dict(kind.inputs))
+def check_answer(kind: Kind, model: RemoteModel, way: str) -> RunResult:
+    """Run an agent, which calls its tool once, and answers; streams have the pieces of replies."""
+    executor = AgentExecutor(agent=kind.create(model, [kind.tool]), tools=[kind.tool])
+    found = run_by(way, executor, dict(kind.inputs), **({"tokens": True} if "stream" in way else {}))
+    result: RunResult = make_result(found[-1], executor.limits) if "stream" in way else found
     assert result.output == "done"
     assert [(step.action.tool, step.observation) for step in result.steps] == [(kind.tool.name, "hi")]
     return result
@@ -107,13 +92,13 @@ REFUSED: dict[Protocol, tuple[str, ...]] = {
 
 
 @pytest.mark.medium
-@cases("mode", *MODES)
+@cases("way", *WAYS)
 @cases("protocol", *REFUSED)
 @cases("kind", *KINDS.values())
-def test_every_agent_answers_on_a_reasoning_model(kind: Kind, protocol: Protocol, mode: Mode) -> None:
+def test_every_agent_answers_on_a_reasoning_model(kind: Kind, protocol: Protocol, way: str) -> None:
     server = PickyServer(protocol, [kind.call, kind.answer], REFUSED[protocol], thoughts=TEXTS["misleading"])
     options = {"seed": 3} if protocol == "chat" else {}
-    result = check_answer(kind, server.model(temperature=0.0, max_tokens=99, top_p=0.5, **options), mode)
+    result = check_answer(kind, server.model(temperature=0.0, max_tokens=99, top_p=0.5, **options), way)
     # Each parameter is refused once, and only the answers are charged.
     assert len(server.refused) == len(set(server.refused))
     assert {"temperature", "top_p"} <= set(server.refused)
@@ -123,11 +108,11 @@ def test_every_agent_answers_on_a_reasoning_model(kind: Kind, protocol: Protocol
 # The prompt may contain the opening tag.
 @pytest.mark.medium
 @cases("tags", ("<think>", "</think>"), ("", "\n</think>\n\n"))
-@cases(("protocol", "mode"), ("chat", run_blocking), ("chat", run_streamed), ("responses", run_streamed))
+@cases(("protocol", "way"), ("chat", "run"), ("chat", "stream"), ("responses", "stream"))
 @cases("kind", *KINDS.values())
-def test_reasoning_misleads_no_agent(kind: Kind, protocol: Protocol, mode: Mode, tags: tuple[str, str]) -> None:
+def test_reasoning_misleads_no_agent(kind: Kind, protocol: Protocol, way: str, tags: tuple[str, str]) -> None:
     server = PickyServer(protocol, [kind.call, kind.answer], ("stop",), thoughts=TEXTS["misleading"], tags=tags)
-    check_answer(kind, server.model(), mode)
+    check_answer(kind, server.model(), way)
 
 
 @pytest.mark.medium
@@ -183,12 +168,12 @@ SHAPES: dict[str, Shape] = {
 }
 
 
-@cases("mode", run_blocking, run_streamed_async)
+@cases("way", "run", "astream")
 @cases("shape", *SHAPES)
-def test_refusals_of_each_provider_are_understood(shape: str, mode: Mode) -> None:
+def test_refusals_of_each_provider_are_understood(shape: str, way: str) -> None:
     kind = KINDS["react"]
     refuses = ("stop", "max_tokens", "temperature")
     server = PickyServer("chat", [kind.call, kind.answer], refuses, SHAPES[shape])
-    check_answer(kind, server.model(temperature=0.0, max_tokens=99, max_retries=0), mode)
+    check_answer(kind, server.model(temperature=0.0, max_tokens=99, max_retries=0), way)
     assert server.refused == [*refuses]
     assert all(body["max_completion_tokens"] == 99 for body in server.bodies)

@@ -2,9 +2,7 @@
 
 import json
 import tracemalloc
-from collections.abc import Callable, Iterator
 from dataclasses import replace
-from itertools import count
 from typing import Any
 
 import httpx
@@ -18,7 +16,7 @@ from graphexec.models import LocalModel, create_model
 from graphexec.models.http.endpoint import MOST, REPLY_BYTES, Endpoint
 from graphexec.models.http.receiving import Body, EventReader, find_excess
 from tests.models import hostile
-from tests.models.actors import HELLO, Act, LoopbackServer, response, send, serve
+from tests.models.actors import HELLO, LoopbackServer, response, send, serve
 from tests.models.call_modes import MODES, Ask, all_modes, both_streams, call_blocking, stream_async, stream_blocking
 from tests.models.recorded import CHAT, CHAT_REPLY, STREAM
 from tests.parameters import cases
@@ -34,52 +32,33 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(MOST, name, LIMITS[name])
 
 
-DEEP = b"[" * 900
 ARGUMENTS = '{"a": ' + "[" * 900
-
-
-def bomb(name: str, window: int) -> Callable[[hostile.Protocol], Act]:
-    """Return an act that sends a compressed body which is large when it is read."""
-    encoding = name.split(maxsplit=1)[0]
-    return lambda _: hostile.respond(hostile.once(hostile.make_bomb(window, 1)), encoding=encoding)
-
-
-# An attack, and the limit that stops it. Any server may send these, also for a request of a stream.
-Attack = tuple[Callable[[hostile.Protocol], Act], str]
-BLANKS = hostile.endless(b" " * 1_000)
-PLAIN: dict[str, Attack] = {
-    "endless body": (lambda _: hostile.respond(BLANKS), "bytes"),
-    "endless error 500": (lambda _: hostile.respond(BLANKS, status="500 Oops"), "bytes"),
-    "endless error 401": (lambda _: hostile.respond(BLANKS, status="401 No"), "bytes"),
-    **{name: (bomb(name, window), "bytes") for name, window in hostile.WINDOWS.items()},
-    "nested body": (lambda _: hostile.respond(hostile.once(DEEP)), "depth"),
-    "values": (lambda _: hostile.respond(hostile.once(b'{"error": [' + b"1," * 1_000 + b"1]}")), "values"),
-    "calls": (lambda protocol: hostile.respond(hostile.once(protocol.calls(["{}"] * 4))), "calls"),
-    "nested arguments": (lambda protocol: hostile.respond(hostile.once(protocol.calls([ARGUMENTS]))), "depth"),
+# The attacks of any size, others, and the limit that stops each: of bytes if it is not here.
+PLAIN: dict[str, hostile.Attack] = {
+    **hostile.whole_attacks(1),
+    # Those of a thousand have too many values as well.
+    "many calls": lambda protocol: hostile.respond(hostile.once(protocol.calls(["{}"] * 4))),
+    "values": lambda _: hostile.respond(hostile.once(b'{"error": [' + b"1," * 1_000 + b"1]}")),
+    "nested arguments": lambda protocol: hostile.respond(hostile.once(protocol.calls([ARGUMENTS]))),
+}
+STREAMED: dict[str, hostile.Attack] = {
+    **hostile.streamed_attacks(1),
+    "endless event": lambda _: hostile.respond(hostile.endless(b"data: xxxxxxxxxx\n"), kind=hostile.EVENTS_TYPE),
+    "endless events": lambda _: hostile.respond(
+        hostile.endless(hostile.event({"type": "ping"})), kind=hostile.EVENTS_TYPE
+    ),
+}
+STOPPED_BY = {
+    **dict.fromkeys(("many calls", "endless calls"), "calls"),
+    **dict.fromkeys(("nested body", "nested arguments", "nested event"), "depth"),
+    "values": "values",
 }
 
 
-def _stream(
-    pieces: Callable[[hostile.Protocol], Callable[[], Iterator[bytes]]], encoding: str = ""
-) -> Callable[[hostile.Protocol], Act]:
-    return lambda protocol: hostile.respond(pieces(protocol), kind=hostile.EVENTS_TYPE, encoding=encoding)
-
-
-STREAMED: dict[str, Attack] = {
-    "endless line": (_stream(lambda _: hostile.endless(b"data: xxxxxxxxxx")), "bytes"),
-    "endless event": (_stream(lambda _: hostile.endless(b"data: xxxxxxxxxx\n")), "bytes"),
-    "endless comments": (_stream(lambda _: hostile.endless(b": hello, hello, hello\n\n" * 10)), "bytes"),
-    "endless events": (_stream(lambda _: hostile.endless(hostile.event({"type": "ping"}))), "bytes"),
-    "endless text": (_stream(lambda protocol: hostile.endless(protocol.text_event("x" * 100))), "bytes"),
-    "endless calls": (_stream(lambda protocol: lambda: (protocol.call_events(n, "{}") for n in count())), "calls"),
-    "compressed": (_stream(lambda _: hostile.once(hostile.make_bomb(31, 1)), "gzip"), "bytes"),
-    "nested event": (_stream(lambda _: hostile.once(b"data: " + DEEP + b"\n\n")), "depth"),
-}
-
-
-def check_attacks(protocol: hostile.Protocol, ask: Ask, attacks: dict[str, Attack]) -> None:
+def check_attacks(protocol: hostile.Protocol, ask: Ask, attacks: dict[str, hostile.Attack]) -> None:
     path = "" if protocol.make.__name__ == "Anthropic" else "/v1"
-    for name, (make_act, limit) in attacks.items():
+    for name, make_act in attacks.items():
+        limit = STOPPED_BY.get(name, "bytes")
         with LoopbackServer(make_act(protocol)) as server:
             url = server.url.removesuffix("/v1") + path
             # A retry would find no further act.

@@ -4,7 +4,6 @@ import asyncio
 import itertools
 import resource
 import time
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
@@ -13,8 +12,8 @@ import pytest
 
 from graphexec import errors, messages, models
 from tests.forks import warm_context
-from tests.models.actors import Act, LoopbackServer
-from tests.models.hostile import EVENTS_TYPE, PROTOCOLS, WINDOWS, Protocol, endless, make_bomb, once, respond
+from tests.models.actors import LoopbackServer
+from tests.models.hostile import PROTOCOLS, Attack, Protocol, list_of, once, respond, streamed_attacks, whole_attacks
 from tests.parameters import cases
 
 REQUEST = messages.ChatRequest([messages.UserMessage("hello")])
@@ -79,35 +78,9 @@ SECONDS, MEGABYTES = 6.0, 200.0
 SHORT, LONG = 2.0, 100.0
 
 
-def gigabyte() -> Iterator[bytes]:
-    return itertools.repeat(b" " * 65_536, 16_384)
-
-
-def many(begin: bytes, part: bytes, end: bytes) -> Callable[[], Iterator[bytes]]:
-    """Write a million parts of a list."""
-    parts = b",".join([part] * 1_000)
-    return lambda: itertools.chain([begin, parts], itertools.repeat(b"," + parts, 999), [end])
-
-
-def calls(protocol: Protocol) -> Callable[[], Iterator[bytes]]:
-    return lambda: (protocol.call_events(position, "{}") for position in range(1_000_000))
-
-
-LISTS = {
-    "OpenAICompatible": (b'{"choices": [{"message": {"tool_calls": [', b"]}}]}"),
-    "OpenAIResponses": (b'{"output": [', b"]}"),
-    "Anthropic": (b'{"content": [', b"]}"),
-}
-
-BODIES: dict[str, Callable[[Protocol], Act]] = {
-    "gigabyte": lambda _: respond(gigabyte),
-    "error 500": lambda _: respond(gigabyte, status="500 Oops"),
-    "error 401": lambda _: respond(gigabyte, status="401 No"),
-    "gzip bomb": lambda _: respond(once(make_bomb(WINDOWS["gzip"], 1_000)), encoding="gzip"),
-    "deflate bomb": lambda _: respond(once(make_bomb(WINDOWS["deflate"], 1_000)), encoding="deflate"),
-    "million calls": lambda one: respond(many(LISTS[str(one)][0], b"{}", LISTS[str(one)][1])),
-    "wrong calls": lambda one: respond(many(LISTS[str(one)][0], b"1", LISTS[str(one)][1])),
-    "nested": lambda _: respond(once(b"[" * 1_000_000)),
+BODIES: dict[str, Attack] = {
+    **whole_attacks(1_000),
+    "wrong calls": lambda protocol: list_of(protocol, b"1", 1_000),
     # Nearly as many bytes as a reply may have, with a string for each level.
     "nested strings": lambda _: respond(once(b'{"a":' * 1_600_000)),
     # As many bytes as an error may have, which are three million objects.
@@ -115,14 +88,7 @@ BODIES: dict[str, Callable[[Protocol], Act]] = {
         lambda: itertools.chain([b"["], itertools.repeat(b"{}," * 1_000, 2_700)), status="400 No"
     ),
 }
-STREAMS: dict[str, Callable[[Protocol], Act]] = {
-    "million calls": lambda one: respond(calls(one), kind=EVENTS_TYPE),
-    "gigabyte": lambda _: respond(lambda: itertools.chain([b"data: "], gigabyte()), kind=EVENTS_TYPE),
-    "gzip bomb": lambda _: respond(once(make_bomb(WINDOWS["gzip"], 1_000)), kind=EVENTS_TYPE, encoding="gzip"),
-    "text": lambda one: respond(endless(one.text_event("hello") * 100), kind=EVENTS_TYPE),
-    "comments": lambda _: respond(endless(b": hello\n\n" * 1_000), kind=EVENTS_TYPE),
-    "nested": lambda _: respond(once(b"data: " + b"[" * 1_000_000 + b"\n\n"), kind=EVENTS_TYPE),
-}
+STREAMS = streamed_attacks(1_000)
 CASES = [("complete", "acomplete", BODIES), ("stream", "astream", STREAMS)]
 
 
@@ -140,7 +106,7 @@ CASES = [("complete", "acomplete", BODIES), ("stream", "astream", STREAMS)]
 )
 def test_hostile_reply_is_a_cheap_error(protocol: Protocol, mode: str, name: str) -> None:
     make_act = (STREAMS if "stream" in mode else BODIES)[name](protocol)
-    endless_stream = name in ("comments", "text")
+    endless_stream = name in ("endless comments", "endless text")
     with LoopbackServer(*[make_act] * 3) as server:
         measured = measure_call(str(protocol), server.url, mode, SHORT if endless_stream else LONG)
     others = {"wrong calls": "InvalidReplyError", "values of an error": "BadRequestError"}

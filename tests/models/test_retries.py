@@ -150,11 +150,7 @@ def test_a_cancellation_is_never_retried() -> None:
 
 
 def broken_after(body: bytes) -> httpx.Response:
-    def pieces() -> Iterator[bytes]:
-        yield body
-        raise httpx.RemoteProtocolError("peer closed connection")
-
-    return sse(pieces())
+    return sse(body, error=httpx.RemoteProtocolError("peer closed connection"))
 
 
 def test_stream_is_retried_only_before_first_delta() -> None:
@@ -178,7 +174,7 @@ def test_stream_respects_its_timeout() -> None:
             time.now += 2
             yield event + b"\n\n"
 
-    slow: list[Callable[[Any], httpx.Response]] = [lambda _: sse(pieces())] * 2
+    slow: list[Callable[[Any], httpx.Response]] = [lambda _: httpx.Response(200, content=pieces())] * 2
     with pytest.raises(errors.ModelTimeoutError, match="within 5 s"):
         stream_blocking(scripted_server(*slow, time=time), timeout=5)
     assert stream_blocking(scripted_server(*slow, time=time), timeout=50) == CHAT_REPLY

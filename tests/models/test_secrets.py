@@ -7,7 +7,7 @@ import json
 import pickle
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote
@@ -56,22 +56,6 @@ def echo_headers(request: httpx.Request) -> httpx.Response:
     return httpx.Response(401, json={"error": {"message": f"refused: {dict(request.headers)}"}})
 
 
-class CutStream(httpx.SyncByteStream, httpx.AsyncByteStream):
-    """A stream that breaks after its first event."""
-
-    def __iter__(self) -> Iterator[bytes]:
-        yield b'data: {"choices": [{"delta": {"content": "a"}}]}\n\n'
-        raise httpx.ReadError(f"cut, {KEY}")
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        for piece in self:
-            yield piece
-
-
-def cut_stream(_: httpx.Request) -> httpx.Response:
-    return httpx.Response(200, headers={"content-type": "text/event-stream"}, stream=CutStream())
-
-
 RAISED = [
     *(httpx.ConnectError(words) for words in ("refused", "Name or service not known", "certificate verify failed")),
     *(kind("slow") for kind in (httpx.ReadTimeout, httpx.ConnectTimeout)),
@@ -101,7 +85,9 @@ FAILURES: dict[str, actors.Answer] = {
     "event that is not JSON": answer(200, f"data: {KEY}\n\n", EVENTS),
     "Anthropic's error": answer(200, f'event: error\ndata: {{"type": "error", {ECHO[1:]}\n\n', EVENTS),
     "stream without events": answer(200, "", EVENTS),
-    "cut stream": cut_stream,
+    "cut stream": lambda _: actors.sse(
+        b'data: {"choices": [{"delta": {"content": "a"}}]}\n\n', error=httpx.ReadError(f"cut, {KEY}")
+    ),
 }
 
 

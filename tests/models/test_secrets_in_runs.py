@@ -38,7 +38,9 @@ def executor_of(model: Any, folder: Path) -> AgentExecutor:
 
 def wrap(model: RemoteModel, folder: Path) -> Any:
     """Return the model in all wrappers."""
-    inner = models.with_fallbacks(models.retrying(models.rate_limited(model, at_once=2), clock=FakeTime().clock), model)
+    inner = models.with_fallbacks(
+        models.retrying(models.rate_limited(model, per_second=1000), clock=FakeTime().clock), model
+    )
     return models.cached(inner, models.SQLiteCache(folder / "cache.sqlite"), name="x")
 
 

@@ -16,11 +16,9 @@ from graphexec.errors import ModelConnectionError, ModelError, ModelTimeoutError
 from graphexec.messages import ChatRequest, ReplyDelta, UserMessage
 from graphexec.models import OpenAICompatible
 from graphexec.models.http import exchange
-from graphexec.models.http.attempts import Attempts
-from graphexec.models.http.endpoint import Endpoint
+from graphexec.models.http.attempts import bound_waits
 from graphexec.models.http.network import DeadlineBackend
 from graphexec.models.http.remote import RemoteModel
-from graphexec.runtime.io import BLOCKING
 from tests.models import actors
 from tests.models.call_modes import MODES, Ask, call_blocking, stream_blocking
 from tests.models.hostile import EVENTS_TYPE, PROTOCOLS, Protocol
@@ -186,7 +184,8 @@ def test_events_behind_the_finish_reason_are_awaited() -> None:
             time.now += 4
             yield event
 
-    model = actors.scripted_server(lambda _: actors.sse(pieces()), time=time)
+    headers = {"content-type": EVENTS_TYPE}
+    model = actors.scripted_server(lambda _: httpx.Response(200, headers=headers, content=pieces()), time=time)
     assert stream_blocking(model).usage == CHAT_REPLY.usage
 
 
@@ -221,8 +220,7 @@ def test_addresses_share_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     resolve: Callable[..., Any] = lambda *_, **__: addresses  # noqa: E731
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
     network = Addresses()
-    attempts = Attempts(Endpoint("tiny", ""), actors.FakeTime().clock, BLOCKING, timeout=8, max_retries=0)
-    with pytest.raises(httpcore.ConnectTimeout), attempts.attempt():
+    with pytest.raises(httpcore.ConnectTimeout), bound_waits(lambda: 8):
         DeadlineBackend(network).connect_tcp("example", 80, timeout=600)
     assert [address for address, _ in network.tried] == ["10.0.0.1", "10.0.0.2"]
     assert [seconds for _, seconds in network.tried] == pytest.approx([4, 8], abs=1)

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -50,7 +50,7 @@ from graphexec.messages import (
 from graphexec.messages.replies import check_reply
 from graphexec.models import Anthropic, OpenAICompatible, OpenAIResponses
 from graphexec.models.http.remote import RemoteModel
-from tests.models.actors import FakeTime, clients_of
+from tests.models.actors import Content, FakeTime, clients_of
 
 FILES = Path(__file__).parent / "wire"
 
@@ -132,7 +132,7 @@ class Shape:
         """Return the response with this content; if it `breaks`, the connection is lost behind it."""
         headers = {"content-type": kind, **self.file.get("headers", {})}
         # Unread, as from a network.
-        return httpx.Response(self.status, headers=headers, stream=_Content(content, breaks=breaks))
+        return httpx.Response(self.status, headers=headers, stream=Content([content], _LOST if breaks else None))
 
     def check(self, outcome: Outcome) -> None:
         """Assert that the outcome of a call is the expected one."""
@@ -151,23 +151,7 @@ class Shape:
 
 
 EVENTS = "text/event-stream"
-
-
-class _Content(httpx.SyncByteStream, httpx.AsyncByteStream):
-    """The content of a response, in one piece."""
-
-    def __init__(self, content: bytes, *, breaks: bool) -> None:
-        self._content = content
-        self._breaks = breaks
-
-    def __iter__(self) -> Iterator[bytes]:
-        yield self._content
-        if self._breaks:
-            raise httpx.RemoteProtocolError("peer closed connection without sending complete message body")
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        for piece in self:
-            yield piece
+_LOST = httpx.RemoteProtocolError("peer closed connection without sending complete message body")
 
 
 class WireServer:

@@ -12,19 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphexec import (
-    AgentAction,
-    AgentExecutor,
-    AgentFinish,
-    Snapshot,
-    create_react_agent,
-    effects,
-    messages,
-    models,
-    testing,
-    tool,
-    verify,
-)
+import graphexec as gx
+from graphexec import effects, messages, models, testing, verify
 from graphexec.draw.model.picture import picture_of
 from graphexec.errors import InputError, ModelError, ServerError
 from graphexec.nodes import map_agents
@@ -37,7 +26,7 @@ def call(*tasks: str, call_id: str = "c1") -> messages.ToolCall:
     return messages.ToolCall(call_id, "research_all", json.dumps({"tasks": tasks}))
 
 
-def make_child(**options: Any) -> AgentExecutor:
+def make_child(**options: Any) -> gx.AgentExecutor:
     """Return an executor that fails for "down", never ends for "lost", and else answers in two decisions."""
 
     def decide(steps: Any, inputs: dict[str, Any]) -> Any:
@@ -45,14 +34,14 @@ def make_child(**options: Any) -> AgentExecutor:
         if task == "down" and steps:
             raise ServerError("overloaded")
         if steps and task != "lost":
-            return AgentFinish({"output": f"all of {task}"})
-        return AgentAction("echo", {"text": task})
+            return gx.AgentFinish({"output": f"all of {task}"})
+        return gx.AgentAction("echo", {"text": task})
 
     options = {"max_iterations": 3, "max_fan_out": 1, **options}
-    return AgentExecutor(agent=decide, tools=[echo], **options)
+    return gx.AgentExecutor(agent=decide, tools=[echo], **options)
 
 
-def make_outer(child: AgentExecutor, *replies: Any, most: int = 8, **options: Any) -> AgentExecutor:
+def make_outer(child: gx.AgentExecutor, *replies: Any, most: int = 8, **options: Any) -> gx.AgentExecutor:
     model = models.ScriptedModel([*replies, "done"], repeat_last=True)
     return caller_of(model, nodes=[map_agents(child, most=most)], handle_parsing_errors=True, **options)
 
@@ -78,9 +67,9 @@ def test_all_calls_of_a_reply_run_at_once(run: Running) -> None:
 
     def decide(steps: Any, inputs: dict[str, Any]) -> Any:
         together.wait()
-        return AgentFinish({"output": inputs["input"]})
+        return gx.AgentFinish({"output": inputs["input"]})
 
-    child = AgentExecutor(agent=decide, tools=[])
+    child = gx.AgentExecutor(agent=decide, tools=[])
     result = run(make_outer(child, [call("a", "b"), call("c", call_id="c2")]))
     assert [step.observation for step in result.steps] == ["Task 1: a\na\n\nTask 2: b\nb", "Task 1: c\nc"]
 
@@ -113,7 +102,7 @@ def test_runs_share_what_is_left(run: Running, limit: str, most: int) -> None:
 
 
 def test_deadline_cuts_the_runs() -> None:
-    @tool
+    @gx.tool
     async def wait(text: str) -> str:
         """Wait for an hour, once."""
         await asyncio.sleep(3600)
@@ -121,7 +110,7 @@ def test_deadline_cuts_the_runs() -> None:
 
     clock = testing.VirtualClock()
     agent = scripted(act("wait", text="a"), answer())
-    child = testing.on_loop_time(AgentExecutor(agent=agent, tools=[wait]), clock)
+    child = testing.on_loop_time(gx.AgentExecutor(agent=agent, tools=[wait]), clock)
     outer = make_outer(child, call("a", "b", "c"), max_execution_time=5)
     result = clock.run(testing.on_loop_time(outer, clock).arun("q"))
     assert (result.reason, clock.seconds, result.spent["model_calls"]) == ("seconds", 5, 4)
@@ -153,9 +142,9 @@ def test_resumed_run_keeps_its_answers(run: Running) -> None:
             raise Killed
         return answer(inputs["input"]) if steps else act("echo", text="a")
 
-    outer = make_outer(AgentExecutor(agent=decide, tools=[echo]), call("a", "b"), tool_concurrency=1)
+    outer = make_outer(gx.AgentExecutor(agent=decide, tools=[echo]), call("a", "b"), tool_concurrency=1)
     snapshot = snapshot_after(Killed, lambda: run(outer)).restarted()
-    result = run(outer, Snapshot.from_json(snapshot.to_json(), outer.graph))
+    result = run(outer, gx.Snapshot.from_json(snapshot.to_json(), outer.graph))
     assert result.steps[0].observation == "Task 1: a\na\n\nTask 2: b\nb"
     assert asked == ["a", "a", "b", "b", "b"]
     # The call that was in flight is charged again, with its run.
@@ -189,7 +178,7 @@ def test_runs_of_tools_and_of_tasks_are_both_counted() -> None:
     read = verify.Certificate.from_json(certificate.to_json())
     assert (len(read.nested), read.nested) == (2, certificate.nested)
     verify.check(read, outer.graph)
-    # Two decisions, two calls of the tool and two tasks, with up to three calls each.
+    # Two decisions, two calls of the gx.tool and two tasks, with up to three calls each.
     assert certificate.bounds.model_calls.number == 2 + 2 * 3 + 2 * 3
     # At most one run: that is less.
     limited = outer.with_limits(dataclasses.replace(outer.limits, nested_runs=1))
@@ -197,9 +186,9 @@ def test_runs_of_tools_and_of_tasks_are_both_counted() -> None:
     verify.check(proof_of(limited), limited.graph)
 
 
-def of_two_inputs() -> AgentExecutor:
+def of_two_inputs() -> gx.AgentExecutor:
     prompt = "{topic} for {reader} {agent_scratchpad} {tools} {tool_names}"
-    return AgentExecutor(agent=create_react_agent(models.ScriptedModel([]), [echo], prompt=prompt), tools=[echo])
+    return gx.AgentExecutor(agent=gx.create_react_agent(models.ScriptedModel([]), [echo], prompt=prompt), tools=[echo])
 
 
 # Any: a type checker refuses a model.
@@ -235,9 +224,11 @@ def test_calls_are_counted_within_the_bound(data: st.DataObject) -> None:
             number = count[0]
         if number in failing:
             raise ServerError("down")
-        return AgentFinish({"output": "x"}) if steps else AgentAction("echo", {"text": "a"})
+        return gx.AgentFinish({"output": "x"}) if steps else gx.AgentAction("echo", {"text": "a"})
 
-    child = AgentExecutor(agent=decide, tools=[echo], max_iterations=data.draw(st.integers(1, 3), label="iterations"))
+    child = gx.AgentExecutor(
+        agent=decide, tools=[echo], max_iterations=data.draw(st.integers(1, 3), label="iterations")
+    )
     many = st.lists(st.integers(1, 4), min_size=1, max_size=3)
     replies = [call(*map(str, range(tasks))) for tasks in data.draw(many, label="tasks")]
     limit = data.draw(st.none() | st.integers(1, 40), label="limit")

@@ -380,9 +380,9 @@ KINDS: list[Any] = [
 ]
 
 
-def check_replies(kind: Any, replies: list[str]) -> None:
-    executor = make(*replies, kind=kind)
-    result = executor.run("Which?")
+@given(st.sampled_from(KINDS), st.lists(TEXTS, min_size=1, max_size=4))
+def test_any_reply_is_an_instance_or_a_stop(kind: Any, replies: list[str]) -> None:
+    result = make(*replies, kind=kind).run("Which?")
     assert result.spent["model_calls"] <= 15
     if result.stopped is not None:
         assert result.reason in ("reasks", "iterations")
@@ -398,8 +398,3 @@ def check_replies(kind: Any, replies: list[str]) -> None:
         assert type(output) in (City, Point)
     else:
         assert type(output) is kind
-
-
-@given(st.sampled_from(KINDS), st.lists(TEXTS, min_size=1, max_size=4))
-def test_any_reply_is_an_instance_or_a_stop(kind: Any, replies: list[str]) -> None:
-    check_replies(kind, replies)

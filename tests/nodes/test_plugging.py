@@ -9,22 +9,17 @@ import graphexec as gx
 from graphexec import effects, messages, models, testing, verify
 from graphexec.actions import Refusal, Run
 from graphexec.executor import Acted, Observed, Ready, Replied, Stopped
-from graphexec.models.scripted import ScriptedReply
+from graphexec.messages import ModelReply
 from graphexec.nodes import HOMES, Piece, critic
 from tests.executor import actors
 from tests.kernel.machines import pure, value
+from tests.nodes import shelf
+from tests.nodes.shelf import call
 from tests.parameters import cases
 
 
-def make_executor(*replies: ScriptedReply, **options: object) -> gx.AgentExecutor:
-    look_up = testing.scripted_tool("look_up", ["found"] * 9)
-    model = models.ScriptedModel(replies or ["done"], repeat_last=True)
-    agent = gx.create_tool_calling_agent(model, [look_up])
-    return gx.AgentExecutor(agent=agent, tools=[look_up], handle_parsing_errors=True, **options)  # type: ignore[arg-type]
-
-
-def call(*arguments: str) -> list[messages.ToolCall]:
-    return [actors.call("look_up", f"c{place}", x=one) for place, one in enumerate(arguments)]
+def make_executor(*replies: ModelReply | str, **options: Any) -> gx.AgentExecutor:
+    return shelf.make_executor(options.pop("nodes", ()), replies or ["done"], **options)
 
 
 @gx.node
@@ -178,9 +173,9 @@ class TestAnswers:
 
     @cases(
         ("answers", "steps", "called"),
-        ({0: KNOWN}, [("known", "rejected"), ("found", "ok")], 1),
+        ({0: KNOWN}, [("known", "rejected"), ("found b", "ok")], 1),
         # The place of an earlier action.
-        ({1: 0}, [("found", "ok"), ("found", "ok")], 1),
+        ({1: 0}, [("found a", "ok"), ("found a", "ok")], 1),
         ({0: NO, 1: NO}, [("no", "rejected"), ("no", "rejected")], 0),
     )
     def test_answered_action_is_not_called(self, answers: Any, steps: list[Any], called: int) -> None:

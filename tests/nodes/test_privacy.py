@@ -15,7 +15,7 @@ from graphexec.memory import BufferMemory
 from graphexec.messages import AssistantMessage, ModelReply, ToolCall, UserMessage
 from graphexec.models import FunctionModel, ScriptedModel
 from graphexec.nodes import Piece, compact, critic, handoffs, redact_pii
-from graphexec.nodes.privacy.patterns import PATTERNS
+from graphexec.nodes._personal_data import PATTERNS
 from tests.executor.actors import caller_of, messages
 from tests.nodes.shelf import run_in_pieces
 from tests.parameters import cases, examples, thorough

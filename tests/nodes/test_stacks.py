@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from graphexec import AgentFinish, Effect, GraphexecError, messages, models, nodes, testing, verify
 from graphexec.draw import recording_of
 from graphexec.executor import Acted, AnswerDiscarded
-from graphexec.nodes.clock import ReadClock
-from tests.nodes.shelf import REPEAT_RULES, SAMPLES, call, calls, factories, make_executor, run_in_pieces
+from graphexec.nodes.asking import ReadClock
+from tests.nodes.shelf import REPEAT_RULES, SAMPLES, call, calls, factories, make_executor, proof_of, run_in_pieces
 from tests.parameters import cases, examples, mark_except
 
 QUESTION = "What do you know about elms?"
@@ -44,6 +44,30 @@ def make(names: Sequence[str], model: models.ScriptedModel | None = None, **opti
 
 def test_every_piece_has_a_sample() -> None:
     assert {*SAMPLES} == factories()
+
+
+# The closed forms of the transitions and the model calls of each piece, as its page has them.
+BOUNDS: Mapping[str, tuple[str, str]] = {
+    **dict.fromkeys(("approve_tools", "ask_user", "cache_tools", "limit_tool"), ("5*iterations + 2", "iterations")),
+    **dict.fromkeys(("guard_input", "guard_output", "tell_time"), ("4*iterations + 3", "iterations")),
+    **dict.fromkeys(("no_immediate_repeats", "no_repeats"), ("6*iterations + 2", "2*iterations")),
+    "compact": ("6*iterations + 4", "2*iterations + 1"),
+    "critic": ("critic_rounds + 4*iterations + 2", "critic_rounds + iterations"),
+    "escalate": ("5*escalations + 6*iterations + 4", "escalations + iterations"),
+    "output_type": ("4*iterations + 2*reasks + 3", "iterations"),
+    "redact_pii": ("6*iterations + 4", "iterations"),
+    "select_tools": ("4*iterations + 3", "iterations + 1"),
+    "stop_repeats": ("5*iterations + 3", "iterations"),
+    "todo_list": ("5*iterations + 2*todo_list_reminders + 2", "iterations"),
+}
+
+
+@cases("name", *BOUNDS)
+def test_bound_is_the_documented_one(name: str) -> None:
+    bounds = proof_of(make([name], max_iterations=8)).bounds
+    read = [str(bound).split(" = ") for bound in (bounds.transitions, bounds.model_calls)]
+    assert tuple(form for form, _ in read) == BOUNDS[name]
+    assert all(number.endswith(" (exact)") for _, number in read)
 
 
 @cases(

@@ -267,7 +267,7 @@ def seeded(owner: Any, name: str, defect: Callable[[Any], Any]) -> Generator[Non
 def one_too_many(enter: Any) -> Any:
     def entered(self: Any, step: Any, value: object) -> Any:
         entry = step.entry
-        step.entry = tuple((slot, amount, limit + (slot == 0)) for slot, amount, limit in entry)
+        step.entry = tuple((name, amount, limit + (name == "iterations")) for name, amount, limit in entry)
         try:
             return enter(self, step, value)
         finally:
@@ -278,10 +278,9 @@ def one_too_many(enter: Any) -> Any:
 
 def uncharged(charge: Any) -> Any:
     def charged_nothing(self: Any, step: Any, request: Any, asked: int) -> Any:
-        slot = self.program.slots["tool_calls"]
-        calls = self._counts[slot]
+        calls = self._counts["tool_calls"]
         stopped = charge(self, step, request, asked)
-        self._counts[slot] = min(self._counts[slot], calls + 1)
+        self._counts["tool_calls"] = min(self._counts["tool_calls"], calls + 1)
         return stopped
 
     return charged_nothing
@@ -289,9 +288,9 @@ def uncharged(charge: Any) -> Any:
 
 def counted_once(charge: Any) -> Any:
     def charged_once(self: Any, step: Any, request: Any, asked: int) -> Any:
-        before = list(self._counts)
+        before = dict(self._counts)
         stopped = charge(self, step, request, asked)
-        self._counts = [min(count, old + 1) for count, old in zip(self._counts, before, strict=True)]
+        self._counts = {name: min(count, before[name] + 1) for name, count in self._counts.items()}
         return stopped
 
     return charged_once

@@ -13,9 +13,9 @@ from graphexec.errors import InputError, ToolDefinitionError
 from graphexec.memory import BufferMemory
 from graphexec.models import ScriptedModel
 from graphexec.tools import tool_from_schema
-from tests.executor.actors import Running, act, answer, make_executor, scripted
+from tests.executor.actors import answer, scripted
 from tests.parameters import cases
-from tests.tools.actors import HOW, call_tool
+from tests.tools.actors import call_tool
 
 
 class Filter(BaseModel):
@@ -35,29 +35,11 @@ def search(
     more: Any = None,
 ) -> Any:
     """Search."""
-    return {
-        "values": values,
-        "text": text,
-        "most": most,
-        "when": when,
-        "price": price,
-        "by": by,
-        "each": each,
-        "more": more,
-    }
+    return locals()
 
 
 PLAIN: dict[str, Any] = {"values": [1]}
-USUAL: dict[str, Any] = {
-    **PLAIN,
-    "text": "",
-    "most": 3,
-    "when": None,
-    "price": 0.0,
-    "by": None,
-    "each": None,
-    "more": None,
-}
+USUAL = {**PLAIN, "text": "", "most": 3, "when": None, "price": 0.0, "by": None, "each": None, "more": None}
 
 
 @cases(
@@ -107,24 +89,6 @@ def test_tool_of_a_schema_reads_arguments_in_the_same_way() -> None:
     schema = {"type": "object", "properties": properties, "required": ["ids"]}
     one = tool_from_schema("search", "Search.", schema, dict[str, Any])
     assert call_tool(one, {"ids": "[1]", "most": None}).observation == {"ids": [1]}
-
-
-@HOW
-def test_tool_changes_neither_the_record_nor_the_next_attempt(run: Running) -> None:
-    seen: list[Any] = []
-
-    @gx.tool(retries=2)
-    def login(options: Any) -> str:
-        """Log in."""
-        seen.append(copy.deepcopy(options))
-        options["password"] = "hunter2"
-        if len(seen) < 3:
-            raise ConnectionError("again")
-        return "in"
-
-    result = run(make_executor(act("login", options={"name": "ada"}), answer(), tools=[login]))
-    assert result.steps[0].action.tool_input == {"options": {"name": "ada"}}
-    assert seen == [{"name": "ada"}] * 3
 
 
 def test_repeated_call_is_seen_though_its_tool_changes_its_arguments() -> None:

@@ -33,19 +33,8 @@ from graphexec.messages import Image, ToolMessage
 from graphexec.messages.observations import Excerpt, format_observation
 from graphexec.models import ScriptedModel
 from graphexec.tools.results import MOST_ITEMS
-from tests.executor.actors import (
-    AnyTool,
-    Running,
-    act,
-    answer,
-    call,
-    caller_of,
-    make_executor,
-    run_async,
-    run_by,
-    run_sync,
-    snapshot_after,
-)
+from tests.executor import actors
+from tests.executor.actors import AnyTool, Running, act, answer, call, caller_of, make_executor
 from tests.parameters import cases, examples
 from tests.tools.actors import HOW, call_tool
 
@@ -264,16 +253,16 @@ def test_model_is_sent_the_value_of_any_result(
     options = {"max_observation": 10**6, **WAYS[way]} | ({"observers": [recorder]} if way == "recorded" else {})
     one = tool_of(make, is_async=is_async, timeout=timeout)
     executor = caller_of(model, one, **options)
-    run = run_async if is_async_run else run_sync
+    run = actors.run_async if is_async_run else actors.run_sync
     steps: list[Any] = []
     if way == "resumed":
-        stored = snapshot_after(AssertionError, lambda: run(executor)).to_json()
+        stored = actors.snapshot_after(AssertionError, lambda: run(executor)).to_json()
         model = ScriptedModel(["done"])
         executor = caller_of(model, one, **options)
         steps += run(executor, gx.Snapshot.from_json(stored, executor.graph)).steps
         assert format_observation(steps[0].observation) == expected
     elif way == "streamed":
-        run_by("astream" if is_async_run else "stream", executor)
+        actors.run_by("astream" if is_async_run else "stream", executor)
     else:
         steps += run(executor).steps
         for step in steps:
@@ -295,7 +284,7 @@ def is_same(observed: Any, value: Any) -> bool:
 def test_verbose_run_shows_what_the_model_sees(capsys: pytest.CaptureFixture[str]) -> None:
     model = ScriptedModel([call("give"), "done"])
     executor = caller_of(model, tool_of(lambda: map(str.upper, ["ada"]), is_async=False), verbose=True)
-    assert (run_sync(executor).steps[0].observation, texts_of(model)) == (["ADA"], ['["ADA"]'])
+    assert (actors.run_sync(executor).steps[0].observation, texts_of(model)) == (["ADA"], ['["ADA"]'])
     assert '<- ["ADA"]' in capsys.readouterr().err
 
 
@@ -304,6 +293,23 @@ def test_endless_result_stops_behind_what_is_shown(lazy: Callable[[], Any]) -> N
     result = call_tool(tool_of(lazy, is_async=False), {}, max_observation=20)
     assert result.text.startswith("[0,1,2,3,4,5,6,7,8,9\n[... ")
     assert len(result.observation) == 21
+
+
+def failing() -> Iterator[int]:
+    yield 1
+    raise LookupError("I know no more")
+
+
+async def failing_async() -> AsyncIterator[int]:
+    for number in failing():
+        yield number
+
+
+@HOW
+@cases("make", failing, failing_async)
+def test_error_of_an_iterator_is_the_tools(run: Running, make: Callable[[], Any]) -> None:
+    (step,) = run(make_executor(act("give"), answer(), tools=[tool_of(make, is_async=False)])).steps
+    assert (step.status, step.observation) == ("error", "give failed: LookupError: I know no more")
 
 
 def test_endless_result_is_an_error_without_a_limit() -> None:

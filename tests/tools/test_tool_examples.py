@@ -2,6 +2,7 @@
 
 import datetime as dt
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import pytest
@@ -37,14 +38,18 @@ def test_arguments_alone_are_an_example() -> None:
     assert make_forecast(()).examples == ()
 
 
-def test_tool_from_a_schema_has_examples() -> None:
-    schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
-    made = tools.tool_from_schema("look", "Look.", schema, look, examples=[{"city": "Oslo"}], repeatable=True)
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+
+
+@cases(
+    "make", partial(tools.tool_from_schema, "look", "Look.", SCHEMA, look), partial(tools.Tool, "look", look, "Look.")
+)
+def test_other_forms_of_tools_have_examples(make: Callable[..., tools.AnyTool]) -> None:
+    made = make(examples=[{"city": "Oslo"}], repeatable=True)
     assert (made.examples, made.repeatable) == ((tools.ToolExample({"city": "Oslo"}),), True)
-    with pytest.raises(
-        errors.ToolDefinitionError, match=r"example 1 of look does not fit it: look was not called: .*town"
-    ):
-        tools.tool_from_schema("look", "Look.", schema, look, examples=[{"town": "Oslo"}])
+    says = r"example 1 of look does not fit it: look was not called: .*town"
+    with pytest.raises(errors.ToolDefinitionError, match=says):
+        make(examples=[{"town": "Oslo"}])
 
 
 # Wrong on purpose.

@@ -179,7 +179,6 @@ SHARES_WITH_ITS_PARENT = handing_back(gx.on(Ready, plan) | _OVER)
 
 unheard, unused = stub("unheard", A, Over), stub("unused", B, Over)
 UNREACHABLE = unchecked_graph(gx.edges(unheard, _OVER) | gx.edges(unused, _OVER), unheard)
-REACHABLE = machine_of(unheard)
 
 
 tick: Any = gx.node(when_spent=Halted, meters=[gx.ITERATIONS])(stub("tick", A, B))

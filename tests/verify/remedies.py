@@ -6,7 +6,7 @@ from typing import Any, final
 
 from graphexec import effects, kernel
 from graphexec.kernel.graph import Graph, check_table
-from graphexec.kernel.meters import freeze
+from graphexec.kernel.meters import FrozenMapping
 from graphexec.kernel.node import Edge, Node
 from graphexec.verify import Verdict, verify
 from graphexec.verify.proof.findings import Finding
@@ -41,7 +41,9 @@ def follow(finding: Finding, verdict: Verdict, known: dict[str, Any]) -> list[Ve
             assert edges != [*machine.edges], f"no edge is {match['edge']}"
             machine = check_table(type(machine), machine, edges, machine.start)
         elif match := _OWN.fullmatch(part):
-            limits = dataclasses.replace(limits, meters=freeze({**limits.meters, match["name"]: int(match["limit"])}))
+            limits = dataclasses.replace(
+                limits, meters=FrozenMapping({**limits.meters, match["name"]: int(match["limit"])})
+            )
         elif match := _LIMIT.search(part):
             five: Any = {match["own"] or match["meter"]: 5}
             changes: Any = five if match["own"] else {"meters": effects.agent_limits(**five).meters}

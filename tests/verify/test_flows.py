@@ -11,7 +11,6 @@ from graphexec.kernel import Meter
 from graphexec.testing.explorer.stub_nodes import explore_table
 from graphexec.verify.proof.flow import Flow, Transition, caps_of, flow_of, is_enabled, limits_of
 from tests.kernel.machines import Halted, stub
-from tests.kernel.unchecked import unchecked_graph
 from tests.parameters import cases
 from tests.verify.flows import calling
 from tests.verify.orders import Order, Paid, Refused
@@ -306,17 +305,6 @@ def test_stop_only_finding_has_shortest_path_of_moves() -> None:
     assert [str(one) for one in witness_of(finding).stem] == ["choose --Order--> pure"]
     assert "runs from pure, turn_back, again reach END" in finding.fact
     assert "Reached by start -> choose -> pure." in str(finding)
-
-
-def test_fault_of_a_table_has_path_if_reachable() -> None:
-    unfinished = rows(counting, FROM_MADE) | rows(turn_back, gx.on(Refused, again)) | rows(again, gx.on(Order, again))
-    verdict = unchecked_graph(unfinished | rows(begin_with, gx.on(Order, counting)), counting).verify()
-    findings = {f"{finding.code} {finding.node}": finding for finding in verdict.findings}
-    stem = witness_of(findings["GX006 again"]).stem
-    assert [str(one) for one in stem] == ["pure --Paid--> turn_back", "turn_back --Refused--> again"]
-    # Nothing leads to it.
-    assert findings["GX004 begin_with"].witness is None
-    assert (verdict.status, verdict.certificate) == ("refuted", None)
 
 
 def test_a_certificate_has_every_limit_by_name() -> None:

@@ -22,7 +22,6 @@ from graphexec.verify.reports.text import bound_lines
 from tests.checks.random_graphs import METERS, DrawnGraph, errand_class
 from tests.checks.strategies import drawn_graphs
 from tests.kernel.machines import error_message, machine_of, stub, value
-from tests.kernel.unchecked import unchecked_graph
 from tests.parameters import cases
 from tests.verify import orders
 from tests.verify.orders import FIVE, ORDERS, PARCELS, PAYMENTS, WEIGHT, Cancelled, Delivered, Order
@@ -146,10 +145,6 @@ def test_names_counted_twice_are_refused(build: Callable[[], object], fault: str
     with pytest.raises(errors.GraphError) as caught:
         build()
     assert str(caught.value.faults[0]).startswith(fault)
-
-
-def test_budget_with_name_of_meter_has_a_finding() -> None:
-    assert verify(unchecked_graph(orders.rows_of(METERED), METERED)).findings[0].code == "GX011"
 
 
 go_round = stub("go_round", Order, Order | Delivered)

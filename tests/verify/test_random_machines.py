@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from graphexec import Exhausted, Limits, errors, verify
 from graphexec.effects import COST, MODEL_CALLS, TOKENS, TOOL_CALLS, agent_limits
-from graphexec.kernel.meters import freeze
+from graphexec.kernel.meters import FrozenMapping
 from graphexec.testing.explorer.stub_nodes import explore_table
 from tests.checks.random_graphs import METERS, DrawnEdge, DrawnGraph, DrawnNode, Errand
 from tests.checks.strategies import drawn_graphs
@@ -235,7 +235,9 @@ def test_a_closed_form_holds_for_every_limit(drawn: DrawnGraph, limits: Limits, 
         limits,
         iterations=another(limits.iterations),
         fan_out=another(limits.fan_out),
-        meters=freeze({name: next(left) if isinstance(limit, int) else limit for name, limit in limits.meters.items()}),
+        meters=FrozenMapping(
+            {name: next(left) if isinstance(limit, int) else limit for name, limit in limits.meters.items()}
+        ),
     )
     chosen = drawn.graph.verify(limits).certificate
     other = drawn.graph.verify(other_limits).certificate

@@ -9,8 +9,7 @@ from rich.text import Text
 from graphexec.cli.runs.loop import RunProgress
 from graphexec.cli.runs.trace import AnswerPrinter
 from graphexec.cli.terminal import TextCleaner, clean
-from graphexec.draw.model.text import truncate
-from graphexec.draw.runs.labels import format_call
+from graphexec.draw.model.text import format_call, truncate
 from graphexec.effects import CallTool, ToolResult
 from graphexec.executor.executor import AgentExecutor
 from graphexec.executor.result import Ending

@@ -74,7 +74,7 @@ def _own_executor(options: AgentOptions, target: str) -> NamedExecutor:
 def _make_executor(options: AgentOptions) -> NamedExecutor:
     tools = load_tools(options.tools or ())
     chosen = make_model(options.model, options.base_url, _model_options(options))
-    kind = options.agent or choose_kind(chosen.model, tools, chosen.full_name).kind
+    kind = options.agent or choose_kind(chosen.model, tools, chosen.full_name)
     agent = make_agent(kind, chosen.model, tools, options.system)
     executor = AgentExecutor(
         agent=agent,

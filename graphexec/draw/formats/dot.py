@@ -1,128 +1,69 @@
-"""DOT, the language of Graphviz."""
+"""DOT, the language of Graphviz: the machine without a style, for programs that draw it in their own."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import partial
-from html import escape
 
-from graphexec.draw.layout.geometry import width
-from graphexec.draw.model.marks import WIDTHS, Mark
-from graphexec.draw.model.picture import Arrow, Box, Cluster, Look, Picture, cluster_tree
-from graphexec.draw.model.style import LIGHT, Colours
-from graphexec.draw.model.text import sanitize_line, sanitize_lines, wrap_text
+from graphexec.draw.model.picture import COLOURS, WIDTHS, Arrow, Box, Cluster, Look, Picture, cluster_tree
+from graphexec.draw.model.text import sanitize_line, sanitize_lines
 from graphexec.kernel.node import END
 
-# Shapes distinguish the kinds without colour. Slanted sides stay steep, even on a wide node.
+# Shapes distinguish the kinds without colour.
 _SHAPES: Mapping[Look, str] = {
-    "model": 'shape=box, style="filled,rounded"',
+    "model": "shape=box, style=rounded",
     "tools": "shape=box, peripheries=2",
-    "person": "shape=polygon, sides=4, skew=0.2, margin=0",
-    "effect": "shape=octagon, margin=0",
-    "opaque": 'shape=hexagon, style="filled,dashed"',
+    "person": "shape=parallelogram",
+    "effect": "shape=octagon",
+    "opaque": "shape=hexagon, style=dashed",
     "pure": "shape=box",
 }
-_COLOURS: Mapping[Mark, str] = {"red": LIGHT.red, "orange": LIGHT.orange, "grey": LIGHT.grey}
-# Font sizes of a node's lines and of the caption, and the maximum width of the caption, in points.
-_LINE, _CAPTION, _ROOM = 11, 11, 460
-# Edges of used-up limits often lead to one node; drawn straighter, fewer of them cross labels.
-_STRAIGHT = 3
-# The minimum and maximum width of a run's edges, in points.
-_LEAST, _MOST = 2.0, 6.0
 _START = "(start)"
 
 
 def dot(picture: Picture) -> str:
-    """Draw the picture as DOT: edges of used-up limits are dashed, embedded graphs are clusters.
+    """Write the picture as DOT: edges of used-up limits are dashed, embedded graphs are clusters, marks have colours.
 
     Nodes have the names of the table.
     """
-    font = 'fontname="Helvetica,Arial,sans-serif"'
-    lines = [
-        "digraph {",
-        f'    graph [{font}, fontsize={_CAPTION}, fontcolor="{LIGHT.ink}", nodesep=0.5, ranksep=0.5, newrank=true]',
-        f'    node [{font}, fontsize=14, fontcolor="{LIGHT.ink}", style=filled, margin="0.2,0.1"]',
-        f'    edge [{font}, fontsize={_LINE}, fontcolor="{LIGHT.ink}", color="{LIGHT.line}", arrowsize=0.8]',
-        f'    "{_START}" [label="", shape=circle, width=0.2, fillcolor="{LIGHT.line}", color="{LIGHT.line}"]',
-        *_nodes(cluster_tree(picture), "    "),
-    ]
+    lines = ["digraph {", f'    "{_START}" [label="", shape=circle]', *_nodes(cluster_tree(picture), "    ")]
     if any(arrow.target == END.name for arrow in picture.arrows):
-        lines.append(
-            f'    "{END.name}" [shape=doublecircle, margin=0, fillcolor="{LIGHT.paper}", color="{LIGHT.line}"]'
-        )
+        lines.append(f'    "{END.name}" [shape=doublecircle]')
     lines.append(f'    "{_START}" -> {_name(picture.start)}')
-    lines += [
-        f"    {_name(arrow.source)} -> {_name(arrow.target)} [label={_label(arrow)}{_edge_style(arrow)}]"
-        for arrow in picture.arrows
-    ]
-    # Last, so that no cluster inherits it.
-    measure = partial(width, size=_CAPTION)
-    sentences = sanitize_lines(*picture.caption)
-    if caption := [line for text in sentences for line in wrap_text(text.split(), _ROOM, measure)]:
-        text = "".join(rf"{_escape_label(line)}\l" for line in caption)
-        lines.append(f'    label="{text}"; labelloc=b; labeljust=l')
+    for arrow in picture.arrows:
+        style = f"{', style=dashed' if arrow.exhausts else ''}{_mark(arrow)}"
+        lines.append(f"    {_name(arrow.source)} -> {_name(arrow.target)} [label={_label(*arrow.lines)}{style}]")
+    if picture.caption:
+        # Last, so that no cluster inherits it.
+        lines.append(f"    label={_label(*picture.caption)}")
     return "\n".join([*lines, "}"]) + "\n"
-
-
-def _name(name: str) -> str:
-    return f'"{_quote(sanitize_line(name))}"'
-
-
-def _quote(text: str) -> str:
-    return text.replace("\\", r"\\").replace('"', r"\"")
-
-
-def _escape_label(text: str) -> str:
-    """Escape text for a label, in which Graphviz reads entities."""
-    return _quote(text.replace("&", "&amp;"))
 
 
 def _nodes(cluster: Cluster, indent: str) -> Iterator[str]:
     for one in cluster.inside:
         if isinstance(one, Cluster):
             yield f'{indent}subgraph "cluster_{one.number}" {{'
-            yield f'{indent}    label="{_escape_label(sanitize_line(one.name))}"; labeljust=l; labelloc=t; margin=14'
-            yield f'{indent}    style="filled,rounded"; fillcolor="{LIGHT.cluster}"; color="{LIGHT.faint}"'
+            yield f"{indent}    label={_label(one.name)}"
             yield from _nodes(one, indent + "    ")
             yield f"{indent}}}"
         else:
             box = one[1]
-            yield f"{indent}{_name(box.name)} [label=<{_box_label(box)}>, {_SHAPES[box.look]}{_box_style(box)}]"
+            label = _label(box.title, *box.lines, *box.notes)
+            yield f"{indent}{_name(box.name)} [label={label}, {_SHAPES[box.look]}{_mark(box)}]"
 
 
-def _box_label(box: Box) -> str:
-    title = f"<b>{escape(sanitize_line(box.title) or ' ')}</b>"
-    lines = sanitize_lines(*box.lines, *box.notes)
-    below = (f'<br/><font point-size="{_LINE}">{escape(line)}</font>' for line in lines)
-    return title + "".join(below)
+def _name(name: str) -> str:
+    return f'"{_escape(sanitize_line(name))}"'
 
 
-def _box_style(box: Box) -> str:
-    colours = LIGHT.nodes[box.look]
-    text, wide = "", 1.2
-    if box.current:
-        colours, wide = Colours(LIGHT.current, colours.stroke), 3
-    elif box.heat == 0:
-        colours, text = Colours(LIGHT.paper, LIGHT.grey), f', fontcolor="{LIGHT.faint}"'
-    if box.failed:
-        colours, wide = Colours(colours.fill, LIGHT.red), 3
-    if box.mark:
-        colours, wide = Colours(colours.fill, _COLOURS[box.mark]), WIDTHS[box.mark]
-    return f', fillcolor="{colours.fill}", color="{colours.stroke}", penwidth={wide}{text}'
+def _label(*texts: str) -> str:
+    """Return lines as a label, in which Graphviz reads entities."""
+    lines = r"\n".join(_escape(line.replace("&", "&amp;")) for line in sanitize_lines(*texts))
+    return f'"{lines}"'
 
 
-def _label(arrow: Arrow) -> str:
-    text = r"\n".join(f"  {_escape_label(line)}  " for line in sanitize_lines(*arrow.lines))
-    return f'"{text}"'
+def _escape(text: str) -> str:
+    return text.replace("\\", r"\\").replace('"', r"\"")
 
 
-def _edge_style(arrow: Arrow) -> str:
-    dashed = f", style=dashed, weight={_STRAIGHT}" if arrow.exhausts else ""
-    if arrow.mark:
-        colour = _COLOURS[arrow.mark]
-        return f'{dashed}, color="{colour}", fontcolor="{colour}", penwidth={WIDTHS[arrow.mark]}'
-    if arrow.heat is None:
-        return dashed
-    if arrow.heat == 0:
-        return f'{dashed}, color="{LIGHT.grey}", fontcolor="{LIGHT.faint}"'
-    return f'{dashed}, color="{LIGHT.heat}", penwidth={_LEAST + arrow.heat * (_MOST - _LEAST):.1f}'
+def _mark(one: Box | Arrow) -> str:
+    return f', color="{COLOURS[one.mark]}", penwidth={WIDTHS[one.mark]}' if one.mark else ""

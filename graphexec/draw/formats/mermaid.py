@@ -7,8 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal, TypeAlias
 
-from graphexec.draw.model.marks import COLOURS, WIDTHS, Mark
-from graphexec.draw.model.picture import Arrow, Cluster, Look, Picture, cluster_tree
+from graphexec.draw.model.picture import COLOURS, WIDTHS, Arrow, Cluster, Look, Mark, Picture, cluster_tree
 from graphexec.draw.model.style import LIGHT
 from graphexec.draw.model.text import sanitize_lines
 from graphexec.kernel.node import END
@@ -39,9 +38,8 @@ _CLASSES: Mapping[Class, str] = {
     "start": "fill:#808080,stroke:#808080",
     "cluster": "fill:none,stroke:#808080,stroke-dasharray:2 3",
 }
-# A run's edges: a blue for white and for black pages, and their widths in pixels.
-_TAKEN = "#2f81f7"
-_UNTAKEN, _LEAST, _MOST = 1.0, 2.0, 6.0
+# A run's edges: a blue for white and for black pages.
+_TAKEN = "stroke:#2f81f7,stroke-width:3px"
 
 # Mermaid wraps lines wider than 200 pixels; lines of up to 22 characters never are. Longer ones get 600 pixels.
 _SHORT, _ROOM = 22, 600
@@ -140,7 +138,7 @@ def _members(picture: Picture) -> dict[Class, list[str]]:
         members[box.look].append(name)
         if box.current:
             members["current"].append(name)
-        elif box.heat == 0:
+        elif box.taken is False:
             members["untaken"].append(name)
         if box.failed:
             members["failed"].append(name)
@@ -168,8 +166,6 @@ def _link_styles(arrows: Iterable[Arrow]) -> list[str]:
 def _link_style(arrow: Arrow) -> str:
     if arrow.mark:
         return f"stroke:{COLOURS[arrow.mark]},stroke-width:{WIDTHS[arrow.mark]}px"
-    if arrow.heat is None:
+    if arrow.taken is None:
         return ""
-    if arrow.heat == 0:
-        return f"stroke:{COLOURS['grey']},stroke-width:{_UNTAKEN:g}px"
-    return f"stroke:{_TAKEN},stroke-width:{_LEAST + arrow.heat * (_MOST - _LEAST):.1f}px"
+    return _TAKEN if arrow.taken else f"stroke:{COLOURS['grey']},stroke-width:1px"

@@ -12,6 +12,7 @@ from graphexec.draw.layout.geometry import Layout, Point, Polyline, Rectangle, w
 from graphexec.draw.layout.graphviz import CLUSTER, LABEL, LEADING, LINE, TITLE, lay_out
 from graphexec.draw.model.picture import (
     GAP,
+    LEGEND,
     ROW,
     SAMPLE,
     Arrow,
@@ -20,7 +21,6 @@ from graphexec.draw.model.picture import (
     Look,
     Picture,
     legend_of,
-    legend_text,
 )
 from graphexec.draw.model.style import FONT, style
 from graphexec.draw.model.text import sanitize_line, wrap_text
@@ -36,8 +36,6 @@ _CAPTION = 11.5
 _SLANT, _ROUND = 8.0, 10.0
 # The length and the half width of an arrow's tip.
 _TIP = (9.0, 3.4)
-# The minimum and maximum width of the lines that a run took.
-_HEAT = (1.6, 4.4)
 
 
 def svg(picture: Picture) -> str:
@@ -56,7 +54,7 @@ def svg(picture: Picture) -> str:
     # The title is the image's name for screen readers.
     head = [
         f"<title>{_escape(_name_of(picture))}</title>",
-        f"<style>{style(plain=not any(box.failed for box in picture.boxes))}</style>",
+        f"<style>{style()}</style>",
         f'<rect class="paper" width="{wide}" height="{high}"/>',
     ]
     return _document(picture, wide, high, 'role="img"', [*head, *lines])
@@ -90,8 +88,8 @@ def _name_of(picture: Picture) -> str:
 def machine(picture: Picture, layout: Layout) -> list[str]:
     """Return the drawing without margins, legend and caption: groups with `data-node` and `data-edge`."""
     lines = [_cluster(path, place) for path, place in layout.clusters.items()]
-    heat = 0.0 if any(box.heat for box in picture.boxes) else None
-    lines.append(f'<g class="edge{" taken" if heat is not None else ""}">{_curve(layout.entry, heat)}</g>')
+    taken = " taken" if any(box.taken for box in picture.boxes) else ""
+    lines.append(f'<g class="edge{taken}">{_curve(layout.entry)}</g>')
     lines += [
         _edge(index, arrow, line) for index, (arrow, line) in enumerate(zip(picture.arrows, layout.arrows, strict=True))
     ]
@@ -137,8 +135,8 @@ def _translate(x: float, y: float, lines: Iterable[str]) -> list[str]:
 
 def _classes(kind: str, one: Box | Arrow) -> str:
     """Return the CSS classes by which the style sheet and the page's script find it."""
-    heat = "" if one.heat is None else "taken" if one.heat > 0 else "untaken"
-    return " ".join(word for word in (kind, one.mark or "", heat) if word)
+    taken = "" if one.taken is None else "taken" if one.taken else "untaken"
+    return " ".join(word for word in (kind, one.mark or "", taken) if word)
 
 
 def _cluster(path: tuple[str, ...], place: Rectangle) -> str:
@@ -159,32 +157,28 @@ def _attribute(path: tuple[str, ...]) -> str:
 
 def _edge(index: int, arrow: Arrow, line: Polyline) -> str:
     kind = _classes("edge exhausts" if arrow.exhausts else "edge", arrow)
-    title, curve = _escape(_title_of(arrow)), _curve(line, arrow.heat)
-    return f'<g class="{kind}" data-edge="{index}"><title>{title}</title>{curve}</g>'
+    return f'<g class="{kind}" data-edge="{index}"><title>{_escape(_title_of(arrow))}</title>{_curve(line)}</g>'
 
 
-def _curve(line: Polyline, heat: float | None) -> str:
+def _curve(line: Polyline) -> str:
     first, *rest = line.curve
     steps = " ".join(_pair(point) for point in rest)
-    thick = _HEAT[0] + heat * (_HEAT[1] - _HEAT[0]) if heat else _HEAT[0]
-    style = f' style="stroke-width:{number(thick)}"' if heat else ""
-    return f'<path class="line" d="M{_pair(first)}C{steps}"{style}/>{_arrow_head(line.curve[-1], line.tip, thick)}'
+    return f'<path class="line" d="M{_pair(first)}C{steps}"/>{_arrow_head(line.curve[-1], line.tip)}'
 
 
 def _pair(point: Point) -> str:
     return f"{number(point[0])},{number(point[1])}"
 
 
-def _arrow_head(base: Point, tip: Point, thick: float) -> str:
-    """Return the arrow's head, from the end of the line to the tip; it is wider than the line."""
+def _arrow_head(base: Point, tip: Point) -> str:
+    """Return the arrow's head, from the end of the line to the tip."""
     across, down = tip[0] - base[0], tip[1] - base[1]
     length = math.hypot(across, down) or 1.0
     ahead = (across / length, down / length)
     # Long enough to reach the end of the line, without a gap.
     reach = max(_TIP[0], length + 0.5)
     root = (tip[0] - ahead[0] * reach, tip[1] - ahead[1] * reach)
-    half = max(_TIP[1], thick * 1.15)
-    side = (-ahead[1] * half, ahead[0] * half)
+    side = (-ahead[1] * _TIP[1], ahead[0] * _TIP[1])
     corners = (tip, (root[0] + side[0], root[1] + side[1]), (root[0] - side[0], root[1] - side[1]))
     return f'<polygon class="tip" points="{" ".join(_pair(corner) for corner in corners)}"/>'
 
@@ -195,15 +189,10 @@ def _label(index: int, arrow: Arrow, place: Rectangle) -> str:
     return f'<g class="{kind}" data-edge="{index}">{lines}</g>'
 
 
-def _lines(
-    lines: Sequence[str], notes: Sequence[str], place: Rectangle, size: float, kind: str, *, failed: bool = False
-) -> str:
+def _lines(lines: Sequence[str], notes: Sequence[str], place: Rectangle, size: float, kind: str) -> str:
     step = size * LEADING
     first = place.y - len(lines) * step / 2 + size * 0.98
     kinds = [kind] * (len(lines) - len(notes)) + [f"{kind} notes"] * len(notes)
-    if failed and notes:
-        # The number of failures.
-        kinds[-1] += " failures"
     # White space separates the words of two lines for those who read only the text.
     return "\n".join(
         text(place.x, first + row * step, words, size=size, kind=kinds[row]) for row, words in enumerate(lines)
@@ -235,7 +224,7 @@ def _node(box: Box, place: Rectangle) -> str:
     known = escape(sanitize_line(box.name))
     return (
         f'<g class="{kind}" data-node="{known}"><title>{known}</title>'
-        f"{outline(box.look, place)}{name}\n{_lines(lines, box.notes, below, LINE, 'faint', failed=box.failed)}</g>"
+        f"{outline(box.look, place)}{name}\n{_lines(lines, box.notes, below, LINE, 'faint')}</g>"
     )
 
 
@@ -276,7 +265,7 @@ def _polygon(*corners: Point) -> str:
 def _legend(picture: Picture, inner: float) -> tuple[list[str], float]:
     """Return the legend, in columns, and its height."""
     entries = legend_of(picture)
-    wide = max(SAMPLE[0] + GAP + width(legend_text(entry), LINE) for entry in entries) + 2 * GAP
+    wide = max(SAMPLE[0] + GAP + width(LEGEND[entry], LINE) for entry in entries) + 2 * GAP
     columns = max(1, int((inner + 2 * GAP) // wide))
     rows = -(-len(entries) // columns)
     lines: list[str] = []
@@ -284,7 +273,7 @@ def _legend(picture: Picture, inner: float) -> tuple[list[str], float]:
         column, row = divmod(index, rows)
         x, y = column * wide, row * ROW + ROW / 2
         lines.append(_sample(entry, Rectangle(x + SAMPLE[0] / 2, y, *SAMPLE)))
-        lines.append(text(x + SAMPLE[0] + GAP, y + LINE * 0.36, legend_text(entry), size=LINE, kind="start faint"))
+        lines.append(text(x + SAMPLE[0] + GAP, y + LINE * 0.36, LEGEND[entry], size=LINE, kind="start faint"))
     return lines, rows * ROW + _MARGIN / 2
 
 
@@ -311,7 +300,7 @@ def _sample(entry: Entry, place: Rectangle) -> str:
             return _end_circles(place, 7, 4.5)
         case "edge" | "exhausts" | "red" | "orange" | "grey" | "taken" | "untaken":
             kind = "edge" if entry == "edge" else f"edge {entry}"
-            return f'<g class="{kind}">{_curve(Polyline(curve, (right[0] + _TIP[0], right[1])), None)}</g>'
+            return f'<g class="{kind}">{_curve(Polyline(curve, (right[0] + _TIP[0], right[1])))}</g>'
         case "current" | "failed":
             return f'<g class="node pure {entry}">{outline("pure", place)}</g>'
         case _:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from graphexec.draw.model.marks import Mark
 from graphexec.draw.model.picture import (
+    LEGEND,
     Arrow,
     Box,
     Cluster,
     Entry,
     Look,
+    Mark,
     NumberedBox,
     Picture,
     cluster_tree,
     legend_of,
-    legend_text,
 )
 from graphexec.draw.model.text import count_cells, sanitize_line, sanitize_lines, wrap_text
 from graphexec.kernel.node import END
@@ -33,7 +33,7 @@ _FRAMES: Mapping[Look, Sequence[str]] = {
 }
 _MARKS: Mapping[Mark, str] = {"red": "!!", "orange": "!", "grey": "~"}
 _CURRENT, _FAILED = "▸", "✗"
-_LEGEND: Mapping[Entry, str] = {
+_SIGNS: Mapping[Entry, str] = {
     "start": "●",
     "end": "◎",
     "exhausts": "┄",
@@ -55,7 +55,7 @@ def terminal(picture: Picture) -> str:
     """
     lines = list(_draw_cluster(picture, cluster_tree(picture), _ROOM))
     # `wrap_text` adds a third space between two entries.
-    signs = [f"{_LEGEND[entry]} {legend_text(entry)}  ".lstrip() for entry in legend_of(picture) if entry in _LEGEND]
+    signs = [f"{_SIGNS[entry]} {LEGEND[entry]}  ".lstrip() for entry in legend_of(picture) if entry in _SIGNS]
     lines += ["", *wrap_text(signs, _ROOM + 2, count_cells)]
     if picture.caption:
         lines.append("")
@@ -99,8 +99,8 @@ def _label(arrow: Arrow) -> str:
 
 def _line(arrow: Arrow) -> str:
     if arrow.exhausts:
-        return "┅" if arrow.heat else "┄"
-    return "━" if arrow.heat else "─"
+        return "┅" if arrow.taken else "┄"
+    return "━" if arrow.taken else "─"
 
 
 def _with_notes(way: str, notes: Sequence[str], room: int, *, last: bool) -> Iterator[str]:

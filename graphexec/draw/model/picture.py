@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Literal, TypeAlias
 
 from pydantic import TypeAdapter, ValidationError
 
-from graphexec.draw.model.marks import Mark, Marks, marked_nodes, marks_of
 from graphexec.draw.model.text import wrap_text
 from graphexec.effects import AskHuman, CallAgent, CallTool, ModelEffect
 from graphexec.errors import InputError, format_number
@@ -17,7 +16,7 @@ from graphexec.kernel.effects import Effect, Perform
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import ITERATIONS, Limits, Meter
 from graphexec.kernel.node import END, Edge, Node
-from graphexec.verify.proof.findings import Verdict
+from graphexec.verify.proof.findings import Finding, Verdict
 from graphexec.verify.proof.flow import flow_of, limits_of
 
 # The width of an edge's label, in characters: a longer list of limits has several lines.
@@ -43,13 +42,21 @@ DESCRIPTIONS: Mapping[Look, str] = {
     "pure": "",
 }
 
+# red: a loop that may not terminate, or the place of a fault.  orange: the path to it.  grey: never taken.
+Mark: TypeAlias = Literal["red", "orange", "grey"]
+Marks: TypeAlias = Mapping[Edge, Mark]
+
+# From Matplotlib's palette: distinct on white and on black. The widths distinguish them without colour.
+COLOURS: Mapping[Mark, str] = {"red": "#d62728", "orange": "#ff7f0e", "grey": "#b0b0b0"}
+WIDTHS: Mapping[Mark, int] = {"red": 3, "orange": 2, "grey": 1}
+
 
 @dataclass(frozen=True, slots=True)
 class Box:
     """A node: its name, its kind, and the `lines` that describe it and the cost of entering it.
 
-    `notes` hold data of the runs that are drawn over the machine. `heat` is 1 for a node that they visited and 0 for
-    others (`None` without runs). `current` marks the node that an unfinished run is at, `failed` one where
+    `notes` hold data of the runs that are drawn over the machine. `taken` is true for a node that they visited and
+    false for others (`None` without runs). `current` marks the node that an unfinished run is at, `failed` one where
     something failed. `group` is the name of the piece that it belongs to, if there is one.
     """
 
@@ -59,7 +66,7 @@ class Box:
     metered: bool = False
     mark: Mark | None = None
     notes: tuple[str, ...] = ()
-    heat: float | None = None
+    taken: bool | None = None
     current: bool = False
     failed: bool = False
     group: str = ""
@@ -86,8 +93,8 @@ class Arrow:
     """An edge: the node `source` leads to the node `target`, or to `"END"`, on `outcome` (a class's name).
 
     `resets` names the meters that the edge resets. `exhausts` is true if the edge is taken only when a limit is used
-    up, and `limits` names those limits, as far as they are set (`None` if unknown). `notes` hold data of runs; `heat`
-    (0 to 1) is how often they took the edge.
+    up, and `limits` names those limits, as far as they are set (`None` if unknown). `notes` hold data of runs; `taken`
+    is true if one of them took the edge.
     """
 
     source: str
@@ -98,7 +105,7 @@ class Arrow:
     limits: tuple[str, ...] | None = None
     mark: Mark | None = None
     notes: tuple[str, ...] = ()
-    heat: float | None = None
+    taken: bool | None = None
 
     @property
     def details(self) -> tuple[str, ...]:
@@ -195,6 +202,28 @@ def picture_of(subject: Graph[Any, Any] | Verdict, marks: Marks | None = None) -
     # An exit, as an edge to the end is.
     raised = [Arrow(node.name, f"raises {error.__name__}", END.name) for node in graph for error in node.raises]
     return Picture(graph.start, tuple(boxes), (*arrows, *raised), caption)
+
+
+def marks_of(graph: Graph[Any, Any], findings: Iterable[Finding]) -> dict[Edge, Mark]:
+    """Mark the edges of the findings: red for loops and faults, orange for the paths to them.
+
+    An edge of a loop stays red even if the path to another loop uses it. An outcome without an edge is not marked.
+    """
+    found = list(findings)
+    witnesses = [one.witness for one in found if one.witness is not None]
+    marks: dict[tuple[str | None, str | None], Mark] = {}
+    marks |= {(step.source, step.outcome): "orange" for one in witnesses for step in one.stem}
+    marks |= {(step.source, step.outcome): "red" for one in witnesses for step in one.loop}
+    marks |= {(one.node, one.outcome): "red" for one in found}
+    places = {edge: (edge.source, edge.outcome.__name__) for edge in graph.edges}
+    return {edge: marks[place] for edge, place in places.items() if place in marks}
+
+
+def marked_nodes(findings: Iterable[Finding]) -> dict[str, Mark]:
+    """Mark the nodes of errors, and those of loops that may not terminate, in red."""
+    errors = [one for one in findings if one.severity == "error"]
+    loops = [step.source for one in errors if one.witness is not None for step in one.witness.loop]
+    return dict.fromkeys([*(one.node for one in errors if one.node is not None), *loops], "red")
 
 
 def look_of(node: Node[Any, Any]) -> Look:
@@ -311,8 +340,8 @@ Entry: TypeAlias = Look | Mark | Literal["start", "end", "edge", "exhausts", "ta
 # The size of a symbol in the legend, the gap between parts, and the height of a row.
 SAMPLE, GAP, ROW = (26.0, 14.0), 9.0, 23.0
 
-# In the order of the legend.
-_TEXTS: Mapping[Entry, str] = {
+# The texts of the legend, in its order.
+LEGEND: Mapping[Entry, str] = {
     "start": "start of a run",
     "edge": "transition with its outcome",
     "exhausts": "taken when a limit is used up",
@@ -333,11 +362,6 @@ _TEXTS: Mapping[Entry, str] = {
 }
 
 
-def legend_text(entry: Entry) -> str:
-    """Return the text of a legend entry."""
-    return _TEXTS[entry]
-
-
 def legend_of(picture: Picture) -> list[Entry]:
     """Return the legend's entries for what the picture contains."""
     shown: set[Entry | None] = {"start", "edge"}
@@ -345,7 +369,7 @@ def legend_of(picture: Picture) -> list[Entry]:
     shown |= {arrow.mark for arrow in picture.arrows}
     shown |= {"exhausts" for arrow in picture.arrows if arrow.exhausts}
     shown |= {"end" for arrow in picture.arrows if arrow.target == END.name}
-    shown |= {"taken" if arrow.heat > 0 else "untaken" for arrow in picture.arrows if arrow.heat is not None}
+    shown |= {"taken" if arrow.taken else "untaken" for arrow in picture.arrows if arrow.taken is not None}
     shown |= {"current" for box in picture.boxes if box.current}
     shown |= {"failed" for box in picture.boxes if box.failed}
-    return [entry for entry in _TEXTS if entry in shown]
+    return [entry for entry in LEGEND if entry in shown]

@@ -81,15 +81,9 @@ DARK = Palette(
 )
 
 
-def style(dark: str = "@media (prefers-color-scheme: dark)", *, plain: bool = False) -> str:
-    """Return the style sheet of an SVG; `dark` is the selector or media query around its dark rules.
-
-    That of a `plain` picture has no rules for failures.
-    """
-    light, night = _rules(LIGHT), _rules(DARK)
-    if plain:
-        return f"{_SHAPES}{light}{dark}{{{night}}}"
-    return f"{_SHAPES}{light}{_failure_rule(LIGHT)}{dark}{{{night}{_failure_rule(DARK)}}}"
+def style(dark: str = "@media (prefers-color-scheme: dark)") -> str:
+    """Return the style sheet of an SVG; `dark` is the selector or media query around its dark rules."""
+    return f"{_SHAPES}{_rules(LIGHT)}{dark}{{{_rules(DARK)}}}"
 
 
 _SHAPES = (
@@ -134,9 +128,3 @@ def _rules(palette: Palette) -> str:
         for mark, colour in marks.items()
     )
     return "".join([*rules, *coloured])
-
-
-def _failure_rule(palette: Palette) -> str:
-    # With an outline, they are readable on the colour of the current node, too.
-    failures = f"fill:{palette.red};paint-order:stroke;stroke:{palette.paper};stroke-width:3px;stroke-linejoin:round"
-    return f".gx .failures{{{failures}}}"

@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import replace
 from functools import cache
 from hashlib import sha256
 from html import escape
+from importlib.resources import files
+from posixpath import dirname, join, normpath
 from string import Template
+from typing import Any
 
 from graphexec.draw.formats.svg import legend_sample, page_svg
 from graphexec.draw.layout.graphviz import paths_of
-from graphexec.draw.model.picture import Entry, Picture, legend_of, legend_text
+from graphexec.draw.model.picture import LEGEND, Arrow, Entry, Picture, legend_of
 from graphexec.draw.model.style import DARK, LIGHT, Palette, style
-from graphexec.draw.model.text import sanitize_line
-from graphexec.draw.page.bundle import bundle, read_file
-from graphexec.draw.page.encoding import readable, script_json
+from graphexec.draw.model.text import sanitize_line, shorten
+from graphexec.draw.page.encoding import pack_records, readable, script_json
 from graphexec.draw.runs.data import Record
+from graphexec.draw.runs.overlay import steps_of
+from graphexec.draw.runs.records import Recording
 
 # In their order: the later ones adapt the earlier ones to the screen.
 _STYLES = ("base", "header", "machine", "steps", "detail", "player", "waterfall", "keys", "screens")
@@ -26,29 +33,64 @@ _EXPLAINED: frozenset[Entry] = frozenset({"exhausts", "end", "red", "orange", "g
 # The script sets this attribute on a dark page: the reader's choice, or else the system's.
 _DARK = ":root[data-theme=dark]"
 
+# The maximum length of the question in the page's title.
+_TITLE = 80
 
-def assemble(drawn: Picture, data: Record, *, title: str, live: bool) -> str:
-    """Return the page of a machine, drawn as in the picture, with the `readable` data that its script reads.
+# The only form of import that the scripts use; `export` stands only before declarations.
+_IMPORT = re.compile(r'^import \{[^}]*\} from "(\.[^"]+)";\n', re.MULTILINE)
+_EXPORT = re.compile(r"^export (?=const |let |function |async function )", re.MULTILINE)
 
-    The policy allows the script and the style of the page alone, and a `live` page requests to its own server. Raises
-    `InputError` if pygraphviz is not installed.
+
+def html(picture: Picture, recording: Recording | None = None, *, live: str | None = None) -> str:
+    """Draw the picture as an HTML page; with a `recording`, the page shows the run step by step.
+
+    `live` is the address of an event stream on the page's own server: each message is a record in the format of
+    `record_json`, and its `id` is the index in the run; the event `end` ends the stream. The policy of the page allows
+    its own script and style, and a live page requests to its server; the page works from disk. Raises `InputError` if
+    pygraphviz is not installed.
     """
+    records = () if recording is None else recording.records
+    drawn = replace(picture, arrows=tuple(_with_counts(picture, records, live=live is not None)))
     legend = "".join(
-        f"<span>{legend_sample(entry)}{escape(legend_text(entry))}</span>"
+        f"<span>{legend_sample(entry)}{escape(LEGEND[entry])}</span>"
         for entry in legend_of(drawn)
         if entry in _EXPLAINED
     )
     body = Template(read_file("page.html")).substitute(drawing=page_svg(drawn), legend=legend)
     css = f"{style(_DARK)}{_colours(LIGHT, ':root')}{_colours(DARK, _DARK)}{_read_styles()}"
     script = bundle()
+    data = {
+        "clusters": readable(_clusters(drawn)),
+        "picture": readable(picture.to_data()),
+        "records": pack_records(records),
+        "live": live,
+    }
     return Template(read_file("document.html")).substitute(
-        title=escape(title),
-        policy=_policy(script, css, body, live=live),
+        title=escape(_title(picture, records)),
+        policy=_policy(script, css, live=live is not None),
         css=css,
         body=body,
-        data=script_json({"clusters": readable(_clusters(drawn)), **data}),
+        data=script_json(data),
         script=script,
     )
+
+
+def _with_counts(picture: Picture, records: Iterable[Record], *, live: bool) -> Iterable[Arrow]:
+    """Yield the arrows with their counts, so that the layout reserves space for the counts that the script shows."""
+    moves = Counter(steps_of(picture, records))
+    for index, arrow in enumerate(picture.arrows):
+        count = moves[index]
+        yield replace(arrow, notes=(f"×{count:,}",)) if count or live else arrow
+
+
+def _title(picture: Picture, records: Iterable[Record]) -> str:
+    # Any: a run's input is arbitrary.
+    asked: Any = next((readable(record.get("input")) for record in records if record["event"] == "start"), None)
+    with suppress(TypeError, KeyError):
+        asked = asked["input"]
+    if asked is None:
+        return f"State machine starting at {picture.start}"
+    return shorten(str(asked), _TITLE)
 
 
 def _clusters(picture: Picture) -> dict[str, list[str]]:
@@ -67,14 +109,12 @@ def _colours(palette: Palette, selector: str) -> str:
     return f"{selector}{{{';'.join(rules)}}}"
 
 
-def _policy(script: str, css: str, body: str, *, live: bool) -> str:
+def _policy(script: str, css: str, *, live: bool) -> str:
     """Return the content security policy: the page's own script and style, and for a live page its own server."""
-    widths = sorted(set(re.findall(' style="([^"]*)"', body)))
-    styles = " ".join([_hash(css), *(["'unsafe-hashes'"] if widths else []), *map(_hash, widths)])
     rules: Mapping[str, str] = {
         "default-src": "'none'",
         "script-src": _hash(script),
-        "style-src": styles,
+        "style-src": _hash(css),
         "img-src": "data:",
         "connect-src": "'self'" if live else "'none'",
         "base-uri": "'none'",
@@ -90,3 +130,32 @@ def _hash(text: str) -> str:
 @cache
 def _read_styles() -> str:
     return "".join(read_file(f"styles/{name}.css") for name in _STYLES)
+
+
+@cache
+def read_file(name: str) -> str:
+    """Return the text of a file of this package."""
+    return files("graphexec.draw.page").joinpath(name).read_text("utf-8")
+
+
+@cache
+def bundle() -> str:
+    """Return the module `page.js` and all that it imports, each after those it imports.
+
+    The modules share one scope, so their top-level names must differ. Modules that import each other may use each
+    other's names only in functions.
+    """
+    texts: dict[str, str] = {}
+    _collect("page.js", texts, set())
+    return "".join(texts.values())
+
+
+def _collect(name: str, texts: dict[str, str], begun: set[str]) -> None:
+    """Add a module, after those that it imports, to `texts`; `begun` are those that have been visited."""
+    if name in begun:
+        return
+    begun.add(name)
+    source = read_file(f"scripts/{name}")
+    for path in _IMPORT.findall(source):
+        _collect(normpath(join(dirname(name), path)), texts, begun)
+    texts[name] = _EXPORT.sub("", _IMPORT.sub("", source))

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from math import isfinite
 from typing import Any, cast
 
-from graphexec.draw.runs.data import Record, to_json_data
+from graphexec.draw.runs.data import Record
 from graphexec.messages.images import Image, restore_object
 
 # The largest integer that JavaScript represents exactly.
@@ -25,24 +25,14 @@ _ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
 def record_json(record: Record) -> str:
     """Return a record as JSON for the page: numbers that JavaScript cannot represent are strings.
 
-    It is a `page_record`. Images become their labels, data nested too deeply becomes `…`, and values that JSON cannot
-    express become their `repr`. Never raises.
+    Images become their labels, and data nested too deeply becomes `…`.
     """
-    return json.dumps(readable(page_record(record)), allow_nan=False)
-
-
-def page_record(record: Record) -> Record:
-    """Return a record without the reasoning in the form of its provider, which is long, and which nobody can read."""
-    replies: Sequence[Record] = record.get("replies", ())
-    if not any("reasoning_parts" in reply for reply in replies):
-        return record
-    shown = [{name: one for name, one in reply.items() if name != "reasoning_parts"} for reply in replies]
-    return {**record, "replies": shown}
+    return json.dumps(readable(record), allow_nan=False)
 
 
 def pack_records(records: Iterable[Record]) -> str:
     """Return the records of a run, each as `record_json` has it, as gzipped JSON in Base64; no records are ""."""
-    shown = [readable(page_record(record)) for record in records]
+    shown = list(map(readable, records))
     text = json.dumps(shown, allow_nan=False, separators=(",", ":"))
     return b64encode(gzip.compress(text.encode(), mtime=0)).decode() if shown else ""
 
@@ -54,12 +44,8 @@ def script_json(data: Record) -> str:
 
 
 # Any: JSON values are arbitrary.
-def readable(value: Any) -> Any:
-    """Return data as the page shows it: see `record_json`."""
-    return _convert(value, 0)
-
-
-def _convert(value: Any, depth: int) -> Any:
+def readable(value: Any, depth: int = 0) -> Any:
+    """Return JSON data as the page shows them, see `record_json`; `depth` is how many values they are in."""
     match value:
         case None | bool() | str():
             return value
@@ -69,20 +55,14 @@ def _convert(value: Any, depth: int) -> Any:
             return value
         case int():
             return hex(value) if value.bit_length() > _LONG else str(value)
-        case float():
-            return value if isfinite(value) else str(value)
         case dict():
             # Type checkers do not know the members of an arbitrary value.
             members = cast("Record", value)
             restored = restore_object(members) if "kind" in members else members
             if isinstance(restored, Image):
                 return f"[image: {restored}]"
-            return {_text(name): _convert(one, depth + 1) for name, one in restored.items()}
+            return {name: readable(one, depth + 1) for name, one in restored.items()}
         case list() | tuple():
-            return [_convert(one, depth + 1) for one in cast("Sequence[Any]", value)]
+            return [readable(one, depth + 1) for one in cast("Sequence[Any]", value)]
         case _:
-            return _convert(to_json_data(value), depth + 1)
-
-
-def _text(name: object) -> str:
-    return name if isinstance(name, str) else json.dumps(_convert(name, 0), allow_nan=False)
+            return value if isfinite(value) else str(value)

@@ -11,11 +11,9 @@ from typing import Any, TypeAlias, final
 from graphexec._mistakes.tracebacks import format_traceback
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, Run, Steps, StoppedResponse, reason_of, run_of
 from graphexec.effects import (
+    AGENT_METERS,
     CACHED_TOKENS,
-    COST,
-    MODEL_CALLS,
     TOKENS,
-    TOOL_CALLS,
     AskHuman,
     CallAgent,
     CallTool,
@@ -62,6 +60,9 @@ def spent_data(spent: Spent, own: Collection[str]) -> Record:
     }
 
 
+# The limits of an agent, which every record has, set or not.
+_AGENT = {meter.name: meter for meter in AGENT_METERS}
+
 # NaN and the infinities are not valid JSON, though Python writes them.
 _strict = json.JSONEncoder(allow_nan=False)
 
@@ -90,7 +91,7 @@ def limits_data(limits: Limits, own: Collection[str]) -> Record:
     return {
         "iterations": limits.iterations,
         "seconds": limits.seconds,
-        **dict.fromkeys(_LIMITED),
+        **dict.fromkeys(_AGENT),
         **meters,
         "fan_out": limits.fan_out,
         "restarts": limits.restarts,
@@ -105,17 +106,12 @@ def read_limits(data: Record) -> Limits:
     names = ("iterations", "seconds", "fan_out", "restarts", "depth", "nested_runs")
     own = {name: data[name] for name in names if name in data}
     others = {name: value for name, value in data.items() if name not in own and name != "budgets"}
-    agent = {meter.name: meter for meter in (MODEL_CALLS, TOOL_CALLS, TOKENS, COST)}
     meters = {
-        agent.get(name, Meter(name, whole=not isinstance(value, float))): value
+        _AGENT.get(name, Meter(name, whole=not isinstance(value, float))): value
         for name, value in (others | data.get("budgets", {})).items()
-        if value is not None or name not in _LIMITED
+        if value is not None or name not in _AGENT
     }
     return Limits(meters, **own)
-
-
-# The limits of an agent, which every record has, set or not.
-_LIMITED = tuple(meter.name for meter in (MODEL_CALLS, TOOL_CALLS, TOKENS, COST))
 
 
 def step_data(step: AgentStep) -> Record:
@@ -171,7 +167,7 @@ def reply_data(effect: Effect[Any], reply: object) -> Record:
 
 
 def _model_reply_data(effect: Effect[Any], reply: ModelReply) -> Record:
-    usage, reasoning = reply.usage, reply.reasoning
+    usage = reply.usage
     data: Record = {
         "effect": type(effect).__name__,
         "content": reply.content,
@@ -184,14 +180,8 @@ def _model_reply_data(effect: Effect[Any], reply: ModelReply) -> Record:
         data["cached_tokens"] = usage.cached_tokens
     if reply.cost is not None:
         data["cost"] = reply.cost
-    if reasoning:
-        texts = [part.text for part in reasoning if part.text]
-        if texts:
-            data["reasoning"] = "\n\n".join(texts)
-        # Some providers want their own form of it back.
-        if any(part.data for part in reasoning):
-            data["reasoning_parts"] = [asdict(part) for part in reasoning]
-    return data
+    texts = [part.text for part in reply.reasoning if part.text]
+    return {**data, "reasoning": "\n\n".join(texts)} if texts else data
 
 
 def _result_data(effect: Effect[Any], result: ToolResult) -> Record:
@@ -201,12 +191,6 @@ def _result_data(effect: Effect[Any], result: ToolResult) -> Record:
     data["observation"] = to_json_data(result.observation)
     if result.traceback is not None:
         data["traceback"] = result.traceback
-    if result.excerpt.max_text is not None:
-        data["max_text"] = result.excerpt.max_text
-    if result.excerpt.note:
-        data["note"] = result.excerpt.note
-    if result.return_direct:
-        data["return_direct"] = True
     return data
 
 

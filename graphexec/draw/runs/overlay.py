@@ -1,16 +1,14 @@
-"""Runs drawn over their machine: the edges they took, how often, and the time at each node."""
+"""Runs drawn over their machine: the edges they took, how often, and where something failed."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 
 from graphexec.draw.model.picture import Arrow, Box, Picture
-from graphexec.draw.model.text import format_duration, format_quantity
+from graphexec.draw.model.text import format_data, format_duration, format_quantity, shorten
 from graphexec.draw.runs.data import Record
-from graphexec.draw.runs.labels import format_data, shorten
 from graphexec.draw.runs.records import Recording
 from graphexec.errors import InputError
 
@@ -21,7 +19,7 @@ _ANSWER, _ERROR = 80, 200
 
 
 def overlay_runs(picture: Picture, runs: Sequence[Recording]) -> Picture:
-    """Return the picture with the path of one run, or a heat map of several.
+    """Return the picture with the path of one run, or with the edges that several took and how often.
 
     Raises `InputError` for a run with an edge that the machine does not have.
     """
@@ -29,37 +27,26 @@ def overlay_runs(picture: Picture, runs: Sequence[Recording]) -> Picture:
         return picture
     steps = [steps_of(picture, run.records) for run in runs]
     taken = Counter(edge for path in steps for edge in path)
-    runs_through = Counter(edge for path in steps for edge in set(path))
-    most = max(taken.values(), default=1)
     visits = Counter(picture.arrows[edge].source for path in steps for edge in path)
-    costs = _costs_of(runs)
+    failures = Counter(node for run in runs for node in _failed_nodes(run))
     single = len(runs) == 1
     current_node = _current_node(runs[0]) if single else None
 
     def annotate_arrow(index: int, arrow: Arrow) -> Arrow:
         count = taken[index]
-        notes: tuple[str, ...] = ()
-        if count and single:
+        notes = (f"×{count:,}",) if count else ()
+        if single and 0 < count <= _STEPS:
             numbers = [str(number) for number, edge in enumerate(steps[0], 1) if edge == index]
-            which = f"{'step' if count == 1 else 'steps'} {', '.join(numbers)}"
-            notes = (which,) if count <= _STEPS else (f"×{count:,}",)
-        elif count:
-            notes = (f"×{count:,} in {runs_through[index]:,} of {format_quantity(len(runs), 'run')}",)
-        return dataclasses.replace(arrow, notes=notes, heat=count / most)
+            notes = (f"{'step' if count == 1 else 'steps'} {', '.join(numbers)}",)
+        return dataclasses.replace(arrow, notes=notes, taken=count > 0)
 
     def annotate_box(box: Box) -> Box:
-        count = visits[box.name]
-        current = box.name == current_node
-        cost = costs[box.name]
-        times = [f"×{count:,}"] if count > 1 else []
-        if cost.calls:
-            # The number of visits is enough where each made one call.
-            made = [format_quantity(cost.calls, "call")] if cost.calls != count else []
-            times += [*made, format_duration(cost.seconds)]
-        notes: tuple[str, ...] = (" · ".join(times),) if times else ()
-        notes += (f"{cost.failures:,} failed",) if cost.failures else ()
-        heat = float(bool(count or current or cost.failures))
-        return dataclasses.replace(box, notes=notes, heat=heat, current=current, failed=cost.failures > 0)
+        count, failed, current = visits[box.name], failures[box.name], box.name == current_node
+        notes: tuple[str, ...] = (f"×{count:,}",) if count > 1 else ()
+        notes += (f"{failed:,} failed",) if failed else ()
+        return dataclasses.replace(
+            box, notes=notes, taken=bool(count or current or failed), current=current, failed=failed > 0
+        )
 
     return dataclasses.replace(
         picture,
@@ -69,58 +56,18 @@ def overlay_runs(picture: Picture, runs: Sequence[Recording]) -> Picture:
     )
 
 
-@dataclass(slots=True)
-class _Cost:
-    """What happened at a node: calls with a reply, what failed, and the seconds in which a call was open."""
-
-    calls: int = 0
-    failures: int = 0
-    seconds: float = 0.0
-
-
-def _costs_of(runs: Iterable[Recording]) -> dict[str, _Cost]:
-    costs: dict[str, _Cost] = defaultdict(_Cost)
-    for run in runs:
-        times: dict[str, list[tuple[float, float]]] = defaultdict(list)
-        # The calls without a reply, by request and member: where and when each was requested.
-        pending: dict[tuple[int | None, int], tuple[str, float]] = {}
-        now = 0.0
-        for record in run.records:
-            now = record["spent"]["seconds"] if "spent" in record else now
-            call: Record = record.get("call", {})
-            key = call.get("sequence"), call.get("member", 0)
-            match record:
-                case {"event": "entered"}:
-                    pending.clear()
-                case {"event": "asked", "node": node}:
-                    pending[key] = node, now
-                case {"event": "answered", "node": node, "replies": replies}:
-                    pending.pop(key, None)
-                    costs[node].calls += len(replies)
-                    costs[node].failures += sum(reply.get("status", "ok") != "ok" for reply in replies)
-                    times[node] += [(reply["began"], reply["began"] + reply["seconds"]) for reply in replies]
-                case {"event": "moved", "node": node}:
-                    # Replies that could not be parsed.
-                    costs[node].failures += len(record.get("steps", ()))
-                case {"event": "failed", "node": node}:
-                    costs[node].failures += 1
-                case {"event": "result", "seconds": seconds}:
-                    for node, began in pending.values():
-                        times[node].append((began, seconds))
-                case _:
-                    pass
-        for node, spans in times.items():
-            costs[node].seconds += _covered(spans)
-    return costs
-
-
-def _covered(spans: Iterable[tuple[float, float]]) -> float:
-    """Return the seconds that spans of time cover together: concurrent calls count once."""
-    covered = ended = 0.0
-    for began, end in sorted(spans):
-        covered += max(0.0, end - max(began, ended))
-        ended = max(ended, end)
-    return covered
+def _failed_nodes(run: Recording) -> Iterator[str]:
+    """Yield the node of each call that failed, of each reply that could not be parsed, and of an exception."""
+    for record in run.records:
+        match record:
+            case {"event": "answered", "node": node, "replies": replies}:
+                yield from (node for reply in replies if reply.get("status", "ok") != "ok")
+            case {"event": "moved", "node": node, "steps": unread}:
+                yield from (node for _ in unread)
+            case {"event": "failed", "node": node}:
+                yield node
+            case _:
+                pass
 
 
 def steps_of(picture: Picture, records: Iterable[Record]) -> list[int]:

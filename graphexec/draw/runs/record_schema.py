@@ -92,12 +92,6 @@ class _Call(TypedDict):
     arguments: str
 
 
-class _Reasoning(TypedDict):
-    text: str
-    data: str
-    provider: str
-
-
 class _Reply(TypedDict):
     effect: str
     began: _Seconds
@@ -113,7 +107,6 @@ class _Reply(TypedDict):
     cached_tokens: NotRequired[_Count]
     cost: NotRequired[_Money]
     reasoning: NotRequired[str]
-    reasoning_parts: NotRequired[list[_Reasoning]]
 
 
 class _CallId(TypedDict):

@@ -29,7 +29,6 @@ from graphexec.draw.runs.record_schema import VERSION
 from graphexec.draw.runs.records import Recording
 from graphexec.effects import ModelEffect
 from graphexec.errors import InputError, format_value
-from graphexec.kernel.effects import Effect
 from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Failed, Journal, Moved, Reported, journal_of
 from graphexec.kernel.graph import Graph, require_graph
 from graphexec.kernel.meters import Spent
@@ -85,10 +84,7 @@ class Recorder:
         self._now = 0.0
         self._open: dict[tuple[int, int], tuple[Asked, float]] = {}
         self._history = RunHistory()
-        # The last usage and its data, which consecutive records share.
-        self._spent: tuple[Spent | None, Record] = (None, {})
         self.records: list[Record] = []
-        self._is_over = False
         fields = {
             "began": None if self._began is None else _date(self._began),
             "limits": None if limits is None else limits_data(limits, graph.own),
@@ -105,7 +101,7 @@ class Recorder:
 
     def __call__(self, event: Event[Any]) -> Record:
         """Store and return the record of an event. Raises `InputError` if the run already has its result."""
-        if self._is_over:
+        if self.recording.result is not None:
             raise InputError("this recorder already has the result of a run; make a Recorder for each run")
         match event:
             case Entered(node, _, spent, call):
@@ -113,12 +109,14 @@ class Recorder:
                 run = "" if call is None else call.run_id
                 changed, self._run = run not in ("", self._run), run or self._run
                 named = {"run": run} if changed else {}
-                return self._add({"event": "entered", "node": node, **named, "spent": self._usage(spent)})
+                return self._add({"event": "entered", "node": node, **named, "spent": spent_data(spent, self._own)})
             case Asked(node, effect, call):
                 if call is not None:
                     self._open[call.sequence, call.member] = event, self._now
-                effects = [self._effect_record(effect)]
-                asked = {"event": "asked", "node": node, **call_data(call), **self._time(), "effects": effects}
+                data = effect_data(effect)
+                if isinstance(effect, ModelEffect):
+                    data |= self._prompts.record(effect.request)
+                asked = {"event": "asked", "node": node, **call_data(call), **self._time(), "effects": [data]}
                 return self._add(asked)
             case Answered():
                 return self._answered(event)
@@ -168,16 +166,11 @@ class Recorder:
         # Microseconds, of which clocks are certain.
         reply["began"] = round(max(0.0, spent.seconds - event.seconds), 6)
         reply["seconds"] = round(event.seconds, 6)
-        used = self._usage(spent)
+        used = spent_data(spent, self._own)
         record = {"event": "answered", "node": event.node, **call_data(call), "spent": used, "replies": [reply]}
         if call is not None and call.charged:
             record["within"] = dict(call.charged)
         return self._add(record)
-
-    def _usage(self, spent: Spent) -> Record:
-        if spent is not self._spent[0] and spent != self._spent[0]:
-            self._spent = spent, spent_data(spent, self._own)
-        return self._spent[1]
 
     def _failed(self, event: Failed) -> Record:
         """Store where the exception ended the run, unless it came from outside, and return the result's record."""
@@ -247,12 +240,7 @@ class Recorder:
 
     def _add(self, record: Record) -> Record:
         self.records.append(record)
-        self._is_over = record["event"] == "result"
         return record
-
-    def _effect_record(self, effect: Effect[Any]) -> Record:
-        data = effect_data(effect)
-        return data | self._prompts.record(effect.request) if isinstance(effect, ModelEffect) else data
 
 
 @runtime_checkable

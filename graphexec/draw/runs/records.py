@@ -43,10 +43,9 @@ Their fields:
   images also `images`, their labels (the images themselves are in `input` and in `observation`)
 - `replies`, each: `effect`, `began`, `seconds` (on the run's clock); of a model also `content`, `tool_calls`,
   `finish_reason`, `prompt_tokens`, `completion_tokens`, and if there are any `cached_tokens`, `cost`, `reasoning` (what
-  the model wrote before its answer, as far as the provider shows it) and `reasoning_parts` (each `text`, `data`,
-  `provider`: the form that the provider wants back); of a tool also `tool`, `status`, `error`
-  (the class of the exception that it failed with, or `null`), `observation`, and if there are any `traceback`,
-  `max_text` (characters that the model sees), `note` (what it sees after them), `return_direct`; else `value`
+  the model wrote before its answer, as far as the provider shows it); of a tool also `tool`, `status`, `error`
+  (the class of the exception that it failed with, or `null`), `observation`, and if there is one `traceback`; else
+  `value`
 - `tool_calls`, each: `id`, `name`, `arguments`
 - `steps`, each: `tool`, `tool_input`, `observation`, `status`, `error` (as in `replies`), and if there is any `unread`
   (the rest of the reply, which the model invented; actions and answers in the value of an outcome have it, and the
@@ -63,9 +62,8 @@ An image in a value is an object with the `kind` `graphexec.image` and its `url`
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import final
 
 from graphexec.draw.model.picture import Picture
@@ -106,27 +104,20 @@ class Recording:
     @staticmethod
     def from_json_lines(text: str) -> Recording:
         """Read a trace. Raises `InputError` that names the first invalid line."""
-        reading = _read(text)
-        numbered = list(islice(reading, 1))
-        if not numbered or numbered[0][1]["event"] != "start" or "machine" not in numbered[0][1]:
+        lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
+        numbered = {number: read_record(line, f"line {number}") for number, line in lines}
+        records = tuple(numbered.values())
+        if not records or records[0]["event"] != "start" or "machine" not in records[0]:
             raise InputError(f"these records do not begin with a start and its machine; {NAME_A_TRACE}")
-        numbered += reading
-        records = tuple(record for _, record in numbered)
         if len([one for one in records if one["event"] == "start"]) > 1:
             raise InputError(
                 "these are records of several runs; pass the records of one run, from its start to its end"
             )
-        for number, record in numbered:
+        for number, record in numbered.items():
             validate_record(record, f"line {number}")
         recording = Recording(records)
         try:
             _ = recording.machine, recording.limits
         except (InputError, LimitsError, TypeError) as error:
-            raise InputError(f"line {numbered[0][0]}: {error}; {NAME_A_TRACE}") from None
+            raise InputError(f"line {lines[0][0]}: {error}; {NAME_A_TRACE}") from None
         return recording
-
-
-def _read(text: str) -> Iterator[tuple[int, Record]]:
-    for number, line in enumerate(text.split("\n"), 1):
-        if line.strip():
-            yield number, read_record(line, f"line {number}")

@@ -129,7 +129,7 @@ class ChunkBuilder:
         """Return the chunks of the actions that have not been announced."""
         new = _without(self._announced, actions)
         self._announced += new
-        return [{"actions": [action], "messages": _model_messages(action)} for action in new]
+        return [{"actions": [action], "messages": [action.message or AssistantMessage(action.log)]} for action in new]
 
     def _last_chunk(self, ending: Ending) -> Chunk:
         values: Chunk = dict(ending.return_values) if isinstance(ending, AgentFinish) else {"output": ending.output}
@@ -160,11 +160,6 @@ def _dispatches(source: Node[Any, Any], effect: Request) -> bool:
     if Acted in source.outcomes:
         return observes and calls_tools(effect)
     return observes or calls_tools(effect)
-
-
-def _model_messages(action: AgentAction) -> list[Message]:
-    """Return the messages in which the model chose an action."""
-    return [action.message or AssistantMessage(action.log)]
 
 
 def _observation_message(step: AgentStep) -> Message:

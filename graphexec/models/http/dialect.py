@@ -25,7 +25,6 @@ TOOL_CHOICE = Member(
     kept=("none", {"type": "none"}),
     remedy="pass tool_choice to create_tool_calling_agent, or in a ChatRequest",
 )
-NO_SEED = Member("", "seed", remedy="leave it out, or pass extra_body={'seed': ...} if your server takes it")
 
 
 def written(path: str, *, refusable: bool = False, aliases: tuple[str, ...] = ()) -> Member:
@@ -60,10 +59,6 @@ def bearer_headers(key: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {key}"} if key else {}
 
 
-def _usual_form(_: Sampling) -> HistoryForm:
-    return HistoryForm()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
     """One protocol: how its requests are written, and its replies read.
@@ -76,8 +71,8 @@ class Dialect:
     draft: type[Draft]
     # What a body may have: the options by their places, and what a server may refuse or `extra_body` may not set.
     members: tuple[Member, ...]
-    # Returns the path below the base URL.
-    route: Callable[[ModelRequest], str]
+    # Returns the path below the base URL, for a request to the model of this name, which may ask for a stream.
+    route: Callable[[ModelRequest, str, bool], str]
     # Returns the headers with the API key.
     headers: Callable[[str], dict[str, str]] = bearer_headers
     # The member with the conversation, and what writes a part of it: its beginning, a turn, or all of it.
@@ -85,12 +80,12 @@ class Dialect:
     write_messages: Callable[[Sequence[Message], HistoryForm], list[JSON]]
     # Returns the members beside the conversation: instructions, tools, stop strings, a schema. `None` is not sent.
     write_others: Callable[[ChatRequest, Sampling], JSON]
-    # Returns the tool choice: `none`, `required` or the name of a tool.
-    write_choice: Callable[[str], JSON | str]
+    # Returns the members for a tool choice: `none`, `required` or the name of a tool.
+    write_choice: Callable[[str], JSON]
     # Returns the members of a completion; without it, that is sent as a message of the user.
     write_completion: Callable[[CompletionRequest], JSON] | None = None
     # Returns the form of the calls in a history.
-    form: Callable[[Sampling], HistoryForm] = _usual_form
+    form: Callable[[Sampling], HistoryForm] = lambda _: HistoryForm()
     # The members that ask for a stream.
     streaming: JSON = field(default_factory=lambda: {"stream": True})
     # Bounds a reply if the user does not; `None` is the server's default.
@@ -113,7 +108,7 @@ class Dialect:
             asked = self._encode_chat(to_chat(request), sampling)
         body: JSON = {"model": sampling.model, **asked, **(self.streaming if stream else {})}
         for member in self.members:
-            value = getattr(sampling, member.option, None) if member.path else None
+            value = getattr(sampling, member.option, None)
             if value is not None:
                 outer, _, inner = member.path.partition(".")
                 body[outer] = {**body.get(outer, {}), inner: value} if inner else value
@@ -135,21 +130,21 @@ class Dialect:
                 "with text"
             )
         choice = tool_choice_of(chat, sampling.model)
-        chosen = {} if choice is None else {"tool_choice": self.write_choice(choice)}
+        chosen = {} if choice is None else self.write_choice(choice)
         return {self.conversation: sent, **self.write_others(chat, sampling), **chosen}
 
     @property
-    def absent(self) -> dict[str, str]:
-        """The options that the protocol does not have, with their remedies."""
-        return {member.option: member.remedy for member in self.members if not member.path}
+    def options(self) -> frozenset[str]:
+        """The options that the protocol has."""
+        return frozenset(["model", "max_tokens", *(member.option for member in self.members if member.option)])
 
     def remedies(self, *absent: str) -> dict[str, str]:
         """Return what to write instead of the members that `extra_body` may not set, by their paths.
 
         Those of `absent` options it may set, too.
         """
-        options = {name: f"pass {name}" for name in OPTIONS if name not in {*absent, *self.absent}}
-        members = {one.path: one.remedy or options.get(one.option, "") for one in self.members if one.path}
+        options = {name: f"pass {name}" for name in OPTIONS if name in self.options and name not in absent}
+        members = {one.path: one.remedy or options.get(one.option, "") for one in self.members}
         return {"stream": _REQUEST_WRITES_IT, **options, **{path: one for path, one in members.items() if one}}
 
 
@@ -157,7 +152,7 @@ def _is_apart(part: Sequence[Message], items: Sequence[JSON]) -> bool:
     """Return whether a part of a conversation need not be joined with what stands around it, where roles alternate."""
     if not items or items[-1]["role"] != "user":
         return False
-    return items[0]["role"] == "assistant" or not isinstance(part[0], AssistantMessage)
+    return items[0]["role"] != "user" or not isinstance(part[0], AssistantMessage)
 
 
 def describe_tool(tool: ToolSpec) -> JSON:

@@ -6,7 +6,6 @@ wait for a byte has what is left of the call, and so have the search for an addr
 
 from __future__ import annotations
 
-import ipaddress
 import socket
 import time
 from collections.abc import Sequence
@@ -154,14 +153,7 @@ def _time_left(timeout: float | None, late: type[Exception]) -> float | None:
 def _resolve(host: str, port: int, timeout: float | None) -> Sequence[str]:
     """Return the addresses of a host, in a thread, because nothing interrupts the search."""
     try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        pass
-    else:
-        return (host,)
-    search = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
-    try:
-        found = search() if timeout is None else wait_for(search, timeout)
+        found = wait_for(partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM), timeout)
     except OSError as error:
         raise httpcore.ConnectError(str(error)) from error
     if isinstance(found, NotDone):

@@ -25,9 +25,9 @@ class Member:
     """A member of the bodies of a protocol.
 
     `path` is its place, such as `reasoning.effort`; `*` stands for every item of a list. It has the value of the
-    `option`; one without a path is an option that the protocol lacks. The `remedy` is what to write instead of setting
-    it in `extra_body`. If it is `refusable`, it is not sent to a server that refuses it, under its name or one of the
-    `aliases`, but for values that are `kept`; `instead` is the name that some models want.
+    `option`. The `remedy` is what to write instead of setting it in `extra_body`. If it is `refusable`, it is not sent
+    to a server that refuses it, under its name or one of the `aliases`, but for values that are `kept`; `instead` is
+    the name that some models want.
     """
 
     path: str
@@ -166,7 +166,7 @@ class Refusals:
     """The members that a server has refused. The calls of one model share it, from all threads and event loops."""
 
     def __init__(self, known: Sequence[Member], repairs: Sequence[Repair] = ()) -> None:
-        self._known = [one for one in known if one.path and one.refusable]
+        self._known = [one for one in known if one.refusable]
         self._repairs = repairs
         # Replaced as a whole, so that they can be read without the lock.
         self._refused: tuple[Member, ...] = ()

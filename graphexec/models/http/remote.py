@@ -11,7 +11,7 @@ from graphexec._arguments import NAME, STRING, TIMEOUT, Constraint, has_methods,
 from graphexec.errors import InputError, SecretError, format_value
 from graphexec.messages import ChatRequest, CompletionRequest, ModelReply, ModelRequest, ReplyDelta
 from graphexec.models.http import options
-from graphexec.models.http.attempts import REAL_TIME, Attempts, Clock
+from graphexec.models.http.attempts import REAL_TIME, Clock
 from graphexec.models.http.connections import Connections, HTTPClient
 from graphexec.models.http.dialect import OPTIONS, Dialect, Sampling
 from graphexec.models.http.draft import Piece
@@ -186,10 +186,10 @@ class RemoteModel(ClosableModel):
             kind = type(api_key).__name__
             raise InputError(f"{owner} has an api_key of the class {kind}; give a string, a Secret, or None")
         given = {"top_p": top_p, "seed": seed, "reasoning_effort": reasoning_effort}
-        for name, remedy in self._dialect.absent.items():
-            if given[name] is not None:
-                fact = f"{owner} has {name}={format_value(given[name])}, which its protocol does not have"
-                raise InputError(f"{fact}; {remedy}")
+        for name, value in given.items():
+            if value is not None and name not in self._dialect.options:
+                fact = f"{owner} has {name}={format_value(value)}, which its protocol does not have"
+                raise InputError(f"{fact}; leave it out, or pass extra_body={{'{name}': ...}} if your server takes it")
         extra = options.copy_extra_body(owner, extra_body, self._dialect.remedies())
         self._headers = options.copy_headers(owner, extra_headers)
         if address is None or not base_url:
@@ -218,7 +218,10 @@ class RemoteModel(ClosableModel):
     @classmethod
     def at_provider(cls, model: str, provider: Provider, **options: Unpack[ModelOptions]) -> Self:
         """Return a model of another provider with the same protocol, with its own variables of address and key."""
-        made = cls(model, base_url=os.environ.get(provider.base_url_variable) or provider.url, **options)
+        # Any: a caller may pass an address, too.
+        settings: dict[str, Any] = {**options}
+        address = settings.pop("base_url", None) or os.environ.get(provider.base_url_variable) or provider.url
+        made = cls(model, base_url=address, **settings)
         made._provider = provider
         return made
 
@@ -296,14 +299,18 @@ class RemoteModel(ClosableModel):
         if self._address.authorization:
             hidden = options.replace_headers(hidden, {"Authorization": self._address.authorization})
         return Exchange(
-            Attempts(endpoint, self._clock, io, timeout=seconds, max_retries=self._max_retries),
-            self._connections,
-            self._dialect.draft,
-            stop_strings(request),
-            self._address.join(self._dialect.route(request)),
-            options.replace_headers(hidden, self._headers),
-            self._dialect.encode(request, self._sampling, stream=stream),
-            self._refusals,
+            endpoint=endpoint,
+            clock=self._clock,
+            io=io,
+            timeout=seconds,
+            max_retries=self._max_retries,
+            connections=self._connections,
+            draft=self._dialect.draft,
+            stops=stop_strings(request),
+            url=self._address.join(self._dialect.route(request, self._sampling.model, stream)),
+            headers=options.replace_headers(hidden, self._headers),
+            body=self._dialect.encode(request, self._sampling, stream=stream),
+            refusals=self._refusals,
             streams=stream,
         )
 

@@ -15,22 +15,22 @@ from graphexec._arguments import FLAG, NAME, PATH, STRING, optional, validate, w
 from graphexec._mistakes import explain_class
 from graphexec._mistakes.remedies import LOCAL_MODEL_OPTIONS
 from graphexec.errors import BadRequestError, WeightsError
-from graphexec.messages import ChatRequest, ModelReply, ModelRequest, ToolSpec, UserMessage, images_of
-from graphexec.models.http.dialect import Sampling
+from graphexec.messages import ChatRequest, ModelReply, ModelRequest, ToolSpec, UserMessage
+from graphexec.models.http.dialect import Sampling, option
 from graphexec.models.http.draft import Piece
 from graphexec.models.http.endpoint import REPLY_BYTES, Address, provider_name
 from graphexec.models.http.json_bodies import write
-from graphexec.models.http.refusals import Member
 from graphexec.models.local.llama_process import LlamaProcess, Settings, require_llama
-from graphexec.models.local.weights import DEFAULT, check_gguf, pull, verify_weights, weights_path
+from graphexec.models.local.weights import DEFAULT, check_gguf, pull, weights_path
 from graphexec.models.providers.openai_compatible import CHAT_COMPLETIONS, OpenAICompatible
 from graphexec.models.secret import Secret
 from graphexec.runtime.calls import ForkSafeLock
 from graphexec.runtime.io import IO
 
-_EFFORT = "pass extra_body={'chat_template_kwargs': {'reasoning_effort': ...}} if the chat template reads it"
-_MEMBERS = (one for one in CHAT_COMPLETIONS.members if one.option != "reasoning_effort")
-_LLAMA_CPP = replace(CHAT_COMPLETIONS, members=(*_MEMBERS, Member("", "reasoning_effort", remedy=_EFFORT)))
+# The chat template gets the effort.
+_EFFORT = option("reasoning_effort", "chat_template_kwargs.reasoning_effort")
+_MEMBERS = (_EFFORT if one.option == "reasoning_effort" else one for one in CHAT_COMPLETIONS.members)
+_LLAMA_CPP = replace(CHAT_COMPLETIONS, members=tuple(_MEMBERS))
 
 # The name of a tool that no template contains.
 _PROBE = "graphexecprobe"
@@ -48,8 +48,8 @@ class LocalModel(OpenAICompatible):
     prompt and reply; `max_tokens` bounds a reply, since a small model may never stop. More `threads` than idle cores
     make the model many times slower. `extra_body` has further members of a request, as in `OpenAICompatible`.
     `chat_template` (Jinja) replaces the template of the weights. A request with tools is a `BadRequestError` if the
-    template does not support tools, as that of the default weights, and so is a request with images, since the server
-    is started without the projector of a model that sees.
+    template does not support tools, as that of the default weights, and so is a request with images, which the server
+    refuses, since it is started without the projector of a model that sees.
 
     The first call starts the server in half a second; the start and a download do not count towards the `timeout` of
     the call. The server ends with `close` or with the program; a forked process starts one of its own. It answers one
@@ -153,12 +153,7 @@ class LocalModel(OpenAICompatible):
                 process.close()
 
     async def _prepare(self, request: ModelRequest, io: IO) -> None:
-        """Start the server if it is not running. Raises `BadRequestError` for what the model cannot be sent."""
-        if next(images_of(request), None) is not None:
-            raise BadRequestError(
-                f"the local model {self.name} cannot see the images in the request; use a model that can, such as "
-                "OpenAICompatible with the address of llama-server --mmproj, or leave the images out"
-            )
+        """Start the server if it is not running. Raises `BadRequestError` for tools that its template ignores."""
         process, has_tools = self._process, isinstance(request, ChatRequest) and bool(request.tools)
         if process is None or not process.alive or (has_tools and not self._supports_tools):
             # The start and a download block, so they run in a thread if there is an event loop.
@@ -182,7 +177,7 @@ class LocalModel(OpenAICompatible):
                 self._supports_tools = True
 
     def _weights(self, *, load: bool) -> Path:
-        """Return the path of the file; to `load` it, weights are downloaded if necessary, and verified."""
+        """Return the path of the file; to `load` it, weights are downloaded if necessary."""
         if self._path is not None:
             return check_gguf(self._path)
         path = weights_path(self.name)
@@ -193,7 +188,7 @@ class LocalModel(OpenAICompatible):
                 f"the weights {self.name} are not at {path}, and download=False; fetch them with "
                 f"graphexec.models.pull({self.name!r}), or pass the path of a GGUF file instead"
             )
-        return verify_weights(self.name) if load else path
+        return path
 
 
 def _template_supports_tools(url: str, key: Secret) -> bool:

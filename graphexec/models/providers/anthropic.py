@@ -22,7 +22,7 @@ from graphexec.messages import (
     UserMessage,
 )
 from graphexec.models.history import HistoryForm, ordered_parts
-from graphexec.models.http.dialect import NO_SEED, TOOL_CHOICE, Dialect, Sampling, option, written
+from graphexec.models.http.dialect import TOOL_CHOICE, Dialect, Sampling, option, written
 from graphexec.models.http.endpoint import Provider
 from graphexec.models.http.json_bodies import instructions, stop_strings
 from graphexec.models.http.json_values import JSON, parse_arguments
@@ -131,7 +131,8 @@ def _write_others(request: ChatRequest, sampling: Sampling) -> JSON:
 
 
 def _write_choice(choice: str) -> JSON:
-    return {"none": {"type": "none"}, "required": {"type": "any"}}.get(choice, {"type": "tool", "name": choice})
+    kinds = {"none": {"type": "none"}, "required": {"type": "any"}}
+    return {"tool_choice": kinds.get(choice, {"type": "tool", "name": choice})}
 
 
 # Anthropic's Messages API.
@@ -144,9 +145,8 @@ MESSAGES = Dialect(
         option("top_p"),
         option("reasoning_effort", "output_config.effort"),
         TOOL_CHOICE,
-        NO_SEED,
     ),
-    route=lambda _: "v1/messages",
+    route=lambda _request, _model, _stream: "v1/messages",
     headers=lambda key: {"anthropic-version": VERSION} | ({"x-api-key": key} if key else {}),
     write_messages=_turns,
     write_others=_write_others,

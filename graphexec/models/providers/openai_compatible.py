@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import cache
 
 from graphexec._mistakes import explain_class
 from graphexec._mistakes.remedies import MODEL_OPTIONS
@@ -22,25 +21,24 @@ from graphexec.models.providers.schemas import plain_schema
 
 # OpenAI refuses longer ids, and Anthropic and Bedrock behind gateways other characters.
 _LONGEST_ID = 40
-_FORM = HistoryForm(_LONGEST_ID)
-_FORMS = {
-    "mistral": replace(MISTRAL_IDS, alternates=True),
-    # LiteLLM's proxy puts the signature of Gemini's reasoning into the id, and reads it there.
-    "gemini": HistoryForm(_LONGEST_ID, marker="__thought__"),
-    # Kimi reads its own ids in the history.
-    "kimi": HistoryForm(_LONGEST_ID, "_.:-"),
-}
-# The families of models whose servers have a dialect of their own, at any address.
+# The families of models whose servers have a dialect of their own, at any address, and the history that they take.
 _FAMILIES = {
-    "mistral": re.compile(r"m[ia][sx]tral|magistral|ministral|devstral|codestral|pixtral|voxtral", re.IGNORECASE),
-    "gemini": re.compile(r"gemini", re.IGNORECASE),
-    "kimi": re.compile(r"kimi", re.IGNORECASE),
+    "mistral": (
+        r"m[ia][sx]tral|magistral|ministral|devstral|codestral|pixtral|voxtral",
+        replace(MISTRAL_IDS, alternates=True),
+    ),
+    # LiteLLM's proxy puts the signature of Gemini's reasoning into the id, and reads it there.
+    "gemini": (r"gemini", HistoryForm(_LONGEST_ID, marker="__thought__")),
+    # Kimi reads its own ids in the history.
+    "kimi": (r"kimi", HistoryForm(_LONGEST_ID, "_.:-")),
 }
 
 
-@cache
-def _family(model: str, provider: str) -> str:
-    return next((family for family, pattern in _FAMILIES.items() if pattern.search(f"{model} {provider}")), "")
+def _family(sampling: Sampling) -> tuple[str, HistoryForm]:
+    """Return the name of a model's family, or an empty one, and the history that it takes."""
+    place = f"{sampling.model} {sampling.provider}"
+    found = ((name, form) for name, (names, form) in _FAMILIES.items() if re.search(names, place, re.IGNORECASE))
+    return next(found, ("", HistoryForm(_LONGEST_ID)))
 
 
 def _write_messages(messages: Sequence[Message], form: HistoryForm) -> list[JSON]:
@@ -111,7 +109,7 @@ def _image(image: Image) -> JSON:
 def _write_others(request: ChatRequest, sampling: Sampling) -> JSON:
     tools: list[JSON] = [{"type": "function", "function": describe_tool(tool)} for tool in request.tools]
     schema = request.schema
-    if _family(sampling.model, sampling.provider) == "gemini":
+    if _family(sampling)[0] == "gemini":
         tools, schema = list(map(plain_schema, tools)), schema and plain_schema(schema)
     body: JSON = {"stop": stop_strings(request) or None, "tools": tools or None}
     if schema is not None:
@@ -121,8 +119,9 @@ def _write_others(request: ChatRequest, sampling: Sampling) -> JSON:
     return body
 
 
-def _write_choice(choice: str) -> JSON | str:
-    return choice if choice in {"none", "required"} else {"type": "function", "function": {"name": choice}}
+def _write_choice(choice: str) -> JSON:
+    is_tool = choice not in {"none", "required"}
+    return {"tool_choice": {"type": "function", "function": {"name": choice}} if is_tool else choice}
 
 
 # OpenAI's Chat Completions and Completions.
@@ -144,12 +143,12 @@ CHAT_COMPLETIONS = Dialect(
         Member("n", remedy="one reply is read; leave it out", refusable=False),
         Member("stream_options.include_usage", remedy="a limit on tokens needs it; leave it out", refusable=False),
     ),
-    route=lambda request: "chat/completions" if isinstance(request, ChatRequest) else "completions",
+    route=lambda request, _model, _stream: "chat/completions" if isinstance(request, ChatRequest) else "completions",
     write_messages=_write_messages,
     write_others=_write_others,
     write_choice=_write_choice,
     write_completion=lambda request: {"prompt": request.prompt, "stop": stop_strings(request) or None},
-    form=lambda sampling: _FORMS.get(_family(sampling.model, sampling.provider), _FORM),
+    form=lambda sampling: _family(sampling)[1],
     # Without this option a stream has no usage, and a limit on tokens would not work.
     streaming={"stream": True, "stream_options": {"include_usage": True}},
     repairs=REPAIRS,

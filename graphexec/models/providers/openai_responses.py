@@ -9,7 +9,7 @@ from graphexec._mistakes import explain_class
 from graphexec._mistakes.remedies import MODEL_OPTIONS
 from graphexec.messages import AssistantMessage, ChatRequest, Image, Message, ToolCall, ToolMessage
 from graphexec.models.history import HistoryForm, ordered_parts
-from graphexec.models.http.dialect import NO_SEED, TOOL_CHOICE, Dialect, Sampling, describe_tool, option, written
+from graphexec.models.http.dialect import TOOL_CHOICE, Dialect, Sampling, describe_tool, option, written
 from graphexec.models.http.json_bodies import instructions, valid_arguments
 from graphexec.models.http.json_values import JSON
 from graphexec.models.http.refusals import Member
@@ -71,8 +71,8 @@ def _write_others(request: ChatRequest, _: Sampling) -> JSON:
     return body
 
 
-def _write_choice(choice: str) -> JSON | str:
-    return choice if choice in {"none", "required"} else {"type": "function", "name": choice}
+def _write_choice(choice: str) -> JSON:
+    return {"tool_choice": choice if choice in {"none", "required"} else {"type": "function", "name": choice}}
 
 
 # OpenAI's Responses API. It does not support stop strings.
@@ -86,9 +86,8 @@ RESPONSES = Dialect(
         option("reasoning_effort", "reasoning.effort", aliases=("reasoning", "reasoning_effort")),
         Member("include"),
         TOOL_CHOICE,
-        NO_SEED,
     ),
-    route=lambda _: "responses",
+    route=lambda _request, _model, _stream: "responses",
     conversation="input",
     write_messages=lambda messages, form: list(_items(messages, form)),
     write_others=_write_others,

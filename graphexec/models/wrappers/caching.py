@@ -5,21 +5,20 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import fields, is_dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
-from graphexec._arguments import MODEL, PATH, STRING, has_methods, optional, validate, whole
+from graphexec._arguments import MODEL, PATH, STRING, has_methods, optional, validate
 from graphexec.errors import InputError
 from graphexec.kernel.serialization import INVALID_DATA_ERRORS, format_json, load_as, parse_json, to_json_data
 from graphexec.messages import Model, ModelReply, Usage
 from graphexec.models.progress_reports import Cached, CacheFailed
 from graphexec.models.wrappers.wrapping import ModelCall, WrappedModel, identity, model_name
-from graphexec.runtime.calls import ForkSafeLock, report
+from graphexec.runtime.calls import report
 from graphexec.runtime.files import create_private
 from graphexec.runtime.io import BLOCKING
 
@@ -30,56 +29,17 @@ _LOCK_TIMEOUT = 10.0
 class CacheStore(Protocol):
     """A store of entries: strings, by keys of 64 characters. It must be thread-safe; a lost entry is only a miss.
 
-    A store with `instant = True` does not block, so async calls need no thread for it.
+    A `dict` is one. One of another class with `instant = True` does not block, so async calls need no thread for it.
     """
 
-    def get(self, key: str) -> str | None:
+    def get(self, key: str, /) -> str | None:
         """Return the entry, or `None`."""
 
-    def put(self, key: str, entry: str) -> None:
+    def __setitem__(self, key: str, entry: str, /) -> None:
         """Store an entry, and replace an earlier one."""
 
 
-STORE = has_methods("MemoryCache(), or SQLiteCache(path) for a file", "get", "put")
-
-
-class MemoryCache:
-    """A cache in memory. It keeps the `max_entries` most recently used entries, or all.
-
-    Threads may share it. Raises `InputError` if `max_entries` is not a whole number above 0.
-    """
-
-    instant: ClassVar[bool] = True
-
-    __slots__ = ("_entries", "_lock", "_max_entries")
-
-    def __init__(self, max_entries: int | None = None) -> None:
-        validate("MemoryCache", ("max_entries", max_entries, optional(whole(1), "no limit")))
-        self._max_entries = max_entries
-        self._entries: OrderedDict[str, str] = OrderedDict()
-        self._lock = ForkSafeLock()
-
-    def get(self, key: str) -> str | None:
-        """Return the entry, which then counts as used."""
-        with self._lock:
-            entry = self._entries.get(key)
-            if entry is not None:
-                self._entries.move_to_end(key)
-            return entry
-
-    def put(self, key: str, entry: str) -> None:
-        """Store an entry, and remove the least recently used one if there are too many."""
-        with self._lock:
-            self._entries[key] = entry
-            self._entries.move_to_end(key)
-            if self._max_entries is not None and len(self._entries) > self._max_entries:
-                self._entries.popitem(last=False)
-
-    def __len__(self) -> int:
-        return len(self._entries)
-
-    def __repr__(self) -> str:
-        return f"MemoryCache(max_entries={self._max_entries})"
+STORE = has_methods("a dict, or SQLiteCache(path) for a file", "get", "__setitem__")
 
 
 class SQLiteCache:
@@ -95,7 +55,7 @@ class SQLiteCache:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         validate("SQLiteCache", ("path", path, PATH))
         if os.fspath(path) == ":memory:":
-            raise InputError("SQLiteCache needs a file, but path is ':memory:'; use MemoryCache() for memory")
+            raise InputError("SQLiteCache needs a file, but path is ':memory:'; pass a dict to cached for memory")
         # Imported where it is used: most programs have no cache in a file.
         import sqlite3
 
@@ -122,7 +82,7 @@ class SQLiteCache:
         row = self._try("SELECT entry FROM replies WHERE key = ?", key)
         return None if row is None else row[0]
 
-    def put(self, key: str, entry: str) -> None:
+    def __setitem__(self, key: str, entry: str) -> None:
         """Store an entry, if the file can be written."""
         self._try("INSERT OR REPLACE INTO replies VALUES (?, ?)", key, entry)
 
@@ -147,7 +107,7 @@ _VERSION = 2
 
 
 def cached(model: Model, store: CacheStore | None = None, *, name: str = "") -> WrappedModel:
-    """Make a model that answers repeated requests from `store`, by default a new `MemoryCache`.
+    """Make a model that answers repeated requests from `store`, by default a new dict, whose entries stay.
 
     A cached reply has no usage and no cost, and is reported as `Cached`. Requests are the same if their messages,
     tools, stop strings, schema and tool choice are equal. Only complete replies are stored. An entry has a checksum; a
@@ -165,8 +125,8 @@ def cached(model: Model, store: CacheStore | None = None, *, name: str = "") -> 
             f"cached(...) cannot distinguish {model_name(model)} from other models in the store; pass name= with the "
             f"model's name and settings, such as name='tiny, temperature 0'"
         )
-    entries: CacheStore = MemoryCache() if store is None else store
-    instant = bool(getattr(entries, "instant", False))
+    entries: CacheStore = dict[str, str]() if store is None else store
+    instant = bool(getattr(entries, "instant", type(entries) is dict))
 
     async def flow(call: ModelCall) -> ModelReply:
         io = BLOCKING if instant else call.io
@@ -177,7 +137,7 @@ def cached(model: Model, store: CacheStore | None = None, *, name: str = "") -> 
             return found
         reply = await call.ask(model)
         text = format_json(to_json_data(reply))
-        await io.call(partial(entries.put, key, _digest(key + text) + text))
+        await io.call(partial(entries.__setitem__, key, _digest(key + text) + text))
         return reply
 
     # Whether a call reaches the model is known only when it is made.

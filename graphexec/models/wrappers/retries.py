@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
 
 from graphexec import errors
 from graphexec._arguments import MODEL, SECONDS, Constraint, validate, whole
@@ -83,8 +82,7 @@ def with_fallbacks(
 
     async def flow(call: ModelCall) -> ModelReply:
         earlier: list[str] = []
-        for current, following in pairwise((model, *others, None)):
-            assert current is not None, "only the last item is None"
+        for current, following in zip((model, *others), (*others, None), strict=True):
             try:
                 return await call.ask(current)
             except recoverable as error:

@@ -9,7 +9,6 @@ import math
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
-from itertools import pairwise
 from typing import Any, TypeAlias, final
 
 from graphexec._arguments import MODEL, Constraint, validate
@@ -179,8 +178,7 @@ def identity(model: Model) -> str:
 
 def require_access(models: Sequence[Model], recoverable: tuple[type[Exception], ...] = (ModelError,)) -> None:
     """Raise the last error of the models if none of them can be called; an error that is not `recoverable` at once."""
-    for model, following in pairwise((*models, None)):
-        assert model is not None, "only the last item is None"
+    for model, following in zip(models, (*models[1:], None), strict=True):
         try:
             check_access(model)
         except recoverable:

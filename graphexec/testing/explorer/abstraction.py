@@ -160,7 +160,7 @@ def make_counters(
             counted.append(min(iterations, spent.iterations))
         if seconds is not None:
             counted.append(min(seconds, spent.seconds))
-        counted += [min(limit, spent.meters[name]) for name, limit in limited]
+        counted += [min(limit, spent[name]) for name, limit in limited]
         counted += [amount for name, amount in sorted(spent.meters.items()) if is_measure(name)]
         return tuple(counted)
 

@@ -207,7 +207,7 @@ def _cuts(effect: Request, replies: Sequence[Reply]) -> Iterator[Choice]:
     if isinstance(effect, All) and len(effect.effects) > 1 and replies:
         # Some members of a batch may have finished.
         values: Any = replies[0].value
-        yield Choice("cuts", "all but the first", Cut((values[0], *(Cut() for _ in values[1:]))))
+        yield Choice("cuts", "all but the first", (values[0], *(Cut() for _ in values[1:])))
 
 
 def priced(oracle: Oracle, limits: Limits) -> Oracle:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeAlias, TypeVar
 
 from graphexec.errors import CertificateError, format_number, format_value, repr_fields
 from graphexec.kernel.effects import NestedRuns
@@ -23,11 +23,12 @@ K = TypeVar("K")
 class _FrozenDict(dict[K, T]):
     """A dict that nobody changes: certificates are cached, and shared by all executors with one table."""
 
-    # Any: it takes the place of several methods.
-    def _refuse(self, *_: Any, **__: Any) -> Any:
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
         raise TypeError("a certificate is immutable; prove the machine again, or use dataclasses.replace")
 
-    __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse
+    # Any: it takes the place of several methods.
+    _refusing: Any = _refuse
+    __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refusing
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (dict(self),)

@@ -20,7 +20,7 @@ from graphexec.errors import repr_fields
 from graphexec.kernel.counters import MeasureError
 from graphexec.kernel.effects import Effect, NestedRuns, answers_cut
 from graphexec.kernel.graph import Graph
-from graphexec.kernel.meters import ITERATIONS, Limits, Meter, freeze, is_measure
+from graphexec.kernel.meters import ITERATIONS, FrozenMapping, Limits, Meter, is_measure
 from graphexec.kernel.node import END, Edge, Node
 from graphexec.kernel.tables import measured, reachable
 
@@ -275,7 +275,7 @@ def lower_limits(limits: Limits, meters: Mapping[str, Meter], most: int) -> Limi
     caps = {name: limit for name, limit in limits.caps(meters).items() if limit is not None or name in limits.meters}
     lowered = {name: min(limit, most) if isinstance(limit, int) else limit for name, limit in caps.items()}
     iterations = None if limits.iterations is None else min(limits.iterations, most)
-    return dataclasses.replace(limits, iterations=iterations, meters=freeze(lowered))
+    return dataclasses.replace(limits, iterations=iterations, meters=FrozenMapping(lowered))
 
 
 def is_enabled(transition: Transition, known: Known) -> bool:

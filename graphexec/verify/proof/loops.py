@@ -6,13 +6,13 @@ import dataclasses
 import inspect
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
-from typing import Any, final, get_origin
+from typing import Any, final, get_origin, get_type_hints
 
 from graphexec.errors import NodeError
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import ITERATIONS, Limits, Meter, is_measure
 from graphexec.kernel.node import Node
-from graphexec.kernel.signatures import accepts, name_of, read_spent_outcome, resolve_hints, unwrap_function
+from graphexec.kernel.signatures import accepts, name_of, read_spent_outcome, unwrap_function
 from graphexec.verify.proof.findings import Finding, Witness, limit_remedy, options_of
 from graphexec.verify.proof.flow import Flow, Transition, caps_of, limits_of, lower_limits
 from graphexec.verify.proof.product import Product
@@ -273,7 +273,7 @@ def _counts_of(kind: type) -> dict[str, str]:
         return counts
     # Annotations are code of the user's.
     try:
-        hints = resolve_hints(kind)
+        hints = get_type_hints(kind)
     except Exception:  # noqa: BLE001 - a class may have some that cannot be resolved
         return counts
     for name, hint in hints.items():

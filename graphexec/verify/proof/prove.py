@@ -15,14 +15,14 @@ from typing import Any, TypeAlias
 from graphexec.errors import LimitsError, format_number
 from graphexec.kernel.effects import NestedRuns
 from graphexec.kernel.graph import Graph, require_graph
-from graphexec.kernel.meters import Limits, freeze
+from graphexec.kernel.meters import FrozenMapping, Limits
 from graphexec.kernel.node import END
 from graphexec.kernel.program import cached_for_limits
 from graphexec.kernel.tables import reachable
 from graphexec.verify.paths import find_path, label_edges
 from graphexec.verify.proof.bounds import bounds_by_states, bounds_of, ends_by_states
 from graphexec.verify.proof.certificate import Bounds, Certificate
-from graphexec.verify.proof.findings import Finding, Status, Verdict, Witness, fan_out_remedy, finding_of, options_of
+from graphexec.verify.proof.findings import Finding, Status, Verdict, Witness, fan_out_remedy, options_of
 from graphexec.verify.proof.flow import (
     Flow,
     Known,
@@ -62,14 +62,12 @@ def verify(graph: Graph[Any, Any], limits: Limits | None = None) -> Verdict:
 @cached_for_limits
 def _verify(graph: Graph[Any, Any], limits: Limits) -> _Result:
     own = {name: meter.limit for name, meter in graph.effect_meters.items() if meter.limit is not None}
-    limits = dataclasses.replace(limits, meters=freeze(own | dict(limits.meters))) if own else limits
+    limits = dataclasses.replace(limits, meters=FrozenMapping(own | dict(limits.meters))) if own else limits
     for name, meter in graph.meters.items():
         if meter.whole and isinstance(limit := limits[meter], float):
             raise LimitsError(f"the limit {name} is {limit}, and {name} counts whole numbers; give one of these")
     flow = flow_of(graph)
-    faults = [finding_of(fault, _path_to(flow, fault.node, limits)) for fault in graph.find_faults()]
-    if not faults:
-        faults += _find_stop_only_nodes(flow, limits)
+    faults = tuple(_find_stop_only_nodes(flow, limits))
     nested = nested_runs_of(graph)
     certificate, cores = prove_flow(flow, limits, nested)
     loops = [finding for core in cores for finding in find_loops(flow, core, limits, graph)]

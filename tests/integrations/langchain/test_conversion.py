@@ -107,7 +107,10 @@ def test_stored_message_is_restored_by_each_name(module: str) -> None:
     (f"{__name__}:CALL", {}, [f"{__name__}.CALL"]),
     # Neither an action nor a message.
     ("fractions:Fraction", {}, ["fractions.Fraction"]),
+    ("subprocess:Popen", {}, ["subprocess.Popen, which this program has not loaded; import it"]),
+    ("os:system", {}, ["os.system"]),
     ("graphexec.messages:Usage", {"prompt_tokens": 1}, ["graphexec.messages.Usage"]),
+    (f"{__name__}:Told", {"content": 3}, ["the stored fields do not make a Told"]),
     (f"{__name__}:Acted", {"tool": "look"}, ["an Acted", "tool_input"]),
 )
 def test_other_classes_are_not_made(name: str, fields: dict[str, Any], facts: list[str]) -> None:

@@ -207,13 +207,6 @@ interface CallData {
   arguments: string;
 }
 
-/** A part of the reasoning, as its provider wants it back. */
-interface ReasoningData {
-  text: string;
-  data: string;
-  provider: string;
-}
-
 interface ReplyData {
   effect: string;
   began: number;
@@ -226,15 +219,11 @@ interface ReplyData {
   cached_tokens?: number;
   cost?: number;
   reasoning?: string;
-  reasoning_parts?: ReasoningData[];
   tool?: string;
   status?: string;
   error?: string | null;
   observation?: any;
   traceback?: string;
-  max_text?: number;
-  note?: string;
-  return_direct?: boolean;
   value?: any;
 }
 
@@ -269,7 +258,7 @@ interface BoxData {
   metered?: boolean;
   mark?: string;
   notes?: string[];
-  heat?: number;
+  taken?: boolean;
   current?: boolean;
   failed?: boolean;
   group?: string;
@@ -284,7 +273,7 @@ interface ArrowData {
   limits?: string[];
   mark?: string;
   notes?: string[];
-  heat?: number;
+  taken?: boolean;
 }
 
 /** What the page is given. `clusters` are the nodes in each box, by its path; `live` is the address of a live feed. */

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import replace
 
 from graphexec._mistakes import explain_creation
 from graphexec._parsing import compile_lazily
 from graphexec.actions import Decision
 from graphexec.agents.agent import Agent, remakeable
-from graphexec.agents.prompt import Template, validate_tools
+from graphexec.agents.prompt import validate_tools
 from graphexec.agents.reading.labels import Label, Spelling, read_text_after
 from graphexec.agents.reading.text_parsing import BOTH, reject_cut_reply
 from graphexec.agents.reading.turns import Value, read_text
@@ -67,8 +65,8 @@ def create_self_ask_agent(
     """Make an agent that divides a question into follow-up questions and looks up each of them.
 
     `tools` is a list of one tool, named "Intermediate Answer"; otherwise raises `InputError`. `prompt` is a template
-    with `{agent_scratchpad}`; examples of the tool stand before it, or where its `{tools}` are. The options and the
-    other errors raised are as in `create_react_agent`.
+    with `{agent_scratchpad}`, and `{tools}` if the model is to see the tool's examples. The options and the other
+    errors raised are as in `create_react_agent`.
     """
     tools = validate_tools(tools)
     names = [tool.name for tool in tools]
@@ -79,18 +77,7 @@ def create_self_ask_agent(
             f'@tool(name="{INTERMEDIATE_ANSWER}")'
         )
     asked = make_form(prompt, tools, required=("agent_scratchpad",), scratchpad=format_scratchpad)
-    if "tools" not in asked.text.variables:
-        asked = replace(asked, text=Template(((_describe_examples(tools[0]), None), *asked.text.parts)))
     return make_text_agent(model, read, asked, stop=stop, protocol=protocol, kind="self_ask")
-
-
-def _describe_examples(tool: AnyTool) -> str:
-    """Return the examples of the tool's author as follow-up questions; empty if there are none."""
-    calls = [dict(one.arguments) for one in tool.examples]
-    inputs = [next(iter(call.values())) if len(call) == 1 else call for call in calls]
-    questions = [one if isinstance(one, str) else json.dumps(one, ensure_ascii=False) for one in inputs]
-    lines = [f"Follow up: {' '.join(one.split())}\n" for one in questions]
-    return f"Examples of follow up questions:\n{''.join(lines)}\n" if lines else ""
 
 
 def read(reply: ModelReply) -> Decision:

@@ -1,4 +1,4 @@
-"""The type of an agent's answer: its schema for the model, and the instance in what the model has written."""
+"""The piece `output_type`: the answer of a run is an instance of a type, or the model is asked again."""
 
 from __future__ import annotations
 
@@ -7,20 +7,26 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, final
 
+from graphexec._arguments import validate, whole
 from graphexec._parsing.json import valid_json
-from graphexec.actions import Run
+from graphexec.actions import AgentAction, AgentFinish, AgentStep, Run
 from graphexec.agents import Agent
 from graphexec.agents.reading.json_text import find_regions
 from graphexec.agents.reading.text_parsing import strip_fence
 from graphexec.agents.small.tool_choice import is_tiny
 from graphexec.errors import InputError, NestedRunError, OutputError, format_value
-from graphexec.executor.plugging import Edit
+from graphexec.executor.nodes import EXCEPTION_TOOL
+from graphexec.executor.outcomes import Ready, limit_reached
+from graphexec.executor.plugging import Edit, Piece
+from graphexec.kernel.meters import Meter
+from graphexec.kernel.node import node
 from graphexec.messages import ChatRequest, CompletionRequest, Message, ModelRequest, SystemMessage, UserMessage
-from graphexec.messages.observations import write_json
-from graphexec.messages.stored import StoredForm
+from graphexec.messages.observations import format_observation, write_json
+from graphexec.messages.stored import StoredForm, TypedValues
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -44,6 +50,16 @@ _MOST_TEXT = 300
 
 class UnreadableOutputError(Exception):
     """A text that is not an instance of the type; the message says why, for the model."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class InvalidOutput:
+    """The answer is no instance of the output type: its text, and `why`, for the model."""
+
+    run: Run
+    text: str
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,16 +326,14 @@ def _add_note(request: ModelRequest, note: str) -> ModelRequest:
 
 def _note_messages(messages: Sequence[Message], note: str) -> tuple[Message, ...]:
     first, *others = messages
-    head: tuple[Message, ...]
     match first:
         case SystemMessage(content):
             text = f"{content}\n\n{note}".strip()
-            head = (SystemMessage(text),) if text else ()
+            return (SystemMessage(text), *others) if text else (*others,)
         case UserMessage(content):
-            head = (dataclasses.replace(first, content=f"{note}\n\n{content}".lstrip()),)
+            return (dataclasses.replace(first, content=f"{note}\n\n{content}".lstrip()), *others)
         case _:
-            head = (SystemMessage(note), first) if note else (first,)
-    return (*head, *others)
+            return (SystemMessage(note), *messages) if note else (*messages,)
 
 
 # Any: the details of pydantic's errors.
@@ -359,3 +373,55 @@ def make_output_kind(kind: Any) -> OutputKind:
 def _is_instance(kind: object) -> bool:
     """Return whether a value is an instance of a class with fields, not the class itself."""
     return not isinstance(kind, type) and (dataclasses.is_dataclass(kind) or hasattr(type(kind), "model_fields"))
+
+
+# Any: pydantic takes more than classes, such as `int | None` and `Literal["a", "b"]`.
+def output_type(kind: Any, *, reasks: int = 2, name: str = "output_type") -> Piece:
+    """Make each answer of the agent an instance of a type, or ask the model again.
+
+    `kind` is what pydantic validates: a model, a dataclass, a `TypedDict`, an enumeration, `Literal["a", "b"]`, a
+    union, `list[Item]`, `int` or `datetime`. The answer is read as JSON: as a whole, in a fence or in prose, with the
+    coercions of pydantic. If it is no instance, the model reads the errors and decides again, at most `reasks` times
+    in a run, within `max_iterations`; then the run ends with a `StoppedResponse` whose reason is `reasks`. Nothing else
+    than an instance comes out, and no answer raises.
+
+    The requests have the type's JSON schema where the provider lets replies follow one, and a note in the instructions.
+    The bound: at most `2 + 2 * reasks` more transitions, and no more model calls than `max_iterations`.
+
+        class City(BaseModel):
+            name: str
+            country: str
+
+        executor = create_agent("openai:gpt-5-mini", output_type=City)
+        print(executor.run("Where is the Louvre?").output.country)
+
+    `create_agent(output_type=...)` plugs this piece, and type checkers then know the class of `result.output`. Put
+    pieces that change the answer's text behind it: earlier in the list of `nodes`. Raises `InputError` for what is not
+    a type, for a type without a JSON schema, and for invalid `reasks`. An executor has at most one output type.
+    """
+    validate("output_type", ("reasks", reasks, whole(0)))
+    known = make_output_kind(kind)
+
+    @node(name=name)
+    def judge_output(finish: AgentFinish) -> AgentFinish | InvalidOutput:
+        """Return the finish with the instance in its answer, or why the answer is none."""
+        values: Mapping[str, Any] = finish.return_values
+        # As `finish.answer`: an only value may have any name.
+        only = next(iter(values)) if len(values) == 1 else "output"
+        try:
+            instance = known.read(finish.answer)
+        except UnreadableOutputError as error:
+            return InvalidOutput(finish.run, finish.log or format_observation(finish.answer), str(error))
+        kept: Mapping[str, Any] = values if only in values else {}
+        dump = partial(known.dump, source=finish.answer)
+        return dataclasses.replace(finish, return_values=TypedValues({**kept, only: instance}, only, dump=dump))
+
+    # The name of the meter is the reason of a run that has used it up.
+    @node(name=f"{name}_reask", when_spent=limit_reached, meters=[Meter("reasks", reasks)])
+    def reask_output(invalid: InvalidOutput) -> Ready:
+        """Show the model the errors of its answer, as an observation."""
+        observation = known.explain(invalid.why)
+        action = AgentAction(EXCEPTION_TOOL, observation, invalid.text)
+        return Ready(invalid.run.with_steps((AgentStep(action, observation, "parse_error"),)))
+
+    return Piece(name, (judge_output, reask_output), output=known)

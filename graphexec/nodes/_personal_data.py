@@ -1,14 +1,24 @@
-"""Functions that find personal data in a text, each in time linear in its length."""
+"""Patterns of personal data: functions that find it in a text, each of ours in time linear in its length."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeAlias
 
+from graphexec._arguments import validate_each
 from graphexec._parsing import compile_lazily
+from graphexec.errors import InputError, format_value
 
 # Returns the start and the end of each match in a text.
 Finder: TypeAlias = Callable[[str], Iterable[tuple[int, int]]]
+# What a pattern is: a regular expression, or a function that returns the start and the end of each match.
+AnyPattern: TypeAlias = str | re.Pattern[str] | Finder
+
+# A token's name: letters, digits and underscores, in capitals.
+_NAME = compile_lazily(r"[A-Z][A-Z0-9_]{0,39}")
+# The kind of the tokens that stand for what only looks like a token.
+LITERAL = "TEXT"
 
 # RFC 5321 allows 64 characters before the @, and 63 in each part of the domain.
 _LOCAL = compile_lazily(r"[A-Za-z0-9._%+'-]{0,63}[A-Za-z0-9_%+-]\Z")
@@ -112,20 +122,6 @@ def find_api_keys(text: str) -> Iterator[tuple[int, int]]:
             yield found.span()
 
 
-def find_spans(spans: Iterable[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
-    """Return the matches in order, those that overlap as one of the kind of the first."""
-    merged: list[tuple[int, int, str]] = []
-    for start, end, kind in sorted(spans, key=lambda span: (span[0], -span[1])):
-        if end <= start:
-            continue
-        if merged and start < merged[-1][1]:
-            first = merged[-1]
-            merged[-1] = (first[0], max(first[1], end), first[2])
-        else:
-            merged.append((start, end, kind))
-    return merged
-
-
 PATTERNS: Mapping[str, Finder] = {
     "EMAIL": find_emails,
     "CARD": find_cards,
@@ -133,3 +129,39 @@ PATTERNS: Mapping[str, Finder] = {
     "PHONE": find_phones,
     "API_KEY": find_api_keys,
 }
+
+
+def to_finders(patterns: Iterable[str] | Mapping[str, AnyPattern]) -> Mapping[str, Finder]:
+    """Return the functions that find the matches, by the name of their pattern. Raises `InputError`."""
+    if not isinstance(patterns, Mapping):
+        names = validate_each("redact_pii: patterns", patterns, str, "names, or a dict of patterns by name")
+        if unknown := [one for one in names if one not in PATTERNS]:
+            raise InputError(
+                f"redact_pii has no pattern {unknown[0]}; it has {', '.join(PATTERNS)}; pass your own in a dict by name"
+            )
+        return {one: PATTERNS[one] for one in names}
+    # A mapping is an iterable of names, too, which type checkers cannot distinguish.
+    own: Mapping[str, AnyPattern] = patterns  # pyright: ignore[reportUnknownVariableType]
+    return {name: _to_finder(name, pattern) for name, pattern in own.items()}
+
+
+def _to_finder(name: object, pattern: AnyPattern) -> Finder:
+    if not isinstance(name, str) or not _NAME().fullmatch(name) or name == LITERAL:
+        raise InputError(f"redact_pii has a pattern {format_value(name)}; name it in capitals, such as BADGE")
+    if isinstance(pattern, str):
+        try:
+            pattern = re.compile(pattern)
+        except re.error as error:
+            raise InputError(
+                f"redact_pii: the pattern {name} is invalid ({error}); give a regular expression"
+            ) from error
+    if isinstance(pattern, re.Pattern):
+        if pattern.search("") is not None:
+            raise InputError(f"redact_pii: the pattern {name} matches the empty string; let it match a character")
+        finditer = pattern.finditer
+        return lambda text: [match.span() for match in finditer(text)]
+    if not callable(pattern):
+        raise InputError(
+            f"redact_pii: the pattern {name} is {format_value(pattern)}; give a regular expression or a function"
+        )
+    return pattern

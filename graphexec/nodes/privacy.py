@@ -14,10 +14,11 @@ from graphexec.executor.plugging import Piece
 from graphexec.kernel.node import node
 from graphexec.messages import ChatRequest, ModelRequest
 from graphexec.messages.stored import TypedValues
-from graphexec.nodes.privacy.patterns import PATTERNS
-from graphexec.nodes.privacy.search import AnyPattern, Matcher, to_finders
-from graphexec.nodes.privacy.values import (
+from graphexec.nodes._personal_data import PATTERNS, AnyPattern, to_finders
+from graphexec.nodes._vault import (
     Change,
+    Matcher,
+    Vault,
     hide_result,
     map_excerpt,
     map_input,
@@ -25,7 +26,6 @@ from graphexec.nodes.privacy.values import (
     map_message,
     map_values,
 )
-from graphexec.nodes.privacy.vault import Vault
 
 E = TypeVar("E", AgentFinish, StoppedResponse)
 
