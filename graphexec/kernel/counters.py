@@ -12,7 +12,7 @@ from graphexec.kernel.effects import All, Effect, OuterRuns, Perform, Request, m
 from graphexec.kernel.events import ChargedReply, Cut
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import ITERATIONS, Exhausted, Limits, Spent, add_counts, is_count
-from graphexec.kernel.program import Charge, Proof, Step, compile_program, invalid_answer, undeclared_outcome
+from graphexec.kernel.program import Proof, Step, compile_program, invalid_answer, undeclared_outcome
 from graphexec.kernel.snapshot import PAID, UNPAID, Snapshot
 
 # Most runs contain no nested runs, and share this value.
@@ -287,16 +287,17 @@ class Counters:
             return late
         if self._blocked is not None:
             return self._blocked
-        members = request.effects if type(request) is All else (request,)
+        if type(request) is All:
+            members = request.effects
+            charges = [charge for member in members for charge in step.charges_of(member)]
+            compared = [name for member in members for name in step.tariffs[type(member)].compared]
+        else:
+            members, tariff = (request,), step.tariffs[type(request)]
+            charges = step.charges_of(request) if step.quotas else tariff.charges
+            compared = tariff.compared
         if asked > step.fan_out:
             return Exhausted("fan_out", step.fan_out, asked - len(members), wanted=len(members))
         counts, caps = self._counts, self.program.caps
-        charges: list[Charge] = []
-        compared: list[str] = []
-        for member in members:
-            tariff = step.tariffs[type(member)]
-            charges += step.charges_of(member) if step.quotas else tariff.charges
-            compared += tariff.compared
         wanted: dict[str, int] = {}
         for name, amount, _ in charges:
             wanted[name] = wanted[name] + amount if name in wanted else amount

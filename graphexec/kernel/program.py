@@ -135,10 +135,13 @@ class Step:
         self.resets: dict[type, tuple[str, ...]] = {}
 
     def charges_of(self, effect: Effect[Any]) -> tuple[Charge, ...]:
-        """Return the charges of an effect of a node with quotas. Raises `NodeError` if none counts it."""
+        """Return the charges of an effect. Raises `NodeError` if the node has quotas, and none counts it."""
+        tariff = self.tariffs[type(effect)]
+        if not self.quotas:
+            return tariff.charges
         for counts, charges in self.quotas:
             if counts(effect):
-                return (*self.tariffs[type(effect)].charges, *charges)
+                return (*tariff.charges, *charges)
         raise NodeError(
             f"{self.name} asked for {format_value(effect)}, which none of its quotas counts; answer the call before, "
             "or leave out limit_tool for one of the tools"

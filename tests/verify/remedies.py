@@ -10,6 +10,7 @@ from graphexec.kernel.meters import FrozenMapping
 from graphexec.kernel.node import Edge, Node
 from graphexec.verify import Verdict, verify
 from graphexec.verify.proof.findings import Finding
+from tests.verify.proofs import require
 
 _METERED = re.compile(
     r"meter (?P<node>[\w.]+)[^:]*: add (when_spent=(?P<spent>\w+), )?"
@@ -64,8 +65,7 @@ def _meter(machine: Graph[Any, Any], code: dict[str, Any], known: dict[str, Any]
         spent = final(dataclasses.make_dataclass(code["new"], fields, frozen=True))
     budget = kernel.ITERATIONS if code["budget"] is None else kernel.Meter(code["budget"], int(code["limit"]))
     node = kernel.node(when_spent=spent, meters=[budget])(node)
-    outcome = node.spent_outcome
-    assert outcome is not None
+    outcome = require(node.spent_outcome)
     row = [one for one in machine.edges if one.source == node.name]
     if code["outcome"]:
         assert code["outcome"] == outcome.__name__, code

@@ -40,6 +40,7 @@ from tests.kernel import machines as kernel
 from tests.parameters import cases
 from tests.verify import errands
 from tests.verify.errands import GUARDED, KINDS, READY, SHORTCUT, Form, Kind, answer_with, executor_of, look_up
+from tests.verify.proofs import require
 from tests.verify.test_temporal import TERMS
 
 BOTH = (look_up, answer_with)
@@ -278,8 +279,7 @@ SO = replies_of(kernel.PROMPTS, {CallModel: [messages.ModelReply("so")]})
 
 def test_a_run_without_a_limit_is_endless() -> None:
     found = explored(UNLIMITED)
-    assert found.endless is not None
-    assert texts_of(found.endless.loop) == ["plan --Replied--> parse", "parse --Ready--> plan"]
+    assert texts_of(require(found.endless).loop) == ["plan --Replied--> parse", "parse --Ready--> plan"]
     assert (found.paths, found.longest, found.model_calls, found.tool_calls) == (None, None, None, None)
     assert not found.holds
     counting = explore(kernel.PROMPTS, UNLIMITED, kernel.Prompt(), SO)
@@ -422,8 +422,8 @@ def stubborn_asking() -> gx.Graph[Form, Any]:
         yield from gx.ask(gx.AskHuman("first?"))
         raise KeyError(form.name)
 
-    asking: Any = gx.node(when_spent=errands.Unfinished)(insist)
-    routes: Any = gx.on(errands.Expected, gx.END) | gx.on(errands.Unfinished, gx.END)
+    asking: Any = gx.node(when_spent=kernel.Halted)(insist)
+    routes: Any = gx.on(errands.Expected, gx.END) | gx.on(kernel.Halted, gx.END)
     return gx.graph(gx.edges(asking, routes), start=asking)
 
 
@@ -534,10 +534,8 @@ def test_pruning_finds_shortest_failures(machine: gx.Graph[Any, Any], assertion:
 
 
 def test_endless_run_may_ask_for_nothing() -> None:
-    found = explore(kernel.CLOCK, UNLIMITED, kernel.Tick(), NOTHING)
-    assert found.endless is not None
-    assert texts_of(found.endless.loop) == ["tick --Tock--> tock", "tock --Tick--> tick"]
-    assert found.endless.stem == ()
+    endless = require(explore(kernel.CLOCK, UNLIMITED, kernel.Tick(), NOTHING).endless)
+    assert (texts_of(endless.loop), endless.stem) == (["tick --Tock--> tock", "tock --Tick--> tick"], ())
     limited = explore(kernel.CLOCK, Limits(iterations=5), kernel.Tick(), NOTHING)
     assert (limited.longest, limited.paths, limited.states) == (11, 1, 0)
 

@@ -89,7 +89,7 @@ class Finding:
         if self.witness is not None and self.witness.stem:
             stem = self.witness.stem
             reached = f" Reached by start -> {' -> '.join(path_of(stem))}."
-        return f"{self.code}{where}: {self.fact}.{reached} {_sentence(self.remedy)}"
+        return f"{self.code}{where}: {self.fact}.{reached} {self.remedy[:1].upper()}{self.remedy[1:]}."
 
 
 def path_of(stem: Iterable[Transition]) -> list[str]:
@@ -102,10 +102,6 @@ def path_of(stem: Iterable[Transition]) -> list[str]:
             else:
                 nodes.append(name)
     return nodes
-
-
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}."
 
 
 @dataclass(frozen=True, slots=True)
