@@ -12,7 +12,7 @@ from graphexec.kernel.effects import All, Effect, OuterRuns, Perform, Request, m
 from graphexec.kernel.events import ChargedReply, Cut
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import ITERATIONS, Exhausted, Limits, Spent, add_counts, is_count
-from graphexec.kernel.program import Proof, Step, compile_program, invalid_answer, undeclared_outcome
+from graphexec.kernel.program import Charge, Proof, Step, compile_program, invalid_answer, undeclared_outcome
 from graphexec.kernel.snapshot import PAID, UNPAID, Snapshot
 
 # Most runs contain no nested runs, and share this value.
@@ -287,6 +287,9 @@ class Counters:
             return late
         if self._blocked is not None:
             return self._blocked
+        members: Sequence[Effect[Any]]
+        charges: Sequence[Charge]
+        compared: Sequence[str]
         if type(request) is All:
             members = request.effects
             charges = [charge for member in members for charge in step.charges_of(member)]

@@ -7,6 +7,7 @@ import pytest
 import graphexec as gx
 from graphexec import actions, effects, errors, kernel
 from graphexec.executor import Acted, Observed, Stopped, agent_graph
+from graphexec.executor.nodes import Policies
 from tests.executor.actors import act, answer, echo, fail, run_async, scripted
 from tests.executor.test_mistakes import judged
 from tests.parameters import cases
@@ -105,4 +106,4 @@ def test_custom_dispatch_that_loses_results_is_rejected(results: int) -> None:
     check: Any = executor().graph["check_return_direct"].function
     observed = Observed(actions.Run({"input": "q"}), (act("echo"), act("fail")), (effects.ToolResult("a"),) * results)
     with pytest.raises(ValueError, match=r"is (shorter|longer)"):
-        check(observed)
+        check(observed, Policies())
