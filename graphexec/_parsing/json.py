@@ -40,11 +40,6 @@ def read_value(text: str) -> Any:
     return read_json(text)[1]
 
 
-def valid_json(text: str) -> str:
-    """Return `text` itself if it is JSON, or the JSON that it can only mean. Raises `ValueError` if there is none."""
-    return read_json(text)[0]
-
-
 def read_json(text: str) -> tuple[str, Any]:
     """Return `text` itself if it is JSON, or the JSON that it can only mean, and its value.
 
@@ -167,16 +162,12 @@ def _escape(found: re.Match[str]) -> str:
 
 def open_string(text: str) -> int | None:
     """Return the position after the quote of the string in which the text ends, or `None` if it ends in no string."""
-    last = _find_open_string(text)
+    last = find_open_string(text)
     return last.start("double") if last and last.lastgroup == "double" else None
 
 
-def ends_in_string(text: str) -> bool:
-    """Return whether a text ends in a string in any quotes."""
-    return _find_open_string(text) is not None
-
-
-def _find_open_string(text: str) -> re.Match[str] | None:
+def find_open_string(text: str) -> re.Match[str] | None:
+    """Return the string, in any quotes, in which a text ends, or `None` if it ends in no string."""
     last = None
     for last in _TOKEN().finditer(text):  # noqa: B007 - only the last token is used
         pass

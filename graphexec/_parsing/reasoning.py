@@ -12,10 +12,9 @@ opening tag that begins or ends a later line, all is text.
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
 from graphexec._parsing import INVISIBLE, compile_lazily, match_end
-from graphexec._parsing.json import ends_in_string, find_end
+from graphexec._parsing.json import find_end, find_open_string
 
 # `<think>`: DeepSeek R1, Qwen 3 and most others; `<reasoning>`: Bedrock; `<seed:think>`: Seed-OSS; `[THINK]`:
 # Magistral; `<mm:think>`: MiniMax; `<longcat_think>`: LongCat.
@@ -68,25 +67,18 @@ _MAX_TAGS = 20
 _MAX_BLOCKS = 1_000
 
 
-class Parts(NamedTuple):
-    """The reasoning of a reply, and the rest of it. `reasoning` is `None` if the reply has none."""
-
-    reasoning: str | None
-    content: str
-
-
-def split_reasoning(text: str) -> Parts:
-    """Return the reasoning at the beginning of a reply and the rest. Linear in the length of the text."""
+def split_reasoning(text: str) -> tuple[str | None, str]:
+    """Return the reasoning at the beginning of a reply, `None` if it has none, and the rest. Linear in the length."""
     if "<" not in text and "[" not in text:
         # No tag: this is faster than a search.
-        return Parts(None, text)
+        return None, text
     splitter = ReasoningSplitter()
     splitter.take(text)
     splitter.rest()
     if not splitter.blocks:
-        return Parts(None, text)
+        return None, text
     blocks = (text[start:end].strip() for start, end in splitter.blocks)
-    return Parts("\n\n".join(block for block in blocks if block), text[splitter.content_start :])
+    return "\n\n".join(block for block in blocks if block), text[splitter.content_start :]
 
 
 class ReasoningSplitter:
@@ -274,7 +266,7 @@ def _is_in_json(text: str) -> bool:
     while found := _JSON().search(text, position):
         end = find_end(text, found.end())
         if end is None:
-            return ends_in_string(text[found.end() :])
+            return find_open_string(text[found.end() :]) is not None
         position = end
     return False
 

@@ -11,8 +11,7 @@ from graphexec.memory.conversation import (
     WindowMemory,
     estimated_tokens,
 )
-from graphexec.memory.history import History, MemoryHistory, Turn
-from graphexec.memory.sqlite_history import SQLiteHistory
+from graphexec.memory.history import History, MemoryHistory, SQLiteHistory, Turn
 
 __all__ = [
     "BufferMemory",

@@ -1,14 +1,22 @@
-"""The turns of a conversation, and the histories that store them."""
+"""The turns of a conversation, and the histories that store them: in memory, or in an SQLite database."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import stat
+from collections.abc import Generator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import ClassVar, Protocol, final
+from typing import TYPE_CHECKING, ClassVar, Protocol, final
 
-from graphexec._arguments import has_methods
+from graphexec._arguments import PATH, STRING, has_methods, validate
 from graphexec.errors import InputError, format_value
 from graphexec.messages import Image
+from graphexec.runtime.files import create_private
+
+if TYPE_CHECKING:
+    import sqlite3
+    from pathlib import Path
 
 
 @final
@@ -76,3 +84,174 @@ class MemoryHistory:
 
     def __repr__(self) -> str:
         return f"<MemoryHistory: {len(self._turns)} turns>"
+
+
+# Seconds to wait for other writers: far more than one statement takes on a busy disk.
+_PATIENCE = 60.0
+
+_REPAIR = "repair it (sqlite3 FILE .recover), or name another file"
+
+# When `add` returns, the turn and the end of the journal are on the disk. Images have a table of their own, so that
+# databases without them need no change.
+_SCHEMA = """
+PRAGMA synchronous = EXTRA;
+CREATE TABLE IF NOT EXISTS graphexec_turns (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    conversation TEXT NOT NULL,
+    input TEXT NOT NULL,
+    output TEXT NOT NULL
+);
+CREATE INDEX IF NOT EXISTS graphexec_turns_of ON graphexec_turns (conversation);
+CREATE TABLE IF NOT EXISTS graphexec_images (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    turn INTEGER NOT NULL,
+    url TEXT NOT NULL
+);
+"""
+
+
+@final
+@dataclass(frozen=True, slots=True, init=False)
+class SQLiteHistory:
+    """A history in an SQLite database, which can hold several. `conversation` distinguishes them.
+
+    Threads and processes may share the database. Every call opens and closes it. When `add` returns, the turn is on the
+    disk; a crash in the middle leaves all of a turn or nothing. Only the owner may read a database that this creates
+    (mode 600). The turns are in the table `graphexec_turns`, their images in `graphexec_images`; the database may
+    contain other tables. Raises `InputError` for an unusable path or file, also if it is damaged.
+    """
+
+    path: Path
+    conversation: str
+
+    def __init__(self, path: str | os.PathLike[str], *, conversation: str) -> None:
+        validate("SQLiteHistory", ("path", path, PATH), ("conversation", conversation, STRING))
+        if os.fspath(path) == ":memory:":
+            raise InputError(
+                "SQLiteHistory's path is :memory:, but every call opens a new connection; use MemoryHistory()"
+            )
+        object.__setattr__(self, "path", _find_file(path))
+        object.__setattr__(self, "conversation", conversation)
+
+    def turns(self) -> tuple[Turn, ...]:
+        """Return every turn of this conversation, the oldest first."""
+        query = "SELECT id, input, output FROM graphexec_turns WHERE conversation = ? ORDER BY id"
+        of_turns = (
+            "SELECT turn, url FROM graphexec_images "
+            "WHERE turn IN (SELECT id FROM graphexec_turns WHERE conversation = ?) ORDER BY id"
+        )
+        key = (_to_stored(self.conversation),)
+        with self._open() as database:
+            rows = database.execute(query, key).fetchall()
+            images = database.execute(of_turns, key).fetchall()
+        try:
+            urls: dict[int, list[Image]] = {}
+            for turn, url in images:
+                urls.setdefault(turn, []).append(Image(_text(url)))
+            return tuple(Turn(_text(given), _text(answer), tuple(urls.get(turn, ()))) for turn, given, answer in rows)
+        except (InputError, UnicodeDecodeError) as error:
+            raise InputError(
+                f"the database {self.path} has a row that is not a turn: {error}; correct or delete the row"
+            ) from error
+
+    def add(self, turn: Turn, /) -> None:
+        """Append a turn to this conversation."""
+        row = (_to_stored(self.conversation), _to_stored(turn.input), _to_stored(turn.output))
+        with self._open() as database, _transaction(database):
+            added = database.execute("INSERT INTO graphexec_turns (conversation, input, output) VALUES (?, ?, ?)", row)
+            images = [(added.lastrowid, _to_stored(image.url)) for image in turn.images]
+            database.executemany("INSERT INTO graphexec_images (turn, url) VALUES (?, ?)", images)
+
+    def clear(self) -> None:
+        """Delete every turn of this conversation, and of no other."""
+        key = (_to_stored(self.conversation),)
+        images = "DELETE FROM graphexec_images WHERE turn IN (SELECT id FROM graphexec_turns WHERE conversation = ?)"
+        with self._open() as database, _transaction(database):
+            database.execute(images, key)
+            database.execute("DELETE FROM graphexec_turns WHERE conversation = ?", key)
+
+    @contextmanager
+    def _open(self) -> Generator[sqlite3.Connection, None, None]:
+        """Open the database and create its tables. Each statement is a transaction, so others wait only for one."""
+        import sqlite3
+
+        try:
+            # SQLite would create it with the mode of the process; the files of its journal have that of the database.
+            create_private(self.path)
+            with closing(sqlite3.connect(self.path, timeout=_PATIENCE, isolation_level=None)) as database:
+                database.executescript(_SCHEMA)
+                yield database
+        except OSError as error:
+            raise InputError(
+                f"the database {self.path} cannot be used: {error.strerror}; name a file in a writable folder"
+            ) from error
+        except UnicodeDecodeError as error:
+            # The message of SQLite quotes the damaged file.
+            raise InputError(f"the database {self.path} is damaged: {error}; {_REPAIR}") from error
+        except sqlite3.Error as error:
+            # The primary code of the error, without its extension; the driver's own errors have none.
+            code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+            if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
+                remedy = "name a file in a writable folder"
+                raise InputError(f"the database {self.path} cannot be used: {error}; {remedy}") from error
+            if code == sqlite3.SQLITE_NOTADB:
+                text = f"{self.path} is not an SQLite database: {error}; repair it, or name another file"
+                raise InputError(text) from error
+            if code in (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_FORMAT):
+                raise InputError(f"the database {self.path} is damaged: {error}; {_REPAIR}") from error
+            # A full disk, or a lock that is never released, has its own class and message.
+            raise
+
+
+@contextmanager
+def _transaction(database: sqlite3.Connection) -> Generator[None, None, None]:
+    """Make the statements inside one transaction: all of them are carried out, or none."""
+    # IMMEDIATE: the transaction waits for other writers at its beginning, so it never fails in the middle.
+    database.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    except BaseException:
+        database.execute("ROLLBACK")
+        raise
+    database.execute("COMMIT")
+
+
+def _find_file(path: str | os.PathLike[str]) -> Path:
+    """Return the absolute path of a database. Raises `InputError` if it cannot be written."""
+    from pathlib import Path
+
+    file, mode = Path(path).absolute(), None
+    try:
+        mode = file.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except (OSError, ValueError) as error:
+        # The name is too long or contains a NUL, or this user may not read the folder.
+        fact = error.strerror if isinstance(error, OSError) else error
+        raise InputError(f"SQLiteHistory's path {file} cannot be used: {fact}; name another file") from error
+    if mode is None and not file.parent.is_dir():
+        raise InputError(f"SQLiteHistory's path {file} is in no directory that exists; create {file.parent} first")
+    if mode is not None and not stat.S_ISREG(mode):
+        raise InputError(f"SQLiteHistory's path {file} is not a regular file; name a file on a disk")
+    if not os.access(file.parent if mode is None else file, os.W_OK):
+        fact = "cannot be written; give this user write permission, or name another file"
+        raise InputError(f"SQLiteHistory's path {file} {fact}")
+    return file
+
+
+def _to_stored(text: str) -> str | bytes:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass")
+    return text
+
+
+def _text(stored: object) -> str:
+    match stored:
+        case str():
+            return stored
+        case bytes():
+            return stored.decode("utf-8", "surrogatepass")
+        case _:
+            raise InputError(f"it has {format_value(stored)} in the place of a string")

@@ -12,7 +12,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final, final
 
 from graphexec._arguments import validate, whole
-from graphexec._parsing.json import valid_json
+from graphexec._parsing.json import read_json
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, Run
 from graphexec.agents import Agent
 from graphexec.agents.reading.json_text import find_regions
@@ -199,7 +199,7 @@ class OutputKind:
 
     def _read_json(self, text: str) -> Any:
         try:
-            valid = valid_json(text)
+            valid, _ = read_json(text)
         except (ValueError, RecursionError) as error:
             raise UnreadableOutputError(f"it is not JSON: {error}") from None
         written = valid.encode(errors="surrogatepass")

@@ -226,7 +226,7 @@ def test_database_survives_power_failures(tmp_path: Path, monkeypatch: pytest.Mo
         return opened[-1]
 
     monkeypatch.setattr(sqlite3, "connect", remember)
-    monkeypatch.setattr("graphexec.memory.sqlite_history.closing", contextlib.nullcontext)
+    monkeypatch.setattr("graphexec.memory.history.closing", contextlib.nullcontext)
     SQLiteHistory(tmp_path / "turns.sqlite", conversation="me").add(turn(1))
     (database,) = opened
     with contextlib.closing(database):

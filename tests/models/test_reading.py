@@ -109,7 +109,7 @@ PARTS = ["<think>", "</think>", "a", "\n", "STOP", "ST", "OP", "`", " ", "<"]
 def test_only_content_is_cut(text: str, cuts: list[int]) -> None:
     ends = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
     found = cut([text[begin:end] for begin, end in pairwise(ends)], ("STOP", "a\na"))
-    content = split_reasoning(text).content
+    content = split_reasoning(text)[1]
     assert found == text.removesuffix(content) + before_the_first(content, ("STOP", "a\na"))
 
 

@@ -56,7 +56,7 @@ ANSWERS = st.sampled_from(["The answer is 4.", "4", '"4"', "`4`", "(4)", "*4*", 
 @given(THOUGHTS, st.sampled_from([" ", "\n"]), CLOSINGS, st.sampled_from(["", " ", "\n", "\n\n"]), ANSWERS)
 def test_answer_has_no_reasoning(thoughts: list[str], between: str, closing: str, blank: str, answer: str) -> None:
     for opening, end in itertools.product(("", "<think>"), ("", blank)):
-        assert split_reasoning(f"{opening}{between.join(thoughts)}{end}{closing}{blank}{answer}").content == answer
+        assert split_reasoning(f"{opening}{between.join(thoughts)}{end}{closing}{blank}{answer}")[1] == answer
 
 
 @given(
@@ -101,7 +101,7 @@ def test_pieces_are_separated_as_the_whole_reply_is(text: str, cuts: list[int]) 
         restarts = splitter.restarts
         new = splitter.rest() if piece is None else splitter.take(piece)[1]
         content = new if splitter.restarts > restarts else content + new
-    assert content == split_reasoning(text).content
+    assert content == split_reasoning(text)[1]
 
 
 @cases(
