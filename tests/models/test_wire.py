@@ -26,8 +26,7 @@ from graphexec.models.http.endpoint import Endpoint
 from graphexec.models.providers.anthropic import MESSAGES
 from graphexec.models.providers.openai_compatible import CHAT_COMPLETIONS
 from graphexec.models.providers.openai_reply import ChatStream
-from graphexec.models.providers.openai_responses import RESPONSES
-from graphexec.models.providers.responses_reply import ResponsesStream
+from graphexec.models.providers.openai_responses import RESPONSES, ResponsesStream
 from graphexec.models.providers.schemas import close_schema
 from tests.counting import count_calls
 from tests.models import recorded
