@@ -217,8 +217,4 @@ class Original:
     @classmethod
     def __get_pydantic_core_schema__(cls, source: object, handler: object) -> core_schema.CoreSchema:
         """Dump as JSON data, and load from them without restoring the class."""
-        from pydantic_core import core_schema
-
-        return core_schema.no_info_plain_validator_function(
-            lambda data: cls(data=data), serialization=core_schema.plain_serializer_function_ser_schema(cls.dump)
-        )
+        return Stored(cls.dump, lambda data: cls(data=data)).__get_pydantic_core_schema__(source, handler)

@@ -25,10 +25,9 @@ if TYPE_CHECKING:
     from graphexec.models.scripted import ScriptedModel
     from graphexec.models.secret import Secret
     from graphexec.models.wrappers.caching import CacheStore, SQLiteCache, cached
-    from graphexec.models.wrappers.prices import Price, priced
     from graphexec.models.wrappers.rate_limits import rate_limited
     from graphexec.models.wrappers.retries import retrying, with_fallbacks
-    from graphexec.models.wrappers.wrapping import WrappedModel
+    from graphexec.models.wrappers.wrapping import Price, WrappedModel, priced
 
 __all__ = ["Anthropic", "LocalModel", "ModelOptions", "OpenAICompatible", "OpenAIResponses", "Secret", "create_model"]
 __all__ += ["FunctionModel", "ModelFunction", "ScriptedModel", "from_openai", "from_pydantic_ai"]
@@ -54,10 +53,9 @@ _MODULES = {
     "graphexec.models.scripted": "ScriptedModel",
     "graphexec.models.secret": "Secret",
     "graphexec.models.wrappers.caching": "CacheStore SQLiteCache cached",
-    "graphexec.models.wrappers.prices": "Price priced",
     "graphexec.models.wrappers.rate_limits": "rate_limited",
     "graphexec.models.wrappers.retries": "retrying with_fallbacks",
-    "graphexec.models.wrappers.wrapping": "WrappedModel",
+    "graphexec.models.wrappers.wrapping": "Price WrappedModel priced",
 }
 
 # Type checkers report a name that is not there.

@@ -247,7 +247,7 @@ class RunLoop(Generic[R]):
                 raise
             try:
                 leave_run(self.scope, self.scope)
-                from graphexec._mistakes.event_loops import raise_loop_error
+                from graphexec._mistakes.user_errors import raise_loop_error
 
                 raise_loop_error(error, describe_request(item))
                 self._fail(error, request)

@@ -209,7 +209,7 @@ async def _begin(tool: AnyTool, arguments: dict[str, Any]) -> Any:
 
 
 def _raised(tool: AnyTool, error: BaseException) -> ToolRaisedError:
-    from graphexec._mistakes.event_loops import explain_loop_error
+    from graphexec._mistakes.user_errors import explain_loop_error
 
     return ToolRaisedError(explain_loop_error(error, f"the tool {tool.name}"))
 
@@ -293,7 +293,7 @@ def _handle_error(tool: AnyTool, error: BaseException) -> ToolResult:
                 f"on_error of {tool.name} returned {observation!r}; return the observation for the model as a string"
             )
     # Imported here, because most runs raise nothing.
-    from graphexec._mistakes.tracebacks import format_traceback
+    from graphexec._mistakes.user_errors import format_traceback
 
     name, frames = qualified_name(type(error)), format_traceback(error)
     return ToolResult(observation, "error", excerpt=excerpt, error=name, traceback=frames)

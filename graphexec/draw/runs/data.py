@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from typing import Any, TypeAlias, final
 
-from graphexec._mistakes.tracebacks import format_traceback
+from graphexec._mistakes.user_errors import format_traceback
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, Run, Steps, StoppedResponse, reason_of, run_of
 from graphexec.effects import (
     AGENT_METERS,

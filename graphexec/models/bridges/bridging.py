@@ -90,7 +90,7 @@ class BridgedModel(ClosableModel):
             if isinstance(given, NotDone):
                 raise TimeoutError  # noqa: TRY301 - it has the words of the library's own
             draft = ChatStream(self._endpoint, stop_strings(request))
-            return _finish(draft.decode(_to_json(given).encode()))
+            return _finish(draft.decode(json.dumps(given, default=str).encode()))
         except Exception as error:  # noqa: BLE001 - a library may raise any
             # It has the request, and may quote the reply.
             raise self._to_error(error, timeout) from None
@@ -108,7 +108,7 @@ class BridgedModel(ClosableModel):
                         break
                     if left is not None and left <= 0:
                         raise TimeoutError  # noqa: TRY301 - as above
-                    for delta in draft.take(_to_json(chunk)):
+                    for delta in draft.take(json.dumps(chunk, default=str)):
                         yield delta
             yield _finish(draft.reply())
         except Exception as error:  # noqa: BLE001 - as above
@@ -192,10 +192,6 @@ def end_chunk(chunk: JSON, reason: object, model: str | None, counts: Sequence[i
 def _finish(reply: ModelReply) -> ModelReply:
     calls_stop = reply.tool_calls and reply.finish_reason == "stop"
     return replace(reply, finish_reason="tool_calls") if calls_stop else reply
-
-
-def _to_json(given: JSON) -> str:
-    return json.dumps(given, default=str)
 
 
 def _causes(error: BaseException | None) -> Iterator[Any]:

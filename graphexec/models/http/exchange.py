@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from graphexec._mistakes.event_loops import raise_loop_error
+from graphexec._mistakes.user_errors import raise_loop_error
 from graphexec.errors import ModelError
 from graphexec.messages import ModelReply, ReplyDelta
 from graphexec.models.http import failures

@@ -298,9 +298,8 @@ def overflow_error(endpoint: Endpoint, report: ErrorReport, *, status: int) -> e
     text = f"{report.code} {report.kind} {report.message}"
     if not (has_numbers or status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE or meanings.is_overflow(text)):
         return None
-    prompt, context = meanings.find_sizes(report.message)
-    prompt = to_number(report.members.get("n_prompt_tokens")) or prompt
-    context = to_number(report.members.get("n_ctx")) or context
+    prompt = to_number(report.members.get("n_prompt_tokens")) or meanings.find_tokens(meanings.PROMPT, report.message)
+    context = to_number(report.members.get("n_ctx")) or meanings.find_tokens(meanings.CONTEXT, report.message)
     sizes = f"the prompt has {prompt or 'too many'} tokens, the context {context or 'fewer'}"
     said = endpoint.quote(report.message) or "without a message"
     fact = f"cannot accept a prompt of this length ({said}): {sizes}; shorten it, or use a model with a longer context"

@@ -31,20 +31,15 @@ def parse(body: bytes | str, endpoint: Endpoint) -> JSON:
     text = body.decode("utf-8", "replace") if isinstance(body, bytes) else body
     check_size(text, endpoint)
     try:
-        value = json.loads(text)
+        value, problem = json.loads(text), "not a JSON object"
     except (ValueError, RecursionError) as error:
-        fact = error.msg if isinstance(error, json.JSONDecodeError) else type(error).__name__
-        raise _unreadable(endpoint, fact, text) from None
+        value, problem = None, error.msg if isinstance(error, json.JSONDecodeError) else type(error).__name__
     if isinstance(value, dict):
         return value  # pyright: ignore[reportUnknownVariableType]
     # Gemini sends errors as a list with one item.
     for item in to_objects(value):
         return item
-    raise _unreadable(endpoint, "not a JSON object", text)
-
-
-def _unreadable(endpoint: Endpoint, problem: str, text: str) -> InvalidReplyError:
-    return invalid_reply(endpoint, f"sent an invalid reply ({problem}): {endpoint.quote(text) or 'nothing'}")
+    raise invalid_reply(endpoint, f"sent an invalid reply ({problem}): {endpoint.quote(text) or 'nothing'}")
 
 
 # Any: a JSON value is arbitrary, here and below.

@@ -26,12 +26,13 @@ _OVERFLOW = re.compile(
 )
 _LIMITED = re.compile(r"rate[ _-]?limit|too many requests|throttl|per[ -](?:min|hour|day)|please wait", re.IGNORECASE)
 _NUMBER = r"(\d[\d,]{0,14}+)"
-_CONTEXT = re.compile(
+# The tokens of the context, and of a prompt that is too long for it.
+CONTEXT = re.compile(
     rf"(?:{_BOUND})(?: is| of| should be|:)?(?: only)? (?:\(|\[1, )?{_NUMBER}(?!\)? ?\+|\)? exceed)"
     rf"|> {_NUMBER}|tokens allowed \({_NUMBER}|(?:up to|model with|<=|less than|limit (?:is|of)) {_NUMBER}",
     re.IGNORECASE,
 )
-_PROMPT = re.compile(
+PROMPT = re.compile(
     r"(?:(?:(?:resulted in|requested:?|contains|has|passed|given:|too long:|current length is|total of|first"
     r"|count (?:of|is)|context limit:|input length) (?:at least |about |a total of )?"
     rf"|(?:request|input|prompt|count|tokens) (?:length )?\((?:length )?){_NUMBER})(?! (?:output|completion) tokens)",
@@ -150,11 +151,7 @@ def is_overflow(text: str) -> bool:
     return _OVERFLOW.search(text) is not None and not _LIMITED.search(text)
 
 
-def find_sizes(message: str) -> tuple[int | None, int | None]:
-    """Return the tokens of a prompt that is too long, and those of the context, as far as a sentence has them."""
-    return _number(_PROMPT, message), _number(_CONTEXT, message)
-
-
-def _number(pattern: re.Pattern[str], text: str) -> int | None:
+def find_tokens(pattern: re.Pattern[str], text: str) -> int | None:
+    """Return the number of tokens that a sentence has, by the pattern `PROMPT` or `CONTEXT`, if it has one."""
     found = pattern.search(text)
     return int(found[found.lastindex or 0].replace(",", "")) if found else None

@@ -130,7 +130,9 @@ def cached(model: Model, store: CacheStore | None = None, *, name: str = "") -> 
 
     async def flow(call: ModelCall) -> ModelReply:
         io = BLOCKING if instant else call.io
-        key = _key([_VERSION, *model_key, call.request])
+        # Canonical JSON: with sorted keys, and in ASCII, which allows lone surrogates.
+        contents = [_VERSION, *model_key, call.request]
+        key = _digest(json.dumps(contents, default=_as_json, sort_keys=True, separators=(",", ":")))
         found = _read(key, await io.call(partial(entries.get, key)))
         if found is not None:
             report(Cached(model_name(model)))
@@ -142,11 +144,6 @@ def cached(model: Model, store: CacheStore | None = None, *, name: str = "") -> 
 
     # Whether a call reaches the model is known only when it is made.
     return WrappedModel("cached", [model], flow, instant=instant, check=lambda: None)
-
-
-def _key(what: object) -> str:
-    """Return the SHA-256 of a value's canonical JSON: with sorted keys, and in ASCII, which allows lone surrogates."""
-    return _digest(json.dumps(what, default=_as_json, sort_keys=True, separators=(",", ":")))
 
 
 # Any: JSON.
@@ -162,7 +159,7 @@ def _as_json(value: object) -> Any:
 
 
 def _digest(text: str) -> str:
-    """Return a digest of 64 characters."""
+    """Return the SHA-256 of a text, in 64 characters."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
