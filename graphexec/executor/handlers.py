@@ -20,7 +20,7 @@ from graphexec.errors import AgentError, InvalidCallError, MissingAPIKeyError, M
 from graphexec.kernel.effects import CallContext
 from graphexec.kernel.events import Cut
 from graphexec.messages import Model, ModelReply, ReplyDelta, check_access, check_reply
-from graphexec.messages.replies import is_long
+from graphexec.messages.model import is_long
 from graphexec.runtime.calls import report, wait_for_capacity, wants_pieces
 from graphexec.runtime.handlers import Handler
 from graphexec.runtime.io import IO

@@ -17,8 +17,8 @@ from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Repor
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.node import END
 from graphexec.messages import ReplyDelta
+from graphexec.messages.model import VERY_LONG
 from graphexec.messages.observations import format_observation
-from graphexec.messages.replies import VERY_LONG
 
 # The node that stores an ending, and returns it unchanged.
 _SAVE = "save_memory"

@@ -194,9 +194,6 @@ def estimated_tokens(text: str) -> int:
     return (len(text) + 3) // 4
 
 
-# The tokens of a photo: providers count up to about 1,500, depending on its size.
-_IMAGE_TOKENS = 1_000
-
 _COUNTING = Constraint("a function from a string to its number of tokens", callable)
 
 
@@ -213,7 +210,8 @@ class TokenWindowMemory(TurnMemory):
 
     max_tokens: int
     count: Callable[[str], int] = field(default=estimated_tokens, kw_only=True)
-    image_tokens: int = field(default=_IMAGE_TOKENS, kw_only=True)
+    # For a photo, providers count up to about 1,500 tokens, depending on its size.
+    image_tokens: int = field(default=1_000, kw_only=True)
 
     def __post_init__(self) -> None:
         TurnMemory.__post_init__(self)

@@ -17,19 +17,23 @@ from graphexec.messages.conversation import (
     with_own_ids,
 )
 from graphexec.messages.images import Image
-from graphexec.messages.replies import (
+from graphexec.messages.model import (
+    ChatRequest,
+    CompletionRequest,
     FinishReason,
     Model,
     ModelReply,
+    ModelRequest,
     ReplyDelta,
+    ToolSpec,
     Usage,
     check_access,
     check_reply,
+    images_of,
     request_parameters,
     require_reply,
     separate_reasoning,
 )
-from graphexec.messages.requests import ChatRequest, CompletionRequest, ModelRequest, ToolSpec, images_of
 
 __all__ = [
     "AssistantMessage",

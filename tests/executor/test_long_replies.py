@@ -11,7 +11,7 @@ import graphexec as gx
 from graphexec import AgentFinish, ParseError, effects, models
 from graphexec.agents.reading.answers import READ_AHEAD, read_ahead, read_reply
 from graphexec.messages import ModelReply, ReplyDelta, ToolCall
-from graphexec.messages.replies import LONG, VERY_LONG
+from graphexec.messages.model import LONG, VERY_LONG
 from tests import garbage
 from tests.executor.actors import snapshot_in
 from tests.parameters import cases

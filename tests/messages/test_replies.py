@@ -8,7 +8,7 @@ import pytest
 import graphexec.messages as gm
 from graphexec import errors
 from graphexec.messages.conversation import transcript
-from graphexec.messages.replies import check_access, check_reply, request_parameters, require_reply
+from graphexec.messages.model import check_access, check_reply, request_parameters, require_reply
 from tests.models.pictures import PNG
 from tests.parameters import cases
 

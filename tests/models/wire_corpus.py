@@ -47,7 +47,7 @@ from graphexec.messages import (
     ToolSpec,
     UserMessage,
 )
-from graphexec.messages.replies import check_reply
+from graphexec.messages.model import check_reply
 from graphexec.models import Anthropic, OpenAICompatible, OpenAIResponses
 from graphexec.models.http.remote import RemoteModel
 from tests.models.actors import Content, FakeTime, clients_of

@@ -26,7 +26,7 @@ from graphexec.agents.reading.text_parsing import find_removable_end
 from graphexec.agents.reading.textual_calls import CALL_MARK_PREFIXES
 from graphexec.errors import ParseError
 from graphexec.messages import ModelReply
-from graphexec.messages.replies import VERY_LONG
+from graphexec.messages.model import VERY_LONG
 
 # Takes the text of a reply piece by piece, and returns the text that each piece adds to the final answer.
 AnswerReader: TypeAlias = Callable[[str], str]

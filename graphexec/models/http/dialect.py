@@ -54,11 +54,6 @@ class Sampling:
     provider: str = ""
 
 
-def bearer_headers(key: str) -> dict[str, str]:
-    """Return the header with the API key, if there is one, of OpenAI and most other servers."""
-    return {"Authorization": f"Bearer {key}"} if key else {}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
     """One protocol: how its requests are written, and its replies read.
@@ -73,8 +68,8 @@ class Dialect:
     members: tuple[Member, ...]
     # Returns the path below the base URL, for a request to the model of this name, which may ask for a stream.
     route: Callable[[ModelRequest, str, bool], str]
-    # Returns the headers with the API key.
-    headers: Callable[[str], dict[str, str]] = bearer_headers
+    # Returns the headers with the API key, if there is one: by default that of OpenAI and most other servers.
+    headers: Callable[[str], dict[str, str]] = lambda key: {"Authorization": f"Bearer {key}"} if key else {}
     # The member with the conversation, and what writes a part of it: its beginning, a turn, or all of it.
     conversation: str = "messages"
     write_messages: Callable[[Sequence[Message], HistoryForm], list[JSON]]

@@ -123,18 +123,14 @@ class StopCutter:
             self.done = True
             end = sum(min(found))
         else:
-            longest = max(map(len, self.stops))
-            held = next((n for n in range(min(longest, len(content)), 0, -1) if self._may_begin(content[-n:])), 0)
-            end = len(content) - held
+            begun = (stop[:length] for stop in self.stops for length in range(1, len(stop)))
+            end = len(content) - max((len(one) for one in begun if content.endswith(one)), default=0)
         return self._show(text[: start + end], content[end:])
 
     def _show(self, text: str, held: str) -> str:
         self._shown += len(text)
         self._held = [held]
         return text
-
-    def _may_begin(self, end: str) -> bool:
-        return any(stop.startswith(end) for stop in self.stops)
 
 
 @dataclass(slots=True)
