@@ -154,8 +154,11 @@ class ChatStream(Draft):
             yield from self._take_reasoning(message, beside=whole or bool(said or message.get("tool_calls")))
         if before and (said.startswith(before) or before.startswith(said)):
             said = said[len(before) :]
-        yield from self._say(said)
-        self._refuse(message)
+        if said:
+            last = self.blocks[-1]
+            yield from self.add_piece(last if last.kind == "text" else self.begin_block("text", {}), said)
+        # OpenAI writes a refusal here, and leaves the content null.
+        self._refusals += filter(None, [to_word(message.get("refusal"))])
         index = choice.get("index")
         for place, piece in enumerate(read_calls(message, self, whole=whole)):
             if not whole:
@@ -177,16 +180,6 @@ class ChatStream(Draft):
             return content
         parts: list[Any] = [*content] if isinstance(content, list) else [content]
         return "".join([self.string(_text_of(part), "content") for part in parts])
-
-    def _say(self, text: str) -> Iterator[ReplyDelta]:
-        if text:
-            last = self.blocks[-1]
-            yield from self.add_piece(last if last.kind == "text" else self.begin_block("text", {}), text)
-
-    def _refuse(self, message: JSON) -> None:
-        """Keep a refusal: OpenAI writes it here, and leaves the content null."""
-        if refusal := to_word(message.get("refusal")):
-            self._refusals.append(refusal)
 
     def _take_reasoning(self, message: JSON, *, beside: bool) -> Iterator[ReplyDelta]:
         """Add the reasoning. A member of another type is ignored `beside` text or calls; else a piece may be lost."""
