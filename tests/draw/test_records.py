@@ -1,27 +1,31 @@
-"""Records: their version, the times and errors of calls, and their size."""
+"""Records: their version, the times and errors of calls, batches, nested runs, and their size."""
 
+import asyncio
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import field, replace
 from typing import Any
 
 import pytest
 
 import graphexec as gx
-from graphexec import AgentStep, actions, draw, messages, models
+from graphexec import actions, draw, messages, models, runtime
+from graphexec.draw.page import html
 from graphexec.draw.runs.prompts import PromptHistory
 from graphexec.effects import CallModel
+from graphexec.executor import Ready
 from graphexec.kernel.stepping import replay
 from graphexec.messages.turns import Conversation, MessageTurn
+from graphexec.testing.clock import on_loop_time, run_virtually
+from graphexec.tools import AnyTool
 from tests.draw.debugged import Turn, answering, calling, failed_run, sixty_steps, two_agents
 from tests.draw.debugged import record as record_turns
+from tests.drivers import options_of
 from tests.executor.actors import caller_of
 from tests.kernel.machines import SELF_LOOP, Landed, Left, Stopped, machine_of, value
 from tests.parameters import cases
-
-
-def recorded() -> draw.Recording:
-    return record_turns([(1.0, calling(("search", {"query": "x"}))), (1.0, answering("done"))], "q")
+from tests.traces import read_trace, unpack_page
+from tests.verify.acting import acting
 
 
 def test_moves_of_embedded_graphs_are_recorded_with_their_tasks() -> None:
@@ -69,7 +73,7 @@ def test_messages_of_prompts_are_made_once() -> None:
 
     history, steps = PromptHistory(), actions.Steps()
     for number in range(50):
-        steps = steps.extended([AgentStep(actions.AgentAction("echo", "x"), str(number))])
+        steps = steps.extended([gx.AgentStep(actions.AgentAction("echo", "x"), str(number))])
         conversation = Conversation((messages.SystemMessage("Be brief."),), steps, turns)
         prompt = history.record(messages.ChatRequest(conversation))["prompt"]
         assert [message["content"] for message in prompt["messages"]][-1] == str(number)
@@ -215,3 +219,182 @@ def test_run_without_an_end_and_fields_without_values() -> None:
 class Unfinished:
     known: int
     unknown: int = field(init=False)
+
+
+# ---- records of batches, with one record for each member, and of nested runs
+
+
+Trace = list[dict[str, Any]]
+
+
+@gx.tool
+async def quick(what: str) -> str:
+    """Take 20 ms."""
+    await asyncio.sleep(0.02)
+    return f"quick {what}"
+
+
+@gx.tool
+async def slow(what: str) -> str:
+    """Take 500 ms."""
+    await asyncio.sleep(0.5)
+    return f"slow {what}"
+
+
+@gx.tool
+async def broken(what: str) -> str:
+    """Fail after 100 ms."""
+    await asyncio.sleep(0.1)
+    raise ValueError(what)
+
+
+TOOLS: list[AnyTool] = [quick, slow, broken]
+
+
+def call_together(*names: str, tools: Sequence[AnyTool] = TOOLS, **options: Any) -> gx.AgentExecutor:
+    """Return an executor that calls these tools together, and then answers."""
+
+    def decide(steps: Sequence[object], inputs: object) -> list[gx.AgentAction] | gx.AgentFinish:
+        return gx.AgentFinish({"output": "done"}) if steps else [gx.AgentAction(name, "x", "") for name in names]
+
+    return gx.AgentExecutor(agent=decide, tools=tools, **options)
+
+
+def recorded(executor: gx.AgentExecutor) -> Trace:
+    """Return the records of an async run on a virtual clock."""
+    recorder = draw.Recorder(executor.verify())
+
+    async def watched() -> None:
+        try:
+            async for event in on_loop_time(executor).astream("go on"):
+                recorder(event)
+        except ValueError as error:
+            recorder.failed(error)
+
+    run_virtually(watched())
+    return read_trace(recorder.recording.to_json_lines())
+
+
+def members(trace: Trace) -> list[tuple[str, int, float | None]]:
+    """Return the tool records in order: event, member and duration."""
+    return [
+        (one["event"], one["call"]["member"], one["replies"][0]["seconds"] if one["event"] == "answered" else None)
+        for one in trace
+        if one["event"] in ("asked", "answered") and one["node"] == "dispatch_tools"
+    ]
+
+
+RAISING = {"handle_tool_errors": "raise"}
+BOTH_ASKED = [("asked", 0, None), ("asked", 1, None)]
+
+
+@cases(
+    ("names", "options", "expected", "status"),
+    # Tools of different speed have their own records.
+    (["slow", "quick"], {}, [*BOTH_ASKED, ("answered", 1, 0.02), ("answered", 0, 0.5)], "answered"),
+    # Tools in turn are recorded in turn.
+    (
+        ["slow", "quick"],
+        {"tool_concurrency": 1},
+        [("asked", 0, None), ("answered", 0, 0.5), ("asked", 1, None), ("answered", 1, 0.02)],
+        "answered",
+    ),
+    # A tool that fails keeps the results of others.
+    (["quick", "broken"], RAISING, [*BOTH_ASKED, ("answered", 0, 0.02)], "error"),
+    (["quick", "broken", "slow"], RAISING, [*BOTH_ASKED, ("asked", 2, None), ("answered", 0, 0.02)], "error"),
+    # All members are charged before the first one starts.
+    (
+        ["quick", "broken", "slow"],
+        {**RAISING, "tool_concurrency": 1},
+        [("asked", 0, None), ("answered", 0, 0.02), ("asked", 1, None)],
+        "error",
+    ),
+)
+def test_members_have_records_of_their_own(
+    names: list[str], options: dict[str, Any], expected: list[tuple[str, int, float | None]], status: str
+) -> None:
+    executor = call_together(*names, **options)
+    trace = recorded(executor)
+    assert members(trace) == [(event, name, seconds and pytest.approx(seconds)) for event, name, seconds in expected]
+    assert trace[-1]["status"] == status
+
+
+@cases("concurrency", 1, 2, 8)
+def test_a_deadline_cuts_each_member_alone(concurrency: int) -> None:
+    executor = call_together("quick", "slow", "slow", max_execution_time=0.1, tool_concurrency=concurrency)
+    trace = recorded(executor)
+    times = {member: seconds for event, member, seconds in members(trace) if event == "answered"}
+    # A member that has not begun is cut at its start.
+    began = {1: {1: 0.02, 2: 0.1}, 2: {1: 0.0, 2: 0.02}, 8: {1: 0.0, 2: 0.0}}[concurrency]
+    assert times == {0: pytest.approx(0.02), **{one: pytest.approx(0.1 - at) for one, at in began.items()}}
+
+
+# ---- nested runs
+
+
+def nesting(inner_calls: int, **options: Any) -> tuple[gx.AgentExecutor, list[Trace]]:
+    """An executor with a tool that runs another one, which calls a tool so often; and the traces of the inner runs."""
+    traces: list[Trace] = []
+    inner = acting([1] * inner_calls)
+
+    @gx.tool
+    async def delegate(what: str) -> str:
+        """Have another agent do it."""
+        recorder = draw.Recorder(inner.verify())
+        async for event in inner.astream(what):
+            recorder(event)
+        traces.append(read_trace(recorder.recording.to_json_lines()))
+        return "done"
+
+    return call_together("delegate", "quick", tools=[delegate, quick], **options), traces
+
+
+def test_nested_charges_are_recorded() -> None:
+    executor, traces = nesting(2)
+    trace = recorded(executor)
+    (record,) = [record for record in trace if "within" in record]
+    assert (record["event"], record["call"]["member"]) == ("answered", 0)
+    # Three decisions and two tools.
+    assert (record["within"]["model_calls"], record["within"]["tool_calls"]) == (3, 2)
+    assert trace[-1]["spent"]["model_calls"] == 2 + 3
+    assert (traces[0][-1]["spent"]["model_calls"], traces[0][-1]["spent"]["tool_calls"]) == (3, 2)
+    # A recorded result has them, too.
+    result = run_virtually(on_loop_time(executor).arun("go on"))
+    assert [one["within"] for one in draw.recording_of(result).records if "within" in one] == [record["within"]]
+
+
+def test_nested_run_stays_within_outer_limits() -> None:
+    """The outer limit stops the inner run, and the outer one later."""
+    executor, traces = nesting(9, max_model_calls=4, early_stopping_method="generate", max_tool_calls=20)
+    trace = recorded(executor)
+    assert trace[-1]["status"] == "stopped"
+    assert trace[-1]["spent"]["model_calls"] == 5
+    (stopped,) = traces
+    assert stopped[-1]["cause"]["outer"] is True
+
+
+class User:
+    """The context of a run, which must not be recorded."""
+
+    def __repr__(self) -> str:
+        return "the-user-is-4711"
+
+
+def test_context_appears_in_no_record_or_page() -> None:
+    executor = call_together("quick", "slow")
+    recorder = draw.Recorder(executor.verify())
+
+    async def watched() -> None:
+        run_context = on_loop_time(executor).run_context
+        start = Ready(actions.Run({"input": "go on"}))
+        async for event in runtime.astream(executor.graph, start, **options_of(run_context), context=User()):
+            assert not isinstance(event, gx.Asked) or (event.call is not None and event.call.context.__class__ is User)
+            recorder(event)
+
+    run_virtually(watched())
+    recording = recorder.recording
+    assert recording.result is not None
+    page = unpack_page(html(recording.machine, recording))
+    for recorded_charges in (recording.to_json_lines(), page):
+        assert "4711" not in recorded_charges
+        assert "User" not in recorded_charges
