@@ -18,16 +18,6 @@ from graphexec import actions, draw, effects, models, testing
 from graphexec import messages as ms
 from graphexec.draw.page.assembly import read_file
 from graphexec.executor import AGENT_EXECUTOR, Replied
-from graphexec.messages import (
-    AssistantMessage,
-    ChatRequest,
-    ModelReply,
-    SystemMessage,
-    ToolCall,
-    ToolMessage,
-    ToolSpec,
-    UserMessage,
-)
 from tests.draw.browser import Browser, Page, Pages, fragment, press, shown
 from tests.draw.debugged import failed_node, failed_run, sixty_steps, twelve_tools
 from tests.draw.recorded import asked_and_answered, record_events
@@ -41,7 +31,7 @@ SYSTEM = ms.SystemMessage("Be helpful.")
 
 def with_memory(count: int) -> draw.Recording:
     """Record a run after a conversation of so many messages."""
-    kinds: tuple[Any, ...] = (UserMessage, ms.AssistantMessage)
+    kinds: tuple[Any, ...] = (ms.UserMessage, ms.AssistantMessage)
     history = [kinds[at % 2](f"{at}: " + "What was said about the harbour. " * 6) for at in range(count)]
     tools = [testing.scripted_tool("fetch", ["313 km"])]
     model = models.ScriptedModel([ms.ToolCall("a", "fetch", '{"input": "train"}'), "313 km."])
@@ -51,17 +41,17 @@ def with_memory(count: int) -> draw.Recording:
 def asking(*requests: ms.ModelRequest) -> draw.Recording:
     events: list[gx.Event[Any]] = []
     for request in requests:
-        events += asked_and_answered(effects.CallModel(request), ModelReply("Yes."), node="plan")
-        events.append(gx.Moved("plan", Replied(actions.Run({}), ModelReply("Yes.")), "parse"))
+        events += asked_and_answered(effects.CallModel(request), ms.ModelReply("Yes."), node="plan")
+        events.append(gx.Moved("plan", Replied(actions.Run({}), ms.ModelReply("Yes.")), "parse"))
     return record_events(*events)
 
 
-def chat(*messages: ms.Message, tools: tuple[ToolSpec, ...] = ()) -> ChatRequest:
-    return ChatRequest(messages, tools=tools)
+def chat(*messages: ms.Message, tools: tuple[ms.ToolSpec, ...] = ()) -> ms.ChatRequest:
+    return ms.ChatRequest(messages, tools=tools)
 
 
-def specs(*names: str) -> tuple[ToolSpec, ...]:
-    return tuple(ToolSpec(name, f"The tool {name}.", {"type": "object"}) for name in names)
+def specs(*names: str) -> tuple[ms.ToolSpec, ...]:
+    return tuple(ms.ToolSpec(name, f"The tool {name}.", {"type": "object"}) for name in names)
 
 
 def in_sight(page: Page, text: str) -> bool:
@@ -97,12 +87,12 @@ def test_prompts_show_what_changed(pages: Pages) -> None:
     assert shown(page, ".part.model .aside").endswith(" characters · 300 tokens")
     assert shown(page, ".prompt summary").endswith(" characters")
     # Dropped messages are named.
-    one, two, three = (UserMessage(word) for word in ("one", "two", "three"))
+    one, two, three = (ms.UserMessage(word) for word in ("one", "two", "three"))
     page = pages.run(asking(chat(SYSTEM, one, two), chat(SYSTEM, two, three)), "#step=2")
     assert "1 message of step 1 left out" in shown(page, ".prompt")
     assert page.locator(".prompt .message.new pre").all_inner_texts() == ["three"]
     # Changed tools are compared.
-    requests = [chat(UserMessage("Go."), tools=specs(name)) for name in ("fetch", "search")]
+    requests = [chat(ms.UserMessage("Go."), tools=specs(name)) for name in ("fetch", "search")]
     page = pages.run(asking(*requests), "#step=2&against=before")
     assert page.locator(".prompt pre del").first.inner_text() == "fetch"
     assert page.locator(".prompt pre ins").first.inner_text() == "search"
@@ -113,8 +103,8 @@ def test_prompts_show_what_changed(pages: Pages) -> None:
     assert page.locator(".prompt pre").all_inner_texts() == ["\nObservation: 7"]
     assert page.locator(".prompt summary").all_inner_texts() == [f"{len(start)} characters as before"]
     # Many new messages are shown in part.
-    messages = [UserMessage(f"Message {number}.") for number in range(1200)]
-    page = pages.run(asking(chat(UserMessage("Other.")), chat(*messages)), "#step=2&against=before")
+    messages = [ms.UserMessage(f"Message {number}.") for number in range(1200)]
+    page = pages.run(asking(chat(ms.UserMessage("Other.")), chat(*messages)), "#step=2&against=before")
     # As many differences are not searched for, and the first messages are one that changed.
     assert page.locator(".prompt > .message.changed pre ins").count() == 1
     assert page.locator(".prompt > ins").count() == 99
@@ -123,8 +113,8 @@ def test_prompts_show_what_changed(pages: Pages) -> None:
 
 
 def test_prompts_of_two_steps_are_compared(pages: Pages) -> None:
-    first = chat(SYSTEM, UserMessage("Plan a trip to Lisbon in May."), ms.AssistantMessage("Gone soon."))
-    second = chat(SYSTEM, UserMessage("Plan a trip to Porto in May."), UserMessage("And back?"))
+    first = chat(SYSTEM, ms.UserMessage("Plan a trip to Lisbon in May."), ms.AssistantMessage("Gone soon."))
+    second = chat(SYSTEM, ms.UserMessage("Plan a trip to Porto in May."), ms.UserMessage("And back?"))
     page = pages.run(asking(first, chat(SYSTEM), second), "#step=3")
     menu, prompt = page.locator("select.against"), page.locator(".prompt")
     options = ["what is new", "against step 1, the first", "against step 2, the one before"]
@@ -153,8 +143,8 @@ def test_prompts_of_two_steps_are_compared(pages: Pages) -> None:
 
 def test_prompt_names_tools_and_parameters(pages: Pages) -> None:
     recorder = draw.Recorder(AGENT_EXECUTOR, model="a-model", parameters={"temperature": 0.5, "max_tokens": 256})
-    request = effects.CallModel(chat(UserMessage("?"), tools=specs("a", "b", "c")))
-    list(map(recorder, asked_and_answered(request, ModelReply("!"), node="plan")))
+    request = effects.CallModel(chat(ms.UserMessage("?"), tools=specs("a", "b", "c")))
+    list(map(recorder, asked_and_answered(request, ms.ModelReply("!"), node="plan")))
     page = pages.run(recorder.recording, "#step=1")
     page.locator(".part.model summary", has_text="3 tools, 2 parameters").click()
     assert page.locator(".definition .tool").all_inner_texts() == ["a", "b", "c"]
@@ -180,21 +170,21 @@ def test_start_names_the_run(pages: Pages) -> None:
 @pytest.mark.full
 def test_long_texts_of_a_difference_are_cut(pages: Pages) -> None:
     words = "many equal words " * 4000
-    before, after = (chat(UserMessage(f"{words}{middle} {words}")) for middle in ("one", "two"))
+    before, after = (chat(ms.UserMessage(f"{words}{middle} {words}")) for middle in ("one", "two"))
     page = pages.run(asking(before, after), "#step=2&against=before")
     changed = page.locator(".prompt pre")
     assert len(changed.inner_text()) < 1000
     assert changed.locator("del").inner_text() == "one"
     changed.locator(".more").first.click()
     assert len(changed.inner_text()) > 60_000
-    before, after = (chat(UserMessage(sign * 6000)) for sign in ("🙂 ", "ω "))
+    before, after = (chat(ms.UserMessage(sign * 6000)) for sign in ("🙂 ", "ω "))
     changed = pages.run(asking(before, after), "#step=2&against=before").locator(".prompt pre")
     assert changed.locator("del").inner_text() == "🙂 " * 1333
     changed.locator("button").first.click()
     assert "".join(changed.locator("del").all_inner_texts()) == "🙂 " * 6000
     # No text is markup.
-    hostile = chat(UserMessage('<img src=x onerror="alert(1)"></script>\u202e\u0000'))
-    page = pages.run(asking(chat(UserMessage("plain")), hostile), "#step=2&against=before")
+    hostile = chat(ms.UserMessage('<img src=x onerror="alert(1)"></script>\u202e\u0000'))
+    page = pages.run(asking(chat(ms.UserMessage("plain")), hostile), "#step=2&against=before")
     assert "<img src=x" in page.locator("#detail pre ins").first.inner_text()
     assert page.locator("#detail img").count() == 0
 
@@ -292,7 +282,7 @@ def structured_run() -> draw.Recording:
 
 
 def unparsed_run() -> draw.Recording:
-    model = models.ScriptedModel([[ToolCall("a", "fetch", "{}")], [ToolCall("b", "fetch", "{no json")]])
+    model = models.ScriptedModel([[ms.ToolCall("a", "fetch", "{}")], [ms.ToolCall("b", "fetch", "{no json")]])
     tools = [testing.scripted_tool("fetch", ["313 km"])]
     with pytest.raises(gx.ParseError) as raised:
         gx.AgentExecutor(agent=gx.create_tool_calling_agent(model, tools), tools=tools).run("How far is it?")
@@ -301,24 +291,24 @@ def unparsed_run() -> draw.Recording:
 
 def test_copied_request_is_the_one_that_the_model_got(pages: Pages) -> None:
     tools = [testing.scripted_tool("fetch", [NASTY])]
-    model = models.ScriptedModel([ToolCall("a", "fetch", json.dumps({"input": NASTY})), "Done."])
+    model = models.ScriptedModel([ms.ToolCall("a", "fetch", json.dumps({"input": NASTY})), "Done."])
     page = pages.run(draw.recording_of(caller_of(model, *tools).run(NASTY)), "#step=5")
     request = model.requests[1]
-    assert isinstance(request, ChatRequest)
+    assert isinstance(request, ms.ChatRequest)
     page.locator(".copy", has_text="copy JSON").click()
     body = json.loads(clipboard(page))
     sent: list[dict[str, object]] = []
     for message in request.messages:
         match message:
-            case SystemMessage(content):
+            case ms.SystemMessage(content):
                 sent.append({"role": "system", "content": content})
-            case UserMessage(content):
+            case ms.UserMessage(content):
                 sent.append({"role": "user", "content": content})
-            case AssistantMessage(content, calls):
+            case ms.AssistantMessage(content, calls):
                 functions = [(call.id, {"name": call.name, "arguments": call.arguments}) for call in calls]
                 asked = [{"id": name, "type": "function", "function": function} for name, function in functions]
                 sent.append({"role": "assistant", "content": content, "tool_calls": asked})
-            case ToolMessage(call_id, content):
+            case ms.ToolMessage(call_id, content):
                 sent.append({"role": "tool", "content": content, "tool_call_id": call_id})
     assert body["messages"] == sent
     assert [one["function"] for one in body["tools"]] == [
