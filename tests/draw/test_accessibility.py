@@ -12,10 +12,10 @@ import graphexec.draw.page
 from graphexec import draw, executor
 from graphexec.draw.formats.svg import svg
 from graphexec.draw.page import html
-from tests.draw import debugged
+from tests.draw import recorded
 from tests.draw.browser import Browser, Page, Pages, page_of, press, shown, sight, where
-from tests.draw.debugged import sixty_steps
 from tests.draw.machines import EVERY_LOOK, plugged, with_marks, with_run
+from tests.draw.recorded import sixty_steps
 from tests.draw.test_page import open_live
 from tests.parameters import cases, mark_except
 
@@ -264,11 +264,11 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "machine": lambda: html(draw.picture_of(executor.AGENT_EXECUTOR.verify())),
     "marks": lambda: html(with_marks(EVERY_LOOK)),
     "pieces": lambda: html(draw.picture_of(plugged("output_type", "critic"))),
-    "60 steps": lambda: page_of(debugged.sixty_steps()),
-    "12 tools": lambda: page_of(debugged.twelve_tools()),
-    "two agents": lambda: page_of(debugged.two_agents()),
-    "failed run": lambda: page_of(debugged.failed_run()),
-    "stopped run": lambda: page_of(debugged.stopped_run()),
+    "60 steps": lambda: page_of(recorded.sixty_steps()),
+    "12 tools": lambda: page_of(recorded.twelve_tools()),
+    "two agents": lambda: page_of(recorded.two_agents()),
+    "failed run": lambda: page_of(recorded.failed_run()),
+    "stopped run": lambda: page_of(recorded.stopped_run()),
 }
 full = pytest.mark.full
 by_page = pytest.mark.parametrize("name", mark_except(PAGES, "60 steps", mark=full))
@@ -297,7 +297,7 @@ def test_page_on_a_phone_violates_no_rule(pages: Pages, name: str) -> None:
 
 @pytest.mark.parametrize("part", mark_except([0.0, 0.5], 0.5, mark=full))
 def test_live_page_violates_no_rule(browser: Browser, part: float) -> None:
-    recording = debugged.sixty_steps()
+    recording = recorded.sixty_steps()
     count = int(len(recording.records) * part)
     with open_live(browser, recording, count, []) as (page, _):
         assert violations(page) == []
@@ -357,9 +357,9 @@ SIDES = """one => {
 
 
 def test_text_from_right_to_left_is_aligned_so(pages: Pages) -> None:
-    call = debugged.calling(("search", {"query": ARABIC}), text=HEBREW)
-    turns = [(1.0, call), (1.0, debugged.answering(f"{ARABIC} 32°C."))]
-    page = pages.run(debugged.record(turns, ARABIC), "#step=1")
+    call = recorded.calling(("search", {"query": ARABIC}), text=HEBREW)
+    turns = [(1.0, call), (1.0, recorded.answering(f"{ARABIC} 32°C."))]
+    page = pages.run(recorded.record(turns, ARABIC), "#step=1")
     for selector in (".row[data-position='0'] .gist", "#detail .part.reply pre"):
         left, right = page.locator(selector).first.evaluate(SIDES)
         assert right < left

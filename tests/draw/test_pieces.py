@@ -1,22 +1,30 @@
-"""Pieces, limits, findings and failures in pictures."""
+"""Pieces, limits, findings and failures in pictures, and what a notebook shows."""
 
+import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 import graphexec as gx
-from graphexec import Limits
+import graphexec.draw
 from graphexec.draw import Marks, Recording, draw, marks_of, picture_of
+from graphexec.draw.formats.terminal import terminal
+from graphexec.draw.layout.graphviz import lay_out
 from graphexec.draw.model.picture import cluster_tree, legend_of
 from graphexec.draw.page import html
 from graphexec.draw.runs.overlay import overlay_runs
 from graphexec.executor import AGENT_EXECUTOR, Acted, Ready
+from graphexec.messages import ModelReply, ToolCall
+from graphexec.models import ScriptedModel
 from graphexec.nodes import Piece
 from graphexec.verify import Finding, verify
 from tests.draw.browser import Locator, Page, Pages, classes, press
-from tests.draw.debugged import failed_run, sixty_steps, stopped_run, twelve_tools
 from tests.draw.machines import MANY, plugged
+from tests.draw.recorded import failed_run, sixty_steps, stopped_run, twelve_tools
+from tests.executor.actors import caller_of, echo
 from tests.parameters import cases
+from tests.verify.bad_machines import UNREACHABLE
 from tests.verify.writing import PERFECTIONIST, WRITER
 
 
@@ -59,7 +67,7 @@ def test_loops_are_red_and_their_paths_orange() -> None:
     "drawn, node, line",
     (verify(WRITER), "revise", "costs 1 of 2 revisions"),
     (verify(WRITER), "write", "costs 1 of 15 iterations"),
-    (verify(WRITER, Limits(iterations=None)), "write", "counts iterations, without limit"),
+    (verify(WRITER, gx.Limits(iterations=None)), "write", "counts iterations, without limit"),
     (WRITER, "write", "costs an iteration"),
 )
 def test_budgets_are_labelled_with_their_limits(drawn: Any, node: str, line: str) -> None:
@@ -211,3 +219,74 @@ def test_folded_boxes_count_visits(pages: Pages) -> None:
     assert "current" not in classes(critic)
     press(page, "ArrowLeft", "ArrowLeft")
     assert "current" in classes(critic)
+
+
+# ---- what a notebook shows of an executor, a machine, a result and a verdict
+
+
+class Formatter:
+    """Knows how to show objects of a class, as the formatter of IPython does."""
+
+    def __init__(self) -> None:
+        self._functions: dict[tuple[str, str], Callable[[Any], dict[str, str]]] = {}
+
+    def for_type_by_name(self, module: str, name: str, function: Callable[[Any], dict[str, str]]) -> None:
+        self._functions[module, name] = function
+
+    def __call__(self, value: Any) -> dict[str, str]:
+        kind = value.__class__
+        return self._functions[kind.__module__, kind.__qualname__](value)
+
+
+shown = Formatter()
+gx._register_displays(shown)  # pyright: ignore[reportPrivateUsage]
+
+
+def scripted(*replies: str | ModelReply, **options: Any) -> gx.AgentExecutor:
+    return caller_of(ScriptedModel(replies), echo, **options)
+
+
+def text_of(value: Any) -> str:
+    return shown(value)["text/plain"]
+
+
+@pytest.mark.medium
+@cases("value, fact", (scripted("x", max_iterations=7), "costs 1 of 7 iterations"), (AGENT_EXECUTOR, "plan"))
+def test_picture_is_shown_with_its_limits(value: Any, fact: str) -> None:
+    bundle = shown(value)
+    assert set(bundle) == {"image/svg+xml", "text/plain"}
+    assert bundle["image/svg+xml"].startswith("<svg")
+    assert fact in bundle["image/svg+xml"]
+    assert bundle["text/plain"] == repr(value)
+
+
+@cases("value", AGENT_EXECUTOR, scripted("x"))
+def test_text_drawing_replaces_a_missing_extra(value: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    lay_out.cache_clear()
+    for name in ("pygraphviz", "resvg_py"):
+        monkeypatch.setitem(sys.modules, name, None)
+    bundle = shown(value)
+    assert set(bundle) == {"text/vnd.mermaid", "text/plain"}
+    assert bundle["text/vnd.mermaid"].startswith("---")
+    with pytest.raises(gx.InputError, match=r"pygraphviz, which is missing; pip install 'graphexec-agents\[draw\]'"):
+        format(AGENT_EXECUTOR, "svg")
+    assert bundle["text/plain"].startswith(terminal(picture_of(value.verify())))
+    assert bundle["text/plain"].endswith("pip install 'graphexec-agents[draw]'")
+
+
+def test_large_machine_is_drawn_in_characters(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(graphexec.draw, "MOST_EDGES", 3)
+    text = text_of(AGENT_EXECUTOR)
+    assert "image/svg+xml" not in shown(AGENT_EXECUTOR)
+    assert "│ check_return_direct │" in text
+    assert text.endswith("10 edges are too many for a picture here; write it to a file with .draw('flow.svg')")
+
+
+def test_result_and_verdict_are_printed() -> None:
+    result = scripted(ModelReply("", (ToolCall("1", "shout", "{}"),)), max_iterations=1).run("?")
+    assert shown(result) == {"text/plain": str(result)}
+    assert text_of(scripted("Four.").run("2 + 2?")) == "Four."
+    verdict = AGENT_EXECUTOR.verify(gx.Limits(iterations=4))
+    assert shown(verdict) == {"text/plain": str(verdict)}
+    assert text_of(UNREACHABLE.verify()).startswith("REFUTED")
+    assert "GX004" in text_of(UNREACHABLE.verify())

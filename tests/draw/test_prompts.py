@@ -19,8 +19,7 @@ from graphexec import messages as ms
 from graphexec.draw.page.assembly import read_file
 from graphexec.executor import AGENT_EXECUTOR, Replied
 from tests.draw.browser import Browser, Page, Pages, fragment, press, shown
-from tests.draw.debugged import failed_node, failed_run, sixty_steps, twelve_tools
-from tests.draw.recorded import asked_and_answered, record_events
+from tests.draw.recorded import asked_and_answered, failed_node, failed_run, record_events, sixty_steps, twelve_tools
 from tests.draw.test_pieces import check
 from tests.executor.actors import caller_of
 from tests.parameters import cases

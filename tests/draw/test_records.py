@@ -18,8 +18,8 @@ from graphexec.kernel.stepping import replay
 from graphexec.messages.turns import Conversation, MessageTurn
 from graphexec.testing.clock import on_loop_time, run_virtually
 from graphexec.tools import AnyTool
-from tests.draw.debugged import Turn, answering, calling, failed_run, sixty_steps, two_agents
-from tests.draw.debugged import record as record_turns
+from tests.draw.recorded import Turn, answering, calling, failed_run, sixty_steps, two_agents
+from tests.draw.recorded import record as record_turns
 from tests.drivers import options_of
 from tests.executor.actors import caller_of
 from tests.kernel.machines import SELF_LOOP, Landed, Left, Stopped, machine_of, value
@@ -46,7 +46,7 @@ def test_failed_call_has_its_seconds() -> None:
     assert (failed["began"], failed["seconds"]) == (pytest.approx(2.0), pytest.approx(2.5))
     assert result["seconds"] == result["spent"]["seconds"] == pytest.approx(4.5)
     assert "think" in result["error"]["traceback"]
-    assert "debugged.py" in result["error"]["traceback"]
+    assert "recorded.py" in result["error"]["traceback"]
     assert "graphexec/runtime" not in result["error"]["traceback"]
 
 

@@ -6,10 +6,9 @@ import pytest
 
 from graphexec.draw import Recording
 from graphexec.draw.runs.data import Record
-from tests.draw import debugged
+from tests.draw import recorded
 from tests.draw.browser import Locator, Page, Pages, box_of, classes, fragment, press, shown, where
-from tests.draw.debugged import answering, calling, failed_run, record, sixty_steps, twelve_tools
-from tests.draw.recorded import three_entries
+from tests.draw.recorded import answering, calling, failed_run, record, sixty_steps, three_entries, twelve_tools
 from tests.parameters import read_tables
 
 
@@ -26,7 +25,7 @@ def levels(page: Page) -> list[int]:
 
 
 def test_rows_of_iterations_open_and_close(pages: Pages) -> None:
-    page = pages.run(debugged.sixty_steps())
+    page = pages.run(recorded.sixty_steps())
     assert iterations(page).count() == 16
     assert levels(page) == [0, *[1] * 16, 0]
     row = iterations(page).nth(3)
@@ -43,7 +42,7 @@ def test_rows_of_iterations_open_and_close(pages: Pages) -> None:
     press(page, "Enter")
     assert steps(page).count() == 0
     # Arrows open and leave rows.
-    page = pages.run(debugged.sixty_steps())
+    page = pages.run(recorded.sixty_steps())
     row = iterations(page).nth(3)
     row.click()
     press(page, "ArrowRight")
@@ -63,7 +62,7 @@ def test_rows_of_iterations_open_and_close(pages: Pages) -> None:
 
 
 def test_row_leads_to_its_failed_step(pages: Pages) -> None:
-    page = pages.run(debugged.sixty_steps())
+    page = pages.run(recorded.sixty_steps())
     iterations(page).nth(3).locator(".name").click()
     assert (where(page), shown(page, "#detail h2")) == ("15 / 60", "dispatch_tools")
     assert "current" in classes(iterations(page).nth(3))
@@ -73,7 +72,7 @@ def test_row_leads_to_its_failed_step(pages: Pages) -> None:
     press(page, "ArrowUp")
     assert where(page) == "15 / 60"
     # The iteration of the step gone to is open.
-    page = pages.run(debugged.sixty_steps(), "#step=15")
+    page = pages.run(recorded.sixty_steps(), "#step=15")
     assert steps(page).count() == 4
     assert page.locator(".row.current").get_attribute("data-position") == "15"
     press(page, "End")
@@ -82,13 +81,13 @@ def test_row_leads_to_its_failed_step(pages: Pages) -> None:
 
 @pytest.mark.full
 def test_rows_open_and_leave_out_steps_on_demand(pages: Pages) -> None:
-    page = pages.run(debugged.sixty_steps(), "#step=14")
+    page = pages.run(recorded.sixty_steps(), "#step=14")
     for index, opened in ((3, 0), (0, 4), (3, 8)):
         iterations(page).nth(index).locator(".opens").click()
         assert (where(page), steps(page).count()) == ("14 / 60", opened)
     assert shown(page, ".row.current b") == "parse"
     # Steps without calls are left out on demand.
-    page = pages.run(debugged.sixty_steps(), "#step=1")
+    page = pages.run(recorded.sixty_steps(), "#step=1")
     page.locator("#quiet").click()
     assert steps(page).locator("b").all_inner_texts() == ["plan", "dispatch_tools"]
     page.locator("#list").focus()
@@ -97,7 +96,7 @@ def test_rows_open_and_leave_out_steps_on_demand(pages: Pages) -> None:
 
 
 def test_failed_node_is_named_and_not_the_calls_before(pages: Pages) -> None:
-    page = pages.run(debugged.failed_node())
+    page = pages.run(recorded.failed_node())
     row = iterations(page).last
     assert "bad" in classes(row)
     assert row.locator(".name").inner_text() == "search(price)"
@@ -116,7 +115,7 @@ def test_failed_node_is_named_and_not_the_calls_before(pages: Pages) -> None:
 
 
 def test_equal_iterations_are_one_row(pages: Pages) -> None:
-    page = pages.run(debugged.stopped_run())
+    page = pages.run(recorded.stopped_run())
     row = iterations(page).first
     assert row.locator(".name").inner_text() == "search(again) ×4"
     assert row.locator(".number").inner_text() == "1–4"
@@ -128,13 +127,13 @@ def test_equal_iterations_are_one_row(pages: Pages) -> None:
     assert page.get_by_role("tree", name="Iterations").count() == 1
     page.locator("#search").fill("node:plan")
     assert page.locator("#list-title").text_content() == "Steps found"
-    page = pages.run(Recording(debugged.stopped_run().records[:1]))
+    page = pages.run(Recording(recorded.stopped_run().records[:1]))
     assert page.locator("#list-title").text_content() == "Steps"
 
 
 @pytest.mark.full
 def test_rows_of_failures_and_of_single_steps(pages: Pages) -> None:
-    turns: list[debugged.Turn] = [(1.0, calling(("fetch", {"url": "https://bad.example"})))] * 3
+    turns: list[recorded.Turn] = [(1.0, calling(("fetch", {"url": "https://bad.example"})))] * 3
     row = iterations(pages.run(record([*turns, (1.0, answering("No."))], "Insist."))).first
     assert row.locator(".name").inner_text() == "fetch(https://bad.example) ×3"
     assert row.locator(".gist.bad").count() == 1
@@ -146,7 +145,7 @@ def test_rows_of_failures_and_of_single_steps(pages: Pages) -> None:
     assert count.inner_text().strip() == "×3"
     assert inner["x"] + inner["width"] <= outer["x"] + outer["width"]
     # A failed iteration shows its error.
-    row = iterations(pages.run(debugged.failed_run())).last
+    row = iterations(pages.run(recorded.failed_run())).last
     assert "bad" in classes(row)
     assert "connection reset by peer" in row.inner_text()
     # An iteration of one step is its row.
@@ -179,7 +178,7 @@ def test_ten_thousand_steps_make_few_rows(pages: Pages) -> None:
 
 @pytest.mark.full
 def test_many_calls_are_folded_to_lines(pages: Pages) -> None:
-    page = pages.run(debugged.twelve_tools(), "#step=3")
+    page = pages.run(recorded.twelve_tools(), "#step=3")
     folded = page.locator(".pair > details")
     assert folded.count() == 12
     assert [one.get_attribute("open") is not None for one in folded.all()].count(True) == 2
@@ -189,7 +188,7 @@ def test_many_calls_are_folded_to_lines(pages: Pages) -> None:
 
 
 def test_embedded_agents_show_their_tasks_budgets_and_calls(pages: Pages) -> None:
-    page = pages.run(debugged.two_agents(), "#step=7")
+    page = pages.run(recorded.two_agents(), "#step=7")
     assert "elm trees" in shown(page, ".row.current .gist")
     assert "INPUT OF RESEARCH" in shown(page, "#detail").upper()
     press(page, "ArrowRight")
