@@ -16,6 +16,7 @@ from graphexec.messages import ModelReply, ModelRequest, ToolCall, Usage
 from graphexec.runtime import stream
 from graphexec.testing.clock import on_loop_time, run_virtually
 from graphexec.verify import verify
+from tests.executor.actors import caller_of
 from tests.kernel.machines import Landed, Left, Stopped, countdown
 
 
@@ -141,8 +142,7 @@ def answering(text: str) -> ModelReply:
 
 def record(turns: Iterable[Turn], question: str, **options: Any) -> draw.Recording:
     """Run the turns and return the records, also of a run that an exception ended."""
-    options = {"handle_parsing_errors": True, **options}
-    made = gx.AgentExecutor(agent=gx.create_tool_calling_agent(thinking(turns), TOOLS), tools=TOOLS, **options)
+    made = caller_of(thinking(turns), *TOOLS, **{"handle_parsing_errors": True, **options})
 
     def run() -> draw.Recording:
         try:
@@ -211,8 +211,7 @@ def two_agents() -> draw.Recording:
     """Record a run with an unread reply, in which two embedded agents carry out a call each."""
 
     def embedded(name: str, *turns: Turn) -> nodes.Piece:
-        agent = gx.create_tool_calling_agent(thinking(turns), TOOLS)
-        return nodes.sub_agent(gx.AgentExecutor(agent=agent, tools=TOOLS), name, f"Let the {name} agent work.")
+        return nodes.sub_agent(caller_of(thinking(turns), *TOOLS), name, f"Let the {name} agent work.")
 
     research = embedded("research", (1.0, calling(("search", {"query": "elms"}))), (1.0, answering("Fungus.")))
     write = embedded("write", (1.0, answering("Elms die of a fungus.")))

@@ -246,10 +246,6 @@ def scripted(*replies: str | ModelReply, **options: Any) -> gx.AgentExecutor:
     return caller_of(ScriptedModel(replies), echo, **options)
 
 
-def text_of(value: Any) -> str:
-    return shown(value)["text/plain"]
-
-
 @pytest.mark.medium
 @cases("value, fact", (scripted("x", max_iterations=7), "costs 1 of 7 iterations"), (AGENT_EXECUTOR, "plan"))
 def test_picture_is_shown_with_its_limits(value: Any, fact: str) -> None:
@@ -276,7 +272,7 @@ def test_text_drawing_replaces_a_missing_extra(value: Any, monkeypatch: pytest.M
 
 def test_large_machine_is_drawn_in_characters(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(graphexec.draw, "MOST_EDGES", 3)
-    text = text_of(AGENT_EXECUTOR)
+    text = shown(AGENT_EXECUTOR)["text/plain"]
     assert "image/svg+xml" not in shown(AGENT_EXECUTOR)
     assert "│ check_return_direct │" in text
     assert text.endswith("10 edges are too many for a picture here; write it to a file with .draw('flow.svg')")
@@ -285,8 +281,8 @@ def test_large_machine_is_drawn_in_characters(monkeypatch: pytest.MonkeyPatch) -
 def test_result_and_verdict_are_printed() -> None:
     result = scripted(ModelReply("", (ToolCall("1", "shout", "{}"),)), max_iterations=1).run("?")
     assert shown(result) == {"text/plain": str(result)}
-    assert text_of(scripted("Four.").run("2 + 2?")) == "Four."
+    assert shown(scripted("Four.").run("2 + 2?"))["text/plain"] == "Four."
     verdict = AGENT_EXECUTOR.verify(gx.Limits(iterations=4))
     assert shown(verdict) == {"text/plain": str(verdict)}
-    assert text_of(UNREACHABLE.verify()).startswith("REFUTED")
-    assert "GX004" in text_of(UNREACHABLE.verify())
+    assert shown(UNREACHABLE.verify())["text/plain"].startswith("REFUTED")
+    assert "GX004" in shown(UNREACHABLE.verify())["text/plain"]

@@ -21,7 +21,7 @@ from graphexec.executor import AGENT_EXECUTOR, Replied
 from tests.draw.browser import Browser, Page, Pages, fragment, press, shown
 from tests.draw.recorded import asked_and_answered, failed_node, failed_run, record_events, sixty_steps, twelve_tools
 from tests.draw.test_pieces import check
-from tests.executor.actors import caller_of
+from tests.executor.actors import caller_of, make_react
 from tests.parameters import cases
 
 QUESTION = "How far is it from Lisbon to Porto by train?"
@@ -266,25 +266,23 @@ def clipboard(page: Page) -> str:
 def react_run() -> draw.Recording:
     tools = [testing.scripted_tool("fetch", ["313 km", ValueError(NASTY)])]
     call = "Action: fetch\nAction Input: train"
-    model = models.ScriptedModel([call, "nonsense", f"Again.\n{call}\nObservation: invented", f"Final Answer: {NASTY}"])
-    agent = gx.create_react_agent(model, tools)
-    return draw.recording_of(gx.AgentExecutor(agent=agent, tools=tools, handle_parsing_errors=True).run(NASTY))
+    replies = call, "nonsense", f"Again.\n{call}\nObservation: invented", f"Final Answer: {NASTY}"
+    return draw.recording_of(make_react(*replies, tools=tools, handle_parsing_errors=True).run(NASTY))
 
 
 def structured_run() -> draw.Recording:
     tools = [testing.scripted_tool("fetch", [{"found": [1, None, True, 2.5]}, "x"])]
     calls = [json.dumps({"action": "fetch", "action_input": {"input": each}}) for each in ("a", "b")]
     model = models.ScriptedModel([*calls, '{"action": "final_answer", "answer": "313"}'])
-    return draw.recording_of(
-        gx.AgentExecutor(agent=gx.create_structured_agent(model, tools), tools=tools).run("How far is it?")
-    )
+    agent = gx.create_structured_agent(model, tools)
+    return draw.recording_of(gx.AgentExecutor(agent=agent, tools=tools).run("How far is it?"))
 
 
 def unparsed_run() -> draw.Recording:
     model = models.ScriptedModel([[ms.ToolCall("a", "fetch", "{}")], [ms.ToolCall("b", "fetch", "{no json")]])
     tools = [testing.scripted_tool("fetch", ["313 km"])]
     with pytest.raises(gx.ParseError) as raised:
-        gx.AgentExecutor(agent=gx.create_tool_calling_agent(model, tools), tools=tools).run("How far is it?")
+        caller_of(model, *tools).run("How far is it?")
     return draw.recording_of(raised.value)
 
 
@@ -369,8 +367,7 @@ def test_copied_test_notices_another_reply(pages: Pages) -> None:
 
 @pytest.mark.full
 def test_copied_tests_may_be_missing_and_records_are_there(pages: Pages) -> None:
-    agent = gx.create_tool_calling_agent(models.ScriptedModel(["Done."]), [])
-    executor = gx.AgentExecutor(agent=agent, tools=[]).plug(check)
+    executor = caller_of(models.ScriptedModel(["Done."])).plug(check)
     page = pages.run(draw.recording_of(executor.run("?")), "#step=1")
     assert page.locator(".copy", has_text="copy JSON").count() == 1
     assert page.locator(".copy", has_text="copy pytest").count() == 0

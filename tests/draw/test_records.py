@@ -107,21 +107,6 @@ def calls(*names: str) -> messages.ModelReply:
     return messages.ModelReply("", tuple(messages.ToolCall(name, "look_up", f'{{"what": "{name}"}}') for name in names))
 
 
-class Strict:
-    """An observer that ends the run at an event: the first is number 0."""
-
-    raise_error = True
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.seen: list[Any] = []
-
-    def __call__(self, event: Any) -> None:
-        self.seen.append(event)
-        if len(self.seen) == self.number + 1:
-            raise ValueError("no further")
-
-
 def events_of(error: BaseException) -> list[tuple[str, str]]:
     """Return the recorded events, and check the records behind them."""
     records = [*draw.recording_of(error).records]
@@ -131,24 +116,34 @@ def events_of(error: BaseException) -> list[tuple[str, str]]:
     return [(record["event"], record["node"]) for record in records[1:last]]
 
 
-def run_until(number: int) -> tuple[Strict, ValueError | None]:
-    observer = Strict(number)
+def run_until(number: int) -> tuple[list[Any], ValueError | None]:
+    """Run until an observer raises at an event, the first of which is number 0; return the events, and the error."""
+    seen: list[Any] = []
+
+    class Strict:
+        raise_error = True
+
+        def __call__(self, event: Any) -> None:
+            seen.append(event)
+            if len(seen) == number + 1:
+                raise ValueError("no further")
+
     model = models.ScriptedModel([calls("a", "b"), calls("c"), "done"])
     # One call of a batch at a time, in their order.
-    executor = caller_of(model, look_up, observers=[observer], tool_concurrency=1)
+    executor = caller_of(model, look_up, observers=[Strict()], tool_concurrency=1)
     try:
         executor.run("go")
     except ValueError as error:
-        return observer, error
-    return observer, None
+        return seen, error
+    return seen, None
 
 
 # The last event, `Done`, is that of a run that is over.
-@cases("number", *range(len(run_until(1000)[0].seen) - 1))
+@cases("number", *range(len(run_until(1000)[0]) - 1))
 def test_records_end_at_the_event_that_ended_the_run(number: int) -> None:
-    observer, error = run_until(number)
+    seen, error = run_until(number)
     assert error is not None
-    *before, last = observer.seen[: number + 1]
+    *before, last = seen[: number + 1]
     # A request and a reply are in the snapshot when an observer is called; an entry and a move are not.
     happened = [*before, last] if isinstance(last, (gx.Asked, gx.Answered)) else before
     assert events_of(error) == [(type(event).__name__.lower(), event.node) for event in happened]

@@ -50,9 +50,8 @@ def write(*lists: Sequence[tuple[str, str]]) -> list[ToolCall]:
 
 
 def make(pieces: Sequence[Piece], model: Any, **options: Any) -> gx.AgentExecutor:
-    tools = make_tools()
     options = {"max_iterations": ITERATIONS, "handle_parsing_errors": True, "max_fan_out": 4, **options}
-    return gx.AgentExecutor(agent=gx.create_tool_calling_agent(model, tools), tools=tools, nodes=pieces, **options)
+    return actors.caller_of(model, *make_tools(), nodes=pieces, **options)
 
 
 def run(
@@ -257,12 +256,11 @@ class TestTodoList:
         assert find_todos(result.ending.run) == kept
 
 
-class TestTellTime:
-    def test_time_is_in_each_request(self) -> None:
-        times = iter(["Monday", "Tuesday"])
-        _, requests = run([tell_time(lambda: next(times))], [call("add"), "done"])
-        assert ["began at this time: Monday." in text_of(one) for one in requests] == [True, True]
-        assert "day, 20" in text_of(run([tell_time()], ["done"])[1][0]), "the default is the local time"
+def test_time_is_in_each_request() -> None:
+    times = iter(["Monday", "Tuesday"])
+    _, requests = run([tell_time(lambda: next(times))], [call("add"), "done"])
+    assert ["began at this time: Monday." in text_of(one) for one in requests] == [True, True]
+    assert "day, 20" in text_of(run([tell_time()], ["done"])[1][0]), "the default is the local time"
 
 
 class TestCritic:
@@ -292,8 +290,8 @@ class TestCritic:
 
     def test_result_of_a_direct_tool_is_not_reviewed(self) -> None:
         tools = [dataclasses.replace(one, return_direct=True) for one in make_tools()]
-        agent = gx.create_tool_calling_agent(ScriptedModel([call("add")]), tools)
-        assert gx.AgentExecutor(agent=agent, tools=tools, nodes=[critic()]).run("q").output.startswith("found")
+        executor = actors.caller_of(ScriptedModel([call("add")]), *tools, nodes=[critic()])
+        assert executor.run("q").output.startswith("found")
 
 
 # ---- escalate: a stronger model makes the next decision when the agent is stuck
@@ -309,8 +307,7 @@ FAILURES = [actors.call("fail", text=str(number)) for number in range(9)]
 
 def make_executor(weak: ScriptedModel, strong: ScriptedModel, **options: Any) -> gx.AgentExecutor:
     piece = nodes.escalate(strong, **{name: options.pop(name) for name in ("times", "when") if name in options})
-    agent = gx.create_tool_calling_agent(weak, [echo, fail])
-    return gx.AgentExecutor(agent=agent, tools=[echo, fail], nodes=[piece], handle_parsing_errors=True, **options)
+    return actors.caller_of(weak, echo, fail, nodes=[piece], handle_parsing_errors=True, **options)
 
 
 @HOW

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import graphexec as gx
 from graphexec.actions import Refusal
 from graphexec.effects import CallModel
-from graphexec.errors import NodeError
+from graphexec.errors import GraphError, InputError, NodeError
 from graphexec.executor import Ready, Stopped
 from graphexec.integrations import langchain
 from graphexec.memory import BufferMemory
@@ -45,8 +45,7 @@ CHECKS: list[dict[str, Any]] = [{"check": no_pins}, {"check": await_pins}, {"che
 
 def make_executor(model: ScriptedModel, *pieces: Piece, **options: Any) -> gx.AgentExecutor:
     pay = scripted_tool("pay", [SECRET] * 5, return_direct=options.pop("return_direct", False))
-    agent = gx.create_tool_calling_agent(model, [pay])
-    return gx.AgentExecutor(agent=agent, tools=[pay], handle_parsing_errors=True, nodes=pieces, **options)
+    return caller_of(model, pay, handle_parsing_errors=True, nodes=pieces, **options)
 
 
 @gx.node
@@ -95,19 +94,14 @@ class TestInput:
 
     @cases(
         ("options", "pieces", "error", "text"),
-        ({"check": "x"}, [], gx.InputError, "check='x'; give a function"),
-        ({"check": await_pins, "blocking": True}, [], gx.InputError, "blocking=True; leave it out"),
-        ({"check": no_pins, "inputs": "input"}, [], gx.InputError, "give a list of names"),
-        ({"check": str.isprintable}, [], gx.InputError, "the check returned True; return the reason"),
+        ({"check": "x"}, [], InputError, "check='x'; give a function"),
+        ({"check": await_pins, "blocking": True}, [], InputError, "blocking=True; leave it out"),
+        ({"check": no_pins, "inputs": "input"}, [], InputError, "give a list of names"),
+        ({"check": str.isprintable}, [], InputError, "the check returned True; return the reason"),
         ({"check": no_pins, "name": "a b"}, [], NodeError, "cannot be named 'a b'"),
-        ({"check": no_pins}, [EARLY], gx.GraphError, "choose asks before guard_input is done; put guard_input before"),
+        ({"check": no_pins}, [EARLY], GraphError, "choose asks before guard_input is done; put guard_input before"),
         # A misspelt name would let everything pass.
-        (
-            {"check": no_pins, "inputs": ["other"]},
-            [],
-            gx.InputError,
-            "the run has no input other to check; it has input",
-        ),
+        ({"check": no_pins, "inputs": ["other"]}, [], InputError, "the run has no input other to check; it has input"),
     )
     def test_mistakes_are_refused(self, options: dict[str, Any], pieces: list[Piece], error: Any, text: str) -> None:
         with pytest.raises(error, match=text):
@@ -188,9 +182,7 @@ class Scene:
             self.called.append(to)
             return next(results_left, "sent")
 
-        agent = gx.create_tool_calling_agent(self.model, [keep])
-        options = {"nodes": [redact_pii()], **options}
-        self.executor = gx.AgentExecutor(agent=agent, tools=[keep], **options)
+        self.executor = caller_of(self.model, keep, **{"nodes": [redact_pii()], **options})
 
     @property
     def sent(self) -> str:
@@ -369,7 +361,7 @@ class TestPatterns:
         ({"badge": "x"}, "name it in capitals"),
     )
     def test_wrong_patterns_are_refused(self, patterns: Any, text: str) -> None:
-        with pytest.raises(gx.InputError, match=text):
+        with pytest.raises(InputError, match=text):
             redact_pii(patterns)
 
 

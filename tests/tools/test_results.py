@@ -227,14 +227,10 @@ def texts_of(model: ScriptedModel) -> list[str]:
 
 # Options of the executor, by the way of its run.
 WAYS: dict[str, dict[str, Any]] = {
-    "plain": {},
     "verbose": {"verbose": True},
     "trimmed": {"trim_intermediate_steps": 1},
     "cut": {"max_observation": 20},
-    "streamed": {},
-    "recorded": {},
-    "resumed": {},
-    "twice": {},
+    **{way: {} for way in ("plain", "streamed", "recorded", "resumed", "twice")},
 }
 
 
