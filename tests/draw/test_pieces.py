@@ -24,7 +24,7 @@ from tests.draw.machines import MANY, plugged
 from tests.draw.recorded import failed_run, sixty_steps, stopped_run, twelve_tools
 from tests.executor.actors import caller_of, echo
 from tests.parameters import cases
-from tests.verify.bad_machines import UNREACHABLE
+from tests.verify.bad_machines import RESET_INSIDE
 from tests.verify.writing import PERFECTIONIST, WRITER
 
 
@@ -284,5 +284,5 @@ def test_result_and_verdict_are_printed() -> None:
     assert shown(scripted("Four.").run("2 + 2?"))["text/plain"] == "Four."
     verdict = AGENT_EXECUTOR.verify(gx.Limits(iterations=4))
     assert shown(verdict) == {"text/plain": str(verdict)}
-    assert shown(UNREACHABLE.verify())["text/plain"].startswith("REFUTED")
-    assert "GX004" in shown(UNREACHABLE.verify())["text/plain"]
+    assert shown(RESET_INSIDE.verify())["text/plain"].startswith("REFUTED")
+    assert "GX015" in shown(RESET_INSIDE.verify())["text/plain"]

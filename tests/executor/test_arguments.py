@@ -99,7 +99,7 @@ def test_single_value_is_refused_where_a_list_belongs(wrong: Any) -> None:
 # ---- calls that do not fit
 
 
-@explain_class("Box(size=1)", options={"width": "write size=..."}, methods={"fill": "box.fill(what)"})
+@explain_class("Box(size=1)", options={"width": "write size=..."})
 class Box:
     def __init__(self, *, size: int, lid: bool = False) -> None:
         self.size = size
@@ -107,9 +107,6 @@ class Box:
 
     def open(self) -> str:
         raise TypeError("the lid is stuck")
-
-    def fill(self, what: str) -> str:
-        return what
 
 
 made: Any = Box
@@ -132,11 +129,8 @@ def test_wrong_options_name_a_remedy(options: dict[str, Any], message: str) -> N
 
 
 def test_arguments_by_position_are_refused() -> None:
-    with pytest.raises(SignatureError, match=r"^Box takes its arguments by name, .* given 2 by position; write Box\("):
+    with pytest.raises(SignatureError, match=r"^Box: too many positional arguments; write Box\("):
         made(3, 4)
-    with pytest.raises(SignatureError, match=r"^Box\.fill needs what; write box\.fill\(what\)$"):
-        made(size=1).fill()
-    assert Box(size=1).fill("sand") == "sand"
 
 
 def test_type_error_within_a_call_is_kept() -> None:

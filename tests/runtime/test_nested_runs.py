@@ -444,15 +444,6 @@ def hanging(released: threading.Event) -> AnyTool:
     return hang
 
 
-def test_outer_deadline_cuts_a_sync_inner_run(released: threading.Event) -> None:
-    inner = caller_of(Caller(), hanging(released), max_execution_time=3 * LONG)
-    outer = caller_of(Caller(answers_after=1), delegate_to(lambda: inner, is_async=False), max_execution_time=0.3)
-    result = outer.run("q")
-    assert result.reason == "seconds"
-    assert result.spent.seconds < LONG
-    assert result.spent["model_calls"] == result.spent["tool_calls"] == 1 + 1
-
-
 @pytest.mark.medium
 @cases("width", 1, 8)
 @HOW
