@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType, ModuleType, SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from pytest_examples import CodeExample, EvalExample, find_examples
@@ -27,21 +27,14 @@ PAGES = [README, *sorted((ROOT / "docs").rglob("*.md"))]
 EXAMPLES = {page: examples for page in PAGES if (examples := list(find_examples(str(page))))}
 
 
-class Frame(NamedTuple):
-    """A frame of the stack, as pytest-examples looks at it when a block prints."""
-
-    frame: FrameType
-    filename: str
-
-
-def stack() -> list[Frame]:
-    """Return the stack as `inspect.stack` does, but without the source of each line, which takes most of its time."""
-    frames: list[Frame] = []
+def stack() -> list[SimpleNamespace]:
+    """Return what pytest-examples reads of `inspect.stack`, without the source lines, which take most of its time."""
+    frames: list[SimpleNamespace] = []
     this = inspect.currentframe()
     # The first frame is the caller's.
     frame: FrameType | None = None if this is None else this.f_back
     while frame is not None:
-        frames.append(Frame(frame, frame.f_code.co_filename))
+        frames.append(SimpleNamespace(frame=frame, filename=frame.f_code.co_filename))
         frame = frame.f_back
     return frames
 

@@ -87,10 +87,7 @@ def test_failed_runs_show_where_and_what_they_received(pages: Pages) -> None:
     assert page.evaluate("location.hash") == "#step=8&call=0"
 
 
-CUT: list[Any] = [({}, "cut after 16 tokens"), ({"max_tokens": 20}, "cut after 16 tokens (max_tokens 20)")]
-
-
-@pytest.mark.parametrize(("parameters", "cut"), [CUT[0], pytest.param(*CUT[1], marks=pytest.mark.full)])
+@cases("parameters, cut", ({}, "cut after 16 tokens"), ({"max_tokens": 20}, "cut after 16 tokens (max_tokens 20)"))
 def test_cut_reply_names_the_number_of_tokens(pages: Pages, parameters: dict[str, int], cut: str) -> None:
     calls = (messages.ToolCall("c", "search", '{"query": "el'),)
     reply = messages.ModelReply("", calls, usage=messages.Usage(300, 16), finish_reason="length")

@@ -222,28 +222,21 @@ class Unfinished:
 Trace = list[dict[str, Any]]
 
 
-@gx.tool
-async def quick(what: str) -> str:
-    """Take 20 ms."""
-    await asyncio.sleep(0.02)
-    return f"quick {what}"
+def taking(name: str, seconds: float, *, fails: bool = False) -> AnyTool:
+    """Return a tool that answers or fails after so many seconds."""
+
+    @gx.tool(name=name, description="Take a while.")
+    async def take(what: str) -> str:
+        await asyncio.sleep(seconds)
+        if fails:
+            raise ValueError(what)
+        return f"{name} {what}"
+
+    return take
 
 
-@gx.tool
-async def slow(what: str) -> str:
-    """Take 500 ms."""
-    await asyncio.sleep(0.5)
-    return f"slow {what}"
-
-
-@gx.tool
-async def broken(what: str) -> str:
-    """Fail after 100 ms."""
-    await asyncio.sleep(0.1)
-    raise ValueError(what)
-
-
-TOOLS: list[AnyTool] = [quick, slow, broken]
+QUICK = taking("quick", 0.02)
+TOOLS = [QUICK, taking("slow", 0.5), taking("broken", 0.1, fails=True)]
 
 
 def call_together(*names: str, tools: Sequence[AnyTool] = TOOLS, **options: Any) -> gx.AgentExecutor:
@@ -341,7 +334,7 @@ def nesting(inner_calls: int, **options: Any) -> tuple[gx.AgentExecutor, list[Tr
         traces.append(read_trace(recorder.recording.to_json_lines()))
         return "done"
 
-    return call_together("delegate", "quick", tools=[delegate, quick], **options), traces
+    return call_together("delegate", "quick", tools=[delegate, QUICK], **options), traces
 
 
 def test_nested_charges_are_recorded() -> None:
