@@ -21,6 +21,7 @@ from tests.executor import actors
 from tests.executor.actors import act, answer, echo, run_async, run_by, run_sync, scripted, timed
 from tests.executor.test_observers import Failing
 from tests.parameters import cases
+from tests.stopwatch import eventually
 
 RunExecutor = Callable[..., Any]
 HOW = cases("run", run_sync, run_async)
@@ -215,6 +216,14 @@ def test_loaded_value_must_be_a_dict() -> None:
 # ---- its time
 
 
+async def arun_until_saved(executor: gx.AgentExecutor, memory: Diary, held: threading.Event) -> Any:
+    result = await executor.arun("q")
+    held.set()
+    while not memory.saved:  # noqa: ASYNC110 - nothing signals the end of a detached task
+        await asyncio.sleep(0)
+    return result
+
+
 @pytest.mark.medium
 @HOW
 @cases("method", "force", "generate")
@@ -227,19 +236,12 @@ def test_the_deadline_cuts_a_load(run: RunExecutor, method: Any) -> None:
     limits: dict[str, Any] = {"max_execution_time": 0.3, "early_stopping_method": method}
     executor = gx.AgentExecutor(agent=agent, tools=[], memory=memory, **limits)
 
-    async def arun_and_save() -> Any:
-        result = await executor.arun("q")
-        # On a busy machine the run may end before its save does.
-        while not memory.saved:  # noqa: ASYNC110 - nothing signals the end of a detached task
-            await asyncio.sleep(0)
-        return result
-
     began = time.monotonic()
-    result = run(executor, "q") if run is run_sync else asyncio.run(arun_and_save())
+    # On a busy machine the run may end before its save does.
+    result = run(executor, "q") if run is run_sync else asyncio.run(arun_until_saved(executor, memory, held))
     assert time.monotonic() - began < LONG / 2
     held.set()
-    while not memory.saved:
-        threading.Event().wait(0.001)
+    eventually(lambda: memory.saved)
     assert (result.reason, result.spent["model_calls"]) == ("seconds", 0)
     assert memory.saved == [({"input": "q"}, {"output": result.output})]
 
@@ -247,13 +249,20 @@ def test_the_deadline_cuts_a_load(run: RunExecutor, method: Any) -> None:
 @pytest.mark.medium
 @HOW
 def test_late_save_continues_in_the_background(run: RunExecutor) -> None:
-    held, heard = threading.Event(), list[Any]()
-    memory = Diary(saving=lambda: held.wait(LONG) if run is run_sync else asyncio.sleep(LONG))
-    executor = make_executor(memory, max_execution_time=0.3, observers=[heard.append])
+    held, heard, unsaved = threading.Event(), list[Any](), list[bool]()
+
+    def hear(event: object) -> None:
+        heard.append(event)
+        unsaved.append(not memory.saved)
+
+    memory = Diary(saving=lambda: held.wait(LONG) if run is run_sync else actors.until(held))
+    executor = make_executor(memory, max_execution_time=0.3, observers=[hear])
     began = time.monotonic()
-    result = run(executor, "q")
+    result = run(executor, "q") if run is run_sync else asyncio.run(arun_until_saved(executor, memory, held))
     assert time.monotonic() - began < LONG / 2
+    assert all(unsaved)
     held.set()
+    eventually(lambda: memory.saved)
     assert (result.output, result.reason) == ("done", "finished")
     (reported,) = reports_of(heard)
     assert isinstance(reported.news, memories.MemoryNotSaved)
@@ -261,19 +270,6 @@ def test_late_save_continues_in_the_background(run: RunExecutor) -> None:
     assert 0 < reported.news.seconds < 0.45
     assert str(reported.news).endswith("seconds; the run ended without it")
     assert [event.target for event in heard if isinstance(event, gx.Moved)][-2:] == ["return_unsaved", "END"]
-
-
-def test_late_async_save_is_completed() -> None:
-    async def story() -> None:
-        let = asyncio.Event()
-        memory = Diary(saving=let.wait)
-        result = await make_executor(memory, max_execution_time=0.3).arun("q")
-        assert (result.output, memory.saved) == ("done", [])
-        let.set()
-        while not memory.saved:  # noqa: ASYNC110 - nothing signals the end of a detached task
-            await asyncio.sleep(0)
-
-    asyncio.run(asyncio.wait_for(story(), LONG))
 
 
 @HOW

@@ -276,6 +276,7 @@ def test_events_carry_their_call(run: actors.Running, options: dict[str, Any]) -
 
 # ---- around each call
 
+STREAMS = ("stream", "astream")
 span: contextvars.ContextVar[str] = contextvars.ContextVar("span", default="none")
 
 
@@ -304,7 +305,7 @@ class Spans:
 
 
 def seeing(seen: list[str], *, is_async: bool = False) -> actors.AnyTool:
-    """Return a tool that notes the span, and returns it."""
+    """Return a tool that notes the span."""
 
     def see(text: str) -> str:
         seen.append(span.get())
@@ -316,27 +317,19 @@ def seeing(seen: list[str], *, is_async: bool = False) -> actors.AnyTool:
     return tool_named("see", asee if is_async else see)
 
 
-@HOW
+@cases(
+    ("way", "tokens"), ("run", {}), ("arun", {}), *((way, {"tokens": on}) for way in STREAMS for on in (False, True))
+)
 @cases("is_async", False, True)
 @cases("options", {}, {"tool_concurrency": 1}, {"max_execution_time": LONG}, {"observers": [ignore]})
-def test_span_is_around_each_call_once(run: actors.Running, is_async: bool, options: dict[str, Any]) -> None:
-    spans, one = Spans(), seeing([], is_async=is_async)
-    result = ids_of(run, one, turns=[acts("see", "a", "b"), act("see", text="c")], around_call=spans, **options)
-    assert [step.observation for step in result.steps] == ["(2, 0)", "(2, 1)", "(4, 0)"]
+def test_span_is_around_each_call_once(way: str, tokens: Any, is_async: bool, options: dict[str, Any]) -> None:
+    seen, spans = list[str](), Spans()
+    turns = acts("see", "a", "b"), act("see", text="c"), actors.answer()
+    one = seeing(seen, is_async=is_async)
+    run_by(way, actors.make_executor(*turns, tools=[one], around_call=spans, **options), "q", **tokens)
+    assert sorted(seen) == ["(2, 0)", "(2, 1)", "(4, 0)"]
     assert sorted(spans.ended) == [(one, "ok") for one in [(1, 0), (2, 0), (2, 1), (3, 0), (4, 0), (5, 0)]]
     assert span.get() == "none"
-
-
-@cases("way", "stream", "astream")
-@cases("tokens", False, True)
-@cases("seconds", None, LONG)
-def test_span_is_around_the_calls_of_a_stream(way: str, tokens: bool, seconds: float | None) -> None:
-    seen, spans = list[str](), Spans()
-    turns = act("see", text="a"), acts("see", "b", "c"), actors.answer()
-    options: dict[str, Any] = {"around_call": spans, "max_execution_time": seconds}
-    run_by(way, actors.make_executor(*turns, tools=[seeing(seen)], **options), "q", tokens=tokens)
-    assert sorted(seen) == ["(2, 0)", "(4, 0)", "(4, 1)"]
-    assert sorted(spans.ended) == [(one, "ok") for one in [(1, 0), (2, 0), (3, 0), (4, 0), (4, 1), (5, 0)]]
 
 
 def test_span_of_a_member_is_in_its_thread() -> None:

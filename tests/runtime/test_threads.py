@@ -186,12 +186,6 @@ def test_nothing_runs_after_a_thread_error(run: Running, left: int, pool: Any, m
         assert left == 0 or run is run_async
 
 
-def test_no_thread_is_an_error_with_a_snapshot(pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    let_start(0, monkeypatch)
-    executor = executor_of(lambda: None, max_execution_time=LONG)
-    snapshot_after(ThreadLimitError, lambda: executor.run("q"), "no thread can be started")
-
-
 def test_last_thread_carries_out_the_call(pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """It starts, and no thread after it does."""
 
