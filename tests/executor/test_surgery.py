@@ -242,15 +242,6 @@ def say_so(reached: ex.Stopped) -> gx.StoppedResponse:
     return gx.StoppedResponse(f"{len(reached.run.steps)} steps are enough", reached.cause, reached.run)
 
 
-def test_stopped_response_may_be_replaced() -> None:
-    def executor() -> gx.AgentExecutor:
-        return executor_of(
-            A, change=lambda graph: gx.replace(graph, kernel.node(name="stopped_response")(say_so)), max_iterations=2
-        )
-
-    assert run_executor(executor).outcome.output == "2 steps are enough"
-
-
 def first_only(acted: Acted) -> Acted:
     return dataclasses.replace(acted, actions=acted.actions[:1])
 
@@ -286,15 +277,21 @@ def test_with_graph_and_with_limits_go_together() -> None:
     assert plain.run("q").spent.iterations == 15
 
 
-def test_users_plan_may_replace_the_executors() -> None:
-    @gx.node(when_spent=limit_reached, meters=[gx.ITERATIONS])
-    def hasty(ready: Ready) -> ex.Replied:
-        return ex.Replied(ready.run, effects.Decided(answer("at once")))
+@gx.node(when_spent=limit_reached, meters=[gx.ITERATIONS])
+def hasty(ready: Ready) -> ex.Replied:
+    """Decide without the agent."""
+    return ex.Replied(ready.run, effects.Decided(answer("at once")))
 
-    result = run_executor(
-        lambda: executor_of(A, change=lambda graph: gx.replace(graph, kernel.node(name="plan")(hasty)))
-    )
-    assert (result.outcome.output, result.spent["model_calls"]) == ("at once", 0)
+
+@cases(
+    ("name", "node", "output", "calls"),
+    ("plan", hasty, "at once", 0),
+    ("stopped_response", say_so, "2 steps are enough", 2),
+)
+def test_users_node_may_replace_the_executors(name: str, node: Any, output: str, calls: int) -> None:
+    change: Change = lambda graph: gx.replace(graph, kernel.node(name=name)(node))  # noqa: E731
+    result = run_executor(lambda: executor_of(A, change=change, max_iterations=2))
+    assert (result.outcome.output, result.spent["model_calls"]) == (output, calls)
 
 
 def test_executor_runs_its_graph() -> None:

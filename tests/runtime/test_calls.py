@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import pytest
 
 import graphexec as gx
-from graphexec import kernel, models, testing
+from graphexec import kernel, models
 from graphexec.kernel.effects import CallId, DetachedScope
 from graphexec.kernel.stepping import replay
 from graphexec.runtime import arun, current_call, report, run, stream
@@ -227,24 +227,6 @@ def test_native_calls_keep_the_providers_id(run: actors.Running) -> None:
     # The calls of a text agent have none.
     ids_of(run, look_up)
     assert seen[3:] == [None]
-
-
-def test_call_has_the_seconds_left() -> None:
-    clock = testing.VirtualClock()
-    left: list[float | None] = []
-
-    @gx.tool
-    async def measure(text: str, call: gx.CallContext[Any]) -> str:
-        """Measure the time."""
-        left.append(call.seconds_left)
-        await asyncio.sleep(4)
-        left.append(call.seconds_left)
-        return text
-
-    timed = actors.make_executor(act("measure", text="a"), actors.answer(), tools=[measure], max_execution_time=10)
-    clock.run(testing.on_loop_time(timed, clock).arun("q"))
-    ids_of(actors.run_async, noting(left, lambda call: call.seconds_left))
-    assert left == [10, 6, None]
 
 
 # ---- events

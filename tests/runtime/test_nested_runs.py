@@ -434,34 +434,20 @@ def test_earlier_deadline_holds_for_an_inner_run(own: float | None, reason: str)
         assert replayed(result) == result.spent
 
 
-def hanging(released: threading.Event) -> AnyTool:
-    @tool
-    def hang(text: str) -> str:
-        """Hang."""
-        released.wait(LONG)
-        return text
-
-    return hang
-
-
-def test_outer_deadline_cuts_a_sync_inner_run(released: threading.Event) -> None:
-    inner = caller_of(Caller(), hanging(released), max_execution_time=3 * LONG)
-    outer = caller_of(Caller(answers_after=1), delegate_to(lambda: inner, is_async=False), max_execution_time=0.3)
-    result = outer.run("q")
-    assert result.reason == "seconds"
-    assert result.spent.seconds < LONG
-    assert result.spent["model_calls"] == result.spent["tool_calls"] == 1 + 1
-
-
 @pytest.mark.medium
+@cases("own", None, 3 * LONG)
 @cases("width", 1, 8)
 @HOW
-def test_replay_counts_runs_within_cut_calls(run: Running, width: int, released: threading.Event) -> None:
-    inner = caller_of(Caller(), hanging(released))
+def test_replay_counts_runs_within_cut_calls(
+    run: Running, width: int, own: float | None, released: threading.Event
+) -> None:
+    hang = tool_named("hang", lambda text: released.wait(LONG))
+    inner = caller_of(Caller(), hang, max_execution_time=own)
     options: dict[str, Any] = {"max_execution_time": 0.4, "tool_concurrency": width}
     for at_once in (1, 2):
         result = run(caller_of(Caller(at_once), delegate_to(lambda: inner, is_async=False), **options))
         assert result.reason == "seconds"
+        assert result.spent.seconds < LONG
         assert result.spent["model_calls"] == 1 + (at_once if width > 1 else 1)
         assert replayed(result) == result.spent
 

@@ -3,7 +3,7 @@
 import asyncio
 import contextvars
 import threading
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -22,7 +22,7 @@ from graphexec.runtime.io import ASYNC, BLOCKING, gather, run_sync
 from graphexec.runtime.loop import TURN
 from graphexec.runtime.tasks import await_for, call_in_thread, run_on_own_loop
 from graphexec.runtime.threads import NOT_DONE, open_cancel_scope, wait_for
-from tests.drivers import ALL_DRIVERS, LIVE, Driver, Script, make_run_context, options_of
+from tests.drivers import LIVE, Driver, Script, make_run_context, options_of
 from tests.kernel import machines as m
 from tests.parameters import cases
 from tests.runtime.actors import LONG, cancel_when, start_in_thread
@@ -169,13 +169,6 @@ async def fail() -> None:
 def test_exception_of_an_async_call_is_raised(waiting: Callable[[], object], error: type[Exception], says: str) -> None:
     with pytest.raises(error, match=says):
         waiting()
-
-
-@cases("driver", *ALL_DRIVERS)
-def test_stop_iteration_of_a_handler_raises(driver: Driver) -> None:
-    empty: Iterator[str] = iter(())
-    with pytest.raises((RuntimeError, StopIteration)):
-        driver(Script(m.INTERVIEW, m.Topic("tea"), make_run_context({m.Question: lambda _: next(empty)})))
 
 
 @cases(
