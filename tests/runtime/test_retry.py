@@ -1,4 +1,4 @@
-"""One policy of retries, and the coroutine that follows it; what callers see of both is in tests of models and tools."""
+"""One policy of retries, and the coroutine that follows it; callers are in tests/models and tests/tools."""
 
 import asyncio
 import math
