@@ -395,27 +395,20 @@ def test_a_replaced_run_is_not_loaded_again() -> None:
 # ---- the memories of an executor
 
 
-def answer_at_once(steps: actions.Steps, inputs: dict[str, Any]) -> gx.AgentFinish:
-    return gx.AgentFinish({"output": f"{inputs['before']}; {inputs['input']}"})
-
-
-def executor_of(memory: Any, agent: Any = answer_at_once, **options: Any) -> gx.AgentExecutor:
-    return gx.AgentExecutor(agent=agent, tools=[echo], memory=memory, **options)
-
-
-ANSWER = "nothing; tea?"
-
-
 @HOW
 def test_inputs_of_the_caller_take_precedence(run: RunExecutor) -> None:
-    assert run(executor_of(Diary()), {"input": "?", "before": "mine"}).output == "mine; ?"
+    def decide(steps: actions.Steps, inputs: dict[str, Any]) -> gx.AgentFinish:
+        return gx.AgentFinish({"output": f"{inputs['before']}; {inputs['input']}"})
+
+    executor = gx.AgentExecutor(agent=decide, tools=[], memory=Diary())
+    assert run(executor, {"input": "?", "before": "mine"}).output == "mine; ?"
 
 
 @cases("way", "stream", "astream")
 def test_invalid_inputs_are_refused_before_loading(way: str) -> None:
     memory, loads = Diary(), list[int]()
     observers: list[Callable[[object], None]] = [lambda event: loads.append(len(memory.loaded))]
-    executor = executor_of(memory, observers=observers)
+    executor = make_executor(memory, observers=observers)
     with pytest.raises(InputError, match="pass a dict of inputs by name"):
         getattr(executor, way)(["tea?"])
     run_by(way, executor, "tea?")
@@ -425,7 +418,7 @@ def test_invalid_inputs_are_refused_before_loading(way: str) -> None:
 
 def test_missing_input_of_the_memory_is_named() -> None:
     with pytest.raises(InputError, match="question"):
-        executor_of(BufferMemory(input_key="question"), scripted(answer())).run("tea?")
+        make_executor(BufferMemory(input_key="question")).run("tea?")
 
 
 def test_messages_of_a_memory_survive_a_pause() -> None:
@@ -470,6 +463,6 @@ def test_invalid_memory_is_refused(memory: Any, create: Callable[..., gx.Agent],
 def test_observer_failing_at_the_end_loses_nothing() -> None:
     memory = Diary()
     with pytest.raises(LookupError) as caught:
-        executor_of(memory, observers=[Failing(gx.Done, LookupError, raise_error=True)]).run("tea?")
+        make_executor(memory, observers=[Failing(gx.Done, LookupError, raise_error=True)]).run("tea?")
     assert len(memory.saved) == 1
     assert gx.snapshot_of(caught.value) is not None

@@ -327,10 +327,11 @@ def test_other_inputs_are_ignored() -> None:
     assert executor.run(inputs).output == "I am fine."
 
 
-NO_PROVIDERS = ["ft:gpt-4o:ours", "gpt-4o", "unknown:gpt-4o"]
-
-
-@cases(("name", "url"), *((name, None) for name in NO_PROVIDERS), ("openai:gpt-4o", "http://127.0.0.1:4000/v1"))
+@cases(
+    ("name", "url"),
+    *((name, None) for name in ("ft:gpt-4o:ours", "gpt-4o", "unknown:gpt-4o")),
+    ("openai:gpt-4o", "http://127.0.0.1:4000/v1"),
+)
 def test_names_of_models_may_have_colons(name: str, url: str | None) -> None:
     assert models.OpenAICompatible(name, base_url=url).name == name
 

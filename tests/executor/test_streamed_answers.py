@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import graphexec as gx
-from graphexec import kernel, models, tools
+from graphexec import models, tools
 from graphexec._parsing import INVISIBLE
 from graphexec._parsing.reasoning import ReasoningSplitter
 from graphexec.actions import AgentFinish
@@ -245,10 +245,7 @@ def withhold_finish(finish: Acted | AgentFinish | Ready) -> Acted | AgentFinish 
     return withhold.function(finish) if isinstance(finish, AgentFinish) else finish
 
 
-save_finish = pure("save_finish", AgentFinish, AgentFinish, lambda finish: finish)
-
-
-SAVE = kernel.node(name="save_memory")(save_finish)
+SAVE = pure("save_memory", AgentFinish, AgentFinish, lambda finish: finish)
 WITHHOLDING, SAVING = (gx.edges(one, gx.on(AgentFinish, gx.END)) for one in (withhold, SAVE))
 
 

@@ -313,36 +313,27 @@ def keep(ready: Ready) -> Ready:
     return ready
 
 
-# Ways to embed the machine of another executor, whose model and tools answer it there.
-WAYS: dict[str, Callable[[gx.AgentExecutor], gx.Machine[Ready, Ending]]] = {
-    "its graph": lambda inner: embed_in_graph(inner.graph),
-    "its changed graph": lambda inner: embed_in_graph(gx.wrap(add_approval(inner.graph), plan, before=keep)),
-    "twice": lambda inner: embed_in_graph(embed_in_graph(inner.graph)),
-}
+INNER, OUTER = executor_of(answer("inner")), executor_of(answer("outer"))
 
 
-@cases("way", *WAYS)
-def test_embedded_graph_of_another_executor_keeps_its_agent(way: str) -> None:
-    inner, outer = executor_of(answer("inner")), executor_of(answer("outer"))
-    assert outer.with_graph(WAYS[way](inner)).run("q").output == "inner"
+# The model and the tools of another executor answer its machine where it is embedded: as it is, changed, or twice.
+@cases("inner", INNER.graph, gx.wrap(add_approval(INNER.graph), plan, before=keep), embed_in_graph(INNER.graph))
+def test_embedded_graph_of_another_executor_keeps_its_agent(inner: gx.Machine[Ready, Ending]) -> None:
+    assert OUTER.with_graph(embed_in_graph(inner)).run("q").output == "inner"
 
 
 def test_graph_of_another_executor_is_refused() -> None:
-    inner, outer = executor_of(answer("inner")), executor_of(answer("outer"))
-    for graph in (inner.graph, add_approval(inner.graph), inner.with_handlers({gx.AskHuman: agree}).graph):
+    for graph in (INNER.graph, add_approval(INNER.graph), INNER.with_handlers({gx.AskHuman: agree}).graph):
         with pytest.raises(
             InputError, match=r"of another executor; .* graph\.with_settings\(\); .* embed\(inner, name\)"
         ):
-            outer.with_graph(graph)
-    assert outer.with_graph(inner.graph.with_settings()).run("q").output == "outer"
-    limited = outer.with_limits(dataclasses.replace(outer.limits, fan_out=2))
-    assert limited.with_graph(outer.graph).run("q").output == "outer"
-
-
-def test_nodes_of_another_executor_get_the_outer_agent() -> None:
-    inner, outer = executor_of(answer("inner")), executor_of(answer("outer"))
-    planning: Any = inner.graph["plan"]
-    assert outer.replace(planning).run("q").output == "outer"
+            OUTER.with_graph(graph)
+    assert OUTER.with_graph(INNER.graph.with_settings()).run("q").output == "outer"
+    limited = OUTER.with_limits(dataclasses.replace(OUTER.limits, fan_out=2))
+    assert limited.with_graph(OUTER.graph).run("q").output == "outer"
+    # Its nodes get the outer agent.
+    planning: Any = INNER.graph["plan"]
+    assert OUTER.replace(planning).run("q").output == "outer"
 
 
 def test_explicit_settings_are_kept_where_the_graph_is_embedded() -> None:
