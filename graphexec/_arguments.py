@@ -92,6 +92,9 @@ def is_executor(value: object) -> bool:
 
 STRING = Constraint("a string", lambda value: isinstance(value, str))
 NAME = Constraint("a name, as a string", lambda value: isinstance(value, str) and bool(value.strip()))
+VARIABLE = Constraint(
+    "a name that a variable could have", lambda value: isinstance(value, str) and value.isidentifier()
+)
 DESCRIPTION = Constraint("a string that describes the tool to a model", NAME.fits)
 FUNCTION = Constraint("a function", callable)
 FLAG = Constraint("True or False", lambda value: isinstance(value, bool))

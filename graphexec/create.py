@@ -77,11 +77,7 @@ def create_agent(
     model: AnyModel, tools: Iterable[ToolLike] = (), *, output_type: object = None, **options: Unpack[CreateOptions]
 ) -> AgentExecutor[Any]: ...
 @explain_calls(
-    "create_agent",
-    "create_agent(model, tools)",
-    CREATE_AGENT_OPTIONS,
-    more_options=_OPTIONS,
-    named_option="system_prompt",
+    "create_agent", "create_agent(model, tools, system_prompt=...)", CREATE_AGENT_OPTIONS, more_options=_OPTIONS
 )
 def create_agent(
     model: AnyModel,

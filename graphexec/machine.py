@@ -10,7 +10,6 @@ from collections.abc import AsyncGenerator, Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, final
 
 from graphexec._mistakes import explain_calls, explain_class
-from graphexec._mistakes.remedies import RUNNING_GRAPH
 from graphexec.kernel.graph import Graph, Table, build
 from graphexec.kernel.surgery import splice as splice_graph
 
@@ -38,7 +37,7 @@ G = TypeVar("G")
 
 
 @final
-@explain_class("graph(table, start=node)", methods=RUNNING_GRAPH)
+@explain_class("graph(table, start=node)")
 class Machine(Graph[S_contra, F_co]):
     """A graph that can be run, verified and drawn; created by `graph` and by surgery.
 

@@ -7,18 +7,20 @@ from typing import Any
 
 from graphexec.errors import EventLoopError
 
-# What asyncio says of a future, a lock or a queue of another loop; Python 3.11 to 3.13 say the same. The third one
-# follows when a future is awaited again after the first one.
-_FOREIGN = (
-    "attached to a different loop",
-    "bound to a different event loop",
-    "await wasn't used with future",
-    "The future belongs to a different loop",
-    "The futures belong to different loops",
-)
-_CLOSED = "Event loop is closed"
-# What it says in a function that runs in a thread.
-_MISSING = ("no running event loop", "There is no current event loop in thread")
+_FOREIGN = "awaited something that belongs to another event loop; create it in the function that awaits it"
+_MISSING = "needs an event loop and ran in a thread without one; write an async def"
+# What asyncio says, and what to say instead; Python 3.11 to 3.13 say the same. The third one follows when a future is
+# awaited again after the first one.
+_TEXTS = {
+    "attached to a different loop": _FOREIGN,
+    "bound to a different event loop": _FOREIGN,
+    "await wasn't used with future": _FOREIGN,
+    "The future belongs to a different loop": _FOREIGN,
+    "The futures belong to different loops": _FOREIGN,
+    "Event loop is closed": "used something of an event loop that is closed; create it in the function that uses it",
+    "no running event loop": _MISSING,
+    "There is no current event loop in thread": _MISSING,
+}
 
 
 def explain_loop_error(error: BaseException, subject: str) -> BaseException:
@@ -27,20 +29,12 @@ def explain_loop_error(error: BaseException, subject: str) -> BaseException:
     The `subject` is whose code it is: `the tool weather`.
     """
     for inner in _members(error):
-        message = str(inner) if isinstance(inner, (RuntimeError, ValueError)) else ""
-        if isinstance(inner, EventLoopError) or not message:
+        if isinstance(inner, EventLoopError) or not isinstance(inner, (RuntimeError, ValueError)):
             continue
-        if any(words in message for words in _FOREIGN):
-            what = "awaited something that belongs to another event loop; create it in the function that awaits it"
-        elif message == _CLOSED:
-            what = "used something of an event loop that is closed; create it in the function that uses it"
-        elif message.startswith(_MISSING):
-            what = "needs an event loop and ran in a thread without one; write an async def"
-        else:
-            continue
-        explained = EventLoopError(f"{subject} {what}")
-        explained.__cause__ = error
-        return explained
+        if what := next((text for words, text in _TEXTS.items() if words in str(inner)), None):
+            explained = EventLoopError(f"{subject} {what}")
+            explained.__cause__ = error
+            return explained
     return error
 
 

@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, ParamSpec, TypeVar
 
-from graphexec._mistakes.remedies import CREATE_OPTIONS, EXECUTOR_OPTIONS, METHOD_FORMS, METHOD_OPTIONS
+from graphexec._mistakes.remedies import CREATE_OPTIONS
 from graphexec.errors import SignatureError, did_you_mean
 
 P = ParamSpec("P")
@@ -20,40 +20,27 @@ T = TypeVar("T")
 # What to write, by the name that other libraries have for it.
 Remedies = Mapping[str, str]
 
-# The arguments of a usual call: the object and one more.
-_USUAL = 2
-
 
 def explain_calls(
-    owner: str, form: str, options: Remedies, *, more_options: Collection[str] = (), named_option: str = ""
+    owner: str, form: str, options: Remedies, *, more_options: Collection[str] = ()
 ) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Make a decorator: a call that does not fit the function's signature raises `SignatureError`.
 
     `owner` is the function's name for its users, `form` a valid call, and `options` the remedies for unknown options.
-    `more_options` are those that a function with `**options` takes. `named_option` is the option that users often pass
-    by position, after the arguments of the form.
+    `more_options` are those that a function with `**options` takes.
     """
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
-        # Any: a type checker does not know how many arguments it takes.
-        usual: Any = function
-
         @functools.wraps(function)
         def call_function(*args: P.args, **named: P.kwargs) -> T:
             try:
-                if named or len(args) != _USUAL:
-                    return function(*args, **named)
-                # Python handles no signal when such a call returns: an interrupt would lose the result of a run.
-                first, second = args
-                result: T = usual(first, second)
+                return function(*args, **named)
             except TypeError as error:
                 # An error within the function has a longer traceback.
                 if error.__traceback__ is None or error.__traceback__.tb_next is not None:
                     raise
-                faults = list(_faults(owner, form, options, function, more_options, named_option, args, named))
+                faults = list(_faults(owner, form, options, function, more_options, args, named))
                 raise (SignatureError(join_faults(faults)) if faults else error) from None
-            else:
-                return result
             finally:
                 # The frame of an error shows its variables, and an option may be an API key.
                 del named
@@ -66,9 +53,7 @@ def explain_calls(
 def explain_creation(function: Callable[P, T]) -> Callable[P, T]:
     """Explain calls of a function that makes an agent of a model and tools; a decorator."""
     name = function.__name__
-    parameters = inspect.signature(function).parameters.values()
-    first = next(one.name for one in parameters if one.kind == one.KEYWORD_ONLY)
-    return explain_calls(name, f"{name}(model, tools)", CREATE_OPTIONS, named_option=first)(function)
+    return explain_calls(name, f"{name}(model, tools)", CREATE_OPTIONS)(function)
 
 
 def unknown_options(
@@ -100,37 +85,26 @@ def _faults(
     options: Remedies,
     function: Callable[..., Any],
     more_options: Collection[str],
-    named_option: str,
     args: tuple[Any, ...],
     named: Mapping[str, Any],
 ) -> Iterator[str]:
     """Yield what is wrong with a call, and what to write; nothing if the call fits the signature."""
-    parameters = inspect.signature(function).parameters
-    # The first parameter of a method is the object itself.
-    known = {name: one for position, (name, one) in enumerate(parameters.items()) if position or name != "self"}
-    given = len(args) - (len(parameters) - len(known))
-    positional = [name for name, one in known.items() if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
-    names = [*(name for name, one in known.items() if one.kind not in _VARIADIC), *more_options]
-    takes_any = not more_options and any(one.kind is one.VAR_KEYWORD for one in known.values())
+    signature = inspect.signature(function)
+    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    parameters = {name: one for name, one in signature.parameters.items() if one.kind not in variadic}
+    names = [*(name for name in parameters if name != "self"), *more_options]
+    takes_any = not more_options and any(one.kind is one.VAR_KEYWORD for one in signature.parameters.values())
     unknown = [] if takes_any else [name for name in named if name not in names]
     yield from unknown_options(owner, options, names, unknown, form)
-    if given > len(positional):
-        by_position = f"{len(positional)} by position, and was given {given}"
-        by_name = f"its arguments by name, and was given {given} by position"
-        full_form = f"{form.removesuffix(')')}, {named_option}=...)" if named_option else form
-        yield f"{owner} takes {by_position if positional else by_name}; write {full_form}"
+    try:
+        filled = signature.bind_partial(*args, **{name: one for name, one in named.items() if name not in unknown})
+    except TypeError as error:
+        yield f"{owner}: {error}; write {form}"
         return
-    for name in [name for name in positional[:given] if name in named]:
-        yield f"{owner} was given {name} twice, by position and by name; write {form}"
-    filled = {*positional[:given], *named}
-    needed = [name for name, one in known.items() if one.default is one.empty and one.kind not in _VARIADIC]
-    missing = [name for name in needed if name not in filled]
+    missing = [name for name, one in parameters.items() if one.default is one.empty and name not in filled.arguments]
     # Often an unknown option stands for a missing one, and its remedy says so.
     if missing and not unknown:
         yield f"{owner} needs {' and '.join(missing)}; write {form}"
-
-
-_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 def explain_class(
@@ -138,27 +112,14 @@ def explain_class(
     *,
     name: str = "",
     options: Remedies = {},  # noqa: B006 - it is not changed
-    methods: Remedies = {},  # noqa: B006
 ) -> Callable[[type[T]], type[T]]:
-    """Make a class decorator that explains calls of the class and of its `methods` with wrong arguments.
+    """Make a class decorator that explains calls of the class with wrong arguments.
 
-    `form` is a valid call of the class, and `methods` has one of each method. `name` is the class's name in messages,
-    if it has another one.
+    `form` is a valid call. `name` is the class's name in messages, if it has another one.
     """
 
     def decorate(kind: type[T]) -> type[T]:
-        owner = name or kind.__name__
-        explained: dict[str, Any] = {"__init__": explain_calls(owner, form, options)(kind.__init__)}
-        for method, written in methods.items():
-            explained[method] = explain_calls(f"{owner}.{method}", written, METHOD_OPTIONS)(getattr(kind, method))
-        for attribute, function in explained.items():
-            setattr(kind, attribute, function)
+        type.__setattr__(kind, "__init__", explain_calls(name or kind.__name__, form, options)(kind.__init__))
         return kind
 
     return decorate
-
-
-# Explains mistakes with the class `AgentExecutor`.
-explain_executor = explain_class(
-    "AgentExecutor(agent=agent, tools=tools)", options=EXECUTOR_OPTIONS, methods=METHOD_FORMS
-)

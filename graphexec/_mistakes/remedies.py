@@ -58,19 +58,6 @@ EXECUTOR_OPTIONS = _by_name(
     ("return_only_outputs", "it belongs to a run: executor.invoke(inputs, return_only_outputs=True)"),
 )
 
-# A valid call of each method of an executor whose wrong calls are explained. An async function is not wrapped: that
-# would cost memory while it waits, and Python's own error names the missing argument.
-_RUNNING = "run invoke stream stream_answer astream astream_answer"
-METHOD_FORMS = {
-    **{name: f"executor.{name}('question')" for name in _RUNNING.split()},
-    "batch": "executor.batch(['question', ...])",
-    "as_tool": "executor.as_tool(name, description)",
-    "with_limits": "executor.with_limits(limits)",
-    "draw": "executor.draw(path)",
-}
-
-METHOD_OPTIONS = {"progress": _PROGRESS}
-
 _AN_AGENT = f"an Agent has the functions ask and read; {_CREATE_AGENT}"
 AGENT_OPTIONS = _by_name(("tools llm instructions system_prompt prompt name role output_type verbose", _AN_AGENT))
 
@@ -190,8 +177,6 @@ MEMORY_OPTIONS = _by_name(
     ("max_token_limit", "write TokenWindowMemory(max_tokens=2000)"),
     ("session_id thread_id conversation_id", "write BufferMemory(SQLiteHistory(path, conversation=name))"),
 )
-
-RUNNING_GRAPH = {name: f"graph.{name}(value)" for name in ("run", "stream", "astream")}
 
 # Names that earlier versions had, without `graphexec.` before them.
 REMOVED = _by_name(

@@ -10,11 +10,11 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import cache
-from typing import Any, Literal, TypeGuard
+from typing import Any, Literal
 
-from graphexec._parsing import compile_lazily
+from graphexec._parsing import compile_lazily, match_end
 
 
 def read_object(text: str) -> dict[str, Any]:
@@ -30,9 +30,9 @@ def read_object(text: str) -> dict[str, Any]:
 def read_container(text: str) -> dict[str, Any] | list[Any]:
     """Return the JSON object or list in `text`. Raises `ValueError` as `read_object` does."""
     value = read_value(text)
-    if not _is_container(value):
-        raise ValueError("it is a single value, not an object")
-    return value
+    if isinstance(value, (dict, list)):
+        return value  # pyright: ignore[reportUnknownVariableType]
+    raise ValueError("it is a single value, not an object")
 
 
 def read_value(text: str) -> Any:
@@ -97,11 +97,6 @@ def _parse(text: str, partial: Literal["off", "on", "trailing-strings"] = "off")
 
     # Bytes, because half a surrogate pair in a string would raise a TypeError.
     return pydantic_core.from_json(text.encode(errors="surrogatepass"), allow_inf_nan=False, allow_partial=partial)
-
-
-def _is_container(value: Any) -> TypeGuard[dict[str, Any] | list[Any]]:
-    # The keys of a JSON object are strings.
-    return isinstance(value, (dict, list))
 
 
 def _reject_duplicates(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
@@ -192,17 +187,19 @@ def _find_open_string(text: str) -> re.Match[str] | None:
 
 
 _STRING_OR_BRACKET = compile_lazily(rf"{STRING}|[{{}}\[\]]", re.DOTALL | re.VERBOSE)
-_BRACKETS = {"{": 1, "[": 1, "}": -1, "]": -1}
+_BRACKETS = {"{": 1, "[": 1, "(": 1, "}": -1, "]": -1, ")": -1}
 
 
-def find_end(text: str, start: int = 0) -> int | None:
-    """Return the position after the JSON that begins at `start`, or `None` if its brackets are not closed."""
+def find_end(text: str, start: int = 0, tokens: Callable[[], re.Pattern[str]] = _STRING_OR_BRACKET) -> int | None:
+    """Return the position after the JSON that begins at `start`, or `None` if its brackets are not closed.
+
+    Other `tokens` than the strings and brackets of JSON find the end of another form.
+    """
     depth = 0
-    for token in _STRING_OR_BRACKET().finditer(text, start):
-        if token[0] in _BRACKETS:
-            depth += _BRACKETS[token[0]]
-            if depth == 0:
-                return token.end()
+    for token in tokens().finditer(text, start):
+        depth += _BRACKETS.get(token[0], 0)
+        if depth == 0:
+            return token.end()
     return None
 
 
@@ -223,48 +220,33 @@ def is_broken_container(text: str, keys: Collection[str]) -> bool:
     return find_end(begun) is None or (key is not None and key[1] in keys)
 
 
+# What ends in no incomplete escape and in no half of a surrogate pair.
+_WHOLE = compile_lazily(
+    r"(?:[^\"\\]|\\[^u]|\\u(?!d[89ab])[0-9a-f]{4}|\\ud[89ab][0-9a-f]{2}\\u[0-9a-f]{4})*+", re.IGNORECASE
+)
+# Characters of a pair: an incomplete escape is shorter.
+_ESCAPES = len(r"\ud83d\ude00")
+
+
 class StringDecoder:
     """Decodes a JSON string that is received in pieces. Linear in the string's length, however short the pieces are."""
 
-    __slots__ = ("_decoded", "_waiting", "ended")
+    __slots__ = ("_waiting", "ended")
 
     def __init__(self) -> None:
-        # What is not decoded completely: an incomplete escape or half of a surrogate pair, after what precedes it in
-        # its piece, of which `_decoded` characters have been returned.
         self._waiting = ""
-        self._decoded = 0
         self.ended = False
 
     def take(self, piece: str) -> str:
         """Return the text that a piece adds; empty after the closing quote, and after an escape that is not JSON."""
-        if self.ended or not piece:
+        if self.ended:
             return ""
-        self._waiting += piece
+        received = self._waiting + piece
+        end = match_end(_WHOLE(), received)
+        self._waiting = received[end:]
+        self.ended = self._waiting.startswith('"') or len(self._waiting) >= _ESCAPES
         try:
-            text, self.ended = self._decode(f'"{self._waiting}')
+            return str(read_value(f'"{received[:end]}"'))
         except ValueError:
             self.ended = True
             return ""
-        new = text[self._decoded :]
-        self._decoded = len(text)
-        if not self.ended and self._is_whole():
-            self._waiting, self._decoded = "", 0
-        return new
-
-    def _decode(self, token: str) -> tuple[str, bool]:
-        found = _TOKEN().match(token)
-        assert found is not None, "a string begins with its quote"
-        token = _repair_token(found)
-        # Without `strings`, only a complete string is parsed.
-        try:
-            return str(read_beginning(token, strings=False)), True
-        except ValueError:
-            return str(read_beginning(token)), False
-
-    def _is_whole(self) -> bool:
-        """Return whether nothing waits for the next piece."""
-        try:
-            _parse(_repair(f'"{self._waiting}"'))
-        except ValueError:
-            return False
-        return True

@@ -14,9 +14,7 @@ from graphexec._arguments import FUNCTION, MODEL, is_executor, optional, validat
 from graphexec._mistakes import explain_class
 from graphexec._mistakes.remedies import AGENT_OPTIONS
 from graphexec.actions import Decision, Run, Steps
-from graphexec.agents.images import FileReader
 from graphexec.agents.reading.answers import AnswerReader, skip_reasoning
-from graphexec.agents.small.dummies import Dummies
 from graphexec.effects import CallAgent, CallModel, Decided, Unreadable
 from graphexec.errors import InputError, ParseError, format_value
 from graphexec.messages import (
@@ -39,8 +37,8 @@ P = ParamSpec("P")
 # A callable agent, `def` or `async def`: from the steps so far and the run's inputs to its decision. The result is
 # `Any`, because it may be a decision or a coroutine.
 AgentFunction: TypeAlias = Callable[[Steps, dict[str, Any]], Any]
-# Returns the inputs with which a run starts; the second argument reads a file.
-Prepare: TypeAlias = Callable[[Mapping[str, Any], FileReader], Mapping[str, Any]]
+# Returns the inputs with which a run starts.
+Prepare: TypeAlias = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 # - no_dummies: no argument is copied from a worked example.
 # - no_repeats: a call that has succeeded is not made again with the same arguments.
@@ -60,15 +58,14 @@ class Agent:
     reader that extracts the final answer from a reply while it streams. `tools` are those that the model is told of,
     which an executor must have; `None` if the agent does not know them. `kind` names the format of requests and
     replies, such as `react`.
-    `prepare(inputs, read_file)` returns the inputs with which a run starts, with images that `read_file` has read. It
-    raises `InputError` for inputs that the agent cannot use.
+    `prepare(inputs)` returns the inputs with which a run starts, or raises `InputError` for those that the agent cannot
+    use.
 
     `rules` names the pieces that an executor plugs first. They may ask the model again, with `narrow(run, tools)`: the
     request for a decision that calls only the tools of these names, or none; without it, an answer is asked for with
-    `conclude`. `choose(run, tool, values)` asks for the next decision, in which the arguments of the tool each have one
-    of the given values. `dummies` are the arguments in the agent's worked examples, by tool and argument, which belong
-    to no question but those of the examples, `example_questions`. `tool_choice` says whether the model must call a tool
-    before it answers: `auto`, `required`, the name of a tool, or `inferred` from the question.
+    `conclude`. `dummies` are the arguments in the agent's worked examples, which belong to no question but those of
+    the examples, `example_questions`. `tool_choice` says whether the model must call a tool before it answers: `auto`,
+    `required`, the name of a tool, or `inferred` from the question.
 
     A reply of the model has at most `max_actions` actions (`None`: any number): `parse` refuses one with more, so an
     executor can prove that so many tools are called after each.
@@ -89,8 +86,7 @@ class Agent:
     prepare: Prepare | None = None
     rules: tuple[RuleName, ...] = ()
     narrow: Callable[[Run, frozenset[str]], CallModel | CallAgent] | None = None
-    choose: Callable[[Run, str, Mapping[str, Sequence[Any]]], CallModel | CallAgent] | None = None
-    dummies: Dummies = field(default_factory=dict[str, Any])
+    dummies: tuple[Any, ...] = ()
     example_questions: tuple[str, ...] = ()
     tool_choice: str = "auto"
     max_actions: int | None = None
@@ -124,7 +120,7 @@ class Agent:
 
 
 # The fields of an agent that the tools may be written into.
-_FUNCTIONS = ("ask", "read", "conclude", "answer", "prepare", "narrow", "choose", "tools", "dummies", "tool_choice")
+_FUNCTIONS = ("ask", "read", "conclude", "answer", "prepare", "narrow", "tools", "dummies", "tool_choice")
 
 
 @final

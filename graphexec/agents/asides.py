@@ -57,30 +57,27 @@ def require_fewer_tools(agent: Agent) -> None:
 
     An agent without a list of tools, such as a function, can: it reads `run.aside.tools`, or ignores them.
     """
-    if agent.tools is not None and agent.narrow is None and find_remake(agent) is None:
+    if agent.tools is not None and find_remake(agent) is None:
         raise InputError(
-            f"the agent ({agent.kind}) offers all of its tools in each request; give it narrow(run, tools), or make it "
-            "with create_agent or another create_... function"
+            f"the agent ({agent.kind}) offers all of its tools in each request; give it remake(tools), or make it with "
+            "create_agent or another create_... function"
         )
 
 
 def _offer(agent: Agent, names: frozenset[str]) -> Agent:
     """Return the agent whose requests offer only these tools, and the one that its first call must be of."""
     require_fewer_tools(agent)
-    names = (names | {agent.tool_choice}) & {tool.name for tool in agent.tools or ()}
+    tools = [tool for tool in agent.tools or () if tool.name in {*names, agent.tool_choice}]
+    if tools or agent.narrow is None:
+        return agent.with_tools(tools)
     # Without any tool, the definitions stay: earlier calls in the conversation may need them.
-    if find_remake(agent) is not None and (agent.narrow is None or names):
-        return agent.with_tools([tool for tool in agent.tools or () if tool.name in names])
-    assert agent.narrow is not None, "require_fewer_tools checks it"
     narrow = agent.narrow
 
-    def ask_narrow(run: Run) -> CallModel | CallAgent:
-        return narrow(run, names)
+    def ask_without(run: Run, names: frozenset[str] = frozenset()) -> CallModel | CallAgent:
+        del names
+        return narrow(run, frozenset())
 
-    def narrow_more(run: Run, some: frozenset[str]) -> CallModel | CallAgent:
-        return narrow(run, names & some)
-
-    return dataclasses.replace(agent, ask=ask_narrow, narrow=narrow_more)
+    return dataclasses.replace(agent, ask=ask_without, narrow=ask_without)
 
 
 def add_notes(request: ModelRequest, notes: str) -> ModelRequest:

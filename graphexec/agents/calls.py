@@ -13,10 +13,8 @@ from graphexec.actions import AgentAction, AgentStep, Run, Steps
 from graphexec.agents.agent import Agent
 from graphexec.agents.images import observation_images
 from graphexec.agents.prompt import format_observation
-from graphexec.agents.small.candidates import find_candidates
-from graphexec.agents.small.dummies import find_declared_strings, find_strings_and_keys, is_choice
 from graphexec.agents.small.known_values import KnownText, fold, may_be_known
-from graphexec.agents.small.tool_choice import find_subjects
+from graphexec.agents.small.synthesis import find_strings_and_keys, is_choice
 from graphexec.effects import ToolResult
 from graphexec.messages.observations import split_observation
 from graphexec.tools import AnyTool
@@ -82,13 +80,13 @@ class CallRules:
     @cached_property
     def _dummy_texts(self) -> frozenset[str]:
         """The strings of all examples: a model also gives one tool what it saw in an example of another."""
-        rows = self.agent.dummies.values()
-        texts = frozenset(one for row in rows for values in row.values() for one in find_strings_and_keys([*values]))
-        return frozenset(map(fold, texts - self._declared))
+        return frozenset(map(fold, {*find_strings_and_keys([*self.agent.dummies])} - self._declared))
 
     @cached_property
     def _declared(self) -> frozenset[str]:
-        return frozenset[str]().union(*map(find_declared_strings, self.tools.values()))
+        """The names and values that the tools' schemas list at any depth, which a model does not make up."""
+        schemas = [tool.parameters for tool in self.tools.values()]
+        return frozenset(find_strings_and_keys(schemas, without=("description", "title", "examples")))
 
     @cached_property
     def _example_questions(self) -> frozenset[str]:
@@ -108,11 +106,11 @@ class CallRules:
             "no_immediate_repeats" in self.rules and not all(tool.repeatable for tool in self.tools.values())
         )
 
-    def _dummies_in(self, value: Any, dummies: Sequence[Any]) -> Iterator[Any]:
+    def _dummies_in(self, value: Any) -> Iterator[Any]:
         """Yield what is a dummy: the value as a whole, or a string or a key in it."""
         import pydantic_core
 
-        if not isinstance(value, str) and value in pydantic_core.to_jsonable_python(dummies, fallback=str):
+        if not isinstance(value, str) and value in pydantic_core.to_jsonable_python(self.agent.dummies, fallback=str):
             yield value
         yield from (
             one for one in find_strings_and_keys(value) if fold(one) in self._dummy_texts and one not in self._declared
@@ -144,11 +142,10 @@ class CallRules:
 
     def make_copied_result(self, run: Run, action: AgentAction) -> ToolResult | None:
         """Return what an action with an argument copied from an example observes; `None` for any other."""
-        if (argument := self.copied_argument(run, action)) is None:
-            return None
-        name, value = argument
-        text = _COPIED.format(tool=action.tool, argument=name, value=format_observation(value))
-        return ToolResult(text, "bad_arguments")
+        for name, value in self._copied_arguments(run, action):
+            text = _COPIED.format(tool=action.tool, argument=name, value=format_observation(value))
+            return ToolResult(text, "bad_arguments")
+        return None
 
     def make_earlier_result(self, run: Run, action: AgentAction) -> ToolResult | None:
         """Return what an action that repeats an earlier call observes; `None` for a call that may be made."""
@@ -161,40 +158,23 @@ class CallRules:
 
     def copying_tools(self, run: Run, actions: Sequence[AgentAction]) -> frozenset[str]:
         """Return the tools that actions call with an argument copied from an example."""
-        copying = [action for action in actions if self.copied_argument(run, action) is not None]
+        copying = [action for action in actions if any(self._copied_arguments(run, action))]
         return frozenset(tool.name for action in copying if (tool := self.find_tool(action)) is not None)
 
-    def copied_argument(self, run: Run, action: AgentAction) -> tuple[str, Any] | None:
-        """Return an argument, by name, that is copied from an example: no input and no observation has it."""
-        return next(self._copied_arguments(run, action), None)
-
     def _copied_arguments(self, run: Run, action: AgentAction) -> Iterator[tuple[str, Any]]:
+        """Yield the arguments, by name, that are copied from an example: no input and no observation has them."""
         tool = self.find_tool(action) if self.fillable else None
         if tool is None or tool.name not in self.fillable:
             return
-        dummies = self.agent.dummies.get(tool.name, {})
         properties: Mapping[str, Mapping[str, Any]] = tool.parameters["properties"]
         for name, value in (_validated(tool, action) or {}).items():
             if (
                 not is_choice(tool, name)
                 # The value that the tool has without the argument.
                 and value != properties.get(name, {}).get("default")
-                and not all(self._may_know(run, one) for one in self._dummies_in(value, dummies.get(name, ())))
+                and not all(self._may_know(run, one) for one in self._dummies_in(value))
             ):
                 yield name, value
-
-    def known_choices(self, run: Run, actions: Sequence[AgentAction]) -> tuple[str, Mapping[str, Sequence[Any]]] | None:
-        """Return the tool of the only action, and for each argument that it copied the values of the question."""
-        if len(actions) != 1 or self.agent.choose is None or (tool := self.find_tool(actions[0])) is None:
-            return None
-        properties: Mapping[str, Mapping[str, Any]] = tool.parameters["properties"]
-        texts = [text for text in run.inputs.values() if isinstance(text, str)]
-        subjects = find_subjects([tool])
-        choices = {
-            name: find_candidates(properties.get(name, {}), texts, subjects)
-            for name, _ in self._copied_arguments(run, actions[0])
-        }
-        return (tool.name, choices) if choices and all(choices.values()) else None
 
     def _may_know(self, run: Run, value: Any) -> bool:
         """Return whether a model can have a value from the inputs or the observations, also from an image.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import Any
+from typing import Annotated, Any
 
 from graphexec._arguments import STRING, validate
 from graphexec.actions import AgentStep, Steps
@@ -137,43 +137,24 @@ def parse_messages(given: Any) -> tuple[Message, ...] | None:
     # Most values are strings, so they are checked first.
     if isinstance(given, (str, bytes, bytearray)) or not isinstance(given, Sequence):
         return None
+    # Any: objects of another library.
+    several: list[Any] = [*given]  # pyright: ignore[reportUnknownArgumentType]
     try:
-        return tuple(map(_parse_message, given))  # pyright: ignore[reportUnknownArgumentType]
+        messages: tuple[Message, ...] = _adapter().validate_python(several)
     except ValueError:
-        # Any: objects of another library.
-        others: list[Any] = [*given]  # pyright: ignore[reportUnknownArgumentType]
-        for one in others:
+        for one in several:
             if hasattr(one, "content") and hasattr(one, "type"):
                 raise InputError(
                     f"{format_value(one)} is a message of another library; write convert_messages(messages), of "
                     "graphexec.integrations.langchain"
                 ) from None
         return None
-
-
-_CLASSES: Mapping[str, type[Message]] = {
-    "system": SystemMessage,
-    "user": UserMessage,
-    "assistant": AssistantMessage,
-    "tool": ToolMessage,
-}
+    return messages
 
 
 # Any: a type adapter; the module is imported where it is used.
 @cache
-def _adapter(role: str) -> Any:
-    from pydantic import TypeAdapter
+def _adapter() -> Any:
+    from pydantic import Field, TypeAdapter
 
-    return TypeAdapter(_CLASSES[role])
-
-
-def _parse_message(given: Any) -> Message:
-    """Return a message, or build one from JSON data. Raises `ValueError` for any other value."""
-    match given:
-        case SystemMessage() | UserMessage() | AssistantMessage() | ToolMessage():
-            return given
-        case {"role": str(role)} if role in _CLASSES:
-            message: Message = _adapter(role).validate_python(given)  # pyright: ignore[reportUnknownArgumentType]
-            return message
-        case _:
-            raise ValueError("not a message")
+    return TypeAdapter(tuple[Annotated[Message, Field(discriminator="role")], ...])

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from graphexec.actions import AgentStep, Run, Steps
+from graphexec.actions import AgentStep, Steps
 from graphexec.errors import InputError, format_value
 from graphexec.messages.images import Image, image_from_json
-from graphexec.messages.observations import WHOLE, split_observation
+from graphexec.messages.observations import split_observation
 
 # The name of the input with images, which is optional.
 IMAGES = "images"
@@ -20,38 +19,11 @@ _OTHER_NAMES = (
 )
 # The end of an image's file or address.
 _SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
+_FORMS = "an Image, bytes or a URL, or a list of them"
 
 
-@runtime_checkable
-class FilePath(Protocol):
-    """The path of a file, such as a `pathlib.Path`: this package does no I/O and does not import its class."""
-
-    def __fspath__(self) -> str | bytes:
-        """Return the path as a string."""
-        ...
-
-
-def has_files(inputs: Mapping[str, Any]) -> bool:
-    """Return whether the input `images` has a file, which must be read before the run."""
-    # Most runs have no images; to ask a protocol costs fifty calls.
-    given = inputs.get(IMAGES)
-    return given is not None and any(isinstance(one, FilePath) for one in _items(given))
-
-
-# Reads a file. Raises `InputError` if that is impossible.
-FileReader: TypeAlias = Callable[[FilePath], bytes]
-
-
-def reject_file(path: FilePath) -> bytes:
-    """Raise `InputError`: files are read before a run, so that the run can be repeated without them."""
-    raise InputError(f"{format_value(path)} is a file, which only an executor reads; pass Image.from_bytes(data)")
-
-
-_FORMS = "an Image, bytes, a pathlib.Path or a URL, or a list of them"
-
-
-def read_images(given: object, read_file: FileReader = reject_file) -> tuple[Image, ...]:
-    """Return images from the input `images`: one or a list, each an `Image`, bytes, a path or a URL.
+def read_images(given: object) -> tuple[Image, ...]:
+    """Return images from the input `images`: one or a list, each an `Image`, bytes or a URL.
 
     Raises `InputError`, which lists every value that is not an image, and for an empty list.
     """
@@ -62,7 +34,7 @@ def read_images(given: object, read_file: FileReader = reject_file) -> tuple[Ima
     problems: list[str] = []
     for place, one in enumerate(several):
         try:
-            images.append(_read_image(one, read_file))
+            images.append(_read_image(one))
         except InputError as error:
             where = f"{IMAGES}[{place}]" if isinstance(given, (list, tuple)) else IMAGES
             problems.append(f"the input {where}: {error}")
@@ -77,7 +49,7 @@ def _items(value: Any) -> list[Any]:
     return list(value) if isinstance(value, (list, tuple)) else [value]  # pyright: ignore[reportUnknownArgumentType]
 
 
-def _read_image(given: object, read_file: FileReader) -> Image:
+def _read_image(given: object) -> Image:
     match given:
         case Image():
             return given
@@ -87,35 +59,25 @@ def _read_image(given: object, read_file: FileReader) -> Image:
             return Image(given)
         case bytes() | bytearray() | memoryview():
             return Image.from_bytes(bytes(given))  # pyright: ignore[reportUnknownArgumentType] - any memoryview
-        case FilePath():
-            return _from_file(given, read_file(given))
+        case _ if _is_file(given):
+            raise InputError(f"{format_value(str(given))} is a file; give its bytes: path.read_bytes()")
         case _:
             raise InputError(f"{format_value(given)} is not an image; give {_FORMS}")
 
 
-def _from_file(path: FilePath, data: bytes) -> Image:
-    try:
-        return Image.from_bytes(data)
-    except InputError as error:
-        raise InputError(
-            f"the file {format_value(str(path))} is not a PNG, JPEG, GIF or WebP image; "
-            "name another file, or pass Image.from_bytes(data, media_type)"
-        ) from error
+def _is_file(value: object) -> bool:
+    return hasattr(value, "__fspath__")
 
 
-def input_images(
-    inputs: Mapping[str, Any], variables: Sequence[str], read_file: FileReader = reject_file
-) -> tuple[Image, ...]:
+def input_images(inputs: Mapping[str, Any], variables: Sequence[str]) -> tuple[Image, ...]:
     """Return the images in the inputs of a run, none if a template has the variable `images`.
 
     Raises `InputError` as `read_images` does.
     """
-    return read_images(inputs[IMAGES], read_file) if IMAGES in inputs and IMAGES not in variables else ()
+    return read_images(inputs[IMAGES]) if IMAGES in inputs and IMAGES not in variables else ()
 
 
-def prepare_inputs(
-    inputs: Mapping[str, Any], read_file: FileReader = reject_file, *, variables: Sequence[str], sees: bool
-) -> Mapping[str, Any]:
+def prepare_inputs(inputs: Mapping[str, Any], *, variables: Sequence[str], sees: bool) -> Mapping[str, Any]:
     """Return the inputs of a run with its images read, before its first model call.
 
     `variables` are those of the agent's templates, which hold text only; `sees` is false if its requests hold text
@@ -135,7 +97,7 @@ def prepare_inputs(
             )
     if IMAGES not in inputs or IMAGES in variables:
         return inputs
-    images = input_images(inputs, variables, read_file)
+    images = input_images(inputs, variables)
     if not sees:
         raise InputError(
             f"the agent cannot send the input {IMAGES}: its requests are completions, which hold text only; make it "
@@ -151,7 +113,7 @@ def _looks_lost(name: str, value: object) -> bool:
     if name not in _OTHER_NAMES:
         return False
     is_address = isinstance(value, str) and (value.startswith("data:image/") or value.lower().endswith(_SUFFIXES))
-    return is_address or isinstance(value, (bytes, FilePath))
+    return is_address or isinstance(value, bytes) or _is_file(value)
 
 
 def observation_images(step: AgentStep) -> tuple[Image, ...]:
@@ -159,47 +121,15 @@ def observation_images(step: AgentStep) -> tuple[Image, ...]:
     return split_observation(step.observation)[1]
 
 
-def number_images(run: Run, first: Sequence[Image]) -> tuple[Run, tuple[Image, ...]]:
-    """Return the run as one message with text shows it, and the images of that message: `first`, then the steps'.
-
-    The labels in the observations are numbered in the order of all images.
-    """
-    if not _count_images(run.steps):
-        return run, tuple(first)
-    images = list(first)
-    changed: list[AgentStep] = []
-    for step in run.steps:
-        found = observation_images(step)
-        if found and images:
-            changed.append(replace(step, observation=_shift(step.text, found, len(images)), excerpt=WHOLE))
-        else:
-            changed.append(step)
-        images += found
-    return replace(run, steps=Steps(changed)), tuple(images)
+def reject_images(steps: Steps) -> None:
+    """Raise `InputError` for a step with images, if a request has all steps in one text. Looks at each step once."""
+    steps.derive(reject_images, _reject_images, nothing=None)
 
 
-def _count_images(steps: Steps) -> int:
-    """Return the number of images in the observations. In a run each is read once, as each request has all steps."""
-
-    def extend(count: int, further: Sequence[AgentStep]) -> int:
-        return count + sum(len(observation_images(step)) for step in further)
-
-    return steps.derive(_count_images, extend, nothing=0)
-
-
-def _shift(text: str, images: Sequence[Image], by: int) -> str:
-    # From the last, so that no number is changed twice.
-    for number, image in reversed(list(enumerate(images, 1))):
-        text = text.replace(image.label(number), image.label(number + by))
-    return text
-
-
-def reject_images(run: Run, variables: Sequence[str]) -> None:
-    """Raise `InputError` for a run with images, if its requests hold text only."""
-    prepare_inputs(run.inputs, variables=variables, sees=False)
-    for step in run.steps if _count_images(run.steps) else ():
+def _reject_images(_: None, further: Sequence[AgentStep]) -> None:
+    for step in further:
         if observation_images(step):
             raise InputError(
-                f"the tool {step.action.tool} returned an image, but the agent's requests are completions, which hold "
-                "text only; make it with protocol='chat', or return text"
+                f"the tool {step.action.tool} returned an image, but the agent's requests have the steps in one text; "
+                "take create_tool_calling_agent or create_structured_agent, or return text"
             )

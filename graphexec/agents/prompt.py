@@ -33,15 +33,10 @@ class Template:
         """Return the text with every variable replaced by its value.
 
         Messages are written as a transcript in which the agent is called `ai`; an empty list becomes an empty string.
-        Raises `InputError` for a variable without a value.
         """
-        try:
-            return "".join(
-                [text if name is None else f"{text}{_format_value(values[name], ai)}" for text, name in self.parts]
-            )
-        except KeyError:
-            missing = [name for name in self.variables if name not in values]
-            raise InputError(f"the prompt needs {', '.join(missing)}; pass it in the inputs", missing=missing) from None
+        return "".join(
+            [text if name is None else f"{text}{_format_value(values[name], ai)}" for text, name in self.parts]
+        )
 
 
 def _format_value(value: object, ai: str) -> str:

@@ -11,7 +11,7 @@ from graphexec._arguments import Constraint, validate, validate_each
 from graphexec.actions import AgentStep, Decision, Run, Steps
 from graphexec.agents.agent import Agent, RuleName, chat_agent, conclude_messages, validate_rules
 from graphexec.agents.conversation import history_keys, history_messages, join_system
-from graphexec.agents.images import input_images, number_images, prepare_inputs, reject_images
+from graphexec.agents.images import input_images, prepare_inputs, reject_images
 from graphexec.agents.prompt import Template, describe_tools, parse_template
 from graphexec.agents.reading.answers import AnswerReader
 from graphexec.effects import CallModel
@@ -115,11 +115,11 @@ def make_text_agent(
     stops = validate_each("stop", stop, str, "strings")
 
     def ask(run: Run) -> CallModel:
+        reject_images(run.steps)
         if protocol == "completion":
-            reject_images(run, asked.inputs)
             return CallModel(CompletionRequest(asked.render(run), stops))
-        numbered, images = number_images(run, input_images(run.inputs, asked.inputs))
-        return CallModel(ChatRequest((UserMessage(asked.render(numbered), images),), stop=stops))
+        message = UserMessage(asked.render(run), input_images(run.inputs, asked.inputs))
+        return CallModel(ChatRequest((message,), stop=stops))
 
     prepare = partial(prepare_inputs, variables=asked.inputs, sees=protocol == "chat")
     return chat_agent(
@@ -151,18 +151,16 @@ def make_instructed_agent(  # noqa: PLR0913
     first: Callable[[ChatRequest, str], ChatRequest] | None = None,
     schema: Mapping[str, Any] | None = None,
     narrow: Callable[[ChatRequest, frozenset[str]], ChatRequest] | None = None,
-    choose: Callable[[ChatRequest, str, Mapping[str, Sequence[Any]]], ChatRequest] | None = None,
     rules: Sequence[RuleName] = (),
     max_actions: int | None = 1,
 ) -> Agent:
     """Make an agent whose request is instructions, the messages in the input `history`, and a question.
 
-    The steps are in the question's scratchpad, with their images in the question's message, or `steps` makes messages
-    from them. The images in the inputs are in the question's message. `answer` makes the reader of a streamed answer.
-    `specs` are the tools that the model may call natively. `first` changes the requests before the first call of a
-    tool, given the text of the question. `narrow` returns a request that allows only calls of these tools; the last
-    request of a run that is stopped allows none. `choose` returns a request in which arguments of a tool each have one
-    of the given values. A reply that is read has at most `max_actions` actions. Raises `InputError` for an invalid name
+    The steps are in the question's scratchpad, without images, or `steps` makes messages from them. The images in the
+    inputs are in the question's message. `answer` makes the reader of a streamed answer. `specs` are the tools that the
+    model may call natively. `first` changes the requests before the first call of a tool, given the text of the
+    question. `narrow` returns a request that allows only calls of these tools; the last request of a run that is
+    stopped allows none. A reply that is read has at most `max_actions` actions. Raises `InputError` for an invalid name
     of an input, invalid stop strings, an invalid model and invalid rules.
     """
     stops = validate_each("stop", stop, str, "strings")
@@ -173,16 +171,14 @@ def make_instructed_agent(  # noqa: PLR0913
     constant = None if depends else SystemMessage(instructions.text.render(instructions.fixed, ai=instructions.ai))
 
     def make_head(run: Run) -> tuple[Message, ...]:
-        images = input_images(run.inputs, inputs)
-        if steps is None:
-            run, images = number_images(run, images)
         system = constant or SystemMessage(instructions.render(run))
-        asked = UserMessage(question.render(run), images)
+        asked = UserMessage(question.render(run), input_images(run.inputs, inputs))
         return join_system([system, *examples, *history_messages(run.inputs, before), asked])
 
     def request(run: Run) -> ChatRequest:
         messages: Sequence[Message]
         if steps is None:
+            reject_images(run.steps)
             messages = head = make_head(run)
         else:
             # The inputs of a run, and so its first messages, are the same at each step.
@@ -198,21 +194,11 @@ def make_instructed_agent(  # noqa: PLR0913
             return made
         return first(made, head[-1].content)
 
-    narrowed = narrow or _without_calls
-
-    def conclude(run: Run) -> CallModel:
-        asked = narrowed(request(run), frozenset())
-        return CallModel(replace(asked, messages=conclude_messages(asked.messages)))
-
-    def narrow_run(run: Run, names: frozenset[str]) -> CallModel:
-        return CallModel(narrowed(request(run), names))
-
     agent = chat_agent(
         lambda run: CallModel(request(run)),
         read,
         model,
         input_keys=inputs,
-        conclude=conclude,
         answer=answer,
         optional_keys=before,
         tools=instructions.tools,
@@ -222,16 +208,12 @@ def make_instructed_agent(  # noqa: PLR0913
     )
     if narrow is None:
         return agent
-    agent = replace(agent, rules=validate_rules(rules), narrow=narrow_run)
-    if choose is None:
-        return agent
 
-    def choose_run(run: Run, tool: str, values: Mapping[str, Sequence[Any]]) -> CallModel:
-        return CallModel(choose(request(run), tool, values))
+    def conclude(run: Run) -> CallModel:
+        asked = narrow(request(run), frozenset())
+        return CallModel(replace(asked, messages=conclude_messages(asked.messages)))
 
-    return replace(agent, choose=choose_run)
+    def narrow_run(run: Run, names: frozenset[str]) -> CallModel:
+        return CallModel(narrow(request(run), names))
 
-
-def _without_calls(request: ChatRequest, names: frozenset[str]) -> ChatRequest:
-    del names
-    return replace(request, tool_choice="none")
+    return replace(agent, rules=validate_rules(rules), conclude=conclude, narrow=narrow_run)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from copy import deepcopy
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
@@ -37,8 +36,7 @@ from graphexec.agents.reading.labels import FINAL_ANSWER, Spelling, read_text_af
 from graphexec.agents.reading.text_parsing import find_action, find_named_tools, find_tool, make_unreadable_error
 from graphexec.agents.reading.textual_calls import read_textual_calls
 from graphexec.agents.scratchpad import Form, format_thoughts, make_form, make_instructed_agent
-from graphexec.agents.small.dummies import find_dummies
-from graphexec.agents.small.synthesis import WorkedExample, synthesised_examples
+from graphexec.agents.small.synthesis import WorkedExample, find_dummies, synthesised_examples
 from graphexec.agents.small.tool_choice import INFERRED, find_subjects, is_tiny, needs_tool, validate_tool_choice
 from graphexec.errors import ParseError
 from graphexec.messages import (
@@ -97,8 +95,8 @@ def create_structured_agent(  # noqa: PLR0913
     address), or a word of a tool's name, description or parameters. The agent's `tool_choice` is then `inferred`.
 
     `rules` are checked by the executor before it calls tools; `()` turns them off. "no_dummies": a call with an
-    argument of an example that follows from neither the inputs nor an observation is not made. The model is asked again
-    for a value of the question, or, where it has none, without that tool. "no_repeats": a call that has succeeded is
+    argument of an example that follows from neither the inputs nor an observation is not made, and the model is asked
+    again without that tool. "no_repeats": a call that has succeeded is
     not made again with the same arguments, unless the tool is `repeatable`, and the model is asked for its answer.
     "no_immediate_repeats" is the same, but only until a later reply has made another call.
 
@@ -133,7 +131,6 @@ def create_structured_agent(  # noqa: PLR0913
         schema=decision_schema(tools, max_answer),
         first=_require_call(tools, choice),
         narrow=narrow,
-        choose=_choose,
         rules=rules,
     )
     dummies = find_dummies(several, tools, f"{prompt}\n{question}")
@@ -155,16 +152,6 @@ def _require_call(tools: Sequence[AnyTool], tool_choice: str) -> Callable[[ChatR
         return replace(request, schema=schema)
 
     return first
-
-
-def _choose(request: ChatRequest, tool: str, values: Mapping[str, Sequence[Any]]) -> ChatRequest:
-    """Return the request with the arguments of a tool limited to these values."""
-    schema = deepcopy(dict(request.schema or {}))
-    for branch in schema["anyOf"]:
-        properties = branch["properties"]
-        if properties["action"] == {"const": tool}:
-            properties["action_input"]["properties"] |= {name: {"enum": [*some]} for name, some in values.items()}
-    return replace(request, schema=schema)
 
 
 def _observe(step: AgentStep) -> str:
@@ -215,17 +202,10 @@ def _branch(action: str, field: str, value: object) -> dict[str, Any]:
     }
 
 
-def _prefix_references(schema: Any, prefix: str) -> Any:
-    if isinstance(schema, dict):
-        found: dict[str, Any] = {}
-        for key, value in schema.items():  # pyright: ignore[reportUnknownVariableType]
-            if key == "$ref" and isinstance(value, str):
-                value = value.replace("#/$defs/", f"#/$defs/{prefix}.")  # noqa: PLW2901
-            found[str(key)] = _prefix_references(value, prefix)  # pyright: ignore[reportUnknownArgumentType]
-        return found
-    if isinstance(schema, list):
-        return [_prefix_references(item, prefix) for item in schema]  # pyright: ignore[reportUnknownVariableType]
-    return schema
+def _prefix_references(schema: Mapping[str, Any], prefix: str) -> Any:
+    # In JSON, the quotes of a string are escaped: this is no part of one.
+    reference = '"$ref": "#/$defs/'
+    return json.loads(json.dumps(schema).replace(reference, f"{reference}{json.dumps(prefix)[1:-1]}."))
 
 
 # The members with the answer, as `read_fields` returns their names; the last one is also the input of a tool.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
@@ -14,23 +15,9 @@ from graphexec.cli.exit_codes import FAILED, UNPROVED, USAGE, Debug, UsageError,
 from graphexec.cli.files import write
 from graphexec.errors import did_you_mean
 from graphexec.verify.proof.findings import CODES
-from graphexec.verify.reports import Subject, document, github, sarif, status_of, text
+from graphexec.verify.reports import document, github, sarif, status_of, text
 
 Form: TypeAlias = Literal["text", "json", "sarif", "github"]
-
-
-def format_report(subjects: Sequence[Subject], form: Form) -> str:
-    """Return the report on the subjects; paths of files in the current folder are relative."""
-    here = str(Path.cwd())
-    match form:
-        case "json":
-            return document(subjects, root=here)
-        case "sarif":
-            return sarif(subjects, root=here, version=__version__)
-        case "github":
-            return github(subjects, root=here)
-        case "text":
-            return text(subjects, root=here)
 
 
 _LIMITS, _OUTPUT = "Limits of a graph (an executor has its own)", "Output"
@@ -112,7 +99,10 @@ def check(
                 print(f"graphexec: there is no proof, so {certificate} is not written", file=sys.stderr)
             else:
                 write(f"{verdict.certificate.to_json()}\n", certificate)
-        write(format_report(subjects, output_format), None)
+        reports: dict[Form, Callable[..., str]] = {"text": text, "json": document, "github": github}
+        reports["sarif"] = partial(sarif, version=__version__)
+        # Paths of files in the current folder are relative.
+        write(reports[output_format](subjects, root=str(Path.cwd())), None)
         code = {"proved": 0, "refuted": FAILED, "unproved": UNPROVED, "error": USAGE}[status_of(subjects)]
         if strict and not code:
             warnings = [one.code for subject in subjects for one in subject.findings if one.severity == "warning"]

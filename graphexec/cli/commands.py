@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import functools
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
@@ -96,7 +95,6 @@ COMMANDS: Mapping[str, CommandEntry] = {
 
 
 # Any: typer does not export click's classes.
-@functools.cache
 def load_command(name: str) -> Any:
     """Import a command, and return it with its options."""
     entry = COMMANDS[name]

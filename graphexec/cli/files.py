@@ -2,35 +2,27 @@
 
 from __future__ import annotations
 
-import errno
 import secrets
 import shutil
 import sys
-import zlib
-from contextlib import closing
-from gzip import GzipFile
-from io import BufferedWriter, FileIO, TextIOWrapper
+from io import FileIO
 from pathlib import Path
-from typing import TextIO, final
+from typing import TextIO
 
 from graphexec.cli.exit_codes import UsageError
 from graphexec.cli.terminal import write_utf8
 from graphexec.runtime.files import lock, open_private, open_regular, read_lines, write_all
-
-# What a gzipped file begins with; and the most bytes of what is in it, since a small one may hold more than the memory.
-_GZIP = b"\x1f\x8b"
-_MOST = 1 << 28
 
 
 def read_input() -> str:
     """Return the text of the standard input, which is UTF-8 in any locale. Raises `OSError` or `UnicodeDecodeError`."""
     buffer = getattr(sys.stdin, "buffer", None)
     # A stream in memory has no bytes.
-    return sys.stdin.read() if buffer is None else unzip(read_lines(buffer)).decode("utf-8-sig")
+    return sys.stdin.read() if buffer is None else read_lines(buffer).decode("utf-8-sig")
 
 
 def read(file: str) -> str:
-    """Return the text of a file, which may be gzipped; `-` is the standard input.
+    """Return the text of a file; `-` is the standard input.
 
     Raises `UsageError`, also for a pipe or a device.
     """
@@ -38,28 +30,11 @@ def read(file: str) -> str:
         if file == "-":
             return read_input()
         with open_regular(file) as opened:
-            return unzip(read_lines(opened)).decode()
+            return read_lines(opened).decode()
     except FileNotFoundError as error:
         raise UsageError(f"{file} cannot be read: there is no such file; check its name") from error
     except (OSError, ValueError) as error:
         raise UsageError(f"{file} cannot be read: {_fact_of(error)}; name a text file") from error
-
-
-def unzip(content: bytes) -> bytes:
-    """Return the content of a file that may be gzipped; if its writer was interrupted, up to there.
-
-    Raises `OSError` for a damaged or very large one.
-    """
-    if not content.startswith(_GZIP):
-        return content
-    reader = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
-    try:
-        text = reader.decompress(content, _MOST)
-    except zlib.error as error:
-        raise OSError(errno.EINVAL, f"it is damaged: {error}") from error
-    if reader.unconsumed_tail or reader.unused_data:
-        raise OSError(errno.EFBIG, f"it is not one gzipped text of less than {_MOST:,} bytes")
-    return text
 
 
 def write(text: str, file: Path | None, *, private: bool = False) -> None:
@@ -98,42 +73,26 @@ def write_bytes(content: bytes, file: Path, *, private: bool = False) -> None:
         raise UsageError(f"{file} cannot be written: {error}; name another file") from error
 
 
-@final
-class _Gzip(GzipFile):
-    """Writes gzipped bytes to a file, and closes it, too."""
-
-    def __init__(self, file: BufferedWriter) -> None:
-        super().__init__(filename="", mode="wb", fileobj=file, mtime=0)
-        self._file = file
-
-    def close(self) -> None:
-        with closing(self._file):
-            super().close()
-
-
 def open_for_writing(file: Path) -> TextIO:
     """Open a file for the records of a run, flushed after each line: locked until it is closed, with the mode 600.
 
-    It is gzipped if its name ends in `.gz`: what is flushed can be read, though the file has no end yet.
-
     Raises `UsageError`, also if another run records to it; then the file is unchanged.
     """
+    out: TextIO | None = None
     try:
-        out = open(file, "ab", opener=open_private)  # noqa: SIM115 - pathlib has no opener, and the caller closes it
-    except OSError as error:
-        raise unwritable(file, error) from error
-    try:
+        # pathlib has no opener, and the caller closes the file.
+        out = open(file, "a", buffering=1, encoding="utf-8", newline="\n", opener=open_private)  # noqa: SIM115
         if file.is_file():
             lock(out.fileno())
             out.truncate(0)
-    except BlockingIOError as error:
-        out.close()
-        raise UsageError(f"{file} is being written by another run; wait for its end, or name another file") from error
     except OSError as error:
-        out.close()
+        if out is not None:
+            out.close()
+        if isinstance(error, BlockingIOError):
+            remedy = "wait for its end, or name another file"
+            raise UsageError(f"{file} is being written by another run; {remedy}") from error
         raise unwritable(file, error) from error
-    lines = _Gzip(out) if file.suffix == ".gz" else out
-    return TextIOWrapper(lines, encoding="utf-8", newline="\n", line_buffering=True)
+    return out
 
 
 def unwritable(file: Path, error: OSError) -> UsageError:

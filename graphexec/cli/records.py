@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, TextIO
 import typer
 
 from graphexec.actions import StoppedResponse
-from graphexec.cli.exit_codes import ANSWERED, INTERRUPTED, STOPPED, UsageError, code_of, error_line, print_json_error
+from graphexec.cli.exit_codes import Terminated, UsageError, code_of, error_line, print_json_error
 from graphexec.cli.files import open_for_writing, read
-from graphexec.cli.runs.loop import RunProgress, RunSetup
+from graphexec.cli.runs.loop import RunDisplay, RunProgress, RunSetup
 from graphexec.cli.runs.termination import uninterrupted
 from graphexec.draw.runs.data import Record, ending_data
 from graphexec.draw.runs.record_schema import record_line
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _HEARTBEAT = 2.0
 
 
-class RunRecorder:
+class RunRecorder(RunDisplay):
     """A display that keeps the records of a run."""
 
     # Seconds between two signs of life, if the records have them.
@@ -51,10 +51,13 @@ class RunRecorder:
 
     def on_start(self, setup: RunSetup) -> None:
         """Record `start`."""
-        executor = setup.executor
+        executor, inputs = setup.executor, setup.inputs
+        if not isinstance(inputs, str) and len(inputs) == 1:
+            # The only one has no name in the records.
+            (inputs,) = inputs.values()
         self._recorder = Recorder(
             executor.verify(),
-            inputs=setup.recorded_inputs,
+            inputs=inputs,
             model=setup.model,
             agent=setup.agent,
             tools=[tool.spec for tool in executor.tools.values()],
@@ -70,33 +73,30 @@ class RunRecorder:
         if not isinstance(event, Done):
             self._store(self._recorder(event))
 
-    def on_end(self, ending: Ending, progress: RunProgress) -> None:
-        """Record the result of a run that ended."""
-        status, code = ("stopped", STOPPED) if isinstance(ending, StoppedResponse) else ("answered", ANSWERED)
-        self._result(status, code, progress)
-
-    def on_interrupt(self, progress: RunProgress) -> None:
-        """Record the result of a run that was interrupted from the keyboard, or by a signal such as SIGTERM."""
-        by = progress.terminated_by
-        described = {} if by is None else {"error": {"type": type(by).__name__, "message": str(by)}}
-        self._result("interrupted", INTERRUPTED if by is None else by.code, progress, **described)
-
-    def on_error(self, error: Exception, progress: RunProgress) -> None:
-        """Record the result of a run that an error ended."""
-        described = {"type": type(error).__name__, "message": error_line(error)}
-        if self._recorder is not None and self._recorder.recording.result is None:
-            failed = self._recorder.failure(error, progress.node, progress.seconds)
-            if failed is not None:
-                described = failed["error"] | described
-                self._store(failed)
-        self._result("error", code_of(error), progress, error=described)
-
-    def _result(self, status: str, code: int, progress: RunProgress, **fields: Any) -> None:
+    def on_end(self, progress: RunProgress) -> None:
+        """Record the result, unless the run was interrupted before its beginning, or after its result."""
         if self._recorder is None or self._recorder.recording.result is not None:
-            # The run was interrupted before its beginning, or after its end while another display showed it.
             return
+        fields: dict[str, Any] = {}
+        match progress.error:
+            case None:
+                status = "stopped" if isinstance(progress.ending, StoppedResponse) else "answered"
+            case KeyboardInterrupt() as error:
+                status = "interrupted"
+                if isinstance(error, Terminated):
+                    fields["error"] = {"type": type(error).__name__, "message": str(error)}
+            case error:
+                status = "error"
+                described = {"type": type(error).__name__, "message": error_line(error)}
+                failed = self._recorder.failure(error, progress.node, progress.seconds)
+                if failed is not None:
+                    described = failed["error"] | described
+                    self._store(failed)
+                fields["error"] = described
         last = {**ending_data(progress.ending), **fields}
-        self._store(self._recorder.result(status, code, progress.steps, progress.spent, progress.seconds, **last))
+        self._store(
+            self._recorder.result(status, progress.code, progress.steps, progress.spent, progress.seconds, **last)
+        )
 
     def _store(self, record: Record) -> None:
         """Handle a new record."""

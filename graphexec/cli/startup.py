@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import sys
 from collections.abc import Sequence
-from typing import Any
 
 import typer
 from typer.main import get_command
@@ -45,15 +43,9 @@ def _flush(code: int) -> int:
     return code
 
 
-@functools.cache
-def _command() -> Any:  # typer does not export click's class
-    """Return the click command. Making it is slow, so it is cached."""
-    return get_command(app)
-
-
 def _exit_code(arguments: Sequence[str]) -> int:
     try:
-        code = _command()(list(arguments), prog_name="graphexec", standalone_mode=False)
+        code = get_command(app)(list(arguments), prog_name="graphexec", standalone_mode=False)
     except TyperUsageError as error:
         return _print_usage_error(error, arguments)
     except typer.Abort:

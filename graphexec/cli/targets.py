@@ -304,7 +304,7 @@ def format_place(error: BaseException) -> str:
     return "" if place is None else f" ({Path(place[0]).name}, line {place[1]})"
 
 
-def failure_line(error: Exception) -> str:
+def failure_line(error: BaseException) -> str:
     """Return the message of an error of a run as one line; for one of the user's code, with its file and line."""
     own = isinstance(error, (GraphexecError, UsageError))
     return error_line(error) + ("" if own else format_place(error))

@@ -68,8 +68,9 @@ def view(
             with terminable():
                 _serve(trace, port or 0, opened=not no_open)
             return
-        if output is not None:
-            _check_suffix(trace, output)
+        if output is not None and output.suffix.lower() not in _SUFFIXES:
+            remedy = f"name such a file, or draw the machine: graphexec draw --run {quote(trace)}"
+            raise UsageError(f"{output} does not have the suffix {' or '.join(_SUFFIXES)} of a page; {remedy}")
         from graphexec.cli.records import load_recording
         from graphexec.draw.page import html
 
@@ -79,17 +80,6 @@ def view(
         print_path(place, sys.stdout)
         if not no_open:
             open_in_browser(place.resolve().as_uri())
-
-
-def _check_suffix(trace: str, output: Path) -> None:
-    if output.suffix.lower() in _SUFFIXES:
-        return
-    from graphexec.draw import SUFFIXES
-
-    needed, remedy = " or ".join(_SUFFIXES), "name such a file"
-    if output.suffix.lower() in SUFFIXES:
-        remedy += f", or draw the machine: graphexec draw --run {quote(trace)} -o {quote(str(output))}"
-    raise UsageError(f"{output} does not have the suffix {needed} of a page; {remedy}")
 
 
 def _serve(trace: str, port: int, *, opened: bool) -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from typing import Any, Final, TextIO, final
+from typing import Any, final
 
 from graphexec.actions import NO_STEPS, AgentFinish, AgentStep, Steps, run_of, steps_of
 from graphexec.agents.prompt import format_observation
@@ -17,9 +16,6 @@ from graphexec.kernel.effects import CallContext, Request, members_of
 from graphexec.kernel.events import Asked, Done, Entered, Event, Failed, Reported
 from graphexec.kernel.snapshot import Snapshot
 from graphexec.messages import ReplyDelta
-
-# ANSI colour codes: grey, green, yellow, red, bold.
-_COLOURS: Final = {"note": "2", "action": "32", "observation": "33", "error": "31", "answer": "1"}
 
 # The most characters that are printed of one string: enough for a log, less than a file that a tool has read.
 _MAX_LENGTH = 2_000
@@ -67,12 +63,11 @@ def name_in_batch(call: CallContext[Any] | None) -> str:
 
 @final
 class ConsolePrinter:
-    """An observer that prints a run's steps, in colour on a terminal unless `NO_COLOR` is set in the environment."""
+    """An observer that prints a run's steps to stderr."""
 
-    __slots__ = ("_has_begun", "_last", "_new", "_out", "_value")
+    __slots__ = ("_has_begun", "_last", "_new", "_value")
 
-    def __init__(self, out: TextIO | None = None, *, start: Snapshot | None = None) -> None:
-        self._out = out
+    def __init__(self, start: Snapshot | None = None) -> None:
         # The steps of a resumed run have been printed before.
         self._has_begun = start is not None
         self._new = StepTracker(steps_of(None if start is None else start.value))
@@ -88,24 +83,24 @@ class ConsolePrinter:
             case Asked(_, effect) if isinstance(self._value, Acted) and calls_tools(effect):
                 actions, self._value = self._value.actions, None
                 for action in actions:
-                    self._line(action.log.strip(), "action")
-                    self._line(f"-> {action.tool}({format_observation(action.tool_input)})", "action")
+                    self._line(action.log.strip())
+                    self._line(f"-> {action.tool}({format_observation(action.tool_input)})")
                     self._print_unread(action.unread)
             case Reported(news=news, call=call) if not isinstance(news, ReplyDelta):
-                self._line(f"   {name_in_batch(call)}{news}", "note")
+                self._line(f"   {name_in_batch(call)}{news}")
             case Done(ending):
                 self._steps(ending)
                 if isinstance(ending, AgentFinish):
                     self._print_unread(ending.unread)
-                    self._line(format_observation(ending.answer), "answer")
+                    self._line(format_observation(ending.answer))
                 else:
-                    self._line(f"{ending.output}\n{ending.reason}", "error")
-                self._line("> the run ends", "note")
+                    self._line(f"{ending.output}\n{ending.reason}")
+                self._line("> the run ends")
             case Failed(error, snapshot):
                 self._steps(snapshot.value)
                 fails = isinstance(error, Exception)
-                self._line(described(error) if fails else "", "error")
-                self._line("> the run fails" if fails else "> the run is interrupted", "note")
+                self._line(described(error) if fails else "")
+                self._line("> the run fails" if fails else "> the run is interrupted")
             case _:
                 pass
 
@@ -114,15 +109,15 @@ class ConsolePrinter:
         if run is None:
             return
         if not self._has_begun and not run.steps:
-            self._line("> the run begins", "note")
+            self._line("> the run begins")
         self._has_begun = True
         new = self._new.take_new(run.steps)
         for step in new:
-            self._line(self._observation(step), "observation" if step.status == "ok" else "error")
+            self._line(self._observation(step))
         last = run.steps[-1] if run.steps else None
         # A node such as notice_repeats may have changed what the model sees of the last step.
         if not new and last is not None and self._last is not None and last.excerpt != self._last.excerpt:
-            self._line(self._observation(last), "note")
+            self._line(self._observation(last))
         self._last = last
 
     def _observation(self, step: AgentStep) -> str:
@@ -132,15 +127,12 @@ class ConsolePrinter:
 
     def _print_unread(self, text: str) -> None:
         if text:
-            self._line(f"   not read, since the model invented it: {text.strip()}", "note")
+            self._line(f"   not read, since the model invented it: {text.strip()}")
 
-    def _line(self, text: str, kind: str) -> None:
+    def _line(self, text: str) -> None:
         if not text:
             return
-        # Looked up at each call: tests and notebooks replace sys.stderr.
-        out = self._out or sys.stderr
         if len(text) > _MAX_LENGTH:
             text = f"{text[:_MAX_LENGTH]} [... {len(text) - _MAX_LENGTH:,} more characters]"
         text = "".join(letter if letter.isprintable() or letter in "\n\t" else "\ufffd" for letter in text)
-        coloured = out.isatty() and not os.environ.get("NO_COLOR")
-        print(f"\x1b[{_COLOURS[kind]}m{text}\x1b[0m" if coloured else text, file=out, flush=True)
+        print(text, file=sys.stderr, flush=True)

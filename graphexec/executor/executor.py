@@ -4,42 +4,53 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from keyword import iskeyword
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypedDict
 
-from graphexec._arguments import FLAG, FUNCTION, optional, validate, whole
-from graphexec._mistakes import explain_executor
+from graphexec._arguments import DESCRIPTION, FLAG, FUNCTION, NAME, optional, validate, whole
+from graphexec._mistakes import explain_class
+from graphexec._mistakes.remedies import EXECUTOR_OPTIONS
 from graphexec.agents import Agent, AgentFunction, callable_agent
-from graphexec.effects import agent_limits
-from graphexec.errors import InputError
-from graphexec.executor.as_tool import executor_tool
-from graphexec.executor.nodes import ReturnDirect
+from graphexec.effects import TOOL_CALLS, agent_limits
+from graphexec.errors import InputError, ToolDefinitionError
+from graphexec.executor.inputs import to_outputs
+from graphexec.executor.nodes import Policies, ReturnDirect
 from graphexec.executor.options import (
+    EARLY_STOPPING,
+    HANDLERS,
+    MEMORY,
+    PARSE_POLICY,
+    RETURN_DIRECT,
+    TRIM,
     EarlyStopping,
     ParsePolicy,
     Trim,
-    make_policies,
-    select_graph,
+    make_feedback,
+    make_selection,
 )
 from graphexec.executor.outcomes import Ready
-from graphexec.executor.plugging import Piece, Plugged, Seats, assign_seats, pass_on, to_piece, to_pieces
-from graphexec.executor.result import Ending, T_co
+from graphexec.executor.plugging.piece import Piece, Plugged, Seats, assign_seats, to_piece, to_pieces
+from graphexec.executor.plugging.plug import pass_on
+from graphexec.executor.result import Ending, RunResult, T_co
 from graphexec.executor.rules import rule_pieces
 from graphexec.executor.runs import RunMethods
-from graphexec.executor.setup import Setup, validate_handlers
-from graphexec.executor.table import require_agent_graph
-from graphexec.kernel.effects import Effect
+from graphexec.executor.setup import Setup
+from graphexec.executor.table import agent_graph, require_agent_graph
+from graphexec.kernel.effects import CallContext, Effect
 from graphexec.kernel.graph import Table
 from graphexec.kernel.meters import DEPTH, FAN_OUT, NESTED_RUNS, Limits
 from graphexec.kernel.node import Node
 from graphexec.kernel.surgery import replace
 from graphexec.machine import Machine, splice
 from graphexec.runtime.handlers import AT_ONCE, AroundCall, HandlerLike, RunContext
-from graphexec.runtime.observers import Observer, validate_observers
+from graphexec.runtime.observers import OBSERVERS, Observer
 from graphexec.tools import AnyTool, tools_by_name
 from graphexec.tools.calling import Lookup
 from graphexec.tools.collecting import to_tools
 from graphexec.tools.options import MAX_TOOL_INPUT, ErrorPolicy
+from graphexec.tools.tool import tool
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,6 +58,10 @@ if TYPE_CHECKING:
     from graphexec.draw import AnyRun
     from graphexec.memory import Memory
     from graphexec.verify import Verdict
+
+
+# The parameter of an executor's tool that receives the `CallContext`.
+_CALL = "call"
 
 
 class ExecutorOptions(TypedDict, total=False):
@@ -80,7 +95,7 @@ class ExecutorOptions(TypedDict, total=False):
     allow_nonterminating: bool
 
 
-@explain_executor
+@explain_class("AgentExecutor(agent=agent, tools=tools)", options=EXECUTOR_OPTIONS)
 class AgentExecutor(RunMethods[T_co]):
     """Runs an agent with its tools until it has an answer or a limit is used up.
 
@@ -127,7 +142,7 @@ class AgentExecutor(RunMethods[T_co]):
     invalid option.
     """
 
-    __slots__ = ("_allow_nonterminating", "_setup", "_verdict")
+    __slots__ = ("_allow_nonterminating", "_verdict")
 
     # Lower layers recognize an executor, and one of a subclass, by this; see `is_executor`.
     runs_agent: ClassVar = True
@@ -166,9 +181,15 @@ class AgentExecutor(RunMethods[T_co]):
         allow_nonterminating: bool = False,
     ) -> None:
         # Invalid options are reported before anything is made of them.
-        table = select_graph(early_stopping_method, handle_parsing_errors)
         validate(
             "",
+            ("early_stopping_method", early_stopping_method, EARLY_STOPPING),
+            ("handle_parsing_errors", handle_parsing_errors, PARSE_POLICY),
+            ("trim_intermediate_steps", trim_intermediate_steps, TRIM),
+            ("return_direct", return_direct, RETURN_DIRECT),
+            ("memory", memory, optional(MEMORY)),
+            ("handlers", handlers, optional(HANDLERS)),
+            ("observers", observers, OBSERVERS),
             ("tool_concurrency", tool_concurrency, whole(1)),
             ("return_intermediate_steps", return_intermediate_steps, FLAG),
             ("verbose", verbose, FLAG),
@@ -178,7 +199,6 @@ class AgentExecutor(RunMethods[T_co]):
         known = agent if isinstance(agent, Agent) else callable_agent(agent)
         by_name = tools_by_name(tools)
         _require_same_tools(known, by_name)
-        own_answers = validate_handlers(handlers)
         limits = agent_limits(
             iterations=max_iterations,
             seconds=max_execution_time,
@@ -194,18 +214,20 @@ class AgentExecutor(RunMethods[T_co]):
             agent=known,
             tools=tuple(by_name.values()),
             memory=memory,
-            handlers=own_answers,
-            policies=make_policies(handle_parsing_errors, trim_intermediate_steps, return_direct),
-            table=table,
+            handlers=handlers or {},
+            policies=Policies(
+                make_feedback(handle_parsing_errors), make_selection(trim_intermediate_steps), return_direct
+            ),
+            table=agent_graph(strict=handle_parsing_errors is False, generate=early_stopping_method == "generate"),
             on_tool_error=handle_tool_errors,
             lookup=tool_lookup,
             max_observation=max_observation,
             max_tool_input=max_tool_input,
             pieces=(*rule_pieces(known), *to_pieces(nodes)),
         )
-        self._observers, self._verbose = validate_observers(observers), verbose
-        super().__init__(setup, return_intermediate_steps=return_intermediate_steps)
-        self._allow_nonterminating = allow_nonterminating
+        self._observers, self._verbose = tuple(observers), verbose
+        self._allow_nonterminating, self._checks_access = allow_nonterminating, True
+        self.return_intermediate_steps = return_intermediate_steps
         context = RunContext(setup.all_handlers, limits, tool_concurrency, around_call=around_call)
         self._prove(setup.make_graph(limits.fan_out), context)
 
@@ -213,14 +235,13 @@ class AgentExecutor(RunMethods[T_co]):
         verdict = graph.verify(context.limits)
         if not self._allow_nonterminating:
             verdict.require_proof()
-        self._verdict = verdict
-        self._use(graph, dataclasses.replace(context, proof=verdict.proof))
+        self._graph, self._verdict = graph, verdict
+        self._run_context = dataclasses.replace(context, proof=verdict.proof)
 
     def _copy_with(self, setup: Setup) -> Self:
         """Return a copy of this executor that is made of another setup, within the same limits."""
         changed = copy.copy(self)
         changed._setup = setup
-        changed._set_parts(setup)
         graph = setup.make_graph(self.limits.fan_out)
         context = dataclasses.replace(self.run_context, handlers=setup.all_handlers)
         changed._prove(graph, context)
@@ -297,8 +318,8 @@ class AgentExecutor(RunMethods[T_co]):
 
         Raises `InputError` for invalid handlers.
         """
-        added = validate_handlers(handlers)
-        return self._copy_with(dataclasses.replace(self._setup, handlers={**self._setup.handlers, **added}))
+        validate("", ("handlers", handlers, HANDLERS))
+        return self._copy_with(dataclasses.replace(self._setup, handlers={**self._setup.handlers, **handlers}))
 
     def with_agent(self, agent: Agent | AgentFunction) -> Self:
         """Return a copy of this executor with another agent and the same tools.
@@ -362,14 +383,48 @@ class AgentExecutor(RunMethods[T_co]):
         on the context of the calling run, which must be an instance of the classes that this executor takes. Raises
         `ToolDefinitionError` for an invalid name or description, and for an input whose name is not a valid argument.
         """
+        validate("as_tool", ("name", name, NAME), ("description", description, DESCRIPTION), error=ToolDefinitionError)
         # A callable agent declares no inputs.
-        return executor_tool(self, self._nested(), self.input_keys or ("input",), name, description)
-
-    def _nested(self) -> AgentExecutor:
-        """Return a copy whose runs leave the check of the access to models to the outer run."""
+        keys = self.input_keys or ("input",)
+        wrong = [key for key in keys if not key.isidentifier() or iskeyword(key) or key == _CALL]
+        if wrong:
+            fact = f"the agent has the input {wrong[0]!r}, an invalid argument name"
+            raise ToolDefinitionError(f"{fact}; rename the input")
         nested = copy.copy(self)
+        # The outer run checks the access to the models.
         nested._checks_access = False
-        return nested
+
+        def run(call: CallContext[Any], **inputs: str) -> Any:
+            return answer_of(nested.run(inputs, context=call.context, host=call))
+
+        async def arun(call: CallContext[Any], **inputs: str) -> Any:
+            return answer_of(await nested.arun(inputs, context=call.context, host=call))
+
+        for function in (run, arun):
+            # `tool` derives the schema from the annotations and the signature.
+            function.__annotations__ = {_CALL: CallContext[Any], **dict.fromkeys(keys, str), "return": Any}
+            parameters = [inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY) for key in (_CALL, *keys)]
+            setattr(function, "__signature__", inspect.Signature(parameters))  # noqa: B010 - a checker knows no such attribute
+        return dataclasses.replace(
+            tool(name=name, description=description, async_function=arun)(run),
+            context_types=context_types_of(self),
+            nested=self.verify().nested_runs(name, TOOL_CALLS.name),
+            check_access=self.check_access,
+        )
+
+
+def context_types_of(executor: AgentExecutor[Any]) -> tuple[type, ...]:
+    """Return the classes of context of a run, which the outer run checks before its first step."""
+    of_nodes = [one.context_type for one in executor.graph if one.context_type is not None]
+    answering = (executor.run_context.handlers, *executor.run_context.handlers_of(executor.graph).values())
+    of_handlers = [kind for handlers in answering for one in handlers.values() for kind in one.context_types]
+    return tuple(dict.fromkeys([*of_nodes, *of_handlers]))
+
+
+def answer_of(result: RunResult) -> Any:
+    """Return the answer of a nested run, or its outputs by name if it has several."""
+    outputs = to_outputs(result.ending)
+    return outputs["output"] if list(outputs) == ["output"] else outputs
 
 
 def _require_same_tools(agent: Agent, tools: Mapping[str, AnyTool]) -> None:
@@ -381,20 +436,17 @@ def _require_same_tools(agent: Agent, tools: Mapping[str, AnyTool]) -> None:
     if agent.tools is None:
         return
     described = {tool.name: tool for tool in agent.tools}
-    differences = [
-        *_list_names("the agent", [name for name in described if name not in tools]),
-        *_list_names("the executor", [name for name in tools if name not in described]),
-        *(
-            f"{tool.signature} of the agent is {tools[name].signature} in the executor"
-            for name, tool in described.items()
-            if name in tools and tools[name].parameters != tool.parameters
-        ),
+    owned = {
+        "the agent": [name for name in described if name not in tools],
+        "the executor": [name for name in tools if name not in described],
+    }
+    differences = [f"only {owner} has {', '.join(names)}" for owner, names in owned.items() if names]
+    differences += [
+        f"{tool.signature} of the agent is {tools[name].signature} in the executor"
+        for name, tool in described.items()
+        if name in tools and tools[name].parameters != tool.parameters
     ]
     if differences:
         raise InputError(
             f"the agent and the executor have different tools: {'; '.join(differences)}; pass the same list to both"
         )
-
-
-def _list_names(owner: str, names: Sequence[str]) -> list[str]:
-    return [f"only {owner} has {', '.join(names)}"] if names else []

@@ -6,7 +6,7 @@ A model handler also reports the pieces of a reply that the model streams.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
@@ -15,14 +15,14 @@ from typing import Any
 from graphexec._parsing.reasoning import ReasoningSplitter
 from graphexec.actions import AgentAction, AgentFinish, Decision, Steps
 from graphexec.agents.reading.answers import Read, read_ahead
-from graphexec.effects import AttemptModel, CallAgent, CallModel, Decided, ModelEffect, ModelFailure, Unreadable
+from graphexec.effects import CallAgent, Decided, ModelEffect, ModelFailure, Unreadable
 from graphexec.errors import AgentError, InvalidCallError, MissingAPIKeyError, ModelError, ParseError, TurnTimeoutError
-from graphexec.kernel.effects import CallContext, Effect
+from graphexec.kernel.effects import CallContext
 from graphexec.kernel.events import Cut
 from graphexec.messages import Model, ModelReply, ReplyDelta, check_access, check_reply
-from graphexec.messages.replies import LONG, is_long
+from graphexec.messages.replies import is_long
 from graphexec.runtime.calls import report, wait_for_capacity, wants_pieces
-from graphexec.runtime.handlers import Handler, HandlerLike, answering
+from graphexec.runtime.handlers import Handler
 from graphexec.runtime.io import IO
 from graphexec.runtime.threads import check_before_awaiting, check_cancelled
 
@@ -70,11 +70,7 @@ def make_model_handler(model: Model, read: Read | None = None) -> Handler:
         checked = check_reply(reply, name)
         if read is None or (io.blocking and left is None):
             return checked
-        # `is_long` written out, to save its calls at each step.
-        long = checked.content[LONG:]
-        for one in checked.tool_calls:
-            long = long or one.arguments[LONG:]
-        return await io.call(read_ahead, read, checked) if long else checked
+        return await io.call(read_ahead, read, checked) if is_long(checked) else checked
 
     async def stream_reply(effect: ModelEffect[Any], timeout: float | None, io: IO) -> object:
         last: object = None
@@ -124,14 +120,6 @@ def make_attempt_handler(handler: Handler) -> Handler:
 
     # The other handler checks the access.
     return replace(handler, answer=answer, check_access=None)
-
-
-def with_attempts(answers: Mapping[type[Effect[Any]], HandlerLike]) -> dict[type[Effect[Any]], HandlerLike]:
-    """Return the handlers with one of `AttemptModel` beside that of `CallModel`, unless there is one."""
-    known = dict(answers)
-    if CallModel in known:
-        known.setdefault(AttemptModel, make_attempt_handler(answering(known[CallModel])))
-    return known
 
 
 def _separate_reasoning(piece: object, splitter: ReasoningSplitter) -> Iterator[object]:

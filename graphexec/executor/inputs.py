@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, final
 from graphexec._arguments import is_executor
 from graphexec.actions import AgentFinish
 from graphexec.agents import Agent
-from graphexec.agents.images import FilePath
 from graphexec.errors import InputError, format_value
 from graphexec.executor.result import Ending
-from graphexec.messages.images import MOST_IMAGE_BYTES
 
 if TYPE_CHECKING:
     from graphexec.memory import Memory
@@ -80,14 +78,13 @@ class InputKeys:
     needed: tuple[str, ...]
     passed: tuple[str, ...]
 
-    def name(self, inputs: Inputs, memory: Memory | None) -> dict[str, Any]:
+    def name(self, inputs: Inputs, loaded: Sequence[str]) -> dict[str, Any]:
         """Return the inputs by name, with lists of their own, which the caller does not change during the run.
 
-        Raises `InputError` if one is missing that the memory does not provide.
+        Raises `InputError` if one is missing that is not `loaded` later, when it is checked.
         """
         named = {name: _copy(value) for name, value in name_inputs(inputs, self.passed).items()}
-        # The memory's inputs are assumed here and checked when it is loaded.
-        self.require(*named, *(() if memory is None else memory.keys))
+        self.require(*named, *loaded)
         return named
 
     def require(self, *names: str) -> None:
@@ -100,14 +97,9 @@ class InputKeys:
 
 
 def make_input_keys(agent: Agent, memory: Memory | None) -> InputKeys:
-    """Return the inputs that a run needs; a memory may provide some. Raises `InputError` for an invalid memory."""
+    """Return the inputs that a run needs; a memory may provide some. Raises `InputError` for one that does not fit."""
     if memory is None:
         return InputKeys(agent.input_keys, agent.input_keys)
-    # Callers without a type checker may pass a class or a history.
-    absent = [name for name in ("keys", "load", "save", "aload", "asave") if not hasattr(memory, name)]
-    if isinstance(memory, type) or absent:
-        lacks = f", which has no {', '.join(absent)}" if absent else ""
-        raise InputError(f"memory is {memory!r}{lacks}; make one, for example with BufferMemory()")
     messages = [key for key in memory.keys if key in agent.optional_keys]
     if messages and getattr(memory, "as_messages", True) is False:
         raise InputError(
@@ -128,21 +120,6 @@ def make_input_keys(agent: Agent, memory: Memory | None) -> InputKeys:
             f"input_key={passed[0]!r}"
         )
     return InputKeys(agent.input_keys, passed)
-
-
-def read_file(path: FilePath) -> bytes:
-    """Return the bytes of a file. Raises `InputError` if it cannot be read."""
-    # Here, because few runs read files.
-    from graphexec.runtime.files import read_regular
-
-    try:
-        return read_regular(path.__fspath__(), most=MOST_IMAGE_BYTES)
-    except (OSError, ValueError) as error:
-        # ValueError: the name contains a NUL.
-        fact = error.strerror if isinstance(error, OSError) else error
-        raise InputError(
-            f"the file {format_value(str(path))} cannot be read ({fact}); name the file of an image"
-        ) from error
 
 
 def to_outputs(ending: Ending) -> dict[str, Any]:

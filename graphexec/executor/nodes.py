@@ -6,20 +6,22 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import starmap
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from graphexec.actions import NO_ASIDE, AgentAction, AgentFinish, AgentStep, Run, Steps, StoppedResponse
 from graphexec.agents import Agent
 from graphexec.agents.prompt import format_observation
 from graphexec.agents.reading.answers import READ_AHEAD, read_reply
 from graphexec.agents.reading.text_parsing import reject_empty
-from graphexec.effects import CallAgent, CallModel, CallTool, Decided, ToolResult
+from graphexec.effects import CallAgent, CallModel, CallTool, Decided, ModelEffect, ToolResult
 from graphexec.errors import ParseError
 from graphexec.executor.outcomes import Acted, Observed, Ready, Replied, Stopped, limit_reached
-from graphexec.kernel.effects import Asks, ask_all
+from graphexec.kernel.effects import Asks, Effect, ask_all
 from graphexec.kernel.meters import ITERATIONS, Exhausted
 from graphexec.kernel.node import node
 from graphexec.messages import ModelReply, ModelRequest
+
+E = TypeVar("E", bound=Effect[Any])
 
 # The observation after an unreadable reply, if the parser provides none. The text is LangChain's.
 DEFAULT_FEEDBACK = "Invalid or incomplete response"
@@ -32,6 +34,10 @@ def default_feedback(error: ParseError) -> str:
 
 # The result of a return-direct tool is the answer if it was the only call of the turn ("single"), or always ("any").
 ReturnDirect: TypeAlias = Literal["single", "any"]
+
+
+# Changes a request to a model: from the request, and the run so far.
+Edit: TypeAlias = Callable[[ModelRequest, Run], ModelRequest]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +53,7 @@ class Policies:
     select_steps: Callable[[Steps], Sequence[AgentStep]] | None = None
     return_direct: ReturnDirect = "single"
     piece_tools: tuple[str, ...] = ()
-    edits: tuple[Callable[[ModelRequest, Run], ModelRequest], ...] = ()
+    edits: tuple[Edit, ...] = ()
 
     def trim(self, run: Run) -> Run:
         """Return the run with only the steps that the agent sees, and the summary in place of hidden ones."""
@@ -73,12 +79,19 @@ class Policies:
             from graphexec.agents.asides import ask_with_aside
 
             effect = ask_with_aside(agent, seen, ask or ask_agent)
-        if not self.edits or isinstance(effect, CallAgent):
-            return effect
-        request = effect.request
-        for edit in self.edits:
-            request = edit(request, run)
-        return effect if request is effect.request else dataclasses.replace(effect, request=request)
+        return edit_request(effect, self.edits, run)
+
+
+def edit_request(effect: E, edits: Sequence[Edit], run: Run) -> E:
+    """Return an effect whose request, if it asks a model, is changed by the edits in their order."""
+    if not isinstance(effect, ModelEffect):
+        return effect
+    # Any: the class of the reply does not matter here.
+    asking: ModelEffect[Any] = effect
+    request = asking.request
+    for edit in edits:
+        request = edit(request, run)
+    return effect if request is asking.request else dataclasses.replace(effect, request=request)
 
 
 def ask_agent(agent: Agent, run: Run) -> CallModel | CallAgent:
@@ -227,10 +240,10 @@ def generate_response(
 
     The request is counted, but no limit on calls, tokens or cost stops it, and it may take 10 seconds beyond the
     deadline. A reply in plain text is an answer, too. If the reply is empty or chooses more actions, the run ends as
-    with `stopped_response`. After a refusal nothing is asked.
+    with `stopped_response`. After a refusal nothing is asked, nor before a memory has loaded the inputs of the prompt.
     """
     ending = end_stopped(stopped)
-    if not isinstance(stopped.cause, Exhausted):
+    if not isinstance(stopped.cause, Exhausted) or {*agent.input_keys} - {*stopped.run.inputs}:
         return ending
     reply: ModelReply | Decided = yield policies.request(agent, stopped.run, conclude)
     try:

@@ -1,19 +1,16 @@
-"""Convert the options of an executor to a graph, policies and a model, once, when the executor is created."""
+"""The options of an executor: what they may be, and what is made of them when it is created."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, get_args
 
-from graphexec._arguments import MODEL, is_executor
-from graphexec.actions import AgentAction, AgentFinish, AgentStep, Steps, StoppedResponse
+from graphexec._arguments import MODEL, Constraint, has_methods, is_executor
+from graphexec.actions import AgentAction, AgentStep, Steps
 from graphexec.agents import Agent
 from graphexec.errors import InputError, ParseError, an, format_value
-from graphexec.executor.nodes import Policies, ReturnDirect, default_feedback
-from graphexec.executor.outcomes import Ready
-from graphexec.executor.table import agent_graph
-from graphexec.machine import Machine
+from graphexec.executor.nodes import ReturnDirect, default_feedback
 
 if TYPE_CHECKING:
     from graphexec.messages import Model
@@ -31,31 +28,30 @@ EarlyStopping: TypeAlias = Literal["force", "generate"]
 AgentKind: TypeAlias = Literal["tool_calling", "structured", "react"]
 
 
-def select_graph(
-    early_stopping_method: EarlyStopping, handle_parsing_errors: ParsePolicy
-) -> Machine[Ready, AgentFinish | StoppedResponse]:
-    """Return the graph for these options. Raises `InputError` for an invalid one."""
-    if early_stopping_method not in get_args(EarlyStopping):
-        raise InputError(f"early_stopping_method is {early_stopping_method!r}; give 'force' or 'generate'")
-    return agent_graph(strict=handle_parsing_errors is False, generate=early_stopping_method == "generate")
+def _is_function(value: object) -> bool:
+    return callable(value) and not inspect.iscoroutinefunction(value)
 
 
-def make_policies(handle_parsing_errors: ParsePolicy, trim: Trim, return_direct: ReturnDirect) -> Policies:
-    """Return the policies for these options. Raises `InputError` for an invalid one."""
-    if return_direct not in get_args(ReturnDirect):
-        raise InputError(f"return_direct is {return_direct!r}; give 'single' or 'any'")
-    return Policies(_make_feedback(handle_parsing_errors), _make_selection(trim), return_direct)
+EARLY_STOPPING = Constraint("'force' or 'generate'", lambda value: value in get_args(EarlyStopping))
+PARSE_POLICY = Constraint(
+    "True, False, a string, or a function (def) of the error",
+    lambda value: isinstance(value, (bool, str)) or _is_function(value),
+)
+TRIM = Constraint(
+    "the number of steps to show, or a function (def) of the steps",
+    lambda value: isinstance(value, int) or _is_function(value),
+)
+RETURN_DIRECT = Constraint("'single' or 'any'", lambda value: value in get_args(ReturnDirect))
+MEMORY = has_methods("a memory, for example BufferMemory()", "load", "save", "aload", "asave")
+HANDLERS = Constraint("a dict, for example {AskHuman: function}", lambda value: isinstance(value, Mapping))
 
 
-def _make_feedback(policy: ParsePolicy) -> Callable[[ParseError], str]:
+def make_feedback(policy: ParsePolicy) -> Callable[[ParseError], str]:
+    """Return the function that makes the observation after an unreadable reply."""
     if isinstance(policy, str):
         return lambda _: policy
     if isinstance(policy, bool):
         return default_feedback
-    if not callable(policy) or inspect.iscoroutinefunction(policy):
-        raise InputError(
-            f"handle_parsing_errors is {policy!r}; give True, False, a string, or a function (def) of the error"
-        )
 
     def call_policy(error: ParseError) -> str:
         text = policy(error)
@@ -67,14 +63,10 @@ def _make_feedback(policy: ParsePolicy) -> Callable[[ParseError], str]:
     return call_policy
 
 
-def _make_selection(trim: Trim) -> Callable[[Steps], Sequence[AgentStep]] | None:
+def make_selection(trim: Trim) -> Callable[[Steps], Sequence[AgentStep]] | None:
+    """Return the function that selects the steps that the agent sees; `None` for all of them."""
     if isinstance(trim, int):
         return None if trim <= 0 else lambda steps: steps if len(steps) <= trim else steps[-trim:]
-    # Callers without a type checker may pass another type.
-    if not callable(trim) or inspect.iscoroutinefunction(trim):  # pyright: ignore[reportUnnecessaryComparison]
-        raise InputError(
-            f"trim_intermediate_steps is {trim!r}; give the number of steps to show, or a function (def) of the steps"
-        )
 
     def select_steps(steps: Steps) -> Sequence[AgentStep]:
         selected = trim(steps)

@@ -89,13 +89,10 @@ class Acted:
     def answer(self, place: int, answer: Answer) -> Acted:
         """Return the actions with the one at this place answered, so that its tool is not called.
 
-        Raises `IndexError` for a place without an action, and `ValueError` for an answer that is the place of no
-        earlier action.
+        Raises `IndexError` for a place without an action.
         """
         if not 0 <= place < len(self.actions):
             raise IndexError(f"there is no action {place}; there are {len(self.actions)}")
-        if isinstance(answer, int) and not 0 <= answer < place:
-            raise ValueError(f"the answer of action {place} is {answer}; give a ToolResult, or an earlier place")
         answers = [*self.answers, *[None] * (len(self.actions) - len(self.answers))]
         answers[place] = answer
         return Acted(self.run, self.actions, tuple(answers))

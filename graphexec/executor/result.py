@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     # The TypeVar of Python 3.13.
     from typing_extensions import TypeVar
 
-    from graphexec.executor.plugging import Output
+    from graphexec.executor.plugging.piece import Output
 
     # The class of the answer: of `create_agent(output_type=...)`, else any.
     T_co = TypeVar("T_co", covariant=True, default=Any)
@@ -41,9 +41,7 @@ class RunResult(Generic[T_co]):
     """The ending of a run with its steps and its usage. A run stopped by a limit has a result, not an exception.
 
     `steps` holds every action with its observation, in order, including parse errors. `journal` holds the replies since
-    the run was started or resumed; the run is drawn and replayed from it. `observer_seconds` is the time spent in
-    observers, without the last event, and `node_seconds` the time spent in nodes and the policies that they call (such
-    as `handle_parsing_errors`): no deadline cuts either.
+    the run was started or resumed; the run is drawn and replayed from it.
     """
 
     ending: Ending
@@ -51,17 +49,12 @@ class RunResult(Generic[T_co]):
     spent: Spent
     limits: Limits
     journal: Journal | None = field(default=None, compare=False, repr=False)
-    observer_seconds: float = field(default=0.0, compare=False)
-    node_seconds: float = field(default=0.0, compare=False)
     # Why there is no instance of the executor's output type; `None` if there is one, and without such a type.
     no_output: str | None = field(default=None, compare=False, repr=False)
-    typed: bool = field(default=False, compare=False, repr=False)
 
     def __str__(self) -> str:
-        """The answer as text, or the text of the stopped response."""
-        answer = self.ending.answer if isinstance(self.ending, AgentFinish) else self.ending.output
-        # The same as a model writes it.
-        return format_observation(answer) if self.typed else str(answer)
+        """The answer as text, as a model writes it, or the text of the stopped response."""
+        return format_observation(self.ending.answer if isinstance(self.ending, AgentFinish) else self.ending.output)
 
     @property
     def output(self) -> T_co:
@@ -112,9 +105,7 @@ def make_result(done: Done[Ending], limits: Limits, output: Output | None = None
     """Return the result of a run that has ended; `output` is the type of its answer."""
     # A user's node may end a run and leave its steps out of the finish; the node's value has them.
     steps = max(done.outcome.steps, steps_of(done.snapshot.value), key=len)
-    result: RunResult[Any] = RunResult(
-        done.outcome, steps, done.spent, limits, done.journal, done.observer_seconds, done.node_seconds
-    )
+    result: RunResult[Any] = RunResult(done.outcome, steps, done.spent, limits, done.journal)
     return result if output is None else _with_instance(result, output)
 
 
@@ -139,14 +130,14 @@ def _with_instance(result: RunResult[Any], output: Output) -> RunResult[Any]:
     ending = result.ending
     if isinstance(ending, StoppedResponse):
         why = f"the run was stopped ({result.reason}), so it has no answer of its type; look at result.stopped"
-        return dataclasses.replace(result, no_output=why, typed=True)
+        return dataclasses.replace(result, no_output=why)
     try:
         ending = load_answer(ending, output)
         instance = output.restore(ending.answer)
     except OutputError as error:
-        return dataclasses.replace(result, no_output=str(error), typed=True)
+        return dataclasses.replace(result, no_output=str(error))
     if instance is not ending.answer:
         # A node has returned data in the place of an instance.
         name = "output" if "output" in ending.return_values else next(iter(ending.return_values))
         ending = dataclasses.replace(ending, return_values={**ending.return_values, name: instance})
-    return dataclasses.replace(result, ending=ending, typed=True)
+    return dataclasses.replace(result, ending=ending)

@@ -7,7 +7,7 @@ rule forbids, so that their tools are not called: the observation of the step sa
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator
 from functools import partial
 from typing import Any
 
@@ -54,31 +54,21 @@ def _is_answer(decision: Decision) -> bool:
 def avoid_dummies(replied: Replied, policies: Policies, rules: CallRules) -> Asks[CallModel | CallAgent, Replied]:
     """Ask the model again if its reply calls a tool with an argument copied from a worked example.
 
-    The first request allows only values of the question as that argument, if the agent has `choose` and the question
-    has values. Every other request is without the tools that were called in this way. There are at most as many
-    requests as tools with arguments that can be copied. If the replies do not get better, the first one is kept.
+    The requests are without the tools that were called in this way. There are at most as many as tools with arguments
+    that can be copied. If the replies do not get better, the first one is kept.
     """
     agent, run, reply = rules.agent, replied.run, replied.reply
     allowed = frozenset(rules.tools)
     decision = _read(agent, reply)
-    for request in range(_most_requests(rules)):
+    for _ in range(_most_requests(rules)):
         if not (copying := rules.copying_tools(run, _actions_of(decision))):
             break
-        choices = None if request else rules.known_choices(run, _actions_of(decision))
-        if agent.choose is not None and choices is not None:
-            reply = yield policies.request(agent, run, partial(_choose, choices=choices))
-        else:
-            allowed -= copying
-            reply = yield policies.request(agent, run, partial(_narrow, names=allowed))
+        allowed -= copying
+        reply = yield policies.request(agent, run, partial(_narrow, names=allowed))
         decision = _read(agent, reply)
     actions = _actions_of(decision)
     better = actions and not rules.copying_tools(run, actions)
     return Replied(run, reply) if better or _is_answer(decision) else replied
-
-
-def _choose(agent: Agent, run: Run, choices: tuple[str, Mapping[str, Sequence[Any]]]) -> CallModel | CallAgent:
-    assert agent.choose is not None, "avoid_dummies checks it"
-    return agent.choose(run, *choices)
 
 
 def _narrow(agent: Agent, run: Run, names: frozenset[str]) -> CallModel | CallAgent:

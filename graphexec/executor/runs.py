@@ -9,19 +9,19 @@ from contextlib import aclosing, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
-from graphexec._arguments import optional, validate, whole
+from graphexec._arguments import Constraint, optional, validate, whole
 from graphexec.actions import AgentFinish, Run
-from graphexec.agents.images import has_files
+from graphexec.agents import Agent
 from graphexec.effects import ModelEffect
-from graphexec.errors import InputError, OutputError, format_value
+from graphexec.errors import InputError, OutputError
 from graphexec.executor.console import ConsolePrinter
-from graphexec.executor.inputs import Inputs, name_inputs, read_file, to_outputs
+from graphexec.executor.inputs import Inputs, name_inputs, to_outputs
 from graphexec.executor.outcomes import Ready
 from graphexec.executor.result import Ending, RunResult, T_co, load_answer, make_result
 from graphexec.executor.setup import Setup
 from graphexec.executor.streams import AnswerExtractor
 from graphexec.kernel.events import Done, Event
-from graphexec.kernel.meters import Limits, is_whole
+from graphexec.kernel.meters import Limits
 from graphexec.kernel.snapshot import Snapshot
 from graphexec.kernel.stepping import begin
 from graphexec.kernel.tables import reachable
@@ -30,8 +30,9 @@ from graphexec.messages import check_access
 from graphexec.runtime.emission import emit, stream_async, stream_sync
 from graphexec.runtime.handlers import AT_ONCE, RunContext, RunOptions
 from graphexec.runtime.io import ASYNC, BLOCKING, IO, gather, iterate_sync, run_sync
-from graphexec.runtime.loop import follow, whole_end
+from graphexec.runtime.loop import RunLoop, whole_end
 from graphexec.runtime.observers import Observer, OnEvent
+from graphexec.tools import AnyTool
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -39,6 +40,12 @@ if TYPE_CHECKING:
     from graphexec.runtime.handlers import RunSettings
 
 R = TypeVar("R")
+
+# Not one string, whose items are strings, and not one dict.
+_SEVERAL = Constraint(
+    "a list of inputs, such as list(...), or use invoke for one",
+    lambda value: isinstance(value, Collection) and not isinstance(value, (str, Mapping)),
+)
 
 
 class RunMethods(Generic[T_co]):
@@ -48,35 +55,30 @@ class RunMethods(Generic[T_co]):
         "_checks_access",
         "_graph",
         "_observers",
-        "_output",
         "_run_context",
+        "_setup",
         "_verbose",
-        "agent",
         "return_intermediate_steps",
-        "tools",
     )
 
-    # A slot of the executor, so that an attempt to copy it comes to the model's key first.
-    _setup: Setup
+    # False for the copy whose runs are nested in those that check it.
+    _checks_access: bool
+    _graph: Machine[Ready, Ending]
     _observers: tuple[Observer, ...]
+    _run_context: RunContext
+    _setup: Setup
     _verbose: bool
+    return_intermediate_steps: bool
 
-    def __init__(self, setup: Setup, *, return_intermediate_steps: bool) -> None:
-        self.return_intermediate_steps = return_intermediate_steps
-        # Not in the copy whose runs are nested in those that check it.
-        self._checks_access = True
-        self._set_parts(setup)
+    @property
+    def agent(self) -> Agent:
+        """The agent, with the tools of the pieces."""
+        return self._setup.agent_with_tools
 
-    def _set_parts(self, setup: Setup) -> None:
-        """Set what the runs need of the setup."""
-        self.agent = setup.agent_with_tools
-        self.tools = setup.offered
-        self._output = setup.output
-
-    def _use(self, graph: Machine[Ready, Ending], context: RunContext) -> None:
-        """Set the machine that runs, and its handlers and limits."""
-        self._graph = graph
-        self._run_context = context
+    @property
+    def tools(self) -> Mapping[str, AnyTool]:
+        """The tools by name, with those of the pieces."""
+        return self._setup.offered
 
     @property
     def run_context(self) -> RunContext:
@@ -113,14 +115,14 @@ class RunMethods(Generic[T_co]):
 
         Raises `InputError` for missing inputs.
         """
-        return begin(self._graph, Ready(Run(self._prepare(self._setup.keys.name(inputs, self._setup.memory)))))
+        return begin(self._graph, Ready(Run(self._prepare(self._setup.name(inputs)))))
 
     def run(self, inputs: Inputs | Snapshot, **options: Unpack[RunSettings]) -> RunResult[T_co]:
         """Run to the end and return the result. A run that a limit stops has a result, too, and does not raise.
 
         `inputs` is a dict of inputs by name, the only input as a string, or a snapshot of this machine to resume from;
         then calls without a reply are made again. The optional input `images` is an image or a list of them, each an
-        `Image`, bytes, a `pathlib.Path` or a URL; an agent that sends messages sends them with the question.
+        `Image`, bytes or a URL; an agent that sends messages sends them with the question.
 
         `context` is a value for tools, handlers and nodes that take a `CallContext`; it is not stored. `run_id` is
         generated unless given. `observers` are called with each event of this run, behind those of the executor. A run
@@ -220,38 +222,26 @@ class RunMethods(Generic[T_co]):
         *,
         tokens: bool = False,
     ) -> Coroutine[Any, Any, R]:
-        """Return the run, whose result `finish` makes.
-
-        Raises `InputError`, and as `check_access` does, unless files have to be read first.
-        """
-
-        def follow_from(start: Ready | Snapshot) -> Coroutine[Any, Any, R]:
-            if self._checks_access and self._may_ask_model(start):
-                self.check_access()
-            observers = self._observers
-            if self._verbose:
-                observers += (ConsolePrinter(start=start if isinstance(start, Snapshot) else None),)
-            watched = dataclasses.replace(options, observers=(*observers, *options.observers)) if observers else options
-            # Not awaited here, to save one coroutine per event.
-            return follow(
-                self._graph, start, self.run_context, io, consumer, pieces=tokens, options=watched, finish=finish
-            )
-
-        async def read_files(inputs: Mapping[str, Any]) -> R:
-            # In a thread, because it would block an event loop.
-            return await follow_from(Ready(Run(await io.call(self._prepare, inputs))))
-
-        if isinstance(given, Snapshot):
-            return follow_from(self._load_answer(given))
-        return read_files(given) if has_files(given) else follow_from(Ready(Run(self._prepare(given))))
+        """Return the run, whose result `finish` makes. Raises `InputError`, and as `check_access` does."""
+        start = self._load_answer(given) if isinstance(given, Snapshot) else Ready(Run(self._prepare(given)))
+        if self._checks_access and self._may_ask_model(start):
+            self.check_access()
+        observers = self._observers
+        if self._verbose:
+            observers += (ConsolePrinter(start if isinstance(start, Snapshot) else None),)
+        watched = dataclasses.replace(options, observers=(*observers, *options.observers)) if observers else options
+        # Not awaited here, to save one coroutine per event.
+        return RunLoop(
+            self._graph, start, self.run_context, io, consumer, pieces=tokens, options=watched, finish=finish
+        ).follow()
 
     def _load_answer(self, snapshot: Snapshot) -> Snapshot:
         """Return the snapshot with the instance of the output type in a stored answer, as the nodes expect it."""
-        value = snapshot.value
-        if self._output is None or not isinstance(value, AgentFinish):
+        value, output = snapshot.value, self._setup.output
+        if output is None or not isinstance(value, AgentFinish):
             return snapshot
         with suppress(OutputError):
-            value = load_answer(value, self._output)
+            value = load_answer(value, output)
         return snapshot if value is snapshot.value else dataclasses.replace(snapshot, value=value)
 
     async def _invoke(
@@ -270,7 +260,7 @@ class RunMethods(Generic[T_co]):
     async def _batch(
         self, many: Sequence[Inputs], io: IO, options: RunOptions, most: int | None, *, return_exceptions: bool
     ) -> list[Any]:
-        width = _validate_concurrency(many, most)
+        validate("batch", ("inputs", many, _SEVERAL), ("max_concurrency", most, optional(whole(1), str(AT_ONCE))))
 
         async def run_one(inputs: Inputs) -> Any:
             try:
@@ -280,11 +270,11 @@ class RunMethods(Generic[T_co]):
                     return error
                 raise
 
-        return await gather(io, [partial(run_one, inputs) for inputs in many], at_once=width)
+        return await gather(io, [partial(run_one, inputs) for inputs in many], at_once=most or AT_ONCE)
 
     def make_result(self, done: Done[Ending]) -> RunResult[T_co]:
         """Return the result of a run of this executor from its last event."""
-        return make_result(done, self.limits, self._output)
+        return make_result(done, self.limits, self._setup.output)
 
     async def _answer(self, inputs: Inputs | Snapshot, io: IO, options: RunOptions) -> AsyncGenerator[str, None]:
         extractor = AnswerExtractor(self.agent, self._graph)
@@ -310,7 +300,7 @@ class RunMethods(Generic[T_co]):
             check_access(handler)
 
     def _name(self, inputs: Inputs | Snapshot) -> Mapping[str, Any] | Snapshot:
-        return inputs if isinstance(inputs, Snapshot) else self._setup.keys.name(inputs, self._setup.memory)
+        return inputs if isinstance(inputs, Snapshot) else self._setup.name(inputs)
 
     def _may_ask_model(self, start: Ready | Snapshot) -> bool:
         """Return whether a run from there may ask the model: one that only has to save its memory needs none."""
@@ -320,16 +310,4 @@ class RunMethods(Generic[T_co]):
         return any(issubclass(effect, ModelEffect) for node in nodes for effect in node.effects)
 
     def _prepare(self, named: Mapping[str, Any]) -> Mapping[str, Any]:
-        return named if self.agent.prepare is None else self.agent.prepare(named, read_file)
-
-
-def _validate_concurrency(many: Sequence[Any], max_concurrency: int | None) -> int:
-    # A string is a sequence of strings, and a dict is a collection.
-    if isinstance(many, (str, Mapping)):
-        raise InputError("batch takes several inputs; pass a list of them, or use invoke for one")
-    # Callers without a type checker may pass a generator or None.
-    if not isinstance(many, Collection):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InputError(f"batch was given {format_value(many)}; pass a list of inputs, for example batch(list(...))")
-    wanted = whole(1, "1 or more" if is_whole(max_concurrency) else "")
-    validate("", ("max_concurrency", max_concurrency, optional(wanted, str(AT_ONCE))))
-    return max_concurrency or AT_ONCE
+        return named if self.agent.prepare is None else self.agent.prepare(named)

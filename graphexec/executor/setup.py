@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any, final
 from graphexec.actions import extending
 from graphexec.agents import Agent
 from graphexec.agents.calls import CallRules
-from graphexec.effects import CallAgent, CallModel, CallTool, LoadMemory, SaveMemory
+from graphexec.effects import AttemptModel, CallAgent, CallModel, CallTool, LoadMemory, SaveMemory
 from graphexec.errors import InputError, did_you_mean
-from graphexec.executor.as_tool import nested_runs
-from graphexec.executor.handlers import make_agent_handler, make_model_handler, reading_ahead, with_attempts
-from graphexec.executor.inputs import InputKeys, make_input_keys
+from graphexec.executor.handlers import make_agent_handler, make_attempt_handler, make_model_handler, reading_ahead
+from graphexec.executor.inputs import InputKeys, Inputs, make_input_keys
 from graphexec.executor.nodes import Policies, dispatch_tools
 from graphexec.executor.outcomes import Ready
-from graphexec.executor.plugging import Output, Piece, assign_seats, edits_of, plug
-from graphexec.executor.plugging.memory_nodes import add_memory
+from graphexec.executor.plugging.memory import memory_piece
+from graphexec.executor.plugging.piece import Output, Piece, assign_seats
+from graphexec.executor.plugging.plug import edits_of, plug
 from graphexec.executor.result import Ending
 from graphexec.executor.rules import dispatch_known_tools, rule_pieces
-from graphexec.kernel.effects import Effect
+from graphexec.kernel.effects import Effect, NestedRuns
 from graphexec.kernel.graph import Graph, change_table
 from graphexec.kernel.node import Quota
 from graphexec.kernel.program import fill_parameters
@@ -52,33 +52,19 @@ class _CallsOf:
     key: str
     lookup: Lookup
 
+    @classmethod
+    def named(cls, tool: str, lookup: Lookup) -> _CallsOf:
+        return cls(tool if lookup == "exact" else tool.casefold(), lookup)
+
     def __call__(self, effect: object) -> bool:
-        return isinstance(effect, CallTool) and self == _calls_of(effect.name, self.lookup)
-
-
-def validate_handlers(
-    handlers: Mapping[type[Effect[Any]], HandlerLike] | None,
-) -> Mapping[type[Effect[Any]], HandlerLike]:
-    """Return the user's handlers; there may be none. Raises `InputError` for any other value."""
-    # Callers without a type checker may pass another type.
-    if handlers is not None and not isinstance(handlers, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InputError(f"handlers is {handlers!r}; give a dict, for example {{AskHuman: function}}")
-    return handlers or {}
-
-
-def _calls_of(tool: str, lookup: Lookup) -> _CallsOf:
-    return _CallsOf(tool if lookup == "exact" else tool.casefold(), lookup)
-
-
-def _counts_any(_: object) -> bool:
-    return True
+        return isinstance(effect, CallTool) and self == _CallsOf.named(effect.name, self.lookup)
 
 
 # The modules of the shelf.
 _SHELF = "graphexec.nodes."
 
 # Counts the calls of the tools that have no limit.
-_FREE = Quota("", None, _counts_any)
+_FREE = Quota("", None, lambda _: True)
 
 
 @final
@@ -109,11 +95,23 @@ class Setup:
     def __post_init__(self) -> None:
         # Names that are plugged twice are reported before their tools.
         assign_seats(self.pieces)
+        typed = [piece.name for piece in self.pieces if piece.output is not None]
+        if len(typed) + (self.kept_output is not None) > 1:
+            remedy = f"unplug {typed[0]}" if len(typed) > 1 else "make the executor without the first"
+            raise InputError(f"{typed[-1]} is another output type, and an executor has one; {remedy}")
 
     @cached_property
     def fitted(self) -> tuple[Piece, ...]:
-        """The pieces with the nodes that they have for this agent and these tools."""
-        return tuple(one if one.fit is None else replace(one, nodes=one.fit(self._rules)) for one in self.pieces)
+        """The pieces with the nodes that they have for this agent and these tools, after that of the memory."""
+        pieces = tuple(one if one.fit is None else replace(one, nodes=one.fit(self._rules)) for one in self.pieces)
+        if self.memory is None:
+            return pieces
+        return memory_piece([*self._base, *(one for piece in pieces for one in piece.nodes)]), *pieces
+
+    @property
+    def _base(self) -> Machine[Ready, Ending]:
+        """The machine that the pieces are plugged into."""
+        return self.changed or self.table
 
     @cached_property
     def _rules(self) -> CallRules:
@@ -125,15 +123,10 @@ class Setup:
         """The tools by name, with those of the pieces. Raises `ToolDefinitionError` for two tools of one name."""
         return tools_by_name([*self.tools, *(tool for piece in self.pieces for tool in piece.tools)])
 
-    @cached_property
+    @property
     def output(self) -> Output | None:
-        """The type of the answers; `None` for any. Raises `InputError` for two of them."""
-        typed = [piece for piece in self.pieces if piece.output is not None]
-        if len(typed) + (self.kept_output is not None) > 1:
-            names = [piece.name for piece in typed]
-            remedy = f"unplug {names[0]}" if len(names) > 1 else "make the executor without the first"
-            raise InputError(f"{names[-1]} is another output type, and an executor has one; {remedy}")
-        return typed[0].output if typed else self.kept_output
+        """The type of the answers; `None` for any."""
+        return next((piece.output for piece in self.pieces if piece.output is not None), self.kept_output)
 
     @cached_property
     def agent_with_tools(self) -> Agent:
@@ -147,17 +140,16 @@ class Setup:
 
         Raises `InputError` for two pieces that have different handlers of one effect.
         """
-        by_piece: dict[type[Effect[Any]], HandlerLike] = {}
-        owners: dict[type[Effect[Any]], str] = {}
+        by_piece: dict[type[Effect[Any]], tuple[str, HandlerLike]] = {}
         for piece in self.pieces:
             for kind, handler in piece.handlers.items():
-                owner = owners.setdefault(kind, piece.name)
-                if kind not in self.handlers and by_piece.setdefault(kind, handler) != handler:
+                owner, known = by_piece.setdefault(kind, (piece.name, handler))
+                if known != handler and kind not in self.handlers:
                     raise InputError(
                         f"{owner} and {piece.name} have different handlers of {kind.__name__}; pass "
                         f"handlers={{{kind.__name__}: function}} to the executor, which is for both"
                     )
-        return {**by_piece, **self.handlers}
+        return {kind: handler for kind, (_, handler) in by_piece.items()} | dict(self.handlers)
 
     def require_tools(self) -> None:
         """Raise `InputError` for a piece that names a tool which the executor does not have."""
@@ -192,7 +184,9 @@ class Setup:
         answers |= self.own_handlers
         if CallModel in self.own_handlers:
             answers[CallModel] = reading_ahead(answering(answers[CallModel]), agent.read)
-        return handlers_for(with_attempts(answers))
+        if CallModel in answers:
+            answers.setdefault(AttemptModel, make_attempt_handler(answering(answers[CallModel])))
+        return handlers_for(answers)
 
     @cached_property
     def _policies(self) -> Policies:
@@ -201,10 +195,7 @@ class Setup:
         Raises `InputError` for an agent that makes no requests.
         """
         names = tuple(tool.name for piece in self.pieces for tool in piece.tools)
-        edits = edits_of(self.agent, self.pieces)
-        if not names and not edits:
-            return self.policies
-        edits = (*self.policies.edits, *edits)
+        edits = (*self.policies.edits, *edits_of(self.agent, self.pieces))
         return replace(self.policies, piece_tools=names or self.policies.piece_tools, edits=edits)
 
     @cached_property
@@ -212,23 +203,30 @@ class Setup:
         """The names of the inputs."""
         return make_input_keys(self.agent_with_tools, self.memory)
 
+    def name(self, inputs: Inputs) -> dict[str, Any]:
+        """Return the inputs by name. Raises `InputError` if one is missing that the memory does not provide."""
+        return self.keys.name(inputs, () if self.memory is None else self.memory.keys)
+
     @cached_property
     def settings(self) -> tuple[object, ...]:
         """What the nodes take, what the proof knows of nested runs, and what answers the nodes wherever they run."""
-        nested = nested_runs(self.offered.values())
-        return self.agent_with_tools, self._policies, self._rules, self.keys, *nested, self.all_handlers
+        nested = [
+            replace(tool.nested, attempts=1 if tool.retry is None else tool.retry.attempts)
+            for tool in self.offered.values()
+            if tool.nested is not None
+        ]
+        runs = NestedRuns.merge(nested)
+        return self.agent_with_tools, self._policies, self._rules, self.keys, *runs, self.all_handlers
 
     def make_graph(self, fan_out: int | None) -> Machine[Ready, Ending]:
-        """Return the machine with its pieces and its memory, and with the settings.
+        """Return the machine with its pieces, and with the settings.
 
         `fan_out` is the limit on the tool calls of one step.
 
         Raises `GraphError` for pieces that do not fit, and for a node whose parameter fits no setting.
         """
         self.require_tools()
-        machine = self._limit_calls(plug(self.changed or self.table, self.fitted), fan_out)
-        if self.memory is not None:
-            machine = add_memory(machine)
+        machine = self._limit_calls(plug(self._base, self.fitted), fan_out)
         machine = machine.with_settings(*self.settings)
         fill_parameters(machine)
         return machine
@@ -245,7 +243,7 @@ class Setup:
             return machine
         lookup, quotas = self.lookup, {one.counts: one for one in home.quotas if one.name}
         for tool, calls in [limit for piece in self.pieces for limit in piece.tool_limits.items()]:
-            counts = _calls_of(tool, lookup)
+            counts = _CallsOf.named(tool, lookup)
             known = quotas.get(counts)
             name = re.sub(r"\W|^(?=\d)", "_", f"{tool}_calls") if known is None else known.name
             while known is None and name in (*machine.meters, *[one.name for one in quotas.values()]):
@@ -257,7 +255,7 @@ class Setup:
         # The nodes of the shelf's pieces carry out the calls of the tools that they bring.
         acting = [one for piece in self.pieces if piece.acts for one in piece.tools]
         carried = {one.name for one in acting if str(one.function.__module__).startswith(_SHELF)}
-        left = {_calls_of(name, lookup) for name in self.offered if name not in carried}
+        left = {_CallsOf.named(name, lookup) for name in self.offered if name not in carried}
         free = () if not quotas or left <= {*quotas} else (_FREE,)
         most = self._most_calls((*quotas.values(), *free))
         base = dispatch_known_tools if quotas else dispatch_tools

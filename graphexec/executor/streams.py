@@ -15,7 +15,7 @@ from graphexec.executor.result import Ending
 from graphexec.executor.rules import answer_repeats, avoid_dummies
 from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Reported
 from graphexec.kernel.graph import Graph
-from graphexec.kernel.node import END, Node
+from graphexec.kernel.node import END
 from graphexec.messages import ReplyDelta
 from graphexec.messages.observations import format_observation
 from graphexec.messages.replies import VERY_LONG
@@ -24,45 +24,35 @@ from graphexec.messages.replies import VERY_LONG
 _SAVE = "save_memory"
 
 
-def _ends_with(graph: Graph[Any, Any], source: str, outcome: type) -> bool:
-    """Return whether a node's `outcome` ends the run unchanged: no later node may change or withhold it."""
-    target = find_target(graph, source, outcome)
-    # In an embedded agent, the node is `inner.save_memory`.
-    if target.rpartition(".")[2] == _SAVE:
-        target = find_target(graph, target, outcome)
-    return target == END.name
-
-
-def find_target(graph: Graph[Any, Any], source: str, outcome: type) -> str:
-    """Return where an outcome of a node leads; an empty string without such an edge."""
-    return next((edge.target for edge in graph.edges if edge.source == source and edge.outcome is outcome), "")
-
-
-def is_stock(source: Node[Any, Any], *stock: Node[Any, Any]) -> bool:
-    """Return whether a node is one of `stock`, perhaps renamed; a wrapped node may behave differently."""
-    return any(source.function is one.function for one in stock)
-
-
-_RULES = (avoid_dummies, answer_repeats)
+# By their functions: a wrapped node may behave differently, and a renamed one does not.
+_RULES = (avoid_dummies.function, answer_repeats.function)
+_ASKING = (plan.function, *_RULES)
+_PARSING = (parse.function, parse_or_raise.function)
 
 
 def _answering_nodes(graph: Graph[Any, Any]) -> frozenset[str]:
     """Return the nodes whose model reply, if it is an answer, is the final one: no later node can withhold it."""
+    leads = {(edge.source, edge.outcome): edge.target for edge in graph.edges}
+
+    def ends_with(source: str, outcome: type) -> bool:
+        target = leads.get((source, outcome), "")
+        # In an embedded agent, the node is `inner.save_memory`.
+        if target.rpartition(".")[2] == _SAVE:
+            target = leads.get((target, outcome), "")
+        return target == END.name
+
     found: set[str] = set()
     for source in graph:
-        if is_stock(source, plan, *_RULES):
-            reads = find_target(graph, source.name, Replied)
-            # The nodes of the rules pass an answer on.
-            for rule in _RULES:
-                if reads in graph and is_stock(graph[reads], rule):
-                    reads = find_target(graph, reads, Replied)
-            if (
-                reads in graph
-                and is_stock(graph[reads], parse, parse_or_raise)
-                and _ends_with(graph, reads, AgentFinish)
-            ):
-                found.add(source.name)
-        elif is_stock(source, generate_response) and _ends_with(graph, source.name, StoppedResponse):
+        reads = leads.get((source.name, Replied), "")
+        # The nodes of the rules pass an answer on.
+        for _ in _RULES:
+            if reads in graph and graph[reads].function in _RULES:
+                reads = leads.get((reads, Replied), "")
+        if source.function in _ASKING and reads in graph and graph[reads].function in _PARSING:
+            is_final = ends_with(reads, AgentFinish)
+        else:
+            is_final = source.function is generate_response.function and ends_with(source.name, StoppedResponse)
+        if is_final:
             found.add(source.name)
     return frozenset(found)
 

@@ -6,7 +6,7 @@ from graphexec._mistakes import explain_names
 from graphexec.kernel.counters import MeasureError
 from graphexec.kernel.effects import All, Asks, CallContext, Effect, ask, ask_all
 from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Failed, Moved, Reported
-from graphexec.kernel.graph import Graph, edges, graph, on
+from graphexec.kernel.graph import Graph, edges, on
 from graphexec.kernel.meters import ITERATIONS, Exhausted, Limits, Meter, Spent
 from graphexec.kernel.node import END, Node, node
 from graphexec.kernel.snapshot import Snapshot, snapshot_of
@@ -43,7 +43,6 @@ __all__ = [
     "begin",
     "edges",
     "embed",
-    "graph",
     "node",
     "on",
     "replace",

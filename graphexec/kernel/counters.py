@@ -11,8 +11,8 @@ from graphexec.errors import CertificateError, GraphexecError, InputError, Snaps
 from graphexec.kernel.effects import All, Effect, OuterRuns, Perform, Request, measure_reply, members_of
 from graphexec.kernel.events import ChargedReply, Cut
 from graphexec.kernel.graph import Graph
-from graphexec.kernel.meters import Counts, Exhausted, Limits, Spent, add_counts, check_spent, is_count
-from graphexec.kernel.program import MEASURE, Proof, Step, compile_program, invalid_answer, undeclared_outcome
+from graphexec.kernel.meters import ITERATIONS, Exhausted, Limits, Spent, add_counts, is_count
+from graphexec.kernel.program import Charge, Proof, Step, compile_program, invalid_answer, undeclared_outcome
 from graphexec.kernel.snapshot import PAID, UNPAID, Snapshot
 
 # Most runs contain no nested runs, and share this value.
@@ -22,12 +22,9 @@ _NO_CHARGES: Mapping[str, float] = MappingProxyType({})
 HIGHEST: tuple[float, ...] = (math.inf,)
 
 
-def _make_spent(**counts: Any) -> Spent:
-    """Return what the engine has counted, unchecked: the checks would take two fifths of an observed step."""
-    made = object.__new__(Spent)
-    for name, value in counts.items():
-        object.__setattr__(made, name, value)
-    return made
+def add_amounts(counts: Mapping[str, float], amounts: Mapping[str, float]) -> dict[str, float]:
+    """Return the counts with these amounts added to them, by name."""
+    return {**counts, **{name: add_counts(counts.get(name, 0), amount) for name, amount in amounts.items()}}
 
 
 class MeasureError(GraphexecError, ValueError):
@@ -55,7 +52,6 @@ class Counters:
     __slots__ = (
         "_blocked",
         "_counts",
-        "_foreign_charges",
         "_last_rank",
         "_limits",
         "_nested_charges",
@@ -83,18 +79,13 @@ class Counters:
         self._outer = outer
         # The machine as it is compiled for the run's limits.
         program = self.program = compile_program(graph, limits)
-        meters = (spent := snapshot.spent).meters
-        self._counts: list[float] = [0] * len(program.names)
-        self._counts[0] = spent.iterations
-        # Nothing more is to be done for a new run.
-        if meters:
-            check_spent(spent, graph.meters)
-            self._counts[1:] = [meters[name] for name in program.names[1:]]
-        # Charged by nested runs during the open request; and before it, on meters that this run does not have.
+        spent = snapshot.spent
+        # By name; nested runs may have charged meters that this run does not have.
+        self._counts: dict[str, float] = dict.fromkeys(program.names, 0)
+        self._counts.update(spent.meters)
+        self._counts[ITERATIONS.name] = spent.iterations
+        # Charged by nested runs during the open request.
         self._nested_charges = _NO_CHARGES
-        self._foreign_charges = (
-            {name: count for name, count in meters.items() if name not in program.slots} if meters else _NO_CHARGES
-        ) or _NO_CHARGES
         self.seconds = spent.seconds
         # Cached: it is read more often than it changes.
         self._spent: Spent | None = None
@@ -111,10 +102,10 @@ class Counters:
         # The state of each member of the open request: its reply, PAID or UNPAID.
         self._open: Sequence[object] = snapshot.open
         self._proof = proof
-        self._ranks = None if proof is None or proof.ranks is None else program.compile_ranks(proof.ranks)
+        self._ranks = None if proof is None else proof.ranks
         self._last_rank = HIGHEST
         # What is left of the most steps, before the step to the first node; `None`: the ranks alone have to fall.
-        resumed = bool(meters or spent.iterations or snapshot.node != graph.start)
+        resumed = bool(spent.meters or spent.iterations or snapshot.node != graph.start)
         most = None if proof is None else proof.count_steps(resumed=resumed, nested=outer is not None)
         self._steps_left = None if most is None else most + 1
         if proof is not None and (proof.ranks is None or not proof.anywhere):
@@ -127,7 +118,7 @@ class Counters:
             blocked = () if outer.refusal is None else (outer.refusal.limit,)
             others = [name for name in outer.limits if name in known]
             if proof.ranks is not None:
-                others = [name for name in others if program.caps.get(name, self._limits.seconds) is None]
+                others = [name for name in others if name not in program.caps]
             if blocked or others:
                 raise CertificateError(
                     f"this run is nested in one that limits {' and '.join((*blocked, *others))}, which may stop it "
@@ -135,9 +126,9 @@ class Counters:
                     f"that, or says what to change"
                 )
         if proof.ranks is None:
-            for name, count in zip(program.names[: program.first_meter], self._counts, strict=False):
-                limit = program.caps[name]
-                if limit is not None and count > limit:
+            for name in (ITERATIONS.name, *program.own):
+                count, limit = self._counts[name], program.caps.get(name, math.inf)
+                if count > limit:
                     raise CertificateError(
                         f"the snapshot has spent {count:g} {name}, and the proof is only for runs within the limit of "
                         f"{limit:g}; resume it with a limit of {count:g} or more"
@@ -146,28 +137,12 @@ class Counters:
     def spent(self) -> Spent:
         """Return what the run has spent so far."""
         if self._spent is None:
-            counts, program = self._counts, self.program
-            names = program.names[1:]
-            amounts = counts[1:]
-            if self._nested_charges or self._foreign_charges:
-                # Read once: another thread may charge meanwhile, which replaces the mapping.
-                nested = self._nested_charges
-                names = tuple(dict.fromkeys((*names, *self._foreign_charges, *nested)))
-                slots = program.slots
-                amounts = [
-                    add_counts(
-                        counts[slots[name]] if name in slots else self._foreign_charges.get(name, 0),
-                        nested.get(name, 0),
-                    )
-                    for name in names
-                ]
-            # The engine counts correctly, so the counts need no validation.
-            self._spent = _make_spent(
-                iterations=int(counts[0]),
-                seconds=self.seconds,
-                restarts=self._restarts,
-                meters=Counts(names, tuple(amounts)),
-            )
+            # Read once: another thread may charge meanwhile, which replaces the mapping.
+            nested = self._nested_charges
+            counts = add_amounts(self._counts, nested) if nested else dict(self._counts)
+            iterations = int(counts[ITERATIONS.name])
+            del counts[ITERATIONS.name]
+            self._spent = Spent(iterations=iterations, seconds=self.seconds, restarts=self._restarts, meters=counts)
         return self._spent
 
     def stop_clock(self, at: float) -> None:
@@ -186,44 +161,32 @@ class Counters:
         """Return the limit that refuses to charge these amounts, by meter; each of `stops` must be below its limit."""
         caps = self.program.caps
         for name, amount in (*amounts.items(), *((name, 0) for name in stops)):
-            limit = caps.get(name)
-            if limit is not None:
-                slot = self.program.slots.get(name)
-                counted = self._foreign_charges.get(name, 0) if slot is None else self._counts[slot]
-                spent = add_counts(counted, self._nested_charges.get(name, 0))
+            if name in caps:
+                limit = caps[name]
+                spent = add_counts(self._counts.get(name, 0), self._nested_charges.get(name, 0))
                 if spent + amount > limit or (not amount and spent >= limit):
                     return Exhausted(name, limit, spent, wanted=int(amount) or 1)
         return None
 
     def charge(self, amounts: Mapping[str, float]) -> None:
         """Charge amounts by meter for a nested run. Any thread may call it, one thread at a time."""
-        nested = dict(self._nested_charges)
-        for name, amount in amounts.items():
-            nested[name] = add_counts(nested.get(name, 0), amount)
-        self._nested_charges = nested
+        self._nested_charges = add_amounts(self._nested_charges, amounts)
         self._spent = None
 
     def _add_nested_charges(self) -> None:
         """Add what nested runs have charged to the counters of this run."""
-        slots, counts, foreign = self.program.slots, [*self._counts], dict(self._foreign_charges)
-        for name, amount in self._nested_charges.items():
-            if name in slots:
-                counts[slots[name]] = add_counts(counts[slots[name]], amount)
-            else:
-                foreign[name] = add_counts(foreign.get(name, 0), amount)
+        counts = add_amounts(self._counts, self._nested_charges)
         # No call separates these lines, so that no KeyboardInterrupt finds a charge that is counted twice.
-        self._counts[:] = counts
-        self._nested_charges, self._foreign_charges, self._spent = _NO_CHARGES, foreign or _NO_CHARGES, None
+        self._counts, self._nested_charges, self._spent = counts, _NO_CHARGES, None
 
-    def _out_of_time(self, grace: float) -> Exhausted | None:
-        """Return the deadline that has passed, this run's with the seconds of grace, or the earlier one of an outer."""
-        seconds, outer = self._limits.seconds, self._outer_seconds
-        own = math.inf if seconds is None else seconds + grace
-        if outer is not None and self.seconds >= outer <= own:
-            return Exhausted("seconds", outer, self.seconds, outer=True)
-        if seconds is not None and self.seconds >= own:
-            return Exhausted("seconds", seconds, self.seconds)
-        return None
+    def _out_of_time(self) -> Exhausted | None:
+        """Return the deadline of the current node that has passed: this run's, or the earlier one of an outer run."""
+        deadline, limit = self.deadline, self._limits.seconds
+        if deadline is None or self.seconds < deadline:
+            return None
+        if limit is None or deadline == self._outer_seconds:
+            return Exhausted("seconds", deadline, self.seconds, outer=True)
+        return Exhausted("seconds", limit, self.seconds)
 
     def _reply_to_cut(self, effect: Effect[Any]) -> Any:
         """Return the reply that the effect has for a cut, or else the `Exhausted` that makes the run leave the node."""
@@ -232,7 +195,7 @@ class Counters:
             raise invalid_answer(self._step, effect, "a Cut, but the run has no deadline")
         # A cut call used all remaining time, even if the clock lags slightly.
         self.seconds = max(self.seconds, deadline)
-        exhausted = self._out_of_time(self._step.grace)
+        exhausted = self._out_of_time()
         assert exhausted is not None, "the deadline has passed"
         reply = effect.cut(exhausted)
         return exhausted if reply is None else reply
@@ -253,22 +216,22 @@ class Counters:
         if type(effect) is Perform:
             if kind not in self._step.returns:
                 raise undeclared_outcome(self._step, answer, self._step.returns)
-        elif self._step.tariffs[type(effect)].measured:
+        elif self._step.tariffs[type(effect)].prepaid:
             self._measure(effect, answer)
         return answer
 
     def _enter(self, step: Step, value: object) -> Exhausted | None:
         if step.entry:
-            if self.timed and (late := self._out_of_time(0.0)) is not None:
+            if self.timed and (late := self._out_of_time()) is not None:
                 return late
             if self._blocked is not None:
                 return self._blocked
         counts = self._counts
-        for slot, amount, limit in step.entry:
-            if counts[slot] + amount > limit:
-                return self._exhaust(slot, limit, amount)
-        for slot, amount, _ in step.entry:
-            counts[slot] += amount
+        for name, amount, limit in step.entry:
+            if counts[name] + amount > limit:
+                return self._exhaust(name, limit, amount)
+        for name, amount, _ in step.entry:
+            counts[name] += amount
         if step.decreases is not None:
             counts[step.measure] = self._measure_value(step, step.decreases, value) + 1
         self._spent = None
@@ -292,17 +255,21 @@ class Counters:
                     f"the run goes on to {node} after the last step that its certificate allows; resume it with the "
                     f"limits that it had, or prove it with those of the outer run, which may stop it where it loops"
                 )
-        counts = self._counts
+        counts, caps = self._counts, self.program.caps
         rank: tuple[float, ...] = (self._steps_left or 0,) if self._ranks is None else ()
-        for slot, limit in self._ranks[node] if self._ranks is not None else ():
-            if slot is None:
-                rank += (limit,)
-            elif limit == MEASURE:
-                # Before the first visit, a measure may have any value.
-                rank += (counts[slot] - 1 if counts[slot] else math.inf,)
-            else:
-                # A measured call, or a limit that was higher before a resume, may have overspent it.
-                rank += (limit - counts[slot] if counts[slot] < limit else 0,)
+        for component, names in self._ranks[node] if self._ranks is not None else ():
+            rank += (component,)
+            for name in names:
+                if name in caps:
+                    # A measured call, or a limit that was higher before a resume, may have overspent it.
+                    rank += (caps[name] - counts[name] if counts[name] < caps[name] else 0,)
+                elif name in self.program.measures:
+                    # Before the first visit, a measure may have any value.
+                    rank += (counts[name] - 1 if counts[name] else math.inf,)
+                else:
+                    raise CertificateError(
+                        f"the rank counts {name}, which has no limit; prove the machine with these limits"
+                    )
         if not rank < self._last_rank:
             raise CertificateError(
                 f"the rank does not fall from {origin} {self._last_rank} to {node} {rank}; the certificate belongs to "
@@ -312,25 +279,44 @@ class Counters:
         self._last_rank = rank
 
     def _charge(self, step: Step, request: Request, asked: int) -> Exhausted | None:
-        """Charge an effect, or a whole batch; return the `Exhausted` if a limit refuses.
+        """Charge an effect, or all members of a batch; return the `Exhausted`, and charge none, if a limit refuses.
 
         `asked` is the number of effects that this visit has asked for, including these.
         """
-        if self.timed and (late := self._out_of_time(step.grace)) is not None:
+        if self.timed and (late := self._out_of_time()) is not None:
             return late
         if self._blocked is not None:
             return self._blocked
+        members: Sequence[Effect[Any]]
+        charges: Sequence[Charge]
+        compared: Sequence[str]
+        if type(request) is All:
+            members = request.effects
+            charges = [charge for member in members for charge in step.charges_of(member)]
+            compared = [name for member in members for name in step.tariffs[type(member)].compared]
+        else:
+            members, tariff = (request,), step.tariffs[type(request)]
+            charges = step.charges_of(request) if step.quotas else tariff.charges
+            compared = tariff.compared
         if asked > step.fan_out:
-            wanted = len(members_of(request))
-            return Exhausted("fan_out", step.fan_out, asked - wanted, wanted=wanted)
-        if type(request) not in step.tariffs or not step.tariffs[type(request)].simple or self._outer is not None:
-            return self._charge_together(step, members_of(request))
-        counts, charges = self._counts, step.tariffs[type(request)].charges
-        for slot, amount, limit in charges:
-            if counts[slot] + amount > limit:
-                return self._exhaust(slot, limit, amount)
-        for slot, amount, _ in charges:
-            counts[slot] += amount
+            return Exhausted("fan_out", step.fan_out, asked - len(members), wanted=len(members))
+        counts, caps = self._counts, self.program.caps
+        wanted: dict[str, int] = {}
+        for name, amount, _ in charges:
+            wanted[name] = wanted[name] + amount if name in wanted else amount
+        for name, _, limit in charges:
+            if counts[name] + wanted[name] > limit:
+                return self._exhaust(name, limit, wanted[name])
+        for name in compared:
+            if name in caps and counts[name] >= caps[name] and not step.reserved:
+                return self._exhaust(name, caps[name], 1)
+        if self._outer is not None:
+            amounts = {name: total for name, total in wanted.items() if name in self.program.meters}
+            exhausted = self._outer.charge(amounts, compared)
+            if exhausted is not None:
+                return exhausted
+        for name, amount, _ in charges:
+            counts[name] += amount
         self._spent = None
         return None
 
@@ -348,57 +334,23 @@ class Counters:
             self._open = [PAID if state is UNPAID else state for state in states]
         return exhausted
 
-    def _charge_together(self, step: Step, members: tuple[Effect[Any], ...]) -> Exhausted | None:
-        """Charge several effects together: all of them, or none."""
-        counts, names = self._counts, self.program.names
-        wanted: dict[int, int] = {}
-        limits: dict[int, float] = {}
-        stops: dict[int, float] = {}
-        for member in members:
-            tariff = step.tariffs[type(member)]
-            stops.update(tariff.stops)
-            for slot, amount, limit in step.charges_of(member) if step.quotas else tariff.charges:
-                wanted[slot] = wanted.get(slot, 0) + amount
-                limits[slot] = limit
-        for slot, total in wanted.items():
-            if counts[slot] + total > limits[slot]:
-                return self._exhaust(slot, limits[slot], total)
-        for slot, limit in stops.items():
-            if counts[slot] >= limit:
-                return self._exhaust(slot, limit, 1)
-        if self._outer is not None:
-            first_meter = self.program.first_meter
-            amounts = {names[slot]: total for slot, total in wanted.items() if slot >= first_meter}
-            compared = [names[slot] for one in members for slot in step.tariffs[type(one)].compared]
-            exhausted = self._outer.charge(amounts, compared)
-            if exhausted is not None:
-                return exhausted
-        for slot, total in wanted.items():
-            counts[slot] += total
-        self._spent = None
-        return None
-
-    def _exhaust(self, slot: int, limit: float, wanted: int) -> Exhausted:
-        return Exhausted(self.program.names[slot], limit, self._counts[slot], wanted=wanted)
+    def _exhaust(self, name: str, limit: float, wanted: int) -> Exhausted:
+        return Exhausted(name, limit, self._counts[name], wanted=wanted)
 
     def _measure(self, effect: Effect[Any], reply: object) -> None:
         """Charge the amounts that a reply reports beyond what was prepaid."""
-        counts, names = self._counts, self.program.names
-        prices = self._step.tariffs[type(effect)].measured
-        # By slot, since a user's effect may name a meter twice.
-        more: dict[int, float] = {}
-        for (meter, amount), (slot, prepaid, limited) in zip(
-            measure_reply(self._step.name, effect, reply), prices, strict=True
-        ):
-            if amount is None:
-                if limited:
-                    asked = f"{self._step.name} asked for {type(effect).__name__}"
-                    raise InputError(
-                        f"{asked}, and the reply does not report its {meter}, which is limited; {meter.remedy}"
-                    )
-            elif amount > prepaid:
-                more[slot] = amount - prepaid
-        for slot, beyond in more.items() if more else ():
-            counts[slot] = add_counts(counts[slot], beyond)
-        if more and self._outer is not None:
-            self._outer.settle({names[slot]: beyond for slot, beyond in more.items()})
+        prepaid = self._step.tariffs[type(effect)].prepaid
+        # By name, since a user's effect may name a meter twice.
+        more: dict[str, float] = {}
+        for (meter, amount), paid in zip(measure_reply(self._step.name, effect, reply), prepaid, strict=True):
+            if amount is not None and amount > paid:
+                more[meter.name] = amount - paid
+            elif amount is None and meter.name in self.program.caps:
+                asked = f"{self._step.name} asked for {type(effect).__name__}"
+                raise InputError(
+                    f"{asked}, and the reply does not report its {meter}, which is limited; {meter.remedy}"
+                )
+        if more:
+            self._counts = add_amounts(self._counts, more)
+            if self._outer is not None:
+                self._outer.settle(more)

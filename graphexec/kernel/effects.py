@@ -5,7 +5,9 @@ An effect is a frozen dataclass, `class Fetch(Effect[Page])`. A call is one effe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+import inspect
+import math
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, Generic, NamedTuple, Protocol, Self, TypeAlias, TypeVar, final
@@ -54,8 +56,7 @@ class Effect(Generic[R_co]):
     meter is in both, its charge is a prepayment: the least that such an effect costs.
 
     Both belong to the class, because a proof knows classes of effects, not single ones. Defining the class raises
-    `NodeError` for invalid charges and for measures without a `measure` method; using it in a node raises `NodeError`
-    if one of them is a field.
+    `NodeError` for invalid charges, for measures without a `measure` method, and if one of them is a field.
     """
 
     __slots__ = ()
@@ -64,9 +65,14 @@ class Effect(Generic[R_co]):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        # Any: a subclass may define a property or a field under this name.
-        charges, measures = (getattr(cls, name) for name in _CLASS_WIDE)
-        check_class_wide(cls, isinstance(charges, Mapping), isinstance(measures, (tuple, list)))
+        for name, written in _CLASS_WIDE.items():
+            # A field hides the attribute of the class, and so does a property.
+            is_field = "ClassVar" not in str(inspect.get_annotations(cls).get(name, ClassVar))
+            if is_field or not isinstance(getattr(cls, name), (Mapping, tuple, list)):
+                raise NodeError(
+                    f"{cls.__name__} has {name} that differ from effect to effect, but limits count by class; write "
+                    f"{written} in the class, and one class for each amount"
+                )
         # A proof is made of them, so nobody changes them afterwards.
         cls.charges, cls.measures = MappingProxyType(dict(cls.charges)), tuple(cls.measures)
         for meter, amount in cls.charges.items():
@@ -122,16 +128,6 @@ _CLASS_WIDE = {
 }
 
 
-def check_class_wide(kind: type[Effect[Any]], *class_wide: bool) -> None:
-    """Raise `NodeError` if charges or measures are not attributes of the class; the flags are in that order."""
-    for (name, written), is_class_wide in zip(_CLASS_WIDE.items(), class_wide, strict=True):
-        if not is_class_wide:
-            raise NodeError(
-                f"{kind.__name__} has {name} that differ from effect to effect, but limits count by class; write "
-                f"{written} in the class, and one class for each amount"
-            )
-
-
 class Askable(Protocol[E_co, R_co]):
     """An effect, typed by its own class and by its reply, so that `ask` preserves both types."""
 
@@ -161,20 +157,22 @@ class NestedRuns:
 
 
 def _join_runs(several: Sequence[NestedRuns]) -> NestedRuns:
-    names = dict.fromkeys(name for one in several for name, *_ in one.charges)
-    rows = [row for one in several for row in one.charges]
-
-    def most(name: str, place: int) -> int | None:
-        counts = [counts[place] for meter, *counts in rows if meter == name]
-        known = [count for count in counts if count is not None]
-        return max(known) if len(known) == len(counts) else None
-
+    rows: dict[str, list[tuple[int | None, int | None]]] = {}
+    for name, alone, whole in (row for one in several for row in one.charges):
+        rows.setdefault(name, []).append((alone, whole))
     return NestedRuns(
         several[0].meter,
         max(one.attempts for one in several),
-        tuple((name, most(name, 0), most(name, 1)) for name in names),
+        tuple(
+            (name, _most(one[0] for one in counts), _most(one[1] for one in counts)) for name, counts in rows.items()
+        ),
         tuple(name for one in several for name in one.unproved),
     )
+
+
+def _most(counts: Iterable[int | None]) -> int | None:
+    """Return the greatest count; `None`, which is no bound, is greater than all."""
+    return max(counts, key=lambda count: math.inf if count is None else count)
 
 
 @final
@@ -202,11 +200,10 @@ def measure_reply(node: str, effect: Effect[Any], reply: object) -> tuple[tuple[
     meters = effect.measures
     # Any: users write `measure`, which may return anything.
     amounts: Any = effect.measure(reply)
+    is_list = issubclass(type(amounts), (tuple, list))
     try:
-        if not issubclass(type(amounts), (tuple, list)):
-            raise TypeError  # noqa: TRY301 - explained below
-        measured: tuple[tuple[Meter, Any], ...] = tuple(zip(meters, amounts, strict=True))
-    except (TypeError, ValueError):
+        measured: tuple[tuple[Meter, Any], ...] = tuple(zip(meters, amounts if is_list else (), strict=True))
+    except ValueError:
         remedy = f"return an amount, or None, for each of {', '.join(map(str, meters))}"
         raise _invalid_measure(node, effect, amounts, remedy) from None
     for meter, amount in measured:
@@ -368,27 +365,23 @@ class CallContext(Generic[D_co]):
 
 
 @final
+@dataclass(slots=True, eq=False)
 class Batch:
-    """The calls of one batch."""
+    """The calls of one batch; `open` has the members without a reply: a resumed run may have some replies already."""
 
-    __slots__ = ("calls", "open", "request")
-
-    def __init__(self, request: Request | None, calls: tuple[CallContext[Any], ...], open_: dict[int, object]) -> None:
-        self.request = request
-        self.calls = calls
-        # The members without a reply; in a resumed run, some members may have one already.
-        self.open = open_
+    request: Request | None
+    calls: tuple[CallContext[Any], ...]
+    open: dict[int, object]
 
 
 @final
+@dataclass(slots=True, eq=False)
 class DetachedScope:
     """The scope of a run without a clock: one that its caller steps or replays."""
 
-    __slots__ = ("context", "run_id")
-
-    def __init__(self, run_id: str, context: object = None) -> None:
-        self.run_id = run_id
-        self.context: Any = context
+    run_id: str
+    # Any: what the caller passes to the nodes.
+    context: Any = None
 
     def seconds_left(self) -> float | None:
         """Return `None`: there is no clock."""

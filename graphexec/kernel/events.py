@@ -55,11 +55,6 @@ class CompactReply:
         super().__init_subclass__()
         CompactReply.classes.add(cls)
 
-    @staticmethod
-    def part_of(reply: object) -> tuple[type[Any] | None, object]:
-        """Return what a journal keeps of a reply: the class that restores it, if one does, and a part or the reply."""
-        return (type(reply), reply.compact()) if isinstance(reply, CompactReply) else (None, reply)
-
     @abstractmethod
     def compact(self) -> object:
         """Return a part of this reply from which it can be restored, or the reply itself if there is none."""
@@ -104,7 +99,7 @@ class Journal:
         self.start = start
         self.began = began
         self.seconds = seconds
-        # What `CompactReply.part_of` returns for each answer, and the two times of each, one after the other.
+        # For each answer the class that restores it, or `None`, and its part; and the two times of each, one by one.
         self._answers = answers
         self._times = times
 
@@ -147,12 +142,7 @@ def journal_of(error: BaseException) -> Journal | None:
 @final
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """The answer to an effect that was cut off by the deadline.
-
-    For a batch, `answers` holds for each member its reply or a `Cut`; it is empty if all were cut off.
-    """
-
-    answers: tuple[object, ...] = ()
+    """The answer to an effect, to a batch, or to a member of one that was cut off by the deadline."""
 
 
 F = TypeVar("F")
@@ -228,15 +218,12 @@ class Done(Generic[F_co]):
     """The run has ended with the result `outcome`. This is the last event, unless an exception ends the run.
 
     `snapshot` is the run at its last node, with everything it spent. `journal` has the replies; manual stepping has
-    none. `observer_seconds` is the time that observers took before this event, and `node_seconds` the time of the nodes
-    and of the policies that they call: a deadline cuts neither. `call` belongs to the last node.
+    none. `call` belongs to the last node.
     """
 
     outcome: F_co
     snapshot: Snapshot
     journal: Journal | None = field(default=None, compare=False, repr=False)
-    observer_seconds: float = field(default=0.0, compare=False)
-    node_seconds: float = field(default=0.0, compare=False)
     call: CallContext[Any] | None = field(default=None, compare=False, repr=False)
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import types
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from datetime import date, datetime, time, timedelta, timezone
@@ -38,71 +38,58 @@ def class_of(value: object) -> Any:
     return type(value)
 
 
-@cache
-def field_names(kind: Hashable) -> tuple[str, ...] | None:
-    """Return the names of the fields of a dataclass, a pydantic model or a named tuple; `None` for another class."""
-    held: Any = kind
-    if dataclasses.is_dataclass(held):
-        return tuple(one.name for one in dataclasses.fields(held) if not one.metadata.get(*AS_TEXT))
-    names: Any = getattr(kind, "__pydantic_fields__", None)
-    if names is None and tuple in held.__mro__:
-        names = getattr(kind, "_fields", None)
-    return None if names is None else tuple(map(str, names))
+# What such a value is cannot be seen from its attributes.
+_OPAQUE = (type, types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.ModuleType, Enum)
 
 
-def fields_of(value: Any) -> Mapping[str, Any] | None:
-    """Return the values of all fields by name, also of those that pydantic does not dump."""
-    names = field_names(class_of(value))
-    if names is None:
-        return None
-    return {**{name: getattr(value, name, None) for name in names}, **extras_of(value)}
+def _has_fields(kind: Any) -> bool:
+    """Return whether a class is a dataclass, a pydantic model or a named tuple."""
+    return dataclasses.is_dataclass(kind) or hasattr(kind, "__pydantic_fields__") or hasattr(kind, "_fields")
 
 
 @cache
-def _known_attributes(kind: Hashable) -> frozenset[str]:
-    """Return the attributes of a class's instances that are fields, or computed by the class and kept by them."""
+def _attribute_names(kind: Hashable) -> tuple[tuple[str, ...], frozenset[str]]:
+    """Return the slots and the tuple's fields of a class, and the attributes that are computed, or stored as a text."""
     held: Any = kind
     bases: tuple[type, ...] = held.__mro__
-    fields: Iterable[str] = getattr(held, "__dataclass_fields__", None) or field_names(kind) or ()
-    members = (one for base in bases for one in vars(base).items())
-    return frozenset({*fields, *(name for name, one in members if isinstance(one, cached_property))})
+    slots = [one for base in bases for one in _names_in(vars(base).get("__slots__", ())) if not one.startswith("__")]
+    computed = [name for base in bases for name, one in vars(base).items() if isinstance(one, cached_property)]
+    fields = dataclasses.fields(held) if dataclasses.is_dataclass(held) else ()
+    as_text = [one.name for one in fields if one.metadata.get(*AS_TEXT)]
+    return (*getattr(kind, "_fields", ()), *slots), frozenset((*computed, *as_text))
 
 
-def extras_of(value: Any) -> Mapping[str, Any]:
-    """Return the attributes of an instance of a class with fields that are no fields of the class by name."""
-    held: Mapping[str, Any] = getattr(value, "__dict__", {})
-    known = _known_attributes(class_of(value)) if held else ()
-    extra: Any = getattr(value, "__pydantic_extra__", None)
-    private: Any = getattr(value, "__pydantic_private__", None)
-    return {**{name: one for name, one in held.items() if name not in known}, **(extra or {}), **(private or {})}
+def _names_in(slots: Any) -> Sequence[str]:
+    return [slots] if isinstance(slots, str) else [*slots]
 
 
-def state_of(value: Any) -> Mapping[str, Any]:
-    """Return the attributes of an object of any class by name."""
-    slots = [name for kind in type(value).__mro__ for name in _slots(kind) if hasattr(value, name)]
-    return {**{name: getattr(value, name) for name in slots}, **getattr(value, "__dict__", {})}
-
-
-def _slots(kind: type) -> Sequence[str]:
-    slots: Any = vars(kind).get("__slots__", ())
-    names = [slots] if isinstance(slots, str) else [*slots]
-    return [name for name in names if name not in ("__dict__", "__weakref__")]
+def attributes_of(value: Any) -> Mapping[str, Any]:
+    """Return the attributes of an object by name, also those that pydantic does not dump."""
+    if isinstance(value, _OPAQUE):
+        return {}
+    names, left_out = _attribute_names(class_of(value))
+    held: dict[str, Any] = {name: getattr(value, name) for name in names if hasattr(value, name)}
+    for more in ("__dict__", "__pydantic_extra__", "__pydantic_private__"):
+        held |= getattr(value, more, None) or {}
+    return {name: one for name, one in held.items() if name not in left_out} if left_out else held
 
 
 def parts_of(value: Any) -> Iterator[tuple[str, Any]]:
     """Yield the parts of a value, each with its place in it: `.name`, `[0]` or `['key']`."""
-    fields = fields_of(value)
     held: Any = value
-    if fields is not None:
-        yield from ((f".{name}", one) for name, one in fields.items())
-    elif isinstance(value, Mapping):
+    yield from ((f".{name}", one) for name, one in attributes_of(value).items())
+    if isinstance(value, Mapping):
         for key, one in held.items():
             yield f" at the key {key!r}", key
             yield f"[{key!r}]", one
-    elif isinstance(value, Sequence) and not isinstance(value, (str, bytes, bytearray, memoryview)):
+    elif _is_sequence(value):
         yield from ((f"[{number}]", one) for number, one in enumerate(held))
     elif isinstance(value, AbstractSet):
         yield from ((" in a set", one) for one in held)
+
+
+def _is_sequence(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, (str, bytes, bytearray, memoryview))
 
 
 def find_part(value: Any, is_right: Callable[[Any], bool]) -> str:
@@ -139,10 +126,9 @@ def locate(value: Any, path: Sequence[int | str]) -> str:
     """Return the place of an error of pydantic, whose path has aliases, and the labels of the members of unions."""
     place = ""
     for step in path:
-        fields = fields_of(value)
-        name = step if fields is None else _field_at(value, step)
-        if fields is not None and name in fields:
-            place, value = f"{place}.{name}", fields[str(name)]
+        attributes, name = attributes_of(value), _field_at(value, step)
+        if name in attributes:
+            place, value = f"{place}.{name}", attributes[str(name)]
             continue
         # The label of a member of a union leads nowhere.
         with suppress(LookupError, TypeError):
@@ -164,8 +150,6 @@ Difference: TypeAlias = tuple[str, str]
 # so do 0.0 and -0.0.
 _SIMPLE = frozenset[type]({str, int, bool, types.NoneType, bytes, date, timedelta, UUID})
 _WRITTEN = frozenset[type]({float, complex, Decimal})
-# What such a value is cannot be seen from its attributes.
-_OPAQUE = (type, types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.ModuleType)
 
 
 def find_difference(value: Any, restored: Any) -> Difference | None:
@@ -179,26 +163,44 @@ def find_difference(value: Any, restored: Any) -> Difference | None:
         return None if value == restored else _changed(value)
     if kind in _WRITTEN:
         return None if repr(value) == repr(restored) else _changed(value)
-    names = field_names(class_of(value))
-    if names is not None:
-        for name in names:
-            one, other = getattr(value, name, None), getattr(restored, name, None)
-            # Most fields are texts, or defaults.
-            if one is other or (type(one) is str and type(other) is str and one == other):
-                continue
-            if found := find_difference(one, other):
-                return f".{name}{found[0]}", found[1]
-        return _compare_named(extras_of(value), extras_of(restored))
-    return next(compare for kinds, compare in _COMPARED if isinstance(value, kinds))(value, restored)
+    if isinstance(value, (datetime, time)):
+        return _compare_times(value, restored)
+    # mypy does not compare methods.
+    own: Any = kind.__eq__
+    if _has_fields(kind) or (own is object.__eq__ and not isinstance(value, _OPAQUE)):
+        return _compare_named(attributes_of(value), attributes_of(restored)) or _find_unset(value, restored)
+    # Any: `isinstance` narrows a value to one whose parts are unknown.
+    held: Any = value
+    if isinstance(value, Mapping):
+        return _compare_mappings(held, restored)
+    if _is_sequence(value):
+        return _compare_sequences(held, restored)
+    if isinstance(value, AbstractSet):
+        return _compare_sets(held, restored)
+    try:
+        same = bool(value == restored)
+    except Exception:  # noqa: BLE001 - a user's __eq__ may raise anything
+        same = False
+    return None if same else _changed(value)
 
 
 def _compare_named(value: Mapping[str, Any], restored: Mapping[str, Any]) -> Difference | None:
     if value.keys() != restored.keys():
         return "", f"would be read back without {', '.join(value.keys() ^ restored.keys())}; {REMEDY}"
     for name, one in value.items():
-        if found := find_difference(one, restored[name]):
+        other = restored[name]
+        # Most attributes are strings.
+        same = type(one) is type(other) is str and one == other
+        if not same and (found := find_difference(one, other)):
             return f".{name}{found[0]}", found[1]
     return None
+
+
+def _find_unset(value: Any, restored: Any) -> Difference | None:
+    """Return the field of a pydantic model that is set, and excluded: it is read back as its default, not set."""
+    nothing = frozenset[str]()
+    unset = sorted(getattr(value, "model_fields_set", nothing) - getattr(restored, "model_fields_set", nothing))
+    return (f".{unset[0]}", f"is set, and would be read back as not set; {MISSING_REMEDY}") if unset else None
 
 
 def _compare_mappings(value: Mapping[Any, Any], restored: Mapping[Any, Any]) -> Difference | None:
@@ -259,29 +261,6 @@ def _is_offset(value: Any, restored: Any) -> bool:
         return name in (restored.tzname(), timezone(value.tzinfo.utcoffset(None)).tzname(None))
     except Exception:  # noqa: BLE001 - a user's time zone may need a date
         return False
-
-
-def _compare_objects(value: Any, restored: Any) -> Difference | None:
-    # mypy does not compare methods.
-    own: Any = type(value).__eq__
-    if own is object.__eq__:
-        return _compare_named(state_of(value), state_of(restored))
-    try:
-        same = bool(value == restored)
-    except Exception:  # noqa: BLE001 - a user's __eq__ may raise anything
-        same = False
-    return None if same else _changed(value)
-
-
-_COMPARED: Sequence[tuple[Any, Callable[[Any, Any], Difference | None]]] = (
-    ((*_OPAQUE, Enum), lambda value, _: _changed(value)),
-    ((datetime, time), _compare_times),
-    ((str, bytes, bytearray, memoryview), _compare_objects),
-    (Mapping, _compare_mappings),
-    (Sequence, _compare_sequences),
-    (AbstractSet, _compare_sets),
-    (object, _compare_objects),
-)
 
 
 def _changed(value: Any) -> Difference:

@@ -6,7 +6,7 @@ stepping creates one from each snapshot.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from types import GeneratorType
 from typing import Any, final
 
@@ -20,7 +20,7 @@ from graphexec.kernel.counters import HIGHEST, Counters
 from graphexec.kernel.effects import All, Batch, CallContext, DetachedScope, Effect, OuterRuns, Request, RunScope
 from graphexec.kernel.events import Answered, Asked, Cut, Entered, MemberReply, MemberStarted, Moved
 from graphexec.kernel.graph import Graph
-from graphexec.kernel.meters import Exhausted, Limits
+from graphexec.kernel.meters import Exhausted, FrozenMapping, Limits
 from graphexec.kernel.node import END
 from graphexec.kernel.program import Proof, Step, check_request, undeclared_outcome
 from graphexec.kernel.signatures import close_asking
@@ -28,8 +28,6 @@ from graphexec.kernel.snapshot import (
     PAID,
     Replies,
     Snapshot,
-    keep_frames,
-    read_frame,
     read_recorded,
     read_states,
 )
@@ -78,7 +76,7 @@ class Execution(Counters):
             )
         self._step = self.program.steps[snapshot.node]
         self._value = snapshot.value
-        self._frames = snapshot.frames
+        self._frames: Mapping[str, object] = snapshot.frames
         self._replies = list(snapshot.replies)
         # The number of answered requests.
         self._sequence = snapshot.sequence
@@ -149,16 +147,15 @@ class Execution(Counters):
                     exhausted = outcome if type(outcome) is Exhausted else None
                 else:
                     outcome = step.function(value) if step.takes_value_only else self._call_node(step, value)
-            following, declared = step.following, step.returns
+            declared = step.returns
             if exhausted is not None:
                 assert step.when_spent is not None, f"{step.name} was stopped by a limit, and has no when_spent"
-                outcome = step.when_spent(value, exhausted)
-                following, declared = step.following_limit, step.limit_outcomes
+                outcome, declared = step.when_spent(value, exhausted), step.limit_outcomes
             # Annotated, because pyright has narrowed the outcome to an unknown type.
             kind: type[Any] = type(outcome)  # pyright: ignore[reportUnknownVariableType]
-            if kind not in following:
+            if kind not in declared:
                 raise undeclared_outcome(step, outcome, declared)
-            next_step = following[kind]
+            next_step = step.following[kind]
             if observed:
                 event = Moved(step.name, outcome, END.name if next_step is None else next_step.name, run_call)
                 (yield event) if notify is None else notify(event)
@@ -167,14 +164,17 @@ class Execution(Counters):
             # Reset meters only after the `Moved` event: if an observer raises there, a run that is resumed at this
             # node must not find them refilled.
             if kind in step.resets:
-                for slot in step.resets[kind]:
-                    self._counts[slot] = 0
+                for name in step.resets[kind]:
+                    self._counts[name] = 0
                 self._spent = None
             if self._proof is not None:
                 self._lower_rank(next_step.name, step.name)
-            frames = self._frames
+            frames: Mapping[str, object] = self._frames
             if next_step.frames is not None:
-                frames = keep_frames(frames, next_step.frames, step.saves, value)
+                kept: dict[str, object] = {name: one for name, one in frames.items() if name in next_step.frames}
+                if step.saves in next_step.frames:
+                    kept[step.saves] = value
+                frames = FrozenMapping(kept)
             # No call separates these lines, so that no KeyboardInterrupt finds a node without its frame.
             self._step = step = next_step
             self._value = value = outcome
@@ -190,24 +190,32 @@ class Execution(Counters):
         return call
 
     def apply_answer(self, request: Request, answer: object, at: float) -> Snapshot:
-        """Answer the open request; return the snapshot after it."""
+        """Answer the open request, or a member of it with a `MemberReply`; return the snapshot after it."""
         # If the deadline cut the node, the reply is an `Exhausted`; `run` then takes the edge for it.
         if isinstance(request, All):
-            self._open = self._apply_to_batch(
-                request, read_states(self._open, request, self.graph.outcomes), answer, at
-            )
-            self._record_batch()
+            states = self._open = read_states(self._open, request, self.graph.outcomes)
+            self._answer_members(request, states, answer, at)
+            if not any(state is PAID for state in states):
+                self._record_batch()
         else:
             self._record_reply(self._apply(request, answer, at))
         return self.snapshot()
 
-    def apply_member_answer(self, request: All[Effect[Any]], member: int, answer: object, at: float) -> Snapshot:
-        """Answer one member of the open batch; return the snapshot after it."""
-        states = self._open = read_states(self._open, request, self.graph.outcomes)
-        states[member] = self._apply(request.effects[member], answer, at)
-        if not any(state is PAID for state in states):
-            self._record_batch()
-        return self.snapshot()
+    def _answer_members(
+        self, request: All[Effect[Any]], states: list[object], answer: Any, at: float
+    ) -> Mapping[int, object]:
+        """Apply an answer to an open batch: a `MemberReply`, a tuple of replies and cuts, or a `Cut` of all.
+
+        Return what each member was answered with that had no reply; in a resumed run, some may have one already.
+        """
+        if type(answer) is MemberReply:
+            answers = {answer.member: answer.reply}
+        else:
+            each = (answer,) * len(states) if type(answer) is Cut else answer
+            answers = {member: each[member] for member, state in enumerate(states) if state is PAID}
+        for member, reply in answers.items():
+            states[member] = self._apply(request.effects[member], reply, at)
+        return answers
 
     def _record_reply(self, reply: object) -> None:
         """Record the reply to the open request, and close the request."""
@@ -229,7 +237,12 @@ class Execution(Counters):
     def _call_node(self, step: Step, value: Any) -> Any:
         arguments: dict[str, object] = {} if step.call_parameter is None else {step.call_parameter: self.call()}
         if step.receives:
-            arguments[step.frame_parameter] = read_frame(self._frames, step.name, step.receives)
+            if step.receives not in self._frames:
+                raise SnapshotError(
+                    f"{step.name} needs the value with which the run entered {step.receives}, and the snapshot does "
+                    "not have it; resume a snapshot of this graph"
+                )
+            arguments[step.frame_parameter] = self._frames[step.receives]
         return step.function(value, **arguments)
 
     def _run_asking_node(self, step: Step, value: Any) -> Generator[Any, tuple[Any, float, float], Any]:
@@ -328,27 +341,10 @@ class Execution(Counters):
                     event = Asked(step.name, request.effects[answer.member], calls[answer.member])
                     (yield event) if notify is None else notify(event)
                 continue
-            if type(answer) is MemberReply:
-                states[answer.member] = self._apply(request.effects[answer.member], answer.reply, at)
-                answered = [answer.member]
-                del batch.open[answer.member]
-            else:
-                answered, batch.open = list(batch.open), {}
-                states[:] = self._apply_to_batch(request, states, answer, at)
-            if observed:
-                for member in answered:
+            for member in self._answer_members(request, states, answer, at):
+                del batch.open[member]
+                if observed:
                     effect, call = request.effects[member], calls[member]
                     event = Answered(step.name, effect, states[member], seconds, self.spent(), call)
                     (yield event) if notify is None else notify(event)
         return self._record_batch()
-
-    def _apply_to_batch(self, request: All[Effect[Any]], states: list[object], answer: Any, at: float) -> list[object]:
-        """Apply the answer to a whole batch, a tuple of replies or a `Cut`; return the state of each member."""
-        answers: Any = answer
-        if type(answer) is Cut:
-            answers = answer.answers or (answer,) * len(request.effects)
-        # In a resumed run, some members may have a reply already.
-        return [
-            self._apply(effect, one, at) if state is PAID else state
-            for effect, one, state in zip(request.effects, answers, states, strict=True)
-        ]

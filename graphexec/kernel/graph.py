@@ -9,17 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Generic, Never, Self, TypeVar, overload
+from typing import Any, Generic, Never, Self, TypeVar, overload
 
 from graphexec._mistakes import explain_calls
 from graphexec.errors import Fault, GraphError, InputError, NodeError, did_you_mean, format_value
 from graphexec.kernel.effects import O
-from graphexec.kernel.meters import ITERATIONS, Meter
-from graphexec.kernel.node import END, Edge, End, Node, require_node
+from graphexec.kernel.meters import ITERATIONS, Limits, Meter
+from graphexec.kernel.node import Edge, End, Node, require_node
 from graphexec.kernel.tables import faults_of, inline_subgraphs
-
-if TYPE_CHECKING:
-    from graphexec.kernel.effects import Effect
 
 H_contra = TypeVar("H_contra", contravariant=True)
 F_co = TypeVar("F_co", covariant=True)
@@ -41,34 +38,25 @@ class Route:
     resets: tuple[Meter, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Routes(Generic[H_contra, F_co]):
     """Routes for the outcome classes `H`, of which `F` end the run. Created by `on`, joined with `|`."""
 
-    __slots__ = ("routes",)
-
-    def __init__(self, routes: tuple[Route, ...]) -> None:
-        self.routes = routes
+    routes: tuple[Route, ...]
 
     def __call__(self, outcome: H_contra) -> F_co:
-        """Return an outcome that ends the run. Raises `LookupError` if its route leads to a node, or if it has none."""
-        if any(route.outcome is type(outcome) and route.target is END for route in self.routes):
-            value: Any = outcome
-            # An outcome whose class is routed to END is an F.
-            ending: F_co = value
-            return ending
-        raise LookupError(f"{type(outcome).__name__} does not end the run")
+        """For type checkers alone, a function from each outcome to the class that ends the run; see `edges`."""
+        raise AssertionError(f"routes are not called, but joined in edges(node, ...); the outcome is {outcome!r}")
 
     def __or__(self: Routes[A, F], other: Routes[B, G]) -> Routes[A | B, F | G]:
         return Routes(self.routes + other.routes)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Table(Generic[F_co]):
     """Rows of a transition table; the outcomes `F` end the run. Created by `edges`, joined with `|`."""
 
-    __slots__ = ("rows",)
-
-    def __init__(self, rows: tuple[tuple[Node[Any, Any], Routes[Any, Any]], ...]) -> None:
-        self.rows = rows
+    rows: tuple[tuple[Node[Any, Any], Routes[Any, Any]], ...]
 
     def __or__(self: Table[F], other: Table[G]) -> Table[F | G]:
         return Table(self.rows + other.rows)
@@ -107,11 +95,6 @@ def edges(source: Node[Never, O], routes: Callable[[O], F]) -> Table[F]:
     return Table(((source, Routes(routes.routes)),))
 
 
-def _cost_of(kind: type[Effect[Any]]) -> tuple[Mapping[Meter, int], tuple[Meter, ...]]:
-    """Return the charges and measures of a class of effects."""
-    return kind.charges, kind.measures
-
-
 class Graph(Generic[S_contra, F_co]):
     """A validated, immutable machine that starts with an `S` and ends with an `F`; created by `graph` and by surgery.
 
@@ -120,33 +103,15 @@ class Graph(Generic[S_contra, F_co]):
     its nodes' further parameters. `str(machine)` lists its edges.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_checked",
-        "_costs",
-        "edges",
-        "meters",
-        "nodes",
-        "outcomes",
-        "own",
-        "settings",
-        "start",
-    )
-
     def __init__(
         self, nodes: Iterable[Node[Any, Any]], edges: Iterable[Edge], start: str, settings: tuple[object, ...] = ()
     ) -> None:
-        # Whether its table was found to have no faults, as that of each graph of `graph` and of surgery.
-        self._checked = False
+        # What is compiled and proved of the graph; see `cached_for_limits`.
+        self.caches: dict[Callable[..., Any], Callable[[Limits], Any]] = {}
         self.settings = settings
         self.nodes: Mapping[str, Node[Any, Any]] = MappingProxyType({node.name: node for node in nodes})
         self.edges = tuple(edges)
         self.start = start
-        places = {(edge.source, edge.outcome) for edge in self.edges}
-        declared = {(node.name, outcome) for node in self.nodes.values() for outcome in node.outcomes}
-        strangers = {edge.target for edge in self.edges} - {*self.nodes, END.name}
-        assert places == declared, "graph and surgery give each outcome an edge"
-        assert not strangers, "graph and surgery add the nodes that edges lead to"
         carried = (*self.nodes[start].takes, *(edge.outcome for edge in self.edges))
         own: list[Meter] = []
         for node in self.nodes.values():
@@ -157,11 +122,9 @@ class Graph(Generic[S_contra, F_co]):
         # Any: a whole number or `None`, as node meters are whole.
         limits: dict[str, Any] = {name: one.limit for name, one in costs.items()}
         self.own: Mapping[str, int | None] = MappingProxyType(limits)
-        effects = dict.fromkeys(effect for node in self.nodes.values() for effect in node.effects)
-        self._costs = {effect: _cost_of(effect) for effect in effects}
-        self.meters: Mapping[str, Meter] = MappingProxyType(
-            {meter.name: meter for cost in self._costs.values() for part in cost for meter in part} | costs
-        )
+        effects = [effect for node in self.nodes.values() for effect in node.effects]
+        charged = {meter.name: meter for effect in effects for meter in (*effect.charges, *effect.measures)}
+        self.meters: Mapping[str, Meter] = MappingProxyType(charged | costs)
         self.outcomes: Mapping[str, type] = MappingProxyType({kind.__name__: kind for kind in carried})
 
     @property
@@ -170,20 +133,11 @@ class Graph(Generic[S_contra, F_co]):
         return {name: meter for name, meter in self.meters.items() if name not in self.own}
 
     def __setattr__(self, name: str, value: object) -> None:
-        if name != "_checked" and hasattr(self, name):
+        if hasattr(self, name):
             raise AttributeError(
                 f"a graph is immutable, so its {name} cannot be set; make another one with replace, splice or wrap"
             )
         super().__setattr__(name, value)
-
-    def require_costs(self) -> None:
-        """Raise `NodeError` if an effect costs something else than when the graph was made."""
-        for effect, cost in self._costs.items():
-            if _cost_of(effect) != cost:
-                raise NodeError(
-                    f"what a {effect.__name__} charges or measures was changed after the graph was made; "
-                    f"write one class of effects for each cost"
-                )
 
     def with_settings(self, *settings: object) -> Self:
         """Return the machine with other settings: each further parameter of a node receives the one of its class.
@@ -191,18 +145,12 @@ class Graph(Generic[S_contra, F_co]):
         Unused settings are ignored, and embedded machines keep their own. A run raises `GraphError` before its first
         step if a parameter fits no setting, or several.
         """
-        changed = type(self)(self, self.edges, self.start, settings)
-        changed._checked = self._checked
-        return changed
+        return type(self)(self, self.edges, self.start, settings)
 
     def find_settings(self, kind: type[T]) -> list[T]:
         """Return the settings of a class, those of embedded machines included, each once."""
         groups = (self.settings, *(node.settings or () for node in self))
         return list({id(one): one for group in groups for one in group if isinstance(one, kind)}.values())
-
-    def find_faults(self) -> list[Fault]:
-        """Return every fault of the table; only a graph that its class has made may have any."""
-        return [] if self._checked else faults_of(self.nodes, self.edges, self.start)
 
     def __getitem__(self, name: str) -> Node[Any, Any]:
         try:
@@ -245,20 +193,8 @@ def require_graph(given: object, call: str) -> None:
         raise InputError(f"{format_value(given)} is not a graph; write {call}")
 
 
-@explain_calls("graph", "graph(edges(node, on(Outcome, target)) | ..., start=node)", {})
-def graph(table: Table[F], *, start: Node[S, object]) -> Graph[S, F]:
-    """Build the machine. Raises `GraphError` with every fault of the table.
-
-    Each outcome needs exactly one edge, whose target takes it; each node needs exactly one row, a path from the start
-    and a path to the end. Names of nodes and outcomes are unique, outcomes are `@final` frozen classes, and a node that
-    asks for effects has a `when_spent`, the outcome for a limit that stops it.
-    """
-    kind: type[Graph[S, F]] = Graph
-    return build(kind, table, start)
-
-
 def build(kind: type[M], table: Table[Any], start: Node[Any, Any]) -> M:
-    """Return a graph of the class `kind`; see `graph`."""
+    """Return a graph of the class `kind`; see `graphexec.graph`."""
     # Users without a type checker pass lists of rows, or functions.
     if not isinstance(table, Table):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise NodeError(f"the table is {table!r}; write edges(...) | edges(...)")
@@ -305,14 +241,9 @@ def check_table(
     """
     by_name = {node.name: node for node in nodes}
     all_faults = [*faults, *faults_of(by_name, all_edges, start)]
-    if not all_faults and any(node.inner is not None for node in by_name.values()):
-        by_name, all_edges, start = inline_subgraphs(by_name, all_edges, start)
-        all_faults = faults_of(by_name, all_edges, start)
     if all_faults:
         raise GraphError(all_faults)
-    made = kind(by_name.values(), all_edges, start, settings=settings)
-    made._checked = True  # pyright: ignore[reportPrivateUsage]
-    return made
+    return kind(*inline_subgraphs(by_name, all_edges, start), settings)
 
 
 def change_table(machine: M, nodes: Iterable[Node[Any, Any]], edges: Sequence[Edge], start: str | None = None) -> M:

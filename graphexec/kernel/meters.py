@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import ItemsView, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Generic, Self, TypeGuard, TypeVar, final
 
 from graphexec._mistakes import explain_class
 from graphexec._mistakes.remedies import LIMITS_OPTIONS
-from graphexec.errors import LimitsError, SnapshotError, format_integer, format_repr, format_value, repr_fields
+from graphexec.errors import LimitsError, format_integer, format_repr, format_value, repr_fields
 
 V = TypeVar("V")
 
@@ -137,73 +137,35 @@ ITERATIONS = Meter("iterations")
 class FrozenMapping(Mapping[str, V], Generic[V]):
     """An immutable, hashable mapping from names, in insertion order."""
 
-    __slots__ = ("_hash", "_names", "_values")
+    __slots__ = ("_by_name", "_hash")
     _hash: int
 
-    def __init__(self, names: tuple[str, ...], values: tuple[V, ...]) -> None:
-        self._names = names
-        self._values = values
+    def __init__(self, by_name: Mapping[str, V]) -> None:
+        self._by_name = dict(by_name)
 
     def __getitem__(self, name: str) -> V:
-        try:
-            return self._values[self._names.index(name)]
-        except ValueError:
-            raise KeyError(name) from None
+        return self._by_name[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
+        return iter(self._by_name)
 
     def __len__(self) -> int:
-        return len(self._names)
-
-    def items(self) -> ItemsView[str, V]:
-        """Return the items, without a search for each name."""
-        return dict(zip(self._names, self._values, strict=True)).items()
+        return len(self._by_name)
 
     def __hash__(self) -> int:
         # Cached: every run looks up its limits.
         try:
             return self._hash
         except AttributeError:
-            self._hash = hash(frozenset(self.items()))
+            self._hash = hash(frozenset(self._by_name.items()))
             return self._hash
 
-    def __reduce__(self) -> tuple[type[Self], tuple[tuple[str, ...], tuple[V, ...]]]:
+    def __reduce__(self) -> tuple[type[Self], tuple[dict[str, V]]]:
         # The cached hash is invalid in another process.
-        return type(self), (self._names, self._values)
+        return type(self), (self._by_name,)
 
     def __repr__(self) -> str:
         return f"{{{', '.join(f'{name!r}: {format_repr(value)}' for name, value in self.items())}}}"
-
-
-@final
-class Counts(FrozenMapping[float]):
-    """The spent amounts by name. A missing name counts as 0, also in comparisons."""
-
-    __slots__ = ()
-
-    def __getitem__(self, name: str) -> float:
-        return self._values[self._names.index(name)] if name in self._names else 0
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Mapping):
-            return NotImplemented
-        # A foreign mapping may hold any items; they compare unequal.
-        return dict(self._nonzero()) == {name: count for name, count in other.items() if count}  # pyright: ignore[reportUnknownVariableType]
-
-    def __hash__(self) -> int:
-        return hash(self._nonzero())
-
-    def _nonzero(self) -> frozenset[tuple[str, float]]:
-        return frozenset((name, count) for name, count in zip(self._names, self._values, strict=True) if count)
-
-
-NOTHING = Counts((), ())
-
-
-def freeze(by_name: Mapping[str, V]) -> FrozenMapping[V]:
-    """Return an immutable copy of a mapping."""
-    return FrozenMapping(tuple(by_name), tuple(by_name.values()))
 
 
 @final
@@ -298,7 +260,7 @@ def _limits_of_meters(meters: Mapping[Meter, float | None], faults: list[str | N
             fault = f"{meter.name} is a limit of its own; write Limits({meter.name}=...)"
         faults.append(fault)
         amounts[meter.name] = limit if fault or meter.whole or limit is None else float(limit)
-    return freeze(amounts)
+    return FrozenMapping(amounts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -306,55 +268,24 @@ class Spent:
     """The spending of a run so far, counted as in `Limits`.
 
     `seconds` is the run's clock at the last reply, or when an exception ended the run. `spent[METER]` is the amount of
-    a meter; one that an edge resets starts again at 0.
-
-    Raises `SnapshotError` for counts that are negative, not finite or not whole.
+    a meter; one that an edge resets starts again at 0. `meters` has those of which something is spent.
     """
 
     iterations: int = 0
     seconds: float = 0.0
     restarts: int = 0
-    meters: Mapping[str, float] = field(default=NOTHING, hash=False)
+    meters: Mapping[str, float] = field(default=FrozenMapping({}))
 
     def __post_init__(self) -> None:
-        # JSON and callers may supply any values.
-        counts: list[tuple[str, object, bool]] = [
-            ("iterations", self.iterations, True),
-            ("seconds", self.seconds, False),
-            ("restarts", self.restarts, True),
-        ]
-        given: Any = self.meters
-        if not isinstance(self.meters, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise SnapshotError(f"Spent has meters={format_value(given)}; give a dict of names and counts")
-        items: list[tuple[Any, Any]] = list(given.items())
-        counts += [(f"meters[{format_value(one)}]", count, not isinstance(count, float)) for one, count in items]
-        if not isinstance(given, Counts):
-            object.__setattr__(self, "meters", Counts(*map(tuple, zip(*items, strict=True))) if items else NOTHING)
-        _check_counts("Spent", counts)
+        spent = {name: count for name, count in self.meters.items() if count}
+        object.__setattr__(self, "meters", FrozenMapping(spent))
 
     def __getitem__(self, meter: Meter | str) -> float:
         """Return the spent amount of a meter, given as a `Meter` or by name; 0 if it was never charged."""
-        return self.meters[meter.name if isinstance(meter, Meter) else meter]
+        return self.meters.get(meter.name if isinstance(meter, Meter) else meter, 0)
 
     def __repr__(self) -> str:
         return repr_fields(self)
-
-
-def check_spent(spent: Spent, meters: Mapping[str, Meter]) -> None:
-    """Raise `SnapshotError` if the spent amount of a whole meter is not a whole number."""
-    counts = [(name, count, meters[name].whole) for name, count in spent.meters.items() if name in meters]
-    _check_counts("Spent", counts)
-
-
-def _check_counts(owner: str, counts: Iterable[tuple[str, object, bool]]) -> None:
-    """Raise `SnapshotError` unless each (name, count, is whole) is a valid count."""
-    faults = [
-        f"{owner} has {name}={format_value(count)}; give a {'whole' if whole else 'finite'} number, 0 or more"
-        for name, count, whole in counts
-        if not is_count(count, whole=whole)
-    ]
-    if faults:
-        raise SnapshotError("; ".join(faults))
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -362,8 +293,6 @@ class Exhausted:
     """The limit that stopped a run: its name and `value`, the amount `reached`, and how much more was `wanted`.
 
     `outer` is true if the limit belongs to a run that contains this one.
-
-    Raises `SnapshotError` for numbers that are negative or not finite.
     """
 
     limit: str
@@ -372,16 +301,6 @@ class Exhausted:
     reached: int | float
     wanted: int = field(default=1, compare=False)
     outer: bool = False
-
-    def __post_init__(self) -> None:
-        # JSON and callers may supply any values.
-        named = isinstance(self.limit, str)  # pyright: ignore[reportUnnecessaryIsInstance]
-        if not named or not isinstance(self.outer, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
-            given = f"limit={format_value(self.limit)} and outer={format_value(self.outer)}"
-            raise SnapshotError(f"Exhausted has {given}; give a limit's name, and True or False")
-        amounts = [("value", self.value), ("reached", self.reached)]
-        counts = [(name, one, isinstance(one, int)) for name, one in amounts]
-        _check_counts("Exhausted", [*counts, ("wanted", self.wanted, True)])
 
     @property
     def reason(self) -> str:

@@ -8,14 +8,12 @@ from left to right. Natural numbers cannot fall forever (Floyd, 1967; lexicograp
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
-from functools import partial, wraps
+from functools import lru_cache, partial, wraps
 from typing import Any, TypeAlias, TypeVar, final
-from weakref import WeakKeyDictionary
 
 from graphexec.errors import (
-    CertificateError,
     Fault,
     GraphError,
     InputError,
@@ -26,9 +24,9 @@ from graphexec.errors import (
 )
 from graphexec.kernel.effects import Effect, Perform, Request, members_of
 from graphexec.kernel.graph import Graph
-from graphexec.kernel.meters import ITERATIONS, Exhausted, Limits, Meter
+from graphexec.kernel.meters import ITERATIONS, Exhausted, Limits
 from graphexec.kernel.node import END, Node
-from graphexec.kernel.tables import measured
+from graphexec.kernel.tables import measured, reachable
 
 T = TypeVar("T")
 
@@ -36,10 +34,6 @@ T = TypeVar("T")
 Level: TypeAlias = tuple[int, tuple[str, ...]]
 Rank: TypeAlias = tuple[Level, ...]
 Ranks: TypeAlias = Mapping[str, Rank]
-
-# A number; or a counter's slot and limit, of which the rest counts; or the slot of a measure, and `MEASURE`.
-RankPart: TypeAlias = tuple[int | None, float]
-MEASURE = -1
 
 
 @final
@@ -67,47 +61,29 @@ class Proof:
         return self.steps() if self.ranks is None or nested else None
 
 
-# A slot is an index into a run's list of counters. A charge is a slot, an amount, and the limit, which may be inf.
-Charge: TypeAlias = tuple[int, int, float]
+# The name of a counter, an amount, and the limit, which may be inf.
+Charge: TypeAlias = tuple[str, int, float]
 
 
 @final
 class Tariff:
-    """The cost of a class of effects: the `charges` before it, the `stops`, and what its reply is `measured` for.
+    """The cost of a class of effects: its `charges`, and what is `prepaid` of each meter that its replies report.
 
-    A stop is the slot and the limit of a meter without a prepayment; it is compared before the effect. Of each meter
-    that a reply reports, `measured` has its slot, what is charged before, and whether it has a limit.
+    The meters without a prepayment are `compared` with their limits before the effect.
     """
 
-    __slots__ = ("charges", "compared", "measured", "simple", "stops")
+    __slots__ = ("charges", "compared", "prepaid")
 
-    def __init__(self, kind: type[Effect[Any]], program: Program, *, reserved: bool, counted: bool) -> None:
-        slots, limits = program.slots, program.limits
+    def __init__(self, kind: type[Effect[Any]], program: Program, *, reserved: bool) -> None:
+        caps = program.caps
         # Measured meters come first: if one is already exceeded, it is the limit to report.
         self.charges: tuple[Charge, ...] = tuple(
-            (slots[meter.name], amount, math.inf if reserved else _limit(limits, meter))
+            (meter.name, amount, math.inf if reserved else caps.get(meter.name, math.inf))
             for meter, amount in sorted(kind.charges.items(), key=lambda charge: charge[0] not in program.measured)
         )
-        self.stops: tuple[tuple[int, float], ...] = tuple(
-            (slots[meter.name], limit)
-            for meter in kind.measures
-            if meter not in kind.charges and (limit := _limit(limits, meter)) < math.inf and not reserved
-        )
-        # The slots of all stops, also without a limit here: an outer run may have one.
-        self.compared = tuple(slots[meter.name] for meter in kind.measures if meter not in kind.charges)
-        # Whether charges are all that there is before the effect.
-        self.simple = not self.stops and not counted
-        self.measured = tuple(
-            (slots[meter.name], kind.charges.get(meter, 0), limits[meter] is not None) for meter in kind.measures
-        )
-
-
-def _limit(limits: Limits, meter: Meter) -> float:
-    return _no_limit(limits[meter])
-
-
-def _no_limit(limit: float | None) -> float:
-    return math.inf if limit is None else limit
+        # Also those without a limit here: an outer run may have one.
+        self.compared = tuple(meter.name for meter in kind.measures if meter not in kind.charges)
+        self.prepaid = tuple(kind.charges.get(meter, 0) for meter in kind.measures)
 
 
 @final
@@ -115,18 +91,16 @@ class Step:
     """A node compiled for the engine: its function, its charges, and the next step (or `None`) for each outcome."""
 
     def __init__(self, source: Node[Any, Any], function: Callable[..., Any], program: Program) -> None:
-        slots, caps = program.slots, program.caps
+        caps = program.caps
         self.name = source.name
         # Any: the engine checks the result when it has one.
         self.function: Callable[..., Any] = _perform_function(source, function) if source.kind == "opaque" else function
         self.asks = source.kind != "pure"
         # Iterations come first: if several meters are used up, the first one is reported.
         meters = sorted(source.meters, key=lambda meter: meter.name != ITERATIONS.name)
-        self.entry: tuple[Charge, ...] = tuple(
-            (slots[meter.name], 1, math.inf if (cap := caps[meter.name]) is None else cap) for meter in meters
-        )
+        self.entry: tuple[Charge, ...] = tuple((meter.name, 1, caps.get(meter.name, math.inf)) for meter in meters)
         self.decreases = source.decreases
-        self.measure = slots[source.measure.name] if source.decreases is not None else 0
+        self.measure = source.measure.name if source.decreases is not None else ""
         # Whether an entry is charged, or its measure is checked.
         self.counts = bool(self.entry) or self.decreases is not None
         self.least = source.least
@@ -134,6 +108,7 @@ class Step:
         # The limit on the effects of one visit; a node that declares `asks=` has none.
         fan_out = program.limits.fan_out
         self.fan_out: float = math.inf if fan_out is None or source.most is not None else fan_out
+        self.reserved = source.grace is not None
         self.grace = source.grace or 0.0
         # The outcomes of the function, and the outcome when a limit stops the node.
         self.returns = source.returns
@@ -141,13 +116,11 @@ class Step:
         self.when_spent: Callable[[Any, Exhausted], object] | None = source.when_spent
         self.effects = source.effects
         self.tariffs: Mapping[type, Tariff] = {
-            kind: Tariff(kind, program, reserved=source.grace is not None, counted=source.quotas != ())
-            for kind in source.effects
+            kind: Tariff(kind, program, reserved=self.reserved) for kind in source.effects
         }
         # For each quota: what it counts, and its charge.
         self.quotas: list[tuple[Callable[[Any], bool], tuple[Charge, ...]]] = [
-            (one.counts, ((slots[one.name], 1, _no_limit(caps[one.name])),) if one.name else ())
-            for one in source.quotas
+            (one.counts, ((one.name, 1, caps.get(one.name, math.inf)),) if one.name else ()) for one in source.quotas
         ]
         self.call_parameter = None if source.kind == "opaque" else source.call_parameter
         # The frame that the node saves its argument in, or the one that it receives, and the parameter for it.
@@ -157,16 +130,18 @@ class Step:
         self.takes_value_only = self.call_parameter is None and not self.receives
         # The frames that a run keeps when it arrives here; `None`: the machine has no frames.
         self.frames: frozenset[str] | None = None
-        # By the outcome; for the outcome when a limit stops the node, apart.
+        # By the outcome.
         self.following: dict[type, Step | None] = {}
-        self.following_limit: dict[type, Step | None] = {}
-        self.resets: dict[type, tuple[int, ...]] = {}
+        self.resets: dict[type, tuple[str, ...]] = {}
 
     def charges_of(self, effect: Effect[Any]) -> tuple[Charge, ...]:
-        """Return the charges of an effect of a node with quotas. Raises `NodeError` if none counts it."""
+        """Return the charges of an effect. Raises `NodeError` if the node has quotas, and none counts it."""
+        tariff = self.tariffs[type(effect)]
+        if not self.quotas:
+            return tariff.charges
         for counts, charges in self.quotas:
             if counts(effect):
-                return (*self.tariffs[type(effect)].charges, *charges)
+                return (*tariff.charges, *charges)
         raise NodeError(
             f"{self.name} asked for {format_value(effect)}, which none of its quotas counts; answer the call before, "
             "or leave out limit_tool for one of the tools"
@@ -212,23 +187,7 @@ def _perform_function(
 class Program:
     """The steps of a graph and its counters: the iterations, the meters of its nodes, and the meters of effects."""
 
-    __slots__ = (
-        "_ranks",
-        "caps",
-        "context_types",
-        "first_meter",
-        "limits",
-        "measured",
-        "measures",
-        "meters",
-        "names",
-        "own",
-        "slots",
-        "steps",
-    )
-
     def __init__(self, graph: Graph[Any, Any], limits: Limits) -> None:
-        graph.require_costs()
         self.limits = limits
         self.measures = frozenset(one.measure.name for one in measured(graph))
         # A measure counts as one more than at the last visit, and as 0 before the first one.
@@ -238,16 +197,11 @@ class Program:
         self.meters = tuple(dict.fromkeys((*graph.effect_meters, *others)))
         effects = [effect for node in graph.nodes.values() for effect in node.effects]
         self.measured = frozenset(meter for effect in effects for meter in effect.measures)
-        # The slot of the first of them.
-        self.first_meter = 1 + len(self.own)
         self.names = (ITERATIONS.name, *self.own, *self.meters)
-        self.slots: Mapping[str, int] = {name: slot for slot, name in enumerate(self.names)}
-        # The limit of each counter; `None` is no limit.
-        self.caps: Mapping[str, float | None] = {
-            ITERATIONS.name: limits.iterations,
-            **limits.caps(graph.meters),
-            "nested_runs": limits.nested_runs,
-        }
+        # The limits that there are, by name.
+        own = {name: getattr(limits, name) for name in (ITERATIONS.name, "seconds", "nested_runs")}
+        caps = {**own, **limits.caps(graph.meters)}
+        self.caps: Mapping[str, float] = {name: limit for name, limit in caps.items() if limit is not None}
         functions = fill_parameters(graph)
         self.steps: Mapping[str, Step] = {node.name: Step(node, functions[node.name], self) for node in graph}
         # The classes that nodes require of the context.
@@ -256,51 +210,20 @@ class Program:
         )
         for edge in graph.edges:
             step = self.steps[edge.source]
-            target = None if edge.target == END.name else self.steps[edge.target]
-            if edge.outcome in step.returns:
-                step.following[edge.outcome] = target
-            if edge.outcome in step.limit_outcomes:
-                step.following_limit[edge.outcome] = target
+            step.following[edge.outcome] = None if edge.target == END.name else self.steps[edge.target]
             if edge.resets:
-                step.resets[edge.outcome] = tuple(self.slots[meter.name] for meter in edge.resets)
-        # The ranks that were compiled last.
-        self._ranks: tuple[Ranks, Mapping[str, Sequence[RankPart]]] | None = None
+                step.resets[edge.outcome] = tuple(meter.name for meter in edge.resets)
         if any(step.receives for step in self.steps.values()):
             self._find_frames(graph)
-
-    def compile_ranks(self, ranks: Ranks) -> Mapping[str, Sequence[RankPart]]:
-        """Return the parts of each node's rank. Raises `CertificateError` if one counts what has no limit."""
-        known = self._ranks
-        if known is None or known[0] is not ranks:
-            # Another thread may keep those of another proof at the same time.
-            known = self._ranks = ranks, {node: [*self._parts_of(rank)] for node, rank in ranks.items()}
-        return known[1]
-
-    def _parts_of(self, rank: Rank) -> Iterator[RankPart]:
-        for component, names in rank:
-            yield None, component
-            for name in names:
-                limit = self.caps.get(name)
-                if limit is not None:
-                    yield self.slots[name], limit
-                elif name in self.measures:
-                    yield self.slots[name], MEASURE
-                else:
-                    raise CertificateError(
-                        f"the rank counts {name}, which has no limit; prove the machine with these limits"
-                    )
 
     def _find_frames(self, graph: Graph[Any, Any]) -> None:
         """Set the frames of each step: those that a later node receives, unless a node before it saves new ones."""
         found: dict[str, set[str]] = {name: set() for name in self.steps}
         for receiver in self.steps.values():
-            pending = [receiver.name] if receiver.receives else []
-            while pending:
-                name = pending.pop()
-                if receiver.receives in found[name] or self.steps[name].saves == receiver.receives:
-                    continue
-                found[name].add(receiver.receives)
-                pending += [edge.source for edge in graph.edges if edge.target == name and edge.source in self.steps]
+            if frame := receiver.receives:
+                pairs = [(edge.target, edge.source) for edge in graph.edges if self.steps[edge.source].saves != frame]
+                for name in reachable(receiver.name, pairs):
+                    found[name].add(frame)
         for name, step in self.steps.items():
             step.frames = frozenset(found[name])
 
@@ -332,22 +255,13 @@ _KEPT = 8
 def cached_for_limits(
     function: Callable[[Graph[Any, Any], Limits], T],
 ) -> Callable[[Graph[Any, Any], Limits], T]:
-    """Cache the results of a function of a graph, which never changes, and of limits.
-
-    A result must not refer to its graph, so that the garbage collector frees both together.
-    """
-    cache: WeakKeyDictionary[Graph[Any, Any], dict[Limits, T]] = WeakKeyDictionary()
+    """Cache the results of a function of a graph, which never changes, and of limits, with the graph."""
 
     @wraps(function)
     def cached(graph: Graph[Any, Any], limits: Limits) -> T:
-        results = cache.get(graph, {})
-        try:
-            return results[limits]
-        except KeyError:
-            pass
-        result = function(graph, limits)
-        # Replace the mapping instead of changing it: another thread may do the same at the same time.
-        cache[graph] = {**dict(list(results.items())[1 - _KEPT :]), limits: result}
+        if function not in graph.caches:
+            graph.caches[function] = lru_cache(maxsize=_KEPT)(partial(function, graph))
+        result: T = graph.caches[function](limits)
         return result
 
     return cached

@@ -23,7 +23,7 @@ from graphexec.kernel.exactness import (
     is_writable,
     locate,
 )
-from graphexec.kernel.meters import Exhausted, Spent
+from graphexec.kernel.meters import Exhausted
 from graphexec.kernel.signatures import read_reply
 
 # Raised by pydantic for values and classes that JSON cannot express.
@@ -73,22 +73,6 @@ def load_value(data: Any, outcomes: Mapping[str, type]) -> Any:
     return load_as(outcomes[name], data["data"])
 
 
-def dump_spent(spent: Spent) -> dict[str, Any]:
-    """Return the spending as JSON data."""
-    return {
-        "iterations": spent.iterations,
-        "seconds": spent.seconds,
-        "restarts": spent.restarts,
-        "meters": dict(spent.meters),
-    }
-
-
-# Any: a JSON value, which `Spent` validates.
-def load_spent(data: Any) -> Spent:
-    """Load the spending from the data of `dump_spent`. Raises one of `INVALID_DATA_ERRORS`."""
-    return Spent(**{name: data[name] for name in ("iterations", "seconds", "restarts", "meters")})
-
-
 # A JSON object with this key alone stands for an integer of more than 4,300 digits, which Python refuses to write in
 # decimal: it has the hexadecimal digits.
 _INTEGER = "graphexec.integer"
@@ -113,7 +97,6 @@ def format_json(data: Any, **options: Any) -> str:
         return json.dumps(_replace(data, _write_integer), **options)
 
 
-# Any: JSON data, here and below.
 def _read_integer(data: dict[str, Any]) -> Any:
     digits = data.get(_INTEGER)
     return int(digits, 16) if isinstance(digits, str) and len(data) == 1 else data
@@ -213,9 +196,7 @@ def _dump_and_read(
 
 
 def _read_reply(effect: Effect[Any], data: object) -> Any:
-    # mypy does not take a class for hashable.
-    kind: Any = type(effect)
-    return _validate(reply_adapter(kind), data)
+    return _validate(reply_adapter(class_of(effect)), data)
 
 
 def to_json_data(value: object) -> Any:
@@ -223,9 +204,7 @@ def to_json_data(value: object) -> Any:
     if type(value) in (tuple, list):
         values: Any = value
         return [to_json_data(one) for one in values]
-    # mypy does not take a class for hashable.
-    kind: Any = type(value)
-    return _dump(_adapter(kind), value)
+    return _dump(_adapter(class_of(value)), value)
 
 
 def _dump(adapter: TypeAdapter[Any], value: object, *, only_set: bool = False) -> Any:

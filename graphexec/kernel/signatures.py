@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import inspect
 import types
@@ -11,39 +10,20 @@ from contextlib import suppress
 from typing import Annotated, Any, TypeGuard, Union, get_args, get_origin, get_type_hints
 
 from graphexec.errors import NodeError
-from graphexec.kernel.effects import All, CallContext, Effect, check_class_wide
+from graphexec.kernel.effects import All, CallContext, Effect
 from graphexec.kernel.meters import Exhausted, is_whole
-
-_PACKAGE = __name__.partition(".")[0]
-
-
-def resolve_hints(function: Callable[..., Any], *, extras: bool = False) -> dict[str, Any]:
-    """Return the resolved annotations by name, including `return`; `extras` keeps the metadata of `Annotated`.
-
-    Raises `NameError` for an unknown name, and `TypeError` if the argument is not a function.
-    """
-    try:
-        return get_type_hints(function, include_extras=extras)
-    except NameError:
-        return get_type_hints(function, localns=dict(_outside()), include_extras=extras)
-
-
-def _outside() -> Mapping[str, Any]:
-    """Return the local names of the nearest caller outside this package."""
-    frame = inspect.currentframe()
-    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == _PACKAGE:
-        frame = frame.f_back
-    return frame.f_locals if frame else {}
 
 
 def read_hints(function: Callable[..., Any], name: str) -> dict[str, Any]:
     """Return the annotations of the node `name`. Raises `NodeError` if one cannot be resolved."""
     try:
-        return resolve_hints(function)
+        return get_type_hints(function)
     except TypeError as error:
         raise NodeError(f"{name} is not a function; define it with def") from error
     except NameError as error:
-        raise NodeError(f"{name} has an annotation that cannot be resolved: {error}; import or define it") from error
+        raise NodeError(
+            f"{name} has an annotation that cannot be resolved: {error}; import or define it at the top of its module"
+        ) from error
 
 
 def name_of(function: Callable[..., Any]) -> str:
@@ -77,19 +57,13 @@ def _is_class(member: Any) -> bool:
 
 
 def read_effects(name: str, asked: Any) -> tuple[type[Effect[Any]], ...]:
-    """Return the classes of effects in the first argument of `Asks`.
-
-    Raises `NodeError` for a member that is not an effect, and for effects whose charges or measures are fields.
-    """
+    """Return the classes of effects in the first argument of `Asks`. Raises `NodeError` for other members."""
     effects: list[type[Effect[Any]]] = []
     for member in _members(asked):
         if get_origin(member) is All:
             continue
         if not _is_effect(member):
             raise NodeError(f"{name} asks for {member!r}, which is not an effect; write class Name(Effect[Reply])")
-        # A field hides the attribute of the class.
-        own = {field.name for field in dataclasses.fields(member)} if dataclasses.is_dataclass(member) else ()
-        check_class_wide(member, "charges" not in own, "measures" not in own)
         effects.append(member)
     return tuple(effects)
 

@@ -6,17 +6,20 @@ import dataclasses
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from graphexec.errors import SnapshotError, format_value, repr_fields
-from graphexec.kernel.meters import Exhausted, FrozenMapping, Spent, format_count, freeze, is_count, is_measure
+from graphexec.errors import SnapshotError, an, format_value, repr_fields
+from graphexec.kernel.meters import Exhausted, FrozenMapping, Spent, format_count, is_count, is_measure
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from collections.abc import Set as AbstractSet
 
     from graphexec.kernel.effects import All, Effect, Request
     from graphexec.kernel.graph import Graph
+    from graphexec.kernel.meters import Meter
+
+
+T = TypeVar("T")
 
 
 class OpenCall(Enum):
@@ -28,32 +31,7 @@ class OpenCall(Enum):
 
 PAID, UNPAID = OpenCall.PAID, OpenCall.UNPAID
 
-NO_FRAMES: FrozenMapping[object] = FrozenMapping((), ())
-
-
-def freeze_frames(frames: Mapping[str, object]) -> FrozenMapping[object]:
-    """Return the frames of a snapshot as a mapping that cannot change."""
-    return freeze(frames) if frames else NO_FRAMES
-
-
-def keep_frames(
-    frames: Mapping[str, object], kept: AbstractSet[str], saves: str, value: object
-) -> Mapping[str, object]:
-    """Return the frames of the next node: those of `kept`, and in `saves`, if it is one of them, the value."""
-    if not frames and saves not in kept:
-        return frames
-    saved = {saves: value} if saves in kept else {}
-    return freeze_frames({**{name: one for name, one in frames.items() if name in kept}, **saved})
-
-
-def read_frame(frames: Mapping[str, object], node: str, name: str) -> object:
-    """Return the value that the node receives. Raises `SnapshotError` if the run has not saved it."""
-    if name not in frames:
-        raise SnapshotError(
-            f"{node} needs the value with which the run entered {name}, and the snapshot does not have it; resume a "
-            "snapshot of this graph"
-        )
-    return frames[name]
+NO_FRAMES: FrozenMapping[object] = FrozenMapping({})
 
 
 class Replies(tuple[object, ...]):
@@ -106,10 +84,6 @@ class Snapshot:
     frames: Mapping[str, object] = field(default=NO_FRAMES, hash=False)
     effects: tuple[type[Effect[Any]], ...] = field(default=(), compare=False, repr=False)
 
-    def __post_init__(self) -> None:
-        if not is_count(self.sequence, whole=True):
-            raise SnapshotError(f"Snapshot has sequence={format_value(self.sequence)}; give a whole number, 0 or more")
-
     def __reduce__(self) -> tuple[type[Snapshot], tuple[object, ...]]:
         # Without the last field, the classes of effects: some are made in their process.
         return Snapshot, tuple(getattr(self, one.name) for one in dataclasses.fields(self)[:-1])
@@ -136,28 +110,47 @@ class Snapshot:
 
         Raises `SnapshotError` with the place of a value that would be another one, or that JSON cannot express.
         """
-        # Imported here, because only storing needs pydantic.
-        from graphexec.kernel.serialization import SERIALIZATION_ERRORS, format_json
+        # Imported here and below, because only storing needs pydantic.
+        from graphexec.kernel.serialization import SERIALIZATION_ERRORS, dump_reply, dump_value, format_json
 
+        def dump_state(state: object, place: str) -> Any:
+            if isinstance(state, OpenCall):
+                return state.value
+            if type(state) is StoredReply:
+                return {"reply": state.data}
+            return dump_reply(state, self.effects, place, is_batch=isinstance(state, Replies))
+
+        spent = {name: getattr(self.spent, name) for name in ("iterations", "seconds", "restarts")}
         try:
-            return format_json(_snapshot_data(self))
+            data = {
+                "version": VERSION,
+                "node": self.node,
+                "value": dump_value(self.value),
+                "replies": [dump_state(reply, f"reply {number}") for number, reply in enumerate(self.replies, 1)],
+                "spent": {**spent, "meters": dict(self.spent.meters)},
+                "entered": self.entered,
+                "open": [dump_state(one, f"the reply to the call {member}") for member, one in enumerate(self.open)],
+                "sequence": self.sequence,
+                "run": self.run_id,
+            }
+            if self.frames:
+                data["frames"] = {name: dump_value(saved) for name, saved in self.frames.items()}
+            return format_json(data)
         except SERIALIZATION_ERRORS as error:
             raise SnapshotError(f"the state at {self.node} cannot be stored as JSON: {error}") from error
 
     @staticmethod
     def from_json(text: str, graph: Graph[Any, Any]) -> Snapshot:
         """Read a snapshot of `graph`. Raises `SnapshotError` for invalid text, and for a snapshot of another graph."""
-        from graphexec.kernel.serialization import INVALID_DATA_ERRORS, load_as, load_spent, load_value, parse_json
+        from graphexec.kernel.serialization import INVALID_DATA_ERRORS, load_value, parse_json
 
         try:
             data = parse_json(text)
             node, value, replies, spent = data["node"], data["value"], data["replies"], data["spent"]
-            entered, states = data.get("entered", False), data.get("open", [])
-            sequence, run_id = data.get("sequence", 0), data.get("run", "")
-            frames = dict(data.get("frames", {}))
+            version, frames = data.get("version", 1), dict(data.get("frames", {}))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise SnapshotError(f"this is not a snapshot: it needs node, value, replies and spent: {error!r}") from None
-        if (version := data.get("version", 1)) != VERSION:
+        if version != VERSION:
             raise SnapshotError(
                 f"this snapshot has version {format_value(version)}, but this graphexec reads version {VERSION}; "
                 f"finish the run with the graphexec that wrote it (0.1 wrote version 1 until it had meters)"
@@ -171,13 +164,13 @@ class Snapshot:
             return Snapshot(
                 node,
                 load_value(value, graph.outcomes),
-                tuple(_read_reply(reply) for reply in replies),
-                load_spent(spent),
-                load_as(bool, entered),
-                tuple(load_as(OpenCall, state) if isinstance(state, str) else _read_reply(state) for state in states),
-                sequence,
-                load_as(str, run_id),
-                freeze_frames({name: load_value(saved, graph.outcomes) for name, saved in frames.items()}),
+                tuple(map(_load_state, replies)),
+                _load_spent(spent, graph.meters),
+                _load(bool, data.get("entered", False)),
+                tuple(map(_load_state, data.get("open", []))),
+                _load_count("sequence", data.get("sequence", 0)),
+                _load(str, data.get("run", "")),
+                FrozenMapping({name: load_value(saved, graph.outcomes) for name, saved in frames.items()}),
             )
         except SnapshotError:
             raise
@@ -185,46 +178,43 @@ class Snapshot:
             raise SnapshotError(f"the snapshot at {node} does not fit this graph: {error}") from error
 
 
-def _snapshot_data(snapshot: Snapshot) -> dict[str, Any]:
-    from graphexec.kernel.serialization import dump_spent, dump_value
+# Any: JSON data, here and below.
+def _load_state(data: Any) -> object:
+    """Load a reply, an `OpenCall`, or a limit that was reached in the place of a reply."""
+    if isinstance(data, str):
+        return OpenCall(data)
+    if "exhausted" not in data:
+        return StoredReply(data["reply"])
+    one = data["exhausted"]
+    value, reached = (_load_count(name, one[name], whole=type(one[name]) is int) for name in ("value", "reached"))
+    wanted = _load_count("wanted", one["wanted"])
+    return Exhausted(_load(str, one["limit"]), value, reached, wanted, _load(bool, one["outer"]))
 
-    data = {
-        "version": VERSION,
-        "node": snapshot.node,
-        "value": dump_value(snapshot.value),
-        "replies": [
-            _reply_data(reply, snapshot, f"reply {number}") for number, reply in enumerate(snapshot.replies, 1)
-        ],
-        "spent": dump_spent(snapshot.spent),
-        "entered": snapshot.entered,
-        "open": [
-            _state_data(state, snapshot, f"the reply to the call {member}")
-            for member, state in enumerate(snapshot.open)
-        ],
-        "sequence": snapshot.sequence,
-        "run": snapshot.run_id,
-    }
-    if snapshot.frames:
-        data["frames"] = {name: dump_value(saved) for name, saved in snapshot.frames.items()}
+
+def _load_spent(data: Any, meters: Mapping[str, Meter]) -> Spent:
+    def load_amount(name: str, amount: Any) -> Any:
+        whole = meters[name].whole if name in meters else not isinstance(amount, float)
+        return _load_count(f"meters[{name!r}]", amount, whole=whole)
+
+    return Spent(
+        iterations=_load_count("iterations", data["iterations"]),
+        seconds=_load_count("seconds", data["seconds"], whole=False),
+        restarts=_load_count("restarts", data["restarts"]),
+        meters={name: load_amount(name, amount) for name, amount in data["meters"].items()},
+    )
+
+
+def _load_count(name: str, data: Any, *, whole: bool = True) -> Any:
+    if not is_count(data, whole=whole):
+        number = "whole" if whole else "finite"
+        raise SnapshotError(f"the snapshot has {name}={format_value(data)}; give a {number} number, 0 or more")
     return data
 
 
-def _state_data(state: object, snapshot: Snapshot, place: str) -> Any:
-    return state.value if isinstance(state, OpenCall) else _reply_data(state, snapshot, place)
-
-
-def _reply_data(reply: object, snapshot: Snapshot, place: str) -> dict[str, Any]:
-    from graphexec.kernel.serialization import dump_reply
-
-    if type(reply) is StoredReply:
-        return {"reply": reply.data}
-    return dump_reply(reply, snapshot.effects, place, is_batch=isinstance(reply, Replies))
-
-
-# Any: a JSON value.
-def _read_reply(data: Any) -> object:
-    # Not with pydantic, which accepts `true` as 1.
-    return Exhausted(**data["exhausted"]) if "exhausted" in data else StoredReply(data["reply"])
+def _load(kind: type[T], data: Any) -> T:
+    if not isinstance(data, kind):
+        raise TypeError(f"{format_value(data)} is not {an(kind.__name__)}")
+    return data
 
 
 @dataclass(frozen=True, slots=True)

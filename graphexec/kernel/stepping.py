@@ -80,11 +80,12 @@ class PendingEffect:
     _graph: Graph[Any, Any]
     _limits: Limits
 
-    def _execution(self) -> Execution:
-        return Execution(self._graph, self.snapshot, self._limits)
-
-    def _second(self, at: float | None) -> float:
-        return self.snapshot.spent.seconds if at is None else _not_before_the_run(at)
+    def _answered(self, answer: object, at: float | None) -> Snapshot:
+        if at is not None and not at >= 0:
+            raise InputError(f"the reply has at={at}; give the seconds since the start of the run, 0 or more")
+        execution = Execution(self._graph, self.snapshot, self._limits)
+        second = self.snapshot.spent.seconds if at is None else at
+        return _engine_context().run(execution.apply_answer, self.effect, answer, second)
 
     def _require_reply(self, effect: Effect[Any], value: object) -> None:
         """Raise `InputError` for a value of another class than the effect's reply, which a caller has to make."""
@@ -99,25 +100,24 @@ class PendingEffect:
     def reply(self, value: object, *, at: float | None = None) -> Snapshot:
         """Return the run after a reply at the second `at` of the run's clock (by default, without delay).
 
-        A batch is answered with a list of replies; of one effect, its reply is enough. The clock starts at 0 and does
-        not advance during a pause. Raises `InputError` for a negative time, and for a value that is not a reply to the
-        effect.
+        A batch is answered with a list of replies, or a `Cut()` for each member that the deadline cut; of one effect,
+        its reply is enough. The clock starts at 0 and does not advance during a pause. Raises `InputError` for a
+        negative time, and for a value that is not a reply to the effect.
         """
-        # Any: the replies of a batch have any class.
+        # Any: a reply, or a list of them.
         answer: Any = value
         if isinstance(self.effect, All):
-            asked, is_list = len(self.effect.effects), isinstance(answer, (tuple, list))
-            answer = (answer,) if asked == 1 and not is_list else answer
-            if not isinstance(answer, (tuple, list)) or len(answer) != asked:  # pyright: ignore[reportUnknownArgumentType]
+            asked = self.effect.effects
+            answer = tuple(answer) if issubclass(type(answer), (tuple, list)) else (answer,)
+            if len(answer) != len(asked):
                 raise InputError(
-                    f"a batch of {asked} effects was answered with {value!r}; give a tuple with a reply to each"
+                    f"a batch of {len(asked)} effects was answered with {value!r}; give a tuple with a reply to each"
                 )
-            answer = tuple(answer)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-            for effect, reply in zip(self.effect.effects, answer, strict=True):  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+            for effect, reply in zip(asked, answer, strict=True):
                 self._require_reply(effect, reply)
         else:
             self._require_reply(self.effect, answer)
-        return _engine_context().run(self._execution().apply_answer, self.effect, answer, self._second(at))
+        return self._answered(answer, at)
 
     def reply_member(self, member: int, value: object, *, at: float | None = None) -> Snapshot:
         """Return the run after the reply to one call of a batch; the others stay pending. `Cut()` cuts the call.
@@ -130,30 +130,11 @@ class PendingEffect:
         if member not in pending:
             raise InputError(f"the batch waits for the members {pending}, not for {member!r}; answer one of them")
         self._require_reply(self.effect.effects[member], value)
-        apply = self._execution().apply_member_answer
-        return _engine_context().run(apply, self.effect, member, value, self._second(at))
+        return self._answered(MemberReply(member, value), at)
 
-    def cut(self, *, at: float, answers: tuple[object, ...] = ()) -> Snapshot:
-        """Return the run after the deadline cut the effect; `answers` is as in `Cut`.
-
-        Raises `InputError` if the run has no deadline, and if `answers` does not have one item for each member.
-        """
-        if answers:
-            if not isinstance(self.effect, All):
-                one = type(self.effect).__name__
-                raise InputError(f"{one} is not a batch; leave out answers=")
-            asked, given = len(self.effect.effects), len(answers)
-            if given != asked:
-                raise InputError(
-                    f"a batch of {asked} effects was cut with {given} replies; give a reply or a Cut() for each"
-                )
-        return _engine_context().run(self._execution().apply_answer, self.effect, Cut(answers), _not_before_the_run(at))
-
-
-def _not_before_the_run(at: float) -> float:
-    if not at >= 0:
-        raise InputError(f"the reply has at={at}; give the seconds since the start of the run, 0 or more")
-    return at
+    def cut(self, *, at: float) -> Snapshot:
+        """Return the run after the deadline cut the effect. Raises `InputError` if the run has no deadline."""
+        return self._answered(Cut(), at)
 
 
 def begin(graph: Graph[S, Any], value: S) -> Snapshot:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import inspect
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -51,14 +51,13 @@ class Subgraph:
 
 def inline_subgraphs(
     nodes: Mapping[str, Node[Any, Any]], edges: Sequence[Edge], start: str
-) -> tuple[dict[str, Node[Any, Any]], list[Edge], str]:
+) -> tuple[list[Node[Any, Any]], list[Edge], str]:
     """Return the nodes, edges and start of the table, with every subgraph in the place of its node."""
     inner = {node.name: node.inner for node in nodes.values() if node.inner is not None}
     entries = {name: f"{name}.{subgraph.start}" for name, subgraph in inner.items()}
-    flat_nodes: dict[str, Node[Any, Any]] = {}
+    flat_nodes: list[Node[Any, Any]] = []
     for node in nodes.values():
-        for part in (node,) if node.inner is None else _prefix_nodes(node, node.inner):
-            flat_nodes[part.name] = part
+        flat_nodes += (node,) if node.inner is None else _prefix_nodes(node, node.inner)
     flat_edges: list[Edge] = []
     for name, node in nodes.items():
         row = [_redirect_edge(edge, inner, entries) for edge in edges if edge.source == name]
@@ -99,7 +98,8 @@ def _inline_edges(name: str, inner: Subgraph, row: Iterable[Edge]) -> Iterable[E
         if edge.target != END.name:
             yield Edge(source, edge.outcome, f"{name}.{edge.target}", resets)
         else:
-            after = leaving[edge.outcome]
+            # A row without an edge for it is a fault of the table.
+            after = leaving.get(edge.outcome, edge)
             combined = tuple(dict.fromkeys((*resets, *after.resets)))
             yield Edge(source, edge.outcome, after.target, combined)
 
@@ -188,14 +188,18 @@ def _list_names(kinds: Iterable[type]) -> str:
 
 
 def faults_of(nodes: Mapping[str, Node[Any, Any]], edges: Sequence[Edge], start: str) -> list[Fault]:
-    """Return every fault of the table with these nodes and edges."""
+    """Return every fault of the table with these nodes and edges, and of the classes and meters of its subgraphs."""
     rows: dict[str, list[Edge]] = defaultdict(list)
     for edge in edges:
         rows[edge.source].append(edge)
+    flat_nodes, flat_edges, _ = inline_subgraphs(nodes, edges, start)
+    names = Counter(node.name for node in flat_nodes)
+    doubled = {name: f"two nodes are named {name}; embed one under another name" for name in names if names[name] > 1}
     return [
+        *(Fault("GX020", name, None, text) for name, text in doubled.items()),
         *_row_faults(nodes, rows),
-        *_class_faults(nodes),
-        *_meter_faults(nodes, edges),
+        *_class_faults(flat_nodes),
+        *_meter_faults(flat_nodes, flat_edges),
         *_path_faults(nodes, rows, start),
     ]
 
@@ -244,10 +248,10 @@ def _describe_effects(node: Node[Any, Any]) -> str:
     return f"asks for {', '.join(effect.__name__ for effect in node.effects)}"
 
 
-def _class_faults(nodes: Mapping[str, Node[Any, Any]]) -> Iterator[Fault]:
+def _class_faults(nodes: Sequence[Node[Any, Any]]) -> Iterator[Fault]:
     named: dict[str, type] = {}
     reported: set[type] = set()
-    for node in nodes.values():
+    for node in nodes:
         for outcome in (*node.takes, *node.outcomes):
             name = outcome.__name__
             if named.setdefault(name, outcome) is not outcome and outcome not in reported:
@@ -272,13 +276,13 @@ def _class_mistakes(kind: type) -> Iterator[str]:
         yield f"not frozen; write @dataclass(frozen=True) above class {kind.__name__}"
 
 
-def _meter_faults(nodes: Mapping[str, Node[Any, Any]], edges: Sequence[Edge]) -> Iterator[Fault]:
+def _meter_faults(nodes: Sequence[Node[Any, Any]], edges: Sequence[Edge]) -> Iterator[Fault]:
     """Find different meters of one name, meters of entries and of effects, and resets of meters that no node costs."""
     known: dict[str, Meter] = {}
-    of_nodes = {meter.name for node in nodes.values() for meter in _node_meters(node)}
-    for node in nodes.values():
-        effects = [*_effect_meters(node)]
-        for meter in dict.fromkeys((*_node_meters(node), *effects)):
+    of_nodes = {meter.name for node in nodes for meter in _entry_meters(node)}
+    for node in nodes:
+        effects = [meter for effect in node.effects for meter in (*effect.charges, *effect.measures)]
+        for meter in dict.fromkeys((*_entry_meters(node), *effects)):
             first = known.setdefault(meter.name, meter)
             if first != meter:
                 text = f"{node.name} counts {meter!r}, but there is also {first!r}; use one Meter for both"
@@ -294,20 +298,8 @@ def _meter_faults(nodes: Mapping[str, Node[Any, Any]], edges: Sequence[Edge]) ->
                 yield Fault("GX011", edge.source, edge.outcome.__name__, text)
 
 
-def _node_meters(node: Node[Any, Any]) -> Iterator[Meter]:
-    yield from node.meters
-    if node.decreases is not None:
-        yield node.measure
-    if node.inner is not None:
-        own = node.inner.renamed_meters(node.name)
-        for part in node.inner.nodes:
-            yield from (own.get(meter.name, meter) for meter in part.meters)
-
-
-def _effect_meters(node: Node[Any, Any]) -> Iterator[Meter]:
-    parts = (node,) if node.inner is None else node.inner.nodes
-    effects = [effect for part in parts for effect in part.effects]
-    yield from dict.fromkeys(meter for effect in effects for meter in (*effect.charges, *effect.measures))
+def _entry_meters(node: Node[Any, Any]) -> Sequence[Meter]:
+    return node.meters if node.decreases is None else (*node.meters, node.measure)
 
 
 def _path_faults(nodes: Mapping[str, Node[Any, Any]], rows: Mapping[str, list[Edge]], start: str) -> Iterator[Fault]:

@@ -28,7 +28,7 @@ from graphexec._mistakes import explain_names
 from graphexec.errors import InputError
 from graphexec.live.application import make_application, missing_extra
 from graphexec.live.feeds import Source, feed_of
-from graphexec.live.tokens import TOKEN_BYTES, Access
+from graphexec.live.tokens import TOKEN_BYTES
 
 # Seconds for sending the remaining records when the server closes.
 _GRACE = 3
@@ -44,7 +44,7 @@ def serving(source: Source, *, port: int = 0) -> Generator[str]:
     """
     feed = feed_of(source)
     token = secrets.token_urlsafe(TOKEN_BYTES)
-    application = make_application(feed, Access(token))
+    application = make_application(feed, token)
     try:
         import uvicorn
     except ImportError as error:

@@ -12,7 +12,7 @@ from graphexec.draw.page import html
 from graphexec.draw.runs.records import Recording
 from graphexec.errors import InputError
 from graphexec.live.feeds import Feed
-from graphexec.live.tokens import Access
+from graphexec.live.tokens import guarded
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -44,8 +44,8 @@ def missing_extra(error: ImportError) -> InputError:
     return InputError(f"the live page needs {error.name}, which is missing; pip install 'graphexec-agents[live]'")
 
 
-def make_application(feed: Feed, access: Access) -> Starlette:
-    """Return the application that serves a run. Raises `InputError` without starlette."""
+def make_application(feed: Feed, token: str) -> Starlette:
+    """Return the application that serves a run to those who have the token. Raises `InputError` without starlette."""
     try:
         from sse_starlette import EventSourceResponse
         from starlette.applications import Starlette
@@ -74,8 +74,12 @@ def make_application(feed: Feed, access: Access) -> Starlette:
         last = request.headers.get("last-event-id", "")
         return EventSourceResponse(_events(feed, request.query_params.get("run"), last))
 
+    def with_token(app: ASGIApp) -> ASGIApp:
+        # A middleware shows its arguments in its repr.
+        return guarded(app, token)
+
     known = Middleware(TrustedHostMiddleware, allowed_hosts=_HOSTS, www_redirect=False)
-    middleware = [Middleware(_with_headers), known, Middleware(access.guard)]
+    middleware = [Middleware(_with_headers), known, Middleware(with_token)]
     return Starlette(routes=[Route("/", page), Route("/events", events)], middleware=middleware)
 
 

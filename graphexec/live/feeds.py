@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import secrets
 from abc import ABC, abstractmethod
@@ -22,8 +21,6 @@ Source: TypeAlias = Recorder | str | os.PathLike[str]
 
 # Bytes before the reading position that are compared, to notice that the file was replaced.
 _TAIL = 256
-# What a gzipped file begins with.
-_GZIP = b"\x1f\x8b"
 
 
 class Feed(ABC):
@@ -103,8 +100,6 @@ class _FileFeed(Feed):
                 self._begin_run()
             file.seek(self._position)
             new = read_lines(file)
-            if not self._position and new.startswith(_GZIP):
-                raise OSError(errno.EINVAL, "it is gzipped; show it without --live, or record to a file without .gz")
         self._position += len(new)
         self._tail = (self._tail + new)[-_TAIL:]
         return new

@@ -28,69 +28,54 @@ def page_leading_to(address: str) -> str:
     return f'<!doctype html><meta charset="utf-8">{refresh}<title>graphexec</title>\n'
 
 
-class Access:
-    """A check of every request for a token: in the address, in the header `Authorization`, or in a cookie.
+def guarded(app: ASGIApp, token: str) -> ASGIApp:
+    """Return the application for those who have the token; others get the status 403.
 
-    The first of the three that a request has decides. A right address sets the cookie and leads to the same address
-    without the token. The cookie holds a hash that is good for this token and this port alone.
+    The token is in the address, in the header `Authorization`, or in a cookie; the first of the three that a request
+    has decides. A right address sets the cookie and leads to the same address without the token. The cookie holds a
+    hash that is good for this token and this port alone.
     """
+    from starlette.requests import Request
+    from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse
 
-    __slots__ = ("_token",)
+    def is_token(given: str) -> bool:
+        return hmac.compare_digest(given.encode(), token.encode())
 
-    def __init__(self, token: str) -> None:
-        self._token = token.encode()
-
-    def guard(self, app: ASGIApp) -> ASGIApp:
-        """Return the application for those who have the token; others get the status 403."""
-        from starlette.requests import Request
-        from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse
-
-        async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
-            if scope["type"] != "http":
-                await app(scope, receive, send)
-                return
-            request = Request(scope)
-            given, other = _split_query(scope["query_string"].decode("latin-1"))
-            if not self._admits(request, given):
-                await PlainTextResponse(_REFUSAL, 403, headers=_PRIVATE)(scope, receive, send)
-                return
-            if not given or request.method not in ("GET", "HEAD"):
-                await app(scope, receive, send)
-                return
-            # One slash: `//name` would be another host.
-            address = quote("/" + scope["path"].lstrip("/")) + (f"?{urlencode(other)}" if other else "")
-            if request.headers.get("sec-fetch-site", "none") in ("none", "same-origin"):
-                answer: HTMLResponse | RedirectResponse = RedirectResponse(address, 303, headers=_PRIVATE)
-            else:
-                # A page that another site or a file opens receives no strict cookie after a redirect. From this page,
-                # the next request is one of the page's own site.
-                answer = HTMLResponse(page_leading_to(address), headers=_PRIVATE)
-            answer.set_cookie(_cookie_name(request), self._cookie(request), httponly=True, samesite="strict")
-            await answer(scope, receive, send)
-
-        return guarded
-
-    def _admits(self, request: Request, given: list[str]) -> bool:
+    def admits(request: Request, given: list[str], cookie: str) -> bool:
         if given:
-            return all(self._is_token(one) for one in given)
+            return all(map(is_token, given))
         scheme, _, credentials = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() in ("token", "bearer"):
-            return self._is_token(credentials.strip())
-        cookie = request.cookies.get(_cookie_name(request), "")
-        return hmac.compare_digest(cookie.encode(), self._cookie(request).encode())
+            return is_token(credentials.strip())
+        return hmac.compare_digest(request.cookies.get(_cookie_name(request), "").encode(), cookie.encode())
 
-    def _is_token(self, given: str) -> bool:
-        return hmac.compare_digest(given.encode(), self._token)
+    async def guarded_app(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await app(scope, receive, send)
+            return
+        request = Request(scope)
+        parameters = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        given = [value for name, value in parameters if name == _PARAMETER]
+        cookie = hmac.new(token.encode(), _cookie_name(request).encode(), hashlib.sha256).hexdigest()
+        if not admits(request, given, cookie):
+            await PlainTextResponse(_REFUSAL, 403, headers=_PRIVATE)(scope, receive, send)
+            return
+        if not given or request.method not in ("GET", "HEAD"):
+            await app(scope, receive, send)
+            return
+        other = [(name, value) for name, value in parameters if name != _PARAMETER]
+        # One slash: `//name` would be another host.
+        address = quote("/" + scope["path"].lstrip("/")) + (f"?{urlencode(other)}" if other else "")
+        if request.headers.get("sec-fetch-site", "none") in ("none", "same-origin"):
+            answer: HTMLResponse | RedirectResponse = RedirectResponse(address, 303, headers=_PRIVATE)
+        else:
+            # A page that another site or a file opens receives no strict cookie after a redirect. From this page, the
+            # next request is one of the page's own site.
+            answer = HTMLResponse(page_leading_to(address), headers=_PRIVATE)
+        answer.set_cookie(_cookie_name(request), cookie, httponly=True, samesite="strict")
+        await answer(scope, receive, send)
 
-    def _cookie(self, request: Request) -> str:
-        return hmac.new(self._token, _cookie_name(request).encode(), hashlib.sha256).hexdigest()
-
-
-def _split_query(query: str) -> tuple[list[str], list[tuple[str, str]]]:
-    """Return the tokens of an address, and its other parameters."""
-    parameters = parse_qsl(query, keep_blank_values=True)
-    given = [value for name, value in parameters if name == _PARAMETER]
-    return given, [(name, value) for name, value in parameters if name != _PARAMETER]
+    return guarded_app
 
 
 def _cookie_name(request: Request) -> str:

@@ -176,8 +176,8 @@ def _normalize_url(url: str) -> str:
             )
         case _:
             raise InputError(
-                f"the image URL {format_value(url)} does not begin with https:// or data:; for a file, pass a "
-                "pathlib.Path as an input, or use Image.from_bytes(path.read_bytes())"
+                f"the image URL {format_value(url)} does not begin with https:// or data:; for a file, use "
+                "Image.from_bytes(path.read_bytes())"
             )
 
 

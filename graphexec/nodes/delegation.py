@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Union, final
 
-from graphexec._arguments import DESCRIPTION, NAME, Constraint, validate, whole
+from graphexec._arguments import DESCRIPTION, NAME, VARIABLE, validate, whole
 from graphexec.actions import AgentFinish, Run, StoppedResponse
 from graphexec.agents.calls import CallRules
 from graphexec.agents.prompt import format_observation
 from graphexec.effects import AGENT_TASKS, GraphResult, RunGraph, ToolResult
 from graphexec.errors import AbandonedError, InputError, described, format_value
-from graphexec.executor.as_tool import answer_of, context_types_of
-from graphexec.executor.executor import AgentExecutor
+from graphexec.executor.executor import AgentExecutor, answer_of, context_types_of
 from graphexec.executor.inputs import single_input_key
 from graphexec.executor.nodes import make_step
 from graphexec.executor.outcomes import Acted, Ready, limit_reached
@@ -124,11 +123,6 @@ def ungated_tools(executor: AgentExecutor) -> tuple[str, ...]:
     return tuple(sorted(reached - gated))
 
 
-_TOOL_NAME = Constraint(
-    "a name that a variable could have", lambda value: isinstance(value, str) and value.isidentifier()
-)
-
-
 def map_agents(
     executor: AgentExecutor,
     name: str = "research_all",
@@ -154,7 +148,7 @@ def map_agents(
     whose runs may not end.
     """
     validate(
-        "map_agents", ("name", name, _TOOL_NAME), ("description", description, DESCRIPTION), ("most", most, whole(1))
+        "map_agents", ("name", name, VARIABLE), ("description", description, DESCRIPTION), ("most", most, whole(1))
     )
     key = single_input_key(executor, "map_agents: the executor")
     verdict = executor.verify()

@@ -19,9 +19,9 @@ from graphexec.agents.reading.json_text import find_regions
 from graphexec.agents.reading.text_parsing import strip_fence
 from graphexec.agents.small.tool_choice import is_tiny
 from graphexec.errors import InputError, NestedRunError, OutputError, format_value
-from graphexec.executor.nodes import EXCEPTION_TOOL
+from graphexec.executor.nodes import EXCEPTION_TOOL, Edit
 from graphexec.executor.outcomes import Ready, limit_reached
-from graphexec.executor.plugging import Edit, Piece
+from graphexec.executor.plugging import Piece
 from graphexec.kernel.meters import Meter
 from graphexec.kernel.node import node
 from graphexec.messages import ChatRequest, CompletionRequest, Message, ModelRequest, SystemMessage, UserMessage

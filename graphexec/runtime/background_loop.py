@@ -63,13 +63,8 @@ class BackgroundLoop:
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                threading.Thread(target=_serve, args=(self._loop,), name="graphexec clients", daemon=True).start()
+                threading.Thread(target=self._loop.run_forever, name="graphexec clients", daemon=True).start()
             return self._loop
-
-
-def _serve(loop: Any) -> None:
-    asyncio.set_event_loop(loop)
-    loop.run_forever()
 
 
 BACKGROUND = BackgroundLoop()

@@ -10,10 +10,11 @@ import math
 import os
 import threading
 import time
-from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextvars import Context
+from dataclasses import dataclass, field
 from typing import Any, Protocol, final
-from weakref import ReferenceType
+from weakref import WeakSet
 
 from graphexec.errors import AbandonedError, InputError, NestedRunError
 from graphexec.kernel.effects import Batch, CallContext
@@ -23,63 +24,43 @@ from graphexec.kernel.stepping import EngineCode, current
 
 
 @final
+@dataclass(slots=True, eq=False, repr=False)
 class Scope:
-    """The values that a run's calls share: its id, its context, its clock, and the engine that counts charges."""
+    """The values that a run's calls share: its id, its context, its clock, and the engine that counts charges.
 
-    # While its run is in no call, it is the `current` engine code.
-    __slots__ = (
-        "_execution",
-        "began",
-        "caller",
-        "clock",
-        "context",
-        "date",
-        "deepest",
-        "depth",
-        "host",
-        "levels",
-        "loop",
-        "run_id",
-    )
-    caller: CallContext[Any] | EngineCode | None
-    depth: int
-    deepest: float
-    levels: int
+    `levels` is the run's own limit on the depth of the runs within it, then the one that is reached first.
+    """
 
-    def __init__(
-        self,
-        run_id: str,
-        context: object,
-        clock: Callable[[], float],
-        host: CallContext[Any] | None,
-        levels: int | None,
-    ) -> None:
-        self.run_id = run_id
-        self.context: Any = context
-        self.clock = clock
-        self.host = host
-        self.caller = None
-        outer = None if host is None else scope_of(host)
-        self.depth = 0 if outer is None else outer.depth + 1
-        # The greatest depth allowed, and the limit that sets it: of this run, or of one around it.
-        own = (math.inf, 0) if levels is None else (self.depth + levels, levels)
-        self.deepest, self.levels = own if outer is None else min((outer.deepest, outer.levels), own)
-        self.began = 0.0
-        # When the run began, for records, since its own clock may be another one.
-        self.date = time.time()
-        self._execution: Execution | None = None
-        # Any: an `OwnLoop`, of a sync run that has called an async function; its class is above this module.
-        self.loop: Any = None
+    run_id: str
+    context: Any
+    clock: Callable[[], float]
+    host: CallContext[Any] | None
+    levels: int | None
+    # The engine of the run, which `begin` sets.
+    execution: Execution = field(init=False)
+    # The depth of the run, and the greatest depth that is allowed.
+    depth: int = 0
+    deepest: float = math.inf
+    # What the run was started by: while it is in no call, it is the `current` engine code.
+    caller: CallContext[Any] | EngineCode | None = None
+    began: float = 0.0
+    # When the run began, for records, since its own clock may be another one.
+    date: float = field(default_factory=time.time)
+    # Any: an `OwnLoop`, of a sync run that has called an async function; its class is above this module.
+    loop: Any = None
 
-    @property
-    def execution(self) -> Execution:
-        """The engine of the run."""
-        assert self._execution is not None, "begin() sets it"
-        return self._execution
+    def __post_init__(self) -> None:
+        outer = None if self.host is None else scope_of(self.host)
+        if outer is not None:
+            self.depth = outer.depth + 1
+        if self.levels is not None:
+            self.deepest = self.depth + self.levels
+        if outer is not None and outer.deepest < self.deepest:
+            self.deepest, self.levels = outer.deepest, outer.levels
 
     def begin(self, execution: Execution) -> None:
         """Set the run's engine; its clock continues from its snapshot."""
-        self._execution = execution
+        self.execution = execution
         self.began = self.clock() - execution.seconds
 
     def now(self) -> float:
@@ -112,8 +93,7 @@ class Forked(Protocol):
         """Discard the state, in the new process, in which only one thread runs. Must not wait for a lock."""
 
 
-# By identity: the objects need not be hashable.
-_owners: dict[int, ReferenceType[Forked]] = {}
+_owners: WeakSet[Forked] = WeakSet()
 
 
 def reset_after_fork(owner: Forked) -> None:
@@ -122,8 +102,7 @@ def reset_after_fork(owner: Forked) -> None:
     It is for locks, which a thread of the old process may hold, and for connections, whose replies the old process
     would read.
     """
-    key = id(owner)
-    _owners[key] = ReferenceType(owner, lambda _: _owners.pop(key, None))
+    _owners.add(owner)
 
 
 @final
@@ -152,10 +131,8 @@ class ForkSafeLock:
 
 
 def _reset_all() -> None:
-    for reference in list(_owners.values()):
-        owner = reference()
-        if owner is not None:
-            owner.reset_after_fork()
+    for owner in list(_owners):
+        owner.reset_after_fork()
 
 
 if hasattr(os, "register_at_fork"):
@@ -236,32 +213,21 @@ def current_call() -> CallContext[Any] | None:
     return call
 
 
-def _outwards(call: CallContext[Any] | None) -> Generator[CallContext[Any], None, None]:
+def _outwards(call: CallContext[Any] | None) -> list[CallContext[Any]]:
+    calls: list[CallContext[Any]] = []
     while call is not None:
-        yield call
+        calls.append(call)
         call = scope_of(call).host
+    return calls
 
 
 # No loop stands in a block that holds a lock: since Python 3.12 an interrupt in it may miss the end of the block.
-def _add(calls: Collection[CallContext[Any]], amounts: Mapping[str, float], *, settles: bool = False) -> None:
+def _add(calls: Iterable[CallContext[Any]], amounts: Mapping[str, float]) -> None:
     for call in calls:
-        if settles and call.closed:
-            continue
         scope_of(call).execution.charge(amounts)
         charged = call.charged or {}
-        call.charged = {
-            **charged,
-            **{name: add_counts(charged.get(name, 0), amount) for name, amount in amounts.items()},
-        }
-
-
-def _charge(host: CallContext[Any], amounts: Mapping[str, float], stops: Collection[str]) -> Exhausted | None:
-    calls = list(_outwards(host))
-    with sharing:
-        exhausted = _find_exhausted(calls, amounts, stops)
-        if exhausted is None:
-            _add(calls, amounts)
-    return exhausted
+        added = {name: add_counts(charged.get(name, 0), amount) for name, amount in amounts.items()}
+        call.charged = {**charged, **added}
 
 
 def _find_exhausted(
@@ -272,14 +238,8 @@ def _find_exhausted(
             raise AbandonedError(f"{call!r} is over, so the run within it stops")
         exhausted = scope_of(call).execution.find_exhausted(amounts, stops)
         if exhausted is not None:
-            return exhausted
+            return dataclasses.replace(exhausted, outer=True)
     return None
-
-
-def _settle(host: CallContext[Any], amounts: Mapping[str, float]) -> None:
-    calls = list(_outwards(host))
-    with sharing:
-        _add(calls, amounts, settles=True)
 
 
 @final
@@ -296,12 +256,10 @@ class Nesting:
         left = host.seconds_left
         # The deadline on the inner run's clock.
         self.seconds = None if left is None else started + left
-        too_deep = scope.depth > scope.deepest
-        self.refusal = (
-            Exhausted("depth", scope.levels, scope.levels, outer=True)
-            if too_deep
-            else self.charge({"nested_runs": 1}, ())
-        )
+        if scope.levels is not None and scope.depth > scope.deepest:
+            self.refusal: Exhausted | None = Exhausted("depth", scope.levels, scope.levels, outer=True)
+        else:
+            self.refusal = self.charge({"nested_runs": 1}, ())
 
     @property
     def limits(self) -> Collection[str]:
@@ -309,17 +267,23 @@ class Nesting:
         names = ["seconds"] if self.seconds is not None else []
         for call in _outwards(self._host):
             program = scope_of(call).execution.program
-            names += [name for name in program.meters if program.caps[name] is not None]
+            names += [name for name in program.meters if name in program.caps]
         return dict.fromkeys(names)
 
     def charge(self, amounts: Mapping[str, float], stops: Collection[str]) -> Exhausted | None:
         """Charge every run around this one, by meter, or none of them; return the limit that forbids it."""
-        exhausted = _charge(self._host, amounts, stops)
-        return None if exhausted is None else dataclasses.replace(exhausted, outer=True)
+        calls = _outwards(self._host)
+        with sharing:
+            exhausted = _find_exhausted(calls, amounts, stops)
+            if exhausted is None:
+                _add(calls, amounts)
+        return exhausted
 
     def settle(self, amounts: Mapping[str, float]) -> None:
         """Charge every run around this one for amounts that a reply reported beyond those charged before."""
-        _settle(self._host, amounts)
+        calls = _outwards(self._host)
+        with sharing:
+            _add((call for call in calls if not call.closed), amounts)
 
 
 # Any: a request or an event of a path.
@@ -335,7 +299,7 @@ def describe_request(item: object) -> str:
     return f"the handler of {effects}" if effects else "a function of the run"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Listener:
     """A receiver of reports: `hear` is called with each one, from any thread.
 

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
 from types import FunctionType, MappingProxyType
-from typing import Any, TypeAlias, TypedDict, TypeVar, final
+from typing import Any, TypeAlias, TypedDict, TypeVar, final, get_type_hints
 
 from graphexec._arguments import NAME, Constraint, optional, validate
 from graphexec._mistakes import explain_class
@@ -19,9 +19,9 @@ from graphexec.kernel.effects import CallContext, Effect, Perform
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Limits
 from graphexec.kernel.program import Proof
-from graphexec.kernel.signatures import find_call_parameter, resolve_hints
+from graphexec.kernel.signatures import find_call_parameter
 from graphexec.runtime.io import IO
-from graphexec.runtime.observers import Observer, validate_observers
+from graphexec.runtime.observers import OBSERVERS, Observer
 from graphexec.runtime.threads import check_before_awaiting, current_cancel_scope
 
 T = TypeVar("T")
@@ -49,7 +49,7 @@ class Handler:
         # Users may pass the function of an effect that `handlers` takes.
         if not callable(self.answer):  # pyright: ignore[reportUnnecessaryComparison]
             raise InputError(f"Handler has answer={format_value(self.answer)}; pass a function of an effect")
-        if not _accepts(self.answer, _ARGUMENTS):
+        if not _takes_three(self.answer):
             # Any: a function of one or two arguments.
             function: Any = self.answer
             made = answering(function)
@@ -57,19 +57,15 @@ class Handler:
             object.__setattr__(self, "context_types", self.context_types or made.context_types)
 
 
-# The effect, its call, and the IO.
-_ARGUMENTS = 3
-
-
-def _accepts(function: Callable[..., Any], count: int) -> bool:
-    """Return whether a function can be called with so many positional arguments. One in C may not say so."""
+def _takes_three(function: Callable[..., Any]) -> bool:
+    """Return whether a function can be called with an effect, its call, and the IO. One in C may not say so."""
     # To read the signature takes as long as the rest of an executor's handlers. Attributes may be those of a decorator.
     if isinstance(function, FunctionType) and not vars(function):
         code = function.__code__
-        if code.co_argcount == count and not code.co_kwonlyargcount:
+        if (code.co_argcount, code.co_kwonlyargcount) == (3, 0):
             return True
     try:
-        inspect.signature(function).bind(*range(count))
+        inspect.signature(function).bind(*"123")
     except (TypeError, ValueError):
         return False
     return True
@@ -97,9 +93,7 @@ def answering(function: HandlerLike) -> Handler:
     parameter, context_type = _call_parameter(function)
 
     async def answer(effect: Any, call: CallContext[Any], io: IO) -> Any:
-        # Any: a function of one argument.
-        called: Any = function if parameter is None else partial(function, **{parameter: call})
-        return await _call_or_await(called, effect, io, is_async=is_async)
+        return await _call_or_await(function, parameter, effect, call, io, is_async=is_async)
 
     return Handler(answer, context_types=() if context_type is None else (context_type,))
 
@@ -111,7 +105,7 @@ def _call_parameter(function: Callable[..., Any]) -> tuple[str | None, type | No
     while isinstance(inner, partial):
         inner = inner.func
     try:
-        hints = resolve_hints(inner if inspect.isroutine(inner) or isinstance(inner, type) else inner.__call__)
+        hints = get_type_hints(inner if inspect.isroutine(inner) or isinstance(inner, type) else inner.__call__)
     except (NameError, TypeError):
         hints = {}
     name, context_type = find_call_parameter({name: hint for name, hint in hints.items() if name != "return"})
@@ -137,7 +131,11 @@ def _second_parameter(function: Callable[..., Any]) -> str | None:
 
 
 # Any: the function's own argument and result.
-async def _call_or_await(function: Callable[[Any], Any], argument: Any, io: IO, *, is_async: bool) -> Any:
+async def _call_or_await(
+    function: Any, parameter: str | None, argument: Any, call: CallContext[Any], io: IO, *, is_async: bool
+) -> Any:
+    if parameter is not None:
+        function = partial(function, **{parameter: call})
     if is_async:
         return await io.call_async(function, argument)
     result = await io.call(function, argument)
@@ -149,11 +147,8 @@ async def _call_or_await(function: Callable[[Any], Any], argument: Any, io: IO, 
 
 
 async def _perform(effect: Perform, call: CallContext[Any], io: IO) -> Any:
-    function, parameter = effect.function, effect.call_parameter
-    is_async = inspect.iscoroutinefunction(function)
-    return await _call_or_await(
-        function if parameter is None else partial(function, **{parameter: call}), effect.value, io, is_async=is_async
-    )
+    is_async = inspect.iscoroutinefunction(effect.function)
+    return await _call_or_await(effect.function, effect.call_parameter, effect.value, call, io, is_async=is_async)
 
 
 def handlers_for(answers: Mapping[type[Effect[Any]], HandlerLike]) -> Handlers:
@@ -244,17 +239,10 @@ def iterate_unless_cancelled(items: Iterable[T]) -> Generator[T, None, None]:
             close()
 
 
-# Any: callers without a type checker may pass any object.
-def _is_call(value: Any) -> bool:
-    if type(value) is CallContext:
-        return value.effect is not None
-    # A tool's, whose effect is copied when it is read.
-    return isinstance(value, CallContext)
-
-
+# The call of an event without an effect stands for a visit, which nothing closes.
 _CALL = Constraint(
     "a call of a tool, a handler or an opaque node, which their parameter annotated CallContext gets",
-    _is_call,
+    lambda value: isinstance(value, CallContext) and value.effect is not None,
 )
 
 
@@ -277,12 +265,11 @@ class RunOptions:
     continues: Callable[[], bool] | None = None
 
     def __post_init__(self) -> None:
-        if self.observers != ():
-            object.__setattr__(self, "observers", validate_observers(self.observers))
-        if self.run_id is None and self.host is None:
+        if self.observers == () and self.run_id is None and self.host is None:
             return
         validate(
             "",
+            ("observers", self.observers, OBSERVERS),
             ("run_id", self.run_id, optional(NAME, "a new one")),
             ("host", self.host, optional(_CALL, "the call that this code runs in")),
         )

@@ -12,7 +12,6 @@ from collections import deque
 from collections.abc import (
     AsyncGenerator,
     AsyncIterable,
-    AsyncIterator,
     Awaitable,
     Callable,
     Coroutine,
@@ -23,7 +22,7 @@ from collections.abc import (
 from contextlib import AbstractAsyncContextManager, nullcontext
 from contextvars import Context, copy_context
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, Protocol, Self, TypeAlias, TypeVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, Self, TypeAlias, TypeVar, final
 
 from graphexec.runtime.calls import adopt
 from graphexec.runtime.retry import RetryPolicy
@@ -37,7 +36,6 @@ from graphexec.runtime.threads import (
 
 P = ParamSpec("P")
 T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
 
 Call: TypeAlias = Callable[[], Coroutine[Any, Any, T]]
 
@@ -46,22 +44,6 @@ if TYPE_CHECKING:
 
     # Runs several calls at once, each with a position; their results and reports are taken one by one as they come.
     CallGroup: TypeAlias = ThreadGroup[Call[T], T] | CallTaskGroup[T]
-
-
-class Items(Protocol[T_co]):
-    """An async iterator that can be closed before its end, as an async generator can."""
-
-    def __aiter__(self) -> AsyncIterator[T_co]:
-        """Return itself."""
-        ...
-
-    def __anext__(self) -> Awaitable[T_co]:
-        """Return the next item."""
-        ...
-
-    def aclose(self) -> Awaitable[object]:
-        """Close it."""
-        ...
 
 
 @final
@@ -94,6 +76,10 @@ class _BlockingItems(Generic[T]):
         close: Callable[[], object] | None = getattr(self._iterable, "close", None)
         if close is not None:
             close()
+
+
+# An async iterator that can be closed before its end.
+Items: TypeAlias = _BlockingItems[T] | AsyncGenerator[T, None]
 
 
 class IO:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from typing import Any, Generic, TypeVar, final
@@ -58,31 +58,6 @@ TURN = 64
 _ID_BYTES = 8
 
 
-def follow(
-    graph: Graph[S, F],
-    value: S | Snapshot,
-    run_context: RunContext,
-    io: IO,
-    on_event: OnEvent | None = None,
-    *,
-    pieces: bool = False,
-    options: RunOptions,
-    finish: Callable[[Done[F]], R],
-) -> Coroutine[Any, Any, R]:
-    """Return the coroutine that drives a run to its end, for every kind of run, and returns what `finish` makes of it.
-
-    The observers of the `options` are called with each event, then `on_event` is awaited with it, which may wait for a
-    stream's consumer. A call with a deadline has its own thread or task, which is abandoned if it is late.
-    Raises `EventLoopError` if an async run has no loop.
-    """
-    if not io.blocking:
-        # Loads asyncio, which sync runs never need.
-        from graphexec.runtime.tasks import require_event_loop
-
-        require_event_loop()
-    return RunLoop(graph, value, run_context, io, on_event, options, finish, pieces=pieces).follow()
-
-
 def whole_end(done: Done[F]) -> Done[F]:
     """Return the last event itself, as what a run returns."""
     return done
@@ -90,18 +65,22 @@ def whole_end(done: Done[F]) -> Done[F]:
 
 @final
 class RunLoop(Generic[R]):
-    """One run: its path, the answers to its calls, and its journal."""
+    """One run: its path, the answers to its calls, and its journal. `follow` drives it to its end.
+
+    The observers of the `options` are called with each event, then `on_event` is awaited with it, which may wait for a
+    stream's consumer. A call with a deadline has its own thread or task, which is abandoned if it is late. What
+    `follow` returns is what `finish` makes of the last event.
+    """
 
     __slots__ = (
         "_finish",
         "_notify",
-        "_on_event",
         "answers",
         "embedded",
         "execution",
         "io",
-        "node_seconds",
         "observed",
+        "on_event",
         "path",
         "pieces",
         "run_context",
@@ -112,16 +91,22 @@ class RunLoop(Generic[R]):
 
     def __init__(
         self,
-        graph: Graph[Any, Any],
-        value: Any,
+        graph: Graph[S, F],
+        value: S | Snapshot,
         run_context: RunContext,
         io: IO,
-        on_event: OnEvent | None,
-        options: RunOptions,
-        finish: Callable[[Done[Any]], R],
+        on_event: OnEvent | None = None,
         *,
-        pieces: bool,
+        pieces: bool = False,
+        options: RunOptions,
+        finish: Callable[[Done[F]], R],
     ) -> None:
+        """Begin the run. Raises `EventLoopError` if an async run has no loop."""
+        if not io.blocking:
+            # Loads asyncio, which sync runs never need.
+            from graphexec.runtime.tasks import require_event_loop
+
+            require_event_loop()
         self.start = start = value.retried() if isinstance(value, Snapshot) else begin(graph, value)
         host = options.host or host_call()
         run_id = options.run_id or start.run_id or os.urandom(_ID_BYTES).hex()
@@ -134,11 +119,9 @@ class RunLoop(Generic[R]):
         check_context(answering, self.execution.program.context_types, options.context)
         # The clock of a resumed run continues from its snapshot.
         self.scope.begin(self.execution)
-        # The time between a reply and the next call: in nodes, policies and observers.
-        self.node_seconds = 0.0
         notify: Notifier | None = None
         if options.observers:
-            notify = Notifier(options.observers, run_context.clock, options.continues)
+            notify = Notifier(options.observers, options.continues)
             on_event = on_event and notify.reporting_to(on_event)
         # Without a consumer to wait for, the engine calls the observers directly.
         called = notify if on_event is None else None
@@ -151,7 +134,7 @@ class RunLoop(Generic[R]):
         self.io = io
         self.run_context = run_context
         self.pieces = pieces
-        self._on_event = on_event
+        self.on_event = on_event
         self._notify = notify
         self._finish = finish
 
@@ -161,13 +144,11 @@ class RunLoop(Generic[R]):
         return Journal(run.graph, limits, start, self.answers, self.times, scope, began=scope.date, seconds=scope.now())
 
     async def _end(self, outcome: Any) -> Done[Any]:
-        run, watched = self.execution, 0.0 if self._notify is None else self._notify.seconds
-        taken = max(0.0, self.node_seconds - watched)
-        done: Done[Any] = Done(outcome, run.snapshot(), self._journal(), watched, taken, run.call())
+        done: Done[Any] = Done(outcome, self.execution.snapshot(), self._journal(), self.execution.call())
         if self._notify is not None:
             self._notify.end(done)
-        if self._on_event is not None:
-            await self._on_event(done)
+        if self.on_event is not None:
+            await self.on_event(done)
         return done
 
     def _fail(self, error: BaseException, request: CallContext[Any] | Batch | None) -> None:
@@ -192,7 +173,6 @@ class RunLoop(Generic[R]):
         request: CallContext[Any] | Batch | None = None
         answer: Any = None
         done: Done[Any] | None = None
-        back = clock() - began  # When the current node started or resumed.
         try:
             self.scope.caller = current.get()
             enter_call(self.scope)
@@ -218,8 +198,8 @@ class RunLoop(Generic[R]):
                     if kind is not CallContext and kind is not Batch:
                         if self._notify is not None:
                             self._notify(item)
-                        if self._on_event is not None:
-                            await self._on_event(item)
+                        if self.on_event is not None:
+                            await self.on_event(item)
                         continue
                     request = item
                     if kind is CallContext:
@@ -227,31 +207,26 @@ class RunLoop(Generic[R]):
                         if not asked % TURN:
                             await self.io.checkpoint()
                         asked_at = clock() - began
-                        self.node_seconds += asked_at - back
                         deadline = execution.deadline if execution.timed else None
                         left = None if deadline is None else deadline - asked_at
-                        reply, back = await self.answer(
-                            handler_of(item, self.run_context.handlers, self.embedded), item, left
-                        )
-                        answer = reply, back, back - asked_at
+                        handler = handler_of(item, self.run_context.handlers, self.embedded)
+                        reply, now = await self.answer(handler, item, left)
+                        answer = reply, now, now - asked_at
                         kept = ChargedReply(reply, item.charged) if item.charged else reply
                     else:
                         if members is None or members.batch is not item:
                             if members is not None:
                                 await members.close()
                             members = MemberCalls(self, item)
-                        self.node_seconds += clock() - began - back
                         answer = await members.next_answer()
                         kept = members.keep_charged(answer[0])
-                        back = clock() - began
                     reply_class = kept.__class__
                     self.answers += (reply_class, kept.compact()) if reply_class in compact else (None, kept)
                     self.times += array("d", answer[1:])
-                self.node_seconds += clock() - began - back
                 done = await self._end(outcome)
                 enter_call(self.scope.caller)
                 result = self._finish(done)
-                if self._on_event is None:
+                if self.on_event is None:
                     # A cancellation that came since the run waited last: asyncio would drop the result for it.
                     await self.io.checkpoint()
                 return result
@@ -283,11 +258,6 @@ class RunLoop(Generic[R]):
             finally:
                 leave_run(self.scope, self.scope.caller)
             raise
-
-    @property
-    def streams(self) -> bool:
-        """True if the run waits for the consumer of its events."""
-        return self._on_event is not None
 
     async def answer(self, handler: Handler, call: CallContext[Any], left: float | None) -> tuple[object, float]:
         """Return the reply to a call, or `Cut()` after `left` seconds, and the time then; deliver its reports."""
@@ -340,8 +310,8 @@ class RunLoop(Generic[R]):
             event = Reported(call.node, call.effect, news, call)
             if self._notify is not None:
                 self._notify(event)
-            if self._on_event is not None:
-                await self._on_event(event)
+            if self.on_event is not None:
+                await self.on_event(event)
 
     async def handle(self, handler: Handler, call: CallContext[Any]) -> object:
         """Call the handler, inside `around_call`."""

@@ -91,7 +91,7 @@ class MemberCalls:
             await self._cut_open_calls()
             return True
         handler = self._handlers[member]
-        in_turn = self._width == 1 and run.io.blocking and not run.streams
+        in_turn = self._width == 1 and run.io.blocking and run.on_event is None
         if handler.instant or in_turn:
             self._inline.append(member)
             self._running += 1
@@ -121,7 +121,7 @@ class MemberCalls:
         answer = run.answer(self._handlers[member], call, self._seconds_left())
         try:
             # run_sync isolates the context variables that each call sets.
-            reply, now = run_sync(answer) if run.io.blocking and not run.streams else await answer
+            reply, now = run_sync(answer) if run.io.blocking and run.on_event is None else await answer
         except Exception as error:  # noqa: BLE001 - raised once finished calls are recorded
             self._error = error
             await self._take_finished()

@@ -8,7 +8,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, final
 
-from graphexec.errors import InputError, described
+from graphexec._arguments import Constraint
+from graphexec.errors import described
 from graphexec.kernel.events import Done, Event, Failed, Reported
 
 # A function that is called with each event of a run. An exception of it ends the run only if the function has
@@ -32,7 +33,7 @@ class ObserverFailed:
 
 
 class Notifier:
-    """Calls the observers of one run with its events, in order; `seconds` is the time that they took.
+    """Calls the observers of one run with its events, in order.
 
     An exception of an observer is logged, and reported to the other observers and the consumer, once per observer and
     run. If the observer's attribute `raise_error` is `True`, it is raised instead. Other exceptions than `Exception`,
@@ -40,17 +41,10 @@ class Notifier:
     there is no `Failed`.
     """
 
-    __slots__ = ("_clock", "_continues", "_ended", "_failed", "_observers", "_reports", "_unreported", "seconds")
+    __slots__ = ("_continues", "_ended", "_failed", "_observers", "_reports", "_unreported")
 
-    def __init__(
-        self,
-        observers: Sequence[Observer],
-        clock: Callable[[], float],
-        continues: Callable[[], bool] | None = None,
-    ) -> None:
-        self.seconds = 0.0
+    def __init__(self, observers: Sequence[Observer], continues: Callable[[], bool] | None = None) -> None:
         self._observers = tuple(observers)
-        self._clock = clock
         self._continues = continues
         # The number of observers that were called with the last event, `Done` or `Failed`.
         self._ended = 0
@@ -62,7 +56,6 @@ class Notifier:
     # Any event but the last: it has a node.
     def __call__(self, event: Any) -> None:
         """Call the observers with an event, and with reports of other observers' errors."""
-        began = self._clock()
         for observer in self._observers:
             self._call(observer, event)
         while self._unreported:
@@ -72,7 +65,6 @@ class Notifier:
             for observer in self._observers:
                 if observer is not failed:
                     self._call(observer, report)
-        self.seconds += self._clock() - began
 
     def end(self, event: Done[Any] | Failed) -> None:
         """Call the observers with the last event, except those that have already received one.
@@ -108,14 +100,14 @@ class Notifier:
         except Exception as error:
             if type(event) is not Failed and getattr(observer, "raise_error", False) is True:
                 raise
-            self._note(observer, error)
+            if not any(one is observer for one in self._failed):
+                self._note(observer, error)
 
-    def _note(self, observer: object, error: Exception) -> None:
-        """Log an observer's exception and keep it to be reported, if it is the observer's first."""
-        if any(one is observer for one in self._failed):
-            return
+    def _note(self, observer: Observer, error: Exception) -> None:
+        """Log an observer's first exception, and keep it to be reported."""
         self._failed.append(observer)
-        news = ObserverFailed(_name_of(observer), error)
+        name: object = getattr(observer, "__qualname__", None)
+        news = ObserverFailed(name if isinstance(name, str) else type(observer).__qualname__, error)
         self._unreported.append((observer, news))
         # A log handler writes its own failures to stderr, which may be closed.
         with contextlib.suppress(Exception):
@@ -125,20 +117,14 @@ class Notifier:
             logging.getLogger("graphexec").warning("%s", news, exc_info=error)
 
 
-def _name_of(observer: object) -> str:
-    name: object = getattr(observer, "__qualname__", None)
-    return name if isinstance(name, str) else type(observer).__qualname__
+def _is_observer(value: object) -> bool:
+    # The method that calls an object may be a coroutine function.
+    called = getattr(value, "__call__", None)  # noqa: B004
+    return callable(value) and not any(map(inspect.iscoroutinefunction, (value, called)))
 
 
-def validate_observers(observers: Sequence[Observer]) -> tuple[Observer, ...]:
-    """Return the observers as a tuple. Raises `InputError` for an invalid one."""
-    # Callers without a type checker may pass one function, an object with handler methods, or a coroutine function.
-    if not isinstance(observers, Sequence) or isinstance(observers, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InputError(f"observers is {observers!r}; pass a list of functions that take an event")
-    for observer in observers:
-        called = getattr(observer, "__call__", None)  # noqa: B004 - the method itself may be a coroutine function
-        if called is None or inspect.iscoroutinefunction(observer) or inspect.iscoroutinefunction(called):
-            raise InputError(
-                f"observers has {observer!r}; pass functions that take an event and are not coroutine functions"
-            )
-    return tuple(observers)
+OBSERVERS = Constraint(
+    "a list of functions (def) that take an event",
+    # A string has characters, which are no functions.
+    lambda value: isinstance(value, Sequence) and all(map(_is_observer, value)),  # pyright: ignore[reportUnknownArgumentType]
+)

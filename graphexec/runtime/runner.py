@@ -24,7 +24,7 @@ from graphexec.runtime.handlers import (
     handlers_for,
 )
 from graphexec.runtime.io import ASYNC, BLOCKING, IO, run_sync
-from graphexec.runtime.loop import follow, whole_end
+from graphexec.runtime.loop import RunLoop, whole_end
 from graphexec.runtime.observers import OnEvent
 
 if TYPE_CHECKING:
@@ -95,4 +95,7 @@ def _follow(  # noqa: PLR0913
     known = handlers_for({**find_handlers(graph.settings), **(handlers or {}), **(overrides or {})})
     everywhere = Handlers({kind: known[kind] for kind in overrides or ()})
     context = RunContext(known, limits or Limits(), at_once, clock, proof, around_call, everywhere)
-    return follow(graph, value, context, io, consumer, pieces=pieces, options=RunOptions(**options), finish=whole_end)
+    options_of_run = RunOptions(**options)
+    return RunLoop(
+        graph, value, context, io, consumer, pieces=pieces, options=options_of_run, finish=whole_end
+    ).follow()

@@ -18,6 +18,7 @@ from graphexec.runtime.threads import (
     MOST_REPORTS,
     NOT_DONE,
     CallUpdate,
+    End,
     NotDone,
     current_cancel_scope,
     make_room,
@@ -44,32 +45,27 @@ def require_event_loop() -> None:
     )
 
 
+def _call_on(loop: asyncio.AbstractEventLoop, function: Callable[..., object], *arguments: object) -> None:
+    """Let a loop call a function soon, from any thread; not if the loop has been closed meanwhile."""
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(function, *arguments)
+
+
 async def call_in_thread(call: Callable[[], T]) -> T:
     """Run `call` in a separate thread and await its result; cancelling this abandons the thread."""
     require_event_loop()
     loop = asyncio.get_running_loop()
-    result: asyncio.Future[T] = loop.create_future()
+    ended: asyncio.Future[End[T]] = loop.create_future()
 
-    def deliver(value: T, error: BaseException | None) -> None:
+    def deliver(end: End[T]) -> None:
         # It may be cancelled; and not asked before, since a signal handler of asyncio may cancel it in between.
         with contextlib.suppress(asyncio.InvalidStateError):
-            if isinstance(error, StopIteration):
-                # asyncio cannot store it in a future; PEP 479 converts it to the same error.
-                result.set_exception(RuntimeError(f"{call} raised StopIteration"))
-            elif error is not None:
-                result.set_exception(error)
-            else:
-                result.set_result(value)
-
-    def receive(value: T, error: BaseException | None) -> None:
-        # The loop may be closed by the time an abandoned call ends.
-        with contextlib.suppress(RuntimeError):
-            loop.call_soon_threadsafe(deliver, value, error)
+            ended.set_result(end)
 
     with open_cancel_scope() as scope:
-        context = run_in_thread(call, scope, receive)
+        context = run_in_thread(call, scope, partial(_call_on, loop, deliver))
         try:
-            return await result
+            return (await ended)()
         finally:
             if not scope.cancelled:
                 adopt(context)
@@ -209,9 +205,7 @@ class CallTaskGroup(Generic[T]):
             # The report is dropped, and so are those of other waiting threads.
             self._room.put(None)
             return
-        # The loop may be closed by the time an abandoned call reports.
-        with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._add, (position, None, _ThreadReport(news)))
+        _call_on(self._loop, self._add, (position, None, _ThreadReport(news)))
 
     async def room(self) -> None:
         """Wait until the reports are taken."""
@@ -317,12 +311,7 @@ def run_on_own_loop(call: Callable[[], Awaitable[T]]) -> T:
         assert task is not None, "a loop runs tasks"
         assert scope is not None, "a call in a thread has one"
 
-        def cancel() -> None:
-            # The loop may have been closed meanwhile.
-            with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(task.cancel)
-
-        with scope.on_cancel(cancel):
+        with scope.on_cancel(partial(_call_on, loop, task.cancel)):
             return await call()
 
     run = run_of_call()

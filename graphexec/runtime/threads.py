@@ -22,7 +22,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from queue import Empty, SimpleQueue
 from types import CoroutineType
-from typing import Any, Generic, Self, TypeAlias, TypeVar, final
+from typing import Any, Generic, NoReturn, Self, TypeAlias, TypeVar, final
 
 from graphexec.errors import AbandonedError, ThreadLimitError
 from graphexec.runtime.calls import adopt
@@ -90,19 +90,19 @@ class CancelScope:
         with self._lock:
             self._listeners.discard(listener)
 
-    def begin(self) -> None:
-        """Record that a thread begins a call. Raises `AbandonedError` if the caller has been cancelled."""
+    def run(self, call: Callable[[], T]) -> T:
+        """Return what a call returns, in its thread. Raises `AbandonedError` if the caller has been cancelled."""
         with self._lock:
             self.check()
             self._running += 1
-
-    def end(self) -> None:
-        """Record that a call has ended."""
-        with self._lock:
-            self._running -= 1
-            cancelled = self.cancelled
-        if cancelled:
-            _threads.abandon(-1)
+        try:
+            return call()
+        finally:
+            with self._lock:
+                self._running -= 1
+                cancelled = self.cancelled
+            if cancelled:
+                _threads.abandon(-1)
 
     def check(self) -> None:
         """Raise `AbandonedError` if the caller has been cancelled: further work would be wasted."""
@@ -246,12 +246,14 @@ def threads_since(number: int) -> list[int | None]:
     return [thread for call, thread in list(_threads.running.items()) if call > number]
 
 
-# Receives the result of a call, or the exception that it raised.
-Receiver: TypeAlias = Callable[[Any, BaseException | None], object]
+# Returns the result of a call, or raises its exception.
+End: TypeAlias = Callable[[], T]
 
 
-def run_in_thread(call: Callable[[], object], scope: CancelScope | None, receive: Receiver) -> contextvars.Context:
-    """Start `call` in a daemon thread, with a copy of the caller's context variables; `receive` its result there.
+def run_in_thread(
+    call: Callable[[], T], scope: CancelScope, receive: Callable[[End[T]], object]
+) -> contextvars.Context:
+    """Start `call` in a daemon thread, with a copy of the caller's context variables; `receive` its end there.
 
     Returns the copy, for `adopt`. If the scope is cancelled before the thread starts, the call is not made. Raises
     `ThreadLimitError` if no thread is available.
@@ -259,25 +261,23 @@ def run_in_thread(call: Callable[[], object], scope: CancelScope | None, receive
     context = contextvars.copy_context()
     context.run(_cancel_scope.set, scope)
 
-    def counted() -> object:
-        if scope is None:
-            return call()
-        scope.begin()
-        try:
-            return call()
-        finally:
-            scope.end()
-
     def work() -> Callable[[], object]:
         try:
-            result = context.run(counted)
+            result = context.run(scope.run, call)
         except BaseException as error:  # noqa: BLE001 - raised in the waiting caller
-            return partial(receive, None, error)
+            return partial(receive, partial(_raise, error))
         close_if_cancelled(result, scope)
-        return partial(receive, result, None)
+        return partial(receive, lambda: result)
 
     _threads.run(work)
     return context
+
+
+def _raise(error: BaseException) -> NoReturn:
+    try:
+        raise error
+    finally:
+        del error  # Its traceback refers to this frame.
 
 
 def close_if_cancelled(result: object, scope: CancelScope | None) -> None:
@@ -320,7 +320,7 @@ def sleep_unless_cancelled(seconds: float) -> None:
 
 
 # The position of a call, with a function that returns its result or raises, or with a report.
-CallUpdate: TypeAlias = tuple[int, Callable[[], Any] | None, object]
+CallUpdate: TypeAlias = tuple[int, End[Any] | None, object]
 
 
 def make_room() -> SimpleQueue[None]:
@@ -356,12 +356,8 @@ class ThreadGroup(Generic[C, T]):
 
     def start(self, position: int, call: C) -> None:
         """Start a call. Raises `ThreadLimitError`."""
-
         # A future would make some twenty calls more.
-        def receive(result: Any, error: BaseException | None) -> None:
-            self._coming.put((position, partial(_result_of, result, error), None))
-
-        run_in_thread(partial(self._run, call), self._scope, receive)
+        run_in_thread(partial(self._run, call), self._scope, lambda end: self._coming.put((position, end, None)))
 
     def report(self, position: int, news: object) -> None:
         """Add a report of the call at this position, from its thread."""
@@ -393,15 +389,6 @@ class ThreadGroup(Generic[C, T]):
         self._room.put(None)
 
 
-def _result_of(result: T, error: BaseException | None) -> T:
-    try:
-        if error is not None:
-            raise error
-        return result
-    finally:
-        del error  # Its traceback refers to this frame.
-
-
 def wait_for(call: Callable[[], T], seconds: float | None) -> T | NotDone:
     """Return the result of `call`, or `NOT_DONE` after `seconds`. Raises the exception of `call`.
 
@@ -409,9 +396,9 @@ def wait_for(call: Callable[[], T], seconds: float | None) -> T | NotDone:
     """
     if seconds is not None and seconds <= 0:
         return NOT_DONE
-    ended = SimpleQueue[Callable[[], T] | None]()
+    ended = SimpleQueue[End[T] | None]()
     with open_cancel_scope() as scope, scope.on_cancel(partial(ended.put, None)):
-        context = run_in_thread(call, scope, lambda result, error: ended.put(partial(_result_of, result, error)))
+        context = run_in_thread(call, scope, ended.put)
         try:
             end = get_within(ended, seconds)
         except Empty:

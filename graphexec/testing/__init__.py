@@ -20,7 +20,6 @@ if TYPE_CHECKING:
         answered,
         asked,
         calls_tool,
-        dominates,
         ended,
         entered,
         eventually,
@@ -46,7 +45,6 @@ __all__ = [
     "answered",
     "asked",
     "calls_tool",
-    "dominates",
     "ended",
     "entered",
     "eventually",
@@ -74,7 +72,7 @@ _MODULES = {
     "graphexec.testing.explorer.explore": "explore",
     "graphexec.testing.explorer.oracle": "replies_of",
     "graphexec.testing.explorer.stub_nodes": "explore_table",
-    "graphexec.testing.explorer.temporal": "always answered asked calls_tool dominates ended entered eventually "
+    "graphexec.testing.explorer.temporal": "always answered asked calls_tool ended entered eventually "
     "followed left never never_without predicate",
 }
 

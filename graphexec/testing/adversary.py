@@ -2,77 +2,57 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from graphexec.actions import Run
-from graphexec.effects import MODEL_CALLS, TOOL_CALLS, AskHuman, CallAgent, CallModel, CallTool, ModelEffect
+from graphexec.effects import MODEL_CALLS, TOOL_CALLS
 from graphexec.errors import ModelError
 from graphexec.kernel.effects import CallContext, Effect
 from graphexec.kernel.graph import Graph
-from graphexec.messages import CompletionRequest
 from graphexec.runtime.handlers import Handler, Handlers
 from graphexec.runtime.io import IO
-from graphexec.testing.explorer.oracle import Oracle, Reply
-from graphexec.testing.explorer.temporal import UNKNOWN
+from graphexec.testing.explorer.oracle import Oracle
 from graphexec.testing.failures import Readable
 from graphexec.testing.scripted import ScriptedError, delay, pause
 
-# The lists of an attack: answers to model calls, to tool calls, and to all other effects.
+# The parts of an attack: answers to model calls, to tool calls, and to all other effects.
 Part: TypeAlias = Literal["turns", "results", "others"]
-PARTS: tuple[Part, ...] = ("turns", "results", "others")
-
-RAISES = "raises"
-
-# The number of different replies to a user's effect in an attack.
-_OTHERS = 4
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Move(Readable):
-    """One answer: the name of a class of replies, or `raises`, or a number for a user's effect.
+    """One answer: a reply by its number, or an unusual one by a negative number; `None` raises an exception.
 
-    If the effect has no such class of replies, the first one is used.
+    The numbers go round: the one after an effect's last reply is its first again.
     """
 
-    reply: str
+    number: int | None
     seconds: float = 0.0
     stubborn: bool = False
 
     def __repr__(self) -> str:
-        return f"{self.reply}{delay(self.seconds, stubborn=self.stubborn)}"
+        return f"{'raises' if self.number is None else self.number}{delay(self.seconds, stubborn=self.stubborn)}"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Attack(Readable):
-    """The answers to each model call, tool call and other effect. The last move of each list repeats endlessly."""
+    """The answers to each part of a run's effects. The last move of each part repeats endlessly."""
 
-    turns: tuple[Move, ...]
-    results: tuple[Move, ...] = ()
-    others: tuple[Move, ...] = ()
+    moves: Mapping[Part, tuple[Move, ...]]
 
     def __repr__(self) -> str:
-        parts = [f"{part}=({', '.join(map(repr, moves))})" for part in PARTS if (moves := self.part(part))]
-        return ", ".join(parts)
-
-    def describe(self) -> str:
-        """Return the attack in words."""
-        return f"with the replies {self!r}" if repr(self) else "with any replies"
-
-    def part(self, part: Part) -> tuple[Move, ...]:
-        """Return the moves of one of its lists."""
-        return {"turns": self.turns, "results": self.results, "others": self.others}[part]
+        return ", ".join(f"{part}=({', '.join(map(repr, moves))})" for part, moves in self.moves.items())
 
     @property
     def seconds(self) -> float:
         """The sum of the seconds of its moves."""
-        return sum(move.seconds for part in PARTS for move in self.part(part))
+        return sum(move.seconds for moves in self.moves.values() for move in moves)
 
     def at_once(self) -> Attack:
         """Return the attack without its delays."""
-        return Attack(*(tuple(dataclasses.replace(move, seconds=0.0) for move in self.part(part)) for part in PARTS))
+        return Attack({part: tuple(Move(move.number) for move in moves) for part, moves in self.moves.items()})
 
 
 @dataclass
@@ -81,7 +61,7 @@ class Adversary:
 
     attack: Attack
     oracle: Oracle
-    seen: dict[Part, int] = field(default_factory=lambda: dict.fromkeys(PARTS, 0))
+    seen: Counter[Part] = field(default_factory=Counter[Part])
     raised: list[BaseException] = field(default_factory=list[BaseException])
     # The effects and their answers, shown in a failure.
     log: list[str] = field(default_factory=list[str])
@@ -97,63 +77,39 @@ class Adversary:
         # A sync run has no virtual time.
         if move.seconds and not io.blocking:
             await pause(move.seconds, stubborn=move.stubborn)
-        return self._answer(effect, move)
+        return self._answer(effect, move.number)
 
     def _next(self, effect: Effect[Any]) -> Move:
-        part = part_of(effect)
-        moves = self.attack.part(part)
+        part = part_of(type(effect))
+        moves = self.attack.moves.get(part, ())
         number = self.seen[part]
-        self.seen[part] = number + 1
-        return moves[min(number, len(moves) - 1)] if moves else Move("")
+        self.seen[part] += 1
+        return moves[min(number, len(moves) - 1)] if moves else Move(0)
 
-    def _answer(self, effect: Effect[Any], move: Move) -> Any:
-        if move.reply == RAISES:
-            error = ModelError("as scripted") if part_of(effect) == "turns" else ScriptedError("as scripted")
+    def _answer(self, effect: Effect[Any], number: int | None) -> Any:
+        if number is None:
+            error = ModelError("as scripted") if MODEL_CALLS in effect.charges else ScriptedError("as scripted")
             self.raised.append(error)
             self.log.append(f"{type(effect).__name__}: raises {type(error).__name__}")
             raise error
-        replies = self.oracle(effect)
-        named = [reply for reply in (*replies, *self.oracle.unusual(effect)) if reply.name == move.reply]
-        if not named:
-            named = [replies[int(move.reply) % len(replies)] if move.reply.isdigit() else replies[0]]
-        self.log.append(f"{type(effect).__name__}: {named[0].name}")
-        return named[0].value
+        replies = (self.oracle.unusual(effect) if number < 0 else ()) or self.oracle(effect)
+        reply = replies[number % len(replies)]
+        self.log.append(f"{type(effect).__name__}: {reply.name}")
+        return reply.value
 
 
-def part_of(effect: Effect[Any]) -> Part:
-    """Return the list of an attack that answers the effect."""
-    if MODEL_CALLS in effect.charges:
+def part_of(kind: type[Effect[Any]]) -> Part:
+    """Return the part of an attack that answers effects of this class."""
+    if MODEL_CALLS in kind.charges:
         return "turns"
-    return "results" if TOOL_CALLS in effect.charges else "others"
+    return "results" if TOOL_CALLS in kind.charges else "others"
 
 
-def replies_by_part(
-    graph: Graph[Any, Any], oracle: Oracle, tools: Sequence[str], *, decides: type[Effect[Any]] | None = None
-) -> tuple[Mapping[Part, tuple[str, ...]], Mapping[Part, tuple[str, ...]]]:
-    """Return the names of the classes of replies that an attack on the graph can choose from, and of unusual ones.
-
-    `decides` is the effect by which the graph's agent decides, if it has one: `CallModel` or `CallAgent`.
-    """
-    asked = {kind for node in graph for kind in node.effects}
-    probes: list[Effect[Any]] = []
-    if CallModel in asked and decides is not CallAgent:
-        probes.append(CallModel(CompletionRequest("")))
-    probes += [kind(CompletionRequest("")) for kind in asked if issubclass(kind, ModelEffect) and kind is not CallModel]
-    if CallAgent in asked and decides is not CallModel:
-        probes.append(CallAgent(Run({})))
-    if CallTool in asked:
-        probes += [CallTool(name, {}) for name in (*tools, UNKNOWN)]
-    names = _names_by_part(probes, oracle)
-    if any(kind not in (CallAgent, CallTool) and not issubclass(kind, ModelEffect) for kind in asked):
-        # The replies to users' effects are numbered.
-        names["others"] = tuple(map(str, range(_OTHERS)))
-    return names, _names_by_part([*probes, *([AskHuman("")] if AskHuman in asked else [])], oracle.unusual)
-
-
-def _names_by_part(
-    effects: Sequence[Effect[Any]], replies: Callable[[Effect[Any]], Sequence[Reply]]
-) -> dict[Part, tuple[str, ...]]:
-    return {
-        part: tuple(dict.fromkeys(reply.name for one in effects if part_of(one) == part for reply in replies(one)))
-        for part in PARTS
-    }
+def numbers_by_part(oracle: Oracle) -> dict[Part, range]:
+    """Return the numbers of the replies from which an attack can choose, by the parts that a machine asks for."""
+    found: dict[Part, range] = {}
+    for kind, numbers in oracle.numbers.items():
+        part = part_of(kind)
+        before = found.get(part, numbers)
+        found[part] = range(min(before.start, numbers.start), max(before.stop, numbers.stop))
+    return found

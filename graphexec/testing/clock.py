@@ -133,10 +133,6 @@ class _VirtualLoop(asyncio.SelectorEventLoop):
         future.add_done_callback(decrement)
         return future
 
-    async def shutdown_default_executor(self, timeout: float | None = None) -> None:
-        """Leave the pool's idle threads running until the program ends."""
-        del timeout
-
     def working(self) -> bool:
         return not self.ending and (self._executing > 0 or self.threads.have_calls())
 

@@ -15,8 +15,7 @@ from graphexec.kernel.meters import Limits, is_measure
 from graphexec.kernel.node import END
 from graphexec.kernel.snapshot import Snapshot
 from graphexec.testing.adversary import Attack
-from graphexec.testing.explorer.explore import RAISES, Exploration, explore
-from graphexec.testing.explorer.failure import remedy
+from graphexec.testing.explorer.explore import RAISES, Exploration, explore, remedy
 from graphexec.testing.explorer.oracle import Replies
 from graphexec.testing.explorer.stub_nodes import explore_table
 from graphexec.testing.explorer.temporal import charges_of
@@ -29,8 +28,7 @@ from graphexec.testing.runs import (
     comparable,
     measured_by,
     moves_of,
-    outcome_async,
-    outcome_sync,
+    outcome_of,
     pauses,
     report_attack,
 )
@@ -38,17 +36,11 @@ from graphexec.testing.setup import ENDLESS, Trial, Verifiable, check_names, gra
 from graphexec.verify import Bound, Bounds, Verdict, verify
 from graphexec.verify import check as check_certificate
 
-# Exhaustive checks use no limit above this: enough to take every loop and to leave it.
-EXHAUSTIVE = 2
-
 # The warning of a guard that some exits bypass. Other warnings, such as of a loop that only a limit ends, may be meant.
 _BYPASSED = "GX027"
 
 # Sums of seconds are not exact.
 _ROUNDING = 1e-6
-
-# The number of further attacks to find the shortest one that breaks a machine; 0 to show the first one.
-SHRINKING = 300
 
 # The default number of attacks on a machine: a few seconds for an executor.
 EXAMPLES = 50
@@ -143,30 +135,31 @@ def check_certificates(verdict: Verdict) -> None:
     check_certificate(type(certificate).from_json(certificate.to_json()), verdict.graph)
 
 
-def check_table_runs(graph: Graph[Any, Any], limits: Limits, *, most: int = EXHAUSTIVE) -> Exploration:
+def check_table_runs(graph: Graph[Any, Any], limits: Limits) -> Exploration:
     """Follow every run that the table allows, for any behaviour of its nodes; check that it ends within its bounds.
 
-    The real engine runs it, and asserts that the proof's rank falls. Limits that are set are lowered to `most`.
+    The real engine runs it, and asserts that the proof's rank falls. Limits that are set are lowered.
     """
     __tracebackhide__ = True
-    limits = small(graph, limits, most)
+    limits = small(graph, limits)
     verdict = require_proof(graph, limits)
     assert verdict.certificate is not None, "a proved machine has a certificate"
     return _check_bound(explore_table(graph, limits, proof=verdict.proof), verdict)
 
 
-def check_all_runs(trial: Trial, *, most: int = EXHAUSTIVE) -> Exploration:
+def check_all_runs(trial: Trial) -> Exploration:
     """Follow every run of the real nodes for all replies; check that it ends within its bounds, or raises as allowed.
 
-    Limits that are set are lowered to `most`.
+    Limits that are set are lowered.
     """
     __tracebackhide__ = True
     check_ask_counts(trial)
-    limits = small(trial.graph, trial.limits, most)
+    limits = small(trial.graph, trial.limits)
     found = explore(trial.graph, limits, trial.start, trial.oracle, raises=trial.raises, context=trial.context)
     if found.raised:
         shortest = min(found.raised, key=lambda one: len(one.path))
-        lines = [f"{one}{_describe_place(one.error)}; {remedy(one.error)}" for one in found.raised]
+        places = [f"; raised at {place}" if (place := place_of(one.error)) else "" for one in found.raised]
+        lines = [f"{one}{at}; {remedy(one.error)}" for one, at in zip(found.raised, places, strict=True)]
         raise AssertionError("\n".join(lines)) from with_own_frames(shortest.error)
     return _check_bound(found, require_proof(trial.graph, limits))
 
@@ -174,17 +167,12 @@ def check_all_runs(trial: Trial, *, most: int = EXHAUSTIVE) -> Exploration:
 def check_ask_counts(trial: Trial) -> None:
     """Repeat each reply endlessly, and check that no node asks endlessly in one visit, or keeps state between runs."""
     __tracebackhide__ = True
-    for attack in repetitions(trial.all_parts):
+    for attack in repetitions(trial.numbers, unusual=True):
         # The first run of a process may leave what all others find.
         first, again = (report_attack(trial, attack, trial.limits) for _ in range(2))
         check_equal_runs(first, again, trial)
-    # The following checks do not run this script.
-    trial.watchdog.script = ""
-
-
-def _describe_place(error: BaseException) -> str:
-    place = place_of(error)
-    return f"; raised at {place}" if place else ""
+    # The following checks have other replies.
+    trial.watchdog.log = ()
 
 
 def _check_bound(exploration: Exploration, verdict: Verdict) -> Exploration:
@@ -202,10 +190,9 @@ def _check_bound(exploration: Exploration, verdict: Verdict) -> Exploration:
 def check_attacks(trial: Trial, *, examples: int = EXAMPLES) -> None:
     """Attack the machine `examples` times with reproducible attacks, and call `check_attack` for each.
 
-    Raises `AssertionError` for the shortest failing attack found, and `InputError` for `examples` below 1.
+    Raises `AssertionError` for the first attack that breaks a property; each has few moves.
     """
     __tracebackhide__ = True
-    validate("", ("examples", examples, whole(1)))
     # Hypothesis is imported only here.
     from hypothesis import HealthCheck, Phase, given, settings
 
@@ -213,7 +200,6 @@ def check_attacks(trial: Trial, *, examples: int = EXAMPLES) -> None:
 
     # An attack that failed once counts as failing, even if the machine keeps state between runs.
     broken: dict[str, AssertionError] = {}
-    tried = 0
 
     @settings(
         max_examples=examples,
@@ -221,19 +207,14 @@ def check_attacks(trial: Trial, *, examples: int = EXAMPLES) -> None:
         database=None,
         derandomize=True,
         report_multiple_bugs=False,
-        phases=[Phase.generate, Phase.shrink] if SHRINKING else [Phase.generate],
+        phases=[Phase.generate],
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )
-    @given(attack=attacks(trial.all_parts), limits=limits(trial.limits), of_its_time=fractions())
+    @given(attack=attacks(trial.numbers), limits=limits(trial.limits), of_its_time=fractions())
     def attacked(attack: Attack, limits: Limits, of_its_time: float) -> None:
-        nonlocal tried
         key = repr((attack, limits, of_its_time))
         if key in broken:
             raise broken[key]
-        tried += 1
-        if tried > examples + SHRINKING:
-            # Stop shrinking.
-            return
         try:
             check_attack(trial, attack, limits)
             needed = attack.seconds if limits.seconds is None else min(limits.seconds, attack.seconds)
@@ -313,8 +294,7 @@ def check_bounds(report: RunReport, bounds: Bounds, limits: Limits, graph: Graph
 def check_drivers(trial: Trial, attack: Attack, limits: Limits) -> None:
     """Check that sync, async, and resumed runs (from JSON at each effect) end alike. The attack has no delays."""
     __tracebackhide__ = True
-    whole = outcome_sync(trial, attack, limits)
-    other = outcome_async(trial, attack, limits)
+    whole, other = (outcome_of(trial, attack, limits, trial.start, is_async=one) for one in (False, True))
     differs = bool(trial.stateful)
     if comparable(other) != comparable(whole) and not differs:
         # Observed runs tell which node it is.
@@ -326,7 +306,7 @@ def check_drivers(trial: Trial, attack: Attack, limits: Limits) -> None:
         again = paused.to_json()
         at = paused.node
         assert again == text, f"a snapshot at {at} that was stored differs from the original: {text} became {again}"
-        resumed = outcome_sync(trial, attack, limits, paused, seen)
+        resumed = outcome_of(trial, attack, limits, paused, seen)
         assert comparable(resumed) == comparable(whole) or differs, (
             f"{at} differs when it is resumed: from {text} the run ends with {resumed!r} instead of {whole!r}; keep "
             f"what it needs in its value, in a form that JSON keeps"

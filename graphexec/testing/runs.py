@@ -7,9 +7,10 @@ import dataclasses
 import json
 import math
 import time
-from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from collections import Counter
+from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any
 
 from graphexec.errors import Portable, SnapshotError
 from graphexec.kernel.effects import All
@@ -22,7 +23,7 @@ from graphexec.kernel.stepping import advance, begin
 from graphexec.runtime.handlers import handler_of
 from graphexec.runtime.io import BLOCKING, run_sync
 from graphexec.runtime.runner import arun, astream, run
-from graphexec.testing.adversary import PARTS, Adversary, Attack, Part
+from graphexec.testing.adversary import Adversary, Attack, Part
 from graphexec.testing.clock import VirtualClock
 from graphexec.testing.failures import DeadlockError
 from graphexec.testing.setup import Trial
@@ -60,44 +61,39 @@ class RunReport:
         return last.outcome if isinstance(last, Done) else None
 
 
-@final
-class _Recorder:
-    """The events of a run. Raises `BrokenPromiseError` for a visit with too many requests that no node declares."""
-
-    def __init__(self, graph: Graph[Any, Any]) -> None:
-        self.events: list[Event[Any]] = []
-        self._graph = graph
-        self._requests: set[int] = set()
-
-    def record(self, event: Event[Any]) -> None:
-        """Store an event."""
-        self.events.append(event)
-        if isinstance(event, Entered):
-            self._requests = set()
-        elif isinstance(event, Asked) and event.call is not None:
-            self._requests.add(event.call.sequence)
-            if len(self._requests) >= MOST_ASKS and self._graph[event.node].most is None:
-                fact = f"asks for {type(event.effect).__name__} {MOST_ASKS} times in one visit"
-                remedy = "let it return after some replies, and declare asks= in its @node, or set a lower max_fan_out"
-                raise BrokenPromiseError(event.node, fact, remedy)
-
-
 def report_run(
     trial: Trial,
     adversary: Adversary,
     clock: VirtualClock,
     made: AsyncGenerator[Event[Any], None] | Generator[Event[Any], None, None],
 ) -> RunReport:
-    """Report an async run under the virtual clock, or a sync one in real time. Its exception is part of the report."""
-    recorder, error = _Recorder(trial.graph), None
+    """Report an async run under the virtual clock, or a sync one in real time. Its exception is part of the report.
+
+    Raises `BrokenPromiseError` for a visit with too many requests that no node declares.
+    """
+    events: list[Event[Any]] = []
+    error: Exception | None = None
+    # Of the current visit.
+    requests: set[int] = set()
     begun, seconds = time.monotonic(), clock.seconds
+
+    def record(event: Event[Any]) -> None:
+        events.append(event)
+        if isinstance(event, Entered):
+            requests.clear()
+        elif isinstance(event, Asked) and event.call is not None:
+            requests.add(event.call.sequence)
+            if len(requests) >= MOST_ASKS and trial.graph[event.node].most is None:
+                fact = f"asks for {type(event.effect).__name__} {MOST_ASKS} times in one visit"
+                remedy = "let it return after some replies, and declare asks= in its @node, or set a lower max_fan_out"
+                raise BrokenPromiseError(event.node, fact, remedy)
 
     async def follow(stream: AsyncGenerator[Event[Any], None]) -> None:
         nonlocal seconds
         try:
             async with contextlib.aclosing(stream):
                 async for event in stream:
-                    recorder.record(event)
+                    record(event)
         finally:
             # Before the clock advances for remaining tasks.
             seconds = clock.seconds
@@ -108,20 +104,20 @@ def report_run(
         else:
             with contextlib.closing(made):
                 for event in made:
-                    recorder.record(event)
+                    record(event)
     except BrokenPromiseError:
         raise
     except Exception as raised:  # noqa: BLE001 - the caller judges the exception of the run
         error = raised
     if not isinstance(made, AsyncGenerator):
         seconds = time.monotonic() - begun
-    return RunReport(tuple(recorder.events), error, adversary, seconds)
+    return RunReport(tuple(events), error, adversary, seconds)
 
 
 def report_attack(trial: Trial, attack: Attack, limits: Limits, proof: Proof | None = None) -> RunReport:
     """Report one async run in which the adversary answers all effects."""
-    trial.watchdog.script = attack.describe()
     clock, adversary = VirtualClock(), Adversary(attack, trial.oracle)
+    trial.watchdog.log = adversary.log
     overrides = adversary.handlers(trial.graph)
     made = astream(
         trial.graph, trial.start, overrides=overrides, limits=limits, clock=clock, proof=proof, context=trial.context
@@ -134,47 +130,42 @@ def report_attack(trial: Trial, attack: Attack, limits: Limits, proof: Proof | N
     raise report.error
 
 
-def outcome_async(trial: Trial, attack: Attack, limits: Limits) -> object:
-    """Return the outcome of an unobserved async run, or the exception that ends it. The attack has no delays."""
-    clock = VirtualClock()
-    overrides = Adversary(attack, trial.oracle).handlers(trial.graph)
-
-    def drive() -> Done[Any]:
-        made = arun(trial.graph, trial.start, overrides=overrides, limits=limits, clock=clock, context=trial.context)
-        return clock.run(made)
-
-    return _outcome_or_error(drive)
-
-
-def outcome_sync(
-    trial: Trial, attack: Attack, limits: Limits, paused: Snapshot | None = None, seen: dict[Part, int] | None = None
+def outcome_of(
+    trial: Trial,
+    attack: Attack,
+    limits: Limits,
+    value: object,
+    seen: Mapping[Part, int] | None = None,
+    *,
+    is_async: bool = False,
 ) -> object:
-    """Return the outcome of a sync run, or the exception that ends it."""
-    adversary = Adversary(attack, trial.oracle, dict(seen) if seen else dict.fromkeys(PARTS, 0))
-    overrides, clock = adversary.handlers(trial.graph), VirtualClock()
-    value = trial.start if paused is None else paused
-    return _outcome_or_error(
-        lambda: run(trial.graph, value, overrides=overrides, limits=limits, clock=clock, context=trial.context)
-    )
+    """Return the outcome of an unobserved run from a value or a snapshot, or the exception that ends it.
 
-
-def _outcome_or_error(drive: Callable[[], Done[Any]]) -> object:
+    The attack has no delays; `seen` are the counts of its answers before a snapshot.
+    """
+    overrides, clock = Adversary(attack, trial.oracle, Counter(seen)).handlers(trial.graph), VirtualClock()
     try:
-        return drive().outcome
+        if is_async:
+            done = clock.run(
+                arun(trial.graph, value, overrides=overrides, limits=limits, clock=clock, context=trial.context)
+            )
+        else:
+            done = run(trial.graph, value, overrides=overrides, limits=limits, clock=clock, context=trial.context)
     except Exception as error:  # noqa: BLE001 - compared with the exception of another run
         return error
+    return done.outcome
 
 
-def pauses(trial: Trial, attack: Attack, limits: Limits) -> list[tuple[str, dict[Part, int]]]:
+def pauses(trial: Trial, attack: Attack, limits: Limits) -> list[tuple[str, Mapping[Part, int]]]:
     """Return the run as JSON before each effect, with the counts of answers so far."""
     adversary = Adversary(attack, trial.oracle)
     handlers = adversary.handlers(trial.graph)
-    found: list[tuple[str, dict[Part, int]]] = []
+    found: list[tuple[str, Mapping[Part, int]]] = []
     snapshot = begin(trial.graph, trial.start)
     try:
         while True:
             # Before it asks: an unanswered request would be charged again, as after a crash.
-            found.append((snapshot.to_json(), dict(adversary.seen)))
+            found.append((snapshot.to_json(), Counter(adversary.seen)))
             state = advance(trial.graph, snapshot, limits)
             if isinstance(state, Done):
                 break

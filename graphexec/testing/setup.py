@@ -7,23 +7,24 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from graphexec.actions import Run
-from graphexec.effects import CallAgent, CallModel, LoadMemory, SaveMemory
+from graphexec.effects import CallModel, LoadMemory, SaveMemory
 from graphexec.errors import InputError, did_you_mean
 from graphexec.executor.executor import AgentExecutor
 from graphexec.executor.outcomes import Ready
-from graphexec.kernel.effects import Effect
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Limits
 from graphexec.messages import ModelReply
-from graphexec.testing.adversary import PARTS, Part, replies_by_part
+from graphexec.testing.adversary import Part, numbers_by_part
 from graphexec.testing.explorer.explore import RAISES
 from graphexec.testing.explorer.oracle import Oracle, Replies, replies_of
-from graphexec.testing.explorer.stepping import priced
 from graphexec.testing.explorer.stub_nodes import WIDEST
 from graphexec.testing.own_code.watchdog import Watchdog
 from graphexec.verify.proof.flow import lower_limits
 
 Verifiable: TypeAlias = AgentExecutor | Graph[Any, Any]
+
+# Exhaustive checks use no limit above this: enough to take every loop and to leave it.
+EXHAUSTIVE = 2
 
 # The time limit, in seconds, of runs that would take endless time, or none.
 ENDLESS = 64.0
@@ -33,8 +34,8 @@ ENDLESS = 64.0
 class Trial:
     """A machine that can be run from `start`, within `limits`, with the replies of an oracle.
 
-    It may end with an exception of one of the classes `raises`. `parts` are the names of the possible replies, and
-    `unusual` those of the unusual ones.
+    It may end with an exception of one of the classes `raises`. `numbers` are those of the replies to each part of its
+    effects.
     """
 
     graph: Graph[Any, Any]
@@ -42,20 +43,14 @@ class Trial:
     # Any value that the first node takes.
     start: Any
     oracle: Oracle
-    parts: Mapping[Part, tuple[str, ...]]
-    unusual: Mapping[Part, tuple[str, ...]]
+    numbers: Mapping[Part, range]
     raises: tuple[type[BaseException], ...] = RAISES
-    # Names the script of the current run in its errors.
+    # Names the replies of the current run in its errors.
     watchdog: Watchdog = field(default_factory=Watchdog)
     # The names of nodes that may behave differently in each run.
     stateful: frozenset[str] = frozenset()
     # The context of the runs.
     context: object = None
-
-    @property
-    def all_parts(self) -> dict[Part, tuple[str, ...]]:
-        """The names of all replies, the unusual ones last."""
-        return {part: (*self.parts[part], *self.unusual[part]) for part in PARTS}
 
 
 def graph_of(machine: Verifiable) -> Graph[Any, Any]:
@@ -88,12 +83,8 @@ def trial_of(
     """
     graph = graph_of(machine)
     check_names("stateful", stateful, [*graph.nodes], "no node of the machine")
-    tools: tuple[str, ...] = ()
-    decides: type[Effect[Any]] | None = None
     if isinstance(machine, AgentExecutor):
-        tools = tuple(machine.tools)
-        decides = CallAgent if machine.agent.model is None else CallModel
-        if decides is CallAgent:
+        if machine.agent.model is None:
             # A plan declares both; only users' nodes ask the model of a callable agent.
             replies = {CallModel: [ModelReply("done"), ModelReply("")], **(replies or {})}
         provided: tuple[str, ...] = ()
@@ -109,10 +100,9 @@ def trial_of(
         takes = " | ".join(kind.__name__ for kind in graph[graph.start].takes)
         raise InputError(f"the graph starts with {takes}, but no start value is known; pass start={takes}(...)")
     within = limits_of(machine, limits)
-    oracle = priced(replies_of(machine, replies), within)
-    names = replies_by_part(graph, oracle, tools, decides=decides)
-    watchdog = watchdog or Watchdog()
-    return Trial(graph, within, start, oracle, *names, raises, watchdog, frozenset(stateful), context)
+    oracle = replies_of(machine, replies)
+    watchdog, stays = watchdog or Watchdog(), frozenset(stateful)
+    return Trial(graph, within, start, oracle, numbers_by_part(oracle), raises, watchdog, stays, context)
 
 
 def check_names(option: str, given: Sequence[str], known: Sequence[str], fact: str) -> None:
@@ -126,12 +116,12 @@ def check_names(option: str, given: Sequence[str], known: Sequence[str], fact: s
             raise InputError(f"{option} has {name!r}, which is {fact}; {hint}")
 
 
-def small(graph: Graph[Any, Any], limits: Limits, most: int) -> Limits:
-    """Return limits lowered to `most`, including those of the machine's own meters.
+def small(graph: Graph[Any, Any], limits: Limits) -> Limits:
+    """Return limits lowered to 2, including those of the machine's own meters.
 
     The fan-out is lowered to 8, so that a node that asks for several effects can finish, and one that asks repeatedly
     reaches its limit. An absent limit stays absent, so the proof for the given limits holds for the lowered ones.
     """
-    restarts = None if limits.restarts is None else min(limits.restarts, most)
-    fan_out = None if limits.fan_out is None else min(limits.fan_out, max(most, WIDEST))
-    return replace(lower_limits(limits, graph.meters, most), restarts=restarts, fan_out=fan_out)
+    restarts = None if limits.restarts is None else min(limits.restarts, EXHAUSTIVE)
+    fan_out = None if limits.fan_out is None else min(limits.fan_out, WIDEST)
+    return replace(lower_limits(limits, graph.meters, EXHAUSTIVE), restarts=restarts, fan_out=fan_out)

@@ -1,19 +1,19 @@
 """Hypothesis strategies of the checks: limits of every kind, and attacks on a run.
 
-They draw plain data, which shrinks to readable values: `turns=(calls echo, raises), limits=iterations=1`.
+They draw plain data, which shrinks to readable values: `turns=(1, raises), limits=iterations=1`.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from hypothesis import strategies as st
 
 from graphexec.effects import AGENT_METERS, MODEL_CALLS, TOKENS, TOOL_CALLS, agent_limits
-from graphexec.kernel.meters import Limits, freeze, is_whole
-from graphexec.testing.adversary import PARTS, RAISES, Attack, Move, Part
+from graphexec.kernel.meters import FrozenMapping, Limits, is_whole
+from graphexec.testing.adversary import Attack, Move, Part
 from graphexec.testing.explorer.stub_nodes import WIDEST
 
 # Small, because a script may ask up to this number of times; most values do not stop a visit.
@@ -52,7 +52,7 @@ def limits(draw: st.DrawFn, within: Limits | None = None, *, most: int = 6) -> L
     # A limit on fractional amounts cannot be 0.
     lowered = {name: draw(st.integers(0, limit)) for name, limit in further.items() if is_whole(limit)}
     meters = {**drawn.meters, **further, **lowered}
-    return dataclasses.replace(drawn, meters=freeze(meters))
+    return dataclasses.replace(drawn, meters=FrozenMapping(meters))
 
 
 def fractions() -> st.SearchStrategy[float]:
@@ -65,22 +65,22 @@ _DELAYS = (0.0, 0.0, 0.0, 0.0, 0.5, 4.0, math.inf)
 
 
 @st.composite
-def moves(draw: st.DrawFn, replies: Sequence[str]) -> Move:
-    """Single moves: one of these classes of replies, or an exception; at once, late or never."""
+def moves(draw: st.DrawFn, numbers: range) -> Move:
+    """Single moves: one of the replies with these numbers, or an exception; at once, late or never."""
     # The exception comes last, so that examples shrink to a reply.
-    reply = draw(st.sampled_from([*replies, *replies, RAISES]))
+    several = [*range(numbers.stop), *range(-1, numbers.start - 1, -1)]
+    number = draw(st.sampled_from([*several, *several, None]))
     seconds = draw(st.sampled_from(_DELAYS))
-    return Move(reply, seconds, stubborn=seconds > 0 and draw(st.booleans()))
+    return Move(number, seconds, stubborn=seconds > 0 and draw(st.booleans()))
 
 
 @st.composite
-def attacks(draw: st.DrawFn, replies: Mapping[Part, Sequence[str]], *, max_moves: int = 5) -> Attack:
-    """Attacks on a run, given the names of the possible replies (`Trial.parts`).
+def attacks(draw: st.DrawFn, numbers: Mapping[Part, range], *, max_moves: int = 5) -> Attack:
+    """Attacks on a run, given the numbers of the possible replies (`Trial.numbers`).
 
     The last move of each part repeats endlessly.
     """
-    chosen = {
-        part: tuple(draw(st.lists(moves(replies[part]), min_size=1, max_size=max_moves))) if replies[part] else ()
-        for part in PARTS
-    }
-    return Attack(**chosen)
+    drawn: dict[Part, tuple[Move, ...]] = {}
+    for part, one in numbers.items():
+        drawn[part] = tuple(draw(st.lists(moves(one), min_size=1, max_size=max_moves)))
+    return Attack(drawn)

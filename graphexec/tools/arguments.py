@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import typing
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, NotRequired, TypeAlias, Union, get_args, get_origin
@@ -15,7 +16,7 @@ from typing_extensions import TypedDict
 
 from graphexec.actions import Run
 from graphexec.errors import ToolDefinitionError, format_value
-from graphexec.kernel.signatures import find_call_parameter, resolve_hints
+from graphexec.kernel.signatures import find_call_parameter
 
 # Any: the functions of users, whose parameters are unknown.
 Function: TypeAlias = Callable[..., Any]
@@ -235,10 +236,12 @@ def read_hints(function: Function, name: str) -> Mapping[str, Any]:
             # The fields of a dataclass or a pydantic model; its constructor may take `**data`.
             of_fields: dict[str, Any] = {}
             with contextlib.suppress(NameError):
-                of_fields = resolve_hints(read, extras=True)
-            hints = of_fields | resolve_hints(getattr(read, "__init__"), extras=True)  # noqa: B009 - not of the class
+                of_fields = typing.get_type_hints(read, include_extras=True)
+            made = getattr(read, "__init__")  # noqa: B009 - not of the class
+            hints = of_fields | typing.get_type_hints(made, include_extras=True)
         else:
-            hints = resolve_hints(read if inspect.isroutine(read) else getattr(read, "__call__"), extras=True)  # noqa: B004, B009
+            called = read if inspect.isroutine(read) else getattr(read, "__call__")  # noqa: B004, B009
+            hints = typing.get_type_hints(called, include_extras=True)
     except NameError as error:
         raise ToolDefinitionError(
             f"{name} has an annotation that cannot be resolved: {error}; import or define it"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 from graphexec.errors import ToolDefinitionError
@@ -224,6 +224,23 @@ def format_schema(schema: Any) -> str:
             return "object"
         case _:
             return "any"
+
+
+def alternatives(schema: Any, definitions: Mapping[str, Any]) -> Iterator[Schema]:
+    """Yield the schemas of which a value fits one, without references and branches; each definition is used once."""
+    left, pending = dict(definitions), [schema]
+    while pending:
+        found = pending.pop()
+        # The keys of a JSON object are strings.
+        one: Schema = found if isinstance(found, dict) else {}  # pyright: ignore[reportUnknownVariableType]
+        match one:
+            case {"$ref": str(reference), **rest}:
+                if isinstance(definition := left.pop(reference.removeprefix(_DEFINITIONS), None), dict):
+                    pending.append({**definition, **rest})
+            case {"anyOf": [*branches], **rest} | {"oneOf": [*branches], **rest}:
+                pending += [{**rest, **branch} for branch in reversed(branches) if isinstance(branch, dict)]
+            case _:
+                yield one
 
 
 # Any: JSON.

@@ -61,12 +61,6 @@ def text_of(run: Run, kind: str) -> str:
     return str(asked.prompt if kind == "completion" else "\n".join(one.content for one in asked.messages))
 
 
-def written_by_hand(kind: str) -> Agent:
-    """Return an agent that no factory of ours made."""
-    made = AGENTS[kind]
-    return Agent(made.ask, made.read, MODEL, tools=made.tools, narrow=made.narrow if kind == "tool_calling" else None)
-
-
 class TestRecord:
     def test_steps_and_json_keep_the_aside(self) -> None:
         run = RUN.with_aside(notes={"clock": "Monday"}).with_steps(turn(4, "add"))
@@ -131,7 +125,6 @@ class TestTools:
         ("agent", "tools", "names"),
         (AGENTS["tool_calling"], ("mail", "unknown"), ["mail"]),
         (create_tool_calling_agent(MODEL, TOOLS, tool_choice="search"), ("add",), ["search", "add"]),
-        (written_by_hand("tool_calling"), ("add",), ["add"]),
     )
     def test_native_tools_are_those_on_offer(self, agent: Agent, tools: tuple[str, ...], names: list[str]) -> None:
         asked = request(Run({"input": "q"}).with_aside(tools=tools), agent)
@@ -146,13 +139,14 @@ class TestTools:
         assert "search" not in asked.messages[0].content
         assert "The names of the tools are: mail\n" in text_of(Run({"input": "q"}).with_aside(tools=("mail",)), "react")
 
-    def test_agent_that_cannot_be_narrowed_or_remade_is_refused(self) -> None:
-        own, changed = written_by_hand("react"), dataclasses.replace(AGENTS["react"], ask=AGENTS["structured"].ask)
+    def test_agent_that_cannot_be_remade_is_refused(self) -> None:
+        own = dataclasses.replace(AGENTS["react"], remake=None)
+        changed = dataclasses.replace(AGENTS["react"], ask=AGENTS["structured"].ask)
         with pytest.raises(InputError, match=r"has a list of tools.*; give it remake"):
             own.with_tools(TOOLS[:1])
         with pytest.raises(InputError, match=r"its functions were replaced after that.*; give it remake"):
             changed.with_tools(TOOLS[:1])
-        with pytest.raises(InputError, match=r"offers all of its tools in each request; give it narrow"):
+        with pytest.raises(InputError, match=r"offers all of its tools in each request; give it remake"):
             request(RUN.with_aside(tools=("add",)), own)
 
 

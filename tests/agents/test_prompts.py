@@ -147,6 +147,14 @@ def test_other_mistakes_are_refused(make: Make, tools: list[Any], options: dict[
 @cases(
     ("make", "options", "replies", "stop", "head", "step"),
     (
+        agents.create_react_agent,
+        {"prompt": "{tools}|{tool_names}|{{x}}|{input}|{agent_scratchpad}"},
+        ["Think.\nAction: echo\nAction Input: cats", "Final Answer: done"],
+        ("\nObservation",),
+        f"{ECHO}|echo|{{x}}|q|",
+        "Think.\nAction: echo\nAction Input: cats\nObservation: cats\nThought: ",
+    ),
+    (
         langchain.create_mrkl_agent,
         {"prompt": "{tools}|{tool_names}|{input}|{agent_scratchpad}"},
         [" Hm.\nAction: echo\nAction Input: cats", " So.\nFinal Answer: done"],

@@ -10,8 +10,7 @@ from graphexec.agents.react import read
 from graphexec.agents.reading.text_parsing import reject_more
 from graphexec.messages import CompletionRequest, ModelReply, UserMessage
 from tests.agents.mutations.common import meaning_of
-from tests.agents.runs import run_and_record
-from tests.executor.actors import echo, fail, messages, observations, prompt
+from tests.executor.actors import messages
 from tests.parameters import cases, read_tables
 
 
@@ -74,7 +73,6 @@ def test_observation_of_the_models_own_is_kept(text: str) -> None:
 @cases(
     "form",
     *("```\n{}\n```", "```text\n{}\n``` </s>", "{}<|im_end|>\n", "{}</s> </s>", "{}\n</s>"),
-    *("<answer>{}</answer>", "<Answer>\n{}\n</Answer></s>", "```\n<answer>\n{}\n</answer>\n```"),
 )
 def test_wrapping_of_the_reply_is_not_read(form: str, text: str) -> None:
     decision = read_decision(form.format(text))
@@ -115,10 +113,8 @@ def test_truncated_action_is_not_executed() -> None:
     ("Action: none needed\nFinal Answer: 42", "42"),
     ("final answer: 42", "42"),
     ("Thought: the final answer: soon\nFINAL ANSWER : 42", "42"),
-    # Tags within an answer are kept.
-    ("Thought: x\n<answer>Final Answer: 42</answer>", "42"),
+    # Tags are kept.
     ("Final Answer:\n<answer>\n42\n</answer>", "<answer>\n42\n</answer>"),
-    ("<answer>Final Answer: </answer> ends it</answer>", "</answer> ends it</answer>"),
 )
 def test_final_answer_is_parsed(text: str, output: str) -> None:
     assert meaning_of(read(ModelReply(text))) == (output,)
@@ -162,21 +158,6 @@ def test_tokens_at_the_end_are_stripped_in_linear_time(spaces: int, tokens: int)
 
     # Ten times the text: a quadratic parser takes a hundred times as long.
     assert seconds(10) < 40 * max(seconds(1), 0.001)
-
-
-def test_prompt_has_question_tools_and_scratchpad() -> None:
-    template = "{tools}|{tool_names}|{{x}}|{input}|{agent_scratchpad}"
-    result, requests = run_and_record(
-        lambda model: create_react_agent(model, [echo, fail], prompt=template),
-        ["Think.\nAction: echo\nAction Input: {a}", "Final Answer: done"],
-        [echo, fail],
-    )
-    assert observations(result) == ["{a}"]
-    tools = "echo(text: string) - Say it again.\nfail(text: string) - Never work."
-    assert [prompt(request) for request in requests] == [
-        f"{tools}|echo, fail|{{x}}|q|",
-        f"{tools}|echo, fail|{{x}}|q|Think.\nAction: echo\nAction Input: {{a}}\nObservation: {{a}}\nThought: ",
-    ]
 
 
 def test_protocol_selects_chat_or_completion_with_stop_strings() -> None:

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 import graphexec.messages as gm
 from graphexec import AgentExecutor, create_react_agent, tool
-from graphexec.actions import NO_STEPS, AgentAction, AgentStep, Run, Steps
+from graphexec.actions import NO_STEPS, AgentAction, AgentStep, Steps
 from graphexec.agents import scratchpad
-from graphexec.agents.images import number_images
 from graphexec.agents.tool_calling import step_turns
 from graphexec.integrations.langchain.formats import json_actions, self_ask, xml
 from graphexec.messages.turns import Conversation
@@ -128,13 +127,11 @@ def test_extended_text_is_that_of_the_steps(write: scratchpad.Scratchpad, severa
         runs.append(steps)
         if order.random() < 0.5:
             write(steps)
-            number_images(Run({}, steps), ())
     # Another run goes on from an earlier step.
     runs.append(order.choice(runs).extended([AgentStep(AgentAction("look", "away", "I turn."), "a wall")]))
     order.shuffle(runs)
     for run in runs:
         assert write(run) == write(Steps(list(run)))
-        assert number_images(Run({}, run), ()) == number_images(Run({}, Steps(list(run))), ())
 
 
 def test_each_step_is_formatted_once() -> None:

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
-from graphexec.actions import AgentAction, AgentFinish, Steps
+from graphexec.actions import AgentAction, AgentFinish
 from graphexec.errors import ModelError, ParseError
 from graphexec.testing.failures import Readable
-from graphexec.testing.scripted import ScriptedError, delay, pause
+from graphexec.testing.scripted import ScriptedError, delay
 
 TurnKind: TypeAlias = Literal["answer", "act", "empty", "garbage", "model error", "exception", "nonsense"]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Call(Readable):
-    """One call of a tool, by name and with one argument."""
+    """One call of a tool, by name and with one argument, `text`."""
 
     tool: str
     argument: object = None
-    name: str = "text"
 
     def __repr__(self) -> str:
         return f"{self.tool}({'' if self.argument is None else repr(self.argument)})"
@@ -28,7 +26,7 @@ class Call(Readable):
     @property
     def action(self) -> AgentAction:
         """The call as an agent's decision."""
-        return AgentAction(self.tool, {} if self.argument is None else {self.name: self.argument})
+        return AgentAction(self.tool, {} if self.argument is None else {"text": self.argument})
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -74,38 +72,3 @@ class AgentScript(Readable):
 
     def __repr__(self) -> str:
         return f"({', '.join(map(repr, self.turns))})"
-
-    @property
-    def seconds(self) -> float:
-        """The sum of the seconds of its turns."""
-        return sum(turn.seconds for turn in self.turns)
-
-    def turn_at(self, steps: Steps) -> tuple[int, ScriptedTurn]:
-        """Return the next turn, from the steps alone: the agent keeps no state that runs could share."""
-        position = number = 0
-        while position < len(steps):
-            position += max(1, len(self.turns[min(number, len(self.turns) - 1)].calls))
-            number += 1
-        return number, self.turns[min(number, len(self.turns) - 1)]
-
-    def agent(self) -> Callable[[Steps, dict[str, Any]], Coroutine[Any, Any, Any]]:
-        """Return an agent that follows the script, for async runs: `AgentExecutor(agent=script.agent(), ...)`."""
-
-        async def scripted(steps: Steps, inputs: dict[str, Any]) -> Any:
-            del inputs
-            number, turn = self.turn_at(steps)
-            if turn.seconds:
-                await pause(turn.seconds, stubborn=turn.stubborn)
-            return turn.decision(number)
-
-        return scripted
-
-    def instant_agent(self) -> Callable[[Steps, dict[str, Any]], Any]:
-        """Return an agent that follows the script without delays, for any run."""
-
-        def scripted(steps: Steps, inputs: dict[str, Any]) -> Any:
-            del inputs
-            number, turn = self.turn_at(steps)
-            return turn.decision(number)
-
-        return scripted

@@ -11,8 +11,6 @@ from hypothesis import note
 from hypothesis import strategies as st
 
 from graphexec.kernel.graph import Graph
-from graphexec.testing.setup import ENDLESS
-from graphexec.testing.strategies import fractions
 from tests.checks.random_graphs import BUDGETS, COLOURS, METERS, AsksFor, DrawnEdge, DrawnGraph, DrawnNode, Errand
 from tests.checks.scripts import AgentScript, Call, ScriptedTurn, TurnKind
 
@@ -23,10 +21,10 @@ _SECONDS = (0.0, 0.0, 0.0, 0.5, 1.0, 4.0, 128.0, math.inf)
 
 
 @st.composite
-def calls(draw: st.DrawFn, tools: Sequence[str] = (), argument: str = "text") -> Call:
+def calls(draw: st.DrawFn, tools: Sequence[str] = ()) -> Call:
     """Calls of these tools, or of an unknown one, with an argument or without."""
     tool = draw(st.sampled_from([*tools, "unknown"]))
-    return Call(tool, draw(st.sampled_from([None, "x", 1])), argument)
+    return Call(tool, draw(st.sampled_from([None, "x", 1])))
 
 
 @st.composite
@@ -34,7 +32,6 @@ def turns(
     draw: st.DrawFn,
     tools: Sequence[str] = (),
     *,
-    argument: str = "text",
     delays: bool = True,
     kinds: Sequence[TurnKind] = _KINDS,
 ) -> ScriptedTurn:
@@ -42,7 +39,7 @@ def turns(
     kind = draw(st.sampled_from(kinds))
     called: Sequence[Call] = ()
     if kind == "act":
-        called = draw(st.lists(calls(tools, argument), min_size=1, max_size=4))
+        called = draw(st.lists(calls(tools), min_size=1, max_size=4))
     seconds = draw(st.sampled_from(_SECONDS)) if delays else 0.0
     return ScriptedTurn(kind, tuple(called), seconds, stubborn=seconds > 0 and draw(st.booleans()))
 
@@ -52,27 +49,16 @@ def agent_scripts(
     draw: st.DrawFn,
     tools: Sequence[str] = (),
     *,
-    argument: str = "text",
     delays: bool = True,
     kinds: Sequence[TurnKind] = _KINDS,
     max_turns: int = 5,
 ) -> AgentScript:
     """Agents with arbitrary behaviour, at once, late, or never; the last turn repeats endlessly.
 
-    `tools` are the names of the tools, `argument` is the name of their argument. Without `delays` each turn comes at
-    once.
+    `tools` are the names of the tools. Without `delays` each turn comes at once.
     """
-    one = turns(tools, argument=argument, delays=delays, kinds=kinds)
+    one = turns(tools, delays=delays, kinds=kinds)
     return AgentScript(tuple(draw(st.lists(one, min_size=1, max_size=max_turns))))
-
-
-def time_limits(needed: float) -> st.SearchStrategy[float]:
-    """Time limits relative to the seconds that a run needs: none, a part, exactly as many, or more.
-
-    If the run needs endless time, or none, the base is a fixed number of seconds.
-    """
-    whole = needed if 0 < needed < math.inf else ENDLESS
-    return fractions().map(lambda fraction: fraction * whole)
 
 
 # About half of the nodes ask for nothing.

@@ -196,6 +196,6 @@ def test_stopped_run_names_a_larger_limit(limit: gx.Exhausted, typed: str) -> No
         (AnswerPrinter(out := io.StringIO(), err := io.StringIO()), f"--limit {typed}"),
         (TurnDisplay(executor, out, err), f"/limits {typed}"),
     ):
-        display.on_end(gx.StoppedResponse("", limit), RunProgress())
+        display.on_end(RunProgress(ending=gx.StoppedResponse("", limit)))
         assert err.getvalue().endswith(f"; allow more with {advice}\n")
     assert out.getvalue() == ""

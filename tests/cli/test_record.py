@@ -2,7 +2,6 @@
 
 import contextlib
 import errno
-import gzip
 import io
 import json
 import os
@@ -18,18 +17,16 @@ import pytest
 
 import graphexec as gx
 from graphexec import actions, draw, effects, models
-from graphexec.cli import files, records
-from graphexec.cli.files import open_for_writing, unzip
+from graphexec.cli import records
 from graphexec.cli.runs.loop import RunSetup, follow
 from graphexec.draw.runs.records import __doc__ as description
 from graphexec.executor import Ready
 from graphexec.kernel.effects import CallContext, DetachedScope
-from graphexec.live import feeds
 from graphexec.messages import ChatRequest, Image, ModelReply, Reasoning, ReplyDelta, ToolCall, Usage, UserMessage
 from graphexec.models.scripted import ScriptedReply
 from graphexec.nodes import guard_input
 from tests.cli.conversations import Silence, serving
-from tests.cli.terminals import ARGUMENTS, PATIENCE, Ended, Program, command, environment, refused
+from tests.cli.terminals import ARGUMENTS, PATIENCE, Program, command, environment
 from tests.cli.test_run import SOLVED, asking, run
 from tests.cli.test_run import records as records_of
 from tests.cli.traced import double
@@ -79,54 +76,6 @@ def test_file_is_written_from_the_beginning(tmp_path: Path, file: Path) -> None:
         assert events == ["start", "entered", "asked"]
         ended = running.interrupt()
     assert (ended.code, read(file)[-1]["status"]) == (130, "interrupted")
-
-
-# ---- a gzipped trace
-
-
-@pytest.mark.medium
-def test_trace_is_gzipped_if_its_name_says_so(tmp_path: Path, file: Path) -> None:
-    packed = tmp_path / "packed.jsonl.gz"
-    assert run(SOLVED, "--record", str(packed)).code == 0
-    records = read_trace(gzip.decompress(packed.read_bytes()).decode())
-    assert records[-1]["output"] == "37 * 48 is 1776."
-    shown = command("draw", "--run", str(packed), "--format", "text").out
-    # The name does not matter for reading.
-    file.write_bytes(packed.read_bytes())
-    assert command("draw", "--run", str(file), "--format", "text") == Ended(0, shown, "")
-    assert "1776" in shown
-    assert command("view", str(packed), "-o", str(tmp_path / "run.html"), "--no-open").code == 0
-    feed = feeds.feed_of(packed)
-    feed.refresh()
-    assert "it is gzipped; show it without --live" in feed.error
-
-
-def test_gzipped_trace_can_be_read_up_to_any_byte(tmp_path: Path) -> None:
-    packed, lines = tmp_path / "trace.jsonl.gz", [f'{{"event": "{number}"}}\n' * number for number in range(1, 6)]
-    with open_for_writing(packed) as out:
-        for count, line in enumerate(lines, 1):
-            print(line, end="", file=out, flush=True)
-            assert files.read(str(packed)) == "".join(lines[:count])
-    content = packed.read_bytes()
-    assert gzip.decompress(content).decode() == "".join(lines)
-    read = [unzip(content[:size]) for size in range(2, len(content) + 1)]
-    assert all("".join(lines).startswith(one.decode()) for one in read)
-    assert (read[0], sorted(read, key=len), read[-1].decode()) == (b"", read, "".join(lines))
-
-
-@cases(
-    ("content", "fact"),
-    (gzip.compress(b"{}")[:-8] + bytes(8), "it is damaged: "),
-    (gzip.compress(b"{}")[:2] + b"{}" * 20, "it is damaged: "),
-    (gzip.compress(b"{}") + b"{}", "it is not one gzipped text of less than 1,000 bytes; name a text file"),
-    (gzip.compress(bytes(2000)), "it is not one gzipped text of less than 1,000 bytes; name a text file"),
-)
-def test_damaged_and_huge_gzipped_files_are_refused(
-    file: Path, content: bytes, fact: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(files, "_MOST", 1000)
-    file.write_bytes(content)
-    assert f"{file} cannot be read: {fact}" in refused("view", str(file))
 
 
 # ---- a full disk

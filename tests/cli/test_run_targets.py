@@ -66,7 +66,6 @@ def test_own_executor_is_recorded() -> None:
     (["--max-iterations", "2"], "the limit of 2 iterations was reached"),
     (["--limit", "iterations=3"], "the limit of 3 iterations was reached"),
     (["--limit", "model_calls=1"], "the limit of 1 model call was reached"),
-    (["--limit", "model_calls=1"], "the limit of 1 model call was reached"),
     ([], "the limit of 9 iterations was reached"),
 )
 def test_limits_apply_to_an_own_executor(options: list[str], expected: str) -> None:

@@ -1,7 +1,7 @@
 """The trace on a terminal, with a line about the pending calls until they have returned."""
 
 import io
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -70,7 +70,7 @@ def printed(*events: Event[Any], interrupted: RunProgress | None = None) -> str:
     for event in events:
         trace.on_event(event)
     if interrupted is not None:
-        trace.on_interrupt(interrupted)
+        trace.on_end(replace(interrupted, error=KeyboardInterrupt()))
     return out.getvalue()
 
 

@@ -1,7 +1,6 @@
 """`graphexec view`: a run as a page, live, and errors of invalid traces."""
 
 import re
-import shlex
 import webbrowser
 from pathlib import Path
 
@@ -59,10 +58,10 @@ def test_page_may_be_opened(folder: Path, visited: list[str], monkeypatch: pytes
     assert command("view", TRACE, "-o", "run.html") == Ended(0, "run.html\n", error)
 
 
-@cases(("file", "drawn"), ("x.svg", True), ("my run.txt", True), ("x.pdf", False), ("x", False))
-def test_wrong_suffix_is_refused(folder: Path, file: str, drawn: bool) -> None:
-    remedy = f", or draw the machine: graphexec draw --run trace.jsonl -o {shlex.quote(file)}" if drawn else ""
-    expected = f"graphexec: {file} does not have the suffix .html or .htm of a page; name such a file{remedy}\n"
+@cases("file", "x.svg", "my run.txt", "x")
+def test_wrong_suffix_is_refused(folder: Path, file: str) -> None:
+    remedy = "name such a file, or draw the machine: graphexec draw --run trace.jsonl"
+    expected = f"graphexec: {file} does not have the suffix .html or .htm of a page; {remedy}\n"
     assert command("view", TRACE, "-o", file) == Ended(2, "", expected)
     assert [one.name for one in folder.iterdir()] == [TRACE]
 
@@ -115,9 +114,6 @@ def test_invalid_trace_names_file_and_line(folder: Path, arguments: list[str], t
 
 @cases(
     ("arguments", "expected"),
-    (["nowhere.jsonl"], "nowhere.jsonl cannot be read: there is no such file; "),
-    (["trace.json"], "trace.json cannot be read: there is no such file; check its name\n"),
-    (["trase.jsonl"], "trase.jsonl cannot be read: there is no such file; check its name\n"),
     (["no/t.jsonl"], "no/t.jsonl cannot be read: there is no such file; check its name\n"),
     (["."], ". cannot be read: Is a directory; name a text file\n"),
     ([TRACE, "--port", "80"], "--port needs --live; add --live"),

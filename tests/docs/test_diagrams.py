@@ -95,4 +95,4 @@ def test_each_machine_is_proved_and_reaches_its_bound(name: str, iterations: int
     assert found.longest == bounds.transitions.number == bounds.transitions.value
     assert found.model_calls is not None
     assert bounds.model_calls.number is None or found.model_calls <= bounds.model_calls.number
-    assert not [never for never in found.never_taken if machine[never.edge.source].meters and iterations]
+    assert not [edge for edge in found.never_taken if machine[edge.source].meters and iterations]

@@ -16,7 +16,7 @@ from graphexec.messages import ModelReply, ToolCall
 from graphexec.models import ScriptedModel
 from tests.executor.actors import caller_of, echo
 from tests.parameters import cases
-from tests.verify.bad_machines import UNREACHABLE
+from tests.verify.bad_machines import RESET_INSIDE
 
 
 class Formatter:
@@ -83,5 +83,5 @@ def test_result_and_verdict_are_printed() -> None:
     assert text_of(scripted("Four.").run("2 + 2?")) == "Four."
     verdict = AGENT_EXECUTOR.verify(gx.Limits(iterations=4))
     assert shown(verdict) == {"text/plain": str(verdict)}
-    assert text_of(UNREACHABLE.verify()).startswith("REFUTED")
-    assert "GX004" in text_of(UNREACHABLE.verify())
+    assert text_of(RESET_INSIDE.verify()).startswith("REFUTED")
+    assert "GX015" in text_of(RESET_INSIDE.verify())

@@ -2,7 +2,6 @@
 
 import asyncio
 import dataclasses
-import io
 import json
 import threading
 from collections.abc import Callable, Mapping, Sequence, Sized
@@ -202,13 +201,6 @@ def delegate_to(inner: Callable[[], AgentExecutor], *, is_async: bool) -> AnyToo
 
     make = tool(name="delegate", description="Let another agent do it.")
     return make(adelegate) if is_async else make(delegate)
-
-
-class Terminal(io.StringIO):
-    """A stream that claims to be a terminal."""
-
-    def isatty(self) -> bool:
-        return True
 
 
 async def until(released: threading.Event) -> None:

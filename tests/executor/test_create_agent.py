@@ -196,7 +196,7 @@ AGENT_TYPE = r"no option agent_type; write kind='react', .*; .* no option max_st
     *(((model, [double]), {}, InputError, message) for model, message in WRONG_MODELS),
     *(((M, [double]), options, InputError, message) for options, message in WRONG_OPTIONS),
     ((), {"agent_type": "react", "max_steps": 3, "verbose": True}, InputError, AGENT_TYPE),
-    ((), {}, InputError, r"create_agent needs model; write create_agent\(model, tools\)"),
+    ((), {}, InputError, r"create_agent needs model; write create_agent\(model, tools, sys"),
 )
 def test_mistake_gets_the_remedy(arguments: tuple[Any, ...], options: dict[str, Any], error: Any, message: str) -> None:
     with pytest.raises(error, match=message):

@@ -1,7 +1,6 @@
 """The methods of AgentExecutor: their results, invalid arguments, independent runs, trimmed steps, and batches."""
 
 import asyncio
-import re
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -255,25 +254,16 @@ def test_interrupt_ends_a_batch_despite_return_exceptions() -> None:
         in_threads(["a", "b"], raising(KeyboardInterrupt()), return_exceptions=True)
 
 
-ONE = "batch takes several inputs; pass a list of them, or use invoke for one"
-LIST = "batch was given {}; pass a list of inputs"
-WIDTH = "max_concurrency is {}; give {} or more, or None for 64"
-WHOLE = "a whole number, 1"
-LETTERS = (one for one in ["a"])
-
-
 @each_way
 @cases(
-    ("many", "width", "message"),
-    ("text", None, ONE),
-    ({"input": "a"}, None, ONE),
-    *((many, None, LIST.format(repr(many))) for many in (None, 3, LETTERS)),
+    ("many", "width", "name"),
+    *((many, None, "inputs") for many in ("text", {"input": "a"}, None, 3, (one for one in "a"))),
     # Also without inputs.
-    *(([], width, WIDTH.format(width, "1")) for width in (0, -1)),
-    *(([], width, WIDTH.format(repr(width), WHOLE)) for width in (2.5, "3", True)),
+    *(([], width, "max_concurrency") for width in (0, -1, 2.5, "3", True)),
 )
-def test_invalid_batch_is_refused(batch: Batch, many: Any, width: Any, message: str) -> None:
-    with pytest.raises(errors.InputError, match=re.escape(message)):
+def test_invalid_batch_is_refused(batch: Batch, many: Any, width: Any, name: str) -> None:
+    remedy = "a list of inputs, .*invoke for one" if name == "inputs" else "a whole number, 1 or more, or None for 64"
+    with pytest.raises(errors.InputError, match=f"batch has {name}=.*; give {remedy}"):
         batch(many, max_concurrency=width)
 
 

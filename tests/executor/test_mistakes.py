@@ -289,8 +289,10 @@ EXECUTOR_OPTIONS: list[tuple[dict[str, Any], str, str]] = [
         for one in (2.5, "last", None, 1.5, [1])
     ),
     *(({"return_direct": one}, f"is {one!r}", "give 'single' or 'any'") for one in (["any"], "perhaps", None, 1)),
-    *(({"observers": one}, "", "; pass") for one in ([1], "print", [asyncio.sleep], [Awaited()])),
-    ({"observers": print}, "is ", "pass a list of functions that take an event"),
+    *(
+        ({"observers": one}, "is ", "give a list of functions (def) that take an event")
+        for one in ([1], "print", [asyncio.sleep], [Awaited()], print)
+    ),
     ({"tool_concurrency": "2"}, "is '2'", "give a whole number, 1 or more"),
     ({"tool_concurrency": 0}, "is 0", "give a whole number, 1 or more"),
     ({"tool_concurrency": -1}, "is -1", "give a whole number, 1 or more"),
@@ -301,7 +303,8 @@ EXECUTOR_OPTIONS: list[tuple[dict[str, Any], str, str]] = [
         ({"handle_parsing_errors": one}, f"is {one!r}", "give True, False, a string, or a function")
         for one in (None, 0, 1, 3, [True])
     ),
-    ({"memory": []}, "is []", "make one, for example with BufferMemory"),
+    *(({"memory": one}, "is ", "give a memory, for example BufferMemory()") for one in ([], BufferMemory)),
+    ({"memory": memory.MemoryHistory()}, "is ", "give a memory, for example BufferMemory()"),
 ]
 
 

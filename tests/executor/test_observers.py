@@ -14,13 +14,13 @@ import pytest
 import graphexec as gx
 from graphexec import Answered, Asked, Done, Entered, Failed, Moved, Reported, actions, runtime, snapshot_of
 from graphexec.errors import InputError
-from graphexec.executor import Ready, parse
+from graphexec.executor import Ready
 from graphexec.integrations import langchain
 from graphexec.runtime import run as run_table
 from tests import garbage
-from tests.drivers import FakeClock, options_of
+from tests.drivers import options_of
 from tests.executor import actors
-from tests.executor.actors import WAYS, Running, act, answer, echo, run_async, run_by, run_sync, scripted, timed
+from tests.executor.actors import WAYS, Running, act, answer, echo, run_async, run_by, run_sync, scripted
 from tests.parameters import cases
 from tests.semantics.endings import cancel_run, raising
 
@@ -81,7 +81,7 @@ def test_machine_without_an_agent_has_observers_too() -> None:
     machine.run(Ready(actions.Run({})), observers=[seen.append])
     assert kinds(seen) == [Entered, Moved, Done]
     invalid: Any = print
-    with pytest.raises(InputError, match=r"^observers is <built-in function print>; pass a list of functions"):
+    with pytest.raises(InputError, match=r"^observers is <built-in function print>; give a list of functions"):
         machine.run(Ready(actions.Run({})), observers=invalid)
 
 
@@ -267,54 +267,6 @@ def test_marked_observer_fails_at_the_end() -> None:
     # Each observer receives one last event, and nothing after it.
     assert [kinds(seen)[-1] for seen in (before, failing.seen, after)] == [Done, Done, Failed]
     assert len(before) == len(failing.seen) == len(after)
-
-
-# ---- time
-
-
-@every_way
-def test_time_of_observers_is_measured(way: str) -> None:
-    clock, seen = FakeClock(), list[Any]()
-
-    def dawdle(event: object) -> None:
-        clock.advance(2)
-        seen.append(event)
-
-    run_by(way, timed(make_executor(dawdle), clock))
-    # The time of the last event is not included.
-    assert seen[-1].observer_seconds == 2 * (len(seen) - 1)
-
-
-@cases("run", run_sync, run_async)
-@cases("observed", True, False)
-@cases("seconds", None, 1e6)
-def test_time_of_nodes_and_policies_is_measured(run: Running, observed: bool, seconds: float | None) -> None:
-    """It does not include the time of calls and observers."""
-    clock = FakeClock()
-
-    def decide(steps: Any, inputs: Any) -> Any:
-        clock.advance(100)
-        if steps:
-            return answer()
-        raise gx.ParseError("what?")
-
-    def handle(error: gx.ParseError) -> str:
-        clock.advance(3)
-        return "again"
-
-    def finish(outcome: Any) -> Any:
-        clock.advance(20)
-        return outcome
-
-    def watch(event: gx.Event[Any]) -> None:
-        clock.advance(1000)
-
-    settings: dict[str, Any] = {"handle_parsing_errors": handle, "max_execution_time": seconds}
-    executor = make_executor(*[watch] * observed, agent=decide, **settings)
-    executor = timed(executor.with_graph(gx.wrap(executor.graph, parse, after=finish)), clock)
-    result = run(executor)
-    assert (result.output, result.node_seconds) == ("done", 20 + 3 + 20)
-    assert result.observer_seconds == 1000 * observed * 12
 
 
 def test_observers_are_called_before_the_consumer() -> None:

@@ -189,7 +189,6 @@ OWNERS: dict[str, list[Callable[..., Any]]] = {
     "LOCAL_MODEL_OPTIONS": [models.LocalModel],
     "MEMORY_OPTIONS": [BufferMemory],
     "MODEL_OPTIONS": [models.OpenAICompatible, models.Anthropic],
-    "METHOD_OPTIONS": [gx.AgentExecutor.batch],
     "REMOVED": [RunOptions],
     "RUN_OPTIONS": [RunOptions, RunContext],
     "LIMITS_OPTIONS": [graphexec.Limits],

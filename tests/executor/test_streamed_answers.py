@@ -369,7 +369,7 @@ WRITTEN: dict[str, tuple[Make, Callable[[str, bool], str]]] = {
 # What ReAct does not read at the end of a reply, and what it does not read there if the reply begins accordingly.
 ENDINGS = "|".join(["\\s", "\ufeff", "\u200b", *map(re.escape, END_TOKENS)])
 UNREAD_END = re.compile(f"(?:{ENDINGS})*+")
-HELD_ENDING = re.compile(f"(?:{ENDINGS}|`|(?ai:</answer>))*+")
+HELD_ENDING = re.compile(f"(?:{ENDINGS}|`)*+")
 
 
 def begins_with_a_label(rest: str) -> bool:
@@ -391,7 +391,7 @@ def is_ending(rest: str) -> bool:
     ending = HELD_ENDING.match(rest)
     assert ending is not None, "the pattern matches the empty string"
     begun = rest[ending.end() :]
-    return "</answer>".startswith(begun.lower()) or any(token.startswith(begun) for token in END_TOKENS)
+    return any(token.startswith(begun) for token in END_TOKENS)
 
 
 def is_call(rest: str) -> bool:
@@ -468,7 +468,7 @@ def test_held_line_comes_at_the_end() -> None:
 @cases(
     "reply",
     *("{}</s>", "{}\n<|im_end|>", "{} <|eot_id|></s>\n", "{}\u200b", "{}\ufeff\n"),
-    *("```\n{}\n```", "```\n{}\n``` </s>", "<answer>\n{}\n</answer>", "<answer>\n{}</Answer></s>"),
+    *("```\n{}\n```", "```\n{}\n``` </s>"),
 )
 def test_unread_end_of_a_reply_is_not_streamed(reply: str) -> None:
     found = pieces(lambda: executor(react, [reply.format(f"Final Answer: {ANSWER}")]))
@@ -477,18 +477,10 @@ def test_unread_end_of_a_reply_is_not_streamed(reply: str) -> None:
 
 
 # What may stand around a reply, whole and in parts.
-WRAPPING = st.sampled_from(
-    [
-        *END_TOKENS,
-        "</answer>",
-        "</Answer>",
-        "<answer>\n",
-        *("```", "`", "<", "</", "<|", "<|im_", " ", "\n", "x", "I", "\u200b"),
-    ]
-)
+WRAPPING = st.sampled_from([*END_TOKENS, "```", "`", "<", "</", "<|", "<|im_", " ", "\n", "x", "I", "\u200b"])
 
 
-@given(before=st.sampled_from(["", "```\n", "<answer>\n"]), answer=st.lists(WRAPPING, max_size=8), cuts=CUTS)
+@given(before=st.sampled_from(["", "```\n"]), answer=st.lists(WRAPPING, max_size=8), cuts=CUTS)
 def test_wrapping_is_held_back(before: str, answer: list[str], cuts: list[int]) -> None:
     written = f"x{''.join(answer)}"
     reply = f"{before}Final Answer: {written}"

@@ -65,7 +65,8 @@ def cut(name: str) -> ToolResult:
     (BOTH, m.Left(1), 2.0, (Cut(), "yes"), m.Total("cut, yes")),
 )
 def test_run_continues_after_a_cut(machine: Any, value: object, at: float, answers: Any, outcome: object) -> None:
-    cut_run = m.pending(machine, value, TWO_SECONDS).cut(at=at, answers=answers)
+    state = m.pending(machine, value, TWO_SECONDS)
+    cut_run = state.reply(answers, at=at) if answers else state.cut(at=at)
     done = m.finish(machine, m.reload(cut_run, machine), TWO_SECONDS)
     assert (done.outcome, done.spent.seconds) == (outcome, max(at, 2))
 
@@ -77,7 +78,7 @@ def test_run_continues_after_a_cut(machine: Any, value: object, at: float, answe
 )
 def test_finished_calls_of_a_cut_batch_are_charged(finished: tuple[object, ...], reported: Usage) -> None:
     state = m.pending(m.BRAINSTORM, m.Prompt(), TWO_SECONDS)
-    done = m.finish(m.BRAINSTORM, state.cut(at=2.0, answers=finished), TWO_SECONDS)
+    done = m.finish(m.BRAINSTORM, state.reply(finished, at=2.0), TWO_SECONDS)
     assert done.outcome == m.Stopped(m.Prompt(), LATE)
     assert Usage(int(done.spent["prompt_tokens"]), int(done.spent["completion_tokens"])) == reported
     assert (reported_tokens(done.spent), silent_calls(done.spent)) == (reported.total_tokens, 1)
@@ -140,8 +141,6 @@ def test_batch_needs_one_remaining_token_for_each_call(limit: int, calls: int, r
 
 
 PAIR = m.pending(m.SURVEY, m.Topics(("a", "b")))
-TIMED = m.pending(m.SURVEY, m.Topics(("a", "b")), TWO_SECONDS)
-GIVE_TWO = "a batch of 2 effects was cut with {} replies; give a reply or a Cut() for each"
 ASKED = "interview asked for Question and was answered with"
 OF_TWO = "a batch of 2 effects was answered with {!r}; give a tuple with a reply to each"
 BEFORE = "the reply has at={}; give the seconds since the start of the run, 0 or more"
@@ -156,12 +155,6 @@ reply_pair: Any = PAIR.reply
     (
         lambda: run(m.INTERVIEW, m.Topic("tea"), handlers={m.Question: lambda question: LATE}),
         f"{ASKED} an Exhausted, which only the engine creates; give a reply",
-    ),
-    (lambda: TIMED.cut(at=2.0, answers=(A,)), GIVE_TWO.format(1)),
-    (lambda: TIMED.cut(at=2.0, answers=(A, Cut(), Cut())), GIVE_TWO.format(3)),
-    (
-        lambda: m.pending(LOOK, m.Left(1), TWO_SECONDS).cut(at=2.0, answers=(Cut(),)),
-        "CallTool is not a batch; leave out answers=",
     ),
     *((partial(reply_pair, one), OF_TWO.format(one)) for one in (("a",), ("a", "b", "c"), (), "ab", 3, None)),
     *((partial(TEA.reply, "", at=at), BEFORE.format(at)) for at in (-1, -0.001, math.nan)),

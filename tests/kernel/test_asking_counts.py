@@ -239,17 +239,17 @@ def test_node_has_its_declared_count(one: kernel.Node[Any, Any], count: tuple[in
     assert (one.least, one.most) == count
 
 
-@cases("asks", -1, (2, 1), (-1, 2), (-2, -1), "many", [1, 16], True, (1, 2, 3))
-def test_invalid_count_is_refused(asks: Any) -> None:
-    text = f"fetch has asks={asks!r}; give a number of effects, or (least, most)"
-    assert m.error_message(errors.NodeError, lambda: gx.node(when_spent=m.Halted, asks=asks)(fetch)) == text
+GIVE = "fetch has asks={!r}; give a number of effects, or (least, most)"
+NO_EFFECTS = "{} does not yield effects, so asks= does not apply; write it with Asks[...], or leave out asks="
 
 
-@cases("one", land, look)
-def test_count_of_a_node_without_effects_is_refused(one: kernel.Node[Any, Any]) -> None:
-    assert m.error_message(errors.NodeError, lambda: gx.node(when_spent=m.Stopped, asks=1)(one)) == (
-        f"{one.name} does not yield effects, so asks= does not apply; write it with Asks[...], or leave out asks="
-    )
+@cases(
+    ("one", "asks", "text"),
+    *((fetch, asks, GIVE.format(asks)) for asks in (-1, (2, 1), (-1, 2), (-2, -1), "many", [1, 16], True, (1, 2, 3))),
+    *((one, 1, NO_EFFECTS.format(one.name)) for one in (land, look)),
+)
+def test_invalid_count_is_refused(one: Any, asks: Any, text: str) -> None:
+    assert m.error_message(errors.NodeError, lambda: gx.node(when_spent=m.Halted, asks=asks)(one)) == text
 
 
 @cases("steps", 0, 1, 2)

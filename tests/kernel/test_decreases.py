@@ -116,14 +116,14 @@ ON, AGAIN = replying("on"), replying("again")
 def test_proved_machine_runs_without_limits_and_replays() -> None:
     limits = Limits(iterations=None)
     events = [*ASKING.stream(Todo(("a", "b")), handlers=ON, limits=limits)]
-    spent = [one.spent.meters["measure(ask_next)"] for one in events if isinstance(one, Entered)]
+    spent = [one.spent["measure(ask_next)"] for one in events if isinstance(one, Entered)]
     assert spent == [0, 3, 2]
     with pytest.raises(MeasureError, match="its measure is 2, and was 2") as caught:
         ASKING.run(Todo(("a", "b")), handlers=AGAIN, limits=limits)
     journal, state = journal_of(caught.value), snapshot_of(caught.value)
     assert isinstance(journal, Journal)
     # The replay ends where the run stood: before the second visit.
-    assert [one.spent.meters["measure(ask_next)"] for one in replay(journal, state) if isinstance(one, Entered)] == [0]
+    assert [one.spent["measure(ask_next)"] for one in replay(journal, state) if isinstance(one, Entered)] == [0]
     # A person lowers the value of the stopped run.
     assert isinstance(state, Snapshot)
     lowered = Snapshot(state.node, Todo(("b",)), spent=state.spent, sequence=state.sequence)

@@ -75,7 +75,7 @@ def test_media_type_has_one_spelling(spelling: str) -> None:
 
 INVALID_URLS: dict[Any, str] = {
     "photo.png": "does not begin with https:// or data:",
-    "file:///tmp/cat.png": "does not begin with https:// or data:; for a file, pass a pathlib.Path",
+    "file:///tmp/cat.png": "does not begin with https:// or data:; for a file, use Image.from_bytes",
     **dict.fromkeys(("", "/cat.png", "//example.com/cat.png", "example.com/cat.png", CAT.data), "does not begin with"),
     **dict.fromkeys((" https://a/cat.png", "FILE:///tmp/cat.png", "blob:https://a/b"), "does not begin with"),
     **dict.fromkeys(("ftp://example.com/cat.png", "gs://bucket/cat.png", "javascript:alert(1)"), "does not begin with"),

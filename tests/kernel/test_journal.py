@@ -39,6 +39,11 @@ def journal_of(result: RunResult) -> Journal:
     return result.journal
 
 
+def compacted(reply: object) -> tuple[type | None, object]:
+    """Return what a run's journal keeps of a reply."""
+    return (type(reply), reply.compact()) if isinstance(reply, CompactReply) else (None, reply)
+
+
 def replayed_outcome(result: RunResult) -> object:
     *_, done = replay(journal_of(result))
     assert isinstance(done, Done)
@@ -91,7 +96,7 @@ def test_journal_is_replayed_to_its_end() -> None:
     journal = journal_of(executor([CALL, FINISH]).run("?"))
     whole = list(replay(journal))
     answer, *times = next(iter(journal))
-    cut = type(journal)(journal.graph, journal.limits, journal.start, CompactReply.part_of(answer), times)
+    cut = type(journal)(journal.graph, journal.limits, journal.start, compacted(answer), times)
     part = list(replay(cut))
     assert part == whole[: len(part)]
     assert 0 < len(part) < len(whole)
@@ -101,9 +106,9 @@ def test_journal_is_compact_and_not_copied() -> None:
     journal = journal_of(executor([FINISH]).run("?"))
     assert copy.copy(journal) is journal
     assert copy.deepcopy(journal) is journal
-    assert CompactReply.part_of(Decided((ACTION,))) == (Decided, ACTION)
-    assert CompactReply.part_of(ToolResult("found")) == (ToolResult, "found")
-    assert CompactReply.part_of("found") == (None, "found")
+    assert compacted(Decided((ACTION,))) == (Decided, ACTION)
+    assert compacted(ToolResult("found")) == (ToolResult, "found")
+    assert compacted("found") == (None, "found")
 
 
 ACTION = actions.AgentAction("look_up", {"what": "a"})
@@ -139,7 +144,7 @@ REPLIES = (
 @cases("reply", *REPLIES)
 def test_reply_is_restored_from_what_a_journal_keeps(reply: object) -> None:
     journal = journal_of(executor([FINISH]).run("?"))
-    kept = CompactReply.part_of(reply)
+    kept = compacted(reply)
     [(restored, at, seconds)] = Journal(journal.graph, journal.limits, journal.start, kept, [1.0, 0.5])
     assert (type(restored), restored, at, seconds) == (type(reply), reply, 1.0, 0.5)
     # `traceback` is not compared.

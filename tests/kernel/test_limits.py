@@ -5,7 +5,7 @@ import dataclasses
 import math
 import pickle
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec import Asks, Effect, Exhausted, Limits, Meter, Spent, ask, begin, errors, node
+from graphexec import Effect, Exhausted, Limits, Meter, Spent, begin, errors
 from graphexec.effects import TOKENS, agent_limits
 from graphexec.kernel.events import Cut
 from graphexec.kernel.execution import Execution
-from graphexec.kernel.meters import ITERATIONS, NOTHING, Counts, FrozenMapping
+from graphexec.kernel.meters import ITERATIONS, FrozenMapping
 from tests.kernel.machines import INTERVIEW, Stopped, Topic, check_refusal, error_message
 from tests.parameters import cases
 
@@ -26,13 +26,7 @@ REVISIONS = Meter("revisions", 2)
 FEES = Meter("fees", whole=False, unit="an amount of money")
 
 names = st.sampled_from(["payments", "fees", "parcels"])
-# Any: type checkers refuse some limits.
-as_limits: Any = Limits
 amounts = st.dictionaries(names, st.integers(0, 3))
-
-
-def counts_of(given: Mapping[str, float]) -> Counts:
-    return Counts(tuple(given), tuple(given.values()))
 
 
 def test_meters_and_effects_have_defaults() -> None:
@@ -73,6 +67,10 @@ def test_name_of_a_limit_is_refused(make: Callable[[], object], text: str) -> No
 
 
 WHOLE = "the meter must count in whole numbers, and the charge be 1 or more: "
+DIFFER = "Pay has {} that differ from effect to effect, but limits count by class"
+ONE_CLASS = (
+    'write charges: ClassVar[Mapping[Meter, int]] = {Meter("pages"): 1} in the class, and one class for each amount'
+)
 
 
 @cases(
@@ -86,8 +84,11 @@ WHOLE = "the meter must count in whole numbers, and the charge be 1 or more: "
         {"measures": (FEES, PAYMENTS)},
         ["Pay measures fees, payments but defines no measure method; define measure(self, reply)"],
     ),
-    ({"charges": property(lambda self: {PAYMENTS: 3})}, ["Pay has charges that differ from effect to effect"]),
-    ({"measures": property(lambda self: {PAYMENTS: 3})}, ["Pay has measures that differ from effect to effect"]),
+    # Proofs and the engine count by class, so they would miss a property or a field.
+    ({"charges": property(lambda self: {PAYMENTS: 3})}, [DIFFER.format("charges"), ONE_CLASS]),
+    ({"measures": property(lambda self: {PAYMENTS: 3})}, [DIFFER.format("measures")]),
+    ({"charges": {PAYMENTS: 3}, "__annotations__": {"charges": Mapping}}, [DIFFER.format("charges"), ONE_CLASS]),
+    ({"measures": (PAYMENTS,), "__annotations__": {"measures": "tuple[Meter]"}}, [DIFFER.format("measures")]),
 )
 def test_invalid_charges_are_refused(attributes: Any, facts: list[str]) -> None:
     check_refusal(errors.NodeError, facts, type, "Pay", (Effect,), attributes)
@@ -119,6 +120,11 @@ def test_limits_are_values() -> None:
     assert hash(Spent(meters={"revisions": 1})) == hash(Spent(meters={"revisions": 1}))
     assert Exhausted("tool_calls", 3, 2, wanted=2) == Exhausted("tool_calls", 3, 2, wanted=5)
     assert Exhausted("tool_calls", 3, 2) != Exhausted("tool_calls", 3, 3)
+    immutable: Any = limits
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        immutable.iterations = 3
+    with pytest.raises(TypeError):
+        immutable.meters["payments"] = 4
 
 
 @cases(
@@ -141,87 +147,37 @@ def test_invalid_limits_on_meters_are_refused(meters: Any, text: str) -> None:
     assert error_message(errors.LimitsError, Limits, meters) == text
 
 
-def test_limits_are_immutable() -> None:
-    limits: Any = Limits({PAYMENTS: 3})
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        limits.iterations = 3
-    with pytest.raises(TypeError):
-        limits.meters["payments"] = 4
-
-
-def test_counts_default_to_zero() -> None:
-    counts = counts_of({"payments": 2})
-    assert (counts["payments"], counts["fees"], list(counts), len(counts)) == (2, 0, ["payments"], 1)
-    assert Spent(meters=counts)[FEES] == Spent()["payments"] == 0
-    assert Spent(meters=counts)[PAYMENTS] == 2
-    unlike: Any = 0
-    assert counts_of({}) != unlike
-    assert counts_of({"payments": 0}) == NOTHING
+def test_spent_amounts_default_to_zero() -> None:
+    spent = Spent(meters={"payments": 2, "parcels": 0})
+    assert (spent[PAYMENTS], spent["payments"], spent["fees"], spent[FEES]) == (2, 2, 0, 0)
+    assert (spent.meters, Spent(meters={"payments": 0})) == ({"payments": 2}, Spent())
     with pytest.raises(KeyError, match="fees"):
-        FrozenMapping(("payments",), (3,))["fees"]
+        FrozenMapping({"payments": 3})["fees"]
 
 
 @given(amounts, amounts)
-def test_counts_compare_without_zeros(one: dict[str, int], other: dict[str, int]) -> None:
+def test_spending_is_compared_without_zeros(one: dict[str, int], other: dict[str, int]) -> None:
     def nonzero(counts: dict[str, int]) -> dict[str, int]:
         return {name: count for name, count in counts.items() if count}
 
     equal = nonzero(one) == nonzero(other)
-    assert (counts_of(one) == counts_of(other)) is equal
-    assert (counts_of(one) == other) is equal
-    assert not equal or hash(counts_of(one)) == hash(counts_of(other))
+    assert (Spent(meters=one) == Spent(meters=other)) is equal
+    assert not equal or hash(Spent(meters=one)) == hash(Spent(meters=other))
 
 
 @given(amounts)
-def test_mapping_shows_its_items(given: dict[str, int]) -> None:
-    mapping = FrozenMapping(tuple(given), tuple(given.values()))
+def test_mapping_shows_its_items_and_copies_are_equal(given: dict[str, int]) -> None:
+    mapping = FrozenMapping(given)
     assert mapping == given
     assert (list(mapping), len(mapping), repr(mapping)) == (list(given), len(given), repr(given))
-    backwards = dict(reversed(given.items()))
-    assert hash(mapping) == hash(FrozenMapping(tuple(backwards), tuple(backwards.values())))
-
-
-@given(amounts)
-def test_copies_are_equal(given: dict[str, int]) -> None:
-    mapping = FrozenMapping(tuple(given), tuple(given.values()))
-    spent = Spent(meters=counts_of(given))
+    assert hash(mapping) == hash(FrozenMapping(dict(reversed(given.items()))))
+    spent = Spent(meters=given)
     limits = Limits({Meter(name): amount for name, amount in given.items()})
     for value in (mapping, spent, limits, PAYMENTS):
         for copied in (pickle.loads(pickle.dumps(value)), copy.copy(value), copy.deepcopy(value)):
             assert copied == value
             assert type(copied) is type(value)
             assert hash(copied) == hash(value)
-
-
-def test_charges_as_a_field_are_refused() -> None:
-    """Proofs and the engine count by class, so they would miss a field."""
-
-    with pytest.raises(errors.NodeError) as caught:
-
-        @dataclass(frozen=True)
-        class Pay(Effect[None]):  # pyright: ignore[reportUnusedClass]
-            charges: Mapping[Meter, int] = field(default_factory=dict)  # type: ignore[misc]  # pyright: ignore[reportIncompatibleVariableOverride]
-
-    assert str(caught.value) == (
-        "Pay has charges that differ from effect to effect, but limits count by class; write charges: "
-        'ClassVar[Mapping[Meter, int]] = {Meter("pages"): 1} in the class, and one class for each amount'
-    )
-
-    @dataclass(frozen=True)
-    class Report(Effect[None]):
-        measures: tuple[Meter, ...] = (PAYMENTS,)  # type: ignore[misc]  # pyright: ignore[reportIncompatibleVariableOverride]
-
-        def measure(self, reply: None) -> tuple[float]:
-            return (1,)
-
-    def report(value: int) -> Asks[Report, str]:
-        yield from ask(Report())
-        return ""
-
-    # A local name, which no decorator can resolve.
-    report.__annotations__ = {"value": int, "return": Asks[Report, str]}
-    with pytest.raises(errors.NodeError, match="Report has measures that differ from effect to effect"):
-        node(report)
 
 
 @dataclass

@@ -112,8 +112,6 @@ AFTERWARDS = "a cost is known only after a call; give an amount above 0, or mode
     ("limits", "text"),
     ({"iterations": 1.5}, f"the limit iterations is 1.5; give a whole number, {OR_NONE}"),
     ({"seconds": "1"}, f"the limit seconds is '1'; give a number of seconds, {OR_NONE}"),
-    ({"seconds": math.inf}, "the limit seconds is infinite; give None for no limit"),
-    ({"seconds": math.nan}, f"the limit seconds is nan; give 0 or more, {OR_NONE}"),
     *(({"cost": one}, f"the limit cost is {one!r}; give an amount of money, {OR_NONE}") for one in ("much", True)),
     ({"cost": math.inf}, "the limit cost is infinite; give None for no limit"),
     ({"cost": math.nan}, f"the limit cost is nan; give 0 or more, {OR_NONE}"),

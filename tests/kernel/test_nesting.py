@@ -4,8 +4,6 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import pytest
-
 import graphexec as gx
 from graphexec import errors, kernel
 from tests.kernel import machines as m
@@ -223,8 +221,6 @@ def test_embedded_node_has_types_and_a_piece() -> None:
     assert repr(SOLVE) == "<node solve: Task -> Solved | Failed>"
     assert (SOLVE.returns, SOLVE.kind, SOLVE.meters) == ((Solved, Failed), "pure", ())
     assert (SOLVE.least, SOLVE.most) == (0, None)
-    with pytest.raises(AssertionError, match="solve is inlined, so it cannot be called with 3"):
-        SOLVE.function(3)
 
 
 @cases(
@@ -306,12 +302,19 @@ def test_invalid_name_or_budget_is_refused(child: Any, name: str, own: list[gx.M
     ),
     (
         lambda: hand_out_to(gx.embed(solver(TRIES, SHARED), "solve", own=[TRIES]), gx.Meter("shared", 5)),
-        "GX011 solve None: solve counts Meter('shared', 100), but there is also "
+        "GX011 solve.attempt None: solve.attempt counts Meter('shared', 100), but there is also "
         "Meter('shared', 5); use one Meter for both",
     ),
 )
 def test_faults_of_a_subgraph_are_reported(build: Callable[[], object], fault: str) -> None:
     assert m.faults_of(build) == [fault]
+
+
+def test_name_of_a_subgraph_is_taken_once() -> None:
+    machine = hand_out_to(SOLVE, kernel.ITERATIONS)
+    again = loosely(SOLVE, gx.on(Solved, gx.END) | gx.on(Failed, gx.END))
+    faults = m.faults_of(gx.splice, machine, again, after=machine["hand_out"], on=Task)
+    assert "GX020 solve.look None: two nodes are named solve.look; embed one under another name" in faults
 
 
 @cases("given", None, "clock", 3)

@@ -176,7 +176,8 @@ UNCHECKED = "which isinstance cannot check; name a class of your own"
     (declare("f", translator=list[Translator]), f"f takes translator list[{__name__}.Translator], {UNCHECKED}"),
     (
         declare("f", **{"return": "Nowhere"}),
-        "f has an annotation that cannot be resolved: name 'Nowhere' is not defined; import or define it",
+        "f has an annotation that cannot be resolved: name 'Nowhere' is not defined; "
+        "import or define it at the top of its module",
     ),
     (misdeclared, "misdeclared yields, but returns typing.Any; write -> Asks[Effect, Outcome]"),
     (asks_int, "asks_int asks for <class 'int'>, which is not an effect; write class Name(Effect[Reply])"),

@@ -123,7 +123,7 @@ def test_grace_extends_the_deadline() -> None:
     assert m.pending(LAST_WORDS, m.Prompt(), agent_limits(model_calls=0)).deadline is None
     second = m.pending(LAST_WORDS, first_reserved_call().reply(ModelReply("a"), at=11.0), TEN)
     mails = m.pending(LAST_WORDS, second.reply(ModelReply("b"), at=11.0), TEN)
-    done = m.finish(LAST_WORDS, mails.cut(at=12.0, answers=(ToolResult("sent"), Cut())), TEN)
+    done = m.finish(LAST_WORDS, mails.reply((ToolResult("sent"), Cut()), at=12.0), TEN)
     cut = "mail was cut off: the limit of 10 seconds was reached (12 spent)."
     assert done.outcome == Summary(("a", "b", "sent", cut))
 

@@ -13,7 +13,6 @@ from starlette.testclient import TestClient
 
 from graphexec.live.application import make_application
 from graphexec.live.feeds import Source, feed_of
-from graphexec.live.tokens import Access
 
 # Seconds. Far longer than any operation here; a test that reaches it fails.
 PATIENCE = 30.0
@@ -25,7 +24,7 @@ TOKEN = "0123456789-abcdef_~."
 def client_of(source: Source, **headers: str) -> TestClient:
     """Return a client of a page that has its token, as a program has it."""
     return TestClient(
-        make_application(feed_of(source), Access(TOKEN)),
+        make_application(feed_of(source), TOKEN),
         base_url="http://127.0.0.1",
         headers=headers or {"Authorization": f"Bearer {TOKEN}"},
     )

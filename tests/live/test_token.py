@@ -16,7 +16,6 @@ from starlette.testclient import TestClient
 from graphexec import InputError, live
 from graphexec.live.application import make_application
 from graphexec.live.feeds import feed_of
-from graphexec.live.tokens import Access
 from tests.cli.traced import recorder_of
 from tests.live.readers import PATIENCE, TOKEN, credentials
 from tests.parameters import cases
@@ -38,7 +37,7 @@ class Response(Protocol):
 
 
 def make_page() -> Starlette:
-    return make_application(feed_of(recorder_of()), Access(TOKEN))
+    return make_application(feed_of(recorder_of()), TOKEN)
 
 
 def open_client(port: int = 80) -> TestClient:

@@ -45,7 +45,7 @@ gpt_body = partial(encode, RESPONSES, model="gpt-9")
 
 def test_completions_have_their_own_route() -> None:
     request = messages.CompletionRequest("One two", stop=("three",))
-    assert CHAT_COMPLETIONS.route(request) == "completions"
+    assert CHAT_COMPLETIONS.route(request, "tiny", False) == "completions"
     assert encode_body(request) == {"model": "tiny", "prompt": "One two", "stop": ["three"]}
     parameters = MappingProxyType({"type": "object", "required": ("a", "b")})
     (tool,) = encode_body(ChatRequest([], (messages.ToolSpec("add", "", parameters),)))["tools"]

@@ -220,7 +220,7 @@ class TestSelectTools:
         agent = gx.create_react_agent(model, tools)
         gx.AgentExecutor(agent=agent, tools=tools, nodes=[select_tools(1)]).run("q")
         assert "The names of the tools are: mail\n" in text_of(model.requests[1])
-        with pytest.raises(InputError, match="offers all of its tools in each request; give it narrow"):
+        with pytest.raises(InputError, match="offers all of its tools in each request; give it remake"):
             gx.AgentExecutor(agent=dataclasses.replace(agent, remake=None), tools=tools, nodes=[select_tools(1)])
 
 

@@ -154,7 +154,7 @@ class TestAnswers:
     @cases(
         ("actions", "place", "answer", "error", "text"),
         (2, 2, 0, IndexError, "there is no action 2"),
-        (2, 1, 1, ValueError, "the answer of action 1 is 1"),
+        (2, 1, 1, gx.InputError, "the answer 1 for action 1; give None, a ToolResult"),
         (0, 0, KNOWN, IndexError, "there is no action 0; there are 0"),
     )
     def test_wrong_places_are_refused(self, actions: int, place: int, answer: Any, error: Any, text: str) -> None:

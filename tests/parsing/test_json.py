@@ -118,7 +118,7 @@ def test_decoded_text_does_not_depend_on_the_pieces(text: str, cuts: list[int]) 
 
 
 @pytest.mark.medium
-@cases("piece", "x", "\\u4e2d", "\\ud83d\\ude00", "\\\\", "\n", "\\n\\\\", "\\")
+@cases("piece", "\\ux", "x", "\\u4e2d", "\\ud83d\\ude00", "\\\\", "\n", "\\n\\\\", "\\")
 def test_string_is_decoded_in_linear_time(piece: str) -> None:
     def seconds(length: int) -> float:
         decoder = parsing.StringDecoder()

@@ -83,13 +83,13 @@ def start_in_thread(call: Callable[[], T], scope: CancelScope | None = None) -> 
     """Start `call` as `run_in_thread` does; return its future."""
     future: Future[T] = Future()
 
-    def receive(result: T, error: BaseException | None) -> None:
-        if error is None:
-            future.set_result(result)
-        else:
+    def receive(end: Callable[[], T]) -> None:
+        try:
+            future.set_result(end())
+        except BaseException as error:  # noqa: BLE001 - raised where the future is read
             future.set_exception(error)
 
-    run_in_thread(call, scope, receive)
+    run_in_thread(call, scope or CancelScope(), receive)
     return future
 
 

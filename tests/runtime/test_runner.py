@@ -219,11 +219,6 @@ def test_sync_run_works_under_a_running_loop() -> None:
     assert asyncio.run(notebook()) == Interview(("re: tea 0 0",))
 
 
-def test_state_is_kept_for_start_and_each_effect() -> None:
-    result = run_script(lambda: Script(INTERVIEW, Topic("tea", 3), reporter()))
-    assert (len(result.texts), len(result.asked)) == (4, 3)
-
-
 def asking(answer: Callable[[Question], str]) -> Script[Any, Any]:
     return Script(INTERVIEW, Topic("tea", 1), make_run_context({Question: answer}))
 
@@ -244,11 +239,6 @@ def test_a_driver_that_alone_raises_is_found_out(odd_one: Driver) -> None:
     with pytest.raises(AssertionError, match="the line is dead") as caught:
         run_script(lambda: asking(next(answers)), drivers=[drive_sync, odd_one])
     assert isinstance(caught.value.__cause__, OSError)
-
-
-def test_common_exception_is_raised() -> None:
-    with pytest.raises(OSError, match="the line is dead"):
-        run_script(lambda: asking(fail))
 
 
 @value

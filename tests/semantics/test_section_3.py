@@ -11,11 +11,8 @@ import pytest
 import graphexec as gx
 from graphexec import agents, errors
 from graphexec.actions import Run, Steps
-from graphexec.agents import react, tool_calling
+from graphexec.agents import tool_calling
 from graphexec.integrations import langchain
-from graphexec.integrations.langchain.formats import self_ask
-from graphexec.integrations.langchain.formats.json_actions import read_chat, read_json_chat
-from graphexec.integrations.langchain.formats.labelled_text import read_mrkl
 from graphexec.messages import AssistantMessage, CompletionRequest, ModelReply, ToolCall, ToolMessage, UserMessage
 from graphexec.models import ScriptedModel
 from graphexec.tools import AnyTool
@@ -382,71 +379,6 @@ def test_tool_calling_renders_steps_as_messages() -> None:
         AssistantMessage("echo({)"),
         UserMessage("Fix it!"),
     ]
-
-
-# ---- parsers
-
-Read = Callable[[ModelReply], agents.Decision]
-
-
-def in_short(read: Read, text: str | ModelReply) -> object:
-    """Return the decision in short: the answer, the calls, or `ParseError`."""
-    try:
-        decision = read(text if isinstance(text, ModelReply) else ModelReply(text))
-    except gx.ParseError:
-        return gx.ParseError
-    if isinstance(decision, gx.AgentFinish):
-        return decision.output
-    return [(action.tool, action.tool_input) for action in decision]
-
-
-def native(*arguments: str) -> ModelReply:
-    return ModelReply("", tuple(ToolCall(f"c{at}", "f", text) for at, text in enumerate(arguments)))
-
-
-CALLING, CALLED, LOOK_UP = "Action: f\nAction Input: x", [("f", "x")], actors.search.name
-OBJECT, QUERY = '{"action": "f", "action_input": "x"}', 'SELECT "x" FROM "y"'
-# Where LangChain parses differently: agent, reply, and parsed decision.
-EDGES: dict[str, tuple[Read, str | ModelReply, object]] = {
-    # There, the last quote is lost.
-    "react: unbalanced quotes": (react.read, f"Action: f\nAction Input: {QUERY}", [("f", QUERY)]),
-    # There, the made-up round is a part of the input.
-    "react: a made-up second round": (react.read, f"{CALLING}\nObservation: y\nAction: g\nAction Input: z", CALLED),
-    # There, the backticks are kept.
-    "react: backticks": (react.read, "Action: `f`\nAction Input: x", CALLED),
-    # There, the label is not seen.
-    "react: lower case": (react.read, "action: f\naction input: x", CALLED),
-    # There, the answer loses what follows its last character.
-    "mrkl: without a blank line": (read_mrkl, "Final Answer: 42\nAction: f\nAction Input: ba", "42"),
-    # There, the first of several is taken.
-    "json: a list of one": (read_json_chat, '[{"action": "f", "action_input": "x"}]', CALLED),
-    # There, it is completed and executed.
-    "json: cut short": (read_json_chat, '{"action": "f", "action_input": "x', gx.ParseError),
-    # There, the answer wins without a word.
-    "chat: an answer and an action": (
-        read_chat,
-        f"Action:\n```\n{OBJECT}\n```\nFinal Answer: 42",
-        gx.ParseError,
-    ),
-    # There, no action is seen.
-    "chat: no newline behind the fence": (read_chat, f"Action:\n```{OBJECT}```", CALLED),
-    # There, it is "30 what?".
-    "self ask: a question with a colon": (self_ask.read, "Follow up: at 10:30 what?", [(LOOK_UP, "at 10:30 what?")]),
-    # There, it is "r is: X".
-    "self ask: an answer in the middle of a line": (self_ask.read, "Well, so the final answer is: X", "X"),
-    # There, an exception.
-    "self ask: a newline at the end": (self_ask.read, "So the final answer is: X\n", "X"),
-    # There, it finishes with "".
-    "tools: a call that cannot be read": (tool_calling.read, native('{"a": 1'), gx.ParseError),
-    # There, a ValidationError.
-    "tools: a list of arguments": (tool_calling.read, native("[1]"), gx.ParseError),
-}
-
-
-@cases("edge", *EDGES)
-def test_a_parser_reads(edge: str) -> None:
-    read, text, expected = EDGES[edge]
-    assert in_short(read, text) == expected
 
 
 def test_a_native_call_has_langchains_log() -> None:

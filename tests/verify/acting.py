@@ -4,12 +4,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from graphexec import AgentAction, AgentExecutor, AgentFinish, verify
+from tests.verify.proofs import require
 
 
 def proof_of(executor: AgentExecutor) -> verify.Certificate:
-    proof = executor.graph.verify(executor.limits).certificate
-    assert proof is not None
-    return proof
+    return require(executor.graph.verify(executor.limits).certificate)
 
 
 def acting(calls: Sequence[int], **limits: Any) -> AgentExecutor:

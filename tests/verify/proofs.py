@@ -1,7 +1,7 @@
 """Checked certificates of machines and of flows, and changes of them."""
 
 import dataclasses
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -11,7 +11,15 @@ from graphexec.verify.proof.findings import Witness
 from graphexec.verify.proof.flow import Flow
 from graphexec.verify.proof.prove import prove_flow
 
+T = TypeVar("T")
+
 DEFAULT = Limits()
+
+
+def require(value: T | None) -> T:
+    """Return a value that must be there."""
+    assert value is not None
+    return value
 
 
 def certificate_of(machine: Graph[Any, Any], limits: Limits = DEFAULT) -> verify.Certificate:
@@ -35,15 +43,13 @@ def meters_of(machine: Graph[Any, Any], limits: Limits = DEFAULT) -> dict[str, s
 
 def prove(flow: Flow, limits: Limits = DEFAULT) -> verify.Certificate:
     """Return the checked certificate of a flow."""
-    certificate, _ = prove_flow(flow, limits)
-    assert certificate is not None
+    certificate = require(prove_flow(flow, limits)[0])
     check_certificate(certificate)
     return certificate
 
 
 def witness_of(finding: verify.Finding) -> Witness:
-    assert finding.witness is not None
-    return finding.witness
+    return require(finding.witness)
 
 
 def with_bound(certificate: verify.Certificate, name: str, **changes: Any) -> verify.Certificate:

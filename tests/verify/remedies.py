@@ -6,10 +6,11 @@ from typing import Any, final
 
 from graphexec import effects, kernel
 from graphexec.kernel.graph import Graph, check_table
-from graphexec.kernel.meters import freeze
+from graphexec.kernel.meters import FrozenMapping
 from graphexec.kernel.node import Edge, Node
 from graphexec.verify import Verdict, verify
 from graphexec.verify.proof.findings import Finding
+from tests.verify.proofs import require
 
 _METERED = re.compile(
     r"meter (?P<node>[\w.]+)[^:]*: add (when_spent=(?P<spent>\w+), )?"
@@ -40,7 +41,9 @@ def follow(finding: Finding, verdict: Verdict, known: dict[str, Any]) -> list[Ve
             assert edges != [*machine.edges], f"no edge is {match['edge']}"
             machine = check_table(type(machine), machine, edges, machine.start)
         elif match := _OWN.fullmatch(part):
-            limits = dataclasses.replace(limits, meters=freeze({**limits.meters, match["name"]: int(match["limit"])}))
+            limits = dataclasses.replace(
+                limits, meters=FrozenMapping({**limits.meters, match["name"]: int(match["limit"])})
+            )
         elif match := _LIMIT.search(part):
             five: Any = {match["own"] or match["meter"]: 5}
             changes: Any = five if match["own"] else {"meters": effects.agent_limits(**five).meters}
@@ -62,8 +65,7 @@ def _meter(machine: Graph[Any, Any], code: dict[str, Any], known: dict[str, Any]
         spent = final(dataclasses.make_dataclass(code["new"], fields, frozen=True))
     budget = kernel.ITERATIONS if code["budget"] is None else kernel.Meter(code["budget"], int(code["limit"]))
     node = kernel.node(when_spent=spent, meters=[budget])(node)
-    outcome = node.spent_outcome
-    assert outcome is not None
+    outcome = require(node.spent_outcome)
     row = [one for one in machine.edges if one.source == node.name]
     if code["outcome"]:
         assert code["outcome"] == outcome.__name__, code

@@ -13,8 +13,9 @@ import graphexec as gx
 from graphexec.effects import agent_limits
 from graphexec.executor import AGENT_EXECUTOR, agent_graph
 from graphexec.kernel.serialization import format_json
-from tests.kernel.machines import pure
+from tests.kernel.machines import Halted, stub
 from tests.verify.bad_machines import CHILD_COUNTED
+from tests.verify.proofs import require
 from tests.verify.writing import WRITER, Chapter, GivenUp, Text, write
 
 # Keys of objects and indexes of lists, from the outside in.
@@ -27,30 +28,22 @@ GONE: Any = object()
 HUGE = 10**400
 
 
-rewrite = pure("rewrite", Text, Text, lambda text: text)
-tidy = pure("tidy", GivenUp, Text, lambda given_up: Text(""))
-
+rewrite, tidy = stub("rewrite", Text, Text), stub("tidy", GivenUp, Text)
+# Any: a decorator of stubs.
+second: Any = gx.node(when_spent=Halted, meters=[gx.ITERATIONS])
+second = second(stub("second", Text, Text))
+_REWRITING: Any = gx.edges(rewrite, gx.on(Text, gx.END))
+_GIVING_UP: Any = gx.on(GivenUp, gx.END)
 
 # A run can count more after its limit is reached, so the number is proved by states.
 TIDYING: gx.Machine[Chapter, Any] = gx.graph(
-    gx.edges(write, gx.on(Text, gx.END) | gx.on(GivenUp, tidy))
-    | gx.edges(tidy, gx.on(Text, rewrite))
-    | gx.edges(rewrite, gx.on(Text, gx.END)),
+    gx.edges(write, gx.on(Text, gx.END) | gx.on(GivenUp, tidy)) | gx.edges(tidy, gx.on(Text, rewrite)) | _REWRITING,
     start=write,
 )
-
-
-def give_up(text: Text, limit: gx.Exhausted) -> GivenUp:
-    return GivenUp(Chapter(text.wishes), limit)
-
-
-second = gx.node(when_spent=give_up, meters=[gx.ITERATIONS])(pure("second", Text, Text, lambda text: text))
-
-
 TWICE: gx.Machine[Chapter, Any] = gx.graph(
-    gx.edges(write, gx.on(Text, second) | gx.on(GivenUp, gx.END))
-    | gx.edges(second, gx.on(Text, rewrite) | gx.on(GivenUp, gx.END))
-    | gx.edges(rewrite, gx.on(Text, gx.END)),
+    gx.edges(write, gx.on(Text, second) | _GIVING_UP)
+    | gx.edges(second, gx.on(Text, rewrite) | gx.on(Halted, gx.END))
+    | _REWRITING,
     start=write,
 )
 
@@ -61,15 +54,11 @@ class Page(gx.Effect[str]):
     charges: ClassVar[Mapping[gx.Meter, int]] = {gx.Meter("transitions"): 1}
 
 
-@gx.node(when_spent=GivenUp, asks=1)
-def ask_for_page(chapter: Chapter) -> gx.Asks[Page, Text]:
-    return Text((yield from gx.ask(Page())))
-
-
 # Its meter has the same name as a bound.
+asking: Any = gx.node(when_spent=GivenUp, asks=1)
+asking = asking(stub("ask_for_page", Chapter, Text, asks=Page))
 COUNTING: gx.Machine[Chapter, Any] = gx.graph(
-    gx.edges(ask_for_page, gx.on(Text, rewrite) | gx.on(GivenUp, gx.END)) | gx.edges(rewrite, gx.on(Text, gx.END)),
-    start=ask_for_page,
+    gx.edges(asking, gx.on(Text, rewrite) | _GIVING_UP) | _REWRITING, start=asking
 )
 
 MACHINES: Mapping[str, tuple[gx.Machine[Any, Any], gx.Limits]] = {
@@ -85,16 +74,14 @@ MACHINES: Mapping[str, tuple[gx.Machine[Any, Any], gx.Limits]] = {
 def proof_data(name: str) -> dict[str, Any]:
     """Return the JSON data of a machine's certificate."""
     machine, limits = MACHINES[name]
-    certificate = machine.verify(limits).certificate
-    assert certificate is not None
+    certificate = require(machine.verify(limits).certificate)
     data: dict[str, Any] = json.loads(certificate.to_json())
     return data
 
 
 def sealed(data: Mapping[str, Any], **texts: str) -> str:
-    """Return certificate data as text with correct checksums; strings that are keys of `texts` are replaced."""
-    data = {**data, "digest": hashlib.sha256(format_json(data.get("flow"), sort_keys=True).encode()).hexdigest()}
-    data.pop("sha256", None)
+    """Return certificate data as text with a correct checksum; strings that are keys of `texts` are replaced."""
+    data = {name: part for name, part in data.items() if name != "sha256"}
     total = hashlib.sha256(format_json(data, sort_keys=True).encode()).hexdigest()
     text = format_json({**data, "sha256": total})
     for name, other in texts.items():

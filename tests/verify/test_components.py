@@ -58,15 +58,6 @@ def test_components_agree_with_networkx(following: Following) -> None:
     assert sorted(node for component in found for node in component) == sorted(following)
 
 
-@given(followings())
-def test_components_come_in_reverse_topological_order(following: Following) -> None:
-    found = strongly_connected_components(following)
-    place = {node: number for number, component in enumerate(found) for node in component}
-    assert all(place[target] <= place[node] for node, targets in following.items() for target in targets)
-    condensed = nx.condensation(network(following), map(set, found))
-    assert all(target < node for node, target in condensed.edges)
-
-
 @given(followings(), st.integers(0, 11))
 def test_reachable_nodes_agree_with_networkx(following: Following, start: int) -> None:
     pairs = [(str(node), str(target)) for node, targets in following.items() for target in targets]

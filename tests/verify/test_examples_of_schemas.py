@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import enum
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, TypeAdapter
 
 from graphexec.testing.explorer.oracle import example_of, unusual_arguments
 from tests.parameters import cases
-
-
-class Colour(enum.Enum):
-    RED = "red"
+from tests.verify.errands import Colour
 
 
 class Point(BaseModel):

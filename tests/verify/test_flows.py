@@ -3,36 +3,18 @@
 import dataclasses
 import hashlib
 import json
-from typing import Any, Literal, final
+from typing import Any, Literal
 
 import graphexec as gx
 from graphexec.effects import CallModel, CallTool, agent_limits
 from graphexec.kernel import Meter
 from graphexec.testing.explorer.stub_nodes import explore_table
 from graphexec.verify.proof.flow import Flow, Transition, caps_of, flow_of, is_enabled, limits_of
-from tests.kernel.machines import stub, value
-from tests.kernel.unchecked import unchecked_graph
+from tests.kernel.machines import Halted, stub
 from tests.parameters import cases
 from tests.verify.flows import calling
+from tests.verify.orders import Order, Paid, Refused
 from tests.verify.proofs import certificate_of, witness_of
-
-
-@final
-class Given: ...
-
-
-@final
-class Made: ...
-
-
-@final
-class Back: ...
-
-
-@value
-class Halted:
-    given: Given
-    limit: gx.Exhausted
 
 
 class Look(gx.Effect[str]):
@@ -41,22 +23,22 @@ class Look(gx.Effect[str]):
 
 FIRST, SECOND = gx.Meter("first", 1), gx.Meter("second")
 
-pure = stub("pure", Given, Made)
-think, use = stub("think", Given, Made, asks=CallModel), stub("use", Given, Made, asks=CallTool)
-either = stub("either", Given, Made, asks=CallModel | CallTool | Look)
-think_and_act = stub("think_and_act", Given, Made, asks=CallModel | CallTool)
-look, turn_back = stub("look", Given, Made, asks=Look), stub("turn_back", Made, Back)
-again, begin_with = stub("again", Back, Given), stub("begin_with", Made, Given)
+pure = stub("pure", Order, Paid)
+think, use = stub("think", Order, Paid, asks=CallModel), stub("use", Order, Paid, asks=CallTool)
+either = stub("either", Order, Paid, asks=CallModel | CallTool | Look)
+think_and_act = stub("think_and_act", Order, Paid, asks=CallModel | CallTool)
+look, turn_back = stub("look", Order, Paid, asks=Look), stub("turn_back", Paid, Refused)
+again, begin_with = stub("again", Refused, Order), stub("begin_with", Paid, Order)
 
 
 @gx.node(opaque=True)
-def blocking(given: Given) -> Made:
-    return Made()
+def blocking(given: Order) -> Paid:
+    return Paid()
 
 
 # Any: the nodes are decorated in many ways.
 rows: Any = gx.edges
-FROM_MADE: Any = gx.on(Made, turn_back) | gx.on(Halted, gx.END)
+FROM_MADE: Any = gx.on(Paid, turn_back) | gx.on(Halted, gx.END)
 counting: Any = gx.node(when_spent=Halted, meters=[gx.Meter("first", 3)])(pure)
 once: Any = gx.node(when_spent=Halted, meters=[FIRST])(pure)
 twice: Any = gx.node(when_spent=Halted, meters=[SECOND])(once)
@@ -67,17 +49,17 @@ def halting(**counts: Any) -> Any:
     return gx.node(when_spent=Halted, **counts)
 
 
-def asking(counted: Any, **routing: Any) -> gx.Machine[Given, Any]:
+def asking(counted: Any, **routing: Any) -> gx.Machine[Order, Any]:
     """Return a machine of one node."""
-    routes: Any = gx.on(Made, gx.END, **routing)
+    routes: Any = gx.on(Paid, gx.END, **routing)
     if counted.spent_outcome is not None:
         routes = routes | gx.on(Halted, gx.END)
-    machine: gx.Machine[Given, Any] = gx.graph(rows(counted, routes), start=counted)
+    machine: gx.Machine[Order, Any] = gx.graph(rows(counted, routes), start=counted)
     return machine
 
 
 def made(name: str, *spends: str, amount: int = 1, **more: Any) -> Transition:
-    return Transition(name, "Made", "END", spends=tuple((one, amount) for one in spends), **more)
+    return Transition(name, "Paid", "END", spends=tuple((one, amount) for one in spends), **more)
 
 
 def halted(name: str, kind: Literal["gate", "within"], *causes: str, **more: Any) -> Transition:
@@ -263,19 +245,14 @@ def test_unbounded_effects_are_unproved(node: Any, limits: gx.Limits, effect: st
 def test_either_of_two_limited_calls_ends_a_loop() -> None:
     """A visit asks for one of several effects, but it is unknown for which."""
 
-    @gx.node
-    def model_or_tool(given: Given) -> gx.Asks[CallModel | CallTool, Given]:
-        yield from gx.ask(CallTool("look", ""))
-        return given
-
-    one: Any = halting(asks=1)(model_or_tool)
-    machine: gx.Machine[Any, Any] = gx.graph(rows(one, gx.on(Given, one) | gx.on(Halted, gx.END)), start=one)
+    one: Any = halting(asks=1)(stub("model_or_tool", Order, Order, asks=CallModel | CallTool))
+    machine: gx.Machine[Any, Any] = gx.graph(rows(one, gx.on(Order, one) | gx.on(Halted, gx.END)), start=one)
     bounds = certificate_of(machine, agent_limits(iterations=None, model_calls=200, tool_calls=300)).bounds
     assert str(bounds.transitions) == "model_calls + tool_calls + 1 = 501 (exact)"
     assert machine.verify(agent_limits(iterations=None, model_calls=200)).status == "refuted"
 
 
-def give(given: Given, limit: gx.Exhausted) -> Given:
+def give(given: Order, limit: gx.Exhausted) -> Order:
     del limit
     return given
 
@@ -284,7 +261,7 @@ def give(given: Given, limit: gx.Exhausted) -> Given:
 def test_witness_does_not_rely_on_cut_tool(node: Any, status: str, ends: bool) -> None:
     """A tool that is cut has an observation for that, so its node goes on; a model that is cut has none."""
     one: Any = gx.node(when_spent=give, asks=1)(node)
-    machine: gx.Machine[Any, Any] = gx.graph(rows(one, gx.on(Made, gx.END) | gx.on(Given, one)), start=one)
+    machine: gx.Machine[Any, Any] = gx.graph(rows(one, gx.on(Paid, gx.END) | gx.on(Order, one)), start=one)
     limits = agent_limits(seconds=5)
     assert (machine.verify(limits).status, explore_table(machine, limits).endless is None) == (status, ends)
 
@@ -293,9 +270,9 @@ def test_every_node_with_unbounded_effects_is_reported() -> None:
     counted, second = (halting()(one) for one in (think, dataclasses.replace(think, name="think_again")))
     machine: gx.Machine[Any, Any] = gx.graph(
         rows(counted, FROM_MADE)
-        | rows(turn_back, gx.on(Back, again))
-        | rows(again, gx.on(Given, second))
-        | rows(second, gx.on(Made, gx.END) | gx.on(Halted, gx.END)),
+        | rows(turn_back, gx.on(Refused, again))
+        | rows(again, gx.on(Order, second))
+        | rows(second, gx.on(Paid, gx.END) | gx.on(Halted, gx.END)),
         start=counted,
     )
     assert [one.node for one in machine.verify(gx.Limits(fan_out=None)).findings] == ["think", "think_again"]
@@ -303,11 +280,11 @@ def test_every_node_with_unbounded_effects_is_reported() -> None:
 
 # ---- findings
 
-ROUND = rows(counting, FROM_MADE) | rows(turn_back, gx.on(Back, again)) | rows(again, gx.on(Given, counting))
+ROUND = rows(counting, FROM_MADE) | rows(turn_back, gx.on(Refused, again)) | rows(again, gx.on(Order, counting))
 
 
 def test_stop_only_nodes_are_reported_with_path() -> None:
-    machine: gx.Machine[Any, Any] = gx.graph(rows(begin_with, gx.on(Given, counting)) | ROUND, start=begin_with)
+    machine: gx.Machine[Any, Any] = gx.graph(rows(begin_with, gx.on(Order, counting)) | ROUND, start=begin_with)
     verdict = machine.verify()
     (finding,) = verdict.findings
     assert str(finding) == (
@@ -320,32 +297,14 @@ def test_stop_only_nodes_are_reported_with_path() -> None:
 
 
 def test_stop_only_finding_has_shortest_path_of_moves() -> None:
-    @gx.node
-    def choose(back: Back) -> Given | Made:
-        return Given()
-
-    @gx.node
-    def finish(made: Made) -> Made:
-        return made
-
-    leaving = rows(choose, gx.on(Given, counting) | gx.on(Made, finish)) | rows(finish, gx.on(Made, gx.END))
+    choose, finish = stub("choose", Refused, Order | Paid), stub("finish", Paid, Paid)
+    leaving = rows(choose, gx.on(Order, counting) | gx.on(Paid, finish)) | rows(finish, gx.on(Paid, gx.END))
     machine: gx.Machine[Any, Any] = gx.graph(leaving | ROUND, start=choose)
     (finding,) = machine.verify().findings
     assert finding.node == "pure"
-    assert [str(one) for one in witness_of(finding).stem] == ["choose --Given--> pure"]
+    assert [str(one) for one in witness_of(finding).stem] == ["choose --Order--> pure"]
     assert "runs from pure, turn_back, again reach END" in finding.fact
     assert "Reached by start -> choose -> pure." in str(finding)
-
-
-def test_fault_of_a_table_has_path_if_reachable() -> None:
-    unfinished = rows(counting, FROM_MADE) | rows(turn_back, gx.on(Back, again)) | rows(again, gx.on(Given, again))
-    verdict = unchecked_graph(unfinished | rows(begin_with, gx.on(Given, counting)), counting).verify()
-    findings = {f"{finding.code} {finding.node}": finding for finding in verdict.findings}
-    stem = witness_of(findings["GX006 again"]).stem
-    assert [str(one) for one in stem] == ["pure --Made--> turn_back", "turn_back --Back--> again"]
-    # Nothing leads to it.
-    assert findings["GX004 begin_with"].witness is None
-    assert (verdict.status, verdict.certificate) == ("refuted", None)
 
 
 def test_a_certificate_has_every_limit_by_name() -> None:

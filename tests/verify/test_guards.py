@@ -7,7 +7,7 @@ from graphexec import effects, kernel, nodes
 from graphexec import executor as table
 from graphexec.executor import AGENT_EXECUTOR, Acted, Ready, Stopped, parse
 from graphexec.executor.nodes import stop_without_answer
-from graphexec.executor.plugging.memory_nodes import NotSaved
+from graphexec.executor.plugging.memory import NotSaved
 from graphexec.executor.table import agent_graph
 from graphexec.memory import BufferMemory
 from tests.executor.actors import answer, scripted

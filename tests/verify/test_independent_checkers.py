@@ -117,12 +117,9 @@ def test_loop_that_changes_nothing_is_found() -> None:
 
 
 @by_each_checker
-def test_later_visit_may_lack_calls(checker: Checker) -> None:
+def test_steps_behind_calls_and_awkward_names_are_counted(checker: Checker) -> None:
+    # A later visit may lack calls.
     assert checker.takes(MISSING_CALLS, effects.agent_limits(model_calls=2), 4)
-
-
-@by_each_checker
-def test_invalid_identifiers_stay_distinct(checker: Checker) -> None:
     assert checker.ends(AWKWARD, Limits())
     assert checker.takes(AWKWARD, Limits(), len(AWKWARD.nodes))
 
@@ -174,11 +171,9 @@ def test_promela_counts_one_step_beyond_the_bound() -> None:
     assert "steps" not in promela(EXECUTOR, Limits(iterations=1)).partition("*/")[2]
 
 
-def test_transition_beyond_its_limit_is_left_out() -> None:
+def test_promela_of_special_nodes() -> None:
+    # A transition beyond its limit is left out, and a stuck node blocks.
     assert "goto at_parse }" not in promela(EXECUTOR, Limits(iterations=0))
-
-
-def test_promela_of_a_stuck_node_blocks() -> None:
     assert "false;  /* no transition */" in promela(BAD["no way on"], Limits())
 
 

@@ -14,6 +14,7 @@ from graphexec.verify.proof.bounds import bounds_by_states, bounds_of
 from graphexec.verify.proof.certificate import Bounds
 from tests.parameters import cases
 from tests.verify.acting import acting, proof_of
+from tests.verify.proofs import require
 from tests.verify.test_numbers import low
 
 
@@ -26,11 +27,15 @@ def executor() -> AgentExecutor:
 def computed(monkeypatch: pytest.MonkeyPatch) -> list[Bounds]:
     made: list[Bounds] = []
 
-    def compute(*given: Any, **named: Any) -> Bounds:
-        made.append(bounds_of(*given, **named))
-        return made[-1]
+    def counting(compute: Callable[..., Bounds]) -> Callable[..., Bounds]:
+        def computed(*given: Any, **named: Any) -> Bounds:
+            made.append(compute(*given, **named))
+            return made[-1]
 
-    monkeypatch.setattr(prove, "bounds_of", compute)
+        return computed
+
+    for compute in (bounds_of, bounds_by_states):
+        monkeypatch.setattr(prove, compute.__name__, counting(compute))
     prove.prove_flow.cache_clear()
     return made
 
@@ -51,8 +56,7 @@ def test_runs_assumptions_and_unknown_names_need_no_bounds(computed: list[Bounds
 
 def test_bounds_are_computed_once(computed: list[Bounds]) -> None:
     agent = executor()
-    bounds = agent.verify().bounds
-    assert bounds is not None
+    bounds = require(agent.verify().bounds)
     assert bounds.transitions.number
     assert bounds.rows()
     assert agent.verify().bounds is bounds
@@ -73,23 +77,12 @@ def test_copies_have_the_bounds(again: Callable[[verify.Certificate], verify.Cer
     assert verify.Certificate.from_json(copied.to_json()) == certificate
 
 
-def test_proof_by_states_needs_no_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_proof_by_states_needs_no_bounds(computed: list[Bounds], monkeypatch: pytest.MonkeyPatch) -> None:
     drawn, limits = low()
     # Any: `wraps` adds the attribute. Without the cache, because other tests have a verdict of an equal machine.
     cached: Any = vars(prove)["_verify"]
     monkeypatch.setattr(prove, "_verify", cached.__wrapped__)
-    computed: list[Bounds] = []
-
-    def compute(*given: Any) -> Bounds:
-        computed.append(bounds_by_states(*given))
-        return computed[-1]
-
-    monkeypatch.setattr(prove, "bounds_by_states", compute)
-    prove.prove_flow.cache_clear()
     verdict = drawn.graph.verify(limits)
-    assert verdict.proved
-    assert verdict.certificate is not None
-    assert verdict.certificate.ranks is None
-    assert computed == []
+    assert (verdict.proved, require(verdict.certificate).ranks, computed) == (True, None, [])
     assert str(verdict.bounds and verdict.bounds.transitions) == "3 (exact)"
     assert [verdict.bounds] == computed

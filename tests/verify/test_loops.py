@@ -84,7 +84,8 @@ LOOPS_WHEN_STOPPED = flow_with(
 
 def entering(node: str, budget: str, entry: str = "e") -> Flow:
     """A loop within an embedded graph and a node outside, which resets the budget of the loop."""
-    ways = (way(node, "w.q", budget), gate(node, budget), way("w.q", entry), way(entry, node, "", budget), end(entry))
+    inner = f"{node.rpartition('.')[0]}.q"
+    ways = (way(node, inner, budget), gate(node, budget), way(inner, entry), way(entry, node, "", budget), end(entry))
     return flow_with(*ways, **{budget: 3})
 
 
@@ -111,6 +112,7 @@ def entering(node: str, budget: str, entry: str = "e") -> Flow:
         "GX014 at w.p: ~ w.p --Tow.q--> w.q, w.q --Toe--> e, e --Tow.p--> w.p; it spends w.x, which each entry "
         "into w resets. Meter e with ~; or let it share the meters of the outer graph (own=).",
     ),
+    (entering("v.w.p", "v.w.x", "v.e"), "GX014 at v.w.p: ~ it spends v.w.x, which each entry into v.w resets. ~"),
     # The edge into the graph resets a budget that is not the graph's own.
     (entering("w.p", "x"), "GX015 at w.p: ~ it spends x, which e --Tow.p--> resets. ~"),
     (
@@ -128,20 +130,6 @@ def test_finding_names_loop_path_and_remedy(flow: Flow, text: str) -> None:
     witness = witness_of(finding)
     assert finding.outcome == (witness.loop[0].outcome if len(witness.loop) == 1 else None)
     assert longest_run(flow, witness.limits) is None
-
-
-def test_entry_resets_budgets_of_nested_embedded_graphs() -> None:
-    ways = (way("v.w.p", "v.w.q", "v.w.x"), gate("v.w.p", "v.w.x"), way("v.w.q", "v.e"), end("v.e"))
-    finding = only_finding(flow_with(*ways, way("v.e", "v.w.p", "", "v.w.x"), **{"v.w.x": 3}))
-    assert (finding.code, "it spends v.w.x, which each entry into v.w resets" in finding.fact) == ("GX014", True)
-
-
-def test_remedy_ends_every_loop_of_the_core() -> None:
-    # A meter on `a` would leave the loop of `b` and `c`, which a reached limit enters.
-    stopped = Transition("b", "Halted", "c", "within", causes=("restarts",))
-    flow = flow_with(way("b", "a"), way("a", "b"), stopped, way("c", "b"), end("b"))
-    finding = only_finding(flow, Limits(iterations=None, restarts=1))
-    assert matches(finding.remedy, "meter b: add meters=[~] to its @node, and route its Halted out of the loop")
 
 
 @final
@@ -227,57 +215,56 @@ def test_remedy_uses_names_of_the_machine(flow: Flow, remedy: str) -> None:
     assert only_finding(flow, agent_limits(iterations=None, model_calls=3, restarts=0)).remedy == remedy
 
 
-def test_remedy_for_free_extension_meters_extensions() -> None:
-    plan = (way("plan", "plan", "iterations"), gate("plan", "iterations", "extend"), end("plan"))
-    finding = only_finding(
-        flow_with(*plan, way("extend", "plan", "", "iterations"), end("extend")), Limits(iterations=1)
-    )
-    assert finding.code == "GX015"
-    assert 'Meter("extensions", 2)' in finding.remedy
-
-
-def test_loop_of_stopped_visits_has_its_own_code() -> None:
-    finding = only_finding(LOOPS_WHEN_STOPPED, Limits(iterations=1))
-    assert str(finding) == (
-        "GX009 at g: the table alone does not end this loop: g --Tog--> g; it is taken when a limit is reached, and "
-        "spends nothing that could end it. Reached by start -> a -> g. Route Tog of g out of the loop; if g must run "
-        "when the limit is reached, give it its own meter."
-    )
-    assert len(witness_of(finding).stem) == 2
+_PLAN = (way("plan", "plan", "iterations"), gate("plan", "iterations", "extend"), end("plan"))
+_EXTEND = (way("extend", "plan", "", "iterations"), end("extend"))
+_HALTED = Transition("b", "Halted", "c", "within", causes=("restarts",))
+NO_CALLS = agent_limits(iterations=None, model_calls=0)
 
 
 @cases(
-    ("flow", "seconds", "text"),
+    ("flow", "limits", "text"),
+    (
+        LOOPS_WHEN_STOPPED,
+        Limits(iterations=1),
+        "GX009 at g: the table alone does not end this loop: g --Tog--> g; it is taken when a limit is reached, and "
+        "spends nothing that could end it. Reached by start -> a -> g. Route Tog of g out of the loop; if g must run "
+        "when the limit is reached, give it its own meter.",
+    ),
+    (flow_with(*_PLAN, *_EXTEND), Limits(iterations=1), 'GX015 at ~Meter("extensions", 2)~'),
+    # A meter on `a` would leave the loop of `b` and `c`, which a reached limit enters.
+    (
+        flow_with(way("b", "a"), way("a", "b"), _HALTED, way("c", "b"), end("b")),
+        Limits(iterations=None, restarts=1),
+        "GX~ Meter b: add meters=[~] to its @node, and route its Halted out of the loop.",
+    ),
+    # There is no endless run without a call.
+    (
+        flow_with(way("a", "b", **MODEL, asks=1), within("a", "model_calls"), way("b", "a", "x"), x=None),
+        NO_CALLS,
+        "GX017 at a: found neither a budget that runs out in every loop through a, b nor a run that never ends. "
+        "Meter a node of these loops with a meter that nothing in them resets.",
+    ),
+    # Only time ends the loop.
     (
         flow_with(way("a", "a", asks=1), end("a"), within("a")),
-        60,
+        SIXTY,
         "GX012 at a: only the 60 seconds end this loop: a --Toa--> a; no counted limit does. Add a counted limit: "
         "meter a: add ~",
     ),
     (
         flow_with(way("a", "b", "x"), gate("a", "x"), way("b", "a"), end("b"), x=None),
-        1.5,
+        Limits(iterations=None, seconds=1.5),
         "GX012 at a: only the 1.5 seconds ~: a --Tob--> b, b --Toa--> a; ~ give the meter x a limit: ~",
     ),
     # It is reported at its entry.
-    (flow_with(way("s", "b"), way("a", "b", asks=1), within("a"), way("b", "a"), end("b")), 60, "GX012 at b: ~"),
+    (flow_with(way("s", "b"), way("a", "b", asks=1), within("a"), way("b", "a"), end("b")), SIXTY, "GX012 at b: ~"),
     # A loop of pure nodes does not look at the clock.
-    (TWO, 1, "GX010 at a: ~"),
+    (TWO, Limits(iterations=None, seconds=1), "GX010 at a: ~"),
 )
-def test_time_limited_loop_is_reported_as_such(flow: Flow, seconds: float, text: str) -> None:
-    finding = only_finding(flow, Limits(iterations=None, seconds=seconds))
-    assert matches(str(finding), text)
-    assert witness_of(finding).loop
-
-
-def test_loop_without_endless_run_is_undecided() -> None:
-    flow = flow_with(way("a", "b", **MODEL, asks=1), within("a", "model_calls"), way("b", "a", "x"), x=None)
-    finding = only_finding(flow, agent_limits(iterations=None, model_calls=0))
-    assert str(finding) == (
-        "GX017 at a: found neither a budget that runs out in every loop through a, b nor a run that never ends. "
-        "Meter a node of these loops with a meter that nothing in them resets."
-    )
-    assert finding.witness is None
+def test_finding_depends_on_the_limits(flow: Flow, limits: Limits, text: str) -> None:
+    finding = only_finding(flow, limits)
+    assert matches(str(finding), text), finding
+    assert finding.witness is None if finding.code == "GX017" else witness_of(finding).loop
 
 
 def test_separate_loops_and_shortest_ones_are_reported() -> None:
@@ -341,17 +328,19 @@ def test_transition_bound_has_form_and_number(flow: Flow, limits: Limits, transi
     assert (str(bounds.transitions), str(bounds.model_calls), str(bounds.tool_calls)) == (transitions, calls, calls)
 
 
-def test_long_loop_is_found_in_few_states(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("graphexec.verify.proof.attained._STATES", 12)
-    flow = flow_with(way("a", "b", "x"), way("b", "a"), gate("a", "x", "s"), end("s"), x=1_000)
-    assert str(only_bounds(flow).transitions) == "2*x + 2 = 2,002 (exact)"
+_CHAIN = [way(here, there) for here, there in itertools.pairwise("abcdef")]
+_LONG_LOOP = (way("a", "b", "x"), way("b", "a"), gate("a", "x", "s"), end("s"))
 
 
-def test_search_stops_at_its_state_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("graphexec.verify.proof.attained._STATES", 3)
-    monkeypatch.setattr("graphexec.verify.proof.bound_search.STATES", 3)
-    chain = [way(here, there) for here, there in itertools.pairwise("abcdef")]
-    assert str(only_bounds(flow_with(*chain, end("f"))).transitions) == "6 (at most)"
+@cases(
+    ("states", "flow", "bound"),
+    # A long loop is found in a few.
+    (12, flow_with(*_LONG_LOOP, x=1_000), "2*x + 2 = 2,002 (exact)"),
+    (3, flow_with(*_CHAIN, end("f")), "6 (at most)"),
+)
+def test_search_stops_at_its_state_limit(states: int, flow: Flow, bound: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("graphexec.verify.proof.bounds.STATES", states)
+    assert str(only_bounds(flow).transitions) == bound
 
 
 @cases("budgets", 6, 7, 20)
@@ -439,10 +428,13 @@ def test_product_state_is_node_and_remaining_budgets() -> None:
     flow = flow_with(way("a", "b", "x"), gate("a", "x"), way("b", "a", "", "x"), end("b"), x=2)
     product = product_of(flow, NO_LIMIT)
     assert (product.begin, product.size()) == (("a", (2,)), 6)
-    assert list(product.steps(("a", (2,)))) == [(way("a", "b", "x"), ("b", (1,)))]
-    assert list(product.steps(("a", (0,)))) == [(gate("a", "x"), (END.name, (0,)))]
-    assert list(product.steps(("b", (1,)))) == [(way("b", "a", "", "x"), ("a", (2,))), (end("b"), (END.name, (1,)))]
-    assert list(product.steps((END.name, (1,)))) == []
+    for state, after in (
+        (("a", (2,)), [(way("a", "b", "x"), ("b", (1,)))]),
+        (("a", (0,)), [(gate("a", "x"), (END.name, (0,)))]),
+        (("b", (1,)), [(way("b", "a", "", "x"), ("a", (2,))), (end("b"), (END.name, (1,)))]),
+        ((END.name, (1,)), []),
+    ):
+        assert [(move.transition, target) for move, target in product.moves(state)] == after
     # Budgets that are not spent, or not limited, are not counted.
     flow = flow_with(way("a", "a", "x y"), end("a"), x=None, y=1, z=4)
     assert product_of(flow, Limits()).begin == ("a", (1,))

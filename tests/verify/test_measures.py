@@ -12,15 +12,15 @@ from graphexec.kernel.meters import is_measure
 from graphexec.kernel.node import END
 from graphexec.testing.explorer.stub_nodes import explore_table
 from graphexec.verify.checker.check import check_certificate
+from graphexec.verify.export.promela import promela
 from graphexec.verify.proof.certificate import Bound, Certificate
-from graphexec.verify.proof.findings import Witness
 from graphexec.verify.proof.flow import Flow, Transition
 from graphexec.verify.proof.loops import find_loops
 from graphexec.verify.proof.prove import prove_flow
 from tests.kernel.machines import machine_of, value
 from tests.parameters import cases, examples
 from tests.verify.flows import MODEL_CALL, calling, end, flow_with, flows, gate, limits, product_of, way, within
-from tests.verify.proofs import certificate_of, prove, refuse, with_bound
+from tests.verify.proofs import certificate_of, prove, refuse, require, with_bound, witness_of
 
 NO_LIMIT = kernel.Limits(iterations=None)
 
@@ -156,8 +156,7 @@ def test_a_reset_measure_needs_an_outer_one() -> None:
     (finding,) = endless.verify(NO_LIMIT).findings
     assert (finding.code, finding.node) == ("GX015", "work")
     assert "it spends measure(work), which judge --Plan--> resets" in finding.fact
-    assert isinstance(finding.witness, Witness)
-    assert explore_table(endless, finding.witness.limits).endless is not None
+    assert explore_table(endless, witness_of(finding).limits).endless is not None
 
 
 WORKING = gx.graph(gx.edges(work, gx.on(Plan, work) | gx.on(Done, gx.END)), start=work)
@@ -197,6 +196,11 @@ def test_a_limit_gives_a_number_where_it_suffices() -> None:
     assert prove(both, NO_LIMIT).bounds.transitions.form == "measure(a) + 1"
 
 
+def test_measure_behind_a_limit_of_zero_is_exported() -> None:
+    flow = flow_with(way("a", "a"), way("a", "b"), way("b", "b", "x measure(b)"), gate("b", "x"), x=0)
+    assert "int left_measure_b_ = 3;" in promela(flow, gx.Limits())
+
+
 # ---- forged certificates
 
 COUNTS = prove(flow_with(way("s", "a"), way("a", "a", "measure(a)"), end("a", "measure(a)")), NO_LIMIT)
@@ -227,8 +231,7 @@ def test_rank_may_not_count_a_measure_that_is_reset() -> None:
 
 def test_potential_may_not_rise_with_a_measure() -> None:
     """Any amount may be left of one, so no number makes up for it."""
-    potential = COUNTS.bounds.transitions.potential
-    assert potential is not None
+    potential = require(COUNTS.bounds.transitions.potential)
     base, slopes = potential.lines["s"]
     steep = dataclasses.replace(potential, lines={**potential.lines, "s": (base + 99, ())})
     assert slopes == (("measure(a)", 1),)
@@ -249,7 +252,4 @@ def test_a_crash_repeats_the_visit_that_charges_most() -> None:
         way("act", "plan", **calling(models=None)),
         within("act", "fan_out model_calls", **calling(models=None)),
     )
-    certificate, _ = prove_flow(flow, gx.Limits(iterations=1, fan_out=2, restarts=1))
-    assert certificate is not None
-    check_certificate(certificate)
-    assert certificate.bounds.model_calls.number == 1 + 2 + 2
+    assert prove(flow, gx.Limits(iterations=1, fan_out=2, restarts=1)).bounds.model_calls.number == 1 + 2 + 2

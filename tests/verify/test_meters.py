@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import graphexec as gx
 from graphexec import errors
-from graphexec.kernel import Meter, advance, begin, node
+from graphexec.kernel import Meter, node
 from graphexec.testing.explorer.explore import explore
 from graphexec.testing.explorer.oracle import replies_of
 from graphexec.testing.explorer.stub_nodes import explore_table
@@ -21,12 +21,11 @@ from graphexec.verify.reports.document import bounds_data, limits_data
 from graphexec.verify.reports.text import bound_lines
 from tests.checks.random_graphs import METERS, DrawnGraph, errand_class
 from tests.checks.strategies import drawn_graphs
-from tests.kernel.machines import error_message, machine_of, value
-from tests.kernel.unchecked import unchecked_graph
+from tests.kernel.machines import error_message, machine_of, stub, value
 from tests.parameters import cases
 from tests.verify import orders
 from tests.verify.orders import FIVE, ORDERS, PARCELS, PAYMENTS, WEIGHT, Cancelled, Delivered, Order
-from tests.verify.proofs import bounds_of, certificate_of, meters_of, prove
+from tests.verify.proofs import bounds_of, certificate_of, meters_of, prove, require
 
 # ---- proofs
 
@@ -148,22 +147,8 @@ def test_names_counted_twice_are_refused(build: Callable[[], object], fault: str
     assert str(caught.value.faults[0]).startswith(fault)
 
 
-def test_budget_with_name_of_meter_has_a_finding() -> None:
-    assert verify(unchecked_graph(orders.rows_of(METERED), METERED)).findings[0].code == "GX011"
-
-
-@gx.node(when_spent=Cancelled, meters=[gx.Meter("rounds", 3)])
-def go_round(order: Order) -> Order | Delivered:
-    return order
-
-
-ROUNDS: gx.Graph[Any, Any] = machine_of(go_round)
-
-
-def run_once(machine: gx.Graph[Any, Any], limits: gx.Limits) -> object:
-    return advance(machine, begin(machine, Order()), limits)
-
-
+go_round = stub("go_round", Order, Order | Delivered)
+ROUNDS: gx.Graph[Any, Any] = machine_of(gx.node(when_spent=Cancelled, meters=[gx.Meter("rounds", 3)])(go_round))
 PAGES = Meter("pages", 2)
 
 
@@ -171,24 +156,16 @@ class Print(gx.Effect[bool]):
     charges: ClassVar[Mapping[Meter, int]] = {PAGES: 1}
 
 
-@gx.node(when_spent=Cancelled, asks=1)
-def print_all(order: Order) -> gx.Asks[Print, Order | Delivered]:
-    return order if (yield from gx.ask(Print())) else Delivered()
-
-
 def test_meter_of_effects_has_a_limit_of_its_own() -> None:
-    machine: gx.Graph[Any, Any] = machine_of(print_all)
-    certificate = verify(machine).certificate
-    assert certificate is not None
-    assert certificate.bounds.meters["pages"].number == 2
+    print_all = stub("print_all", Order, Order | Delivered, asks=Print)
+    machine: gx.Graph[Any, Any] = machine_of(gx.node(when_spent=Cancelled, asks=1)(print_all))
+    assert bounds_of(machine).meters["pages"].number == 2
     assert not verify(machine, gx.Limits({PAGES: None})).proved
 
 
 def test_limits_override_the_limit_of_a_meter() -> None:
-    for limits, number in ((None, 4), (gx.Limits({Meter("rounds"): 2}), 3)):
-        certificate = verify(ROUNDS, limits).certificate
-        assert certificate is not None
-        assert certificate.bounds.transitions.number == number
+    for limits, number in ((gx.Limits(), 4), (gx.Limits({Meter("rounds"): 2}), 3)):
+        assert bounds_of(ROUNDS, limits).transitions.number == number
     halves = gx.Limits({Meter("rounds", whole=False): 2.5})
     text = "the limit rounds is 2.5, and rounds counts whole numbers; give one of these"
     assert error_message(errors.LimitsError, verify, ROUNDS, halves) == text
@@ -254,9 +231,8 @@ def test_proofs_of_random_machines_hold_for_every_run(drawn: DrawnGraph, limits:
     bounds = verdict.certificate.bounds
     found = explore(drawn.graph, limits, drawn.value(choices), replies_of(drawn.graph, replies))
     assert found.endless is None
-    assert found.longest is not None
-    assert found.charges is not None
-    assert found.longest <= (bounds.transitions.number or 0)
-    assert found.charges.keys() == bounds.meters.keys()
+    charges = require(found.charges)
+    assert require(found.longest) <= (bounds.transitions.number or 0)
+    assert charges.keys() == bounds.meters.keys()
     for name, bound in bounds.meters.items():
-        assert bound.number is None or found.charges[name] <= bound.number, name
+        assert bound.number is None or charges[name] <= bound.number, name

@@ -13,9 +13,9 @@ import graphexec as gx
 from graphexec import errors, memory
 from graphexec.kernel.effects import NestedRuns
 from tests.executor.actors import Caller, act, answer, caller_of, echo, scripted
-from tests.kernel.machines import machine_of, pure, value
+from tests.kernel.machines import Halted, machine_of, pure, stub, value
 from tests.parameters import cases, examples
-from tests.verify.proofs import bounds_of, certificate_of, meters_of, refuse
+from tests.verify.proofs import bounds_of, certificate_of, meters_of, refuse, require
 
 
 def bounds_on(executor: gx.AgentExecutor) -> tuple[str, str]:
@@ -86,15 +86,8 @@ class Survey(gx.Effect[int]):
         return (reply,)
 
 
-@gx.node(when_spent=missed, asks=1)
-def survey(address: Address) -> gx.Asks[Survey, Page]:
-    return Page(str((yield Survey())))
-
-
-give_up = pure("give_up", Missed, Page, lambda given: Page(str(given.number)))
-
-
-REPORTING: gx.Machine[Address, Page] = machine_of(survey, give_up)
+survey = stub("survey", Address, Page, asks=Survey)
+REPORTING = machine_of(gx.node(when_spent=missed, asks=1)(survey), stub("give_up", Missed, Page))
 
 
 # ---- bounds
@@ -321,19 +314,10 @@ class Addresses:
     left: tuple[Address, ...]
 
 
-def stop_fetching(addresses: Addresses, limit: gx.Exhausted) -> Missed:
-    return Missed(0)
-
-
-@gx.node(when_spent=stop_fetching, asks=1, decreases=lambda addresses: len(addresses.left))
-def fetch_next(addresses: Addresses) -> gx.Asks[Fetch, Addresses | Page]:
-    text = yield from gx.ask(Fetch())
-    return Addresses(addresses.left[1:]) if addresses.left else Page(text)
-
-
 def test_closed_form_with_a_measure_does_not_include_nested_runs() -> None:
-    machine = machine_of(fetch_next).with_settings(NestedRuns("pages", 1, (("pages", 1, 1),)))
-    bounds = bounds_of(machine)
+    fetch_next = stub("fetch_next", Addresses, Addresses | Page, asks=Fetch)
+    measured = gx.node(when_spent=Halted, asks=1, decreases=lambda addresses: len(addresses.left))(fetch_next)
+    bounds = bounds_of(machine_of(measured).with_settings(NestedRuns("pages", 1, (("pages", 1, 1),))))
     assert (bounds.alone["pages"].form, bounds.meters["pages"].form) == ("measure(fetch_next) + 1", None)
 
 
@@ -439,6 +423,5 @@ def test_run_resumed_with_other_limits_has_a_bound_of_its_own() -> None:
 
 def test_bound_of_nested_run_has_the_steps_of_outer_limits() -> None:
     """Only an outer deadline keeps the memory from saving the ending, which is one step more."""
-    bounds = calling(memory=memory.BufferMemory(as_messages=True)).verify().bounds
-    assert bounds is not None
+    bounds = require(calling(memory=memory.BufferMemory(as_messages=True)).verify().bounds)
     assert bounds.transitions_when_nested.number == (bounds.transitions.number or 0) + 1

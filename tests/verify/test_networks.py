@@ -26,6 +26,7 @@ from tests.checks.strategies import graphs
 from tests.kernel.machines import error_message, stub
 from tests.parameters import cases
 from tests.verify.orders import Order, Paid, Refused
+from tests.verify.proofs import require
 from tests.verify.writing import WRITER
 
 
@@ -197,8 +198,7 @@ def test_a_spliced_node_dominates_what_it_guards() -> None:
 def test_paths_agree_with_networkx(machine: Machine[Any, Any]) -> None:
     lengths = nx.single_source_dijkstra_path_length(machine.to_networkx(), machine.start)
     for name in (*machine.nodes, "END"):
-        path = shortest_path(machine, name)
-        assert path is not None
+        path = require(shortest_path(machine, name))
         assert len(path) == lengths[name]
         assert [machine.start, *(edge.target for edge in path)] == [*(edge.source for edge in path), name]
 

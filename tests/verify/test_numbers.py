@@ -19,7 +19,7 @@ from tests.checks.random_graphs import DrawnEdge, DrawnGraph, DrawnNode
 from tests.checks.strategies import drawn_graphs
 from tests.parameters import cases, examples
 from tests.verify.flows import end, flow_with, way, within
-from tests.verify.proofs import certificate_of, prove, refuse, with_bound
+from tests.verify.proofs import certificate_of, prove, refuse, require, with_bound
 from tests.verify.test_random_machines import FREELY, machine, red, some_limits
 
 FEW = effects.agent_limits(iterations=3, tool_calls=2, seconds=9, restarts=1, fan_out=2)
@@ -57,8 +57,7 @@ def test_lowered_potential_is_refused(drawn: DrawnGraph, limits: Limits, data: s
     graph = drawn.graph
     assume(graph.verify(limits).certificate is not None)
     certificate = certificate_of(graph, limits)
-    potential = certificate.bounds.transitions.potential
-    assert potential is not None
+    potential = require(certificate.bounds.transitions.potential)
     start = certificate.flow.start
     if potential.states:
         highest = max(value for node, _, value in potential.states if node == start)
@@ -80,8 +79,7 @@ def test_lowered_potential_is_refused(drawn: DrawnGraph, limits: Limits, data: s
 def test_every_part_of_a_potential_counts() -> None:
     """The number follows the potential down; then it is the potential that proves nothing."""
     certificate = certificate_of(AGENT_EXECUTOR, Limits(iterations=3))
-    potential = certificate.bounds.transitions.potential
-    assert potential is not None
+    potential = require(certificate.bounds.transitions.potential)
     for node, (base, slopes) in potential.lines.items():
         for lower in ((base - 1, slopes), (base, tuple((name, slope - 1) for name, slope in slopes))):
             altered = Potential({**potential.lines, node: lower})
@@ -175,8 +173,7 @@ def test_proof_by_states_needs_every_state() -> None:
     certificate = certificate_of(drawn.graph, limits)
     assert (certificate.ranks, str(certificate.bounds.transitions)) == (None, "3 (exact)")
     assert drawn.graph.verify(Limits(iterations=3)).status == "refuted"
-    potential = certificate.bounds.transitions.potential
-    assert potential is not None
+    potential = require(certificate.bounds.transitions.potential)
     forged = [Potential(dict.fromkeys(certificate.flow.nodes, (3, ())))]
     for place in range(len(potential.states)):
         states = potential.states[:place] + potential.states[place + 1 :]

@@ -23,7 +23,8 @@ def steps(product: Product, state: str) -> str:
     """Return the steps in a state ("a 2": a node and the amounts left): each outcome or kind, and what is left then."""
     node, *left = state.split()
     found: list[str] = []
-    for one, (target, rest) in product.steps((node, tuple(map(int, left)))):
+    for move, (target, rest) in product.moves((node, tuple(map(int, left)))):
+        one = move.transition
         assert target == one.target
         name = one.outcome if one.kind == "move" else one.kind
         found.append(" ".join([name if target in (END.name, name[2:]) else f"{name}>{target}", *map(str, rest)]))

@@ -16,12 +16,13 @@ from hypothesis import strategies as st
 
 from graphexec import Exhausted, Limits, errors, verify
 from graphexec.effects import COST, MODEL_CALLS, TOKENS, TOOL_CALLS, agent_limits
-from graphexec.kernel.meters import freeze
+from graphexec.kernel.meters import FrozenMapping
 from graphexec.testing.explorer.stub_nodes import explore_table
 from tests.checks.random_graphs import METERS, DrawnEdge, DrawnGraph, DrawnNode, Errand
 from tests.checks.strategies import drawn_graphs
 from tests.parameters import examples
 from tests.verify.execution import VisitingMachine, adversary, execute
+from tests.verify.proofs import require, witness_of
 
 # More transitions than the longest proven run of these machines has. A run that never ends is followed as far at
 # length; otherwise a shorter way, in which its limits, which are small, are spent long since.
@@ -62,34 +63,30 @@ def agree(
     if verdict.certificate is not None:
         verify.check(verdict.certificate, graph)
         proof, bounds = verdict.proof, verdict.certificate.bounds
-        assert bounds.transitions.number is not None
+        number = require(bounds.transitions.number)
         # A proof for these limits alone has no closed form.
-        assert bounds.transitions.value is None or bounds.transitions.number <= bounds.transitions.value
+        assert bounds.transitions.value is None or number <= bounds.transitions.value
         found = explore_table(graph, limits, proof=proof)
         assert found.endless is None
-        assert found.longest is not None
-        assert found.longest <= bounds.transitions.number
-        if bounds.transitions.exact:
-            assert found.longest >= bounds.transitions.number
+        longest = require(found.longest)
+        assert longest == number if bounds.transitions.exact else longest <= number
         if proof is not None and proof.anywhere:
-            nested, most = explore_table(graph, limits, proof=proof, nested=True), proof.steps()
+            nested = explore_table(graph, limits, proof=proof, nested=True)
             assert nested.endless is None
-            assert nested.longest is not None
-            assert most is not None
             # A proof by states holds the run to the bound outside of others.
-            assert proof.ranks is None or found.longest <= nested.longest <= most
+            assert proof.ranks is None or longest <= require(nested.longest) <= require(proof.steps())
         other = None if others is None else graph.verify(others).proof
         if others is not None and other is not None and other.ranks is not None:
             assert explore_table(graph, limits, proof=proof, resumed=(others, other)).endless is None
-        assert found.charges is not None
-        assert found.charges.keys() == bounds.meters.keys()
+        charges = require(found.charges)
+        assert charges.keys() == bounds.meters.keys()
         for name, bound in bounds.meters.items():
-            reached = found.charges[name]
+            reached = charges[name]
             assert bound.number is None or reached <= bound.number, name
             assert not bound.exact or reached == bound.number, name
         rolled = random.Random(seed)
         run = adversary(graph, limits, rolled.choice, STEPS, proof=proof)
-        assert len(run) <= bounds.transitions.number
+        assert len(run) <= number
     for finding in verdict.findings:
         if finding.severity == "error" and finding.code != "GX004":
             if finding.code == "GX013":
@@ -102,10 +99,10 @@ def agree(
                 # No crash is certain, so a loop behind one is undecided, too.
                 assert not alone or limits.restarts is not None or explore_table(graph, limits).endless is None
                 continue
-            assert finding.witness is not None
-            if finding.witness.loop and finding.code != "GX012":
-                assert execute(graph, finding.witness, endless) == endless
-                assert explore_table(graph, finding.witness.limits).endless is not None
+            witness = witness_of(finding)
+            if witness.loop and finding.code != "GX012":
+                assert execute(graph, witness, endless) == endless
+                assert explore_table(graph, witness.limits).endless is not None
     return verdict
 
 
@@ -234,12 +231,13 @@ def test_a_closed_form_holds_for_every_limit(drawn: DrawnGraph, limits: Limits, 
         return None if limit is None else next(left)
 
     # A limit on fractions is in no form.
-    meters = {name: next(left) if isinstance(limit, int) else limit for name, limit in limits.meters.items()}
     other_limits = dataclasses.replace(
         limits,
         iterations=another(limits.iterations),
         fan_out=another(limits.fan_out),
-        meters=freeze(meters),
+        meters=FrozenMapping(
+            {name: next(left) if isinstance(limit, int) else limit for name, limit in limits.meters.items()}
+        ),
     )
     chosen = drawn.graph.verify(limits).certificate
     other = drawn.graph.verify(other_limits).certificate
@@ -247,13 +245,8 @@ def test_a_closed_form_holds_for_every_limit(drawn: DrawnGraph, limits: Limits, 
     if chosen is None or other is None:
         return
     found = explore_table(drawn.graph, other_limits)
-    bounds = chosen.bounds
-    assert found.longest is not None
-    assert found.charges is not None
-    for reached, bound in (
-        (found.longest, bounds.transitions),
-        *((found.charges[name], bound) for name, bound in bounds.meters.items()),
-    ):
+    meters = [(require(found.charges)[name], bound) for name, bound in chosen.bounds.meters.items()]
+    for reached, bound in ((require(found.longest), chosen.bounds.transitions), *meters):
         if bound.form is not None:
             # The budgets of an embedded machine have dots in their names.
             named = {name.replace(".", "_"): limit for name, limit in other.limits.items()}
@@ -281,13 +274,10 @@ def count_elsewhere(drawn: DrawnGraph, limits: Limits, others: Limits, seed: int
     """Run a proved machine within others that refuse, and resumed with other limits; return whether it ends."""
     graph, rolled = drawn.graph, random.Random(seed)
     verdict, other = graph.verify(limits), graph.verify(others)
-    if verdict.bounds is None:
+    if verdict.bounds is None or verdict.proof is None:
         return "not proved"
-    assert verdict.proof is not None
     machine = VisitingMachine(graph, limits, verdict.proof)
-    most, steps = verdict.bounds.transitions.number, verdict.proof.steps()
-    assert most is not None
-    assert steps is not None
+    most, steps = require(verdict.bounds.transitions.number), require(verdict.proof.steps())
     how = "ends"
     for _ in range(3):
         try:
@@ -297,12 +287,10 @@ def count_elsewhere(drawn: DrawnGraph, limits: Limits, others: Limits, seed: int
             how = "is refused"
             assert verdict.proof.ranks is None or not verdict.proof.anywhere
     places = [machine.start_run(), *islice(machine.visits(machine.start_run(), rolled.choice), rolled.randint(0, 6))]
-    if other.bounds is not None:
-        assert other.proof is not None
+    if other.bounds is not None and other.proof is not None:
         anywhere = other.proof.ranks is not None and other.proof.anywhere
         bound = other.bounds.transitions_when_resumed if anywhere else other.bounds.transitions
-        assert bound.number is not None
-        more = int(bound.number)
+        more = int(require(bound.number))
         resumed = VisitingMachine(graph, others, other.proof)
         # The steps before are those of the other proof.
         assert len(places) - 1 < most

@@ -30,6 +30,7 @@ from graphexec.verify.reports import (
 )
 from graphexec.verify.reports.subject import qualified
 from tests.parameters import cases
+from tests.verify.proofs import require
 from tests.verify.sarif_subset import validate
 from tests.verify.writing import PERFECTIONIST, WRITER, Poor, polish, revise
 
@@ -197,8 +198,7 @@ def test_annotations_are_located_at_nodes() -> None:
 def test_annotation_is_always_one_line(fact: str, file: str, name: str) -> None:
     finding = Finding("GX010", "error", None, None, fact, "fix it")
     output = github([Subject(name, (finding,), place=SourceLocation(file, 1))])
-    found = re.fullmatch(r"::error file=([^,:\r\n]*),line=1,title=GX010::([^\r\n]*)\n", output)
-    assert found is not None
+    found = require(re.fullmatch(r"::error file=([^,:\r\n]*),line=1,title=GX010::([^\r\n]*)\n", output))
     assert _plain(found[1]) == file.replace("\\", "/")
     assert _plain(found[2]) == f"{name}: {finding}"
 
@@ -211,8 +211,7 @@ def _plain(escaped: str) -> str:
 
 
 def test_finding_is_located_at_first_user_node_of_loop() -> None:
-    verdict = ENDLESS.verdict
-    assert verdict is not None
+    verdict = require(ENDLESS.verdict)
     home, named = f"{ROOT}/tests", SourceLocation(f"{ROOT}/tests/verify/writing.py", 3)
     loop = (_step("plan", "polish"), _step("polish", "plan"))
     finding = Finding("GX010", "error", "plan", None, "a fact", "fix it", Witness((), loop, Limits()))
@@ -224,8 +223,7 @@ def test_finding_is_located_at_first_user_node_of_loop() -> None:
     without = Finding("GX013", "warning", "plan", None, "a fact", "fix it")
     assert subject.place_of(without, home) == named
     # Nor is what is installed, though it be in a folder of the user's.
-    own = place_of(AGENT_EXECUTOR["plan"].function)
-    assert own is not None
+    own = require(place_of(AGENT_EXECUTOR["plan"].function))
     assert SourceLocation("/me/.venv/lib/site-packages/graphexec/executor/table.py", 9).is_inside("/me") is False
     assert SourceLocation("/me/my_agent.py", 9).is_inside("/me") is True
     assert Subject("x", (without,), verify(AGENT_EXECUTOR)).place_of(without, home) == own
@@ -246,7 +244,7 @@ def test_library_fault_is_located_at_machine() -> None:
     )
     assert subject.findings
     assert {subject.place_of(one, "/me") for one in subject.findings} == {SourceLocation("/me/my_agent.py", 1)}
-    assert subject.place_of_node("plan", "/elsewhere") == place_of(AGENT_EXECUTOR["plan"].function)
+    assert subject.place_of_nodes(["plan"], "/elsewhere") == place_of(AGENT_EXECUTOR["plan"].function)
 
 
 def test_load_errors_appear_in_every_format() -> None:

@@ -8,7 +8,6 @@ from dataclasses import replace
 from itertools import pairwise, product
 from typing import Any, ClassVar, NamedTuple
 
-import pydantic
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,37 +25,28 @@ from graphexec.verify.proof.flow import Transition
 from graphexec.verify.proof.prove import verify
 from tests.kernel.machines import CLOCK, DIAMOND, ERRAND, INTERVIEW, PROMPTS, SELF_LOOP, SURVEY, Prompt, Stopped
 from tests.parameters import cases
-from tests.verify.errands import GUARDED, KINDS, READY, SHORTCUT, Kind, executor_of, look_up
+from tests.verify.errands import GUARDED, KINDS, READY, SHORTCUT, Colour, Kind, Label, executor_of, look_up
 from tests.verify.execution import adversary, execute
-from tests.verify.writing import WRITER, Chapter
+from tests.verify.proofs import require
+from tests.verify.writing import REVISIONS, WRITER, Chapter
 
 # The same node, with a declared count of one.
 _once = replace(PROMPTS["prompt"], least=1, most=1)
 ASKING_ONCE: Graph[Any, Any] = graph(edges(_once, on(Prompt, _once) | on(Stopped, END)), start=_once)
 
-MACHINES: dict[str, Graph[Any, Any]] = {
-    "clock": CLOCK,
-    "diamond": DIAMOND,
-    "self-loop": SELF_LOOP,
-    "interview": INTERVIEW,
-    "survey": SURVEY,
-    "prompts": ASKING_ONCE,
-    "errand": ERRAND,
-    "guarded": GUARDED,
-    "shortcut": SHORTCUT,
-    "agent executor": AGENT_EXECUTOR,
-    "strict": agent_graph(strict=True),
-}
+MACHINES: list[Graph[Any, Any]] = [
+    *(CLOCK, DIAMOND, SELF_LOOP, INTERVIEW, SURVEY, ASKING_ONCE, ERRAND, GUARDED, SHORTCUT),
+    *(AGENT_EXECUTOR, agent_graph(strict=True)),
+]
 
 
 def test_every_edge_of_the_table_is_taken() -> None:
     found = explore_table(AGENT_EXECUTOR, agent_limits(iterations=2, tool_calls=1))
     assert found.never_taken == ()
     (unspent,) = explore_table(AGENT_EXECUTOR, Limits(iterations=2, fan_out=None)).never_taken
-    assert str(unspent) == ("dispatch_tools --Stopped--> stopped_response: no limit is reached at dispatch_tools")
-    found = explore_table(CLOCK, Limits(iterations=None))
-    assert found.endless is not None
-    assert list(map(str, found.endless.loop)) == ["tick --Tock--> tock", "tock --Tick--> tick"]
+    assert str(unspent) == "dispatch_tools --Stopped--> stopped_response"
+    endless = require(explore_table(CLOCK, Limits(iterations=None)).endless)
+    assert list(map(str, endless.loop)) == ["tick --Tock--> tock", "tock --Tick--> tick"]
 
 
 @st.composite
@@ -78,35 +68,33 @@ def test_table_allows_every_run_of_the_machine(limits: Limits, kind: Kind) -> No
     table = explore_table(executor.graph, limits)
     assert set(bodies.taken) <= set(table.taken)
     assert set(bodies.endings) <= set(table.endings)
-    assert bodies.longest is not None
-    assert table.longest is not None
-    assert bodies.longest <= table.longest
+    assert require(bodies.longest) <= require(table.longest)
     assert (bodies.model_calls or 0) <= (table.model_calls or 0)
 
 
-@given(data=st.data(), name=st.sampled_from(sorted(MACHINES)), limits=all_limits())
-def test_no_adversary_exceeds_the_longest_run(data: st.DataObject, name: str, limits: Limits) -> None:
-    machine = MACHINES[name]
-    longest = explore_table(machine, limits).longest
-    assert longest is not None
+@given(data=st.data(), machine=st.sampled_from(MACHINES), limits=all_limits())
+def test_no_adversary_exceeds_the_longest_run(data: st.DataObject, machine: Graph[Any, Any], limits: Limits) -> None:
+    longest = require(explore_table(machine, limits).longest)
     trace = adversary(machine, limits, lambda instructions: data.draw(st.sampled_from(list(instructions))), longest + 1)
     assert len(trace) <= longest
     assert trace[-1].target == END.name
     assert all(edge.target == following.source for edge, following in pairwise(trace))
 
 
-@cases("limits", agent_limits(tokens=4), agent_limits(model_calls=4))
-def test_undeclared_count_may_be_zero(limits: Limits) -> None:
-    assert explore_table(PROMPTS, limits).endless is not None
-    assert explore_table(ASKING_ONCE, limits).longest == 5
-
-
-@cases("chapters", 0, 1, 3)
-def test_edge_resets_budget(chapters: int) -> None:
-    """A chapter is written, criticized and edited; each of its revisions is another criticism."""
-    for revisions in (2, 4):
-        limits = Limits(iterations=chapters, meters={Meter("revisions"): revisions})
-        assert explore_table(WRITER, limits).longest == (3 + 2 * revisions) * chapters + 1
+@cases(
+    ("machine", "limits", "longest"),
+    *((ASKING_ONCE, limits, 5) for limits in (agent_limits(tokens=4), agent_limits(model_calls=4))),
+    # A count that is not declared may be zero.
+    *((PROMPTS, limits, None) for limits in (agent_limits(tokens=4), agent_limits(model_calls=4))),
+    # A chapter is written, criticized and edited; each of its revisions is another criticism. The edge resets them.
+    *(
+        (WRITER, Limits(iterations=chapters, meters={REVISIONS: revisions}), (3 + 2 * revisions) * chapters + 1)
+        for chapters, revisions in product((0, 1, 3), (2, 4))
+    ),
+)
+def test_longest_run_of_the_table(machine: Graph[Any, Any], limits: Limits, longest: int | None) -> None:
+    found = explore_table(machine, limits)
+    assert (found.longest, found.endless is None) == (longest, longest is not None)
 
 
 # ---- witnesses
@@ -159,10 +147,6 @@ def test_engine_rejects_wrong_witness(witness: Witness, message: str) -> None:
 # ---- bare instances
 
 
-class Colour(enum.Enum):
-    RED = "red"
-
-
 class Word(str):
     __slots__ = ()
 
@@ -170,10 +154,6 @@ class Word(str):
 class Pair(NamedTuple):
     left: int
     right: int
-
-
-class Page(pydantic.BaseModel):
-    text: str
 
 
 class Refusing:
@@ -189,7 +169,7 @@ class Nothing(enum.Enum):
     pass
 
 
-@cases("kind", Colour, Word, Pair, Page, Refusing, Slotted, Chapter, int, str, tuple, object, ValueError)
+@cases("kind", Colour, Word, Pair, Label, Refusing, Slotted, Chapter, int, str, tuple, object, ValueError)
 def test_bare_instance_runs_no_class_code(kind: type) -> None:
     assert type(bare(kind)) is kind
 
@@ -210,8 +190,7 @@ def test_run_is_resumed_with_other_limits() -> None:
     few, more = agent_limits(iterations=1, tool_calls=1), agent_limits(iterations=3, tool_calls=2)
     longest = explore_table(AGENT_EXECUTOR, more).longest
     for limits, others in ((few, more), (more, few)):
-        proof = verify(AGENT_EXECUTOR, others).proof
-        assert proof is not None
+        proof = require(verify(AGENT_EXECUTOR, others).proof)
         found = explore_table(AGENT_EXECUTOR, limits, resumed=(others, proof))
         assert (found.endless, found.longest) == (None, longest)
 

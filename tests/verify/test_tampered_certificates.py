@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphexec import Limits, errors
-from graphexec.kernel.meters import freeze
+from graphexec.kernel.meters import FrozenMapping
 from graphexec.verify import Certificate, check
 from graphexec.verify.proof.certificate import Potential
 from graphexec.verify.proof.prove import prove_flow
@@ -313,7 +313,7 @@ def limits_of(certificate: Certificate) -> Limits:
     named: Any = {name: known.pop(name, None) for name in ("iterations", "seconds", "fan_out", "restarts")}
     own = {name for name, _ in certificate.flow.budgets}
     meters = {name: limit for name, limit in known.items() if limit is not None or name in own}
-    return Limits(freeze(meters), **named)
+    return Limits(FrozenMapping(meters), **named)
 
 
 @cases("limit", True, -1, "3", float("nan"))

@@ -96,7 +96,7 @@ def test_broken_assertion_stays_broken(run: list[Event[Any]], what: Predicate, o
         temporal.always(what),
         temporal.never(what),
         temporal.never_without(what, before=other),
-        temporal.dominates("approve", what),
+        temporal.never_without(what, before=temporal.left("approve"), each=True),
     ):
         if not holds(assertion, run):
             assert not holds(assertion, [*run, *EVENTS, DONE])
@@ -145,12 +145,13 @@ def test_assertions_about_calls_and_approvals() -> None:
     assert not holds(assertion, [result, call])
     delete, approved = EVENTS[5], EVENTS[8]
     assertion, each = (
-        temporal.dominates("approve", temporal.calls_tool("delete_file"), each=one) for one in (False, True)
+        temporal.never_without(temporal.calls_tool("delete_file"), before=temporal.left("approve"), each=one)
+        for one in (False, True)
     )
     assert holds(assertion, [approved, delete, delete])
     assert not holds(assertion, [Moved("decide", APPROVED, "act"), delete])
     assert not holds(each, [approved, delete, delete])
-    assert str(each) == "dominates('approve', calls_tool('delete_file'), each=True)"
+    assert str(each) == "never_without(calls_tool('delete_file'), before=left('approve'), each=True)"
 
 
 def is_quiet(event: Event[Any]) -> bool:
@@ -165,7 +166,6 @@ def test_invalid_tool_names_are_refused(names: Any, given: str) -> None:
 def test_node_stands_for_its_name_and_function_for_predicate() -> None:
     assert temporal.entered(approve) == temporal.entered(approve.name)
     assert temporal.left(approve) == temporal.left(approve.name)
-    assert temporal.dominates(approve, temporal.ended()) == temporal.dominates(approve.name, temporal.ended())
     assertion = temporal.always(temporal.predicate(is_quiet))
     assert str(assertion) == "always(predicate(is_quiet))"
     assert holds(assertion, EVENTS[:2])

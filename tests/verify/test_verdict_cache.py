@@ -2,7 +2,7 @@
 
 import weakref
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, final
+from typing import Any
 
 import pytest
 
@@ -13,32 +13,14 @@ from graphexec.verify.proof import prove
 from graphexec.verify.proof.flow import Flow, flow_of
 from tests import garbage
 from tests.counting import count_calls
+from tests.kernel.machines import machine_of, tick, tock
 from tests.verify import orders
 from tests.verify.acting import acting
 from tests.verify.proofs import bounds_of
 
 
-@final
-class Tick(int):
-    """The state of the clock."""
-
-
-@final
-class Over(int):
-    """The limit is reached."""
-
-
-def stop(tick: Tick, limit: gx.Exhausted) -> Over:
-    return Over(tick)
-
-
-@gx.node(when_spent=stop, meters=[gx.ITERATIONS])
-def move(tick: Tick) -> Tick:
-    return Tick(tick + 1)
-
-
 def make_clock() -> gx.Machine[Any, Any]:
-    return gx.graph(gx.edges(move, gx.on(Tick, move) | gx.on(Over, gx.END)), start=move)
+    return machine_of(tick, tock)
 
 
 def test_second_executor_is_not_proved_again() -> None:
@@ -49,19 +31,6 @@ def test_second_executor_is_not_proved_again() -> None:
         acting([1], max_iterations=iterations)
         proofs.append(prove.prove_flow.cache_info().misses - before)
     assert proofs == [1, 0, 1]
-
-
-@pytest.fixture
-def read(monkeypatch: pytest.MonkeyPatch) -> list[gx.Graph[Any, Any]]:
-    """The graphs whose tables were read."""
-    graphs: list[gx.Graph[Any, Any]] = []
-
-    def read_table(machine: gx.Graph[Any, Any]) -> Flow:
-        graphs.append(machine)
-        return flow_of(machine)
-
-    monkeypatch.setattr(prove, "flow_of", read_table)
-    return graphs
 
 
 def test_verdict_is_that_of_its_graph_and_limits() -> None:
@@ -89,7 +58,14 @@ def test_cached_verdict_does_not_keep_its_graph() -> None:
     assert kept() is None
 
 
-def test_graph_is_verified_once_for_its_last_limits(read: list[gx.Graph[Any, Any]]) -> None:
+def test_graph_is_verified_once_for_its_last_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[gx.Graph[Any, Any]] = []
+
+    def read_table(machine: gx.Graph[Any, Any]) -> Flow:
+        read.append(machine)
+        return flow_of(machine)
+
+    monkeypatch.setattr(prove, "flow_of", read_table)
     clock = make_clock()
     several = [gx.Limits(iterations=iterations) for iterations in range(1, 30)]
     first = [clock.verify(limits) for limits in several][-1]
@@ -112,4 +88,4 @@ def test_threads_get_their_own_verdicts() -> None:
 
     several = [iterations for iterations in range(1, 13) for _ in range(20)]
     with ThreadPoolExecutor(8) as pool:
-        assert list(pool.map(longest, several)) == [iterations + 1 for iterations in several]
+        assert list(pool.map(longest, several)) == [2 * iterations + 1 for iterations in several]

@@ -9,25 +9,19 @@ REVISIONS = Meter("revisions", 2)
 
 
 @value
-class Chapter:
-    """A chapter to write, with the replies of a critic and an editor, one letter each."""
-
-    wishes: str = ""
+class Chapter: ...
 
 
 @value
-class Text:
-    wishes: str
+class Text: ...
 
 
 @value
-class Good:
-    wishes: str
+class Good: ...
 
 
 @value
-class Poor:
-    wishes: str
+class Poor: ...
 
 
 @value
@@ -42,27 +36,27 @@ class GivenUp:
 
 @node(when_spent=GivenUp, meters=[ITERATIONS])
 def write(chapter: Chapter) -> Text:
-    return Text(chapter.wishes)
+    return Text()
 
 
 @node
 def criticize(text: Text) -> Good | Poor:
-    return Poor(text.wishes[1:]) if text.wishes.startswith("p") else Good(text.wishes)
+    return Good()
 
 
 @node(when_spent=GivenUp, meters=[REVISIONS])
 def revise(poor: Poor) -> Text:
-    return Text(poor.wishes)
+    return Text()
 
 
 @node
 def edit(good: Good) -> Chapter | Book:
-    return Chapter(good.wishes[1:]) if good.wishes.startswith("m") else Book()
+    return Book()
 
 
 @node
 def polish(poor: Poor) -> Text:
-    return Text(poor.wishes)
+    return Text()
 
 
 WRITER: Machine[Chapter, Any] = machine_of(write, edit, criticize, revise, resets={Chapter: [REVISIONS]})

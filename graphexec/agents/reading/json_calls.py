@@ -105,7 +105,9 @@ def to_calls(value: Any, tools: Mapping[str, AnyTool], *, tagged: bool) -> list[
     known = {call.name for call in inner}
     calls += [TextualCall(name, given, problem) for name in strings if name not in known]
     data = not tagged and not arguments and "name" in keys
-    return [call for call in calls if not data or (call.name in tools and not _requires_arguments(tools[call.name]))]
+    return [
+        call for call in calls if not data or (call.name in tools and not tools[call.name].parameters.get("required"))
+    ]
 
 
 def read_members(value: Mapping[str, Any]) -> list[tuple[str, Any]]:
@@ -175,7 +177,3 @@ def _remove_namespace(name: str, tools: Collection[str]) -> str:
     """Return the name of a tool without the namespace that some models put before it."""
     bare = _NAMESPACE().sub("", name.strip(), count=1)
     return next((one for one in (name.strip(), bare) if one in tools), name)
-
-
-def _requires_arguments(tool: AnyTool) -> bool:
-    return bool(tool.parameters.get("required"))

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from itertools import islice
 
 from graphexec._parsing import compile_lazily, match_end
-from graphexec._parsing.json import is_broken_container
+from graphexec._parsing.json import find_end, is_broken_container
 from graphexec.agents.reading.json_calls import are_arguments, find_tool_name, read_json_values
 from graphexec.agents.reading.json_text import Region, find_regions
 from graphexec.agents.reading.labels import ACTION
@@ -109,7 +109,7 @@ def _is_python(text: str, position: int, tools: Mapping[str, AnyTool]) -> bool:
     known = False
     while position < len(text):
         found = _PYTHON_CALL().match(text, position)
-        end = _find_closing(text, found.end()) if found else None
+        end = find_end(text, found.end(), _STRING_OR_BRACKET) if found else None
         if found is None:
             return False
         known = known or find_tool_name(found[1], tools) in tools
@@ -117,19 +117,6 @@ def _is_python(text: str, position: int, tools: Mapping[str, AnyTool]) -> bool:
             return known and _ARGUMENT().match(text, found.end()) is not None
         position = match_end(_BETWEEN_PYTHON(), text, end)
     return known
-
-
-def _find_closing(text: str, start: int) -> int | None:
-    """Return the position after the bracket that closes the one at `start`."""
-    depth = 0
-    for token in _STRING_OR_BRACKET().finditer(text, start):
-        if token[0] in "([{":
-            depth += 1
-        elif token[0] in ")]}":
-            depth -= 1
-            if depth == 0:
-                return token.end()
-    return None
 
 
 def _has_labelled_call(text: str, tools: Mapping[str, AnyTool]) -> bool:

@@ -49,11 +49,6 @@ class LabelledAction(NamedTuple):
     action: re.Match[str]
     input: re.Match[str]
 
-    @property
-    def start(self) -> int:
-        """The position of the action."""
-        return self.action.start()
-
 
 def find_action(text: str, spelling: Spelling | None = None) -> LabelledAction | None:
     """Return the first `Action:` with an `Action Input:` in a spelling, by default in the strictest that matches."""
@@ -183,7 +178,7 @@ def make_decision(read: ReplyText, names: Collection[str]) -> Decision:
     spelling = _find_spelling(text)
     found, answer = find_action(text, spelling), find_answer(text, spelling)
     if found and answer is None:
-        answer = find_answer(text[: found.start])
+        answer = find_answer(text[: found.action.start()])
     elif answer and found is None:
         first = next(FINAL_ANSWER.patterns[spelling].finditer(text))
         found = find_action(text[: first.start()])
@@ -278,30 +273,15 @@ def _strip_end_tokens(text: str) -> str:
     return text[:end]
 
 
-_ANSWER_TAG = compile_lazily(r"^[ \t]{0,9}<answer>\s*+", re.IGNORECASE | re.MULTILINE)
-_ANSWER_END = "</answer>"
-
-
-def _strip_answer_tags(text: str) -> str:
-    """Return a reply without `<answer>` and `</answer>` around all of it, or around its end from a label on."""
-    opening = _ANSWER_TAG().search(text)
-    if opening is None or text.lower().find(_ANSWER_END) != len(text) - len(_ANSWER_END):
-        return text
-    before, inner = text[: opening.start()], text[opening.end() : -len(_ANSWER_END)].rstrip()
-    is_labelled = any(label.at_line.match(inner) for label in (ACTION, FINAL_ANSWER))
-    return before + inner if is_labelled or not before.strip() else text
-
-
 def unwrap(text: str) -> str:
-    """Return a reply without a fence or `<answer>` around all of it, the tokens that end it, and a byte order mark."""
-    inner = _strip_answer_tags(_strip_end_tokens(text.strip().strip("\ufeff\u200b").strip()))
-    inner = _strip_answer_tags(strip_fence(inner))
+    """Return a reply without a fence around all of it, the tokens that end it, and a byte order mark."""
+    inner = strip_fence(_strip_end_tokens(text.strip().strip("\ufeff\u200b").strip()))
     return text if inner == text.strip() else inner
 
 
 _TOKENS = "|".join(map(re.escape, END_TOKENS))
 _FENCE_MARK = r"```++(?:[ \t]{0,3}[\w+#.-]{0,20}[ \t]{0,3}(?:\r?\n|\Z))?"
-_NO_TEXT = compile_lazily(rf"(?:\s|{INVISIBLE}|{_FENCE_MARK}|(?ai:</?answer>)|{_TOKENS})*+")
+_NO_TEXT = compile_lazily(rf"(?:\s|{INVISIBLE}|{_FENCE_MARK}|{_TOKENS})*+")
 
 
 def has_text(text: str) -> bool:
@@ -309,8 +289,8 @@ def has_text(text: str) -> bool:
     return match_end(_NO_TEXT(), text) < len(text)
 
 
-_LONGEST_TOKEN = max(map(len, (*END_TOKENS, _ANSWER_END)))
-_REMOVABLE = compile_lazily(rf"(?:[\s`\ufeff\u200b]|(?ai:{_ANSWER_END})|{_TOKENS})++")
+_LONGEST_TOKEN = max(map(len, END_TOKENS))
+_REMOVABLE = compile_lazily(rf"(?:[\s`\ufeff\u200b]|{_TOKENS})++")
 
 
 def find_removable_end(text: str) -> tuple[int, int]:
@@ -321,8 +301,7 @@ def find_removable_end(text: str) -> tuple[int, int]:
     # Only the first character of a token is `<`.
     last = text.rfind("<", max(0, len(text) - _LONGEST_TOKEN))
     begun = text[last:]
-    is_begun = _ANSWER_END.startswith(begun.lower()) or any(one.startswith(begun) for one in END_TOKENS)
-    token = last if last >= 0 and is_begun else len(text)
+    token = last if last >= 0 and any(one.startswith(begun) for one in END_TOKENS) else len(text)
     start = token
     for found in _REMOVABLE().finditer(text, 0, token):
         start = found.start() if found.end() == token else token

@@ -40,6 +40,7 @@ from graphexec.agents.reading.text_parsing import (
 )
 from graphexec.messages import ModelReply, ToolCall
 from graphexec.tools import AnyTool
+from graphexec.tools.schemas import alternatives
 
 _CALLS_BEGIN = make_token_pattern("calls(?:_section)?_begin")
 _CALL_BEGIN = make_token_pattern("call_begin")
@@ -216,26 +217,15 @@ def _read_parameters(text: str, position: int, tool: AnyTool | None) -> tuple[di
     return arguments, position
 
 
-# Any: a JSON schema may be a boolean, or missing.
+# Any: JSON.
 def _accepts(schema: Any, value: str, definitions: Mapping[str, Any]) -> bool:
     """Return whether a JSON schema accepts a string, judging by the types and the values that it allows."""
-    if not isinstance(schema, Mapping):
-        return True
-    rules: Mapping[str, Any] = schema  # pyright: ignore[reportUnknownVariableType]
-    name = str(rules.get("$ref")).removeprefix("#/$defs/")
-    # A definition that consists of itself accepts nothing.
-    others = {key: definition for key, definition in definitions.items() if key != name}
-    return (
-        "string" in rules.get("type", "string")
-        and value in rules.get("enum", (value,))
-        and rules.get("const", value) == value
-        and all(_accepts(part, value, definitions) for part in rules.get("allOf", ()))
-        and all(
-            any(_accepts(branch, value, definitions) for branch in rules[word])
-            for word in ("anyOf", "oneOf")
-            if word in rules
-        )
-        and ("$ref" not in rules or (name in definitions and _accepts(definitions[name], value, others)))
+    return any(
+        "string" in one.get("type", "string")
+        and value in one.get("enum", (value,))
+        and one.get("const", value) == value
+        and all(_accepts(part, value, definitions) for part in one.get("allOf", ()))
+        for one in alternatives(schema, definitions)
     )
 
 

@@ -137,7 +137,7 @@ class KnownText:
         if date and re.search(rf"\bthe {date[1]}(?:st|nd|rd|th)\b", self._folded):
             return True
         several = [one["digits"] for one in _NUMBER().finditer(folded)]
-        needed = [one for one in several if not _is_year(one)] or several
+        needed = [one for one in several if not _YEAR().fullmatch(one)] or several
         return all(self._has_number(one) for one in needed)
 
     def _has_number(self, digits: str) -> bool:
@@ -183,32 +183,14 @@ def _parts_of(value: Any) -> Iterator[Any]:
                 yield part
 
 
+# Two letters that are not Latin ones: a unit such as μm has one.
+_OTHER_SCRIPT = compile_lazily(r"[^\W\d_a-zA-Z\u00c0-\u024f\u1e00-\u1eff]{2}")
+
+
 def _scripts_differ(value: str, text: str) -> bool:
-    """Return whether a text may have a value in another script: Lisbon, where the text is in Cyrillic letters."""
-    own, others = _scripts_of(value), _scripts_of(text)
-    return bool(others - own) if own == {_LATIN} else bool(own and others) and own.isdisjoint(others)
-
-
-_LATIN = "LATIN"
-# Chinese and Japanese texts mix these.
-_EAST_ASIAN = {"HIRAGANA": "CJK", "KATAKANA": "CJK", "KATAKANA-HIRAGANA": "CJK"}
-
-
-def _scripts_of(text: str) -> set[str]:
-    """Return the scripts of the words in a text. Units such as μm mix two, and a single letter is not counted."""
-    import unicodedata
-
-    found: set[str] = set()
-    for word in set(_WORD().findall(fold(text))):
-        names = {unicodedata.name(letter, "?").split()[0] for letter in word}
-        scripts = {_EAST_ASIAN.get(name, name) for name in names}
-        if len(scripts) == 1 and len(word) > 1:
-            found |= scripts
-    return found
-
-
-def _is_year(digits: str) -> bool:
-    return _YEAR().fullmatch(digits) is not None
+    """Return whether one of two texts is in Latin letters, and the other is not: Lisbon, and a Cyrillic question."""
+    own, other = (_OTHER_SCRIPT().search(one) is not None for one in (value, text))
+    return own != other and all(_WORD().search(one) for one in (value, text))
 
 
 def _read_numbers(folded: str) -> Iterator[float]:

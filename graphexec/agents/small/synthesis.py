@@ -1,18 +1,21 @@
 """Synthesise worked examples from the names, schemas and docstrings of tools, so that small models can use them.
 
 A model with less than a billion parameters learns the form of a decision from examples, and hardly from instructions.
+It also copies their values, the dummies, into its calls: they belong to no question.
 """
 
 from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from graphexec.agents.prompt import describe_tools, validate_tools
+from graphexec.agents.small.known_values import KnownText
 from graphexec.tools import AnyTool, ToolExample
+from graphexec.tools.schemas import alternatives
 
 if TYPE_CHECKING:
     from graphexec.agents.small.values import ExampleValues
@@ -26,7 +29,7 @@ _FEW, _MOST = 4, 12
 _SPACE_OF_FEW, _SPACE, _MORE_SPACE, _LEAST_SPACE = 3200, 2550, 400, 1900
 _MANY = 6
 # Bytes that take as many tokens as what is the same in every example: four messages, and the JSON in them.
-_FRAME = 250
+_FRAME = 240
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +81,7 @@ def synthesised_examples(tools: Sequence[AnyTool]) -> tuple[WorkedExample, ...]:
         else:
             continue
         worked = _complete(tool, example, forms[min(turn, len(forms) - 1)], values)
-        size = _size(worked)
+        size = _FRAME + _bytes(json.dumps([worked.question, *worked.calls, worked.answer], ensure_ascii=False))
         if is_given or size <= space:
             examples.append(worked)
             space -= size
@@ -89,12 +92,6 @@ def _space(tools: Sequence[AnyTool]) -> int:
     """Return the bytes that the examples of these tools may take."""
     together = _SPACE_OF_FEW if len(tools) <= _FEW else _SPACE + _MORE_SPACE * max(len(tools) - _MANY, 0)
     return max(together - _bytes(describe_tools(tools)), _LEAST_SPACE)
-
-
-def _size(example: WorkedExample) -> int:
-    """Return the bytes of an example with one call."""
-    calls = [(name, json.dumps(dict(arguments), ensure_ascii=False), seen) for name, arguments, seen in example.calls]
-    return _FRAME + sum(map(_bytes, (example.question, *(text for call in calls for text in call), example.answer)))
 
 
 def _bytes(text: str) -> int:
@@ -108,4 +105,43 @@ def _complete(
     question = ask(tool.description, example.arguments) if example.question is None else example.question
     observation = values.observation(example.arguments) if example.observation is None else example.observation
     answer = observation if example.answer is None else example.answer
-    return WorkedExample(question, ((tool.name, example.arguments, observation),), answer)
+    return WorkedExample(question, ((tool.name, {**example.arguments}, observation),), answer)
+
+
+def find_dummies(examples: Sequence[WorkedExample], tools: Sequence[AnyTool], prompt: str = "") -> tuple[Any, ...]:
+    """Return the arguments of the examples' calls, and the answers without calls, such as that to a greeting.
+
+    Enumerations are left out, because a model can only choose one of their values, and so is what the `prompt` says.
+    """
+    by_name = {tool.name: tool for tool in tools}
+    instructions = KnownText(prompt)
+    arguments = (
+        value
+        for example in examples
+        for name, given, _ in example.calls
+        for argument, value in given.items()
+        if name in by_name and not is_choice(by_name[name], argument) and not instructions.has(value)
+    )
+    return (*(example.answer for example in examples if not example.calls), *arguments)
+
+
+def find_strings_and_keys(value: Any, *, without: Collection[str] = ()) -> Iterator[str]:
+    """Yield the strings and the keys in JSON data, but not what the keys `without` lead to."""
+    pending = [value]
+    while pending:
+        match pending.pop():
+            case str(text):
+                yield text
+            case {**members}:
+                pending += [*members, *(part for key, part in members.items() if key not in without)]
+            case [*parts]:
+                pending += parts
+            case _:
+                pass
+
+
+def is_choice(tool: AnyTool, argument: str) -> bool:
+    """Return whether a model can only choose an argument among listed values, or between true and false."""
+    found = [*alternatives(tool.parameters["properties"].get(argument, {}), tool.parameters.get("$defs", {}))]
+    listed = ("enum" in one or "const" in one or one.get("type") in ("boolean", "null") for one in found)
+    return bool(found) and all(listed)

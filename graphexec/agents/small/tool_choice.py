@@ -53,13 +53,6 @@ def _stop_words() -> frozenset[str]:
     )
 
 
-@cache
-def _short_words() -> frozenset[str]:
-    """Return the words of one or two letters that name no value."""
-    words = "a i am an as at be by do go he if in is it me my no of on or so to up us we"
-    return frozenset(re.findall(r"\w+", words))
-
-
 def validate_tool_choice(given: object, names: Sequence[str]) -> None:
     """Raise `InputError` unless `given` is auto, required, or the name of a tool."""
     choices = ("auto", *(["required"] if names else []), *names)
@@ -85,16 +78,6 @@ def needs_tool(question: str, subjects: frozenset[str]) -> bool:
     """
     return _DATA().search(question) is not None or any(
         _share_stem(one, other) for one in _subjects_in(question) for other in subjects
-    )
-
-
-def is_subject(word: str, subjects: frozenset[str]) -> bool:
-    """Return whether a word names no value: one of the `subjects`, with any ending, or a word such as "the"."""
-    if word.casefold() in _short_words() and word not in ("IT", "US"):
-        return True
-    names = _WORD().findall(fold(word))
-    return bool(names) and all(
-        one in _stop_words() or any(_share_stem(one, other) for other in subjects) for one in names
     )
 
 

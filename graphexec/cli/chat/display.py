@@ -58,10 +58,11 @@ class TurnDisplay(AnswerPrinter):
             for piece in self._extractor.extract(event):
                 self._print_piece(piece)
 
-    def on_end(self, ending: Ending, progress: RunProgress) -> None:
-        """Print the rest of the answer, or the limit that stopped the run."""
-        self.ending = ending
-        super().on_end(ending, progress)
+    def on_end(self, progress: RunProgress) -> None:
+        """Print the rest of the answer, or why the run ended without one."""
+        if progress.error is None:
+            self.ending = progress.ending
+        super().on_end(progress)
 
     def print_answer(self, answer: str) -> None:
         """Print what has not been printed of the answer."""

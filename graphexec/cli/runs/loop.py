@@ -9,13 +9,13 @@ import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import closing, redirect_stdout
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 from graphexec.actions import AgentFinish, AgentStep, Steps, StoppedResponse
-from graphexec.cli.exit_codes import ANSWERED, STOPPED, Terminated, code_of
+from graphexec.cli.exit_codes import ANSWERED, STOPPED, code_of
 from graphexec.cli.runs.termination import terminable
 from graphexec.executor.executor import AgentExecutor
-from graphexec.executor.plugging.memory_nodes import is_save_node
+from graphexec.executor.plugging.memory import is_save_node
 from graphexec.executor.result import Ending
 from graphexec.kernel.effects import Effect
 from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Moved
@@ -37,22 +37,13 @@ class RunSetup:
     agent: str
     tokens: bool = False
 
-    @property
-    def recorded_inputs(self) -> Mapping[str, Any] | str:
-        """The inputs as the records have them: the only one without its name."""
-        inputs = self.inputs
-        if isinstance(inputs, str) or len(inputs) != 1:
-            return inputs
-        only: str = next(iter(inputs.values()))
-        return only
-
 
 @dataclass(frozen=True, slots=True)
 class RunProgress:
     """The progress of a run: its current node, its steps, its usage, and the seconds since it began.
 
-    A run with an `ending` may still fail or be interrupted while its memory is saved. `terminated_by` is the signal
-    that interrupted it, unless it was Ctrl-C.
+    `error` is what ended it early, such as Ctrl-C or a signal. A run with an `ending` may still fail or be interrupted
+    while its memory is saved.
     """
 
     node: str = ""
@@ -60,11 +51,18 @@ class RunProgress:
     spent: Spent = field(default=Spent())
     seconds: float = 0.0
     ending: Ending | None = None
-    terminated_by: Terminated | None = None
+    error: BaseException | None = None
+
+    @property
+    def code(self) -> int:
+        """The exit code of a run that is over."""
+        if self.error is not None:
+            return code_of(self.error)
+        return STOPPED if isinstance(self.ending, StoppedResponse) else ANSWERED
 
 
-class RunDisplay(Protocol):
-    """A display of a run: `on_start`, then `on_event` for each event but `Done`, then exactly one of the others."""
+class RunDisplay:
+    """A display of a run, here of nothing: `on_start`, then `on_event` for each event but `Done`, then `on_end`."""
 
     def on_start(self, setup: RunSetup) -> None:
         """Handle the start of the run."""
@@ -72,14 +70,8 @@ class RunDisplay(Protocol):
     def on_event(self, event: Event[Ending]) -> None:
         """Handle an event."""
 
-    def on_end(self, ending: Ending, progress: RunProgress) -> None:
-        """Handle the answer, or the limit that stopped the run."""
-
-    def on_interrupt(self, progress: RunProgress) -> None:
-        """Handle an interruption from the keyboard, or by a signal."""
-
-    def on_error(self, error: Exception, progress: RunProgress) -> None:
-        """Handle the error that ended the run."""
+    def on_end(self, progress: RunProgress) -> None:
+        """Handle the answer, the limit that stopped the run, or the error or interruption that ended it."""
 
 
 def follow(setup: RunSetup, displays: Sequence[RunDisplay], *, debug: bool = False) -> int:
@@ -88,14 +80,18 @@ def follow(setup: RunSetup, displays: Sequence[RunDisplay], *, debug: bool = Fal
     seen = RunProgress()
     ended = threading.Event()
 
-    def interrupt(error: KeyboardInterrupt) -> None:
-        if ended.is_set():
-            return
-        ended.set()
-        by = error if isinstance(error, Terminated) else None
-        progress = replace(_progress_at(error, seen, time.monotonic() - begun), terminated_by=by)
+    def end(progress: RunProgress) -> int:
         for display in displays:
-            display.on_interrupt(progress)
+            display.on_end(progress)
+        return progress.code
+
+    def end_early(error: BaseException) -> int:
+        return end(_progress_at(error, seen, time.monotonic() - begun))
+
+    def interrupt(error: KeyboardInterrupt) -> None:
+        if not ended.is_set():
+            ended.set()
+            end_early(error)
 
     events = setup.executor.stream(setup.inputs, tokens=setup.tokens)
     # Output of tools must not mix with the answer. A display that redirects it, too, ends within.
@@ -111,25 +107,12 @@ def follow(setup: RunSetup, displays: Sequence[RunDisplay], *, debug: bool = Fal
                     except Exception as error:  # noqa: BLE001 - a model or a tool may raise anything; it is reported on one line
                         if debug:
                             traceback.print_exception(error, file=sys.stderr)
-                        progress = _progress_at(error, seen, time.monotonic() - begun)
-                        for display in displays:
-                            display.on_error(error, progress)
-                        return code_of(error)
-                    if isinstance(event, Entered):
-                        ending = seen.ending if is_save_node(event.node) else None
-                        seen = RunProgress(event.node, _steps(event.value), event.spent, ending=ending)
-                    elif isinstance(event, Asked):
-                        seen = replace(seen, spent=_charge(seen.spent, event.effect))
-                    elif isinstance(event, Answered):
-                        seen = replace(seen, spent=event.spent)
-                    if isinstance(event, Moved) and isinstance(event.outcome, (AgentFinish, StoppedResponse)):
-                        seen = replace(seen, steps=event.outcome.steps, ending=event.outcome)
+                        return end_early(error)
                     if isinstance(event, Done):
-                        ending = event.outcome
-                        progress = RunProgress("END", ending.steps, event.spent, event.spent.seconds, ending)
-                        for display in displays:
-                            display.on_end(ending, progress)
-                        return STOPPED if isinstance(ending, StoppedResponse) else ANSWERED
+                        return end(
+                            RunProgress("END", event.outcome.steps, event.spent, event.spent.seconds, event.outcome)
+                        )
+                    seen = _progress_after(event, seen)
                     for display in displays:
                         display.on_event(event)
         except KeyboardInterrupt as error:
@@ -137,12 +120,27 @@ def follow(setup: RunSetup, displays: Sequence[RunDisplay], *, debug: bool = Fal
             return code_of(error)
 
 
+def _progress_after(event: Event[Ending], seen: RunProgress) -> RunProgress:
+    match event:
+        case Entered():
+            ending = seen.ending if is_save_node(event.node) else None
+            return RunProgress(event.node, _steps(event.value), event.spent, ending=ending)
+        case Asked():
+            return replace(seen, spent=_charge(seen.spent, event.effect))
+        case Answered():
+            return replace(seen, spent=event.spent)
+        case Moved(outcome=AgentFinish() | StoppedResponse() as ending):
+            return replace(seen, steps=ending.steps, ending=ending)
+        case _:
+            return seen
+
+
 def _progress_at(error: BaseException, seen: RunProgress, seconds: float) -> RunProgress:
     snapshot: Snapshot | None = snapshot_of(error)
     if snapshot is None:
-        return replace(seen, seconds=seconds)
+        return replace(seen, seconds=seconds, error=error)
     steps = _steps(snapshot.value) if seen.ending is None else seen.steps
-    return RunProgress(snapshot.node, steps, snapshot.spent, seconds, seen.ending)
+    return RunProgress(snapshot.node, steps, snapshot.spent, seconds, seen.ending, error)
 
 
 def _charge(spent: Spent, effect: Effect[Any]) -> Spent:

@@ -74,14 +74,6 @@ def read_question() -> str:
     return text
 
 
-def find_question(question: str | None, given: Mapping[str, str]) -> str | None:
-    """Return the question: the given one, or that of the standard input; `None` if the inputs are `given` by name.
-
-    Raises `UsageError`.
-    """
-    return read_question() if question == "-" or (question is None and not given) else question
-
-
 def parse_inputs(given: Sequence[str]) -> dict[str, str]:
     """Return the inputs of `--input NAME=TEXT`, by name. Raises `UsageError`."""
     named: dict[str, str] = {}

@@ -22,7 +22,7 @@ from graphexec.cli.runs.parameters import (
     decode_argument,
     with_agent_options,
 )
-from graphexec.cli.runs.question import find_question, name_inputs, parse_inputs, split_words
+from graphexec.cli.runs.question import name_inputs, parse_inputs, read_question, split_words
 from graphexec.cli.runs.termination import terminable
 from graphexec.cli.runs.trace import AnswerPrinter, TracePrinter
 
@@ -69,7 +69,7 @@ def run(
             OUTPUT,
             "FILE",
             "Also write a trace of the run to this file during the run, for graphexec view and draw --run: the "
-            "records of --json, gzipped if the name ends in .gz. A full disk does not end the run.",
+            "records of --json. A full disk does not end the run.",
         ),
     ] = None,
     debug: Debug = False,
@@ -87,7 +87,8 @@ def run(
             raise UsageError("--input is for an executor of your own, and there is no target; leave it out")
         built = build_executor(replace(options, target=target))
         images = load_images(image or ())
-        question = find_question(text, given)
+        # Inputs that are given by name may be all.
+        question = read_question() if text == "-" or (text is None and not given) else text
         named = name_inputs(built.executor, question, given, target or "the agent")
         inputs = {**named, "images": images} if images else named
         # A live page of the recorded run shows replies as they come.

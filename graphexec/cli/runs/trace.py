@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, TextIO
 
-from pydantic_core import to_json
 from rich.table import Table
 from rich.text import Text
 
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, StoppedResponse
+from graphexec.cli.exit_codes import Terminated
 from graphexec.cli.runs.building import suggest_limit
-from graphexec.cli.runs.loop import RunProgress, RunSetup
+from graphexec.cli.runs.loop import RunDisplay, RunProgress, RunSetup
 from graphexec.cli.screen import Screen, TraceScreen
 from graphexec.cli.targets import failure_line
 from graphexec.cli.terminal import clean, is_same_file
-from graphexec.draw.model.text import format_cached, format_duration, format_quantity, format_sum
+from graphexec.draw.model.text import format_cached, format_call, format_duration, format_quantity, format_sum
 from graphexec.effects import (
     CACHED_TOKENS,
     COMPLETION_TOKENS,
@@ -32,7 +32,7 @@ from graphexec.effects import (
 )
 from graphexec.executor.console import name_in_batch
 from graphexec.executor.outcomes import Acted, Observed, Ready, Replied, Stopped
-from graphexec.executor.plugging.memory_nodes import NotSaved, is_save_node
+from graphexec.executor.plugging.memory import NotSaved, is_save_node
 from graphexec.executor.result import Ending
 from graphexec.kernel.effects import CallContext, CallId, Effect, Perform
 from graphexec.kernel.events import Answered, Asked, Entered, Event, Moved, Reported
@@ -52,7 +52,7 @@ _OUTCOME = 17
 _NARROW = 80
 
 
-class AnswerPrinter:
+class AnswerPrinter(RunDisplay):
     """A display of the answer on `out` and of errors on `err`, for `--quiet`."""
 
     # What allows a run more than the limit that stopped it.
@@ -63,31 +63,20 @@ class AnswerPrinter:
         self.screen = TraceScreen(err)
         self._status = self.screen.status("", spinner_style="cyan")
 
-    def on_start(self, setup: RunSetup) -> None:
-        """Show nothing."""
-
-    def on_event(self, event: Event[Ending]) -> None:
-        """Show nothing."""
-
-    def on_end(self, ending: Ending, progress: RunProgress) -> None:  # noqa: ARG002 - required by the protocol
-        """Print the answer."""
-        self.answer(ending)
-
-    def on_interrupt(self, progress: RunProgress) -> None:
-        """Print the run's progress."""
+    def on_end(self, progress: RunProgress) -> None:
+        """Print the answer if there is one, then the error or interruption that ended the run."""
         if progress.ending is not None:
             self.answer(progress.ending)
-        at = f" at {progress.node}" if progress.node else ""
-        by = progress.terminated_by
-        how = "Interrupted" if by is None else f"Terminated by {by.name}"
-        self.say(Text(f"{how}{at}, after {format_quantity(len(progress.steps), 'step')}", "yellow"))
-
-    def on_error(self, error: Exception, progress: RunProgress) -> None:
-        """Print the error."""
-        if progress.ending is not None:
-            self.answer(progress.ending)
-        prefix = "graphexec" if progress.ending is None else "graphexec: the memory was not saved"
-        self.say(Text(f"{prefix}: {failure_line(error)}", "red"))
+        match progress.error:
+            case None:
+                pass
+            case KeyboardInterrupt() as error:
+                at = f" at {progress.node}" if progress.node else ""
+                how = f"Terminated by {error.name}" if isinstance(error, Terminated) else "Interrupted"
+                self.say(Text(f"{how}{at}, after {format_quantity(len(progress.steps), 'step')}", "yellow"))
+            case error:
+                prefix = "graphexec" if progress.ending is None else "graphexec: the memory was not saved"
+                self.say(Text(f"{prefix}: {failure_line(error)}", "red"))
 
     def answer(self, ending: Ending) -> None:
         """Print the answer, if there is one, and to `err` the reason why a run was stopped."""
@@ -169,9 +158,11 @@ class TracePrinter(AnswerPrinter):
             case _:
                 pass
 
-    def on_end(self, ending: Ending, progress: RunProgress) -> None:
-        """Print the answer between the trace and the cost."""
-        super().on_end(ending, progress)
+    def on_end(self, progress: RunProgress) -> None:
+        """Print the end of the run between the trace and the cost so far."""
+        self.show_pending(())
+        self._print_gap()
+        super().on_end(progress)
         self._cost(progress)
 
     def answer(self, ending: Ending) -> None:
@@ -182,20 +173,6 @@ class TracePrinter(AnswerPrinter):
         if self._together or isinstance(ending, StoppedResponse):
             self._gap_printed = False
         self._print_gap()
-
-    def on_interrupt(self, progress: RunProgress) -> None:
-        """Print the run's progress and cost."""
-        self.show_pending(())
-        self._print_gap()
-        super().on_interrupt(progress)
-        self._cost(progress)
-
-    def on_error(self, error: Exception, progress: RunProgress) -> None:
-        """Print the error, and the cost so far."""
-        self.show_pending(())
-        self._print_gap()
-        super().on_error(error, progress)
-        self._cost(progress)
 
     def _cost(self, progress: RunProgress) -> None:
         spent = progress.spent
@@ -256,7 +233,8 @@ class TracePrinter(AnswerPrinter):
                 # The actions of one reply share its text.
                 thought = self._shorten(_thought(actions[0]))
                 lines.extend([Text(thought, "dim italic")] if thought else [])
-                lines.extend(self._action(action) for action in actions)
+                calls = (format_call(action.tool, action.tool_input, _CHARACTERS) for action in actions)
+                lines.extend(Text(call, "cyan") for call in calls)
                 lines.extend(self._unread(action.unread) for action in actions if action.unread)
             case Observed(actions=actions, results=results):
                 times = self._times_of(len(results))
@@ -289,14 +267,6 @@ class TracePrinter(AnswerPrinter):
 
     def _unread(self, text: str) -> Text:
         return Text(f"not read, since the model invented it: {self._shorten(text)}", "yellow")
-
-    def _action(self, action: AgentAction) -> Text:
-        text = Text(clean(action.tool), "cyan")
-        given = action.tool_input
-        if isinstance(given, str):
-            return text.append(f"({self._shorten(_format_value([given])[1:-1])})")
-        arguments = ", ".join(f"{name}={_format_value([value])[1:-1]}" for name, value in given.items())
-        return text.append(f"({self._shorten(arguments)})")
 
     def _times_of(self, tools: int) -> list[str]:
         """Return the duration of each tool call, or empty strings if the replies do not match the tools."""
@@ -361,8 +331,3 @@ def _thought(action: AgentAction) -> str:
     if action.message is not None:
         return action.message.content
     return "" if action.log.lstrip().startswith("{") else action.log.partition("Action")[0]
-
-
-# Any: an argument or a result of a tool.
-def _format_value(value: Any) -> str:
-    return value if isinstance(value, str) else to_json(value, fallback=str, inf_nan_mode="constants").decode()

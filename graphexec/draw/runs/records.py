@@ -1,7 +1,7 @@
 """Records: a run as JSON, one object for each event, from which pictures and pages of the run are made.
 
-A trace has one record per line, as `graphexec run --json` and `--record`, and `Recording.to_json_lines`, write it; a
-file may be gzipped. Every record has `event`. The field names below are stable; records may get further fields.
+A trace has one record per line, as `graphexec run --json` and `--record`, and `Recording.to_json_lines`, write it.
+Every record has `event`. The field names below are stable; records may get further fields.
 
 - `start`: `version` (2), `machine` (its picture: `start`, `boxes`, `arrows`); and if known `began` (the date, in
   ISO 8601), `limits`, `budgets` (the limits of the machine's own, by name), `input`, `model`, `agent`, `tools` (each

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias, final
 
-from graphexec.actions import AgentFinish, Run, StoppedResponse
+from graphexec._arguments import VARIABLE, Constraint, validate
+from graphexec.actions import AgentFinish, StoppedResponse
 from graphexec.agents import Agent
 from graphexec.agents.calls import CallRules
 from graphexec.effects import CallTool
 from graphexec.errors import Fault, GraphError, InputError, format_value
+from graphexec.executor.nodes import Edit
 from graphexec.executor.outcomes import Acted, Observed, Ready, Replied, Stopped, limit_reached
 from graphexec.kernel.effects import Effect
 from graphexec.kernel.node import Node, node
-from graphexec.messages import ModelRequest
 from graphexec.messages.stored import StoredForm
 from graphexec.runtime.handlers import HandlerLike
 from graphexec.tools import AnyTool
@@ -33,9 +34,6 @@ HOMES: Mapping[type, str] = {
     AgentFinish: "END",
     StoppedResponse: "END",
 }
-
-# Changes a request that the agent makes: from the request, and the run so far.
-Edit: TypeAlias = Callable[[ModelRequest, Run], ModelRequest]
 
 
 class Output(Protocol):
@@ -56,6 +54,13 @@ class Output(Protocol):
     def load(self, form: StoredForm, stored: Any) -> Any:
         """Return the instance in an answer that a snapshot has stored. Raises `OutputError` if there is none."""
         ...
+
+
+_NODES = Constraint("a tuple of nodes", lambda value: isinstance(value, tuple) and all(map(_is_node, value)))  # pyright: ignore[reportUnknownArgumentType]
+
+
+def _is_node(value: object) -> bool:
+    return isinstance(value, Node)
 
 
 @final
@@ -104,14 +109,7 @@ class Piece:
     fit: Callable[[CallRules], tuple[Node[Any, Any], ...]] | None = None
 
     def __post_init__(self) -> None:
-        # Users without a type checker pass other values.
-        given: Any = self.nodes
-        if not isinstance(self.name, str) or not self.name.isidentifier():  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InputError(
-                f"a piece cannot be named {format_value(self.name)}; give a name that a variable could have"
-            )
-        if not isinstance(given, (tuple, list)) or not all(isinstance(one, Node) for one in given):  # pyright: ignore[reportUnknownVariableType]
-            raise InputError(f"the piece {self.name} has nodes={format_value(self.nodes)}; give a tuple of nodes")
+        validate("a piece", ("name", self.name, VARIABLE), ("nodes", self.nodes, _NODES))
         nodes = tuple(dataclasses.replace(_charge(one), group=self.name) for one in self.nodes)
         object.__setattr__(self, "nodes", nodes)
         object.__setattr__(self, "tools", tuple(self.tools))
@@ -201,38 +199,27 @@ _INWARDS = (ONCE, Ready, Observed)
 
 
 @final
-@dataclass(frozen=True)
-class Seats:
-    """The pieces of an executor by the class of outcomes that they take.
+class Seats(dict[type | str, tuple[str, ...]]):
+    """The names of an executor's pieces by the class of outcomes that they take.
 
-    `seats[AgentFinish]` is the names of the pieces in the order in which a value passes them; `str(seats)` is a line
-    for each class. The pieces that run once are those of `seats["once"]`.
+    `seats[AgentFinish]` is the names in the order in which a value passes the pieces, and empty without one; a line of
+    `str(seats)` is a class. The pieces that run once are those of `seats["once"]`.
     """
 
-    pieces: Mapping[type | str, tuple[Piece, ...]]
+    __slots__ = ()
 
-    def __getitem__(self, kind: type | str) -> tuple[str, ...]:
-        return tuple(piece.name for piece in self.pieces.get(kind, ()))
-
-    def __iter__(self) -> Iterator[type | str]:
-        return iter(self.pieces)
-
-    def __len__(self) -> int:
-        return len(self.pieces)
-
-    def __str__(self) -> str:
-        rows = [
-            (
-                f"Ready ({ONCE})" if isinstance(kind, str) else kind.__name__,
-                [*self[kind], HOMES[Ready] if isinstance(kind, str) else HOMES[kind]],
-            )
-            for kind in self.pieces
-        ]
-        width = max((len(name) for name, _ in rows), default=0)
-        return "\n".join(f"{name + ':':{width + 1}} {' > '.join(path)}" for name, path in rows)
+    def __missing__(self, kind: type | str) -> tuple[str, ...]:
+        return ()
 
     def __repr__(self) -> str:
-        return str(self) or "no pieces"
+        rows = [
+            (f"Ready ({ONCE})", [*names, HOMES[Ready]])
+            if isinstance(kind, str)
+            else (kind.__name__, [*names, HOMES[kind]])
+            for kind, names in self.items()
+        ]
+        width = max((len(name) for name, _ in rows), default=0)
+        return "\n".join(f"{name + ':':{width + 1}} {' > '.join(path)}" for name, path in rows) or "no pieces"
 
 
 def assign_seats(pieces: Sequence[Piece]) -> Seats:
@@ -242,7 +229,7 @@ def assign_seats(pieces: Sequence[Piece]) -> Seats:
     if twice:
         text = "{} is plugged twice; give one of them another name, or unplug the first"
         raise GraphError([Fault("GX020", name, None, text.format(name)) for name in twice])
-    seats: dict[type | str, tuple[Piece, ...]] = {}
+    seats = Seats()
     kinds: tuple[type | str, ...] = (ONCE, *HOMES)
     for kind in kinds:
         chain = [piece for piece in pieces if _sits(piece, kind)]
@@ -252,8 +239,8 @@ def assign_seats(pieces: Sequence[Piece]) -> Seats:
             # First those that may change the calls, then those that gate them, and last those that carry them out.
             chain.sort(key=lambda piece: 2 if piece.acts else int(piece.gates))
         if chain:
-            seats[kind] = tuple(chain)
-    return Seats(seats)
+            seats[kind] = tuple(piece.name for piece in chain)
+    return seats
 
 
 def _sits(piece: Piece, kind: type | str) -> bool:

@@ -11,10 +11,11 @@ from graphexec.actions import NO_RUN, AgentFinish, Run, StoppedResponse, run_of
 from graphexec.agents import Agent
 from graphexec.effects import CallAgent, CallTool, ModelEffect
 from graphexec.errors import Fault, GraphError, InputError
+from graphexec.executor.nodes import Edit, edit_request
 from graphexec.executor.outcomes import Ready, Stopped
-from graphexec.executor.plugging.memory_nodes import attach_run, is_save_node, save_memory
-from graphexec.executor.plugging.piece import HOMES, ONCE, Edit, Piece, Seats, assign_seats
-from graphexec.kernel.effects import All, Effect, Request
+from graphexec.executor.plugging.memory import attach_run, is_save_node, save_memory
+from graphexec.executor.plugging.piece import HOMES, ONCE, Piece, assign_seats
+from graphexec.kernel.effects import All, Request
 from graphexec.kernel.graph import Graph, M, Route, Routes, Table, change_table
 from graphexec.kernel.node import END, Edge, Node
 from graphexec.kernel.tables import reachable
@@ -35,7 +36,7 @@ def plug(machine: M, pieces: Sequence[Piece]) -> M:
     end = save_memory.name if save_memory.name in machine else END.name
     homes = {kind: end if home == END.name else home for kind, home in HOMES.items()}
     faults = [*_find_taken_names(machine, pieces), *_find_missing_homes(machine, homes, pieces), *_find_ungated(pieces)]
-    ways = _make_ways(assign_seats(pieces), homes)
+    ways = _make_ways(pieces, homes)
     added = [edge for piece in pieces for edge in _edges_of(piece, ways, faults)]
     if faults:
         raise GraphError(faults)
@@ -59,10 +60,8 @@ def pass_on(
     A route to the home itself would bypass the pieces before it.
     """
     # Any: users without a type checker pass other values, which `splice` reports.
-    given: Any = after
-    outcomes: Any = on
-    sources: list[Any] = [*given] if type(given) in (list, tuple) else [given]
-    kinds: list[Any] = [*outcomes] if type(outcomes) in (list, tuple) else [outcomes]
+    sources: list[Any] = [*after] if isinstance(after, (list, tuple)) else [after]
+    kinds: list[Any] = [*on] if isinstance(on, (list, tuple)) else [on]
     names = {getattr(one, "name", "") for one in sources}
     led = {(edge.outcome, edge.target) for edge in machine.edges if edge.source in names and edge.outcome in kinds}
 
@@ -75,13 +74,13 @@ def pass_on(
     return Table(tuple((source, Routes(tuple(map(follow, routes.routes)))) for source, routes in table.rows))
 
 
-def _make_ways(seats: Seats, homes: Mapping[type, str]) -> dict[type | str, list[str]]:
+def _make_ways(pieces: Sequence[Piece], homes: Mapping[type, str]) -> dict[type | str, list[str]]:
     """Return for each class the nodes on its way: of the pieces that take it, in their order, and its home."""
+    seats, by_name = assign_seats(pieces), {piece.name: piece for piece in pieces}
     ways: dict[type | str, list[str]] = {
-        kind: [*(piece.entries(kind)[0].name for piece in seats.pieces.get(kind, ())), home]
-        for kind, home in homes.items()
+        kind: [*(by_name[name].entries(kind)[0].name for name in seats[kind]), home] for kind, home in homes.items()
     }
-    once = [piece.entries(Ready)[0].name for piece in seats.pieces.get(ONCE, ())]
+    once = [by_name[name].entries(Ready)[0].name for name in seats[ONCE]]
     return {**ways, ONCE: [*once, *ways[Ready]]}
 
 
@@ -112,15 +111,18 @@ def _redirect(
     machine: Graph[Any, Any], ways: Mapping[type | str, list[str]], homes: Mapping[type, str]
 ) -> tuple[list[Edge], str]:
     """Return the machine's edges, each with the pieces before its home, and the start."""
-    home = homes[Ready]
+    home, end = homes[Ready], homes[AgentFinish]
     # What the first decision leads to; other sources run before it.
     later = reachable(home, [(edge.source, edge.target) for edge in machine.edges])
     edges: list[Edge] = []
     for edge in machine.edges:
         target = edge.target
-        if homes.get(edge.outcome) == target and not is_save_node(edge.source):
-            first = edge.outcome is Ready and edge.source not in later
-            target = ways[ONCE if first else edge.outcome][0]
+        if not is_save_node(edge.source):
+            # A node that surgery has added may end the run past the node that saves it.
+            target = end if target == END.name else target
+            if homes.get(edge.outcome) == target:
+                first = edge.outcome is Ready and edge.source not in later
+                target = ways[ONCE if first else edge.outcome][0]
         edges.append(dataclasses.replace(edge, target=target))
     return edges, ways[ONCE][0] if machine.start == home else machine.start
 
@@ -257,16 +259,5 @@ def hide_requests(source: Node[Any, Any], pieces: Sequence[Piece]) -> Node[Any, 
 
 def _edit(asked: Request, edits: Sequence[Edit], run: Run) -> Request:
     if isinstance(asked, All):
-        return dataclasses.replace(asked, effects=tuple(_edit_effect(one, edits, run) for one in asked.effects))
-    return _edit_effect(asked, edits, run)
-
-
-def _edit_effect(effect: Effect[Any], edits: Sequence[Edit], run: Run) -> Effect[Any]:
-    if not isinstance(effect, ModelEffect):
-        return effect
-    # Any: the class of the reply does not matter here.
-    asking: ModelEffect[Any] = effect
-    request = asking.request
-    for edit in edits:
-        request = edit(request, run)
-    return asking if request is asking.request else dataclasses.replace(asking, request=request)
+        return dataclasses.replace(asked, effects=tuple(edit_request(one, edits, run) for one in asked.effects))
+    return edit_request(asked, edits, run)

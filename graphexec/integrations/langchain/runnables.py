@@ -66,7 +66,7 @@ ConfigLike: TypeAlias = Config | Callable[[CallContext[Any]], Config]
 Method: TypeAlias = Callable[[dict[str, Any], Config], Any]
 
 
-@explain_calls("runnable_agent", "runnable_agent(runnable)", {}, named_option="config")
+@explain_calls("runnable_agent", "runnable_agent(runnable, config=...)", {})
 def runnable_agent(runnable: Runnable | Planner, *, config: ConfigLike | None = None, stream: bool = True) -> Agent:
     """Make an agent of a runnable of LangChain, or of an object with `plan`; it decides as it does there.
 

@@ -13,7 +13,7 @@ from graphexec.errors import InputError
 from graphexec.executor.console import StepTracker
 from graphexec.executor.executor import AgentExecutor
 from graphexec.executor.inputs import Inputs
-from graphexec.executor.plugging.memory_nodes import is_save_node
+from graphexec.executor.plugging.memory import is_save_node
 from graphexec.executor.result import Ending, RunResult, T_co
 from graphexec.kernel.events import Asked, Done, Entered, Event
 from graphexec.kernel.meters import Spent

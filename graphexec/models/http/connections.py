@@ -78,8 +78,7 @@ class Connections:
             keeper = _keep_client(is_local=self._is_local)
             client = await anext(keeper)
             with self._lock:
-                # The clients of closed loops are closed, too.
-                self._async = {known: kept for known, kept in self._async.items() if not known.is_closed()}
+                self._forget_ended()
                 # Another task may have created a client in the meantime.
                 self._async.setdefault(loop, (client, keeper))
         return self._async[loop][0]
@@ -93,6 +92,11 @@ class Connections:
                 "belong to another process; make the model and its client in each worker process"
             )
         return given
+
+    def _forget_ended(self) -> None:
+        # The clients of closed loops are closed, too.
+        for ended in [known for known in self._async if known.is_closed()]:
+            del self._async[ended]
 
     def reset_after_fork(self) -> None:
         """Forget the clients, whose connections belong to the parent process; the next call opens new ones.

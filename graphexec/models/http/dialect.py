@@ -71,8 +71,8 @@ class Dialect:
     draft: type[Draft]
     # What a body may have: the options by their places, and what a server may refuse or `extra_body` may not set.
     members: tuple[Member, ...]
-    # Returns the path below the base URL.
-    route: Callable[[ModelRequest], str]
+    # Returns the path below the base URL, for a request to the model of this name, which may ask for a stream.
+    route: Callable[[ModelRequest, str, bool], str]
     # Returns the headers with the API key.
     headers: Callable[[str], dict[str, str]] = bearer_headers
     # The member with the conversation, and what writes a part of it: its beginning, a turn, or all of it.
@@ -80,8 +80,8 @@ class Dialect:
     write_messages: Callable[[Sequence[Message], HistoryForm], list[JSON]]
     # Returns the members beside the conversation: instructions, tools, stop strings, a schema. `None` is not sent.
     write_others: Callable[[ChatRequest, Sampling], JSON]
-    # Returns the tool choice: `none`, `required` or the name of a tool.
-    write_choice: Callable[[str], JSON | str]
+    # Returns the members for a tool choice: `none`, `required` or the name of a tool.
+    write_choice: Callable[[str], JSON]
     # Returns the members of a completion; without it, that is sent as a message of the user.
     write_completion: Callable[[CompletionRequest], JSON] | None = None
     # Returns the form of the calls in a history.
@@ -130,7 +130,7 @@ class Dialect:
                 "with text"
             )
         choice = tool_choice_of(chat, sampling.model)
-        chosen = {} if choice is None else {"tool_choice": self.write_choice(choice)}
+        chosen = {} if choice is None else self.write_choice(choice)
         return {self.conversation: sent, **self.write_others(chat, sampling), **chosen}
 
     @property
@@ -152,7 +152,7 @@ def _is_apart(part: Sequence[Message], items: Sequence[JSON]) -> bool:
     """Return whether a part of a conversation need not be joined with what stands around it, where roles alternate."""
     if not items or items[-1]["role"] != "user":
         return False
-    return items[0]["role"] == "assistant" or not isinstance(part[0], AssistantMessage)
+    return items[0]["role"] != "user" or not isinstance(part[0], AssistantMessage)
 
 
 def describe_tool(tool: ToolSpec) -> JSON:

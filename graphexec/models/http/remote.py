@@ -307,7 +307,7 @@ class RemoteModel(ClosableModel):
             connections=self._connections,
             draft=self._dialect.draft,
             stops=stop_strings(request),
-            url=self._address.join(self._dialect.route(request)),
+            url=self._address.join(self._dialect.route(request, self._sampling.model, stream)),
             headers=options.replace_headers(hidden, self._headers),
             body=self._dialect.encode(request, self._sampling, stream=stream),
             refusals=self._refusals,

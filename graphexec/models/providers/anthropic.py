@@ -130,6 +130,11 @@ def _write_others(request: ChatRequest, sampling: Sampling) -> JSON:
     return body
 
 
+def _write_choice(choice: str) -> JSON:
+    kinds = {"none": {"type": "none"}, "required": {"type": "any"}}
+    return {"tool_choice": kinds.get(choice, {"type": "tool", "name": choice})}
+
+
 # Anthropic's Messages API.
 MESSAGES = Dialect(
     draft=AnthropicStream,
@@ -141,13 +146,11 @@ MESSAGES = Dialect(
         option("reasoning_effort", "output_config.effort"),
         TOOL_CHOICE,
     ),
-    route=lambda _: "v1/messages",
+    route=lambda _request, _model, _stream: "v1/messages",
     headers=lambda key: {"anthropic-version": VERSION} | ({"x-api-key": key} if key else {}),
     write_messages=_turns,
     write_others=_write_others,
-    write_choice=lambda choice: {"none": {"type": "none"}, "required": {"type": "any"}}.get(
-        choice, {"type": "tool", "name": choice}
-    ),
+    write_choice=_write_choice,
     form=lambda _: HistoryForm(alternates=True),
     max_tokens=4096,
     repairs=(replace(FORMAT, part="output_config.format"), REASONING),

@@ -119,8 +119,9 @@ def _write_others(request: ChatRequest, sampling: Sampling) -> JSON:
     return body
 
 
-def _write_choice(choice: str) -> JSON | str:
-    return choice if choice in {"none", "required"} else {"type": "function", "function": {"name": choice}}
+def _write_choice(choice: str) -> JSON:
+    is_tool = choice not in {"none", "required"}
+    return {"tool_choice": {"type": "function", "function": {"name": choice}} if is_tool else choice}
 
 
 # OpenAI's Chat Completions and Completions.
@@ -142,7 +143,7 @@ CHAT_COMPLETIONS = Dialect(
         Member("n", remedy="one reply is read; leave it out", refusable=False),
         Member("stream_options.include_usage", remedy="a limit on tokens needs it; leave it out", refusable=False),
     ),
-    route=lambda request: "chat/completions" if isinstance(request, ChatRequest) else "completions",
+    route=lambda request, _model, _stream: "chat/completions" if isinstance(request, ChatRequest) else "completions",
     write_messages=_write_messages,
     write_others=_write_others,
     write_choice=_write_choice,

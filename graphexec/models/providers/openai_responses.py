@@ -71,8 +71,8 @@ def _write_others(request: ChatRequest, _: Sampling) -> JSON:
     return body
 
 
-def _write_choice(choice: str) -> JSON | str:
-    return choice if choice in {"none", "required"} else {"type": "function", "name": choice}
+def _write_choice(choice: str) -> JSON:
+    return {"tool_choice": choice if choice in {"none", "required"} else {"type": "function", "name": choice}}
 
 
 # OpenAI's Responses API. It does not support stop strings.
@@ -87,7 +87,7 @@ RESPONSES = Dialect(
         Member("include"),
         TOOL_CHOICE,
     ),
-    route=lambda _: "responses",
+    route=lambda _request, _model, _stream: "responses",
     conversation="input",
     write_messages=lambda messages, form: list(_items(messages, form)),
     write_others=_write_others,

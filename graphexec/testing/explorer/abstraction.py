@@ -9,18 +9,18 @@ count.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-from graphexec.actions import Run, Steps, steps_of
+from graphexec.actions import Run, Steps
 from graphexec.effects import CallAgent, CallTool, ModelEffect
 from graphexec.errors import InputError
 from graphexec.kernel.effects import All, Perform, Request
 from graphexec.kernel.graph import Graph
-from graphexec.kernel.meters import Exhausted, Limits, Meter, Spent, is_measure
+from graphexec.kernel.meters import Exhausted, Limits, Spent, is_measure
 
 # Sequences up to this length are compared in order; longer ones only as sets, so that a history in a user's value does
 # not make every run a separate state.
@@ -92,16 +92,6 @@ class LooksBack(Protocol):
         ...
 
 
-def settings_that_look_back(graph: Graph[Any, Any]) -> tuple[LooksBack, ...]:
-    """Return the settings of a graph's nodes that look at earlier steps."""
-    return tuple(one for one in graph.find_settings(object) if isinstance(one, LooksBack))
-
-
-def earlier_steps(value: object, looking: Sequence[LooksBack]) -> Hashable:
-    """Return the part of a value's earlier steps that these settings distinguish."""
-    return tuple([one.distinguish(steps_of(value)) for one in looking])
-
-
 def asked_shape(effect: Request, words: Words) -> Hashable:
     """Return the shape of a request: the shapes of all its members in order, since each is charged."""
     if isinstance(effect, All):
@@ -136,22 +126,16 @@ def texts(value: object, depth: int = 0) -> frozenset[str]:
     return frozenset[str]().union(*(texts(part, depth + 1) for part in parts))
 
 
-def grace_of(graph: Graph[Any, Any]) -> float:
-    """Return the seconds after the run's deadline in which some node may still ask for effects."""
-    return max((node.grace for node in graph if node.grace is not None), default=0.0)
+def make_counters(limits: Limits, graph: Graph[Any, Any]) -> Callable[[Spent], tuple[float, ...]]:
+    """Return a function that returns the amounts spent of everything limited, and the last measures of nodes.
 
-
-def make_counters(
-    limits: Limits, meters: Mapping[str, Meter], *, grace: float = 0.0
-) -> Callable[[Spent], tuple[float, ...]]:
-    """Return a function that returns the amounts spent of everything limited.
-
-    `meters` are those of the machine. The last measures of nodes are included. Seconds are
-    distinguished up to `grace` beyond the limit, because reserved visits may still ask for effects.
+    Seconds are distinguished up to the longest grace beyond the limit, because reserved visits may still ask for
+    effects.
     """
     iterations = limits.iterations
+    grace = max((node.grace for node in graph if node.grace is not None), default=0.0)
     seconds = None if limits.seconds is None else limits.seconds + grace
-    limited = [(name, limit) for name, limit in limits.caps(meters).items() if limit is not None]
+    limited = [(name, limit) for name, limit in limits.caps(graph.meters).items() if limit is not None]
 
     def count(spent: Spent) -> tuple[float, ...]:
         counted: list[float] = [spent.restarts]
@@ -160,7 +144,7 @@ def make_counters(
             counted.append(min(iterations, spent.iterations))
         if seconds is not None:
             counted.append(min(seconds, spent.seconds))
-        counted += [min(limit, spent.meters[name]) for name, limit in limited]
+        counted += [min(limit, spent[name]) for name, limit in limited]
         counted += [amount for name, amount in sorted(spent.meters.items()) if is_measure(name)]
         return tuple(counted)
 

@@ -1,33 +1,42 @@
 """Explore every run of a machine on the real engine.
 
-From each state, `explore` runs the engine once with every class of replies, and with every other event that can happen
-to a run: a deadline, an exception, a cancellation, a crash.
+From each state, `explore` runs the engine once with every class of replies, and with every other event after which a
+run goes on: a deadline, a crash.
 """
 
 from __future__ import annotations
 
+import textwrap
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, TypeVar, final
 
 from graphexec._arguments import validate, whole
+from graphexec.actions import steps_of
 from graphexec.effects import MODEL_CALLS, TOOL_CALLS
-from graphexec.errors import InputError, ParseError
+from graphexec.errors import (
+    CertificateError,
+    InputError,
+    NodeError,
+    ParseError,
+    UndeclaredCountError,
+    UndeclaredEffectError,
+    UndeclaredOutcomeError,
+)
+from graphexec.kernel.counters import MeasureError
+from graphexec.kernel.events import Event, Moved
 from graphexec.kernel.graph import Graph, require_graph
 from graphexec.kernel.meters import Limits
 from graphexec.kernel.node import Edge
 from graphexec.testing.explorer.abstraction import (
+    LooksBack,
     asked_shape,
-    earlier_steps,
-    grace_of,
     history,
     make_counters,
-    settings_that_look_back,
     shape,
 )
-from graphexec.testing.explorer.failure import Failure, Raised
 from graphexec.testing.explorer.oracle import Oracle
 from graphexec.testing.explorer.statespace import Endless, Events, Search, measure_extent
 from graphexec.testing.explorer.stepping import Choice, Over, Stepping, Waiting
@@ -43,16 +52,71 @@ MOST_STATES = 100_000
 RAISES: tuple[type[BaseException], ...] = (ParseError,)
 
 
+# The width of an event in a message.
+_WIDTH = 110
+
+# Exceptions for nodes that break their declarations, or for bugs of the engine. They are never allowed.
+CONTRACT_ERRORS = (
+    UndeclaredOutcomeError,
+    UndeclaredEffectError,
+    UndeclaredCountError,
+    MeasureError,
+    NodeError,
+    CertificateError,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FoundRun:
+    """A run of `graph` from `start` within `limits`; `choices` are what happened to its requests, in order."""
+
+    graph: Graph[Any, Any]
+    limits: Limits
+    start: Any
+    choices: tuple[Choice, ...]
+    events: tuple[Event[Any], ...]
+
+    @property
+    def path(self) -> tuple[Edge, ...]:
+        """The edges taken, in order. `draw(graph, "mermaid", marks=dict.fromkeys(path, "orange"))` shows them."""
+        edges = {(edge.source, edge.outcome): edge for edge in self.graph.edges}
+        return tuple(edges[event.node, type(event.outcome)] for event in self.events if type(event) is Moved)
+
+    def describe(self) -> str:
+        """Return the edges and choices of the run as text."""
+        path = ", ".join(map(str, self.path)) or f"at {self.graph.start}"
+        return f"{path}; the world {', '.join(map(str, self.choices)) or 'nothing'}"
+
+
 @final
 @dataclass(frozen=True, slots=True)
-class NeverTaken:
-    """An edge that no run takes, and the reason."""
+class Failure(FoundRun):
+    """A shortest run that breaks `assertion`; its last event is the one that breaks it."""
 
-    edge: Edge
-    why: str
+    assertion: Assertion
 
     def __str__(self) -> str:
-        return f"{self.edge}: {self.why}"
+        last = textwrap.shorten(str(self.events[-1]), _WIDTH, placeholder="...")
+        return f"{self.assertion} does not hold: {self.describe()}; the last event is {last}"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Raised(FoundRun):
+    """A shortest run in which `node` raises `error`; none of its choices is an exception."""
+
+    node: str
+    error: Exception
+
+    def __str__(self) -> str:
+        return f"{self.node} raises {self.error!r}: {self.describe()}"
+
+
+def remedy(error: BaseException) -> str:
+    """Return the remedy for an exception that a node raises. A broken declaration cannot be allowed."""
+    if isinstance(error, CONTRACT_ERRORS):
+        return "fix the node"
+    return f"let no node raise it, or pass raises=({type(error).__name__},)"
 
 
 @final
@@ -64,8 +128,8 @@ class Exploration:
     most transitions of any run, `charges` the most that a run charges each meter that no reply reports. These are
     `None` if a run is `endless`.
 
-    `endings` counts runs by the class of their outcome, `exceptions` by the class of a node's exception, and `injected`
-    by the exception of an effect's handler. `raised` has the shortest run for each forbidden exception of a node.
+    `endings` counts runs by the class of their outcome, and `exceptions` by the class of a node's exception. `raised`
+    has the shortest run for each forbidden exception of a node.
     """
 
     runs: int
@@ -75,10 +139,8 @@ class Exploration:
     charges: Mapping[str, int] | None
     endings: Mapping[str, int]
     exceptions: Mapping[str, int]
-    injected: Mapping[str, int]
-    cancelled: int
     taken: tuple[Edge, ...]
-    never_taken: tuple[NeverTaken, ...]
+    never_taken: tuple[Edge, ...]
     endless: Endless | None = None
     failures: tuple[Failure, ...] = ()
     raised: tuple[Raised, ...] = ()
@@ -101,16 +163,14 @@ class Exploration:
     def __str__(self) -> str:
         lines = [f"{self.runs:,} runs were followed, of {self.states:,} states"]
         if self.charges is not None:
-            *most, last = [
-                f"{self.longest:,} transitions",
-                *(f"{self.charges.get(name, 0):,} {name.replace('_', ' ')}" for name in _format_meters(self.charges)),
-            ]
-            lines = [f"{lines[0]}, for {self.paths:,} in all; at most {', '.join(most)} and {last}"]
+            charges = (f"{amount:,} {name.replace('_', ' ')}" for name, amount in self.charges.items())
+            most = ", ".join([f"{self.longest:,} transitions", *charges])
+            lines = [f"{lines[0]}, for {self.paths:,} in all; at most {most}"]
         lines += [f"endless: {self.endless}"] if self.endless else []
         lines += [f"fails: {failure}" for failure in self.failures]
         lines += [f"raises: {raised}" for raised in self.raised]
-        lines += [f"exceptions of nodes: {_format_exceptions(self.exceptions)}"] if self.exceptions else []
-        lines += [f"exceptions of the world: {_format_exceptions(self.injected)}"] if self.injected else []
+        exceptions = ", ".join(f"{name} in {runs:,} runs" for name, runs in self.exceptions.items())
+        lines += [f"exceptions of nodes: {exceptions}"] if exceptions else []
         return "\n".join([*lines, *(f"never taken: {never}" for never in self.never_taken)])
 
 
@@ -123,7 +183,6 @@ def explore(  # noqa: PLR0913 - all but the first four have defaults
     properties: Sequence[Assertion] = (),
     raises: tuple[type[BaseException], ...] = RAISES,
     prune: bool = True,
-    crashes: int = 0,
     most_states: int = MOST_STATES,
     context: object = None,
 ) -> Exploration:
@@ -132,9 +191,9 @@ def explore(  # noqa: PLR0913 - all but the first four have defaults
     At each request, an unusual reply is tried, too, up to the next request: a node must not fail.
 
     If the limits have `seconds`, replies also come late, and effects are cut off. A run may crash whenever it waits; it
-    is resumed from its JSON as often as the limits allow `restarts`, or else `crashes` times. `context` is the context
-    of the runs. Each of the `properties` that fails becomes a `Failure` with its shortest run; an exception of a node
-    that is not in `raises` becomes a `Raised`.
+    is resumed from its JSON as often as the limits allow `restarts`. `context` is the context of the runs. Each of the
+    `properties` that fails becomes a `Failure` with its shortest run; an exception of a node that is not in `raises`
+    becomes a `Raised`.
 
     Takes one expansion per state: about nodes times replies times the amounts left of each limit. Without `prune`,
     every run is followed to its end, and their number is exponential.
@@ -143,10 +202,10 @@ def explore(  # noqa: PLR0913 - all but the first four have defaults
     is not a graph.
     """
     require_graph(graph, "explore(executor.graph, ...)")
-    validate("explore", ("crashes", crashes, whole(0)), ("most_states", most_states, whole(1)))
+    validate("explore", ("most_states", most_states, whole(1)))
     if unknown := [text for one in properties for text in unknown_names(one, graph.nodes, oracle.tools)]:
         raise InputError("\n".join(unknown))
-    stepping, allowed = Stepping(graph, limits, crashes, context=context), {kind.__name__ for kind in raises}
+    stepping, allowed = Stepping(graph, limits, context), {kind.__name__ for kind in raises}
 
     def expand(waiting: Waiting) -> Iterator[tuple[Choice, Events, Waiting | Over]]:
         failed = set(allowed)
@@ -161,8 +220,8 @@ def explore(  # noqa: PLR0913 - all but the first four have defaults
                 failed.add(then.name)
                 yield choice, events, then
 
-    numbers, looking = count(), settings_that_look_back(graph)
-    spent_amounts = make_counters(limits, graph.meters, grace=grace_of(graph))
+    numbers, looking = count(), [one for one in graph.find_settings(object) if isinstance(one, LooksBack)]
+    spent_amounts = make_counters(limits, graph)
 
     def state_key(waiting: Waiting) -> Hashable:
         if not prune:
@@ -170,7 +229,7 @@ def explore(  # noqa: PLR0913 - all but the first four have defaults
         node, value, spent = waiting.snapshot.node, waiting.snapshot.value, spent_amounts(waiting.snapshot.spent)
         asked = asked_shape(waiting.effect, oracle.words)
         values = (value, *waiting.snapshot.frames.values())
-        calls = tuple([earlier_steps(one, looking) for one in values])
+        calls = tuple([setting.distinguish(steps_of(one)) for one in values for setting in looking])
         return node, spent, tuple([shape(one, oracle.words) for one in values]), asked, history(waiting.had), calls
 
     space = Search(graph, expand, state_key, most_states, properties).run(*stepping.start_run(start))
@@ -208,33 +267,9 @@ def summarize(
         charges=None if whole is None else {name: whole.charges.get(name, 0) for name in flow_of(graph).bounded},
         endings=counted("done"),
         exceptions=counted("raised"),
-        injected=counted("injected"),
-        cancelled=counted("cancelled").total(),
         taken=tuple(edge for edge in graph.edges if edge in taken),
-        never_taken=tuple(NeverTaken(edge, _why(graph, edge, taken)) for edge in graph.edges if edge not in taken),
+        never_taken=tuple(edge for edge in graph.edges if edge not in taken),
         endless=endless,
         failures=tuple(failures),
         raised=tuple(raised),
     )
-
-
-def _format_meters(names: Collection[str]) -> list[str]:
-    """Return the meters to show: model calls and tool calls, too, unless the machine has only other ones."""
-    calls = (MODEL_CALLS.name, TOOL_CALLS.name)
-    return list(dict.fromkeys([*calls, *names])) if not names or any(name in names for name in calls) else list(names)
-
-
-def _format_exceptions(exceptions: Mapping[str, int]) -> str:
-    return ", ".join(f"{name} in {runs:,} runs" for name, runs in exceptions.items())
-
-
-def _why(graph: Graph[Any, Any], edge: Edge, taken: set[Edge]) -> str:
-    reached = edge.source == graph.start or any(one.target == edge.source for one in taken)
-    if not reached:
-        return f"{edge.source} is never reached"
-    spent_outcome = graph[edge.source].spent_outcome
-    if spent_outcome is edge.outcome:
-        return f"no limit is reached at {edge.source}"
-    if all(one.outcome is spent_outcome for one in taken if one.source == edge.source):
-        return f"{edge.source} is always stopped before it returns"
-    return f"{edge.source} never returns {edge.outcome.__name__}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
 from graphexec.actions import AgentAction, AgentFinish, StepStatus
@@ -52,13 +52,15 @@ class Oracle:
     """Every class of replies to an effect, and the `words` by which values are distinguished (`None`: all strings).
 
     `tools` are the names of an executor's tools. `unusual` are further replies that a model, a tool or a person may
-    give, such as an empty text: a run tries one of them at each request, and is not followed further.
+    give, such as an empty text: a run tries one of them at each request, and is not followed further. `numbers` are the
+    numbers of the replies to each class of effects; those of unusual ones are negative.
     """
 
     replies: Callable[[Effect[Any]], Sequence[Reply]]
     words: frozenset[str] | None = None
     tools: Collection[str] | None = None
     unusual: Callable[[Effect[Any]], Sequence[Reply]] = lambda _: ()
+    numbers: Mapping[type[Effect[Any]], range] = field(default_factory=dict[type[Effect[Any]], range])
 
     def __call__(self, effect: Effect[Any]) -> Sequence[Reply]:
         """Return the classes of replies to this effect."""
@@ -95,7 +97,12 @@ def replies_of(machine: AgentExecutor | Graph[Any, Any], replies: Replies | None
         given[kind] = [Reply(f"{type(value).__name__} {number}", value) for number, value in enumerate(values, 1)]
     known |= given
     performed = _opaque_results(graph, given.get(Perform, ()))
-    faults = [fault for kind in _asked_effects(graph) if (fault := _unknown(kind, known))]
+    faults = [
+        f"no replies to {kind.__name__} are known; pass replies={{{kind.__name__}: "
+        f"[{'ModelReply(...), ' if kind is CallModel else ''}...]}}, one of each kind"
+        for kind in _asked_effects(graph)
+        if kind not in known and kind not in (CallTool, Perform)
+    ]
     faults += [
         f"the results of {name} are unknown; pass replies={{Perform: [{', '.join(missing)}(...)]}}"
         for name, (_, missing) in performed.items()
@@ -111,23 +118,38 @@ def replies_of(machine: AgentExecutor | Graph[Any, Any], replies: Replies | None
             return _ANY_RESULT if agent is None else tool_results(effect, tools)
         # Any: mypy does not know that a class is hashable.
         kind: Any = type(effect)
-        if kind not in known:
-            raise InputError(_unknown(kind, known) or "")
         return known[kind]
 
-    values = [reply.value for many in known.values() for reply in many]
-    values += [reply.value for many, _ in performed.values() for reply in many]
-    values += [reply.value for tool in tools for reply in tool_results(CallTool(tool, {}), tools)]
-    words = texts(values) | frozenset(tools) | {UNKNOWN} | frozenset(get_args(StepStatus))
+    of_tools = [tool_results(CallTool(tool, {}), tools) for tool in tools]
+    of_nodes = [many for many, _ in performed.values()]
+    words = texts([reply.value for many in (*known.values(), *of_nodes, *of_tools) for reply in many])
+    words |= frozenset(tools) | {UNKNOWN} | frozenset(get_args(StepStatus))
     called = [] if agent is None or agent.model is None else _unusual_calls(agent, tools)
 
-    def unusual_replies_to(effect: Effect[Any]) -> Sequence[Reply]:
-        if isinstance(effect, ModelEffect):
+    # Any: mypy does not take a class for hashable.
+    def unusual_replies_to(kind: Any) -> Sequence[Reply]:
+        if issubclass(kind, ModelEffect):
             # A user cannot know all replies of a model.
-            return _UNUSUAL_REPLIES if type(effect) in given else [*_UNUSUAL_REPLIES, *called]
-        return () if type(effect) in given else _UNUSUAL.get(type(effect), ())
+            return _UNUSUAL_REPLIES if kind in given else [*_UNUSUAL_REPLIES, *called]
+        return () if kind in given else _UNUSUAL.get(kind, ())
 
-    return Oracle(replies_to, words, None if agent is None else tuple(tools), unusual_replies_to)
+    several = {one: [many] for one, many in known.items()} | {CallTool: of_tools or [_ANY_RESULT], Perform: of_nodes}
+    asked = [kind for kind in several if any(kind in node.effects for node in graph)]
+    return Oracle(
+        lambda effect: [*map(_with_cost, replies_to(effect))],
+        words,
+        None if agent is None else tuple(tools),
+        lambda effect: [*map(_with_cost, unusual_replies_to(type(effect)))],
+        {kind: range(-len(unusual_replies_to(kind)), max(map(len, several[kind]))) for kind in asked},
+    )
+
+
+def _with_cost(reply: Reply) -> Reply:
+    """Return the reply of a model with a cost, at least 0, which a limit on the cost needs."""
+    value = reply.value
+    if isinstance(value, ModelReply) and value.cost is None:
+        return Reply(reply.name, replace(value, cost=0.0))
+    return reply
 
 
 # The results of runs of other executors.
@@ -350,14 +372,6 @@ def _asked_effects(graph: Graph[Any, Any]) -> list[type[Effect[Any]]]:
     either = {CallModel, CallAgent}
     asked = [kind for node in graph for kind in node.effects if kind is not CallModel or not either <= {*node.effects}]
     return list(dict.fromkeys(asked))
-
-
-def _unknown(kind: type[Effect[Any]], known: Mapping[type[Effect[Any]], object]) -> str | None:
-    if kind in known or kind in (CallTool, Perform):
-        return None
-    name = kind.__name__
-    replies = "ModelReply(...), ..." if kind is CallModel else "..."
-    return f"no replies to {name} are known; pass replies={{{name}: [{replies}]}}, one of each kind"
 
 
 def _opaque_results(graph: Graph[Any, Any], given: Sequence[Reply]) -> dict[str, tuple[list[Reply], list[str]]]:

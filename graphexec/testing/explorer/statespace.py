@@ -150,7 +150,7 @@ class Search(Generic[P, C]):
         if number == self.most_states:
             raise InputError(
                 f"the exploration has found {self.most_states} states and is not done; lower the limits, give fewer "
-                f"replies, or pass most_states="
+                f"replies, or pass most_states= to explore"
             )
         if number == len(self._found):
             self._found.append(found)
@@ -225,7 +225,7 @@ def _join_extents(paths: Iterable[RunPath[Any]], known: Mapping[int, Extent]) ->
     pairs = [(path, _OVER if isinstance(path.target, Over) else known[path.target]) for path in paths]
     meters = dict.fromkeys(meter for path, then in pairs for meter in (*path.charges, *then.charges))
     return Extent(
-        max(len(path.edges) + then.transitions for path, then in pairs),
+        max((len(path.edges) + then.transitions for path, then in pairs), default=0),
         {
             meter: max(path.charges.get(meter, 0) + then.charges.get(meter, 0) for path, then in pairs)
             for meter in meters

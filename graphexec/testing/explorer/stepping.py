@@ -8,8 +8,8 @@ from functools import partial
 from itertools import islice, product
 from typing import Any, Literal, TypeAlias, final
 
-from graphexec.effects import COST, MODEL_CALLS, TOKENS
-from graphexec.errors import ModelError, SnapshotError
+from graphexec.effects import COST, TOKENS
+from graphexec.errors import SnapshotError
 from graphexec.kernel.effects import All, Batch, CallContext, DetachedScope, Effect, Request, members_of
 from graphexec.kernel.events import Answered, Asked, Cut, Done, Entered, Event, Moved
 from graphexec.kernel.execution import Execution
@@ -21,9 +21,9 @@ from graphexec.messages import ModelReply, Usage
 from graphexec.testing.explorer.oracle import Oracle, Reply
 
 # replies: the reply comes in time. replies late: it comes after the deadline, from a handler that cannot be cut off.
-# cuts: the deadline cuts the effect off. raises: its handler raises. cancels: the caller cancels the run. crashes: the
-# process crashes, and the run is resumed.
-Continuation: TypeAlias = Literal["replies", "replies late", "cuts", "raises", "cancels", "crashes"]
+# cuts: the deadline cuts the effect off. crashes: the process crashes, and the run is resumed. The exception of a
+# handler and a cancellation end a run without a further step of the engine.
+Continuation: TypeAlias = Literal["replies", "replies late", "cuts", "crashes"]
 
 # A run that emits so many events without asking for an effect counts as endless. It takes milliseconds.
 _ENDLESS = 10_000
@@ -56,12 +56,12 @@ class Waiting:
 @final
 @dataclass(frozen=True, slots=True)
 class Over:
-    """A run that is over; `name` is the class of its outcome, or of the exception of a node or (`injected`) a handler.
+    """A run that is over; `name` is the class of its outcome, or of the exception of a node.
 
     An `endless` run emitted very many events without asking for an effect, and was abandoned.
     """
 
-    how: Literal["done", "raised", "injected", "cancelled", "endless"]
+    how: Literal["done", "raised", "endless"]
     name: str
     # The exception of a node.
     error: Exception | None = field(default=None, compare=False)
@@ -73,11 +73,10 @@ Stepped: TypeAlias = tuple[tuple[Event[Any], ...], Waiting | Over]
 
 @dataclass(frozen=True, slots=True)
 class Stepping:
-    """Steps of one machine within limits; `crashes` are allowed if the limits have no `restarts`."""
+    """Steps of one machine within limits; a run may crash if the limits have `restarts`."""
 
     graph: Graph[Any, Any]
     limits: Limits
-    crashes: int = 0
     # The context of the run.
     context: object = None
 
@@ -93,10 +92,6 @@ class Stepping:
         """Run from one request to the next. Takes the steps in between and a replay of the node."""
         snapshot, effect = waiting.snapshot, waiting.effect
         match choice.kind:
-            case "raises":
-                return (), Over("injected", choice.name)
-            case "cancels":
-                return (), Over("cancelled", "")
             case "crashes":
                 return self._on(self._execution(_resume(snapshot, self.graph)), [], waiting.had)
             case "replies" | "replies late" | "cuts":
@@ -125,19 +120,13 @@ class Stepping:
             for reply in replies:
                 yield Choice("replies late", reply.name, reply.value)
             yield from _cuts(waiting.effect, replies)
-        of_model = not isinstance(waiting.effect, All) and MODEL_CALLS in waiting.effect.charges
-        yield Choice("raises", ModelError.__name__ if of_model else "an exception")
-        yield Choice("cancels")
-        if self.limits.restarts is not None or waiting.snapshot.spent.restarts < self.crashes:
+        if self.limits.restarts is not None:
             yield Choice("crashes")
 
     def unusual_choices(self, waiting: Waiting, oracle: Oracle) -> Iterator[Choice]:
         """Yield the unusual replies to the request; in a batch, one member has an unusual reply."""
         if not isinstance(waiting.effect, All):
-            yield from (
-                Choice("replies", reply.name, reply.value)
-                for reply in priced(oracle, self.limits).unusual(waiting.effect)
-            )
+            yield from (Choice("replies", reply.name, reply.value) for reply in oracle.unusual(waiting.effect))
             return
         members = waiting.effect.effects
         usual = [replies[0].value for one in members if (replies := oracle(one))]
@@ -148,7 +137,7 @@ class Stepping:
     def _candidate_replies(self, oracle: Oracle, effect: Effect[Any]) -> list[Reply]:
         """Return the replies and, if tokens or cost are limited, model replies that use up the limit."""
         tokens, money = self.limits[TOKENS], self.limits[COST]
-        known = [*priced(oracle, self.limits)(effect)]
+        known = [*oracle(effect)]
         models = [(reply.name, reply.value) for reply in known if isinstance(reply.value, ModelReply)]
         if tokens is not None:
             usage = Usage(completion_tokens=int(tokens))
@@ -207,22 +196,4 @@ def _cuts(effect: Request, replies: Sequence[Reply]) -> Iterator[Choice]:
     if isinstance(effect, All) and len(effect.effects) > 1 and replies:
         # Some members of a batch may have finished.
         values: Any = replies[0].value
-        yield Choice("cuts", "all but the first", Cut((values[0], *(Cut() for _ in values[1:]))))
-
-
-def priced(oracle: Oracle, limits: Limits) -> Oracle:
-    """Return the oracle whose model replies report a cost, at least 0, if a limit needs it."""
-    if limits[COST] is None:
-        return oracle
-
-    def with_costs(replies: Callable[[Effect[Any]], Sequence[Reply]]) -> Callable[[Effect[Any]], Sequence[Reply]]:
-        return lambda effect: [*map(_with_cost, replies(effect))]
-
-    return replace(oracle, replies=with_costs(oracle.replies), unusual=with_costs(oracle.unusual))
-
-
-def _with_cost(reply: Reply) -> Reply:
-    value = reply.value
-    if isinstance(value, ModelReply) and value.cost is None:
-        return Reply(reply.name, replace(value, cost=0.0))
-    return reply
+        yield Choice("cuts", "all but the first", (values[0], *(Cut() for _ in values[1:])))

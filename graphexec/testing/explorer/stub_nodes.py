@@ -25,7 +25,7 @@ from graphexec.kernel.node import Node
 from graphexec.kernel.program import Proof
 from graphexec.kernel.snapshot import Snapshot
 from graphexec.kernel.stepping import begin
-from graphexec.testing.explorer.abstraction import Refusing, bare, grace_of, make_counters
+from graphexec.testing.explorer.abstraction import Refusing, bare, make_counters
 from graphexec.testing.explorer.explore import MOST_STATES, Exploration, summarize
 from graphexec.testing.explorer.statespace import Events, Search
 from graphexec.testing.explorer.stepping import Over
@@ -171,7 +171,7 @@ class StubMachine:
         self._returned = False
         # Of the run before the step, with the last measures.
         self._meters: Mapping[str, float] = {}
-        self._spent_amounts = make_counters(self._limits, graph.meters, grace=grace_of(graph))
+        self._spent_amounts = make_counters(self._limits, graph)
         self._effects = {node.name: make_stub_effects(node, limits) for node in graph}
         self._limited = {node.name: _limited_meters(node, limits) for node in graph}
         self.graph: Graph[Any, Any] = Graph(map(self._make_stub, graph), graph.edges, graph.start)
@@ -389,7 +389,6 @@ def explore_table(
     proof: Proof | None = None,
     nested: bool = False,
     resumed: tuple[Limits, Proof] | None = None,
-    most_states: int = MOST_STATES,
 ) -> Exploration:
     """Explore every run that the table allows within `limits`, for all bodies of its nodes.
 
@@ -397,7 +396,7 @@ def explore_table(
     `proof`, the engine holds the runs to it. If they are `nested`, an outer run may refuse any effect, or block what
     costs something, at any visit. A run may be `resumed` before any visit with other limits and their proof, at whose
     `CertificateError` it ends. Takes one step of the engine for each state and outcome. Raises `InputError` for more
-    than `most_states`, and `CertificateError` for another run that is not within its proof.
+    than 100,000 states, and `CertificateError` for another run that is not within its proof.
     """
     machine = StubMachine(graph, limits, proof, nested=nested)
     other = machine if resumed is None else StubMachine(graph, *resumed, refusals=(CertificateError,))
@@ -413,7 +412,7 @@ def explore_table(
         driven, snapshot = place
         return driven is other, driven.state_key(snapshot)
 
-    return summarize(graph, Search(graph, expand, state_key, most_states).run((), (machine, machine.start_run())))
+    return summarize(graph, Search(graph, expand, state_key, MOST_STATES).run((), (machine, machine.start_run())))
 
 
 # A run, and the machine that drives it.

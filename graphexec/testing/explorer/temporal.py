@@ -2,7 +2,7 @@
 
 `never_without(calls_tool("delete_file"), before=left("approve", Approved))` is a small automaton: `start` is its state
 before the first event, `step` returns its state after one more event, and `holds_at_end` checks the state at the end of
-a run that was not cancelled. The state `BROKEN` is final.
+a run. The state `BROKEN` is final.
 
 Predicates are functions of one event, and combine with `|`, `&` and `~`.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final, final
 
 from graphexec._arguments import NAME
@@ -197,13 +197,6 @@ def never_without(what: Predicate, *, before: Predicate, each: bool = False) -> 
 
     used = ", each=True" if each else ""
     return Assertion(f"never_without({what}, before={before}{used})", 0, step, (what, before))
-
-
-def dominates(node: Node[Any, Any] | str, what: Predicate, *, each: bool = False) -> Assertion:
-    """A `what` happens only after `node` is left; with `each`, every `what` needs a visit of its own."""
-    used = ", each=True" if each else ""
-    through = never_without(what, before=left(node), each=each)
-    return replace(through, text=f"dominates({_name(node)!r}, {what}{used})")
 
 
 def unknown_names(assertion: Assertion, nodes: Collection[str], tools: Collection[str] | None) -> list[str]:

@@ -12,7 +12,7 @@ from graphexec.kernel.effects import CallContext
 from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Moved, Reported
 from graphexec.kernel.snapshot import snapshot_of
 from graphexec.runtime.observers import ObserverFailed
-from graphexec.testing.explorer.failure import remedy
+from graphexec.testing.explorer.explore import remedy
 from graphexec.testing.failures import describe_error, with_own_frames
 from graphexec.testing.runs import BrokenPromiseError, RunReport, measured_by
 from graphexec.testing.setup import Trial

@@ -18,7 +18,7 @@ from graphexec.kernel.stepping import begin
 from graphexec.runtime.handlers import Handlers
 from graphexec.runtime.io import IO
 from graphexec.runtime.runner import astream, stream
-from graphexec.testing.adversary import PARTS, Adversary, Attack, Move, Part
+from graphexec.testing.adversary import Adversary, Attack, Move, Part
 from graphexec.testing.clock import VirtualClock, loop_time
 from graphexec.testing.failures import DeadlockError
 from graphexec.testing.own_code.faults import check_run, open_calls
@@ -34,8 +34,8 @@ _LENGTH: Final = 16
 # The number of attempts to shorten a failing script.
 _ATTEMPTS: Final = 60
 
-# The names of the possible replies.
-Names: TypeAlias = Mapping[Part, Sequence[str]]
+# The numbers of the possible replies.
+Numbers: TypeAlias = Mapping[Part, range]
 
 
 @final
@@ -66,14 +66,13 @@ class Rehearsal:
         __tracebackhide__ = True
         certificate = verify(self.trial.graph, self.trial.limits).certificate
         assert certificate is not None, "a proved machine has a certificate"
-        for attack in scripts(self.trial.parts, self.trial.unusual, examples):
+        for attack in scripts(self.trial.numbers, examples):
             found = self._find_fault(attack, certificate.bounds)
             if found is not None:
-                shortest, found = self._shrink(attack, found, certificate.bounds)
-                raise AssertionError(f"{found.who} {found.fact}; {shortest.describe()}; {found.remedy}")
+                raise AssertionError(str(self._shrink(attack, found, certificate.bounds)))
 
     def _find_fault(self, attack: Attack, bounds: Bounds) -> BrokenPromiseError | None:
-        self.trial.watchdog.script = attack.describe()
+        """Return the first fault of the user's code under a script, with its replies."""
         try:
             run = self.play(attack)
             check_run(run, self.trial, bounds)
@@ -81,19 +80,20 @@ class Rehearsal:
             if run.seconds <= self.trial.watchdog.patience:
                 check_run(self.play(attack, is_async=False), self.trial, bounds)
         except BrokenPromiseError as fault:
-            return fault
+            replies = self.trial.watchdog.describe_replies()
+            return BrokenPromiseError(fault.who, f"{fault.fact}{replies}", fault.remedy)
         return None
 
-    def _shrink(self, attack: Attack, found: BrokenPromiseError, bounds: Bounds) -> tuple[Attack, BrokenPromiseError]:
-        """Return the shortest script found with a fault in the same code."""
+    def _shrink(self, attack: Attack, found: BrokenPromiseError, bounds: Bounds) -> BrokenPromiseError:
+        """Return the fault in the same code under the shortest script found."""
         shorter = _make_shorter(attack)
         for _ in range(_ATTEMPTS):
             if (smaller := next(shorter, None)) is None:
                 break
             again = self._find_fault(smaller, bounds)
             if again is not None and again.who == found.who:
-                attack, found, shorter = smaller, again, _make_shorter(smaller)
-        return attack, found
+                found, shorter = again, _make_shorter(smaller)
+        return found
 
     def play(self, attack: Attack, *, is_async: bool = True) -> RunReport:
         """Run the machine: async on a virtual clock, or sync in real time."""
@@ -108,6 +108,7 @@ class Rehearsal:
             made = drive(
                 trial.graph, start, overrides=scripted, limits=trial.limits, clock=clock, context=trial.context
             )
+        watchdog.log = adversary.log
         watchdog.uncharged.clear()
         # Abandoned calls of an earlier run may still be open.
         watchdog.open.clear()
@@ -148,53 +149,52 @@ class Rehearsal:
         return changed.with_context(context)
 
 
-def repetitions(parts: Names) -> list[Attack]:
-    """Return the scripts that repeat a single reply."""
-    return [_repeat(parts, [number]) for number in range(_most(parts))]
+def repetitions(numbers: Numbers, *, unusual: bool = False) -> list[Attack]:
+    """Return the scripts that repeat a single reply; with `unusual`, also each unusual one."""
+    least = min((one.start for one in numbers.values()), default=0) if unusual else 0
+    return [_script(numbers, [number]) for number in range(least, _most(numbers))]
 
 
-def scripts(parts: Names, unusual: Names, count: int) -> Iterator[Attack]:
+def scripts(numbers: Numbers, count: int) -> Iterator[Attack]:
     """Yield `count` scripts: each reply alone, unusual ones in turn, some pairs in turn, then random ones."""
-    most = _most(parts)
+    most = _most(numbers)
     pairs = [[one, other] * (_LENGTH // 2) for one in range(most) for other in range(most) if one != other]
     # Each script begins with other unusual replies, because a run may end with one.
     begun = [
-        dataclasses.replace(_repeat(parts, [number]), **{part: tuple(map(Move, [*names[number:], *names[:number]]))})
-        for part, names in unusual.items()
-        for number in range(len(names))
+        Attack({**_script(numbers, [first]).moves, part: tuple(map(Move, [*unusual[first:], *unusual[:first]]))})
+        for part, one in numbers.items()
+        for unusual in [range(-1, one.start - 1, -1)]
+        for first in range(len(unusual))
     ]
     begun = begun[:: math.ceil(2 * len(begun) / count) or 1]
     # Seeded, so that the scripts are reproducible.
     chance = random.Random(0)  # noqa: S311 - not used for security
 
-    def draw(part: Part) -> Move:
-        return Move(chance.choice(unusual[part] if unusual[part] and not chance.randrange(4) else parts[part]))
+    def draw(one: range) -> Move:
+        return Move(chance.choice(range(one.start, 0) if one.start and not chance.randrange(8) else range(one.stop)))
 
-    usual = [*repetitions(parts), *begun, *(_repeat(parts, pair) for pair in pairs)]
+    usual = [*repetitions(numbers), *begun, *(_script(numbers, pair) for pair in pairs)]
     drawn = (
-        Attack(*(tuple(draw(part) for _ in range(_LENGTH)) if parts[part] else () for part in PARTS))
+        Attack({part: tuple(draw(one) for _ in range(_LENGTH)) for part, one in numbers.items()})
         for _ in itertools.count()
     )
     yield from itertools.islice(itertools.chain(usual[: max(most + len(begun), count // 2)], drawn), count)
 
 
-def _most(parts: Names) -> int:
-    return max(1, *map(len, parts.values()))
+def _most(numbers: Numbers) -> int:
+    return max((one.stop for one in numbers.values()), default=1)
 
 
-def _repeat(parts: Names, order: Sequence[int]) -> Attack:
-    """Return the script whose moves have these numbers in each part."""
-    return Attack(
-        *(tuple(Move(parts[part][number % len(parts[part])]) for number in order if parts[part]) for part in PARTS)
-    )
+def _script(numbers: Numbers, order: Sequence[int]) -> Attack:
+    """Return the script that gives the replies with these numbers in each part."""
+    return Attack(dict.fromkeys(numbers, tuple(map(Move, order))))
 
 
 def _make_shorter(attack: Attack) -> Iterator[Attack]:
     """Yield scripts with fewer moves: without a part, with half of it, then with one move less."""
-    for part in PARTS:
-        moves = attack.part(part)
+    for part, moves in attack.moves.items():
         half = len(moves) // 2
         shorter = [(), moves[:half], moves[half:], *((*moves[:at], *moves[at + 1 :]) for at in range(len(moves)))]
         for left in dict.fromkeys(shorter):
             if len(left) < len(moves):
-                yield dataclasses.replace(attack, **{part: left})
+                yield Attack({**attack.moves, part: left})

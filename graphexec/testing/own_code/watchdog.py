@@ -7,7 +7,7 @@ import ctypes
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field
@@ -26,6 +26,9 @@ T = TypeVar("T")
 
 # The default number of real seconds that one call of the user's code may take.
 PATIENCE: Final = 5.0
+
+# The number of replies in a message: a run that hangs may have had many.
+_REPLIES: Final = 16
 
 # Real seconds between two looks at the threads, and how often those that hang are interrupted: in half a second even a
 # busy machine lets them run.
@@ -51,11 +54,11 @@ _watching: ContextVar[Watchdog | None] = ContextVar("graphexec_watching", defaul
 class Watchdog:
     """Runs a check in a daemon thread, and stops if a call of the user's code takes more than `patience` real seconds.
 
-    `script` describes the replies of the current run.
+    `log` are the effects of the current run with their replies.
     """
 
     patience: float = PATIENCE
-    script: str = ""
+    log: Sequence[str] = ()
     # The names of the code that answers effects, by effect class; tools have their own names.
     names: Mapping[type, str] = field(default_factory=dict[type, str])
     # The current calls, and those that started a run which is not charged to theirs.
@@ -85,12 +88,13 @@ class Watchdog:
     def describe_hang(self, who: str, place: str) -> str:
         """Return the error message for code that does not return."""
         return (
-            f"{who} does not return: it is at {place} after {self.patience:g} seconds{self._script()}; let it return, "
-            f"or pass patience= if it may take longer than {self.patience:g} seconds"
+            f"{who} does not return: it is at {place} after {self.patience:g} seconds{self.describe_replies()}; let it "
+            f"return, or pass patience= if it may take longer than {self.patience:g} seconds"
         )
 
-    def _script(self) -> str:
-        return f"; {self.script}" if self.script else ""
+    def describe_replies(self) -> str:
+        """Return the last replies of the current run, for an error message."""
+        return f"; with the replies {', '.join(self.log[-_REPLIES:])}" if self.log else ""
 
     def run(self, check: Callable[[], T]) -> T:
         """Return the result of the check, or raise its exception, or `HangError` if it hangs."""

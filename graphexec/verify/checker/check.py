@@ -15,8 +15,7 @@ from graphexec.kernel.meters import is_count, is_measure
 from graphexec.kernel.node import END
 from graphexec.kernel.program import Ranks
 from graphexec.kernel.tables import faults_of
-from graphexec.verify.checker.numbers import unproved_end, unproved_numbers
-from graphexec.verify.checker.potentials import is_possible
+from graphexec.verify.checker.numbers import is_possible, unproved_end, unproved_numbers
 from graphexec.verify.proof.certificate import Certificate
 from graphexec.verify.proof.flow import Transition, flow_of, may_stop_anywhere, nested_runs_of
 
@@ -79,15 +78,12 @@ def _open_ends(certificate: Certificate) -> Iterator[str]:
         if not row or (certificate.ranks is not None and node not in certificate.ranks):
             yield f"{node} has no rank, or no transition"
         # Effects charge their meters during a visit, not at its entry.
-        spent = {name for one in row if one.kind != "gate" for name, _ in one.spends if not _asks_for(one, name)}
+        charges = [(one, {meter for kind in one.effect_charges for meter, _ in kind}) for one in row]
+        spent = {name for one, asked in charges if one.kind != "gate" for name, _ in one.spends if name not in asked}
         # A visit with nothing left of a measure ends the run with an error.
         entry = {name for name in spent if not is_measure(name)}
         if entry and not any(one.kind == "gate" and entry <= {*one.causes} for one in row):
             yield f"{node} has no gate for {', '.join(sorted(entry))}"
-
-
-def _asks_for(one: Transition, name: str) -> bool:
-    return any(name == meter for kind in one.effect_charges for meter, _ in kind)
 
 
 def _not_falling(certificate: Certificate) -> Iterator[str]:

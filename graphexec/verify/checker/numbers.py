@@ -1,4 +1,4 @@
-"""The independent checker of a certificate's numbers: it adds up potentials, without knowing how they were found.
+"""The independent checker of a certificate's numbers: no transition counts more than a potential falls.
 
 It imports nothing from the prover.
 """
@@ -8,12 +8,13 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeAlias
 
 from graphexec.errors import format_number, format_value
-from graphexec.kernel.meters import GRACE, is_measure, is_number, is_whole
-from graphexec.verify.checker.potentials import count_charges, highest_line, highest_state, is_possible
-from graphexec.verify.proof.certificate import TIMELY, Bound, Certificate
-from graphexec.verify.proof.flow import Charges, bounded_meters, may_stop_anywhere
+from graphexec.kernel.meters import GRACE, is_count, is_measure, is_number, is_whole
+from graphexec.kernel.node import END
+from graphexec.verify.proof.certificate import TIMELY, Bound, Certificate, Line, Potential
+from graphexec.verify.proof.flow import Charges, Transition, bounded_meters, is_timely, may_stop_anywhere
 
 # The most digits of a number in a closed form.
 _DIGITS = 30
@@ -107,13 +108,13 @@ def _fault(certificate: Certificate, meter: str | None, bound: Bound) -> str | N
     # The check also proves that no run reaches a node without a potential.
     nodes = {*potential.lines} if not potential.states else {node for node, _, _ in potential.states}
     possible = [one for one in flow.variants if one.source in nodes and is_possible(certificate, one)]
-    weights = [1 if meter is None else count_charges(certificate, one, meter, potential) for one in possible]
+    weights = [1 if meter is None else _count_charges(certificate, one, meter, potential) for one in possible]
     counted = [(one, weight) for one, weight in zip(possible, weights, strict=True) if weight is not None]
     lines = not potential.states
     counted += [(one, 0) for one in flow.measure_errors if one.source in nodes]
     if None in weights or not all(is_whole(caps[name]) or (lines and is_measure(name)) for name in caps):
         return "it depends on something that has no limit"
-    check = highest_line if lines else highest_state
+    check = _highest_line if lines else _highest_state
     most = check(certificate, potential, counted, {name: int(cap or 0) for name, cap in caps.items()})
     if isinstance(most, str):
         return most
@@ -219,3 +220,97 @@ def _beside(certificate: Certificate, meter: str | None, within: Charges) -> int
             return None
         total += factor * limit
     return total
+
+
+# ---- potentials
+
+# Transitions that runs may take, each with its count.
+Possible: TypeAlias = Sequence[tuple[Transition, int]]
+
+
+def _highest_line(
+    certificate: Certificate, potential: Potential, possible: Possible, caps: Mapping[str, int]
+) -> int | str:
+    """Return the potential at the start, or a message if a potential is too low. Caps of measures do not count."""
+    lines = potential.lines
+    if any(slope < 0 for _, slopes in lines.values() for _, slope in slopes):
+        return "a potential has a negative slope"
+    for one, weight in possible:
+        there = (0, ()) if one.target == END.name else lines.get(one.target)
+        if there is None or _gain(one, lines[one.source], there, caps) + weight > 0:
+            return f"{one} counts more than the potential falls"
+    if certificate.flow.start not in lines:
+        return f"{certificate.flow.start} has no potential"
+    base, slopes = lines[certificate.flow.start]
+    return base + sum(slope * caps[name] for name, slope in slopes if not is_measure(name))
+
+
+def _gain(one: Transition, here: Line, there: Line, caps: Mapping[str, int]) -> float:
+    """Return the most by which a transition can raise the potential."""
+    spent, before, after = dict(one.spends), dict(here[1]), dict(there[1])
+    gain: float = there[0] - here[0]
+    for name, cap in caps.items():
+        amount, slope = spent.get(name, 0), after.get(name, 0)
+        if is_measure(name) and (slope > before.get(name, 0) or (slope and name in one.resets)):
+            # Any amount may be left, so that the gain has no limit.
+            return math.inf
+        # The gain is linear in the amount left, so its maximum is at one end.
+        gain += max(
+            slope * (cap if name in one.resets else left - amount) - before.get(name, 0) * left
+            for left in ((amount,) if is_measure(name) else (amount, cap))
+        )
+    return gain
+
+
+def _highest_state(
+    certificate: Certificate, potential: Potential, possible: Possible, caps: Mapping[str, int]
+) -> int | str:
+    """Return the potential at the start, or a message if a potential is too low."""
+    values = {(node, left): value for node, left, value in potential.states}
+    place = {name: index for index, name in enumerate(potential.counters)}
+    if any(len(left) != len(potential.counters) for _, left in values):
+        return "a state does not have a value for each counter"
+    rows: dict[str, list[tuple[Transition, int]]] = {}
+    for one, weight in possible:
+        rows.setdefault(one.source, []).append((one, weight))
+    limited = {name for name, limit in certificate.limits.items() if limit is not None}
+    for (node, left), value in values.items():
+        for one, weight in rows.get(node, ()):
+            # The gate stays closed while every limit that opens it has something left.
+            if one.kind == "gate" and all(name in place and left[place[name]] for name in limited & {*one.causes}):
+                continue
+            after = list(left)
+            for name, amount in one.spends:
+                if name in place and not one.reserved:
+                    after[place[name]] -= amount
+            if min(after, default=0) < 0:
+                continue
+            for name in one.resets:
+                if name in place:
+                    after[place[name]] = caps[name]
+            behind = 0 if one.target == END.name else values.get((one.target, tuple(after)))
+            if behind is None or weight + behind > value:
+                return f"{one} counts more than the potential falls"
+    most = values.get((certificate.flow.start, tuple(caps[name] for name in potential.counters)))
+    return "its potential does not reach the start" if most is None else most
+
+
+def _count_charges(certificate: Certificate, one: Transition, meter: str, potential: Potential) -> int | None:
+    """Return the most that a transition charges, or `None`; charges that a limit bounds are left out."""
+    largest = one.largest(meter)
+    if not largest or (potential.limits and not one.reserved):
+        return 0
+    most = certificate.limits.get("fan_out") if one.most is None else one.most
+    return None if most is None else largest * int(most)
+
+
+def is_possible(certificate: Certificate, one: Transition) -> bool:
+    """Return whether a run within the limits may take a transition."""
+    limits = certificate.limits
+    if one.kind != "move" and not any(limits.get(cause) is not None for cause in one.causes):
+        return False
+    fan_out = limits.get("fan_out")
+    too_many = one.most is None and fan_out is not None and one.asks > fan_out
+    if too_many or not is_timely(one, limits.get("seconds")):
+        return False
+    return not any(is_count(cap := limits.get(name), whole=True) and amount > cap for name, amount in one.spends)

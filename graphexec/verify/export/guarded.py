@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from graphexec.errors import LimitsError, format_value
 from graphexec.kernel.meters import Limits
@@ -24,14 +24,13 @@ _MOST = 2**31 - 2
 class Command:
     """A transition that is enabled if all of `takes` are left and, unless `empty` is empty, one of its counters is 0.
 
-    It subtracts `takes`, then resets `resets` to their limits. `causes` are the transition's causes that have a limit.
+    It subtracts `takes`, then resets what the transition does. `causes` are the transition's causes that have a limit.
     """
 
     transition: Transition
     causes: tuple[str, ...]
     takes: tuple[tuple[str, int], ...]
     empty: tuple[str, ...]
-    resets: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +42,7 @@ class GuardedProgram:
     """
 
     start: str
-    nodes: Mapping[str, tuple[Command, ...]]
+    nodes: Mapping[str, Sequence[Command]]
     counters: Mapping[str, int]
 
 
@@ -62,26 +61,21 @@ def to_guarded_program(flow: Flow, limits: Limits) -> GuardedProgram:
         caps |= dict.fromkeys(flow.measures, FIRST_MEASURE + 1)
     limited = {name for name, limit in known.items() if limit is not None}
     found = [command for each in flow.transitions if (command := _command(each, caps, limited))]
+    found += [Command(one, one.causes, (), one.causes) for one in errors]
     used = {name for command in found for name in (*dict(command.takes), *command.empty)}
     counters = {name: whole_number(f"the limit {name}", cap) for name, cap in caps.items() if name in used}
     joined = [name for command in found for name in (command.transition.source, command.transition.target)]
-    nodes = dict[str, list[Command]]((name, []) for name in (flow.start, *flow.nodes, *joined) if name != END.name)
+    nodes: dict[str, list[Command]] = {name: [] for name in (flow.start, *flow.nodes, *joined) if name != END.name}
     for command in found:
-        resets = tuple(name for name in counters if name in command.transition.resets)
-        nodes[command.transition.source].append(replace(command, resets=resets))
-    for one in errors:
-        nodes[one.source].append(Command(one, one.causes, (), one.causes))
-    return GuardedProgram(flow.start, {name: tuple(commands) for name, commands in nodes.items()}, counters)
+        nodes[command.transition.source].append(command)
+    return GuardedProgram(flow.start, nodes, counters)
 
 
 def _command(transition: Transition, caps: Mapping[str, int], limited: set[str]) -> Command | None:
     causes = tuple(name for name in transition.causes if name in limited)
     if transition.kind != "move" and not causes:
         return None
-    spends = Counter[str]()
-    for name, amount in transition.spends:
-        spends[name] += amount
-    takes = tuple((name, amount) for name, amount in spends.items() if name in caps and amount)
+    takes = tuple((name, amount) for name, amount in transition.spends if name in caps and amount)
     if any(amount > caps[name] for name, amount in takes):
         return None
     at_zero = transition.kind == "gate" and all(name in caps for name in causes)
@@ -104,19 +98,16 @@ def make_identifiers(prefix: str, names: Iterable[str]) -> list[str]:
     """
     identifiers: dict[str, None] = {}
     for name in names:
-        plain = unique = prefix + re.sub(r"[^A-Za-z0-9]", "_", name)
-        number = 1
-        while unique in identifiers:
-            number += 1
-            unique = f"{plain}_{number}"
-        identifiers[unique] = None
+        plain = prefix + re.sub(r"[^A-Za-z0-9]", "_", name)
+        numbered = (f"{plain}_{number}" for number in itertools.count(2))
+        identifiers[next(one for one in itertools.chain((plain,), numbered) if one not in identifiers)] = None
     return list(identifiers)
 
 
 def changes(command: Command, counters: Mapping[str, int], left: Mapping[str, str]) -> dict[str, str]:
     """Return the new values of the variables `left` that a command changes."""
     taken = {left[name]: f"{left[name]} - {amount}" for name, amount in command.takes}
-    return taken | {left[name]: str(counters[name]) for name in command.resets}
+    return taken | {left[name]: str(cap) for name, cap in counters.items() if name in command.transition.resets}
 
 
 def format_comment(command: Command) -> str:

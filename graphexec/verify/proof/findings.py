@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
-from graphexec.errors import Fault, GraphError, GraphexecError, format_value
+from graphexec.errors import GraphError, GraphexecError, format_value
 from graphexec.kernel.effects import NestedRuns
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import ITERATIONS, Limits, Meter
@@ -89,7 +89,7 @@ class Finding:
         if self.witness is not None and self.witness.stem:
             stem = self.witness.stem
             reached = f" Reached by start -> {' -> '.join(path_of(stem))}."
-        return f"{self.code}{where}: {self.fact}.{reached} {_sentence(self.remedy)}"
+        return f"{self.code}{where}: {self.fact}.{reached} {self.remedy[:1].upper()}{self.remedy[1:]}."
 
 
 def path_of(stem: Iterable[Transition]) -> list[str]:
@@ -102,10 +102,6 @@ def path_of(stem: Iterable[Transition]) -> list[str]:
             else:
                 nodes.append(name)
     return nodes
-
-
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,13 +218,10 @@ class UnprovedError(GraphexecError, ValueError):
 
 def findings_of(error: GraphError) -> tuple[Finding, ...]:
     """Return the faults of an invalid table as findings."""
-    return tuple(finding_of(fault) for fault in error.faults)
-
-
-def finding_of(fault: Fault, witness: Witness | None = None) -> Finding:
-    """Return a fault of a table as a finding."""
-    fact, _, remedy = fault.text.partition("; ")
-    return Finding(fault.code, "error", fault.node, fault.outcome, fact, remedy, witness)
+    parts = ((fault, fault.text.partition("; ")) for fault in error.faults)
+    return tuple(
+        Finding(fault.code, "error", fault.node, fault.outcome, fact, remedy) for fault, (fact, _, remedy) in parts
+    )
 
 
 def options_of(meters: Iterable[Meter]) -> dict[str, str]:

@@ -20,7 +20,7 @@ from graphexec.errors import repr_fields
 from graphexec.kernel.counters import MeasureError
 from graphexec.kernel.effects import Effect, NestedRuns, answers_cut
 from graphexec.kernel.graph import Graph
-from graphexec.kernel.meters import ITERATIONS, Limits, Meter, freeze, is_measure
+from graphexec.kernel.meters import ITERATIONS, FrozenMapping, Limits, Meter, is_measure
 from graphexec.kernel.node import END, Edge, Node
 from graphexec.kernel.tables import measured, reachable
 
@@ -71,11 +71,6 @@ class Transition:
     def is_paid(self) -> bool:
         """True if such a visit spends anything but a measure, so that the engine looks at the clock."""
         return any(not is_measure(name) for name, _ in self.spends)
-
-    @property
-    def charged(self) -> frozenset[str]:
-        """The meters that its effects charge."""
-        return frozenset(name for kind in self.effect_charges for name, amount in kind if amount)
 
     def largest(self, meter: str) -> int:
         """Return the most that one of its effects charges a meter."""
@@ -128,16 +123,20 @@ class Flow:
         return dataclasses.replace(self, start=begin, nodes=(begin, *self.nodes), transitions=transitions)
 
     @cached_property
+    def _kinds(self) -> list[dict[str, int]]:
+        """The charges of each kind of effects, by meter."""
+        return [dict(kind) for kind in dict.fromkeys(kind for one in self.transitions for kind in one.effect_charges)]
+
+    @cached_property
     def charged(self) -> tuple[str, ...]:
         """The meters that effects charge, in whole numbers: those that are not measured first, each sorted by name."""
-        names = frozenset[str]().union(*(one.charged for one in self.transitions)) - {*self.quotas}
+        names = {name for kind in self._kinds for name, amount in kind.items() if amount} - {*self.quotas}
         return tuple(sorted(names, key=lambda name: (name in self.measured, name)))
 
     @cached_property
     def quotas(self) -> tuple[str, ...]:
         """The budgets that effects cost."""
-        charged = {name for one in self.transitions for kind in one.effect_charges for name, _ in kind}
-        return tuple(name for name, _ in self.budgets if name in charged)
+        return tuple(name for name, _ in self.budgets if any(name in kind for kind in self._kinds))
 
     @cached_property
     def bounded(self) -> tuple[str, ...]:
@@ -145,18 +144,16 @@ class Flow:
         return tuple(name for name in self.charged if name not in self.measured)
 
     @cached_property
-    def measures(self) -> tuple[str, ...]:
-        """The measures of its nodes: any amount may be left at the first visit."""
-        names = dict.fromkeys(name for one in self.transitions for name, _ in one.spends)
-        return tuple(name for name in names if is_measure(name))
-
-    @cached_property
     def measure_errors(self) -> tuple[Transition, ...]:
         """How a run may end, without a transition, at each node with a measure: with nothing left of it."""
-        nodes = dict.fromkeys(
-            (one.source, name) for one in self.transitions for name, _ in one.spends if is_measure(name)
-        )
+        spent = dict.fromkeys((one.source, name) for one in self.transitions for name, _ in one.spends)
+        nodes = [(node, name) for node, name in spent if is_measure(name)]
         return tuple(Transition(node, MeasureError.__name__, END.name, "gate", causes=(name,)) for node, name in nodes)
+
+    @cached_property
+    def measures(self) -> tuple[str, ...]:
+        """The measures of its nodes: any amount may be left at the first visit."""
+        return tuple(dict.fromkeys(name for one in self.measure_errors for name in one.causes))
 
     def with_measures(self, most: int) -> Flow:
         """Return the flow with a first measure of `most` for each node that has one: the measures are budgets."""
@@ -191,12 +188,10 @@ class Flow:
 
     def quotas_of(self, meter: str) -> dict[str, int]:
         """Return the quotas that together bound the charges of `meter`, with factors; none if some effect has none."""
-        charging = self._charging(meter)
-        found = {
-            name: max(kind[meter] for kind in charging if kind.get(name))
-            for name in self.lasting_quotas
-            if any(kind.get(name) for kind in charging)
+        factors = {
+            name: [kind[meter] for kind in self._charging(meter) if kind.get(name)] for name in self.lasting_quotas
         }
+        found = {name: max(several) for name, several in factors.items() if several}
         return found if self.covers(meter, tuple(found.items())) else {}
 
     def covers(self, meter: str, limits: Charges) -> bool:
@@ -215,8 +210,7 @@ class Flow:
         return numbers.get(meter, None if meter in self.measured else 0)
 
     def _charging(self, meter: str) -> list[dict[str, int]]:
-        kinds = dict.fromkeys(kind for one in self.transitions for kind in one.effect_charges)
-        return [charges for kind in kinds if (charges := dict(kind)).get(meter)]
+        return [kind for kind in self._kinds if kind.get(meter)]
 
     @property
     def lasting_quotas(self) -> list[str]:
@@ -281,7 +275,7 @@ def lower_limits(limits: Limits, meters: Mapping[str, Meter], most: int) -> Limi
     caps = {name: limit for name, limit in limits.caps(meters).items() if limit is not None or name in limits.meters}
     lowered = {name: min(limit, most) if isinstance(limit, int) else limit for name, limit in caps.items()}
     iterations = None if limits.iterations is None else min(limits.iterations, most)
-    return dataclasses.replace(limits, iterations=iterations, meters=freeze(lowered))
+    return dataclasses.replace(limits, iterations=iterations, meters=FrozenMapping(lowered))
 
 
 def is_enabled(transition: Transition, known: Known) -> bool:
@@ -404,11 +398,10 @@ def _charges(effect: type[Effect[Any]]) -> Charges:
 
 def _least(kinds: tuple[Charges, ...], asks: int) -> dict[str, int]:
     names = dict.fromkeys(name for kind in kinds for name, _ in kind)
-    least = {name: asks * min(dict(kind).get(name, 0) for kind in kinds) for name in names}
-    return {name: amount for name, amount in least.items() if amount}
+    least = {name: min(dict(kind).get(name, 0) for kind in kinds) for name in names}
+    return {name: asks * amount for name, amount in least.items() if amount}
 
 
 def _stopping(kinds: tuple[Charges, ...]) -> list[str]:
     charged = {name for kind in kinds for name, amount in kind if amount}
-    measured = {name for kind in kinds for name, _ in kind} - charged
-    return [*sorted(charged), *sorted(measured)]
+    return sorted({name for kind in kinds for name, _ in kind}, key=lambda name: (name not in charged, name))

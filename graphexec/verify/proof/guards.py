@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Any, TypeAlias
 
@@ -39,15 +39,21 @@ def unguarded_exits(graph: Graph[Any, Any]) -> Iterator[Finding]:
     for edge in graph.edges:
         if _is_last_word(graph[edge.source], into):
             last_words[edge.target].append(edge)
-    dominates = _dominators(graph)
+    # Imported here because few machines have guards, and loading it takes longer than a proof.
+    import networkx as nx
+
+    network: nx.DiGraph[str] = nx.DiGraph((edge.source, edge.target) for edge in graph.edges)
+    # From each node, a path leads to all nodes that every run passes before it.
+    above = dict[str, str | None](nx.immediate_dominators(network, graph.start))
+    before: nx.DiGraph[str] = nx.DiGraph((node, other) for node, other in above.items() if other is not None)
     functions = {node.name: unwrap_function(node.function) for node in graph}
     for (name, target), outcomes in guards.items():
         others = chain(*(into[target, outcome] for outcome in outcomes), last_words[target])
         past = (
             edge
             for edge in dict.fromkeys(islice(others, _CONSIDERED))
-            if not dominates(name, edge.source)
-            and not dominates(edge.source, name)
+            if not nx.has_path(before, edge.source, name)
+            and not nx.has_path(before, name, edge.source)
             and functions[edge.source] is not functions[name]
         )
         if missed := list(islice(past, _NAMED)):
@@ -68,23 +74,6 @@ def _guards(into: Entries) -> dict[tuple[str, str], list[type]]:
                     found.setdefault((name, target), []).append(outcome)
                     waiting.append(name)
     return found
-
-
-def _dominators(graph: Graph[Any, Any]) -> Callable[[str, str], bool]:
-    """Return a function that tells whether every path to the second node passes the first one."""
-    # Imported here because few machines have guards, and loading it takes longer than a proof.
-    import networkx as nx
-
-    network: nx.DiGraph[str] = nx.DiGraph()
-    network.add_edges_from((edge.source, edge.target) for edge in graph.edges)
-    above = nx.immediate_dominators(network, graph.start)
-
-    def dominates(node: str, other: str) -> bool:
-        while other not in (node, graph.start):
-            other = above[other]
-        return other == node
-
-    return dominates
 
 
 def _is_last_word(source: Node[Any, Any], into: Entries) -> bool:

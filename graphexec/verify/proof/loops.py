@@ -5,14 +5,14 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import itertools
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Sized
-from typing import Any, final, get_origin
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from typing import Any, final, get_origin, get_type_hints
 
 from graphexec.errors import NodeError
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import ITERATIONS, Limits, Meter, is_measure
 from graphexec.kernel.node import Node
-from graphexec.kernel.signatures import accepts, name_of, read_spent_outcome, resolve_hints, unwrap_function
+from graphexec.kernel.signatures import accepts, name_of, read_spent_outcome, unwrap_function
 from graphexec.verify.proof.findings import Finding, Witness, limit_remedy, options_of
 from graphexec.verify.proof.flow import Flow, Transition, caps_of, limits_of, lower_limits
 from graphexec.verify.proof.product import Product
@@ -31,8 +31,10 @@ def find_loops(flow: Flow, core: Core, limits: Limits, graph: Graph[Any, Any] | 
     if flow.measures:
         # A run with low first measures stands for all.
         flow = flow.with_measures(1)
-    machine, caps = _Names(graph), caps_of(flow, limits_of(flow, limits))
-    untimed = core.transitions if limits.seconds is None else _untimed(core)
+    machine, caps = _Names(graph, flow), caps_of(flow, limits_of(flow, limits))
+    # Those that are possible at any time, also after the deadline.
+    anytime = limits.seconds is None
+    untimed = [one for one in core.transitions if anytime or one.kind != "move" or not (one.is_paid or one.asks)]
     witness = _find_endless_run(flow, limits, within=untimed)
     if witness is not None:
         code, why = _classify(flow, caps, witness.loop)
@@ -53,11 +55,6 @@ def find_loops(flow: Flow, core: Core, limits: Limits, graph: Graph[Any, Any] | 
     yield Finding(
         "GX017", "error", node, None, fact, "meter a node of these loops with a meter that nothing in them resets"
     )
-
-
-def _untimed(core: Core) -> list[Transition]:
-    """Return the transitions that are possible at any time, also after the deadline."""
-    return [one for one in core.transitions if one.kind != "move" or not (one.is_paid or one.asks)]
 
 
 def _find_endless_run(flow: Flow, limits: Limits, *, within: Sequence[Transition]) -> Witness | None:
@@ -154,7 +151,7 @@ def _find_remedy(
     usual = not (own or resetting or counting or caps[ITERATIONS.name] is None)
     if usual and not any(ITERATIONS.name in one.resets for one in core.transitions):
         return f"meter {node}: {_describe_metering(flow, core, node, machine, 'ITERATIONS')}{alternative}"
-    name = machine.new_meter("extensions" if stops else "rounds", flow)
+    name = machine.make_new("extensions" if stops else "rounds")
     meter = f'Meter("{name}", {_EXTENSIONS if stops else _ROUNDS})'
     code = _describe_metering(flow, core, node, machine, meter)
     how = " with a meter that nothing resets" if own or resetting else ""
@@ -208,7 +205,7 @@ def _describe_metering(flow: Flow, core: Core, node: str, machine: _Names, meter
     for one in outside:
         if machine.fits(one, node):
             return f"add when_spent={machine.when_spent(one)}, {added} on({one.outcome}, {one.target}) in its row"
-    outcome, outer = machine.new_outcome(flow), node.rpartition(".")[0]
+    outcome, outer = machine.make_new("Stopped"), node.rpartition(".")[0]
     rows = f"its row and in that of {outer}" if outer else "its row"
     return (
         f"add when_spent={outcome}, {added} on({outcome}, END) in {rows}; write the class {outcome} with two "
@@ -220,19 +217,18 @@ def _describe_metering(flow: Flow, core: Core, node: str, machine: _Names, meter
 class _Names:
     """What remedies take from the code of a machine; without its graph, from its flow."""
 
-    def __init__(self, graph: Graph[Any, Any] | None) -> None:
+    def __init__(self, graph: Graph[Any, Any] | None, flow: Flow) -> None:
         self._nodes: Mapping[str, Node[Any, Any]] = {} if graph is None else graph.nodes
-        self._taken = {*()} if graph is None else {*graph.outcomes, *graph.meters}
+        self._taken = {*(one.outcome for one in flow.transitions), *dict(flow.budgets), *flow.charged}
+        if graph is not None:
+            self._taken |= {*graph.outcomes, *graph.meters}
         # The options of executors that limit its meters.
         self.options = options_of(() if graph is None else graph.meters.values())
 
-    def new_outcome(self, flow: Flow) -> str:
-        """Return a name for the class of an outcome that the machine does not have."""
-        return _unused("Stopped", {*self._taken, *(one.outcome for one in flow.transitions)})
-
-    def new_meter(self, name: str, flow: Flow) -> str:
-        """Return a name for a meter that the machine does not have."""
-        return _unused(name, {*self._taken, *dict(flow.budgets), *flow.charged})
+    def make_new(self, name: str) -> str:
+        """Return a name for a meter or the class of an outcome that the machine does not have: this one, or like it."""
+        names = itertools.chain((name,), (f"{name}{number}" for number in itertools.count(2)))
+        return next(one for one in names if one not in self._taken)
 
     def when_spent(self, one: Transition) -> str:
         """Return the name of the function that makes the outcome when a limit stops the node."""
@@ -255,19 +251,18 @@ class _Names:
     def count(self, name: str) -> str:
         """Return code for the first count in the node's value: `lambda todo: len(todo.rest)`; empty if it has none."""
         node = self._nodes.get(name)
-        if node is None or node.inner is not None or _is_opaque(node):
+        if node is None or node.inner is not None:
+            return ""
+        function = unwrap_function(node.function)
+        if node.kind == "opaque" and not inspect.iscoroutinefunction(function):
             return ""
         found = [_counts_of(kind) for kind in node.takes]
         shared = [field for field in found[0] if all(one.get(field) == found[0][field] for one in found)]
         if not shared:
             return ""
         field = shared[0]
-        value = next(iter(inspect.signature(unwrap_function(node.function)).parameters))
+        value = next(iter(inspect.signature(function).parameters))
         return f"lambda {value}: {found[0][field].format(f'{value}.{field}')}"
-
-
-def _is_opaque(node: Node[Any, Any]) -> bool:
-    return node.kind == "opaque" and not inspect.iscoroutinefunction(unwrap_function(node.function))
 
 
 def _counts_of(kind: type) -> dict[str, str]:
@@ -278,7 +273,7 @@ def _counts_of(kind: type) -> dict[str, str]:
         return counts
     # Annotations are code of the user's.
     try:
-        hints = resolve_hints(kind)
+        hints = get_type_hints(kind)
     except Exception:  # noqa: BLE001 - a class may have some that cannot be resolved
         return counts
     for name, hint in hints.items():
@@ -289,8 +284,3 @@ def _counts_of(kind: type) -> dict[str, str]:
         elif isinstance(of, type) and issubclass(of, Sized) and not issubclass(of, (str, bytes)):
             counts[name] = "len({})"
     return counts
-
-
-def _unused(name: str, taken: Collection[str]) -> str:
-    names = itertools.chain((name,), (f"{name}{number}" for number in itertools.count(2)))
-    return next(one for one in names if one not in taken)

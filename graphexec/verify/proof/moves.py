@@ -23,13 +23,6 @@ from graphexec.verify.proof.flow import (
 )
 
 
-class Counted(NamedTuple):
-    """The counted budgets, and what the counters hold at the start; the last may count the deadlines to come."""
-
-    budgets: tuple[str, ...]
-    full: tuple[int, ...]
-
-
 @dataclass(frozen=True, slots=True)
 class CountedMove:
     """A transition in terms of counters, by their index.
@@ -47,16 +40,9 @@ class CountedMove:
     drains: tuple[tuple[int, int], ...] = ()
     charged: Charges = ()
 
-    def charges(self, meter: str) -> int:
-        """Return what the effects of a sure move charge a meter."""
-        return next((amount for name, amount in self.charged if name == meter), 0)
-
     def is_possible(self, left: tuple[int, ...]) -> bool:
         """Return whether the amounts left allow the move."""
-        for index, amount in self.spends:
-            if left[index] < amount:
-                return False
-        for index, least in self.timely:
+        for index, least in (*self.spends, *self.timely):
             if left[index] < least:
                 return False
         return self.needs is None or any(left[index] < below for index, below in self.needs)
@@ -75,8 +61,12 @@ class CountedMove:
         return tuple(counters)
 
 
-def moves_by_node(flow: Flow, known: Known, *, sure: bool) -> tuple[Mapping[str, list[CountedMove]], Counted]:
-    """Return the moves from each node, and their counters.
+def moves_by_node(
+    flow: Flow, known: Known, *, sure: bool
+) -> tuple[Mapping[str, list[CountedMove]], tuple[str, ...], tuple[int, ...]]:
+    """Return the moves from each node, the budgets that are counted, and what the counters hold at the start.
+
+    The last counter may be that of the deadlines to come.
 
     In `sure` moves, visits spend the least or the most that they can, or all that is left before a limit stops them.
     The clock stands still until an effect takes all the time until a deadline.
@@ -97,6 +87,7 @@ def moves_by_node(flow: Flow, known: Known, *, sure: bool) -> tuple[Mapping[str,
     # The distinct grace periods of nodes; the first is 0, for the run's own deadline.
     periods = {0.0, *(one.grace for one in transitions if one.grace is not None)}
     graces = sorted(periods) if sure and known["seconds"] is not None else []
+    end = len(graces)
     rows: dict[str, list[CountedMove]] = {name: [] for name in flow.nodes}
     for one, several in zip(transitions, spending, strict=True):
         usual = (_needs_at_most if sure else _needs_at_least)(one, known, place)
@@ -113,13 +104,14 @@ def moves_by_node(flow: Flow, known: Known, *, sure: bool) -> tuple[Mapping[str,
                 else CountedMove(one, spends, resets, needs, timely, charged=each.charged)
             )
             if graces:
-                clock = _Clock(len(place), len(graces), graces.index(one.grace or 0.0))
+                own = end - graces.index(one.grace or 0.0)
+                clock = _Clock(*((len(place), value) for value in (end, own, end - 1, own - 1)))
                 row.extend(_add_deadlines(move, clock, each.asked))
             else:
                 row.append(move)
     # The number of deadlines that are still to come.
-    ahead = (len(graces) - (known["seconds"] == 0),) if graces else ()
-    return rows, Counted(tuple(counts), (*counts.values(), *ahead))
+    ahead = (end - (known["seconds"] == 0),) if graces else ()
+    return rows, tuple(counts), (*counts.values(), *ahead)
 
 
 # Counters with numbers. A limit transition is possible if one of the counters is below its number: with `None` always,
@@ -234,46 +226,31 @@ def _needs_at_most(one: Transition, limits: Known, place: Mapping[str, int]) -> 
         return None
     needed: list[tuple[int, int]] = []
     for name in one.causes:
-        limit, below = limits.get(name), _below(one, name)
+        limit = limits.get(name)
         if limit is None or name in ("seconds", "restarts"):
             continue
-        if below is None or (name not in place and _is_below(limit, below)):
+        # The rest of a limit stops a visit below the most that it wants at once. Something must be left of the entry's
+        # budgets, and of meters that are only compared.
+        below = one.calls(name) if one.largest(name) else 1
+        if name == "fan_out" or below is None or (name not in place and isinstance(limit, int) and limit < below):
             return None
         if name in place:
             needed.append((place[name], below))
     return tuple(needed)
 
 
-@dataclass(frozen=True, slots=True)
-class _Clock:
-    """The counter of deadlines that are still to come, and the number of a node's own deadline among them.
+class _Clock(NamedTuple):
+    """Values of the counter of deadlines that are still to come, by its index: the run's own, then those of nodes.
 
     An effect of the node is answered in time or after the run's deadline, or the node's own deadline cuts it off.
     """
 
-    place: int
-    deadlines: int
-    number: int
-
-    @property
-    def in_time(self) -> tuple[int, int]:
-        """The least value of the counter before the run's deadline."""
-        return self.place, self.deadlines
-
-    @property
-    def open(self) -> tuple[int, int]:
-        """The least value of the counter before the node's deadline."""
-        return self.place, self.deadlines - self.number
-
-    @property
-    def late(self) -> tuple[int, int]:
-        """The value of the counter just after the run's deadline."""
-        return self.place, self.deadlines - 1
-
-    @property
-    def expired(self) -> tuple[int, int]:
-        """The value of the counter just after the node's deadline."""
-        return self.place, self.deadlines - self.number - 1
+    # The least value before the run's deadline, and before the node's.
+    in_time: tuple[int, int]
+    open: tuple[int, int]
+    # The value just after the run's deadline, and just after the node's.
+    late: tuple[int, int]
+    expired: tuple[int, int]
 
 
 def _add_deadlines(plain: CountedMove, clock: _Clock, asked: int) -> Iterator[CountedMove]:
@@ -302,15 +279,3 @@ def _add_deadlines(plain: CountedMove, clock: _Clock, asked: int) -> Iterator[Co
 def _wait(plain: CountedMove, before: tuple[int, int], end: tuple[int, int]) -> CountedMove:
     """Return the transition with a start while the clock is at least `before`, and with `end` as its end."""
     return dataclasses.replace(plain, sets=(*plain.sets, end), needs=None, timely=(*plain.timely, before))
-
-
-def _below(one: Transition, name: str) -> int | None:
-    """Return the amount below which the rest of a limit stops a visit: the most that the visit wants at once."""
-    if name == "fan_out":
-        return None
-    # Something must be left of the entry's budgets, and of meters that are only compared.
-    return one.calls(name) if one.largest(name) else 1
-
-
-def _is_below(limit: float, amount: int) -> bool:
-    return isinstance(limit, int) and limit < amount

@@ -101,10 +101,9 @@ def name(symbol: str) -> Polynomial:
     return Polynomial({(symbol,): 1})
 
 
-def most(several: Iterable[Polynomial]) -> Polynomial | None:
-    """Return a polynomial that is at least as large as each, or `None` if there are none."""
-    found = list(several)
-    return reduce(Polynomial.or_more, found) if found else None
+def most(several: Iterable[Polynomial]) -> Polynomial:
+    """Return a polynomial that is at least as large as each, and as 0."""
+    return reduce(Polynomial.or_more, several, number(0))
 
 
 def _without_zeros(terms: dict[tuple[str, ...], int]) -> Polynomial:

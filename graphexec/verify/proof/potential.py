@@ -8,11 +8,14 @@ With limits as numbers, the value at the start is the bound; with limits as name
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias, final
 
 from graphexec.kernel.node import END
+from graphexec.kernel.tables import reachable
+from graphexec.verify.paths import strongly_connected_components
 from graphexec.verify.proof import polynomial
 from graphexec.verify.proof.flow import Known, Transition
 from graphexec.verify.proof.polynomial import Polynomial
@@ -79,6 +82,7 @@ class Line:
 
 
 @final
+@dataclass(frozen=True, slots=True)
 class Potentials:
     """The potentials of transitions that are proved to end. `caps` are the limits of the budgets that have one.
 
@@ -87,26 +91,16 @@ class Potentials:
     pass, and the potential is less tight.
     """
 
-    def __init__(
-        self,
-        weight: Weight,
-        caps: Mapping[str, Polynomial],
-        order: Sequence[str],
-        *,
-        full: bool = False,
-        close: bool = True,
-    ) -> None:
-        self._weight = weight
-        self._full = full
-        self._levels = _LEVELS if close else 0
-        self._caps = caps
-        self._order = order
-        self._limited = frozenset(caps)
+    weight: Weight
+    caps: Mapping[str, Polynomial]
+    order: Sequence[str]
+    full: bool = False
+    close: bool = True
 
     def of(self, nodes: Iterable[str], transitions: Sequence[Transition]) -> dict[str, Line]:
         """Return the potential of each node. Raises `TooManyTermsError`, but never if all limits are numbers."""
         inside = [one for one in transitions if one.target != END.name]
-        ends = [(one, Line(self._weight(one))) for one in transitions if one.target == END.name]
+        ends = [(one, Line(self.weight(one))) for one in transitions if one.target == END.name]
         return self._level(components(nodes, inside), inside, ends, 0)
 
     def _level(
@@ -134,12 +128,12 @@ class Potentials:
 
     def _before(self, one: Transition, there: Line) -> Line:
         """Return the line that a transition needs at its source if its target has the line `there`."""
-        base = self._weight(one) + there.base
+        base = self.weight(one) + there.base
         spent = dict(one.spends)
         slopes: dict[str, Polynomial] = {}
         for name, slope in there.slopes.items():
             if name in one.resets:
-                base = base + slope * self._caps[name]
+                base = base + slope * self.caps[name]
                 continue
             slopes[name] = slope
             if spent.get(name):
@@ -153,15 +147,15 @@ class Potentials:
         exits: Sequence[tuple[Transition, Line]],
         depth: int,
     ) -> dict[str, Line]:
-        budgets = exhaustible_budgets(within, self._limited)
+        budgets = exhaustible_budgets(within, frozenset(self.caps))
         assert budgets, "a flow that is proved to end has a budget that runs out in each loop"
-        budget = min(budgets, key=self._order.index)
+        budget = min(budgets, key=self.order.index)
         spending = [one for one in within if spends_any(one, (budget,))]
         rest = [one for one in within if not spends_any(one, (budget,))]
         parts = components(component, rest)
         lines = self._level(parts, rest, exits, depth + 1)
         unit = self._unit(spending, lines, budget)
-        if depth < self._levels:
+        if self.close and depth < _LEVELS:
             lines, unit = self._closer(parts, rest, spending, exits, budget, depth) or (lines, unit)
         return {
             name: Line(line.base, {**line.slopes, budget: line.slope(budget) + unit}) for name, line in lines.items()
@@ -185,11 +179,9 @@ class Potentials:
             amount = polynomial.number(dict(one.spends).get(budget, 0))
             return one, Line(line.base - unit * amount, line.slopes)
 
-        ends = [(one, Line(self._weight(one))) for one in spending]
+        ends = [(one, Line(self.weight(one))) for one in spending]
         rounds = self._level(parts, rest, ends, depth + 1)
-        unit = _ZERO
-        for one in spending:
-            unit = unit.or_more(rounds[one.target].at(self._caps))
+        unit = polynomial.most(rounds[one.target].at(self.caps) for one in spending)
         # A transition that leaves the loop pays a unit, too, and so does one that starts another round.
         leaving = [pay_unit(one, line) for one, line in exits]
         lines = self._level(parts, rest, leaving, depth + 1)
@@ -219,7 +211,7 @@ class Potentials:
             steeper = before.slope(name) - here.slope(name)
             upper = steeper.or_more(_ZERO)
             # The maximum is where the budget is full, or where only the amount that the transition spends is left.
-            gain = gain + upper * self._caps[name]
+            gain = gain + upper * self.caps[name]
             if upper == _ZERO:
                 gain = gain + steeper * polynomial.number(spent.get(name, 0))
         return gain
@@ -229,12 +221,117 @@ class Potentials:
     ) -> dict[str, Line]:
         found: dict[str, Line] = {}
         for one, line in exits:
-            old = found.get(one.source)
-            if old is None:
-                found[one.source] = line
-            else:
-                found[one.source] = old.not_less(line, self._caps) if self._full and not depth else old.or_more(line)
+            old = found.get(one.source, line)
+            found[one.source] = old.not_less(line, self.caps) if self.full and not depth else old.or_more(line)
         return {name: found.get(name, Line()) for name in component}
+
+
+def find_sloped_potentials(
+    nodes: Sequence[str], transitions: Iterable[Transition], weight: Weight, caps: Mapping[str, Polynomial]
+) -> Iterator[dict[str, Line]]:
+    """Yield potentials with one slope for each budget, for two orders of the budgets.
+
+    What a unit left is worth is the same wherever it may be spent. Budgets are taken one after the other. The slope of
+    a budget is the most that a round counts between two transitions that spend it, on ways that spend only budgets with
+    a slope already, each of which pays for its own rounds. An edge that resets a budget costs a full one. Then no loop
+    counts anything, and the longest path from a node is its base. The bound is a sum over the budgets, so it is lower
+    than a product of nested loops wherever nothing resets an inner budget. There are none for loops that need slopes of
+    their own.
+    """
+    following: dict[str, list[str]] = {name: [] for name in nodes}
+    every = list(transitions)
+    for one in every:
+        following.setdefault(one.source, []).append(one.target)
+        following.setdefault(one.target, [])
+    # What is nearer to the end comes first, so that few passes find the longest ways.
+    place = {name: at for at, name in enumerate(itertools.chain(*strongly_connected_components(following)))}
+    every.sort(key=lambda one: (place[one.source], place[one.target]))
+    names = {name for one in every for name, _ in one.spends}
+    spent = [name for name in caps if name in names]
+    reset = {name for one in every for name in one.resets}
+    # A budget that a loop resets comes before those which the loop spends; names of embedded budgets have a dot each.
+    inner = sorted(reset.intersection(spent), key=lambda name: (-name.count("."), name))
+    outer = [name for name in spent if name not in reset]
+    for order in (outer, outer[::-1])[: 2 if len(outer) > 1 else 1]:
+        found = _sloped_lines(nodes, every, [weight(one) for one in every], caps, (*inner, *order))
+        if found is not None:
+            yield found
+
+
+def _sloped_lines(
+    nodes: Sequence[str],
+    transitions: Sequence[Transition],
+    counted: list[Polynomial],
+    caps: Mapping[str, Polynomial],
+    order: Sequence[str],
+) -> dict[str, Line] | None:
+    """Return the line of each node, or `None`.
+
+    `counted` becomes what each transition counts beyond what its budgets with a slope pay for.
+    """
+    slopes: dict[str, Polynomial] = {}
+    live: dict[str, set[str]] = {}
+    spends = [dict(one.spends) for one in transitions]
+    # The budgets without a slope yet that a transition spends or resets.
+    open_budgets = [
+        {name for name in (*own, *one.resets) if name in caps} for own, one in zip(spends, transitions, strict=True)
+    ]
+
+    def steps(indices: Iterable[int]) -> list[_Step]:
+        return [(transitions[index].source, transitions[index].target, counted[index]) for index in indices]
+
+    for name in order:
+        within = [index for index, names in enumerate(open_budgets) if not names]
+        for names in open_budgets:
+            names.discard(name)
+        last = [index for index, own in enumerate(spends) if name in own and not open_budgets[index]]
+        rounds = _longest(steps(within), steps(last))
+        if rounds is None:
+            return None
+        targets = [transitions[index].target for index in last]
+        slope = slopes[name] = polynomial.most(rounds[target] for target in targets if target in rounds)
+        if has_too_many_terms(slope):
+            return None
+        # Elsewhere, the budget is worth 0: no run spends it before an edge resets it. An empty name leads to all nodes
+        # that spend it.
+        back = [(one.target, one.source) for one in transitions if name not in one.resets]
+        spenders = [("", one.source) for own, one in zip(spends, transitions, strict=True) if name in own]
+        live[name] = reachable("", back + spenders)
+        for index, one in enumerate(transitions):
+            if name in one.resets:
+                if one.target in live[name]:
+                    counted[index] = counted[index] + slope * caps[name]
+            elif name in spends[index]:
+                counted[index] = counted[index] - slope * polynomial.number(spends[index][name])
+    every = steps(range(len(transitions)))
+    bases = _longest([one for one in every if one[1] != END.name], [one for one in every if one[1] == END.name])
+    if bases is None or any(node not in bases for node in nodes):
+        return None
+    known = {name: slope for name, slope in slopes.items() if slope != _ZERO}
+    return {
+        node: Line(bases[node], {name: slope for name, slope in known.items() if node in live[name]}) for node in nodes
+    }
+
+
+# The source, the target and the count of a transition.
+_Step: TypeAlias = tuple[str, str, Polynomial]
+
+
+def _longest(steps: Sequence[_Step], last: Iterable[_Step]) -> dict[str, Polynomial] | None:
+    """Return the most that a way of `steps`, ended by one of `last`, counts; `None` if a loop counts something."""
+    found: dict[str, Polynomial] = {}
+    for source, _, count in last:
+        found[source] = found.get(source, count).or_more(count)
+    # A way without a loop has fewer steps than there are sources, and one more pass changes nothing.
+    for _ in range(len({source for source, *_ in steps}) + 2):
+        before = dict(found)
+        for source, target, count in steps:
+            if target in found:
+                way = count + found[target]
+                found[source] = found.get(source, way).or_more(way)
+        if found == before:
+            return found
+    return None
 
 
 def to_numbers(line: Line) -> tuple[int, tuple[tuple[str, int], ...]]:
@@ -266,4 +363,4 @@ def charged_again(name: str, transitions: Iterable[Transition], known: Known) ->
     if not known["restarts"]:
         return _ZERO
     bounded = (one for one in transitions if is_bounded(one, known))
-    return _RESTARTS * (polynomial.most(most_charged(one, name) for one in bounded) or _ZERO)
+    return _RESTARTS * polynomial.most(most_charged(one, name) for one in bounded)

@@ -10,21 +10,23 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, TypeAlias
 
 from graphexec.errors import LimitsError, format_number
-from graphexec.kernel.effects import Effect, NestedRuns
+from graphexec.kernel.effects import NestedRuns
 from graphexec.kernel.graph import Graph, require_graph
-from graphexec.kernel.meters import Limits, freeze
-from graphexec.kernel.node import END, Node
-from graphexec.kernel.program import Ranks, cached_for_limits
+from graphexec.kernel.meters import FrozenMapping, Limits
+from graphexec.kernel.node import END
+from graphexec.kernel.program import cached_for_limits
 from graphexec.kernel.tables import reachable
 from graphexec.verify.paths import find_path, label_edges
 from graphexec.verify.proof.bounds import bounds_by_states, bounds_of, ends_by_states
 from graphexec.verify.proof.certificate import Bounds, Certificate
-from graphexec.verify.proof.findings import Finding, Status, Verdict, Witness, fan_out_remedy, finding_of, options_of
+from graphexec.verify.proof.findings import Finding, Status, Verdict, Witness, fan_out_remedy, options_of
 from graphexec.verify.proof.flow import (
     Flow,
+    Known,
+    Transition,
     bounded_meters,
     caps_of,
     flow_of,
@@ -38,17 +40,8 @@ from graphexec.verify.proof.guards import unguarded_exits
 from graphexec.verify.proof.loops import find_loops
 from graphexec.verify.proof.ranking import Core, rank_nodes
 
-if TYPE_CHECKING:
-    from typing_extensions import TypeIs
-
-
-class _Result(NamedTuple):
-    """A verdict without its graph."""
-
-    status: Status
-    findings: tuple[Finding, ...]
-    certificate: Certificate | None
-    assumptions: tuple[str, ...]
+# A verdict without its graph and limits.
+_Result: TypeAlias = tuple[Status, tuple[Finding, ...], Certificate | None, tuple[str, ...]]
 
 
 def verify(graph: Graph[Any, Any], limits: Limits | None = None) -> Verdict:
@@ -62,21 +55,19 @@ def verify(graph: Graph[Any, Any], limits: Limits | None = None) -> Verdict:
     """
     require_graph(graph, "verify(executor.graph)")
     limits = Limits() if limits is None else limits
-    result = _verify(graph, limits)
-    return Verdict(result.status, graph, limits, result.findings, result.certificate, result.assumptions)
+    status, findings, certificate, assumptions = _verify(graph, limits)
+    return Verdict(status, graph, limits, findings, certificate, assumptions)
 
 
 @cached_for_limits
 def _verify(graph: Graph[Any, Any], limits: Limits) -> _Result:
     own = {name: meter.limit for name, meter in graph.effect_meters.items() if meter.limit is not None}
-    limits = dataclasses.replace(limits, meters=freeze(own | dict(limits.meters))) if own else limits
+    limits = dataclasses.replace(limits, meters=FrozenMapping(own | dict(limits.meters))) if own else limits
     for name, meter in graph.meters.items():
         if meter.whole and isinstance(limit := limits[meter], float):
             raise LimitsError(f"the limit {name} is {limit}, and {name} counts whole numbers; give one of these")
     flow = flow_of(graph)
-    faults = [finding_of(fault, _path_to(flow, fault.node, limits)) for fault in graph.find_faults()]
-    if not faults:
-        faults += _find_stop_only_nodes(flow, limits)
+    faults = tuple(_find_stop_only_nodes(flow, limits))
     nested = nested_runs_of(graph)
     certificate, cores = prove_flow(flow, limits, nested)
     loops = [finding for core in cores for finding in find_loops(flow, core, limits, graph)]
@@ -93,10 +84,9 @@ def _verify(graph: Graph[Any, Any], limits: Limits) -> _Result:
     errors = [finding for finding in findings if finding.severity == "error"]
     if not errors:
         assert certificate is not None, "there are no errors, and no certificate"
-        assumptions = tuple(_list_assumptions(certificate, limits))
-        return _Result("proved", findings, certificate, assumptions)
+        return "proved", findings, certificate, tuple(_list_assumptions(certificate, limits))
     undecided = all(finding.code in _UNDECIDED for finding in errors)
-    return _Result("unproved" if undecided else "refuted", findings, None, ())
+    return "unproved" if undecided else "refuted", findings, None, ()
 
 
 # Findings that prevent a proof but do not show a run that never ends.
@@ -114,55 +104,42 @@ def prove_flow(
     may also count the measures of nodes. If that fails, too, searches the states, unless there are too many. (Each
     transition is split into variants, one for each choice of effects.) The result is cached.
     """
-    # Ranks count down the caps: the limits on iterations, charges and own budgets. They do not count other limits, such
-    # as seconds. Any limit that is set, cap or not, enables the transitions for reaching it.
+    # Ranks count down the limits on iterations, charges and own budgets, and not others, such as seconds.
     known = limits_of(flow, limits)
     finite = [name for name, limit in caps_of(flow, known).items() if limit is not None]
-    enabled = [transition for transition in flow.variants if is_enabled(transition, known)]
     cores: list[Core] = []
     # Limits give bounds that are numbers, so measures are counted only where limits do not suffice.
     for measures in ((), flow.measures)[: 2 if flow.measures else 1]:
-        transitions, counted = enabled, (*finite, *measures)
-        # All transitions, with those for limits that only an outer run has: the proof then holds in a nested run, too.
-        found = rank_nodes(flow.nodes, flow.variants, counted)
-        holds_when_nested = _is_ranking(found)
-        if not _is_ranking(found):
-            found = rank_nodes(flow.nodes, transitions, counted)
-        # Always: however high these limits are.
-        always = _is_ranking(found)
-        if not _is_ranking(found):
-            # Low limits may make a loop impossible.
-            transitions = possible_transitions(flow, known)
-            found = rank_nodes(flow.nodes, transitions, counted)
-        if _is_ranking(found):
-            # They take longer than the proof, and many runs need none.
-            bounds = Bounds.lazy(
-                partial(
-                    bounds_of,
-                    flow,
-                    transitions,
-                    known,
-                    nested,
-                    always=always,
-                    measures=measures,
-                    anywhere=holds_when_nested,
+        for ranked, taken, always, anywhere in _choose_transitions(flow, known):
+            found = rank_nodes(flow.nodes, ranked, (*finite, *measures))
+            if not isinstance(found, list):
+                # They take longer than the proof, and many runs need none.
+                bounds = Bounds.lazy(
+                    partial(bounds_of, flow, taken, known, nested, always=always, measures=measures, anywhere=anywhere)
                 )
-            )
-            return Certificate(flow, known, found, bounds, nested, holds_when_nested), ()
-        cores = found
+                return Certificate(flow, known, found, bounds, nested, anywhere), ()
+            cores = found
     if ends_by_states(flow, known):
         bounds = Bounds.lazy(partial(bounds_by_states, flow, known, nested))
         return Certificate(flow, known, None, bounds, nested, may_stop_anywhere(known)), ()
     return None, tuple(cores)
 
 
-def _is_counted(certificate: Certificate, name: str) -> bool:
-    return any(name in budgets for rank in (certificate.ranks or {}).values() for _, budgets in rank)
+def _choose_transitions(
+    flow: Flow, known: Known
+) -> Iterator[tuple[Sequence[Transition], Sequence[Transition], bool, bool]]:
+    """Yield the transitions that ranks are tried for, and those that runs may take; the first choice proves most.
 
-
-def _is_ranking(found: Ranks | list[Core]) -> TypeIs[Ranks]:
-    """Return whether there are ranks, and not cores: sets of transitions for which there are no falling ranks."""
-    return not isinstance(found, list)
+    The ranks hold always, however high the limits are, and anywhere: in a run that is nested in others, too.
+    """
+    # Any limit that is set, counted or not, enables the transitions for reaching it.
+    enabled = [one for one in flow.variants if is_enabled(one, known)]
+    # With the transitions for limits that only an outer run has.
+    yield flow.variants, enabled, True, True
+    yield enabled, enabled, True, False
+    # Low limits may make a loop impossible.
+    possible = possible_transitions(flow, known)
+    yield possible, possible, False, False
 
 
 def _path_to(flow: Flow, node: str | None, limits: Limits) -> Witness | None:
@@ -185,30 +162,23 @@ def _find_stop_only_nodes(flow: Flow, limits: Limits) -> Iterator[Finding]:
 
 def _find_unbounded_asks(graph: Graph[Any, Any], limits: Limits, measured: Collection[str]) -> Iterator[Finding]:
     """Yield an error for each node that may ask for any number of effects in one visit."""
+    if limits.fan_out is not None:
+        return
     options = options_of(graph.meters.values())
     for node in graph:
-        if unbounded := _unbounded_effects(node, limits, measured):
-            effects = ", ".join(effect.__name__ for effect in unbounded)
-            fact = f"nothing limits how often one visit asks for {effects}"
-            charged = [_fixed_charges(effect, measured) for effect in unbounded]
+        # The meters whose charges do not depend on replies, by the effect that charges them.
+        charges = {effect: sorted({meter.name for meter in effect.charges} - {*measured}) for effect in node.effects}
+        unbounded = {
+            effect.__name__: names for effect, names in charges.items() if all(limits[name] is None for name in names)
+        }
+        if node.most is None and unbounded:
+            fact = f"nothing limits how often one visit asks for {', '.join(unbounded)}"
             # Limits on meters are a remedy only if every effect charges one.
-            meters = (names[0] for names in charged) if all(charged) else ()
+            meters = (names[0] for names in unbounded.values()) if all(unbounded.values()) else ()
             remedy = (
                 f"{fan_out_remedy(meters, options)}, or declare asks= in its @node: a number, or (minimum, maximum)"
             )
             yield Finding("GX013", "error", node.name, None, fact, remedy)
-
-
-def _unbounded_effects(node: Node[Any, Any], limits: Limits, measured: Collection[str]) -> list[type[Effect[Any]]]:
-    """Return the effects for which a visit may ask any number of times."""
-    if node.most is not None or limits.fan_out is not None:
-        return []
-    return [effect for effect in node.effects if all(limits[name] is None for name in _fixed_charges(effect, measured))]
-
-
-def _fixed_charges(effect: type[Effect[Any]], measured: Collection[str]) -> list[str]:
-    """Return the meters whose charge does not depend on the reply."""
-    return sorted(meter.name for meter in effect.charges if meter.name not in measured)
 
 
 def _find_unproved_tools(graph: Graph[Any, Any], nested: Sequence[NestedRuns]) -> Iterator[Finding]:
@@ -232,7 +202,8 @@ def _list_assumptions(certificate: Certificate, limits: Limits) -> Iterator[str]
             "unanswered effect is cut off at the deadline"
         )
         yield "work that continues in the thread or task of a cut-off effect is not counted"
-    if counted := [name for name in flow.measures if _is_counted(certificate, name)]:
+    ranked = {name for rank in (certificate.ranks or {}).values() for _, budgets in rank for name in budgets}
+    if counted := [name for name in flow.measures if name in ranked]:
         yield f"a run in which {' or '.join(counted)} does not decrease ends with a MeasureError at that visit"
     if flow.charged:
         yield "an effect counts as one, even if its handler does more: a client's own retries are not counted"

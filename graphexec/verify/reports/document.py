@@ -23,8 +23,7 @@ from typing import Any
 from graphexec.kernel.meters import Limits
 from graphexec.kernel.serialization import format_json
 from graphexec.verify.proof.certificate import Bound, Bounds
-from graphexec.verify.proof.findings import CODES, Finding, Witness
-from graphexec.verify.proof.flow import Transition
+from graphexec.verify.proof.findings import Finding, Witness
 from graphexec.verify.reports.subject import SourceLocation, Subject, status_of
 
 VERSION = 1
@@ -45,26 +44,17 @@ def document(subjects: Sequence[Subject], *, root: str = "") -> str:
 
 def bounds_data(bounds: Bounds) -> dict[str, Any]:
     """Return the bounds as JSON data."""
+    named = ("transitions", "model_calls", "tool_calls", "seconds")
     return {
-        "transitions": _bound_data(bounds.transitions),
-        "model_calls": _bound_data(bounds.model_calls),
-        "tool_calls": _bound_data(bounds.tool_calls),
-        "seconds": _bound_data(bounds.seconds),
+        **{name: _bound_data(getattr(bounds, name)) for name in named},
         "meters": {name: _bound_data(bound) for name, bound in (*bounds.meters.items(), *bounds.quotas.items())},
     }
 
 
 def limits_data(limits: Limits) -> dict[str, Any]:
     """Return the limits as JSON data, by name; agents' meters always."""
-    return {
-        "iterations": limits.iterations,
-        "seconds": limits.seconds,
-        **{name: limits[name] for name in (*_AGENT_METERS, *limits.meters)},
-        "fan_out": limits.fan_out,
-        "restarts": limits.restarts,
-        "depth": limits.depth,
-        "nested_runs": limits.nested_runs,
-    }
+    own = _fields(limits, "iterations", "seconds", "fan_out", "restarts", "depth", "nested_runs")
+    return own | {name: limits[name] for name in (*_AGENT_METERS, *limits.meters)}
 
 
 def _target(subject: Subject, root: str) -> dict[str, Any]:
@@ -85,13 +75,7 @@ def _target(subject: Subject, root: str) -> dict[str, Any]:
 
 def _finding(subject: Subject, finding: Finding, root: str) -> dict[str, Any]:
     return {
-        "code": finding.code,
-        "title": CODES[finding.code],
-        "severity": finding.severity,
-        "node": finding.node,
-        "outcome": finding.outcome,
-        "fact": finding.fact,
-        "remedy": finding.remedy,
+        **_fields(finding, "code", "title", "severity", "node", "outcome", "fact", "remedy"),
         "text": str(finding),
         "place": _place(subject.place_of(finding, root), root),
         "witness": None if finding.witness is None else _witness(finding.witness),
@@ -103,16 +87,16 @@ def _place(place: SourceLocation | None, root: str) -> dict[str, Any] | None:
 
 
 def _witness(witness: Witness) -> dict[str, Any]:
-    return {
-        "stem": [_transition(step) for step in witness.stem],
-        "loop": [_transition(step) for step in witness.loop],
-        "limits": limits_data(witness.limits),
+    steps = {
+        name: [_fields(step, "source", "outcome", "target", "kind") for step in path]
+        for name, path in (("stem", witness.stem), ("loop", witness.loop))
     }
-
-
-def _transition(step: Transition) -> dict[str, str]:
-    return {"source": step.source, "outcome": step.outcome, "target": step.target, "kind": step.kind}
+    return {**steps, "limits": limits_data(witness.limits)}
 
 
 def _bound_data(bound: Bound) -> dict[str, Any]:
-    return {"form": bound.form, "number": bound.number, "exact": bound.exact, "assuming": bound.assuming}
+    return _fields(bound, "form", "number", "exact", "assuming")
+
+
+def _fields(record: object, *names: str) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in names}

@@ -86,7 +86,7 @@ def _flow(subject: Subject, witness: Witness, root: str) -> list[dict[str, Any]]
     steps: list[tuple[Transition, int]] = [(step, 0) for step in witness.stem] + [(step, 1) for step in witness.loop]
     return [
         {
-            "location": _location(subject, step.source, subject.place_of_node(step.source, root), root)
+            "location": _location(subject, step.source, subject.place_of_nodes([step.source], root), root)
             | {"message": {"text": str(step)}},
             "nestingLevel": level,
             "executionOrder": order,

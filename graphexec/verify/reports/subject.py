@@ -68,13 +68,10 @@ class Subject:
         Locations inside the folder `root` are preferred, because a user cannot fix the functions of a library.
         """
         loop = () if finding.witness is None else finding.witness.loop
-        return self._place([finding.node, *(step.source for step in loop)], root)
+        return self.place_of_nodes([finding.node, *(step.source for step in loop)], root)
 
-    def place_of_node(self, name: str | None, root: str) -> SourceLocation | None:
-        """Return the location of the node's function, or of the machine if only that is inside `root`."""
-        return self._place([name], root)
-
-    def _place(self, names: Sequence[str | None], root: str) -> SourceLocation | None:
+    def place_of_nodes(self, names: Sequence[str | None], root: str) -> SourceLocation | None:
+        """Return the location of the first node's function inside `root`, or else of the machine, or else of a node."""
         nodes = [node for node in map(self.node, names) if node is not None]
         places = [*(place_of(node.function) for node in nodes), self.place]
         known = [place for place in places if place is not None]

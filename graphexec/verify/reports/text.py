@@ -1,9 +1,10 @@
-"""Verdicts as text: a paragraph for each target, followed by one for each finding."""
+"""Verdicts as text, a paragraph for each target and each finding, and as annotations for GitHub Actions."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from graphexec.errors import format_number
 from graphexec.verify.proof.certificate import Bound, Bounds
 from graphexec.verify.proof.findings import CODES, Finding, Witness, meter_limit
 from graphexec.verify.proof.flow import Transition
@@ -136,3 +137,39 @@ def _summary(subjects: Sequence[Subject]) -> str:
         if status in statuses
     ]
     return f"{len(subjects)} machines: {', '.join(counts)}"
+
+
+def github(subjects: Sequence[Subject], *, root: str = "") -> str:
+    """Return the findings as workflow commands: `::error file=my_agent.py,line=41,title=GX010::...`, one on a line.
+
+    Paths of files inside `root` are relative to it. A proof is a notice; a target that could not be checked, an error.
+    """
+    return "".join(f"{line}\n" for subject in subjects for line in _commands(subject, root))
+
+
+def _commands(subject: Subject, root: str) -> Iterator[str]:
+    if subject.error is not None:
+        yield _command("error", "graphexec", f"{subject.name}: {subject.error}", subject.place, root)
+    for finding in subject.findings:
+        place = subject.place_of(finding, root)
+        yield _command(finding.severity, finding.code, f"{subject.name}: {finding}", place, root)
+    if subject.status == "proved":
+        bounds = None if subject.verdict is None else subject.verdict.bounds
+        most = None if bounds is None else bounds.transitions
+        number = None if most is None else most.form if most.number is None else format_number(most.number)
+        within = "" if number is None else f" after at most {number} transitions"
+        yield _command("notice", "graphexec", f"{subject.name}: proved, every run ends{within}")
+
+
+def _command(level: str, title: str, message: str, place: SourceLocation | None = None, root: str = "") -> str:
+    where = "" if place is None else f"file={_property(place.within(root))},line={place.line},"
+    return f"::{level} {where}title={_property(title)}::{_data(message)}"
+
+
+# The runner's own escapes: https://github.com/actions/toolkit/blob/main/packages/core/src/command.ts
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

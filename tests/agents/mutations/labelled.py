@@ -2,32 +2,21 @@
 
 import re
 from collections.abc import Callable
+from functools import partial
 from random import Random
 
+from graphexec.agents.reading.labels import TRANSLATIONS
 from tests.agents.mutations.common import NAMES, Meaning, make_lines
 
 LABEL = re.compile(r"(?m)^(Thought|Action Input|Action|Final Answer|AI):")
-LANGUAGES: list[dict[str, str]] = [
-    {"Thought": "思考", "Action": "行动", "Action Input": "行动输入", "Final Answer": "最终答案"},
-    {"Thought": "思考", "Action": "行動", "Action Input": "行動入力", "Final Answer": "最終回答"},
-    {"Thought": "생각", "Action": "행동", "Action Input": "행동 입력", "Final Answer": "최종 답변"},
-    {"Thought": "Gedanke", "Action": "Aktion", "Action Input": "Aktionseingabe", "Final Answer": "Endgültige Antwort"},
-    {"Thought": "Pensée", "Action": "Action", "Action Input": "Entrée de l’action", "Final Answer": "Réponse finale"},
-    {
-        "Thought": "Pensamiento",
-        "Action": "Acción",
-        "Action Input": "Entrada de la acción",
-        "Final Answer": "Respuesta final",
-    },
-    {"Thought": "Pensamento", "Action": "Ação", "Action Input": "Entrada da ação", "Final Answer": "Resposta final"},
-    {"Thought": "Мысль", "Action": "Действие", "Action Input": "Ввод действия", "Final Answer": "Окончательный ответ"},
-]
-
-
 FORMS = [
     *("**{}:**", "**{}**:", "*{}*:", "__{}:__", "### {}:", "- {}:", "> {}:", " {}:", "{} :", "{}: ", "{}：", "{}:"),
     "[{}]:",
 ]
+
+
+def translate(chance: Random, label: str) -> str:
+    return chance.choice(TRANSLATIONS.get(label, (label,)))
 
 
 def relabel(change: Callable[[str], str], text: str) -> str:
@@ -37,7 +26,7 @@ def relabel(change: Callable[[str], str], text: str) -> str:
 
 def write_label(chance: Random, label: str) -> str:
     """Return a label that is written in some way."""
-    words = [label, label.lower(), label.upper(), chance.choice(LANGUAGES).get(label, label)]
+    words = [label, label.lower(), label.upper(), translate(chance, label)]
     return chance.choice(FORMS).format(chance.choice(words))
 
 
@@ -48,9 +37,8 @@ def write_labels_otherwise(chance: Random, text: str) -> str:
 
 def spell_labels_otherwise(chance: Random, text: str) -> str:
     """Write all labels in lower case, in capitals, or in another language."""
-    words = chance.choice(LANGUAGES)
     colon = chance.choice([":", "：", " :", "\u00a0:"])
-    changes: list[Callable[[str], str]] = [str.lower, str.upper, str.capitalize, lambda label: words.get(label, label)]
+    changes: list[Callable[[str], str]] = [str.lower, str.upper, str.capitalize, partial(translate, chance)]
     change = chance.choice(changes)
     return relabel(lambda label: f"{change(label)}{colon}", text)
 

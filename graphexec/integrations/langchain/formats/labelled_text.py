@@ -151,10 +151,10 @@ def read_mrkl(reply: ModelReply, names: Collection[str] = ()) -> Decision:
 def _answer_before_action(read: ReplyText) -> AgentFinish | None:
     text = read.text
     answer, found = FINAL_ANSWER.patterns[Spelling.EXACT].search(text), find_action(text, Spelling.EXACT)
-    if answer is None or found is None or found.start < answer.end():
+    if answer is None or found is None or found.action.start() < answer.end():
         return None
     blank = text.find("\n\n", answer.end())
-    end = min(found.start, read.end, len(text) if blank < 0 else blank)
+    end = min(found.action.start(), read.end, len(text) if blank < 0 else blank)
     return replace(read, end=end).finish(read_text_after(text, answer, end))
 
 
