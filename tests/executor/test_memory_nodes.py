@@ -18,13 +18,12 @@ from graphexec.kernel.events import journal_of
 from graphexec.memory import BufferMemory
 from tests.drivers import FakeClock
 from tests.executor import actors
-from tests.executor.actors import act, answer, echo, run_async, run_by, run_sync, scripted, timed
+from tests.executor.actors import HOW, act, answer, echo, run_by, run_sync, scripted, timed
 from tests.executor.test_observers import Failing
 from tests.parameters import cases
 from tests.stopwatch import eventually
 
 RunExecutor = Callable[..., Any]
-HOW = cases("run", run_sync, run_async)
 
 LONG = 10.0
 

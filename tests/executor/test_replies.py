@@ -17,13 +17,12 @@ from graphexec.models import ScriptedModel
 from graphexec.models.scripted import ScriptedReply
 from tests import garbage
 from tests.executor import actors
-from tests.executor.actors import act, answer, echo, observations, run_executor, statuses
+from tests.executor.actors import HOW, act, answer, echo, observations, run_executor, statuses
 from tests.kernel.machines import error_message
 from tests.parameters import cases
 from tests.runtime.actors import LONG as SECONDS
 from tests.semantics.endings import run_turns
 
-HOW = cases("run", actors.run_sync, actors.run_async)
 Run = Callable[[gx.AgentExecutor], Any]
 Make = Callable[[ScriptedModel, list[actors.AnyTool]], gx.Agent]
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from graphexec import AgentExecutor, AgentFinish, CallContext, Snapshot, draw, errors, tool
 from graphexec.kernel.events import journal_of
 from tests.executor import actors
-from tests.executor.actors import run_async, snapshot_in
+from tests.executor.actors import HOW, run_async, snapshot_in
 from tests.parameters import cases
-from tests.runtime.actors import HOW, LONG, cancel_when, count_abandoned, tool_named
+from tests.runtime.actors import LONG, cancel_when, count_abandoned, tool_named
 from tests.stopwatch import eventually
 
 

@@ -19,7 +19,7 @@ from tests.executor import actors
 from tests.executor.actors import act, call, run_by, snapshot_after
 from tests.kernel.machines import Halted, machine_of, reload, value
 from tests.parameters import cases
-from tests.runtime.actors import HOW, LONG, ignore, tool_named
+from tests.runtime.actors import LONG, ignore, tool_named
 
 # ---- a machine that asks for one effect, then for two, and then runs an opaque node
 
@@ -176,7 +176,7 @@ async def aidentify(text: str, call: gx.CallContext[object]) -> str:
     return identify(text, call)
 
 
-@HOW
+@actors.HOW
 @cases("options", {}, {"tool_concurrency": 1}, {"max_execution_time": LONG})
 @cases("one", identify, aidentify)
 def test_tools_get_their_call(run: actors.Running, options: dict[str, Any], one: actors.AnyTool) -> None:
@@ -184,7 +184,7 @@ def test_tools_get_their_call(run: actors.Running, options: dict[str, Any], one:
     assert [step.observation for step in result.steps] == ["2.0", "4.0", "4.1"]
 
 
-@HOW
+@actors.HOW
 @cases("timeout", None, LONG)
 def test_id_survives_the_retries_of_a_tool(run: actors.Running, timeout: float | None) -> None:
     seen: list[CallId] = []
@@ -214,7 +214,7 @@ def noting(seen: list[Any], note: Callable[[gx.CallContext[Any]], Any]) -> actor
     return look_up
 
 
-@HOW
+@actors.HOW
 def test_native_calls_keep_the_providers_id(run: actors.Running) -> None:
     seen, events = list[Any](), list[gx.Event[Any]]()
     look_up = noting(seen, lambda call: call.provider_id)
@@ -239,7 +239,7 @@ def announce(text: str, call: gx.CallContext[Any]) -> str:
     return text
 
 
-@HOW
+@actors.HOW
 @cases("options", {}, {"tool_concurrency": 1}, {"max_execution_time": LONG})
 def test_events_carry_their_call(run: actors.Running, options: dict[str, Any]) -> None:
     events: list[Any] = []
@@ -334,7 +334,7 @@ def test_span_of_a_member_is_in_its_thread() -> None:
 STRICT = gx.tool(on_error="raise")(actors.fail.function)
 
 
-@HOW
+@actors.HOW
 def test_span_receives_the_exception_of_a_call(run: actors.Running) -> None:
     spans = Spans()
     with pytest.raises(ValueError, match="no a"):
@@ -342,7 +342,7 @@ def test_span_receives_the_exception_of_a_call(run: actors.Running) -> None:
     assert spans.ended[-1] == ((2, 0), "ValueError")
 
 
-@HOW
+@actors.HOW
 @cases("width", 1, 8)
 def test_exception_of_a_span_ends_the_run(run: actors.Running, width: int) -> None:
     @contextmanager
@@ -356,7 +356,7 @@ def test_exception_of_a_span_ends_the_run(run: actors.Running, width: int) -> No
     assert snapshot.spent["tool_calls"] == 2
 
 
-@HOW
+@actors.HOW
 def test_span_of_a_call_encloses_its_nested_runs(run: actors.Running) -> None:
     seen: list[str] = []
     inner = actors.caller_of(actors.Caller(answers_after=1), seeing(seen))
@@ -377,7 +377,7 @@ def test_calls_of_one_id_are_equal() -> None:
     assert call(1).provider_id is None
 
 
-@HOW
+@actors.HOW
 def test_span_that_suppresses_an_exception_is_named(run: actors.Running) -> None:
     suppressed = r"around_call suppressed the ValueError of a CallTool at dispatch_tools, .*; let its context manager"
     around: Callable[[Any], suppress] = lambda _: suppress(ValueError)  # noqa: E731

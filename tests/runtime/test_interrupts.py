@@ -19,10 +19,10 @@ from graphexec.integrations.langchain import runnable_agent
 from graphexec.runtime import run
 from graphexec.runtime.tasks import abandon, start
 from tests.drivers import make_run_context, options_of
-from tests.executor.actors import Running, act, answer, make_executor, run_by, scripted, snapshot_after
+from tests.executor.actors import HOW, Running, act, answer, make_executor, run_by, scripted, snapshot_after
 from tests.kernel.machines import INTERVIEW, Interview, Question, Stopped, Topic, machine_of
 from tests.parameters import cases
-from tests.runtime.actors import HOW, LONG, count_abandoned, tool_named
+from tests.runtime.actors import LONG, count_abandoned, tool_named
 from tests.stopwatch import eventually
 
 

@@ -18,6 +18,8 @@ from graphexec.runtime import calls, current_call
 from graphexec.runtime import run as run_graph
 from tests.drivers import make_run_context, options_of
 from tests.executor.actors import (
+    HOW,
+    MIXED,
     AnyTool,
     Caller,
     Running,
@@ -36,7 +38,7 @@ from tests.executor.actors import (
 )
 from tests.kernel.machines import INTERVIEW, ROAD, TOLLS, Interview, Question, Topic, Travel, Trip
 from tests.parameters import cases
-from tests.runtime.actors import HOW, LONG, MIXED, ignore, in_thread, succeeds_in_fork, tool_named
+from tests.runtime.actors import LONG, ignore, in_thread, succeeds_in_fork, tool_named
 
 
 def inner_of(model: Any, **options: Any) -> AgentExecutor:
