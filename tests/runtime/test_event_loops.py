@@ -13,15 +13,17 @@ import httpx
 import pytest
 
 from graphexec import AgentExecutor, messages, models, snapshot_of, tool, tools
-from graphexec.errors import EventLoopError
+from graphexec.errors import AbandonedError, EventLoopError
 from graphexec.integrations import langchain
 from graphexec.memory import BufferMemory, SQLiteHistory
 from graphexec.runtime.background_loop import BACKGROUND, BackgroundLoop
-from graphexec.runtime.threads import NOT_DONE, wait_for
+from graphexec.runtime.tasks import OwnLoop
+from graphexec.runtime.threads import NOT_DONE, current_cancel_scope, wait_for
 from tests import garbage
 from tests.executor.actors import act, answer, make_executor, run_async, run_sync
 from tests.parameters import cases
 from tests.runtime.actors import in_thread
+from tests.stopwatch import eventually
 
 REQUEST = messages.ChatRequest([messages.UserMessage("Hello")])
 
@@ -367,3 +369,22 @@ def test_forked_process_has_a_loop_of_its_own() -> None:
     before = loop.run(tell)
     loop.reset_after_fork()
     assert loop.run(tell) != before
+
+
+def test_loop_is_closed_though_its_caller_is_cancelled() -> None:
+    own = OwnLoop()
+
+    async def tell() -> asyncio.AbstractEventLoop:
+        return asyncio.get_running_loop()
+
+    loop = own.run(tell)
+
+    def close_when_cancelled() -> None:
+        scope = current_cancel_scope()
+        assert scope is not None
+        scope.cancel()
+        own.close()
+
+    with suppress(AbandonedError):
+        wait_for(close_when_cancelled, 10)
+    eventually(loop.is_closed)
