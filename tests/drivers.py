@@ -271,14 +271,15 @@ def _class_names(effects: Sequence[gx.Effect[Any]]) -> list[str]:
 
 @dataclass
 class _TimedScope:
-    """The scope of a run that the caller steps, `left` seconds before its deadline."""
+    """The scope of a run that the caller steps."""
 
-    left: float | None
+    deadline: float | None
+    elapsed: Callable[[], float]
     run_id: str = ""
     context: Any = None
 
     def seconds_left(self) -> float | None:
-        return self.left
+        return None if self.deadline is None else self.deadline - self.elapsed()
 
 
 def _answer_call(handler: Handler, call: CallContext[Any]) -> object:
@@ -287,10 +288,10 @@ def _answer_call(handler: Handler, call: CallContext[Any]) -> object:
 
 def _answer_pending(context: RunContext, handlers: Handlers, state: kernel.PendingEffect, began: float) -> list[object]:
     """Return a reply to each pending call; a `Cut` for each call that the deadline cut."""
-    left = None if state.deadline is None else state.deadline - (context.clock() - began)
+    scope = _TimedScope(state.deadline, lambda: context.clock() - began)
+    left = scope.seconds_left()
     if left is not None and left <= 0:
         return [Cut() for _ in state.calls]
-    scope = _TimedScope(left)
     calls: list[CallContext[Any]] = [
         CallContext(scope, call.node, call.effect, call.request, call.sequence, call.member) for call in state.calls
     ]

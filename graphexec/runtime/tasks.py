@@ -293,11 +293,14 @@ class OwnLoop:
                 runner.close()
 
     def close(self) -> None:
-        """Cancel what still runs on the loop, and close it, in a thread, since this one may have a loop."""
+        """Cancel what still runs on the loop, and close it, in a thread, since this one may have a loop.
+
+        In a context of its own: a caller that has been cancelled closes it, too.
+        """
         with self._lock:
             runner, self._free, self._closed = self._free, None, True
         if runner is not None:
-            wait_for(runner.close, None)
+            Context().run(wait_for, runner.close, None)
 
 
 def run_on_own_loop(call: Callable[[], Awaitable[T]]) -> T:

@@ -30,7 +30,7 @@ from tests.cli.terminals import ARGUMENTS, PATIENCE, Program, command, environme
 from tests.cli.test_run import SOLVED, asking, run
 from tests.cli.test_run import records as records_of
 from tests.cli.traced import double
-from tests.draw.debugged import two_agents
+from tests.draw.recorded import two_agents
 from tests.parameters import cases
 from tests.traces import read_trace
 

@@ -1,4 +1,4 @@
-"""The documentation site builds without a warning, and its generated pages are up to date."""
+"""The documentation site builds without a warning, its pages are up to date, and the package's metadata lead to it."""
 
 import dataclasses
 import fcntl
@@ -9,6 +9,7 @@ import re
 import runpy
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -16,6 +17,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+import graphexec
 from graphexec import AgentExecutor, Answered, Asked, Done, Entered, Failed, Limits, Moved, Reported, agent_limits
 from graphexec.memory import MemoryNotSaved
 from graphexec.messages import ReplyDelta
@@ -155,3 +157,40 @@ def test_limits_page_has_every_limit_and_default() -> None:
             option, shown = agents.pop(name)
             assert (shown, shown) == (default, options[option])
     assert agents == {}
+
+
+# ---- metadata
+
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+# When the project has a public address, change it in [project.urls] and, by search and replace, in README.md; and here.
+PLACEHOLDER = "https://example.org/graphexec"
+
+
+def test_every_project_url_begins_with_the_address() -> None:
+    urls: dict[str, str] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"]
+    assert urls["Repository"] == PLACEHOLDER
+    assert {"Repository", "Documentation", "Changelog", "Issues"} <= urls.keys()
+    assert all(url.startswith(PLACEHOLDER) for url in urls.values())
+
+
+def test_version_is_that_of_the_distribution() -> None:
+    assert graphexec.__version__ == importlib.metadata.version("graphexec-agents")
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert f"\n## {graphexec.__version__}" in changelog
+
+
+def test_readme_is_short() -> None:
+    assert len(README.splitlines()) <= 170
+
+
+def test_readme_links_name_files_by_their_full_address() -> None:
+    links = re.findall(r"\]\(([^)]+)\)", README)
+    relative = [link for link in links if not link.startswith(("https://", "#"))]
+    assert relative == []
+    ours = [link for link in links if link.startswith(PLACEHOLDER)]
+    assert ours
+    named = [re.fullmatch(rf"{re.escape(PLACEHOLDER)}/(?:blob|raw|tree)/main/([^#]+)(?:#.*)?", link) for link in ours]
+    assert None not in named
+    assert [match[1] for match in named if match and not (ROOT / match[1]).exists()] == []

@@ -7,16 +7,16 @@ import pytest
 
 from graphexec import draw, messages
 from graphexec.draw.runs.data import Record
-from tests.draw import debugged
+from tests.draw import recorded
 from tests.draw.browser import Locator, Page, Pages, fragment, press, resize, shown, where
-from tests.draw.debugged import answering, calling, failed_node, record, sixty_steps, stopped_run
+from tests.draw.recorded import answering, calling, failed_node, record, sixty_steps, stopped_run
 from tests.executor.actors import make_react
 from tests.parameters import cases
 
 pytestmark = pytest.mark.browser
 
 
-def fetching(*urls: str, **options: float) -> list[debugged.Turn]:
+def fetching(*urls: str, **options: float) -> list[recorded.Turn]:
     """Return turns that fetch a page each, as quickly as possible."""
     return [(1.0, calling(("fetch", {"url": url, "seconds": 0.1, **options}))) for url in urls]
 
@@ -53,7 +53,7 @@ def test_keys_visit_the_failed_steps(pages: Pages) -> None:
 
 
 def test_failed_runs_show_where_and_what_they_received(pages: Pages) -> None:
-    page = pages.run(debugged.failed_run())
+    page = pages.run(recorded.failed_run())
     assert "failed" in (page.locator("[data-node=plan]").get_attribute("class") or "").split()
     assert page.locator("#drawing .failed").count() == 1
     for fact in ("connection reset by peer", "Traceback"):
@@ -87,10 +87,7 @@ def test_failed_runs_show_where_and_what_they_received(pages: Pages) -> None:
     assert page.evaluate("location.hash") == "#step=8&call=0"
 
 
-CUT: list[Any] = [({}, "cut after 16 tokens"), ({"max_tokens": 20}, "cut after 16 tokens (max_tokens 20)")]
-
-
-@pytest.mark.parametrize(("parameters", "cut"), [CUT[0], pytest.param(*CUT[1], marks=pytest.mark.full)])
+@cases("parameters, cut", ({}, "cut after 16 tokens"), ({"max_tokens": 20}, "cut after 16 tokens (max_tokens 20)"))
 def test_cut_reply_names_the_number_of_tokens(pages: Pages, parameters: dict[str, int], cut: str) -> None:
     calls = (messages.ToolCall("c", "search", '{"query": "el'),)
     reply = messages.ModelReply("", calls, usage=messages.Usage(300, 16), finish_reason="length")
@@ -135,7 +132,7 @@ def test_bars_and_rows_show_calls(pages: Pages) -> None:
     assert shown(page, "#detail .where").endswith("iteration 3")
     assert page.locator("#detail .bar").first.inner_text().split() == ["iterations", "3", "of", "20"]
     # Parallel calls show their failures.
-    page = pages.run(debugged.twelve_tools())
+    page = pages.run(recorded.twelve_tools())
     press(page, "Home", "e")
     assert "12 calls at once, 2 of 12 failed" in (page.locator("#detail").text_content() or "")
     assert shown(page, ".row.current .gist").startswith("2 of 12 failed: fetch failed: ValueError")
@@ -183,7 +180,7 @@ def test_stopped_run_says_what_repeated_and_failed(pages: Pages) -> None:
     assert (len(lines), lines[-1]) == (9, "and step 35, step 39, step 43")
     # The step that ended the run is the first.
     turns = [*fetching("bad", "bad"), (1.0, calling(("search", {"query": "price"})))]
-    page = pages.run(record(turns, "q", nodes=[debugged.convert_prices]))
+    page = pages.run(record(turns, "q", nodes=[recorded.convert_prices]))
     first, *others = part(page, "3 steps failed").locator("p").all_inner_texts()
     assert first == "step 14 convert_prices ended the run"
     assert [line.partition(":")[0] for line in others] == ["step 3 dispatch_tools", "step 8 dispatch_tools"]

@@ -9,8 +9,8 @@ import pytest
 from graphexec.draw import picture_of
 from graphexec.draw.page import html
 from tests.draw.browser import Page, Pages, box_of, page_of, press, resize, sight, where
-from tests.draw.debugged import failed_node, sixty_steps, two_agents
 from tests.draw.machines import MANY, plugged, ring
+from tests.draw.recorded import failed_node, sixty_steps, two_agents
 from tests.parameters import mark_except, read_tables
 
 SCRIPTS = read_tables(__file__)

@@ -24,10 +24,11 @@ from graphexec.executor import AGENT_EXECUTOR
 from graphexec.messages import ModelReply, ToolCall, ToolSpec, Usage
 from graphexec.models import ScriptedModel
 from graphexec.tools import AnyTool
-from tests.draw.browser import Browser, Page, Pages, open_page, page_of, press, shown, wait_for_drawing, where
+from tests.draw.browser import Browser, Page, Pages, box_of, open_page, page_of, press, shown, wait_for_drawing, where
 from tests.draw.machines import HOSTILE as TEXTS
 from tests.draw.machines import ring
 from tests.draw.recorded import asked_and_answered, asked_together, nested, record_events, three_entries
+from tests.executor.actors import caller_of
 from tests.parameters import cases, mark_except
 from tests.traces import unpack_records
 
@@ -303,9 +304,7 @@ def test_concurrent_calls_have_their_own_bars(pages: Pages) -> None:
     page.locator("#slider").fill("1")
     assert shown(page, "[data-position='1'] .took") == "0.50 s"
     assert bars_of(page, "#detail .together .bar") == ["quick(x) 20 ms", "slow(x) 0.50 s"]
-    quick, slow = (bar.bounding_box() for bar in page.locator("#detail .together .bar .track span").all())
-    assert quick
-    assert slow
+    quick, slow = map(box_of, page.locator("#detail .together .bar .track span").all())
     assert quick["width"] == pytest.approx(slow["width"] * 0.04, abs=1)
     headings = page.locator("#detail .part h3").all_inner_texts()
     assert [line.split("\n") for line in headings[1:]] == [
@@ -331,8 +330,7 @@ def test_prompts_are_rebuilt(pages: Pages) -> None:
     assert "\ufffd" not in earlier + new
     # Those of messages are, too.
     calls = [ToolCall("a", "population", '{"city": "Porto"}'), ToolCall("b", "nasty", '{"query": "\U0001f389"}')]
-    agent = gx.create_tool_calling_agent(ScriptedModel([calls, "248769 \U0001f389"]), TOOLS)
-    page = pages.run(record(gx.AgentExecutor(agent=agent, tools=TOOLS), QUESTION))
+    page = pages.run(record(caller_of(ScriptedModel([calls, "248769 \U0001f389"]), *TOOLS), QUESTION))
     page.locator("#slider").fill("3")
     assert page.locator("#detail .part.tools .tool").all_text_contents() == ["population", "nasty"]
     page.locator("#slider").fill("5")
@@ -504,9 +502,7 @@ def test_hostile_texts_and_large_machines_are_shown(pages: Pages) -> None:
     page = pages.text(html(ring(names)))
 
     def height() -> float:
-        box = page.locator(f"[data-node='{names[0]}'] text").first.bounding_box()
-        assert box is not None
-        return box["height"]
+        return box_of(page.locator(f"[data-node='{names[0]}'] text").first)["height"]
 
     assert height() > 10
     page.click("#fit")
@@ -555,16 +551,13 @@ def test_iterations_are_numbered(pages: Pages, answered_run: Recording) -> None:
 
 
 @pytest.mark.full
-@cases("status, numbered", ("interrupted", True), ("answered", False))
-def test_last_visit_is_numbered_if_it_may_have_been_charged(pages: Pages, status: str, numbered: bool) -> None:
+def test_last_visit_is_numbered_if_it_may_have_been_charged(pages: Pages) -> None:
     *records, result = three_entries().records
-    page = pages.run(Recording([*records, {**result, "spent": records[-2]["spent"], "status": status}]))
-    page.locator("#slider").fill("3")
-    assert ("iteration 3" in shown(page, "#detail .where")) == numbered
-
-
-@pytest.mark.full
-def test_visit_that_is_charged_elsewhere_has_no_number(pages: Pages) -> None:
+    for status, numbered in (("interrupted", True), ("answered", False)):
+        page = pages.run(Recording([*records, {**result, "spent": records[-2]["spent"], "status": status}]))
+        page.locator("#slider").fill("3")
+        assert ("iteration 3" in shown(page, "#detail .where")) == numbered
+    # One that is charged elsewhere has no number.
     page = pages.run(record_events(*asked_and_answered(CallTool("echo", "a"), ToolResult("b"), node="plan")))
     page.locator("#slider").fill("1")
     assert "iteration" not in shown(page, "#detail .where")

@@ -1,18 +1,121 @@
-"""Pieces in pictures: boxes around their nodes."""
+"""Pieces, limits, findings and failures in pictures, and what a notebook shows."""
 
+import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 import graphexec as gx
-from graphexec.draw import draw, picture_of
-from graphexec.draw.model.picture import cluster_tree
+import graphexec.draw
+from graphexec.draw import Marks, Recording, draw, marks_of, picture_of
+from graphexec.draw.formats.terminal import terminal
+from graphexec.draw.layout.graphviz import lay_out
+from graphexec.draw.model.picture import cluster_tree, legend_of
 from graphexec.draw.page import html
-from graphexec.executor import Acted, Ready
+from graphexec.draw.runs.overlay import overlay_runs
+from graphexec.executor import AGENT_EXECUTOR, Acted, Ready
+from graphexec.messages import ModelReply, ToolCall
+from graphexec.models import ScriptedModel
 from graphexec.nodes import Piece
+from graphexec.verify import Finding, verify
 from tests.draw.browser import Locator, Page, Pages, classes, press
 from tests.draw.machines import MANY, plugged
+from tests.draw.recorded import failed_run, sixty_steps, stopped_run, twelve_tools
+from tests.executor.actors import caller_of, echo
 from tests.parameters import cases
+from tests.verify.bad_machines import RESET_INSIDE
+from tests.verify.writing import PERFECTIONIST, WRITER
+
+
+def test_findings_with_an_edge_and_given_edges_are_marked() -> None:
+    findings = [
+        Finding("GX022", "error", "edit", "Book", "it does not fit", "fix it"),
+        Finding("GX004", "error", "polish", None, "it cannot be reached", "fix it"),
+        Finding("GX002", "error", "edit", "Letter", "no edge takes it", "fix it"),
+    ]
+    assert {str(edge): mark for edge, mark in marks_of(WRITER, findings).items()} == {"edit --Book--> END": "red"}
+    # Any edge can have any mark.
+    marks: Marks = dict(zip(AGENT_EXECUTOR.edges, ("red", "orange", "grey"), strict=False))
+    drawn = draw(AGENT_EXECUTOR, "mermaid", marks=marks)
+    for number, colour in ((1, "#d62728"), (2, "#ff7f0e"), (3, "#b0b0b0")):
+        assert f"linkStyle {number} stroke:{colour}" in drawn
+    assert [arrow.mark for arrow in picture_of(AGENT_EXECUTOR, marks).arrows[:4]] == ["red", "orange", "grey", None]
+
+
+def test_loops_are_red_and_their_paths_orange() -> None:
+    marks = {
+        "write --Text--> criticize": "orange",
+        "criticize --Poor--> polish": "red",
+        "polish --Text--> criticize": "red",
+    }
+    verdict = verify(PERFECTIONIST)
+    assert {str(edge): mark for edge, mark in marks_of(PERFECTIONIST, verdict.findings).items()} == marks
+    found = picture_of(verdict)
+    drawn = {f"{arrow.source} --{arrow.outcome}--> {arrow.target}": arrow.mark for arrow in found.arrows if arrow.mark}
+    assert drawn == marks
+    assert {box.name for box in found.boxes if box.mark == "red"} == {"criticize", "polish"}
+    assert found.caption[0] == "Refuted."
+    assert found.caption[1].startswith("GX010 at criticize")
+    # Marks replace the findings.
+    only = picture_of(verify(PERFECTIONIST), {PERFECTIONIST.edges[0]: "grey"})
+    assert [arrow.mark for arrow in only.arrows if arrow.mark] == ["grey"]
+    assert not any(box.mark for box in only.boxes)
+
+
+@cases(
+    "drawn, node, line",
+    (verify(WRITER), "revise", "costs 1 of 2 revisions"),
+    (verify(WRITER), "write", "costs 1 of 15 iterations"),
+    (verify(WRITER, gx.Limits(iterations=None)), "write", "counts iterations, without limit"),
+    (WRITER, "write", "costs an iteration"),
+)
+def test_budgets_are_labelled_with_their_limits(drawn: Any, node: str, line: str) -> None:
+    assert {box.name: box.lines for box in picture_of(drawn).boxes}[node] == (line,)
+    (arrow,) = [arrow for arrow in picture_of(WRITER).arrows if arrow.resets]
+    assert arrow.lines == ("Chapter", "resets revisions")
+
+
+# ---- failures in pictures of runs
+
+
+SIXTY, TWELVE, FAILED, STOPPED = sixty_steps(), twelve_tools(), failed_run(), stopped_run()
+
+
+@cases(
+    "runs, expected",
+    ([SIXTY], {"dispatch_tools": "4 failed", "parse": "1 failed"}),
+    ([TWELVE], {"dispatch_tools": "2 failed"}),
+    ([FAILED], {"plan": "1 failed"}),
+    ([STOPPED], {}),
+    ([SIXTY, TWELVE, FAILED, STOPPED], {"dispatch_tools": "6 failed", "parse": "1 failed", "plan": "1 failed"}),
+)
+def test_failures_are_counted_at_their_nodes(runs: list[Recording], expected: dict[str, str]) -> None:
+    picture = overlay_runs(SIXTY.machine, runs)
+    assert {box.name: box.notes[-1] for box in picture.boxes if box.failed} == expected
+    assert ("failed" in legend_of(picture)) == bool(expected)
+
+
+@cases(
+    ("format", "sign"),
+    ("svg", '"node tools failed'),
+    ("dot", "2 failed"),
+    ("mermaid", "class n2 failed"),
+    ("text", "✗ dispatch_tools"),
+)
+def test_every_format_shows_failures(format: str, sign: str) -> None:  # noqa: A002 - the name of draw's parameter
+    pytest.importorskip("pygraphviz", reason="pictures are laid out with Graphviz")
+    drawn = draw(TWELVE.machine, format, runs=TWELVE)
+    assert sign in drawn
+    assert "2 failed" in drawn
+    assert sign not in draw(TWELVE.machine, format, runs=STOPPED)
+
+
+def test_failures_are_described() -> None:
+    assert overlay_runs(FAILED.machine, [FAILED]).caption[:2] == (
+        "Failed with RuntimeError after 2 model calls, 1 tool call, 324 tokens, 4.50 s.",
+        "RuntimeError: connection reset by peer while reading the reply",
+    )
 
 
 def test_boxes_hold_the_nodes_of_pieces() -> None:
@@ -116,3 +219,70 @@ def test_folded_boxes_count_visits(pages: Pages) -> None:
     assert "current" not in classes(critic)
     press(page, "ArrowLeft", "ArrowLeft")
     assert "current" in classes(critic)
+
+
+# ---- what a notebook shows of an executor, a machine, a result and a verdict
+
+
+class Formatter:
+    """Knows how to show objects of a class, as the formatter of IPython does."""
+
+    def __init__(self) -> None:
+        self._functions: dict[tuple[str, str], Callable[[Any], dict[str, str]]] = {}
+
+    def for_type_by_name(self, module: str, name: str, function: Callable[[Any], dict[str, str]]) -> None:
+        self._functions[module, name] = function
+
+    def __call__(self, value: Any) -> dict[str, str]:
+        kind = value.__class__
+        return self._functions[kind.__module__, kind.__qualname__](value)
+
+
+shown = Formatter()
+gx._register_displays(shown)  # pyright: ignore[reportPrivateUsage]
+
+
+def scripted(*replies: str | ModelReply, **options: Any) -> gx.AgentExecutor:
+    return caller_of(ScriptedModel(replies), echo, **options)
+
+
+@pytest.mark.medium
+@cases("value, fact", (scripted("x", max_iterations=7), "costs 1 of 7 iterations"), (AGENT_EXECUTOR, "plan"))
+def test_picture_is_shown_with_its_limits(value: Any, fact: str) -> None:
+    bundle = shown(value)
+    assert set(bundle) == {"image/svg+xml", "text/plain"}
+    assert bundle["image/svg+xml"].startswith("<svg")
+    assert fact in bundle["image/svg+xml"]
+    assert bundle["text/plain"] == repr(value)
+
+
+@cases("value", AGENT_EXECUTOR, scripted("x"))
+def test_text_drawing_replaces_a_missing_extra(value: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    lay_out.cache_clear()
+    for name in ("pygraphviz", "resvg_py"):
+        monkeypatch.setitem(sys.modules, name, None)
+    bundle = shown(value)
+    assert set(bundle) == {"text/vnd.mermaid", "text/plain"}
+    assert bundle["text/vnd.mermaid"].startswith("---")
+    with pytest.raises(gx.InputError, match=r"pygraphviz, which is missing; pip install 'graphexec-agents\[draw\]'"):
+        format(AGENT_EXECUTOR, "svg")
+    assert bundle["text/plain"].startswith(terminal(picture_of(value.verify())))
+    assert bundle["text/plain"].endswith("pip install 'graphexec-agents[draw]'")
+
+
+def test_large_machine_is_drawn_in_characters(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(graphexec.draw, "MOST_EDGES", 3)
+    text = shown(AGENT_EXECUTOR)["text/plain"]
+    assert "image/svg+xml" not in shown(AGENT_EXECUTOR)
+    assert "│ check_return_direct │" in text
+    assert text.endswith("10 edges are too many for a picture here; write it to a file with .draw('flow.svg')")
+
+
+def test_result_and_verdict_are_printed() -> None:
+    result = scripted(ModelReply("", (ToolCall("1", "shout", "{}"),)), max_iterations=1).run("?")
+    assert shown(result) == {"text/plain": str(result)}
+    assert shown(scripted("Four.").run("2 + 2?"))["text/plain"] == "Four."
+    verdict = AGENT_EXECUTOR.verify(gx.Limits(iterations=4))
+    assert shown(verdict) == {"text/plain": str(verdict)}
+    assert shown(RESET_INSIDE.verify())["text/plain"].startswith("REFUTED")
+    assert "GX015" in shown(RESET_INSIDE.verify())["text/plain"]

@@ -1,6 +1,13 @@
-"""The prompts of a page in a browser: what is new in them, and the difference between two of them."""
+"""The prompts of a page in a browser: what is new in them, how two of them differ, and what a reader copies."""
 
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
 from itertools import pairwise
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -11,11 +18,10 @@ from graphexec import actions, draw, effects, models, testing
 from graphexec import messages as ms
 from graphexec.draw.page.assembly import read_file
 from graphexec.executor import AGENT_EXECUTOR, Replied
-from graphexec.messages import ChatRequest, ModelReply, ToolSpec, UserMessage
 from tests.draw.browser import Browser, Page, Pages, fragment, press, shown
-from tests.draw.debugged import sixty_steps
-from tests.draw.recorded import asked_and_answered, record_events
-from tests.executor.actors import caller_of
+from tests.draw.recorded import asked_and_answered, failed_node, failed_run, record_events, sixty_steps, twelve_tools
+from tests.draw.test_pieces import check
+from tests.executor.actors import caller_of, make_react
 from tests.parameters import cases
 
 QUESTION = "How far is it from Lisbon to Porto by train?"
@@ -24,7 +30,7 @@ SYSTEM = ms.SystemMessage("Be helpful.")
 
 def with_memory(count: int) -> draw.Recording:
     """Record a run after a conversation of so many messages."""
-    kinds: tuple[Any, ...] = (UserMessage, ms.AssistantMessage)
+    kinds: tuple[Any, ...] = (ms.UserMessage, ms.AssistantMessage)
     history = [kinds[at % 2](f"{at}: " + "What was said about the harbour. " * 6) for at in range(count)]
     tools = [testing.scripted_tool("fetch", ["313 km"])]
     model = models.ScriptedModel([ms.ToolCall("a", "fetch", '{"input": "train"}'), "313 km."])
@@ -34,17 +40,17 @@ def with_memory(count: int) -> draw.Recording:
 def asking(*requests: ms.ModelRequest) -> draw.Recording:
     events: list[gx.Event[Any]] = []
     for request in requests:
-        events += asked_and_answered(effects.CallModel(request), ModelReply("Yes."), node="plan")
-        events.append(gx.Moved("plan", Replied(actions.Run({}), ModelReply("Yes.")), "parse"))
+        events += asked_and_answered(effects.CallModel(request), ms.ModelReply("Yes."), node="plan")
+        events.append(gx.Moved("plan", Replied(actions.Run({}), ms.ModelReply("Yes.")), "parse"))
     return record_events(*events)
 
 
-def chat(*messages: ms.Message, tools: tuple[ToolSpec, ...] = ()) -> ChatRequest:
-    return ChatRequest(messages, tools=tools)
+def chat(*messages: ms.Message, tools: tuple[ms.ToolSpec, ...] = ()) -> ms.ChatRequest:
+    return ms.ChatRequest(messages, tools=tools)
 
 
-def specs(*names: str) -> tuple[ToolSpec, ...]:
-    return tuple(ToolSpec(name, f"The tool {name}.", {"type": "object"}) for name in names)
+def specs(*names: str) -> tuple[ms.ToolSpec, ...]:
+    return tuple(ms.ToolSpec(name, f"The tool {name}.", {"type": "object"}) for name in names)
 
 
 def in_sight(page: Page, text: str) -> bool:
@@ -80,12 +86,12 @@ def test_prompts_show_what_changed(pages: Pages) -> None:
     assert shown(page, ".part.model .aside").endswith(" characters · 300 tokens")
     assert shown(page, ".prompt summary").endswith(" characters")
     # Dropped messages are named.
-    one, two, three = (UserMessage(word) for word in ("one", "two", "three"))
+    one, two, three = (ms.UserMessage(word) for word in ("one", "two", "three"))
     page = pages.run(asking(chat(SYSTEM, one, two), chat(SYSTEM, two, three)), "#step=2")
     assert "1 message of step 1 left out" in shown(page, ".prompt")
     assert page.locator(".prompt .message.new pre").all_inner_texts() == ["three"]
     # Changed tools are compared.
-    requests = [chat(UserMessage("Go."), tools=specs(name)) for name in ("fetch", "search")]
+    requests = [chat(ms.UserMessage("Go."), tools=specs(name)) for name in ("fetch", "search")]
     page = pages.run(asking(*requests), "#step=2&against=before")
     assert page.locator(".prompt pre del").first.inner_text() == "fetch"
     assert page.locator(".prompt pre ins").first.inner_text() == "search"
@@ -96,8 +102,8 @@ def test_prompts_show_what_changed(pages: Pages) -> None:
     assert page.locator(".prompt pre").all_inner_texts() == ["\nObservation: 7"]
     assert page.locator(".prompt summary").all_inner_texts() == [f"{len(start)} characters as before"]
     # Many new messages are shown in part.
-    messages = [UserMessage(f"Message {number}.") for number in range(1200)]
-    page = pages.run(asking(chat(UserMessage("Other.")), chat(*messages)), "#step=2&against=before")
+    messages = [ms.UserMessage(f"Message {number}.") for number in range(1200)]
+    page = pages.run(asking(chat(ms.UserMessage("Other.")), chat(*messages)), "#step=2&against=before")
     # As many differences are not searched for, and the first messages are one that changed.
     assert page.locator(".prompt > .message.changed pre ins").count() == 1
     assert page.locator(".prompt > ins").count() == 99
@@ -106,8 +112,8 @@ def test_prompts_show_what_changed(pages: Pages) -> None:
 
 
 def test_prompts_of_two_steps_are_compared(pages: Pages) -> None:
-    first = chat(SYSTEM, UserMessage("Plan a trip to Lisbon in May."), ms.AssistantMessage("Gone soon."))
-    second = chat(SYSTEM, UserMessage("Plan a trip to Porto in May."), UserMessage("And back?"))
+    first = chat(SYSTEM, ms.UserMessage("Plan a trip to Lisbon in May."), ms.AssistantMessage("Gone soon."))
+    second = chat(SYSTEM, ms.UserMessage("Plan a trip to Porto in May."), ms.UserMessage("And back?"))
     page = pages.run(asking(first, chat(SYSTEM), second), "#step=3")
     menu, prompt = page.locator("select.against"), page.locator(".prompt")
     options = ["what is new", "against step 1, the first", "against step 2, the one before"]
@@ -136,8 +142,8 @@ def test_prompts_of_two_steps_are_compared(pages: Pages) -> None:
 
 def test_prompt_names_tools_and_parameters(pages: Pages) -> None:
     recorder = draw.Recorder(AGENT_EXECUTOR, model="a-model", parameters={"temperature": 0.5, "max_tokens": 256})
-    request = effects.CallModel(chat(UserMessage("?"), tools=specs("a", "b", "c")))
-    list(map(recorder, asked_and_answered(request, ModelReply("!"), node="plan")))
+    request = effects.CallModel(chat(ms.UserMessage("?"), tools=specs("a", "b", "c")))
+    list(map(recorder, asked_and_answered(request, ms.ModelReply("!"), node="plan")))
     page = pages.run(recorder.recording, "#step=1")
     page.locator(".part.model summary", has_text="3 tools, 2 parameters").click()
     assert page.locator(".definition .tool").all_inner_texts() == ["a", "b", "c"]
@@ -163,21 +169,21 @@ def test_start_names_the_run(pages: Pages) -> None:
 @pytest.mark.full
 def test_long_texts_of_a_difference_are_cut(pages: Pages) -> None:
     words = "many equal words " * 4000
-    before, after = (chat(UserMessage(f"{words}{middle} {words}")) for middle in ("one", "two"))
+    before, after = (chat(ms.UserMessage(f"{words}{middle} {words}")) for middle in ("one", "two"))
     page = pages.run(asking(before, after), "#step=2&against=before")
     changed = page.locator(".prompt pre")
     assert len(changed.inner_text()) < 1000
     assert changed.locator("del").inner_text() == "one"
     changed.locator(".more").first.click()
     assert len(changed.inner_text()) > 60_000
-    before, after = (chat(UserMessage(sign * 6000)) for sign in ("🙂 ", "ω "))
+    before, after = (chat(ms.UserMessage(sign * 6000)) for sign in ("🙂 ", "ω "))
     changed = pages.run(asking(before, after), "#step=2&against=before").locator(".prompt pre")
     assert changed.locator("del").inner_text() == "🙂 " * 1333
     changed.locator("button").first.click()
     assert "".join(changed.locator("del").all_inner_texts()) == "🙂 " * 6000
     # No text is markup.
-    hostile = chat(UserMessage('<img src=x onerror="alert(1)"></script>\u202e\u0000'))
-    page = pages.run(asking(chat(UserMessage("plain")), hostile), "#step=2&against=before")
+    hostile = chat(ms.UserMessage('<img src=x onerror="alert(1)"></script>\u202e\u0000'))
+    page = pages.run(asking(chat(ms.UserMessage("plain")), hostile), "#step=2&against=before")
     assert "<img src=x" in page.locator("#detail pre ins").first.inner_text()
     assert page.locator("#detail img").count() == 0
 
@@ -246,3 +252,156 @@ def test_long_texts_are_compared_by_lines(browser: Browser) -> None:
     random = Random(19)
     before, after = ("\n".join(str(random.randrange(10**9)) for _ in range(20_000)) for _ in range(2))
     assert diff_words(browser, before, after) == [("del", before), ("ins", after)]
+
+
+# Line separators, quotes, bidi marks, an astral character and a backslash.
+NASTY = "a\u2028b \"c\" 'd' \u202e \U0001f389 \\n"
+
+
+def clipboard(page: Page) -> str:
+    page.locator(".copy", has_text="copied").wait_for()
+    return str(page.evaluate("navigator.clipboard.readText()"))
+
+
+def react_run() -> draw.Recording:
+    tools = [testing.scripted_tool("fetch", ["313 km", ValueError(NASTY)])]
+    call = "Action: fetch\nAction Input: train"
+    replies = call, "nonsense", f"Again.\n{call}\nObservation: invented", f"Final Answer: {NASTY}"
+    return draw.recording_of(make_react(*replies, tools=tools, handle_parsing_errors=True).run(NASTY))
+
+
+def structured_run() -> draw.Recording:
+    tools = [testing.scripted_tool("fetch", [{"found": [1, None, True, 2.5]}, "x"])]
+    calls = [json.dumps({"action": "fetch", "action_input": {"input": each}}) for each in ("a", "b")]
+    model = models.ScriptedModel([*calls, '{"action": "final_answer", "answer": "313"}'])
+    agent = gx.create_structured_agent(model, tools)
+    return draw.recording_of(gx.AgentExecutor(agent=agent, tools=tools).run("How far is it?"))
+
+
+def unparsed_run() -> draw.Recording:
+    model = models.ScriptedModel([[ms.ToolCall("a", "fetch", "{}")], [ms.ToolCall("b", "fetch", "{no json")]])
+    tools = [testing.scripted_tool("fetch", ["313 km"])]
+    with pytest.raises(gx.ParseError) as raised:
+        caller_of(model, *tools).run("How far is it?")
+    return draw.recording_of(raised.value)
+
+
+def test_copied_request_is_the_one_that_the_model_got(pages: Pages) -> None:
+    tools = [testing.scripted_tool("fetch", [NASTY])]
+    model = models.ScriptedModel([ms.ToolCall("a", "fetch", json.dumps({"input": NASTY})), "Done."])
+    page = pages.run(draw.recording_of(caller_of(model, *tools).run(NASTY)), "#step=5")
+    request = model.requests[1]
+    assert isinstance(request, ms.ChatRequest)
+    page.locator(".copy", has_text="copy JSON").click()
+    body = json.loads(clipboard(page))
+    sent: list[dict[str, object]] = []
+    for message in request.messages:
+        match message:
+            case ms.SystemMessage(content):
+                sent.append({"role": "system", "content": content})
+            case ms.UserMessage(content):
+                sent.append({"role": "user", "content": content})
+            case ms.AssistantMessage(content, calls):
+                functions = [(call.id, {"name": call.name, "arguments": call.arguments}) for call in calls]
+                asked = [{"id": name, "type": "function", "function": function} for name, function in functions]
+                sent.append({"role": "assistant", "content": content, "tool_calls": asked})
+            case ms.ToolMessage(call_id, content):
+                sent.append({"role": "tool", "content": content, "tool_call_id": call_id})
+    assert body["messages"] == sent
+    assert [one["function"] for one in body["tools"]] == [
+        {"name": spec.name, "description": spec.description, "parameters": spec.parameters} for spec in request.tools
+    ]
+
+    def copied(label: str) -> str:
+        page.locator(".copy", has_text="copied").wait_for(state="detached")
+        page.locator(".copy", has_text=label).click()
+        return clipboard(page)
+
+    words = shlex.split(copied("copy curl"))
+    assert words[0] == "curl"
+    assert json.loads(words[words.index("-d") + 1]) == body
+    assert [word for word in words if "Bearer" in word] == ["Authorization: Bearer $OPENAI_API_KEY"]
+    compile(copied("copy Python"), "copied.py", "exec")
+    events = [json.loads(line)["event"] for line in copied("copy records").strip().split("\n")]
+    assert events == ["entered", "asked", "answered", "moved"]
+
+
+def test_copied_tests_repeat_their_steps(pages: Pages, tmp_path: Path) -> None:
+    tests = tmp_path / "tests"
+    tests.mkdir()
+    count = 0
+    for make in (react_run, structured_run, unparsed_run, failed_run, twelve_tools, sixty_steps):
+        recording = make()
+        page = pages.run(recording)
+        visits = [record["node"] for record in recording.records if record["event"] == "entered"]
+        for step in [at for at, node in enumerate(visits, 1) if node == "plan"][-4:]:
+            page.goto(f"{page.url.split('#')[0]}#step={step}")
+            page.locator("#detail .where", has_text=re.compile(rf"^step {step}\b")).wait_for()
+            page.locator(".copy", has_text="copy pytest").click()
+            (tests / f"test_{make.__name__}_{step}.py").write_text(clipboard(page), encoding="utf-8")
+            count += 1
+    options = ["-q", "-W", "error", "-p", "no:cacheprovider", f"--rootdir={tests}"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, str(tests)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tests,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYTEST_ADDOPTS": ""},
+    )
+    assert f"{count} passed" in done.stdout, done.stdout
+
+
+@pytest.mark.full
+def test_copied_test_notices_another_reply(pages: Pages) -> None:
+    page = pages.run(twelve_tools(), "#step=5")
+    page.locator(".copy", has_text="copy pytest").click()
+    source = clipboard(page)
+    scope: dict[str, object] = {}
+    exec(source.replace('ModelReply("Shop 3 is', 'ModelReply("Shop 4 is'), scope)
+    test = scope["test_step_5"]
+    assert callable(test)
+    with pytest.raises(AssertionError):
+        test()
+
+
+@pytest.mark.full
+def test_copied_tests_may_be_missing_and_records_are_there(pages: Pages) -> None:
+    executor = caller_of(models.ScriptedModel(["Done."])).plug(check)
+    page = pages.run(draw.recording_of(executor.run("?")), "#step=1")
+    assert page.locator(".copy", has_text="copy JSON").count() == 1
+    assert page.locator(".copy", has_text="copy pytest").count() == 0
+    # It has its reason.
+    page = pages.run(failed_node(), "#step=1")
+    assert page.locator(".copy", has_text="copy pytest").count() == 1
+    page = pages.run(failed_node(), "#step=6")
+    assert page.locator(".copy", has_text="copy pytest").count() == 0
+    reason = page.locator(".copies .faint").first.inner_text()
+    assert reason == "no pytest: the run passed convert_prices, a node that the test would lack"
+    # Records are shown on demand.
+    recording = sixty_steps()
+    page = pages.run(recording, "#step=2")
+    summary = page.locator("#detail .records summary")
+    assert summary.inner_text() == "2 records"
+    summary.click()
+    assert '"event": "moved"' in shown(page, ".records pre")
+    for address, event in (("#step=0", "start"), ("#step=end", "result")):
+        page.goto(f"{page.url.split('#')[0]}{address}")
+        page.locator(".copy", has_text="copy records").click()
+        assert json.loads(clipboard(page))["event"] == event
+
+
+def test_key_and_button_copy_values(pages: Pages) -> None:
+    page = pages.run(react_run(), "#step=1")
+    stops = page.locator("#detail [tabindex='0']").count()
+    page.locator(".prompt .message pre").last.focus()
+    press(page, "c")
+    assert NASTY in clipboard(page)
+    assert page.locator("#detail [tabindex='0']").count() == stops
+    page = pages.run(twelve_tools(), "#step=3&call=0")
+    page.locator(".part.tools .data").first.locator("dt").first.hover()
+    page.locator(".copy.corner").click()
+    assert json.loads(clipboard(page)) == {"url": "https://shop0.example/ok", "seconds": 0.3}
+    page.locator(".part.reply pre").first.hover()
+    page.locator(".copy.corner", has_text="copy").click()
+    assert clipboard(page) == "<html>contents of https://shop0.example/ok</html>"

@@ -22,6 +22,7 @@ from graphexec.messages import ChatRequest, Message, ModelReply, ModelRequest, T
 from graphexec.runtime import BLOCKING, Handler
 from graphexec.runtime.io import run_sync as run_coroutine
 from tests.drivers import ALL_DRIVERS, Driver, DriverResult, Script, run_script
+from tests.parameters import cases
 
 AnyTool: TypeAlias = Tool[..., Any]
 Decide: TypeAlias = Callable[[Steps, dict[str, Any]], Any]
@@ -262,13 +263,9 @@ def snapshot_after(error: type[BaseException], run: Callable[[], object], match:
 
 # Ways to run an executor, for tests in which they make no difference.
 Running: TypeAlias = Callable[..., Any]
-HOW = pytest.mark.parametrize("run", [run_sync, run_async])
+HOW = cases("run", run_sync, run_async)
 # Sync and async tools in sync and async runs.
-MIXED = pytest.mark.parametrize(
-    ("run", "is_async"),
-    [(run_sync, False), (run_sync, True), (run_async, False), (run_async, True)],
-    ids=["sync", "async tool in a sync run", "sync tool in an async run", "async"],
-)
+MIXED = cases(("run", "is_async"), *[(run, is_async) for run in (run_sync, run_async) for is_async in (False, True)])
 
 
 def call_of(effect: Effect[Any]) -> CallContext[Any]:

@@ -15,7 +15,7 @@ import graphexec
 from graphexec import Limits, agents, executor, kernel, memory, messages, models, runtime, tools, verify
 from graphexec import _arguments as arguments
 from graphexec._arguments import FLAG, NAME, PATH, SECONDS, STRING, TIMEOUT, optional, validate, whole
-from graphexec._mistakes import explain_calls, explain_class
+from graphexec._mistakes import explain_calls
 from graphexec._mistakes.remedies import REMOVED
 from graphexec.errors import InputError, SignatureError, ToolDefinitionError, format_value
 from graphexec.models.wrappers.caching import STORE
@@ -99,45 +99,23 @@ def test_single_value_is_refused_where_a_list_belongs(wrong: Any) -> None:
 # ---- calls that do not fit
 
 
-@explain_class("Box(size=1)", options={"width": "write size=..."})
-class Box:
-    def __init__(self, *, size: int, lid: bool = False) -> None:
-        self.size = size
-        self.lid = lid
-
-    def open(self) -> str:
-        raise TypeError("the lid is stuck")
-
-
-made: Any = Box
+WEIGHT = "AgentExecutor has no option weight"
+FORM = "write AgentExecutor(agent=agent, tools=tools)"
 
 
 @cases(
     ("options", "message"),
-    ({"width": 3}, "Box has no option width; write size=..."),
-    ({"sise": 3}, "Box has no option sise; did you mean size?"),
-    ({"size": 3, "weight": 3}, "Box has no option weight; write Box(size=1)"),
-    ({"sise": 3, "width": 3}, "Box has no option sise; did you mean size? Box has no option width; write size=..."),
-    ({"size": 3, "weight": 3, "colour": 3}, "Box has no option weight or colour; write Box(size=1)"),
-    ({}, "Box needs size; write Box(size=1)"),
+    ({"weight": 3}, f"{WEIGHT}; {FORM}"),
+    ({"weight": 3, "tool": 3}, f"AgentExecutor has no option tool; did you mean tools? {WEIGHT}; {FORM}"),
+    ({"weight": 3, "colour": 3}, f"{WEIGHT} or colour; {FORM}"),
 )
 def test_wrong_options_name_a_remedy(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(SignatureError) as raised:
-        made(**options)
-    assert str(raised.value) == message
-    assert isinstance(raised.value, TypeError)
-
-
-def test_arguments_by_position_are_refused() -> None:
-    with pytest.raises(SignatureError, match=r"^Box: too many positional arguments; write Box\("):
-        made(3, 4)
+    # tests/executor/test_remedies.toml has all other calls that do not fit.
+    assert error_message(SignatureError, graphexec.AgentExecutor, **options) == message
+    assert issubclass(SignatureError, TypeError)
 
 
 def test_type_error_within_a_call_is_kept() -> None:
-    with pytest.raises(TypeError, match="the lid is stuck") as raised:
-        Box(size=1).open()
-    assert not isinstance(raised.value, SignatureError)
-
     def fail(value: object) -> object:
         return len(anything(value))
 

@@ -18,7 +18,7 @@ from graphexec.kernel.stepping import replay
 from graphexec.runtime.handlers import RunOptions
 from tests.executor import actors
 from tests.executor.actors import HOW, WAYS, AnyTool, Running, act, answer, make_executor, run_by, scripted
-from tests.kernel.machines import value
+from tests.kernel.machines import Halted, value
 from tests.parameters import cases
 from tests.traces import unpack_page
 
@@ -87,12 +87,6 @@ class Seen:
     names: tuple[str, ...]
 
 
-@value
-class Stopped:
-    at: Seen
-    limit: gx.Exhausted
-
-
 @dataclass(frozen=True)
 class WhoAmI(gx.Effect[str]):
     pass
@@ -103,18 +97,18 @@ def see(start: Start, call: gx.CallContext[User]) -> Seen:
     return Seen((call.context.name,))
 
 
-@gx.node(when_spent=Stopped)
+@gx.node(when_spent=Halted)
 def see_and_ask(seen: Seen, call: gx.CallContext[User]) -> gx.Asks[WhoAmI, Seen]:
     name = yield from gx.ask(WhoAmI())
     return Seen((*seen.names, call.context.name, name))
 
 
-@gx.node(when_spent=Stopped, opaque=True)
+@gx.node(when_spent=Halted, opaque=True)
 def see_freely(seen: Seen, call: gx.CallContext[User]) -> Seen:
     return Seen((*seen.names, call.context.name))
 
 
-@gx.node(when_spent=Stopped)
+@gx.node(when_spent=Halted)
 async def asee_freely(seen: Seen, call: gx.CallContext[User]) -> Seen:
     return Seen((*seen.names, call.context.name))
 
@@ -123,8 +117,8 @@ async def asee_freely(seen: Seen, call: gx.CallContext[User]) -> Seen:
 def machine(last: Any) -> gx.Machine[Start, Any]:
     return gx.graph(
         gx.edges(see, gx.on(Seen, see_and_ask))
-        | gx.edges(see_and_ask, gx.on(Seen, last) | gx.on(Stopped, gx.END))
-        | gx.edges(last, gx.on(Seen, gx.END) | gx.on(Stopped, gx.END)),
+        | gx.edges(see_and_ask, gx.on(Seen, last) | gx.on(Halted, gx.END))
+        | gx.edges(last, gx.on(Seen, gx.END) | gx.on(Halted, gx.END)),
         start=see,
     )
 

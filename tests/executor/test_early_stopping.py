@@ -1,6 +1,5 @@
 """`early_stopping_method="generate"`: a run that a limit stops asks the model once more, for an answer."""
 
-import asyncio
 import dataclasses
 import json
 import threading
@@ -13,7 +12,20 @@ from graphexec.agents.structured import decision_schema
 from graphexec.executor import agent_graph
 from graphexec.executor.nodes import STOPPED
 from tests.drivers import limit_of
-from tests.executor.actors import AnyTool, call, echo, fail, prompt, run_executor, snapshot_after, timed
+from tests.executor.actors import (
+    AnyTool,
+    Running,
+    call,
+    echo,
+    fail,
+    prompt,
+    run_async,
+    run_executor,
+    run_sync,
+    snapshot_after,
+    timed,
+    until,
+)
 from tests.executor.test_streamed_answers import Streaming
 from tests.parameters import cases
 
@@ -186,26 +198,18 @@ class Stuck:
         return messages.ModelReply(ACT)
 
     async def acomplete(self, request: messages.ModelRequest, *, timeout: float | None = None) -> messages.ModelReply:
-        return await asyncio.to_thread(self.complete, request)
+        if FINAL_REQUEST in prompt(request):
+            await until(self.released)
+        return self.complete(request)
 
 
-@cases("how", "sync", "async")
-def test_last_call_is_cut_after_the_grace(how: str) -> None:
+@cases("run", run_sync, run_async)
+def test_last_call_is_cut_after_the_grace(run: Running) -> None:
     model = Stuck()
     executor = make_executor(gx.create_react_agent(model, [echo]), max_iterations=15, max_execution_time=5)
     executor = timed(executor, model.clock)
-
-    async def arun() -> Any:
-        try:
-            return await executor.arun("q")
-        finally:
-            # Released before asyncio.run waits for its threads.
-            model.released.set()
-
-    try:
-        result = executor.run("q") if how == "sync" else asyncio.run(arun())
-    finally:
-        model.released.set()
+    result = run(executor)
+    model.released.set()
     ending = result.ending
     assert isinstance(ending, gx.StoppedResponse)
     # The first limit is named.

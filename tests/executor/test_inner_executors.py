@@ -124,17 +124,13 @@ def test_async_run_uses_no_thread() -> None:
     assert clock.seconds == 1
 
 
-def test_sync_run_stays_in_its_thread() -> None:
-    inner, threads = actors.look_by(lambda _: threading.get_ident())
-    actors.run_sync(make_outer(research(inner)))
-    assert threads == [threading.get_ident()]
-
-
 @HOW
 def test_tool_passes_the_context_on(run: Running) -> None:
-    inner, seen = actors.look_by(lambda call: call.context)
+    here = threading.get_ident()
+    inner, seen = actors.look_by(lambda call: (call.context, threading.get_ident() == here))
     run(make_outer(research(inner)), context="ada")
-    assert seen == ["ada"]
+    # A sync run stays in its thread.
+    assert seen == [("ada", run is actors.run_sync)]
 
 
 @HOW

@@ -18,12 +18,12 @@ from graphexec.kernel.events import journal_of
 from graphexec.memory import BufferMemory
 from tests.drivers import FakeClock
 from tests.executor import actors
-from tests.executor.actors import act, answer, echo, run_async, run_by, run_sync, scripted, timed
+from tests.executor.actors import HOW, act, answer, echo, run_by, run_sync, scripted, timed
 from tests.executor.test_observers import Failing
 from tests.parameters import cases
+from tests.stopwatch import eventually
 
 RunExecutor = Callable[..., Any]
-HOW = cases("run", run_sync, run_async)
 
 LONG = 10.0
 
@@ -191,11 +191,10 @@ def test_users_stop_node_is_kept() -> None:
 
 @HOW
 def test_missing_loaded_input_is_reported(run: RunExecutor) -> None:
-    class Forgetful(Diary):
-        keys = ("chat_history",)
-
+    memory = Diary()
+    memory.keys = ("chat_history",)
     agent = gx.create_react_agent(models.ScriptedModel([]), [], prompt=HISTORY_PROMPT)
-    executor = gx.AgentExecutor(agent=agent, tools=[], memory=Forgetful())
+    executor = gx.AgentExecutor(agent=agent, tools=[], memory=memory)
     with pytest.raises(errors.InputError, match="the inputs lack chat_history") as caught:
         run(executor, "q")
     assert actors.snapshot_in(caught.value).node == "load_memory"
@@ -213,6 +212,14 @@ def test_loaded_value_must_be_a_dict() -> None:
 # ---- its time
 
 
+async def arun_until_saved(executor: gx.AgentExecutor, memory: Diary, held: threading.Event) -> Any:
+    result = await executor.arun("q")
+    held.set()
+    while not memory.saved:  # noqa: ASYNC110 - nothing signals the end of a detached task
+        await asyncio.sleep(0)
+    return result
+
+
 @pytest.mark.medium
 @HOW
 @cases("method", "force", "generate")
@@ -225,19 +232,12 @@ def test_the_deadline_cuts_a_load(run: RunExecutor, method: Any) -> None:
     limits: dict[str, Any] = {"max_execution_time": 0.3, "early_stopping_method": method}
     executor = gx.AgentExecutor(agent=agent, tools=[], memory=memory, **limits)
 
-    async def arun_and_save() -> Any:
-        result = await executor.arun("q")
-        # On a busy machine the run may end before its save does.
-        while not memory.saved:  # noqa: ASYNC110 - nothing signals the end of a detached task
-            await asyncio.sleep(0)
-        return result
-
     began = time.monotonic()
-    result = run(executor, "q") if run is run_sync else asyncio.run(arun_and_save())
+    # On a busy machine the run may end before its save does.
+    result = run(executor, "q") if run is run_sync else asyncio.run(arun_until_saved(executor, memory, held))
     assert time.monotonic() - began < LONG / 2
     held.set()
-    while not memory.saved:
-        threading.Event().wait(0.001)
+    eventually(lambda: memory.saved)
     assert (result.reason, result.spent["model_calls"]) == ("seconds", 0)
     assert memory.saved == [({"input": "q"}, {"output": result.output})]
 
@@ -245,13 +245,20 @@ def test_the_deadline_cuts_a_load(run: RunExecutor, method: Any) -> None:
 @pytest.mark.medium
 @HOW
 def test_late_save_continues_in_the_background(run: RunExecutor) -> None:
-    held, heard = threading.Event(), list[Any]()
-    memory = Diary(saving=lambda: held.wait(LONG) if run is run_sync else asyncio.sleep(LONG))
-    executor = make_executor(memory, max_execution_time=0.3, observers=[heard.append])
+    held, heard, unsaved = threading.Event(), list[Any](), list[bool]()
+
+    def hear(event: object) -> None:
+        heard.append(event)
+        unsaved.append(not memory.saved)
+
+    memory = Diary(saving=lambda: held.wait(LONG) if run is run_sync else actors.until(held))
+    executor = make_executor(memory, max_execution_time=0.3, observers=[hear])
     began = time.monotonic()
-    result = run(executor, "q")
+    result = run(executor, "q") if run is run_sync else asyncio.run(arun_until_saved(executor, memory, held))
     assert time.monotonic() - began < LONG / 2
+    assert all(unsaved)
     held.set()
+    eventually(lambda: memory.saved)
     assert (result.output, result.reason) == ("done", "finished")
     (reported,) = reports_of(heard)
     assert isinstance(reported.news, memories.MemoryNotSaved)
@@ -259,19 +266,6 @@ def test_late_save_continues_in_the_background(run: RunExecutor) -> None:
     assert 0 < reported.news.seconds < 0.45
     assert str(reported.news).endswith("seconds; the run ended without it")
     assert [event.target for event in heard if isinstance(event, gx.Moved)][-2:] == ["return_unsaved", "END"]
-
-
-def test_late_async_save_is_completed() -> None:
-    async def story() -> None:
-        let = asyncio.Event()
-        memory = Diary(saving=let.wait)
-        result = await make_executor(memory, max_execution_time=0.3).arun("q")
-        assert (result.output, memory.saved) == ("done", [])
-        let.set()
-        while not memory.saved:  # noqa: ASYNC110 - nothing signals the end of a detached task
-            await asyncio.sleep(0)
-
-    asyncio.run(asyncio.wait_for(story(), LONG))
 
 
 @HOW
@@ -334,7 +328,18 @@ async def timeout(call: Awaitable[Any]) -> None:
         await call
 
 
-CANCELS: list[Callable[[Awaitable[Any]], Any]] = [timeout, lambda call: asyncio.wait_for(call, 0.05)]
+async def interrupt(call: Awaitable[Any]) -> None:
+    """As asyncio does on the first Ctrl-C: it cancels the main task, and raises `KeyboardInterrupt` instead."""
+    task = asyncio.ensure_future(call)
+    await asyncio.wait([task], timeout=0.05)
+    task.cancel()
+    try:
+        await task
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt  # noqa: B904 - as asyncio's runner does
+
+
+CANCELS: list[Callable[[Awaitable[Any]], Any]] = [timeout, lambda call: asyncio.wait_for(call, 0.05), interrupt]
 
 
 @cases("cancel", *CANCELS)
@@ -345,35 +350,13 @@ def test_a_cancelled_save_loses_no_answer(cancel: Callable[[Awaitable[Any]], Any
     async def cancelled() -> None:
         await cancel(executor.arun("q"))
 
-    with pytest.raises(TimeoutError) as caught:
+    with pytest.raises((TimeoutError, KeyboardInterrupt)) as caught:
         asyncio.run(cancelled())
     assert memory.saved == []
+    assert actors.snapshot_in(caught.value).node == "save_memory"
     held[0] = 0
     assert asyncio.run(executor.arun(actors.snapshot_in(caught.value))).output == "done"
     assert (len(memory.loaded), memory.saved) == (1, [SAVED])
-
-
-def test_ctrl_c_during_a_save_loses_no_answer() -> None:
-    """As asyncio does on the first Ctrl-C: it cancels the main task, and raises `KeyboardInterrupt` instead."""
-
-    async def interrupted() -> None:
-        saving = asyncio.Event()
-
-        async def save() -> None:
-            saving.set()
-            await asyncio.sleep(LONG)
-
-        task = asyncio.ensure_future(make_executor(Diary(saving=save)).arun("q"))
-        await saving.wait()
-        task.cancel()
-        try:
-            await task
-        except asyncio.CancelledError:
-            raise KeyboardInterrupt  # noqa: B904 - as asyncio's runner does
-
-    with pytest.raises(KeyboardInterrupt) as caught:
-        asyncio.run(interrupted())
-    assert actors.snapshot_in(caught.value).node == "save_memory"
 
 
 def test_exception_of_another_run_is_ignored() -> None:
@@ -409,27 +392,20 @@ def test_a_replaced_run_is_not_loaded_again() -> None:
 # ---- the memories of an executor
 
 
-def answer_at_once(steps: actions.Steps, inputs: dict[str, Any]) -> gx.AgentFinish:
-    return gx.AgentFinish({"output": f"{inputs['before']}; {inputs['input']}"})
-
-
-def executor_of(memory: Any, agent: Any = answer_at_once, **options: Any) -> gx.AgentExecutor:
-    return gx.AgentExecutor(agent=agent, tools=[echo], memory=memory, **options)
-
-
-ANSWER = "nothing; tea?"
-
-
 @HOW
 def test_inputs_of_the_caller_take_precedence(run: RunExecutor) -> None:
-    assert run(executor_of(Diary()), {"input": "?", "before": "mine"}).output == "mine; ?"
+    def decide(steps: actions.Steps, inputs: dict[str, Any]) -> gx.AgentFinish:
+        return gx.AgentFinish({"output": f"{inputs['before']}; {inputs['input']}"})
+
+    executor = gx.AgentExecutor(agent=decide, tools=[], memory=Diary())
+    assert run(executor, {"input": "?", "before": "mine"}).output == "mine; ?"
 
 
 @cases("way", "stream", "astream")
 def test_invalid_inputs_are_refused_before_loading(way: str) -> None:
     memory, loads = Diary(), list[int]()
     observers: list[Callable[[object], None]] = [lambda event: loads.append(len(memory.loaded))]
-    executor = executor_of(memory, observers=observers)
+    executor = make_executor(memory, observers=observers)
     with pytest.raises(InputError, match="pass a dict of inputs by name"):
         getattr(executor, way)(["tea?"])
     run_by(way, executor, "tea?")
@@ -439,7 +415,7 @@ def test_invalid_inputs_are_refused_before_loading(way: str) -> None:
 
 def test_missing_input_of_the_memory_is_named() -> None:
     with pytest.raises(InputError, match="question"):
-        executor_of(BufferMemory(input_key="question"), scripted(answer())).run("tea?")
+        make_executor(BufferMemory(input_key="question")).run("tea?")
 
 
 def test_messages_of_a_memory_survive_a_pause() -> None:
@@ -482,6 +458,6 @@ def test_invalid_memory_is_refused(memory: Any, create: Callable[..., gx.Agent],
 def test_observer_failing_at_the_end_loses_nothing() -> None:
     memory = Diary()
     with pytest.raises(LookupError) as caught:
-        executor_of(memory, observers=[Failing(gx.Done, LookupError, raise_error=True)]).run("tea?")
+        make_executor(memory, observers=[Failing(gx.Done, LookupError, raise_error=True)]).run("tea?")
     assert len(memory.saved) == 1
     assert gx.snapshot_of(caught.value) is not None

@@ -303,7 +303,8 @@ EXECUTOR_OPTIONS: list[tuple[dict[str, Any], str, str]] = [
         ({"handle_parsing_errors": one}, f"is {one!r}", "give True, False, a string, or a function")
         for one in (None, 0, 1, 3, [True])
     ),
-    *(({"memory": one}, "is ", "give a memory, for example BufferMemory()") for one in ([], BufferMemory)),
+    ({"memory": []}, "is ", "give a memory, for example BufferMemory()"),
+    ({"memory": BufferMemory}, "is ", "give a memory, for example BufferMemory()"),
     ({"memory": memory.MemoryHistory()}, "is ", "give a memory, for example BufferMemory()"),
 ]
 

@@ -338,16 +338,14 @@ def test_tokens_of_any_size_are_counted() -> None:
     assert "(1.0e+5000 spent)" in str(result.ending.cause)
 
 
-WRAPPERS: Mapping[str, Callable[[Any], Any]] = {
-    "cached": lambda model: models.cached(model, {}),
-    "priced": lambda model: models.priced(model, models.Price(1, 1)),
-    "retrying": lambda model: models.retrying(model, attempts=2),
-    "with_fallbacks": lambda model: models.with_fallbacks(model, models.ScriptedModel([]), on=(KeyError,)),
-    "rate_limited": lambda model: models.rate_limited(model, per_minute=60_000),
-}
-
-
-@cases("wrapper", *WRAPPERS.values())
+@cases(
+    "wrapper",
+    lambda model: models.cached(model, {}),
+    lambda model: models.priced(model, models.Price(1, 1)),
+    lambda model: models.retrying(model, attempts=2),
+    lambda model: models.with_fallbacks(model, models.ScriptedModel([]), on=(KeyError,)),
+    lambda model: models.rate_limited(model, per_minute=60_000),
+)
 @cases("value", 0.01, None, "3")
 def test_wrappers_refuse_invalid_usage(wrapper: Callable[[Any], Any], value: Any) -> None:
     model = wrapper(Hostile(replies({"prompt_tokens": value})))

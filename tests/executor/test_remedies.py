@@ -1,4 +1,4 @@
-"""The code in the remedies for habits of other libraries: it runs, and its options and names exist."""
+"""Habits from other libraries: what users type has a remedy or works, and the code in the remedies runs."""
 
 import importlib
 import inspect
@@ -13,19 +13,20 @@ from pydantic import BaseModel
 
 import graphexec
 import graphexec as gx
-from graphexec import errors, models, tools
+from graphexec import actions, errors, models, tools
 from graphexec._mistakes import remedies
-from graphexec.executor import Stopped, agent_graph, limit_reached
+from graphexec.executor import Ready, Stopped, agent_graph, limit_reached
 from graphexec.executor.executor import ExecutorOptions
 from graphexec.integrations.langchain import runnable_agent
 from graphexec.memory import BufferMemory, SQLiteHistory, TokenWindowMemory, WindowMemory
-from graphexec.messages import UserMessage
+from graphexec.messages import ChatRequest, Image, UserMessage
 from graphexec.nodes import approve_tools, output_type
 from graphexec.runtime.handlers import RunContext, RunOptions
-from tests.executor.actors import echo
+from tests.executor.actors import echo, fail
 from tests.kernel.machines import value
-from tests.parameters import cases
+from tests.parameters import cases, read_tables
 
+HABITS = read_tables(__file__)
 TABLES: dict[str, dict[str, str]] = {
     name: table for name, table in vars(remedies).items() if name.isupper() and isinstance(table, dict)
 }
@@ -55,13 +56,18 @@ def function(value: object = "") -> str:
     return ""
 
 
+def plain(text: str) -> str:
+    """Return the text."""
+    return text
+
+
 @value
-class Outcome:
-    size: int
+class Out:
+    x: int
 
 
 @gx.node
-def step(x: Outcome) -> Outcome:
+def step(x: Out) -> Out:
     return x
 
 
@@ -79,7 +85,7 @@ class Runnable:
 MODEL = models.ScriptedModel(['{"action": "final_answer", "answer": "yes"}'], repeat_last=True)
 AGENT = gx.create_structured_agent(MODEL, [echo])
 EXECUTOR = gx.AgentExecutor(agent=AGENT, tools=[echo])
-MACHINE = graphexec.graph(gx.edges(step, gx.on(Outcome, gx.END)), start=step)
+MACHINE = graphexec.graph(gx.edges(step, gx.on(Out, gx.END)), start=step)
 
 
 def failure() -> Exception:
@@ -115,7 +121,7 @@ NAMES: dict[str, Any] = {
     "limits": EXECUTOR.limits,
     **dict.fromkeys(("inputs", "question"), "How are you?"),
     "messages": [UserMessage("Hello!")],
-    "value": Outcome(1),
+    "value": Out(1),
     "target": gx.END,
     "func": function,
     "Model": Arguments,
@@ -254,3 +260,109 @@ def test_imports_in_remedies_exist() -> None:
     for names, module in found:
         for name in re.findall(r"\b[A-Z]\w+", names):
             assert hasattr(importlib.import_module(module), name)
+
+
+# ---- what users type
+
+
+class Other:
+    """An object of another library."""
+
+    def __init__(self, shown: str, **fields: Any) -> None:
+        self.shown = shown
+        vars(self).update(fields)
+
+    def __repr__(self) -> str:
+        return self.shown
+
+
+FINE = models.ScriptedModel(["Final Answer: I am fine."], repeat_last=True)
+REACTING = gx.AgentExecutor(agent=gx.create_react_agent(FINE, [echo]), tools=[echo])
+
+# The names that the users' lines have.
+TYPED: dict[str, Any] = {
+    **{name: getattr(graphexec, name) for name in graphexec.__all__},
+    **{one.__name__: one for one in (models.Anthropic, models.LocalModel, models.OpenAICompatible)},
+    **{one.__name__: one for one in (models.OpenAIResponses, ChatRequest, Image)},
+    **{one.__name__: one for one in (BufferMemory, WindowMemory, actions.Run, Ready, Path, Out)},
+    "step": step,
+    "echo": echo,
+    "plain": plain,
+    "model": FINE,
+    "agent": REACTING.agent,
+    "executor": REACTING,
+    "prompt_template": Other("ChatPromptTemplate()"),
+    "human_message": Other("HumanMessage('How are you?')", type="human", content="How are you?"),
+    "langchain_tool": Other("StructuredTool()", name="search", invoke=print),
+    "langchain_search": Other("BaseTool()", name="search", description="Search.", invoke=print),
+    "chain": Other("RunnableSequence()", invoke=print, ainvoke=print),
+    "openai_schema": {"type": "function"},
+}
+
+
+# The class of the error, and the rows of its lines.
+ROWS: list[tuple[type[Exception], list[list[str]]]] = [
+    *(
+        (errors.ToolDefinitionError if about == "tools" else errors.InputError, rows)
+        for about, rows in HABITS["others"].items()
+    ),
+    *((Exception, rows) for rows in HABITS["mistakes"].values()),
+]
+
+
+@cases(("error", "line", "facts"), *[(error, line, facts) for error, rows in ROWS for line, *facts in rows])
+def test_habit_is_answered_with_a_remedy(error: type[Exception], line: str, facts: list[str]) -> None:
+    with pytest.raises(error) as raised:
+        exec(line, dict(TYPED))
+    assert len(str(raised.value).splitlines()) == 1
+    for written in facts:
+        for fact in HABITS["facts"].get(written, [written]):
+            assert fact in str(raised.value)
+
+
+def test_other_inputs_are_ignored() -> None:
+    executor = gx.create_agent(models.ScriptedModel(["Final Answer: I am fine."]), [echo], kind="react")
+    inputs = {"input": "How are you?", "photo": "of a cat", "path": Path("a.png"), "file": None}
+    assert executor.run(inputs).output == "I am fine."
+
+
+@cases(
+    ("name", "url"),
+    *((name, None) for name in ("ft:gpt-4o:ours", "gpt-4o", "unknown:gpt-4o")),
+    ("openai:gpt-4o", "http://127.0.0.1:4000/v1"),
+)
+def test_names_of_models_may_have_colons(name: str, url: str | None) -> None:
+    assert models.OpenAICompatible(name, base_url=url).name == name
+
+
+def test_most_libraries_have_several_habits() -> None:
+    assert sum(map(len, HABITS["mistakes"].values())) >= 70
+    assert len(HABITS["mistakes"]) == 10
+
+
+async def echo_later(text: str) -> str:
+    """Return the text."""
+    return text
+
+
+def give_nothing(text: str, seen: list[str] = []) -> None:  # noqa: B006 - users write it
+    """Print the text."""
+    seen.append(text)
+
+
+@cases("used", plain, echo_later, give_nothing, fail.function)
+def test_usual_functions_are_tools(used: Any) -> None:
+    calls = models.ScriptedModel([f"Action: {used.__name__}\nAction Input: a", "Final Answer: I am fine."])
+    assert gx.create_agent(calls, [used], kind="react").run("How are you?").output == "I am fine."
+
+
+def test_result_is_printed_as_its_answer() -> None:
+    result = REACTING.run("How are you?")
+    assert f"{result}" == str(result) == "I am fine."
+    stopped = gx.AgentExecutor(agent=REACTING.agent, tools=[echo], max_iterations=0).run("How are you?")
+    assert str(stopped) == stopped.output
+
+
+@cases("create", gx.create_react_agent, gx.create_tool_calling_agent)
+def test_tool_with_parentheses_is_a_tool(create: Any) -> None:
+    assert create(FINE, [gx.tool()(plain)]).tools[0].name == "plain"

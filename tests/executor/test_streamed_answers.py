@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import graphexec as gx
-from graphexec import kernel, models, tools
+from graphexec import models, tools
 from graphexec._parsing import INVISIBLE
 from graphexec._parsing.reasoning import ReasoningSplitter
 from graphexec.actions import AgentFinish
@@ -64,16 +64,35 @@ class Streaming(models.ScriptedModel):
             yield piece
 
 
-def executor_of(replies: Sequence[ModelReply], cuts: Sequence[int] = range(50), **options: Any) -> gx.AgentExecutor:
-    agent = gx.create_tool_calling_agent(Streaming(replies, cuts), [echo])
-    return gx.AgentExecutor(agent=agent, tools=[echo], handle_parsing_errors=True, **options)
+# A function that creates an agent of a model and tools.
+Make = Callable[..., gx.Agent]
+TOOLS: list[tools.AnyTool] = [echo]
+react: Make = gx.create_react_agent
+structured, tool_calling = gx.create_structured_agent, gx.create_tool_calling_agent
+
+
+def executor(
+    make: Make, replies: Sequence[str | ModelReply], cuts: Sequence[int] = range(500), **settings: Any
+) -> gx.AgentExecutor:
+    """Return an executor of an agent whose model streams its replies letter by letter, or in pieces of these cuts."""
+    return gx.AgentExecutor(agent=make(Streaming(replies, cuts), TOOLS), tools=TOOLS, **settings)
+
+
+def pieces(make: Callable[[], gx.AgentExecutor]) -> list[str]:
+    """Return the pieces of the answer, which are the same in sync and async runs."""
+    inputs = {"input": "?"}
+    found: list[str] = run_by("stream_answer", make(), inputs)
+    assert run_by("astream_answer", make(), inputs) == found
+    return found
 
 
 def stream(*replies: ModelReply, cuts: Sequence[int] = range(50), **options: Any) -> tuple[list[str], str]:
-    """Return the pieces of the answer, which are the same in sync and async runs, and the answer of the run."""
-    found, others = (run_by(way, executor_of(replies, cuts, **options)) for way in ("stream_answer", "astream_answer"))
-    assert found == others
-    return found, executor_of(replies, cuts, **options).run("?").output
+    """Return the pieces of the answer, and the answer of the run."""
+
+    def make() -> gx.AgentExecutor:
+        return executor(tool_calling, replies, cuts, handle_parsing_errors=True, **options)
+
+    return pieces(make), make().run("?").output
 
 
 def without_discarded(pieces: Sequence[str]) -> str:
@@ -117,8 +136,8 @@ def test_text_that_may_be_no_answer_is_discarded_or_held_back() -> None:
     pieces.close()
     # A guarded answer comes in one piece.
     rows = gx.edges(check, gx.on(gx.AgentFinish, gx.END))
-    executor = executor_of([END]).splice(rows, after=parse, on=gx.AgentFinish)
-    assert list(executor.stream_answer("?")) == [ANSWER]
+    guarded = executor(tool_calling, [END]).splice(rows, after=parse, on=gx.AgentFinish)
+    assert list(guarded.stream_answer("?")) == [ANSWER]
     # Reasoning that only its end shows is discarded.
     found, answer = stream(ModelReply(f"I add.</think>{ANSWER}"), cuts=[6])
     assert (found[0], found[-2:]) == ("I add.", ["\n", ANSWER])
@@ -162,17 +181,7 @@ def test_plain_text_is_never_held_back(text: str, cuts: list[int]) -> None:
 # ---- every agent: only the final answer, in pieces
 
 
-def speaking(*replies: str | ModelReply) -> Streaming:
-    """Return a scripted model that streams its replies letter by letter."""
-    return Streaming(replies, range(500))
-
-
-# A function that creates an agent of a model and tools.
-Make = Callable[..., gx.Agent]
-TOOLS: list[tools.AnyTool] = [echo]
 ACT = "Thought: I look.\nAction: echo\nAction Input: a"
-react: Make = gx.create_react_agent
-structured, tool_calling = gx.create_structured_agent, gx.create_tool_calling_agent
 mrkl = langchain.create_mrkl_agent
 CALL = ToolCall("1", "echo", '{"text": "a"}')
 JSON = json.dumps({"action": "final_answer", "answer": ANSWER})
@@ -186,17 +195,6 @@ TALKS: dict[str, tuple[Make, Sequence[str | ModelReply], bool]] = {
     "structured, with the answer first": (structured, [f'{{"answer": "{ANSWER}", "action": "final_answer"}}'], False),
     "tool calling": (tool_calling, [ModelReply("", (CALL,)), ANSWER], True),
 }
-
-
-def executor(make: Make, replies: Sequence[str | ModelReply], **settings: Any) -> gx.AgentExecutor:
-    return gx.AgentExecutor(agent=make(speaking(*replies), TOOLS), tools=TOOLS, **settings)
-
-
-def pieces(make: Callable[[], gx.AgentExecutor]) -> list[str]:
-    inputs = {"input": "?"}
-    found: list[str] = run_by("stream_answer", make(), inputs)
-    assert run_by("astream_answer", make(), inputs) == found
-    return found
 
 
 @pytest.mark.medium
@@ -247,10 +245,7 @@ def withhold_finish(finish: Acted | AgentFinish | Ready) -> Acted | AgentFinish 
     return withhold.function(finish) if isinstance(finish, AgentFinish) else finish
 
 
-save_finish = pure("save_finish", AgentFinish, AgentFinish, lambda finish: finish)
-
-
-SAVE = kernel.node(name="save_memory")(save_finish)
+SAVE = pure("save_memory", AgentFinish, AgentFinish, lambda finish: finish)
 WITHHOLDING, SAVING = (gx.edges(one, gx.on(AgentFinish, gx.END)) for one in (withhold, SAVE))
 
 
@@ -315,7 +310,7 @@ def test_pieces_of_a_nested_run_are_not_streamed() -> None:
             """Ask another agent."""
             return str(inner.run(text).output)
 
-        agent = gx.create_react_agent(speaking(ACT, f"Final Answer: {ANSWER}"), [delegate])
+        agent = gx.create_react_agent(Streaming([ACT, f"Final Answer: {ANSWER}"], range(500)), [delegate])
         return gx.AgentExecutor(agent=agent, tools=[delegate])
 
     assert "".join(pieces(make)) == ANSWER
@@ -329,7 +324,7 @@ CUTS = st.lists(st.integers(0, 500))
 
 
 def stream_text(make: Make, text: str, cuts: list[int]) -> str:
-    reader = make(speaking(), TOOLS).answer
+    reader = make(models.ScriptedModel([]), TOOLS).answer
     assert reader is not None
     return read_in_pieces(reader(), text, cuts)
 
@@ -337,7 +332,7 @@ def stream_text(make: Make, text: str, cuts: list[int]) -> str:
 def whole_answer(make: Make, text: str) -> str | None:
     """Return the answer in a complete reply; empty if it is another decision or unreadable."""
     try:
-        decision = make(speaking(), TOOLS).read(ModelReply(text))
+        decision = make(models.ScriptedModel([]), TOOLS).read(ModelReply(text))
     except gx.ParseError:
         return None
     return decision.output if isinstance(decision, AgentFinish) else None
@@ -548,7 +543,7 @@ def test_text_after_the_marker_is_streamed(answer: str, before: str, more: str, 
     (make_label_reader, "**Final Answer: 42**", ""),
     # Neither is JSON.
     (functools.partial(make_json_reader, ["answer"]), '{"action": "final_answer", answer: 1', ""),
-    (structured(speaking(), TOOLS).answer, '{"action": "final_answer", "answer": "a\\qb"}', "a"),
+    (structured(models.ScriptedModel([]), TOOLS).answer, '{"action": "final_answer", "answer": "a\\qb"}', "a"),
 )
 def test_reader_returns_the_answer_alone(make: Callable[[], AnswerReader], reply: str, answer: str) -> None:
     assert read_in_pieces(make(), reply, [*range(60)]) == answer

@@ -242,15 +242,6 @@ def say_so(reached: ex.Stopped) -> gx.StoppedResponse:
     return gx.StoppedResponse(f"{len(reached.run.steps)} steps are enough", reached.cause, reached.run)
 
 
-def test_stopped_response_may_be_replaced() -> None:
-    def executor() -> gx.AgentExecutor:
-        return executor_of(
-            A, change=lambda graph: gx.replace(graph, kernel.node(name="stopped_response")(say_so)), max_iterations=2
-        )
-
-    assert run_executor(executor).outcome.output == "2 steps are enough"
-
-
 def first_only(acted: Acted) -> Acted:
     return dataclasses.replace(acted, actions=acted.actions[:1])
 
@@ -286,15 +277,21 @@ def test_with_graph_and_with_limits_go_together() -> None:
     assert plain.run("q").spent.iterations == 15
 
 
-def test_users_plan_may_replace_the_executors() -> None:
-    @gx.node(when_spent=limit_reached, meters=[gx.ITERATIONS])
-    def hasty(ready: Ready) -> ex.Replied:
-        return ex.Replied(ready.run, effects.Decided(answer("at once")))
+@gx.node(when_spent=limit_reached, meters=[gx.ITERATIONS])
+def hasty(ready: Ready) -> ex.Replied:
+    """Decide without the agent."""
+    return ex.Replied(ready.run, effects.Decided(answer("at once")))
 
-    result = run_executor(
-        lambda: executor_of(A, change=lambda graph: gx.replace(graph, kernel.node(name="plan")(hasty)))
-    )
-    assert (result.outcome.output, result.spent["model_calls"]) == ("at once", 0)
+
+@cases(
+    ("name", "node", "output", "calls"),
+    ("plan", hasty, "at once", 0),
+    ("stopped_response", say_so, "2 steps are enough", 2),
+)
+def test_users_node_may_replace_the_executors(name: str, node: Any, output: str, calls: int) -> None:
+    change: Change = lambda graph: gx.replace(graph, kernel.node(name=name)(node))  # noqa: E731
+    result = run_executor(lambda: executor_of(A, change=change, max_iterations=2))
+    assert (result.outcome.output, result.spent["model_calls"]) == (output, calls)
 
 
 def test_executor_runs_its_graph() -> None:
@@ -316,36 +313,27 @@ def keep(ready: Ready) -> Ready:
     return ready
 
 
-# Ways to embed the machine of another executor, whose model and tools answer it there.
-WAYS: dict[str, Callable[[gx.AgentExecutor], gx.Machine[Ready, Ending]]] = {
-    "its graph": lambda inner: embed_in_graph(inner.graph),
-    "its changed graph": lambda inner: embed_in_graph(gx.wrap(add_approval(inner.graph), plan, before=keep)),
-    "twice": lambda inner: embed_in_graph(embed_in_graph(inner.graph)),
-}
+INNER, OUTER = executor_of(answer("inner")), executor_of(answer("outer"))
 
 
-@cases("way", *WAYS)
-def test_embedded_graph_of_another_executor_keeps_its_agent(way: str) -> None:
-    inner, outer = executor_of(answer("inner")), executor_of(answer("outer"))
-    assert outer.with_graph(WAYS[way](inner)).run("q").output == "inner"
+# The model and the tools of another executor answer its machine where it is embedded: as it is, changed, or twice.
+@cases("inner", INNER.graph, gx.wrap(add_approval(INNER.graph), plan, before=keep), embed_in_graph(INNER.graph))
+def test_embedded_graph_of_another_executor_keeps_its_agent(inner: gx.Machine[Ready, Ending]) -> None:
+    assert OUTER.with_graph(embed_in_graph(inner)).run("q").output == "inner"
 
 
 def test_graph_of_another_executor_is_refused() -> None:
-    inner, outer = executor_of(answer("inner")), executor_of(answer("outer"))
-    for graph in (inner.graph, add_approval(inner.graph), inner.with_handlers({gx.AskHuman: agree}).graph):
+    for graph in (INNER.graph, add_approval(INNER.graph), INNER.with_handlers({gx.AskHuman: agree}).graph):
         with pytest.raises(
             InputError, match=r"of another executor; .* graph\.with_settings\(\); .* embed\(inner, name\)"
         ):
-            outer.with_graph(graph)
-    assert outer.with_graph(inner.graph.with_settings()).run("q").output == "outer"
-    limited = outer.with_limits(dataclasses.replace(outer.limits, fan_out=2))
-    assert limited.with_graph(outer.graph).run("q").output == "outer"
-
-
-def test_nodes_of_another_executor_get_the_outer_agent() -> None:
-    inner, outer = executor_of(answer("inner")), executor_of(answer("outer"))
-    planning: Any = inner.graph["plan"]
-    assert outer.replace(planning).run("q").output == "outer"
+            OUTER.with_graph(graph)
+    assert OUTER.with_graph(INNER.graph.with_settings()).run("q").output == "outer"
+    limited = OUTER.with_limits(dataclasses.replace(OUTER.limits, fan_out=2))
+    assert limited.with_graph(OUTER.graph).run("q").output == "outer"
+    # Its nodes get the outer agent.
+    planning: Any = INNER.graph["plan"]
+    assert OUTER.replace(planning).run("q").output == "outer"
 
 
 def test_explicit_settings_are_kept_where_the_graph_is_embedded() -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import graphexec.nodes
-from graphexec import AgentExecutor, Answered, AskHuman, Event, Snapshot, create_tool_calling_agent, snapshot_of, tool
+from graphexec import AgentExecutor, Answered, AskHuman, Event, Snapshot, snapshot_of, tool
 from graphexec.errors import MissingHandlerError
 from graphexec.kernel import PendingEffect, advance
 from graphexec.kernel.effects import members_of
@@ -13,7 +13,7 @@ from graphexec.messages import ModelReply, ToolCall
 from graphexec.models import ScriptedModel
 from graphexec.nodes import Piece, Review, ReviewCall
 from graphexec.verify import Certificate
-from tests.executor.actors import snapshot_after
+from tests.executor.actors import caller_of, snapshot_after
 
 # The iterations of the samples' executors.
 ITERATIONS = 4
@@ -21,8 +21,7 @@ ITERATIONS = 4
 
 def call(*arguments: str, tool: str = "look_up") -> ModelReply:
     """Return a reply that calls a tool once for each argument."""
-    calls = [ToolCall(f"{tool}-{place}", tool, f'{{"question": "{one}"}}') for place, one in enumerate(arguments)]
-    return ModelReply("", tuple(calls))
+    return calls(*((tool, f'{{"question": "{one}"}}') for one in arguments))
 
 
 def calls(*several: tuple[str, str]) -> ModelReply:
@@ -34,7 +33,7 @@ def calls(*several: tuple[str, str]) -> ModelReply:
 def make_inner(*replies: ModelReply | str, name: str = "inner") -> AgentExecutor:
     """Return an executor that a piece embeds or starts."""
     model = ScriptedModel([*replies] or [f"answer of {name}"], repeat_last=True)
-    return AgentExecutor(agent=create_tool_calling_agent(model, []), tools=[], handle_parsing_errors=True)
+    return caller_of(model, handle_parsing_errors=True)
 
 
 def judge_text(text: Any) -> str | None:
@@ -117,13 +116,7 @@ def make_executor(
     options.setdefault("handlers", {AskHuman: answer_person})
     options.setdefault("max_iterations", ITERATIONS)
     options.setdefault("max_fan_out", 8)
-    return AgentExecutor(
-        agent=create_tool_calling_agent(scripted, [LOOK_UP]),
-        tools=[LOOK_UP],
-        handle_parsing_errors=True,
-        nodes=pieces,
-        **options,
-    )
+    return caller_of(scripted, LOOK_UP, handle_parsing_errors=True, nodes=pieces, **options)
 
 
 def proof_of(executor: AgentExecutor) -> Certificate:

@@ -20,6 +20,7 @@ from graphexec.models.scripted import ScriptedReply
 from graphexec.nodes import Piece, Plugged, Review, ReviewCall, ReviewDecision, approve_tools
 from graphexec.nodes.approvals import MOST_REVIEWS, replace_arguments
 from tests.executor.actors import call, caller_of, messages
+from tests.kernel.machines import pure
 from tests.nodes.shelf import make_executor, pause, resume
 from tests.parameters import cases
 
@@ -61,8 +62,7 @@ class Scene:
     def __init__(self, *replies: ScriptedReply, nodes: tuple[Plugged, ...] = (), **options: Any) -> None:
         self.files = Files()
         self.model = models.ScriptedModel([*replies, "done"], repeat_last=True)
-        agent = gx.create_tool_calling_agent(self.model, self.files.tools)
-        self.executor = gx.AgentExecutor(agent=agent, tools=self.files.tools, nodes=nodes, **options)
+        self.executor = caller_of(self.model, *self.files.tools, nodes=nodes, **options)
 
 
 def gate(decide: Decide | None = None, *, when: When | None = None, name: str = "approve_tools") -> Piece:
@@ -265,10 +265,7 @@ class TestOrder:
     def test_rejected_tool_is_not_reached_by_a_jump(self) -> None:
         """LangChain's issue 40491: the jump of another middleware runs a tool that a person has just rejected."""
 
-        def give_up(observed: Observed, limit: object) -> Observed:
-            return observed
-
-        @gx.node(when_spent=give_up, meters=[gx.Meter("retries", 3)])
+        @gx.node(when_spent=keep, meters=[gx.Meter("retries", 3)])
         def jump_to_tools(observed: Observed) -> Acted:
             """Call all tools of the reply again."""
             return Acted(observed.run, observed.actions)
@@ -339,11 +336,6 @@ def carry_out(acted: Acted) -> gx.Asks[effects.CallTool, Acted]:
 
 
 @gx.node
-def change(acted: Acted) -> Acted:
-    return acted
-
-
-@gx.node
 def answer_reads(acted: Acted) -> Acted:
     for place in acted.open:
         if acted.actions[place].tool == "read":
@@ -366,7 +358,7 @@ def start_with_a_call(ready: Ready) -> Ready:
 
 
 OTHERS: tuple[Plugged, ...] = (
-    change,
+    pure("change", Acted, Acted, lambda acted: acted),
     answer_reads,
     Piece("carry_out", (carry_out,)),
     repeat,

@@ -1,4 +1,4 @@
-"""Pieces that change what the model is shown: compact, select_tools, todo_list, tell_time and critic."""
+"""Pieces that change what the model is shown, or which model decides: compact, critic, escalate and others."""
 
 import asyncio
 import dataclasses
@@ -10,13 +10,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import graphexec as gx
-from graphexec import InputError, ModelError, messages, models, testing
+from graphexec import actions, messages, nodes, testing, verify
+from graphexec.draw.model.picture import look_of
+from graphexec.errors import MissingAPIKeyError, ServerError
+from graphexec.messages import ToolCall
+from graphexec.models import ScriptedModel
 from graphexec.models.functions import FunctionModel
 from graphexec.models.scripted import ScriptedReply
-from graphexec.nodes import Piece, Review, approve_tools, compact, critic, select_tools, tell_time, todo_list
+from graphexec.nodes import Piece, compact, critic, select_tools, tell_time, todo_list
+from graphexec.nodes.escalation import is_stuck
 from graphexec.nodes.todos import find_todos
 from graphexec.tools import AnyTool
 from tests.executor import actors
+from tests.executor.actors import HOW, Running, echo, fail
+from tests.nodes.shelf import proof_of
 from tests.parameters import cases, examples
 
 NAMES = ("search", "add", "mail", "read")
@@ -36,23 +43,22 @@ def call(*tools: str) -> messages.ModelReply:
     return messages.ModelReply("", calls)
 
 
-def write(*lists: Sequence[tuple[str, str]]) -> list[messages.ToolCall]:
+def write(*lists: Sequence[tuple[str, str]]) -> list[ToolCall]:
     """Return calls that write to-do lists, each of items with a status."""
     data = [[{"content": text, "status": status} for text, status in items] for items in lists]
     return [actors.call("write_todos", f"w{place}", todos=one) for place, one in enumerate(data)]
 
 
 def make(pieces: Sequence[Piece], model: Any, **options: Any) -> gx.AgentExecutor:
-    tools = make_tools()
     options = {"max_iterations": ITERATIONS, "handle_parsing_errors": True, "max_fan_out": 4, **options}
-    return gx.AgentExecutor(agent=gx.create_tool_calling_agent(model, tools), tools=tools, nodes=pieces, **options)
+    return actors.caller_of(model, *make_tools(), nodes=pieces, **options)
 
 
 def run(
     pieces: Sequence[Piece], replies: Sequence[ScriptedReply], inputs: Any = "q", **options: Any
 ) -> tuple[Any, list[messages.ModelRequest]]:
     """Return the result of a run, and the requests of its model."""
-    model = models.ScriptedModel(replies, repeat_last=True)
+    model = ScriptedModel(replies, repeat_last=True)
     return make(pieces, model, **options).run(inputs), model.requests
 
 
@@ -90,8 +96,8 @@ def is_paired(request: messages.ModelRequest) -> bool:
     (select_tools, {"always": ["maill"]}, "select_tools names the tool maill"),
 )
 def test_options_are_validated(piece: Callable[..., Piece], options: dict[str, Any], text: str) -> None:
-    with pytest.raises(InputError, match=text):
-        make([piece(**options)], models.ScriptedModel([]))
+    with pytest.raises(gx.InputError, match=text):
+        make([piece(**options)], ScriptedModel([]))
 
 
 COMPACTED = (call("add", "mail"), call("search"), "Added and mailed.", call("read"), "Searched, too.", "done")
@@ -136,7 +142,7 @@ class TestCompact:
         assert len(result.steps) == sum(map(len, turns))
         assert result.output == "done"
 
-    @cases("summary", "", "<think>hm</think>", "long " * 200, ModelError("down"))
+    @cases("summary", "", "<think>hm</think>", "long " * 200, gx.ModelError("down"))
     def test_failed_summary_changes_nothing(self, summary: ScriptedReply) -> None:
         result, requests = run([compact(200, 1)], [call("add", "mail"), call("search"), summary, "done"])
         assert result.output == "done"
@@ -172,10 +178,10 @@ class TestCompact:
         assert any("You are a helpful assistant" in text for text in counted)
         assert any('"name": "search"' in text for text in counted)
 
-    @cases("summary", "Added and mailed.", ModelError("down"))
+    @cases("summary", "Added and mailed.", gx.ModelError("down"))
     def test_asynchronous_run_is_summarized_alike(self, summary: ScriptedReply) -> None:
         replies: list[ScriptedReply] = [call("add", "mail"), call("search"), summary, "done"]
-        model = models.ScriptedModel(replies)
+        model = ScriptedModel(replies)
         result = asyncio.run(make([compact(200, 1)], model).arun("q"))
         other, requests = run([compact(200, 1)], replies)
         assert (result.steps, model.requests) == (other.steps, requests)
@@ -199,7 +205,7 @@ class TestSelectTools:
         ([select_tools(1)], ["mail, add, search", "done"], [[], ["mail"]]),
         *(
             ([select_tools(1)], [reply, "done"], [[], [*NAMES]])
-            for reply in ("", "fly, swim", "mailing", '{"tools": 3}', ModelError("down"), call("add"))
+            for reply in ("", "fly, swim", "mailing", '{"tools": 3}', gx.ModelError("down"), call("add"))
         ),
         ([select_tools(1), todo_list()], ["mail", "done"], [[], ["mail", "write_todos"]]),
         ([select_tools(4)], ["done"], [[*NAMES]]),
@@ -211,16 +217,16 @@ class TestSelectTools:
         assert result.output == "done"
 
     def test_another_model_chooses(self) -> None:
-        chooser = models.ScriptedModel(["add"])
+        chooser = ScriptedModel(["add"])
         _, requests = run([select_tools(1, model=chooser)], ["done"])
         assert (len(chooser.requests), offered(requests[0])) == (1, ["add"])
 
     def test_agent_in_plain_text_describes_the_chosen(self) -> None:
-        model, tools = models.ScriptedModel(["mail", "Thought: ok\nFinal Answer: done"]), make_tools()
+        model, tools = ScriptedModel(["mail", "Thought: ok\nFinal Answer: done"]), make_tools()
         agent = gx.create_react_agent(model, tools)
         gx.AgentExecutor(agent=agent, tools=tools, nodes=[select_tools(1)]).run("q")
         assert "The names of the tools are: mail\n" in text_of(model.requests[1])
-        with pytest.raises(InputError, match="offers all of its tools in each request; give it remake"):
+        with pytest.raises(gx.InputError, match="offers all of its tools in each request; give it remake"):
             gx.AgentExecutor(agent=dataclasses.replace(agent, remake=None), tools=tools, nodes=[select_tools(1)])
 
 
@@ -230,7 +236,7 @@ class TestTodoList:
         assert [step.observation for step in result.steps] == ["[x] buy\n[x] cook"]
         assert result.output == "done"
         # The call of a wrong list has a result if a person gave it one.
-        respond = approve_tools({"write_todos": ["respond"]}, reviewer=lambda _: Review("respond", "noted"))
+        respond = nodes.approve_tools({"write_todos": ["respond"]}, reviewer=lambda _: nodes.Review("respond", "noted"))
         assert run([todo_list(), respond], [write([("a", "someday")]), "done"])[0].output == "done"
 
     def test_open_items_are_reminded_of_once(self) -> None:
@@ -250,16 +256,15 @@ class TestTodoList:
         assert find_todos(result.ending.run) == kept
 
 
-class TestTellTime:
-    def test_time_is_in_each_request(self) -> None:
-        times = iter(["Monday", "Tuesday"])
-        _, requests = run([tell_time(lambda: next(times))], [call("add"), "done"])
-        assert ["began at this time: Monday." in text_of(one) for one in requests] == [True, True]
-        assert "day, 20" in text_of(run([tell_time()], ["done"])[1][0]), "the default is the local time"
+def test_time_is_in_each_request() -> None:
+    times = iter(["Monday", "Tuesday"])
+    _, requests = run([tell_time(lambda: next(times))], [call("add"), "done"])
+    assert ["began at this time: Monday." in text_of(one) for one in requests] == [True, True]
+    assert "day, 20" in text_of(run([tell_time()], ["done"])[1][0]), "the default is the local time"
 
 
 class TestCritic:
-    @cases("review", "OK", "ok.", "**OK**", "Okay!", "", ModelError("down"))
+    @cases("review", "OK", "ok.", "**OK**", "Okay!", "", gx.ModelError("down"))
     def test_accepted_answer_is_given_out(self, review: ScriptedReply) -> None:
         result, requests = run([critic()], ["done", review, "no"])
         assert (result.output, len(requests)) == ("done", 2)
@@ -278,12 +283,131 @@ class TestCritic:
         assert len(requests) == 1 + 2 * rounds
 
     def test_another_model_reviews(self) -> None:
-        reviewer = models.ScriptedModel(["Bad.", "OK"])
+        reviewer = ScriptedModel(["Bad.", "OK"])
         result, requests = run([critic(model=reviewer, prompt="Right? {answer} {input}")], ["a", "b"])
         assert (result.output, len(requests)) == ("b", 2)
         assert [text_of(one) for one in reviewer.requests] == ["Right? a q", "Right? b q"]
 
     def test_result_of_a_direct_tool_is_not_reviewed(self) -> None:
         tools = [dataclasses.replace(one, return_direct=True) for one in make_tools()]
-        agent = gx.create_tool_calling_agent(models.ScriptedModel([call("add")]), tools)
-        assert gx.AgentExecutor(agent=agent, tools=tools, nodes=[critic()]).run("q").output.startswith("found")
+        executor = actors.caller_of(ScriptedModel([call("add")]), *tools, nodes=[critic()])
+        assert executor.run("q").output.startswith("found")
+
+
+# ---- escalate: a stronger model makes the next decision when the agent is stuck
+
+
+# Arguments that are not JSON.
+UNREADABLE = ToolCall("c1", "echo", "{")
+
+
+AT_ONCE: dict[str, Callable[[actions.Run], bool]] = {"when": lambda run: not run.steps}
+FAILURES = [actors.call("fail", text=str(number)) for number in range(9)]
+
+
+def make_executor(weak: ScriptedModel, strong: ScriptedModel, **options: Any) -> gx.AgentExecutor:
+    piece = nodes.escalate(strong, **{name: options.pop(name) for name in ("times", "when") if name in options})
+    return actors.caller_of(weak, echo, fail, nodes=[piece], handle_parsing_errors=True, **options)
+
+
+@HOW
+def test_stronger_model_decides_after_two_failures(run: Running) -> None:
+    weak = ScriptedModel([actors.call("fail", text="a"), actors.call("fail", text="b"), "done"])
+    strong = ScriptedModel([actors.call("echo", text="c")])
+    result = run(make_executor(weak, strong))
+    assert [step.observation for step in result.steps][2:] == ["c"]
+    assert (result.output, len(weak.requests), len(strong.requests)) == ("done", 3, 1)
+    # It sees what the agent's own model would have seen.
+    assert actors.messages(strong.requests[0])[:-2] == actors.messages(weak.requests[1])
+    assert (result.spent["model_calls"], result.spent["escalations"]) == (4, 1)
+
+
+@HOW
+@cases(
+    ("weak", "strong", "options", "ending", "asked"),
+    ([UNREADABLE], ["better"], {}, ("finished", "better"), (1, 1)),
+    # The agent goes on when the escalations are used up.
+    (FAILURES, FAILURES, {"max_iterations": 5}, ("iterations", "Agent stopped"), (5, 2)),
+    # A failure of the stronger model changes nothing.
+    ([UNREADABLE, "done"], [ServerError("down")], {"times": 1}, ("finished", "done"), (2, 1)),
+    ([UNREADABLE], ["better"], {"max_model_calls": 1}, ("model_calls", "Agent stopped"), (1, 0)),
+    (["weak"], ["strong"], AT_ONCE, ("finished", "strong"), (0, 1)),
+)
+def test_stronger_model_is_asked_within_the_limits(
+    run: Running, weak: Any, strong: Any, options: Any, ending: tuple[str, str], asked: tuple[int, int]
+) -> None:
+    models = ScriptedModel(weak, repeat_last=True), ScriptedModel(strong, repeat_last=True)
+    result = run(make_executor(*models, **options))
+    assert (result.reason, result.output[: len(ending[1])]) == ending
+    assert tuple(len(model.requests) for model in models) == asked
+    assert result.spent["model_calls"] == sum(asked)
+
+
+def test_key_of_the_stronger_model_is_checked_first() -> None:
+    class Locked(ScriptedModel):
+        def check_access(self) -> None:
+            raise MissingAPIKeyError("no key")
+
+    weak = ScriptedModel(["done"])
+    with pytest.raises(MissingAPIKeyError):
+        make_executor(weak, Locked([])).run("q")
+    assert weak.requests == []
+
+
+@HOW
+def test_function_agent_goes_on_as_usual(run: Running) -> None:
+    def agent(steps: Any, inputs: dict[str, Any]) -> Any:
+        return gx.AgentFinish({"output": "done"}) if len(steps) == 2 else gx.AgentAction("fail", {"text": "a"})
+
+    strong = ScriptedModel([])
+    executor = gx.AgentExecutor(agent=agent, tools=[fail], nodes=[nodes.escalate(strong)])
+    assert run(executor).output == "done"
+
+
+@cases(
+    ("statuses", "stuck"),
+    *(([], False), (["parse_error"], True), (["error"], False), (["error", "unknown_tool"], True)),
+    *((["parse_error", "bad_arguments"], True), (["error", "ok"], False), (["ok", "error"], False)),
+    (["ok", "timed_out", "error"], True),
+)
+def test_two_failures_are_a_reason(statuses: list[actions.StepStatus], stuck: bool) -> None:
+    steps = [gx.AgentStep(gx.AgentAction("echo", {}), "", status) for status in statuses]
+    assert is_stuck(actions.Run({}).with_steps(steps)) is stuck
+
+
+def test_both_nodes_are_drawn_as_the_piece() -> None:
+    graph = make_executor(ScriptedModel([]), ScriptedModel([])).graph
+    assert look_of(graph["ask_stronger"]) == "model"
+    assert graph["judge_progress"].group == graph["ask_stronger"].group == "escalate"
+
+
+@cases(("options", "text"), ({"times": 0}, "escalate has times="), ({"when": 3}, "escalate has when="))
+def test_invalid_options_are_refused(options: dict[str, Any], text: str) -> None:
+    with pytest.raises(gx.InputError, match=text):
+        nodes.escalate(ScriptedModel([]), **options)
+    (kind,) = nodes.escalate(ScriptedModel([])).handlers
+    assert issubclass(kind, nodes.AskStronger)
+    with pytest.raises(gx.InputError):
+        nodes.escalate(3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+@settings(max_examples=examples(30), deadline=None)
+@given(st.data())
+def test_calls_are_counted_within_the_bound(data: st.DataObject) -> None:
+    reply: st.SearchStrategy[Any] = st.sampled_from(
+        [actors.call("fail", text="a"), actors.call("echo", text="b"), UNREADABLE, "done"]
+    )
+    weak = ScriptedModel(data.draw(st.lists(reply, min_size=1, max_size=6), label="weak"), repeat_last=True)
+    replies = data.draw(st.lists(reply | st.just(ServerError("down")), min_size=1, max_size=4), label="strong")
+    strong = ScriptedModel(replies, repeat_last=True)
+    iterations, times = data.draw(st.integers(1, 5), label="iterations"), data.draw(st.integers(1, 3), label="times")
+    limit = data.draw(st.none() | st.integers(1, 9), label="limit")
+    executor = make_executor(weak, strong, times=times, max_iterations=iterations, max_model_calls=limit)
+    result = executor.run("q")
+    certificate = proof_of(executor)
+    verify.check(certificate, executor.graph)
+    bounds = certificate.bounds
+    assert result.spent["model_calls"] == len(weak.requests) + len(strong.requests)
+    assert result.spent["model_calls"] <= min(bounds.model_calls.number or 0, iterations + times)
+    # A limit that may cut a visit off can make the proved bound higher by that visit's call.
+    assert limit is not None or bounds.model_calls.number == iterations + times

@@ -1,22 +1,28 @@
-"""Guards decide before a model or a tool is called, and before any part of an answer is given out."""
+"""Guards and privacy: what no model reads, no tool is called with, and nobody is given."""
 
+import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from graphexec import AgentExecutor, AgentFinish, Asks, GraphError, InputError, ask, create_tool_calling_agent, node
+import graphexec as gx
 from graphexec.actions import Refusal
 from graphexec.effects import CallModel
-from graphexec.errors import NodeError
-from graphexec.executor import Ready
+from graphexec.errors import GraphError, InputError, NodeError
+from graphexec.executor import Ready, Stopped
 from graphexec.integrations import langchain
 from graphexec.memory import BufferMemory
-from graphexec.messages import ChatRequest, UserMessage
-from graphexec.models import ScriptedModel
-from graphexec.nodes import Piece, guard_input, guard_output
+from graphexec.messages import AssistantMessage, ChatRequest, ModelReply, ToolCall, UserMessage
+from graphexec.models import FunctionModel, ScriptedModel
+from graphexec.nodes import Piece, compact, critic, guard_input, guard_output, handoffs, redact_pii
+from graphexec.nodes._personal_data import PATTERNS
 from graphexec.testing import scripted_tool
-from tests.executor.actors import call
-from tests.parameters import cases
+from tests.executor.actors import call, caller_of, messages
+from tests.nodes.shelf import run_in_pieces
+from tests.parameters import cases, examples, thorough
 
 SECRET, PAY = "the PIN is 4711", call("pay", x="5")
 
@@ -29,29 +35,28 @@ async def await_pins(text: str) -> str | None:
     return no_pins(text)
 
 
-def ask_pins(text: str) -> Asks[CallModel, str | None]:
-    reply = yield from ask(CallModel(ChatRequest([UserMessage(f"judge: {text}")])))
+def ask_pins(text: str) -> gx.Asks[CallModel, str | None]:
+    reply = yield from gx.ask(CallModel(ChatRequest([UserMessage(f"judge: {text}")])))
     return "no PINs" if "unsafe" in reply.content else None
 
 
 CHECKS: list[dict[str, Any]] = [{"check": no_pins}, {"check": await_pins}, {"check": no_pins, "blocking": True}]
 
 
-def make_executor(model: ScriptedModel, *pieces: Piece, **options: Any) -> AgentExecutor:
+def make_executor(model: ScriptedModel, *pieces: Piece, **options: Any) -> gx.AgentExecutor:
     pay = scripted_tool("pay", [SECRET] * 5, return_direct=options.pop("return_direct", False))
-    agent = create_tool_calling_agent(model, [pay])
-    return AgentExecutor(agent=agent, tools=[pay], handle_parsing_errors=True, nodes=pieces, **options)
+    return caller_of(model, pay, handle_parsing_errors=True, nodes=pieces, **options)
 
 
-@node
-def choose(ready: Ready) -> Asks[CallModel, Ready]:
-    yield from ask(CallModel(ChatRequest([UserMessage("choose")])))
+@gx.node
+def choose(ready: Ready) -> gx.Asks[CallModel, Ready]:
+    yield from gx.ask(CallModel(ChatRequest([UserMessage("choose")])))
     return ready
 
 
-@node
-def betray(finish: AgentFinish) -> AgentFinish:
-    return AgentFinish({"output": SECRET}, "", finish.run)
+@gx.node
+def betray(finish: gx.AgentFinish) -> gx.AgentFinish:
+    return gx.AgentFinish({"output": SECRET}, "", finish.run)
 
 
 EARLY = Piece("early", (choose,), once=True)
@@ -109,7 +114,7 @@ class TestOutput:
     def test_refused_answer_is_given_nowhere(self, options: Any, way: str, capsys: pytest.CaptureFixture[str]) -> None:
         replies: dict[str, list[Any]] = {"parse": [SECRET], "return_direct": [PAY], "generate": [PAY, SECRET]}
 
-        def make() -> AgentExecutor:
+        def make() -> gx.AgentExecutor:
             return make_executor(
                 ScriptedModel(replies[way], repeat_last=True),
                 guard_output(**options),
@@ -153,4 +158,230 @@ class TestOutput:
         pieces = (guard_output(no_pins), guard_output(lambda _: None, name="second"), guard_input(no_pins))
         executor = make_executor(ScriptedModel(["fine"]), *pieces, guard_input(no_pins, name="third"))
         assert executor.run("hi").output == "fine"
-        assert executor.seats()[AgentFinish] == ("second", "guard_output")
+        assert executor.seats()[gx.AgentFinish] == ("second", "guard_output")
+
+
+# ---- personal data
+
+
+EMAIL, CARD, IBAN, PHONE = "ann@example.com", "4111 1111 1111 1111", "DE89 3704 0044 0532 0130 00", "+49 170 1234567"
+PLANTED = (EMAIL, "bob.b@x.org", CARD, IBAN, PHONE, "sk-abcdefghijklmnopqrstuvwx")
+
+
+class Scene:
+    """An executor with a scripted model, and a tool that keeps what it was called with and returns these results."""
+
+    def __init__(self, *replies: Any, results: Sequence[Any] = (), **options: Any) -> None:
+        self.called: list[Any] = []
+        self.model = ScriptedModel(replies, repeat_last=True)
+        results_left = iter(results)
+
+        @gx.tool(name="send")
+        def keep(to: str) -> Any:
+            """Send a message."""
+            self.called.append(to)
+            return next(results_left, "sent")
+
+        self.executor = caller_of(self.model, keep, **{"nodes": [redact_pii()], **options})
+
+    @property
+    def sent(self) -> str:
+        return str([messages(request) for request in self.model.requests])
+
+
+def send(to: str) -> ToolCall:
+    return call("send", to=to)
+
+
+@gx.node
+def add_note(ready: Ready) -> Ready:
+    return Ready(ready.run.with_aside(notes={"note": f"ask {EMAIL}"}, state=ready.run.aside.state))
+
+
+@gx.node
+def refuse_data(ready: Ready) -> Ready | Stopped:
+    """Refuse personal data from the user and from tools, as the strategy `block`."""
+    texts = [ready.run.inputs["input"], *(str(step.observation) for step in ready.run.steps)]
+    found = [kind for kind, find in PATTERNS.items() for text in texts if [*find(text)]]
+    return Stopped.by_refusal(ready.run, "refuse_data", f"personal data: {found[0]}") if found else ready
+
+
+MAIL = f"mail {EMAIL}"
+BADGES = redact_pii({"BADGE": r"B-[0-9]{3}"}, keep=["B-000"], name="badges")
+ADDRESSES = redact_pii({"IP": r"[0-9]+(?:[.][0-9]+){3}"}, name="addresses")
+STRUCTURED = '[{"type":"text","text":"Reach me at [EMAIL_1]"}]'
+LAST_WORD: dict[str, Any] = {"max_iterations": 1, "early_stopping_method": "generate"}
+
+
+class TestBothWays:
+    def test_tools_and_people_get_the_values(self) -> None:
+        scene = Scene(send("[EMAIL_1]"), "mailed [EMAIL_1], cc [EMAIL_2]", results=["cc bob@x.org"])
+        result = scene.executor.run(MAIL)
+        assert (scene.called, result.output) == ([EMAIL], f"mailed {EMAIL}, cc bob@x.org")
+        assert result.steps[0].action.tool_input == {"to": EMAIL}
+        assert result.steps[0].observation == "cc bob@x.org"
+        assert "@" not in scene.sent
+        assert list(Scene("to [EMAIL_1]").executor.stream_answer(MAIL)) == [f"to {EMAIL}"]
+
+    def test_without_restoring_tokens_stay(self) -> None:
+        scene = Scene(send("[EMAIL_1]"), f"[EMAIL_1] and {PHONE}", nodes=[redact_pii(restore=False)])
+        assert scene.executor.run(MAIL).output == "[EMAIL_1] and [PHONE]"
+        assert scene.called == ["[EMAIL_1]"]
+
+    @cases(
+        ("scene", "text", "output"),
+        # Invented tokens, and those that a tool writes, get no value.
+        (Scene("[EMAIL_2] [CARD_1] [EMAIL _1]"), MAIL, "[EMAIL_2] [CARD_1] [EMAIL _1]"),
+        (Scene(send("[EMAIL_1]"), "it says [TEXT_1]", results=["to [EMAIL_1]"]), MAIL, "it says [EMAIL_1]"),
+        (Scene("[BADGE_1]", nodes=[redact_pii(), BADGES]), f"B-123, B-000, {EMAIL}", "B-123"),
+        (Scene(send("x"), "so far [EMAIL_1]", **LAST_WORD), MAIL, f"so far {EMAIL}"),
+        (Scene(send("x"), "At [IP_1].", results=["IP: 192.168.1.100"], nodes=[ADDRESSES]), "", "At 192.168.1.100."),
+    )
+    def test_answer_has_the_values(self, scene: Scene, text: str, output: str) -> None:
+        assert scene.executor.run(text).output == output
+
+    @cases(
+        ("scene", "text", "sent"),
+        (Scene("[BADGE_1]", nodes=[redact_pii(), BADGES]), f"B-123, B-000, {EMAIL}", "[BADGE_1], B-000, "),
+        (Scene("done", nodes=[redact_pii(), Piece("note", (add_note,))]), "hi", "ask [EMAIL]"),
+        # The names of unknown tools are hidden, and structured results keep their structure.
+        (Scene(ToolCall("1", EMAIL, "{}"), "done"), "hi", "[EMAIL"),
+        (Scene(send("x"), "done", results=[[{"type": "text", "text": f"Reach me at {EMAIL}"}]]), "hi", STRUCTURED),
+        (Scene(send("x"), "x", results=["IP: 192.168.1.100"], nodes=[ADDRESSES]), "", "IP: [IP_1]"),
+    )
+    def test_model_reads_no_values(self, scene: Scene, text: str, sent: str) -> None:
+        scene.executor.run(text)
+        assert sent in scene.sent
+        assert "@" not in scene.sent
+        assert "192.168" not in scene.sent
+
+    def test_numbers_and_structures_are_searched(self) -> None:
+        data = {"card": 4111111111111111, "who": [EMAIL]}
+        scene = Scene(send("x"), "done", results=[data])
+        assert scene.executor.run("hi").steps[0].observation == data
+        assert "4111" not in scene.sent
+
+    def test_history_of_a_memory_is_hidden(self) -> None:
+        memory = BufferMemory(as_messages=True, key="chat_history")
+        scene = Scene("noted [EMAIL_1]", memory=memory)
+        scene.executor.run(f"I am {EMAIL}")
+        scene.executor.run("who am I?")
+        assert memory.load({})["chat_history"][:2] == (UserMessage(f"I am {EMAIL}"), AssistantMessage(f"noted {EMAIL}"))
+        assert "@" not in scene.sent
+
+    def test_vault_survives_json(self) -> None:
+        model = ScriptedModel([send("[EMAIL_1]"), "for [EMAIL_1]"])
+
+        def make(observers: Any) -> gx.AgentExecutor:
+            @gx.tool
+            def send(to: str) -> str:
+                """Send a message."""
+                return f"sent to {to}"
+
+            return caller_of(model, send, nodes=[redact_pii()], observers=observers)
+
+        result, pauses = run_in_pieces(make, MAIL)
+        assert (pauses, result.output) == (3, f"for {EMAIL}")
+        assert result.steps[0].action.tool_input == {"to": EMAIL}
+
+    def test_arguments_stay_json(self) -> None:
+        """A number becomes a string, not a token without quotation marks."""
+        scene = Scene(ToolCall("1", "send", '{"to": 4111111111111111, "cc": "b"}'), "done")
+        scene.executor.run("hi")
+        message = messages(scene.model.requests[-1])[-2]
+        assert isinstance(message, AssistantMessage)
+        (made,) = message.tool_calls
+        assert json.loads(made.arguments) == {"to": "[CARD_1]", "cc": "b"}
+
+    def test_history_with_calls_is_restored(self) -> None:
+        arguments = json.dumps({"to": [EMAIL, "[EMAIL_1]"]})
+        history = [AssistantMessage("", (ToolCall("1", "send", arguments),)), UserMessage("go on")]
+        scene = Scene("done")
+        result = scene.executor.run({"input": "hi", "chat_history": history})
+        assert json.loads(result.ending.run.inputs["chat_history"][0].tool_calls[0].arguments)["to"][0] == EMAIL
+        assert "@" not in scene.sent
+
+    def test_other_pieces_ask_without_the_values(self) -> None:
+        """A handoff records calls with the values; no critic and no summary may read them."""
+        asked = ScriptedModel(["shorter"], repeat_last=True)
+        member = Scene(ToolCall("1", "transfer_to_host", "{}"), nodes=[]).executor
+        calls = (ToolCall("1", "send", '{"to": "[EMAIL_1]"}'), ToolCall("2", "transfer_to_other", "{}"))
+        pieces = [redact_pii(), critic(model=asked), compact(1, 1), handoffs({"other": member})]
+        scene = Scene(ModelReply("", calls), "done", nodes=pieces)
+        scene.executor.run(MAIL)
+        assert asked.requests
+        assert "@" not in scene.sent + str(asked.requests)
+
+    @cases("text", "No personal data here", "", " ")
+    def test_requests_without_personal_data_are_the_same(self, text: str) -> None:
+        hiding, bare = (Scene(send("x"), "done", nodes=nodes) for nodes in ([redact_pii()], []))
+        assert hiding.executor.run(text).steps == bare.executor.run(text).steps
+        assert hiding.model.requests == bare.model.requests
+
+    def test_result_without_restoring_has_no_values(self) -> None:
+        """As `apply_to_output`: not in the answer, and not in calls without a text."""
+        scene = Scene(send(EMAIL), f"My address is {EMAIL}", nodes=[redact_pii(restore=False)])
+        result = scene.executor.run("hi")
+        assert "@" not in str(result.ending)
+        assert "@" not in str([(step.text, step.action.message, step.action.log) for step in result.steps])
+        scene = Scene(send("[EMAIL_1]"), "done", results=["bob@x.org"], nodes=[redact_pii(restore=False)])
+        ending = scene.executor.run(MAIL).ending
+        assert "@" not in str(ending) + str(ending.run.aside)
+
+    @cases(("text", "found", "asked"), (f"Email: {EMAIL}", "", 0), ("Search for John", EMAIL, 1))
+    def test_personal_data_can_be_refused(self, text: str, found: str, asked: int) -> None:
+        scene = Scene(send("x"), "done", results=[found], nodes=[Piece("refuse_data", (refuse_data,))])
+        stopped = scene.executor.run(text).ending
+        assert isinstance(stopped, gx.StoppedResponse)
+        assert stopped.cause == Refusal("refuse_data", "personal data: EMAIL")
+        assert len(scene.model.requests) == asked
+
+
+class TestPatterns:
+    @cases(
+        ("text", "kinds"),
+        ("a@b.co", "EMAIL"),
+        ("4111 1111 1111 1112", ""),
+        ("4111111111111111", "CARD"),
+        ("12 4111 1111 1111 1111", "CARD"),
+        ("DE89 3704 0044 0532 0130 00 AND MORE", "IBAN"),
+        ("DE88 3704 0044 0532 0130 00", ""),
+        ("+1 (555) 123-4567", "PHONE"),
+        ("12:30, 2024-01-01, 1+1 = 2", ""),
+        ("AKIAABCDEFGHIJKLMNOP", "API_KEY"),
+    )
+    def test_shelf_finds(self, text: str, kinds: str) -> None:
+        assert " ".join(kind for kind, find in PATTERNS.items() if [*find(text)]) == kinds
+
+    @cases(
+        ("patterns", "text"),
+        (["MAIL"], "no pattern MAIL; it has EMAIL"),
+        ({"BADGE": "("}, "the pattern BADGE is invalid"),
+        ({"BADGE": "x*"}, "matches the empty string"),
+        ({"badge": "x"}, "name it in capitals"),
+    )
+    def test_wrong_patterns_are_refused(self, patterns: Any, text: str) -> None:
+        with pytest.raises(InputError, match=text):
+            redact_pii(patterns)
+
+
+# An empty reply is no answer.
+PARTS = st.lists(st.sampled_from([*PLANTED, "[EMAIL_1]", " ", "x", "1", "-", "@", "[", "_1]"]), max_size=8)
+TEXTS = PARTS.map("".join).filter(str.strip)
+
+
+@settings(max_examples=examples(40), deadline=None)
+@given(TEXTS)
+def test_hidden_text_is_restored(text: str) -> None:
+    """No request holds a match, and an answer of the same text is restored exactly."""
+    echo: list[str] = []
+
+    def reply(request: Any) -> str:
+        echo.append(request.messages[-1].content)
+        return echo[-1]
+
+    assert caller_of(FunctionModel(reply), nodes=[redact_pii()]).run(text).output == text
+    assert not [kind for kind, find in PATTERNS.items() if [*find(echo[0])]]
+
+
+test_many_hidden_texts_are_restored = thorough(test_hidden_text_is_restored, 300, TEXTS)

@@ -135,16 +135,15 @@ class TestRemoval:
         assert changed.plug(doubt).run("hi").output == "done (signed)?"
 
 
-class TestRefusals:
-    @cases("stopping", "force", "generate")
-    def test_refusal_ends_the_run_without_a_model(self, stopping: str) -> None:
-        executor = make_executor(call("a"), early_stopping_method=stopping).plug(forbid)
-        result = executor.run("hi")
-        assert result.reason == "refused"
-        assert result.stopped is not None
-        assert result.stopped.cause == Refusal("forbid", "no calls")
-        assert result.output == "Agent stopped: refused by forbid: no calls"
-        assert result.spent.meters["model_calls"] == 1
+@cases("stopping", "force", "generate")
+def test_refusal_ends_the_run_without_a_model(stopping: str) -> None:
+    executor = make_executor(call("a"), early_stopping_method=stopping).plug(forbid)
+    result = executor.run("hi")
+    assert result.reason == "refused"
+    assert result.stopped is not None
+    assert result.stopped.cause == Refusal("forbid", "no calls")
+    assert result.output == "Agent stopped: refused by forbid: no calls"
+    assert result.spent.meters["model_calls"] == 1
 
 
 KNOWN, NO = effects.ToolResult("known", "rejected"), effects.ToolResult("no", "rejected")
@@ -256,9 +255,7 @@ class TestOtherParts:
             return dataclasses.replace(request, messages=(*request.messages, messages.UserMessage("Be brief.")))
 
         model = models.ScriptedModel(["done"])
-        agent = gx.create_tool_calling_agent(model, [])
-        executor = gx.AgentExecutor(agent=agent, tools=[], nodes=[Piece("brief", (), edits=edits)])
-        executor.run("hi")
+        actors.caller_of(model, nodes=[Piece("brief", (), edits=edits)]).run("hi")
         assert model.requests[0].messages[-1] == messages.UserMessage("Be brief.")  # type: ignore[union-attr]
 
     def test_executor_takes_other_tools_handlers_and_agents(self) -> None:

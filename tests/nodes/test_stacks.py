@@ -166,12 +166,6 @@ def check_stack(names: Sequence[str]) -> None:
     assert str(restored.graph) == str(make_executor().graph)
 
 
-@given(stacks())
-@settings(max_examples=examples(15), deadline=None)
-def test_stacks_are_proved_or_refused(names: list[str]) -> None:
-    check_stack(names)
-
-
 def check_run(names: Sequence[str]) -> None:
     """Check that a stack, run in pieces, ends as it does in one go."""
     try:
@@ -181,13 +175,6 @@ def check_run(names: Sequence[str]) -> None:
     model = models.ScriptedModel(SCRIPT, repeat_last=True)
     pieces, _ = run_in_pieces(lambda observers: make(names, model, observers=observers), QUESTION)
     assert (str(pieces), pieces.spent.meters) == (str(whole), whole.spent.meters)
-
-
-@pytest.mark.medium
-@given(stacks())
-@settings(max_examples=examples(8), deadline=None)
-def test_stacks_survive_pauses(names: list[str]) -> None:
-    check_run(names)
 
 
 def check_stream(names: Sequence[str]) -> None:
@@ -204,14 +191,18 @@ def check_stream(names: Sequence[str]) -> None:
         assert "the secret" not in "".join(pieces)
 
 
-@given(st.one_of(stacks(), stacks("guard_output")))
-@settings(max_examples=examples(10), deadline=None)
-def test_streamed_pieces_are_the_answer(names: list[str]) -> None:
-    check_stream(names)
+CHECKS = [check_stack, check_run, check_stream]
+
+
+@pytest.mark.parametrize("check", mark_except(CHECKS, check_stack, check_stream))
+@given(names=st.one_of(stacks(), stacks("guard_output")))
+@settings(max_examples=examples(15), deadline=None)
+def test_stacks_keep_their_promises(check: Callable[[Sequence[str]], None], names: list[str]) -> None:
+    check(names)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("check", [check_stack, check_run, check_stream])
+@pytest.mark.parametrize("check", CHECKS)
 @given(
     names=st.one_of(stacks(), stacks("approve_tools"), stacks("guard_output"), stacks("approve_tools", "guard_output"))
 )

@@ -18,7 +18,7 @@ from graphexec.models.scripted import ScriptedReply
 from graphexec.nodes import Piece, Plugged, Review, approve_tools, ask_user, cache_tools, limit_tool
 from graphexec.nodes.tool_calls import REPEATS, ROUND, WARNING, count_repeats
 from tests.drivers import limit_of
-from tests.executor.actors import act, answer, echo, prompt, run_executor, scripted
+from tests.executor.actors import act, answer, echo, make_react, prompt, run_executor, scripted
 from tests.nodes.shelf import pause, proof_of
 from tests.parameters import cases, examples
 
@@ -368,13 +368,7 @@ def test_repeating_run_may_generate_a_last_answer() -> None:
 @cases("parsing", True, False)
 @cases("stopping", "force", "generate")
 def test_node_is_on_every_edge_to_plan(parsing: bool, stopping: Any) -> None:
-    plain = gx.AgentExecutor(
-        agent=gx.create_react_agent(models.ScriptedModel([DONE]), [echo]),
-        tools=[echo],
-        max_iterations=4,
-        handle_parsing_errors=parsing,
-        early_stopping_method=stopping,
-    )
+    plain = make_react(DONE, max_iterations=4, handle_parsing_errors=parsing, early_stopping_method=stopping)
     graph = plain.plug(nodes.stop_repeats()).graph
     assert {edge.source for edge in graph.edges if edge.target == "plan"} == {"stop_repeats"}
     back = {edge.source for edge in plain.graph.edges if edge.target == "plan"}

@@ -18,18 +18,13 @@ from graphexec.kernel.execution import Execution
 from graphexec.runtime import threads
 from graphexec.runtime.calls import Listener, Scope, enter_call, reset_call
 from graphexec.runtime.threads import CancelScope, run_in_thread
-from tests.executor.actors import AnyTool, run_async, run_sync
+from tests.executor.actors import AnyTool
 from tests.kernel.machines import INTERVIEW, Topic
-from tests.parameters import cases
 
 T = TypeVar("T")
 
 # Seconds that a test waits for an event that should happen at once.
 LONG = 20.0
-
-# Ways to run an executor, and sync and async tools in each of them.
-HOW = cases("run", run_sync, run_async)
-MIXED = cases(("run", "is_async"), *[(run, is_async) for run in (run_sync, run_async) for is_async in (False, True)])
 
 
 def ignore(event: object) -> None:

@@ -11,23 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphexec import AgentAction, AgentExecutor, AgentFinish, CallContext, Snapshot, draw, errors, tool
+from graphexec import AgentExecutor, AgentFinish, CallContext, Snapshot, draw, errors, tool
 from graphexec.kernel.events import journal_of
 from tests.executor import actors
-from tests.executor.actors import run_async, snapshot_in
+from tests.executor.actors import HOW, run_async, snapshot_in
 from tests.parameters import cases
-from tests.runtime.actors import HOW, LONG, cancel_when, count_abandoned, tool_named
+from tests.runtime.actors import LONG, cancel_when, count_abandoned, tool_named
 from tests.stopwatch import eventually
-
-
-def steps_of(names: str) -> Callable[[Any, Any], AgentAction | AgentFinish]:
-    """Return an agent that calls the tools of these names, of one letter each, in turn."""
-
-    def decide(steps: Any, inputs: Any) -> AgentAction | AgentFinish:
-        del inputs
-        return AgentAction(names[len(steps)], {}) if len(steps) < len(names) else AgentFinish({"output": "done"})
-
-    return decide
 
 
 def progress_of(error: BaseException) -> tuple[Snapshot, Any]:
@@ -51,8 +41,13 @@ def done_in(executor: AgentExecutor) -> int:
     return asyncio.run(main())
 
 
-def make_executor(names: str, *tools: Any, **options: Any) -> AgentExecutor:
-    return AgentExecutor(agent=steps_of(names), tools=[*tools], max_iterations=len(names) + 1, **options)
+def steps_of(names: str) -> Callable[[Any, Any], Any]:
+    """Return an agent that calls the tools of these names, of one letter each, in turn."""
+    return actors.scripted(*map(actors.act, names), actors.answer())
+
+
+def make_executor(names: str, *tools: Any) -> AgentExecutor:
+    return AgentExecutor(agent=steps_of(names), tools=tools, max_iterations=len(names) + 1)
 
 
 def test_async_functions_are_awaited_on_the_event_loop() -> None:
@@ -70,7 +65,7 @@ def test_async_functions_are_awaited_on_the_event_loop() -> None:
     # So is the coroutine of an agent.
     decide, used = steps_of("aaaa"), set[int]()
 
-    async def decide_async(steps: Any, inputs: Any) -> AgentAction | AgentFinish:
+    async def decide_async(steps: Any, inputs: Any) -> Any:
         used.add(threading.get_ident())
         await asyncio.sleep(0)
         return decide(steps, inputs)
@@ -226,7 +221,7 @@ def test_functions_of_the_user_run_on_the_event_loop(option: str) -> None:
     def fail() -> str:
         raise LookupError("no")
 
-    def decide_or_raise(steps: Any, inputs: Any) -> AgentAction | AgentFinish:
+    def decide_or_raise(steps: Any, inputs: Any) -> Any:
         if len(steps) == 2 and option == "handle_parsing_errors":
             raise errors.ParseError("unreadable")
         return decide(steps, inputs)

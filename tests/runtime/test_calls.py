@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import pytest
 
 import graphexec as gx
-from graphexec import kernel, models, testing
+from graphexec import kernel, models
 from graphexec.kernel.effects import CallId, DetachedScope
 from graphexec.kernel.stepping import replay
 from graphexec.runtime import arun, current_call, report, run, stream
@@ -19,7 +19,7 @@ from tests.executor import actors
 from tests.executor.actors import act, call, run_by, snapshot_after
 from tests.kernel.machines import Halted, machine_of, reload, value
 from tests.parameters import cases
-from tests.runtime.actors import HOW, LONG, ignore, tool_named
+from tests.runtime.actors import LONG, ignore, tool_named
 
 # ---- a machine that asks for one effect, then for two, and then runs an opaque node
 
@@ -176,7 +176,7 @@ async def aidentify(text: str, call: gx.CallContext[object]) -> str:
     return identify(text, call)
 
 
-@HOW
+@actors.HOW
 @cases("options", {}, {"tool_concurrency": 1}, {"max_execution_time": LONG})
 @cases("one", identify, aidentify)
 def test_tools_get_their_call(run: actors.Running, options: dict[str, Any], one: actors.AnyTool) -> None:
@@ -184,7 +184,7 @@ def test_tools_get_their_call(run: actors.Running, options: dict[str, Any], one:
     assert [step.observation for step in result.steps] == ["2.0", "4.0", "4.1"]
 
 
-@HOW
+@actors.HOW
 @cases("timeout", None, LONG)
 def test_id_survives_the_retries_of_a_tool(run: actors.Running, timeout: float | None) -> None:
     seen: list[CallId] = []
@@ -214,7 +214,7 @@ def noting(seen: list[Any], note: Callable[[gx.CallContext[Any]], Any]) -> actor
     return look_up
 
 
-@HOW
+@actors.HOW
 def test_native_calls_keep_the_providers_id(run: actors.Running) -> None:
     seen, events = list[Any](), list[gx.Event[Any]]()
     look_up = noting(seen, lambda call: call.provider_id)
@@ -229,24 +229,6 @@ def test_native_calls_keep_the_providers_id(run: actors.Running) -> None:
     assert seen[3:] == [None]
 
 
-def test_call_has_the_seconds_left() -> None:
-    clock = testing.VirtualClock()
-    left: list[float | None] = []
-
-    @gx.tool
-    async def measure(text: str, call: gx.CallContext[Any]) -> str:
-        """Measure the time."""
-        left.append(call.seconds_left)
-        await asyncio.sleep(4)
-        left.append(call.seconds_left)
-        return text
-
-    timed = actors.make_executor(act("measure", text="a"), actors.answer(), tools=[measure], max_execution_time=10)
-    clock.run(testing.on_loop_time(timed, clock).arun("q"))
-    ids_of(actors.run_async, noting(left, lambda call: call.seconds_left))
-    assert left == [10, 6, None]
-
-
 # ---- events
 
 
@@ -257,7 +239,7 @@ def announce(text: str, call: gx.CallContext[Any]) -> str:
     return text
 
 
-@HOW
+@actors.HOW
 @cases("options", {}, {"tool_concurrency": 1}, {"max_execution_time": LONG})
 def test_events_carry_their_call(run: actors.Running, options: dict[str, Any]) -> None:
     events: list[Any] = []
@@ -276,6 +258,7 @@ def test_events_carry_their_call(run: actors.Running, options: dict[str, Any]) -
 
 # ---- around each call
 
+STREAMS = ("stream", "astream")
 span: contextvars.ContextVar[str] = contextvars.ContextVar("span", default="none")
 
 
@@ -304,7 +287,7 @@ class Spans:
 
 
 def seeing(seen: list[str], *, is_async: bool = False) -> actors.AnyTool:
-    """Return a tool that notes the span, and returns it."""
+    """Return a tool that notes the span."""
 
     def see(text: str) -> str:
         seen.append(span.get())
@@ -316,27 +299,19 @@ def seeing(seen: list[str], *, is_async: bool = False) -> actors.AnyTool:
     return tool_named("see", asee if is_async else see)
 
 
-@HOW
+@cases(
+    ("way", "tokens"), ("run", {}), ("arun", {}), *((way, {"tokens": on}) for way in STREAMS for on in (False, True))
+)
 @cases("is_async", False, True)
 @cases("options", {}, {"tool_concurrency": 1}, {"max_execution_time": LONG}, {"observers": [ignore]})
-def test_span_is_around_each_call_once(run: actors.Running, is_async: bool, options: dict[str, Any]) -> None:
-    spans, one = Spans(), seeing([], is_async=is_async)
-    result = ids_of(run, one, turns=[acts("see", "a", "b"), act("see", text="c")], around_call=spans, **options)
-    assert [step.observation for step in result.steps] == ["(2, 0)", "(2, 1)", "(4, 0)"]
+def test_span_is_around_each_call_once(way: str, tokens: Any, is_async: bool, options: dict[str, Any]) -> None:
+    seen, spans = list[str](), Spans()
+    turns = acts("see", "a", "b"), act("see", text="c"), actors.answer()
+    one = seeing(seen, is_async=is_async)
+    run_by(way, actors.make_executor(*turns, tools=[one], around_call=spans, **options), "q", **tokens)
+    assert sorted(seen) == ["(2, 0)", "(2, 1)", "(4, 0)"]
     assert sorted(spans.ended) == [(one, "ok") for one in [(1, 0), (2, 0), (2, 1), (3, 0), (4, 0), (5, 0)]]
     assert span.get() == "none"
-
-
-@cases("way", "stream", "astream")
-@cases("tokens", False, True)
-@cases("seconds", None, LONG)
-def test_span_is_around_the_calls_of_a_stream(way: str, tokens: bool, seconds: float | None) -> None:
-    seen, spans = list[str](), Spans()
-    turns = act("see", text="a"), acts("see", "b", "c"), actors.answer()
-    options: dict[str, Any] = {"around_call": spans, "max_execution_time": seconds}
-    run_by(way, actors.make_executor(*turns, tools=[seeing(seen)], **options), "q", tokens=tokens)
-    assert sorted(seen) == ["(2, 0)", "(4, 0)", "(4, 1)"]
-    assert sorted(spans.ended) == [(one, "ok") for one in [(1, 0), (2, 0), (3, 0), (4, 0), (4, 1), (5, 0)]]
 
 
 def test_span_of_a_member_is_in_its_thread() -> None:
@@ -359,7 +334,7 @@ def test_span_of_a_member_is_in_its_thread() -> None:
 STRICT = gx.tool(on_error="raise")(actors.fail.function)
 
 
-@HOW
+@actors.HOW
 def test_span_receives_the_exception_of_a_call(run: actors.Running) -> None:
     spans = Spans()
     with pytest.raises(ValueError, match="no a"):
@@ -367,7 +342,7 @@ def test_span_receives_the_exception_of_a_call(run: actors.Running) -> None:
     assert spans.ended[-1] == ((2, 0), "ValueError")
 
 
-@HOW
+@actors.HOW
 @cases("width", 1, 8)
 def test_exception_of_a_span_ends_the_run(run: actors.Running, width: int) -> None:
     @contextmanager
@@ -381,7 +356,7 @@ def test_exception_of_a_span_ends_the_run(run: actors.Running, width: int) -> No
     assert snapshot.spent["tool_calls"] == 2
 
 
-@HOW
+@actors.HOW
 def test_span_of_a_call_encloses_its_nested_runs(run: actors.Running) -> None:
     seen: list[str] = []
     inner = actors.caller_of(actors.Caller(answers_after=1), seeing(seen))
@@ -402,7 +377,7 @@ def test_calls_of_one_id_are_equal() -> None:
     assert call(1).provider_id is None
 
 
-@HOW
+@actors.HOW
 def test_span_that_suppresses_an_exception_is_named(run: actors.Running) -> None:
     suppressed = r"around_call suppressed the ValueError of a CallTool at dispatch_tools, .*; let its context manager"
     around: Callable[[Any], suppress] = lambda _: suppress(ValueError)  # noqa: E731

@@ -14,6 +14,7 @@ from graphexec.runtime.handlers import RunContext, handlers_for
 from tests.drivers import ALL_DRIVERS, Driver, FakeClock, Script, drive_async, drive_sync, make_run_context, run_script
 from tests.kernel import machines as m
 from tests.parameters import cases
+from tests.semantics.endings import raising
 
 TEN = Limits(seconds=10)
 
@@ -116,16 +117,14 @@ def test_a_handler_that_blocks_is_cut(driver: Driver, kind: str) -> None:
 
 
 @cases("driver", *ALL_DRIVERS)
-def test_timeout_error_of_a_handler_is_not_a_deadline(driver: Driver) -> None:
-    def failing(question: m.Question) -> str:
-        raise TimeoutError("mine")
-
-    with pytest.raises(TimeoutError, match="mine"):
-        driver(Script(m.INTERVIEW, m.Topic("tea"), make_run_context({m.Question: failing}, limits=TEN)))
+@cases(("error", "raises"), (TimeoutError("mine"), TimeoutError), (StopIteration(), (RuntimeError, StopIteration)))
+def test_error_of_a_handler_is_neither_a_deadline_nor_an_end(driver: Driver, error: Exception, raises: Any) -> None:
+    with pytest.raises(raises):
+        driver(Script(m.INTERVIEW, m.Topic("tea"), make_run_context({m.Question: raising(error)}, limits=TEN)))
 
 
 @cases("driver", *ALL_DRIVERS)
-@cases(("limits", "left"), (TEN, [10, 7, 4]), (Limits(), [None, None, None]))
+@cases(("limits", "left"), (TEN, [10, 7, 7, 4, 4, 1]), (Limits(), [None] * 6))
 def test_handlers_know_the_seconds_left(driver: Driver, limits: Limits, left: list[float | None]) -> None:
     result: list[float | None] = []
     clock = FakeClock()
@@ -133,6 +132,7 @@ def test_handlers_know_the_seconds_left(driver: Driver, limits: Limits, left: li
     async def answer(question: m.Question, call: CallContext[Any], io: IO) -> str:
         result.append(call.seconds_left)
         clock.advance(3)
+        result.append(call.seconds_left)
         return "fine"
 
     driver(

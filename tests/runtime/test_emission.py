@@ -64,12 +64,7 @@ def test_errors_come_after_the_items(how: How) -> None:
         how(work)
 
 
-BEGIN: list[Callable[[Work], object]] = [
-    *(lambda work: stream_sync(lambda: work(BLOCKING)), lambda work: stream_async(lambda: work(ASYNC)))
-]
-
-
-@cases("begin", *BEGIN)
+@cases("begin", lambda work: stream_sync(lambda: work(BLOCKING)), lambda work: stream_async(lambda: work(ASYNC)))
 def test_unused_streams_never_begin(begin: Callable[[Work], object]) -> None:
     async def work(_: IO) -> None:
         raise AssertionError

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import pytest
@@ -21,7 +22,7 @@ from tests.drivers import ALL_DRIVERS, LIVE, Driver, Script, make_run_context
 from tests.executor.actors import Caller, caller_of, echo, replayed, run_by
 from tests.kernel.machines import machine_of, value
 from tests.parameters import cases
-from tests.runtime.actors import LONG, tool_named
+from tests.runtime.actors import LONG, in_thread, tool_named
 
 PAGES = gx.Meter("pages")
 
@@ -44,11 +45,15 @@ tries: dict[str, Callable[[], object]] = {}
 refused: list[NestedRunError] = []
 
 
-def at(place: str) -> int:
+def attempt(start: Callable[[], object]) -> None:
     try:
-        tries.get(place, int)()
+        start()
     except NestedRunError as error:
         refused.append(error)
+
+
+def at(place: str) -> int:
+    attempt(tries.get(place, int))
     return 0
 
 
@@ -112,23 +117,6 @@ def inner() -> tuple[gx.AgentExecutor, Caller]:
     return caller_of(model, echo), model
 
 
-def in_copied_context(work: Callable[[], Any]) -> None:
-    """Call a function in a thread that has a copy of the context variables; raise what it raises."""
-    raised: list[BaseException] = []
-
-    def guarded() -> None:
-        try:
-            work()
-        except NestedRunError as error:
-            raised.append(error)
-
-    thread = threading.Thread(target=contextvars.copy_context().run, args=(guarded,))
-    thread.start()
-    thread.join(LONG)
-    if raised:
-        raise raised[0]
-
-
 @cases("drive", *ALL_DRIVERS)
 @cases("place", *PLACES)
 @cases("how", "here", "in a thread")
@@ -140,7 +128,8 @@ def test_code_in_no_call_cannot_start_a_run(drive: Driver, place: str, how: str)
 
     tries.clear()
     refused.clear()
-    tries[place] = start if how == "here" else lambda: in_copied_context(start)
+    within = contextvars.copy_context
+    tries[place] = start if how == "here" else lambda: in_thread(partial(within().run, attempt, start))
     done = drive(Script(MACHINE, Todo(1), context())).done
     assert done.outcome == Over()
     assert model.calls == 0

@@ -1,9 +1,10 @@
-"""Event loops: none, as under trio, and other ones than the run's. Each gives one clear error, and at once."""
+"""Event loops: none, as under trio, and other ones than the run's, which give one clear error; and the background's."""
 
 import asyncio
 import threading
-from collections.abc import AsyncIterable, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterator
 from contextlib import suppress
+from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,17 @@ import httpx
 import pytest
 
 from graphexec import AgentExecutor, messages, models, snapshot_of, tool, tools
-from graphexec.errors import EventLoopError
+from graphexec.errors import AbandonedError, EventLoopError
 from graphexec.integrations import langchain
 from graphexec.memory import BufferMemory, SQLiteHistory
+from graphexec.runtime.background_loop import BACKGROUND, BackgroundLoop
+from graphexec.runtime.tasks import OwnLoop
+from graphexec.runtime.threads import NOT_DONE, current_cancel_scope, wait_for
 from tests import garbage
 from tests.executor.actors import act, answer, make_executor, run_async, run_sync
 from tests.parameters import cases
 from tests.runtime.actors import in_thread
+from tests.stopwatch import eventually
 
 REQUEST = messages.ChatRequest([messages.UserMessage("Hello")])
 
@@ -171,9 +176,17 @@ def make_bound(make: Callable[[], Any], wait: Callable[[Any], Awaitable[object]]
     return in_loop
 
 
+def future_of_a_closed_loop(_: asyncio.AbstractEventLoop) -> Callable[[], Awaitable[Any]]:
+    loop = asyncio.new_event_loop()
+    future: asyncio.Future[str] = loop.create_future()
+    loop.close()
+    return lambda: future
+
+
 # What a tool may await that belongs to another loop.
 FOREIGN: dict[str, Callable[[asyncio.AbstractEventLoop], Callable[[], Awaitable[Any]]]] = {
     "future": lambda loop: partial(await_future, loop.create_future()),
+    "closed loop": future_of_a_closed_loop,
     "gather": lambda loop: partial(asyncio.gather, loop.create_future()),
     "wait_for": lambda loop: partial(asyncio.wait_for, loop.create_future(), 60),
     "shield": lambda loop: partial(asyncio.shield, loop.create_future()),
@@ -218,14 +231,6 @@ def test_tool_that_awaits_another_loop_gets_error(name: str, run: Run, other_loo
 
 
 @cases("run", *RUNS[:3])
-def test_future_of_a_closed_loop_gets_an_error(run: Run) -> None:
-    loop = asyncio.new_event_loop()
-    future: asyncio.Future[str] = loop.create_future()
-    loop.close()
-    assert "belongs to another event loop" in observed(weather(lambda: future), run)
-
-
-@cases("run", *RUNS[:3])
 def test_raised_error_names_its_cause(run: Run, other_loop: asyncio.AbstractEventLoop) -> None:
     future: asyncio.Future[str] = other_loop.create_future()
     with pytest.raises(EventLoopError, match="the tool weather awaited something") as raised:
@@ -260,28 +265,20 @@ def test_function_that_needs_a_loop_must_be_async(run: Run, says: str) -> None:
     assert says in observed(executor_of(weather), run)
 
 
-def test_own_errors_of_a_tool_stay_as_they_are() -> None:
+@cases("run", *RUNS[:3])
+def test_other_awaits_of_a_tool_stay_as_they_are(run: Run, other_loop: asyncio.AbstractEventLoop) -> None:
     async def fail() -> str:
         raise RuntimeError("no rain")
 
-    assert observed(weather(fail)) == "weather failed: RuntimeError: no rain"
-
-
-@cases("run", *RUNS[:3])
-def test_future_of_another_loop_may_be_wrapped(run: Run, other_loop: asyncio.AbstractEventLoop) -> None:
-    async def rain() -> str:
+    async def wrap() -> str:
         future = asyncio.run_coroutine_threadsafe(asyncio.sleep(0, "rain"), other_loop)
         return await asyncio.wrap_future(future)
 
-    assert observed(weather(rain), run) == "rain"
-
-
-@cases("run", *RUNS[:3])
-def test_sync_run_in_an_async_tool_works(run: Run) -> None:
-    async def block() -> str:
+    async def run_within() -> str:
         return observed(weather(lambda: asyncio.sleep(0, "inside")), run_sync)
 
-    assert observed(weather(block), run) == "inside"
+    found = [observed(weather(wait), run) for wait in (fail, wrap, run_within)]
+    assert found == ["weather failed: RuntimeError: no rain", "rain", "inside"]
 
 
 @cases("run", *RUNS[:3])
@@ -316,3 +313,78 @@ def test_shared_async_client_under_two_loops_gets_an_error() -> None:
     assert asyncio.run(shared.acomplete(REQUEST)).content == "Hello"
     with pytest.raises(EventLoopError, match="the async_client of small used something of an event loop"):
         asyncio.run(shared.acomplete(REQUEST))
+
+
+# ---- the loop in the background: async functions for blocking callers
+
+PLACE: ContextVar[str] = ContextVar("place")
+
+
+async def count(ended: threading.Event) -> AsyncGenerator[int, None]:
+    try:
+        for number in range(3):
+            yield number
+        await asyncio.sleep(60)
+    finally:
+        ended.set()
+
+
+def test_all_calls_run_on_one_loop_in_the_callers_context() -> None:
+    async def tell() -> tuple[str, int]:
+        return PLACE.get(), id(asyncio.get_running_loop())
+
+    PLACE.set("here")
+    first, second = BACKGROUND.run(tell), BACKGROUND.run(tell)
+    assert (first, first[0]) == (second, "here")
+
+
+def test_error_is_raised_in_the_caller() -> None:
+    async def fail() -> None:
+        raise KeyError("lost")
+
+    with pytest.raises(KeyError, match="lost"):
+        BACKGROUND.run(fail)
+
+
+def test_closed_iteration_cancels_its_task() -> None:
+    ended = threading.Event()
+    items = BACKGROUND.iterate(lambda: count(ended))
+    assert [next(items) for _ in range(3)] == [0, 1, 2]
+    items.close()
+    assert ended.wait(10)
+
+
+def test_cancelled_caller_cancels_its_task() -> None:
+    ended = threading.Event()
+    assert wait_for(lambda: list(BACKGROUND.iterate(lambda: count(ended))), 0.05) is NOT_DONE
+    assert ended.wait(10)
+
+
+def test_forked_process_has_a_loop_of_its_own() -> None:
+    loop = BackgroundLoop()
+
+    async def tell() -> int:
+        return threading.get_ident()
+
+    before = loop.run(tell)
+    loop.reset_after_fork()
+    assert loop.run(tell) != before
+
+
+def test_loop_is_closed_though_its_caller_is_cancelled() -> None:
+    own = OwnLoop()
+
+    async def tell() -> asyncio.AbstractEventLoop:
+        return asyncio.get_running_loop()
+
+    loop = own.run(tell)
+
+    def close_when_cancelled() -> None:
+        scope = current_cancel_scope()
+        assert scope is not None
+        scope.cancel()
+        own.close()
+
+    with suppress(AbandonedError):
+        wait_for(close_when_cancelled, 10)
+    eventually(loop.is_closed)

@@ -15,10 +15,10 @@ from graphexec.runtime import IO, Handler, arun, current_call, report, run, thre
 from graphexec.runtime.tasks import call_in_thread
 from graphexec.tools import AnyTool
 from tests.drivers import LIVE, Driver, Script, make_run_context, options_of
-from tests.executor.actors import Running, act, answer, make_executor, snapshot_after, snapshot_in, until
+from tests.executor.actors import HOW, Running, act, answer, make_executor, snapshot_after, snapshot_in, until
 from tests.kernel.machines import Halted, machine_of, reload, value
 from tests.parameters import cases
-from tests.runtime.actors import HOW, LONG, ignore, start_in_thread, tool_named
+from tests.runtime.actors import LONG, ignore, start_in_thread, tool_named
 
 SOON = 0.1
 

@@ -18,6 +18,8 @@ from graphexec.runtime import calls, current_call
 from graphexec.runtime import run as run_graph
 from tests.drivers import make_run_context, options_of
 from tests.executor.actors import (
+    HOW,
+    MIXED,
     AnyTool,
     Caller,
     Running,
@@ -36,7 +38,7 @@ from tests.executor.actors import (
 )
 from tests.kernel.machines import INTERVIEW, ROAD, TOLLS, Interview, Question, Topic, Travel, Trip
 from tests.parameters import cases
-from tests.runtime.actors import HOW, LONG, MIXED, ignore, in_thread, succeeds_in_fork, tool_named
+from tests.runtime.actors import LONG, ignore, in_thread, succeeds_in_fork, tool_named
 
 
 def inner_of(model: Any, **options: Any) -> AgentExecutor:
@@ -434,25 +436,20 @@ def test_earlier_deadline_holds_for_an_inner_run(own: float | None, reason: str)
         assert replayed(result) == result.spent
 
 
-def hanging(released: threading.Event) -> AnyTool:
-    @tool
-    def hang(text: str) -> str:
-        """Hang."""
-        released.wait(LONG)
-        return text
-
-    return hang
-
-
 @pytest.mark.medium
+@cases("own", None, 3 * LONG)
 @cases("width", 1, 8)
 @HOW
-def test_replay_counts_runs_within_cut_calls(run: Running, width: int, released: threading.Event) -> None:
-    inner = caller_of(Caller(), hanging(released))
+def test_replay_counts_runs_within_cut_calls(
+    run: Running, width: int, own: float | None, released: threading.Event
+) -> None:
+    hang = tool_named("hang", lambda text: released.wait(LONG))
+    inner = caller_of(Caller(), hang, max_execution_time=own)
     options: dict[str, Any] = {"max_execution_time": 0.4, "tool_concurrency": width}
     for at_once in (1, 2):
         result = run(caller_of(Caller(at_once), delegate_to(lambda: inner, is_async=False), **options))
         assert result.reason == "seconds"
+        assert result.spent.seconds < LONG
         assert result.spent["model_calls"] == 1 + (at_once if width > 1 else 1)
         assert replayed(result) == result.spent
 

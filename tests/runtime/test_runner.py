@@ -1,27 +1,40 @@
-"""The loop of a run: its ends, errors, observers, cancellation, and cuts."""
+"""The loop of a run: its ends, errors, handlers and cuts; and the drivers of the tests, which must agree."""
 
 # Functions without annotations are a part of what is tested.
 # pyright: reportUnknownLambdaType=false, reportUnknownMemberType=false
 
+import asyncio
 import functools
 import gc
 import operator
-import threading
 import weakref
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from graphexec import AgentAction, AgentExecutor, AgentFinish, Asks, Exhausted, InputError, Limits, Snapshot, kernel
+from graphexec import AgentExecutor, AgentFinish, Asks, Exhausted, InputError, Limits, Snapshot, kernel
 from graphexec.kernel.effects import CallContext
 from graphexec.kernel.events import Cut
 from graphexec.runtime import IO, Handler, run
-from tests.drivers import make_run_context, options_of
+from tests.drivers import LIVE, Driver, Script, drive_from_text, drive_sync, make_run_context, options_of, run_script
 from tests.executor.actors import answer, make_executor, run_by
-from tests.kernel.machines import INTERVIEW, Question, Stopped, Topic, Topics, Total, machine_of
+from tests.kernel.machines import (
+    INTERVIEW,
+    Interview,
+    Left,
+    Question,
+    Stopped,
+    Topic,
+    Topics,
+    Total,
+    machine_of,
+    pure,
+    reporter,
+    value,
+    without_handlers,
+)
 from tests.parameters import cases
-from tests.runtime.actors import LONG
 
 
 def raising(steps: Any, inputs: dict[str, Any]) -> AgentFinish:
@@ -56,32 +69,6 @@ def throw_into(events: Any) -> weakref.ref[Boom]:
     except Boom as error:
         return weakref.ref(error)
     raise AssertionError("it is thrown where the run stands")
-
-
-def test_abandoned_async_handler_abandons_the_run_within() -> None:
-    inner, asked, ended = threading.Event(), list[str](), threading.Event()
-
-    def decide(steps: Any, inputs: dict[str, Any]) -> AgentAction:
-        asked.append("decision")
-        inner.set()
-        held.wait(LONG)
-        return AgentAction("nothing", "")
-
-    held = threading.Event()
-
-    async def ask(effect: Question) -> str:
-        try:
-            return str(AgentExecutor(agent=decide, tools=[], max_iterations=50).run("q").output)
-        finally:
-            ended.set()
-
-    world = make_run_context({Question: ask}, limits=Limits(seconds=0.2))
-    done = run(INTERVIEW, Topic("tea"), **options_of(world))
-    assert isinstance(done.outcome, Stopped)
-    assert inner.is_set()
-    held.set()
-    assert ended.wait(LONG)
-    assert asked == ["decision"]
 
 
 def upper(question: Question) -> str:
@@ -219,3 +206,48 @@ def test_whole_limits_stay_whole_in_json() -> None:
     stopped = Stopped(Topic("tea"), Exhausted("fan_out", 15, 15))
     read = Snapshot.from_json(Snapshot("interview", Topic("tea"), (stopped.limit,)).to_json(), INTERVIEW)
     assert str(read.replies[0]) == str(stopped.limit)
+
+
+# ---- every driver
+
+
+def test_sync_run_works_under_a_running_loop() -> None:
+    async def notebook() -> object:
+        # In the loop's own thread, as in a notebook's cell.
+        return drive_sync(Script(INTERVIEW, Topic("tea", 1), reporter())).outcome
+
+    assert asyncio.run(notebook()) == Interview(("re: tea 0 0",))
+
+
+def asking(answer: Callable[[Question], str]) -> Script[Any, Any]:
+    return Script(INTERVIEW, Topic("tea", 1), make_run_context({Question: answer}))
+
+
+def fail(_: Question) -> str:
+    raise OSError("the line is dead")
+
+
+def test_drivers_that_disagree_are_found_out() -> None:
+    replies = iter("abcde")
+    with pytest.raises(AssertionError, match=r"drive_async: .*\n.*drive_sync: "):
+        run_script(lambda: asking(lambda _: next(replies)))
+
+
+@cases("odd_one", drive_from_text, LIVE[1])
+def test_a_driver_that_alone_raises_is_found_out(odd_one: Driver) -> None:
+    answers = iter([upper, fail])
+    with pytest.raises(AssertionError, match="the line is dead") as caught:
+        run_script(lambda: asking(next(answers)), drivers=[drive_sync, odd_one])
+    assert isinstance(caught.value.__cause__, OSError)
+
+
+@value
+class Holding:
+    thing: object
+
+
+def test_values_outside_json_pass_live_drivers() -> None:
+    thing = object()
+    hold = pure("hold", Left, Holding, lambda _: Holding(thing))
+    result = run_script(lambda: Script(machine_of(hold), Left(1), without_handlers()), drivers=LIVE)
+    assert result.outcome.thing is thing

@@ -20,9 +20,9 @@ from graphexec.runtime.tasks import call_in_thread, start
 from graphexec.tools import AnyTool
 from graphexec.tools.calling import make_tool_handler
 from tests import garbage
-from tests.executor.actors import Running, act, answer, call_of, scripted
+from tests.executor.actors import HOW, Running, act, answer, call_of, scripted
 from tests.parameters import cases
-from tests.runtime.actors import HOW, tool_named
+from tests.runtime.actors import tool_named
 from tests.stopwatch import eventually
 
 # Seconds that a run may take, in the scenarios that reach their deadline; and for which a test waits.

@@ -1,15 +1,13 @@
-"""Waiting for calls: late ones are abandoned, excess ones wait, and failures are raised."""
+"""Waiting for calls: late ones are abandoned, failures are raised, and a cancelled run cancels its calls."""
 
 import asyncio
 import contextvars
 import threading
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from graphexec import Limits, errors, snapshot_of
 from graphexec.effects import CallModel, CallTool, ToolResult, agent_limits
@@ -18,24 +16,16 @@ from graphexec.kernel.meters import GRACE
 from graphexec.messages import ModelReply, ModelRequest, Usage
 from graphexec.runtime import arun
 from graphexec.runtime.handlers import Handler
-from graphexec.runtime.io import ASYNC, BLOCKING, gather, run_sync
 from graphexec.runtime.loop import TURN
 from graphexec.runtime.tasks import await_for, call_in_thread, run_on_own_loop
 from graphexec.runtime.threads import NOT_DONE, open_cancel_scope, wait_for
-from tests.drivers import ALL_DRIVERS, LIVE, Driver, Script, make_run_context, options_of
+from tests.drivers import LIVE, Driver, Script, make_run_context, options_of
 from tests.kernel import machines as m
 from tests.parameters import cases
 from tests.runtime.actors import LONG, cancel_when, start_in_thread
 
-T = TypeVar("T")
-
 # Long enough for a thread to be started on a busy machine, short enough to wait for.
 SOON = 0.03
-
-
-def join(threads: set[threading.Thread]) -> None:
-    for thread in threads:
-        thread.join(LONG)
 
 
 async def hang() -> None:
@@ -54,31 +44,14 @@ def test_call_is_returned_in_time_or_abandoned(released: threading.Event) -> Non
     assert begun == []
 
 
-def gather_sync(calls: Sequence[Callable[[], T]], at_once: int) -> list[T]:
-    """Return the results of blocking calls."""
-
-    def make(call: Callable[[], T]) -> Callable[[], Coroutine[Any, Any, T]]:
-        async def called() -> T:
-            return call()
-
-        return called
-
-    return run_sync(gather(BLOCKING, [make(call) for call in calls], at_once=at_once))
-
-
 @cases("raised", TimeoutError("mine"), KeyError("x"), StopIteration("x"), SystemExit(3))
 def test_exception_of_a_call_is_raised(raised: BaseException) -> None:
     def fail() -> None:
         raise raised
 
-    waiting: list[Callable[[], object]] = [lambda: wait_for(fail, LONG)]
-    if not isinstance(raised, StopIteration):
-        # Which no coroutine can raise.
-        waiting += [lambda: gather_sync([fail], 1), lambda: gather_sync([fail, fail], 2)]
-    for wait in waiting:
-        with pytest.raises(type(raised)) as caught:
-            wait()
-        assert caught.value is raised
+    with pytest.raises(type(raised)) as caught:
+        wait_for(fail, LONG)
+    assert caught.value is raised
 
 
 def test_wait_ends_when_the_caller_is_cancelled(released: threading.Event) -> None:
@@ -93,39 +66,6 @@ def test_wait_ends_when_the_caller_is_cancelled(released: threading.Event) -> No
         assert begun.wait(LONG)
     with pytest.raises(errors.AbandonedError):
         waiting.result(LONG / 2)
-
-
-# ---- several calls
-
-
-@given(count=st.integers(0, 12), at_once=st.integers(1, 15))
-def test_results_come_in_the_order_of_the_calls(count: int, at_once: int) -> None:
-    assert gather_sync([partial(int, number) for number in range(count)], at_once) == [*range(count)]
-
-    async def soon(number: int) -> int:
-        # Later calls end first.
-        for _ in range(count - number):
-            await asyncio.sleep(0)
-        return number
-
-    async def together() -> list[int]:
-        return await gather(ASYNC, [partial(soon, number) for number in range(count)], at_once=at_once)
-
-    assert asyncio.run(together()) == [*range(count)]
-
-
-def test_no_more_calls_than_allowed_run_at_once(released: threading.Event) -> None:
-    begun: list[int] = []
-
-    def work(number: int) -> None:
-        begun.append(number)
-        if len(begun) == 2:
-            raise KeyError(number)
-        released.wait(LONG)
-
-    with pytest.raises(KeyError):
-        gather_sync([partial(work, number) for number in range(4)], 2)
-    assert sorted(begun) == [0, 1]
 
 
 # ---- async
@@ -162,20 +102,12 @@ async def fail() -> None:
 @cases(
     ("waiting", "error", "says"),
     (lambda: asyncio.run(await_for(fail, LONG)), TimeoutError, "mine"),
-    (lambda: asyncio.run(gather(ASYNC, [fail, fail], at_once=2)), TimeoutError, "mine"),
     (lambda: asyncio.run(call_in_thread(lambda: next(iter(())))), RuntimeError, "raised StopIteration"),
     (lambda: run_on_own_loop(fail), TimeoutError, "mine"),
 )
 def test_exception_of_an_async_call_is_raised(waiting: Callable[[], object], error: type[Exception], says: str) -> None:
     with pytest.raises(error, match=says):
         waiting()
-
-
-@cases("driver", *ALL_DRIVERS)
-def test_stop_iteration_of_a_handler_raises(driver: Driver) -> None:
-    empty: Iterator[str] = iter(())
-    with pytest.raises((RuntimeError, StopIteration)):
-        driver(Script(m.INTERVIEW, m.Topic("tea"), make_run_context({m.Question: lambda _: next(empty)})))
 
 
 @cases(
@@ -270,33 +202,3 @@ def test_threads_are_daemons_of_a_name() -> None:
         return thread.daemon, thread.name
 
     assert start_in_thread(here).result() == (True, "graphexec-call")
-
-
-@cases("several", 1, 3)
-def test_async_call_is_cancelled_with_its_sync_caller(several: int) -> None:
-    begun, cancelled = threading.Semaphore(0), threading.Semaphore(0)
-
-    async def endless() -> None:
-        begun.release()
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            cancelled.release()
-            raise
-
-    def call() -> None:
-        run_on_own_loop(endless)
-
-    def fail_meanwhile() -> None:
-        for _ in range(several):
-            assert begun.acquire(timeout=LONG)
-        raise TimeoutError
-
-    if several == 1:
-        assert wait_for(call, 0.05) is NOT_DONE
-    else:
-        calls: list[Callable[[], None]] = [call] * several
-        with pytest.raises(TimeoutError):
-            gather_sync([*calls, fail_meanwhile], several + 1)
-    for _ in range(several):
-        assert cancelled.acquire(timeout=LONG)

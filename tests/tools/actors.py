@@ -1,5 +1,6 @@
 """Calls of one tool, for the tests of tools."""
 
+from collections.abc import Callable
 from typing import Any
 
 from graphexec import tool
@@ -42,3 +43,17 @@ def raising(error: BaseException, kind: str = "def", **options: Any) -> AnyTool:
         raise error
 
     return tool(name="raises", **options)(blocking if kind == "def" else awaiting)
+
+
+def tool_of(make: Callable[[], Any], *, is_async: bool = False, **options: Any) -> AnyTool:
+    """Return a tool that gives what a function makes."""
+
+    def give() -> Any:
+        """Give it."""
+        return make()
+
+    async def give_async() -> Any:
+        """Give it."""
+        return make()
+
+    return tool(name="give", **options)(give_async if is_async else give)

@@ -172,6 +172,7 @@ def builtin_tools() -> Iterator[tools.AnyTool]:
 
 
 BUILTIN = {one.name: one for one in builtin_tools()}
+assert {"calculator", "today"} <= BUILTIN.keys()
 
 # What a parser, a pattern or a number may be slow for.
 FRAGMENTS = [
@@ -212,10 +213,6 @@ def arguments_of(one: tools.AnyTool, text: str) -> Iterator[Any]:
         yield {**usual, name: text}
         yield {**usual, name: [text]}
     yield json.dumps({**usual, **dict.fromkeys(one.names[:1], text)})
-
-
-def test_every_everyday_tool_is_known_here() -> None:
-    assert {"calculator", "today"} <= BUILTIN.keys()
 
 
 @pytest.mark.medium
@@ -278,19 +275,17 @@ def note(text: str) -> str:
     return "noted"
 
 
-def refusal(has: int, most: int) -> str:
-    return f"its arguments have {has} characters, and it takes at most {most}. Call it with shorter arguments."
-
-
 def test_tool_is_not_called_with_more_than_its_limit() -> None:
     CALLS.clear()
+    says = "its arguments have {} characters, and it takes at most 10. Call it with shorter arguments."
+    refused = f"note was not called: {says}"
     turns = actors.act("note", text="abcdef"), actors.act("note", text="a"), actors.answer()
     result = actors.run_executor(lambda: actors.make_executor(*turns, tools=[note]))
-    assert actors.observations(result) == [f"note was not called: {refusal(has, 10)}" for has in (18, 13)]
+    assert actors.observations(result) == [refused.format(18), refused.format(13)]
     assert actors.statuses(result) == ["bad_arguments", "bad_arguments"]
     assert not CALLS
     # Text alone is measured as it is.
-    assert call_tool(note, "x" * 11).observation == f"note was not called: {refusal(11, 10)}"
+    assert call_tool(note, "x" * 11).observation == refused.format(11)
     assert call_tool(note, "x" * 10).observation == "noted"
     assert CALLS == ["x" * 10]
 

@@ -1,4 +1,4 @@
-"""The forms in which a tool may be written: LangChain's class, plain functions, and callables of every kind."""
+"""The forms in which a tool may be written: plain functions, callables, methods, and the tools of an object."""
 
 # Functions without annotations are what is tested.
 # pyright: reportUnknownLambdaType=false, reportUnknownMemberType=false, reportUnknownVariableType=false
@@ -19,8 +19,10 @@ from pydantic import BaseModel
 
 from graphexec import Tool, tool
 from graphexec.errors import InputError, ToolDefinitionError
+from graphexec.tools import tools_of
+from graphexec.tools.collecting import to_tools
 from graphexec.tools.tool import InvalidArgumentsError
-from tests.executor.actors import AnyTool, Running, act, make_executor, run_async, run_sync
+from tests.executor.actors import AnyTool, Running, act, echo, make_executor, run_async, run_sync
 from tests.parameters import cases
 from tests.tools.actors import HOW, observe
 
@@ -227,6 +229,8 @@ CALLABLES: list[tuple[Any, str, str]] = [
 def test_every_callable_is_a_tool(called: Any, signature: str, description: str) -> None:
     made: AnyTool = tool(called)
     assert (made.signature, made.description) == (signature, description)
+    # A bound argument is not shown to the model.
+    assert "!" not in str(made.parameters)
 
 
 def test_lambda_is_a_tool_with_name_and_description() -> None:
@@ -257,16 +261,6 @@ def test_result_of_a_coroutine_function_is_refused() -> None:
         asyncio.run(called)
 
 
-def test_bound_argument_is_not_shown_to_the_model() -> None:
-    def send(text: str, key: str = "") -> str:
-        """Send a text."""
-        return f"{text} with {key}"
-
-    made: AnyTool = tool(functools.partial(send, key="secret"))
-    assert "secret" not in str(made.parameters)
-    assert first(made, "hey") == "hey with secret"
-
-
 @cases(
     ("arguments", "says"),
     ({"args_schema": Search}, r"no option args_schema; write Tool.from_function\(func, args_schema=Model\)"),
@@ -277,3 +271,174 @@ def test_bound_argument_is_not_shown_to_the_model() -> None:
 def test_unknown_option_gets_the_remedy(arguments: dict[str, Any], says: str) -> None:
     with pytest.raises(InputError, match=f"Tool has {says}"):
         Tool("find", pair, **arguments)
+
+
+# ---- methods, and the tools of an object, a class or a module
+
+
+class Shop:
+    """A shop with tools of every kind."""
+
+    def __init__(self, price: int) -> None:
+        self.cost = price
+
+    @tool
+    def price(self, item: str) -> str:
+        """Tell the price of an item."""
+        return f"{item} costs {self.cost}"
+
+    @tool(timeout=20, return_direct=True)
+    async def order(self, item: str, count: int = 1) -> str:
+        """Order an item."""
+        return f"{count} {item} for {count * self.cost}"
+
+    @staticmethod
+    @tool
+    def round_up(amount: float) -> int:
+        """Round an amount up."""
+        return -int(-amount // 1)
+
+    @tool
+    @staticmethod
+    def tax(amount: float) -> float:
+        """Calculate the tax of an amount."""
+        return amount / 10
+
+    @tool
+    @classmethod
+    def name(cls) -> str:
+        """Tell the name of the shop."""
+        return cls.__name__
+
+    @classmethod
+    @tool
+    def branches(cls, city: str) -> str:
+        """List the branches in a city."""
+        return f"{cls.__name__} in {city}"
+
+    def close(self) -> None:
+        """Close the shop, which no model may do."""
+
+    @property
+    def broken(self) -> str:
+        raise RuntimeError("tools_of must not read this")
+
+    @tool
+    def _secret(self) -> str:
+        """Tell a secret."""
+        return "secret"
+
+
+class Bakery(Shop):
+    """Another shop, without orders."""
+
+    order = None  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
+
+    @tool
+    def bread(self) -> str:
+        """List the sorts of bread."""
+        return "rye"
+
+
+@HOW
+def test_method_is_called_on_its_object(run: Running) -> None:
+    shop, other = Shop(3), Shop(4)
+    assert observe(run, shop.price, item="tea") == "tea costs 3"
+    assert observe(run, other.price, item="tea") == "tea costs 4"
+    assert run(make_executor(act("order", item="tea", count=2), tools=[shop.order])).output == "2 tea for 6"
+    # `self` is no argument.
+    assert shop.price.signature == "price(item: string)"
+    assert shop.price("tea") == "tea costs 3"
+    assert (shop.order.timeout, shop.order.is_async) == (20, True)
+    # A class method is called on its class.
+    assert observe(run, Shop.branches, city="Oslo") == "Shop in Oslo"
+    assert observe(run, Shop.name) == "Shop"
+    assert observe(run, Bakery(3).branches, city="Oslo") == "Bakery in Oslo"
+
+
+def test_tools_of_an_object_are_bound_to_it() -> None:
+    tools = {one.name: one for one in tools_of(Shop(3))}
+    assert list(tools) == ["price", "order", "round_up", "tax", "name", "branches"]
+    assert tools["price"]("tea") == "tea costs 3"
+    assert tools["round_up"](1.5) == 2
+    assert tools["tax"](10) == 1
+    assert tools["name"]() == "Shop"
+    assert tools["branches"]("Oslo") == "Shop in Oslo"
+    # A subclass changes the tools.
+    changed = {one.name: one for one in tools_of(Bakery(3))}
+    assert list(changed) == ["price", "round_up", "tax", "name", "branches", "bread"]
+    assert changed["branches"]("Oslo") == "Bakery in Oslo"
+
+
+# An object, and a module; of a module only what is public.
+MODULE = types.ModuleType("shopping")
+vars(MODULE).update(search=echo, _hidden=Shop(3).price, number=3)
+
+
+@cases("source", types.SimpleNamespace(first=echo, again=echo, other=3), MODULE)
+def test_attributes_are_tools_too(source: object) -> None:
+    assert tools_of(source) == (echo,)
+
+
+def test_tools_of_a_class_need_no_object() -> None:
+    class Maths:
+        @staticmethod
+        @tool
+        def double(number: int) -> int:
+            """Double a number."""
+            return 2 * number
+
+    (double,) = tools_of(Maths)
+    assert double(4) == 8
+    with pytest.raises(ToolDefinitionError, match=r"Shop has the method price, .*; pass tools_of\(Shop\(\)\)"):
+        tools_of(Shop)
+
+
+@cases("empty", types.ModuleType("empty"), object(), str, 3)
+def test_source_without_tools_is_refused(empty: object) -> None:
+    with pytest.raises(ToolDefinitionError, match="has no tools; write @tool above the functions"):
+        tools_of(empty)
+
+
+def test_other_tools_are_not_bound() -> None:
+    class Holder:
+        search = echo
+
+    # mypy takes every function of a class for a method.
+    held: list[object] = [Holder().search, Holder.search]
+    assert held == [echo, echo]
+
+
+def test_async_method_and_its_function_are_bound() -> None:
+    class Twice:
+        async def _later(self, text: str) -> str:
+            return f"awaited {text} {type(self).__name__}"
+
+        @tool(async_function=_later)
+        def say(self, text: str) -> str:
+            """Say it."""
+            return f"said {text} {type(self).__name__}"
+
+    assert observe(run_sync, Twice().say, text="x") == "said x Twice"
+    assert observe(run_async, Twice().say, text="x") == "awaited x Twice"
+
+
+def test_functions_among_tools_become_tools() -> None:
+    given: list[Any] = [functools.partial(pair, right="!"), echo, Shop(3).price, Shop(3).branches]
+    made, *others = to_tools(given)
+    assert [made.name, *(one.name for one in others)] == ["pair", "echo", "price", "branches"]
+    assert isinstance(made, Tool)
+    assert made("x") == "x!"
+
+
+@cases(
+    ("wrong", "says"),
+    (3, "tools is 3; give a list of tools"),
+    ("search", "tools is 'search'; give a list of tools"),
+    ([3], "3 is not a tool; decorate the function with @tool"),
+    ([Shop(3)], r"shop has tools, and is none; write \*tools_of\(shop\) instead of it"),
+    ([lambda: 3], "a lambda has no name"),
+)
+def test_invalid_value_among_tools_is_refused(wrong: Any, says: str) -> None:
+    with pytest.raises(ToolDefinitionError, match=says):
+        to_tools(wrong)

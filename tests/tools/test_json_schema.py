@@ -1,9 +1,9 @@
 """Tools whose arguments a JSON schema describes."""
 
-import builtins
 import contextlib
 import importlib
 import json
+import sys
 from collections.abc import Iterable
 from typing import Any
 
@@ -484,13 +484,6 @@ def test_async_function_is_awaited() -> None:
 
 
 def test_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    find = importlib.import_module
-
-    def without(name: str, package: str | None = None) -> Any:
-        if name.startswith("jsonschema"):
-            raise builtins.ModuleNotFoundError(name=name)
-        return find(name, package)
-
-    monkeypatch.setattr(importlib, "import_module", without)
+    monkeypatch.setitem(sys.modules, "jsonschema.validators", None)
     with pytest.raises(ToolDefinitionError, match=r"needs jsonschema; pip install 'graphexec-agents\[schema\]'"):
         with_schema({})

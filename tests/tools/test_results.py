@@ -34,9 +34,9 @@ from graphexec.messages.observations import Excerpt, format_observation
 from graphexec.models import ScriptedModel
 from graphexec.tools.results import MOST_ITEMS
 from tests.executor import actors
-from tests.executor.actors import AnyTool, Running, act, answer, call, caller_of, make_executor
+from tests.executor.actors import Running, act, answer, call, caller_of, make_executor
 from tests.parameters import cases, examples
-from tests.tools.actors import HOW, call_tool
+from tests.tools.actors import HOW, call_tool, tool_of
 
 
 class Row(NamedTuple):
@@ -207,18 +207,6 @@ def results() -> st.SearchStrategy[Made]:
     return st.recursive(leaf, around, max_leaves=6)
 
 
-def tool_of(make: Callable[[], Any], *, is_async: bool, **options: Any) -> AnyTool:
-    def give() -> Any:
-        """Give it."""
-        return make()
-
-    async def give_async() -> Any:
-        """Give it."""
-        return make()
-
-    return gx.tool(name="give", **options)(give_async if is_async else give)
-
-
 def texts_of(model: ScriptedModel) -> list[str]:
     """Return the results in the last request."""
     request: Any = model.requests[-1]
@@ -227,14 +215,10 @@ def texts_of(model: ScriptedModel) -> list[str]:
 
 # Options of the executor, by the way of its run.
 WAYS: dict[str, dict[str, Any]] = {
-    "plain": {},
     "verbose": {"verbose": True},
     "trimmed": {"trim_intermediate_steps": 1},
     "cut": {"max_observation": 20},
-    "streamed": {},
-    "recorded": {},
-    "resumed": {},
-    "twice": {},
+    **{way: {} for way in ("plain", "streamed", "recorded", "resumed", "twice")},
 }
 
 
@@ -283,14 +267,14 @@ def is_same(observed: Any, value: Any) -> bool:
 
 def test_verbose_run_shows_what_the_model_sees(capsys: pytest.CaptureFixture[str]) -> None:
     model = ScriptedModel([call("give"), "done"])
-    executor = caller_of(model, tool_of(lambda: map(str.upper, ["ada"]), is_async=False), verbose=True)
+    executor = caller_of(model, tool_of(lambda: map(str.upper, ["ada"])), verbose=True)
     assert (actors.run_sync(executor).steps[0].observation, texts_of(model)) == (["ADA"], ['["ADA"]'])
     assert '<- ["ADA"]' in capsys.readouterr().err
 
 
 @cases("lazy", itertools.count, lambda: yielding_async([*range(9_999)]))
 def test_endless_result_stops_behind_what_is_shown(lazy: Callable[[], Any]) -> None:
-    result = call_tool(tool_of(lazy, is_async=False), {}, max_observation=20)
+    result = call_tool(tool_of(lazy), {}, max_observation=20)
     assert result.text.startswith("[0,1,2,3,4,5,6,7,8,9\n[... ")
     assert len(result.observation) == 21
 
@@ -308,12 +292,12 @@ async def failing_async() -> AsyncIterator[int]:
 @HOW
 @cases("make", failing, failing_async)
 def test_error_of_an_iterator_is_the_tools(run: Running, make: Callable[[], Any]) -> None:
-    (step,) = run(make_executor(act("give"), answer(), tools=[tool_of(make, is_async=False)])).steps
+    (step,) = run(make_executor(act("give"), answer(), tools=[tool_of(make)])).steps
     assert (step.status, step.observation) == ("error", "give failed: LookupError: I know no more")
 
 
 def test_endless_result_is_an_error_without_a_limit() -> None:
-    result = call_tool(tool_of(itertools.count, is_async=False), {})
+    result = call_tool(tool_of(itertools.count), {})
     assert (result.status, f"more than {MOST_ITEMS:,} items" in result.text) == ("error", True)
 
 
@@ -331,7 +315,7 @@ def test_connection_is_read_in_the_thread_of_its_call() -> None:
             threads.append(threading.get_ident())
             return rows()
 
-        executor = make_executor(act("give"), answer(), tools=[tool_of(query, is_async=False)])
+        executor = make_executor(act("give"), answer(), tools=[tool_of(query)])
         assert asyncio.run(executor.arun("q")).steps[0].observation == [(1, "a"), (2, "b")]
     here, *there = threads
     assert len({*there}) == 1
@@ -347,7 +331,7 @@ def test_generator_is_closed_at_its_bound() -> None:
         finally:
             closed.set()
 
-    call_tool(tool_of(endless, is_async=False), {}, max_observation=5)
+    call_tool(tool_of(endless), {}, max_observation=5)
     assert closed.is_set()
 
 
@@ -370,13 +354,13 @@ def test_later_changes_do_not_reach_the_record(run: Running) -> None:
 
 def test_what_cannot_be_copied_stays_as_it_is() -> None:
     lock = threading.Lock()
-    result = call_tool(tool_of(lambda: [lock, map(str, [1])], is_async=False), {})
+    result = call_tool(tool_of(lambda: [lock, map(str, [1])]), {})
     assert result.observation == [lock, ["1"]]
 
 
 @cases(("limit", "text"), (None, "nothing to see"), (7, "nothing\n[... 7 more characters were cut; ask for less]"))
 def test_changed_observation_is_what_the_model_is_sent(limit: int | None, text: str) -> None:
-    result = call_tool(tool_of(lambda: "the password is hunter2", is_async=False), {}, max_observation=limit)
+    result = call_tool(tool_of(lambda: "the password is hunter2"), {}, max_observation=limit)
     changed = dataclasses.replace(result, observation="nothing to see")
     assert changed.text == text
     step = gx.AgentStep(act("give"), result.observation, excerpt=dataclasses.replace(result.excerpt, note=" (noted)"))
@@ -409,5 +393,5 @@ class Remote:
 @HOW
 @cases("make", Endless, Remote, unittest.mock.MagicMock)
 def test_object_that_only_looks_like_items_stays_one(run: Running, make: Callable[[], Any]) -> None:
-    (step,) = run(make_executor(act("give"), answer(), tools=[tool_of(make, is_async=False)])).steps
+    (step,) = run(make_executor(act("give"), answer(), tools=[tool_of(make)])).steps
     assert (step.status, type(step.observation).__name__) == ("ok", make.__name__)

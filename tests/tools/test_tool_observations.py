@@ -20,7 +20,7 @@ from graphexec.messages.observations import format_observation, split_observatio
 from graphexec.tools.calling import make_tool_handler
 from tests.executor import actors
 from tests.parameters import cases
-from tests.tools.actors import HOW, call_tool
+from tests.tools.actors import HOW, call_tool, tool_of
 
 
 class Reading(BaseModel):
@@ -96,21 +96,12 @@ RETURNED: list[tuple[Any, str]] = [
 ]
 
 
-def gives(returned: object, **settings: Any) -> actors.AnyTool:
-    @gx.tool(**settings)
-    def give() -> Any:
-        """Give it."""
-        return returned
-
-    return give
-
-
 @pytest.mark.medium
 @HOW
 @cases(("returned", "text"), *RETURNED)
 def test_object_is_kept_and_shown_as_json(run: actors.Running, returned: Any, text: str) -> None:
     model = models.ScriptedModel(["Action: give\nAction Input:", "Final Answer: done"])
-    one = gives(returned)
+    one = tool_of(lambda: returned)
     (step,) = run(gx.AgentExecutor(agent=gx.create_react_agent(model, [one]), tools=[one])).steps
     assert type(step.observation) is type(returned)
     assert actors.prompt(model.requests[1]).endswith(f"\nObservation: {text}\nThought: ")
@@ -141,7 +132,7 @@ def resumed(returned: object) -> gx.AgentStep:
             raise Crash
         return actors.answer() if steps else actors.act("give")
 
-    executor = gx.AgentExecutor(agent=agent, tools=[gives(returned)])
+    executor = gx.AgentExecutor(agent=agent, tools=[tool_of(lambda: returned)])
     text = actors.snapshot_after(Crash, lambda: executor.run("q")).retried().to_json()
     assert gx.Snapshot.from_json(text, executor.graph).to_json() == text
     return executor.run(gx.Snapshot.from_json(text, executor.graph)).steps[0]
@@ -217,7 +208,7 @@ CUT = "[... {} more characters were cut; ask for less]"
     (Station("north"), {"max_observation": 9}, {}, f'{{"name":"\n{CUT.format(19)}'),
 )
 def test_max_observation_is_the_default_for_tools(returned: object, settings: Any, defaults: Any, text: str) -> None:
-    result = call_tool(gives(returned, **settings), {}, **defaults)
+    result = call_tool(tool_of(lambda: returned, **settings), {}, **defaults)
     assert (result.observation, result.text) == (returned, text)
 
 
@@ -234,14 +225,14 @@ def test_text_of_an_exception_is_shortened(policy: Any) -> None:
 
 
 def test_corrections_of_a_call_are_never_shortened() -> None:
-    handler = make_tool_handler({"give": gives("x", max_observation=1)}, max_observation=1)
+    handler = make_tool_handler({"give": tool_of(lambda: "x", max_observation=1)}, max_observation=1)
     for call in (effects.CallTool("give", {"x": 1}), effects.CallTool("nope", {})):
         assert actors.reply_of(handler, call).excerpt.max_text is None
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])) | st.lists(st.text() | st.integers()), st.integers(1, 50))
 def test_shortened_text_respects_the_length(observation: Any, most: int) -> None:
-    result = call_tool(gives(observation), {}, max_observation=most)
+    result = call_tool(tool_of(lambda: observation), {}, max_observation=most)
     whole = format_observation(observation)
     assert result.observation == observation
     assert (result.text == whole) == (len(whole) <= most)
@@ -252,5 +243,5 @@ def test_shortened_text_respects_the_length(observation: Any, most: int) -> None
 
 @HOW
 def test_return_direct_result_is_not_shortened(run: actors.Running) -> None:
-    one = gives("x" * 100, return_direct=True, max_observation=10)
+    one = tool_of(lambda: "x" * 100, return_direct=True, max_observation=10)
     assert run(actors.make_executor(actors.act("give"), tools=[one])).output == "x" * 100

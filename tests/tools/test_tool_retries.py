@@ -52,10 +52,6 @@ def flaky(*errors: BaseException, kind: str = "def", **settings: Any) -> tuple[a
     return tool(name="flaky", **settings)(blocking if kind == "def" else awaiting), calls
 
 
-def call_blocking(one: actors.AnyTool) -> ToolResult:
-    return call_tool(one, {})
-
-
 async def call_async(one: actors.AnyTool) -> ToolResult:
     result: ToolResult = await make_tool_handler({one.name: one}).answer(CALL, actors.call_of(CALL), runtime.ASYNC)
     return result
@@ -65,7 +61,7 @@ def call_in_virtual_time(one: actors.AnyTool) -> ToolResult:
     return run_virtually(call_async(one))
 
 
-HOW = cases("how", call_blocking, call_in_virtual_time)
+HOW = cases("how", call_tool, call_in_virtual_time)
 
 
 @pytest.mark.medium
@@ -88,7 +84,7 @@ def test_success_after_retries_is_the_result(kind: str, timeout: float | None) -
     st.integers(0, 4),
     st.integers(0, 6),
     st.sampled_from(["def", "async def"]),
-    st.sampled_from([call_blocking, call_async]),
+    st.sampled_from([call_tool, call_async]),
 )
 def test_retries_stop_at_success_or_the_limit(retries: int, failures: int, kind: str, how: Any) -> None:
     errors = [OSError(str(number)) for number in range(failures)]
@@ -97,7 +93,7 @@ def test_retries_stop_at_success_or_the_limit(retries: int, failures: int, kind:
     assert (one.retry is None) == (retries == 0)
     reports: list[Any] = []
     with listening(reports.append):
-        result = how(one) if how is call_blocking else asyncio.run(how(one))
+        result = how(one) if how is call_tool else asyncio.run(how(one))
     assert calls == list(range(1, min(retries, failures) + 2))
     assert [(one.tool, str(one.error), one.attempt) for one in reports] == [
         ("flaky", str(number), number + 1) for number in range(min(retries, failures))
@@ -201,7 +197,7 @@ def test_wait_ends_when_the_call_is_abandoned() -> None:
 
     def call() -> None:
         try:
-            call_blocking(one)
+            call_tool(one)
         except BaseException as error:
             raised.append(error)
             raise
@@ -235,7 +231,7 @@ def test_earlier_cancellation_does_not_prevent_retries() -> None:
 
 
 # Only modes in which no thread of ours can still be ending.
-@cases(("how", "kind"), (call_blocking, "def"), (call_in_virtual_time, "async def"))
+@cases(("how", "kind"), (call_tool, "def"), (call_in_virtual_time, "async def"))
 @cases("failures", 1, 3)
 def test_error_of_a_tool_is_garbage_collected(how: How, kind: str, failures: int) -> None:
     """The error is freed without the garbage collector, so there are no reference cycles."""

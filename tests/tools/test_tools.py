@@ -216,47 +216,30 @@ def positional(text: str, /) -> str:
     return text
 
 
-def undocumented(text: str) -> str:
-    return text
-
-
-def unannotated(text: str) -> str:
-    """Take something."""
-    return text
-
-
-def unresolvable(text: str) -> str:
-    """Take something."""
-    return text
-
-
-# Type checkers would reject the function without the annotation.
-del unannotated.__annotations__["text"]
-unresolvable.__annotations__["text"] = "Undefined"
-
-
-def schemaless(thing: Schemaless) -> str:
-    """Take something."""
-    return str(thing)
-
-
 def defaulted(text: str = Field(description="A text.")) -> str:
     """Take something."""
     return text
 
 
-class Schemaless:
-    pass
+# Type checkers would reject a function without an annotation, or with one that is nowhere.
+def taking(name: str, doc: str | None = "Take something.", **annotations: object) -> Any:
+    """Return a function of this name that takes `text`, with this docstring and these annotations."""
+
+    def take(text: Any) -> str:
+        return str(text)
+
+    take.__name__, take.__doc__, take.__annotations__ = name, doc, annotations
+    return take
 
 
 REFUSED: list[tuple[Any, str]] = [
     (starred, r"starred takes \*texts: .*, which has no schema; name each argument"),
     (keyworded, r"keyworded takes \*\*texts: .*, which has no schema; name each argument"),
     (positional, "positional takes text by position only; remove the / from its parameters"),
-    (undocumented, "undocumented has no docstring, so no model knows what it does; write one line"),
-    (unannotated, "unannotated does not annotate text; write text: str, say"),
-    (unresolvable, "unresolvable has an annotation that cannot be resolved: name 'Undefined' is not defined"),
-    (schemaless, "schemaless has an argument without a JSON schema: "),
+    (taking("mute", None, text=str), "mute has no docstring, so no model knows what it does; write one line"),
+    (taking("unannotated"), "unannotated does not annotate text; write text: str, say"),
+    (taking("lost", text="Nowhere"), "lost has an annotation that cannot be resolved: name 'Nowhere' is not defined"),
+    (taking("schemaless", text=contextlib.ExitStack), "schemaless has an argument without a JSON schema: "),
     (defaulted, r"the default of text in defaulted is Field\(...\), .*; write text: Annotated\[..., Field"),
     ("search", r"tool was given the string 'search'; write @tool\(name='search'\), say"),
     (3, "tool was given 3; write @tool above a function, with def"),
