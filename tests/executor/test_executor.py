@@ -147,14 +147,19 @@ def shown_with(trim: Any, *, steps: int = 4, **settings: Any) -> list[list[str]]
 ALL = ["1", "2", "3", "4"]
 
 
-@cases(
-    ("trim", "last"),
-    *((trim, ALL) for trim in (-5, -1, 0, 4, 9, 99, lambda steps: steps)),
-    *((1, ["4"]), (True, ["4"]), (2, ["3", "4"]), (3, ["2", "3", "4"]), (lambda steps: (), [])),
+# What is selected, and what the agent sees last.
+SELECTIONS: list[tuple[int | Callable[[Any], Any], list[str]]] = [
+    *((trim, ALL) for trim in (-5, -1, 0, 4, 9, 99)),
+    (lambda steps: steps, ALL),
+    *((1, ["4"]), (True, ["4"]), (2, ["3", "4"]), (3, ["2", "3", "4"])),
+    (lambda steps: (), []),
     (lambda steps: [*steps[:1], *steps[-1:]], ["1", "4"]),
     # Pairs, as functions written for LangChain return.
     (lambda steps: [(step.action, "again") for step in steps[-2:]], ["again", "again"]),
-)
+]
+
+
+@cases(("trim", "last"), *SELECTIONS)
 def test_agent_sees_the_selected_steps(trim: Any, last: list[str]) -> None:
     first, *_, end = shown_with(trim)
     assert (first, end) == ([], last)

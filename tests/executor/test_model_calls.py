@@ -338,14 +338,17 @@ def test_tokens_of_any_size_are_counted() -> None:
     assert "(1.0e+5000 spent)" in str(result.ending.cause)
 
 
-@cases(
-    "wrapper",
+# Any: the class of a model.
+WRAPPERS: list[Callable[[Any], Any]] = [
     lambda model: models.cached(model, {}),
     lambda model: models.priced(model, models.Price(1, 1)),
     lambda model: models.retrying(model, attempts=2),
     lambda model: models.with_fallbacks(model, models.ScriptedModel([]), on=(KeyError,)),
     lambda model: models.rate_limited(model, per_minute=60_000),
-)
+]
+
+
+@cases("wrapper", *WRAPPERS)
 @cases("value", 0.01, None, "3")
 def test_wrappers_refuse_invalid_usage(wrapper: Callable[[Any], Any], value: Any) -> None:
     model = wrapper(Hostile(replies({"prompt_tokens": value})))

@@ -53,7 +53,9 @@ def in_a_loop(work: Callable[[IO], Coroutine[Any, Any, object]]) -> None:
 
 
 @cases("how", in_sync, in_a_loop)
-def test_each_wait_has_its_own_jitter_and_no_error_the_one_before(how: Any) -> None:
+def test_each_wait_has_its_own_jitter_and_no_error_the_one_before(
+    how: Callable[[Callable[[IO], Coroutine[Any, Any, object]]], None],
+) -> None:
     errors, slept = [OSError(number) for number in range(20)], list[float]()
     left = iter(errors)
 
