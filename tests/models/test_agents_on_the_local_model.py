@@ -5,7 +5,8 @@ questions are short: a prompt beyond the context is a `ContextOverflowError`, wh
 """
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, Literal, TypeAlias
 
 import pytest
@@ -14,14 +15,15 @@ from graphexec import actions, agents, effects, errors, messages
 from graphexec.cli.runs.options import EVERYDAY_EXAMPLES
 from graphexec.executor import AgentExecutor, RunResult
 from graphexec.executor.result import Ending
-from graphexec.integrations import langchain
 from graphexec.kernel import Answered, Asked, Event, Moved, Reported, Spent
 from graphexec.models import LocalModel
 from graphexec.runtime.observers import Observer
-from graphexec.tools import AnyTool, tool
-from graphexec.tools.everyday import EVERYDAY_TOOLS, calculator
+from graphexec.tools import AnyTool
+from graphexec.tools.everyday import EVERYDAY_TOOLS
 from tests.drivers import limit_of
+from tests.executor.actors import search
 from tests.models.test_local_model import WITH_TOOLS
+from tests.models.test_reasoning_agents import KINDS as ALL_KINDS
 from tests.parameters import mark_except
 
 pytestmark = pytest.mark.local_model
@@ -33,25 +35,11 @@ ITERATIONS, SECONDS, FAN_OUT = 3, 20.0, 3
 Stopping: TypeAlias = Literal["force", "generate"]
 
 
-@tool(name="Intermediate Answer")
-def intermediate_answer(question: str) -> str:
-    """Answer a follow-up question."""
-    return calculator(question)
-
-
-KINDS: Mapping[str, Callable[[messages.Model], agents.Agent]] = {
-    "react": lambda model: agents.create_react_agent(model, TOOLS),
-    "react, completion": lambda model: agents.create_react_agent(model, TOOLS, protocol="completion"),
+KINDS: dict[str, Callable[..., agents.Agent]] = {
+    **{name: kind.create for name, kind in ALL_KINDS.items()},
+    "react, completion": partial(agents.create_react_agent, protocol="completion"),
     # Without rules, which may ask more often than the tests count; `benchmarks/score.py` runs them on this model.
-    "structured": lambda model: agents.create_structured_agent(model, TOOLS, examples=EVERYDAY_EXAMPLES[:2], rules=()),
-    "tool_calling": lambda model: agents.create_tool_calling_agent(model, TOOLS),
-    "mrkl": lambda model: langchain.create_mrkl_agent(model, TOOLS),
-    "conversational": lambda model: langchain.create_conversational_agent(model, TOOLS),
-    "chat": lambda model: langchain.create_chat_agent(model, TOOLS),
-    "structured_chat": lambda model: langchain.create_structured_chat_agent(model, TOOLS),
-    "json_chat": lambda model: langchain.create_json_chat_agent(model, TOOLS),
-    "xml": lambda model: langchain.create_xml_agent(model, TOOLS),
-    "self_ask": lambda model: langchain.create_self_ask_agent(model, [intermediate_answer]),
+    "structured": partial(agents.create_structured_agent, examples=EVERYDAY_EXAMPLES[:2], rules=()),
 }
 
 
@@ -69,9 +57,9 @@ def executor_of(
     iterations: int = ITERATIONS,
     observers: Sequence[Observer] = (),
 ) -> AgentExecutor:
-    tools: tuple[AnyTool, ...] = (intermediate_answer,) if kind == "self_ask" else TOOLS
+    tools: tuple[AnyTool, ...] = (search,) if kind == "self_ask" else TOOLS
     return AgentExecutor(
-        agent=KINDS[kind](model),
+        agent=KINDS[kind](model, tools),
         tools=tools,
         handle_parsing_errors=True,
         early_stopping_method=stopping,
