@@ -13,6 +13,7 @@ import pytest
 from graphexec.errors import InvalidReplyError
 from graphexec.messages import ModelReply
 from graphexec.models.http.json_values import to_object
+from tests.models.call_modes import call_blocking, stream_blocking
 from tests.models.wire_corpus import EVENTS, JSON, Shape, ask, serve, to_stream
 from tests.parameters import cases
 
@@ -62,9 +63,9 @@ def odd_versions(groups: tuple[JSON, ...]) -> Iterator[tuple[str, tuple[JSON, ..
 
 def read(api: str, body: JSON, *, streamed: bool) -> Any:
     content = to_stream([f"data: {json.dumps(body)}", "data: [DONE]"]) if streamed else json.dumps(body).encode()
-    shape = Shape(api, {"api": api})
+    shape = Shape(api, {}, api)
     model = serve(shape, content, EVENTS if streamed else "application/json").model()
-    return ask(model, shape.request, stream=streamed)
+    return ask(model, shape.request, stream_blocking if streamed else call_blocking)
 
 
 @pytest.mark.medium

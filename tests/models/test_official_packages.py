@@ -30,6 +30,7 @@ from graphexec.models.providers.openai_compatible import CHAT_COMPLETIONS
 from graphexec.models.providers.openai_responses import RESPONSES
 from tests.executor.actors import echo
 from tests.models.actors import encode
+from tests.models.call_modes import call_blocking
 from tests.models.picky_server import PickyServer, Protocol
 from tests.models.pictures import ADDRESS, CAT, DOG
 from tests.models.wire_corpus import JSON, Shape, WireServer, ask, load_corpus, ok
@@ -98,7 +99,7 @@ def check_body(protocol: str, body: JSON) -> None:
 @cases("shape", *[shape for shape in load_corpus() if "request" in shape.file])
 def test_types_describe_the_requests_of_the_corpus(shape: Shape) -> None:
     server = WireServer(shape, lambda: ok(shape))
-    ask(server.model(), shape.request, stream=False)
+    ask(server.model(), shape.request, call_blocking)
     check_body(shape.api, server.bodies[0])
 
 
