@@ -65,27 +65,18 @@ def written(file: Path, text: str = RECORDED) -> Feed:
 AGAIN = record_run("no JSON at all")
 
 
-def append_run(file: Path) -> None:
-    with file.open("a", encoding="utf-8") as out:
-        out.write(AGAIN)
-
-
 def replace_file(file: Path) -> None:
     (file.parent / "other").write_text(RECORDED, encoding="utf-8")
     (file.parent / "other").replace(file)
-
-
-def truncate_file(file: Path) -> None:
-    os.truncate(file, 0)
 
 
 CHANGES: list[tuple[int | None, Callable[[Path], object], str | None]] = [
     (5, lambda file: file.write_text(AGAIN, encoding="utf-8"), AGAIN),
     (5, lambda file: file.write_text("".join(AGAIN.splitlines(keepends=True)[:2]), encoding="utf-8"), None),
     (None, replace_file, RECORDED),
-    (None, truncate_file, ""),
+    (None, lambda file: os.truncate(file, 0), ""),
     # The last run of a file is read.
-    (None, append_run, AGAIN),
+    (None, lambda file: file.write_text(RECORDED + AGAIN, encoding="utf-8"), AGAIN),
     (None, Path.unlink, RECORDED),
 ]
 

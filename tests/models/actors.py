@@ -206,20 +206,24 @@ class LoopbackServer:
     def _serve(self, connection: socket.socket) -> None:
         with connection, suppress(OSError):
             connection.settimeout(10)
-            while self._read_request(connection):
+            while request := self._read_request(connection):
                 self.asked.set()
-                if not self._acts.popleft()(connection):
+                if not self.answer(connection, request):
                     return
 
-    def _read_request(self, connection: socket.socket) -> bool:
-        """Return whether a whole request has come, and the client has not gone before its end."""
+    def answer(self, connection: socket.socket, request: bytes) -> bool:
+        """Perform the next act."""
+        return self._acts.popleft()(connection)
+
+    def _read_request(self, connection: socket.socket) -> bytes:
+        """Return a whole request, or nothing if the client has gone before its end."""
         request = b""
         length: int | None = None
         while length is None or len(request) < length:
             piece = connection.recv(65536)
             if not piece:
                 self.gone.set()
-                return False
+                return b""
             request += piece
             if length is None and b"\r\n\r\n" in request:
                 head, end, _ = request.partition(b"\r\n\r\n")
@@ -227,7 +231,7 @@ class LoopbackServer:
                 bodies = (int(line[15:]) for line in lines if line.startswith(b"content-length:"))
                 # A request to a proxy for a tunnel has no body.
                 length = len(head) + len(end) + next(bodies, 0)
-        return True
+        return request
 
 
 @contextmanager

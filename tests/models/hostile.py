@@ -34,12 +34,7 @@ def respond(
 
 def endless(piece: bytes) -> Callable[[], Iterator[bytes]]:
     """Repeat a piece for ever."""
-
-    def pieces() -> Iterator[bytes]:
-        while True:
-            yield piece
-
-    return pieces
+    return lambda: repeat(piece)
 
 
 def once(body: bytes) -> Callable[[], Iterator[bytes]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from graphexec import AgentExecutor, AgentFinish, ParseError, Reported, Snapshot
 from graphexec.errors import AgentError, InputError, SnapshotError
 from graphexec.integrations.langchain import runnable_agent
 from graphexec.messages import AssistantMessage, ReplyDelta, ToolCall
-from tests.executor.actors import echo, run_async, run_sync, scripted, snapshot_after
+from tests.executor.actors import echo, run_async, run_by, run_sync, scripted, snapshot_after
 from tests.integrations.langchain import shapes as lc
 from tests.parameters import cases
 
@@ -310,22 +311,16 @@ class Speaking(lc.Chain):
             handler.on_llm_new_token("Let me ")
             handler.on_llm_new_token([{"type": "text", "text": "look."}])
             part = {"name": "echo", "args": '{"te', "id": "c0", "index": 1}
-            handler.on_llm_new_token("", chunk=namespace(message=namespace(tool_call_chunks=[part])))
+            handler.on_llm_new_token("", chunk=SimpleNamespace(message=SimpleNamespace(tool_call_chunks=[part])))
         return super().chunks(method, inputs, config)
-
-
-def namespace(**fields: Any) -> Any:
-    return type("Namespace", (), fields)()
 
 
 PIECES = [ReplyDelta("Let me "), ReplyDelta("look."), ReplyDelta(index=1, call_id="c0", name="echo", arguments='{"te')]
 
 
 def test_tokens_of_a_runnable_are_reported() -> None:
-    async def collect() -> list[Any]:
-        return [event async for event in executor(Speaking(DONE)).astream("q", tokens=True)]
-
-    for events in (list(executor(Speaking(DONE)).stream("q", tokens=True)), asyncio.run(collect())):
+    for way in ("stream", "astream"):
+        events = run_by(way, executor(Speaking(DONE)), tokens=True)
         assert [event.news for event in events if isinstance(event, Reported)] == PIECES
 
 
