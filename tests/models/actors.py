@@ -146,12 +146,13 @@ def send_and_drop(*pieces: bytes) -> Act:
 class LoopbackServer:
     """An HTTP server on a local socket, which performs the next act for each request.
 
-    `connections` is the number of opened connections; `asked` is set by a request, `gone` when a client closes its
-    connection.
+    `connections` is the number of opened connections, `bodies` those of the requests; `asked` is set by a request,
+    `gone` when a client closes its connection.
     """
 
     def __init__(self, *acts: Act) -> None:
         self.connections = 0
+        self.bodies: list[bytes] = []
         self.asked = threading.Event()
         self.gone = threading.Event()
         self._acts = deque(acts)
@@ -207,11 +208,13 @@ class LoopbackServer:
         with connection, suppress(OSError):
             connection.settimeout(10)
             while request := self._read_request(connection):
+                body = request.partition(b"\r\n\r\n")[2]
+                self.bodies.append(body)
                 self.asked.set()
-                if not self.answer(connection, request):
+                if not self.answer(connection, body):
                     return
 
-    def answer(self, connection: socket.socket, request: bytes) -> bool:
+    def answer(self, connection: socket.socket, body: bytes) -> bool:
         """Perform the next act."""
         return self._acts.popleft()(connection)
 

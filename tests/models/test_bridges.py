@@ -34,7 +34,7 @@ from graphexec.messages import (
 from graphexec.runtime.background_loop import BACKGROUND
 from tests.executor.actors import echo
 from tests.models import recorded
-from tests.models.actors import HELLO, LoopbackServer, chunks, response, split_events
+from tests.models.actors import HELLO, LoopbackServer, chunks, response, send, split_events
 from tests.models.call_modes import MODES, Ask
 from tests.models.leaks import Search
 from tests.parameters import cases
@@ -213,12 +213,11 @@ def test_text_ends_before_a_stop_string(bridge: Bridge, ask: Ask) -> None:
 
 @each_bridge
 def test_cut_stream_is_an_error(bridge: Bridge) -> None:
-    for _, events, reply in REPLIES:
+    for _, events, _ in REPLIES:
         for number in range(len(events) - 3):
             model = bridge(Server(b"", b"".join(events[:number]) or b"\n").transport)
             with pytest.raises(errors.ModelError):
                 list(model.stream(HELLO))
-        assert parts_of(reply)
 
 
 def failing(error: Exception) -> Transport:
@@ -286,11 +285,7 @@ def test_completions_are_sent_as_such() -> None:
 
 @cases("bridge", *[bridge for bridge in BRIDGES if bridge in {async_openai, pydantic_ai}])
 def test_async_client_keeps_its_connection_in_sync_runs(bridge: Bridge) -> None:
-    def send_text(connection: Any) -> bool:
-        connection.sendall(response(TEXT))
-        return True
-
-    with LoopbackServer(send_text, send_text, send_text) as server:
+    with LoopbackServer(*[send(response(TEXT))] * 3) as server:
         sent = at_server(server, awaits=True)
         model: Any = models.from_openai(sent, "tiny") if bridge is async_openai else through_pydantic_ai(sent)
         assert [model.complete(HELLO).content for _ in range(3)] == ["Café costs €4."] * 3

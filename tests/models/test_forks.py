@@ -20,9 +20,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.skipif(not hasattr(os, "fork"), reas
 class EchoServer(LoopbackServer):
     """Answers with the question, and keeps the connection open."""
 
-    def answer(self, connection: socket.socket, request: bytes) -> bool:
-        body = json.loads(request.partition(b"\r\n\r\n")[2])
-        message = {"role": "assistant", "content": body["messages"][-1]["content"]}
+    def answer(self, connection: socket.socket, body: bytes) -> bool:
+        message = {"role": "assistant", "content": json.loads(body)["messages"][-1]["content"]}
         reply = {"choices": [{"message": message, "finish_reason": "stop"}]}
         return send(response(json.dumps(reply).encode()))(connection)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from functools import cache
 from importlib.util import find_spec
+from pkgutil import resolve_name
 from typing import Any
 
 import pydantic
@@ -47,23 +48,18 @@ PARAMETERS = {"type": "object", "properties": {"a": {"type": "integer"}}, "requi
 SCHEMA = {**PARAMETERS, "additionalProperties": False}
 
 
+TYPES = {
+    "chat": "openai.types.chat.completion_create_params:CompletionCreateParamsNonStreaming",
+    "responses": "openai.types.responses.response_create_params:ResponseCreateParamsNonStreaming",
+    "anthropic": "anthropic.types.message_create_params:MessageCreateParamsNonStreaming",
+}
+
+
 # Any: the types of the official packages, which are slow to build.
 @cache
 def types_of(protocol: str) -> pydantic.TypeAdapter[Any]:
     """Return the type of a request."""
-    match protocol:
-        case "chat":
-            from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming as Chat
-
-            return pydantic.TypeAdapter(Chat)
-        case "responses":
-            from openai.types.responses.response_create_params import ResponseCreateParamsNonStreaming as Responses
-
-            return pydantic.TypeAdapter(Responses)
-        case _:
-            from anthropic.types.message_create_params import MessageCreateParamsNonStreaming as Messages
-
-            return pydantic.TypeAdapter(Messages)
+    return pydantic.TypeAdapter(resolve_name(TYPES[protocol]))
 
 
 @cache

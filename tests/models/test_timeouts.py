@@ -31,32 +31,23 @@ EVENTS = actors.split_events(STREAM)
 FINISHED = 4
 
 
-class Trickle:
-    """Sends a beginning, and then the same piece every 50 ms until the client closes the connection."""
-
-    def __init__(self, begin: bytes, piece: bytes) -> None:
-        self.begin, self.piece = begin, piece
-        self.stop = threading.Event()
-
-    def __call__(self, connection: socket.socket) -> bool:
-        connection.sendall(self.begin)
-        while not self.stop.wait(0.05):
-            connection.sendall(self.piece)
-        return False
+def trickle(begin: bytes, piece: bytes) -> actors.Act:
+    """Send a beginning, and then the same piece every 50 ms until the client closes the connection."""
+    return actors.send(begin, *[piece] * 10_000, every=0.05)
 
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: %s\r\n\r\n"
 STREAM_HEAD = HEAD % EVENTS_TYPE.encode()
-SLOW: dict[str, Callable[[], actors.Act]] = {
-    "status line": lambda: Trickle(b"HTTP/1.1 200 O", b"K"),
-    "headers": lambda: Trickle(b"HTTP/1.1 200 OK\r\nX-Slow: ", b"x"),
-    "informational responses": lambda: Trickle(b"", b"HTTP/1.1 102 Processing\r\n\r\n"),
-    "body": lambda: Trickle(HEAD % b"application/json", b" "),
-    "error": lambda: Trickle(b"HTTP/1.1 500 Oops\r\n\r\n", b" "),
-    "comments": lambda: Trickle(STREAM_HEAD, b": hello\n\n"),
-    "line": lambda: Trickle(STREAM_HEAD, b"d"),
-    "events": lambda: Trickle(STREAM_HEAD, b"data: {}\n\n"),
-    "text": lambda: Trickle(STREAM_HEAD, b'data: {"choices": [{"delta": {"content": "x"}}]}\n\n'),
+SLOW: dict[str, actors.Act] = {
+    "status line": trickle(b"HTTP/1.1 200 O", b"K"),
+    "headers": trickle(b"HTTP/1.1 200 OK\r\nX-Slow: ", b"x"),
+    "informational responses": trickle(b"", b"HTTP/1.1 102 Processing\r\n\r\n"),
+    "body": trickle(HEAD % b"application/json", b" "),
+    "error": trickle(b"HTTP/1.1 500 Oops\r\n\r\n", b" "),
+    "comments": trickle(STREAM_HEAD, b": hello\n\n"),
+    "line": trickle(STREAM_HEAD, b"d"),
+    "events": trickle(STREAM_HEAD, b"data: {}\n\n"),
+    "text": trickle(STREAM_HEAD, b'data: {"choices": [{"delta": {"content": "x"}}]}\n\n'),
 }
 
 
@@ -65,8 +56,8 @@ def slow_servers() -> Generator[dict[str, str]]:
     """Yield the addresses of servers that are slow in each way, one that is silent, and one that speaks no TLS."""
     with ExitStack() as stack:
         urls: dict[str, str] = {}
-        for name, make_act in SLOW.items():
-            urls[name] = stack.enter_context(actors.LoopbackServer(*[make_act() for _ in range(6)])).url
+        for name, act in SLOW.items():
+            urls[name] = stack.enter_context(actors.LoopbackServer(*[act] * 6)).url
         silent = stack.enter_context(actors.LoopbackServer())
         silent.add_acts(*[silent.stall()] * 6)
         urls["silent"] = silent.url

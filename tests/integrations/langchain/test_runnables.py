@@ -109,13 +109,12 @@ def test_each_run_uses_its_own_method(chain: Any, stream: bool, used: tuple[str,
 def test_async_run_awaits_on_its_own_loop() -> None:
     loops: list[object] = []
 
-    class Looking(lc.Chain):
-        async def ainvoke(self, inputs: dict[str, Any], config: Any = None) -> Any:
-            loops.append(asyncio.get_running_loop())
-            return await super().ainvoke(inputs, config)
+    async def look(inputs: dict[str, Any], config: Any = None) -> Any:
+        loops.append(asyncio.get_running_loop())
+        return DONE
 
     async def main() -> None:
-        await executor(Looking(DONE), stream=False).arun("q")
+        await executor(SimpleNamespace(ainvoke=look)).arun("q")
         assert loops == [asyncio.get_running_loop()]
 
     asyncio.run(main())
@@ -382,13 +381,12 @@ class OldChain(lc.Chain):
 
 
 def test_callable_object_is_invoked_and_functions_need_no_module() -> None:
-    class Bare:
-        def invoke(self, inputs: dict[str, Any], /) -> lc.AgentFinish:
-            return lc.AgentFinish({"output": inputs["input"]})
+    def invoke(inputs: dict[str, Any], /) -> lc.AgentFinish:
+        return lc.AgentFinish({"output": inputs["input"]})
 
     for run in (run_sync, run_async):
         assert run(executor(OldChain(DONE))).output == "done"
-        assert run(executor(Bare())).output == "q"
+        assert run(executor(SimpleNamespace(invoke=invoke))).output == "q"
 
     def decide(steps: Any, inputs: Any) -> AgentFinish:
         return AgentFinish({"output": "done"})
