@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphexec.live.feeds import Feed, feed_of
-from tests.cli.traced import record_run, recorder_of
+from tests.cli.traced import record_run
 from tests.parameters import cases
 from tests.traces import read_trace
 
@@ -28,17 +28,6 @@ def records(feed: Feed) -> list[Any]:
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     return tmp_path / "trace.jsonl"
-
-
-def test_recorder_is_read_incrementally() -> None:
-    recorder = recorder_of()
-    kept = list(recorder.records)
-    recorder.records = kept[:4]
-    feed = feed_of(recorder)
-    assert (records(feed), feed.over) == (kept[:4], False)
-    for record in kept[4:]:
-        recorder.records.append(record)
-    assert (records(feed), feed.over) == (kept, True)
 
 
 @given(places=st.lists(st.integers(0, len(RECORDED)), max_size=8))

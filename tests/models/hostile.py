@@ -84,6 +84,11 @@ class Protocol:
     def __str__(self) -> str:
         return self.make.__name__
 
+    def model(self, url: str, **options: Any) -> RemoteModel:
+        """Return a model at the address of a server, which ends in the version of the API."""
+        address = url.removesuffix("/v1") if self.make is Anthropic else url
+        return self.make("tiny", base_url=address, api_key="", **options)
+
 
 def _chat_call(position: int, arguments: str) -> dict[str, Any]:
     return {"index": position, "id": f"c{position}", "function": {"name": "f", "arguments": arguments}}

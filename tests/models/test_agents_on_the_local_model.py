@@ -5,9 +5,9 @@ questions are short: a prompt beyond the context is a `ContextOverflowError`, wh
 """
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import pytest
 
@@ -17,7 +17,6 @@ from graphexec.executor import AgentExecutor, RunResult
 from graphexec.executor.result import Ending
 from graphexec.kernel import Answered, Asked, Event, Moved, Reported, Spent
 from graphexec.models import LocalModel
-from graphexec.runtime.observers import Observer
 from graphexec.tools import AnyTool
 from graphexec.tools.everyday import EVERYDAY_TOOLS
 from tests.drivers import limit_of
@@ -31,8 +30,6 @@ pytestmark = pytest.mark.local_model
 # The prompts of text agents list every tool; two tools are enough, and take less time to process.
 TOOLS = tuple(one for one in EVERYDAY_TOOLS if one.name != "today")
 ITERATIONS, SECONDS, FAN_OUT = 3, 20.0, 3
-
-Stopping: TypeAlias = Literal["force", "generate"]
 
 
 KINDS: dict[str, Callable[..., agents.Agent]] = {
@@ -50,24 +47,12 @@ def model() -> Iterator[LocalModel]:
         yield local
 
 
-def executor_of(
-    kind: str,
-    model: messages.Model,
-    stopping: Stopping = "force",
-    iterations: int = ITERATIONS,
-    observers: Sequence[Observer] = (),
-) -> AgentExecutor:
+# Any: options of an executor, here and below.
+def executor_of(kind: str, model: messages.Model, **options: Any) -> AgentExecutor:
     tools: tuple[AnyTool, ...] = (search,) if kind == "self_ask" else TOOLS
-    return AgentExecutor(
-        agent=KINDS[kind](model, tools),
-        tools=tools,
-        handle_parsing_errors=True,
-        early_stopping_method=stopping,
-        max_iterations=iterations,
-        max_execution_time=SECONDS,
-        max_fan_out=FAN_OUT,
-        observers=observers,
-    )
+    limits: dict[str, Any] = {"max_iterations": ITERATIONS, "max_execution_time": SECONDS, "max_fan_out": FAN_OUT}
+    agent = KINDS[kind](model, tools)
+    return AgentExecutor(agent=agent, tools=tools, handle_parsing_errors=True, **limits | options)
 
 
 def inputs_of(executor: AgentExecutor) -> dict[str, Any]:
@@ -99,9 +84,9 @@ def assert_within_the_proof(executor: AgentExecutor, spent: Spent, events: list[
     assert [event for event in late if isinstance(event, Asked)] == []
 
 
-def ran(kind: str, model: messages.Model, stopping: Stopping = "force", iterations: int = ITERATIONS) -> RunResult:
+def ran(kind: str, model: messages.Model, **options: Any) -> RunResult:
     events: list[Event[Ending]] = []
-    executor = executor_of(kind, model, stopping, iterations, [events.append])
+    executor = executor_of(kind, model, observers=[events.append], **options)
     result = executor.run(inputs_of(executor))
     assert_within_the_proof(executor, result.spent, events)
     return result
@@ -126,13 +111,13 @@ def test_structured_agent_needs_no_tool_support() -> None:
     with LocalModel(max_tokens=4) as plain:
         with pytest.raises(errors.BadRequestError, match="does not support tools"):
             ran("tool_calling", plain)
-        assert ran("structured", plain, iterations=1).spent["model_calls"] == 1
+        assert ran("structured", plain, max_iterations=1).spent["model_calls"] == 1
 
 
 @pytest.mark.parametrize("kind", mark_except(["react", "tool_calling"], "react", mark=pytest.mark.full))
 @pytest.mark.parametrize("iterations", mark_except([0, 1], 1, mark=pytest.mark.full))
 def test_stopped_run_may_ask_for_a_last_answer(kind: str, iterations: int, model: LocalModel) -> None:
-    result = ran(kind, model, "generate", iterations)
+    result = ran(kind, model, early_stopping_method="generate", max_iterations=iterations)
     # Without any iteration, there is only the stop.
     assert result.stopped is not None or iterations
     if result.stopped is not None and limit_of(result.stopped).limit == "iterations":

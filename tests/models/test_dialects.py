@@ -32,11 +32,8 @@ class Side:
     calls: Recording
 
     def model(self, *answers: httpx.Response | Exception | actors.Answer, time: FakeTime | None = None) -> RemoteModel:
-        return self.call(Script(*answers), time or FakeTime())
-
-    def call(self, script: Script, time: FakeTime) -> RemoteModel:
-        options: dict[str, Any] = {"base_url": self.url, "api_key": "sk-secret", "clock": time.clock}
-        return self.kind(self.name, **options, **actors.clients_of(script.transport))
+        options: dict[str, Any] = {"base_url": self.url, "api_key": "sk-secret", "clock": (time or FakeTime()).clock}
+        return self.kind(self.name, **options, **actors.clients_of(Script(*answers).transport))
 
 
 OVERLOADED = b'{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}'

@@ -18,7 +18,6 @@ from graphexec.models import OpenAICompatible
 from graphexec.models.http import exchange
 from graphexec.models.http.attempts import bound_waits
 from graphexec.models.http.network import DeadlineBackend
-from graphexec.models.http.remote import RemoteModel
 from tests.models import actors
 from tests.models.call_modes import MODES, Ask, call_blocking, stream_blocking
 from tests.models.hostile import EVENTS_TYPE, PROTOCOLS, Protocol
@@ -79,16 +78,11 @@ def check_late(call: Callable[[], object], limit: float) -> None:
     assert watch.elapsed < watch.extend(limit)
 
 
-def make_model(protocol: Protocol, url: str, seconds: float) -> RemoteModel:
-    path = url.removesuffix("/v1") if protocol.make.__name__ == "Anthropic" else url
-    return protocol.make("tiny", base_url=path, api_key="", timeout=seconds)
-
-
 def call_all(urls: dict[str, str], protocol: Protocol, seconds: float, limit: float) -> None:
     """Call each server at the same time, in each mode."""
 
     def call(name: str) -> None:
-        with make_model(protocol, urls[name], seconds) as model:
+        with protocol.model(urls[name], timeout=seconds) as model:
             for ask in MODES:
                 check_late(partial(ask, model, LONG if name == "upload" else actors.HELLO), limit)
 
