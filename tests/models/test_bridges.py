@@ -21,7 +21,6 @@ from graphexec.messages import (
     AssistantMessage,
     ChatRequest,
     CompletionRequest,
-    Image,
     Message,
     ModelReply,
     ReplyDelta,
@@ -37,6 +36,7 @@ from tests.models import recorded
 from tests.models.actors import HELLO, LoopbackServer, chunks, response, send, split_events
 from tests.models.call_modes import MODES, Ask
 from tests.models.leaks import Search
+from tests.models.pictures import ADDRESS
 from tests.parameters import cases
 
 if find_spec("openai") is None:
@@ -47,8 +47,7 @@ pytestmark = pytest.mark.medium
 KEY = "sk-never-shown-anywhere"
 ADD = ToolSpec("add", "Add.", {"type": "object", "properties": {"a": {"type": "integer"}}})
 CALLED = AssistantMessage("", (ToolCall("c1", "add", '{"a": 1}'),))
-PICTURE = Image("https://example.com/cat.png")
-HISTORY: list[Message] = [SystemMessage("be brief"), UserMessage("1 + 1?", (PICTURE,)), CALLED, ToolMessage("c1", "2")]
+HISTORY: list[Message] = [SystemMessage("be brief"), UserMessage("1 + 1?", (ADDRESS,)), CALLED, ToolMessage("c1", "2")]
 
 Transport = httpx2.MockTransport
 # Any: the models are those of other packages, here and below.
@@ -183,7 +182,7 @@ def test_request_has_tools_choice_stop_and_images(bridge: Bridge) -> None:
         assert body["stop"] == ["STOP"]
         assert [tool["function"]["name"] for tool in body["tools"]] == ["add"]
         assert [message["role"] for message in body["messages"]] == ["system", "user", "assistant", "tool"]
-        assert PICTURE.url in json.dumps(body["messages"][1])
+        assert ADDRESS.url in json.dumps(body["messages"][1])
         (call,) = body["messages"][2]["tool_calls"]
         assert (call["id"], json.loads(call["function"]["arguments"])) == ("c1", {"a": 1})
         assert body["messages"][3]["tool_call_id"] == "c1"

@@ -44,6 +44,7 @@ CHECK_ADDRESS = "check the model's name, and the base URL (given, or in OPENAI_B
     (404, errors.ModelNotFoundError, CHECK_ADDRESS),
     (429, errors.RateLimitError, "try again later, or ask less often"),
     *((status, errors.ServerError, "look at the server's log") for status in (500, 503)),
+    (529, errors.OverloadedError, "try again later"),
 )
 def test_each_status_has_its_error(status: int, kind: type[errors.ModelError], remedy: str) -> None:
     error = error_for(status, b'{"error": {"message": "because", "type": "x", "code": 400}}')

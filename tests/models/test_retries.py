@@ -32,7 +32,7 @@ def busy(seconds: float) -> errors.RateLimitError:
     return errors.RateLimitError("busy", retry_after=seconds)
 
 
-BUSY = [busy_response(status=status) for status in (429, 500, 503)]
+BUSY = [busy_response(status=status) for status in (429, 500, 503, 529)]
 Make = Callable[..., Called]
 
 
@@ -194,7 +194,7 @@ def test_last_error_is_raised(ask: Ask) -> None:
     assert len(reports) == 2, "no wait follows the last attempt"
     time = FakeTime()
     with pytest.raises(errors.ServerError, match="503: busy"):
-        ask(scripted_server(BUSY[1], BUSY[1], BUSY[2], GOOD, time=time))
+        ask(scripted_server(BUSY[1], BUSY[3], BUSY[2], GOOD, time=time))
     assert len(time.slept) == 2
 
 
