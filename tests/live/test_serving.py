@@ -31,16 +31,6 @@ def run_of(url: str) -> str:
 
 
 @pytest.mark.medium
-@cases("last, begin", (None, 0), ("9", 10))
-def test_reader_receives_the_records_and_the_end(last: str | None, begin: int) -> None:
-    recorder = recorder_of()
-    with live.serving(recorder) as url, reading(url, last=last) as reader:
-        records, end = reader.rest()
-    assert records == numbered(recorder, begin)
-    assert (end.event, end.data) == ("end", "")
-
-
-@pytest.mark.medium
 def test_late_reader_receives_all_records() -> None:
     executor = make_executor()
     recorder = draw.Recorder(executor.verify(), inputs=QUESTION)
@@ -111,12 +101,13 @@ def test_local_requests_are_answered_and_all_have_security_headers(host: str, in
                 assert "connect-src 'self'" in answer.text
 
 
-@cases("last", "-1", "x", "²", "999999", "1" * 5000)
-def test_unknown_event_id_is_ignored(last: str) -> None:
+@cases("last, begin", ("9", 10), ("999999", 99), *((no, 0) for no in ("-1", "x", "²", "1" * 5000)))
+def test_records_behind_a_known_event_id_are_sent(last: str, begin: int) -> None:
     recorder = recorder_of()
     with client_of(recorder) as client:
         answer = client.get("/events", headers=[(b"Last-Event-ID", last.encode())])
     assert answer.status_code == 200
+    assert re.findall(r"^id: (\d+)", answer.text, re.MULTILINE) == [number for number, _ in numbered(recorder, begin)]
     assert answer.text.rstrip().splitlines()[-2:] == ["event: end", "data:"]
 
 

@@ -15,7 +15,17 @@ from graphexec.messages import ModelReply, ModelRequest, ReplyDelta
 from graphexec.models import FunctionModel, OpenAICompatible, Retried, ScriptedModel, WrappedModel, retrying
 from graphexec.runtime.threads import open_cancel_scope
 from tests.models.actors import HELLO, FakeTime, scripted_server, sse
-from tests.models.call_modes import Ask, Called, Typewriter, all_modes, both_streams, record_reports, stream_blocking
+from tests.models.call_modes import (
+    Ask,
+    Called,
+    Typewriter,
+    all_modes,
+    both_streams,
+    call_async,
+    call_blocking,
+    record_reports,
+    stream_blocking,
+)
 from tests.models.recorded import CHAT, CHAT_REPLY, STREAM
 from tests.parameters import cases
 from tests.runtime.actors import start_in_thread
@@ -224,28 +234,11 @@ def test_stream_is_retried_only_before_first_piece(ask: Ask) -> None:
     assert len(reports) == len(inner.timeouts) - 1 == 1
 
 
-def test_cancelled_or_interrupted_call_is_not_retried() -> None:
-    asked = asyncio.Event()
-    calls: list[ModelRequest] = []
-
-    async def wait(request: ModelRequest) -> str:
-        calls.append(request)
-        asked.set()
-        await asyncio.Event().wait()
-        raise AssertionError("nothing sets it")
-
-    async def run() -> None:
-        task = asyncio.create_task(retrying(FunctionModel(wait)).acomplete(HELLO))
-        await asked.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(run())
-    assert len(calls) == 1
-    scripted = ScriptedModel([KeyboardInterrupt(), "never"])
-    with pytest.raises(KeyboardInterrupt):
-        retrying(scripted, on=(Exception,)).complete(HELLO)
+@cases(("ask", "error"), (call_blocking, KeyboardInterrupt()), (call_async, asyncio.CancelledError()))
+def test_cancelled_or_interrupted_call_is_not_retried(ask: Ask, error: BaseException) -> None:
+    scripted = ScriptedModel([error, "never"])
+    with pytest.raises(type(error)):
+        ask(retrying(scripted, on=(Exception,)))
     assert len(scripted.requests) == 1
 
 
