@@ -48,18 +48,10 @@ def run_all(executor: AgentExecutor, folder: Path, search: Search) -> None:
     """Run in each way, record everything, and search it."""
     recorder = Recorder(executor.verify(), inputs="?")
 
-    def stream() -> None:
-        try:
-            for event in executor.stream({"input": "?"}):
-                recorder(event)
-        except ModelError as error:
-            recorder.failed(error)
-            raise
-
     ways: tuple[Callable[[], object], ...] = (
         lambda: executor.invoke({"input": "?"}),
         lambda: asyncio.run(executor.ainvoke({"input": "?"})),
-        stream,
+        lambda: list(map(recorder, executor.stream({"input": "?"}))),
         lambda: executor.batch([{"input": "?"}, {"input": "!"}]),
     )
     for number, way in enumerate(ways):
@@ -67,6 +59,8 @@ def run_all(executor: AgentExecutor, folder: Path, search: Search) -> None:
             search.in_object(way(), f"result {number}")
         except ModelError as error:
             search.in_error(error, f"run {number}")
+            if recorder.records[1:] and recorder.records[-1]["event"] != "result":
+                recorder.failed(error)
             snapshot = snapshot_of(error)
             if snapshot is not None:
                 (folder / f"snapshot-{number}.json").write_text(json.dumps(snapshot.to_json()))

@@ -114,24 +114,8 @@ def test_reply_has_a_meaning(read: Read, text: str, meaning: list[object]) -> No
     assert meaning_of(read(ModelReply(text))) == tuple(meaning)
 
 
-@cases(
-    ("text", "output", "log"),
-    ("Final Answer: 42", "42", "Final Answer: 42"),
-    ("Final Answer: 4\nFinal Answer: 42\n\nIt is.", "42\n\nIt is.", None),
-    ("final answer: 42", "42", None),
-    # The text after the answer is invented; the answer keeps its last character.
-    ("Final Answer: 42\n\nAction: foo\nAction Input: bar", "42", "Final Answer: 42"),
-    ("Final Answer: 42\nAction: foo\nAction Input: bar", "42", "Final Answer: 42\n"),
-    ("Final Answer: 42\nAction: foo\nAction Input: bar\n\nmore", "42", "Final Answer: 42\n"),
-    ("Final Answer: 42\n\tObservation: no\n\nAction: foo\nAction Input: bar", "42", "Final Answer: 42"),
-)
-def test_answer_before_an_action_has_priority(text: str, output: str, log: str | None) -> None:
-    finish = read_mrkl(ModelReply(text))
-    assert isinstance(finish, AgentFinish)
-    assert (finish.output, finish.log) == (output, text if log is None else log)
-
-
 ACT = "Action: f\nAction Input: x"
+FOO = "Action: foo\nAction Input: bar"
 BEHIND_QUESTION = [
     f"\n{label} B.\nSo the final answer is: B"
     for label in ("Intermediate answer:", "intermediate Answer :", "Intermediate answer 1:")
@@ -146,6 +130,11 @@ BEHIND_TAGS = [
 
 @cases(
     ("read", "text", "meaning", "invented"),
+    # An answer before an action has priority, and keeps its last character.
+    *((read_mrkl, "Final Answer: 42", ("42",), rest) for rest in ("", f"\n\n{FOO}", f"\n\tObservation: no\n\n{FOO}")),
+    *((read_mrkl, "Final Answer: 42\n", ("42",), rest) for rest in (FOO, f"{FOO}\n\nmore")),
+    (read_mrkl, "Final Answer: 4\nFinal Answer: 42\n\nIt is.", ("42\n\nIt is.",), ""),
+    (read_mrkl, "final answer: 42", ("42",), ""),
     (read_mrkl, ACT, ("f", "x"), "\nObservation: y\nFinal Answer: y"),
     (read_mrkl, ACT, ("f", "x"), "\n\tObservation: y\nFinal Answer: y"),
     (read_mrkl, ACT, ("f", "x"), "\nobservation: y\nFinal Answer: y"),
