@@ -49,7 +49,7 @@ Answer = Callable[[httpx.Request], httpx.Response]
 class Script:
     """An httpx transport that returns the next response, or raises the next exception, for each request."""
 
-    def __init__(self, *answers: httpx.Response | Exception | Answer) -> None:
+    def __init__(self, *answers: httpx.Response | BaseException | Answer) -> None:
         self.requests: list[httpx.Request] = []
         self._answers = list(answers)
         self.transport = httpx.MockTransport(self._answer)
@@ -57,7 +57,7 @@ class Script:
     def _answer(self, request: httpx.Request) -> httpx.Response:
         self.requests.append(request)
         answer = self._answers.pop(0)
-        if isinstance(answer, Exception):
+        if isinstance(answer, BaseException):
             raise answer
         if not isinstance(answer, httpx.Response):
             return answer(request)
@@ -65,7 +65,9 @@ class Script:
         return httpx.Response(answer.status_code, headers=answer.headers, stream=answer.stream)
 
 
-def scripted_server(*answers: httpx.Response | Exception | Answer, time: FakeTime | None = None) -> OpenAICompatible:
+def scripted_server(
+    *answers: httpx.Response | BaseException | Answer, time: FakeTime | None = None
+) -> OpenAICompatible:
     """Make a model whose server returns these responses, one for each request, blocking or async."""
     clients = clients_of(Script(*answers).transport)
     return OpenAICompatible("tiny", base_url="http://127.0.0.1:1/v1", clock=(time or FakeTime()).clock, **clients)

@@ -1,5 +1,6 @@
 """The options of models for their requests: what is sent, and what is refused."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -264,13 +265,10 @@ def test_every_model_has_a_name_and_a_provider(monkeypatch: pytest.MonkeyPatch) 
     inner = models.priced(models.cached(models.with_fallbacks(claude, scripted)), models.Price(1, 1))
     assert (inner.name, inner.provider) == ("claude-9", "anthropic")
 
-    class Own:
-        complete = acomplete = scripted.complete
-
     async def flow(call: ModelCall) -> ModelReply:
         return await call.ask(scripted)
 
-    own: list[Any] = [Own()]
+    own: list[Any] = [SimpleNamespace(complete=scripted.complete, acomplete=scripted.complete)]
     for inner_models in (own, []):
         wrapped = WrappedModel("own", inner_models, flow)
         assert (wrapped.name, wrapped.provider) == ("", "")
