@@ -60,11 +60,6 @@ def inputs_of(executor: AgentExecutor) -> dict[str, Any]:
     return {name: given[name] for name in executor.agent.input_keys}
 
 
-def seconds_of(event: Event[Ending]) -> float:
-    spent = getattr(event, "spent", None)
-    return spent.seconds if isinstance(spent, Spent) else 0.0
-
-
 def assert_within_the_proof(executor: AgentExecutor, spent: Spent, events: list[Event[Ending]]) -> None:
     verdict = executor.verify()
     assert verdict.proved
@@ -80,7 +75,7 @@ def assert_within_the_proof(executor: AgentExecutor, spent: Spent, events: list[
         assert number <= bound.number, name
     # How late a busy machine is when it cuts a call is not ours to say; but then nothing more is asked for.
     assert bounds.seconds.number is not None
-    late = itertools.dropwhile(lambda event: seconds_of(event) < SECONDS, events)
+    late = itertools.dropwhile(lambda event: getattr(event, "spent", Spent()).seconds < SECONDS, events)
     assert [event for event in late if isinstance(event, Asked)] == []
 
 

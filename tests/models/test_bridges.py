@@ -104,15 +104,17 @@ each_call = cases(("bridge", "ask"), *[(bridge, ask) for bridge in BRIDGES for a
 
 
 class Server:
-    """A server that answers with the same bytes, whole or streamed as it is asked, and keeps the bodies."""
+    """A server that answers with the same bytes, whole or streamed as it is asked, or fails; it keeps the bodies."""
 
-    def __init__(self, whole: bytes, stream: bytes = b"", status: int = 200) -> None:
+    def __init__(self, whole: bytes | Exception, stream: bytes = b"", status: int = 200) -> None:
         self.bodies: list[dict[str, Any]] = []
         self.transport = Transport(self._answer)
         self._whole, self._stream, self._status = whole, stream, status
 
     def _answer(self, request: httpx2.Request) -> httpx2.Response:
         self.bodies.append(json.loads(request.content))
+        if isinstance(self._whole, Exception):
+            raise self._whole
         streams = bool(self._stream) and self.bodies[-1].get("stream")
         kind = "text/event-stream" if streams else "application/json"
         content = self._stream if streams else self._whole
@@ -219,13 +221,6 @@ def test_cut_stream_is_an_error(bridge: Bridge) -> None:
                 list(model.stream(HELLO))
 
 
-def failing(error: Exception) -> Transport:
-    def fail(_: httpx2.Request) -> httpx2.Response:
-        raise error
-
-    return Transport(fail)
-
-
 def refusing(status: int, body: Any) -> Transport:
     return Server(body.encode() if isinstance(body, str) else json.dumps(body).encode(), status=status).transport
 
@@ -238,8 +233,8 @@ ERRORS: list[tuple[Transport, type[errors.ModelError], str]] = [
     (refusing(400, recorded.OVERFLOW.decode()), errors.ContextOverflowError, "5031 tokens"),
     (refusing(400, {"error": {"message": "no such member"}}), errors.BadRequestError, "no such member"),
     (refusing(503, "<html>"), errors.ServerError, "<html>"),
-    (failing(httpx2.ConnectError(f"no route, {KEY}")), errors.ModelConnectionError, ""),
-    (failing(httpx2.ReadTimeout("too late")), errors.ModelTimeoutError, "did not answer "),
+    (Server(httpx2.ConnectError(f"no route, {KEY}")).transport, errors.ModelConnectionError, ""),
+    (Server(httpx2.ReadTimeout("too late")).transport, errors.ModelTimeoutError, "did not answer "),
 ]
 
 

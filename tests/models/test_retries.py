@@ -16,17 +16,7 @@ from graphexec.messages import ModelReply, ModelRequest, ReplyDelta
 from graphexec.models import FunctionModel, OpenAICompatible, Retried, ScriptedModel, WrappedModel, retrying
 from graphexec.runtime.threads import open_cancel_scope
 from tests.models.actors import HELLO, FakeTime, scripted_server, sse
-from tests.models.call_modes import (
-    Ask,
-    Called,
-    Typewriter,
-    all_modes,
-    both_streams,
-    call_async,
-    call_blocking,
-    record_reports,
-    stream_blocking,
-)
+from tests.models.call_modes import Ask, Called, Typewriter, all_modes, both_streams, record_reports, stream_blocking
 from tests.models.recorded import CHAT, CHAT_REPLY, STREAM
 from tests.parameters import cases
 from tests.runtime.actors import start_in_thread
@@ -226,7 +216,8 @@ def test_stream_is_retried_only_before_first_piece(ask: Ask) -> None:
     assert len(reports) == len(inner.timeouts) - 1 == 1
 
 
-@cases(("ask", "error"), (call_blocking, KeyboardInterrupt()), (call_async, asyncio.CancelledError()))
+@all_modes
+@cases("error", KeyboardInterrupt(), asyncio.CancelledError())
 def test_cancelled_or_interrupted_call_is_not_retried(ask: Ask, error: BaseException) -> None:
     scripted = ScriptedModel([error, "never"])
     with pytest.raises(type(error)):

@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import httpcore
@@ -189,23 +190,18 @@ def test_search_for_an_address_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> 
             found.set()
 
 
-class Addresses(httpcore.NetworkBackend):
-    """A network in which no address accepts a connection. `tried` are the addresses, with their timeouts."""
-
-    def __init__(self) -> None:
-        self.tried: list[tuple[str, float]] = []
-
-    def connect_tcp(self, host: str, port: int, timeout: Any = None, *_: Any, **__: Any) -> httpcore.NetworkStream:
-        self.tried.append((host, timeout))
-        raise httpcore.ConnectTimeout("nobody is there")
-
-
 def test_addresses_share_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     addresses = [(0, 0, 0, "", (f"10.0.0.{last}", 80)) for last in (1, 2, 2)]
     resolve: Callable[..., Any] = lambda *_, **__: addresses  # noqa: E731
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
-    network = Addresses()
+    tried: list[tuple[str, float]] = []
+
+    def connect(host: str, port: int, timeout: float, *_: Any, **__: Any) -> None:
+        tried.append((host, timeout))
+        raise httpcore.ConnectTimeout("nobody is there")
+
+    network: Any = SimpleNamespace(connect_tcp=connect)
     with pytest.raises(httpcore.ConnectTimeout), bound_waits(lambda: 8):
         DeadlineBackend(network).connect_tcp("example", 80, timeout=600)
-    assert [address for address, _ in network.tried] == ["10.0.0.1", "10.0.0.2"]
-    assert [seconds for _, seconds in network.tried] == pytest.approx([4, 8], abs=1)
+    assert [address for address, _ in tried] == ["10.0.0.1", "10.0.0.2"]
+    assert [seconds for _, seconds in tried] == pytest.approx([4, 8], abs=1)

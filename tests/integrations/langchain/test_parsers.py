@@ -3,14 +3,13 @@
 import contextlib
 import itertools
 import json
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from graphexec import AgentAction, AgentFinish, AgentStep, ParseError, actions, agents
+from graphexec import AgentAction, AgentFinish, AgentStep, ParseError, actions
 from graphexec.integrations.langchain.formats import self_ask, xml
 from graphexec.integrations.langchain.formats.json_actions import read_chat, read_json_chat, read_structured_chat
 from graphexec.integrations.langchain.formats.labelled_text import read_conversational, read_mrkl
@@ -18,10 +17,9 @@ from graphexec.integrations.langchain.formats.xml import escape_tags, format_scr
 from graphexec.messages import ModelReply
 from tests.agents.mutations.common import Meaning, meaning_of
 from tests.agents.strategies import any_text, names, objects, plain
-from tests.integrations.langchain.readers import READERS
+from tests.integrations.langchain.readers import READERS, Read
 from tests.parameters import cases, read_tables
 
-Read: TypeAlias = Callable[[ModelReply], agents.Decision]
 CATS, ADD = '{"action": "search", "action_input": "cats"}', '{"action": "add", "action_input": {"a": 1, "b": 2}}'
 ECHO = '{"action": "echo", "action_input": "a"}'
 TAGS = ["<tool>", "</tool>", "<tool_input>", "</TOOL_INPUT >", "<b>", "&lt;", "&amp;", "tool>", "lt;", "x"]

@@ -317,13 +317,11 @@ def test_tokens_of_a_runnable_are_reported() -> None:
 class Manager:
     """LangChain's manager of callbacks."""
 
-    def __init__(self) -> None:
-        self.handlers: list[object] = []
+    def __init__(self, *handlers: object) -> None:
+        self.handlers = [*handlers]
 
     def copy(self) -> Manager:
-        other = Manager()
-        other.handlers = list(self.handlers)
-        return other
+        return Manager(*self.handlers)
 
     def add_handler(self, handler: object) -> None:
         self.handlers.append(handler)
