@@ -21,8 +21,7 @@ def usage(**counts: Any) -> gm.ModelReply:
 
 
 def with_part(**parts: Any) -> gm.ModelReply:
-    given: dict[str, Any] = {"content": "a", **parts}
-    return gm.ModelReply(**given)
+    return gm.ModelReply(**{"content": "a", **parts})
 
 
 WRONG_CALLS: list[Any] = [None, (1,), ({"name": "f"},), "calls", [CALL], ("look",)]

@@ -48,10 +48,13 @@ def run_all(executor: AgentExecutor, folder: Path, search: Search) -> None:
     """Run in each way, record everything, and search it."""
     recorder = Recorder(executor.verify(), inputs="?")
 
+    def stream() -> object:
+        return list(map(recorder, executor.stream({"input": "?"})))
+
     ways: tuple[Callable[[], object], ...] = (
         lambda: executor.invoke({"input": "?"}),
         lambda: asyncio.run(executor.ainvoke({"input": "?"})),
-        lambda: list(map(recorder, executor.stream({"input": "?"}))),
+        stream,
         lambda: executor.batch([{"input": "?"}, {"input": "!"}]),
     )
     for number, way in enumerate(ways):
@@ -59,7 +62,7 @@ def run_all(executor: AgentExecutor, folder: Path, search: Search) -> None:
             search.in_object(way(), f"result {number}")
         except ModelError as error:
             search.in_error(error, f"run {number}")
-            if recorder.records[1:] and recorder.records[-1]["event"] != "result":
+            if way is stream:
                 recorder.failed(error)
             snapshot = snapshot_of(error)
             if snapshot is not None:
