@@ -43,7 +43,8 @@ def test_names_load_what_they_need() -> None:
     assert modules & {"asyncio", "pydantic"} == set()
     modules = imported_modules("from graphexec.models import *")
     assert "graphexec.models.http.remote" in modules
-    assert modules & {"httpx", "httpx_sse", "xllamacpp", "networkx", "typer", "rich"} == set()
+    heavy = {"httpx", "httpx_sse", "xllamacpp", "networkx", "typer", "rich", "sqlite3", "filelock", "platformdirs"}
+    assert modules & heavy == set()
 
 
 @pytest.mark.medium

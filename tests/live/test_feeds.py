@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphexec.live.feeds import Feed, feed_of
-from tests.cli.traced import record_run, recorder_of
+from tests.cli.traced import record_run
 from tests.parameters import cases
 from tests.traces import read_trace
 
@@ -27,17 +27,6 @@ def records(feed: Feed) -> list[Any]:
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     return tmp_path / "trace.jsonl"
-
-
-def test_recorder_is_read_incrementally() -> None:
-    recorder = recorder_of()
-    kept = list(recorder.records)
-    recorder.records = kept[:4]
-    feed = feed_of(recorder)
-    assert (records(feed), feed.over) == (kept[:4], False)
-    for record in kept[4:]:
-        recorder.records.append(record)
-    assert (records(feed), feed.over) == (kept, True)
 
 
 @given(places=st.lists(st.integers(0, len(RECORDED)), max_size=8))
@@ -64,27 +53,18 @@ def written(file: Path, text: str = RECORDED) -> Feed:
 AGAIN = record_run("no JSON at all")
 
 
-def append_run(file: Path) -> None:
-    with file.open("a", encoding="utf-8") as out:
-        out.write(AGAIN)
-
-
 def replace_file(file: Path) -> None:
     (file.parent / "other").write_text(RECORDED, encoding="utf-8")
     (file.parent / "other").replace(file)
-
-
-def truncate_file(file: Path) -> None:
-    os.truncate(file, 0)
 
 
 CHANGES: list[tuple[int | None, Callable[[Path], object], str | None]] = [
     (5, lambda file: file.write_text(AGAIN, encoding="utf-8"), AGAIN),
     (5, lambda file: file.write_text("".join(AGAIN.splitlines(keepends=True)[:2]), encoding="utf-8"), None),
     (None, replace_file, RECORDED),
-    (None, truncate_file, ""),
+    (None, lambda file: os.truncate(file, 0), ""),
     # The last run of a file is read.
-    (None, append_run, AGAIN),
+    (None, lambda file: file.write_text(RECORDED + AGAIN, encoding="utf-8"), AGAIN),
     (None, Path.unlink, RECORDED),
 ]
 

@@ -2,10 +2,9 @@
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from http.client import HTTPConnection
 from itertools import product
-from typing import Protocol
 from urllib.parse import urlsplit
 
 import httpx
@@ -23,17 +22,6 @@ from tests.parameters import cases
 WRONG = TOKEN[:-1] + "X"
 PATHS = ("/", "/events", "/events?run=1", "/nowhere", "//events", "/%2e%2e/events")
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE")
-
-
-class Response(Protocol):
-    """The parts of a response that are compared: of httpx or of the package that Starlette's client prefers."""
-
-    @property
-    def status_code(self) -> int: ...
-    @property
-    def text(self) -> str: ...
-    @property
-    def headers(self) -> Mapping[str, str]: ...
 
 
 def make_page() -> Starlette:
@@ -70,24 +58,26 @@ REFUSAL = (
 )
 
 
+def refused_requests(path: str) -> Iterator[tuple[str, Mapping[str, str]]]:
+    """Yield the address and the headers of each request for a path that is refused."""
+    yield from ((path, headers) for headers in REFUSED_HEADERS)
+    for token in REFUSED_TOKENS:
+        address = f"{path}{'&' if '?' in path else '?'}{httpx.QueryParams({'token': token})}"
+        yield address, {}
+        yield f"{address}&token={TOKEN}", {"Authorization": f"Bearer {TOKEN}"}
+
+
 @pytest.mark.medium
 @cases("path, method", *product(PATHS, METHODS))
 def test_no_route_answers_without_the_token(path: str, method: str) -> None:
-    answers: list[Response] = []
     with open_client() as client:
-        for headers in REFUSED_HEADERS:
+        for address, headers in refused_requests(path):
             encoded = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
-            answers.append(client.request(method, path, headers=encoded))
-        for token in REFUSED_TOKENS:
-            address = f"{path}{'&' if '?' in path else '?'}{httpx.QueryParams({'token': token})}"
-            answers.append(client.request(method, address))
-            both = {"Authorization": f"Bearer {TOKEN}"}
-            answers.append(client.request(method, f"{address}&token={TOKEN}", headers=both))
-    for answer in answers:
-        assert (answer.status_code, answer.text) == (403, "" if method == "HEAD" else REFUSAL)
-        assert "set-cookie" not in answer.headers
-        assert answer.headers["referrer-policy"] == "no-referrer"
-        assert TOKEN not in str(answer.headers)
+            answer = client.request(method, address, headers=encoded)
+            assert (answer.status_code, answer.text) == (403, "" if method == "HEAD" else REFUSAL)
+            assert "set-cookie" not in answer.headers
+            assert answer.headers["referrer-policy"] == "no-referrer"
+            assert TOKEN not in str(answer.headers)
 
 
 @pytest.mark.medium

@@ -21,21 +21,19 @@ def usage(**counts: Any) -> gm.ModelReply:
 
 
 def with_part(**parts: Any) -> gm.ModelReply:
-    given: dict[str, Any] = {"content": "a", **parts}
-    return gm.ModelReply(**given)
+    return gm.ModelReply(**{"content": "a", **parts})
+
+
+WRONG_CALLS: list[Any] = [None, (1,), ({"name": "f"},), "calls", [CALL], ("look",)]
 
 
 # Any: wrong on purpose.
 @cases(
     ("reply", "facts"),
     ("text", ["'text'", "ModelReply"]),
-    *((with_part(content=wrong), ["content=", "pass a string"]) for wrong in (None, 3)),
-    *((with_part(tool_calls=wrong), ["tool_calls="]) for wrong in (None, (1,), ({"name": "f"},), "calls")),
-    *((with_part(usage=wrong), ["usage=", "pass Usage"]) for wrong in (None, (1, 2), {"prompt_tokens": 1})),
-    (gm.ModelReply(b"a"), ["content=b'a'", "string"]),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    (gm.ModelReply("a", [CALL]), ["tool_calls=", "ToolCall(id, name, arguments)"]),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    (gm.ModelReply("a", ("look",)), ["tool_calls=('look',)"]),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    (gm.ModelReply("a", usage=3), ["usage=3", "Usage(prompt_tokens, completion_tokens)"]),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    *((with_part(content=wrong), [f"content={wrong!r}", "pass a string"]) for wrong in (None, 3, b"a")),
+    *((with_part(tool_calls=wrong), ["tool_calls=", "ToolCall(id, name, arguments)"]) for wrong in WRONG_CALLS),
+    *((with_part(usage=wrong), ["usage=", "pass Usage"]) for wrong in (None, 3, (1, 2), {"prompt_tokens": 1})),
     *((usage(**{name: -1}), [f"{name}=-1", "0 or more"]) for name in ("prompt_tokens", "completion_tokens")),
     *((usage(cached_tokens=wrong), [f"cached_tokens={wrong!r}"]) for wrong in (-1, 1.5, True, "3")),
     *((gm.ModelReply("a", cost=wrong), [f"cost={wrong!r}", "or None"]) for wrong in (-0.1, float("nan"), True)),

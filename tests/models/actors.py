@@ -49,7 +49,7 @@ Answer = Callable[[httpx.Request], httpx.Response]
 class Script:
     """An httpx transport that returns the next response, or raises the next exception, for each request."""
 
-    def __init__(self, *answers: httpx.Response | Exception | Answer) -> None:
+    def __init__(self, *answers: httpx.Response | BaseException | Answer) -> None:
         self.requests: list[httpx.Request] = []
         self._answers = list(answers)
         self.transport = httpx.MockTransport(self._answer)
@@ -57,7 +57,7 @@ class Script:
     def _answer(self, request: httpx.Request) -> httpx.Response:
         self.requests.append(request)
         answer = self._answers.pop(0)
-        if isinstance(answer, Exception):
+        if isinstance(answer, BaseException):
             raise answer
         if not isinstance(answer, httpx.Response):
             return answer(request)
@@ -65,7 +65,9 @@ class Script:
         return httpx.Response(answer.status_code, headers=answer.headers, stream=answer.stream)
 
 
-def scripted_server(*answers: httpx.Response | Exception | Answer, time: FakeTime | None = None) -> OpenAICompatible:
+def scripted_server(
+    *answers: httpx.Response | BaseException | Answer, time: FakeTime | None = None
+) -> OpenAICompatible:
     """Make a model whose server returns these responses, one for each request, blocking or async."""
     clients = clients_of(Script(*answers).transport)
     return OpenAICompatible("tiny", base_url="http://127.0.0.1:1/v1", clock=(time or FakeTime()).clock, **clients)
@@ -146,12 +148,13 @@ def send_and_drop(*pieces: bytes) -> Act:
 class LoopbackServer:
     """An HTTP server on a local socket, which performs the next act for each request.
 
-    `connections` is the number of opened connections; `asked` is set by a request, `gone` when a client closes its
-    connection.
+    `connections` is the number of opened connections, `bodies` those of the requests; `asked` is set by a request,
+    `gone` when a client closes its connection.
     """
 
     def __init__(self, *acts: Act) -> None:
         self.connections = 0
+        self.bodies: list[bytes] = []
         self.asked = threading.Event()
         self.gone = threading.Event()
         self._acts = deque(acts)
@@ -206,20 +209,26 @@ class LoopbackServer:
     def _serve(self, connection: socket.socket) -> None:
         with connection, suppress(OSError):
             connection.settimeout(10)
-            while self._read_request(connection):
+            while request := self._read_request(connection):
+                body = request.partition(b"\r\n\r\n")[2]
+                self.bodies.append(body)
                 self.asked.set()
-                if not self._acts.popleft()(connection):
+                if not self.answer(connection, body):
                     return
 
-    def _read_request(self, connection: socket.socket) -> bool:
-        """Return whether a whole request has come, and the client has not gone before its end."""
+    def answer(self, connection: socket.socket, body: bytes) -> bool:
+        """Perform the next act."""
+        return self._acts.popleft()(connection)
+
+    def _read_request(self, connection: socket.socket) -> bytes:
+        """Return a whole request, or nothing if the client has gone before its end."""
         request = b""
         length: int | None = None
         while length is None or len(request) < length:
             piece = connection.recv(65536)
             if not piece:
                 self.gone.set()
-                return False
+                return b""
             request += piece
             if length is None and b"\r\n\r\n" in request:
                 head, end, _ = request.partition(b"\r\n\r\n")
@@ -227,7 +236,7 @@ class LoopbackServer:
                 bodies = (int(line[15:]) for line in lines if line.startswith(b"content-length:"))
                 # A request to a proxy for a tunnel has no body.
                 length = len(head) + len(end) + next(bodies, 0)
-        return True
+        return request
 
 
 @contextmanager

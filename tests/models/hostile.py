@@ -34,12 +34,7 @@ def respond(
 
 def endless(piece: bytes) -> Callable[[], Iterator[bytes]]:
     """Repeat a piece for ever."""
-
-    def pieces() -> Iterator[bytes]:
-        while True:
-            yield piece
-
-    return pieces
+    return lambda: repeat(piece)
 
 
 def once(body: bytes) -> Callable[[], Iterator[bytes]]:
@@ -88,6 +83,11 @@ class Protocol:
 
     def __str__(self) -> str:
         return self.make.__name__
+
+    def model(self, url: str, **options: Any) -> RemoteModel:
+        """Return a model at the address of a server, which ends in the version of the API."""
+        address = url.removesuffix("/v1") if self.make is Anthropic else url
+        return self.make("tiny", base_url=address, api_key="", **options)
 
 
 def _chat_call(position: int, arguments: str) -> dict[str, Any]:

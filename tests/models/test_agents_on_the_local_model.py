@@ -5,8 +5,9 @@ questions are short: a prompt beyond the context is a `ContextOverflowError`, wh
 """
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
 
 import pytest
 
@@ -14,14 +15,14 @@ from graphexec import actions, agents, effects, errors, messages
 from graphexec.cli.runs.options import EVERYDAY_EXAMPLES
 from graphexec.executor import AgentExecutor, RunResult
 from graphexec.executor.result import Ending
-from graphexec.integrations import langchain
 from graphexec.kernel import Answered, Asked, Event, Moved, Reported, Spent
 from graphexec.models import LocalModel
-from graphexec.runtime.observers import Observer
-from graphexec.tools import AnyTool, tool
-from graphexec.tools.everyday import EVERYDAY_TOOLS, calculator
+from graphexec.tools import AnyTool
+from graphexec.tools.everyday import EVERYDAY_TOOLS
 from tests.drivers import limit_of
+from tests.executor.actors import search
 from tests.models.test_local_model import WITH_TOOLS
+from tests.models.test_reasoning_agents import KINDS as ALL_KINDS
 from tests.parameters import mark_except
 
 pytestmark = pytest.mark.local_model
@@ -30,28 +31,12 @@ pytestmark = pytest.mark.local_model
 TOOLS = tuple(one for one in EVERYDAY_TOOLS if one.name != "today")
 ITERATIONS, SECONDS, FAN_OUT = 3, 20.0, 3
 
-Stopping: TypeAlias = Literal["force", "generate"]
 
-
-@tool(name="Intermediate Answer")
-def intermediate_answer(question: str) -> str:
-    """Answer a follow-up question."""
-    return calculator(question)
-
-
-KINDS: Mapping[str, Callable[[messages.Model], agents.Agent]] = {
-    "react": lambda model: agents.create_react_agent(model, TOOLS),
-    "react, completion": lambda model: agents.create_react_agent(model, TOOLS, protocol="completion"),
+KINDS: dict[str, Callable[..., agents.Agent]] = {
+    **{name: kind.create for name, kind in ALL_KINDS.items()},
+    "react, completion": partial(agents.create_react_agent, protocol="completion"),
     # Without rules, which may ask more often than the tests count; `benchmarks/score.py` runs them on this model.
-    "structured": lambda model: agents.create_structured_agent(model, TOOLS, examples=EVERYDAY_EXAMPLES[:2], rules=()),
-    "tool_calling": lambda model: agents.create_tool_calling_agent(model, TOOLS),
-    "mrkl": lambda model: langchain.create_mrkl_agent(model, TOOLS),
-    "conversational": lambda model: langchain.create_conversational_agent(model, TOOLS),
-    "chat": lambda model: langchain.create_chat_agent(model, TOOLS),
-    "structured_chat": lambda model: langchain.create_structured_chat_agent(model, TOOLS),
-    "json_chat": lambda model: langchain.create_json_chat_agent(model, TOOLS),
-    "xml": lambda model: langchain.create_xml_agent(model, TOOLS),
-    "self_ask": lambda model: langchain.create_self_ask_agent(model, [intermediate_answer]),
+    "structured": partial(agents.create_structured_agent, examples=EVERYDAY_EXAMPLES[:2], rules=()),
 }
 
 
@@ -62,34 +47,17 @@ def model() -> Iterator[LocalModel]:
         yield local
 
 
-def executor_of(
-    kind: str,
-    model: messages.Model,
-    stopping: Stopping = "force",
-    iterations: int = ITERATIONS,
-    observers: Sequence[Observer] = (),
-) -> AgentExecutor:
-    tools: tuple[AnyTool, ...] = (intermediate_answer,) if kind == "self_ask" else TOOLS
-    return AgentExecutor(
-        agent=KINDS[kind](model),
-        tools=tools,
-        handle_parsing_errors=True,
-        early_stopping_method=stopping,
-        max_iterations=iterations,
-        max_execution_time=SECONDS,
-        max_fan_out=FAN_OUT,
-        observers=observers,
-    )
+# Any: options of an executor, here and below.
+def executor_of(kind: str, model: messages.Model, **options: Any) -> AgentExecutor:
+    tools: tuple[AnyTool, ...] = (search,) if kind == "self_ask" else TOOLS
+    limits: dict[str, Any] = {"max_iterations": ITERATIONS, "max_execution_time": SECONDS, "max_fan_out": FAN_OUT}
+    agent = KINDS[kind](model, tools)
+    return AgentExecutor(agent=agent, tools=tools, handle_parsing_errors=True, **limits | options)
 
 
 def inputs_of(executor: AgentExecutor) -> dict[str, Any]:
     given = {"input": "What is 37 * 48?", "chat_history": "none"}
     return {name: given[name] for name in executor.agent.input_keys}
-
-
-def seconds_of(event: Event[Ending]) -> float:
-    spent = getattr(event, "spent", None)
-    return spent.seconds if isinstance(spent, Spent) else 0.0
 
 
 def assert_within_the_proof(executor: AgentExecutor, spent: Spent, events: list[Event[Ending]]) -> None:
@@ -107,13 +75,13 @@ def assert_within_the_proof(executor: AgentExecutor, spent: Spent, events: list[
         assert number <= bound.number, name
     # How late a busy machine is when it cuts a call is not ours to say; but then nothing more is asked for.
     assert bounds.seconds.number is not None
-    late = itertools.dropwhile(lambda event: seconds_of(event) < SECONDS, events)
+    late = itertools.dropwhile(lambda event: getattr(event, "spent", Spent()).seconds < SECONDS, events)
     assert [event for event in late if isinstance(event, Asked)] == []
 
 
-def ran(kind: str, model: messages.Model, stopping: Stopping = "force", iterations: int = ITERATIONS) -> RunResult:
+def ran(kind: str, model: messages.Model, **options: Any) -> RunResult:
     events: list[Event[Ending]] = []
-    executor = executor_of(kind, model, stopping, iterations, [events.append])
+    executor = executor_of(kind, model, observers=[events.append], **options)
     result = executor.run(inputs_of(executor))
     assert_within_the_proof(executor, result.spent, events)
     return result
@@ -138,13 +106,13 @@ def test_structured_agent_needs_no_tool_support() -> None:
     with LocalModel(max_tokens=4) as plain:
         with pytest.raises(errors.BadRequestError, match="does not support tools"):
             ran("tool_calling", plain)
-        assert ran("structured", plain, iterations=1).spent["model_calls"] == 1
+        assert ran("structured", plain, max_iterations=1).spent["model_calls"] == 1
 
 
 @pytest.mark.parametrize("kind", mark_except(["react", "tool_calling"], "react", mark=pytest.mark.full))
 @pytest.mark.parametrize("iterations", mark_except([0, 1], 1, mark=pytest.mark.full))
 def test_stopped_run_may_ask_for_a_last_answer(kind: str, iterations: int, model: LocalModel) -> None:
-    result = ran(kind, model, "generate", iterations)
+    result = ran(kind, model, early_stopping_method="generate", max_iterations=iterations)
     # Without any iteration, there is only the stop.
     assert result.stopped is not None or iterations
     if result.stopped is not None and limit_of(result.stopped).limit == "iterations":

@@ -21,7 +21,6 @@ from graphexec.messages import (
     AssistantMessage,
     ChatRequest,
     CompletionRequest,
-    Image,
     Message,
     ModelReply,
     ReplyDelta,
@@ -34,9 +33,10 @@ from graphexec.messages import (
 from graphexec.runtime.background_loop import BACKGROUND
 from tests.executor.actors import echo
 from tests.models import recorded
-from tests.models.actors import HELLO, LoopbackServer, chunks, response, split_events
+from tests.models.actors import HELLO, LoopbackServer, chunks, response, send, split_events
 from tests.models.call_modes import MODES, Ask
 from tests.models.leaks import Search
+from tests.models.pictures import ADDRESS
 from tests.parameters import cases
 
 if find_spec("openai") is None:
@@ -47,8 +47,7 @@ pytestmark = pytest.mark.medium
 KEY = "sk-never-shown-anywhere"
 ADD = ToolSpec("add", "Add.", {"type": "object", "properties": {"a": {"type": "integer"}}})
 CALLED = AssistantMessage("", (ToolCall("c1", "add", '{"a": 1}'),))
-PICTURE = Image("https://example.com/cat.png")
-HISTORY: list[Message] = [SystemMessage("be brief"), UserMessage("1 + 1?", (PICTURE,)), CALLED, ToolMessage("c1", "2")]
+HISTORY: list[Message] = [SystemMessage("be brief"), UserMessage("1 + 1?", (ADDRESS,)), CALLED, ToolMessage("c1", "2")]
 
 Transport = httpx2.MockTransport
 # Any: the models are those of other packages, here and below.
@@ -105,15 +104,17 @@ each_call = cases(("bridge", "ask"), *[(bridge, ask) for bridge in BRIDGES for a
 
 
 class Server:
-    """A server that answers with the same bytes, whole or streamed as it is asked, and keeps the bodies."""
+    """A server that answers with the same bytes, whole or streamed as it is asked, or fails; it keeps the bodies."""
 
-    def __init__(self, whole: bytes, stream: bytes = b"", status: int = 200) -> None:
+    def __init__(self, whole: bytes | Exception, stream: bytes = b"", status: int = 200) -> None:
         self.bodies: list[dict[str, Any]] = []
         self.transport = Transport(self._answer)
         self._whole, self._stream, self._status = whole, stream, status
 
     def _answer(self, request: httpx2.Request) -> httpx2.Response:
         self.bodies.append(json.loads(request.content))
+        if isinstance(self._whole, Exception):
+            raise self._whole
         streams = bool(self._stream) and self.bodies[-1].get("stream")
         kind = "text/event-stream" if streams else "application/json"
         content = self._stream if streams else self._whole
@@ -183,7 +184,7 @@ def test_request_has_tools_choice_stop_and_images(bridge: Bridge) -> None:
         assert body["stop"] == ["STOP"]
         assert [tool["function"]["name"] for tool in body["tools"]] == ["add"]
         assert [message["role"] for message in body["messages"]] == ["system", "user", "assistant", "tool"]
-        assert PICTURE.url in json.dumps(body["messages"][1])
+        assert ADDRESS.url in json.dumps(body["messages"][1])
         (call,) = body["messages"][2]["tool_calls"]
         assert (call["id"], json.loads(call["function"]["arguments"])) == ("c1", {"a": 1})
         assert body["messages"][3]["tool_call_id"] == "c1"
@@ -213,19 +214,11 @@ def test_text_ends_before_a_stop_string(bridge: Bridge, ask: Ask) -> None:
 
 @each_bridge
 def test_cut_stream_is_an_error(bridge: Bridge) -> None:
-    for _, events, reply in REPLIES:
+    for _, events, _ in REPLIES:
         for number in range(len(events) - 3):
             model = bridge(Server(b"", b"".join(events[:number]) or b"\n").transport)
             with pytest.raises(errors.ModelError):
                 list(model.stream(HELLO))
-        assert parts_of(reply)
-
-
-def failing(error: Exception) -> Transport:
-    def fail(_: httpx2.Request) -> httpx2.Response:
-        raise error
-
-    return Transport(fail)
 
 
 def refusing(status: int, body: Any) -> Transport:
@@ -240,8 +233,8 @@ ERRORS: list[tuple[Transport, type[errors.ModelError], str]] = [
     (refusing(400, recorded.OVERFLOW.decode()), errors.ContextOverflowError, "5031 tokens"),
     (refusing(400, {"error": {"message": "no such member"}}), errors.BadRequestError, "no such member"),
     (refusing(503, "<html>"), errors.ServerError, "<html>"),
-    (failing(httpx2.ConnectError(f"no route, {KEY}")), errors.ModelConnectionError, ""),
-    (failing(httpx2.ReadTimeout("too late")), errors.ModelTimeoutError, "did not answer "),
+    (Server(httpx2.ConnectError(f"no route, {KEY}")).transport, errors.ModelConnectionError, ""),
+    (Server(httpx2.ReadTimeout("too late")).transport, errors.ModelTimeoutError, "did not answer "),
 ]
 
 
@@ -286,11 +279,7 @@ def test_completions_are_sent_as_such() -> None:
 
 @cases("bridge", *[bridge for bridge in BRIDGES if bridge in {async_openai, pydantic_ai}])
 def test_async_client_keeps_its_connection_in_sync_runs(bridge: Bridge) -> None:
-    def send_text(connection: Any) -> bool:
-        connection.sendall(response(TEXT))
-        return True
-
-    with LoopbackServer(send_text, send_text, send_text) as server:
+    with LoopbackServer(*[send(response(TEXT))] * 3) as server:
         sent = at_server(server, awaits=True)
         model: Any = models.from_openai(sent, "tiny") if bridge is async_openai else through_pydantic_ai(sent)
         assert [model.complete(HELLO).content for _ in range(3)] == ["Café costs €4."] * 3

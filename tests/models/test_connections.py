@@ -283,11 +283,3 @@ class TestClientsOfTheUsers:
         for url, words in ((server.url, "is the server running"), ("nonsense", "must be an address")):
             with httpx2.Client() as client, pytest.raises(ModelConnectionError, match=words):
                 call_blocking(OpenAICompatible("tiny", base_url=url, api_key="", client=client, clock=clock))
-
-
-@pytest.mark.medium
-def test_import_loads_neither_http_client_nor_llama() -> None:
-    heavy = {"sqlite3", "httpx", "httpx_sse", "xllamacpp", "rich", "filelock", "platformdirs"}
-    program = "import sys, graphexec.models.wrappers.caching\nfrom graphexec.models import *\n"
-    program += f"print(sorted({heavy!r} & set(sys.modules)))"
-    assert subprocess.run([sys.executable, "-c", program], check=True, capture_output=True).stdout.strip() == b"[]"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from graphexec.errors import InvalidReplyError
 from graphexec.messages import ModelReply
 from graphexec.models.http.json_values import to_object
+from tests.models.call_modes import call_blocking, stream_blocking
 from tests.models.wire_corpus import EVENTS, JSON, Shape, ask, serve, to_stream
 from tests.parameters import cases
 
@@ -22,12 +24,8 @@ ODD: tuple[Any, ...] = (None, "x", "", 1.5, -1, 10**400, True, [], [7], [{}], [N
 BESIDE: dict[str, JSON] = json.loads(Path(__file__).with_name("odd_members.json").read_text(encoding="utf-8"))
 
 
-def chat_whole(body: JSON, choice: JSON, message: JSON) -> JSON:
-    return {"choices": [{**choice, "finish_reason": "stop", "message": {**message, "content": "Hi."}}], **body}
-
-
-def chat_streamed(body: JSON, choice: JSON, delta: JSON) -> JSON:
-    return {"choices": [{**choice, "finish_reason": "stop", "delta": {**delta, "content": "Hi."}}], **body}
+def chat(body: JSON, choice: JSON, said: JSON, *, member: str) -> JSON:
+    return {"choices": [{**choice, "finish_reason": "stop", member: {**said, "content": "Hi."}}], **body}
 
 
 def anthropic_whole(body: JSON, thinking: JSON) -> JSON:
@@ -62,16 +60,16 @@ def odd_versions(groups: tuple[JSON, ...]) -> Iterator[tuple[str, tuple[JSON, ..
 
 def read(api: str, body: JSON, *, streamed: bool) -> Any:
     content = to_stream([f"data: {json.dumps(body)}", "data: [DONE]"]) if streamed else json.dumps(body).encode()
-    shape = Shape(api, {"api": api})
+    shape = Shape(api, {}, api)
     model = serve(shape, content, EVENTS if streamed else "application/json").model()
-    return ask(model, shape.request, stream=streamed)
+    return ask(model, shape.request, stream_blocking if streamed else call_blocking)
 
 
 @pytest.mark.medium
 @cases(
     ("api", "make", "places", "streamed"),
-    ("chat", chat_whole, "chat choice message", False),
-    ("chat", chat_streamed, "chat choice message", True),
+    ("chat", partial(chat, member="message"), "chat choice message", False),
+    ("chat", partial(chat, member="delta"), "chat choice message", True),
     ("anthropic", anthropic_whole, "claude thinking", False),
     ("responses", responses_whole, "response reasoning said part", False),
     ("responses", responses_streamed, "response reasoning said part", True),

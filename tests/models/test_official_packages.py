@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from functools import cache
 from importlib.util import find_spec
+from pkgutil import resolve_name
 from typing import Any
 
 import pydantic
@@ -30,6 +31,7 @@ from graphexec.models.providers.openai_compatible import CHAT_COMPLETIONS
 from graphexec.models.providers.openai_responses import RESPONSES
 from tests.executor.actors import echo
 from tests.models.actors import encode
+from tests.models.call_modes import call_blocking
 from tests.models.picky_server import PickyServer, Protocol
 from tests.models.pictures import ADDRESS, CAT, DOG
 from tests.models.wire_corpus import JSON, Shape, WireServer, ask, load_corpus, ok
@@ -46,23 +48,18 @@ PARAMETERS = {"type": "object", "properties": {"a": {"type": "integer"}}, "requi
 SCHEMA = {**PARAMETERS, "additionalProperties": False}
 
 
+TYPES = {
+    "chat": "openai.types.chat.completion_create_params:CompletionCreateParamsNonStreaming",
+    "responses": "openai.types.responses.response_create_params:ResponseCreateParamsNonStreaming",
+    "anthropic": "anthropic.types.message_create_params:MessageCreateParamsNonStreaming",
+}
+
+
 # Any: the types of the official packages, which are slow to build.
 @cache
 def types_of(protocol: str) -> pydantic.TypeAdapter[Any]:
     """Return the type of a request."""
-    match protocol:
-        case "chat":
-            from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming as Chat
-
-            return pydantic.TypeAdapter(Chat)
-        case "responses":
-            from openai.types.responses.response_create_params import ResponseCreateParamsNonStreaming as Responses
-
-            return pydantic.TypeAdapter(Responses)
-        case _:
-            from anthropic.types.message_create_params import MessageCreateParamsNonStreaming as Messages
-
-            return pydantic.TypeAdapter(Messages)
+    return pydantic.TypeAdapter(resolve_name(TYPES[protocol]))
 
 
 @cache
@@ -98,7 +95,7 @@ def check_body(protocol: str, body: JSON) -> None:
 @cases("shape", *[shape for shape in load_corpus() if "request" in shape.file])
 def test_types_describe_the_requests_of_the_corpus(shape: Shape) -> None:
     server = WireServer(shape, lambda: ok(shape))
-    ask(server.model(), shape.request, stream=False)
+    ask(server.model(), shape.request, call_blocking)
     check_body(shape.api, server.bodies[0])
 
 

@@ -1,7 +1,5 @@
 """The options of models for their requests: what is sent, and what is refused."""
 
-from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -50,25 +48,6 @@ def test_only_set_options_are_sent_by_their_names(protocol: Protocol, effort: di
     body = body_of(protocol, top_p=0.5, reasoning_effort="low", **seed)
     assert body == body | effort | {"top_p": 0.5, "seed": 3}
     assert {*body_of(protocol)} == always
-
-
-def test_local_model_sends_its_options(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    process = SimpleNamespace(url="http://127.0.0.1:1", alive=True, close=lambda: None)
-    start: Callable[[Any], Any] = lambda _: process  # noqa: E731
-    server = PickyServer("chat", ["a"])
-    client = httpx.Client(transport=server.transport)
-    connect: Callable[..., Any] = lambda *_, **__: client  # noqa: E731
-    monkeypatch.setattr("graphexec.models.local.model.LlamaProcess", start)
-    monkeypatch.setattr(httpx, "Client", connect)
-    weights = tmp_path / "tiny.gguf"
-    weights.write_bytes(b"GGUF")
-    extra = {"min_p": 0.1, "chat_template_kwargs": {"a": 1}}
-    with LocalModel(weights, top_p=0.9, seed=1, reasoning_effort="low", extra_body=extra) as model:
-        assert model.complete(HELLO).content == "a"
-    (body,) = server.bodies
-    assert (body["top_p"], body["seed"], body["min_p"], body["temperature"]) == (0.9, 1, 0.1, 0.0)
-    # The template gets the effort.
-    assert body["chat_template_kwargs"] == {"reasoning_effort": "low", "a": 1}
 
 
 # A client, an option of it, and the facts of the refusal.
@@ -286,13 +265,10 @@ def test_every_model_has_a_name_and_a_provider(monkeypatch: pytest.MonkeyPatch) 
     inner = models.priced(models.cached(models.with_fallbacks(claude, scripted)), models.Price(1, 1))
     assert (inner.name, inner.provider) == ("claude-9", "anthropic")
 
-    class Own:
-        complete = acomplete = scripted.complete
-
     async def flow(call: ModelCall) -> ModelReply:
         return await call.ask(scripted)
 
-    own: list[Any] = [Own()]
+    own: list[Any] = [SimpleNamespace(complete=scripted.complete, acomplete=scripted.complete)]
     for inner_models in (own, []):
         wrapped = WrappedModel("own", inner_models, flow)
         assert (wrapped.name, wrapped.provider) == ("", "")

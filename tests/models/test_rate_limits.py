@@ -12,6 +12,7 @@ from graphexec.errors import InputError, ModelTimeoutError
 from graphexec.messages import ModelRequest
 from graphexec.models import Clock, FunctionModel, ScriptedModel, Waited, WrappedModel, rate_limited
 from graphexec.models.wrappers.rate_limits import Pace
+from tests.executor.actors import run_by
 from tests.models.actors import HELLO, FakeTime
 from tests.models.call_modes import Ask, Typewriter, all_modes, record_reports
 from tests.parameters import cases
@@ -46,18 +47,17 @@ def test_call_that_would_wait_too_long_uses_no_turn(ask: Ask) -> None:
     assert inner.timeouts == [10, 1], "waiting counts towards the timeout"
 
 
+class Dozing(FakeTime):
+    """A clock whose sleeps end early."""
+
+    def sleep(self, seconds: float) -> None:
+        super().sleep(seconds if seconds < 0.1 else seconds / 2)
+
+
 @all_modes
 def test_sleep_that_ends_early_is_continued(ask: Ask) -> None:
-    time = FakeTime()
-
-    def doze(seconds: float) -> None:
-        time.sleep(seconds if seconds < 0.1 else seconds / 2)
-
-    async def adoze(seconds: float) -> None:
-        doze(seconds)
-
-    early = Clock(monotonic=time.clock.monotonic, sleep=doze, asleep=adoze)
-    model = rate_limited(Typewriter(["a", "b"], time), per_second=1, clock=early)
+    time = Dozing()
+    model = rate_limited(Typewriter(["a", "b"], time), per_second=1, clock=time.clock)
     ask(model)
     began = time.now
     ask(model)
@@ -137,9 +137,9 @@ def test_reserved_times_stay_ordered_and_within_limits(
         assert all(later >= earlier + span for earlier, later in zip(given_out, given_out[count:], strict=False))
 
 
-@cases("how", "sync", "async")
-def test_turn_after_the_run_deadline_stops_it(how: str) -> None:
+@cases("way", "run", "arun")
+def test_turn_after_the_run_deadline_stops_it(way: str) -> None:
     model = rate_limited(ScriptedModel(["Action: nothing\nAction Input: x"], repeat_last=True), per_minute=1)
     executor = AgentExecutor(agent=create_react_agent(model, []), tools=[], max_execution_time=20)
-    result = executor.run("q") if how == "sync" else asyncio.run(executor.arun("q"))
+    result = run_by(way, executor)
     assert (result.reason, len(result.steps), result.spent["model_calls"]) == ("seconds", 1, 2)

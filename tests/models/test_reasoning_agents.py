@@ -5,21 +5,15 @@ from dataclasses import dataclass
 
 import pytest
 
-from graphexec import Agent, AgentExecutor, ParseError, Reported, agents, messages, models, tool, tools
+from graphexec import Agent, AgentExecutor, ParseError, Reported, agents, messages, models, tools
 from graphexec.executor.result import RunResult, make_result
 from graphexec.integrations import langchain
 from graphexec.models.http.remote import RemoteModel
-from tests.executor.actors import echo, run_by
-from tests.models.picky_server import PickyServer, Protocol, Shape, openai_refusal
+from tests.executor.actors import echo, run_by, search
+from tests.models.picky_server import PickyServer, Protocol
 from tests.parameters import cases, read_tables
 
 TEXTS = read_tables(__file__)
-
-
-@tool(name="Intermediate Answer")
-def search(text: str) -> str:
-    """Look it up."""
-    return text
 
 
 @dataclass(frozen=True)
@@ -148,32 +142,3 @@ def test_refusals_are_events_of_the_run() -> None:
     executor = AgentExecutor(agent=kind.create(server.model(temperature=0.0), [echo]), tools=[echo])
     news = [event.news for event in executor.stream("q") if isinstance(event, Reported)]
     assert news == [models.OptionRefused("stop"), models.OptionRefused("temperature")]
-
-
-EXTRA = "Extra inputs are not permitted"
-SHAPES: dict[str, Shape] = {
-    "OpenAI": openai_refusal,
-    "Azure": lambda name: (400, {"error": {"message": f"Unrecognized request argument supplied: {name}"}}),
-    "xAI": lambda name: (400, {"code": "invalid", "error": f"Argument not supported on this model: {name}"}),
-    "vLLM": lambda name: (
-        400,
-        {"message": f"[{{'type': 'extra_forbidden', 'loc': ('body', '{name}'), 'msg': '{EXTRA}'}}]"},
-    ),
-    "Mistral": lambda name: (422, {"detail": [{"type": "extra_forbidden", "loc": ["body", name], "msg": EXTRA}]}),
-    "Gemini": lambda name: (400, [{"error": {"message": f'Invalid JSON. Unknown name "{name}": Cannot find field.'}}]),
-    "LiteLLM": lambda name: (
-        400,
-        {"error": {"message": f"openai does not support parameters: ['{name}'], for model=o1", "code": "400"}},
-    ),
-}
-
-
-@cases("way", "run", "astream")
-@cases("shape", *SHAPES)
-def test_refusals_of_each_provider_are_understood(shape: str, way: str) -> None:
-    kind = KINDS["react"]
-    refuses = ("stop", "max_tokens", "temperature")
-    server = PickyServer("chat", [kind.call, kind.answer], refuses, SHAPES[shape])
-    check_answer(kind, server.model(temperature=0.0, max_tokens=99, max_retries=0), way)
-    assert server.refused == [*refuses]
-    assert all(body["max_completion_tokens"] == 99 for body in server.bodies)

@@ -56,13 +56,11 @@ STOPPED_BY = {
 
 
 def check_attacks(protocol: hostile.Protocol, ask: Ask, attacks: dict[str, hostile.Attack]) -> None:
-    path = "" if protocol.make.__name__ == "Anthropic" else "/v1"
     for name, make_act in attacks.items():
         limit = STOPPED_BY.get(name, "bytes")
         with LoopbackServer(make_act(protocol)) as server:
-            url = server.url.removesuffix("/v1") + path
             # A retry would find no further act.
-            model = protocol.make("tiny", base_url=url, api_key="", max_reply_bytes=LIMITS["bytes"], timeout=60)
+            model = protocol.model(server.url, max_reply_bytes=LIMITS["bytes"], timeout=60)
             with pytest.raises(ReplyLimitError) as caught:
                 ask(model)
             model.close()

@@ -4,7 +4,6 @@ import asyncio
 import itertools
 import resource
 import time
-from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -19,23 +18,14 @@ from tests.parameters import cases
 REQUEST = messages.ChatRequest([messages.UserMessage("hello")])
 
 
-@dataclass(frozen=True)
-class Measured:
-    """The class of a call's error, or nothing; its processor seconds, and the megabytes that it took at its peak."""
-
-    error: str
-    seconds: float
-    megabytes: float
-
-
-def measure_call(kind: str, url: str, mode: str, timeout: float) -> Measured:
-    """Call a method of a model at a server."""
+def measure_call(kind: str, url: str, mode: str, timeout: float) -> tuple[str, float, float]:
+    """Return the class of a call's error, or nothing; its processor seconds, and its megabytes at their peak."""
     receiver, sender = warm_context().Pipe(duplex=False)
     process = warm_context().Process(target=_measure, args=(kind, url, mode, timeout, sender))
     process.start()
     sender.close()
     try:
-        measured: Measured = receiver.recv()
+        measured: tuple[str, float, float] = receiver.recv()
     finally:
         process.join()
     return measured
@@ -49,7 +39,7 @@ def _measure(kind: str, url: str, mode: str, timeout: float, sender: Connection)
     peak, begun = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
     error = _error_of(model, mode)
     taken = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak
-    sender.send(Measured(error, time.process_time() - begun, taken / 1024))
+    sender.send((error, time.process_time() - begun, taken / 1024))
 
 
 # Any: the model of any provider.
@@ -108,9 +98,9 @@ def test_hostile_reply_is_a_cheap_error(protocol: Protocol, mode: str, name: str
     make_act = (STREAMS if "stream" in mode else BODIES)[name](protocol)
     endless_stream = name in ("endless comments", "endless text")
     with LoopbackServer(*[make_act] * 3) as server:
-        measured = measure_call(str(protocol), server.url, mode, SHORT if endless_stream else LONG)
+        error, seconds, megabytes = measure_call(str(protocol), server.url, mode, SHORT if endless_stream else LONG)
     others = {"wrong calls": "InvalidReplyError", "values of an error": "BadRequestError"}
     other = "ModelTimeoutError" if endless_stream else others.get(name)
-    assert measured.error in ("ReplyLimitError", other)
-    assert measured.seconds < SECONDS
-    assert measured.megabytes < MEGABYTES
+    assert error in ("ReplyLimitError", other)
+    assert seconds < SECONDS
+    assert megabytes < MEGABYTES

@@ -73,9 +73,8 @@ WRONG: list[tuple[Any, tuple[ScriptedReply, ...]]] = [
 ]
 
 
-@cases(("row", "right"), *((row, True) for row in RIGHT), *((row, False) for row in WRONG))
-def test_only_right_calls_and_right_answer_count(row: tuple[Any, tuple[ScriptedReply, ...]], right: bool) -> None:
-    task, replies = row
+@cases(("right", "task", "replies"), *((True, *row) for row in RIGHT), *((False, *row) for row in WRONG))
+def test_only_right_calls_and_right_answer_count(right: bool, task: Any, replies: tuple[ScriptedReply, ...]) -> None:
     assert run(task, *replies).right is right
 
 

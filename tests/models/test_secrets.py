@@ -9,7 +9,7 @@ import re
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import quote
 
 import httpx
@@ -41,15 +41,11 @@ def nothing_leaks(*secrets: str) -> Generator[Search, None, None]:
     assert search.hits == []
 
 
-def answer(status: int, body: bytes | str, kind: str = "application/json", **headers: str) -> actors.Answer:
-    return lambda _: httpx.Response(status, content=body, headers={"content-type": kind} | headers)
+Act: TypeAlias = httpx.Response | Exception | actors.Answer
 
 
-def fail(error: Exception) -> actors.Answer:
-    def act(_: httpx.Request) -> httpx.Response:
-        raise error
-
-    return act
+def answer(status: int, body: bytes | str, kind: str = "application/json", **headers: str) -> httpx.Response:
+    return httpx.Response(status, content=body, headers={"content-type": kind} | headers)
 
 
 def echo_headers(request: httpx.Request) -> httpx.Response:
@@ -68,8 +64,8 @@ RAISED = [
 ECHO = f'{{"error": {{"message": "Incorrect API key provided: {KEY}"}}}}'
 EVENTS = "text/event-stream"
 STATUSES = (400, 401, 403, 404, 408, 413, 422, 429, 500, 529, 201)
-FAILURES: dict[str, actors.Answer] = {
-    **{repr(error): fail(error) for error in RAISED},
+FAILURES: dict[str, Act] = {
+    **{repr(error): error for error in RAISED},
     **{str(status): answer(status, ECHO) for status in STATUSES},
     "401 with headers": echo_headers,
     "302": answer(302, "", location=f"https://elsewhere.example/?key={KEY}"),
@@ -85,14 +81,15 @@ FAILURES: dict[str, actors.Answer] = {
     "event that is not JSON": answer(200, f"data: {KEY}\n\n", EVENTS),
     "Anthropic's error": answer(200, f'event: error\ndata: {{"type": "error", {ECHO[1:]}\n\n', EVENTS),
     "stream without events": answer(200, "", EVENTS),
-    "cut stream": lambda _: actors.sse(
+    "cut stream": actors.sse(
         b'data: {"choices": [{"delta": {"content": "a"}}]}\n\n', error=httpx.ReadError(f"cut, {KEY}")
     ),
 }
 
 
-def make(kind: type[RemoteModel], act: actors.Answer) -> RemoteModel:
-    clients = actors.clients_of(httpx.MockTransport(act))
+def make(kind: type[RemoteModel], act: Act) -> RemoteModel:
+    """Make a model of a server that does the same for each request."""
+    clients = actors.clients_of(actors.Script(*[act] * 99).transport)
     return kind("tiny", base_url="https://models.example/v1", api_key=KEY, clock=actors.FakeTime().clock, **clients)
 
 

@@ -19,7 +19,7 @@ from tests import garbage
 from tests.models.actors import HELLO, FakeTime, LoopbackServer
 from tests.models.leaks import Search
 from tests.models.recorded import CALLS, CHAT
-from tests.models.test_secrets import CLASSES, ECHO, KEY, answer, make, nothing_leaks
+from tests.models.test_secrets import CLASSES, ECHO, KEY, Act, answer, make, nothing_leaks
 from tests.parameters import cases
 from tests.traces import unpack_page
 
@@ -48,13 +48,8 @@ def run_all(executor: AgentExecutor, folder: Path, search: Search) -> None:
     """Run in each way, record everything, and search it."""
     recorder = Recorder(executor.verify(), inputs="?")
 
-    def stream() -> None:
-        try:
-            for event in executor.stream({"input": "?"}):
-                recorder(event)
-        except ModelError as error:
-            recorder.failed(error)
-            raise
+    def stream() -> object:
+        return list(map(recorder, executor.stream({"input": "?"})))
 
     ways: tuple[Callable[[], object], ...] = (
         lambda: executor.invoke({"input": "?"}),
@@ -67,6 +62,8 @@ def run_all(executor: AgentExecutor, folder: Path, search: Search) -> None:
             search.in_object(way(), f"result {number}")
         except ModelError as error:
             search.in_error(error, f"run {number}")
+            if way is stream:
+                recorder.failed(error)
             snapshot = snapshot_of(error)
             if snapshot is not None:
                 (folder / f"snapshot-{number}.json").write_text(json.dumps(snapshot.to_json()))
@@ -80,7 +77,7 @@ def run_all(executor: AgentExecutor, folder: Path, search: Search) -> None:
 @pytest.mark.medium
 @cases("act", answer(401, ECHO), answer(500, ECHO), answer(200, f"no JSON: {KEY}"))
 @cases("kind", *CLASSES)
-def test_failed_runs_show_no_key(kind: type[RemoteModel], act: Callable[..., Any], tmp_path: Path) -> None:
+def test_failed_runs_show_no_key(kind: type[RemoteModel], act: Act, tmp_path: Path) -> None:
     # The records of the runs have their reports.
     with nothing_leaks() as search:
         run_all(executor_of(wrap(make(kind, act), tmp_path), tmp_path), tmp_path, search)
@@ -110,7 +107,7 @@ def test_run_stopped_by_its_deadline_shows_no_key() -> None:
 
 
 def test_no_failure_leaves_a_request_in_memory() -> None:
-    with httpx.Client(transport=httpx.MockTransport(answer(401, ECHO))) as client:
+    with httpx.Client(transport=httpx.MockTransport(lambda _: answer(401, ECHO))) as client:
         model = models.OpenAICompatible("tiny", base_url="https://only-here.example", api_key=KEY, client=client)
         with pytest.raises(ModelError) as caught:
             model.complete(HELLO)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import httpcore
@@ -18,7 +19,6 @@ from graphexec.models import OpenAICompatible
 from graphexec.models.http import exchange
 from graphexec.models.http.attempts import bound_waits
 from graphexec.models.http.network import DeadlineBackend
-from graphexec.models.http.remote import RemoteModel
 from tests.models import actors
 from tests.models.call_modes import MODES, Ask, call_blocking, stream_blocking
 from tests.models.hostile import EVENTS_TYPE, PROTOCOLS, Protocol
@@ -31,32 +31,23 @@ EVENTS = actors.split_events(STREAM)
 FINISHED = 4
 
 
-class Trickle:
-    """Sends a beginning, and then the same piece every 50 ms until the client closes the connection."""
-
-    def __init__(self, begin: bytes, piece: bytes) -> None:
-        self.begin, self.piece = begin, piece
-        self.stop = threading.Event()
-
-    def __call__(self, connection: socket.socket) -> bool:
-        connection.sendall(self.begin)
-        while not self.stop.wait(0.05):
-            connection.sendall(self.piece)
-        return False
+def trickle(begin: bytes, piece: bytes) -> actors.Act:
+    """Send a beginning, and then the same piece every 50 ms until the client closes the connection."""
+    return actors.send(begin, *[piece] * 10_000, every=0.05)
 
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: %s\r\n\r\n"
 STREAM_HEAD = HEAD % EVENTS_TYPE.encode()
-SLOW: dict[str, Callable[[], actors.Act]] = {
-    "status line": lambda: Trickle(b"HTTP/1.1 200 O", b"K"),
-    "headers": lambda: Trickle(b"HTTP/1.1 200 OK\r\nX-Slow: ", b"x"),
-    "informational responses": lambda: Trickle(b"", b"HTTP/1.1 102 Processing\r\n\r\n"),
-    "body": lambda: Trickle(HEAD % b"application/json", b" "),
-    "error": lambda: Trickle(b"HTTP/1.1 500 Oops\r\n\r\n", b" "),
-    "comments": lambda: Trickle(STREAM_HEAD, b": hello\n\n"),
-    "line": lambda: Trickle(STREAM_HEAD, b"d"),
-    "events": lambda: Trickle(STREAM_HEAD, b"data: {}\n\n"),
-    "text": lambda: Trickle(STREAM_HEAD, b'data: {"choices": [{"delta": {"content": "x"}}]}\n\n'),
+SLOW: dict[str, actors.Act] = {
+    "status line": trickle(b"HTTP/1.1 200 O", b"K"),
+    "headers": trickle(b"HTTP/1.1 200 OK\r\nX-Slow: ", b"x"),
+    "informational responses": trickle(b"", b"HTTP/1.1 102 Processing\r\n\r\n"),
+    "body": trickle(HEAD % b"application/json", b" "),
+    "error": trickle(b"HTTP/1.1 500 Oops\r\n\r\n", b" "),
+    "comments": trickle(STREAM_HEAD, b": hello\n\n"),
+    "line": trickle(STREAM_HEAD, b"d"),
+    "events": trickle(STREAM_HEAD, b"data: {}\n\n"),
+    "text": trickle(STREAM_HEAD, b'data: {"choices": [{"delta": {"content": "x"}}]}\n\n'),
 }
 
 
@@ -65,8 +56,8 @@ def slow_servers() -> Generator[dict[str, str]]:
     """Yield the addresses of servers that are slow in each way, one that is silent, and one that speaks no TLS."""
     with ExitStack() as stack:
         urls: dict[str, str] = {}
-        for name, make_act in SLOW.items():
-            urls[name] = stack.enter_context(actors.LoopbackServer(*[make_act() for _ in range(6)])).url
+        for name, act in SLOW.items():
+            urls[name] = stack.enter_context(actors.LoopbackServer(*[act] * 6)).url
         silent = stack.enter_context(actors.LoopbackServer())
         silent.add_acts(*[silent.stall()] * 6)
         urls["silent"] = silent.url
@@ -88,16 +79,11 @@ def check_late(call: Callable[[], object], limit: float) -> None:
     assert watch.elapsed < watch.extend(limit)
 
 
-def make_model(protocol: Protocol, url: str, seconds: float) -> RemoteModel:
-    path = url.removesuffix("/v1") if protocol.make.__name__ == "Anthropic" else url
-    return protocol.make("tiny", base_url=path, api_key="", timeout=seconds)
-
-
 def call_all(urls: dict[str, str], protocol: Protocol, seconds: float, limit: float) -> None:
     """Call each server at the same time, in each mode."""
 
     def call(name: str) -> None:
-        with make_model(protocol, urls[name], seconds) as model:
+        with protocol.model(urls[name], timeout=seconds) as model:
             for ask in MODES:
                 check_late(partial(ask, model, LONG if name == "upload" else actors.HELLO), limit)
 
@@ -204,23 +190,18 @@ def test_search_for_an_address_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> 
             found.set()
 
 
-class Addresses(httpcore.NetworkBackend):
-    """A network in which no address accepts a connection. `tried` are the addresses, with their timeouts."""
-
-    def __init__(self) -> None:
-        self.tried: list[tuple[str, float]] = []
-
-    def connect_tcp(self, host: str, port: int, timeout: Any = None, *_: Any, **__: Any) -> httpcore.NetworkStream:
-        self.tried.append((host, timeout))
-        raise httpcore.ConnectTimeout("nobody is there")
-
-
 def test_addresses_share_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     addresses = [(0, 0, 0, "", (f"10.0.0.{last}", 80)) for last in (1, 2, 2)]
     resolve: Callable[..., Any] = lambda *_, **__: addresses  # noqa: E731
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
-    network = Addresses()
+    tried: list[tuple[str, float]] = []
+
+    def connect(host: str, port: int, timeout: float, *_: Any, **__: Any) -> None:
+        tried.append((host, timeout))
+        raise httpcore.ConnectTimeout("nobody is there")
+
+    network: Any = SimpleNamespace(connect_tcp=connect)
     with pytest.raises(httpcore.ConnectTimeout), bound_waits(lambda: 8):
         DeadlineBackend(network).connect_tcp("example", 80, timeout=600)
-    assert [address for address, _ in network.tried] == ["10.0.0.1", "10.0.0.2"]
-    assert [seconds for _, seconds in network.tried] == pytest.approx([4, 8], abs=1)
+    assert [address for address, _ in tried] == ["10.0.0.1", "10.0.0.2"]
+    assert [seconds for _, seconds in tried] == pytest.approx([4, 8], abs=1)

@@ -3,6 +3,7 @@
 import errno
 import hashlib
 import importlib.util
+import json
 import os
 import re
 import signal
@@ -289,7 +290,7 @@ WITH_TOOLS = ChatRequest([UserMessage("hello")], (ToolSpec("add", "Add.", {"type
 GOOD = send(response(CHAT))
 
 
-class TestTemplatesWithoutTools:
+class TestServersOfLocalModels:
     @pytest.fixture
     def server(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[LoopbackServer]:
         with LoopbackServer() as loopback:
@@ -297,6 +298,17 @@ class TestTemplatesWithoutTools:
             start: Callable[[Any], Any] = lambda _: process  # noqa: E731
             monkeypatch.setattr("graphexec.models.local.model.LlamaProcess", start)
             yield loopback
+
+    def test_options_are_sent(self, server: LoopbackServer, tmp_path: Path) -> None:
+        server.add_acts(GOOD)
+        extra = {"min_p": 0.1, "chat_template_kwargs": {"a": 1}}
+        options: dict[str, Any] = {"top_p": 0.9, "seed": 1, "reasoning_effort": "low", "extra_body": extra}
+        with LocalModel(user_file(tmp_path), **options) as model:
+            assert model.complete(HELLO) == CHAT_REPLY
+        (body,) = map(json.loads, server.bodies)
+        assert (body["top_p"], body["seed"], body["min_p"], body["temperature"]) == (0.9, 1, 0.1, 0.0)
+        # The template gets the effort.
+        assert body["chat_template_kwargs"] == {"reasoning_effort": "low", "a": 1}
 
     def test_template_is_checked_once(self, server: LoopbackServer, tmp_path: Path) -> None:
         server.add_acts(GOOD, send(response(b'{"prompt": "Hello"}')), GOOD)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,12 +16,12 @@ from hypothesis import strategies as st
 
 from graphexec.errors import ModelError
 from graphexec.messages import ModelReply
+from tests.models.call_modes import call_async, call_blocking, stream_async, stream_blocking
 from tests.models.wire_corpus import (
     EVENTS,
     Outcome,
     Shape,
     WireServer,
-    aask,
     ask,
     assert_has,
     check_deltas,
@@ -51,33 +50,29 @@ def check_server(shape: Shape, server: WireServer, outcome: Outcome) -> None:
     if sent is not None:
         if shape.status == HTTPStatus.OK and shape.bodies:
             assert isinstance(outcome, ModelReply)
-            ask(server.model(), next_request(shape.request, outcome), stream=False)
+            ask(server.model(), next_request(shape.request, outcome), call_blocking)
         assert_has(server.bodies[-1], sent)
 
 
 @each_shape
 def test_shape_is_read(shape: Shape) -> None:
     for content, kind in shape.bodies:
-        for stream in (False, True):
+        for call in (call_blocking, stream_blocking):
             server = serve(shape, content, kind)
-            outcome = ask(server.model(), shape.request, stream=stream)
+            outcome = ask(server.model(), shape.request, call)
             shape.check(outcome)
             check_server(shape, server, outcome)
     if not shape.bodies:
         server = WireServer(shape, lambda: ok(shape))
-        check_server(shape, server, ask(server.model(), shape.request, stream=False))
+        check_server(shape, server, ask(server.model(), shape.request, call_blocking))
 
 
 @pytest.mark.medium
 @each_shape
 def test_shape_is_read_on_an_event_loop(shape: Shape) -> None:
-    async def read() -> None:
-        for content, kind in shape.bodies:
-            for stream in (False, True):
-                server = serve(shape, content, kind)
-                shape.check(await aask(server.model(), shape.request, stream=stream))
-
-    asyncio.run(read())
+    for content, kind in shape.bodies:
+        for call in (call_async, stream_async):
+            shape.check(ask(serve(shape, content, kind).model(), shape.request, call))
 
 
 @cases("shape", *(shape for shape in STREAMED if "pieces" not in shape.file))
@@ -256,7 +251,7 @@ def readings(shape: Shape) -> Iterator[tuple[Read, Read | Exception]]:
     """Yield our reading of each body and that of the official client, or its exception."""
     for content, kind in shape.bodies:
         stream = kind == EVENTS
-        outcome = ask(serve(shape, content, kind).model(), shape.request, stream=stream)
+        outcome = ask(serve(shape, content, kind).model(), shape.request, stream_blocking if stream else call_blocking)
         assert isinstance(outcome, ModelReply), outcome
         try:
             yield our_reading(outcome), official_reading(shape, content, stream=stream)

@@ -51,6 +51,7 @@ from graphexec.messages.model import check_reply
 from graphexec.models import Anthropic, OpenAICompatible, OpenAIResponses
 from graphexec.models.http.remote import RemoteModel
 from tests.models.actors import Content, FakeTime, clients_of
+from tests.models.call_modes import Ask, stream_blocking
 
 FILES = Path(__file__).parent / "wire"
 
@@ -67,6 +68,8 @@ _OK: dict[str, JSON] = {
         "status": "completed",
     },
 }
+# Members of a file that are attributes of its shape.
+_FIELDS = {"api", "model", "base_url", "status"}
 _PARAMETERS: JSON = {"type": "object", "properties": {}}
 
 
@@ -76,35 +79,20 @@ class Shape:
 
     name: str
     file: JSON
+    api: str
+    model: str = "tiny"
+    base_url: str = "http://127.0.0.1:1/v1"
+    status: int = 200
+    # The events of the stream; empty if there is none.
+    events: Sequence[str] = ()
 
     def __repr__(self) -> str:
         return self.name
 
     @property
-    def api(self) -> str:
-        api: str = self.file["api"]
-        return api
-
-    @property
-    def model(self) -> str:
-        model: str = self.file.get("model", "tiny")
-        return model
-
-    @property
-    def base_url(self) -> str:
-        address: str = self.file.get("base_url", "http://127.0.0.1:1/v1")
-        return address
-
-    @property
     def expected(self) -> JSON | None:
         """The members of the reply, or `None` if an error is expected."""
         return self.file.get("reply")
-
-    @property
-    def events(self) -> list[str]:
-        """The events of the stream; empty if there is none."""
-        events: list[str] = self.file.get("stream", [])
-        return events
 
     @property
     def bodies(self) -> list[tuple[bytes, str]]:
@@ -117,11 +105,6 @@ class Shape:
         if self.events:
             found.append((to_stream(self.events), EVENTS))
         return found or ([(b"", "application/json")] if "status" in self.file else [])
-
-    @property
-    def status(self) -> int:
-        status: int = self.file.get("status", 200)
-        return status
 
     @cached_property
     def request(self) -> ChatRequest:
@@ -186,20 +169,10 @@ def ok(shape: Shape) -> httpx.Response:
     return httpx.Response(200, json=_OK[shape.api])
 
 
-def ask(model: RemoteModel, request: ChatRequest, *, stream: bool) -> Outcome:
-    """Return the outcome of a blocking call."""
+def ask(model: RemoteModel, request: ChatRequest, call: Ask) -> Outcome:
+    """Return the outcome of a call in one of the modes."""
     try:
-        reply = [*model.stream(request)][-1] if stream else model.complete(request)
-        return check_reply(reply, "tiny")
-    except ModelError as error:
-        return error
-
-
-async def aask(model: RemoteModel, request: ChatRequest, *, stream: bool) -> Outcome:
-    """Return the outcome of an async call."""
-    try:
-        reply = [one async for one in model.astream(request)][-1] if stream else await model.acomplete(request)
-        return check_reply(reply, "tiny")
+        return check_reply(call(model, request), "tiny")
     except ModelError as error:
         return error
 
@@ -224,7 +197,7 @@ def read_events(shape: Shape, events: Sequence[str], *, breaks: bool = False) ->
     """Return what a blocking client reads in these events; errors are not retried."""
     model = serve(shape, to_stream(events), EVENTS, breaks=breaks).model()
     model._max_retries = 0  # pyright: ignore[reportPrivateUsage]
-    return ask(model, shape.request, stream=True)
+    return ask(model, shape.request, stream_blocking)
 
 
 def to_stream(events: Sequence[str]) -> bytes:
@@ -310,4 +283,8 @@ def assert_has(found: Any, expected: Any, place: str = "") -> None:
 
 def load_corpus() -> list[Shape]:
     """Return the shapes of all files."""
-    return [Shape(path.stem, json.loads(path.read_text(encoding="utf-8"))) for path in sorted(FILES.glob("*.json"))]
+    files = [(path.stem, json.loads(path.read_text(encoding="utf-8"))) for path in sorted(FILES.glob("*.json"))]
+    return [
+        Shape(name, file, **{one: file[one] for one in _FIELDS & file.keys()}, events=file.get("stream", ()))
+        for name, file in files
+    ]

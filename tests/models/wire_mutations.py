@@ -11,8 +11,9 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
+from graphexec.models.http.json_values import to_object
 from tests.models.wire_corpus import JSON, Shape
 
 # The members and indices that lead to a value.
@@ -141,7 +142,7 @@ def _part(shape: Shape, data: JSON) -> str:
     calls = [call for delta in _deltas(data) for call in _objects(delta.get("tool_calls"))]
     if calls:
         # Calls begin in their order.
-        begins = any(_object(call.get("function")).get("name") for call in calls)
+        begins = any(to_object(call.get("function")).get("name") for call in calls)
         return "" if begins or "index" not in calls[0] else f"call {calls[0]['index']}"
     found = [name for delta in _deltas(data) for name in _CONTENTS if delta.get(name)]
     return found[0] if len(found) == 1 else ""
@@ -153,7 +154,7 @@ def _has_content(shape: Shape, data: JSON) -> bool:
         # The final response repeats all of them.
         return False
     if shape.api == "anthropic":
-        block = _object(data.get("content_block"))
+        block = to_object(data.get("content_block"))
         begun = block.get("text") or block.get("thinking") or block.get("type") == "tool_use"
         return data.get("type") == "content_block_delta" or bool(begun)
     parts = [*_choices(data), *_deltas(data)]
@@ -162,11 +163,11 @@ def _has_content(shape: Shape, data: JSON) -> bool:
 
 def _calls(data: JSON) -> list[JSON]:
     """Return the calls in an event, each with `id`, `name` and `arguments`."""
-    block = _object(data.get("content_block"))
+    block = to_object(data.get("content_block"))
     if block.get("type") == "tool_use":
         return [{"id": block.get("id"), "name": block.get("name"), "arguments": json.dumps(block.get("input") or {})}]
     calls = [call for delta in _deltas(data) for call in _objects(delta.get("tool_calls"))]
-    return [{"id": call.get("id"), **_object(call.get("function"))} for call in calls]
+    return [{"id": call.get("id"), **to_object(call.get("function"))} for call in calls]
 
 
 def _begins_call(data: JSON) -> bool:
@@ -177,7 +178,7 @@ def _begins_call(data: JSON) -> bool:
 def _extends_call(data: JSON) -> bool:
     found = _calls(data)
     more = bool(found) and all(one.get("arguments") and not one.get("name") for one in found)
-    return more or bool(_object(data.get("delta")).get("partial_json"))
+    return more or bool(to_object(data.get("delta")).get("partial_json"))
 
 
 def _is_repeatable(data: JSON) -> bool:
@@ -196,7 +197,7 @@ def _is_whole(arguments: Any) -> bool:
 def _parse(event: str) -> JSON:
     """Return the data of an event; an empty object if they are not an object of JSON."""
     try:
-        return _object(json.loads(event.rpartition("data:")[2]))
+        return to_object(json.loads(event.rpartition("data:")[2]))
     except ValueError:
         return {}
 
@@ -206,15 +207,11 @@ def _choices(data: JSON) -> list[JSON]:
 
 
 def _deltas(data: JSON) -> list[JSON]:
-    return [_object(choice.get(name)) for choice in _choices(data) for name in ("delta", "message")]
-
-
-def _object(value: Any) -> JSON:
-    return cast("JSON", value) if isinstance(value, dict) else {}
+    return [to_object(choice.get(name)) for choice in _choices(data) for name in ("delta", "message")]
 
 
 def _objects(value: Any) -> list[JSON]:
-    return [_object(one) for one in _list(value)]
+    return [to_object(one) for one in _list(value)]
 
 
 def _list(value: Any) -> list[Any]:
@@ -223,7 +220,7 @@ def _list(value: Any) -> list[Any]:
 
 def _paths(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
     """Yield the values within a value, and the paths to them."""
-    items: list[tuple[str | int, Any]] = [*enumerate(_list(value)), *_object(value).items()]
+    items: list[tuple[str | int, Any]] = [*enumerate(_list(value)), *to_object(value).items()]
     for name, one in items:
         yield (*path, name), one
         yield from _paths(one, (*path, name))

@@ -5,10 +5,10 @@ nothing: those `written` as LangChain's own tests write them, and those `compose
 write. This reads the replies of the file again. It has the meanings of version 1.0.8 of langchain-classic.
 """
 
-import importlib
 import json
 from collections.abc import Callable
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 RECORDED = Path(__file__).parent / "recorded.json"
@@ -26,9 +26,7 @@ PARSERS = {
 
 
 def load(name: str) -> Callable[[str], Any]:
-    module, _, parser = name.partition(":")
-    make = getattr(importlib.import_module(f"langchain_classic.agents.{module}"), parser)
-    parse: Callable[[str], Any] = make().parse
+    parse: Callable[[str], Any] = resolve_name(f"langchain_classic.agents.{name}")().parse
     return parse
 
 

@@ -14,7 +14,7 @@ from graphexec.integrations import langchain
 from graphexec.integrations.langchain import Stepwise
 from graphexec.kernel.effects import CallContext
 from tests.drivers import FakeClock
-from tests.executor.actors import act, direct, echo, scripted, timed
+from tests.executor.actors import act, direct, echo, make_executor, timed
 from tests.executor.test_memory_nodes import Diary
 from tests.parameters import cases
 
@@ -27,12 +27,7 @@ def make_counter(turns: int = 3, **settings: Any) -> AgentExecutor:
             return AgentFinish({"output": f"{len(steps)} steps of {inputs['input']}"})
         return act("echo", text=f"{len(steps)}")
 
-    return make_executor(agent=decide, **settings)
-
-
-def make_executor(*turns: Any, **settings: Any) -> AgentExecutor:
-    options: dict[str, Any] = {"agent": scripted(*turns), "tools": [echo, direct], **settings}
-    return AgentExecutor(**options)
+    return AgentExecutor(agent=decide, tools=[echo], **settings)
 
 
 # What the caller does between two turns, with their number and the run: the changed run, or nothing.
@@ -90,7 +85,7 @@ def test_leaving_the_loop_ends_the_run(how: str) -> None:
         asked.append(len(steps))
         return act("echo", text="on")
 
-    turns = langchain.iterate(make_executor(agent=decide), "q")
+    turns = langchain.iterate(AgentExecutor(agent=decide, tools=[echo]), "q")
     assert len(iterate(turns, how, most=2)) == 2
     assert (asked, turns.spent.iterations, len(turns.run.steps)) == ([0, 1], 2, 2)
     with pytest.raises(errors.InputError, match="the run has not ended; iterate over it to the end"):
@@ -168,13 +163,8 @@ def test_users_node_neither_hides_nor_repeats_steps(how: str) -> None:
 
 @both
 def test_an_exception_ends_the_iteration(how: str) -> None:
-    def decide(steps: Steps, inputs: dict[str, Any]) -> Any:
-        if steps:
-            raise OSError("it broke")
-        return A
-
-    turns = langchain.iterate(make_executor(agent=decide), "q")
-    with pytest.raises(OSError, match="it broke"):
+    turns = langchain.iterate(make_executor(A, act("fail", text="b"), handle_tool_errors="raise"), "q")
+    with pytest.raises(ValueError, match="no b"):
         iterate(turns, how)
     assert [step.observation for step in turns.run.steps] == ["a"]
 
@@ -214,8 +204,8 @@ def test_time_of_the_memory_counts(how: str) -> None:
 @both
 @cases(
     ("executor", "reason", "ended"),
-    (make_executor(act("direct", text="a"), max_iterations=5), "return_direct", True),
-    (make_executor(act("direct", text="a"), memory=Diary()), "return_direct", True),
+    (make_executor(act("direct", text="a"), tools=[direct], max_iterations=5), "return_direct", True),
+    (make_executor(act("direct", text="a"), tools=[direct], memory=Diary()), "return_direct", True),
     (make_counter(1), "finished", False),
 )
 def test_last_turn_is_marked_as_ended(how: str, executor: AgentExecutor, reason: str, ended: bool) -> None:

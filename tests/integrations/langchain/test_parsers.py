@@ -3,14 +3,13 @@
 import contextlib
 import itertools
 import json
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from graphexec import AgentAction, AgentFinish, AgentStep, ParseError, actions, agents
+from graphexec import AgentAction, AgentFinish, AgentStep, ParseError, actions
 from graphexec.integrations.langchain.formats import self_ask, xml
 from graphexec.integrations.langchain.formats.json_actions import read_chat, read_json_chat, read_structured_chat
 from graphexec.integrations.langchain.formats.labelled_text import read_conversational, read_mrkl
@@ -18,10 +17,9 @@ from graphexec.integrations.langchain.formats.xml import escape_tags, format_scr
 from graphexec.messages import ModelReply
 from tests.agents.mutations.common import Meaning, meaning_of
 from tests.agents.strategies import any_text, names, objects, plain
-from tests.integrations.langchain.readers import READERS
+from tests.integrations.langchain.readers import READERS, Read
 from tests.parameters import cases, read_tables
 
-Read: TypeAlias = Callable[[ModelReply], agents.Decision]
 CATS, ADD = '{"action": "search", "action_input": "cats"}', '{"action": "add", "action_input": {"a": 1, "b": 2}}'
 ECHO = '{"action": "echo", "action_input": "a"}'
 TAGS = ["<tool>", "</tool>", "<tool_input>", "</TOOL_INPUT >", "<b>", "&lt;", "&amp;", "tool>", "lt;", "x"]
@@ -114,24 +112,8 @@ def test_reply_has_a_meaning(read: Read, text: str, meaning: list[object]) -> No
     assert meaning_of(read(ModelReply(text))) == tuple(meaning)
 
 
-@cases(
-    ("text", "output", "log"),
-    ("Final Answer: 42", "42", "Final Answer: 42"),
-    ("Final Answer: 4\nFinal Answer: 42\n\nIt is.", "42\n\nIt is.", None),
-    ("final answer: 42", "42", None),
-    # The text after the answer is invented; the answer keeps its last character.
-    ("Final Answer: 42\n\nAction: foo\nAction Input: bar", "42", "Final Answer: 42"),
-    ("Final Answer: 42\nAction: foo\nAction Input: bar", "42", "Final Answer: 42\n"),
-    ("Final Answer: 42\nAction: foo\nAction Input: bar\n\nmore", "42", "Final Answer: 42\n"),
-    ("Final Answer: 42\n\tObservation: no\n\nAction: foo\nAction Input: bar", "42", "Final Answer: 42"),
-)
-def test_answer_before_an_action_has_priority(text: str, output: str, log: str | None) -> None:
-    finish = read_mrkl(ModelReply(text))
-    assert isinstance(finish, AgentFinish)
-    assert (finish.output, finish.log) == (output, text if log is None else log)
-
-
 ACT = "Action: f\nAction Input: x"
+FOO = "Action: foo\nAction Input: bar"
 BEHIND_QUESTION = [
     f"\n{label} B.\nSo the final answer is: B"
     for label in ("Intermediate answer:", "intermediate Answer :", "Intermediate answer 1:")
@@ -146,6 +128,11 @@ BEHIND_TAGS = [
 
 @cases(
     ("read", "text", "meaning", "invented"),
+    # An answer before an action has priority, and keeps its last character.
+    *((read_mrkl, "Final Answer: 42", ("42",), rest) for rest in ("", f"\n\n{FOO}", f"\n\tObservation: no\n\n{FOO}")),
+    *((read_mrkl, "Final Answer: 42\n", ("42",), rest) for rest in (FOO, f"{FOO}\n\nmore")),
+    (read_mrkl, "Final Answer: 4\nFinal Answer: 42\n\nIt is.", ("42\n\nIt is.",), ""),
+    (read_mrkl, "final answer: 42", ("42",), ""),
     (read_mrkl, ACT, ("f", "x"), "\nObservation: y\nFinal Answer: y"),
     (read_mrkl, ACT, ("f", "x"), "\n\tObservation: y\nFinal Answer: y"),
     (read_mrkl, ACT, ("f", "x"), "\nobservation: y\nFinal Answer: y"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from graphexec import AgentExecutor, AgentFinish, ParseError, Reported, Snapshot
 from graphexec.errors import AgentError, InputError, SnapshotError
 from graphexec.integrations.langchain import runnable_agent
 from graphexec.messages import AssistantMessage, ReplyDelta, ToolCall
-from tests.executor.actors import echo, run_async, run_sync, scripted, snapshot_after
+from tests.executor.actors import echo, run_async, run_by, run_sync, scripted, snapshot_after
 from tests.integrations.langchain import shapes as lc
 from tests.parameters import cases
 
@@ -108,13 +109,12 @@ def test_each_run_uses_its_own_method(chain: Any, stream: bool, used: tuple[str,
 def test_async_run_awaits_on_its_own_loop() -> None:
     loops: list[object] = []
 
-    class Looking(lc.Chain):
-        async def ainvoke(self, inputs: dict[str, Any], config: Any = None) -> Any:
-            loops.append(asyncio.get_running_loop())
-            return await super().ainvoke(inputs, config)
+    async def look(inputs: dict[str, Any], config: Any = None) -> Any:
+        loops.append(asyncio.get_running_loop())
+        return DONE
 
     async def main() -> None:
-        await executor(Looking(DONE), stream=False).arun("q")
+        await executor(SimpleNamespace(ainvoke=look)).arun("q")
         assert loops == [asyncio.get_running_loop()]
 
     asyncio.run(main())
@@ -201,16 +201,6 @@ class ToolCalling(lc.Chain):
         return lc.calls(reply) if reply.tool_calls else lc.AgentFinish({"output": reply.content}, reply.content)
 
 
-@RUNS
-def test_native_tool_calls_keep_their_classes(run: Callable[..., Any]) -> None:
-    chain = ToolCalling(native({"text": "a"}, {"text": "b"}), lc.AIMessage(content="done"))
-    ended = run(executor(chain))
-    assert (ended.output, [step.observation for step in ended.steps]) == ("done", ["a", "b"])
-    called, *results = chain.given[1]["messages"]
-    assert called == native({"text": "a"}, {"text": "b"})
-    assert [(one.tool_call_id, one.content) for one in results] == [("c0", "a"), ("c1", "b")]
-
-
 BLOCKS: Any = ["I ", {"type": "text", "text": "look."}, {"type": "thinking", "thinking": "Hm."}]
 
 
@@ -226,11 +216,12 @@ def test_resumed_native_calls_keep_their_classes(monkeypatch: pytest.MonkeyPatch
     chain = ToolCalling(native({"text": "a"}, {"text": "b"}), OSError("crash"), lc.AIMessage(content="done"))
     text = snapshot_after(OSError, lambda: executor(chain).run("q"), match="crash").retried().to_json()
     resumed = executor(chain)
-    assert resumed.run(Snapshot.from_json(text, resumed.graph)).output == "done"
+    ended = resumed.run(Snapshot.from_json(text, resumed.graph))
+    assert (ended.output, [step.observation for step in ended.steps]) == ("done", ["a", "b"])
     assert Snapshot.from_json(text, resumed.graph).to_json() == text
     called, *results = chain.given[-1]["messages"]
     assert called == native({"text": "a"}, {"text": "b"})
-    assert [one.tool_call_id for one in results] == ["c0", "c1"]
+    assert [(one.tool_call_id, one.content) for one in results] == [("c0", "a"), ("c1", "b")]
     monkeypatch.delattr(sys.modules[lc.ToolAgentAction.__module__], "ToolAgentAction")
     with pytest.raises(SnapshotError, match=r"shapes\.ToolAgentAction, which this program has not loaded"):
         resumed.run(Snapshot.from_json(text, resumed.graph))
@@ -310,35 +301,27 @@ class Speaking(lc.Chain):
             handler.on_llm_new_token("Let me ")
             handler.on_llm_new_token([{"type": "text", "text": "look."}])
             part = {"name": "echo", "args": '{"te', "id": "c0", "index": 1}
-            handler.on_llm_new_token("", chunk=namespace(message=namespace(tool_call_chunks=[part])))
+            handler.on_llm_new_token("", chunk=SimpleNamespace(message=SimpleNamespace(tool_call_chunks=[part])))
         return super().chunks(method, inputs, config)
-
-
-def namespace(**fields: Any) -> Any:
-    return type("Namespace", (), fields)()
 
 
 PIECES = [ReplyDelta("Let me "), ReplyDelta("look."), ReplyDelta(index=1, call_id="c0", name="echo", arguments='{"te')]
 
 
 def test_tokens_of_a_runnable_are_reported() -> None:
-    async def collect() -> list[Any]:
-        return [event async for event in executor(Speaking(DONE)).astream("q", tokens=True)]
-
-    for events in (list(executor(Speaking(DONE)).stream("q", tokens=True)), asyncio.run(collect())):
+    for way in ("stream", "astream"):
+        events = run_by(way, executor(Speaking(DONE)), tokens=True)
         assert [event.news for event in events if isinstance(event, Reported)] == PIECES
 
 
 class Manager:
     """LangChain's manager of callbacks."""
 
-    def __init__(self) -> None:
-        self.handlers: list[object] = []
+    def __init__(self, *handlers: object) -> None:
+        self.handlers = [*handlers]
 
     def copy(self) -> Manager:
-        other = Manager()
-        other.handlers = list(self.handlers)
-        return other
+        return Manager(*self.handlers)
 
     def add_handler(self, handler: object) -> None:
         self.handlers.append(handler)
@@ -387,13 +370,12 @@ class OldChain(lc.Chain):
 
 
 def test_callable_object_is_invoked_and_functions_need_no_module() -> None:
-    class Bare:
-        def invoke(self, inputs: dict[str, Any], /) -> lc.AgentFinish:
-            return lc.AgentFinish({"output": inputs["input"]})
+    def invoke(inputs: dict[str, Any], /) -> lc.AgentFinish:
+        return lc.AgentFinish({"output": inputs["input"]})
 
     for run in (run_sync, run_async):
         assert run(executor(OldChain(DONE))).output == "done"
-        assert run(executor(Bare())).output == "q"
+        assert run(executor(SimpleNamespace(invoke=invoke))).output == "q"
 
     def decide(steps: Any, inputs: Any) -> AgentFinish:
         return AgentFinish({"output": "done"})

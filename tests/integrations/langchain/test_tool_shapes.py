@@ -43,21 +43,6 @@ class LangChainTool:
 SCHEMA = {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}
 
 
-# The schema of a LangChain tool, its signature here, and its argument.
-@cases(
-    ("schema", "signature", "argument"),
-    (Question, "query: string, limit?: integer", "{'query': 'tea', 'limit': 3}"),
-    (SCHEMA, "query: string", "{'query': 'tea'}"),
-    (None, "tool_input: string", "tea"),
-)
-@cases(("run", "way"), (run_sync, "invoked"), (run_async, "awaited"))
-def test_tool_of_langchain_is_invoked(schema: Any, signature: str, argument: str, run: Running, way: str) -> None:
-    given: list[Any] = [LangChainTool(schema)]
-    (made,) = to_tools(given)
-    assert (made.signature, made.description) == (f"search({signature})", "Search the web.")
-    assert observe(run, made, **made.read("tea")) == f"{way} with {argument}"
-
-
 class FirstVersion:
     """Stands for a model of pydantic 1."""
 
@@ -66,12 +51,21 @@ class FirstVersion:
         return {"title": "Question", **SCHEMA}
 
 
-@cases("schema", Question, FirstVersion, SCHEMA, None)
-@cases("direct", False, True)
-def test_tool_of_langchain_may_return_directly(schema: Any, direct: bool) -> None:
+# The schema of a LangChain tool, its signature here, and its argument.
+@cases(
+    ("schema", "signature", "argument"),
+    (Question, "query: string, limit?: integer", "{'query': 'tea', 'limit': 3}"),
+    *((schema, "query: string", "{'query': 'tea'}") for schema in (SCHEMA, FirstVersion)),
+    (None, "tool_input: string", "tea"),
+)
+@cases(("run", "way", "direct"), (run_sync, "invoked", False), (run_async, "awaited", True))
+def test_tool_of_langchain_is_invoked(
+    schema: Any, signature: str, argument: str, run: Running, way: str, direct: bool
+) -> None:
     (made,) = to_tools([LangChainTool(schema, return_direct=direct)])
     assert made.return_direct is direct
-    assert made.read("tea")["tool_input" if schema is None else "query"] == "tea"
+    assert (made.signature, made.description) == (f"search({signature})", "Search the web.")
+    assert observe(run, made, **made.read("tea")) == f"{way} with {argument}"
 
 
 class Aliased(BaseModel):
