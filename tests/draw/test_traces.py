@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from graphexec import tool
 from graphexec.draw import Recording, recording_of
-from graphexec.draw.page.assembly import read_file
-from graphexec.draw.page.encoding import pack_records, readable
+from graphexec.draw.page.assembly import pack_records, read_file, readable
 from graphexec.draw.runs.data import Record
 from graphexec.draw.runs.record_schema import read_record, record_line
 from graphexec.live import serving
