@@ -60,13 +60,6 @@ class ChosenModel:
     weights: str | None = None
     full_name: str | None = None
 
-    def fetch_weights(self) -> None:
-        """Download the weights that the model needs, with a progress bar. Raises `WeightsError`."""
-        if self.weights is not None:
-            from graphexec.models.local.weights import pull
-
-            pull(self.weights)
-
 
 def make_model(name: str | None, base_url: str | None, options: ModelOptions | None = None) -> ChosenModel:
     """Make the named model, by default the built-in one, without downloading its weights.
