@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import redirect_stdout
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from graphexec.cli.check_targets import change_limits, parse_limits
 from graphexec.cli.exit_codes import UsageError
@@ -78,27 +78,21 @@ def load_executor(reference: str) -> AgentExecutor:
     Raises `UsageError` for anything else, and for a function that raises.
     """
     if is_module_reference(reference):
-        return _only_executor(reference)
-    _, found = load_object(reference, "my_agent.py:executor")
-    if inspect.isfunction(found) or inspect.ismethod(found) or inspect.isbuiltin(found):
-        reference, found = f"{reference}()", _call_factory(reference, found)
+        machines = machines_at(reference)
+        executors = [one for one in machines if isinstance(one.value, AgentExecutor)]
+        if len(executors) > 1:
+            names = " or ".join(one.name for one in executors)
+            raise UsageError(f"{reference} has {len(executors)} executors; name {names}")
+        only = (executors or machines)[0]
+        reference, found = only.name, only.value
+    else:
+        _, found = load_object(reference, "my_agent.py:executor")
+        if inspect.isfunction(found) or inspect.ismethod(found) or inspect.isbuiltin(found):
+            reference, found = f"{reference}()", _call_factory(reference, found)
     if isinstance(found, AgentExecutor):
         # Of any output type, which an object that is loaded does not tell.
         return found  # pyright: ignore[reportUnknownVariableType]
     raise _refuse(reference, found)
-
-
-def _only_executor(reference: str) -> AgentExecutor:
-    machines = machines_at(reference)
-    executors = [one for one in machines if isinstance(one.value, AgentExecutor)]
-    match executors:
-        case [only]:
-            return cast("AgentExecutor", only.value)
-        case []:
-            raise _refuse(machines[0].name, machines[0].value)
-        case _:
-            names = " or ".join(one.name for one in executors)
-            raise UsageError(f"{reference} has {len(executors)} executors; name {names}")
 
 
 # Any: a function of the user.
