@@ -109,12 +109,8 @@ def load_tools(references: Sequence[str]) -> tuple[AnyTool, ...]:
     return tuple(tools_by_name([tool for reference in references for tool in tools_at(reference)]).values())
 
 
-def load_images(references: Sequence[str]) -> tuple[Image, ...]:
-    """Load the images at these addresses and in these files. Raises `UsageError`."""
-    return tuple(map(_load_image, references))
-
-
-def _load_image(reference: str) -> Image:
+def load_image(reference: str) -> Image:
+    """Return the image at this address or in this file. Raises `UsageError`."""
     try:
         if "://" in reference or reference.startswith("data:"):
             return Image(reference)
