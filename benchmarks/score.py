@@ -35,7 +35,7 @@ from graphexec.errors import ContextOverflowError, GraphexecError
 from graphexec.executor.options import AgentKind
 from graphexec.kernel import Answered, Done, Event
 from graphexec.messages import Model, ModelReply
-from graphexec.models import LocalModel, OpenAICompatible
+from graphexec.models import LocalModel, OpenAICompatible, pull
 from graphexec.tools import AnyTool
 
 # Enough for two calls, a mistake or two, and an answer; the time is for a busy machine.
@@ -236,7 +236,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = read_options(arguments)
     try:
         chosen = model_of(options)
-        chosen.fetch_weights()
+        if chosen.weights is not None:
+            pull(chosen.weights)
 
         def make_executor(tools: Sequence[AnyTool]) -> AgentExecutor:
             return AgentExecutor(

@@ -17,7 +17,7 @@ def main() -> None:
                 f'graphexec: the command line needs {package}; install it with pip install "graphexec-agents[cli]"'
             )
     try:
-        from graphexec.cli.startup import enter
+        from graphexec.cli.commands import enter
     except KeyboardInterrupt:
         sys.exit(130)
     enter(sys.argv[1:])

@@ -1,9 +1,10 @@
-"""The program `graphexec` and its commands. A command is imported when it runs, or shows its help."""
+"""The program `graphexec`, its commands and its exit. A command is imported when it runs, or shows its help."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -13,6 +14,11 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from graphexec import __version__
+from graphexec.cli.exit_codes import FAILED, INTERRUPTED, READER_GONE, USAGE, TyperUsageError, print_json_error
+from graphexec.cli.terminal import discard_streams, make_writable
+
+# Newer versions of typer parse values with pydantic, which adds this prefix to messages.
+_PYDANTIC_PREFIX = "Value error, "
 
 
 def _paragraphs(heading: str, *lines: str) -> str:
@@ -164,3 +170,56 @@ def root_command(
     ] = False,
 ) -> None:
     """LLM agents as an explicit, typed state machine."""
+
+
+def enter(arguments: Sequence[str]) -> None:
+    """Run the command that `arguments` name, and exit with its code."""
+    make_writable()
+    try:
+        code = _flush(_exit_code(arguments))
+    except BrokenPipeError:
+        discard_streams()
+        code = READER_GONE
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    sys.exit(code)
+
+
+def _flush(code: int) -> int:
+    """Flush the streams; return the exit code, which becomes an error if output is lost."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except BrokenPipeError:
+            raise
+        except OSError:
+            # The disk is full.
+            discard_streams()
+            code = code or (FAILED if stream is sys.stdout else code)
+    return code
+
+
+def _exit_code(arguments: Sequence[str]) -> int:
+    try:
+        code = get_command(app)(list(arguments), prog_name="graphexec", standalone_mode=False)
+    except TyperUsageError as error:
+        return _print_usage_error(error, arguments)
+    except typer.Abort:
+        return INTERRUPTED
+    return code if isinstance(code, int) else 0
+
+
+# The class of typer's errors depends on its version; each has these attributes.
+def _print_usage_error(error: object, arguments: Sequence[str]) -> int:
+    message = str(getattr(error, "format_message", lambda: error)()).replace(_PYDANTIC_PREFIX, "", 1).rstrip(".")
+    # A choice is printed on several lines, and options by typer 0.26 as a tuple.
+    message = " ".join(message.split()).replace("('(Possible options: ", "(Possible options: ").removesuffix("',)")
+    command = getattr(getattr(error, "ctx", None), "command_path", "graphexec")
+    if not message:
+        # No command was given: typer has printed the help.
+        return USAGE
+    if "--json" in arguments:
+        print_json_error(ValueError(message), USAGE, sys.stdout)
+    else:
+        print(f"graphexec: {message}; see {command} --help", file=sys.stderr)
+    return USAGE

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated, TextIO
+from typing import Annotated
 
 import typer
 
@@ -14,30 +14,6 @@ from graphexec.cli.terminal import print_path
 app = typer.Typer(no_args_is_help=False, add_completion=False)
 
 
-def print_models(out: TextIO) -> None:
-    """Print the local models to `out`, one per line: in columns on a terminal, separated by tabs elsewhere."""
-    from graphexec.models.local import weights
-
-    installed = {one.name for one in weights.installed()}
-    rows = [
-        (
-            one.name,
-            f"{one.size / 1e6:.0f} MB",
-            one.licence,
-            "installed" if one.name in installed else "not installed",
-            str(weights.weights_path(one.name)),
-        )
-        for one in weights.CATALOGUE.values()
-    ]
-    if not out.isatty():
-        for row in rows:
-            print(*row, sep="\t", file=out)
-        return
-    from graphexec.cli.screen import print_table
-
-    print_table(("name", "on disk", "licence", "", "path"), rows, out)
-
-
 @app.callback(invoke_without_command=True, epilog="Example: graphexec models pull smollm2-135m-instruct")
 def models(context: typer.Context, *, debug: Debug = False) -> None:
     """List and download local models.
@@ -46,9 +22,28 @@ def models(context: typer.Context, *, debug: Debug = False) -> None:
     certificates) and installs nothing. For smollm2-135m-instruct the download is 93 MB, the file in it 98 MB. Files are
     kept in your cache directory, or in the folder in the environment variable GRAPHEXEC_CACHE.
     """
-    if context.invoked_subcommand is None:
-        with exit_on_error(debug=debug):
-            print_models(sys.stdout)
+    if context.invoked_subcommand is not None:
+        return
+    with exit_on_error(debug=debug):
+        from graphexec.cli.screen import print_table
+        from graphexec.models.local import weights
+
+        installed = {one.name for one in weights.installed()}
+        rows = [
+            (
+                one.name,
+                f"{one.size / 1e6:.0f} MB",
+                one.licence,
+                "installed" if one.name in installed else "not installed",
+                str(weights.weights_path(one.name)),
+            )
+            for one in weights.CATALOGUE.values()
+        ]
+        if sys.stdout.isatty():
+            print_table(("name", "on disk", "licence", "", "path"), rows, sys.stdout)
+        else:
+            for row in rows:
+                print(*row, sep="\t")
 
 
 @app.command(epilog="Example: graphexec models pull smollm2-135m-instruct")

@@ -109,7 +109,7 @@ def _serve(trace: str, port: int, *, opened: bool) -> None:
 @contextmanager
 def _file_leading_to(url: str) -> Generator[Path]:
     """Make a file that leads to the address: every user of the computer can read a browser's command line."""
-    from graphexec.live.tokens import page_leading_to
+    from graphexec.live.application import page_leading_to
 
     file = make_temporary_file()
     try:

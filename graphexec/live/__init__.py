@@ -28,7 +28,6 @@ from graphexec._mistakes import explain_names
 from graphexec.errors import InputError
 from graphexec.live.application import make_application, missing_extra
 from graphexec.live.feeds import Source, feed_of
-from graphexec.live.tokens import TOKEN_BYTES
 
 # Seconds for sending the remaining records when the server closes.
 _GRACE = 3
@@ -43,7 +42,7 @@ def serving(source: Source, *, port: int = 0) -> Generator[str]:
     block ends. Port 0 selects a free port. Raises `InputError` without uvicorn, and for a port in use.
     """
     feed = feed_of(source)
-    token = secrets.token_urlsafe(TOKEN_BYTES)
+    token = secrets.token_urlsafe(nbytes=32)
     application = make_application(feed, token)
     try:
         import uvicorn

@@ -136,15 +136,6 @@ class _VirtualLoop(asyncio.SelectorEventLoop):
     def working(self) -> bool:
         return not self.ending and (self._executing > 0 or self.threads.have_calls())
 
-    def thread_calls(self) -> list[tuple[str, str]]:
-        """Return the functions that run in threads started here, and the line where each of them is."""
-        own = [[frame for frame in stack if is_own(frame)] for stack in self.threads.stacks().values()]
-        return [
-            (frames[-1].f_code.co_qualname, f"{frames[-1].f_code.co_filename}:{frames[-1].f_lineno}")
-            for frames in own
-            if frames
-        ]
-
     def jump(self, otherwise: str) -> None:
         """Advance the clock to the next timer; raise `DeadlockError` if there is none."""
         # asyncio takes cancelled timers from the head of this heap before it selects.
@@ -188,10 +179,11 @@ class _Selector(selectors.DefaultSelector):
 
 
 def _blocked(loop: _VirtualLoop) -> DeadlockError:
-    calls = loop.thread_calls()
-    names = ", ".join(f"{name} at {place}" for name, place in calls)
+    stacks = ([frame for frame in stack if is_own(frame)] for stack in loop.threads.stacks().values())
+    calls = [frames[-1] for frames in stacks if frames]
+    names = ", ".join(f"{one.f_code.co_qualname} at {one.f_code.co_filename}:{one.f_lineno}" for one in calls)
     verb = "have" if len(calls) > 1 else "has"
-    tool = calls[0][0].rpartition(".")[2] if calls else "tool"
+    tool = calls[0].f_code.co_name if calls else "tool"
     text = (
         f"{names or 'a call'} in a thread {verb} not returned after {loop.clock.patience:g} real seconds, which a "
         f"virtual clock cannot shorten; make it async def, script it with scripted_tool({tool}, [After(100, ...)]), or "

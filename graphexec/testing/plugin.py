@@ -52,9 +52,11 @@ def pytest_pycollect_makeitem(collector: Any, name: str, obj: object) -> list[py
     if not marks:
         return None
     options = {key: value for mark in marks for key, value in mark.kwargs.items()}
-    faults = [
-        *(f"takes keyword arguments only, not {one!r}" for mark in marks for one in mark.args),
-        *_unknown(options),
+    faults = [f"takes keyword arguments only, not {one!r}" for mark in marks for one in mark.args]
+    faults += [
+        f"has no option {key}; its options are {', '.join(OPTIONS)}{did_you_mean(key, OPTIONS, before='; ')}"
+        for key in options
+        if key not in OPTIONS
     ]
     if isinstance(obj, type):
         faults.append("marks a class, or a method of a unittest.TestCase; mark functions, or methods of other classes")
@@ -96,15 +98,6 @@ def _marks_of(obj: Any) -> list[Any]:
     marks: Any = getattr(obj, "pytestmark", None) or getattr(getattr(obj, "__wrapped__", None), "pytestmark", ())
     several = cast("list[Any]", marks if isinstance(marks, (list, tuple)) else [marks])
     return [mark for mark in several if getattr(mark, "name", None) == MARK]
-
-
-def _unknown(options: Mapping[str, Any]) -> list[str]:
-    known = f"its options are {', '.join(OPTIONS)}"
-    return [
-        f"has no option {name}; {known}{did_you_mean(name, OPTIONS, before='; ')}"
-        for name in options
-        if name not in OPTIONS
-    ]
 
 
 @pytest.hookimpl(wrapper=True)

@@ -27,7 +27,6 @@ from graphexec.testing.runs import (
     RunReport,
     comparable,
     measured_by,
-    moves_of,
     outcome_of,
     pauses,
     report_attack,
@@ -143,7 +142,6 @@ def check_table_runs(graph: Graph[Any, Any], limits: Limits) -> Exploration:
     __tracebackhide__ = True
     limits = small(graph, limits)
     verdict = require_proof(graph, limits)
-    assert verdict.certificate is not None, "a proved machine has a certificate"
     return _check_bound(explore_table(graph, limits, proof=verdict.proof), verdict)
 
 
@@ -246,7 +244,9 @@ def check_attack(trial: Trial, attack: Attack, limits: Limits) -> None:
         check_drivers(trial, attack.at_once(), limits)
     except AssertionError as error:
         error.add_note(f"the replies: {'; '.join(report.adversary.log) or 'none'}")
-        error.add_note(f"the path: {' '.join(moves_of(report.events)) or trial.graph.start}")
+        moves = [event for event in report.events if isinstance(event, Moved)]
+        path = " ".join(f"{move.node} --{type(move.outcome).__name__}-->" for move in moves)
+        error.add_note(f"the path: {path or trial.graph.start}")
         raise
 
 

@@ -8,13 +8,13 @@ import json
 import math
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Generator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from graphexec.errors import Portable, SnapshotError
 from graphexec.kernel.effects import All
-from graphexec.kernel.events import Asked, Done, Entered, Event, Moved
+from graphexec.kernel.events import Asked, Done, Entered, Event
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Limits
 from graphexec.kernel.program import Proof
@@ -183,11 +183,6 @@ def pauses(trial: Trial, attack: Attack, limits: Limits) -> list[tuple[str, Mapp
 def measured_by(graph: Graph[Any, Any]) -> frozenset[str]:
     """Return the meters of which replies may report more than was charged."""
     return frozenset(meter.name for node in graph for effect in node.effects for meter in effect.measures)
-
-
-def moves_of(events: Sequence[Event[Any]]) -> list[str]:
-    """Return the path of a run."""
-    return [f"{event.node} --{type(event.outcome).__name__}-->" for event in events if isinstance(event, Moved)]
 
 
 def comparable(outcome: object) -> object:

@@ -15,7 +15,7 @@ from typing import Self
 
 import pytest
 
-from graphexec.cli.startup import enter
+from graphexec.cli.commands import enter
 
 # Seconds. Far longer than any operation here, even on a busy machine; a test that reaches it fails.
 PATIENCE = 60.0

@@ -101,7 +101,7 @@ def test_first_help_loads_no_command(arguments: list[str]) -> None:
     # typer shows the help with rich.
     assert modules & HEAVY == {"rich"}
     loaded = {name.removeprefix("graphexec.cli.") for name in modules if name.startswith("graphexec.cli.")}
-    assert loaded == {"commands", "exit_codes", "startup", "terminal"}
+    assert loaded == {"commands", "exit_codes", "terminal"}
 
 
 @pytest.mark.medium

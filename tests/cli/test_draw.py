@@ -11,8 +11,8 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from graphexec import Limits, executor
+from graphexec.cli.commands import enter
 from graphexec.cli.drawing import Format
-from graphexec.cli.startup import enter
 from graphexec.draw import FORMATS, SUFFIXES, Recording, draw
 from tests.cli.machines_of_mine import MACHINES, lay_out
 from tests.cli.terminals import ARGUMENTS, PATIENCE, Ended, Terminal, command, environment, refused

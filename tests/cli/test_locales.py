@@ -14,7 +14,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from graphexec.cli import commands
-from graphexec.cli.startup import enter
+from graphexec.cli.commands import enter
 from graphexec.cli.terminal import make_writable
 from tests.cli.machines_of_mine import lay_out
 from tests.cli.terminals import ARGUMENTS, PATIENCE, environment

@@ -18,8 +18,7 @@ from graphexec.cli.runs.trace import TracePrinter
 from graphexec.draw import Recorder, Recording, recording_of
 from graphexec.draw.model.text import format_call, format_data
 from graphexec.draw.page import html
-from graphexec.draw.page.assembly import read_file
-from graphexec.draw.page.encoding import pack_records, readable
+from graphexec.draw.page.assembly import pack_records, read_file, readable
 from graphexec.draw.runs.data import Record
 from graphexec.draw.runs.record_schema import read_record, record_line
 from graphexec.live import serving

@@ -166,7 +166,7 @@ def test_tokens_are_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -
         compared.append((one, other))
         return one == other
 
-    monkeypatch.setattr("graphexec.live.tokens.hmac.compare_digest", compare)
+    monkeypatch.setattr("graphexec.live.application.hmac.compare_digest", compare)
     with open_client() as client:
         for headers in ({}, {"Authorization": f"Bearer {WRONG}"}, {"Cookie": "graphexec-live-80=0"}):
             assert client.get("/", headers=headers).status_code == 403

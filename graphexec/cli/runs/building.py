@@ -8,17 +8,11 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import redirect_stdout
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from graphexec.cli.check_targets import change_limits, parse_limits
 from graphexec.cli.exit_codes import UsageError
-from graphexec.cli.runs.options import (
-    ChosenModel,
-    load_tools,
-    make_agent,
-    make_memory,
-    make_model,
-)
+from graphexec.cli.runs.options import load_tools, make_agent, make_memory, make_model
 from graphexec.cli.runs.parameters import AgentOptions
 from graphexec.cli.targets import format_place, is_module_reference, load_object, machines_at
 from graphexec.create import choose_kind
@@ -39,19 +33,21 @@ _OF_EVERY_EXECUTOR = ("target", "max_iterations", "limit")
 class NamedExecutor:
     """An executor, with the names of its model and of its kind of agent for people.
 
-    `chosen` is the model of the options, and `target` the name of an executor of the user.
+    `weights` are the named weights that its model needs, if any, and `target` is the name of an executor of the user.
     """
 
     executor: AgentExecutor
     model: str
     agent: str
-    chosen: ChosenModel | None = None
+    weights: str | None = None
     target: str | None = None
 
     def fetch_weights(self) -> None:
         """Download the weights that the model needs, with a progress bar. Raises `WeightsError`."""
-        if self.chosen is not None:
-            self.chosen.fetch_weights()
+        if self.weights is not None:
+            from graphexec.models.local.weights import pull
+
+            pull(self.weights)
 
 
 def build_executor(options: AgentOptions) -> NamedExecutor:
@@ -82,31 +78,25 @@ def load_executor(reference: str) -> AgentExecutor:
     Raises `UsageError` for anything else, and for a function that raises.
     """
     if is_module_reference(reference):
-        return _only_executor(reference)
-    _, found = load_object(reference, "my_agent.py:executor")
+        machines = machines_at(reference)
+        executors = [one for one in machines if isinstance(one.value, AgentExecutor)]
+        if len(executors) > 1:
+            names = " or ".join(one.name for one in executors)
+            raise UsageError(f"{reference} has {len(executors)} executors; name {names}")
+        only = (executors or machines)[0]
+        reference, found = only.name, only.value
+    else:
+        _, found = load_object(reference, "my_agent.py:executor")
+        if inspect.isfunction(found) or inspect.ismethod(found) or inspect.isbuiltin(found):
+            reference, found = f"{reference}()", _call_factory(reference, found)
     if isinstance(found, AgentExecutor):
         # Of any output type, which an object that is loaded does not tell.
         return found  # pyright: ignore[reportUnknownVariableType]
-    if inspect.isfunction(found) or inspect.ismethod(found) or inspect.isbuiltin(found):
-        return _call_factory(reference, found)
     raise _refuse(reference, found)
 
 
-def _only_executor(reference: str) -> AgentExecutor:
-    machines = machines_at(reference)
-    executors = [one for one in machines if isinstance(one.value, AgentExecutor)]
-    match executors:
-        case [only]:
-            return cast("AgentExecutor", only.value)
-        case []:
-            raise _refuse(machines[0].name, machines[0].value)
-        case _:
-            names = " or ".join(one.name for one in executors)
-            raise UsageError(f"{reference} has {len(executors)} executors; name {names}")
-
-
 # Any: a function of the user.
-def _call_factory(reference: str, factory: Callable[..., Any]) -> AgentExecutor:
+def _call_factory(reference: str, factory: Callable[..., Any]) -> object:
     remedy = "name an executor, or a function (def) without parameters that returns one"
     if inspect.iscoroutinefunction(factory):
         raise UsageError(f"{reference} is a coroutine function; {remedy}")
@@ -117,16 +107,12 @@ def _call_factory(reference: str, factory: Callable[..., Any]) -> AgentExecutor:
     try:
         # Its output must not mix with the answer.
         with redirect_stdout(sys.stderr):
-            made = factory()
+            return factory()
     except KeyboardInterrupt:
         raise
     # A user's function may raise anything, even SystemExit.
     except BaseException as error:
         raise UsageError(f"{reference}() raised {type(error).__name__}: {error}{format_place(error)}") from error
-    if isinstance(made, AgentExecutor):
-        # As above.
-        return made  # pyright: ignore[reportUnknownVariableType]
-    raise _refuse(f"{reference}()", made)
 
 
 def _refuse(reference: str, found: object) -> UsageError:
@@ -154,7 +140,7 @@ def _make_executor(options: AgentOptions) -> NamedExecutor:
         early_stopping_method=options.early_stopping or "force",
         memory=make_memory(agent, options.memory) if options.memory else None,
     )
-    return NamedExecutor(executor, chosen.name, kind, chosen)
+    return NamedExecutor(executor, chosen.name, kind, chosen.weights)
 
 
 def _model_options(options: AgentOptions) -> ModelOptions:

@@ -60,13 +60,6 @@ class ChosenModel:
     weights: str | None = None
     full_name: str | None = None
 
-    def fetch_weights(self) -> None:
-        """Download the weights that the model needs, with a progress bar. Raises `WeightsError`."""
-        if self.weights is not None:
-            from graphexec.models.local.weights import pull
-
-            pull(self.weights)
-
 
 def make_model(name: str | None, base_url: str | None, options: ModelOptions | None = None) -> ChosenModel:
     """Make the named model, by default the built-in one, without downloading its weights.
@@ -116,12 +109,8 @@ def load_tools(references: Sequence[str]) -> tuple[AnyTool, ...]:
     return tuple(tools_by_name([tool for reference in references for tool in tools_at(reference)]).values())
 
 
-def load_images(references: Sequence[str]) -> tuple[Image, ...]:
-    """Load the images at these addresses and in these files. Raises `UsageError`."""
-    return tuple(map(_load_image, references))
-
-
-def _load_image(reference: str) -> Image:
+def load_image(reference: str) -> Image:
+    """Return the image at this address or in this file. Raises `UsageError`."""
     try:
         if "://" in reference or reference.startswith("data:"):
             return Image(reference)

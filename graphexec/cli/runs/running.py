@@ -13,7 +13,7 @@ from graphexec.cli.exit_codes import ANSWERED, FAILED, Debug, TyperUsageError, U
 from graphexec.cli.records import Records, record_to
 from graphexec.cli.runs.building import build_executor
 from graphexec.cli.runs.loop import RunDisplay, RunSetup, follow
-from graphexec.cli.runs.options import load_images
+from graphexec.cli.runs.options import load_image
 from graphexec.cli.runs.parameters import (
     MODEL,
     OUTPUT,
@@ -86,7 +86,7 @@ def run(
         if target is None and given:
             raise UsageError("--input is for an executor of your own, and there is no target; leave it out")
         built = build_executor(replace(options, target=target))
-        images = load_images(image or ())
+        images = tuple(map(load_image, image or ()))
         # Inputs that are given by name may be all.
         question = read_question() if text == "-" or (text is None and not given) else text
         named = name_inputs(built.executor, question, given, target or "the agent")

@@ -66,7 +66,8 @@ def mermaid(picture: Picture) -> str:
 
     Mermaid itself draws at most 500 edges and 50,000 characters, unless its `maxEdges` and `maxTextSize` are set.
     """
-    names = _names(picture)
+    # These identifiers are never Mermaid keywords.
+    names = {box.name: f"n{number}" for number, box in enumerate(picture.boxes)} | {END.name: "finish"}
     machine = cluster_tree(picture)
     lines = ["---", *_title(picture), *_config(picture), "---", "flowchart TD"]
     lines.append(f'    start((" ")) --> {names[picture.start]}')
@@ -83,11 +84,6 @@ def mermaid(picture: Picture) -> str:
     lines += _classes(members)
     lines += _link_styles(picture.arrows)
     return "\n".join(lines) + "\n"
-
-
-def _names(picture: Picture) -> dict[str, str]:
-    """Return identifiers for the nodes that are never Mermaid keywords."""
-    return {box.name: f"n{number}" for number, box in enumerate(picture.boxes)} | {END.name: "finish"}
 
 
 def _title(picture: Picture) -> list[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Collection, Sequence
-from dataclasses import asdict
 from typing import Any, TypeAlias, final
 
 from graphexec._mistakes.user_errors import format_traceback
@@ -304,7 +303,7 @@ def ending_data(outcome: AgentFinish | StoppedResponse | None) -> Record:
             return {"output": to_json_data(outcome.answer), "reason": reason_of(outcome), **unread_data(outcome)}
         case StoppedResponse(output, cause):
             answer = output if outcome.generated else None
-            return {"output": answer, "reason": reason_of(outcome), "cause": asdict(cause)}
+            return {"output": answer, "reason": reason_of(outcome), "cause": dataclasses.asdict(cause)}
         case None:
             return {}
         case _:

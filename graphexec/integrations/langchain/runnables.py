@@ -92,18 +92,17 @@ def runnable_agent(runnable: Runnable | Planner, *, config: ConfigLike | None = 
     # A runnable does not declare its inputs.
     keys: Any = getattr(given, "input_keys", ()) if plans else ()
     if plans:
-        forms = {"invoke": _planning(given, "plan"), "ainvoke": _planning(given, "aplan")}
+        methods = {"invoke": getattr(given, "plan", None), "ainvoke": getattr(given, "aplan", None)}
     else:
         names = ("invoke", "ainvoke", "stream", "astream") if stream else ("invoke", "ainvoke")
-        forms = {name: _configured(given, name) for name in names}
+        methods = {name: getattr(given, name, None) for name in names}
+    adapt = _planning if plans else _configured
+    forms = {name: adapt(method) for name, method in methods.items() if method is not None}
     return deciding_agent(_make_handler(given, forms, config), kind="runnable", input_keys=tuple(map(str, keys)))
 
 
-def _planning(planner: Any, name: str) -> Method | None:
-    """Return a method of an object with `plan` as a function of the inputs and the config; `None` if it has none."""
-    plan = getattr(planner, name, None)
-    if plan is None:
-        return None
+def _planning(plan: Callable[..., Any]) -> Method:
+    """Return `plan` or `aplan` as a function of the inputs and the config."""
 
     def call(inputs: dict[str, Any], config: Config) -> Any:
         named = dict(inputs)
@@ -113,11 +112,8 @@ def _planning(planner: Any, name: str) -> Method | None:
     return call
 
 
-def _configured(runnable: Any, name: str) -> Method | None:
-    """Return a method of a runnable as a function of the inputs and the config; `None` if it has none."""
-    method: Any = getattr(runnable, name, None)
-    if method is None:
-        return None
+def _configured(method: Callable[..., Any]) -> Method:
+    """Return a method of a runnable as a function of the inputs and the config."""
     takes_config = _takes_config(method)
     return lambda inputs, config: method(inputs, config=config) if takes_config else method(inputs)
 
@@ -131,7 +127,7 @@ def _takes_config(method: Callable[..., Any]) -> bool:
     return "config" in parameters or any(one.kind is one.VAR_KEYWORD for one in parameters.values())
 
 
-def _make_handler(runnable: Any, forms: Mapping[str, Method | None], config: ConfigLike | None) -> Handler:
+def _make_handler(runnable: Any, forms: Mapping[str, Method], config: ConfigLike | None) -> Handler:
     """Return a handler that answers `CallAgent` with a runnable; its chunks are joined to one decision.
 
     Sync runs use `stream`, `invoke` or `ainvoke`, async runs `astream`, `ainvoke`, `stream` or `invoke`: the first one

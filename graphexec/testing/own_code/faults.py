@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
-from typing import Any, TypeAlias
+from typing import Any
 
 from graphexec.effects import LoadMemory, SaveMemory
 from graphexec.kernel.effects import CallContext
@@ -18,17 +18,18 @@ from graphexec.testing.runs import BrokenPromiseError, RunReport, measured_by
 from graphexec.testing.setup import Trial
 from graphexec.verify import Bounds
 
-Events: TypeAlias = Sequence[Event[Any]]
-
 
 def check_run(run: RunReport, trial: Trial, bounds: Bounds) -> None:
     """Raise `BrokenPromiseError` for the first fault of a run."""
     check_error(run, trial)
-    _check_observers(run.events)
+    for event in run.events:
+        if isinstance(event, Reported) and isinstance(event.news, ObserverFailed):
+            who = f"{event.node}: the observer {event.news.observer}"
+            raise BrokenPromiseError(who, describe_error(event.news.error), "let no observer raise")
     _check_charges(run, trial, bounds)
 
 
-def open_calls(events: Events) -> list[CallContext[Any]]:
+def open_calls(events: Sequence[Event[Any]]) -> list[CallContext[Any]]:
     """Return the calls that have no answer."""
     asked = {event.call: None for event in events if isinstance(event, Asked) and event.call is not None}
     answered = {event.call for event in events if isinstance(event, Answered)}
@@ -44,13 +45,6 @@ def check_error(run: RunReport, trial: Trial) -> None:
     who = trial.watchdog.describe_call(calls[0]) if len(calls) == 1 else "the run" if state is None else state.node
     advice = f"let it not raise, or pass raises=({type(error).__name__},)" if calls else remedy(error)
     raise BrokenPromiseError(who, describe_error(error), advice) from with_own_frames(error)
-
-
-def _check_observers(events: Events) -> None:
-    for event in events:
-        if isinstance(event, Reported) and isinstance(event.news, ObserverFailed):
-            who = f"{event.node}: the observer {event.news.observer}"
-            raise BrokenPromiseError(who, describe_error(event.news.error), "let no observer raise")
 
 
 def _check_charges(run: RunReport, trial: Trial, bounds: Bounds) -> None:
