@@ -294,9 +294,7 @@ class RunMethods(Generic[T_co]):
         Each run begins with this check of its models, of the executors that are tools, and of embedded executors, as
         far as they support it.
         """
-        context = self.run_context
-        answering = (context.handlers, *context.handlers_of(self._graph).values())
-        for handler in {id(one): one for handlers in answering for one in handlers.values()}.values():
+        for handler in self.run_context.all_handlers(self._graph):
             check_access(handler)
 
     def _name(self, inputs: Inputs | Snapshot) -> Mapping[str, Any] | Snapshot:

@@ -115,8 +115,7 @@ class RunLoop(Generic[R]):
         self.execution = Execution(graph, start, run_context.limits, run_context.proof, scope=self.scope, outer=outer)
         # The handlers of the nodes of embedded machines, by the node's name.
         self.embedded = run_context.handlers_of(graph)
-        answering = (run_context.handlers, *self.embedded.values())
-        check_context(answering, self.execution.program.context_types, options.context)
+        check_context(run_context.context_types(graph), options.context)
         # The clock of a resumed run continues from its snapshot.
         self.scope.begin(self.execution)
         notify: Notifier | None = None
