@@ -78,8 +78,6 @@ class AnswerExtractor:
     change or withhold it, or if a limit stopped the run.
     """
 
-    __slots__ = ("_agent", "_emitted", "_graph", "_nodes", "_read")
-
     def __init__(self, agent: Agent, graph: Graph[Any, Any]) -> None:
         self._agent = agent
         self._graph = graph

@@ -72,8 +72,6 @@ class Tariff:
     The meters without a prepayment are `compared` with their limits before the effect.
     """
 
-    __slots__ = ("charges", "compared", "prepaid")
-
     def __init__(self, kind: type[Effect[Any]], program: Program, *, reserved: bool) -> None:
         caps = program.caps
         # Measured meters come first: if one is already exceeded, it is the limit to report.
