@@ -79,8 +79,6 @@ HandlerLike: TypeAlias = Handler | Callable[[Any], Any] | Callable[[Any, CallCon
 class Handlers(dict[type[Effect[Any]], Handler]):
     """Handlers by the class of effects. As a setting of a machine, they answer its nodes, also where it is embedded."""
 
-    __slots__ = ()
-
 
 def answering(function: HandlerLike) -> Handler:
     """Make a handler from a function. In an async run a blocking function runs in a thread.

@@ -56,11 +56,10 @@ class Output(Protocol):
         ...
 
 
-_NODES = Constraint("a tuple of nodes", lambda value: isinstance(value, tuple) and all(map(_is_node, value)))  # pyright: ignore[reportUnknownArgumentType]
-
-
-def _is_node(value: object) -> bool:
-    return isinstance(value, Node)
+_NODES = Constraint(
+    "a tuple of nodes",
+    lambda value: isinstance(value, tuple) and all(isinstance(one, Node) for one in value),  # pyright: ignore[reportUnknownVariableType]
+)
 
 
 @final
@@ -205,8 +204,6 @@ class Seats(dict[type | str, tuple[str, ...]]):
     `seats[AgentFinish]` is the names in the order in which a value passes the pieces, and empty without one; a line of
     `str(seats)` is a class. The pieces that run once are those of `seats["once"]`.
     """
-
-    __slots__ = ()
 
     def __missing__(self, kind: type | str) -> tuple[str, ...]:
         return ()
