@@ -32,13 +32,10 @@ from graphexec.messages import ModelReply, ModelRequest
 
 E = TypeVar("E", bound=Effect[Any])
 
-# The observation after an unreadable reply, if the parser provides none. The text is LangChain's.
-DEFAULT_FEEDBACK = "Invalid or incomplete response"
-
 
 def default_feedback(error: ParseError) -> str:
-    """Return the parser's observation, or `DEFAULT_FEEDBACK` if it has none."""
-    return error.observation or DEFAULT_FEEDBACK
+    """Return the parser's observation, or LangChain's text if it has none."""
+    return error.observation or "Invalid or incomplete response"
 
 
 # The result of a return-direct tool is the answer if it was the only call of the turn ("single"), or always ("any").

@@ -193,9 +193,6 @@ def to_piece(given: Plugged) -> Piece:
 # The seat of pieces that run once.
 ONCE = "once"
 
-# On the way to the model, the first piece of the list is met first; on the way out, it is met last.
-_INWARDS = (ONCE, Ready, Observed)
-
 
 @final
 class Seats(dict[type | str, tuple[str, ...]]):
@@ -230,7 +227,8 @@ def assign_seats(pieces: Sequence[Piece]) -> Seats:
     kinds: tuple[type | str, ...] = (ONCE, *HOMES)
     for kind in kinds:
         chain = [piece for piece in pieces if _sits(piece, kind)]
-        if kind not in _INWARDS:
+        # On the way to the model, the first piece of the list is met first; on the way out, it is met last.
+        if kind not in (ONCE, Ready, Observed):
             chain.reverse()
         if kind is Acted:
             # First those that may change the calls, then those that gate them, and last those that carry them out.
