@@ -5,11 +5,18 @@ from typing import TYPE_CHECKING
 from graphexec._mistakes import explain_names
 from graphexec.executor.executor import AgentExecutor
 from graphexec.executor.handlers import make_agent_handler, make_model_handler
-from graphexec.executor.nodes import check_return_direct, dispatch_tools, parse, plan, stopped_response
+from graphexec.executor.nodes import (
+    AGENT_EXECUTOR,
+    agent_graph,
+    check_return_direct,
+    dispatch_tools,
+    parse,
+    plan,
+    stopped_response,
+)
 from graphexec.executor.outcomes import Acted, Observed, Ready, Replied, Stopped, limit_reached
 from graphexec.executor.result import RunResult
 from graphexec.executor.streams import AnswerDiscarded
-from graphexec.executor.table import AGENT_EXECUTOR, agent_graph
 
 __all__ = [
     "AGENT_EXECUTOR",

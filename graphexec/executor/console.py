@@ -29,8 +29,6 @@ class StepTracker:
     is not new.
     """
 
-    __slots__ = ("_known", "_last")
-
     def __init__(self, known: Steps = NO_STEPS) -> None:
         self._known = {id(step): step for step in known}
         self._last = known
@@ -64,8 +62,6 @@ def name_in_batch(call: CallContext[Any] | None) -> str:
 @final
 class ConsolePrinter:
     """An observer that prints a run's steps to stderr."""
-
-    __slots__ = ("_has_begun", "_last", "_new", "_value")
 
     def __init__(self, start: Snapshot | None = None) -> None:
         # The steps of a resumed run have been printed before.

@@ -16,7 +16,7 @@ from graphexec.agents import Agent, AgentFunction, callable_agent
 from graphexec.effects import TOOL_CALLS, agent_limits
 from graphexec.errors import InputError, ToolDefinitionError
 from graphexec.executor.inputs import to_outputs
-from graphexec.executor.nodes import Policies, ReturnDirect
+from graphexec.executor.nodes import Policies, ReturnDirect, agent_graph, require_agent_graph
 from graphexec.executor.options import (
     EARLY_STOPPING,
     HANDLERS,
@@ -37,7 +37,6 @@ from graphexec.executor.result import Ending, RunResult, T_co
 from graphexec.executor.rules import rule_pieces
 from graphexec.executor.runs import RunMethods
 from graphexec.executor.setup import Setup
-from graphexec.executor.table import agent_graph, require_agent_graph
 from graphexec.kernel.effects import CallContext, Effect
 from graphexec.kernel.graph import Table
 from graphexec.kernel.meters import DEPTH, FAN_OUT, NESTED_RUNS, Limits
@@ -196,9 +195,8 @@ class AgentExecutor(RunMethods[T_co]):
             ("allow_nonterminating", allow_nonterminating, FLAG),
             ("around_call", around_call, optional(FUNCTION)),
         )
-        known = agent if isinstance(agent, Agent) else callable_agent(agent)
         by_name = tools_by_name(tools)
-        _require_same_tools(known, by_name)
+        known = _to_agent(agent, by_name)
         limits = agent_limits(
             iterations=max_iterations,
             seconds=max_execution_time,
@@ -292,8 +290,7 @@ class AgentExecutor(RunMethods[T_co]):
         Raises `InputError` for a name that is not plugged, and for a piece that is a part of a machine which `splice`,
         `replace` or `with_graph` has changed.
         """
-        setup = self._setup
-        return self._copy_with(setup.without(names, self._graph))
+        return self._copy_with(self._setup.without(names, self._graph))
 
     @property
     def pieces(self) -> tuple[Piece, ...]:
@@ -326,8 +323,7 @@ class AgentExecutor(RunMethods[T_co]):
 
         Raises `InputError` for an agent that describes other tools to its model.
         """
-        known = agent if isinstance(agent, Agent) else callable_agent(agent)
-        _require_same_tools(known, tools_by_name(self._setup.tools))
+        known = _to_agent(agent, tools_by_name(self._setup.tools))
         return self._copy_with(self._setup.with_agent(known))
 
     def splice(
@@ -386,10 +382,8 @@ class AgentExecutor(RunMethods[T_co]):
         validate("as_tool", ("name", name, NAME), ("description", description, DESCRIPTION), error=ToolDefinitionError)
         # A callable agent declares no inputs.
         keys = self.input_keys or ("input",)
-        wrong = [key for key in keys if not key.isidentifier() or iskeyword(key) or key == _CALL]
-        if wrong:
-            fact = f"the agent has the input {wrong[0]!r}, an invalid argument name"
-            raise ToolDefinitionError(f"{fact}; rename the input")
+        if bad := [key for key in keys if not key.isidentifier() or iskeyword(key) or key == _CALL]:
+            raise ToolDefinitionError(f"the agent has the input {bad[0]!r}, an invalid argument name; rename the input")
         nested = copy.copy(self)
         # The outer run checks the access to the models.
         nested._checks_access = False
@@ -407,18 +401,10 @@ class AgentExecutor(RunMethods[T_co]):
             setattr(function, "__signature__", inspect.Signature(parameters))  # noqa: B010 - a checker knows no such attribute
         return dataclasses.replace(
             tool(name=name, description=description, async_function=arun)(run),
-            context_types=context_types_of(self),
+            context_types=self.run_context.context_types(self._graph),
             nested=self.verify().nested_runs(name, TOOL_CALLS.name),
             check_access=self.check_access,
         )
-
-
-def context_types_of(executor: AgentExecutor[Any]) -> tuple[type, ...]:
-    """Return the classes of context of a run, which the outer run checks before its first step."""
-    of_nodes = [one.context_type for one in executor.graph if one.context_type is not None]
-    answering = (executor.run_context.handlers, *executor.run_context.handlers_of(executor.graph).values())
-    of_handlers = [kind for handlers in answering for one in handlers.values() for kind in one.context_types]
-    return tuple(dict.fromkeys([*of_nodes, *of_handlers]))
 
 
 def answer_of(result: RunResult) -> Any:
@@ -427,14 +413,15 @@ def answer_of(result: RunResult) -> Any:
     return outputs["output"] if list(outputs) == ["output"] else outputs
 
 
-def _require_same_tools(agent: Agent, tools: Mapping[str, AnyTool]) -> None:
-    """Raise `InputError` unless the executor's tools are those that the agent describes to its model.
+def _to_agent(given: Agent | AgentFunction, tools: Mapping[str, AnyTool]) -> Agent:
+    """Return the agent. Raises `InputError` unless the executor's tools are those that it describes to its model.
 
     They are the same if they have the same names and parameters; a replacement, such as a tool that tests script, may
     have another function. An agent that does not know its tools, such as a function, goes with any.
     """
+    agent = given if isinstance(given, Agent) else callable_agent(given)
     if agent.tools is None:
-        return
+        return agent
     described = {tool.name: tool for tool in agent.tools}
     owned = {
         "the agent": [name for name in described if name not in tools],
@@ -450,3 +437,4 @@ def _require_same_tools(agent: Agent, tools: Mapping[str, AnyTool]) -> None:
         raise InputError(
             f"the agent and the executor have different tools: {'; '.join(differences)}; pass the same list to both"
         )
+    return agent

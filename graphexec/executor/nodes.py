@@ -1,10 +1,16 @@
-"""The nodes of the agent's table: pure functions that decide, and ask for the calls of the model and the tools."""
+"""The agent executor as a transition table: five nodes and the edges between them.
+
+The nodes are pure functions that decide, and ask for the calls of the model and the tools. A run follows plan → parse →
+dispatch_tools → check_return_direct → plan and so on, until it ends with an `AgentFinish` or a `StoppedResponse`, or in
+the strict variants with the `ParseError` that parse raises.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import starmap
 from typing import Any, Literal, TypeAlias, TypeVar
 
@@ -14,22 +20,22 @@ from graphexec.agents.prompt import format_observation
 from graphexec.agents.reading.answers import READ_AHEAD, read_reply
 from graphexec.agents.reading.text_parsing import reject_empty
 from graphexec.effects import CallAgent, CallModel, CallTool, Decided, ModelEffect, ToolResult
-from graphexec.errors import ParseError
+from graphexec.errors import InputError, ParseError
 from graphexec.executor.outcomes import Acted, Observed, Ready, Replied, Stopped, limit_reached
 from graphexec.kernel.effects import Asks, Effect, ask_all
+from graphexec.kernel.graph import edges, on
 from graphexec.kernel.meters import ITERATIONS, Exhausted
-from graphexec.kernel.node import node
+from graphexec.kernel.node import END, node
+from graphexec.kernel.surgery import replace
+from graphexec.machine import Machine, graph
 from graphexec.messages import ModelReply, ModelRequest
 
 E = TypeVar("E", bound=Effect[Any])
 
-# The observation after an unreadable reply, if the parser provides none. The text is LangChain's.
-DEFAULT_FEEDBACK = "Invalid or incomplete response"
-
 
 def default_feedback(error: ParseError) -> str:
-    """Return the parser's observation, or `DEFAULT_FEEDBACK` if it has none."""
-    return error.observation or DEFAULT_FEEDBACK
+    """Return the parser's observation, or LangChain's text if it has none."""
+    return error.observation or "Invalid or incomplete response"
 
 
 # The result of a return-direct tool is the answer if it was the only call of the turn ("single"), or always ("any").
@@ -253,3 +259,43 @@ def generate_response(
     else:
         text = format_observation(decision.answer) if isinstance(decision, AgentFinish) else ""
     return dataclasses.replace(ending, output=text.strip(), generated=True) if text.strip() else ending
+
+
+AGENT_EXECUTOR = graph(
+    edges(plan, on(Replied, parse) | on(Stopped, stopped_response))
+    | edges(parse, on(Acted, dispatch_tools) | on(Ready, plan) | on(AgentFinish, END))
+    | edges(dispatch_tools, on(Observed, check_return_direct) | on(Stopped, stopped_response))
+    | edges(check_return_direct, on(Ready, plan) | on(AgentFinish, END))
+    | edges(stopped_response, on(StoppedResponse, END)),
+    start=plan,
+)
+
+
+def agent_graph(*, strict: bool = False, generate: bool = False) -> Machine[Ready, AgentFinish | StoppedResponse]:
+    """Return the agent's table, or a variant of it.
+
+    If `strict`, a reply that cannot be read is not sent back to the model: the edge from parse back to plan is dropped,
+    and the `ParseError` is a third exit (`handle_parsing_errors=False`). With `generate`, the node that ends a stopped
+    run asks the model for a last answer (`early_stopping_method="generate"`).
+    """
+    return _variant(strict=strict, generate=generate)
+
+
+@cache
+def _variant(*, strict: bool, generate: bool) -> Machine[Ready, AgentFinish | StoppedResponse]:
+    machine = AGENT_EXECUTOR
+    if strict:
+        strict_parse = dataclasses.replace(node(name="parse")(parse_or_raise), raises=(ParseError,))
+        machine = replace(machine, strict_parse, narrowed=True)
+    return replace(machine, node(name="stopped_response")(generate_response)) if generate else machine
+
+
+def require_agent_graph(machine: Machine[Ready, AgentFinish | StoppedResponse]) -> None:
+    """Raise `InputError` unless a machine starts with `Ready` and ends with an `AgentFinish` or a `StoppedResponse`."""
+    # Callers without a type checker may pass another object.
+    if not isinstance(machine, Machine) or Ready not in machine[machine.start].takes:  # pyright: ignore[reportUnnecessaryIsInstance]
+        remedy = "make it from executor.graph, for example with splice"
+        raise InputError(f"{machine!r} is not a machine that starts with Ready; {remedy}")
+    for edge in machine.edges:
+        if edge.target == END.name and edge.outcome not in (AgentFinish, StoppedResponse):
+            raise InputError(f"{edge} ends a run of an agent; only AgentFinish and StoppedResponse may lead to END")

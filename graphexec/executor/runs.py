@@ -24,13 +24,14 @@ from graphexec.kernel.events import Done, Event
 from graphexec.kernel.meters import Limits
 from graphexec.kernel.snapshot import Snapshot
 from graphexec.kernel.stepping import begin
+from graphexec.kernel.surgery import same
 from graphexec.kernel.tables import reachable
 from graphexec.machine import Machine
 from graphexec.messages import check_access
 from graphexec.runtime.emission import emit, stream_async, stream_sync
 from graphexec.runtime.handlers import AT_ONCE, RunContext, RunOptions
 from graphexec.runtime.io import ASYNC, BLOCKING, IO, gather, iterate_sync, run_sync
-from graphexec.runtime.loop import RunLoop, whole_end
+from graphexec.runtime.loop import RunLoop
 from graphexec.runtime.observers import Observer, OnEvent
 from graphexec.tools import AnyTool
 
@@ -146,14 +147,14 @@ class RunMethods(Generic[T_co]):
         With `tokens`, models stream their replies if they can, and each piece is an event (`Reported`).
         """
         run_options, given = RunOptions(**options), self._name(inputs)
-        return stream_sync(lambda: self._follow(given, BLOCKING, run_options, whole_end, emit, tokens=tokens))
+        return stream_sync(lambda: self._follow(given, BLOCKING, run_options, same, emit, tokens=tokens))
 
     def astream(
         self, inputs: Inputs | Snapshot, *, tokens: bool = False, **options: Unpack[RunSettings]
     ) -> AsyncGenerator[Event[Ending], None]:
         """Run like `stream`, on the running event loop."""
         run_options, given = RunOptions(**options), self._name(inputs)
-        return stream_async(lambda: self._follow(given, ASYNC, run_options, whole_end, emit, tokens=tokens))
+        return stream_async(lambda: self._follow(given, ASYNC, run_options, same, emit, tokens=tokens))
 
     def stream_answer(self, inputs: Inputs | Snapshot, **options: Unpack[RunSettings]) -> Generator[str, None, None]:
         """Run and yield the text of the final answer in pieces, as the model streams it.
@@ -281,7 +282,7 @@ class RunMethods(Generic[T_co]):
         given = self._name(inputs)
 
         def begin_run() -> Coroutine[Any, Any, Done[Ending]]:
-            return self._follow(given, io, options, whole_end, emit, tokens=True)
+            return self._follow(given, io, options, same, emit, tokens=True)
 
         async with aclosing(io.iterate(lambda: stream_sync(begin_run), lambda: stream_async(begin_run))) as events:
             async for event in events:
@@ -294,9 +295,7 @@ class RunMethods(Generic[T_co]):
         Each run begins with this check of its models, of the executors that are tools, and of embedded executors, as
         far as they support it.
         """
-        context = self.run_context
-        answering = (context.handlers, *context.handlers_of(self._graph).values())
-        for handler in {id(one): one for handlers in answering for one in handlers.values()}.values():
+        for handler in self.run_context.all_handlers(self._graph):
             check_access(handler)
 
     def _name(self, inputs: Inputs | Snapshot) -> Mapping[str, Any] | Snapshot:

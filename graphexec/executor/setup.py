@@ -60,9 +60,6 @@ class _CallsOf:
         return isinstance(effect, CallTool) and self == _CallsOf.named(effect.name, self.lookup)
 
 
-# The modules of the shelf.
-_SHELF = "graphexec.nodes."
-
 # Counts the calls of the tools that have no limit.
 _FREE = Quota("", None, lambda _: True)
 
@@ -254,7 +251,7 @@ class Setup:
             quotas.clear()
         # The nodes of the shelf's pieces carry out the calls of the tools that they bring.
         acting = [one for piece in self.pieces if piece.acts for one in piece.tools]
-        carried = {one.name for one in acting if str(one.function.__module__).startswith(_SHELF)}
+        carried = {one.name for one in acting if str(one.function.__module__).startswith("graphexec.nodes.")}
         left = {_CallsOf.named(name, lookup) for name in self.offered if name not in carried}
         free = () if not quotas or left <= {*quotas} else (_FREE,)
         most = self._most_calls((*quotas.values(), *free))

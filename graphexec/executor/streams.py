@@ -11,6 +11,7 @@ from graphexec.agents.reading.answers import AnswerReader
 from graphexec.effects import ModelEffect
 from graphexec.executor.nodes import generate_response, parse, parse_or_raise, plan
 from graphexec.executor.outcomes import Acted, Ready, Replied
+from graphexec.executor.plugging.memory import save_memory
 from graphexec.executor.result import Ending
 from graphexec.executor.rules import answer_repeats, avoid_dummies
 from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Reported
@@ -19,10 +20,6 @@ from graphexec.kernel.node import END
 from graphexec.messages import ReplyDelta
 from graphexec.messages.model import VERY_LONG
 from graphexec.messages.observations import format_observation
-
-# The node that stores an ending, and returns it unchanged.
-_SAVE = "save_memory"
-
 
 # By their functions: a wrapped node may behave differently, and a renamed one does not.
 _RULES = (avoid_dummies.function, answer_repeats.function)
@@ -37,7 +34,7 @@ def _answering_nodes(graph: Graph[Any, Any]) -> frozenset[str]:
     def ends_with(source: str, outcome: type) -> bool:
         target = leads.get((source, outcome), "")
         # In an embedded agent, the node is `inner.save_memory`.
-        if target.rpartition(".")[2] == _SAVE:
+        if target.rpartition(".")[2] == save_memory.name:
             target = leads.get((target, outcome), "")
         return target == END.name
 
@@ -80,8 +77,6 @@ class AnswerExtractor:
     tool-calling agent's text that begins like JSON, a fence or a tag may be a call), if a node of the graph may still
     change or withhold it, or if a limit stopped the run.
     """
-
-    __slots__ = ("_agent", "_emitted", "_graph", "_nodes", "_read")
 
     def __init__(self, agent: Agent, graph: Graph[Any, Any]) -> None:
         self._agent = agent

@@ -229,7 +229,7 @@ class Counters:
         counts = self._counts
         for name, amount, limit in step.entry:
             if counts[name] + amount > limit:
-                return self._exhaust(name, limit, amount)
+                return Exhausted(name, limit, counts[name], wanted=amount)
         for name, amount, _ in step.entry:
             counts[name] += amount
         if step.decreases is not None:
@@ -306,10 +306,10 @@ class Counters:
             wanted[name] = wanted[name] + amount if name in wanted else amount
         for name, _, limit in charges:
             if counts[name] + wanted[name] > limit:
-                return self._exhaust(name, limit, wanted[name])
+                return Exhausted(name, limit, counts[name], wanted=wanted[name])
         for name in compared:
             if name in caps and counts[name] >= caps[name] and not step.reserved:
-                return self._exhaust(name, caps[name], 1)
+                return Exhausted(name, caps[name], counts[name])
         if self._outer is not None:
             amounts = {name: total for name, total in wanted.items() if name in self.program.meters}
             exhausted = self._outer.charge(amounts, compared)
@@ -333,9 +333,6 @@ class Counters:
         if exhausted is None:
             self._open = [PAID if state is UNPAID else state for state in states]
         return exhausted
-
-    def _exhaust(self, name: str, limit: float, wanted: int) -> Exhausted:
-        return Exhausted(name, limit, self._counts[name], wanted=wanted)
 
     def _measure(self, effect: Effect[Any], reply: object) -> None:
         """Charge the amounts that a reply reports beyond what was prepaid."""

@@ -15,9 +15,6 @@ from functools import cache, cached_property
 from typing import Any, Final, TypeAlias
 from uuid import UUID
 
-from pydantic import TypeAdapter
-from pydantic_core import to_jsonable_python
-
 from graphexec.errors import an
 from graphexec.kernel.effects import AS_TEXT
 
@@ -92,11 +89,11 @@ def _is_sequence(value: Any) -> bool:
     return isinstance(value, Sequence) and not isinstance(value, (str, bytes, bytearray, memoryview))
 
 
-def find_part(value: Any, is_right: Callable[[Any], bool]) -> str:
-    """Return the place of the innermost part that is not right; an empty string for the whole."""
+def find_part(value: Any, convert: Callable[[Any], object]) -> str:
+    """Return the place of the innermost part that cannot be converted; an empty string for the whole."""
     place, seen = "", {id(value)}
     while True:
-        where, part = next((one for one in parts_of(value) if not is_right(one[1])), ("", value))
+        where, part = next((one for one in parts_of(value) if _fails(convert, one[1])), ("", value))
         # A list that contains itself leads back to itself.
         if id(part) in seen:
             return place
@@ -104,22 +101,12 @@ def find_part(value: Any, is_right: Callable[[Any], bool]) -> str:
         place, value = f"{place}{where}", part
 
 
-def is_writable(value: Any) -> bool:
-    """Return whether pydantic can write a value as JSON."""
+def _fails(convert: Callable[[Any], object], value: Any) -> bool:
     try:
-        to_jsonable_python(value)
-    except Exception:  # noqa: BLE001 - the serializers of a user's type may raise anything
-        return False
-    return True
-
-
-def has_schema(value: Any) -> bool:
-    """Return whether pydantic knows the class of a value."""
-    try:
-        TypeAdapter(class_of(value))
-    except Exception:  # noqa: BLE001 - a user's class may raise anything
-        return False
-    return True
+        convert(value)
+    except Exception:  # noqa: BLE001 - the class of a user may raise anything, and so may its serializers
+        return True
+    return False
 
 
 def locate(value: Any, path: Sequence[int | str]) -> str:

@@ -72,8 +72,6 @@ class Tariff:
     The meters without a prepayment are `compared` with their limits before the effect.
     """
 
-    __slots__ = ("charges", "compared", "prepaid")
-
     def __init__(self, kind: type[Effect[Any]], program: Program, *, reserved: bool) -> None:
         caps = program.caps
         # Measured meters come first: if one is already exceeded, it is the limit to report.
@@ -204,10 +202,6 @@ class Program:
         self.caps: Mapping[str, float] = {name: limit for name, limit in caps.items() if limit is not None}
         functions = fill_parameters(graph)
         self.steps: Mapping[str, Step] = {node.name: Step(node, functions[node.name], self) for node in graph}
-        # The classes that nodes require of the context.
-        self.context_types = tuple(
-            dict.fromkeys(node.context_type for node in graph.nodes.values() if node.context_type is not None)
-        )
         for edge in graph.edges:
             step = self.steps[edge.source]
             step.following[edge.outcome] = None if edge.target == END.name else self.steps[edge.target]

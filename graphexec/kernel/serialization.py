@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import PydanticSchemaGenerationError, PydanticUserError, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUndefinedAnnotation
+from pydantic_core import to_jsonable_python
 
 from graphexec.errors import NodeError, SnapshotError, an
 from graphexec.kernel.effects import All, Effect, Perform, Request
@@ -19,8 +20,6 @@ from graphexec.kernel.exactness import (
     class_of,
     find_difference,
     find_part,
-    has_schema,
-    is_writable,
     locate,
 )
 from graphexec.kernel.meters import Exhausted
@@ -146,7 +145,8 @@ def _dump_by_effects(reply: object, effects: Sequence[type[Effect[Any]]], place:
             adapter = _adapter(own)
         except PydanticSchemaGenerationError as error:
             fact = error.message.partition(". ")[0]
-            raise ValueError(f"{place}{find_part(reply, has_schema)} has no JSON: {fact}; {REMEDY}") from None
+            where = find_part(reply, lambda part: TypeAdapter(class_of(part)))
+            raise ValueError(f"{place}{where} has no JSON: {fact}; {REMEDY}") from None
         return dump_exactly(reply, adapter, place)
     failures: list[ValueError] = []
     for effect in effects:
@@ -179,7 +179,8 @@ def _dump_and_read(
     try:
         data = _dump(adapter, value, only_set=only_set)
     except Exception as error:
-        raise ValueError(f"{place}{find_part(value, is_writable)} cannot be written: {error}; {REMEDY}") from error
+        where = find_part(value, to_jsonable_python)
+        raise ValueError(f"{place}{where} cannot be written: {error}; {REMEDY}") from error
     try:
         restored = read(adapter, data)
     except ValidationError as error:

@@ -165,10 +165,6 @@ def _bare(hint: Any) -> Any:
     return hint
 
 
-# How many times a node may yield while it is closed, before it is abandoned.
-_PATIENCE = 100
-
-
 def close_asking(node: types.GeneratorType[Any, Any, Any]) -> None:
     """Close a node, ignoring effects that it asks for in a `finally` or a bare `except`: they are not carried out."""
     try:
@@ -176,7 +172,8 @@ def close_asking(node: types.GeneratorType[Any, Any, Any]) -> None:
     except RuntimeError:
         if node.gi_frame is None:
             raise
-    for _ in range(_PATIENCE):
+    # One that yields again and again is abandoned.
+    for _ in range(100):
         if node.gi_frame is None:
             return
         with suppress(GeneratorExit, StopIteration):

@@ -33,9 +33,6 @@ from graphexec.kernel.program import Proof
 from graphexec.kernel.signatures import read_reply, reply_classes
 from graphexec.kernel.snapshot import Snapshot
 
-# What the engine puts in the place of a reply; `apply_answer` checks these.
-_ENGINE = (Cut, ChargedReply, Exhausted)
-
 S = TypeVar("S")
 F = TypeVar("F")
 
@@ -92,7 +89,8 @@ class PendingEffect:
         # mypy does not take a class for hashable.
         kind: Any = type(effect)
         classes = reply_classes(kind)
-        if classes and not isinstance(value, (*classes, *_ENGINE)):
+        # The last three stand in the place of a reply; `apply_answer` checks these.
+        if classes and not isinstance(value, (*classes, Cut, ChargedReply, Exhausted)):
             (wanted,) = read_reply(kind)
             given = f"{self.snapshot.node} asked for {kind.__name__} and was answered with {format_value(value)}"
             raise InputError(f"{given}; reply with {an(wanted.__name__) if isinstance(wanted, type) else wanted}")

@@ -14,7 +14,7 @@ from graphexec.agents.calls import CallRules
 from graphexec.agents.prompt import format_observation
 from graphexec.effects import AGENT_TASKS, GraphResult, RunGraph, ToolResult
 from graphexec.errors import AbandonedError, InputError, described, format_value
-from graphexec.executor.executor import AgentExecutor, answer_of, context_types_of
+from graphexec.executor.executor import AgentExecutor, answer_of
 from graphexec.executor.inputs import single_input_key
 from graphexec.executor.nodes import make_step
 from graphexec.executor.outcomes import Acted, Ready, limit_reached
@@ -210,7 +210,8 @@ def _make_handler(executor: AgentExecutor) -> Handler:
             return GraphResult(described(error), "failed", f"{type(error).__module__}.{type(error).__qualname__}")
         return GraphResult(answer_of(result), result.reason)
 
-    return Handler(answer, context_types=context_types_of(executor), check_access=executor.check_access)
+    context_types = executor.run_context.context_types(executor.graph)
+    return Handler(answer, context_types=context_types, check_access=executor.check_access)
 
 
 def _join(done: Sequence[tuple[str, GraphResult]]) -> ToolResult:

@@ -109,8 +109,6 @@ def reset_after_fork(owner: Forked) -> None:
 class ForkSafeLock:
     """A lock that is free in a forked process, although a thread of the old process may hold it."""
 
-    __slots__ = ("__weakref__", "_lock")
-
     def __init__(self) -> None:
         self._lock = threading.RLock()
         reset_after_fork(self)

@@ -79,8 +79,6 @@ HandlerLike: TypeAlias = Handler | Callable[[Any], Any] | Callable[[Any, CallCon
 class Handlers(dict[type[Effect[Any]], Handler]):
     """Handlers by the class of effects. As a setting of a machine, they answer its nodes, also where it is embedded."""
 
-    __slots__ = ()
-
 
 def answering(function: HandlerLike) -> Handler:
     """Make a handler from a function. In an async run a blocking function runs in a thread.
@@ -218,6 +216,17 @@ class RunContext:
         }
         return {name: known[id(settings)] for name, settings in embedded.items()}
 
+    def all_handlers(self, graph: Graph[Any, Any]) -> list[Handler]:
+        """Return the handlers that may answer effects of a run of the graph, each once."""
+        several = (self.handlers, *self.handlers_of(graph).values())
+        return list({id(one): one for handlers in several for one in handlers.values()}.values())
+
+    def context_types(self, graph: Graph[Any, Any]) -> tuple[type, ...]:
+        """Return the classes that the context of a run of the graph must be an instance of."""
+        of_nodes = [one.context_type for one in graph if one.context_type is not None]
+        of_handlers = [kind for one in self.all_handlers(graph) for kind in one.context_types]
+        return tuple(dict.fromkeys([*of_nodes, *of_handlers]))
+
 
 def find_handlers(settings: Iterable[object]) -> Handlers:
     """Return the handlers among the settings of a machine."""
@@ -301,12 +310,9 @@ class GraphSettings(MachineSettings, total=False):
     proof: Proof | None
 
 
-def check_context(answering: Iterable[Handlers], of_nodes: tuple[type, ...], context: object) -> None:
+def check_context(context_types: tuple[type, ...], context: object) -> None:
     """Raise `InputError` if a tool, a handler or a node requires another class of context."""
-    for wanted in (
-        *of_nodes,
-        *(kind for handlers in answering for one in handlers.values() for kind in one.context_types),
-    ):
+    for wanted in context_types:
         if not _may_be(context, wanted):
             name = wanted.__name__
             given = (

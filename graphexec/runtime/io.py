@@ -53,8 +53,6 @@ class _BlockingItems(Generic[T]):
     This is not an async generator, because an event loop that runs in this thread would close that with its own ones.
     """
 
-    __slots__ = ("_items", "_iterable")
-
     def __init__(self, iterable: Iterable[T]) -> None:
         self._iterable = iterable
         self._items = iter(iterable)

@@ -54,14 +54,6 @@ R = TypeVar("R")
 # An async run that never waits lets other tasks run after this number of replies.
 TURN = 64
 
-# The number of bytes of a run's id, which distinguishes runs in logs and stores.
-_ID_BYTES = 8
-
-
-def whole_end(done: Done[F]) -> Done[F]:
-    """Return the last event itself, as what a run returns."""
-    return done
-
 
 @final
 class RunLoop(Generic[R]):
@@ -109,14 +101,14 @@ class RunLoop(Generic[R]):
             require_event_loop()
         self.start = start = value.retried() if isinstance(value, Snapshot) else begin(graph, value)
         host = options.host or host_call()
-        run_id = options.run_id or start.run_id or os.urandom(_ID_BYTES).hex()
+        # The id distinguishes runs in logs and stores.
+        run_id = options.run_id or start.run_id or os.urandom(8).hex()
         self.scope = Scope(run_id, options.context, run_context.clock, host, run_context.limits.depth)
         outer = None if host is None else Nesting(self.scope, host, start.spent.seconds)
         self.execution = Execution(graph, start, run_context.limits, run_context.proof, scope=self.scope, outer=outer)
         # The handlers of the nodes of embedded machines, by the node's name.
         self.embedded = run_context.handlers_of(graph)
-        answering = (run_context.handlers, *self.embedded.values())
-        check_context(answering, self.execution.program.context_types, options.context)
+        check_context(run_context.context_types(graph), options.context)
         # The clock of a resumed run continues from its snapshot.
         self.scope.begin(self.execution)
         notify: Notifier | None = None

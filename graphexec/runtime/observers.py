@@ -100,21 +100,18 @@ class Notifier:
         except Exception as error:
             if type(event) is not Failed and getattr(observer, "raise_error", False) is True:
                 raise
-            if not any(one is observer for one in self._failed):
-                self._note(observer, error)
+            if any(one is observer for one in self._failed):
+                return
+            self._failed.append(observer)
+            name: object = getattr(observer, "__qualname__", None)
+            news = ObserverFailed(name if isinstance(name, str) else type(observer).__qualname__, error)
+            self._unreported.append((observer, news))
+            # A log handler writes its own failures to stderr, which may be closed.
+            with contextlib.suppress(Exception):
+                # Imported here because most runs do not need it.
+                import logging
 
-    def _note(self, observer: Observer, error: Exception) -> None:
-        """Log an observer's first exception, and keep it to be reported."""
-        self._failed.append(observer)
-        name: object = getattr(observer, "__qualname__", None)
-        news = ObserverFailed(name if isinstance(name, str) else type(observer).__qualname__, error)
-        self._unreported.append((observer, news))
-        # A log handler writes its own failures to stderr, which may be closed.
-        with contextlib.suppress(Exception):
-            # Imported here because most runs do not need it.
-            import logging
-
-            logging.getLogger("graphexec").warning("%s", news, exc_info=error)
+                logging.getLogger("graphexec").warning("%s", news, exc_info=error)
 
 
 def _is_observer(value: object) -> bool:

@@ -6,9 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import final
 
-# The highest power of two that multiplies the first wait, within the range of a float.
-_MOST_DOUBLINGS = 1000
-
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,5 +33,6 @@ class RetryPolicy:
         advised = self.advised(error)
         if advised is not None:
             return advised if advised <= self.longest_advised else None
-        longest = min(self.longest_wait, self.first_wait * 2.0 ** min(attempt - 1, _MOST_DOUBLINGS))
+        # A power of two within the range of a float.
+        longest = min(self.longest_wait, self.first_wait * 2.0 ** min(attempt - 1, 1000))
         return longest * (1.0 - self.jitter * chance)

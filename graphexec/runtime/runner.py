@@ -12,6 +12,7 @@ from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Limits
 from graphexec.kernel.program import Proof
 from graphexec.kernel.snapshot import Snapshot
+from graphexec.kernel.surgery import same
 from graphexec.runtime.emission import emit, stream_async, stream_sync
 from graphexec.runtime.handlers import (
     AT_ONCE,
@@ -24,7 +25,7 @@ from graphexec.runtime.handlers import (
     handlers_for,
 )
 from graphexec.runtime.io import ASYNC, BLOCKING, IO, run_sync
-from graphexec.runtime.loop import RunLoop, whole_end
+from graphexec.runtime.loop import RunLoop
 from graphexec.runtime.observers import OnEvent
 
 if TYPE_CHECKING:
@@ -96,6 +97,4 @@ def _follow(  # noqa: PLR0913
     everywhere = Handlers({kind: known[kind] for kind in overrides or ()})
     context = RunContext(known, limits or Limits(), at_once, clock, proof, around_call, everywhere)
     options_of_run = RunOptions(**options)
-    return RunLoop(
-        graph, value, context, io, consumer, pieces=pieces, options=options_of_run, finish=whole_end
-    ).follow()
+    return RunLoop(graph, value, context, io, consumer, pieces=pieces, options=options_of_run, finish=same).follow()

@@ -32,11 +32,7 @@ T = TypeVar("T")
 
 def require_event_loop() -> None:
     """Raise `EventLoopError` unless a task on asyncio's event loop runs this code."""
-    try:
-        task = asyncio.current_task()
-    except RuntimeError:
-        task = None
-    if task is not None:
+    if has_event_loop() and asyncio.current_task() is not None:
         return
     raise EventLoopError(
         "an async call of graphexec needs asyncio, and no event loop of asyncio runs it; call a sync method, such as "

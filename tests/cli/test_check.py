@@ -182,8 +182,8 @@ def test_imported_machines_are_not_checked(module: str, alias: str) -> None:
     ended = command("check", "endless.py", "--format", "json")
     assert [one["target"] for one in json.loads(ended.out)["targets"]] == ["endless.py:extended", "endless.py:executor"]
     # But a package may import machines from its modules.
-    ended = command("check", "graphexec.executor", "graphexec.executor.table", "--format", "json")
-    names = {"graphexec.executor:AGENT_EXECUTOR", "graphexec.executor.table:AGENT_EXECUTOR"}
+    ended = command("check", "graphexec.executor", "graphexec.executor.nodes", "--format", "json")
+    names = {"graphexec.executor:AGENT_EXECUTOR", "graphexec.executor.nodes:AGENT_EXECUTOR"}
     assert names <= {one["target"] for one in json.loads(ended.out)["targets"]}
 
 

@@ -6,9 +6,8 @@ import graphexec as gx
 from graphexec import effects, kernel, nodes
 from graphexec import executor as table
 from graphexec.executor import AGENT_EXECUTOR, Acted, Ready, Stopped, parse
-from graphexec.executor.nodes import stop_without_answer
+from graphexec.executor.nodes import agent_graph, stop_without_answer
 from graphexec.executor.plugging.memory import NotSaved
-from graphexec.executor.table import agent_graph
 from graphexec.memory import BufferMemory
 from tests.executor.actors import answer, scripted
 from tests.kernel.machines import stub

@@ -224,7 +224,7 @@ def test_finding_is_located_at_first_user_node_of_loop() -> None:
     assert subject.place_of(without, home) == named
     # Nor is what is installed, though it be in a folder of the user's.
     own = require(place_of(AGENT_EXECUTOR["plan"].function))
-    assert SourceLocation("/me/.venv/lib/site-packages/graphexec/executor/table.py", 9).is_inside("/me") is False
+    assert SourceLocation("/me/.venv/lib/site-packages/graphexec/executor/nodes.py", 9).is_inside("/me") is False
     assert SourceLocation("/me/my_agent.py", 9).is_inside("/me") is True
     assert Subject("x", (without,), verify(AGENT_EXECUTOR)).place_of(without, home) == own
 

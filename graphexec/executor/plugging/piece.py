@@ -56,11 +56,10 @@ class Output(Protocol):
         ...
 
 
-_NODES = Constraint("a tuple of nodes", lambda value: isinstance(value, tuple) and all(map(_is_node, value)))  # pyright: ignore[reportUnknownArgumentType]
-
-
-def _is_node(value: object) -> bool:
-    return isinstance(value, Node)
+_NODES = Constraint(
+    "a tuple of nodes",
+    lambda value: isinstance(value, tuple) and all(isinstance(one, Node) for one in value),  # pyright: ignore[reportUnknownVariableType]
+)
 
 
 @final
@@ -194,9 +193,6 @@ def to_piece(given: Plugged) -> Piece:
 # The seat of pieces that run once.
 ONCE = "once"
 
-# On the way to the model, the first piece of the list is met first; on the way out, it is met last.
-_INWARDS = (ONCE, Ready, Observed)
-
 
 @final
 class Seats(dict[type | str, tuple[str, ...]]):
@@ -205,8 +201,6 @@ class Seats(dict[type | str, tuple[str, ...]]):
     `seats[AgentFinish]` is the names in the order in which a value passes the pieces, and empty without one; a line of
     `str(seats)` is a class. The pieces that run once are those of `seats["once"]`.
     """
-
-    __slots__ = ()
 
     def __missing__(self, kind: type | str) -> tuple[str, ...]:
         return ()
@@ -233,7 +227,8 @@ def assign_seats(pieces: Sequence[Piece]) -> Seats:
     kinds: tuple[type | str, ...] = (ONCE, *HOMES)
     for kind in kinds:
         chain = [piece for piece in pieces if _sits(piece, kind)]
-        if kind not in _INWARDS:
+        # On the way to the model, the first piece of the list is met first; on the way out, it is met last.
+        if kind not in (ONCE, Ready, Observed):
             chain.reverse()
         if kind is Acted:
             # First those that may change the calls, then those that gate them, and last those that carry them out.
