@@ -14,8 +14,6 @@ from graphexec.messages.turns import Conversation
 
 # The tool name in the step that stands for hidden steps; no tool has such a name.
 SUMMARY_TOOL = "_Summary"
-# What the model wrote, as far as it knows.
-_SUMMARY_LOG = "I have summarized the earlier steps."
 
 # Returns one of an agent's requests for a run.
 Ask = Callable[[Agent, Run], CallModel | CallAgent]
@@ -30,8 +28,9 @@ def show_steps(run: Run, select: Callable[[Steps], Sequence[AgentStep]] | None) 
     shown = Steps(run.steps[aside.hidden :]) if aside.hidden else run.steps
     selected: Sequence[AgentStep] = shown if select is None else select(shown)
     if aside.summary:
-        summary = AgentStep(AgentAction(SUMMARY_TOOL, "", _SUMMARY_LOG), aside.summary)
-        selected = [summary, *selected]
+        # The log is what the model wrote, as far as it knows.
+        action = AgentAction(SUMMARY_TOOL, "", "I have summarized the earlier steps.")
+        selected = [AgentStep(action, aside.summary), *selected]
     if selected is run.steps:
         return run
     return Run(run.inputs, Steps(selected), dataclasses.replace(aside, hidden=0, summary=""))

@@ -89,10 +89,6 @@ class CallRules:
         return frozenset(find_strings_and_keys(schemas, without=("description", "title", "examples")))
 
     @cached_property
-    def _example_questions(self) -> frozenset[str]:
-        return frozenset(map(fold, self.agent.example_questions))
-
-    @cached_property
     def fillable(self) -> tuple[str, ...]:
         """The tools whose arguments may be copied from an example, if a rule forbids that."""
         if "no_dummies" not in self.rules or not self.agent.dummies:
@@ -186,7 +182,7 @@ class CallRules:
         if any(images for _, images in inputs) or any(map(observation_images, seen)):
             return True
         texts = [text for text, _ in inputs]
-        if not self._example_questions.isdisjoint(map(fold, texts)):
+        if not {*map(fold, self.agent.example_questions)}.isdisjoint(map(fold, texts)):
             return True
         return may_be_known(value, texts, [step.text for step in seen])
 
