@@ -27,6 +27,7 @@ from graphexec.kernel.node import node
 from graphexec.messages import ChatRequest, CompletionRequest, Message, ModelRequest, SystemMessage, UserMessage
 from graphexec.messages.observations import format_observation, write_json
 from graphexec.messages.stored import StoredForm, TypedValues
+from graphexec.tools.schemas import map_schemas
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -305,16 +306,12 @@ class OutputKind:
 # Any: a JSON schema.
 def limit_text(schema: Any) -> Any:
     """Return a schema whose strings have a greatest length."""
-    if isinstance(schema, list):
-        return [limit_text(one) for one in schema]  # pyright: ignore[reportUnknownVariableType]
-    if not isinstance(schema, dict):
-        return schema
-    # The keys of a JSON object are strings.
-    members: dict[str, Any] = schema  # pyright: ignore[reportUnknownVariableType]
-    limited: dict[str, Any] = {name: limit_text(value) for name, value in members.items()}
-    if members.get("type") == "string" and not {"enum", "const", "format", "pattern", "maxLength"} & {*members}:
-        limited["maxLength"] = max(_MOST_TEXT, members.get("minLength", 0))
-    return limited
+    limited = map_schemas(schema, limit_text)
+    match limited:
+        case {"type": "string"} if not {"enum", "const", "format", "pattern", "maxLength"} & {*limited}:
+            return {**limited, "maxLength": max(_MOST_TEXT, limited.get("minLength", 0))}
+        case _:
+            return limited
 
 
 def _add_note(request: ModelRequest, note: str) -> ModelRequest:
@@ -338,10 +335,8 @@ def _note_messages(messages: Sequence[Message], note: str) -> tuple[Message, ...
 
 # Any: the details of pydantic's errors.
 def _describe_errors(errors: Sequence[Any]) -> str:
-    lines: list[str] = []
-    for error in errors[:_MOST_ERRORS]:
-        where = ".".join(map(str, error["loc"]))[:100]
-        lines.append(f"{where}: {error['msg'][:200]}" if where else error["msg"][:200])
+    shown = [(".".join(map(str, error["loc"]))[:100], error["msg"][:200]) for error in errors[:_MOST_ERRORS]]
+    lines = [f"{where}: {text}" if where else text for where, text in shown]
     if len(errors) > _MOST_ERRORS:
         lines.append(f"and {len(errors) - _MOST_ERRORS} more errors")
     return "; ".join(lines)
