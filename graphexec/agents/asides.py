@@ -15,9 +15,6 @@ from graphexec.messages.turns import Conversation
 # The tool name in the step that stands for hidden steps; no tool has such a name.
 SUMMARY_TOOL = "_Summary"
 
-# Returns one of an agent's requests for a run.
-Ask = Callable[[Agent, Run], CallModel | CallAgent]
-
 
 def show_steps(run: Run, select: Callable[[Steps], Sequence[AgentStep]] | None) -> Run:
     """Return the run with the steps that the model is shown, as `select` leaves them, behind the summary.
@@ -36,7 +33,7 @@ def show_steps(run: Run, select: Callable[[Steps], Sequence[AgentStep]] | None) 
     return Run(run.inputs, Steps(selected), dataclasses.replace(aside, hidden=0, summary=""))
 
 
-def ask_with_aside(agent: Agent, run: Run, ask: Ask) -> CallModel | CallAgent:
+def ask_with_aside(agent: Agent, run: Run, ask: Callable[[Agent, Run], CallModel | CallAgent]) -> CallModel | CallAgent:
     """Return the request that `ask` makes of an agent for a run whose steps are those shown, with its aside applied.
 
     A callable agent gets the run with its aside. Raises `InputError` as `require_fewer_tools` does.
@@ -72,8 +69,7 @@ def _offer(agent: Agent, names: frozenset[str]) -> Agent:
     # Without any tool, the definitions stay: earlier calls in the conversation may need them.
     narrow = agent.narrow
 
-    def ask_without(run: Run, names: frozenset[str] = frozenset()) -> CallModel | CallAgent:
-        del names
+    def ask_without(run: Run, _: frozenset[str] = frozenset()) -> CallModel | CallAgent:
         return narrow(run, frozenset())
 
     return dataclasses.replace(agent, ask=ask_without, narrow=ask_without)

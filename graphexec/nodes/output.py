@@ -268,21 +268,20 @@ class OutputKind:
         if schema is not None and agent.model is not None and is_tiny(agent.model):
             schema = limit_text(schema)
 
-        def edit(request: ModelRequest, run: Run) -> ModelRequest:
-            del run
-            noted = _add_note(request, "" if self.is_text else f"Your final answer is {self.describe()}.")
-            if schema is None or not isinstance(noted, ChatRequest):
-                return noted
+        def edit(request: ModelRequest, _: Run) -> ModelRequest:
+            note = "" if self.is_text else f"Your final answer is {self.describe()}."
+            if isinstance(request, CompletionRequest):
+                return dataclasses.replace(request, prompt=f"{note}\n\n{request.prompt}".lstrip())
+            noted = dataclasses.replace(request, messages=_note_messages(request.messages, note))
             may_call = bool(noted.tools) and noted.tool_choice != "none"
-            if may_call and provider not in _SCHEMA_WITH_TOOLS:
+            if schema is None or (may_call and provider not in _SCHEMA_WITH_TOOLS):
                 return noted
             return dataclasses.replace(noted, schema=schema)
 
         return edit
 
-    def _edit_decision(self, request: ModelRequest, run: Run) -> ModelRequest:
+    def _edit_decision(self, request: ModelRequest, _: Run) -> ModelRequest:
         """Return a request of a structured agent, whose schema has the answer as one branch, with the type in it."""
-        del run
         if self.is_text or not isinstance(request, ChatRequest):
             return request
         messages = _note_messages(request.messages, f'The "answer" of final_answer is {self.describe()}.')
@@ -314,14 +313,8 @@ def limit_text(schema: Any) -> Any:
             return limited
 
 
-def _add_note(request: ModelRequest, note: str) -> ModelRequest:
-    """Return a request with a sentence, or none, after its instructions, which are left out if they are empty."""
-    if isinstance(request, CompletionRequest):
-        return dataclasses.replace(request, prompt=f"{note}\n\n{request.prompt}".lstrip())
-    return dataclasses.replace(request, messages=_note_messages(request.messages, note))
-
-
 def _note_messages(messages: Sequence[Message], note: str) -> tuple[Message, ...]:
+    """Return messages with a sentence, or none, after their instructions, which are left out if they are empty."""
     first, *others = messages
     match first:
         case SystemMessage(content):
