@@ -123,7 +123,7 @@ def create_structured_agent(  # noqa: PLR0913
         Form(parse_template(question, required=(), name="question"), {}, format_thoughts),
         history=history,
         kind="structured",
-        answer=partial(make_json_reader, _ANSWERS),
+        answer=make_answer_reader,
         steps=observation_turns(lambda step: f"Observation: {step.text}"),
         examples=[message for example in several for message in _example_messages(example)],
         schema=decision_schema(tools, max_answer),
@@ -204,6 +204,9 @@ def _prefix_references(schema: Mapping[str, Any], prefix: str) -> Any:
 
 # The members with the answer, as `read_fields` returns their names; the last one is also the input of a tool.
 _ANSWERS = ("answer", "finalanswer", "actioninput")
+
+# Extracts the answer while the reply streams.
+make_answer_reader = partial(make_json_reader, _ANSWERS)
 
 
 # The mark of a call, which a model may write before its decision, or another tag at the end of a text.
