@@ -17,12 +17,12 @@ T = TypeVar("T")
 class Constraint:
     """A constraint on a value: `words` describe it after "give"; `fits` tests a value.
 
-    `lacks` returns the names of the methods that a value lacks.
+    `lacks` returns the part of the message about the methods that a value lacks.
     """
 
     words: str
     fits: Callable[[object], bool]
-    lacks: Callable[[object], tuple[str, ...]] = lambda _: ()
+    lacks: Callable[[object], str] = lambda _: ""
 
 
 def validate(owner: str, *arguments: tuple[str, object, Constraint], error: type[GraphexecError] = InputError) -> None:
@@ -32,16 +32,12 @@ def validate(owner: str, *arguments: tuple[str, object, Constraint], error: type
     """
     faults = [
         f"{f'{owner} has {name}=' if owner else f'{name} is '}{format_value(value)}"
-        f"{_describe_missing(constraint.lacks(value))}; give {constraint.words}"
+        f"{constraint.lacks(value)}; give {constraint.words}"
         for name, value, constraint in arguments
         if not constraint.fits(value)
     ]
     if faults:
         raise error("; ".join(faults))
-
-
-def _describe_missing(methods: tuple[str, ...]) -> str:
-    return f", which has no {', '.join(methods)}" if methods else ""
 
 
 def validate_each(name: str, values: Iterable[T], kind: type[T], words: str) -> tuple[T, ...]:
@@ -69,9 +65,9 @@ def has_methods(words: str, *methods: str) -> Constraint:
     def absent(value: object) -> tuple[str, ...]:
         return tuple(name for name in methods if not callable(getattr(value, name, None)))
 
-    def lacks(value: object) -> tuple[str, ...]:
+    def lacks(value: object) -> str:
         missing = absent(value)
-        return missing if 2 * len(missing) <= len(methods) else ()
+        return f", which has no {', '.join(missing)}" if 0 < 2 * len(missing) <= len(methods) else ""
 
     return Constraint(words, lambda value: not isinstance(value, type) and not absent(value), lacks)
 

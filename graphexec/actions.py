@@ -177,10 +177,7 @@ class Steps(Sequence[AgentStep]):
     def __getitem__(self, index: slice) -> tuple[AgentStep, ...]: ...
     def __getitem__(self, index: int | slice) -> AgentStep | tuple[AgentStep, ...]:
         if isinstance(index, slice):
-            begin, end, step = index.indices(self._length)
-            # The end of a slice that goes backwards may be -1, before the first.
-            shared = self._shared
-            return tuple(shared[begin:end] if step == 1 else [shared[one] for one in range(begin, end, step)])
+            return tuple(map(self._shared.__getitem__, range(self._length)[index]))
         position = index + self._length if index < 0 else index
         if not 0 <= position < self._length:
             raise IndexError(f"there is no step {index}; the run has {self._length}")

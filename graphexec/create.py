@@ -112,7 +112,8 @@ def create_agent(
     corrects an invalid reply. Raises `InputError` for an unknown model, kind or option, `ToolDefinitionError` for an
     invalid tool, and what `AgentExecutor` raises.
     """
-    if faults := list(unknown_options("create_agent", CREATE_AGENT_OPTIONS, (*_OWN_OPTIONS, *_OPTIONS), options)):
+    known = ("system_prompt", "kind", "output_type", *_OPTIONS)
+    if faults := list(unknown_options("create_agent", CREATE_AGENT_OPTIONS, known, options)):
         raise SignatureError(join_faults(faults))
     if kind not in _KINDS:
         near = did_you_mean(kind, _KINDS) if isinstance(kind, str) else ""  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -142,9 +143,6 @@ def create_agent(
     if nodes:
         options["nodes"] = nodes
     return AgentExecutor(agent=make_agent_of_kind(kind, client, all_tools, system_prompt), tools=all_tools, **options)
-
-
-_OWN_OPTIONS = ("system_prompt", "kind", "output_type")
 
 
 def make_agent_of_kind(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeAlias, final
 
 from graphexec.actions import AgentAction, AgentFinish, Run, StepStatus
-from graphexec.errors import InputError, LimitsError, ModelError, format_value
+from graphexec.errors import InputError, LimitsError, ModelError, format_value, qualified_name
 from graphexec.kernel.effects import AS_TEXT, Effect, R_co, ask, fill_slots
 from graphexec.kernel.events import CompactReply
 from graphexec.kernel.meters import DEPTH, FAN_OUT, NESTED_RUNS, Exhausted, Limits, Meter, Spent
@@ -151,8 +151,7 @@ class ModelFailure:
     @classmethod
     def of(cls, error: ModelError) -> ModelFailure:
         """Return the error as data."""
-        kind = type(error)
-        return cls(f"{kind.__module__}.{kind.__qualname__}", str(error), error.status)
+        return cls(qualified_name(type(error)), str(error), error.status)
 
 
 # The reply to a model call that is attempted.

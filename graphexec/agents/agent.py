@@ -215,15 +215,12 @@ def chat_agent(  # noqa: PLR0913
         assert type(reply) is not Decided, "CallModel is answered with a ModelReply"
         return read(separate_reasoning(reply))
 
-    def conclude_now(run: Run) -> CallModel:
-        return CallModel(conclude_request(ask(run).request))
-
     return Agent(
         ask,
         read_reply,
         model=model,
         input_keys=validate_each("input_keys", input_keys, str, "strings"),
-        conclude=conclude or conclude_now,
+        conclude=conclude or (lambda run: CallModel(conclude_request(ask(run).request))),
         answer=None if answer is None else partial(skip_reasoning, answer),
         optional_keys=validate_each("optional_keys", optional_keys, str, "strings"),
         tools=None if tools is None else tuple(tools_by_name(tools).values()),

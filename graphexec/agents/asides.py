@@ -14,11 +14,6 @@ from graphexec.messages.turns import Conversation
 
 # The tool name in the step that stands for hidden steps; no tool has such a name.
 SUMMARY_TOOL = "_Summary"
-# What the model wrote, as far as it knows.
-_SUMMARY_LOG = "I have summarized the earlier steps."
-
-# Returns one of an agent's requests for a run.
-Ask = Callable[[Agent, Run], CallModel | CallAgent]
 
 
 def show_steps(run: Run, select: Callable[[Steps], Sequence[AgentStep]] | None) -> Run:
@@ -30,14 +25,15 @@ def show_steps(run: Run, select: Callable[[Steps], Sequence[AgentStep]] | None) 
     shown = Steps(run.steps[aside.hidden :]) if aside.hidden else run.steps
     selected: Sequence[AgentStep] = shown if select is None else select(shown)
     if aside.summary:
-        summary = AgentStep(AgentAction(SUMMARY_TOOL, "", _SUMMARY_LOG), aside.summary)
-        selected = [summary, *selected]
+        # The log is what the model wrote, as far as it knows.
+        action = AgentAction(SUMMARY_TOOL, "", "I have summarized the earlier steps.")
+        selected = [AgentStep(action, aside.summary), *selected]
     if selected is run.steps:
         return run
     return Run(run.inputs, Steps(selected), dataclasses.replace(aside, hidden=0, summary=""))
 
 
-def ask_with_aside(agent: Agent, run: Run, ask: Ask) -> CallModel | CallAgent:
+def ask_with_aside(agent: Agent, run: Run, ask: Callable[[Agent, Run], CallModel | CallAgent]) -> CallModel | CallAgent:
     """Return the request that `ask` makes of an agent for a run whose steps are those shown, with its aside applied.
 
     A callable agent gets the run with its aside. Raises `InputError` as `require_fewer_tools` does.
@@ -73,8 +69,7 @@ def _offer(agent: Agent, names: frozenset[str]) -> Agent:
     # Without any tool, the definitions stay: earlier calls in the conversation may need them.
     narrow = agent.narrow
 
-    def ask_without(run: Run, names: frozenset[str] = frozenset()) -> CallModel | CallAgent:
-        del names
+    def ask_without(run: Run, _: frozenset[str] = frozenset()) -> CallModel | CallAgent:
         return narrow(run, frozenset())
 
     return dataclasses.replace(agent, ask=ask_without, narrow=ask_without)

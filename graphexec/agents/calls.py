@@ -44,10 +44,6 @@ def last_turns(steps: Sequence[AgentStep], most: int) -> list[Turn]:
     return turns[::-1]
 
 
-_COPIED = (
-    "{tool} was not called: {argument}={value} is in neither the question nor an observation. "
-    "Use values from the question, or give your answer."
-)
 NOT_REPEATED = "\n(This is the result of the same call before; it was not made again.)"
 
 _FAILED = frozenset({"error", "bad_arguments", "unknown_tool"})
@@ -87,10 +83,6 @@ class CallRules:
         """The names and values that the tools' schemas list at any depth, which a model does not make up."""
         schemas = [tool.parameters for tool in self.tools.values()]
         return frozenset(find_strings_and_keys(schemas, without=("description", "title", "examples")))
-
-    @cached_property
-    def _example_questions(self) -> frozenset[str]:
-        return frozenset(map(fold, self.agent.example_questions))
 
     @cached_property
     def fillable(self) -> tuple[str, ...]:
@@ -143,8 +135,9 @@ class CallRules:
     def make_copied_result(self, run: Run, action: AgentAction) -> ToolResult | None:
         """Return what an action with an argument copied from an example observes; `None` for any other."""
         for name, value in self._copied_arguments(run, action):
-            text = _COPIED.format(tool=action.tool, argument=name, value=format_observation(value))
-            return ToolResult(text, "bad_arguments")
+            copied = f"{name}={format_observation(value)} is in neither the question nor an observation."
+            remedy = "Use values from the question, or give your answer."
+            return ToolResult(f"{action.tool} was not called: {copied} {remedy}", "bad_arguments")
         return None
 
     def make_earlier_result(self, run: Run, action: AgentAction) -> ToolResult | None:
@@ -186,7 +179,7 @@ class CallRules:
         if any(images for _, images in inputs) or any(map(observation_images, seen)):
             return True
         texts = [text for text, _ in inputs]
-        if not self._example_questions.isdisjoint(map(fold, texts)):
+        if not {*map(fold, self.agent.example_questions)}.isdisjoint(map(fold, texts)):
             return True
         return may_be_known(value, texts, [step.text for step in seen])
 

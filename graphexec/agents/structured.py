@@ -15,7 +15,7 @@ from typing import Any, Literal
 from graphexec._arguments import optional, validate, validate_each, whole
 from graphexec._mistakes import explain_creation
 from graphexec._parsing import compile_lazily
-from graphexec.actions import AgentAction, AgentFinish, AgentStep, Decision
+from graphexec.actions import AgentAction, AgentFinish, Decision
 from graphexec.agents.agent import Agent, RuleName, remakeable
 from graphexec.agents.conversation import observation_turns
 from graphexec.agents.prompt import format_observation, parse_template, validate_tools
@@ -64,8 +64,6 @@ Reply with one JSON object, and nothing else: either
 # Characters. Without a limit, a reply that a small model does not end repeats itself up to the limit on tokens.
 MAX_ANSWER = 300
 
-RULES: tuple[RuleName, ...] = ("no_dummies", "no_repeats")
-
 
 # Each parameter is a separate part of the agent.
 @remakeable
@@ -80,7 +78,7 @@ def create_structured_agent(  # noqa: PLR0913
     history: str = "chat_history",
     max_answer: int | None = MAX_ANSWER,
     tool_choice: str | None = None,
-    rules: Sequence[RuleName] = RULES,
+    rules: Sequence[RuleName] = ("no_dummies", "no_repeats"),
 ) -> Agent:
     """Make an agent whose replies are one JSON object per step.
 
@@ -126,7 +124,7 @@ def create_structured_agent(  # noqa: PLR0913
         history=history,
         kind="structured",
         answer=make_answer_reader,
-        steps=observation_turns(_observe),
+        steps=observation_turns(lambda step: f"Observation: {step.text}"),
         examples=[message for example in several for message in _example_messages(example)],
         schema=decision_schema(tools, max_answer),
         first=_require_call(tools, choice),
@@ -152,10 +150,6 @@ def _require_call(tools: Sequence[AnyTool], tool_choice: str) -> Callable[[ChatR
         return replace(request, schema=schema)
 
     return first
-
-
-def _observe(step: AgentStep) -> str:
-    return f"Observation: {step.text}"
 
 
 def _example_messages(example: WorkedExample) -> Iterator[Message]:

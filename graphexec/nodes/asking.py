@@ -274,21 +274,17 @@ def critic(rounds: int = 2, *, prompt: str = REVIEW_REQUEST, model: Model | None
         if finish.return_direct:
             return finish
         run, answer = finish.run, format_observation(finish.answer)
-        values = {**run.inputs, "task": _describe_task(run), "steps": _describe_steps(run.steps) or "none"}
-        text = template.render({**values, "answer": answer})
+        steps = _describe_steps(run.steps) or "none"
+        text = template.render({**run.inputs, "task": _describe_task(run), "steps": steps, "answer": answer})
         criticism = _read_text((yield from ask(effect(ChatRequest([UserMessage(text)])))))
-        if _accepts(criticism):
+        word = criticism.split(maxsplit=1)[0] if criticism else "OK"
+        if word.strip(".,:;!*\"'`").casefold() in ("ok", "okay"):
             return finish
         action = AgentAction(REVIEW_TOOL, answer, finish.log or answer)
         step = AgentStep(action, f"Your answer was reviewed: {criticism}\nImprove it, and answer again.", "rejected")
         return Ready(run.with_steps([step]))
 
     return Piece(name, (dataclasses.replace(review, effects=(effect,)),), handlers=handlers)
-
-
-def _accepts(criticism: str) -> bool:
-    word = criticism.split(maxsplit=1)[0] if criticism else "OK"
-    return word.strip(".,:;!*\"'`").casefold() in ("ok", "okay")
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,10 +70,7 @@ def guard_input(
         wanted = names or (("input",) if "input" in given else [key for key in given if isinstance(given[key], str)])
         return "\n".join([format_observation(given[key]) for key in wanted])
 
-    def refuse(ready: Ready, why: str) -> Stopped:
-        return Stopped.by_refusal(ready.run, name, why)
-
-    entry = make_node(name, (Ready, Stopped), text_of, refuse)
+    entry = make_node(name, (Ready, Stopped), text_of)
     return Piece(name, (entry,), once=True, gates=True, handlers=dict(handlers or {}))
 
 
@@ -110,9 +107,6 @@ def guard_output(
     def answer_of(finish: AgentFinish) -> str:
         return format_observation(finish.answer)
 
-    def refuse(finish: AgentFinish, why: str) -> Stopped:
-        return Stopped.by_refusal(finish.run, name, why)
-
     def words_of(stopped: StoppedResponse) -> str | None:
         # What the executor itself says of this cause.
         own = end_stopped(Stopped(stopped.run, stopped.cause)).output
@@ -123,7 +117,7 @@ def guard_output(
         text = f"Agent stopped: {refusal}"
         return dataclasses.replace(stopped, output=text, cause=refusal, generated=False)
 
-    answer = make_node(name, (AgentFinish, Stopped), answer_of, refuse)
+    answer = make_node(name, (AgentFinish, Stopped), answer_of)
     # A node of its own: a refused answer is stopped, and the stopped response comes here, not back to the first.
     last_word = make_node(f"{name}_stopped", (StoppedResponse,), words_of, replace)
     return Piece(name, (answer, last_word), handlers=dict(handlers or {}))
@@ -147,11 +141,14 @@ def _read_check(owner: str, check: Any, name: str, *, blocking: bool, asks: int)
     if blocking and (waits or effects is not None):
         raise InputError(f"{owner} has blocking=True; leave it out, because the check does not block")
 
+    def stop(value: Any, why: str) -> Stopped:
+        return Stopped.by_refusal(value.run, name, why)
+
     def make_node(
         node_name: str,
         outcomes: tuple[type, ...],
         text_of: Callable[[Any], str | None],
-        refuse: Callable[[Any, str], object],
+        refuse: Callable[[Any, str], object] = stop,
     ) -> Node[Any, Any]:
         """Return a node that passes on a value of the first class, or returns what `refuse` returns, of the last one.
 

@@ -27,6 +27,7 @@ from graphexec.kernel.node import node
 from graphexec.messages import ChatRequest, CompletionRequest, Message, ModelRequest, SystemMessage, UserMessage
 from graphexec.messages.observations import format_observation, write_json
 from graphexec.messages.stored import StoredForm, TypedValues
+from graphexec.tools.schemas import map_schemas
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -267,21 +268,20 @@ class OutputKind:
         if schema is not None and agent.model is not None and is_tiny(agent.model):
             schema = limit_text(schema)
 
-        def edit(request: ModelRequest, run: Run) -> ModelRequest:
-            del run
-            noted = _add_note(request, "" if self.is_text else f"Your final answer is {self.describe()}.")
-            if schema is None or not isinstance(noted, ChatRequest):
-                return noted
+        def edit(request: ModelRequest, _: Run) -> ModelRequest:
+            note = "" if self.is_text else f"Your final answer is {self.describe()}."
+            if isinstance(request, CompletionRequest):
+                return dataclasses.replace(request, prompt=f"{note}\n\n{request.prompt}".lstrip())
+            noted = dataclasses.replace(request, messages=_note_messages(request.messages, note))
             may_call = bool(noted.tools) and noted.tool_choice != "none"
-            if may_call and provider not in _SCHEMA_WITH_TOOLS:
+            if schema is None or (may_call and provider not in _SCHEMA_WITH_TOOLS):
                 return noted
             return dataclasses.replace(noted, schema=schema)
 
         return edit
 
-    def _edit_decision(self, request: ModelRequest, run: Run) -> ModelRequest:
+    def _edit_decision(self, request: ModelRequest, _: Run) -> ModelRequest:
         """Return a request of a structured agent, whose schema has the answer as one branch, with the type in it."""
-        del run
         if self.is_text or not isinstance(request, ChatRequest):
             return request
         messages = _note_messages(request.messages, f'The "answer" of final_answer is {self.describe()}.')
@@ -305,26 +305,16 @@ class OutputKind:
 # Any: a JSON schema.
 def limit_text(schema: Any) -> Any:
     """Return a schema whose strings have a greatest length."""
-    if isinstance(schema, list):
-        return [limit_text(one) for one in schema]  # pyright: ignore[reportUnknownVariableType]
-    if not isinstance(schema, dict):
-        return schema
-    # The keys of a JSON object are strings.
-    members: dict[str, Any] = schema  # pyright: ignore[reportUnknownVariableType]
-    limited: dict[str, Any] = {name: limit_text(value) for name, value in members.items()}
-    if members.get("type") == "string" and not {"enum", "const", "format", "pattern", "maxLength"} & {*members}:
-        limited["maxLength"] = max(_MOST_TEXT, members.get("minLength", 0))
-    return limited
-
-
-def _add_note(request: ModelRequest, note: str) -> ModelRequest:
-    """Return a request with a sentence, or none, after its instructions, which are left out if they are empty."""
-    if isinstance(request, CompletionRequest):
-        return dataclasses.replace(request, prompt=f"{note}\n\n{request.prompt}".lstrip())
-    return dataclasses.replace(request, messages=_note_messages(request.messages, note))
+    limited = map_schemas(schema, limit_text)
+    match limited:
+        case {"type": "string"} if not {"enum", "const", "format", "pattern", "maxLength"} & {*limited}:
+            return {**limited, "maxLength": max(_MOST_TEXT, limited.get("minLength", 0))}
+        case _:
+            return limited
 
 
 def _note_messages(messages: Sequence[Message], note: str) -> tuple[Message, ...]:
+    """Return messages with a sentence, or none, after their instructions, which are left out if they are empty."""
     first, *others = messages
     match first:
         case SystemMessage(content):
@@ -338,10 +328,8 @@ def _note_messages(messages: Sequence[Message], note: str) -> tuple[Message, ...
 
 # Any: the details of pydantic's errors.
 def _describe_errors(errors: Sequence[Any]) -> str:
-    lines: list[str] = []
-    for error in errors[:_MOST_ERRORS]:
-        where = ".".join(map(str, error["loc"]))[:100]
-        lines.append(f"{where}: {error['msg'][:200]}" if where else error["msg"][:200])
+    shown = [(".".join(map(str, error["loc"]))[:100], error["msg"][:200]) for error in errors[:_MOST_ERRORS]]
+    lines = [f"{where}: {text}" if where else text for where, text in shown]
     if len(errors) > _MOST_ERRORS:
         lines.append(f"and {len(errors) - _MOST_ERRORS} more errors")
     return "; ".join(lines)

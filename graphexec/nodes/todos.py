@@ -18,7 +18,6 @@ from graphexec.kernel.node import node
 from graphexec.tools import tool
 from graphexec.tools.tool import InvalidArgumentsError
 
-WRITE_TODOS = "write_todos"
 # The tool name in the step of a reminder; no tool has such a name.
 REMINDER_TOOL = "_Reminder"
 
@@ -111,4 +110,4 @@ def find_todos(run: Run) -> list[Todo]:
 
 def _writes(action: AgentAction) -> bool:
     # Without regard to case, as an executor may look its tools up; another case is an unknown tool, or this one.
-    return action.tool.casefold() == WRITE_TODOS
+    return action.tool.casefold() == write_todos.name

@@ -52,7 +52,8 @@ def limit_tool(tool: str, calls: int, *, name: str = "limit_tool") -> Piece:
         places = [place for place in acted.open if rules.calls(acted.actions[place], tool)]
         if not places:
             return acted
-        left = max(0, calls - sum(_is_call(step, tool, rules) for step in acted.run.steps))
+        made = [step.action for step in acted.run.steps if step.status not in _NOT_MADE]
+        left = max(0, calls - sum(rules.calls(action, tool) for action in made))
         times = "once" if calls == 1 else f"{calls} times"
         text = f"{tool} was not called: it may be called {times} in a run. Go on without it, or give your answer."
         for place in places[left:]:
@@ -60,10 +61,6 @@ def limit_tool(tool: str, calls: int, *, name: str = "limit_tool") -> Piece:
         return acted
 
     return Piece(name, (refuse_calls,), tool_names=(tool,), tool_limits={tool: calls})
-
-
-def _is_call(step: AgentStep, tool: str, rules: CallRules) -> bool:
-    return step.status not in _NOT_MADE and rules.calls(step.action, tool)
 
 
 def cache_tools(*tools: str, name: str = "cache_tools") -> Piece:

@@ -188,7 +188,7 @@ def _make_adapter(name: str, schema: Schema, validator_class: Any) -> TypeAdapte
     def check(arguments: dict[str, Any]) -> dict[str, Any]:
         try:
             _check_depth(arguments)
-            found = list(_list_errors(validator, arguments))
+            found = list(dict.fromkeys(_list_errors(validator, arguments)))
         except RecursionError:
             found = [((), "The arguments are nested too deeply")]
         details = [
@@ -214,18 +214,15 @@ def _check_depth(data: Any) -> None:
 
 
 def _list_errors(validator: Any, arguments: dict[str, Any]) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """Yield the place and the text of each error, once."""
+    """Yield the place and the text of each error."""
     best_match: Any = importlib.import_module("jsonschema.exceptions").best_match
-    seen: set[tuple[tuple[str | int, ...], str]] = set()
     for error in sorted(validator.iter_errors(arguments), key=lambda one: [str(part) for part in one.absolute_path]):
         # Of the branches of an anyOf, the one that is closest.
         inner = best_match([error])
         place = tuple(inner.absolute_path)
-        found = [(place, str(inner.message)[:_LONGEST])]
         if inner.validator == "required":
             # In pydantic's words, as for typed tools.
-            found = [((*place, key), "Field required") for key in inner.validator_value if key not in inner.instance]
-        for one in found:
-            if one not in seen:
-                seen.add(one)
-                yield one
+            missing = (key for key in inner.validator_value if key not in inner.instance)
+            yield from (((*place, key), "Field required") for key in missing)
+        else:
+            yield place, str(inner.message)[:_LONGEST]

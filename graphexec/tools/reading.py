@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 # What models write for none.
 NULL = frozenset({"None", "null"})
-_NO_ARGUMENTS = NULL | {""}
 # What nobody can change.
 PLAIN = frozenset[type]({str, int, float, bool, type(None), bytes, complex})
 # The types of arguments that are read from Python's values as from JSON.
@@ -44,7 +43,7 @@ def interpret(tool: AnyTool, text: str) -> tuple[Any, ...]:
         decoded: dict[str, Any] | list[Any] | None = read_container(text)
     except ValueError:
         decoded, broken = None, is_broken_container(text, names)
-    if not required and (decoded == {} or text.strip() in _NO_ARGUMENTS):
+    if not required and (decoded == {} or text.strip() in {"", *NULL}):
         return ({},)
     if isinstance(decoded, dict):
         if alone is None or any(name in decoded for name in names):

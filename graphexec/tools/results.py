@@ -27,9 +27,8 @@ MOST_ITEMS = 100_000
 
 # What gives its values only once, or shows those of another object.
 _VIEWS: tuple[type[Any], ...] = (MappingView, MappingProxyType)
-_ITERATORS: tuple[type[Any], ...] = (Iterator,)
 _ASYNC: tuple[type[Any], ...] = (AsyncIterator, Awaitable)
-_LAZY: tuple[type[Any], ...] = (*_VIEWS, *_ITERATORS, *_ASYNC)
+_LAZY: tuple[type[Any], ...] = (*_VIEWS, Iterator, *_ASYNC)
 
 # What has its items in memory; another sequence may compute them, and have any number.
 _IN_MEMORY = (list, tuple, dict, set, frozenset, deque)

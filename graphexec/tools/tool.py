@@ -254,15 +254,12 @@ class Tool(Generic[P, R_co]):
         preferred: Sequence[Mapping[str, Any]] = ()
         # Any: arguments of any type.
         last: Any = tool_input
-        match tool_input:
-            case str() as text:
-                *preferred, last = interpret(self, text)
-                if last is text:
-                    wanted = f"a JSON object with {', '.join(self.names)}" if self.names else "a JSON object"
-                    what = f"its input is not {wanted}. Call it as {self.signature}."
-                    raise InvalidArgumentsError(f"{self.name} was not called: {what}")
-            case _:
-                pass
+        if isinstance(tool_input, str):
+            *preferred, last = interpret(self, tool_input)
+            if last is tool_input:
+                wanted = f"a JSON object with {', '.join(self.names)}" if self.names else "a JSON object"
+                what = f"its input is not {wanted}. Call it as {self.signature}."
+                raise InvalidArgumentsError(f"{self.name} was not called: {what}")
         for arguments in preferred:
             from pydantic_core import ValidationError
 
@@ -353,17 +350,14 @@ def tool(
     fields = read_options(subject, options)
 
     def decorate(undecorated: Callable[..., Any]) -> AnyTool:
-        return check_examples(dataclasses.replace(_make_tool(undecorated, name, description), **fields))
+        if isinstance(undecorated, Tool):
+            raise ToolDefinitionError(f"{undecorated.name} is a tool already; write @tool once")
+        # Loads pydantic, which programs without tools do not need.
+        from graphexec.tools.arguments import define_tool
+
+        # A lambda cannot have annotations.
+        is_typed = getattr(undecorated, "__name__", "") != "<lambda>"
+        defined = define_tool(undecorated, name, description, is_typed=is_typed)
+        return check_examples(Tool(**defined._asdict(), **fields))
 
     return decorate if function is None else decorate(function)
-
-
-def _make_tool(function: Any, name: str | None, description: str | None) -> AnyTool:
-    if isinstance(function, Tool):
-        raise ToolDefinitionError(f"{function.name} is a tool already; write @tool once")
-    # Loads pydantic, which programs without tools do not need.
-    from graphexec.tools.arguments import define_tool
-
-    # A lambda cannot have annotations.
-    is_typed = getattr(function, "__name__", "") != "<lambda>"
-    return Tool(**define_tool(function, name, description, is_typed=is_typed)._asdict())

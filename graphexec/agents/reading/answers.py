@@ -87,7 +87,9 @@ def make_label_reader() -> AnswerReader:
             before = waiting if found is None else waiting[: found.start()]
             ended = any(one.at_line.search(before) for one in (INPUT, OBSERVATION))
             if ended or found is None:
-                waiting = _find_last_line(waiting)
+                # The last line, unless it is too long to begin with a label.
+                line = waiting[max(waiting.rfind("\n"), 0) :]
+                waiting = line if len(line) <= _MAX_HELD else "."
                 return ""
             waiting, mark = waiting[found.end() :], find_open_emphasis(found)
             cut = _cut_turns(FINAL_ANSWER.find_spelling(found))
@@ -161,12 +163,6 @@ def _hold_back_ending(read: AnswerReader) -> AnswerReader:
         return released
 
     return read_unwrapped
-
-
-def _find_last_line(text: str) -> str:
-    """Return the last line of a text, or `"."` if the line is too long to begin with a label."""
-    line = text[text.rfind("\n") :] if "\n" in text else text
-    return line if len(line) <= _MAX_HELD else "."
 
 
 # Characters. The beginning of a decision is usually shorter, and is looked at after every piece; a longer one is looked

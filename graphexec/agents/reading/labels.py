@@ -195,7 +195,4 @@ def find_open_emphasis(label: re.Match[str]) -> str:
 
 def find_last(pattern: LabelPattern, text: str) -> re.Match[str] | None:
     """Return the last match of a pattern."""
-    found = None
-    for found in pattern.finditer(text):  # noqa: B007 - only the last match is used
-        pass
-    return found
+    return next(reversed([*pattern.finditer(text)]), None)

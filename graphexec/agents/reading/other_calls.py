@@ -14,10 +14,6 @@ from graphexec.agents.reading.labels import ACTION
 from graphexec.agents.reading.text_parsing import find_named_tools, has_known_action
 from graphexec.tools import AnyTool
 
-_PYTHON = "its tool call is Python, not a call"
-_TAGS = "its tool call has tags that cannot be read"
-_LABELS = "its tool call has labels, not the form of a call"
-
 # The beginning of a call in Python, also in a list, in `print`, or assigned to a variable. Its arguments would have to
 # be evaluated.
 _CALL = (
@@ -71,12 +67,12 @@ _NAME_LENGTH = 160
 def find_other_form(text: str, tools: Mapping[str, AnyTool]) -> str:
     """Return why the call of a known tool in a text cannot be read; empty if the text has none in another form."""
     if _has_python_calls(text, tools):
-        return _PYTHON
+        return "its tool call is Python, not a call"
     if has_known_action(text, tools) or _has_labelled_call(text, tools):
-        return _LABELS
+        return "its tool call has labels, not the form of a call"
     named = [found[1] for pattern in (_INVOKE(), _HEADER(), _NUMBERED()) for found in pattern.finditer(text)]
     if any(find_tool_name(name, tools) in tools for name in named) or _has_tool_tag(text, tools):
-        return _TAGS
+        return "its tool call has tags that cannot be read"
     closing = _CLOSING().search(text)
     if closing and f"<{closing[1]}".lower() not in text.lower():
         return "its tool call is not complete"

@@ -13,7 +13,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import cache
 from itertools import islice
 from typing import Any, NoReturn
 
@@ -174,10 +173,9 @@ def _read_call(text: str, mark: re.Match[str], tools: Mapping[str, AnyTool]) -> 
             raise NotACallError("it has no name")
         value, position = read_json(text, named.end())
         return [TextualCall(named[1], value)], match_end(_TOKEN_END(), text, position)
-    function = mark
+    name: str | None = mark["function"]
     if mark["tag"] is not None and (inner := _FUNCTION().match(text, position)):
-        position, function = inner.end(), inner
-    name = function[1] if function is not mark else mark["function"]
+        position, name = inner.end(), inner[1]
     in_tags = name is not None and (_PARAMETER().match(text, position) or _FUNCTION_END().match(text, position))
     if name is None and mark["tag"] is None and (named := _NAMED().match(text, position)):
         position, name = named.end(), named[1]
@@ -187,15 +185,11 @@ def _read_call(text: str, mark: re.Match[str], tools: Mapping[str, AnyTool]) -> 
     else:
         value, position = read_json(text, position)
         call = to_calls(value, tools, tagged=True) if name is None else [TextualCall(name.strip(), value)]
-    end = match_end(_make_closing_pattern((mark["tag"] or "function").lower()), text, position)
+    closing = re.compile(rf"\s*+(?:</function>)?\s*+(?:</{mark['tag'] or 'function'}>)?", re.IGNORECASE)
+    end = match_end(closing, text, position)
     if in_tags and not text[position:end].strip():
         raise NotACallError("its parameters are not complete")
     return call, end
-
-
-@cache
-def _make_closing_pattern(tag: str) -> re.Pattern[str]:
-    return re.compile(rf"\s*+(?:</function>)?\s*+(?:</{tag}>)?", re.IGNORECASE)
 
 
 def _read_parameters(text: str, position: int, tool: AnyTool | None) -> tuple[dict[str, Any], int]:

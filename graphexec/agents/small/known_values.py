@@ -28,7 +28,6 @@ _YEAR = compile_lazily(r"(?:19|20)\d\d")
 _FRACTION = compile_lazily(r"(?<!\d)(\d+)\s?/\s?(\d+)")
 _POWERS: Mapping[str | None, int] = {"%": -2, "percent": -2, "k": 3, "m": 6, "b": 9, "bn": 9}
 _AFTERNOON = compile_lazily(r"(\d{1,2})(?:[:.]\d\d)?\s?p\.?m\b")
-_HALF_A_DAY = 12  # hours
 _DATE = compile_lazily(r"\d{4}-\d\d-0?(\d{1,2})")
 # Longer numbers are beyond those of floats, and would take long to convert.
 _MOST_DIGITS = 400
@@ -201,7 +200,7 @@ def _read_numbers(folded: str) -> Iterator[float]:
             yield _to_float(number)
             yield _to_float(f"{number}e{exponent}")
     for hour in _AFTERNOON().findall(folded):
-        yield float(hour) + _HALF_A_DAY
+        yield float(hour) + 12
     for over, under in _FRACTION().findall(folded):
         if _to_float(under):
             yield _to_float(over) / _to_float(under)
