@@ -33,7 +33,7 @@ class ScriptedModel:
     name: ClassVar[str] = "scripted"
     provider: ClassVar[str] = "scripted"
 
-    __slots__ = ("_last", "_left", "_scripted", "instant", "requests")
+    __slots__ = ("_instant", "_last", "_left", "_scripted", "requests")
 
     def __init__(self, replies: Iterable[ScriptedReply], *, repeat_last: bool = False) -> None:
         # A string is an iterable, too: of its characters.
@@ -43,11 +43,15 @@ class ScriptedModel:
             raise InputError("ScriptedModel has no reply to repeat; give it at least one, or leave repeat_last out")
         self.requests: list[ModelRequest] = []
         self._scripted = len(scripted)
-        # It needs no thread: it answers without blocking, and no reply takes long to read.
-        self.instant = not any(isinstance(reply, ModelReply) and is_long(reply) for reply in scripted)
+        self._instant = not any(isinstance(reply, ModelReply) and is_long(reply) for reply in scripted)
         # Replies are popped from the end, which is atomic: two threads never get the same reply.
         self._left = list(reversed(scripted))
         self._last = scripted[-1] if repeat_last else None
+
+    @property
+    def instant(self) -> bool:
+        """True if the model needs no thread: it answers without blocking, and no reply takes long to read."""
+        return self._instant
 
     # The protocol has a `timeout`, but there is nothing to wait for.
     def complete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:  # noqa: ARG002

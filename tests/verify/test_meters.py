@@ -38,7 +38,7 @@ def test_a_limited_meter_proves_that_runs_end() -> None:
     )
     found = explore_table(ORDERS, FIVE)
     assert (found.longest, found.charges) == (6, {"parcels": 2, "payments": 5})
-    assert "at most 6 transitions, 2 parcels and 5 payments" in str(found)
+    assert "at most 6 transitions, 2 parcels, 5 payments" in str(found)
     assert verify(ORDERS, gx.Limits()).why == (
         "GX016 at pay: the table alone does not end this loop: pay --Refused--> pay; it spends only payments, "
         "without a limit. Set a limit on payments: Limits({PAYMENTS: 5})."
