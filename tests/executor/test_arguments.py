@@ -82,7 +82,7 @@ def test_missing_method_is_named() -> None:
     for kind, remedy in ((STORE, ""), (optional(STORE), ", or None for none")):
         text = f"the store is <half>, which has no __setitem__; give {STORE.words}"
         assert error_message(InputError, validate, "", ("the store", HalfAStore(), kind)) == f"{text}{remedy}"
-    assert STORE.lacks(3) == STORE.lacks({}) == ()
+    assert STORE.lacks(3) == STORE.lacks({}) == ""
 
 
 @cases("several", ["a", "b"], ("a", "b"), {"a": 1, "b": 2}, iter("ab"))
