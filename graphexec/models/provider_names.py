@@ -84,7 +84,7 @@ def _plain(name: str) -> str:
 
 def address_variable(provider: str) -> str:
     """Return the environment variable that replaces the address of a provider."""
-    return f"{provider.removesuffix('-responses').upper()}_BASE_URL"
+    return f"{provider.removesuffix('-responses').replace('-', '_').upper()}_BASE_URL"
 
 
 def is_own_server(provider: str) -> bool:

@@ -21,7 +21,8 @@ def usage(**counts: Any) -> gm.ModelReply:
 
 
 def with_part(**parts: Any) -> gm.ModelReply:
-    return gm.ModelReply(**{"content": "a", **parts})
+    given: dict[str, Any] = {"content": "a", **parts}
+    return gm.ModelReply(**given)
 
 
 WRONG_CALLS: list[Any] = [None, (1,), ({"name": "f"},), "calls", [CALL], ("look",)]

@@ -64,7 +64,15 @@ def test_errors_come_after_the_items(how: How) -> None:
         how(work)
 
 
-@cases("begin", lambda work: stream_sync(lambda: work(BLOCKING)), lambda work: stream_async(lambda: work(ASYNC)))
+def begin_sync(work: Work) -> object:
+    return stream_sync(lambda: work(BLOCKING))
+
+
+def begin_async(work: Work) -> object:
+    return stream_async(lambda: work(ASYNC))
+
+
+@cases("begin", begin_sync, begin_async)
 def test_unused_streams_never_begin(begin: Callable[[Work], object]) -> None:
     async def work(_: IO) -> None:
         raise AssertionError

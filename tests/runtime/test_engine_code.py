@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, ClassVar
 
 import pytest
@@ -128,8 +127,12 @@ def test_code_in_no_call_cannot_start_a_run(drive: Driver, place: str, how: str)
 
     tries.clear()
     refused.clear()
-    within = contextvars.copy_context
-    tries[place] = start if how == "here" else lambda: in_thread(partial(within().run, attempt, start))
+
+    def start_in_thread() -> object:
+        copied = contextvars.copy_context()
+        return in_thread(lambda: copied.run(attempt, start))
+
+    tries[place] = start if how == "here" else start_in_thread
     done = drive(Script(MACHINE, Todo(1), context())).done
     assert done.outcome == Over()
     assert model.calls == 0

@@ -443,7 +443,10 @@ def test_earlier_deadline_holds_for_an_inner_run(own: float | None, reason: str)
 def test_replay_counts_runs_within_cut_calls(
     run: Running, width: int, own: float | None, released: threading.Event
 ) -> None:
-    hang = tool_named("hang", lambda text: released.wait(LONG))
+    def wait(text: str) -> bool:
+        return released.wait(LONG)
+
+    hang = tool_named("hang", wait)
     inner = caller_of(Caller(), hang, max_execution_time=own)
     options: dict[str, Any] = {"max_execution_time": 0.4, "tool_concurrency": width}
     for at_once in (1, 2):

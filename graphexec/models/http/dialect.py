@@ -66,14 +66,17 @@ class Dialect:
     draft: type[Draft]
     # What a body may have: the options by their places, and what a server may refuse or `extra_body` may not set.
     members: tuple[Member, ...]
-    # Returns the path below the base URL, for a request to the model of this name, which may ask for a stream.
+    # Returns the path below the base URL, with its query, if it has one, for a request to the model of this name, which
+    # may ask for a stream.
     route: Callable[[ModelRequest, str, bool], str]
     # Returns the headers with the API key, if there is one: by default that of OpenAI and most other servers.
     headers: Callable[[str], dict[str, str]] = lambda key: {"Authorization": f"Bearer {key}"} if key else {}
-    # The member with the conversation, and what writes a part of it: its beginning, a turn, or all of it.
+    # The member with the conversation, and what writes a part of it: its beginning, a turn, or all of it. A turn begins
+    # with a message of the assistant, and has the results of its calls.
     conversation: str = "messages"
     write_messages: Callable[[Sequence[Message], HistoryForm], list[JSON]]
-    # Returns the members beside the conversation: instructions, tools, stop strings, a schema. `None` is not sent.
+    # Returns the members beside the conversation: instructions, tools, stop strings, a schema. `None` is not sent; so
+    # `"model": None` leaves out the model, which a body has otherwise.
     write_others: Callable[[ChatRequest, Sampling], JSON]
     # Returns the members for a tool choice: `none`, `required` or the name of a tool.
     write_choice: Callable[[str], JSON]
@@ -106,7 +109,7 @@ class Dialect:
             value = getattr(sampling, member.option, None)
             if value is not None:
                 outer, _, inner = member.path.partition(".")
-                body[outer] = {**body.get(outer, {}), inner: value} if inner else value
+                body[outer] = {**(body.get(outer) or {}), inner: value} if inner else value
         return merge_bodies(body, extra)
 
     def _encode_chat(self, chat: ChatRequest, sampling: Sampling) -> JSON:

@@ -190,7 +190,8 @@ class Draft(ABC):
                 return iter(())
         return self._take_event(parse(data, self.endpoint))
 
-    # Add a whole reply, an event of a stream, and the marker `[DONE]`, with which gateways may end any stream.
+    # Add a whole reply, an event of a stream, and the marker `[DONE]`, with which gateways may end any stream. What
+    # makes the draft `complete` yields from `end_blocks`, too: nothing is called when the connection ends.
     @abstractmethod
     def _take_whole(self, body: JSON) -> Iterator[ReplyDelta]: ...
     @abstractmethod
@@ -318,7 +319,7 @@ class Draft(ABC):
 
     @property
     def complete(self) -> bool:
-        """True if no part of the reply is missing, so nothing more is awaited."""
+        """True if no part of the reply is missing: nothing more is awaited. Protocols with a last event override it."""
         return self.finish is not None
 
     @property
