@@ -41,6 +41,9 @@ _BYPASSED = "GX027"
 # Sums of seconds are not exact.
 _ROUNDING = 1e-6
 
+# The number of further attacks to find the shortest one that breaks a machine; 0 to show the first one.
+SHRINKING = 300
+
 # The default number of attacks on a machine: a few seconds for an executor.
 EXAMPLES = 50
 
@@ -188,7 +191,7 @@ def _check_bound(exploration: Exploration, verdict: Verdict) -> Exploration:
 def check_attacks(trial: Trial, *, examples: int = EXAMPLES) -> None:
     """Attack the machine `examples` times with reproducible attacks, and call `check_attack` for each.
 
-    Raises `AssertionError` for the first attack that breaks a property; each has few moves.
+    Raises `AssertionError` for the shortest failing attack found.
     """
     __tracebackhide__ = True
     # Hypothesis is imported only here.
@@ -198,6 +201,7 @@ def check_attacks(trial: Trial, *, examples: int = EXAMPLES) -> None:
 
     # An attack that failed once counts as failing, even if the machine keeps state between runs.
     broken: dict[str, AssertionError] = {}
+    tried = 0
 
     @settings(
         max_examples=examples,
@@ -205,14 +209,19 @@ def check_attacks(trial: Trial, *, examples: int = EXAMPLES) -> None:
         database=None,
         derandomize=True,
         report_multiple_bugs=False,
-        phases=[Phase.generate],
+        phases=[Phase.generate, Phase.shrink] if SHRINKING else [Phase.generate],
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )
     @given(attack=attacks(trial.numbers), limits=limits(trial.limits), of_its_time=fractions())
     def attacked(attack: Attack, limits: Limits, of_its_time: float) -> None:
+        nonlocal tried
         key = repr((attack, limits, of_its_time))
         if key in broken:
             raise broken[key]
+        tried += 1
+        if tried > examples + SHRINKING:
+            # Stop shrinking.
+            return
         try:
             check_attack(trial, attack, limits)
             needed = attack.seconds if limits.seconds is None else min(limits.seconds, attack.seconds)
