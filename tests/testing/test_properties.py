@@ -13,7 +13,7 @@ from pydantic import SecretStr
 
 import graphexec as gx
 from graphexec.errors import CertificateError, InputError, ParseError
-from graphexec.executor import Acted, Stopped, dispatch_tools, limit_reached, parse, stopped_response
+from graphexec.executor import Acted, Ready, Stopped, dispatch_tools, limit_reached, parse, stopped_response
 from graphexec.kernel import Snapshot, Spent
 from graphexec.kernel.counters import Counters
 from graphexec.kernel.effects import Perform
@@ -199,6 +199,16 @@ def test_node_exception_is_found_unless_allowed() -> None:
     assert [frame.name for frame in traceback.extract_tb(cause.__traceback__)] == ["careless"]
     checked.check_attacks(trial_of(careless_executor(), raises=(KeyError,)), examples=15)
     verify_termination(careless_executor(), examples=5, raises=(KeyError, ParseError))
+
+
+@pytest.mark.medium
+def test_broken_declaration_has_a_remedy_of_its_own() -> None:
+    @gx.node
+    def guard(acted: Acted) -> Acted:
+        return Ready(acted.run)  # type: ignore[return-value]  # pyright: ignore
+
+    with pytest.raises(AssertionError, match=r"guard raises UndeclaredOutcomeError\(.*; fix the node$"):
+        verify_termination(spliced(executor_of(), guard, None), examples=1)
 
 
 def test_a_value_that_cannot_be_stored_is_found() -> None:
