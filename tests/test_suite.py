@@ -18,7 +18,7 @@ def test_every_process_collects_the_same_tests() -> None:
     environments = [{**os.environ, "PYTHONHASHSEED": seed} for seed in ("1", "2")]
     processes = [subprocess.Popen(command, cwd=TOP, env=one, stdout=subprocess.PIPE, text=True) for one in environments]
     first, second = ([line for line in one.communicate()[0].splitlines() if "::" in line] for one in processes)
-    assert len(first) > 3_500
+    assert len(first) > 3_000
     assert first == second
 
 

@@ -164,7 +164,7 @@ class Snapshot:
             return Snapshot(
                 node,
                 load_value(value, graph.outcomes),
-                tuple(map(_load_state, replies)),
+                tuple(map(_load_reply, replies)),
                 _load_spent(spent, graph.meters),
                 _load(bool, data.get("entered", False)),
                 tuple(map(_load_state, data.get("open", []))),
@@ -180,9 +180,12 @@ class Snapshot:
 
 # Any: JSON data, here and below.
 def _load_state(data: Any) -> object:
-    """Load a reply, an `OpenCall`, or a limit that was reached in the place of a reply."""
-    if isinstance(data, str):
-        return OpenCall(data)
+    """Load the state of a member of the open batch: an `OpenCall`, or a reply."""
+    return OpenCall(data) if isinstance(data, str) else _load_reply(data)
+
+
+def _load_reply(data: Any) -> object:
+    """Load a reply, or a limit that was reached in the place of a reply."""
     if "exhausted" not in data:
         return StoredReply(data["reply"])
     one = data["exhausted"]

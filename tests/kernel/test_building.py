@@ -30,6 +30,12 @@ def texts_of(table: Any, start: Any) -> list[str]:
     return m.error_message(GraphError, built, table, start=start).splitlines()
 
 
+def test_node_without_a_row_has_its_code() -> None:
+    with pytest.raises(GraphError) as refused:
+        built(SPLIT | TRIPLE | JOIN, start=m.split)
+    assert [(one.code, one.node) for one in refused.value.faults] == [("GX005", "halve")]
+
+
 def test_total_table_is_built() -> None:
     assert str(m.DIAMOND) == (
         "split --Even--> halve\nsplit --Odd--> triple\nhalve --Sum--> join\njoin --Total--> END\ntriple --Sum--> join"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
@@ -11,7 +12,9 @@ import pytest
 
 from graphexec import Limits, Snapshot, advance, begin, errors, node
 from graphexec.effects import TOOL_CALLS, ToolResult, agent_limits
-from graphexec.kernel.events import Cut
+from graphexec.kernel.effects import Batch
+from graphexec.kernel.events import Asked, Cut
+from graphexec.kernel.execution import Execution
 from graphexec.kernel.snapshot import PAID
 from tests.kernel import machines
 from tests.kernel.machines import INTERVIEW, SURVEY, Stopped, Survey, Topic, Topics, error_message
@@ -117,3 +120,24 @@ def test_snapshot_of_another_batch_is_refused(change: Callable[[Snapshot], Snaps
     fewer = replace(pending(Topics(NAMES)).reply_member(3, ToolResult("d")), value=Topics(NAMES[:4]))
     text = "has 6 open calls, but survey asks for 4; resume it with its own graph"
     assert text in error_message(errors.SnapshotError, advance, SURVEY, change(fewer), TEN)
+
+
+def test_events_are_yielded_or_passed_on() -> None:
+    """Of a batch that is answered as a whole."""
+
+    def follow(notify: Callable[[object], object] | None) -> list[object]:
+        path = Execution(SURVEY, begin(SURVEY, Topics(NAMES)), TEN).run(observed=True, notify=notify)
+        yielded: list[object] = []
+        answer: tuple[object, float, float] | None = None
+        with suppress(StopIteration):
+            while True:
+                # It begins with None.
+                item = path.send(answer)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+                answer = (tuple(map(ToolResult, NAMES)), 1.0, 1.0) if isinstance(item, Batch) else None
+                yielded += [] if isinstance(item, Batch) else [item]
+        return yielded
+
+    notified: list[object] = []
+    assert follow(notified.append) == []
+    assert list(map(repr, notified)) == list(map(repr, follow(None)))
+    assert [type(one) for one in notified].count(Asked) == len(NAMES)

@@ -148,6 +148,8 @@ UNFIT = "the snapshot at interview does not fit this graph: "
     (changed(replies="abc"), UNFIT),
     (changed(replies=[{}]), f"{UNFIT}'reply'"),
     (changed(replies=[{"reply": 3}]), f"{UNFIT}3 is not a stored reply"),
+    # Of an open call alone.
+    (changed(replies=["paid"]), UNFIT),
     (changed(replies=[{"exhausted": {}}]), UNFIT),
     (changed(spent={"seconds": "x"}), UNFIT),
     (changed(spent=None), UNFIT),

@@ -13,10 +13,13 @@ from typing import Any
 
 import pytest
 
-from graphexec import AgentExecutor, AgentFinish, Asks, Exhausted, InputError, Limits, Snapshot, kernel
+from graphexec import AgentExecutor, AgentFinish, Asks, Exhausted, InputError, Limits, Snapshot, kernel, snapshot_of
 from graphexec.kernel.effects import CallContext
 from graphexec.kernel.events import Cut
-from graphexec.runtime import IO, Handler, run
+from graphexec.runtime import BLOCKING, IO, Handler, run
+from graphexec.runtime.handlers import RunOptions
+from graphexec.runtime.io import run_sync
+from graphexec.runtime.loop import RunLoop
 from tests.drivers import LIVE, Driver, Script, drive_from_text, drive_sync, make_run_context, options_of, run_script
 from tests.executor.actors import answer, make_executor, run_by
 from tests.kernel.machines import (
@@ -251,3 +254,14 @@ def test_values_outside_json_pass_live_drivers() -> None:
     hold = pure("hold", Left, Holding, lambda _: Holding(thing))
     result = run_script(lambda: Script(machine_of(hold), Left(1), without_handlers()), drivers=LIVE)
     assert result.outcome.thing is thing
+
+
+def test_result_that_cannot_be_made_keeps_the_state() -> None:
+    def fail(_: object) -> None:
+        raise KeyError("no result")
+
+    context = make_run_context({Question: lambda effect: "fine"})
+    loop = RunLoop(INTERVIEW, Topic("tea"), context, BLOCKING, options=RunOptions(), finish=fail)
+    with pytest.raises(KeyError, match="no result") as raised:
+        run_sync(loop.follow())
+    assert snapshot_of(raised.value) is not None

@@ -3,8 +3,9 @@
 import asyncio
 import contextvars
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from functools import partial
+from queue import Empty
 from typing import Any
 
 import pytest
@@ -16,9 +17,10 @@ from graphexec.kernel.meters import GRACE
 from graphexec.messages import ModelReply, ModelRequest, Usage
 from graphexec.runtime import arun
 from graphexec.runtime.handlers import Handler
+from graphexec.runtime.io import ASYNC
 from graphexec.runtime.loop import TURN
 from graphexec.runtime.tasks import await_for, call_in_thread, run_on_own_loop
-from graphexec.runtime.threads import NOT_DONE, open_cancel_scope, wait_for
+from graphexec.runtime.threads import NOT_DONE, get_within, open_cancel_scope, wait_for
 from tests.drivers import LIVE, Driver, Script, make_run_context, options_of
 from tests.kernel import machines as m
 from tests.parameters import cases
@@ -202,3 +204,36 @@ def test_threads_are_daemons_of_a_name() -> None:
         return thread.daemon, thread.name
 
     assert start_in_thread(here).result() == (True, "graphexec-call")
+
+
+def test_no_wait_is_longer_than_its_time() -> None:
+    """A wait looks for signals in between, and no later than it ends."""
+    waits: list[float] = []
+
+    class Silent:
+        def get(self, *, timeout: float) -> None:
+            waits.append(timeout)
+            raise Empty
+
+    queue: Any = Silent()
+    with pytest.raises(Empty):
+        get_within(queue, 0.01)
+    assert 0 <= min(waits) <= max(waits) <= 0.01
+
+
+def test_closed_items_are_closed_at_once() -> None:
+    ended: list[str] = []
+
+    async def count() -> AsyncGenerator[int]:
+        try:
+            yield 1
+        finally:
+            ended.append("closed")
+
+    async def main() -> None:
+        items = ASYNC.iterate(list[int], count)
+        assert await anext(items) == 1
+        await items.aclose()
+        assert ended == ["closed"]
+
+    asyncio.run(main())
