@@ -78,7 +78,8 @@ def make(request: pytest.FixtureRequest, server: LlamaProcess) -> Make:
 
 def make_for(server: LlamaProcess, kind: type[RemoteModel] = OpenAICompatible, path: str = "/v1") -> Make:
     def make(*, max_tokens: int | None = 16, key: str = "the-key", at: str = "") -> RemoteModel:
-        options: Any = {"temperature": 0, "timeout": 300, "max_retries": 0}
+        # On a busy machine the server may close a connection that is idle between two calls.
+        options: Any = {"temperature": 0, "timeout": 300, "max_retries": 1}
         return kind("tiny", base_url=f"{server.url}{at}{path}", api_key=key, max_tokens=max_tokens, **options)
 
     return make
