@@ -255,14 +255,15 @@ class Counters:
                     f"the run goes on to {node} after the last step that its certificate allows; resume it with the "
                     f"limits that it had, or prove it with those of the outer run, which may stop it where it loops"
                 )
-        counts, caps = self._counts, self.program.caps
-        rank: tuple[float, ...] = (self._steps_left or 0,) if self._ranks is None else ()
-        for component, names in self._ranks[node] if self._ranks is not None else ():
+        counts, caps, ranks = self._counts, self.program.caps, self._ranks
+        rank: tuple[float, ...] = (self._steps_left or 0,) if ranks is None else ()
+        for component, names in () if ranks is None else ranks[node]:
             rank += (component,)
             for name in names:
                 if name in caps:
                     # A measured call, or a limit that was higher before a resume, may have overspent it.
-                    rank += (caps[name] - counts[name] if counts[name] < caps[name] else 0,)
+                    left = caps[name] - counts[name]
+                    rank += (left if left > 0 else 0,)
                 elif name in self.program.measures:
                     # Before the first visit, a measure may have any value.
                     rank += (counts[name] - 1 if counts[name] else math.inf,)
@@ -290,10 +291,14 @@ class Counters:
         members: Sequence[Effect[Any]]
         charges: Sequence[Charge]
         compared: Sequence[str]
+        # What all members cost together, by meter; one effect costs each meter once.
+        wanted: dict[str, int] = {}
         if type(request) is All:
             members = request.effects
             charges = [charge for member in members for charge in step.charges_of(member)]
             compared = [name for member in members for name in step.tariffs[type(member)].compared]
+            for name, amount, _ in charges:
+                wanted[name] = wanted[name] + amount if name in wanted else amount
         else:
             members, tariff = (request,), step.tariffs[type(request)]
             charges = step.charges_of(request) if step.quotas else tariff.charges
@@ -301,17 +306,16 @@ class Counters:
         if asked > step.fan_out:
             return Exhausted("fan_out", step.fan_out, asked - len(members), wanted=len(members))
         counts, caps = self._counts, self.program.caps
-        wanted: dict[str, int] = {}
-        for name, amount, _ in charges:
-            wanted[name] = wanted[name] + amount if name in wanted else amount
-        for name, _, limit in charges:
-            if counts[name] + wanted[name] > limit:
-                return Exhausted(name, limit, counts[name], wanted=wanted[name])
+        for name, amount, limit in charges:
+            total = wanted[name] if wanted else amount
+            if counts[name] + total > limit:
+                return Exhausted(name, limit, counts[name], wanted=total)
         for name in compared:
             if name in caps and counts[name] >= caps[name] and not step.reserved:
                 return Exhausted(name, caps[name], counts[name])
         if self._outer is not None:
-            amounts = {name: total for name, total in wanted.items() if name in self.program.meters}
+            totals = wanted or {name: amount for name, amount, _ in charges}
+            amounts = {name: total for name, total in totals.items() if name in self.program.meters}
             exhausted = self._outer.charge(amounts, compared)
             if exhausted is not None:
                 return exhausted
