@@ -1,1 +1,1 @@
-"""What serves users of other libraries. Nothing else in the package imports it."""
+"""What serves users of other libraries and protocols. Only the command line imports it."""
