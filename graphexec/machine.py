@@ -69,7 +69,7 @@ class Machine(Graph[S_contra, F_co]):
         `handlers` maps classes of effects to functions that answer them, `{Fetch: function}`, `def` or `async def`.
         Before the first step, the machine is proved to end within `limits` (by default `Limits()`), unless you
         `allow_nonterminating`. Further options are those of `graphexec.runtime.run`, such as the `context` of the run's
-        calls, its `run_id`, its `observers`, and its `host`, the call that it is nested in.
+        calls, its `run_id`, its `observers`, its `around_call`, and its `host`, the call that it is nested in.
 
         Raises `UnprovedError` without a proof, `InputError` for a value that the first node does not take,
         `MissingHandlerError`, and any exception of a node or a handler; `snapshot_of(error)` is the run's last state.
@@ -87,20 +87,35 @@ class Machine(Graph[S_contra, F_co]):
         return await arun(self, value, **self._prove(options, allow_nonterminating=allow_nonterminating))
 
     def stream(
-        self, value: S_contra | Snapshot, *, allow_nonterminating: bool = False, **options: Unpack[MachineSettings]
+        self,
+        value: S_contra | Snapshot,
+        *,
+        tokens: bool = False,
+        allow_nonterminating: bool = False,
+        **options: Unpack[MachineSettings],
     ) -> Generator[Event[F_co], None, None]:
-        """Run like `run`, and yield each event; the last one is `Done`. Closing the generator ends the run."""
+        """Run like `run`, and yield each event; the last one is `Done`. Closing the generator ends the run.
+
+        With `tokens`, models stream their replies if they can, and each piece is an event (`Reported`).
+        """
         from graphexec.runtime.runner import stream
 
-        return stream(self, value, **self._prove(options, allow_nonterminating=allow_nonterminating))
+        proved = self._prove(options, allow_nonterminating=allow_nonterminating)
+        return stream(self, value, tokens=tokens, **proved)
 
     def astream(
-        self, value: S_contra | Snapshot, *, allow_nonterminating: bool = False, **options: Unpack[MachineSettings]
+        self,
+        value: S_contra | Snapshot,
+        *,
+        tokens: bool = False,
+        allow_nonterminating: bool = False,
+        **options: Unpack[MachineSettings],
     ) -> AsyncGenerator[Event[F_co], None]:
         """Run like `stream`, on the running event loop."""
         from graphexec.runtime.runner import astream
 
-        return astream(self, value, **self._prove(options, allow_nonterminating=allow_nonterminating))
+        proved = self._prove(options, allow_nonterminating=allow_nonterminating)
+        return astream(self, value, tokens=tokens, **proved)
 
     def _prove(self, options: MachineSettings, *, allow_nonterminating: bool) -> GraphSettings:
         """Return the options with the limits of the proof, and with the proof."""

@@ -43,8 +43,8 @@ from graphexec.kernel.meters import DEPTH, FAN_OUT, NESTED_RUNS, Limits
 from graphexec.kernel.node import Node
 from graphexec.kernel.surgery import replace
 from graphexec.machine import Machine, splice
-from graphexec.runtime.handlers import AT_ONCE, AroundCall, HandlerLike, RunContext
-from graphexec.runtime.observers import OBSERVERS, Observer
+from graphexec.runtime.handlers import AT_ONCE, HandlerLike, RunContext
+from graphexec.runtime.observers import OBSERVERS, AroundCall, Observer
 from graphexec.tools import AnyTool, tools_by_name
 from graphexec.tools.calling import Lookup
 from graphexec.tools.collecting import to_tools

@@ -32,7 +32,7 @@ from graphexec.runtime.emission import emit, stream_async, stream_sync
 from graphexec.runtime.handlers import AT_ONCE, RunContext, RunOptions
 from graphexec.runtime.io import ASYNC, BLOCKING, IO, gather, iterate_sync, run_sync
 from graphexec.runtime.loop import RunLoop
-from graphexec.runtime.observers import Observer, OnEvent
+from graphexec.runtime.observers import AroundCall, Observer, OnEvent
 from graphexec.tools import AnyTool
 
 if TYPE_CHECKING:
@@ -126,9 +126,10 @@ class RunMethods(Generic[T_co]):
         `Image`, bytes or a URL; an agent that sends messages sends them with the question.
 
         `context` is a value for tools, handlers and nodes that take a `CallContext`; it is not stored. `run_id` is
-        generated unless given. `observers` are called with each event of this run, behind those of the executor. A run
-        that a tool starts is nested in the run that calls the tool, and shares its limits and its deadline; elsewhere,
-        pass that call as `host`.
+        generated unless given. `observers` are called with each event of this run, behind those of the executor;
+        `around_call` makes a context manager, such as a telemetry span, around each of its calls. A run that a tool
+        starts is nested in the run that calls the tool, and shares its limits and its deadline; elsewhere, pass that
+        call as `host`.
 
         Raises `InputError` for missing inputs and invalid options, `ModelError` if the model fails, `ParseError` for an
         unreadable reply, and any exception of a tool, unless it is handled.
@@ -191,13 +192,14 @@ class RunMethods(Generic[T_co]):
         return_exceptions: bool = False,
         context: Any = None,
         observers: Sequence[Observer] = (),
+        around_call: AroundCall | None = None,
     ) -> list[Any]:
         """Invoke for each of `many`, at most `max_concurrency` at a time, in threads; return the results in order.
 
         With `return_exceptions`, exceptions are results; otherwise the first one is raised. `observers` are called with
-        the events of each run.
+        the events of each run, and `around_call` with their calls.
         """
-        options = RunOptions(context, observers=observers)
+        options = RunOptions(context, observers=observers, around_call=around_call)
         return run_sync(self._batch(many, BLOCKING, options, max_concurrency, return_exceptions=return_exceptions))
 
     async def abatch(
@@ -208,9 +210,10 @@ class RunMethods(Generic[T_co]):
         return_exceptions: bool = False,
         context: Any = None,
         observers: Sequence[Observer] = (),
+        around_call: AroundCall | None = None,
     ) -> list[Any]:
         """Invoke like `batch`, on the running event loop."""
-        options = RunOptions(context, observers=observers)
+        options = RunOptions(context, observers=observers, around_call=around_call)
         return await self._batch(many, ASYNC, options, max_concurrency, return_exceptions=return_exceptions)
 
     def _follow(
@@ -233,7 +236,7 @@ class RunMethods(Generic[T_co]):
         watched = dataclasses.replace(options, observers=(*observers, *options.observers)) if observers else options
         # Not awaited here, to save one coroutine per event.
         return RunLoop(
-            self._graph, start, self.run_context, io, consumer, pieces=tokens, options=watched, finish=finish
+            self._graph, start, self.run_context, io, consumer, tokens=tokens, options=watched, finish=finish
         ).follow()
 
     def _load_answer(self, snapshot: Snapshot) -> Snapshot:

@@ -6,8 +6,9 @@ from graphexec._mistakes import explain_names
 from graphexec.runtime.calls import current_call, report
 from graphexec.runtime.handlers import Handler
 from graphexec.runtime.io import ASYNC, BLOCKING, IO
-from graphexec.runtime.observers import ObserverFailed
+from graphexec.runtime.observers import ObserverFailed, RunStart, instrument
 from graphexec.runtime.runner import arun, astream, run, stream
+from graphexec.runtime.threads import on_cancel
 
 __all__ = [
     "ASYNC",
@@ -15,9 +16,12 @@ __all__ = [
     "IO",
     "Handler",
     "ObserverFailed",
+    "RunStart",
     "arun",
     "astream",
     "current_call",
+    "instrument",
+    "on_cancel",
     "report",
     "run",
     "stream",

@@ -10,7 +10,8 @@ import math
 import os
 import threading
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import Context
 from dataclasses import dataclass, field
 from typing import Any, Protocol, final
@@ -297,19 +298,31 @@ def describe_request(item: object) -> str:
     return f"the handler of {effects}" if effects else "a function of the run"
 
 
-@dataclass(frozen=True, slots=True)
 class Listener:
-    """A receiver of reports: `hear` is called with each one, from any thread.
+    """A receiver of the reports of a call, and with `tokens` of the pieces of its reply."""
 
-    With `pieces` it also receives the pieces of replies. `room` waits on an event loop until earlier reports are taken.
-    """
+    __slots__ = ("tokens",)
 
-    hear: Callable[[object], None]
-    pieces: bool = False
-    room: Callable[[], Awaitable[None]] | None = None
+    def __init__(self, *, tokens: bool) -> None:
+        self.tokens = tokens
+
+    def hear(self, news: object) -> None:
+        """Take a report, from any thread."""
+        raise NotImplementedError
+
+    async def room(self) -> None:
+        """Wait on an event loop until earlier reports are taken."""
+
+    def waking(self, wake: Callable[[], object]) -> AbstractContextManager[None]:
+        """Call `wake` when a report waits for this thread, which then calls `flush`, during the `with` block."""
+        del wake
+        return nullcontext()
+
+    def flush(self) -> None:
+        """Deliver the reports that have waited for this thread."""
 
 
-def _current_listener() -> Listener | None:
+def current_listener() -> Listener | None:
     """Return the listener of the innermost call around this code that has one."""
     call = _call_here()
     while call is not None and call.listener is None:
@@ -319,19 +332,19 @@ def _current_listener() -> Listener | None:
 
 def report(news: object) -> None:
     """Report progress to the run's observers and streams, if any; for handlers, models and tools while they answer."""
-    listener = _current_listener()
+    listener = current_listener()
     if listener is not None:
         listener.hear(news)
 
 
 async def wait_for_capacity() -> None:
     """Wait on an event loop until the listener has taken earlier reports; in a thread, `report` itself waits."""
-    listener = _current_listener()
-    if listener is not None and listener.room is not None:
+    listener = current_listener()
+    if listener is not None:
         await listener.room()
 
 
 def wants_pieces() -> bool:
     """Return whether the listener receives pieces of a reply, so that the model should stream it."""
-    listener = _current_listener()
-    return listener is not None and listener.pieces
+    listener = current_listener()
+    return listener is not None and listener.tokens

@@ -5,13 +5,12 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
 from types import FunctionType, MappingProxyType
 from typing import Any, TypeAlias, TypedDict, TypeVar, final, get_type_hints
 
-from graphexec._arguments import NAME, Constraint, optional, validate
+from graphexec._arguments import FUNCTION, NAME, Constraint, optional, validate
 from graphexec._mistakes import explain_class
 from graphexec._mistakes.remedies import RUN_OPTIONS
 from graphexec.errors import InputError, MissingHandlerError, an, format_value
@@ -21,7 +20,7 @@ from graphexec.kernel.meters import Limits
 from graphexec.kernel.program import Proof
 from graphexec.kernel.signatures import find_call_parameter
 from graphexec.runtime.io import IO
-from graphexec.runtime.observers import OBSERVERS, Observer
+from graphexec.runtime.observers import OBSERVERS, AroundCall, Observer
 from graphexec.runtime.threads import check_before_awaiting, current_cancel_scope
 
 T = TypeVar("T")
@@ -182,9 +181,6 @@ def handler_of(call: CallContext[Any], handlers: Handlers, embedded: Mapping[str
 # laptop.
 AT_ONCE = 64
 
-# Makes a context manager around each call.
-AroundCall: TypeAlias = Callable[[CallContext[Any]], AbstractContextManager[object]]
-
 
 @final
 @dataclass(frozen=True, slots=True)
@@ -263,22 +259,25 @@ class RunOptions:
 
     `run_id` defaults to that of the snapshot, or to a new one. `host` is the call that contains the run, by default the
     current one (`current_call`). `observers` are functions that are called with each event of this run, behind those of
-    an executor. `continues` returns whether the run goes on in another stream after this one is closed; if so,
-    observers receive no `Failed`. Raises `InputError` for an invalid option.
+    an executor. `around_call` makes a context manager, such as a telemetry span, for each call, within that of an
+    executor; it is entered in the call's thread or task. `continues` returns whether the run goes on in another stream
+    after this one is closed; if so, observers receive no `Failed`. Raises `InputError` for an invalid option.
     """
 
     context: Any = field(default=None, repr=False)
     run_id: str | None = None
     host: CallContext[Any] | None = None
     observers: Sequence[Observer] = ()
+    around_call: AroundCall | None = None
     continues: Callable[[], bool] | None = None
 
     def __post_init__(self) -> None:
-        if self.observers == () and self.run_id is None and self.host is None:
+        if self.observers == () and self.run_id is None and self.host is None and self.around_call is None:
             return
         validate(
             "",
             ("observers", self.observers, OBSERVERS),
+            ("around_call", self.around_call, optional(FUNCTION)),
             ("run_id", self.run_id, optional(NAME, "a new one")),
             ("host", self.host, optional(_CALL, "the call that this code runs in")),
         )
@@ -291,6 +290,7 @@ class RunSettings(TypedDict, total=False):
     run_id: str | None
     host: CallContext[Any] | None
     observers: Sequence[Observer]
+    around_call: AroundCall | None
 
 
 class MachineSettings(RunSettings, total=False):
@@ -300,7 +300,6 @@ class MachineSettings(RunSettings, total=False):
     limits: Limits | None
     at_once: int
     clock: Callable[[], float]
-    around_call: AroundCall | None
     overrides: Mapping[type[Effect[Any]], HandlerLike] | None
 
 

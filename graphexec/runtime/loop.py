@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any, Generic, TypeVar, final
+from threading import get_ident
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, final
 
 from graphexec.errors import InputError
 from graphexec.kernel.effects import Batch, CallContext
@@ -21,13 +22,12 @@ from graphexec.kernel.events import (
     Done,
     Failed,
     Journal,
-    MemberReply,
     Reported,
     attach_journal,
 )
 from graphexec.kernel.execution import Execution
 from graphexec.kernel.graph import Graph
-from graphexec.kernel.snapshot import PAID, Snapshot, attach_snapshot
+from graphexec.kernel.snapshot import Snapshot, attach_snapshot
 from graphexec.kernel.stepping import begin, current
 from graphexec.runtime.calls import (
     Listener,
@@ -43,9 +43,12 @@ from graphexec.runtime.calls import (
 )
 from graphexec.runtime.handlers import Handler, RunContext, RunOptions, check_context, handler_of
 from graphexec.runtime.io import BLOCKING, IO
-from graphexec.runtime.members import MemberCalls
-from graphexec.runtime.observers import Notifier, OnEvent
+from graphexec.runtime.members import GroupListener, MemberCalls
+from graphexec.runtime.observers import Notifier, OnEvent, RunStart, find_hooks, instruments
 from graphexec.runtime.threads import NOT_DONE, current_cancel_scope
+
+if TYPE_CHECKING:
+    from graphexec.runtime.io import CallGroup
 
 S = TypeVar("S")
 F = TypeVar("F")
@@ -68,17 +71,18 @@ class RunLoop(Generic[R]):
         "_finish",
         "_notify",
         "answers",
+        "around_call",
         "embedded",
         "execution",
         "io",
         "observed",
         "on_event",
         "path",
-        "pieces",
         "run_context",
         "scope",
         "start",
         "times",
+        "tokens",
     )
 
     def __init__(
@@ -89,7 +93,7 @@ class RunLoop(Generic[R]):
         io: IO,
         on_event: OnEvent | None = None,
         *,
-        pieces: bool = False,
+        tokens: bool = False,
         options: RunOptions,
         finish: Callable[[Done[F]], R],
     ) -> None:
@@ -111,9 +115,13 @@ class RunLoop(Generic[R]):
         check_context(run_context.context_types(graph), options.context)
         # The clock of a resumed run continues from its snapshot.
         self.scope.begin(self.execution)
+        observers, self.around_call = options.observers, run_context.around_call
+        if instruments or options.around_call is not None:
+            run_start = RunStart(run_id, graph, value, host, options.context)
+            observers, self.around_call = find_hooks(run_start, observers, (self.around_call, options.around_call))
         notify: Notifier | None = None
-        if options.observers:
-            notify = Notifier(options.observers, options.continues)
+        if observers:
+            notify = Notifier(observers, options.continues)
             on_event = on_event and notify.reporting_to(on_event)
         # Without a consumer to wait for, the engine calls the observers directly.
         called = notify if on_event is None else None
@@ -125,7 +133,7 @@ class RunLoop(Generic[R]):
         self.times = array("d")
         self.io = io
         self.run_context = run_context
-        self.pieces = pieces
+        self.tokens = tokens
         self.on_event = on_event
         self._notify = notify
         self._finish = finish
@@ -257,13 +265,12 @@ class RunLoop(Generic[R]):
             left = None
         elif left is not None and left <= 0:
             return Cut(), self.scope.now()
-        if self.pieces and not (handler.timed or handler.instant):
-            return await self._answer_with_reports(call)
-        # Reports are delivered when the call is answered or has failed.
-        reports: list[object] | None = None
+        waits = not (handler.timed or handler.instant)
+        if waits and self.observed and (self.on_event is not None or left is not None or not self.io.blocking):
+            return await self._answer_apart(handler, call, left)
+        listener: _OwnListener | None = None
         if self.observed:
-            reports = []
-            call.listener = Listener(reports.append, pieces=self.pieces)
+            listener = call.listener = _OwnListener(self, call, get_ident() if waits else None)
         try:
             token = enter_call(call)
             try:
@@ -271,7 +278,7 @@ class RunLoop(Generic[R]):
                     reply = await self.io.within(partial(self.handle, handler, call), left)
                     if reply is NOT_DONE:
                         reply = Cut()
-                elif self.run_context.around_call is not None:
+                elif self.around_call is not None:
                     reply = await self.handle(handler, call)
                 else:
                     # As `handle` does, which would keep another coroutine for each waiting call.
@@ -288,27 +295,30 @@ class RunLoop(Generic[R]):
                 except ValueError:
                     pass
         except Exception:
-            if reports:
-                await self.report(call, reports)
+            if listener is not None:
+                await listener.deliver()
             raise
-        if reports:
-            await self.report(call, reports)
+        if listener is not None and listener.waiting:
+            await listener.deliver()
         return reply, now
 
-    async def report(self, call: CallContext[Any], reports: Iterable[object]) -> None:
-        """Deliver the reports of a call."""
-        # A copy, because a call that was cut may still report.
-        for news in tuple(reports):
-            event = Reported(call.node, call.effect, news, call)
-            if self._notify is not None:
-                self._notify(event)
-            if self.on_event is not None:
-                await self.on_event(event)
+    def notify(self, call: CallContext[Any], news: object) -> Reported:
+        """Call the observers with a report of a call; return the event."""
+        event = Reported(call.node, call.effect, news, call)
+        if self._notify is not None:
+            self._notify(event)
+        return event
+
+    async def report(self, call: CallContext[Any], news: object) -> None:
+        """Deliver a report of a call."""
+        event = self.notify(call, news)
+        if self.on_event is not None:
+            await self.on_event(event)
 
     async def handle(self, handler: Handler, call: CallContext[Any]) -> object:
         """Call the handler, inside `around_call`."""
         io = BLOCKING if handler.instant else self.io
-        around = self.run_context.around_call
+        around = self.around_call
         if around is None:
             return await handler.answer(call.effect, call, io)
         failed: BaseException | None = None
@@ -323,13 +333,91 @@ class RunLoop(Generic[R]):
             "the call has no reply; let its context manager pass exceptions on"
         ) from failed
 
-    async def _answer_with_reports(self, call: CallContext[Any]) -> tuple[object, float]:
-        """Return the reply to a call as `answer` does; deliver its reports as they come."""
-        members = MemberCalls(self, Batch(call.request, (call,), {0: PAID}))
+    async def _answer_apart(self, handler: Handler, call: CallContext[Any], left: float | None) -> tuple[object, float]:
+        """Return the reply to a call as `answer` does, in a thread or a task; deliver its reports as they come."""
+        ends = None if left is None else self.io.now() + left
+        group: CallGroup[tuple[object, float]]
+        async with self.io.call_group() as group:
+            call.listener = GroupListener(group, 0, tokens=self.tokens)
+            token = enter_call(call)
+            try:
+                group.start(0, partial(self.timed, handler, call))
+            finally:
+                reset_call(token)
+            try:
+                while True:
+                    update = await group.take(None if ends is None else ends - self.io.now())
+                    if update is None:
+                        break
+                    _, result, news = update
+                    if result is not None:
+                        answer: tuple[object, float] = result()
+                        return answer
+                    await self.report(call, news)
+            finally:
+                close_calls((call,))
+        return Cut(), self.scope.now()
+
+    async def timed(self, handler: Handler, call: CallContext[Any]) -> tuple[object, float]:
+        """Return the reply to a call, and the time when it came."""
+        return await self.handle(handler, call), self.scope.now()
+
+
+@final
+class _OwnListener(Listener):
+    """The listener of a call that is answered in the run's own thread.
+
+    Observers hear its reports at once from this `thread`, if it is given. Those of other threads wait for the next one
+    from here, until this thread waits for an async function, or for the call's end.
+    """
+
+    __slots__ = ("_call", "_error", "_run", "_thread", "_wakes", "waiting")
+
+    def __init__(self, run: RunLoop[Any], call: CallContext[Any], thread: int | None) -> None:
+        self.tokens = run.tokens
+        self._run, self._call, self._thread = run, call, thread
+        self.waiting: list[object] = []
+        self._wakes: tuple[Callable[[], object], ...] = ()
+        self._error: Exception | None = None
+
+    def hear(self, news: object) -> None:
+        """Keep the report; deliver it, if this is the run's thread."""
+        self.waiting.append(news)
+        if get_ident() == self._thread:
+            self.flush()
+            return
+        for wake in self._wakes:
+            wake()
+
+    @contextmanager
+    def waking(self, wake: Callable[[], object]) -> Generator[None, None, None]:
+        """Call `wake` when a report waits, during the `with` block."""
+        before = self._wakes
+        self._wakes = (*before, wake)
         try:
-            while True:
-                answer, now, _ = await members.next_answer()
-                if isinstance(answer, MemberReply):
-                    return answer.reply, now
+            yield
         finally:
-            await members.close()
+            self._wakes = before
+
+    def flush(self) -> None:
+        """Deliver what waits, if this is the run's thread; keep an observer's exception for `deliver`."""
+        if get_ident() != self._thread:
+            return
+        # As in the run itself, an observer may start no run.
+        token = enter_call(self._run.scope)
+        try:
+            while self.waiting:
+                self._run.notify(self._call, self.waiting[0])
+                del self.waiting[0]
+        except Exception as error:  # noqa: BLE001 - raised by the run, and not in the function that reports
+            self._error, self._thread = error, None
+        finally:
+            reset_call(token)
+
+    async def deliver(self) -> None:
+        """Deliver what has waited. Raises what an observer has raised."""
+        if self._error is not None:
+            raise self._error
+        # Not those of a call that was cut and still reports.
+        for _ in range(len(self.waiting)):
+            await self._run.report(self._call, self.waiting.pop(0))

@@ -9,16 +9,35 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, final
 
 from graphexec.errors import ThreadLimitError
-from graphexec.kernel.effects import Batch, CallContext
+from graphexec.kernel.effects import Batch
 from graphexec.kernel.events import ChargedReply, Cut, MemberReply, MemberStarted
 from graphexec.runtime.calls import Listener, close_calls, enter_call, reset_call
-from graphexec.runtime.handlers import Handler, handler_of
+from graphexec.runtime.handlers import handler_of
 from graphexec.runtime.io import run_sync
 from graphexec.runtime.threads import MOST_REPORTS
 
 if TYPE_CHECKING:
     from graphexec.runtime.io import CallGroup
     from graphexec.runtime.loop import RunLoop
+
+
+@final
+class GroupListener(Listener):
+    """The listener of a call in a thread or a task of a group, which takes its reports."""
+
+    __slots__ = ("_group", "_position")
+
+    def __init__(self, group: CallGroup[Any], position: int, *, tokens: bool) -> None:
+        self.tokens = tokens
+        self._group, self._position = group, position
+
+    def hear(self, news: object) -> None:
+        """Pass the report on to the group, which may wait for room in a thread."""
+        self._group.report(self._position, news)
+
+    async def room(self) -> None:
+        """Wait until the group has room."""
+        await self._group.room()
 
 
 @final
@@ -101,10 +120,10 @@ class MemberCalls:
             assert self._group is not None, "entered"
         group: CallGroup[object] = self._group
         if run.observed:
-            call.listener = Listener(partial(group.report, member), pieces=run.pieces, room=group.room)
+            call.listener = GroupListener(group, member, tokens=run.tokens)
         token = enter_call(call)
         try:
-            group.start(member, partial(self._timed, handler, call))
+            group.start(member, partial(run.timed, handler, call))
         except ThreadLimitError:
             if not self._running:
                 raise
@@ -128,9 +147,6 @@ class MemberCalls:
         else:
             self._add_reply(member, reply, now)
 
-    async def _timed(self, handler: Handler, call: CallContext[Any]) -> tuple[object, float]:
-        return await self._run.handle(handler, call), self._run.scope.now()
-
     async def _take(self) -> None:
         """Wait for the next reply, report, exception, or the deadline."""
         assert self._group is not None, "calls are running"
@@ -153,7 +169,7 @@ class MemberCalls:
     async def _take_in(self, member: int, result: Callable[[], Any] | None, news: object) -> None:
         call = self.batch.calls[member]
         if result is None:
-            await self._run.report(call, (news,))
+            await self._run.report(call, news)
             return
         self._running -= 1
         close_calls((call,))

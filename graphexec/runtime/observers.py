@@ -1,20 +1,30 @@
-"""Observers: functions that are called with each event of a run, and cannot end it unless `raise_error` is set."""
+"""Observers, which are called with each event of a run, and instruments, which watch every run of the process.
+
+An observer cannot end a run unless its `raise_error` is set.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeAlias, final
 
-from graphexec._arguments import Constraint
+from graphexec._arguments import FUNCTION, Constraint, validate
 from graphexec.errors import described
+from graphexec.kernel.effects import CallContext
 from graphexec.kernel.events import Done, Event, Failed, Reported
+from graphexec.kernel.graph import Graph
 
 # A function that is called with each event of a run. An exception of it ends the run only if the function has
 # `raise_error = True`.
 Observer: TypeAlias = Callable[[Event[Any]], object]
+
+# Makes a context manager around each call.
+AroundCall: TypeAlias = Callable[[CallContext[Any]], AbstractContextManager[object]]
 
 # Awaited with each event; it may wait until a consumer asks for the next one.
 OnEvent: TypeAlias = Callable[[Event[Any]], Awaitable[None]]
@@ -106,12 +116,16 @@ class Notifier:
             name: object = getattr(observer, "__qualname__", None)
             news = ObserverFailed(name if isinstance(name, str) else type(observer).__qualname__, error)
             self._unreported.append((observer, news))
-            # A log handler writes its own failures to stderr, which may be closed.
-            with contextlib.suppress(Exception):
-                # Imported here because most runs do not need it.
-                import logging
+            _log(news, error)
 
-                logging.getLogger("graphexec").warning("%s", news, exc_info=error)
+
+def _log(message: object, error: Exception) -> None:
+    # A log handler writes its own failures to stderr, which may be closed.
+    with contextlib.suppress(Exception):
+        # Imported here because most runs do not need it.
+        import logging
+
+        logging.getLogger("graphexec").warning("%s", message, exc_info=error)
 
 
 def _is_observer(value: object) -> bool:
@@ -125,3 +139,68 @@ OBSERVERS = Constraint(
     # A string has characters, which are no functions.
     lambda value: isinstance(value, Sequence) and all(map(_is_observer, value)),  # pyright: ignore[reportUnknownArgumentType]
 )
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class RunStart:
+    """A run that begins, as an instrument receives it.
+
+    `value` is the value or the snapshot that it starts from, and `host` the call that contains it, if it is nested. The
+    agent and the tools of an executor are among the `settings` of the graph and of its nodes.
+    """
+
+    run_id: str
+    graph: Graph[Any, Any]
+    value: object = field(repr=False)
+    host: CallContext[Any] | None
+    context: Any = field(repr=False)
+
+
+# Returns an observer of the run and what makes a context manager around each of its calls; `None` for neither.
+Instrument: TypeAlias = Callable[[RunStart], "tuple[Observer | None, AroundCall | None] | None"]
+
+# Those that are installed.
+instruments: list[Instrument] = []
+
+
+def instrument(function: Instrument) -> Callable[[], None]:
+    """Call `function` at the start of every run of this process, in its caller's context; return what undoes this.
+
+    It may return an observer and an `around_call` for the run, each of which may be `None`. Nested runs are included,
+    and those of machines without an agent. An exception of it is logged, and the run goes on without it. Raises
+    `InputError` unless it is a function.
+    """
+    validate("instrument", ("function", function, FUNCTION))
+    own: Instrument = partial(function)
+    instruments.append(own)
+
+    def remove() -> None:
+        with contextlib.suppress(ValueError):
+            instruments.remove(own)
+
+    return remove
+
+
+def find_hooks(
+    start: RunStart, observers: Sequence[Observer], arounds: Sequence[AroundCall | None]
+) -> tuple[Sequence[Observer], AroundCall | None]:
+    """Return the observers of a run with those of the instruments, and one function that makes all its contexts."""
+    for function in tuple(instruments):
+        try:
+            observer, around = function(start) or (None, None)
+        except Exception as error:  # noqa: BLE001 - a run does not depend on who watches it
+            _log(f"an instrument failed with {described(error)}; the run goes on without it", error)
+            continue
+        observers = observers if observer is None else (*observers, observer)
+        arounds = (*arounds, around)
+    several = [around for around in arounds if around is not None]
+    return observers, partial(_enter_all, several) if len(several) > 1 else several[0] if several else None
+
+
+@contextlib.contextmanager
+def _enter_all(arounds: Sequence[AroundCall], call: CallContext[Any]) -> Generator[None, None, None]:
+    with contextlib.ExitStack() as stack:
+        for around in arounds:
+            stack.enter_context(around(call))
+        yield

@@ -16,7 +16,6 @@ from graphexec.kernel.surgery import same
 from graphexec.runtime.emission import emit, stream_async, stream_sync
 from graphexec.runtime.handlers import (
     AT_ONCE,
-    AroundCall,
     HandlerLike,
     Handlers,
     RunContext,
@@ -56,13 +55,13 @@ def run(graph: Graph[S, F], value: S | Snapshot, **options: Unpack[GraphSettings
 
 
 def stream(
-    graph: Graph[S, F], value: S | Snapshot, *, pieces: bool = False, **options: Unpack[GraphSettings]
+    graph: Graph[S, F], value: S | Snapshot, *, tokens: bool = False, **options: Unpack[GraphSettings]
 ) -> Generator[Event[F], None, None]:
     """Run `graph` like `run`, and yield each event; the last one is `Done`. Closing the generator ends the run.
 
-    With `pieces`, models that can stream do so, and each piece of a reply is a `Reported` event with a `ReplyDelta`.
+    With `tokens`, models that can stream do so, and each piece of a reply is a `Reported` event with a `ReplyDelta`.
     """
-    return stream_sync(lambda: _follow(graph, value, BLOCKING, emit, pieces=pieces, **options))
+    return stream_sync(lambda: _follow(graph, value, BLOCKING, emit, tokens=tokens, **options))
 
 
 async def arun(graph: Graph[S, F], value: S | Snapshot, **options: Unpack[GraphSettings]) -> Done[F]:
@@ -71,10 +70,10 @@ async def arun(graph: Graph[S, F], value: S | Snapshot, **options: Unpack[GraphS
 
 
 def astream(
-    graph: Graph[S, F], value: S | Snapshot, *, pieces: bool = False, **options: Unpack[GraphSettings]
+    graph: Graph[S, F], value: S | Snapshot, *, tokens: bool = False, **options: Unpack[GraphSettings]
 ) -> AsyncGenerator[Event[F], None]:
     """Run like `stream`, on the running event loop."""
-    return stream_async(lambda: _follow(graph, value, ASYNC, emit, pieces=pieces, **options))
+    return stream_async(lambda: _follow(graph, value, ASYNC, emit, tokens=tokens, **options))
 
 
 def _follow(  # noqa: PLR0913
@@ -83,18 +82,17 @@ def _follow(  # noqa: PLR0913
     io: IO,
     consumer: OnEvent | None = None,
     *,
-    pieces: bool = False,
+    tokens: bool = False,
     handlers: Mapping[type[Effect[Any]], HandlerLike] | None = None,
     limits: Limits | None = None,
     at_once: int = AT_ONCE,
     clock: Callable[[], float] = time.monotonic,
     proof: Proof | None = None,
-    around_call: AroundCall | None = None,
     overrides: Mapping[type[Effect[Any]], HandlerLike] | None = None,
     **options: Unpack[RunSettings],
 ) -> Coroutine[Any, Any, Done[F]]:
     known = handlers_for({**find_handlers(graph.settings), **(handlers or {}), **(overrides or {})})
     everywhere = Handlers({kind: known[kind] for kind in overrides or ()})
-    context = RunContext(known, limits or Limits(), at_once, clock, proof, around_call, everywhere)
+    context = RunContext(known, limits or Limits(), at_once, clock, proof, overrides=everywhere)
     options_of_run = RunOptions(**options)
-    return RunLoop(graph, value, context, io, consumer, pieces=pieces, options=options_of_run, finish=same).follow()
+    return RunLoop(graph, value, context, io, consumer, tokens=tokens, options=options_of_run, finish=same).follow()

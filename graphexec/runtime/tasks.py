@@ -13,15 +13,15 @@ from typing import Any, Generic, NamedTuple, Self, TypeVar, final
 
 from graphexec.errors import EventLoopError
 from graphexec.kernel.meters import GRACE
-from graphexec.runtime.calls import adopt, run_of_call, scope_of
+from graphexec.runtime.calls import adopt, current_listener, run_of_call, scope_of
 from graphexec.runtime.threads import (
     MOST_REPORTS,
     NOT_DONE,
     CallUpdate,
     End,
     NotDone,
+    Room,
     current_cancel_scope,
-    make_room,
     open_cancel_scope,
     run_in_thread,
     wait_for,
@@ -175,7 +175,7 @@ class CallTaskGroup(Generic[T]):
         self._news = asyncio.Event()
         self._taken = asyncio.Event()
         # Limits the reports from threads.
-        self._room = make_room()
+        self._room = Room()
         self._closed = False
 
     async def __aenter__(self) -> Self:
@@ -183,7 +183,7 @@ class CallTaskGroup(Generic[T]):
 
     async def __aexit__(self, *_: object) -> None:
         self._closed = True
-        self._room.put(None)
+        self._room.give()
         await abandon([task for task in self._tasks.values() if not task.done()])
 
     def start(self, position: int, call: Callable[[], Awaitable[T]]) -> None:
@@ -196,10 +196,10 @@ class CallTaskGroup(Generic[T]):
         if threading.get_ident() == self._thread:
             self._loop.call_soon(self._add, (position, None, news))
             return
-        self._room.get()
+        self._room.take()
         if self._closed:
             # The report is dropped, and so are those of other waiting threads.
-            self._room.put(None)
+            self._room.give()
             return
         _call_on(self._loop, self._add, (position, None, _ThreadReport(news)))
 
@@ -226,7 +226,7 @@ class CallTaskGroup(Generic[T]):
         position, result, news = self._coming.popleft()
         self._taken.set()
         if type(news) is _ThreadReport:
-            self._room.put(None)
+            self._room.give()
             news = news.news
         return position, result, news
 
@@ -321,7 +321,7 @@ def run_on_own_loop(call: Callable[[], Awaitable[T]]) -> T:
     if run is not None:
         run.loop = own
     try:
-        result = wait_for(lambda: own.run(main), None)
+        result = wait_for(lambda: own.run(main), None, current_listener())
     finally:
         if run is None:
             own.close()

@@ -18,14 +18,14 @@ import threading
 import time
 from _thread import start_new_thread
 from collections.abc import Callable, Generator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
 from queue import Empty, SimpleQueue
 from types import CoroutineType
 from typing import Any, Generic, NoReturn, Self, TypeAlias, TypeVar, final
 
 from graphexec.errors import AbandonedError, ThreadLimitError
-from graphexec.runtime.calls import adopt
+from graphexec.runtime.calls import Listener, adopt
 
 C = TypeVar("C")
 T = TypeVar("T")
@@ -142,6 +142,17 @@ def current_cancel_scope() -> CancelScope | None:
 def open_cancel_scope() -> CancelScope:
     """Return a cancel scope that is cancelled at the end of its `with` block, or together with this thread's scope."""
     return CancelScope(_cancel_scope.get())
+
+
+def on_cancel(listener: Callable[[], object]) -> AbstractContextManager[None]:
+    """Call `listener` when this code's call is cancelled during the `with` block, or at once if it already is.
+
+    For a tool or a handler that blocks: at the deadline of its call, or when a stream is closed or a task cancelled, it
+    can cancel what it waits for. The listener is called in another thread, and must return at once. Outside of calls
+    that can be cancelled it is never called; an `async def` is cancelled by its event loop instead.
+    """
+    scope = _cancel_scope.get()
+    return nullcontext() if scope is None else scope.on_cancel(listener)
 
 
 # A job: the number of a call, and the call. A thread takes jobs from its inbox.
@@ -312,9 +323,8 @@ def get_within(queue: SimpleQueue[T], seconds: float | None) -> T:
 
 def sleep_unless_cancelled(seconds: float) -> None:
     """Sleep; raise `AbandonedError` as soon as this thread's call is cancelled."""
-    scope = _cancel_scope.get()
     cancelled = SimpleQueue[None]()
-    with nullcontext() if scope is None else scope.on_cancel(partial(cancelled.put, None)), suppress(Empty):
+    with on_cancel(partial(cancelled.put, None)), suppress(Empty):
         get_within(cancelled, seconds)
         check_cancelled()
 
@@ -323,12 +333,29 @@ def sleep_unless_cancelled(seconds: float) -> None:
 CallUpdate: TypeAlias = tuple[int, End[Any] | None, object]
 
 
-def make_room() -> SimpleQueue[None]:
-    """Return a queue with one item for each report that may wait to be taken."""
-    room = SimpleQueue[None]()
-    for _ in range(MOST_REPORTS):
-        room.put(None)
-    return room
+@final
+class Room:
+    """Room for the reports that may wait to be taken. Few calls report, so the first one makes the queue."""
+
+    __slots__ = ("_free",)
+
+    def __init__(self) -> None:
+        # The queue, with an item for each report that has room; two threads may add one at once, and the first counts.
+        self._free: list[SimpleQueue[None]] = []
+
+    def take(self) -> None:
+        """Wait for room for a report."""
+        if not self._free:
+            free = SimpleQueue[None]()
+            for _ in range(MOST_REPORTS):
+                free.put(None)
+            self._free.append(free)
+        self._free[0].get()
+
+    def give(self) -> None:
+        """Make room for another report."""
+        if self._free:
+            self._free[0].put(None)
 
 
 @final
@@ -341,7 +368,7 @@ class ThreadGroup(Generic[C, T]):
     def __init__(self, run: Callable[[C], T]) -> None:
         self._run = run
         self._coming: SimpleQueue[CallUpdate | None] = SimpleQueue()
-        self._room = make_room()
+        self._room = Room()
         self._scope = open_cancel_scope()
 
     async def __aenter__(self) -> Self:
@@ -361,10 +388,10 @@ class ThreadGroup(Generic[C, T]):
 
     def report(self, position: int, news: object) -> None:
         """Add a report of the call at this position, from its thread."""
-        self._room.get()
+        self._room.take()
         if self._scope.cancelled:
             # Wake the next thread that waits for room, so that it stops, too.
-            self._room.put(None)
+            self._room.give()
             self._scope.check()
         self._coming.put((position, None, news))
 
@@ -381,29 +408,34 @@ class ThreadGroup(Generic[C, T]):
             self._scope.check()  # Sent by `_wake`: this raises.
             return None
         if update[1] is None:
-            self._room.put(None)
+            self._room.give()
         return update
 
     def _wake(self) -> None:
         self._coming.put(None)
-        self._room.put(None)
+        self._room.give()
 
 
-def wait_for(call: Callable[[], T], seconds: float | None) -> T | NotDone:
+def wait_for(call: Callable[[], T], seconds: float | None, listener: Listener | None = None) -> T | NotDone:
     """Return the result of `call`, or `NOT_DONE` after `seconds`. Raises the exception of `call`.
 
-    It does not start if `seconds` is 0 or less. Raises `AbandonedError` when this thread's call is cancelled.
+    It does not start if `seconds` is 0 or less. Raises `AbandonedError` when this thread's call is cancelled. Without a
+    limit, a `listener` in this thread is delivered what the call reports.
     """
     if seconds is not None and seconds <= 0:
         return NOT_DONE
     ended = SimpleQueue[End[T] | None]()
-    with open_cancel_scope() as scope, scope.on_cancel(partial(ended.put, None)):
-        context = run_in_thread(call, scope, ended.put)
-        try:
-            end = get_within(ended, seconds)
-        except Empty:
-            return NOT_DONE
+    wake = partial(ended.put, None)
+    with open_cancel_scope() as scope, scope.on_cancel(wake):
+        with nullcontext() if listener is None else listener.waking(wake):
+            context = run_in_thread(call, scope, ended.put)
+            try:
+                while (end := get_within(ended, seconds)) is None:
+                    scope.check()
+                    assert listener is not None, "only it and the end of the scope put it"
+                    listener.flush()
+            except Empty:
+                return NOT_DONE
         scope.check()
     adopt(context)
-    assert end is not None, "only the end of the scope puts it"
     return end()

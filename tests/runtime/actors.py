@@ -88,13 +88,22 @@ def start_in_thread(call: Callable[[], T], scope: CancelScope | None = None) -> 
     return future
 
 
+class _Hears(Listener):
+    def __init__(self, function: Callable[[object], None]) -> None:
+        super().__init__(tokens=False)
+        self.function = function
+
+    def hear(self, news: object) -> None:
+        self.function(news)
+
+
 @contextmanager
 def listening(hear: Callable[[object], None]) -> Generator[None, None, None]:
     """Be within a call of a run, whose reports `hear` receives."""
     scope = Scope("run", None, time.monotonic, None, None)
     scope.begin(Execution(INTERVIEW, gx.begin(INTERVIEW, Topic("tea")), gx.Limits(), scope=scope))
     call = CallContext[None](scope, "interview", None, None, 1, 0)
-    call.listener = Listener(hear)
+    call.listener = _Hears(hear)
     token = enter_call(call)
     try:
         yield

@@ -32,19 +32,19 @@ def kinds(events: Any) -> list[str]:
 
 
 def streamed(
-    graph: Any, value: Any, made: RunContext, *, how: str, pieces: bool, seen: list[Event[Any]] | None = None
+    graph: Any, value: Any, made: RunContext, *, how: str, tokens: bool, seen: list[Event[Any]] | None = None
 ) -> list[Event[Any]]:
     """All events of a run, in a sync or an async run; `seen` has those before an exception."""
     events: list[Event[Any]] = [] if seen is None else seen
 
     async def collect() -> None:
-        async for event in astream(graph, value, **options_of(made), pieces=pieces):
+        async for event in astream(graph, value, **options_of(made), tokens=tokens):
             events.append(event)  # noqa: PERF401 - events before an exception are kept
 
     if how == "async":
         asyncio.run(collect())
         return events
-    for event in stream(graph, value, **options_of(made), pieces=pieces):
+    for event in stream(graph, value, **options_of(made), tokens=tokens):
         events.append(event)  # noqa: PERF402 - as above
     return events
 
@@ -73,7 +73,7 @@ async def thinking_too(question: Question) -> str:
 @cases("limits", Limits(), Limits(seconds=LONG))
 def test_reports_come_between_asked_and_answered(how: str, pieces: bool, handler: Any, limits: Limits) -> None:
     made = make_run_context({Question: handler}, limits=limits)
-    events = streamed(INTERVIEW, Topic("tea", 2), made, how=how, pieces=pieces)
+    events = streamed(INTERVIEW, Topic("tea", 2), made, how=how, tokens=pieces)
     assert kinds(events) == ["Asked", "Reported", "Reported", "Answered"] * 2
     assert news(events) == ["thinking", "tea 0 0", "thinking", "tea 1 1"]
     for asked, *reported in (events[1:4], events[5:8]):
@@ -96,7 +96,7 @@ def test_unobserved_run_has_no_listener() -> None:
     asyncio.run(arun(INTERVIEW, Topic("tea", 1), **options_of(made)))
     list(stream(INTERVIEW, Topic("tea", 1), **options_of(made)))
     assert wanted == [False, False, False]
-    list(stream(INTERVIEW, Topic("tea", 1), **options_of(made), pieces=True))
+    list(stream(INTERVIEW, Topic("tea", 1), **options_of(made), tokens=True))
     assert wanted == [False, False, False, True]
 
 
@@ -114,7 +114,7 @@ def test_reports_precede_an_exception(how: str, pieces: bool, kind: str) -> None
     made = make_run_context({Question: broken if kind == "def" else broken_too})
     seen: list[Event[Any]] = []
     with pytest.raises(OSError, match="it broke"):
-        streamed(INTERVIEW, Topic("tea"), made, how=how, pieces=pieces, seen=seen)
+        streamed(INTERVIEW, Topic("tea"), made, how=how, tokens=pieces, seen=seen)
     assert kinds(seen) == ["Asked", "Reported", "Reported"]
     assert news(seen) == ["trying", "in vain"]
 
@@ -196,7 +196,7 @@ def test_pieces_come_as_they_are_made(how: str, seconds: float | None) -> None:
                 model.going.release()
 
     context = asking(model, seconds=seconds)
-    events = streamed(PROMPTS, Prompt(), context, how=how, pieces=True, seen=Releasing())
+    events = streamed(PROMPTS, Prompt(), context, how=how, tokens=True, seen=Releasing())
     assert kinds(events) == ["Asked", *["Reported"] * 3, "Answered"]
     answered = next(event for event in events if isinstance(event, Answered))
     assert answered.reply == ModelReply("It is 42")
@@ -214,7 +214,7 @@ def test_a_model_that_cannot_stream_answers_as_ever(how: str, pieces: bool) -> N
         async def acomplete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
             return self.complete(request)
 
-    events = streamed(PROMPTS, Prompt(), asking(Whole()), how=how, pieces=pieces)
+    events = streamed(PROMPTS, Prompt(), asking(Whole()), how=how, tokens=pieces)
     assert kinds(events) == ["Asked", "Reported", "Answered"]
     assert news(events) == ["a notice"]
 
@@ -226,7 +226,7 @@ def test_a_model_that_cannot_stream_answers_as_ever(how: str, pieces: bool) -> N
 def test_model_streams_only_for_pieces(how: str, pieces: bool, made: int, events: list[str]) -> None:
     model = StreamingModel()
     model.going.release(3)
-    assert kinds(streamed(PROMPTS, Prompt(), asking(model), how=how, pieces=pieces)) == events
+    assert kinds(streamed(PROMPTS, Prompt(), asking(model), how=how, tokens=pieces)) == events
     assert model.made == made
 
 
@@ -236,7 +236,7 @@ def test_pieces_before_a_model_error_are_delivered(how: str) -> None:
     model = StreamingModel(("It ",), OSError("the line is dead"))
     model.going.release()
     with pytest.raises(OSError, match="the line is dead"):
-        streamed(PROMPTS, Prompt(), asking(model), how=how, pieces=True, seen=seen)
+        streamed(PROMPTS, Prompt(), asking(model), how=how, tokens=True, seen=seen)
     assert news(seen) == [ReplyDelta("It ")]
 
 
@@ -258,7 +258,7 @@ def test_closing_a_stream_abandons_its_call(seconds: float | None) -> None:
         return reply
 
     made = make_run_context({CallModel: Handler(noted)}, limits=agent_limits(model_calls=1, seconds=seconds))
-    events = stream(PROMPTS, Prompt(), **options_of(made), pieces=True)
+    events = stream(PROMPTS, Prompt(), **options_of(made), tokens=True)
     model.going.release()
     assert isinstance(next(event for event in events if isinstance(event, Reported)), Reported)
     events.close()
@@ -273,7 +273,7 @@ def test_closing_a_stream_abandons_its_call(seconds: float | None) -> None:
 def test_closing_an_async_stream_cancels_its_call(seconds: float | None) -> None:
     async def scenario() -> StreamingModel:
         model = StreamingModel()
-        events = astream(PROMPTS, Prompt(), **options_of(asking(model, seconds=seconds)), pieces=True)
+        events = astream(PROMPTS, Prompt(), **options_of(asking(model, seconds=seconds)), tokens=True)
         model.going.release()
         while not isinstance(await anext(events), Reported):
             pass
@@ -293,7 +293,7 @@ def test_deadline_cuts_a_streamed_reply(how: str) -> None:
     # The run's clock stands still; what the driver waits is real.
     made = asking(model, seconds=0.1, clock=FakeClock())
     try:
-        events = streamed(PROMPTS, Prompt(), made, how=how, pieces=True)
+        events = streamed(PROMPTS, Prompt(), made, how=how, tokens=True)
     finally:
         model.going.release(2)
     assert news(events) == [ReplyDelta("It ")]
@@ -317,7 +317,7 @@ def test_late_report_of_abandoned_call_is_dropped() -> None:
     async def scenario() -> list[Event[Any]]:
         made = make_run_context({Question: answer})
         seen: list[Event[Any]] = []
-        async with aclosing(astream(INTERVIEW, Topic("tea"), **options_of(made), pieces=True)) as events:
+        async with aclosing(astream(INTERVIEW, Topic("tea"), **options_of(made), tokens=True)) as events:
             while not isinstance((event := await anext(events)), Reported):
                 seen.append(event)
         return [*seen, event]
