@@ -24,7 +24,7 @@ USUAL = "not slow and not local_model and not browser"
 BROWSER = ("tests/browser", "tests/draw", "tests/live")
 
 # What the tests need; the official clients and the type checkers want newer packages than the lowest.
-EXTRAS = ".[cli,draw,live,local,schema,testing]"
+EXTRAS = ".[cli,draw,live,local,mcp,otlp,schema,testing]"
 TEST_TOOLS = ("httpx2", "pydot", "pytest-examples", "pytest-timeout", "pytest-xdist")
 NEED_MORE = ("tests/typing", "tests/models/test_official_packages.py")
 

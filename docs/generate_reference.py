@@ -44,6 +44,7 @@ PUBLIC = (
     "graphexec.live",
     "graphexec.testing",
     "graphexec.integrations.langchain",
+    "graphexec.integrations.mcp",
 )
 
 

@@ -84,6 +84,15 @@ COMMANDS: Mapping[str, CommandEntry] = {
             "graphexec view --live trace.jsonl  # during the run, until Ctrl-C",
         ),
     ),
+    "serve": CommandEntry(
+        "graphexec.cli.serving:serve",
+        _paragraphs(
+            "Examples:",
+            'graphexec serve my_agent.py:executor --name search --description "Searches our documents."',
+            "graphexec serve my_agent.py:executor --http 8000",
+            "Exit codes: 0 the client closed the streams, or Ctrl-C; else as graphexec run.",
+        ),
+    ),
     "models": CommandEntry("graphexec.cli.models:models"),
     "check": CommandEntry(
         "graphexec.cli.checking:check",

@@ -85,6 +85,7 @@ class Program:
     def __init__(self, *arguments: str, cwd: Path | None = None, more: Mapping[str, str] | None = None) -> None:
         self.process = subprocess.Popen(
             [*ARGUMENTS, *arguments],
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             cwd=cwd,
@@ -103,7 +104,7 @@ class Program:
         self.process.kill()
         self.process.wait(PATIENCE)
         self._reader.join(PATIENCE)
-        for pipe in (self.process.stdout, self.process.stderr):
+        for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
             if pipe is not None:
                 pipe.close()
 
@@ -118,12 +119,12 @@ class Program:
         assert self.process.stdout is not None
         return self.process.stdout.readline()
 
-    def until(self, text: str) -> None:
-        """Wait for a line with `text` on stderr."""
+    def until(self, text: str) -> str:
+        """Wait for a line with `text` on stderr, and return it."""
         while (line := self._lines.get(timeout=PATIENCE)) is not None:
             self._err.append(line)
             if text in line:
-                return
+                return line
         raise AssertionError(f"{text!r} was not printed, but {''.join(self._err)}")
 
     def interrupt(self) -> Ended:
