@@ -254,3 +254,6 @@ class Failed:
 
 
 Event: TypeAlias = Entered | Asked | Reported | Answered | Moved | Done[F] | Failed
+
+# The classes of all events, for an observer that receives each.
+EVENT_TYPES = (Entered, Asked, Reported, Answered, Moved, Done, Failed)

@@ -6,7 +6,7 @@ stepping creates one from each snapshot.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping
 from types import GeneratorType
 from typing import Any, final
 
@@ -80,7 +80,8 @@ class Execution(Counters):
         self._replies = list(snapshot.replies)
         # The number of answered requests.
         self._sequence = snapshot.sequence
-        self._observed = self._by_member = False
+        self._observed: Collection[type[Any]] = ()
+        self._by_member = False
         self._notify: Callable[[Any], object] | None = None
         self._entered = snapshot.entered or bool(snapshot.replies or snapshot.open)
 
@@ -104,7 +105,11 @@ class Execution(Counters):
         return CallContext(self.scope, self._step.name, None, None, self._sequence - len(self._replies) + 1, 0)
 
     def run(
-        self, *, observed: bool = False, by_member: bool = False, notify: Callable[[Any], object] | None = None
+        self,
+        *,
+        observed: Collection[type[Any]] = (),
+        by_member: bool = False,
+        notify: Callable[[Any], object] | None = None,
     ) -> Generator[Any, tuple[Any, float, float], Any]:
         """Run from the current position to the end; return the outcome.
 
@@ -114,12 +119,13 @@ class Execution(Counters):
         starts, and a `MemberReply` with its reply; it yields the batch again after each, until every member has its
         reply.
 
-        If the run is `observed`, the generator yields the events, too, or calls `notify` with each, if it has one.
+        The generator yields the events of the `observed` classes, too, or calls `notify` with each, if it has one.
         """
         self._observed, self._by_member, self._notify = observed, by_member, notify
         step, value = self._step, self._value
         # The `CallContext` of the events that concern no effect.
-        run_call = self._make_run_call() if observed else None
+        enters, moves = Entered in observed, Moved in observed
+        run_call = self._make_run_call() if enters or moves else None
         self._last_rank = HIGHEST
         if self._proof is not None:
             self._lower_rank(step.name, step.name)
@@ -131,10 +137,10 @@ class Execution(Counters):
             exhausted = None
             # A run that is resumed inside a node has paid for the entry already.
             if not self._entered:
-                if observed:
-                    if run_call is None or run_call.frames is not self._frames:
-                        # Events that were emitted before keep their own call.
-                        run_call = self._make_run_call()
+                if (enters or moves) and (run_call is None or run_call.frames is not self._frames):
+                    # Events that were emitted before keep their own call.
+                    run_call = self._make_run_call()
+                if enters:
                     event: Any = Entered(step.name, value, self.spent(), run_call)
                     (yield event) if notify is None else notify(event)
                 if step.counts:
@@ -156,7 +162,7 @@ class Execution(Counters):
             if kind not in declared:
                 raise undeclared_outcome(step, outcome, declared)
             next_step = step.following[kind]
-            if observed:
+            if moves:
                 event = Moved(step.name, outcome, END.name if next_step is None else next_step.name, run_call)
                 (yield event) if notify is None else notify(event)
             if next_step is None:
@@ -256,7 +262,8 @@ class Execution(Counters):
                 f"{step.name} is declared as Asks[...] but returned {an(kind.__name__)} without asking; "
                 f"write reply = yield from ask(...)"
             )
-        observed, notify, outcomes = self._observed, self._notify, self.graph.outcomes
+        asks, answers = Asked in self._observed, Answered in self._observed
+        notify, outcomes = self._notify, self.graph.outcomes
         # The recorded replies, the last one first, bring a resumed node back to where it was.
         recorded = self._replies[::-1] if self._replies else None
         reply: Any = None
@@ -294,7 +301,7 @@ class Execution(Counters):
                             self.scope, step.name, effect, request, self._sequence + 1, 0
                         )
                         self._open = _ONE_PAID
-                        if observed:
+                        if asks:
                             event: Any = Asked(step.name, effect, call)
                             (yield event) if notify is None else notify(event)
                         answer, at, seconds = yield call
@@ -306,7 +313,7 @@ class Execution(Counters):
                             kept = Replies(reply)
                         # Before the event: an observer may raise, and a consumer may close the stream.
                         self._record_reply(kept)
-                        if observed:
+                        if answers:
                             event = Answered(step.name, effect, effect_reply, seconds, self.spent(), call)
                             (yield event) if notify is None else notify(event)
                     else:
@@ -322,7 +329,7 @@ class Execution(Counters):
     def _run_batch(self, step: Step, request: All[Effect[Any]]) -> Generator[Any, tuple[Any, float, float], object]:
         """Yield a batch until every member has its reply; return the replies."""
         sequence = self._sequence + 1
-        observed, notify = self._observed, self._notify
+        asks, answers, notify = Asked in self._observed, Answered in self._observed, self._notify
         calls: tuple[CallContext[Any], ...] = tuple(
             CallContext(self.scope, step.name, effect, request, sequence, member)
             for member, effect in enumerate(request.effects)
@@ -330,20 +337,20 @@ class Execution(Counters):
         states = read_states(self._open, request, self.graph.outcomes)
         batch = Batch(request, calls, {member: PAID for member, state in enumerate(states) if state is PAID})
         self._open = states
-        if observed and not self._by_member:
+        if asks and not self._by_member:
             for member in batch.open:
                 event: Any = Asked(step.name, request.effects[member], calls[member])
                 (yield event) if notify is None else notify(event)
         while batch.open:
             answer, at, seconds = yield batch
             if type(answer) is MemberStarted:
-                if observed:
+                if asks:
                     event = Asked(step.name, request.effects[answer.member], calls[answer.member])
                     (yield event) if notify is None else notify(event)
                 continue
             for member in self._answer_members(request, states, answer, at):
                 del batch.open[member]
-                if observed:
+                if answers:
                     effect, call = request.effects[member], calls[member]
                     event = Answered(step.name, effect, states[member], seconds, self.spent(), call)
                     (yield event) if notify is None else notify(event)

@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeVar, final
 from graphexec.errors import InputError, an, format_value
 from graphexec.kernel.effects import All, Batch, CallContext, Effect, Request
 from graphexec.kernel.events import (
+    EVENT_TYPES,
     Answered,
     Asked,
     ChargedReply,
@@ -173,7 +174,7 @@ def replay(journal: Journal, until: Snapshot | None = None) -> Iterator[Event[An
     snapshot that the exception carries, and ends the events where the run stood.
     """
     execution = Execution(journal.graph, journal.start, journal.limits, scope=journal.scope)
-    path, context = execution.run(observed=True, by_member=True), _engine_context()
+    path, context = execution.run(observed=EVENT_TYPES, by_member=True), _engine_context()
     replies = iter(journal)
     answer: JournalEntry | None = None
     try:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager, suppress
 from functools import partial
 from threading import get_ident
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, final
 from graphexec.errors import InputError
 from graphexec.kernel.effects import Batch, CallContext
 from graphexec.kernel.events import (
+    EVENT_TYPES,
     ChargedReply,
     CompactReply,
     Cut,
@@ -120,14 +121,16 @@ class RunLoop(Generic[R]):
             run_start = RunStart(run_id, graph, value, host, options.context)
             observers, self.around_call = find_hooks(run_start, observers, (self.around_call, options.around_call))
         notify: Notifier | None = None
+        wanted: Collection[type[Any]] = () if on_event is None else EVENT_TYPES
         if observers:
             notify = Notifier(observers, options.continues)
+            wanted = wanted or notify.wanted
             on_event = on_event and notify.reporting_to(on_event)
         # Without a consumer to wait for, the engine calls the observers directly.
         called = notify if on_event is None else None
-        # Observers or the consumer of a stream receive the events.
-        self.observed = notify is not None or on_event is not None
-        self.path = self.execution.run(observed=self.observed, by_member=True, notify=called)
+        # Observers or the consumer of a stream receive what calls report.
+        self.observed = Reported in wanted
+        self.path = self.execution.run(observed=wanted, by_member=True, notify=called)
         # The answers for the journal, and their times, which take a third of the memory in an array.
         self.answers: list[object] = []
         self.times = array("d")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Generator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,11 +16,11 @@ from typing import Any, TypeAlias, final
 from graphexec._arguments import FUNCTION, Constraint, validate
 from graphexec.errors import described
 from graphexec.kernel.effects import CallContext
-from graphexec.kernel.events import Done, Event, Failed, Reported
+from graphexec.kernel.events import EVENT_TYPES, Done, Event, Failed, Reported
 from graphexec.kernel.graph import Graph
 
-# A function that is called with each event of a run. An exception of it ends the run only if the function has
-# `raise_error = True`.
+# A function that is called with each event of a run, or with those of the classes in its attribute `event_types`, if it
+# has one: the engine makes no others. An exception of it ends the run only if the function has `raise_error = True`.
 Observer: TypeAlias = Callable[[Event[Any]], object]
 
 # Makes a context manager around each call.
@@ -51,10 +51,11 @@ class Notifier:
     there is no `Failed`.
     """
 
-    __slots__ = ("_continues", "_ended", "_failed", "_observers", "_reports", "_unreported")
+    __slots__ = ("_by_type", "_continues", "_ended", "_failed", "_observers", "_reports", "_unreported")
 
     def __init__(self, observers: Sequence[Observer], continues: Callable[[], bool] | None = None) -> None:
         self._observers = tuple(observers)
+        self._by_type = {kind: tuple(one for one in observers if kind in _event_types(one)) for kind in EVENT_TYPES}
         self._continues = continues
         # The number of observers that were called with the last event, `Done` or `Failed`.
         self._ended = 0
@@ -63,16 +64,21 @@ class Notifier:
         # Reports for the consumer.
         self._reports: list[Reported] = []
 
+    @property
+    def wanted(self) -> Collection[type[Any]]:
+        """The classes of the events that an observer receives."""
+        return [kind for kind, receivers in self._by_type.items() if receivers]
+
     # Any event but the last: it has a node.
     def __call__(self, event: Any) -> None:
         """Call the observers with an event, and with reports of other observers' errors."""
-        for observer in self._observers:
+        for observer in self._by_type[type(event)]:
             self._call(observer, event)
         while self._unreported:
             failed, news = self._unreported.pop(0)
             report = Reported(event.node, None, news, event.call)
             self._reports.append(report)
-            for observer in self._observers:
+            for observer in self._by_type[Reported]:
                 if observer is not failed:
                     self._call(observer, report)
 
@@ -85,7 +91,8 @@ class Notifier:
             return
         for observer in self._observers[self._ended :]:
             self._ended += 1
-            self._call(observer, event)
+            if type(event) in _event_types(observer):
+                self._call(observer, event)
         # The observers have received their last event, but the consumer has not.
         node = event.snapshot.node
         self._reports += [Reported(node, None, news, event.call) for _, news in self._unreported]
@@ -128,14 +135,20 @@ def _log(message: object, error: Exception) -> None:
         logging.getLogger("graphexec").warning("%s", message, exc_info=error)
 
 
+def _event_types(observer: object) -> Collection[object]:
+    return getattr(observer, "event_types", EVENT_TYPES)
+
+
 def _is_observer(value: object) -> bool:
     # The method that calls an object may be a coroutine function.
     called = getattr(value, "__call__", None)  # noqa: B004
-    return callable(value) and not any(map(inspect.iscoroutinefunction, (value, called)))
+    types = _event_types(value)
+    known = isinstance(types, Collection) and {*types} <= {*EVENT_TYPES}  # pyright: ignore[reportUnnecessaryIsInstance]
+    return known and callable(value) and not any(map(inspect.iscoroutinefunction, (value, called)))
 
 
 OBSERVERS = Constraint(
-    "a list of functions (def) that take an event",
+    "a list of functions (def) that take an event, whose event_types are classes of events if they have any",
     # A string has characters, which are no functions.
     lambda value: isinstance(value, Sequence) and all(map(_is_observer, value)),  # pyright: ignore[reportUnknownArgumentType]
 )

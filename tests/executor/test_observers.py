@@ -57,6 +57,29 @@ def test_every_observer_receives_every_event_once(way: str) -> None:
 
 
 @every_way
+def test_observer_receives_the_events_that_it_names(way: str) -> None:
+    """Whoever else receives all."""
+
+    class Answers:
+        event_types = (Answered, Done, Failed)
+
+        def __init__(self) -> None:
+            self.seen: list[Any] = []
+
+        def __call__(self, event: Any) -> None:
+            self.seen.append(event)
+
+    alone, beside, every = Answers(), Answers(), list[Any]()
+    run_by(way, make_executor(alone))
+    run_by(way, make_executor(beside, every.append))
+    assert kinds(alone.seen) == kinds(beside.seen) == [Answered, Answered, Answered, Done]
+    assert kinds(every) == WHOLE
+    Answers.event_types = (Answered, "Done")  # type: ignore[assignment]  # pyright: ignore[reportAttributeAccessIssue]
+    with pytest.raises(InputError, match="event_types"):
+        make_executor(alone)
+
+
+@every_way
 def test_observers_of_one_run_come_behind_those_of_the_executor(way: str) -> None:
     seen = list[tuple[str, Any]]()
     executor = make_executor(lambda event: seen.append(("own", event)))

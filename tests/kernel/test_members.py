@@ -13,7 +13,7 @@ import pytest
 from graphexec import Limits, Snapshot, advance, begin, errors, node
 from graphexec.effects import TOOL_CALLS, ToolResult, agent_limits
 from graphexec.kernel.effects import Batch
-from graphexec.kernel.events import Asked, Cut
+from graphexec.kernel.events import EVENT_TYPES, Asked, Cut
 from graphexec.kernel.execution import Execution
 from graphexec.kernel.snapshot import PAID
 from tests.kernel import machines
@@ -126,7 +126,7 @@ def test_events_are_yielded_or_passed_on() -> None:
     """Of a batch that is answered as a whole."""
 
     def follow(notify: Callable[[object], object] | None) -> list[object]:
-        path = Execution(SURVEY, begin(SURVEY, Topics(NAMES)), TEN).run(observed=True, notify=notify)
+        path = Execution(SURVEY, begin(SURVEY, Topics(NAMES)), TEN).run(observed=EVENT_TYPES, notify=notify)
         yielded: list[object] = []
         answer: tuple[object, float, float] | None = None
         with suppress(StopIteration):

@@ -6,6 +6,7 @@ from typing import Any
 
 from graphexec.kernel import Answered, Asked, Entered, Graph, Limits, Moved, Snapshot
 from graphexec.kernel.effects import OuterRuns
+from graphexec.kernel.events import EVENT_TYPES
 from graphexec.kernel.execution import Execution
 from graphexec.kernel.node import Edge
 from graphexec.kernel.program import Proof
@@ -106,7 +107,7 @@ class VisitingMachine(StubMachine):
         """
         execution = Execution(self.graph, snapshot, self._limits, self._proof, outer=outer)
         # Any: an event, a call or a batch.
-        path: Generator[Any, Any, Any] = execution.run(observed=True)
+        path: Generator[Any, Any, Any] = execution.run(observed=EVENT_TYPES)
         item: Any
 
         def begin_visit() -> None:

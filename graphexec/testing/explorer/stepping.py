@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias, final
 from graphexec.effects import COST, TOKENS
 from graphexec.errors import SnapshotError
 from graphexec.kernel.effects import All, Batch, CallContext, DetachedScope, Effect, Request, members_of
-from graphexec.kernel.events import Answered, Asked, Cut, Done, Entered, Event, Moved
+from graphexec.kernel.events import EVENT_TYPES, Answered, Asked, Cut, Done, Entered, Event, Moved
 from graphexec.kernel.execution import Execution
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Exhausted, Limits
@@ -147,7 +147,7 @@ class Stepping:
         return known
 
     def _on(self, execution: Execution, events: list[Event[Any]], had: tuple[str, ...]) -> Stepped:
-        path = execution.run(observed=True)
+        path = execution.run(observed=EVENT_TYPES)
         try:
             while len(events) < _ENDLESS:
                 item: Any = next(path)

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 from graphexec.errors import CertificateError
 from graphexec.kernel.counters import MeasureError
 from graphexec.kernel.effects import All, Batch, CallContext, Effect, OuterRuns, Perform, answers_cut
-from graphexec.kernel.events import Answered, Asked, Cut, Entered, Moved
+from graphexec.kernel.events import EVENT_TYPES, Answered, Asked, Cut, Entered, Moved
 from graphexec.kernel.execution import Execution
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Exhausted, Limits, Meter, Spent
@@ -212,7 +212,7 @@ class StubMachine:
         self._instruction, self._returned, self._meters = instruction, False, snapshot.spent.meters
         outer = _OUTER.get(instruction.pace)
         execution = Execution(self.graph, snapshot, self._limits, self._proof, outer=outer)
-        path = execution.run(observed=True)
+        path = execution.run(observed=EVENT_TYPES)
         events: list[Any] = []
         kind: TransitionKind | None = None
         try:
