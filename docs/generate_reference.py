@@ -45,6 +45,7 @@ PUBLIC = (
     "graphexec.testing",
     "graphexec.integrations.langchain",
     "graphexec.integrations.mcp",
+    "graphexec.integrations.otel",
 )
 
 

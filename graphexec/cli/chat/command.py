@@ -11,10 +11,11 @@ import typer
 from graphexec.cli.chat.session import COMMANDS, Chat
 from graphexec.cli.exit_codes import ANSWERED, INTERRUPTED, Debug, Terminated, UsageError, exit_on_error
 from graphexec.cli.runs.building import build_executor
-from graphexec.cli.runs.parameters import AgentOptions, NamedInputs, OwnExecutor, with_agent_options
+from graphexec.cli.runs.parameters import AgentOptions, NamedInputs, Otel, OwnExecutor, with_agent_options
 from graphexec.cli.runs.question import parse_inputs
 from graphexec.cli.runs.termination import terminable
 from graphexec.cli.screen import Screen
+from graphexec.integrations.otel.exporting import exporting
 from graphexec.memory import History
 
 
@@ -24,6 +25,7 @@ def chat(
     *,
     options: AgentOptions,
     named_input: NamedInputs = None,
+    otel: Otel = False,
     debug: Debug = False,
 ) -> None:
     """Talk with an agent, which remembers the conversation.
@@ -33,7 +35,7 @@ def chat(
     next chat goes on with this conversation. If the input is not a terminal,
     each line is a message, and the answers go to stdout.
     """
-    with exit_on_error(debug=debug), terminable():
+    with exit_on_error(debug=debug), terminable(), exporting(enabled=otel):
         # A chat keeps the conversation of an executor without a memory, so a file is for that one, too.
         named = build_executor(replace(options, target=target, memory=None if target else options.memory))
         if target and options.memory and named.executor.memory is not None:

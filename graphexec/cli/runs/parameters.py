@@ -182,3 +182,12 @@ NamedInputs: TypeAlias = Annotated[
     list[str] | None,
     option(MODEL, "NAME=TEXT", "An input of your own executor that is not the question. May be repeated.", "--input"),
 ]
+Otel: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--otel",
+        help="Send spans and metrics to the OpenTelemetry collector at OTEL_EXPORTER_OTLP_ENDPOINT. Default: "
+        "http://localhost:4318. Needs the extra otlp.",
+        rich_help_panel=OUTPUT,
+    ),
+]

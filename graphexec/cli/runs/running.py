@@ -19,12 +19,14 @@ from graphexec.cli.runs.parameters import (
     OUTPUT,
     AgentOptions,
     NamedInputs,
+    Otel,
     decode_argument,
     with_agent_options,
 )
 from graphexec.cli.runs.question import name_inputs, parse_inputs, read_question, split_words
 from graphexec.cli.runs.termination import terminable
 from graphexec.cli.runs.trace import AnswerPrinter, TracePrinter
+from graphexec.integrations.otel.exporting import exporting
 
 
 def _check_words(words: list[str] | None) -> list[str]:
@@ -36,8 +38,9 @@ def _check_words(words: list[str] | None) -> list[str]:
     return decoded
 
 
+# Each parameter is an option.
 @with_agent_options
-def run(
+def run(  # noqa: PLR0913
     words: Annotated[
         list[str] | None,
         typer.Argument(
@@ -72,6 +75,7 @@ def run(
             "records of --json. A full disk does not end the run.",
         ),
     ] = None,
+    otel: Otel = False,
     debug: Debug = False,
 ) -> None:
     """Ask an agent a question, and trace its state machine.
@@ -93,7 +97,7 @@ def run(
         inputs = {**named, "images": images} if images else named
         # A live page of the recorded run shows replies as they come.
         setup = RunSetup(inputs, built.executor, built.model, built.agent, tokens=record is not None)
-        with record_to(record) as recording:
+        with record_to(record) as recording, exporting(enabled=otel):
             # Last: a download may take minutes, and wrong usage is reported before it.
             built.fetch_weights()
             printed = Records(out) if json else None
