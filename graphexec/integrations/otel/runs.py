@@ -254,6 +254,8 @@ class RunTelemetry:
             case Reported(call=call):
                 if call is not None and (reporting := self.open.get((call.sequence, call.member))) is not None:
                     reporting.take_report(event.news)
+            case _:
+                pass
 
     def _finish(self, ending: object, spent: Spent) -> None:
         attributes = {names.OUTCOME: "finished"}
