@@ -39,9 +39,9 @@ class MCPServer:
 
     It connects when it is entered (`with` or `async with`), or when its tools are first asked for, and again when the
     connection was lost; it is closed at the end of the block, by `close` or `aclose`, and with the interpreter. In
-    async programs enter it first, because `tools` waits for the connection. `timeout` is in seconds for a call, or `None`,
-    and `connect_timeout` for a connection. The `mode` is that of `mcp.Client`: "auto", or "legacy" for servers that cannot
-    negotiate. `options` are further ones of it, such as `list_roots_callback`.
+    async programs enter it first, because `tools` waits for the connection. `timeout` is in seconds for a call, `None`
+    for no end, and `connect_timeout` for a connection. The `mode` is that of `mcp.Client`: "auto", or "legacy" for
+    servers that cannot negotiate. `options` are further ones of it, such as `list_roots_callback`.
 
     A call that its deadline cuts is cancelled at the server. Progress is reported as `Progress`. What a server sends is
     data: texts for the model are cut to `max_observation` characters, by default the executor's.
