@@ -28,7 +28,7 @@ from graphexec.executor.executor import AgentExecutor, ExecutorOptions
 from graphexec.executor.options import AgentKind, to_model
 from graphexec.executor.plugging import Piece, to_pieces
 from graphexec.messages import Model
-from graphexec.tools import AnyTool
+from graphexec.tools import AnyTool, Toolset
 from graphexec.tools.collecting import to_tools
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from graphexec.models.functions import ModelFunction
 
     AnyModel: TypeAlias = Model | ModelFunction | str
-    ToolLike: TypeAlias = AnyTool | Callable[..., Any]
+    ToolLike: TypeAlias = AnyTool | Callable[..., Any] | Toolset
 
 __all__ = ["create_agent"]
 

@@ -45,7 +45,7 @@ from graphexec.kernel.surgery import replace
 from graphexec.machine import Machine, splice
 from graphexec.runtime.handlers import AT_ONCE, HandlerLike, RunContext
 from graphexec.runtime.observers import OBSERVERS, AroundCall, Observer
-from graphexec.tools import AnyTool, tools_by_name
+from graphexec.tools import AnyTool, Toolset, tools_by_name
 from graphexec.tools.calling import Lookup
 from graphexec.tools.collecting import to_tools
 from graphexec.tools.options import MAX_TOOL_INPUT, ErrorPolicy
@@ -151,7 +151,7 @@ class AgentExecutor(RunMethods[T_co]):
         self,
         *,
         agent: Agent | AgentFunction,
-        tools: Sequence[AnyTool],
+        tools: Sequence[AnyTool | Toolset],
         max_iterations: int | None = 15,
         max_execution_time: float | None = None,
         max_model_calls: int | None = None,
@@ -301,7 +301,7 @@ class AgentExecutor(RunMethods[T_co]):
         """Return the pieces of each class of outcomes, in the order in which a value passes them."""
         return assign_seats(self._setup.fitted)
 
-    def with_tools(self, tools: Iterable[AnyTool | Callable[..., Any]]) -> Self:
+    def with_tools(self, tools: Iterable[AnyTool | Callable[..., Any] | Toolset]) -> Self:
         """Return a copy of this executor with other tools, which its agent offers to the model.
 
         Raises `ToolDefinitionError` for invalid tools, and `InputError` for an agent that cannot be made with others.

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from graphexec._mistakes import explain_names
-from graphexec.tools.collecting import tools_by_name, tools_of
+from graphexec.tools.collecting import Toolset, tools_by_name, tools_of
 from graphexec.tools.json_schema import tool_from_schema
 from graphexec.tools.options import ErrorPolicy, ToolExample, ToolOptions
 from graphexec.tools.tool import AnyTool, Tool, ToolRetried, tool
@@ -15,6 +15,7 @@ __all__ = [
     "ToolExample",
     "ToolOptions",
     "ToolRetried",
+    "Toolset",
     "tool",
     "tool_from_schema",
     "tools_by_name",

@@ -1,15 +1,24 @@
-"""Collect tools: by name, those of an object, a class or a module, and functions among tools."""
+"""Collect tools: by name, those of an object, a class or a module, and functions and toolsets among tools."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import ModuleType
-from typing import Any, TypeGuard
+from typing import Any, Protocol, TypeGuard
 
 from graphexec._arguments import NAME, Constraint, is_executor, validate
 from graphexec.errors import ToolDefinitionError, format_value
 from graphexec.tools.tool import AnyTool, Tool, tool
+
+
+class Toolset(Protocol):
+    """An object whose tools take its place in a list of tools, such as an `MCPServer` of `graphexec.integrations`."""
+
+    def tools(self) -> Iterable[AnyTool]:
+        """Return the tools, in order; it may be called more than once."""
+        ...
+
 
 TOOLS = Constraint(
     "a list of tools, [] for none",
@@ -41,19 +50,13 @@ def _remedy_for(given: Any) -> str:
     return "decorate the function with @tool"
 
 
-def tools_by_name(tools: Iterable[AnyTool]) -> Mapping[str, AnyTool]:
-    """Return the tools by name; tools of LangChain are made tools.
+def tools_by_name(tools: Iterable[AnyTool | Toolset]) -> Mapping[str, AnyTool]:
+    """Return the tools by name; tools of LangChain are made tools, and a `Toolset` stands for its tools.
 
     Raises `ToolDefinitionError` if an item is not a tool, or if two have the same name.
     """
-    validate("", ("tools", tools, TOOLS), error=ToolDefinitionError)
     by_name: dict[str, AnyTool] = {}
-    for given in tools:
-        one = _read_tool(given)
-        # Users may pass plain functions.
-        if one is None:
-            name = getattr(given, "__name__", format_value(given))
-            raise ToolDefinitionError(f"{name} is not a tool; {_remedy_for(given)}")
+    for one in _collect(tools, _require_tool):
         if one.receiver is not None:
             raise ToolDefinitionError(
                 f"{one.name} is a method that belongs to no object yet; take it from one, as in Shop().{one.name}"
@@ -62,6 +65,42 @@ def tools_by_name(tools: Iterable[AnyTool]) -> Mapping[str, AnyTool]:
             raise ToolDefinitionError(f"two tools are named {one.name}; rename one with @tool(name=...)")
         by_name[one.name] = one
     return by_name
+
+
+def _require_tool(given: Any) -> AnyTool:
+    one = _read_tool(given)
+    # Users may pass plain functions.
+    if one is None:
+        name = getattr(given, "__name__", format_value(given))
+        raise ToolDefinitionError(f"{name} is not a tool; {_remedy_for(given)}")
+    return one
+
+
+def _collect(values: Iterable[object], read: Callable[[Any], AnyTool]) -> list[AnyTool]:
+    """Return the tools that `read` makes of values, with those of a toolset in its place.
+
+    Raises `ToolDefinitionError` for a tool of a toolset whose name another one has.
+    """
+    validate("", ("tools", values, TOOLS), error=ToolDefinitionError)
+    collected: list[AnyTool] = []
+    owners: dict[str, object] = {}
+    for value in values:
+        for one in map(_require_tool, value.tools()) if _is_toolset(value) else [read(value)]:
+            owner = owners.setdefault(one.name, value)
+            if owner is not value and (_is_toolset(owner) or _is_toolset(value)):
+                both = f"one of {format_value(owner)}, and one of {format_value(value)}"
+                raise ToolDefinitionError(
+                    f"two tools are named {one.name}: {both}; pass prefix=... to the server, or rename yours with "
+                    "@tool(name=...)"
+                )
+            collected.append(one)
+    return collected
+
+
+def _is_toolset(value: object) -> TypeGuard[Toolset]:
+    # A class has tools only when an object is made of it, and a tool of a user may be named so.
+    method = getattr(value, "tools", None)
+    return callable(method) and not is_tool(method) and not isinstance(value, (type, ModuleType))
 
 
 def tools_of(source: object) -> tuple[AnyTool, ...]:
@@ -101,12 +140,11 @@ def _members(source: object) -> Iterator[tuple[str, AnyTool]]:
 def to_tools(values: Iterable[object]) -> tuple[AnyTool, ...]:
     """Return tools; functions and other callables among the values are made tools, as by `@tool`.
 
-    So are LangChain's tools: objects with `invoke`, a name and a description. Raises `ToolDefinitionError` for a
-    function that cannot be a tool, for a value that is not callable, and for an object or a module with tools of its
-    own.
+    So are LangChain's tools: objects with `invoke`, a name and a description. A `Toolset` stands for its tools. Raises
+    `ToolDefinitionError` for a function that cannot be a tool, for a value that is not callable, and for an object or a
+    module with tools of its own.
     """
-    validate("", ("tools", values, TOOLS), error=ToolDefinitionError)
-    return tuple(_to_tool(value) for value in values)
+    return tuple(_collect(values, _to_tool))
 
 
 def _to_tool(given: Any) -> AnyTool:

@@ -37,6 +37,7 @@ COMMANDS: Mapping[str, Sequence[str]] = {
     "view": [
         *("spur.jsonl --no-open", "spur.jsonl --no-open -o größe.html", "größe.jsonl"),
     ],
+    "serve": ["größe.py:nichts"],
     "export": ["mine.py:maschine", "größe.py:executor"],
     "models": [""],
     "models pull": ["größe"],

@@ -13,6 +13,7 @@ from typing import Any, TextIO
 import httpx
 import pytest
 
+from graphexec.integrations import mcp as own
 from tests.cli.terminals import PATIENCE, Program, environment, refused
 from tests.parameters import cases
 
@@ -195,8 +196,8 @@ def test_wrong_usage_is_one_line_and_exits_2(folder: Path, arguments: list[str],
 
 
 def test_missing_extra_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "graphexec.integrations.mcp.serving")
-    monkeypatch.delattr("graphexec.integrations.mcp.serve", raising=False)
+    monkeypatch.delitem(sys.modules, "graphexec.integrations.mcp.serving", raising=False)
+    monkeypatch.delitem(vars(own), "serve", raising=False)
     monkeypatch.setitem(sys.modules, "mcp", None)
     expected = "graphexec serve needs mcp, which is not installed; pip install 'graphexec-agents[mcp]'"
     assert expected in refused("serve", "mail.py:executor")

@@ -27,6 +27,10 @@ PAGES = [README, *sorted((ROOT / "docs").rglob("*.md"))]
 EXAMPLES = {page: examples for page in PAGES if (examples := list(find_examples(str(page))))}
 
 
+# Packages without which the blocks that import a module cannot run.
+NEEDS = {"graphexec.integrations.mcp": "mcp"}
+
+
 def stack() -> list[SimpleNamespace]:
     """Return what pytest-examples reads of `inspect.stack`, without the source lines, which take most of its time."""
     frames: list[SimpleNamespace] = []
@@ -67,6 +71,9 @@ def test_blocks_print_what_the_page_shows(
     monkeypatch: pytest.MonkeyPatch,
     record_property: Callable[[str, object], None],
 ) -> None:
+    for module, package in NEEDS.items():
+        if module in page.read_text(encoding="utf-8"):
+            pytest.importorskip(package, reason=f"the page needs {package}")
     record_property("cases", len(EXAMPLES[page]))
     monkeypatch.setattr("pytest_examples.run_code.inspect", SimpleNamespace(**vars(inspect) | {"stack": stack}))
     # A block may be a program that reads its arguments, of which there are none.

@@ -2,7 +2,9 @@
 
 import functools
 import inspect
+import itertools
 import socket
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, get_args
 
@@ -10,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec import AgentExecutor, ParseError, Tool, create_agent, tool
+from graphexec import AgentExecutor, AgentFinish, ParseError, Tool, create_agent, tool
 from graphexec.errors import InputError, ToolDefinitionError
 from graphexec.executor.executor import ExecutorOptions
 from graphexec.executor.options import AgentKind
@@ -46,6 +48,44 @@ def test_every_kind_calls_a_function_and_answers(kind: AgentKind, times: int) ->
     result = executor.run("What is 6 doubled?")
     assert ([step.observation for step in result.steps], result.output) == ([12], "12")
     assert result.spent["model_calls"] == times + 1
+
+
+class Server:
+    """A toolset, as an MCP server is one."""
+
+    def __init__(self, name: str, *tools: Any) -> None:
+        self._name, self._tools = name, tools
+
+    def tools(self) -> tuple[Any, ...]:
+        return self._tools
+
+    def __repr__(self) -> str:
+        return f"<server {self._name}>"
+
+
+def test_toolset_stands_for_its_tools() -> None:
+    server, other = Server("shop", tool(double)), tool(name="halve")(double)
+    agent = SCRIPTS["tool_calling"]
+    made = [
+        create_agent(ScriptedModel(agent), [other, server], kind="tool_calling"),
+        AgentExecutor(agent=lambda steps, inputs: AgentFinish({}), tools=[other, server]),
+        create_agent(ScriptedModel(agent), [other], kind="tool_calling").with_tools([other, server]),
+    ]
+    assert [[*executor.tools] for executor in made] == [["halve", "double"]] * 3
+    assert made[0].run("What is 6 doubled?").steps[0].observation == 12
+
+
+def test_name_in_two_toolsets_is_an_error_that_names_both() -> None:
+    shop, bank, own = Server("shop", tool(double)), Server("bank", tool(double)), tool(double)
+    pairs: list[tuple[list[Any], str]] = [([shop, bank], "<server shop>"), ([own, bank], "<tool double(")]
+    makers: list[Callable[[list[Any]], object]] = [
+        lambda tools: create_agent("openai:gpt-5-mini", tools),
+        lambda tools: AgentExecutor(agent=lambda steps, inputs: AgentFinish({}), tools=tools),
+    ]
+    for (tools, first), make in itertools.product(pairs, makers):
+        with pytest.raises(ToolDefinitionError, match="two tools are named double") as caught:
+            make(tools)
+        assert all(fact in str(caught.value) for fact in (first, "<server bank>", "prefix="))
 
 
 @cases("kind", *SCRIPTS)

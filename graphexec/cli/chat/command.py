@@ -13,6 +13,7 @@ from graphexec.cli.exit_codes import ANSWERED, INTERRUPTED, Debug, Terminated, U
 from graphexec.cli.runs.building import build_executor
 from graphexec.cli.runs.parameters import AgentOptions, NamedInputs, Otel, OwnExecutor, with_agent_options
 from graphexec.cli.runs.question import parse_inputs
+from graphexec.cli.runs.servers import open_servers
 from graphexec.cli.runs.termination import terminable
 from graphexec.cli.screen import Screen
 from graphexec.integrations.otel.exporting import exporting
@@ -35,9 +36,15 @@ def chat(
     next chat goes on with this conversation. If the input is not a terminal,
     each line is a message, and the answers go to stdout.
     """
-    with exit_on_error(debug=debug), terminable(), exporting(enabled=otel):
+    with (
+        exit_on_error(debug=debug),
+        terminable(),
+        exporting(enabled=otel),
+        open_servers(options.mcp or (), approved=bool(options.yes)) as servers,
+    ):
         # A chat keeps the conversation of an executor without a memory, so a file is for that one, too.
-        named = build_executor(replace(options, target=target, memory=None if target else options.memory))
+        chosen = replace(options, target=target, memory=None if target else options.memory)
+        named = build_executor(chosen, servers)
         if target and options.memory and named.executor.memory is not None:
             raise UsageError(f"--memory: {target} has its own memory; leave it out, or change {target}")
         session = Chat(named, options.memory, parse_inputs(named_input or ()), debug=debug)

@@ -14,6 +14,7 @@ from graphexec.cli.check_targets import change_limits, parse_limits
 from graphexec.cli.exit_codes import UsageError
 from graphexec.cli.runs.options import load_tools, make_agent, make_memory, make_model
 from graphexec.cli.runs.parameters import AgentOptions
+from graphexec.cli.runs.servers import NO_SERVERS, Servers
 from graphexec.cli.targets import format_place, is_module_reference, load_object, machines_at
 from graphexec.create import choose_kind
 from graphexec.errors import an
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from graphexec.models import ModelOptions
 
 # The options that an executor of the user takes, too; all others are settings that it has of its own.
-_OF_EVERY_EXECUTOR = ("target", "max_iterations", "limit")
+_OF_EVERY_EXECUTOR = ("target", "max_iterations", "limit", "mcp", "yes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +51,16 @@ class NamedExecutor:
             pull(self.weights)
 
 
-def build_executor(options: AgentOptions) -> NamedExecutor:
-    """Return the executor of these options; nothing is downloaded, and no server is called.
+def build_executor(options: AgentOptions, servers: Servers = NO_SERVERS) -> NamedExecutor:
+    """Return the executor of these options; nothing is downloaded, and no server but those of MCP is called.
 
     Raises `UsageError` for options that do not fit together, and `InputError`, `LimitsError` or `ToolDefinitionError`
     for invalid values.
     """
     limits, target = parse_limits(options.max_iterations, options.limit or ()), options.target
-    named = _make_executor(options) if target is None else _own_executor(options, target)
+    named = _make_executor(options, servers) if target is None else _own_executor(options, target)
+    if servers.by_name and target is not None:
+        named = dataclasses.replace(named, executor=servers.add_to(named.executor))
     return dataclasses.replace(named, executor=apply_limits(named.executor, limits)) if limits else named
 
 
@@ -128,9 +131,14 @@ def _refuse(reference: str, found: object) -> UsageError:
     return UsageError(f"{reference} is {kind}, not an executor; name an AgentExecutor in {file}")
 
 
-def _make_executor(options: AgentOptions) -> NamedExecutor:
-    tools = load_tools(options.tools or ())
+def _make_executor(options: AgentOptions, servers: Servers) -> NamedExecutor:
+    own = load_tools(options.tools or ()) if options.tools or not servers.by_name else ()
     chosen = make_model(options.model, options.base_url, _model_options(options))
+    added = servers.tools(own)
+    if chosen.local:
+        # A small model would make a call again and again, if it may.
+        added = [dataclasses.replace(one, repeatable=False) for one in added]
+    tools = (*own, *added)
     kind = options.agent or choose_kind(chosen.model, tools, chosen.full_name)
     agent = make_agent(kind, chosen.model, tools, options.system)
     executor = AgentExecutor(
@@ -140,6 +148,7 @@ def _make_executor(options: AgentOptions) -> NamedExecutor:
         early_stopping_method=options.early_stopping or "force",
         memory=make_memory(agent, options.memory) if options.memory else None,
     )
+    executor = executor.plug(*servers.pieces(executor))
     return NamedExecutor(executor, chosen.name, kind, chosen.weights)
 
 

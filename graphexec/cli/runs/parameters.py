@@ -114,6 +114,26 @@ class AgentOptions:
             "alone means all its tools. The file is imported, and so run. May be repeated.",
         ),
     ] = None
+    mcp: Annotated[
+        list[str] | None,
+        option(
+            MODEL,
+            "SERVER",
+            "An MCP server, whose tools are used beside those of --tools or of your own executor, and instead of the "
+            "built-in ones: a command in quotes, such as 'npx -y @modelcontextprotocol/server-everything', an https:// "
+            "address, or the mcp.json of Claude, Cursor or VS Code. The command is run. May be repeated.",
+        ),
+    ] = None
+    yes: Annotated[
+        bool | None,
+        option(
+            MODEL,
+            None,
+            "Call tools of MCP servers that may destroy something without asking. Without it they are asked about on "
+            "a terminal, and elsewhere not called.",
+            "--yes",
+        ),
+    ] = None
     max_iterations: Annotated[
         int | None,
         option(LIMITS, "N", "Iterations: decisions of the agent. Default: 15, or the executor's own.", min=0),

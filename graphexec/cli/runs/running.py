@@ -24,6 +24,7 @@ from graphexec.cli.runs.parameters import (
     with_agent_options,
 )
 from graphexec.cli.runs.question import name_inputs, parse_inputs, read_question, split_words
+from graphexec.cli.runs.servers import open_servers
 from graphexec.cli.runs.termination import terminable
 from graphexec.cli.runs.trace import AnswerPrinter, TracePrinter
 from graphexec.integrations.otel.exporting import exporting
@@ -84,12 +85,16 @@ def run(  # noqa: PLR0913
     pipe receives only the answer.
     """
     out = sys.stdout
-    with exit_on_error(debug=debug, json_to=out if json else None), terminable():
+    with (
+        exit_on_error(debug=debug, json_to=out if json else None),
+        terminable(),
+        open_servers(options.mcp or (), approved=bool(options.yes)) as servers,
+    ):
         target, text = split_words(words or ())
         given = parse_inputs(named_input or ())
         if target is None and given:
             raise UsageError("--input is for an executor of your own, and there is no target; leave it out")
-        built = build_executor(replace(options, target=target))
+        built = build_executor(replace(options, target=target), servers)
         images = tuple(map(load_image, image or ()))
         # Inputs that are given by name may be all.
         question = read_question() if text == "-" or (text is None and not given) else text

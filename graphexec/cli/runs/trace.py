@@ -39,6 +39,7 @@ from graphexec.kernel.events import Answered, Asked, Entered, Event, Moved, Repo
 from graphexec.kernel.meters import Exhausted
 from graphexec.messages import ModelReply, ReplyDelta
 from graphexec.messages.observations import format_observation
+from graphexec.nodes import ReviewCall
 
 # The maximum length of one observation; `--json` has all of it.
 _LINES = 8
@@ -98,7 +99,8 @@ class AnswerPrinter(RunDisplay):
 
     def show_pending(self, effects: Iterable[Effect[Any]]) -> None:
         """Show on a terminal what the run is waiting for; nothing for no effects."""
-        waiting = [*effects] if self.screen.is_terminal else []
+        # A person writes in this line.
+        waiting = [one for one in effects if self.screen.is_terminal and not isinstance(one, _OF_PEOPLE)]
         if not waiting:
             self._status.stop()
             return
@@ -288,6 +290,9 @@ class TracePrinter(AnswerPrinter):
         left = len(whole) - len(shown)
         return f"{shown} … {left:,} more characters; --json has them" if left > 0 else shown
 
+
+# A person may be asked at this terminal.
+_OF_PEOPLE = (AskHuman, ReviewCall)
 
 # What a run is waiting for, by the effect's class.
 _WAITING: Mapping[type[Effect[Any]], str] = {

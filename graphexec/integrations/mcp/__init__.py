@@ -8,15 +8,19 @@ from typing import TYPE_CHECKING
 from graphexec._mistakes import import_on_use
 
 if TYPE_CHECKING:
+    from graphexec.integrations.mcp.configuration import load_servers
+    from graphexec.integrations.mcp.elicitation import AnswerMCP, elicit
     from graphexec.integrations.mcp.results import Progress
     from graphexec.integrations.mcp.servers import MCPServer
     from graphexec.integrations.mcp.serving import serve
     from graphexec.integrations.mcp.sessions import MCPServerError
 
-__all__ = ["MCPServer", "MCPServerError", "Progress", "serve"]
+__all__ = ["AnswerMCP", "MCPServer", "MCPServerError", "Progress", "elicit", "load_servers", "serve"]
 
 # Where these names are. A module is imported when one of its names is first used.
 _MODULES = {
+    "graphexec.integrations.mcp.configuration": "load_servers",
+    "graphexec.integrations.mcp.elicitation": "AnswerMCP elicit",
     "graphexec.integrations.mcp.results": "Progress",
     "graphexec.integrations.mcp.servers": "MCPServer",
     "graphexec.integrations.mcp.serving": "serve",

@@ -79,8 +79,8 @@ class MCPServer:
             connect_timeout=connect_timeout,
         )
         self._tools: dict[str, tuple[AnyTool, types.Tool]] = {}
-        # Called instead of `read_result` with a tool's own name and a result that asks for input.
-        self.answer_input: Callable[[str, types.InputRequiredResult], object] | None = None
+        # Makes the observation of a call that asks for input, from the tool's name at the server and what it returned.
+        self._answer_input: Callable[[str, types.InputRequiredResult], object] | None = None
 
     def __repr__(self) -> str:
         return f"<MCPServer {self.session.name}>"
@@ -126,6 +126,29 @@ class MCPServer:
             self._define_tools(BACKGROUND.run(self.session.connect).tools)
         return [one for one, _ in self._tools.values()]
 
+    def declare_answers(
+        self, answer_input: Callable[[str, types.InputRequiredResult], object], *, sampling: bool
+    ) -> None:
+        """Let the server ask a person, and with `sampling` the model; it is connected again, and may list other tools.
+
+        `answer_input` makes the observation of a call that waits for them.
+        """
+        self._answer_input = answer_input
+        self.session.declare(sampling=sampling)
+        self._tools = {}
+
+    def set_prefix(self, prefix: str) -> None:
+        """Put another prefix before the names of the tools."""
+        self.prefix, self._tools = prefix, {}
+
+    def find_tool(self, name: str) -> AnyTool:
+        """Return the tool with this name at the server, without a prefix. Raises `MCPServerError`."""
+        self.tools()
+        found = next((one for one, spec in self._tools.values() if spec.name == name), None)
+        if found is None:
+            raise MCPServerError(f"MCP server {self.session.name}: it lists no tool {name}; call another one")
+        return found
+
     def destructive_tools(self) -> list[str]:
         """Return the names of tools that may destroy something, for `approve_tools`.
 
@@ -136,22 +159,22 @@ class MCPServer:
         return [
             name
             for name, (_, spec) in self._tools.items()
-            if spec.annotations is None
-            or not (spec.annotations.read_only_hint or spec.annotations.destructive_hint is False)
+            if not (_is_read_only(spec) or (spec.annotations and spec.annotations.destructive_hint is False))
         ]
 
     def _define_tools(self, specs: Collection[types.Tool]) -> None:
         atexit.unregister(self.close)
         atexit.register(self.close)
         defined: dict[str, tuple[AnyTool, types.Tool]] = {}
+        changes = not all(map(_is_read_only, specs))
         for spec in specs:
             name = _OTHER.sub("_", f"{self.prefix}_{spec.name}" if self.prefix else spec.name)[:_LONGEST_NAME]
             if name in defined:
                 raise ToolDefinitionError(f"{self!r} has two tools named {name}; choose one with only=[...]")
-            defined[name] = self._define_tool(name, spec), spec
+            defined[name] = self._define_tool(name, spec, changes=changes), spec
         self._tools = defined
 
-    def _define_tool(self, name: str, spec: types.Tool) -> AnyTool:
+    def _define_tool(self, name: str, spec: types.Tool, *, changes: bool) -> AnyTool:
         # Any: JSON data, and observations; so below.
         def call(**arguments: Any) -> Any:
             arrivals = SimpleQueue[CallTask | None]()
@@ -184,7 +207,6 @@ class MCPServer:
                 raise
             return self._read(spec.name, task)
 
-        hints = spec.annotations
         try:
             return tool_from_schema(
                 name,
@@ -193,8 +215,8 @@ class MCPServer:
                 call,
                 async_function=call_async,
                 max_observation=self._max_observation,
-                # What is read may have changed.
-                repeatable=hints is not None and hints.read_only_hint is True,
+                # What it reads may have been changed by another tool.
+                repeatable=changes and _is_read_only(spec),
             )
         except ToolDefinitionError as error:
             raise ToolDefinitionError(f"{self!r}: {error}; or choose other tools with only=[...]") from None
@@ -206,9 +228,16 @@ class MCPServer:
         except MCPError as error:
             raise ReportedError(error.message) from None
         if isinstance(given, types.InputRequiredResult):
-            if self.answer_input is None:
-                raise MCPServerError(f"MCP server {self.session.name}: {tool} asks for input; declare who answers it")
-            return self.answer_input(tool, given)
+            if self._answer_input is None:
+                name = self.session.name
+                raise ReportedError(
+                    f"{name} asks for input, which nobody answers here; add elicit(server) to the nodes"
+                )
+            return self._answer_input(tool, given)
         if given.is_error:
             raise ReportedError(read_result(given))
         return read_result(given)
+
+
+def _is_read_only(spec: types.Tool) -> bool:
+    return spec.annotations is not None and spec.annotations.read_only_hint is True

@@ -5,14 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Collection, Coroutine, Mapping
-from contextvars import Context
+from contextvars import Context, ContextVar
+from functools import partial
+from types import MappingProxyType
 from typing import Any, TypeAlias, final
 
 import mcp_types as types
 from mcp import Client
+from mcp.shared.dispatcher import ProgressFnT
 from mcp.shared.exceptions import MCPError
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from graphexec.errors import GraphexecError, described
+from graphexec.integrations.mcp.open_calls import OpenCalls
 from graphexec.integrations.mcp.results import Progress
 from graphexec.integrations.mcp.transports import Connection, Connector
 from graphexec.runtime.background_loop import BACKGROUND
@@ -35,6 +40,10 @@ CallResult: TypeAlias = types.CallToolResult | types.InputRequiredResult
 CallTask: TypeAlias = asyncio.Task[CallResult]
 
 
+# What a call in this context answers to what its server asked: `input_responses` and `request_state`.
+RESPONSES = ContextVar[Mapping[str, Any]]("graphexec_mcp_responses", default=MappingProxyType({}))
+
+
 class MCPServerError(GraphexecError):
     """A server cannot be used, or the connection to it was lost during a call, which may have taken place."""
 
@@ -55,6 +64,8 @@ class Session:
     ) -> None:
         self.name, self.options, self.timeout = name, options, timeout
         self._connector, self._only, self._connect_timeout = connector, only, connect_timeout
+        # Of a server that may ask.
+        self._open_calls: OpenCalls | None = None
         self.closed, self.is_remote = False, name.startswith(("http://", "https://"))
         self.reset_after_fork()
         reset_after_fork(self)
@@ -66,9 +77,9 @@ class Session:
 
     # Any: JSON data.
     async def call(
-        self, tool: str, arguments: Mapping[str, Any], on_progress: Callable[[Progress], None], **more: Any
+        self, tool: str, arguments: Mapping[str, Any], on_progress: Callable[[Progress], None]
     ) -> CallResult:
-        """Call a tool once. `more` are `input_responses` and `request_state` of the SDK. `on_progress` is called here.
+        """Call a tool once, with the `RESPONSES` of the context. `on_progress` is called here.
 
         Raises `MCPServerError`, and the SDK's `MCPError` for an error that is the server's own.
         """
@@ -79,10 +90,9 @@ class Session:
         connection = await self.connect()
         try:
             assert connection.client is not None, "it is open"
-            # Its overloads do not know `more`.
-            result: CallResult = await connection.client.session.call_tool(  # pyright: ignore[reportAssignmentType]
-                tool, dict(arguments), self.timeout, report_progress, allow_input_required=True, **more
-            )
+            result = await self._send(connection.client, tool, dict(arguments), report_progress)
+        except MCPServerError:
+            raise
         except MCPError as error:
             raise await self._explain_failure(connection, tool, error) from None
         # The SDK raises `RuntimeError` and `ValidationError` for results that do not conform.
@@ -90,6 +100,25 @@ class Session:
             raise self._error(_UNREADABLE.format(tool, _first_line(error))) from error
         else:
             return result
+
+    async def _send(self, client: Client, tool: str, arguments: dict[str, Any], progressed: ProgressFnT) -> CallResult:
+        more = RESPONSES.get()
+        if self._open_calls is None or client.protocol_version in MODERN_PROTOCOL_VERSIONS:
+            # Its overloads do not know `more`.
+            result: CallResult = await client.session.call_tool(  # pyright: ignore[reportAssignmentType]
+                tool, arguments, self.timeout, progressed, allow_input_required=True, **more
+            )
+            return result
+        # The time in which a person answers does not count.
+        try:
+            if not more:
+                calling = client.session.call_tool(tool, arguments, None, progressed)
+                return await self._open_calls.follow(calling, self.timeout)
+            if (known := await self._open_calls.proceed(**more, timeout=self.timeout)) is not None:
+                return known
+        except TimeoutError:
+            raise self._error(f"{tool} was not answered within {self.timeout:g} seconds, and is cancelled") from None
+        raise self._error(f"the connection of {tool}, which asked, is lost, and the call with it; call it again")
 
     async def _explain_failure(self, connection: Connection, tool: str, error: MCPError) -> Exception:
         text = error.message
@@ -180,6 +209,21 @@ class Session:
         # Texts of the server may be in it.
         line = "".join(one if one.isprintable() else " " for one in text[:_LONGEST])
         return MCPServerError(f"MCP server {self.name}: {line}")
+
+    def declare(self, *, sampling: bool) -> None:
+        """Declare that somebody answers what the server asks; an open connection is replaced when it is next needed."""
+        wanted = ["elicitation_callback", *(["sampling_callback"] if sampling else [])]
+        if {*wanted} <= {*self.options}:
+            return
+        self._open_calls = OpenCalls()
+        self.options |= dict.fromkeys(wanted, self._open_calls.ask)
+        if self._current is not None:
+            BACKGROUND.start().call_soon_threadsafe(partial(self._current.note, "it was opened again", fatal=True))
+
+    def abandon(self, state: str | None) -> None:
+        """Cancel the open call of this state, if it is one."""
+        if self._open_calls is not None:
+            BACKGROUND.start().call_soon_threadsafe(self._open_calls.cancel, state)
 
     async def close(self) -> None:
         """Close all connections. Calls that have not ended are lost."""

@@ -63,6 +63,9 @@ def test_tools_are_called_in_both_eras(mode: str) -> None:
         assert [*tools] == ["demo_add", "demo_wait", "demo_talk", "demo_fail", "demo_look_at"]
         assert server.destructive_tools() == ["demo_talk", "demo_fail", "demo_look_at"]
         assert [name for name, one in tools.items() if one.repeatable] == ["demo_add"]
+        # Without tools that change something, a call has the same result again.
+        with MCPServer(make_server(print), only=["add"], mode=mode) as reading:
+            assert not tools_of(reading)["add"].repeatable
         assert tools["demo_add"](number=2) == "3"
         text, image = tools["demo_look_at"](number=1)
         assert (text, image) == ("2", Image(f"data:image/png;base64,{PIXEL}"))
