@@ -7,7 +7,8 @@ import os
 import secrets
 import socket
 import sys
-from contextlib import redirect_stdout
+from collections.abc import Generator
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,7 +18,6 @@ from graphexec.cli.exit_codes import Debug, Terminated, UsageError, exit_on_erro
 from graphexec.cli.runs.building import load_executor
 from graphexec.cli.runs.termination import terminable
 from graphexec.cli.targets import is_module_reference
-from graphexec.executor.executor import AgentExecutor
 from graphexec.runtime.background_loop import BackgroundLoop
 
 if TYPE_CHECKING:
@@ -94,28 +94,38 @@ def serve(
         except ImportError as error:
             text = "graphexec serve needs mcp, which is not installed; pip install 'graphexec-agents[mcp]'"
             raise UsageError(text) from error
-        executor, tool = load_executor(target), name or _name_tool(target)
-        described = {tool: (executor, description or _describe(executor))}
-        server = make_server(described, name=tool, key_file=key_file or _make_key_file(), ttl=ttl)
+        with _stdout_on_stderr():
+            executor, tool = load_executor(target), name or _name_tool(target)
+        text = description or f"Ask an agent. Its tools: {', '.join(executor.tools) or 'none'}."
+        server = make_server({tool: (executor, text)}, name=tool, key_file=key_file or _make_key_file(), ttl=ttl)
         try:
             if http is None:
                 _serve_streams(server, tool)
             else:
                 _serve_http(server, tool, host or "127.0.0.1", http)
-        except Terminated:
-            raise
-        except KeyboardInterrupt:
-            # The normal end of the command.
-            return
+        except KeyboardInterrupt as error:
+            # Ctrl-C is the normal end of the command.
+            if isinstance(error, Terminated):
+                raise
+
+
+@contextmanager
+def _stdout_on_stderr() -> Generator[None]:
+    """Write to stderr what programs and libraries in C write to stdout, and `sys.__stdout__`."""
+    wire = os.dup(1)
+    try:
+        os.dup2(2, 1)
+        yield
+    finally:
+        if sys.__stdout__ is not None:
+            sys.__stdout__.flush()
+        os.dup2(wire, 1)
+        os.close(wire)
 
 
 def _name_tool(target: str) -> str:
     place = target if is_module_reference(target) else target.rpartition(":")[0]
     return Path(place).stem if place.endswith(".py") else place.rpartition(".")[2]
-
-
-def _describe(executor: AgentExecutor[Any]) -> str:
-    return f"Ask an agent. Its tools: {', '.join(executor.tools) or 'none'}."
 
 
 def _make_key_file() -> Path:
@@ -139,6 +149,9 @@ def _serve_streams(server: Server[Any], tool: str) -> None:
             with redirect_stdout(sys.stderr):
                 await server.run(reading, writing, server.create_initialization_options())
 
+    # Python has `None` for a stream that is closed.
+    if not (sys.stdin and sys.stdout):
+        raise UsageError("MCP needs stdin and stdout, and one of them is closed; open both, or add --http 8000")
     if sys.stdin.isatty():
         print(f"graphexec: serving {tool} to an MCP client on stdin; press Ctrl-C to stop", file=sys.stderr)
     try:
@@ -169,20 +182,22 @@ def _serve_http(server: Server[Any], tool: str, host: str, port: int) -> None:
     from mcp.server.auth.middleware.bearer_auth import BearerAuthBackend
     from starlette.middleware.authentication import AuthenticationMiddleware
 
-    given = os.environ.get(_TOKEN)
+    # As in a header, whose value has no space around it.
+    given = os.environ.get(_TOKEN, "").strip()
     token = given or secrets.token_urlsafe(nbytes=32)
     verifier = _Verifier(token)
     application = server.streamable_http_app(host=host, token_verifier=verifier, max_request_body_size=_LONGEST)
     application.add_middleware(AuthenticationMiddleware, backend=BearerAuthBackend(verifier))
     try:
-        listening = socket.create_server((host, port))
+        listening = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
         remedy = "pass another, or 0 for a free one"
         raise UsageError(f"port {port} of {host} cannot be opened: {error}; {remedy}") from error
     config = uvicorn.Config(
         application, log_config=None, access_log=False, server_header=False, timeout_graceful_shutdown=_GRACE
     )
-    address = f"http://{host}:{listening.getsockname()[1]}/mcp"
+    address = f"[{host}]" if ":" in host else host
+    address = f"http://{address}:{listening.getsockname()[1]}/mcp"
     print(f"graphexec: serving {tool} at {address}; press Ctrl-C to stop", file=sys.stderr)
     if not given:
         print(f"graphexec: clients send the header Authorization: Bearer {token}", file=sys.stderr)

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, TypeAlias, final
 
 from graphexec._arguments import FUNCTION, Constraint, validate
-from graphexec.errors import described
+from graphexec.errors import InputError, described
 from graphexec.kernel.effects import CallContext
 from graphexec.kernel.events import EVENT_TYPES, Done, Event, Failed, Reported
 from graphexec.kernel.graph import Graph
@@ -202,6 +202,8 @@ def find_hooks(
     for function in tuple(instruments):
         try:
             observer, around = function(start) or (None, None)
+            if not all(one is None or callable(one) for one in (observer, around)):
+                raise InputError("it returned what is no pair of functions; return (observer, around_call)")  # noqa: TRY301
         except Exception as error:  # noqa: BLE001 - a run does not depend on who watches it
             _log(f"an instrument failed with {described(error)}; the run goes on without it", error)
             continue

@@ -228,7 +228,8 @@ class CallTaskGroup(Generic[T]):
         if type(news) is _ThreadReport:
             self._room.give()
             news = news.news
-        return position, result, news
+        # As in `ThreadGroup`: a call that reports endlessly ends, too.
+        return None if result is None and self._room.is_late(seconds) else (position, result, news)
 
     def _end(self, position: int, done: asyncio.Task[T]) -> None:
         del self._tasks[position]

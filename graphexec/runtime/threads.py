@@ -337,9 +337,10 @@ CallUpdate: TypeAlias = tuple[int, End[Any] | None, object]
 class Room:
     """Room for the reports that may wait to be taken. Few calls report, so the first one makes the queue."""
 
-    __slots__ = ("_free",)
+    __slots__ = ("_free", "_late")
 
     def __init__(self) -> None:
+        self._late = 0
         # The queue, with an item for each report that has room; two threads may add one at once, and the first counts.
         self._free: list[SimpleQueue[None]] = []
 
@@ -356,6 +357,11 @@ class Room:
         """Make room for another report."""
         if self._free:
             self._free[0].put(None)
+
+    def is_late(self, seconds: float | None) -> bool:
+        """Count a report that is taken with so many seconds left; return whether more came late than may wait."""
+        self._late += seconds is not None and seconds < 0
+        return self._late > MOST_REPORTS
 
 
 @final
@@ -409,6 +415,8 @@ class ThreadGroup(Generic[C, T]):
             return None
         if update[1] is None:
             self._room.give()
+            if self._room.is_late(seconds):
+                return None
         return update
 
     def _wake(self) -> None:

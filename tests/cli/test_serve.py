@@ -21,19 +21,22 @@ if find_spec("mcp") is None:
     pytest.skip("needs the extra mcp", allow_module_level=True)
 
 import httpx2
-import mcp_types as types
 from mcp import Client, StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
-from tests.integrations.mcp.people import APPROVE, ERAS, Person, text_of
+from tests.integrations.mcp.people import APPROVE, ERAS, Person, call_mail, text_of
 
 MACHINE = '''
+import os
+import sys
 from pathlib import Path
 
 from graphexec import AgentAction, AgentExecutor, AgentFinish, tool
 from graphexec.nodes import approve_tools
 
 print("imported")
+sys.__stdout__.write("buffered\\n")
+os.system("echo by a program")
 
 
 @tool
@@ -51,6 +54,9 @@ def agent(steps, inputs):
 
 executor = AgentExecutor(agent=agent, tools=[send], nodes=[approve_tools({"send": ["approve", "reject"]})])
 '''
+
+# As it is imported in this process.
+QUIET = MACHINE.replace("print", "str").replace("os.system", "str")
 
 TOKEN = "a token of the user's own"
 
@@ -82,13 +88,13 @@ def test_stdout_has_nothing_but_the_protocol(folder: Path, era: str) -> None:
     with (folder / "err.txt").open("w+", encoding="utf-8") as err:
         asyncio.run(main(err))
         err.seek(0)
-        assert err.read().splitlines() == ["imported", "sending"]
+        assert sorted(err.read().splitlines()) == ["buffered", "by a program", "imported", "sending"]
     assert (folder / "state" / "graphexec" / "serve.key").stat().st_mode & 0o777 == 0o600
 
 
 def serve_http(*arguments: str) -> tuple[Program, str]:
     """Start a server with the token of this module; return it with its address."""
-    program = Program("serve", "mail.py:executor", "--http", *arguments, more={"GRAPHEXEC_SERVE_TOKEN": TOKEN})
+    program = Program("serve", "mail.py:executor", "--http", *arguments, more={"GRAPHEXEC_SERVE_TOKEN": f"{TOKEN}\n"})
     return program, program.until("serving mail at ").split(" at ")[1].partition(";")[0]
 
 
@@ -106,22 +112,15 @@ async def client_of(address: str, **options: Any) -> AsyncGenerator[Client]:
 def test_client_goes_on_once_after_its_server_was_killed(folder: Path) -> None:
     first, address = serve_http("0")
 
-    async def use(client: Client, state: str | None) -> types.CallToolResult | types.InputRequiredResult:
-        responses: dict[str, types.InputResponse] = {"0": APPROVE}
-        return await client.session.call_tool(
-            "mail", {"input": "a"}, input_responses=responses, request_state=state, allow_input_required=True
-        )
-
     async def main() -> None:
         async with client_of(address) as client:
-            asked = await use(client, None)
-            assert isinstance(asked, types.InputRequiredResult)
+            _, state = await call_mail(client)
             first.process.kill()
             first.process.wait(PATIENCE)
             second, _ = serve_http(address.rpartition(":")[2].removesuffix("/mcp"))
             with second:
-                assert text_of(await use(client, asked.request_state)) == "sent a"
-                assert "used before" in text_of(await use(client, asked.request_state))
+                assert await call_mail(client, state) == ("sent a", "")
+                assert "used before" in (await call_mail(client, state))[0]
                 async with client_of(address, mode="legacy") as earlier:
                     assert text_of(await earlier.call_tool("mail", {"input": "b"})) == "sent b"
                 ended = second.interrupt()
@@ -131,9 +130,18 @@ def test_client_goes_on_once_after_its_server_was_killed(folder: Path) -> None:
         asyncio.run(main())
 
 
+def local_host() -> str:
+    """Return this computer's address of IPv6, if it has one."""
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        return "127.0.0.1"
+    return "::1"
+
+
 @pytest.mark.medium
 def test_http_needs_the_token_and_this_host(folder: Path) -> None:
-    with Program("serve", "mail.py:executor", "--http", "0") as program:
+    with Program("serve", "mail.py:executor", "--http", "0", "--host", local_host()) as program:
         address = program.until("serving mail at ").split(" at ")[1].partition(";")[0]
         token = program.until("Authorization: Bearer ").split()[-1]
         known = {"Authorization": f"Bearer {token}"}
@@ -188,11 +196,17 @@ def test_garbage_is_ignored_and_stdio_ends_at_once(folder: Path, number: signal.
     (["mail.py:executor", "--http", "PORT"], "port PORT of 127.0.0.1 cannot be opened"),
 )
 def test_wrong_usage_is_one_line_and_exits_2(folder: Path, arguments: list[str], expected: str) -> None:
-    (folder / "mail.py").write_text(MACHINE.replace("print", "str"), encoding="utf-8")
+    (folder / "mail.py").write_text(QUIET, encoding="utf-8")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         error = refused("serve", *(one.replace("PORT", port) for one in arguments))
     assert expected.replace("PORT", port) in error
+
+
+def test_closed_stdin_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "mail.py").write_text(QUIET, encoding="utf-8")
+    monkeypatch.setattr(sys, "stdin", None)
+    assert "stdin and stdout, and one of them is closed; open both" in refused("serve", "mail.py:executor")
 
 
 def test_missing_extra_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

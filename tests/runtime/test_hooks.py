@@ -4,7 +4,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import aclosing, closing, contextmanager
 from contextvars import copy_context
 from typing import Any
 
@@ -91,9 +91,13 @@ def test_failing_instrument_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     def broken(start: RunStart) -> None:
         raise OSError("no collector")
 
-    with installed(broken), caplog.at_level(logging.WARNING, "graphexec"):
+    def confused(start: RunStart) -> Any:
+        return "an observer", 3
+
+    with installed(broken), installed(confused), caplog.at_level(logging.WARNING, "graphexec"):
         assert make_executor(answer()).run("q").output == "done"
     assert "no collector" in caplog.text
+    assert "return (observer, around_call)" in caplog.text
     with pytest.raises(InputError, match="instrument"):
         instrument("a name")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
@@ -124,6 +128,9 @@ def test_contexts_of_a_run_are_within_those_of_its_executor(way: str) -> None:
 
 
 # ---- reports in mid-call
+
+# Reports that take far longer than a deadline here.
+MANY = 20_000
 
 
 @cases("is_async", False, True)
@@ -184,6 +191,40 @@ def test_consumer_of_a_stream_receives_a_report_in_mid_call(is_async: bool) -> N
             if isinstance(event, Reported):
                 received.set()
     assert received.is_set()
+
+
+@pytest.mark.medium
+@cases("way", "run", "stream", "astream")
+def test_deadline_ends_a_tool_that_reports_endlessly(way: str) -> None:
+    """Although each report comes before its observer, or the consumer, is ready for it."""
+    reports, made = list[object](), threading.Semaphore(0)
+
+    @gx.tool
+    def work() -> None:
+        """Work."""
+        for number in range(MANY):
+            report(number)
+            made.release()
+        made.release()
+
+    executor = make_executor(act("work"), answer(), tools=[work], max_execution_time=0.01)
+
+    def observe(event: Event[Any]) -> None:
+        if isinstance(event, Reported):
+            # The next one has come.
+            for _ in range(1 if reports else 2):
+                assert made.acquire(timeout=LONG)
+            reports.append(event.news)
+
+    async def consume() -> None:
+        async for event in executor.astream("q"):
+            await asyncio.to_thread(observe, event)
+
+    if way == "astream":
+        asyncio.run(consume())
+    else:
+        run_by(way, executor, "q", observers=[observe])
+    assert len(reports) < MANY
 
 
 def test_reports_of_other_threads_wait_for_the_own_one() -> None:
@@ -257,19 +298,31 @@ def test_own_machine_streams_tokens(way: str) -> None:
 # ---- cancellation
 
 
-@cases("way", "run", "arun")
-def test_blocking_tool_hears_that_it_is_cut(way: str) -> None:
+@cases("is_async", False, True)
+def test_blocking_tool_hears_that_it_is_cut(is_async: bool) -> None:
+    """Here by a consumer that leaves the stream once the tool is at work."""
     cancelled = threading.Event()
 
     @gx.tool
     def wait() -> bool:
         """Wait."""
         with on_cancel(cancelled.set):
+            report("at work")
             return cancelled.wait(LONG)
 
-    executor = make_executor(act("wait"), answer(), tools=[wait], max_execution_time=0.01)
-    result: Any = run_by(way, executor, "q")
-    assert result.stopped
+    executor = make_executor(act("wait"), answer(), tools=[wait])
+
+    async def leave() -> None:
+        async with aclosing(executor.astream("q")) as events:
+            async for event in events:
+                if isinstance(event, Reported):
+                    return
+
+    if is_async:
+        asyncio.run(leave())
+    else:
+        with closing(executor.stream("q")) as events:
+            next(event for event in events if isinstance(event, Reported))
     assert cancelled.wait(LONG)
 
 

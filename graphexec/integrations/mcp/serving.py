@@ -41,7 +41,7 @@ from graphexec.kernel.snapshot import Snapshot, snapshot_of
 from graphexec.kernel.stepping import PendingEffect, advance
 from graphexec.messages.observations import dump_observation, split_observation
 from graphexec.nodes.approvals import MOST_REVIEWS, Review, ReviewCall, ReviewDecision
-from graphexec.runtime.files import create_private
+from graphexec.runtime.files import create_private, open_regular
 from graphexec.tools import AnyTool
 from graphexec.tools.options import MAX_TOOL_INPUT
 from graphexec.tools.tool import InvalidArgumentsError
@@ -75,7 +75,8 @@ CREATE TABLE IF NOT EXISTS used (state TEXT PRIMARY KEY, until REAL NOT NULL);
 # Any: users without a type checker pass an executor alone.
 def _are_executors(value: Any) -> bool:
     several: list[Any] = [*value.values()] if isinstance(value, Mapping) else []  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]
-    return bool(several) and all(isinstance(one, tuple) and is_executor(one[0]) for one in several)  # pyright: ignore[reportUnknownArgumentType]
+    pairs = [[*map(is_executor, one)] for one in several if isinstance(one, tuple)]  # pyright: ignore[reportUnknownArgumentType]
+    return bool(several) and pairs == [[True, False]] * len(several)
 
 
 _EXECUTORS = Constraint("executors by their tools' names: {'search': (executor, 'Searches the web.')}", _are_executors)
@@ -111,8 +112,7 @@ def serve(
     seals = _Seals(None if key_file is None else Path(key_file), ttl)
     tools = _Tools({tool: _make_served(tool, one, text) for tool, (one, text) in executors.items()}, seals)
     server: Server[Any] = Server(name, version=__version__, on_list_tools=tools.list, on_call_tool=tools.call)
-    security = RequestStateSecurity(keys=[seals.key], ttl=ttl)
-    server.middleware.append(RequestStateBoundary(security, default_audience=name))
+    server.middleware.append(RequestStateBoundary(seals.security, default_audience=name))
     return server
 
 
@@ -122,17 +122,20 @@ class _Served:
 
     executor: AgentExecutor[Any]
     tool: AnyTool
+    listed: types.Tool
     mark: str
 
 
 def _make_served(name: str, executor: AgentExecutor[Any], description: str) -> _Served:
     tool = dataclasses.replace(executor.as_tool(name, description), max_tool_input=MAX_TOOL_INPUT)
-    if faults := [] if (found := validate_tool_name(name)).is_valid else found.warnings:
-        raise InputError(f"the tool's name is {format_value(name)}; give another: {'; '.join(faults)}")
+    if not (found := validate_tool_name(name)).is_valid:
+        raise InputError(f"the tool's name is {format_value(name)}; give another: {'; '.join(found.warnings)}")
     if executor.run_context.context_types(executor.graph):
         raise InputError(f"{name} takes a context, which requests do not have; serve an executor without one")
+    parameters = dict(tool.parameters)
+    listed = types.Tool(name=name, description=description, input_schema=parameters, output_schema=_OUTPUT_SCHEMA)
     parts = [*(one.signature for one in executor.tools.values()), *(one.name for one in executor.graph)]
-    return _Served(executor, tool, hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16])
+    return _Served(executor, tool, listed, hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16])
 
 
 class _Seals:
@@ -143,6 +146,8 @@ class _Seals:
         try:
             if file is not None:
                 create_private(file)
+                # Nothing else has its mode changed: a remedy for it would be a danger.
+                open_regular(file).close()
                 if os.name == "posix" and stat.S_IMODE(file.stat().st_mode) & 0o077:
                     raise InputError(f"the key file {file} can be read by other users; chmod 600 {file}")
             # Each statement is a transaction. Another thread may collect the garbage.
@@ -150,8 +155,10 @@ class _Seals:
             weakref.finalize(self, self._database.close)
             self._database.executescript(_TABLES)
             self._database.execute("INSERT OR IGNORE INTO seal VALUES (1, ?)", [secrets.token_bytes(32)])
-            [(self.key,)] = self._database.execute("SELECT key FROM seal")
-        except (OSError, sqlite3.Error) as error:
+            keys = [key for (key,) in self._database.execute("SELECT key FROM seal")]
+            self.security = RequestStateSecurity(keys=keys, ttl=ttl)
+        # The SDK checks the key.
+        except (OSError, sqlite3.Error, ValueError) as error:
             raise InputError(f"the key file {file} cannot be used: {error}; name another file, or a new one") from error
 
     def write(self, served: _Served, snapshot: Snapshot) -> str:
@@ -181,17 +188,7 @@ class _Tools:
     seals: _Seals
 
     async def list(self, _: _Context, __: object) -> types.ListToolsResult:
-        return types.ListToolsResult(
-            tools=[
-                types.Tool(
-                    name=tool.name,
-                    description=tool.description,
-                    input_schema=dict(tool.parameters),
-                    output_schema=_OUTPUT_SCHEMA,
-                )
-                for tool in (one.tool for one in self.served.values())
-            ]
-        )
+        return types.ListToolsResult(tools=[one.listed for one in self.served.values()])
 
     async def call(
         self, context: _Context, params: types.CallToolRequestParams
@@ -207,7 +204,8 @@ class _Tools:
             text = str(error)
         except GraphexecError as error:
             text = f"{name} failed: {error}"
-        except Exception as error:
+        # A tool that exits, as the main function of a program does, ends its run and not the server.
+        except (Exception, SystemExit, KeyboardInterrupt) as error:
             logging.getLogger("graphexec").warning("%s failed", name, exc_info=error)
             text = f"{name} failed: {type(error).__name__}: {error}"
         return types.CallToolResult(content=[types.TextContent(text=_to_json(text))], is_error=True)
@@ -291,7 +289,8 @@ async def _elicit(context: _Context, forms: Mapping[str, types.ElicitRequestForm
     """Return the responses to forms that the client shows during the call, all at once."""
     session, request = context.session, context.request_id
     asked = [session.elicit_form(one.message, one.requested_schema, request) for one in forms.values()]
-    return dict(zip(forms, await asyncio.gather(*asked), strict=True))
+    # A form that fails has no answer; the others stay.
+    return dict(zip(forms, await asyncio.gather(*asked, return_exceptions=True), strict=True))
 
 
 def _form(effect: _Question, problem: str) -> types.ElicitRequestFormParams:
@@ -337,7 +336,8 @@ def _answer(
 def _read_reply(effect: _Question, response: object) -> str | Review:
     """Return the answer in a form. Raises `ValueError` if it is invalid, and `GraphexecError` if it ends the run."""
     if not isinstance(response, types.ElicitResult):
-        raise ValueError("There was no answer.")  # noqa: TRY004 - a client's mistake
+        reason = f": {response}" if isinstance(response, MCPError) else "."
+        raise ValueError(f"There was no answer{reason}")  # noqa: TRY004 - a client's mistake
     content = response.content or {}
     if isinstance(effect, AskHuman):
         if response.action != "accept":
@@ -355,10 +355,15 @@ def _read_reply(effect: _Question, response: object) -> str | Review:
         raise ValueError(f"The decision was {format_value(content.get('decision'))}; choose {choices}.")
     written = str(content.get("arguments") or "")
     if decision == "edit":
-        arguments = parse_json(written)
-        if not isinstance(arguments, dict):
-            raise ValueError("The decision was edit; write the arguments as an object of JSON.")
-        return Review("edit", arguments=arguments)  # pyright: ignore[reportUnknownArgumentType]
+        try:
+            arguments = parse_json(written)
+            # A run with NaN in it cannot be stored.
+            json.dumps(arguments, allow_nan=False)
+        except ValueError as error:
+            raise ValueError(f"The decision was edit, and the arguments are not JSON: {error}.") from error
+        if isinstance(arguments, dict):
+            return Review("edit", arguments=arguments)  # pyright: ignore[reportUnknownArgumentType]
+        raise ValueError("The decision was edit; write the arguments as an object of JSON.")
     if written not in ("", _show_arguments(effect)):
         raise ValueError(f"The arguments were edited, and the decision was {decision}; choose edit, or leave them.")
     return Review(decision, str(content.get("text") or ""))

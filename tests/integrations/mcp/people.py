@@ -3,6 +3,7 @@
 from typing import Any
 
 import mcp_types as types
+from mcp import Client, MCPError
 from mcp.client.session import ClientRequestContext
 
 # Seconds. Far longer than any operation here; a test that reaches it fails.
@@ -34,3 +35,19 @@ class Person:
 def text_of(result: types.CallToolResult | types.InputRequiredResult) -> str:
     assert isinstance(result, types.CallToolResult)
     return "".join(one.text for one in result.content if isinstance(one, types.TextContent))
+
+
+async def call_mail(
+    client: Client, state: str | None = None, *, word: str = "a", answer: types.ElicitResult | None = APPROVE
+) -> tuple[str, str]:
+    """Call the tool `mail` by hand; return the text of its result or error, or "asked" and the state of its form."""
+    responses: dict[str, types.InputResponse] = {} if answer is None else {"0": answer}
+    try:
+        result = await client.session.call_tool(
+            "mail", {"input": word}, input_responses=responses, request_state=state, allow_input_required=True
+        )
+    except MCPError as error:
+        return str(error), ""
+    if isinstance(result, types.InputRequiredResult):
+        return "asked", result.request_state or ""
+    return text_of(result), ""

@@ -1,7 +1,9 @@
 """Executors as an MCP server: their answers, their questions as forms, and sealed runs that are used once."""
 
 import asyncio
+import os
 import sqlite3
+import sys
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import closing
@@ -34,7 +36,7 @@ from mcp.client.session import ClientRequestContext, ElicitationFnT
 from mcp.server import Server
 
 from graphexec.integrations.mcp import serve
-from tests.integrations.mcp.people import APPROVE, DECLINE, ERAS, PATIENCE, Person, accept, text_of
+from tests.integrations.mcp.people import APPROVE, DECLINE, ERAS, PATIENCE, Person, accept, call_mail, text_of
 
 # A pixel.
 PNG = "data:image/png;base64,iVBORw0KGgo="
@@ -106,8 +108,14 @@ def test_run_is_a_call_with_progress(era: str) -> None:
     assert [number for number, _ in steps] == ([1, 2, 3, 1, 2, 3, 4] if era == "auto" else [1, 2, 3, 4, 5, 6, 7])
 
 
+@tool
+def leave() -> None:
+    """Exit."""
+    sys.exit("no a")
+
+
 def one_tool(*turns: Any, **options: Any) -> Server[Any]:
-    executor: AgentExecutor[Any] = AgentExecutor(agent=scripted(*turns), tools=[fail], **options)
+    executor: AgentExecutor[Any] = AgentExecutor(agent=scripted(*turns), tools=[fail, leave], **options)
     return serve({"ask": (executor, "Asks.")})
 
 
@@ -119,6 +127,7 @@ def one_tool(*turns: Any, **options: Any) -> Server[Any]:
     (one_tool(answer()), {"input": "x" * 1_000_001}, "at most 1,000,000"),
     (one_tool(act("fail", text="a"), max_iterations=2), {"input": "a"}, "2 iterations"),
     (one_tool(act("fail", text="a"), handle_tool_errors="raise"), {"input": "a"}, "ask failed: ValueError: no a"),
+    (one_tool(act("leave")), {"input": "a"}, "ask failed: SystemExit: no a"),
 )
 def test_what_ends_without_an_answer_is_an_error(
     era: str, server: Server[Any], arguments: dict[str, Any], expected: str, caplog: pytest.LogCaptureFixture
@@ -180,6 +189,7 @@ EDIT = accept(decision="edit", arguments='{"text": "b"}')
     # What is invalid is asked again, and nothing is called in between.
     ([accept(), APPROVE], ["a"], "sent a", "approve or edit or reject or respond"),
     ([accept(decision="edit", arguments='{"text'), APPROVE], ["a"], "sent a", "line 1"),
+    ([accept(decision="edit", arguments='{"text": NaN}'), APPROVE], ["a"], "sent a", "not JSON"),
     ([accept(decision="edit", arguments="7"), APPROVE], ["a"], "sent a", "an object of JSON"),
     ([accept(decision="edit", arguments='{"to": 1}'), APPROVE], ["a"], "sent a", "to: "),
     ([accept(decision="approve", arguments='{"text": "b"}'), EDIT], ["b"], "sent b", "choose edit"),
@@ -211,6 +221,20 @@ def test_all_open_questions_are_asked_at_once(era: str) -> None:
     result = ask(mail.serve(), era, {"input": "a b"}, answer_together)
     assert mail.sent == ["a"]
     assert "sent a; send was not called" in text_of(result)
+
+
+def test_form_that_fails_is_shown_again() -> None:
+    """During a call: the other forms keep their answers."""
+    mail, shown = Mail(), list[str]()
+
+    async def fail_once(
+        context: ClientRequestContext, params: types.ElicitRequestParams
+    ) -> types.ElicitResult | types.ErrorData:
+        shown.append(params.message)
+        return types.ErrorData(code=-1, message="no screen") if len(shown) == 1 else APPROVE
+
+    ask(mail.serve(), "legacy", {"input": "a b"}, fail_once)
+    assert (sorted(mail.sent), len(shown), "no screen" in shown[2]) == (["a", "b"], 3, True)
 
 
 @pytest.mark.medium
@@ -263,36 +287,11 @@ def test_question_without_a_valid_answer_is_an_error(
 # ---- sealed runs
 
 
-@dataclass
-class Paused:
-    """A run that waits for the approval of its only call."""
-
-    state: str
-
-    async def resume(
-        self, server: Server[Any], *, word: str = "a", answer: types.ElicitResult | None = APPROVE, state: str = ""
-    ) -> str:
-        """Return the text of the result, or of the error; if the form is shown again, keep the new state."""
-        async with Client(server, elicitation_callback=Person(APPROVE)) as client:
-            try:
-                result = await client.session.call_tool(
-                    "mail",
-                    {"input": word},
-                    input_responses={} if answer is None else {"0": answer},
-                    request_state=state or self.state or None,
-                    allow_input_required=True,
-                )
-            except MCPError as error:
-                return str(error)
-        if isinstance(result, types.InputRequiredResult):
-            self.state = result.request_state or ""
-        return "asked" if isinstance(result, types.InputRequiredResult) else text_of(result)
-
-
-async def pause(server: Server[Any]) -> Paused:
-    paused = Paused("")
-    assert await paused.resume(server) == "asked"
-    return paused
+async def go_on(server: Server[Any], state: str | None = None, **options: Any) -> str:
+    """Return the text of a call of `mail`, or the state of its form."""
+    async with Client(server, elicitation_callback=Person(APPROVE)) as client:
+        text, asked = await call_mail(client, state, **options)
+    return asked or text
 
 
 @pytest.mark.medium
@@ -301,16 +300,15 @@ def test_sealed_run_goes_on_once(tmp_path: Path) -> None:
     first, second = mail.serve(key_file=key), mail.serve(key_file=key)
 
     async def main() -> None:
-        paused = await pause(first)
+        state = await go_on(first)
         # Several at a time, and in another process with the same key.
-        results = await asyncio.gather(*(paused.resume(server) for server in (first, second) * 3))
+        results = await asyncio.gather(*(go_on(server, state) for server in (first, second) * 3))
         assert (results.count("sent a"), sum("used before" in one for one in results)) == (1, 5)
         # A form without an answer is shown again, in a state of its own.
-        paused = await pause(second)
-        old = paused.state
-        assert await paused.resume(first, answer=None) == "asked"
-        assert "used before" in await paused.resume(first, state=old)
-        assert await paused.resume(first) == "sent a"
+        old = await go_on(second)
+        state = await go_on(first, old, answer=None)
+        assert "used before" in await go_on(first, old)
+        assert await go_on(first, state) == "sent a"
 
     for _ in range(2):
         asyncio.run(main())
@@ -327,19 +325,19 @@ def test_foreign_and_damaged_states_are_refused(tmp_path: Path) -> None:
     server, late = mail.serve(key_file=key), mail.serve(key_file=key, ttl=1e-9)
 
     async def main() -> None:
-        paused = await pause(server)
-        assert "its executor has changed" in await paused.resume(other.serve(key_file=key))
+        state = await go_on(server)
+        assert "its executor has changed" in await go_on(other.serve(key_file=key), state)
         refused = [
-            await paused.resume(server, word="b"),
-            await paused.resume(server, state=paused.state[:-4] + "AAAA"),
-            await paused.resume(server, state="x" * 100_000),
-            await paused.resume(mail.serve(key_file=key, name="other")),
-            await paused.resume(mail.serve()),
-            await (await pause(late)).resume(late),
+            await go_on(server, state, word="b"),
+            await go_on(server, state[:-4] + "AAAA"),
+            await go_on(server, "x" * 100_000),
+            await go_on(mail.serve(key_file=key, name="other"), state),
+            await go_on(mail.serve(), state),
+            await go_on(late, await go_on(late)),
         ]
         assert refused == ["Invalid or expired requestState"] * 6
         # None of these has used it.
-        assert await paused.resume(server) == "sent a"
+        assert await go_on(server, state) == "sent a"
 
     asyncio.run(main())
     assert (mail.sent, other.sent) == (["a"], [])
@@ -352,6 +350,10 @@ def greet(effect: AskHuman, call: CallContext[str]) -> str:
 def test_invalid_arguments_and_files_are_named(tmp_path: Path) -> None:
     executor: Any = Mail().executor
     valid, text, readable = {"mail": (executor, "a")}, tmp_path / "notes.txt", tmp_path / "readable.key"
+    damaged = tmp_path / "damaged.key"
+    serve(valid, key_file=damaged)
+    with closing(sqlite3.connect(damaged, isolation_level=None)) as database:
+        database.execute("UPDATE seal SET key = x'00'")
     text.write_text("not a database, but long enough to be read as one")
     text.chmod(0o600)
     serve(valid, key_file=readable)
@@ -360,6 +362,7 @@ def test_invalid_arguments_and_files_are_named(tmp_path: Path) -> None:
         (executor, {}, "give executors by their tools' names"),
         ({}, {}, "give executors by their tools' names"),
         ({"mail": executor}, {}, "give executors by their tools' names"),
+        ({"mail": (executor,)}, {}, "give executors by their tools' names"),
         ({"mail": (executor, "")}, {}, "give a string that describes the tool"),
         ({"my mail": (executor, "a")}, {}, "'my mail'; give another: .*spaces"),
         ({"mail": (executor.with_handlers({AskHuman: greet}), "a")}, {}, "mail takes a context"),
@@ -367,6 +370,10 @@ def test_invalid_arguments_and_files_are_named(tmp_path: Path) -> None:
         (valid, {"name": "", "key_file": 3}, "name=''.*key_file=3"),
         (valid, {"key_file": tmp_path / "no" / "key"}, "no/key cannot be used"),
         (valid, {"key_file": text}, "notes.txt cannot be used: file is not a database"),
+        (valid, {"key_file": damaged}, "damaged.key cannot be used: .* 32 bytes"),
+        # Not "chmod 600".
+        (valid, {"key_file": tmp_path}, f"{tmp_path} cannot be used"),
+        (valid, {"key_file": os.devnull}, "it is not a regular file"),
         (valid, {"key_file": readable}, f"other users; chmod 600 {readable}"),
     ]
     for executors, options, expected in given:
