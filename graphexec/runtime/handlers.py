@@ -261,7 +261,7 @@ class RunOptions:
     current one (`current_call`). `observers` are functions that are called with each event of this run, behind those of
     an executor. `around_call` makes a context manager, such as a telemetry span, for each call, within that of an
     executor; it is entered in the call's thread or task. `continues` returns whether the run goes on in another stream
-    after this one is closed; if so, observers receive no `Failed`. Raises `InputError` for an invalid option.
+    after this one is closed; if so, these observers receive no `Failed`. Raises `InputError` for an invalid option.
     """
 
     context: Any = field(default=None, repr=False)

@@ -79,6 +79,7 @@ class RunLoop(Generic[R]):
         "observed",
         "on_event",
         "path",
+        "reports_at_once",
         "run_context",
         "scope",
         "start",
@@ -123,13 +124,15 @@ class RunLoop(Generic[R]):
         notify: Notifier | None = None
         wanted: Collection[type[Any]] = () if on_event is None else EVENT_TYPES
         if observers:
-            notify = Notifier(observers, options.continues)
+            notify = Notifier(observers, options.continues, own=len(options.observers))
             wanted = wanted or notify.wanted
             on_event = on_event and notify.reporting_to(on_event)
         # Without a consumer to wait for, the engine calls the observers directly.
         called = notify if on_event is None else None
         # Observers or the consumer of a stream receive what calls report.
         self.observed = Reported in wanted
+        # If at once, each call that waits has a thread or a task, which costs as much as a call.
+        self.reports_at_once = on_event is not None or (notify is not None and notify.reports_at_once)
         self.path = self.execution.run(observed=wanted, by_member=True, notify=called)
         # The answers for the journal, and their times, which take a third of the memory in an array.
         self.answers: list[object] = []
@@ -269,7 +272,7 @@ class RunLoop(Generic[R]):
         elif left is not None and left <= 0:
             return Cut(), self.scope.now()
         waits = not (handler.timed or handler.instant)
-        if waits and self.observed and (self.on_event is not None or left is not None or not self.io.blocking):
+        if waits and self.reports_at_once and (self.on_event is not None or left is not None or not self.io.blocking):
             return await self._answer_apart(handler, call, left)
         listener: _OwnListener | None = None
         if self.observed:

@@ -20,7 +20,8 @@ from graphexec.kernel.events import EVENT_TYPES, Done, Event, Failed, Reported
 from graphexec.kernel.graph import Graph
 
 # A function that is called with each event of a run, or with those of the classes in its attribute `event_types`, if it
-# has one: the engine makes no others. An exception of it ends the run only if the function has `raise_error = True`.
+# has one: the engine makes no others. With `reports_at_end = True` it may receive what a call reports at its end,
+# which saves a thread or a task. An exception of it ends the run only if the function has `raise_error = True`.
 Observer: TypeAlias = Callable[[Event[Any]], object]
 
 # Makes a context manager around each call.
@@ -48,13 +49,16 @@ class Notifier:
     An exception of an observer is logged, and reported to the other observers and the consumer, once per observer and
     run. If the observer's attribute `raise_error` is `True`, it is raised instead. Other exceptions than `Exception`,
     such as `KeyboardInterrupt`, are always raised. If the run `continues` in another stream when this one is closed,
-    there is no `Failed`.
+    the first `own` observers, those of the run, receive no `Failed`; those of instruments watch this stream alone.
     """
 
-    __slots__ = ("_by_type", "_continues", "_ended", "_failed", "_observers", "_reports", "_unreported")
+    __slots__ = ("_by_type", "_continues", "_ended", "_failed", "_observers", "_own", "_reports", "_unreported")
 
-    def __init__(self, observers: Sequence[Observer], continues: Callable[[], bool] | None = None) -> None:
+    def __init__(
+        self, observers: Sequence[Observer], continues: Callable[[], bool] | None = None, *, own: int = 0
+    ) -> None:
         self._observers = tuple(observers)
+        self._own = own
         self._by_type = {kind: tuple(one for one in observers if kind in _event_types(one)) for kind in EVENT_TYPES}
         self._continues = continues
         # The number of observers that were called with the last event, `Done` or `Failed`.
@@ -68,6 +72,11 @@ class Notifier:
     def wanted(self) -> Collection[type[Any]]:
         """The classes of the events that an observer receives."""
         return [kind for kind, receivers in self._by_type.items() if receivers]
+
+    @property
+    def reports_at_once(self) -> bool:
+        """Whether an observer receives what a call reports while it runs, and not at its end."""
+        return any(not getattr(one, "reports_at_end", False) for one in self._by_type[Reported])
 
     # Any event but the last: it has a node.
     def __call__(self, event: Any) -> None:
@@ -88,7 +97,7 @@ class Notifier:
         After `Failed` an observer's exception is only logged, because the run's own exception is raised.
         """
         if type(event) is Failed and self._continues is not None and self._continues():
-            return
+            self._ended = max(self._ended, self._own)
         for observer in self._observers[self._ended :]:
             self._ended += 1
             if type(event) in _event_types(observer):
@@ -181,8 +190,8 @@ def instrument(function: Instrument) -> Callable[[], None]:
     """Call `function` at the start of every run of this process, in its caller's context; return what undoes this.
 
     It may return an observer and an `around_call` for the run, each of which may be `None`. Nested runs are included,
-    and those of machines without an agent. An exception of it is logged, and the run goes on without it. Raises
-    `InputError` unless it is a function.
+    and those of machines without an agent. An exception of the function is logged, and the run goes on without it.
+    Raises `InputError` unless it is a function.
     """
     validate("instrument", ("function", function, FUNCTION))
     own: Instrument = partial(function)

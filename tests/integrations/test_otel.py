@@ -22,9 +22,9 @@ from graphexec.integrations import langchain, otel
 from graphexec.messages import ModelReply, ModelRequest, ReplyDelta, Usage
 from graphexec.models import ScriptedModel, cached, retrying, with_fallbacks
 from graphexec.nodes import map_agents, sub_agent
-from tests.executor.actors import BlockingModel, call, echo, fail, run_by, run_sync, snapshot_after
+from graphexec.tools import tool_from_schema
+from tests.executor.actors import BlockingModel, call, caller_of, echo, fail, run_by, run_sync, snapshot_after
 from tests.parameters import cases
-from tests.stopwatch import eventually
 
 pytest.importorskip("opentelemetry.sdk")
 
@@ -34,6 +34,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 
 from graphexec.integrations.otel import names
 
@@ -50,7 +51,8 @@ class Telemetry:
         self.meters = MeterProvider([self._reader])
 
     def instrument(self, **options: Any) -> Callable[[], None]:
-        return otel.instrument(tracer_provider=self.tracers, meter_provider=self.meters, **options)
+        options = {"tracer_provider": self.tracers, "meter_provider": self.meters, **options}
+        return otel.instrument(**options)
 
     def take(self) -> list[ReadableSpan]:
         """Return the spans since the last time, in the order of their starts."""
@@ -67,30 +69,35 @@ class Telemetry:
 @pytest.fixture
 def telemetry() -> Iterator[Telemetry]:
     recorded = Telemetry()
-    remove = recorded.instrument()
+    recorded.instrument()
     yield recorded
-    remove()
+    # Whichever test has instrumented last.
+    recorded.instrument()()
 
 
 def tree(spans: list[ReadableSpan], *, bare: bool = False) -> str:
     """Return the names of spans, each with its children in any order, and unless `bare` with what is equal in runs."""
     unequal = (names.RUN_ID, names.FIRST_CHUNK, names.REQUEST_STREAM)
 
-    def below(parent: int | None) -> list[str]:
-        return sorted(describe(one) for one in spans if (one.parent and one.parent.span_id) == parent)
+    def below(parent: int | None) -> str:
+        return ", ".join(sorted(describe(one) for one in spans if (one.parent and one.parent.span_id) == parent))
 
     def describe(one: ReadableSpan) -> str:
         assert one.context is not None
         found = sorted((key, value) for key, value in attributes(one).items() if key not in unequal)
-        inner = ", ".join(below(one.context.span_id))
+        inner = below(one.context.span_id)
         title = one.name if bare else f"{one.name} {one.kind.name} {one.status.status_code.name} {found}"
         return f"{title}[{inner}]" if inner else title
 
-    return ", ".join(below(None))
+    return below(None)
 
 
 def attributes(span: ReadableSpan) -> dict[str, Any]:
     return dict(span.attributes or {})
+
+
+def seconds(span: ReadableSpan) -> float:
+    return ((span.end_time or 0) - (span.start_time or 0)) / 1e9
 
 
 def named(spans: list[ReadableSpan], name: str) -> ReadableSpan:
@@ -98,46 +105,59 @@ def named(spans: list[ReadableSpan], name: str) -> ReadableSpan:
     return one
 
 
-def titles(spans: list[ReadableSpan]) -> list[str]:
-    return [one.name for one in spans]
-
-
-def calling(*replies: Any, tools: Any = (echo, fail), model: Any = None, **options: Any) -> gx.AgentExecutor:
+def calling(*replies: Any, tools: Any = (echo, fail), **options: Any) -> gx.AgentExecutor:
     """Return an executor whose model gives these replies."""
-    agent = gx.create_tool_calling_agent(model or ScriptedModel(replies), [*tools])
-    return gx.AgentExecutor(agent=agent, tools=[*tools], **options)
+    return caller_of(ScriptedModel(replies), *tools, **options)
 
 
 class Named(ScriptedModel):
     """A scripted model with a name of its own."""
 
     __slots__ = ()
-    name = "inner"
-    provider = "openai"
+    name, provider = "inner", "openai"
 
 
-def team() -> gx.AgentExecutor:
+def team(look: Any, **options: Any) -> gx.AgentExecutor:
     """Return an executor with agents as a tool, of `map_agents`, and embedded, and with a call that fails."""
-    inner = calling(model=Named([call("echo", text="b"), "inner answer"] * 3), tools=[echo])
-    asked = [call("expert", "c1", input="a"), call("fail", "c2", text="a"), call("echo", "c3", text="a")]
+    inner = caller_of(Named([call("echo", text="b"), "inner answer"] * 3), echo)
+    asked = [call("expert", "c1", input="a"), call("fail", "c2", text="a"), call(look.name, "c3", text="a")]
     replies = [asked, [call("research_all", "c4", tasks=["x"])], [call("helper", "c5", task="y")], "done"]
-    tools = [inner.as_tool("expert", "Ask."), echo, fail]
-    return calling(*replies, tools=tools, nodes=[map_agents(inner), sub_agent(inner, "helper", "Help.")])
+    tools = [inner.as_tool("expert", "Ask."), fail, look]
+    return calling(*replies, tools=tools, nodes=[map_agents(inner), sub_agent(inner, "helper", "Help.")], **options)
+
+
+WAYS = ("run", "arun", "stream", "astream", "invoke", "batch", "abatch", "stream_answer", "astream_answer")
 
 
 @pytest.mark.medium
 def test_every_way_to_run_has_the_same_tree(telemetry: Telemetry) -> None:
+    """The span of a call is current, and that of a run is not."""
+    tracer = telemetry.tracers.get_tracer("mine")
+
+    @gx.tool
+    def look(text: str) -> str:
+        """Look it up."""
+        with tracer.start_as_current_span("mine"):
+            return text
+
+    def watch(event: object) -> None:
+        seen.add(trace.get_current_span())
+
     trees: dict[str, list[ReadableSpan]] = {}
-    for way in ("run", "arun", "stream", "astream", "invoke", "batch", "abatch", "stream_answer", "astream_answer"):
-        run_by(way, team())
+    for way in WAYS:
+        seen = set[object]()
+        with tracer.start_as_current_span("request") as request:
+            run_by(way, team(look, observers=[watch]))
+            assert trace.get_current_span() is request
+        assert seen == {request}
         trees[way] = telemetry.take()
     assert {way for way, spans in trees.items() if tree(spans) != tree(trees["run"])} == set()
     inner = "chat inner, chat inner, execute_tool echo"
     # The embedded agent belongs to the run.
     assert tree(trees["run"], bare=True) == (
-        f"invoke_agent[ResearchAll[invoke_agent research_all[{inner}]], {inner.replace(', execute_tool echo', '')}, "
-        "chat scripted, chat scripted, chat scripted, chat scripted, execute_tool echo, execute_tool echo, "
-        f"execute_tool expert[invoke_agent expert[{inner}]], execute_tool fail]"
+        f"request[invoke_agent[ResearchAll[invoke_agent research_all[{inner}]], chat inner, chat inner, chat scripted, "
+        f"chat scripted, chat scripted, chat scripted, execute_tool echo, execute_tool expert[invoke_agent expert"
+        f"[{inner}]], execute_tool fail, execute_tool look[mine]]]"
     )
     found = [attributes(one) for one in trees["run"]]
     assert {one.get(names.PROVIDER) for one in found if one.get(names.NODE, "").startswith("helper.")} == {"openai"}
@@ -148,9 +168,8 @@ def test_every_way_to_run_has_the_same_tree(telemetry: Telemetry) -> None:
 def test_names_are_those_of_the_release(telemetry: Telemetry) -> None:
     own = [value for value in vars(names).values() if isinstance(value, str) and value.startswith(("gen_ai.", "error"))]
     assert set(own) == set(CONVENTIONS["attributes"])
-    team().run("q")
-    spans = telemetry.take()
-    for span in spans:
+    team(echo).run("q")
+    for span in telemetry.take():
         found = attributes(span)
         operation = found.get(names.OPERATION)
         assert operation is None or operation in CONVENTIONS["operations"]
@@ -163,14 +182,18 @@ def test_names_are_those_of_the_release(telemetry: Telemetry) -> None:
     measured = telemetry.metrics()
     assert {*measured} == {*CONVENTIONS["metrics"]}
     for name, (unit, *limits) in CONVENTIONS["metrics"].items():
-        points = measured[name].data.data_points
         assert measured[name].unit == unit
-        for point in points:
+        for point in measured[name].data.data_points:
             assert {*point.attributes} <= {*CONVENTIONS["attributes"]}
             if limits:
                 bounds = point.explicit_bounds
-                assert [bounds[0], bounds[-1]] == pytest.approx(limits[:2])
-                assert bounds[1] / bounds[0] == limits[2]
+                assert [bounds[0], bounds[-1], bounds[1] / bounds[0]] == pytest.approx(limits)
+
+
+@gx.tool
+def interrupt(text: str) -> str:
+    """Interrupt."""
+    raise KeyboardInterrupt
 
 
 def test_metrics_count_what_runs_spend(telemetry: Telemetry) -> None:
@@ -178,26 +201,32 @@ def test_metrics_count_what_runs_spend(telemetry: Telemetry) -> None:
     reply = ModelReply("", (call("echo", text="a"), call("fail", "c2", text="a")), usage=usage, model="scripted-1")
     with pytest.raises(errors.RateLimitError):
         calling(reply, errors.RateLimitError("slow down")).run("q")
+    with pytest.raises(KeyboardInterrupt):
+        calling(call("interrupt", text="a"), tools=[interrupt]).run("q")
     measured = telemetry.metrics()
 
-    def sums(name: str, key: str) -> dict[Any, Any]:
-        points = measured[name].data.data_points
+    def sums(name: str, key: str = "") -> dict[Any, Any]:
+        points = measured[f"gen_ai.{name}"].data.data_points
         return {one.attributes.get(key): getattr(one, "sum", None) or getattr(one, "value", 0) for one in points}
 
-    usage_of = "gen_ai.client.inference.usage"
+    usage_of, failed = "client.inference.usage", "graphexec.errors.RateLimitError"
     assert sums(f"{usage_of}.input_tokens", names.MODALITY) == {"unknown": 10}
     assert sums(f"{usage_of}.output_tokens", names.REQUEST_MODEL) == {"scripted": 3}
     assert sums(f"{usage_of}.cache_read.input_tokens", names.PROVIDER) == {"scripted": 4}
-    size = "gen_ai.client.inference.operation.input_tokens"
-    assert sums(size, names.ERROR_TYPE) == {None: 10, "graphexec.errors.RateLimitError": 0}
-    assert [*sums(size, names.RESPONSE_MODEL)] == ["scripted-1", None]
-    assert {*sums("gen_ai.execute_tool.duration", names.ERROR_TYPE)} == {None, "ValueError"}
-    assert sums("gen_ai.invoke_agent.inference_calls", "") == {None: 2}
-    assert sums("gen_ai.invoke_agent.tool_calls", "") == {None: 2}
+    # A failed call has no size, and one without an answer no duration.
+    assert {*sums("client.inference.duration", names.ERROR_TYPE)} == {None, failed}
+    size = "client.inference.operation.input_tokens"
+    assert {*sums(size, names.ERROR_TYPE)} == {None}
+    assert sums(size, names.RESPONSE_MODEL) == {"scripted-1": 10, None: 0}
+    assert {*sums("execute_tool.duration", names.ERROR_TYPE)} == {None, "ValueError"}
+    assert {*sums("execute_tool.duration", names.TOOL_NAME)} == {"echo", "fail"}
+    assert (sums("invoke_agent.inference_calls"), sums("invoke_agent.tool_calls")) == ({None: 3}, {None: 3})
     # The values are those of the spans.
-    spans = telemetry.take()
-    durations = [((one.end_time or 0) - (one.start_time or 0)) / 1e9 for one in spans if one.name == "invoke_agent"]
-    assert [*sums("gen_ai.invoke_agent.duration", names.OPERATION).values()] == pytest.approx(durations)
+    runs = [one for one in telemetry.take() if one.name == "invoke_agent"]
+    seconds = {
+        attributes(one).get(names.ERROR_TYPE): ((one.end_time or 0) - (one.start_time or 0)) / 1e9 for one in runs
+    }
+    assert sums("invoke_agent.duration", names.ERROR_TYPE) == pytest.approx(seconds)
 
 
 # ---- ends
@@ -219,11 +248,6 @@ def cancel(executor: gx.AgentExecutor) -> None:
     asyncio.run(run())
 
 
-def interrupt(text: str) -> str:
-    """Interrupt."""
-    raise KeyboardInterrupt
-
-
 def say(effect: gx.AskHuman) -> str:
     return "yes"
 
@@ -235,63 +259,45 @@ def approve(ready: Ready) -> gx.Asks[gx.AskHuman, Ready]:
     return ready
 
 
-ENDS: dict[str, tuple[Callable[[], gx.AgentExecutor], Callable[[gx.AgentExecutor], object], dict[str, str]]] = {
-    "finished": (lambda: calling("a"), run_sync, {names.OUTCOME: "finished"}),
-    "limit": (
-        lambda: calling(call("echo", text="a"), max_model_calls=1),
-        run_sync,
-        {names.OUTCOME: "stopped", names.REASON: "model_calls"},
-    ),
-    "left": (lambda: calling("a"), leave, {names.OUTCOME: "closed"}),
-    "cancelled": (lambda: calling(model=BlockingModel()), cancel, {names.OUTCOME: "cancelled"}),
-    "interrupted": (
-        lambda: calling(call("interrupt", text="a"), tools=[gx.tool(interrupt)]),
-        run_sync,
-        {names.OUTCOME: "interrupted"},
-    ),
-    "paused": (lambda: calling("a", nodes=[approve]), run_sync, {names.OUTCOME: "paused"}),
-    "failed": (
-        lambda: calling(call("fail", text="secret"), handle_tool_errors="raise"),
-        run_sync,
-        {names.OUTCOME: "failed", names.ERROR_TYPE: "ValueError"},
-    ),
-    "provider": (
-        lambda: calling(errors.RateLimitError("slow down")),
-        run_sync,
-        {names.OUTCOME: "failed", names.ERROR_TYPE: "graphexec.errors.RateLimitError"},
-    ),
-}
-
-
-@cases("name", *ENDS)
-def test_only_failures_are_errors(name: str, telemetry: Telemetry) -> None:
-    make, run, expected = ENDS[name]
+@cases(
+    ("executor", "run", "ends"),
+    (calling("a"), run_sync, ["finished"]),
+    (calling(call("echo", text="a"), max_model_calls=1), run_sync, ["stopped", "model_calls"]),
+    (calling("a"), leave, ["closed"]),
+    (caller_of(BlockingModel()), cancel, ["cancelled"]),
+    (calling(call("interrupt", text="a"), tools=[interrupt]), run_sync, ["interrupted"]),
+    (calling("a", nodes=[approve]), run_sync, ["paused"]),
+    (calling(call("fail", text="secret"), handle_tool_errors="raise"), run_sync, ["failed", "ValueError"]),
+    (calling(errors.RateLimitError("slow down")), run_sync, ["failed", "graphexec.errors.RateLimitError"]),
+)
+def test_only_failures_are_errors(executor: Any, run: Any, ends: list[str], telemetry: Telemetry) -> None:
     with contextlib.suppress(Exception, KeyboardInterrupt):
-        run(make())
+        run(executor)
     spans = telemetry.take()
     found = attributes(named(spans, "invoke_agent"))
-    ends = (names.OUTCOME, names.REASON, names.ERROR_TYPE)
-    assert {key: found[key] for key in ends if key in found} == expected
+    assert [found[key] for key in (names.OUTCOME, names.REASON, names.ERROR_TYPE) if key in found] == ends
+    # A call without an answer is no error, either.
     failed = {one.name for one in spans if not one.status.is_unset}
-    assert failed == ({"invoke_agent"} if names.ERROR_TYPE in expected else set()) | {
-        one.name for one in spans if names.ERROR_TYPE in attributes(one)
-    }
+    assert failed == {one.name for one in spans if names.ERROR_TYPE in attributes(one)}
+    assert ("invoke_agent" in failed) == (ends[0] == "failed")
     described = {one.status.description for one in spans if one.status.description}
-    assert described == ({"slow down"} if name == "provider" else set())
+    assert described == ({"slow down"} if "RateLimit" in ends[-1] else set())
 
 
 def test_tool_calls_have_the_status_of_their_results(telemetry: Telemetry) -> None:
     calls = [call("echo", "c1", text="a"), call("fail", "c2", text="a"), call("echo", "c3", x=1), call("secret", "c4")]
-    calling(calls, "done").run("q")
-    spans = [one for one in telemetry.take() if one.name.startswith("execute_tool")]
-    assert {attributes(one)[names.TOOL_CALL_ID]: attributes(one).get(names.ERROR_TYPE) for one in spans} == {
-        "c1": None,
-        "c2": "ValueError",
-        "c3": "bad_arguments",
-        "c4": "unknown_tool",
-    }
+    # As a server may name a tool.
+    odd = tool_from_schema("odd\ud800", "Odd.", {"type": "object"}, lambda: "a")
+    calling([*calls, call(odd.name, "c5")], "done", tools=[echo, fail, odd]).run("q")
+    found = [(one.name, attributes(one)) for one in telemetry.take() if one.name.startswith("execute_tool")]
     # A name that only the model knows is not a name of spans.
-    assert {*titles(spans)} == {"execute_tool echo", "execute_tool fail", "execute_tool _OTHER"}
+    assert {one[names.TOOL_CALL_ID]: (name, one.get(names.ERROR_TYPE)) for name, one in found} == {
+        "c1": ("execute_tool echo", None),
+        "c2": ("execute_tool fail", "ValueError"),
+        "c3": ("execute_tool echo", "bad_arguments"),
+        "c4": ("execute_tool _OTHER", "unknown_tool"),
+        "c5": ("execute_tool odd?", None),
+    }
 
 
 SLOW, CUT = 0.6, 0.15
@@ -311,75 +317,31 @@ async def slow_async(text: str) -> str:
     return text
 
 
-class SlowModel:
-    """A model that takes a while."""
-
-    name = "slow"
-
-    def complete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
-        threading.Event().wait(SLOW)
-        return ModelReply("late")
-
-
-CALLS: dict[str, Any] = {"one": call("slow", text="a"), "two": [call("slow", text="a"), call("slow", "c2", text="b")]}
+ONE, TWO = [call("slow", text="a")], [call("slow", text="a"), call("slow", "c2", text="b")]
 
 
 @pytest.mark.medium
-@cases(
-    ("way", "tools", "replies", "cut"),
-    *[
-        (way, *row)
-        for way in ("run", "arun", "stream", "astream")
-        for row in (
-            ([slow], "one", "execute_tool slow"),
-            ([slow_async], "one", "execute_tool slow"),
-            ([slow], "two", "execute_tool slow"),
-            ([slow], "model", "chat slow"),
-        )
-    ],
-)
-def test_cut_calls_end_at_the_cut(way: str, tools: Any, replies: str, cut: str, telemetry: Telemetry) -> None:
+@cases("way", "run", "arun", "stream", "astream")
+def test_cut_calls_end_at_the_cut(way: str, telemetry: Telemetry) -> None:
     """The best of three, as the machine may be busy."""
-    late = 0.0
-    for _ in range(3):
-        model = SlowModel() if replies == "model" else ScriptedModel([CALLS[replies]])
-        run_by(way, calling(model=model, tools=tools, max_execution_time=CUT))
-        spans = telemetry.take()
-        run, several = named(spans, "invoke_agent"), [one for one in spans if one.name == cut]
-        assert [attributes(one)[names.ERROR_TYPE] for one in several] == ["cut"] * (1 + (replies == "two"))
-        assert attributes(run)[names.REASON] == "seconds"
-        late = max((one.end_time or 0) - (run.start_time or 0) for one in several) / 1e9 - CUT
-        if late <= 0.02:
-            return
-    pytest.fail(f"the spans end {late:.3f} seconds after the cut")
+    for model, tool, cut in (
+        (ScriptedModel([ONE] * 3), slow, ["execute_tool slow"]),
+        (ScriptedModel([ONE] * 3), slow_async, ["execute_tool slow"]),
+        (ScriptedModel([TWO] * 3), slow, ["execute_tool slow"] * 2),
+        (BlockingModel(), slow, ["chat"]),
+    ):
+        late: list[float] = []
+        while len(late) < 3 and min(late, default=1.0) > 0.02:
+            run_by(way, caller_of(model, tool, max_execution_time=CUT))
+            spans = telemetry.take()
+            run, several = named(spans, "invoke_agent"), [one for one in spans if names.ERROR_TYPE in attributes(one)]
+            assert [(one.name, attributes(one)[names.ERROR_TYPE]) for one in several] == [(name, "cut") for name in cut]
+            assert attributes(run)[names.REASON] == "seconds"
+            late.append(max((one.end_time or 0) - (run.start_time or 0) for one in several) / 1e9 - CUT)
+        assert min(late) <= 0.02, cut
 
 
 # ---- one trace
-
-
-def test_calls_are_current_and_the_run_is_not(telemetry: Telemetry) -> None:
-    tracer = telemetry.tracers.get_tracer("mine")
-
-    @gx.tool
-    def look(text: str) -> str:
-        """Look it up."""
-        with tracer.start_as_current_span("mine"):
-            return text
-
-    def before(event: object) -> None:
-        seen.add(trace.get_current_span())
-
-    seen = set[object]()
-    calls = [call("look", text="a"), call("look", "c2", text="b")]
-    for way in ("run", "arun", "stream", "batch"):
-        with tracer.start_as_current_span("request") as request:
-            run_by(way, calling(calls, "done", tools=[look], observers=[before]))
-            assert trace.get_current_span() is request
-        assert seen <= {request}
-        seen.clear()
-        assert tree(telemetry.take(), bare=True) == (
-            "request[invoke_agent[chat scripted, chat scripted, execute_tool look[mine], execute_tool look[mine]]]"
-        )
 
 
 def test_other_effects_have_the_names_of_their_classes(telemetry: Telemetry) -> None:
@@ -411,9 +373,9 @@ def test_resumed_run_has_the_id_of_the_run(telemetry: Telemetry) -> None:
 
 def test_second_instrumentation_replaces_the_first(telemetry: Telemetry) -> None:
     other = Telemetry()
-    remove = other.instrument(name="adder")
+    remove = other.instrument(name="adder\ud800")
     calling("a").run("q")
-    assert (titles(telemetry.take()), titles(other.take())) == ([], ["invoke_agent adder", "chat scripted"])
+    assert (telemetry.take(), tree(other.take(), bare=True)) == ([], "invoke_agent adder?[chat scripted]")
     again = telemetry.instrument()
     remove()
     calling("a").run("q")
@@ -424,21 +386,33 @@ def test_second_instrumentation_replaces_the_first(telemetry: Telemetry) -> None
     assert telemetry.take() == []
 
 
+class Broken(SimpleSpanProcessor):
+    """A span processor that fails on calls."""
+
+    def on_start(self, span: Any, parent_context: Any = None) -> None:
+        if not span.name.startswith("invoke"):
+            raise RuntimeError("on_start")
+
+
+def test_failing_span_processor_does_not_fail_the_run(telemetry: Telemetry, caplog: pytest.LogCaptureFixture) -> None:
+    telemetry.tracers.add_span_processor(Broken(InMemorySpanExporter()))
+    for way in ("run", "arun"):
+        assert run_by(way, calling([call("echo", text="a"), call("fail", "c2", text="a")], "b")).output == "b"
+    assert tree(telemetry.take(), bare=True) == "invoke_agent, invoke_agent"
+    assert "on_start" in caplog.text
+
+
 # ---- models
 
 
-class Streams:
+class Streams(Named):
     """A model that streams its reply."""
 
-    name, provider = "streams", "x"
-
-    def complete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
-        return ModelReply("ab")
+    __slots__ = ()
 
     def stream(self, request: ModelRequest, *, timeout: float | None = None) -> Iterator[ReplyDelta | ModelReply]:
         yield ReplyDelta("a")
-        yield ReplyDelta("b")
-        yield ModelReply("ab")
+        yield ModelReply("a")
 
 
 BUSY = errors.RateLimitError("slow down", retry_after=0.0)
@@ -446,25 +420,24 @@ BUSY = errors.RateLimitError("slow down", retry_after=0.0)
 
 def asked_before() -> Any:
     model = cached(ScriptedModel([ModelReply("a", usage=Usage(5, 5))]))
-    calling(model=model).run("q")
+    caller_of(model).run("q")
     return model
 
 
 @cases(
     ("make", "expected"),
     (lambda: retrying(ScriptedModel([BUSY, BUSY, "a"])), {names.ATTEMPTS: 3}),
-    (lambda: with_fallbacks(ScriptedModel([BUSY]), Streams()), {names.FALLBACK: True, names.REQUEST_STREAM: True}),
-    (Streams, {names.REQUEST_STREAM: True}),
+    (lambda: with_fallbacks(ScriptedModel([BUSY]), Streams([])), {names.FALLBACK: True, names.REQUEST_STREAM: True}),
+    (lambda: Streams([]), {names.REQUEST_STREAM: True}),
     (asked_before, {names.CACHED: True}),
     (lambda: ScriptedModel([ModelReply("a", cost=0.5)]), {names.COST: 0.5}),
 )
 def test_spans_of_models_say_how_the_reply_came(make: Any, expected: dict[str, Any], telemetry: Telemetry) -> None:
-    list(calling(model=make()).stream("q", tokens=True))
+    list(caller_of(make()).stream("q", tokens=True))
     span = telemetry.take()[-1]
     known = (names.ATTEMPTS, names.FALLBACK, names.REQUEST_STREAM, names.CACHED, names.COST)
     found = attributes(span)
-    # A cached reply costs nothing.
-    assert {key: found[key] for key in known if found.get(key)} == expected
+    assert {key: found[key] for key in known if key in found} == expected
     assert span.status.is_unset
     assert (names.FIRST_CHUNK in found) == (names.REQUEST_STREAM in expected)
 
@@ -474,34 +447,23 @@ def test_spans_of_models_say_how_the_reply_came(make: Any, expected: dict[str, A
 SECRET = "hunter2"
 
 
-def secretive() -> gx.AgentExecutor:
-    """Return an executor whose question, replies, arguments, results and errors have the secret."""
-    calls = [call("echo", text=SECRET), call("fail", "c2", text=SECRET), call(SECRET, "c3")]
-    return calling(ModelReply(SECRET, tuple(calls)), SECRET)
-
-
 def written(span: ReadableSpan) -> str:
     return f"{span.name} {attributes(span)} {span.status.description} {span.events}"
 
 
 def test_no_content_leaves_unless_it_is_asked_for(telemetry: Telemetry, monkeypatch: pytest.MonkeyPatch) -> None:
-    raising = calling(call("fail", text=SECRET), handle_tool_errors="raise")
+    calls = (call("echo", text=SECRET), call("fail", "c2", text=SECRET), call(SECRET, "c3"))
+    replies = ModelReply(SECRET, calls), SECRET
     unread = gx.AgentExecutor(agent=gx.create_react_agent(ScriptedModel([SECRET]), [echo]), tools=[echo])
-
-    def run_all() -> list[ReadableSpan]:
-        secretive().run(SECRET)
-        for executor in (raising, unread, calling(errors.InvalidReplyError(SECRET))):
-            with contextlib.suppress(ValueError, errors.ModelError):
-                executor.run(SECRET)
-        return telemetry.take()
-
-    assert [one for one in run_all() if SECRET in written(one)] == []
+    raising = calling(calls[1], handle_tool_errors="raise")
+    for executor in (calling(*replies), raising, unread, calling(errors.InvalidReplyError(SECRET))):
+        with contextlib.suppress(ValueError, errors.ModelError):
+            executor.run(SECRET)
+    assert [one for one in telemetry.take() if SECRET in written(one)] == []
     monkeypatch.setenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "SPAN_ONLY")
-    remove = telemetry.instrument()
-    secretive().run(SECRET)
+    telemetry.instrument()
+    calling(*replies).run(SECRET)
     spans = {one.name: attributes(one) for one in telemetry.take()}
-    remove()
-    telemetry.instrument(content=False)()
     first = spans["execute_tool echo"]
     assert (first[names.TOOL_ARGUMENTS], first[names.TOOL_RESULT]) == (f'{{"text": "{SECRET}"}}', SECRET)
     outer = spans["invoke_agent"]
@@ -509,11 +471,19 @@ def test_no_content_leaves_unless_it_is_asked_for(telemetry: Telemetry, monkeypa
     assert SECRET in outer[names.OUTPUT_MESSAGES]
     # Of the last request only what the first one did not have.
     last = spans["chat scripted"]
-    assert last[names.KNOWN_MESSAGES] == 2
-    roles = [one["role"] for one in json.loads(last[names.INPUT_MESSAGES])]
-    assert roles == ["assistant", "tool", "tool", "tool"]
-    parts = json.loads(last[names.INPUT_MESSAGES])[0]["parts"]
-    assert [one["type"] for one in parts] == ["text", "tool_call", "tool_call", "tool_call"]
+    new = json.loads(last[names.INPUT_MESSAGES])
+    assert (last[names.KNOWN_MESSAGES], [one["role"] for one in new]) == (2, ["assistant", "tool", "tool", "tool"])
+    assert [one["type"] for one in new[0]["parts"]] == ["text", "tool_call", "tool_call", "tool_call"]
+
+
+def test_call_without_an_answer_has_its_request(telemetry: Telemetry) -> None:
+    telemetry.instrument(content=True)
+    with pytest.raises(KeyboardInterrupt):
+        calling(call("interrupt", text=SECRET), tools=[interrupt]).run("q")
+    cancel(caller_of(BlockingModel()))
+    found = [attributes(one) for one in telemetry.take()]
+    assert [one[names.OUTCOME] for one in found if names.TOOL_ARGUMENTS in one] == ["interrupted"]
+    assert names.INPUT_MESSAGES in found[-1]
 
 
 @pytest.mark.medium
@@ -528,20 +498,38 @@ def test_content_grows_with_the_run(make: Any, telemetry: Telemetry) -> None:
         gx.AgentExecutor(agent=agent, tools=[echo], max_iterations=100).run("q")
         return sum(len(str(attributes(one).get(names.INPUT_MESSAGES))) for one in telemetry.take())
 
-    remove = telemetry.instrument(content=True)
+    telemetry.instrument(content=True)
     ten, twenty, forty = map(recorded, (10, 20, 40))
-    remove()
     assert forty - twenty == pytest.approx(2 * (twenty - ten), rel=0.1)
 
 
+class Shown:
+    """A value that counts how often it is shown, and cannot be."""
+
+    times = 0
+
+    def __repr__(self) -> str:
+        self.times += 1
+        raise ValueError
+
+
 def test_content_is_bounded_and_can_be_encoded(telemetry: Telemetry) -> None:
-    remove = telemetry.instrument(content=True)
-    executor = calling([call("echo", text="a" * 100_000), call("\ud800", "\ud800")], "\ud800" * 9_000)
-    executor.run("q")
-    remove()
-    for span in telemetry.take():
+    """It is not made for a trace that is not sampled."""
+    telemetry.instrument(content=True)
+    shown = Shown()
+    odd = "\ud800" * 90_000
+    calls = [call("echo", text="a" * 100_000), call(odd, odd), *[call("echo", text="a" * 900)] * 100]
+    executor = calling(calls, odd, max_iterations=200)
+    executor.run({"input": "q", "more": shown})
+    spans = telemetry.take()
+    assert len(spans) == 105
+    for span in spans:
         written(span).encode()
-        assert max(len(str(value)) for value in attributes(span).values()) < 40_000
+        assert max(len(str(value)) for value in attributes(span).values()) < 90_000
+    times = shown.times
+    telemetry.instrument(content=True, tracer_provider=TracerProvider(ALWAYS_OFF))
+    calling("a").run({"input": "q", "more": shown})
+    assert shown.times == times > 0
 
 
 # ---- memory, and what is missing
@@ -554,18 +542,14 @@ def test_abandoned_run_ends_with_its_stream(telemetry: Telemetry) -> None:
     assert telemetry.take() == []
     del events
     gc.collect()
-    eventually(lambda: attributes(named(telemetry.take(), "invoke_agent"))[names.OUTCOME] == "closed")
+    assert attributes(named(telemetry.take(), "invoke_agent"))[names.OUTCOME] == "closed"
 
 
 def test_steps_that_are_changed_continue_the_run(telemetry: Telemetry) -> None:
-    """The stream before the change is closed without a last event."""
-    remove = telemetry.instrument()
     turns = langchain.iterate(calling(call("echo", text="a"), "b"), "q")
     for _ in turns:
         if not turns.ended:
             turns.run = Run({"input": "q"}, turns.run.steps)
-    gc.collect()
-    remove()
     outer = [attributes(one) for one in telemetry.take() if one.name == "invoke_agent"]
     assert [one[names.OUTCOME] for one in outer] == ["closed", "finished"]
     assert len({one[names.RUN_ID] for one in outer}) == 1
@@ -575,6 +559,8 @@ def test_steps_that_are_changed_continue_the_run(telemetry: Telemetry) -> None:
     ("options", "fact"),
     ({"name": 1}, "name=1"),
     ({"content": "yes"}, "content='yes'"),
+    ({"tracer_provider": MeterProvider()}, "tracer_provider=.* a TracerProvider"),
+    ({"meter_provider": TracerProvider}, "meter_provider=.* a MeterProvider"),
     ({}, r"pip install 'graphexec-agents\[otel\]'"),
 )
 def test_mistake_is_named(options: dict[str, Any], fact: str, monkeypatch: pytest.MonkeyPatch) -> None:

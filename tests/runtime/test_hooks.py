@@ -166,6 +166,33 @@ def test_observer_hears_a_report_in_mid_call(way: str, options: dict[str, Any], 
     assert threads == {threading.get_ident()}
 
 
+def test_observer_that_can_wait_for_reports_makes_no_task() -> None:
+    tasks, news = list[object](), list[object]()
+
+    class Patient:
+        event_types = (Reported,)
+        reports_at_end = True
+
+        def __call__(self, event: Event[Any]) -> None:
+            assert isinstance(event, Reported)
+            news.append(event.news)
+
+    @gx.tool
+    async def work() -> str:
+        """Work."""
+        tasks.append(asyncio.current_task())
+        report("half done")
+        return "done"
+
+    async def run() -> None:
+        tasks.append(asyncio.current_task())
+        await make_executor(act("work"), answer(), tools=[work]).arun("q", observers=[Patient()])
+
+    asyncio.run(run())
+    assert tasks[0] is tasks[1]
+    assert news == ["half done"]
+
+
 @cases("is_async", False, True)
 def test_consumer_of_a_stream_receives_a_report_in_mid_call(is_async: bool) -> None:
     received = threading.Event()

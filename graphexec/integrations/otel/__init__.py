@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from graphexec._arguments import FLAG, NAME, optional, validate
+from graphexec._arguments import FLAG, NAME, has_methods, optional, validate
 from graphexec.runtime import instrument as on_each_run
 
 if TYPE_CHECKING:
@@ -21,6 +21,8 @@ __all__ = ["instrument"]
 # The variable of OpenTelemetry's own instrumentations, and its values for content on spans.
 _CONTENT_VARIABLE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 _CONTENT_VALUES = ("true", "span_only", "span_and_event")
+
+_TRACERS, _METERS = has_methods("a TracerProvider", "get_tracer"), has_methods("a MeterProvider", "get_meter")
 
 # What ends the instrumentation that holds.
 _ends: list[Callable[[], None]] = []
@@ -35,20 +37,17 @@ def instrument(
 ) -> Callable[[], None]:
     """Trace and measure every run of this process from now on; return the function that ends this.
 
-    A run is a span `invoke_agent`, in the caller's trace, and `invoke_workflow` for a machine without an agent. Each
-    call of it is a span within: `chat {model}`, `execute_tool {tool}`, and for another effect the name of its class. It
-    is current while the handler, the model or the tool works, so that their own spans, nested runs and requests are in
-    the trace. A call that is cut off ends at the cut. A run that a limit or a refusal stops is no error; its span has
-    `graphexec.outcome` and `graphexec.reason`.
+    A run is a span `invoke_agent` in the caller's trace, `invoke_workflow` for a machine without an agent. Each call is
+    one within, which is current while it works: `chat {model}`, `execute_tool {tool}`, and for another effect the name
+    of its class. A call that is cut off ends at the cut. Only failures are errors: `graphexec.outcome` and
+    `graphexec.reason` say how else a run has ended.
 
-    `name` is the agent's, for runs that are not nested in another one, where it is that of the tool. With `content`,
-    spans have prompts, replies, arguments and results, which may be private, each text up to 8,000 characters; of a
-    request only what no earlier one of the run has. By default OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT says
-    so. Without content, no text of a person, a model or a tool leaves the process: an error is named by its class, and
-    only that of a model provider has its message. The providers default to the global ones.
+    `name` is the agent's; a nested run has that of the tool. With `content`, spans have prompts, replies, arguments and
+    results, which may be private, each text up to 8,000 characters, and of a request only what no earlier one of the
+    run has. By default OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT says so. Without it no text of a person, a
+    model or a tool leaves the process: only the error of a model's provider has a message, others have their class.
 
-    A second call replaces the first, so that no span comes twice. Raises `InputError` for invalid options, and if
-    opentelemetry-api is missing.
+    A second call replaces the first. Raises `InputError` for invalid options, and if opentelemetry-api is missing.
     """
     # Loads the package of models.
     from graphexec.models.bridges.bridging import require
@@ -59,7 +58,9 @@ def instrument(
 
     validate(
         "otel.instrument",
-        ("name", name, optional(NAME, "none")),
+        ("tracer_provider", tracer_provider, optional(_TRACERS, "the global one")),
+        ("meter_provider", meter_provider, optional(_METERS, "the global one")),
+        ("name", name, optional(NAME)),
         ("content", content, optional(FLAG, "what the environment says")),
     )
     if content is None:
@@ -69,11 +70,4 @@ def instrument(
         _ends.pop()()
     end = on_each_run(telemetry.begin)
     _ends.append(end)
-
-    def remove() -> None:
-        if end in _ends:
-            _ends.remove(end)
-            end()
-        telemetry.end_left()
-
-    return remove
+    return end

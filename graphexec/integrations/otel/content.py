@@ -5,32 +5,27 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any
 
+from graphexec import errors
 from graphexec.messages import (
     AssistantMessage,
-    ChatRequest,
     Message,
-    ModelRequest,
     Reasoning,
     ToolCall,
     ToolMessage,
     UserMessage,
 )
 
-# Characters of one text, and messages of one attribute: the later ones.
-_LONGEST, _MOST_MESSAGES = 8_000, 64
+# Characters of one text; messages of one attribute, the later ones, and parts of each, the earlier ones.
+_LONGEST, _MOST = 8_000, 64
 
 
 def clip(text: str, longest: int = _LONGEST) -> str:
     """Return a text, or its beginning. A lone surrogate, which no exporter can encode, becomes a question mark."""
     shown = text if len(text) <= longest else f"{text[: longest - 1]}…"
     return shown if shown.isascii() else shown.encode("utf-8", "replace").decode()
-
-
-def messages_of(request: ModelRequest) -> tuple[Message, ...]:
-    """Return the messages of a request; a prompt is one of the user."""
-    return tuple(request.messages) if isinstance(request, ChatRequest) else (UserMessage(request.prompt),)
 
 
 def new_messages(messages: Sequence[Message], known: Sequence[Message]) -> tuple[int, list[Message]]:
@@ -50,35 +45,34 @@ def new_messages(messages: Sequence[Message], known: Sequence[Message]) -> tuple
 
 def format_messages(messages: Sequence[Message]) -> str:
     """Return messages as JSON."""
-    return json.dumps([{"role": one.role, "parts": [*_parts(one)]} for one in messages[-_MOST_MESSAGES:]])
+    return json.dumps([{"role": one.role, "parts": [*islice(_parts(one), _MOST)]} for one in messages[-_MOST:]])
 
 
 def format_value(value: object) -> str:
-    """Return a value as JSON; a text as it is."""
+    """Return a value as JSON; a string as it is."""
     try:
         return clip(value if isinstance(value, str) else json.dumps(value, default=repr, ensure_ascii=False))
-    # A tool may return any object, and a mapping with other keys than strings.
-    except (TypeError, ValueError):
-        return clip(repr(value))
+    # A person's or a tool's value may be any object: a mapping with other keys, deep, or one whose repr fails.
+    except Exception:  # noqa: BLE001
+        return clip(errors.format_value(value))
 
 
 # Any: JSON.
 def _parts(message: Message) -> Iterator[dict[str, Any]]:
     if isinstance(message, AssistantMessage):
         for part in message.parts:
-            match part:
-                case Reasoning(text):
-                    yield {"type": "reasoning", "content": clip(text)}
-                case ToolCall(call, name, arguments):
-                    yield {"type": "tool_call", "id": call, "name": name, "arguments": clip(arguments)}
-                case str():
-                    yield {"type": "text", "content": clip(part)}
+            if isinstance(part, ToolCall):
+                called = {"id": clip(part.id), "name": clip(part.name), "arguments": clip(part.arguments)}
+                yield {"type": "tool_call", **called}
+            elif isinstance(part, Reasoning):
+                yield {"type": "reasoning", "content": clip(part.text)}
+            else:
+                yield {"type": "text", "content": clip(part)}
         return
-    content = clip(message.content)
     if isinstance(message, ToolMessage):
-        yield {"type": "tool_call_response", "id": message.call_id, "response": content}
+        yield {"type": "tool_call_response", "id": clip(message.call_id), "response": clip(message.content)}
     else:
-        yield {"type": "text", "content": content}
+        yield {"type": "text", "content": clip(message.content)}
     if isinstance(message, (UserMessage, ToolMessage)):
         for number, image in enumerate(message.images, 1):
             yield {"type": "text", "content": image.label(number)}

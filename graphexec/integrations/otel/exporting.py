@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import final
+from logging.handlers import BufferingHandler
 
 from graphexec.integrations.otel import instrument
 from graphexec.integrations.otel.content import clip
@@ -17,19 +17,11 @@ from graphexec.integrations.otel.content import clip
 # Seconds that the end waits for the delivery.
 _PATIENCE = 3.0
 # Characters of why it failed.
-_LONGEST_REASON = 160
+_LONGEST_REASON = 400
 
 
-@final
-class _Failures(logging.Handler):
-    """Keeps what the SDK logs of failed deliveries, which would mix with the answer."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self.last = ""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.last = record.getMessage()
+def _sends(signal: str) -> bool:
+    return os.environ.get(f"OTEL_{signal}_EXPORTER") != "none"
 
 
 @contextmanager
@@ -37,8 +29,8 @@ def exporting(*, enabled: bool = True) -> Generator[None]:
     """Send the spans and the metrics of the runs in the block by OTLP over HTTP; their end waits 3 seconds at most.
 
     The variables of OpenTelemetry's SDK configure it: OTEL_EXPORTER_OTLP_ENDPOINT and _HEADERS, OTEL_SERVICE_NAME,
-    OTEL_METRICS_EXPORTER=none. What cannot be delivered is one line on stderr. Raises `InputError` without the extra
-    `otlp`.
+    OTEL_METRICS_EXPORTER=none and OTEL_TRACES_EXPORTER=none. What cannot be delivered is one line on stderr. Raises
+    `InputError` without the extra `otlp`.
     """
     if not enabled:
         yield
@@ -55,14 +47,16 @@ def exporting(*, enabled: bool = True) -> Generator[None]:
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-    failures, logger = _Failures(), logging.getLogger("opentelemetry")
+    # What the SDK logs of failed deliveries would mix with the answer.
+    failures, logger = BufferingHandler(100), logging.getLogger("opentelemetry")
+    failures.setLevel(logging.WARNING)
     logger.addHandler(failures)
     logger.propagate = False
     resource = Resource.create({SERVICE_NAME: "graphexec"}).merge(OTELResourceDetector().detect())
     tracers = TracerProvider(resource=resource, shutdown_on_exit=False)
-    tracers.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
-    sends_metrics = os.environ.get("OTEL_METRICS_EXPORTER") != "none"
-    readers = [PeriodicExportingMetricReader(OTLPMetricExporter())] if sends_metrics else []
+    if _sends("TRACES"):
+        tracers.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    readers = [PeriodicExportingMetricReader(OTLPMetricExporter())] if _sends("METRICS") else []
     meters = MeterProvider(readers, resource, shutdown_on_exit=False)
     if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
         # For the spans of tools, unless the user's file has set another.
@@ -78,10 +72,14 @@ def exporting(*, enabled: bool = True) -> Generator[None]:
         ends = time.monotonic() + _PATIENCE
         for one in threads:
             one.join(max(0.0, ends - time.monotonic()))
-        if failures.last or any(one.is_alive() for one in threads):
-            reason = clip(" ".join(failures.last.split()) or "it does not answer", _LONGEST_REASON)
+        if failures.buffer or any(one.is_alive() for one in threads):
+            reason = "it does not answer"
+            if failures.buffer:
+                last = failures.buffer[-1]
+                reason = str(last.exc_info[1]) if last.exc_info else last.getMessage()
             print(
                 "graphexec: OTEL_EXPORTER_OTLP_ENDPOINT (default: http://localhost:4318) has not taken all telemetry: "
-                f"{reason}; start a collector there, or correct the variable",
+                f"{clip(' '.join(reason.split()), _LONGEST_REASON)}; start a collector there, or correct the OTEL_* "
+                "variables",
                 file=sys.stderr,
             )
