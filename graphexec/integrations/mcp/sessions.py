@@ -19,7 +19,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from graphexec.errors import GraphexecError, described
 from graphexec.integrations.mcp.open_calls import OpenCalls
 from graphexec.integrations.mcp.results import Progress
-from graphexec.integrations.mcp.transports import Connection, Connector
+from graphexec.integrations.mcp.transports import UNREADABLE, Connection, Connector, describe
 from graphexec.runtime.background_loop import BACKGROUND
 from graphexec.runtime.calls import report, reset_after_fork
 from graphexec.runtime.threads import MOST_REPORTS
@@ -28,7 +28,9 @@ from graphexec.runtime.threads import MOST_REPORTS
 MOST_TOOLS, _MOST_LISTED = 500, 100_000
 # What the SDK says of a connection or a stream that has ended, and of an HTTP error. Servers use its codes, too.
 _CLOSED, _HTTP_ERROR = "Connection closed", "Server returned an error response"
-_STREAM, _STREAM_ENDED = "SSE stream", "SSE stream ended"
+_STREAM_ENDED = "SSE stream ended"
+# What it says of other answers over HTTP without a result.
+_NO_ANSWER = ("SSE stream", "Unexpected content type", "server answered a request with 202")
 _UNREADABLE = "the answer to {} cannot be read, and the call has taken place: {}"
 # Characters of what a server says in progress and in errors.
 _LONGEST = 1_000
@@ -97,7 +99,7 @@ class Session:
             raise await self._explain_failure(connection, tool, error) from None
         # The SDK raises `RuntimeError` and `ValidationError` for results that do not conform.
         except Exception as error:
-            raise self._error(_UNREADABLE.format(tool, _first_line(error))) from error
+            raise self._error(_UNREADABLE.format(tool, describe(error))) from error
         else:
             return result
 
@@ -125,19 +127,21 @@ class Session:
         if text == _CLOSED and not connection.lost:
             # Its task knows why.
             await asyncio.wait([self._open[connection]], timeout=1.0)
-        if text == _CLOSED or (self.is_remote and text.startswith(_STREAM)):
+        if text == _CLOSED or (self.is_remote and text.startswith(_NO_ANSWER)):
             if text == _CLOSED or text.startswith(_STREAM_ENDED):
                 connection.note(text, fatal=True)
             why = connection.reason or text
             return self._error(f"the connection was lost during {tool}, which may have taken place: {why}")
         if error.code == types.REQUEST_TIMEOUT and self.timeout is not None and "timed out" in text:
             return self._error(f"{tool} was not answered within {self.timeout:g} seconds, and is cancelled")
-        if self.is_remote and error.code == types.PARSE_ERROR:
-            return self._error(_UNREADABLE.format(tool, text))
+        if error.code == types.PARSE_ERROR and text.startswith(UNREADABLE):
+            return self._error(_UNREADABLE.format(tool, f"{text}; {connection.clue}".removesuffix("; ")))
         if self.is_remote and (text == _HTTP_ERROR or " 404 " in connection.clue):
             # It may have forgotten the session, as after a restart: the next call begins another one.
             connection.note(text, fatal=True)
-            return self._error(f"it did not take the call of {tool}: {connection.clue}; call it again")
+            if connection.clue.startswith("it answered 4"):
+                return self._error(f"it did not take the call of {tool}: {connection.clue}; call it again")
+            return self._error(f"it answered with an error to {tool}, which may have taken place: {connection.clue}")
         return error
 
     async def connect(self) -> Connection:
@@ -183,27 +187,29 @@ class Session:
             case TimeoutError():
                 why = f"it did not answer within {self._connect_timeout:g} seconds"
             case OSError() if not self.is_remote:
-                return self._error(f"it cannot be started ({_first_line(error)}); correct the command")
+                return self._error(f"it cannot be started ({describe(error)}); correct the command")
             case _:
-                why = _first_line(error)
+                why = describe(error)
         why = connection.reason or (f"{why}; {connection.clue}" if connection.clue else why)
         remedy = "the address, and the headers" if self.is_remote else "the command, and what its program needs"
         return self._error(f"{why}; check {remedy}")
 
     async def _list_tools(self, client: Client) -> list[types.Tool]:
-        wanted, count, found, cursor = self._only, 0, list[types.Tool](), None
-        while True:
+        wanted, count, cursor = self._only, 0, None
+        # A name that is listed twice is one tool, and a cursor that comes again begins a circle.
+        found, cursors = dict[str, types.Tool](), set[str | None]()
+        while cursor not in cursors and count <= _MOST_LISTED:
+            cursors.add(cursor)
             page = await client.list_tools(cursor=cursor)
-            count, cursor = count + len(page.tools), page.next_cursor
-            found += [one for one in page.tools if wanted is None or one.name in wanted]
-            if wanted is None and count > MOST_TOOLS:
+            count, cursor = count + len(page.tools), page.next_cursor or None
+            found |= {one.name: one for one in page.tools if wanted is None or one.name in wanted}
+            if wanted is None and len(found) > MOST_TOOLS:
                 raise self._error(f"it lists more than {MOST_TOOLS} tools; choose some with only=[...]")
-            if not cursor or (wanted is not None and len(found) >= len(wanted)) or count > _MOST_LISTED:
+            if wanted is not None and len(found) == len(wanted):
                 break
-        names = {one.name for one in found}
-        if missing := [one for one in wanted or () if one not in names]:
+        if missing := [one for one in wanted or () if one not in found]:
             raise self._error(f"it lists no tool {missing[0]}; correct only=[...]")
-        return found
+        return [*found.values()]
 
     def _error(self, text: str) -> MCPServerError:
         # Texts of the server may be in it.
@@ -270,7 +276,3 @@ class Call:
     def cancel(self) -> None:
         """Cancel the call, at its server, too; also before it has begun."""
         self._loop.call_soon_threadsafe(lambda: self._task.cancel())  # noqa: PLW0108 - the task comes later
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error) or type(error).__name__).strip().partition("\n")[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import math
 import os
@@ -25,6 +26,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.server import MCPServer, Server
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
+from pydantic import ValidationError
 
 from graphexec.errors import InputError, format_value
 
@@ -34,6 +36,8 @@ logging.getLogger("mcp").addHandler(logging.NullHandler())
 # Bytes of one message: a large image in base64. The SDK keeps a line of a program's output of any length, and copies it
 # with each piece that it reads.
 MOST_BYTES = 16 * 1024**2
+# How the SDK begins what it says of an answer over HTTP that it cannot read.
+UNREADABLE = "Failed to parse"
 # Bytes of what a program writes to its standard error: its last lines, for an error.
 _KEPT = 2_000
 # Seconds in which a program may end by itself, and then after SIGTERM; as in the SDK.
@@ -124,8 +128,8 @@ async def _start_program(parameters: StdioServerParameters, connection: Connecti
     assert stdin is not None, "it is a pipe"
     assert stdout is not None, "it is a pipe"
     assert stderr is not None, "it is a pipe"
-    # None waits for the other side; the session takes at once what has arrived.
-    inbox, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](math.inf)
+    # Only a program that floods us waits, so that the loop serves other sessions between its messages.
+    inbox, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](64)
     outgoing, outbox = anyio.create_memory_object_stream[SessionMessage](math.inf)
     last_words, closing = bytearray(), False
 
@@ -133,12 +137,14 @@ async def _start_program(parameters: StdioServerParameters, connection: Connecti
         async with inbox:
             try:
                 async for line in stdout:
+                    message: types.JSONRPCMessage | None
                     try:
                         message = jsonrpc_message_adapter.validate_json(line, by_name=False)
-                    except ValueError:
+                    except ValueError as error:
                         connection.note(f"it wrote {_shorten(line)!r}, which is no message of MCP")
-                    else:
-                        inbox.send_nowait(SessionMessage(message))
+                        message = _refuse(line, describe(error))
+                    if message is not None:
+                        await inbox.send(SessionMessage(message))
             except ValueError:
                 # The program waits, and nothing more is read.
                 connection.note(f"it sent a message of more than {MOST_BYTES:,} bytes", fatal=True)
@@ -152,9 +158,9 @@ async def _start_program(parameters: StdioServerParameters, connection: Connecti
                     await _wait(process)
             if closing:
                 return
-            status = "" if process.returncode is None else f" with status {process.returncode}"
-            words = f": {_shorten(last_words)}" if last_words else ""
-            connection.note(f"its program ended{status}{words}", fatal=True)
+            status = process.returncode
+            end = "its program closed its output" if status is None else f"its program ended with status {status}"
+            connection.note(f"{end}: {_shorten(last_words)}" if last_words else end, fatal=True)
 
     async def write() -> None:
         async with outbox:
@@ -193,24 +199,52 @@ async def _start_program(parameters: StdioServerParameters, connection: Connecti
             transport.close()
 
 
+def _refuse(line: bytes, why: str) -> types.JSONRPCError | None:
+    """Return an error for the request whose answer cannot be read, as the SDK does over HTTP, if it is an answer."""
+    with suppress(ValueError, RecursionError):
+        # Integers of any length; the SDK takes the string of an id, too.
+        match json.loads(line.decode(errors="replace"), parse_int=str):
+            case {"id": str(number), **others} if "method" not in others:
+                refused = types.ErrorData(code=types.PARSE_ERROR, message=f"{UNREADABLE}: {why}")
+                return types.JSONRPCError(jsonrpc="2.0", id=number, error=refused)
+            case _:
+                pass
+    return None
+
+
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """Wait until a program has ended, whose input has been closed; after `_GRACE` seconds kill it and its children."""
+    """Wait until a program has ended, whose input has been closed; after `_GRACE` seconds end it; end its children."""
     for name in ("", "SIGTERM", "SIGKILL"):
-        if name and sys.platform == "win32":
-            process.kill()
-        elif name:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.Signals[name])
+        if name:
+            _signal_group(process, name)
         with suppress(TimeoutError):
             async with asyncio.timeout(_GRACE):
                 await _wait(process)
-                return
+                break
+    if sys.platform != "win32":
+        _signal_group(process, "SIGTERM")
+
+
+def _signal_group(process: asyncio.subprocess.Process, name: str) -> None:
+    if sys.platform == "win32":
+        process.kill()
+    else:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.Signals[name])
 
 
 async def _wait(process: asyncio.subprocess.Process) -> None:
     """Wait until a program has ended. `Process.wait` waits for its pipes, too, which another process may hold."""
     while process.returncode is None:  # noqa: ASYNC110 - asyncio tells nobody else
         await asyncio.sleep(0.01)
+
+
+def describe(error: BaseException) -> str:
+    """Return what is wrong, on one line: pydantic's first one names only a class."""
+    if isinstance(error, ValidationError):
+        last = error.errors()[-1]
+        return f"{'.'.join(str(part) for part in last['loc'])}: {last['msg']}".removeprefix(": ")
+    return (str(error) or type(error).__name__).strip().partition("\n")[0]
 
 
 def _shorten(data: bytes | bytearray) -> str:

@@ -1,7 +1,7 @@
 """A small server over stdio in plain Python, which starts fast: `python plain_server.py NOTES`.
 
 Its tools write a line to the file NOTES when they begin: `add` sums, `die` ends the process, `large` answers with a
-million characters, and `big` with so many millions, in a message that does not end.
+million characters, `big` with so many millions, in a message that does not end, and `odd` with half a character.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 SCHEMA = {"type": "object", "properties": {"number": {"type": "integer"}}, "required": ["number"]}
-TOOLS = [{"name": name, "description": name, "inputSchema": SCHEMA} for name in ("add", "die", "large", "big")]
+TOOLS = [{"name": name, "description": name, "inputSchema": SCHEMA} for name in ("add", "die", "large", "big", "odd")]
 
 
 # Any: JSON data.
@@ -37,7 +37,7 @@ def answer(method: str, params: dict[str, Any], notes: Path) -> dict[str, Any] |
                 sys.stdout.write('{"jsonrpc": "2.0", "id": 0, "result": "')
                 for _ in range(number):
                     sys.stdout.write("x" * 1_000_000)
-            text = "x" * 1_000_000 if name == "large" else str(number + 1)
+            text = {"large": "x" * 1_000_000, "odd": "\ud800"}.get(name, str(number + 1))
             return {"content": [{"type": "text", "text": text}]}
         case _:
             return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import select
 import subprocess
 import sys
 import threading
@@ -66,7 +67,7 @@ def test_a_killed_server_is_told_and_reconnected(tmp_path: Path, capfd: pytest.C
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_large_answer_is_bounded(tmp_path: Path) -> None:
+def test_large_or_unreadable_answers_end_their_call(tmp_path: Path) -> None:
     with MCPServer([sys.executable, PLAIN, str(tmp_path / "notes")], max_observation=10) as server:
         tools = tools_of(server)
         model = ScriptedModel([ToolCall("1", "large", '{"number": 1}'), "done"])
@@ -74,6 +75,8 @@ def test_a_large_answer_is_bounded(tmp_path: Path) -> None:
         assert "[... 999,990 more characters were cut" in str(model.requests[-1])
         with pytest.raises(MCPServerError, match=r"during big, .*: it sent a message of more than 16,777,216 bytes$"):
             tools["big"](number=1_000)
+        with pytest.raises(MCPServerError, match=r"the answer to odd cannot be read, .*: Invalid JSON: .* it wrote "):
+            tools["odd"](number=1)
         assert tools["add"](number=1) == "2"
 
 
@@ -93,6 +96,20 @@ def test_a_program_that_is_no_server_is_one_sentence() -> None:
         assert text in str(raised.value)
         assert "\n" not in str(raised.value)
         assert "secret" not in str(raised.value)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs POSIX")
+def test_children_of_a_program_end_with_it(tmp_path: Path) -> None:
+    pipe = str(tmp_path / "pipe")
+    os.mkfifo(pipe)
+    reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    command = ["sh", "-c", 'sleep 60 > "$1" & exec "$2" "$3" notes', "sh", pipe, sys.executable, PLAIN]
+    with MCPServer(command) as server:
+        server.tools()
+        assert select.select([reading], [], [], 0) == ([], [], [])
+    # Its end is read when nobody writes any more.
+    assert select.select([reading], [], [], 10)[0] == [reading]
+    os.close(reading)
 
 
 def test_a_timeout_names_the_tool(tmp_path: Path) -> None:
@@ -157,7 +174,7 @@ class _Wrong(BaseHTTPRequestHandler):
     """Answers each path in a way of its own."""
 
     def do_POST(self) -> None:
-        status, headers, body = ANSWERS[self.path][0](self.rfile.read(int(self.headers["content-length"])))
+        status, headers, body = (ANSWERS | CALLS)[self.path][0](self.rfile.read(int(self.headers["content-length"])))
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name, value)
@@ -183,7 +200,32 @@ ANSWERS: dict[str, tuple[Callable[[bytes], _Answer], str]] = {
     "/page": (lambda _: (200, {"content-type": "text/html"}, b"<html>"), "Unexpected content type: text/html"),
     "/packed": (lambda _: (200, {**_JSON, "content-encoding": "gzip"}, b""), "a compressed form"),
     "/large": (lambda _: (200, _JSON, b" " * 17_000_000), "more than 16,777,216 bytes"),
-    "/odd": (lambda request: _result(request, some="thing"), "validation errors for InitializeResult"),
+    "/odd": (lambda request: _result(request, some="thing"), "Field required"),
+}
+
+
+def _gateway(status: int) -> Callable[[bytes], _Answer]:
+    """Return a server with one tool, whose calls get a page of this status."""
+
+    def answer(request: bytes) -> _Answer:
+        match json.loads(request)["method"]:
+            case "initialize":
+                server = {"name": "a", "version": "1"}
+                return _result(request, protocolVersion="2025-11-25", capabilities={"tools": {}}, serverInfo=server)
+            case "tools/list":
+                return _result(request, tools=[{"name": "act", "inputSchema": {"type": "object"}}])
+            case "tools/call":
+                return status, {"content-type": "text/html"}, b"<html>"
+            case _:
+                return 202, {}, b""
+
+    return answer
+
+
+CALLS: dict[str, tuple[Callable[[bytes], _Answer], str]] = {
+    "/forgotten": (_gateway(404), "it did not take the call of act: it answered 404 Not Found; call it again"),
+    "/slow": (_gateway(504), "act, which may have taken place: it answered 504 Gateway Timeout"),
+    "/login": (_gateway(200), "act, which may have taken place: Unexpected content type: text/html"),
 }
 
 
@@ -197,4 +239,9 @@ def test_an_address_that_is_no_server_is_one_sentence() -> None:
             assert str(raised.value).startswith(f"MCP server {address}: ")
             assert text in str(raised.value)
             assert "\n" not in str(raised.value)
+        for path, (_, text) in CALLS.items():
+            with MCPServer(f"http://127.0.0.1:{http.server_port}{path}", mode="legacy") as server:
+                with pytest.raises(MCPServerError) as raised:
+                    tools_of(server)["act"]()
+                assert str(raised.value).endswith(text)
         http.shutdown()

@@ -37,13 +37,14 @@ def calling(server: MCPServer, name: str, arguments: str = "{}", **options: Any)
     return create_agent(model, server.tools(), kind="tool_calling", **options)
 
 
-def listing(*pages: list[str], schema: dict[str, Any] | None = None) -> Server[Any]:
-    """Return a server that lists pages of tools with these names."""
+def listing(*pages: list[str], schema: dict[str, Any] | None = None, is_circle: bool = False) -> Server[Any]:
+    """Return a server that lists pages of tools with these names, without an end if they are a circle."""
 
     async def list_tools(_: Any, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
         number = int((params and params.cursor) or 0)
         tools = [types.Tool(name=name, input_schema=schema or {"type": "object"}) for name in pages[number]]
-        return types.ListToolsResult(tools=tools, next_cursor=str(number + 1) if pages[number + 1 :] else None)
+        following = str((number + 1) % len(pages)) if is_circle or pages[number + 1 :] else None
+        return types.ListToolsResult(tools=tools, next_cursor=following)
 
     return Server("listing", on_list_tools=list_tools)
 
@@ -128,6 +129,8 @@ def test_what_is_wrong_is_one_sentence_with_the_name() -> None:
         assert "\n" not in str(raised.value)
     with MCPServer(listing(*many), only=["tool9999", "tool1"]) as server:
         assert [*tools_of(server)] == ["tool1", "tool9999"]
+    with MCPServer(listing(["a", "a"], ["a", "b"], is_circle=True)) as circle:
+        assert [*tools_of(circle)] == ["a", "b"]
     with pytest.raises(MCPServerError, match="listing: it is closed"):
         server.tools()[0]()
 
