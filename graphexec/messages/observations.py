@@ -67,16 +67,25 @@ def dump_observation(observation: Any) -> Any:
     return data if marks.images or (same and not isinstance(restored, str)) else text
 
 
+# The key of an object whose value here is all that models and people see of it, such as one that waits for a node.
+LABEL = "graphexec_label"
+
 # Any value that a tool returns. A resumed run has its JSON data, and the images in their places: their text for the
 # model is the same.
 Observation: TypeAlias = Annotated[Any, Stored(dump_observation, restore_value)]
 
 
+def label_of(observation: Any) -> str | None:
+    """Return the label that stands for an observation, if it has a `LABEL`."""
+    label: Any = observation.get(LABEL) if type(observation) is dict else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+    return label if isinstance(label, str) else None
+
+
 def format_observation(observation: Any) -> str:
     """Return an observation as text for a model: a string unchanged, any other value as JSON or else as its `repr`.
 
-    An image is written as its label, `[image 1: image/png, 12 kB]`. The parts of a list with images are written one
-    below the other.
+    An image is written as its label, `[image 1: image/png, 12 kB]`, and an object with a `LABEL` as that. The parts of
+    a list with images are written one below the other.
     """
     return observation if isinstance(observation, str) else split_observation(observation)[0]
 
@@ -102,6 +111,8 @@ def _format(value: Any, label: Callable[[Image], str]) -> str:
         return value
     if isinstance(value, Image):
         return label(value)
+    if (of_object := label_of(value)) is not None:
+        return of_object
     marks = ImageMarks()
     text = write_json(value, marks)
     if text is not None and not marks.images:

@@ -85,7 +85,11 @@ def _collect(values: Iterable[object], read: Callable[[Any], AnyTool]) -> list[A
     collected: list[AnyTool] = []
     owners: dict[str, object] = {}
     for value in values:
-        for one in map(_require_tool, value.tools()) if _is_toolset(value) else [read(value)]:
+        found: Iterable[AnyTool] = ()
+        if is_toolset := _is_toolset(value):
+            found = value.tools()
+            validate(format_value(value), ("tools()", found, TOOLS), error=ToolDefinitionError)
+        for one in map(_require_tool, found) if is_toolset else [read(value)]:
             owner = owners.setdefault(one.name, value)
             if owner is not value and (_is_toolset(owner) or _is_toolset(value)):
                 both = f"one of {format_value(owner)}, and one of {format_value(value)}"

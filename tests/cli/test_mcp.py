@@ -15,9 +15,11 @@ pytest.importorskip("mcp", reason="needs the extra mcp")
 
 from mcp import StdioServerParameters
 
+from graphexec import create_agent
 from graphexec.cli.runs.servers import Servers, open_servers
 from graphexec.errors import InputError
-from graphexec.integrations.mcp import MCPServer, configuration, load_servers
+from graphexec.integrations.mcp import MCPServer, configuration, elicit, load_servers
+from graphexec.models import ScriptedModel
 from graphexec.tools import tool
 from tests.cli.terminals import Program, command, refused
 from tests.cli.test_chat_terminal import PROMPT, TerminalSession
@@ -50,7 +52,7 @@ def write(content: object) -> Path:
 
 
 def test_servers_of_other_clients_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TOKEN", "secret")
+    monkeypatch.setenv("TOKEN", 'se"cret')
     monkeypatch.delenv("NOWHERE", raising=False)
     made: list[tuple[Any, Any]] = []
 
@@ -60,13 +62,13 @@ def test_servers_of_other_clients_are_read(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(configuration, "MCPServer", make)
     program = {"command": "${NOWHERE:-prog}", "args": ["-c", "${workspaceFolder}"], "env": {"KEY": "${env:TOKEN}"}}
-    address = {"type": "http", "url": "https://example.org/mcp", "headers": {"Authorization": "Bearer ${TOKEN}"}}
+    address = {"type": "http", "url": "HTTPS://example.org/mcp", "headers": {"Authorization": "Bearer ${TOKEN}"}}
     gone = {"command": "x", "disabled": True}
     for key in ("mcpServers", "servers"):
         found = load_servers(write({key: {"a": program, "b": address, "c": gone}}))
         assert list(map(repr, found.values())) == ["<MCPServer a>", "<MCPServer b>"]
-        expanded = StdioServerParameters(command="prog", args=["-c", str(Path.cwd())], env={"KEY": "secret"})
-        assert made[-2:] == [(expanded, None), ("https://example.org/mcp", {"Authorization": "Bearer secret"})]
+        expanded = StdioServerParameters(command="prog", args=["-c", str(Path.cwd())], env={"KEY": 'se"cret'})
+        assert made[-2:] == [(expanded, None), ("HTTPS://example.org/mcp", {"Authorization": 'Bearer se"cret'})]
     commented = '{"servers": {/* one, */ "a": {"command": "a//b", "args": ["c,]",], // two\n},},}'
     assert [*load_servers(write(commented))] == ["a"]
     assert made[-1][0] == StdioServerParameters(command="a//b", args=["c,]"])
@@ -75,7 +77,9 @@ def test_servers_of_other_clients_are_read(monkeypatch: pytest.MonkeyPatch) -> N
 def test_what_a_file_lacks_is_one_sentence() -> None:
     rows: list[tuple[Any, list[str]]] = [
         ("{", ["mcp.json is not JSON"]),
+        ("[" * 100_000, ["mcp.json is not JSON"]),
         ("[]", ["mcp.json has no servers", "mcpServers"]),
+        ({"mcpServers": {"sh\x1b\nop": {}}}, ["mcp.json: shop", "command"]),
         ({"mcpServers": []}, ["mcp.json has no servers"]),
         *(
             ({"mcpServers": {"shop": given}}, ["mcp.json: shop", fact])
@@ -88,6 +92,7 @@ def test_what_a_file_lacks_is_one_sentence() -> None:
                 ({"command": "a", "env": {"KEY": ["secret"]}}, "env.KEY"),
                 ({"url": "https://a", "headers": "secret"}, "headers"),
                 ({"type": "sse", "url": "https://a"}, "streamable HTTP"),
+                ({"command": "a", "envFile": ".env"}, "as env"),
                 ({"command": "${input:key}"}, "${env:NAME}"),
                 ({"command": "${NOT_SET_ANYWHERE}"}, "set the variable NOT_SET_ANYWHERE"),
             )
@@ -117,17 +122,18 @@ def test_names_that_two_have_get_the_name_of_the_server() -> None:
         assert [*servers.by_name] == ["server_time", "server_git", "run", "a_org", "a", "a_5"]
         assert not servers.pieces(None) if servers.elicit else True  # type: ignore[arg-type]
     shops = {name: MCPServer(asking_server.make_server()) for name in ("shop", "bank")}
+    # An executor that answers its own servers answers no others.
+    piece = elicit(shops["shop"])
+    mine = create_agent(ScriptedModel([]), [], kind="tool_calling")
+    asking = mine.plug(elicit(shops["bank"], answer=lambda _: "yes"))
     with shops["shop"], shops["bank"]:
+        assert [len(Servers(shops, piece).pieces(one)) for one in (mine, asking)] == [1, 0]
         shops["bank"].set_prefix("my")
         assert [one.name for one in Servers(shops).tools()] == ["ask", "destroy", "my_ask", "my_destroy"]
         shops["bank"].set_prefix("")
         own = tool(name="other")(write)
-        assert [one.name for one in Servers(shops).tools([own])] == [
-            "shop_ask",
-            "shop_destroy",
-            "bank_ask",
-            "bank_destroy",
-        ]
+        names = [one.name for one in Servers(shops).tools([own])]
+        assert names == ["shop_ask", "shop_destroy", "bank_ask", "bank_destroy"]
 
 
 @pytest.mark.medium
@@ -169,6 +175,13 @@ def test_a_person_at_the_terminal_answers_and_approves() -> None:
             question = session.until(PROMPT)
             session.type("large\r" if "one of" in question else "3\r")
         session.until('"count": 3')
+        session.until(PROMPT)
+        session.type("Order.\r")
+        session.until("[31mpizza?")
+        session.until(PROMPT)
+        session.type("\x04")
+        # Of a form that is refused, the other field is not asked.
+        session.until('"decline"')
         session.until(PROMPT)
         session.leave("\x04")
     finally:

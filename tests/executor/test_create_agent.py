@@ -88,6 +88,13 @@ def test_name_in_two_toolsets_is_an_error_that_names_both() -> None:
         assert all(fact in str(caught.value) for fact in (first, "<server bank>", "prefix="))
 
 
+def test_toolset_without_tools_is_an_error_that_names_it() -> None:
+    broken: Any = Server("shop")
+    broken.tools = lambda: None
+    with pytest.raises(ToolDefinitionError, match=r"<server shop> has tools\(\)=None; give a list of tools"):
+        create_agent(ScriptedModel([]), [broken], kind="tool_calling")
+
+
 @cases("kind", *SCRIPTS)
 @given(prompt=st.text(min_size=1))
 def test_system_prompt_is_text_before_the_rest(kind: AgentKind, prompt: str) -> None:

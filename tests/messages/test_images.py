@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from graphexec.messages import Image, images
-from graphexec.messages.observations import dump_observation
+from graphexec.messages.observations import LABEL, dump_observation, format_observation
 from graphexec.messages.stored import restore_value
 from tests.models.pictures import PNG
 from tests.parameters import cases
@@ -85,3 +85,8 @@ def test_deep_value_is_refused() -> None:
         deep = [deep]
     with pytest.raises((ValueError, RecursionError)):
         images.dump_with_images(deep)
+
+
+def test_a_label_stands_for_its_object() -> None:
+    value = {LABEL: "a form", "state": "secret"}
+    assert (format_observation(value), dump_observation(value)) == ("a form", value)

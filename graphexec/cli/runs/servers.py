@@ -48,11 +48,7 @@ class Servers:
 
     def tools(self, others: Sequence[AnyTool] = ()) -> list[AnyTool]:
         """Return the tools of all servers; those of a server that would share a name get its name as their prefix."""
-        names = [
-            [tool.name for tool in others],
-            *([tool.name for tool in one.tools()] for one in self.by_name.values()),
-        ]
-        every = [name for several in names for name in several]
+        every = [tool.name for tools in (others, *(one.tools() for one in self.by_name.values())) for tool in tools]
         for name, server in self.by_name.items():
             if any(every.count(tool.name) > 1 for tool in server.tools()):
                 server.set_prefix(name)
@@ -66,11 +62,11 @@ class Servers:
 
     def pieces(self, executor: AgentExecutor) -> list[Piece]:
         """Return the pieces that ask a person what the servers ask, and about calls that may destroy something."""
-        pieces = [] if self.elicit is None else [self.elicit]
-        # An executor of the user may ask people in a way of its own.
-        if self.elicit is not None and AskHuman in executor.run_context.handlers:
-            own = {kind: one for kind, one in self.elicit.handlers.items() if kind is not AskHuman}
-            pieces = [replace(self.elicit, handlers=own)]
+        pieces, known = list[Piece](), executor.run_context.handlers
+        # An executor of the user may ask people in a way of its own; one that answers servers answers no others.
+        own = {kind: one for kind, one in self.elicit.handlers.items() if kind not in known} if self.elicit else {}
+        if self.elicit is not None and own.keys() - {AskHuman}:
+            pieces.append(replace(self.elicit, handlers=own))
         gates = [name for one in self.by_name.values() for name in one.destructive_tools()]
         if gates and self.reviewer is not None:
             decisions: dict[str, Sequence[ReviewDecision]] = dict.fromkeys(gates, ("approve", "reject"))
@@ -129,7 +125,18 @@ class Person:
 
     def answer(self, _: AskHuman, call: CallContext[Any]) -> str:
         """Ask a question."""
-        return self._ask_all(call, lambda effect: _read_line(f"{effect.question}\n> "))
+        refused = set[str]()
+
+        def ask(effect: AskHuman) -> str:
+            # Of a form that is refused, nothing else is asked.
+            form, _, how = effect.question.partition("\n")
+            refusal = how.rpartition("answer ")[2].removesuffix(".)")
+            answer = refusal if form in refused else _read_line(f"{effect.question}\n> ", refusal)
+            if answer.casefold() == refusal:
+                refused.add(form)
+            return answer
+
+        return self._ask_all(call, ask)
 
     def review(self, _: ReviewCall, call: CallContext[Any]) -> Review:
         """Ask about a call of a tool that may destroy something."""
@@ -153,7 +160,7 @@ def _ask_members(call: CallContext[Any], ask: Callable[[Any], T]) -> dict[CallId
 def _review(call: ReviewCall) -> Review:
     again = f"{call.problem}\n" if call.problem else ""
     shown = format_call(call.tool, call.arguments, _ARGUMENTS)
-    answer = _read_line(f"{again}{shown}\nCall it? y, n, or what to do instead\n> ")
+    answer = _read_line(f"{again}{shown}\nCall it? y, n, or what to do instead\n> ", "n")
     if answer.casefold() in ("y", "yes"):
         return Review("approve")
     return Review("reject", "" if answer.casefold() in ("", "n", "no") else answer)
@@ -163,8 +170,8 @@ def _refuse(call: ReviewCall) -> Review:
     return Review("reject", f"Nobody is there to approve {call.tool}, which may destroy something; --yes approves all.")
 
 
-def _read_line(question: str) -> str:
-    """Return a line that a person writes, without waiting any longer than the call. Raises `EOFError` at Ctrl-D."""
+def _read_line(question: str, refusal: str) -> str:
+    """Return a line that a person writes, or the refusal at Ctrl-D, without waiting any longer than the call."""
     print(f"\n{clean(question)}", end="", file=sys.stderr, flush=True)
     if sys.platform == "win32":
         return input().strip()
@@ -172,6 +179,4 @@ def _read_line(question: str) -> str:
         check_cancelled()
     # The terminal gives a line at a time; what `sys.stdin` would keep of it is lost for the prompt of the chat.
     line = os.read(sys.stdin.fileno(), 65_536)
-    if not line:
-        raise EOFError("the terminal is closed; answer the question")
-    return line.decode(errors="replace").strip()
+    return line.decode(errors="replace").strip() if line else refusal

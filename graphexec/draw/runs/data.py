@@ -26,6 +26,7 @@ from graphexec.kernel.effects import CallContext, Effect, Perform
 from graphexec.kernel.meters import Limits, Meter, Spent, is_measure
 from graphexec.messages import ModelReply, ToolCall
 from graphexec.messages.images import dump_with_images
+from graphexec.messages.observations import label_of
 
 # Any: JSON values are arbitrary.
 Record: TypeAlias = dict[str, Any]
@@ -187,7 +188,8 @@ def _result_data(effect: Effect[Any], result: ToolResult) -> Record:
     data = effect_name(effect)
     data["status"] = result.status
     data["error"] = result.error
-    data["observation"] = to_json_data(result.observation)
+    label = label_of(result.observation)
+    data["observation"] = to_json_data(result.observation) if label is None else label
     if result.traceback is not None:
         data["traceback"] = result.traceback
     return data

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from mcp import StdioServerParameters
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from graphexec.errors import InputError
 from graphexec.integrations.mcp.servers import MCPServer
@@ -26,6 +27,7 @@ class _Entry(BaseModel):
     command: str | None = None
     args: list[str] = []
     env: dict[str, str] | None = None
+    env_file: str | None = Field(default=None, alias="envFile")
     cwd: str | None = None
     url: str | None = None
     headers: dict[str, str] | None = None
@@ -51,11 +53,13 @@ def load_servers(file: str | Path) -> dict[str, MCPServer]:
         content: Any = json.loads(text)
     except OSError as error:
         raise InputError(f"{file} cannot be read: {error.strerror}; name a file such as mcp.json") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{file} is not JSON ({error}); correct it there") from None
     match content:
         case {"mcpServers": {**servers}} | {"servers": {**servers}}:
-            made = {str(name): _make_server(f"{file}: {name}", one) for name, one in servers.items()}
+            # A name is shown in terminals.
+            named = {"".join(one for one in str(name) if one.isprintable()): entry for name, entry in servers.items()}
+            made = {name: _make_server(f"{file}: {name}", one) for name, one in named.items()}
             known = {name: one for name, one in made.items() if one is not None}
             for name, one in known.items():
                 one.session.name = name
@@ -76,38 +80,30 @@ def _make_server(place: str, given: Any) -> MCPServer | None:
         raise InputError(f"{place} has an invalid {name}: {found['msg']}; correct it there") from None
     if entry.disabled:
         return None
-    entry = _Entry.model_validate(_expand(place, entry.model_dump()))
+    written = entry.model_dump_json(by_alias=True)
+    entry = _Entry.model_validate_json(_VARIABLE.sub(partial(_read_variable, place), written))
     if entry.type in ("sse", "ws"):
         raise InputError(f"{place} has the type {entry.type}; give the address of its streamable HTTP, type http")
+    if entry.env_file is not None:
+        raise InputError(f"{place} has an envFile, which is not read here; write its variables as env")
     if entry.command is not None:
         parameters = StdioServerParameters(command=entry.command, args=entry.args, env=entry.env, cwd=entry.cwd)
         return MCPServer(parameters)
-    if entry.url is None or not entry.url.startswith("http"):
+    if entry.url is None or not entry.url.casefold().startswith("http"):
         raise InputError(f"{place} has no command, and no url that begins with http; give it one of them")
     return MCPServer(entry.url, headers=entry.headers)
 
 
-def _expand(place: str, value: Any) -> Any:
-    match value:
-        case str():
-            return _VARIABLE.sub(lambda found: _read_variable(place, found), value)
-        case {**members}:
-            return {name: _expand(place, one) for name, one in members.items()}
-        case [*items]:
-            return [_expand(place, one) for one in items]
-        case _:
-            return value
-
-
 def _read_variable(place: str, found: re.Match[str]) -> str:
+    """Return the value of a variable within a string of JSON, as its default is."""
     folders = {"workspaceFolder": Path.cwd, "userHome": Path.home}
     kind, name = found[1], found[2]
-    default: str | None = found[3]
     if kind not in (None, "env"):
         raise InputError(f"{place} has {found[0]}, which is not known here; name a variable, such as ${{env:NAME}}")
-    if name in folders:
-        return str(folders[name]())
-    value = os.environ.get(name, default)
-    if value is None:
+    value = str(folders[name]()) if name in folders else os.environ.get(name)
+    if value is not None:
+        return json.dumps(value)[1:-1]
+    default: str | None = found[3]
+    if default is None:
         raise InputError(f"{place} has {found[0]}, which is not set; set the variable {name}")
-    return value
+    return default

@@ -26,6 +26,7 @@ from graphexec.integrations.mcp.sessions import RESPONSES
 from graphexec.kernel.effects import Asks, CallContext, Effect, ask_all
 from graphexec.kernel.node import node
 from graphexec.messages import AssistantMessage, ChatRequest, Message, SystemMessage, UserMessage, separate_reasoning
+from graphexec.messages.observations import LABEL, label_of
 from graphexec.runtime.calls import current_call, scope_of
 from graphexec.runtime.handlers import Handler, HandlerLike
 from graphexec.runtime.io import IO
@@ -38,7 +39,7 @@ ROUNDS, TRIES, AT_ONCE = 3, 3, 16
 # Characters of all that a server asks in one call.
 _LONGEST = 100_000
 
-# The observation of a call that waits for input; the piece replaces it before the model could see it.
+# What is shown of the observation of a call that waits for input, which the piece replaces: not the server's state.
 _WAITING = "the MCP server asks"
 _RESPONSE = TypeAdapter[Any](types.InputResponse)
 
@@ -126,8 +127,10 @@ def elicit(
                 if first[place] != place or not _waits(results[place]):
                     continue
                 call = _read_call(action, results[place], rules, known, sampling=sampling)
-                if call is None or len(calls) == AT_ONCE:
-                    results[place] = _refuse(f"{action.tool} asks in an unknown form, or is one of more than {AT_ONCE}")
+                if isinstance(call, str) or len(calls) == AT_ONCE:
+                    results[place] = _refuse(
+                        call if isinstance(call, str) else f"more than {AT_ONCE} calls ask at once"
+                    )
                 elif not left:
                     calls[place] = call.refuse(f"{call.again.server} asks more than {ROUNDS} times")
                 elif sum(one.questions for one in calls.values()) + call.questions > AT_ONCE:
@@ -146,9 +149,7 @@ def elicit(
 
 
 def _waits(result: ToolResult) -> bool:
-    # Any: the observation of any tool.
-    data: Any = result.observation
-    return type(data) is dict and [*data] == [_WAITING]
+    return label_of(result.observation) == _WAITING
 
 
 def _find_first(results: Sequence[ToolResult]) -> list[int]:
@@ -176,23 +177,25 @@ def _wait_for_input(server: MCPServer, tool: str, result: types.InputRequiredRes
     if problem:
         server.session.abandon(result.request_state)
         raise ReportedError(f"{name} asks for input, {problem}")
-    return {_WAITING: {"server": name, "tool": tool, "asked": asked}}
+    return {LABEL: _WAITING, "server": name, "tool": tool, "asked": asked}
 
 
 def _read_call(
     action: AgentAction, result: ToolResult, rules: CallRules, servers: Mapping[str, MCPServer], *, sampling: bool
-) -> _Waiting | None:
-    """Return the call that waits; `None` for an observation that a server has only made to look so."""
+) -> _Waiting | str:
+    """Return the call that waits, or why it cannot be answered: a server may have made its result only look so."""
     tool, server, name = rules.find_tool(action), "", ""
     asked: types.InputRequiredResult | None = None
     with suppress(ValidationError):
         match result.observation:
-            case {"the MCP server asks": {"server": str(server), "tool": str(name), "asked": str(text)}}:
+            case {"server": str(server), "tool": str(name), "asked": str(text)}:
                 asked = types.InputRequiredResult.model_validate_json(text)
             case _:
                 pass
-    if asked is None or tool is None or server not in servers:
-        return None
+    if asked is None:
+        return f"{action.tool} asks in an unknown form"
+    if tool is None or server not in servers:
+        return f"{server} asks, and elicit has no server of this name with the tool {action.tool}; call another tool"
     forms, requests, refused = dict[str, ElicitationForm](), dict[str, ChatRequest](), dict[str, str]()
     for key, one in (asked.input_requests or {}).items():
         try:
@@ -207,22 +210,19 @@ def _read_call(
                     refused[key] = f"{server} asks for {one.method}, which is not offered"
         except ToolDefinitionError as error:
             refused[key] = f"{server} has a form that cannot be shown ({error})"
-        except _UnreadableError:
+        except ValueError:
             refused[key] = f"{server} asks the model about more than text, which is not offered"
     arguments, state = tool.read(action.tool_input), asked.request_state
     again = AnswerMCP(action.tool, arguments, None, action.call_id, server=server, tool=name, state=state)
     return _Waiting(again, forms, requests, refused)
 
 
-class _UnreadableError(Exception):
-    """A request to the model has a part that is no text."""
-
-
 def _read_request(params: types.CreateMessageRequestParams) -> ChatRequest:
+    """Return the request to the model. Raises `ValueError` for one with a part that is no text."""
     messages: list[Message] = [SystemMessage(params.system_prompt)] if params.system_prompt else []
     for one in params.messages:
         if not all(isinstance(part, types.TextContent) for part in one.content_as_list):
-            raise _UnreadableError
+            raise ValueError
         text = "\n".join(part.text for part in one.content_as_list if isinstance(part, types.TextContent))
         messages.append(UserMessage(text) if one.role == "user" else AssistantMessage(text))
     return ChatRequest(messages, stop=tuple(params.stop_sequences or ()))
@@ -245,7 +245,8 @@ def _answer(calls: Mapping[int, _Waiting], results: list[ToolResult]) -> Generat
         else:
             again[place] = dataclasses.replace(call.again, responses=own)
     answers = yield from ask_all([*again.values()])
-    for (place, result), before in zip(zip(again, answers, strict=True), [results[one] for one in again], strict=True):
+    for place, result in zip(again, answers, strict=True):
+        before = results[place]
         is_answer = before.return_direct and result.status == "ok"
         results[place] = dataclasses.replace(result, excerpt=before.excerpt, return_direct=is_answer)
 

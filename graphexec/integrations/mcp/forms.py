@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import date, datetime
 from typing import TYPE_CHECKING, Any, TypeAlias, final
 
+from graphexec.errors import ToolDefinitionError
 from graphexec.tools import tool_from_schema
 
 if TYPE_CHECKING:
@@ -20,6 +24,20 @@ _FLAGS = {"yes": True, "y": True, "true": True, "no": False, "n": False, "false"
 
 # The schema of a field: its values are arbitrary JSON.
 _Schema: TypeAlias = Mapping[str, Any]
+# What a person is told that a field takes, by its type and by its format. No answer fits a field of another type.
+_TYPES = {
+    "string": "text",
+    "boolean": "yes or no",
+    "integer": "a whole number",
+    "number": "a number",
+    "array": "a list",
+}
+_FORMATS: Mapping[str, tuple[str, Callable[[str], object]]] = {
+    "date": ("a date such as 2026-12-31", lambda text: text[4:8:3] == "--" and date.fromisoformat(text)),
+    "date-time": ("a time such as 2026-12-31T12:00:00Z", lambda text: "T" in text and datetime.fromisoformat(text)),
+    "email": ("an email address", re.compile(r"[^@\s]+@[^@\s]+").fullmatch),
+    "uri": ("an address such as https://example.org", re.compile(r"[A-Za-z][\w+.-]*:\S+").fullmatch),
+}
 # Stands for the schema `true`, and for `false`, which no answer fits.
 _ANY: _Schema = {}
 # A form without fields asks for consent.
@@ -44,6 +62,9 @@ class ElicitationForm:
         made = tool_from_schema("the form", message or "the form", schema, _ignore)
         given: Mapping[str, _Schema | bool] = made.parameters["properties"]
         fields = {name: _ANY if isinstance(one, bool) else one for name, one in given.items()}
+        for name, one in fields.items():
+            if one.get("type", "string") not in [*_TYPES]:
+                raise ToolDefinitionError(f"the form has the field {name} of the type {one['type']}; ask for scalars")
         required = frozenset[str](made.parameters.get("required", ()) if fields else _CONSENT)
         return cls(server, message, fields or _CONSENT, required, made.arguments)
 
@@ -51,11 +72,12 @@ class ElicitationForm:
         """Return the question about a field; `problem` says why its last answer was invalid."""
         field = self.fields[name]
         label = ": ".join(str(text) for text in (field.get("title", name), field.get("description")) if text)
-        empty = "" if name in self.required else f"; if empty: {_write(field)}" if "default" in field else "; optional"
+        empty = f"; if empty: {_write(field)}" if "default" in field else "" if name in self.required else "; optional"
         lines = [f"{self.server} asks: {self.message}", f"{label} ({_describe(field)}{empty})".strip()]
         if problem:
             lines.append(f"The last answer was invalid: {problem}")
-        return "\n".join([*map(_clean, lines), f"(To refuse, answer {REFUSALS[0]}.)"])
+        refusal = next((one for one in REFUSALS if one not in _known(field)), REFUSALS[0])
+        return "\n".join([*map(_clean, lines), f"(To refuse, answer {refusal}.)"])
 
     def read(self, answers: Mapping[str, str]) -> tuple[dict[str, Any] | None, dict[str, str]]:
         """Return the result of the form as JSON data, or `None` and the problems of fields by name."""
@@ -66,10 +88,10 @@ class ElicitationForm:
             if answer.casefold() in REFUSALS and answer.casefold() not in _known(self.fields[name]):
                 return {"action": answer.casefold()}, {}
             try:
-                if answer or name in self.required:
-                    content[name] = _read(self.fields[name], answer)
-                elif "default" in self.fields[name]:
+                if not answer and "default" in self.fields[name]:
                     content[name] = self.fields[name]["default"]
+                elif answer or name in self.required:
+                    content[name] = _read(self.fields[name], answer)
             except ValueError as error:
                 problems[name] = str(error)
         if self.fields is _CONSENT and not problems:
@@ -83,12 +105,11 @@ class ElicitationForm:
         try:
             self.arguments.validate_python(content)
         except ValidationError as error:
-            details = error.errors(include_url=False)
-            places = [str(one["loc"][0]) if one["loc"] else "" for one in details]
             # What is wrong with the whole is told beside the first field.
-            first = next(iter(self.fields))
+            first, found = next(iter(self.fields)), error.errors(include_url=False)
+            places = [str(one["loc"][0]) if one["loc"] else "" for one in found]
             return {
-                place if place in self.fields else first: one["msg"] for place, one in zip(places, details, strict=True)
+                place if place in self.fields else first: one["msg"] for place, one in zip(places, found, strict=True)
             }
         return {}
 
@@ -125,14 +146,16 @@ def _known(field: _Schema) -> dict[str, Any]:
 
 def _describe(field: _Schema) -> str:
     """Return what a field takes."""
-    names = ", ".join(_choices(field))
-    kind = field.get("type")
+    names, kind = ", ".join(_choices(field)), field.get("type")
     if kind == "array":
-        return f"some of {names}, with commas between them"
+        return f"some of {names}, with commas between them" if names else "a list, with commas between its items"
     if names:
         return f"one of {names}"
-    known = {"boolean": "yes or no", "integer": "a whole number", "number": "a number"}
-    return known.get(str(kind)) or str(field.get("format", "text"))
+    return _FORMATS[field["format"]][0] if _has_format(field) else _TYPES[kind or "string"]
+
+
+def _has_format(field: _Schema) -> bool:
+    return field.get("type") == "string" and str(field.get("format")) in _FORMATS
 
 
 def _write(field: _Schema) -> str:
@@ -145,19 +168,24 @@ def _write(field: _Schema) -> str:
 def _read(field: _Schema, answer: str) -> Any:
     """Return the value that an answer means. Raises `ValueError` for another one than the field takes."""
     kind, known = field.get("type"), _known(field)
-    values: list[Any] = [one.strip() for one in answer.split(",")] if kind == "array" else [answer]
-    if known:
-        if unknown := [one for one in values if one.casefold() not in known]:
-            raise ValueError(f"{unknown[0]!r} is not {_describe(field)}")
-        values = [known[one.casefold()] for one in values]
     if kind == "array":
-        return values
-    if kind not in ("integer", "number"):
-        return values[0]
-    try:
-        number = float(answer)
-    except ValueError:
-        number = math.nan
-    if not math.isfinite(number):
-        raise ValueError(f"{answer!r} is not a number")
-    return int(number) if number.is_integer() else number
+        # Those in titles are no commas between choices.
+        next_one = f"(?=(?:{'|'.join(map(re.escape, known))}) *(?:,|$))" if known else ""
+        items = field["items"] if type(field.get("items")) is dict else _ANY
+        return [_read(items, one) for one in re.split(rf" *, *{next_one}", answer, flags=re.IGNORECASE)]
+    if known:
+        if answer.casefold() in known:
+            return known[answer.casefold()]
+    elif kind in ("integer", "number"):
+        with suppress(ValueError):
+            # Whole numbers of any length are exact.
+            return int(answer)
+        with suppress(ValueError):
+            number = float(answer)
+            if math.isfinite(number):
+                return int(number) if number.is_integer() else number
+    else:
+        with suppress(ValueError):
+            if not _has_format(field) or _FORMATS[field["format"]][1](answer):
+                return answer
+    raise ValueError(f"{answer!r} is not {_describe(field)}")

@@ -15,12 +15,15 @@ from hypothesis import strategies as st
 pytest.importorskip("mcp", reason="needs the extra mcp")
 
 from graphexec import AgentExecutor, AskHuman, Exhausted, Snapshot, advance, create_agent, snapshot_of
+from graphexec.draw.runs.data import reply_data
 from graphexec.effects import CallTool, ToolResult
 from graphexec.errors import InputError, MissingHandlerError, ModelError, ToolDefinitionError
 from graphexec.integrations.mcp import AnswerMCP, MCPServer, elicit
 from graphexec.integrations.mcp.forms import ElicitationForm
 from graphexec.kernel import PendingEffect
+from graphexec.kernel.events import Answered
 from graphexec.messages import ChatRequest, Message, SystemMessage, ToolCall, UserMessage
+from graphexec.messages.observations import LABEL
 from graphexec.models import ScriptedModel
 from graphexec.nodes import sub_agent
 from tests.integrations.mcp import asking_server
@@ -70,13 +73,18 @@ def test_questions_are_effects_of_the_run(mode: str) -> None:
     with MCPServer(asking_server.make_server(), mode=mode) as server:
         executors = [make(server, *script(*whats), answers=GOOD) for _ in range(2)]
         assert executors[0].verify().proved
-        for result in (executors[0].run("Order."), asyncio.run(executors[1].arun("Order."))):
+        shown: list[Any] = []
+        results = (executors[0].run("Order.", observers=[shown.append]), asyncio.run(executors[1].arun("Order.")))
+        for result in results:
             responses = {"order": [{"action": "accept", "content": {"size": "large", "count": 3}}], "nothing": []}
             assert [known_of(result, place) for place in range(len(whats))] == [responses[what] for what in whats]
             assert (result.output, result.spent["tool_calls"]) == ("done", len(whats) + whats.count("order"))
-        # The model reads neither the question nor the state.
+        # The model reads neither the question nor the state, and neither traces nor records show the state.
         texts = str([requests_of(executor) for executor in executors])
-        assert not any(word in texts for word in ("the MCP server asks", "pizza?", "graphexec:", "v1."))
+        calls = [one for one in shown if isinstance(one, Answered) and isinstance(one.reply, ToolResult)]
+        assert len(calls) == len(whats) + whats.count("order")
+        texts += str([(one.reply.text, reply_data(one.effect, one.reply)) for one in calls])
+        assert not any(word in texts for word in ("pizza?", "graphexec:", "v1."))
 
 
 def test_of_an_older_server_one_call_at_a_time_can_ask() -> None:
@@ -141,20 +149,20 @@ def test_what_nobody_answers_is_the_error_of_the_tool(mode: str) -> None:
 
 
 def test_servers_cannot_pretend_to_wait() -> None:
-    forged = [
+    rows: list[dict[str, str]] = [
         {"server": "pizzeria", "tool": "ask", "asked": "{}"},
-        {"server": "other", "tool": "ask", "asked": "[]"},
-        3,
+        {"server": "other", "tool": "ask", "asked": '{"requestState": "?"}'},
+        {},
     ]
     with MCPServer(asking_server.make_server()) as server:
-        for data in forged:
+        for data in rows:
+            forged = ToolResult({LABEL: "the MCP server asks", **data})
             executor = make(server, *script("order"), answers=GOOD)
-            executor = executor.with_handlers(
-                {CallTool: lambda _, data=data: ToolResult({"the MCP server asks": data})}
-            )
-            result = executor.run("Order.")
+            result = executor.with_handlers({CallTool: lambda _, forged=forged: forged}).run("Order.")
             assert (result.steps[0].status, result.output) == ("error", "done")
-            assert "unknown form" in str(result.steps[0].observation)
+            assert ("other asks" if data.get("server") == "other" else "unknown form") in str(
+                result.steps[0].observation
+            )
 
 
 @pytest.mark.medium
@@ -224,7 +232,6 @@ def test_the_reference_server_asks_a_person_and_the_model() -> None:
         "friend": "joey",
         "fish": "tuna, Trout",
         "Boolean": "yes",
-        "": "",
     }
     calls = [
         ToolCall("1", "trigger-elicitation-request", "{}"),
@@ -232,7 +239,7 @@ def test_the_reference_server_asks_a_person_and_the_model() -> None:
         ToolCall("3", "trigger-url-elicitation", '{"url": "https://example.org"}'),
     ]
     with MCPServer(command_of("everything")) as server:
-        executor = make(server, *calls[:2], "Red", calls[2], "done", answers=answers, sampling=True)
+        executor = make(server, *calls[:2], "Red", calls[2], "done", answers={**answers, "": ""}, sampling=True)
         result = executor.run("Ask.")
     form, text, page = [str(step.observation) for step in result.steps]
     given = json.loads(form.partition("Raw result: ")[2])["content"]
@@ -263,17 +270,22 @@ TITLED = {"oneOf": [{"const": "#f00", "title": "Red"}, {"const": "#0f0"}]}
 FIELDS: list[tuple[dict[str, Any], st.SearchStrategy[Any]]] = [
     ({"type": "string"}, WORDS),
     ({"type": "boolean"}, st.booleans()),
-    ({"type": "integer", "minimum": -5}, st.integers(-5, 9)),
+    ({"type": "integer", "minimum": -5}, st.integers(-5)),
     ({"type": "number"}, st.integers(-9, 9).map(lambda number: number / 4)),
     ({"type": "string", "enum": ["a", "b"], "enumNames": ["Ah", "Be"]}, st.sampled_from("ab")),
     ({"type": "string", **TITLED}, st.sampled_from(["#f00", "#0f0"])),
-    ({"type": "array", "items": {"type": "string", "enum": ["a", "b"]}}, st.lists(st.sampled_from("ab"), min_size=1)),
+    ({"type": "string", "format": "date"}, st.dates().map(str)),
+    ({"type": "string", "format": "date-time"}, st.datetimes().map(lambda time: f"{time.isoformat()}Z")),
+    ({"type": "string", "format": "email"}, st.just("ada@example.org")),
+    ({"type": "string", "format": "uri"}, st.just("https://example.org")),
+    ({"type": "array", "items": {"type": "integer"}}, st.lists(st.integers(), min_size=1)),
+    ({"type": "array", "items": {"enum": ["a", "b, c"]}}, st.lists(st.sampled_from(["a", "b, c"]), min_size=1)),
     ({"type": "array", "items": {"anyOf": TITLED["oneOf"]}}, st.lists(st.sampled_from(["#f00"]), min_size=1)),
 ]
 
 
-def write(value: str | float | list[str]) -> str:
-    return ", ".join(value) if isinstance(value, list) else str(value)
+def write(value: str | float | list[Any]) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 @given(data=st.data())
@@ -293,6 +305,22 @@ def test_forms_read_what_their_questions_ask_for(data: st.DataObject) -> None:
     form = ElicitationForm.read_schema("server", "Hello?", {"type": "object", "properties": defaults})
     assert form.read(blank) == ({"action": "accept", "content": values}, {})
     assert all("if empty: " in form.ask(name) for name in texts)
+
+
+def test_answers_that_do_not_fit_are_invalid() -> None:
+    rows = [("date", "20261231"), ("date", "2026-13-01"), ("date-time", "2026-12-31"), ("email", "ada"), ("uri", "a b")]
+    fields = [({"type": "string", "format": name}, text) for name, text in rows]
+    fields += [({"type": "number"}, "1e400"), ({"type": "integer"}, "1.5"), ({"type": "boolean"}, "maybe")]
+    for field, text in fields:
+        schema = {"type": "object", "properties": {"it": field}, "required": ["it"]}
+        assert [*ElicitationForm.read_schema("server", "Hello?", schema).read({"it": text})[1]] == ["it"], text
+    # A choice is no refusal.
+    schema = {"type": "object", "properties": {"it": {"enum": ["accept", "decline"]}}}
+    form = ElicitationForm.read_schema("server", "", schema)
+    assert "answer cancel." in form.ask("it")
+    assert form.read({"it": "decline"}) == ({"action": "accept", "content": {"it": "decline"}}, {})
+    with pytest.raises(ToolDefinitionError, match="address of the type object"):
+        ElicitationForm.read_schema("server", "", {"type": "object", "properties": {"address": {"type": "object"}}})
 
 
 KEYS = ("const", "title", "enum", "type", "items", "oneOf", "")
