@@ -60,8 +60,8 @@ class Script:
         if isinstance(answer, BaseException):
             raise answer
         if not isinstance(answer, httpx.Response):
-            return answer(request)
-        # An unread copy.
+            answer = answer(request)
+        # An unread copy: a client binds the stream of what it receives to itself, and tests share responses.
         return httpx.Response(answer.status_code, headers=answer.headers, stream=answer.stream)
 
 
