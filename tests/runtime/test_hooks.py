@@ -22,9 +22,18 @@ from tests.executor import actors
 from tests.executor.actors import act, answer, delegate_to, make_executor, run_by, until
 from tests.kernel.machines import INTERVIEW, PROMPTS, Prompt, Question, Topic
 from tests.parameters import cases
-from tests.runtime.actors import LONG
+from tests.runtime.actors import LONG, count_abandoned
+from tests.stopwatch import eventually
 
 WAYS = cases("way", "run", "arun", "stream", "astream", "batch", "abatch")
+
+
+@pytest.fixture(autouse=True)
+def end_calls() -> Generator[None]:
+    """Wait for the calls that a test has left: another test counts them."""
+    before = count_abandoned()
+    yield
+    eventually(lambda: count_abandoned() <= before)
 
 
 class Watch:
