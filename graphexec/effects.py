@@ -6,9 +6,10 @@ from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeAlias, final
 
+from graphexec._arguments import SECONDS, optional, validate
 from graphexec.actions import AgentAction, AgentFinish, Run, StepStatus
 from graphexec.errors import InputError, LimitsError, ModelError, format_value, qualified_name
-from graphexec.kernel.effects import AS_TEXT, Effect, R_co, ask, fill_slots
+from graphexec.kernel.effects import AS_TEXT, Effect, InDoubt, R_co, ask, fill_slots
 from graphexec.kernel.events import CompactReply
 from graphexec.kernel.meters import DEPTH, FAN_OUT, NESTED_RUNS, Exhausted, Limits, Meter, Spent
 from graphexec.messages import ChatRequest, CompletionRequest, ModelReply, ModelRequest, require_reply
@@ -269,6 +270,7 @@ class CallTool(Effect[ToolResult]):
     """
 
     charges: ClassVar[Mapping[Meter, int]] = {TOOL_CALLS: 1}
+    in_doubt: ClassVar[InDoubt] = "tell"
     name: str
     # A string for a tool of one argument, or the arguments by name.
     tool_input: str | Mapping[str, Any]
@@ -319,9 +321,57 @@ class RunGraph(Effect[GraphResult]):
 
 @dataclass(frozen=True, slots=True)
 class AskHuman(Effect[str]):
-    """Ask a person, who answers with text."""
+    """Ask a person, who answers with text, of which the `choices` are all, if there are any.
+
+    In a stored run that waits for the answer, it is the `default` after `expires_in` seconds. Raises `InputError` for
+    one of these without the other, and for a default that is no choice.
+    """
 
     question: str
+    choices: tuple[str, ...] = ()
+    expires_in: float | None = None
+    default: str | None = None
+
+    def __post_init__(self) -> None:
+        validate("AskHuman", ("expires_in", self.expires_in, optional(SECONDS)))
+        if (self.expires_in is None) is not (self.default is None):
+            raise InputError("AskHuman takes expires_in and default together: the answer after so many seconds")
+        if self.choices and self.default not in (None, *self.choices):
+            raise InputError(f"AskHuman has default={self.default!r}; give one of its choices, {self.choices!r}")
+
+    @property
+    def expiry(self) -> tuple[float, str] | None:
+        """The seconds and the default."""
+        return None if self.expires_in is None or self.default is None else (self.expires_in, self.default)
+
+
+@dataclass(frozen=True, slots=True)
+class WaitForEvent(Effect[Value]):
+    """Wait until something happens outside: `store.reply(run_id, key, value)` says so, with any JSON value.
+
+    After `expires_in` seconds, the reply is the `default`. It is for stored runs, where nobody answers it at once.
+    """
+
+    name: str
+    expires_in: float | None = None
+    default: Value = None
+
+    @property
+    def expiry(self) -> tuple[float, Value] | None:
+        """The seconds and the default."""
+        return None if self.expires_in is None else (self.expires_in, self.default)
+
+
+@dataclass(frozen=True, slots=True)
+class Sleep(Effect[None]):
+    """Wait for so many seconds, without a process: it is for stored runs, which go on after that when they are run."""
+
+    seconds: float
+
+    @property
+    def expiry(self) -> tuple[float, None]:
+        """The seconds."""
+        return self.seconds, None
 
 
 @dataclass(frozen=True, slots=True)

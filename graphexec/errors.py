@@ -179,7 +179,17 @@ class MissingHandlerError(GraphexecError, LookupError):
     def __init__(self, effect: object) -> None:
         self.effect = effect
         name = type(effect).__name__
-        super().__init__(f"no handler answers {name}; pass handlers={{{name}: a function from {name} to its reply}}")
+        super().__init__(
+            f"no handler answers {name}; pass handlers={{{name}: a function from {name} to its reply}}, or store the "
+            "run until it is answered: run(..., runs=SQLiteRuns('runs.db'))"
+        )
+
+
+class RunSuspended(BaseException):
+    """A stored run waits for an answer that nobody has given yet; its caller gets a `Waiting` instead of a result.
+
+    It is no `Exception`, so that tools and nodes around a nested run pass it on.
+    """
 
 
 class AgentError(GraphexecError, TypeError):

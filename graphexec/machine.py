@@ -7,7 +7,7 @@ is called, so a program that only runs machines does not wait for the pictures.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Generator, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, final
+from typing import TYPE_CHECKING, Any, TypeVar, final, overload
 
 from graphexec._mistakes import explain_calls, explain_class
 from graphexec.kernel.graph import Graph, Table, build
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from graphexec.kernel.meters import Limits
     from graphexec.kernel.node import Node
     from graphexec.kernel.snapshot import Snapshot
-    from graphexec.runtime.handlers import GraphSettings, MachineSettings
+    from graphexec.runs.questions import Waiting
+    from graphexec.runtime.handlers import AnyMachineSettings, GraphSettings, MachineSettings, StoredMachineSettings
     from graphexec.verify import Verdict
 
 __all__ = ["Machine", "graph", "splice"]
@@ -61,15 +62,30 @@ class Machine(Graph[S_contra, F_co]):
 
         return to_networkx(self)
 
+    @overload
     def run(
         self, value: S_contra | Snapshot, *, allow_nonterminating: bool = False, **options: Unpack[MachineSettings]
-    ) -> Done[F_co]:
+    ) -> Done[F_co]: ...
+    @overload
+    def run(
+        self,
+        value: S_contra | Snapshot | None,
+        *,
+        allow_nonterminating: bool = False,
+        **options: Unpack[StoredMachineSettings],
+    ) -> Done[F_co] | Waiting: ...
+    def run(
+        self, value: Any, *, allow_nonterminating: bool = False, **options: Unpack[AnyMachineSettings]
+    ) -> Done[F_co] | Waiting:
         """Run the machine from `value`, or resume it from a snapshot; return the outcome and the spending.
 
         `handlers` maps classes of effects to functions that answer them, `{Fetch: function}`, `def` or `async def`.
         Before the first step, the machine is proved to end within `limits` (by default `Limits()`), unless you
         `allow_nonterminating`. Further options are those of `graphexec.runtime.run`, such as the `context` of the run's
         calls, its `run_id`, its `observers`, its `around_call`, and its `host`, the call that it is nested in.
+
+        With a store, `runs=SQLiteRuns("runs.db")`, the run is kept under its `run_id`, continued by the same id (also
+        with the value `None`), and returns a `Waiting` where it has to wait; see `AgentExecutor.run`.
 
         Raises `UnprovedError` without a proof, `InputError` for a value that the first node does not take,
         `MissingHandlerError`, and any exception of a node or a handler; `snapshot_of(error)` is the run's last state.
@@ -78,9 +94,21 @@ class Machine(Graph[S_contra, F_co]):
 
         return run(self, value, **self._prove(options, allow_nonterminating=allow_nonterminating))
 
+    @overload
     async def arun(
         self, value: S_contra | Snapshot, *, allow_nonterminating: bool = False, **options: Unpack[MachineSettings]
-    ) -> Done[F_co]:
+    ) -> Done[F_co]: ...
+    @overload
+    async def arun(
+        self,
+        value: S_contra | Snapshot | None,
+        *,
+        allow_nonterminating: bool = False,
+        **options: Unpack[StoredMachineSettings],
+    ) -> Done[F_co] | Waiting: ...
+    async def arun(
+        self, value: Any, *, allow_nonterminating: bool = False, **options: Unpack[AnyMachineSettings]
+    ) -> Done[F_co] | Waiting:
         """Run like `run`, on the running event loop; blocking functions run in threads."""
         from graphexec.runtime.runner import arun
 
@@ -92,7 +120,7 @@ class Machine(Graph[S_contra, F_co]):
         *,
         tokens: bool = False,
         allow_nonterminating: bool = False,
-        **options: Unpack[MachineSettings],
+        **options: Unpack[AnyMachineSettings],
     ) -> Generator[Event[F_co], None, None]:
         """Run like `run`, and yield each event; the last one is `Done`. Closing the generator ends the run.
 
@@ -109,7 +137,7 @@ class Machine(Graph[S_contra, F_co]):
         *,
         tokens: bool = False,
         allow_nonterminating: bool = False,
-        **options: Unpack[MachineSettings],
+        **options: Unpack[AnyMachineSettings],
     ) -> AsyncGenerator[Event[F_co], None]:
         """Run like `stream`, on the running event loop."""
         from graphexec.runtime.runner import astream
@@ -117,7 +145,7 @@ class Machine(Graph[S_contra, F_co]):
         proved = self._prove(options, allow_nonterminating=allow_nonterminating)
         return astream(self, value, tokens=tokens, **proved)
 
-    def _prove(self, options: MachineSettings, *, allow_nonterminating: bool) -> GraphSettings:
+    def _prove(self, options: AnyMachineSettings, *, allow_nonterminating: bool) -> GraphSettings:
         """Return the options with the limits of the proof, and with the proof."""
         verdict = self.verify(options.get("limits"))
         if not allow_nonterminating:

@@ -43,7 +43,7 @@ from graphexec.kernel.meters import DEPTH, FAN_OUT, NESTED_RUNS, Limits
 from graphexec.kernel.node import Node
 from graphexec.kernel.surgery import replace
 from graphexec.machine import Machine, splice
-from graphexec.runtime.handlers import AT_ONCE, HandlerLike, RunContext
+from graphexec.runtime.handlers import AT_ONCE, RUNS, HandlerLike, RunContext
 from graphexec.runtime.observers import OBSERVERS, AroundCall, Observer
 from graphexec.tools import AnyTool, Toolset, tools_by_name
 from graphexec.tools.calling import Lookup
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 
     from graphexec.draw import AnyRun
     from graphexec.memory import Memory
+    from graphexec.runtime.stored import RunStore
     from graphexec.verify import Verdict
 
 
@@ -91,6 +92,7 @@ class ExecutorOptions(TypedDict, total=False):
     verbose: bool
     around_call: AroundCall | None
     nodes: Sequence[Plugged]
+    runs: RunStore | None
     allow_nonterminating: bool
 
 
@@ -130,6 +132,8 @@ class AgentExecutor(RunMethods[T_co]):
       unless the observer has `raise_error = True`.
     - `around_call` returns a context manager, such as a telemetry span, for each `CallContext`; the call's thread or
       task enters it.
+
+    - `runs` is the store of its runs, such as `SQLiteRuns("runs.db")`: a run that has to wait returns a `Waiting`.
 
     - `nodes` are pieces of `graphexec.nodes` and nodes of your own; see `plug`.
 
@@ -177,6 +181,7 @@ class AgentExecutor(RunMethods[T_co]):
         verbose: bool = False,
         around_call: AroundCall | None = None,
         nodes: Sequence[Plugged] = (),
+        runs: RunStore | None = None,
         allow_nonterminating: bool = False,
     ) -> None:
         # Invalid options are reported before anything is made of them.
@@ -194,6 +199,7 @@ class AgentExecutor(RunMethods[T_co]):
             ("verbose", verbose, FLAG),
             ("allow_nonterminating", allow_nonterminating, FLAG),
             ("around_call", around_call, optional(FUNCTION)),
+            ("runs", runs, optional(RUNS)),
         )
         by_name = tools_by_name(tools)
         known = _to_agent(agent, by_name)
@@ -223,7 +229,7 @@ class AgentExecutor(RunMethods[T_co]):
             max_tool_input=max_tool_input,
             pieces=(*rule_pieces(known), *to_pieces(nodes)),
         )
-        self._observers, self._verbose = tuple(observers), verbose
+        self._observers, self._verbose, self._runs = tuple(observers), verbose, runs
         self._allow_nonterminating, self._checks_access = allow_nonterminating, True
         self.return_intermediate_steps = return_intermediate_steps
         context = RunContext(setup.all_handlers, limits, tool_concurrency, around_call=around_call)
@@ -389,10 +395,10 @@ class AgentExecutor(RunMethods[T_co]):
         nested._checks_access = False
 
         def run(call: CallContext[Any], **inputs: str) -> Any:
-            return answer_of(nested.run(inputs, context=call.context, host=call))
+            return answer_of(nested.run(inputs, context=call.context, host=call, run_id=str(call.id)))
 
         async def arun(call: CallContext[Any], **inputs: str) -> Any:
-            return answer_of(await nested.arun(inputs, context=call.context, host=call))
+            return answer_of(await nested.arun(inputs, context=call.context, host=call, run_id=str(call.id)))
 
         for function in (run, arun):
             # `tool` derives the schema from the annotations and the signature.
@@ -404,6 +410,8 @@ class AgentExecutor(RunMethods[T_co]):
             context_types=self.run_context.context_types(self._graph),
             nested=self.verify().nested_runs(name, TOOL_CALLS.name),
             check_access=self.check_access,
+            # Made again, the call continues the nested run, which is stored, too.
+            in_doubt="retry",
         )
 
 

@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Generator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
 from graphexec._arguments import Constraint, optional, validate, whole
 from graphexec.actions import AgentFinish, Run
@@ -31,14 +31,16 @@ from graphexec.messages import check_access
 from graphexec.runtime.emission import emit, stream_async, stream_sync
 from graphexec.runtime.handlers import AT_ONCE, RunContext, RunOptions
 from graphexec.runtime.io import ASYNC, BLOCKING, IO, gather, iterate_sync, run_sync
-from graphexec.runtime.loop import RunLoop
 from graphexec.runtime.observers import AroundCall, Observer, OnEvent
+from graphexec.runtime.stored import follow
 from graphexec.tools import AnyTool
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from graphexec.runtime.handlers import RunSettings
+    from graphexec.runs.questions import Waiting
+    from graphexec.runtime.handlers import AnySettings, RunSettings, StoredSettings
+    from graphexec.runtime.stored import RunStore
 
 R = TypeVar("R")
 
@@ -57,6 +59,7 @@ class RunMethods(Generic[T_co]):
         "_graph",
         "_observers",
         "_run_context",
+        "_runs",
         "_setup",
         "_verbose",
         "return_intermediate_steps",
@@ -67,6 +70,7 @@ class RunMethods(Generic[T_co]):
     _graph: Machine[Ready, Ending]
     _observers: tuple[Observer, ...]
     _run_context: RunContext
+    _runs: RunStore | None
     _setup: Setup
     _verbose: bool
     return_intermediate_steps: bool
@@ -111,14 +115,18 @@ class RunMethods(Generic[T_co]):
         """
         return self._setup.keys.passed
 
-    def begin(self, inputs: Inputs) -> Snapshot:
-        """Return the first snapshot of a run, for `graphexec.kernel.advance`: nothing is asked yet.
+    def begin(self, inputs: Inputs, *, run_id: str = "") -> Snapshot:
+        """Return the first snapshot of a run with this id, for `graphexec.kernel.advance`: nothing is asked yet.
 
         Raises `InputError` for missing inputs.
         """
-        return begin(self._graph, Ready(Run(self._prepare(self._setup.name(inputs)))))
+        return begin(self._graph, Ready(Run(self._prepare(self._setup.name(inputs)))), run_id=run_id)
 
-    def run(self, inputs: Inputs | Snapshot, **options: Unpack[RunSettings]) -> RunResult[T_co]:
+    @overload
+    def run(self, inputs: Inputs | Snapshot, **options: Unpack[RunSettings]) -> RunResult[T_co]: ...
+    @overload
+    def run(self, inputs: Inputs | Snapshot, **options: Unpack[StoredSettings]) -> RunResult[T_co] | Waiting: ...
+    def run(self, inputs: Inputs | Snapshot, **options: Unpack[AnySettings]) -> RunResult[T_co] | Waiting:
         """Run to the end and return the result. A run that a limit stops has a result, too, and does not raise.
 
         `inputs` is a dict of inputs by name, the only input as a string, or a snapshot of this machine to resume from;
@@ -131,17 +139,51 @@ class RunMethods(Generic[T_co]):
         starts is nested in the run that calls the tool, and shares its limits and its deadline; elsewhere, pass that
         call as `host`.
 
+        `runs` is a store, such as `SQLiteRuns("runs.db")`, that keeps the run under its `run_id` while it goes on. The
+        same id continues a run whose process has ended, or returns its result. A run that has to wait for an answer
+        returns a `Waiting` with its questions; after `runs.reply`, it goes on. A run that another version of the
+        machine began raises `RunChangedError`; with `migrate`, it goes on as far as it asks for the same calls. See
+        `graphexec.runs` for these and for what else a stored run raises.
+
         Raises `InputError` for missing inputs and invalid options, `ModelError` if the model fails, `ParseError` for an
         unreadable reply, and any exception of a tool, unless it is handled.
         """
         return run_sync(self._follow(self._name(inputs), BLOCKING, RunOptions(**options), self.make_result))
 
-    async def arun(self, inputs: Inputs | Snapshot, **options: Unpack[RunSettings]) -> RunResult[T_co]:
+    @overload
+    async def arun(self, inputs: Inputs | Snapshot, **options: Unpack[RunSettings]) -> RunResult[T_co]: ...
+    @overload
+    async def arun(self, inputs: Inputs | Snapshot, **options: Unpack[StoredSettings]) -> RunResult[T_co] | Waiting: ...
+    async def arun(self, inputs: Inputs | Snapshot, **options: Unpack[AnySettings]) -> RunResult[T_co] | Waiting:
         """Run like `run`, on the running event loop."""
         return await self._follow(self._name(inputs), ASYNC, RunOptions(**options), self.make_result)
 
+    def resume(
+        self, run_id: str, *, runs: RunStore | None = None, migrate: bool = False, context: Any = None
+    ) -> RunResult[T_co] | Waiting:
+        """Continue a stored run with the inputs that the store has, or return its result.
+
+        The store `runs` is by default the executor's; `migrate` and `context` are as in `run`.
+
+        Raises what `run` raises, and `InputError` for a run that there is not.
+        """
+        options = self._resuming(RunOptions(context, run_id, runs=runs, migrate=migrate))
+        return run_sync(self._follow(None, BLOCKING, options, self.make_result))
+
+    async def aresume(
+        self, run_id: str, *, runs: RunStore | None = None, migrate: bool = False, context: Any = None
+    ) -> RunResult[T_co] | Waiting:
+        """Resume like `resume`, on the running event loop."""
+        options = self._resuming(RunOptions(context, run_id, runs=runs, migrate=migrate))
+        return await self._follow(None, ASYNC, options, self.make_result)
+
+    def _resuming(self, options: RunOptions) -> RunOptions:
+        if options.runs is None and self._runs is None:
+            raise InputError("resume needs the store of the run; pass runs=SQLiteRuns('runs.db')")
+        return options
+
     def stream(
-        self, inputs: Inputs | Snapshot, *, tokens: bool = False, **options: Unpack[RunSettings]
+        self, inputs: Inputs | Snapshot, *, tokens: bool = False, **options: Unpack[AnySettings]
     ) -> Generator[Event[Ending], None, None]:
         """Run and yield each event when it happens; the last is `Done`. The run advances only while it is iterated.
 
@@ -151,13 +193,13 @@ class RunMethods(Generic[T_co]):
         return stream_sync(lambda: self._follow(given, BLOCKING, run_options, same, emit, tokens=tokens))
 
     def astream(
-        self, inputs: Inputs | Snapshot, *, tokens: bool = False, **options: Unpack[RunSettings]
+        self, inputs: Inputs | Snapshot, *, tokens: bool = False, **options: Unpack[AnySettings]
     ) -> AsyncGenerator[Event[Ending], None]:
         """Run like `stream`, on the running event loop."""
         run_options, given = RunOptions(**options), self._name(inputs)
         return stream_async(lambda: self._follow(given, ASYNC, run_options, same, emit, tokens=tokens))
 
-    def stream_answer(self, inputs: Inputs | Snapshot, **options: Unpack[RunSettings]) -> Generator[str, None, None]:
+    def stream_answer(self, inputs: Inputs | Snapshot, **options: Unpack[AnySettings]) -> Generator[str, None, None]:
         """Run and yield the text of the final answer in pieces, as the model streams it.
 
         The pieces after the last `AnswerDiscarded`, a string with a line break, are together exactly the answer. It
@@ -165,12 +207,12 @@ class RunMethods(Generic[T_co]):
         """
         return iterate_sync(self._answer(inputs, BLOCKING, RunOptions(**options)))
 
-    def astream_answer(self, inputs: Inputs | Snapshot, **options: Unpack[RunSettings]) -> AsyncGenerator[str, None]:
+    def astream_answer(self, inputs: Inputs | Snapshot, **options: Unpack[AnySettings]) -> AsyncGenerator[str, None]:
         """Run like `stream_answer`, on the running event loop."""
         return self._answer(inputs, ASYNC, RunOptions(**options))
 
     def invoke(
-        self, inputs: Inputs, *, return_only_outputs: bool = False, **options: Unpack[RunSettings]
+        self, inputs: Inputs, *, return_only_outputs: bool = False, **options: Unpack[AnySettings]
     ) -> dict[str, Any]:
         """Run to the end and return a dict of the inputs and the answer (`output`), as LangChain's executor does.
 
@@ -179,7 +221,7 @@ class RunMethods(Generic[T_co]):
         return run_sync(self._invoke(inputs, BLOCKING, RunOptions(**options), only_outputs=return_only_outputs))
 
     async def ainvoke(
-        self, inputs: Inputs, *, return_only_outputs: bool = False, **options: Unpack[RunSettings]
+        self, inputs: Inputs, *, return_only_outputs: bool = False, **options: Unpack[AnySettings]
     ) -> dict[str, Any]:
         """Run like `invoke`, on the running event loop."""
         return await self._invoke(inputs, ASYNC, RunOptions(**options), only_outputs=return_only_outputs)
@@ -193,13 +235,16 @@ class RunMethods(Generic[T_co]):
         context: Any = None,
         observers: Sequence[Observer] = (),
         around_call: AroundCall | None = None,
+        runs: RunStore | None = None,
+        run_id: str | None = None,
     ) -> list[Any]:
         """Invoke for each of `many`, at most `max_concurrency` at a time, in threads; return the results in order.
 
         With `return_exceptions`, exceptions are results; otherwise the first one is raised. `observers` are called with
-        the events of each run, and `around_call` with their calls.
+        the events of each run, and `around_call` with their calls. With a store `runs`, the runs have the ids
+        `run_id-0`, `run_id-1` and so on, and a result may be a `Waiting`.
         """
-        options = RunOptions(context, observers=observers, around_call=around_call)
+        options = RunOptions(context, run_id, observers=observers, around_call=around_call, runs=runs)
         return run_sync(self._batch(many, BLOCKING, options, max_concurrency, return_exceptions=return_exceptions))
 
     async def abatch(
@@ -211,14 +256,16 @@ class RunMethods(Generic[T_co]):
         context: Any = None,
         observers: Sequence[Observer] = (),
         around_call: AroundCall | None = None,
+        runs: RunStore | None = None,
+        run_id: str | None = None,
     ) -> list[Any]:
         """Invoke like `batch`, on the running event loop."""
-        options = RunOptions(context, observers=observers, around_call=around_call)
+        options = RunOptions(context, run_id, observers=observers, around_call=around_call, runs=runs)
         return await self._batch(many, ASYNC, options, max_concurrency, return_exceptions=return_exceptions)
 
     def _follow(
         self,
-        given: Mapping[str, Any] | Snapshot,
+        given: Mapping[str, Any] | Snapshot | None,
         io: IO,
         options: RunOptions,
         finish: Callable[[Done[Ending]], R],
@@ -226,18 +273,19 @@ class RunMethods(Generic[T_co]):
         *,
         tokens: bool = False,
     ) -> Coroutine[Any, Any, R]:
-        """Return the run, whose result `finish` makes. Raises `InputError`, and as `check_access` does."""
-        start = self._load_answer(given) if isinstance(given, Snapshot) else Ready(Run(self._prepare(given)))
+        """Return the run, whose result `finish` makes; without inputs it is in the store. Raises as `run` does."""
+        start: Ready | Snapshot | None = None
+        if given is not None:
+            start = self._load_answer(given) if isinstance(given, Snapshot) else Ready(Run(self._prepare(given)))
         if self._checks_access and self._may_ask_model(start):
             self.check_access()
+        if self._runs is not None and options.runs is None:
+            options = dataclasses.replace(options, runs=self._runs)
         observers = self._observers
         if self._verbose:
             observers += (ConsolePrinter(start if isinstance(start, Snapshot) else None),)
         watched = dataclasses.replace(options, observers=(*observers, *options.observers)) if observers else options
-        # Not awaited here, to save one coroutine per event.
-        return RunLoop(
-            self._graph, start, self.run_context, io, consumer, tokens=tokens, options=watched, finish=finish
-        ).follow()
+        return follow(self._graph, start, self.run_context, io, consumer, tokens=tokens, options=watched, finish=finish)
 
     def _load_answer(self, snapshot: Snapshot) -> Snapshot:
         """Return the snapshot with the instance of the output type in a stored answer, as the nodes expect it."""
@@ -266,15 +314,20 @@ class RunMethods(Generic[T_co]):
     ) -> list[Any]:
         validate("batch", ("inputs", many, _SEVERAL), ("max_concurrency", most, optional(whole(1), str(AT_ONCE))))
 
-        async def run_one(inputs: Inputs) -> Any:
+        async def run_one(inputs: Inputs, number: int) -> Any:
+            own = (
+                options if options.run_id is None else dataclasses.replace(options, run_id=f"{options.run_id}-{number}")
+            )
             try:
-                return await self._invoke(inputs, io, options)
+                return await self._invoke(inputs, io, own)
             except Exception as error:
                 if return_exceptions:
                     return error
                 raise
 
-        return await gather(io, [partial(run_one, inputs) for inputs in many], at_once=most or AT_ONCE)
+        return await gather(
+            io, [partial(run_one, inputs, number) for number, inputs in enumerate(many)], at_once=most or AT_ONCE
+        )
 
     def make_result(self, done: Done[Ending]) -> RunResult[T_co]:
         """Return the result of a run of this executor from its last event."""
@@ -304,7 +357,7 @@ class RunMethods(Generic[T_co]):
     def _name(self, inputs: Inputs | Snapshot) -> Mapping[str, Any] | Snapshot:
         return inputs if isinstance(inputs, Snapshot) else self._setup.name(inputs)
 
-    def _may_ask_model(self, start: Ready | Snapshot) -> bool:
+    def _may_ask_model(self, start: Ready | Snapshot | None) -> bool:
         """Return whether a run from there may ask the model: one that only has to save its memory needs none."""
         begin = start.node if isinstance(start, Snapshot) else self._graph.start
         left = reachable(begin, [(edge.source, edge.target) for edge in self._graph.edges])

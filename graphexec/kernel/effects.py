@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, ClassVar, Final, Generic, NamedTuple, Protocol, Self, TypeAlias, TypeVar, final
+from typing import Any, ClassVar, Final, Generic, Literal, NamedTuple, Protocol, Self, TypeAlias, TypeVar, final
 
 from graphexec.errors import InputError, NodeError, format_value
 from graphexec.kernel.meters import Exhausted, Meter, is_count, is_whole
@@ -22,6 +22,10 @@ E = TypeVar("E")
 R = TypeVar("R")
 O = TypeVar("O")  # noqa: E741 - an outcome, throughout the package
 
+
+# What becomes of a call in a stored run that has begun, and has no reply, because its process ended. By default the
+# model is told so of a tool.
+InDoubt: TypeAlias = Literal["tell", "retry", "ask", "fail"]
 
 # The metadata of a field of a dataclass that is stored as what has the same text for a model.
 AS_TEXT: Final[Mapping[str, bool]] = {"graphexec.as_text": True}
@@ -55,13 +59,17 @@ class Effect(Generic[R_co]):
     carried out, successful or not. `measures` lists the meters that the reply reports, in the order of `measure`. If a
     meter is in both, its charge is a prepayment: the least that such an effect costs.
 
-    Both belong to the class, because a proof knows classes of effects, not single ones. Defining the class raises
+    `in_doubt` is for stored runs: what becomes of a call that has begun, and has no reply, because its process ended.
+    It is made again ("retry"), a person is asked for its reply ("ask"), or the run stops ("fail").
+
+    They belong to the class, because a proof knows classes of effects, not single ones. Defining the class raises
     `NodeError` for invalid charges, for measures without a `measure` method, and if one of them is a field.
     """
 
     __slots__ = ()
     charges: ClassVar[Mapping[Meter, int]] = MappingProxyType({})
     measures: ClassVar[tuple[Meter, ...]] = ()
+    in_doubt: ClassVar[InDoubt] = "retry"
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -106,6 +114,11 @@ class Effect(Generic[R_co]):
     @property
     def provider_id(self) -> str | None:
         """The id that the model's provider gave the call, if any."""
+        return None
+
+    @property
+    def expiry(self) -> tuple[float, Any] | None:
+        """In a stored run whose caller answers it later: after so many seconds, this is the reply; `None`: never."""
         return None
 
     def cut(self, exhausted: Exhausted) -> Any:

@@ -65,7 +65,20 @@ class CompactReply:
         """Return the reply that has this part."""
 
 
-# What was sent to `Execution.run`, the second of the run's clock, and how many seconds the call took.
+@final
+@dataclass(frozen=True, slots=True)
+class Restarted:
+    """In a journal: the run's process has ended, and the run goes on in another one within `limits`.
+
+    The open calls that are `unpaid`, by member, are made and charged again. A crash is one of the run's `restarts`.
+    """
+
+    limits: Limits
+    unpaid: frozenset[int] = frozenset()
+    crashed: bool = False
+
+
+# What was sent to `Execution.run`, or a `Restarted`, the second of the run's clock, and how many seconds the call took.
 JournalEntry: TypeAlias = tuple[object, float, float]
 
 

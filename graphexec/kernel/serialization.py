@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
+from types import MappingProxyType
 from typing import Any
 
 from pydantic import PydanticSchemaGenerationError, PydanticUserError, TypeAdapter, ValidationError
@@ -32,9 +33,13 @@ SERIALIZATION_ERRORS = (PydanticUserError, PydanticUndefinedAnnotation, ValueErr
 INVALID_DATA_ERRORS = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
 
 
-def load_reply(effect: Request, data: Any, outcomes: Mapping[str, type]) -> Any:
-    """Load a reply to `effect` from the data of `dump_reply`. Raises `SnapshotError` for invalid data."""
+def load_reply(effect: Request, data: Any, outcomes: Mapping[str, type] = MappingProxyType({})) -> Any:
+    """Load a reply to `effect` from the data of `dump_reply`. Raises `SnapshotError` for invalid data.
+
+    `outcomes` are those of the graph, which opaque nodes return.
+    """
     try:
+        data = data.get("reply", data)
         if isinstance(effect, All):
             return tuple(_read_reply(one, each) for one, each in zip(effect.effects, data["data"], strict=True))
         if isinstance(effect, Perform):
@@ -116,7 +121,7 @@ def _replace(data: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def dump_reply(
-    reply: object, effects: Sequence[type[Effect[Any]]], place: str, *, is_batch: bool = False
+    reply: object, effects: Sequence[type[Effect[Any]]] = (), place: str = "the reply", *, is_batch: bool = False
 ) -> dict[str, Any]:
     """Return a reply to one of the effects, a batch of them, or the `Exhausted` in its place, as JSON data.
 

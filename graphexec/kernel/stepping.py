@@ -6,13 +6,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import dataclasses
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar, final
+from itertools import islice
+from typing import Any, Protocol, TypeAlias, TypeVar, final
 
 from graphexec.errors import InputError, an, format_value
-from graphexec.kernel.effects import All, Batch, CallContext, Effect, Request
+from graphexec.kernel.effects import All, Batch, CallContext, Effect, Request, RunScope
 from graphexec.kernel.events import (
     EVENT_TYPES,
     Answered,
@@ -26,13 +28,14 @@ from graphexec.kernel.events import (
     JournalEntry,
     MemberReply,
     Moved,
+    Restarted,
 )
 from graphexec.kernel.execution import Execution
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Exhausted, Limits, is_measure
 from graphexec.kernel.program import Proof
 from graphexec.kernel.signatures import read_reply, reply_classes
-from graphexec.kernel.snapshot import Snapshot
+from graphexec.kernel.snapshot import PAID, UNPAID, Snapshot
 
 S = TypeVar("S")
 F = TypeVar("F")
@@ -136,13 +139,13 @@ class PendingEffect:
         return self._answered(Cut(), at)
 
 
-def begin(graph: Graph[S, Any], value: S) -> Snapshot:
-    """Return the first snapshot. Raises `InputError` for a value of another class."""
+def begin(graph: Graph[S, Any], value: S, *, run_id: str = "") -> Snapshot:
+    """Return the first snapshot, of a run with this id. Raises `InputError` for a value of another class."""
     takes = graph.nodes[graph.start].takes
     if not isinstance(value, takes):
         names = " | ".join(kind.__name__ for kind in takes)
         raise InputError(f"{graph.start} takes {names}, not {type(value).__name__}; start the run with one")
-    return Snapshot(graph.start, value)
+    return Snapshot(graph.start, value, run_id=run_id)
 
 
 def advance(
@@ -167,35 +170,125 @@ def advance(
     return PendingEffect(item.request, calls, execution.snapshot(), execution.deadline, graph, limits)
 
 
+def restart(snapshot: Snapshot, restarted: Restarted, at: float) -> Snapshot:
+    """Return a run whose process has ended, for another one, in which it begins at the second `at` of its clock."""
+    unpaid, spent = restarted.unpaid, snapshot.spent
+    states = tuple(
+        UNPAID if state is PAID and member in unpaid else state for member, state in enumerate(snapshot.open)
+    )
+    return dataclasses.replace(
+        snapshot,
+        open=states if any(state is not UNPAID for state in states) else (),
+        spent=dataclasses.replace(spent, seconds=max(spent.seconds, at), restarts=spent.restarts + restarted.crashed),
+    )
+
+
+# The next entry of a journal, for the call or the batch that waits; `None` at its end.
+NextEntry: TypeAlias = Callable[[Any], JournalEntry | None]
+
+
+@final
+class Replay:
+    """A run that is driven by what was recorded of it, over all its restarts; pure nodes are called again.
+
+    Iterating over it yields the events of the `observed` classes. Then `execution` is where the run stands: it has
+    `ended` with the `outcome`, or waits for the reply to `waiting`, a call or a batch.
+    """
+
+    def __init__(
+        self,
+        graph: Graph[Any, Any],
+        start: Snapshot,
+        limits: Limits,
+        next_entry: NextEntry,
+        *,
+        scope: RunScope | None = None,
+        observed: Collection[type[Any]] = (),
+    ) -> None:
+        self.execution = Execution(graph, start, limits, scope=scope)
+        self.ended = False
+        self.outcome: Any = None
+        self.waiting: CallContext[Any] | Batch | None = None
+        self._next_entry = next_entry
+        self._observed = observed
+
+    def __iter__(self) -> Iterator[Any]:
+        while (restart := (yield from self._drive())) is not None:
+            self.execution = restart
+
+    def _drive(self) -> Generator[Any, None, Execution | None]:
+        """Replay until the run's process ended; return the run after its restart, or `None` at the journal's end."""
+        execution, answer = self.execution, None
+        path, context = execution.run(observed=self._observed, by_member=True), _engine_context()
+        try:
+            while True:
+                # A new generator, and one that yielded an event, is sent `None`.
+                item: Any = context.run(path.send, answer)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+                kind: type[Any] = type(item)  # pyright: ignore[reportUnknownVariableType]
+                if kind is not CallContext and kind is not Batch:
+                    answer = None
+                    yield item
+                    continue
+                entry = self._next_entry(item)
+                if entry is None:
+                    self.waiting = item
+                    return None
+                if type(entry[0]) is Restarted:
+                    snapshot = restart(execution.snapshot(), entry[0], entry[1])
+                    return Execution(execution.graph, snapshot, entry[0].limits, scope=execution.scope)
+                answer = (restore_charges(execution, item, entry[0]), *entry[1:])
+        except StopIteration as end:
+            self.ended, self.outcome = True, end.value
+            return None
+        finally:
+            context.run(path.close)
+
+
 def replay(journal: Journal, until: Snapshot | None = None) -> Iterator[Event[Any]]:
     """Replay a run from its journal and yield its events, except `Reported`; pure nodes are called again.
 
     A run that an exception ended may have got no further than its last reply, or to some node behind it: `until` is the
     snapshot that the exception carries, and ends the events where the run stood.
     """
-    execution = Execution(journal.graph, journal.start, journal.limits, scope=journal.scope)
-    path, context = execution.run(observed=EVENT_TYPES, by_member=True), _engine_context()
-    replies = iter(journal)
-    answer: JournalEntry | None = None
-    try:
-        while True:
-            # A new generator, and one that yielded an event, is sent `None`.
-            item = context.run(path.send, answer)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-            if isinstance(item, (Entered, Asked, Answered, Moved)):
-                if until is not None and _is_beyond(item, execution, until):
-                    return
-                yield item
-                answer = None
-            else:
-                answer = next(replies, None)
-                if answer is None:
-                    return
-                answer = (restore_charges(execution, item, answer[0]), *answer[1:])
-    except StopIteration as end:
-        if until is None:
-            yield Done(end.value, execution.snapshot(), journal, call=execution.call())
-    finally:
-        context.run(path.close)
+    entries = iter(journal)
+    run = Replay(
+        journal.graph,
+        journal.start,
+        journal.limits,
+        lambda _: next(entries, None),
+        scope=journal.scope,
+        observed=EVENT_TYPES,
+    )
+    for item in run:
+        if until is not None and _is_beyond(item, run.execution, until):
+            return
+        yield item
+    if run.ended and until is None:
+        yield Done(run.outcome, run.execution.snapshot(), journal, call=run.execution.call())
+
+
+def replay_to(graph: Graph[Any, Any], start: Snapshot, entries: Iterable[JournalEntry], limits: Limits) -> Snapshot:
+    """Return the run from `start` after these entries of its journal: `graph.run` goes on from there.
+
+    The replies of an open batch are kept, and the charges of nested runs and of further attempts (`Restarted`) are
+    counted. Calls that wait for a reply are charged; a resume makes them again, and charges them again. It takes time
+    in proportion to the number of entries. Raises what `advance` raises.
+    """
+    given = iter(entries)
+    run = Replay(graph, start, limits, lambda _: next(given, None))
+    for _ in run:
+        pass
+    return run.execution.snapshot()
+
+
+def fork(journal: Journal, at: int) -> Snapshot:
+    """Return the run of a journal after its first `at` entries, to run it from there once more.
+
+    Raises `InputError` unless `at` is between 0 and `len(journal)`.
+    """
+    if not 0 <= at <= len(journal):
+        raise InputError(f"the journal has {len(journal)} entries, so at={at} is none; give 0 to {len(journal)}")
+    return replay_to(journal.graph, journal.start, islice(journal, at), journal.limits)
 
 
 def _is_beyond(event: Entered | Asked | Answered | Moved, execution: Execution, until: Snapshot) -> bool:

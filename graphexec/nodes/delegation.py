@@ -201,8 +201,8 @@ def _make_handler(executor: AgentExecutor) -> Handler:
     async def answer(effect: RunGraph, call: CallContext[Any], io: IO) -> GraphResult:
         try:
             result = await io.either(
-                lambda: executor.run(effect.inputs, context=call.context, host=call),
-                lambda: executor.arun(effect.inputs, context=call.context, host=call),
+                lambda: executor.run(effect.inputs, context=call.context, host=call, run_id=str(call.id)),
+                lambda: executor.arun(effect.inputs, context=call.context, host=call, run_id=str(call.id)),
             )
         except AbandonedError:
             raise

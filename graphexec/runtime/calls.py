@@ -49,6 +49,8 @@ class Scope:
     date: float = field(default_factory=time.time)
     # Any: an `OwnLoop`, of a sync run that has called an async function; its class is above this module.
     loop: Any = None
+    # Any: the `RunLog` of a stored run; its class is above this module.
+    log: Any = None
 
     def __post_init__(self) -> None:
         outer = None if self.host is None else scope_of(self.host)

@@ -8,13 +8,13 @@ from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, S
 from dataclasses import dataclass, field
 from functools import partial
 from types import FunctionType, MappingProxyType
-from typing import Any, TypeAlias, TypedDict, TypeVar, final, get_type_hints
+from typing import TYPE_CHECKING, Any, Required, TypeAlias, TypedDict, TypeVar, final, get_type_hints
 
-from graphexec._arguments import FUNCTION, NAME, Constraint, optional, validate
+from graphexec._arguments import FLAG, FUNCTION, NAME, Constraint, has_methods, optional, validate
 from graphexec._mistakes import explain_class
 from graphexec._mistakes.remedies import RUN_OPTIONS
 from graphexec.errors import InputError, MissingHandlerError, an, format_value
-from graphexec.kernel.effects import CallContext, Effect, Perform
+from graphexec.kernel.effects import CallContext, Effect, InDoubt, Perform
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Limits
 from graphexec.kernel.program import Proof
@@ -22,6 +22,9 @@ from graphexec.kernel.signatures import find_call_parameter
 from graphexec.runtime.io import IO
 from graphexec.runtime.observers import OBSERVERS, AroundCall, Observer
 from graphexec.runtime.threads import check_before_awaiting, current_cancel_scope
+
+if TYPE_CHECKING:
+    from graphexec.runtime.stored import RunStore
 
 T = TypeVar("T")
 
@@ -43,6 +46,7 @@ class Handler:
     context_types: tuple[type, ...] = ()
     timed: bool = False
     check_access: Callable[[], None] | None = None
+    in_doubt: Callable[[Any], InDoubt] | None = None
 
     def __post_init__(self) -> None:
         # Users may pass the function of an effect that `handlers` takes.
@@ -251,6 +255,9 @@ _CALL = Constraint(
 )
 
 
+RUNS = has_methods("a store of runs, for example SQLiteRuns('runs.db')", "open", "reply")
+
+
 @final
 @explain_class("run(inputs, context=...)", options=RUN_OPTIONS, name="a run")
 @dataclass(frozen=True, slots=True)
@@ -261,7 +268,9 @@ class RunOptions:
     current one (`current_call`). `observers` are functions that are called with each event of this run, behind those of
     an executor. `around_call` makes a context manager, such as a telemetry span, for each call, within that of an
     executor; it is entered in the call's thread or task. `continues` returns whether the run goes on in another stream
-    after this one is closed; if so, these observers receive no `Failed`. Raises `InputError` for an invalid option.
+    after this one is closed; if so, these observers receive no `Failed`. `runs` is the store that keeps the run under
+    its `run_id`: one that is there is continued, and with `migrate` also by another version of its machine. Raises
+    `InputError` for an invalid option.
     """
 
     context: Any = field(default=None, repr=False)
@@ -270,9 +279,11 @@ class RunOptions:
     observers: Sequence[Observer] = ()
     around_call: AroundCall | None = None
     continues: Callable[[], bool] | None = None
+    runs: RunStore | None = None
+    migrate: bool = False
 
     def __post_init__(self) -> None:
-        if self.observers == () and self.run_id is None and self.host is None and self.around_call is None:
+        if self.observers == () and self.run_id is self.host is self.around_call is self.runs is None:
             return
         validate(
             "",
@@ -280,6 +291,8 @@ class RunOptions:
             ("around_call", self.around_call, optional(FUNCTION)),
             ("run_id", self.run_id, optional(NAME, "a new one")),
             ("host", self.host, optional(_CALL, "the call that this code runs in")),
+            ("runs", self.runs, optional(RUNS)),
+            ("migrate", self.migrate, FLAG),
         )
 
 
@@ -293,6 +306,20 @@ class RunSettings(TypedDict, total=False):
     around_call: AroundCall | None
 
 
+class StoredSettings(RunSettings, total=False):
+    """The keyword arguments of a run that is kept in a store: then it may return a `Waiting`."""
+
+    runs: Required[RunStore]
+    migrate: bool
+
+
+class AnySettings(RunSettings, total=False):
+    """The keyword arguments of a run with or without a store."""
+
+    runs: RunStore | None
+    migrate: bool
+
+
 class MachineSettings(RunSettings, total=False):
     """The keyword arguments of a run of a machine: its handlers, its limits and the options of `RunOptions`."""
 
@@ -303,7 +330,15 @@ class MachineSettings(RunSettings, total=False):
     overrides: Mapping[type[Effect[Any]], HandlerLike] | None
 
 
-class GraphSettings(MachineSettings, total=False):
+class StoredMachineSettings(MachineSettings, StoredSettings, total=False):
+    """The keyword arguments of a run of a machine that is kept in a store."""
+
+
+class AnyMachineSettings(MachineSettings, AnySettings, total=False):
+    """The keyword arguments of a run of a machine with or without a store."""
+
+
+class GraphSettings(AnyMachineSettings, total=False):
     """The keyword arguments of a run of a graph."""
 
     proof: Proof | None

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Callable, Collection, Generator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection
+from contextlib import suppress
 from functools import partial
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, final
 
-from graphexec.errors import InputError
+from graphexec.errors import InputError, RunSuspended
 from graphexec.kernel.effects import Batch, CallContext
 from graphexec.kernel.events import (
     EVENT_TYPES,
@@ -31,7 +31,6 @@ from graphexec.kernel.graph import Graph
 from graphexec.kernel.snapshot import Snapshot, attach_snapshot
 from graphexec.kernel.stepping import begin, current
 from graphexec.runtime.calls import (
-    Listener,
     Nesting,
     Scope,
     calls_of,
@@ -44,12 +43,14 @@ from graphexec.runtime.calls import (
 )
 from graphexec.runtime.handlers import Handler, RunContext, RunOptions, check_context, handler_of
 from graphexec.runtime.io import BLOCKING, IO
-from graphexec.runtime.members import GroupListener, MemberCalls
+from graphexec.runtime.listeners import GroupListener, OwnListener
+from graphexec.runtime.members import MemberCalls
 from graphexec.runtime.observers import Notifier, OnEvent, RunStart, find_hooks, instruments
 from graphexec.runtime.threads import NOT_DONE, current_cancel_scope
 
 if TYPE_CHECKING:
     from graphexec.runtime.io import CallGroup
+    from graphexec.runtime.stored import RunLog
 
 S = TypeVar("S")
 F = TypeVar("F")
@@ -76,6 +77,7 @@ class RunLoop(Generic[R]):
         "embedded",
         "execution",
         "io",
+        "log",
         "observed",
         "on_event",
         "path",
@@ -87,7 +89,7 @@ class RunLoop(Generic[R]):
         "tokens",
     )
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         graph: Graph[S, F],
         value: S | Snapshot,
@@ -98,14 +100,19 @@ class RunLoop(Generic[R]):
         tokens: bool = False,
         options: RunOptions,
         finish: Callable[[Done[F]], R],
+        log: RunLog | None = None,
     ) -> None:
-        """Begin the run. Raises `EventLoopError` if an async run has no loop."""
+        """Begin the run, or continue that of a `log`. Raises `EventLoopError` if an async run has no loop."""
         if not io.blocking:
             # Loads asyncio, which sync runs never need.
             from graphexec.runtime.tasks import require_event_loop
 
             require_event_loop()
-        self.start = start = value.retried() if isinstance(value, Snapshot) else begin(graph, value)
+        if log is not None:
+            start = log.snapshot
+        else:
+            start = value.retried() if isinstance(value, Snapshot) else begin(graph, value)
+        self.start, self.log = start, log
         host = options.host or host_call()
         # The id distinguishes runs in logs and stores.
         run_id = options.run_id or start.run_id or os.urandom(8).hex()
@@ -114,7 +121,12 @@ class RunLoop(Generic[R]):
         self.execution = Execution(graph, start, run_context.limits, run_context.proof, scope=self.scope, outer=outer)
         # The handlers of the nodes of embedded machines, by the node's name.
         self.embedded = run_context.handlers_of(graph)
+        # The answers for the journal, and their times, which take a third of the memory in an array.
+        self.answers: list[object] = []
+        self.times = array("d")
         check_context(run_context.context_types(graph), options.context)
+        if log is not None:
+            self._continue(log, outer)
         # The clock of a resumed run continues from its snapshot.
         self.scope.begin(self.execution)
         observers, self.around_call = options.observers, run_context.around_call
@@ -134,9 +146,6 @@ class RunLoop(Generic[R]):
         # If at once, each call that waits has a thread or a task, which costs as much as a call.
         self.reports_at_once = on_event is not None or (notify is not None and notify.reports_at_once)
         self.path = self.execution.run(observed=wanted, by_member=True, notify=called)
-        # The answers for the journal, and their times, which take a third of the memory in an array.
-        self.answers: list[object] = []
-        self.times = array("d")
         self.io = io
         self.run_context = run_context
         self.tokens = tokens
@@ -144,13 +153,26 @@ class RunLoop(Generic[R]):
         self._notify = notify
         self._finish = finish
 
+    def _continue(self, log: RunLog, outer: Nesting | None) -> None:
+        """Continue a stored run: with its journal, and with its earlier charges charged to the runs around it."""
+        self.scope.log = log
+        for answer, at, seconds in log.entries:
+            self.answers += (None, answer)
+            self.times += array("d", (at, seconds))
+        if outer is not None:
+            meters = self.execution.program.meters
+            outer.settle({name: count for name, count in log.snapshot.spent.meters.items() if count and name in meters})
+
     def _journal(self) -> Journal:
         # Created at the end, to keep waiting runs small: it would take a hundredth of their memory.
-        run, scope, limits, start = self.execution, self.scope, self.run_context.limits, self.start
+        run, scope, log = self.execution, self.scope, self.log
+        limits, start = (self.run_context.limits, self.start) if log is None else (log.limits, log.start)
         return Journal(run.graph, limits, start, self.answers, self.times, scope, began=scope.date, seconds=scope.now())
 
     async def _end(self, outcome: Any) -> Done[Any]:
         done: Done[Any] = Done(outcome, self.execution.snapshot(), self._journal(), self.execution.call())
+        if self.log is not None:
+            self.log.done(done)
         if self._notify is not None:
             self._notify.end(done)
         if self.on_event is not None:
@@ -163,6 +185,8 @@ class RunLoop(Generic[R]):
         # The time of the call that failed or was interrupted is spent, too: a resume does not give it back.
         self.execution.stop_clock(self.scope.now())
         snapshot, journal = self.execution.snapshot(), self._journal()
+        if self.log is not None:
+            self.log.fail(error, calls_of(request), snapshot.spent.seconds)
         attach_snapshot(error, snapshot)
         attach_journal(error, journal)
         if self._notify is not None:
@@ -172,7 +196,7 @@ class RunLoop(Generic[R]):
         """Drive the run to its end: carry out each call of the path, and deliver each event; return its result."""
         path, execution, cancel_scope = self.path, self.execution, current_cancel_scope()
         clock, began = self.scope.clock, self.scope.began
-        compact = CompactReply.classes
+        compact, log = CompactReply.classes, self.log
         members: MemberCalls | None = None
         item: Any = None
         kept: Any
@@ -215,8 +239,16 @@ class RunLoop(Generic[R]):
                         asked_at = clock() - began
                         deadline = execution.deadline if execution.timed else None
                         left = None if deadline is None else deadline - asked_at
-                        handler = handler_of(item, self.run_context.handlers, self.embedded)
+                        if log is None:
+                            handler = handler_of(item, self.run_context.handlers, self.embedded)
+                        elif (chosen := self.choose(item)) is None:
+                            raise RunSuspended
+                        else:
+                            handler = chosen
+                            log.ask((item,))
                         reply, now = await self.answer(handler, item, left)
+                        if log is not None:
+                            reply = log.keep(item, reply, now, now - asked_at)
                         answer = reply, now, now - asked_at
                         kept = ChargedReply(reply, item.charged) if item.charged else reply
                     else:
@@ -274,9 +306,9 @@ class RunLoop(Generic[R]):
         waits = not (handler.timed or handler.instant)
         if waits and self.reports_at_once and (self.on_event is not None or left is not None or not self.io.blocking):
             return await self._answer_apart(handler, call, left)
-        listener: _OwnListener | None = None
+        listener: OwnListener | None = None
         if self.observed:
-            listener = call.listener = _OwnListener(self, call, get_ident() if waits else None)
+            listener = call.listener = OwnListener(self, call, get_ident() if waits else None)
         try:
             token = enter_call(call)
             try:
@@ -307,6 +339,11 @@ class RunLoop(Generic[R]):
         if listener is not None and listener.waiting:
             await listener.deliver()
         return reply, now
+
+    def choose(self, call: CallContext[Any]) -> Handler | None:
+        """Return the handler of a call of a stored run; `None` if the run has to wait for its reply."""
+        assert self.log is not None, "the run is stored"
+        return self.log.choose(call, self.embedded.get(call.node, self.run_context.handlers))
 
     def notify(self, call: CallContext[Any], news: object) -> Reported:
         """Call the observers with a report of a call; return the event."""
@@ -367,63 +404,3 @@ class RunLoop(Generic[R]):
     async def timed(self, handler: Handler, call: CallContext[Any]) -> tuple[object, float]:
         """Return the reply to a call, and the time when it came."""
         return await self.handle(handler, call), self.scope.now()
-
-
-@final
-class _OwnListener(Listener):
-    """The listener of a call that is answered in the run's own thread.
-
-    Observers hear its reports at once from this `thread`, if it is given. Those of other threads wait for the next one
-    from here, until this thread waits for an async function, or for the call's end.
-    """
-
-    __slots__ = ("_call", "_error", "_run", "_thread", "_wakes", "waiting")
-
-    def __init__(self, run: RunLoop[Any], call: CallContext[Any], thread: int | None) -> None:
-        self.tokens = run.tokens
-        self._run, self._call, self._thread = run, call, thread
-        self.waiting: list[object] = []
-        self._wakes: tuple[Callable[[], object], ...] = ()
-        self._error: Exception | None = None
-
-    def hear(self, news: object) -> None:
-        """Keep the report; deliver it, if this is the run's thread."""
-        self.waiting.append(news)
-        if get_ident() == self._thread:
-            self.flush()
-            return
-        for wake in self._wakes:
-            wake()
-
-    @contextmanager
-    def waking(self, wake: Callable[[], object]) -> Generator[None, None, None]:
-        """Call `wake` when a report waits, during the `with` block."""
-        before = self._wakes
-        self._wakes = (*before, wake)
-        try:
-            yield
-        finally:
-            self._wakes = before
-
-    def flush(self) -> None:
-        """Deliver what waits, if this is the run's thread; keep an observer's exception for `deliver`."""
-        if get_ident() != self._thread:
-            return
-        # As in the run itself, an observer may start no run.
-        token = enter_call(self._run.scope)
-        try:
-            while self.waiting:
-                self._run.notify(self._call, self.waiting[0])
-                del self.waiting[0]
-        except Exception as error:  # noqa: BLE001 - raised by the run, and not in the function that reports
-            self._error, self._thread = error, None
-        finally:
-            reset_call(token)
-
-    async def deliver(self) -> None:
-        """Deliver what has waited. Raises what an observer has raised."""
-        if self._error is not None:
-            raise self._error
-        # Not those of a call that was cut and still reports.
-        for _ in range(len(self.waiting)):
-            await self._run.report(self._call, self.waiting.pop(0))

@@ -6,38 +6,21 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, final
 
-from graphexec.errors import ThreadLimitError
+from graphexec.errors import RunSuspended, ThreadLimitError
 from graphexec.kernel.effects import Batch
 from graphexec.kernel.events import ChargedReply, Cut, MemberReply, MemberStarted
-from graphexec.runtime.calls import Listener, close_calls, enter_call, reset_call
-from graphexec.runtime.handlers import handler_of
+from graphexec.runtime.calls import close_calls, enter_call, reset_call
+from graphexec.runtime.handlers import Handler, handler_of
 from graphexec.runtime.io import run_sync
+from graphexec.runtime.listeners import GroupListener
 from graphexec.runtime.threads import MOST_REPORTS
 
 if TYPE_CHECKING:
     from graphexec.runtime.io import CallGroup
     from graphexec.runtime.loop import RunLoop
-
-
-@final
-class GroupListener(Listener):
-    """The listener of a call in a thread or a task of a group, which takes its reports."""
-
-    __slots__ = ("_group", "_position")
-
-    def __init__(self, group: CallGroup[Any], position: int, *, tokens: bool) -> None:
-        self.tokens = tokens
-        self._group, self._position = group, position
-
-    def hear(self, news: object) -> None:
-        """Pass the report on to the group, which may wait for room in a thread."""
-        self._group.report(self._position, news)
-
-    async def room(self) -> None:
-        """Wait until the group has room."""
-        await self._group.room()
 
 
 @final
@@ -48,10 +31,18 @@ class MemberCalls:
         self.batch = batch
         self._run = run
         # A batch with an effect that has no handler is refused before any of its calls begins.
-        self._handlers = {
-            member: handler_of(batch.calls[member], run.run_context.handlers, run.embedded) for member in batch.open
-        }
-        self._waiting = deque(batch.open)
+        # In a stored run, those that have to wait for an answer are left until the others have theirs.
+        self._suspended = False
+        self._handlers = dict[int, Handler]()
+        for member in batch.open:
+            call = batch.calls[member]
+            if run.log is None:
+                self._handlers[member] = handler_of(call, run.run_context.handlers, run.embedded)
+            elif (handler := run.choose(call)) is not None:
+                self._handlers[member] = handler
+            else:
+                self._suspended = True
+        self._waiting = deque(self._handlers)
         self._width = run.run_context.at_once
         # By the clock of the IO: the run's clock stands still in some tests, and other calls advance it.
         until = run.execution.deadline
@@ -85,6 +76,8 @@ class MemberCalls:
                 return self._begin(self._next)
             elif self._inline:
                 await self._carry_out(self._inline.popleft())
+            elif self._suspended and not self._running:
+                raise RunSuspended
             else:
                 await self._take()
 
@@ -111,6 +104,9 @@ class MemberCalls:
             return True
         handler = self._handlers[member]
         in_turn = self._width == 1 and run.io.blocking and run.on_event is None
+        if run.log is not None:
+            ahead = islice(self._waiting, max(0, self._width - self._running - 1))
+            run.log.ask([call, *(self.batch.calls[one] for one in ahead)])
         if handler.instant or in_turn:
             self._inline.append(member)
             self._running += 1
@@ -141,6 +137,8 @@ class MemberCalls:
         try:
             # run_sync isolates the context variables that each call sets.
             reply, now = run_sync(answer) if run.io.blocking and run.on_event is None else await answer
+        except RunSuspended:
+            self._suspended = True
         except Exception as error:  # noqa: BLE001 - raised once finished calls are recorded
             self._error = error
             await self._take_finished()
@@ -175,6 +173,8 @@ class MemberCalls:
         close_calls((call,))
         try:
             reply, now = result()
+        except RunSuspended:
+            self._suspended = True
         except BaseException as error:  # noqa: BLE001 - raised once finished calls are recorded
             # An interrupt of this thread may come here, after the exception of a call.
             if self._error is None or isinstance(error, (KeyboardInterrupt, SystemExit)):
@@ -183,7 +183,10 @@ class MemberCalls:
             self._add_reply(member, reply, now)
 
     def _add_reply(self, member: int, reply: object, now: float) -> None:
-        self._ready.append((MemberReply(member, reply), now, now - self._began[member]))
+        seconds = now - self._began[member]
+        if self._run.log is not None:
+            reply = self._run.log.keep(self.batch.calls[member], reply, now, seconds)
+        self._ready.append((MemberReply(member, reply), now, seconds))
 
     async def _cut_open_calls(self) -> None:
         """Cut all open calls, including those that have not begun, once those that can be cancelled have ended."""

@@ -24,13 +24,13 @@ from graphexec.runtime.handlers import (
     handlers_for,
 )
 from graphexec.runtime.io import ASYNC, BLOCKING, IO, run_sync
-from graphexec.runtime.loop import RunLoop
 from graphexec.runtime.observers import OnEvent
+from graphexec.runtime.stored import follow
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from graphexec.runtime.handlers import GraphSettings, RunSettings
+    from graphexec.runtime.handlers import AnySettings, GraphSettings
 
 S = TypeVar("S")
 F = TypeVar("F")
@@ -89,10 +89,10 @@ def _follow(  # noqa: PLR0913
     clock: Callable[[], float] = time.monotonic,
     proof: Proof | None = None,
     overrides: Mapping[type[Effect[Any]], HandlerLike] | None = None,
-    **options: Unpack[RunSettings],
+    **options: Unpack[AnySettings],
 ) -> Coroutine[Any, Any, Done[F]]:
     known = handlers_for({**find_handlers(graph.settings), **(handlers or {}), **(overrides or {})})
     everywhere = Handlers({kind: known[kind] for kind in overrides or ()})
     context = RunContext(known, limits or Limits(), at_once, clock, proof, overrides=everywhere)
     options_of_run = RunOptions(**options)
-    return RunLoop(graph, value, context, io, consumer, tokens=tokens, options=options_of_run, finish=same).follow()
+    return follow(graph, value, context, io, consumer, tokens=tokens, options=options_of_run, finish=same)

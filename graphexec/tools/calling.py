@@ -13,7 +13,7 @@ from graphexec._parsing import compile_lazily
 from graphexec.actions import Run
 from graphexec.effects import CallTool, ToolResult
 from graphexec.errors import GraphexecError, InputError, ToolDefinitionError, close_names, described, qualified_name
-from graphexec.kernel.effects import CallContext
+from graphexec.kernel.effects import CallContext, InDoubt
 from graphexec.messages import check_access
 from graphexec.messages.observations import WHOLE, Excerpt
 from graphexec.runtime.calls import report
@@ -105,8 +105,12 @@ def make_tool_handler(
         for one in tools.values():
             check_access(one)
 
+    def in_doubt(effect: CallTool) -> InDoubt:
+        called = known.get(effect.name if exact else effect.name.casefold())
+        return "tell" if called is None else called.in_doubt
+
     context_types = {kind for one in with_defaults for kind in one.context_types}
-    return Handler(answer, context_types=tuple(context_types), check_access=check_tools)
+    return Handler(answer, context_types=tuple(context_types), check_access=check_tools, in_doubt=in_doubt)
 
 
 def _fill(tool: AnyTool, effect: CallTool, call: CallContext[Any]) -> dict[str, Any]:

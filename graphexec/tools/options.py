@@ -7,13 +7,14 @@ import inspect
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, final
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, final, get_args
 
 from graphexec._arguments import FLAG, SECONDS, TIMEOUT, Constraint, optional, validate, whole
 from graphexec._mistakes import join_faults, unknown_options
 from graphexec._mistakes.remedies import TOOL_OPTIONS
 from graphexec.errors import GraphexecError, Portable, ToolDefinitionError, described, format_value
-from graphexec.runtime.retry import RetryPolicy
+from graphexec.kernel.effects import InDoubt
+from graphexec.runtime.io import RetryPolicy
 
 if TYPE_CHECKING:
     from graphexec.tools.tool import AnyTool
@@ -50,6 +51,7 @@ class ToolOptions(TypedDict, total=False):
     async_function: Callable[..., Any] | None
     examples: Sequence[ToolExample | Mapping[str, Any]]
     repeatable: bool
+    in_doubt: InDoubt
 
 
 @final
@@ -85,6 +87,7 @@ CONSTRAINTS: Mapping[str, Constraint] = {
     "max_tool_input": optional(LENGTH, "the executor's"),
     "async_function": optional(ASYNC_FUNCTION, "the function, in a thread"),
     "repeatable": FLAG,
+    "in_doubt": Constraint(f"one of {', '.join(get_args(InDoubt))}", lambda value: value in get_args(InDoubt)),
 }
 
 # Characters: more than any model writes, few enough that reading them takes seconds at worst.

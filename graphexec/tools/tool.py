@@ -25,9 +25,9 @@ from graphexec._arguments import NAME, STRING, is_executor, optional, validate
 from graphexec._mistakes import explain_calls, explain_class
 from graphexec._mistakes.remedies import TOOL_OPTIONS
 from graphexec.errors import Portable, ToolDefinitionError, described, format_value
-from graphexec.kernel.effects import NestedRuns
+from graphexec.kernel.effects import InDoubt, NestedRuns
 from graphexec.messages import ToolSpec
-from graphexec.runtime.retry import RetryPolicy
+from graphexec.runtime.io import RetryPolicy
 from graphexec.tools.options import (
     ASYNC_FUNCTION,
     CONSTRAINTS,
@@ -105,7 +105,7 @@ class Tool(Generic[P, R_co]):
     an object. For a tool that runs an executor, `nested` describes what its nested runs charge, and `check_access`
     raises the error that a nested run would raise at once. `examples` are calls that agents show to their models. A
     `repeatable` tool may return another result for the same arguments, so the rules against repeated calls do not apply
-    to it.
+    to it. `in_doubt` is for stored runs; see `tool`.
     """
 
     name: str
@@ -134,6 +134,7 @@ class Tool(Generic[P, R_co]):
     check_access: Callable[[], None] | None = None
     examples: tuple[ToolExample, ...] = ()
     repeatable: bool = False
+    in_doubt: InDoubt = "tell"
     _is_simple: bool = field(default=False, init=False)
 
     def __post_init__(self, func: Callable[P, R_co] | None, coroutine: Callable[..., Any] | None) -> None:
@@ -329,7 +330,10 @@ def tool(
 
     `examples` are calls that agents show to their models: arguments by name, `[{"city": "Oslo"}]`, or `ToolExample`
     with a question, too. Some agents do not repeat a successful call with the same arguments (`Agent.rules`); declare a
-    tool `repeatable` if another call may return something else, as a clock does.
+    tool `repeatable` if another call may return something else, as a clock does. In a stored run, a call may have been
+    carried out when its process ended: with `in_doubt="tell"` the model observes that, with "retry" the tool is called
+    again (`CallContext.id` is the same: pass it on as the key of a request that must not count twice), with "ask" a
+    person decides, and with "fail" the run stops.
 
     Raises `ToolDefinitionError` for an argument without an annotation or a schema, for `*args` and `**kwargs`, for a
     missing description, and for an invalid option.

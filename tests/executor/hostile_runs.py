@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias, cast, final
 
 from hypothesis import strategies as st
+from typing_extensions import Unpack
 
 import graphexec as gx
 from graphexec import Limits, effects, kernel, runtime, testing, tools
@@ -21,6 +22,7 @@ from graphexec.integrations import langchain
 from graphexec.kernel import Meter
 from graphexec.messages import ModelReply, ModelRequest, ToolCall, Usage
 from graphexec.runtime.calls import Scope
+from graphexec.runtime.handlers import RunSettings
 from graphexec.runtime.io import run_sync as run_coroutine
 from graphexec.runtime.threads import MOST_REPORTS, last_call, threads_since
 from graphexec.testing.failures import Readable
@@ -389,13 +391,13 @@ class World:
         finally:
             self.durations.append(Duration(number, self.clock.seconds - began, self.blocked - blocked, left))
 
-    def run(self, number: int, **options: Any) -> str:
+    def run(self, number: int, **options: Unpack[RunSettings]) -> str:
         if not self.may_start():
             return "enough"
         with self.measure(number):
             return str(self.executors[number].run("q", **options).output)
 
-    async def arun(self, number: int, **options: Any) -> str:
+    async def arun(self, number: int, **options: Unpack[RunSettings]) -> str:
         if not self.may_start():
             return "enough"
         with self.measure(number):

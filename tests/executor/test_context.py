@@ -15,7 +15,7 @@ import pytest
 import graphexec as gx
 from graphexec import draw
 from graphexec.kernel.stepping import replay
-from graphexec.runtime.handlers import RunOptions
+from graphexec.runtime.handlers import MachineSettings, RunOptions
 from tests.executor import actors
 from tests.executor.actors import HOW, WAYS, AnyTool, Running, act, answer, make_executor, run_by, scripted
 from tests.kernel.machines import Halted, value
@@ -135,7 +135,7 @@ async def awho_am_i(effect: WhoAmI, call: gx.CallContext[User]) -> str:
 @cases("handler", who_am_i, awho_am_i)
 def test_nodes_and_handlers_get_the_context(last: Any, handler: Callable[..., Any]) -> None:
     one = machine(last)
-    options: Any = {"handlers": {WhoAmI: handler}, "context": ADA}
+    options: MachineSettings = {"handlers": {WhoAmI: handler}, "context": ADA}
     done = one.run(Start(), **options)
     *_, last_event = one.stream(Start(), **options)
     assert isinstance(last_event, gx.Done)

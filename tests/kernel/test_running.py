@@ -7,13 +7,14 @@ from typing import Any, TypeAlias
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typing_extensions import Unpack
 
 import graphexec as gx
 from graphexec import Effect, Limits, Machine, UnprovedError
 from graphexec.errors import InputError, MissingHandlerError
 from graphexec.kernel import Done, Event
 from graphexec.runtime import runner
-from graphexec.runtime.handlers import HandlerLike
+from graphexec.runtime.handlers import HandlerLike, MachineSettings
 from tests.kernel import machines as m
 from tests.parameters import cases
 
@@ -21,11 +22,11 @@ Way: TypeAlias = Callable[..., Done[Any]]
 Handlers: TypeAlias = Mapping[type[Effect[Any]], HandlerLike]
 
 
-def run(machine: Machine[Any, Any], value: Any, **options: Any) -> Done[Any]:
+def run(machine: Machine[Any, Any], value: Any, **options: Unpack[MachineSettings]) -> Done[Any]:
     return machine.run(value, **options)
 
 
-def arun(machine: Machine[Any, Any], value: Any, **options: Any) -> Done[Any]:
+def arun(machine: Machine[Any, Any], value: Any, **options: Unpack[MachineSettings]) -> Done[Any]:
     return asyncio.run(machine.arun(value, **options))
 
 

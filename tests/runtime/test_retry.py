@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphexec.runtime import ASYNC, BLOCKING, IO
-from graphexec.runtime.io import retry, run_sync
-from graphexec.runtime.retry import RetryPolicy
+from graphexec.runtime.io import RetryPolicy, retry, run_sync
 from tests.parameters import cases
 from tests.runtime.actors import cancel_when
 

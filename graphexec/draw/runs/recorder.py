@@ -28,7 +28,7 @@ from graphexec.draw.runs.prompts import PromptHistory, spec_data
 from graphexec.draw.runs.record_schema import VERSION
 from graphexec.draw.runs.records import Recording
 from graphexec.effects import ModelEffect
-from graphexec.errors import InputError, format_value
+from graphexec.errors import InputError, RunSuspended, format_value
 from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Failed, Journal, Moved, Reported, journal_of
 from graphexec.kernel.graph import Graph, require_graph
 from graphexec.kernel.meters import Spent
@@ -177,6 +177,8 @@ class Recorder:
         error, snapshot = event.error, event.snapshot
         ended = max(self._now, snapshot.spent.seconds if event.seconds is None else event.seconds)
         steps, spent = steps_of(snapshot.value), replace(snapshot.spent, seconds=ended)
+        if isinstance(error, RunSuspended):
+            return self.result("waiting", 4, steps, spent, ended)
         if not isinstance(error, (Exception, SystemExit)):
             return self.result("interrupted", 130, steps, spent, ended)
         self.failure(error, snapshot.node, ended)

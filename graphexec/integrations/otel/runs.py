@@ -47,6 +47,7 @@ _QUOTING = {f"graphexec.errors.{name}" for name in ("InvalidReplyError", "Invali
 _OUTCOMES: dict[type[BaseException], str] = {
     # It waits for a person, whose answer resumes it.
     errors.MissingHandlerError: "paused",
+    errors.RunSuspended: "paused",
     errors.AbandonedError: "cancelled",
     CancelledError: "cancelled",
     KeyboardInterrupt: "interrupted",

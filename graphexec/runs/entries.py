@@ -1,0 +1,116 @@
+"""The entries of a stored run's log: what it asks for, and the replies, as lines of JSON.
+
+A row of the log is a JSON list: the time of its commit, in seconds since the epoch, and its entries, in their order:
+
+- `["begin", attempt, at, unpaid, crashed, limits]`: a process begins or continues the run at the second `at` of its
+  clock, within `limits`; the open calls `unpaid` are made again, and charged again.
+- `["ask", sequence, member, node, effect, details]`: a call begins.
+- `["reply", sequence, member, at, seconds, data, charged]`: it is answered.
+- `["wait", sequence, member]`: it waits for an answer from outside; `["raised", sequence, member]`: it has raised.
+- `["move", edges]`: the run takes these edges, `node>Outcome`; `["end"]`: it has ended.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import cache
+from hashlib import sha256
+from typing import Any
+
+from pydantic import TypeAdapter
+from pydantic_core import to_jsonable_python
+
+from graphexec.effects import AskHuman, CallAgent, CallTool, ModelEffect
+from graphexec.errors import SnapshotError
+from graphexec.kernel.effects import CallContext, Effect, Perform
+from graphexec.kernel.events import ChargedReply, Cut
+from graphexec.kernel.serialization import SERIALIZATION_ERRORS, dump_reply, load_reply, reply_adapter
+
+# Characters of the details of an effect that are stored as they are, and not as a digest.
+_LONGEST = 2_000
+# The data of a call that the deadline cut.
+_CUT = '{"graphexec.cut":true}'
+# The only key of the data of a reply that is read by its own class.
+_EXACT = "graphexec.reply"
+
+
+def describe_effect(effect: Effect[Any]) -> str:
+    """Return what distinguishes an effect from others of its class, as JSON; never a prompt."""
+    details: Any
+    match effect:
+        case CallTool(name, tool_input):
+            details = [name, tool_input if isinstance(tool_input, str) else dict(tool_input)]
+        case ModelEffect() | CallAgent() | Perform():
+            return "null"
+        case AskHuman(question):
+            details = question
+        case _:
+            details = effect
+    try:
+        text = json.dumps(details, ensure_ascii=False, default=to_jsonable_python)
+    except SERIALIZATION_ERRORS:
+        return "null"
+    return text if len(text) <= _LONGEST else f'"sha256:{sha256(text.encode()).hexdigest()}"'
+
+
+@cache
+def _names(node: str, kind: type) -> str:
+    return f"{json.dumps(node)},{json.dumps(kind.__name__)}"
+
+
+def ask_entry(call: CallContext[Any], effect: Effect[Any]) -> str:
+    """Return the entry of a call that begins."""
+    return f'["ask",{call.sequence},{call.member},{_names(call.node, type(effect))},{describe_effect(effect)}]'
+
+
+def encode_reply(
+    effect: Effect[Any], reply: object, charged: Mapping[str, float] | None, outcomes: Mapping[str, type]
+) -> tuple[str, object]:
+    """Return the JSON of a reply, and the reply as it is read from that.
+
+    Raises `SnapshotError` with the place of a part that JSON cannot express.
+    """
+    if type(reply) is Cut:
+        return _CUT, reply
+    kind: Any = type(effect)
+    if kind is not Perform:
+        adapter: TypeAdapter[Any] = reply_adapter(kind)
+        # Of the library's own replies, only what is not the default is stored.
+        short = isinstance(effect, (CallTool, ModelEffect))
+        # What raises here is told below.
+        with suppress(Exception):
+            text = adapter.dump_json(reply, by_alias=True, exclude_defaults=short, round_trip=True, warnings="none")
+            stored = adapter.validate_json(text, strict=True, by_alias=True, by_name=True)
+            if stored == reply:
+                return _with_charges(text.decode(), charged), stored
+    try:
+        kinds = () if kind is Perform else (kind,)
+        data = dump_reply(reply, kinds, f"the reply to {kind.__name__}")["reply"]
+    except SERIALIZATION_ERRORS as error:
+        raise SnapshotError(f"{error}") from error
+    stored = load_reply(effect, data, outcomes)
+    return _with_charges(json.dumps({_EXACT: data}), charged), stored
+
+
+def _with_charges(text: str, charged: Mapping[str, float] | None) -> str:
+    return f"{text},{json.dumps(dict(charged))}" if charged else text
+
+
+def decode_reply(
+    effect: Effect[Any], data: Any, charged: Mapping[str, float] | None, outcomes: Mapping[str, type]
+) -> Any:
+    """Return the reply to an effect as the engine receives it. Raises `SnapshotError` for data that are none."""
+    reply: Any
+    if data == json.loads(_CUT):
+        reply = Cut()
+    elif not isinstance(data, dict) or _EXACT not in data:
+        kind: Any = type(effect)
+        try:
+            reply = reply_adapter(kind).validate_json(json.dumps(data), strict=True, by_alias=True, by_name=True)
+        except ValueError as error:
+            raise SnapshotError(f"a stored reply is not a reply to {kind.__name__}: {error}") from error
+    else:
+        reply = load_reply(effect, data[_EXACT], outcomes)
+    return ChargedReply(reply, charged) if charged else reply

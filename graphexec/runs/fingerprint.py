@@ -1,0 +1,109 @@
+"""The fingerprint of a machine: the parts on which the meaning of a stored run depends, each by its name."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator, Mapping
+from functools import cache
+from hashlib import sha256
+from typing import Any, get_args, get_type_hints
+
+from graphexec.agents import Agent
+from graphexec.draw.model.picture import picture_of
+from graphexec.kernel.graph import Graph
+from graphexec.kernel.signatures import read_reply
+from graphexec.tools import AnyTool
+from graphexec.tools.tool import Tool
+
+
+def fingerprint(graph: Graph[Any, Any]) -> Mapping[str, str]:
+    """Return a text for each part of a machine: its nodes, its edges, the fields of its classes, its agent, its tools.
+
+    The functions of its nodes and of its tools are no parts: what they do is compared when a run is replayed.
+    """
+    parts = {"the start": graph.start}
+    for edge in graph.edges:
+        # A node is named by its edges, too.
+        parts[f"the edge {edge.source} --{edge.outcome.__name__}-->"] = str(getattr(edge.target, "name", edge.target))
+    for node in graph:
+        parts[f"the node {node.name}"] = " ".join(
+            [node.kind, *(kind.__name__ for kind in node.takes), "asks", *sorted(one.__name__ for one in node.effects)]
+        )
+        for effect in node.effects:
+            replies = ", ".join(map(_name, read_reply(effect)))
+            parts[f"the effect {effect.__name__}"] = f"{_fields(effect)} -> {replies}"
+            for one in read_reply(effect):
+                parts |= {f"the class {kind.__name__}": _fields(kind) for kind in _classes(one)}
+    for outcome in graph.outcomes.values():
+        parts |= {f"the class {kind.__name__}": _fields(kind) for kind in _classes(outcome)}
+    for agent in graph.find_settings(Agent):
+        parts["the agent"] = agent.kind
+        known: tuple[AnyTool, ...] = agent.tools or ()
+        parts |= {f"the tool {tool.name}": _tool_text(tool) for tool in known}
+    return parts
+
+
+def _tool_text(tool: AnyTool) -> str:
+    assert isinstance(tool, Tool), "the agent has checked its tools"
+    return json.dumps(tool.parameters, sort_keys=True, default=str)
+
+
+def find_changes(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """Return the names of the parts that differ, each with what happened to it."""
+    changes = [f"{name} is gone" for name in before if name not in now]
+    changes += [f"{name} is new" for name in now if name not in before]
+    return changes + [f"{name} has changed" for name, text in before.items() if now.get(name, text) != text]
+
+
+def digest_of(parts: Mapping[str, str]) -> str:
+    """Return the digest of a fingerprint."""
+    return sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
+
+
+@cache
+def describe_machine(graph: Graph[Any, Any]) -> tuple[str, str]:
+    """Return the digest of a machine, and what a store keeps of it: its fingerprint, its edges and its picture."""
+    parts = fingerprint(graph)
+    data = {"fingerprint": parts, "picture": picture_of(graph).to_data()}
+    return digest_of(parts), json.dumps(data)
+
+
+# Any: a class, or an annotation.
+def _name(kind: Any) -> str:
+    return kind.__name__ if isinstance(kind, type) else str(kind)
+
+
+def _fields(kind: Any) -> str:
+    """Return the fields of a class with their annotations."""
+    if hasattr(kind, "model_fields"):
+        return ", ".join(f"{name}: {_name(one.annotation)}" for name, one in kind.model_fields.items())
+    if not dataclasses.is_dataclass(kind):
+        return _name(kind)
+    return ", ".join(f"{one.name}: {one.type}" for one in dataclasses.fields(kind))
+
+
+@cache
+def _classes(kind: Any) -> tuple[type, ...]:
+    """Return the classes with fields that a class or an annotation consists of, itself included."""
+    found: dict[type, None] = {}
+    open_kinds = [kind]
+    while open_kinds:
+        one = open_kinds.pop()
+        open_kinds += get_args(one)
+        if (
+            isinstance(one, type)
+            and one not in found
+            and (dataclasses.is_dataclass(one) or hasattr(one, "model_fields"))
+        ):
+            found[one] = None
+            open_kinds += _annotations(one)
+    return tuple(found)
+
+
+def _annotations(kind: type) -> Iterator[Any]:
+    try:
+        yield from get_type_hints(kind).values()
+    # A name that only type checkers know.
+    except Exception:  # noqa: BLE001 - annotations are evaluated, which may raise anything
+        return

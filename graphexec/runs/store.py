@@ -1,0 +1,318 @@
+"""The store of runs: who may continue a run, and what people and other programs do with it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, final, get_args
+
+from graphexec._arguments import SECONDS, Constraint, optional, validate, whole
+from graphexec.errors import InputError, format_value
+from graphexec.kernel.snapshot import Snapshot
+from graphexec.kernel.stepping import begin
+from graphexec.runs.database import ROWS, Database
+from graphexec.runs.errors import RunBusyError, RunChangedError, RunStoreError
+from graphexec.runs.fingerprint import describe_machine, find_changes
+from graphexec.runs.log import StoredLog, cut_log, read_log
+from graphexec.runs.owner import is_gone, this_process
+from graphexec.runs.questions import Question
+from graphexec.runtime.stored import Opening
+
+RunStatus: TypeAlias = Literal["running", "waiting", "ready", "failed", "done", "cancelled"]
+
+_STATUS = Constraint(f"one of {', '.join(get_args(RunStatus))}", lambda value: value in get_args(RunStatus))
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class StoredRun:
+    """A run in a store. Times are in seconds since the epoch.
+
+    A `running` run is carried on by a process, or its process has ended: then `is_ready` says that it can be continued,
+    and so it does of one with all answers (`ready`). `note` is the answer, the error, or the first open question.
+    """
+
+    run_id: str
+    status: RunStatus
+    created: float
+    updated: float
+    note: str
+    is_ready: bool
+
+
+class Runs(Database):
+    """A store of runs; several processes may use it at a time, and a fork of one makes a connection of its own.
+
+    A run belongs to one process at a time, for `lease` seconds after its last sign of life. A store can be closed, and
+    be used as a context manager.
+    """
+
+    def open(self, opening: Opening) -> StoredLog:
+        """Begin or continue a run; it belongs to this caller until the log is closed.
+
+        Raises `RunBusyError` if it belongs to another, `RunChangedError` if its machine is another one, `InputError`
+        for a run that there is not, or that began with other inputs, and `RunStoreError` for one that was cancelled.
+        """
+        run_id = opening.run_id
+        machine, data = describe_machine(opening.graph)
+        row = self.find(run_id)
+        if row is None:
+            if opening.value is None:
+                raise InputError(f"there is no run {run_id} in this store; begin it: run(inputs, runs=..., run_id=...)")
+            start = self._make_start(opening)
+            if serial := self._begin(opening, start, machine, data):
+                log = StoredLog(self, opening, read_log((), opening, start), serial, 1)
+                log.begin([0.0, None, False])
+                self.beat(run_id, 1)
+                return log
+            row = self.find(run_id)
+            assert row is not None, "another process has begun it"
+        serial, status, owner, token, until, stored, text = row
+        if status == "cancelled":
+            raise RunStoreError(run_id, "was cancelled; fork it: store.fork(run_id)")
+        if opening.value is not None and self._make_start(opening).to_json() != text:
+            raise InputError(f"the run {run_id} began with other inputs; give another run_id, or the same inputs")
+        if stored != machine and not opening.migrate:
+            self._raise_changes(run_id, stored, data)
+        start = Snapshot.from_json(text, opening.graph)
+        if status == "done":
+            return StoredLog(self, opening, read_log(self.rows(run_id), opening, start), serial, 0)
+        now = time.time()
+        if owner is not None and until > now and not is_gone(owner):
+            raise RunBusyError(
+                run_id,
+                f"is carried on by {owner}; wait for its end, or {until - now:.0f} seconds if its process is gone",
+            )
+        # Taken over first, then read: what another process writes after this is refused.
+        taken = self.execute(
+            "UPDATE graphexec_runs SET status='running', owner=?, token=token+1, leased_until=?, machine=? "
+            "WHERE run_id=? AND token=? AND status<>'cancelled' RETURNING token",
+            this_process(),
+            now + self.lease,
+            machine,
+            run_id,
+            token,
+        )
+        if not taken:
+            raise RunBusyError(run_id, "was just taken over by another process; wait for its end")
+        (token,) = taken[0]
+        try:
+            if stored != machine:
+                self._add_machine(machine, data)
+            history = read_log(self.rows(run_id), opening, start)
+            # Its process may have carried it on until its lease ended; that is its time, too.
+            crashed = owner is not None
+            lost = max(0.0, min(now, until) - history.written) if crashed and history.written else 0.0
+            log = StoredLog(self, opening, history, serial, token)
+            log.begin([history.seconds + lost, history.choose_unpaid(), crashed])
+        except BaseException:
+            self.release(run_id, token, "failed" if owner is None else status, None)
+            raise
+        self.beat(run_id, token)
+        return log
+
+    @staticmethod
+    def _make_start(opening: Opening) -> Snapshot:
+        value = opening.value
+        if isinstance(value, Snapshot):
+            return Snapshot.from_json(value.to_json(), opening.graph)
+        # As another process would read it.
+        return Snapshot.from_json(begin(opening.graph, value, run_id=opening.run_id).to_json(), opening.graph)
+
+    def _begin(self, opening: Opening, start: Snapshot, machine: str, data: str) -> int | None:
+        now = time.time()
+        with self._lock, self.transaction():
+            self._add_machine(machine, data)
+            made = self.execute(
+                "INSERT INTO graphexec_runs(run_id, parent, status, owner, token, leased_until, created, updated, "
+                "machine, start, note) VALUES(?,?,'running',?,1,?,?,?,?,?,'') ON CONFLICT DO NOTHING RETURNING serial",
+                opening.run_id,
+                opening.parent,
+                this_process(),
+                now + self.lease,
+                now,
+                now,
+                machine,
+                start.to_json(),
+            )
+        return made[0][0] if made else None
+
+    def _add_machine(self, machine: str, data: str) -> None:
+        self.execute("INSERT INTO graphexec_machines VALUES(?,?) ON CONFLICT DO NOTHING", machine, data)
+
+    def _raise_changes(self, run_id: str, stored: str, data: str) -> None:
+        [(before,)] = self.execute("SELECT data FROM graphexec_machines WHERE machine=?", stored)
+        changes = find_changes(json.loads(before)["fingerprint"], json.loads(data)["fingerprint"])
+        raise RunChangedError(
+            run_id,
+            f"was begun by another version of this machine: {'; '.join(changes)}; continue it with that version, or "
+            "with migrate=True, which compares each of its calls",
+            changes,
+        )
+
+    def list(self, status: RunStatus | None = None, *, limit: int = 100) -> list[StoredRun]:
+        """Return the runs, or those of a status, the last changed one first; at most `limit`. Nested runs are left out.
+
+        Raises `InputError` for an invalid argument.
+        """
+        validate("list", ("status", status, optional(_STATUS)), ("limit", limit, whole(1)))
+        only = "" if status is None else "AND status=? "
+        return self._read_runs(
+            f"parent='' {only}ORDER BY updated DESC LIMIT ?", *[status] * (status is not None), limit
+        )
+
+    def get(self, run_id: str) -> StoredRun:
+        """Return a run. Raises `InputError` if there is none of this id."""
+        found = self._read_runs("run_id=?", run_id)
+        if not found:
+            raise InputError(f"there is no run {format_value(run_id)} in this store")
+        return found[0]
+
+    def ready(self, *, limit: int = 100) -> list[str]:
+        """Return the ids of runs that can go on now: all is answered or has expired, or their process is gone."""
+        now = time.time()
+        expired = self.execute(
+            "SELECT DISTINCT run_id FROM graphexec_questions WHERE reply IS NULL AND expires<=? LIMIT ?", now, limit
+        )
+        found = [*self._read_runs("parent='' AND status IN ('ready', 'running') ORDER BY updated LIMIT ?", limit)]
+        ids = [one.run_id for one in found if one.is_ready]
+        return list(dict.fromkeys([*ids, *(run_id for (run_id,) in expired)]))[:limit]
+
+    def _read_runs(self, where: str, *parameters: object) -> list[StoredRun]:
+        now = time.time()
+        rows = self.execute(
+            f"SELECT run_id, status, created, updated, note, owner, leased_until FROM graphexec_runs WHERE {where}",  # noqa: S608
+            *parameters,
+        )
+        return [
+            StoredRun(
+                run_id,
+                status,
+                created,
+                updated,
+                note,
+                status == "ready" or (status == "running" and (owner is None or until <= now or is_gone(owner))),
+            )
+            for run_id, status, created, updated, note, owner, until in rows
+        ]
+
+    def questions(self, run_id: str | None = None) -> list[Question]:
+        """Return the open questions of a run and of those nested in it, or of all runs, in the order of their dates."""
+        where, parameters = ("", ()) if run_id is None else ("AND run_id=? ", (run_id,))
+        rows = self.execute(
+            f"SELECT run_id, key, data, asked, expires FROM graphexec_questions WHERE reply IS NULL {where}"  # noqa: S608
+            "ORDER BY asked, run_id, key",
+            *parameters,
+        )
+        now = time.time()
+        return [
+            Question(of, key, asked_at=asked, expires_at=expires, **json.loads(data))
+            for of, key, data, asked, expires in rows
+            if expires is None or expires > now
+        ]
+
+    def reply(self, run_id: str, key: str, value: object) -> bool:
+        """Answer a question, from any process; return False if it was answered before, or has expired.
+
+        `value` is JSON data, or an object that becomes such, as a pydantic model does. Raises `InputError` for a
+        question that there is not, and for a value that does not fit its schema.
+        """
+        rows = self.execute(
+            "SELECT data, asked, expires FROM graphexec_questions WHERE run_id=? AND key=?", run_id, key
+        )
+        if not rows:
+            known = ", ".join(one.key for one in self.questions(run_id)) or "none"
+            raise InputError(
+                f"the run {format_value(run_id)} has no question {format_value(key)}; its open ones are {known}"
+            )
+        [(data, asked, expires)] = rows
+        question = Question(run_id, key, asked_at=asked, expires_at=expires, **json.loads(data))
+        with self._lock, self.transaction():
+            answered = self.execute(
+                "UPDATE graphexec_questions SET reply=? WHERE run_id=? AND key=? AND reply IS NULL "
+                "AND (expires IS NULL OR expires>?) RETURNING 1",
+                question.read(value),
+                run_id,
+                key,
+                time.time(),
+            )
+            self.execute(
+                "UPDATE graphexec_runs SET status='ready', updated=? WHERE run_id=? AND status='waiting' "
+                "AND NOT EXISTS (SELECT 1 FROM graphexec_questions WHERE run_id=? AND reply IS NULL)",
+                time.time(),
+                run_id,
+                run_id,
+            )
+        return bool(answered)
+
+    def cancel(self, run_id: str) -> None:
+        """Cancel a run: a process that carries it on stops before its next effect. A run that is done stays so."""
+        self.get(run_id)
+        with self._lock, self.transaction():
+            self.execute(
+                "UPDATE graphexec_runs SET status='cancelled', owner=NULL, token=token+1, updated=? "
+                "WHERE (run_id=? OR parent=?) AND status NOT IN ('done', 'cancelled')",
+                time.time(),
+                run_id,
+                run_id,
+            )
+            self.execute("DELETE FROM graphexec_questions WHERE run_id=? AND reply IS NULL", run_id)
+
+    def fork(self, run_id: str, *, at: int | None = None, new_id: str | None = None) -> str:
+        """Copy a run with its first `at` replies, by default all; return the id of the copy, which waits to be run.
+
+        Raises `InputError` for a run that there is not, for more replies than it has, and for an id that is taken.
+        """
+        self.get(run_id)
+        copy = new_id or f"{run_id}-{time.time_ns():x}"
+        rows = cut_log(self.rows(run_id), at, run_id)
+        now = time.time()
+        with self._lock, self.transaction():
+            made = self.execute(
+                "INSERT INTO graphexec_runs(run_id, parent, status, owner, token, leased_until, created, updated, "
+                "machine, start, note) SELECT ?, '', 'ready', NULL, token, 0, ?, ?, machine, start, '' "
+                "FROM graphexec_runs WHERE run_id=? ON CONFLICT DO NOTHING RETURNING serial",
+                copy,
+                now,
+                now,
+                run_id,
+            )
+            if not made:
+                raise InputError(f"there is a run {copy} already; give another new_id")
+            self._copy_rows(made[0][0], rows)
+        return copy
+
+    def _copy_rows(self, serial: int, rows: Iterable[str]) -> None:
+        for number, data in enumerate(rows):
+            self.execute("INSERT INTO graphexec_log VALUES(?,?)", serial * ROWS + number, data)
+
+    def prune(self, *, older_than: float = 0.0, status: Sequence[RunStatus] = ("done", "cancelled")) -> int:
+        """Delete the runs of these statuses that have not changed for `older_than` seconds; return their number."""
+        validate("prune", ("older_than", older_than, SECONDS))
+        before, places = time.time() - older_than, ",".join("?" for _ in status)
+        found = self.execute(
+            f"SELECT run_id FROM graphexec_runs WHERE parent='' AND updated<=? AND status IN ({places})",  # noqa: S608
+            before,
+            *status,
+        )
+        for (run_id,) in found:
+            with self._lock, self.transaction():
+                self._delete(run_id)
+        return len(found)
+
+    def _delete(self, run_id: str) -> None:
+        own = "run_id=? OR parent=?"
+        for (serial,) in self.execute(f"SELECT serial FROM graphexec_runs WHERE {own}", run_id, run_id):  # noqa: S608
+            self.execute("DELETE FROM graphexec_log WHERE id>=? AND id<?", serial * ROWS, (serial + 1) * ROWS)
+        self.execute("DELETE FROM graphexec_questions WHERE run_id=?", run_id)
+        self.execute(f"DELETE FROM graphexec_runs WHERE {own}", run_id, run_id)  # noqa: S608
+
+    def machine_of(self, run_id: str) -> Mapping[str, Any]:
+        """Return what is kept of the machine of a run: its fingerprint and its picture."""
+        [(data,)] = self.execute(
+            "SELECT data FROM graphexec_machines NATURAL JOIN graphexec_runs WHERE run_id=?", run_id
+        )
+        known: Mapping[str, Any] = json.loads(data)
+        return known

@@ -1,0 +1,164 @@
+"""Runs that a store keeps: what the loop of a run writes and asks for, and how such a run begins and pauses."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypeVar, final
+
+from graphexec.errors import RunSuspended
+from graphexec.kernel.effects import CallContext
+from graphexec.kernel.events import Done, JournalEntry
+from graphexec.kernel.graph import Graph
+from graphexec.kernel.meters import Limits
+from graphexec.kernel.snapshot import Snapshot
+from graphexec.runtime.calls import host_call, scope_of
+from graphexec.runtime.handlers import Handler, Handlers, RunContext, RunOptions
+from graphexec.runtime.io import IO
+from graphexec.runtime.loop import RunLoop
+from graphexec.runtime.observers import OnEvent
+
+R = TypeVar("R")
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """A run that a store is to begin or to continue.
+
+    `value` is what it begins with, or the snapshot; `None` for a run that the store has already. `handlers_of` returns
+    the handlers of a node. `width` is the number of effects of a batch that run at once. A run nested in a call of a
+    stored run has that `parent`.
+    """
+
+    graph: Graph[Any, Any]
+    value: object
+    limits: Limits
+    handlers_of: Callable[[str], Handlers]
+    run_id: str
+    width: int
+    # A stream may wait for its consumer, so that each reply is stored at once.
+    eager: bool
+    migrate: bool
+    parent: str = ""
+
+
+class RunStore(Protocol):
+    """A store of runs, such as `SQLiteRuns`."""
+
+    def open(self, opening: Opening) -> RunLog:
+        """Begin or continue a run, which belongs to this caller until the log is closed."""
+        ...
+
+
+class RunLog(Protocol):
+    """What a run that goes on writes to its store, and what the store knows of it.
+
+    `root` is the id of the run around it, or its own. The journal of the run begins at `start` with the `entries`,
+    within `limits`; it goes on from `snapshot`.
+    """
+
+    store: RunStore
+    root: str
+    start: Snapshot
+    entries: Sequence[JournalEntry]
+    limits: Limits
+    snapshot: Snapshot
+
+    def __call__(self, event: Any) -> None:
+        """Note an edge that the run takes: it is an observer of these."""
+        ...
+
+    def choose(self, call: CallContext[Any], handlers: Handlers) -> Handler | None:
+        """Return the handler of a call, which may be an answer from the store; `None` for a call that has to wait."""
+        ...
+
+    def ask(self, calls: Iterable[CallContext[Any]]) -> None:
+        """Store that these calls begin, unless they are answered from the store. Raises `RunLostError`."""
+        ...
+
+    def keep(self, call: CallContext[Any], reply: object, at: float, seconds: float) -> object:
+        """Store the reply to a call at the second `at`; return it as another process would read it."""
+        ...
+
+    def done(self, done: Done[Any]) -> None:
+        """Store that the run has ended."""
+        ...
+
+    def fail(self, error: BaseException, calls: Sequence[CallContext[Any]], at: float) -> None:
+        """Store that an exception ends the run here while these calls are open; it may be continued."""
+        ...
+
+    def suspended(self) -> object:
+        """Return what the caller of a run gets that waits."""
+        ...
+
+    def close(self) -> None:
+        """Give the run up, so that others may continue it."""
+        ...
+
+
+# Any: the value and the outcome of the graph.
+def follow(
+    graph: Graph[Any, Any],
+    value: Any,
+    run_context: RunContext,
+    io: IO,
+    consumer: OnEvent | None,
+    *,
+    tokens: bool,
+    options: RunOptions,
+    finish: Callable[[Done[Any]], R],
+) -> Coroutine[Any, Any, R]:
+    """Return the run; one with a store is opened there first. It returns what `finish` makes of its last event."""
+    store, outer = options.runs, None
+    if options.run_id is not None and (host := options.host or host_call()) is not None:
+        # A nested run with an id of its own is stored where the run is that contains it.
+        outer = scope_of(host).log
+        store = store or (None if outer is None else outer.store)
+    if store is None:
+        # Not awaited here, to save one coroutine per event.
+        return RunLoop(graph, value, run_context, io, consumer, tokens=tokens, options=options, finish=finish).follow()
+    return _follow_stored(graph, value, run_context, io, consumer, store, outer, tokens, options, finish)
+
+
+async def _follow_stored(  # noqa: PLR0913, PLR0917
+    graph: Graph[Any, Any],
+    value: Any,
+    run_context: RunContext,
+    io: IO,
+    consumer: OnEvent | None,
+    store: RunStore,
+    outer: RunLog | None,
+    tokens: bool,  # noqa: FBT001
+    options: RunOptions,
+    finish: Callable[[Done[Any]], R],
+) -> Any:
+    embedded = run_context.handlers_of(graph)
+    opening = Opening(
+        graph,
+        value,
+        run_context.limits,
+        lambda node: embedded.get(node, run_context.handlers),
+        options.run_id or (value.run_id if isinstance(value, Snapshot) else "") or os.urandom(8).hex(),
+        run_context.at_once,
+        consumer is not None,
+        options.migrate,
+        "" if outer is None or outer.store is not store else outer.root,
+    )
+    log = await io.call(store.open, opening)
+    try:
+        watched = replace(options, run_id=opening.run_id, observers=(*options.observers, log))
+        run = RunLoop(graph, value, run_context, io, consumer, tokens=tokens, options=watched, finish=finish, log=log)
+        return await run.follow()
+    except RunSuspended:
+        if outer is not None and outer.store is store:
+            # The run that contains it waits, too.
+            raise
+        waiting: Any = log.suspended()
+        if consumer is not None:
+            await consumer(waiting)
+        return waiting
+    finally:
+        log.close()
