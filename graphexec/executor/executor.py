@@ -76,6 +76,7 @@ class ExecutorOptions(TypedDict, total=False):
     max_fan_out: int | None
     max_depth: int | None
     max_nested_runs: int | None
+    max_restarts: int | None
     return_intermediate_steps: bool
     handle_parsing_errors: ParsePolicy
     early_stopping_method: EarlyStopping
@@ -105,8 +106,9 @@ class AgentExecutor(RunMethods[T_co]):
 
     Limits: `max_iterations` (visits of `plan`), `max_execution_time` (seconds), `max_model_calls`, `max_tool_calls`,
     `max_tokens`, `max_cost` (money: the model must be `priced`; calls that a callable agent makes itself are not
-    counted), `max_fan_out` (tool calls of one step), and for the runs that its tools start, `max_depth` (levels) and
-    `max_nested_runs` (runs in all). `None` means no limit, 0 allows none (a cost must be above 0). Nested runs share
+    counted), `max_fan_out` (tool calls of one step), for the runs that its tools start, `max_depth` (levels) and
+    `max_nested_runs` (runs in all), and for stored runs, `max_restarts` (after a crash, or an exception in a call: what
+    these add to the bounds is part of the proof). `None` means no limit, 0 allows none (a cost must be above 0). Nested runs share
     the limits of the outer run.
 
     - `handle_parsing_errors`: `False` raises a `ParseError`; `True`, a string, or a function of the error returns
@@ -165,6 +167,7 @@ class AgentExecutor(RunMethods[T_co]):
         max_fan_out: int | None = FAN_OUT,
         max_depth: int | None = DEPTH,
         max_nested_runs: int | None = NESTED_RUNS,
+        max_restarts: int | None = None,
         return_intermediate_steps: bool = False,
         handle_parsing_errors: ParsePolicy = False,
         early_stopping_method: EarlyStopping = "force",
@@ -213,6 +216,7 @@ class AgentExecutor(RunMethods[T_co]):
             fan_out=max_fan_out,
             depth=max_depth,
             nested_runs=max_nested_runs,
+            restarts=max_restarts,
         )
         self._setup = setup = Setup(
             agent=known,

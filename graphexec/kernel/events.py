@@ -70,12 +70,13 @@ class CompactReply:
 class Restarted:
     """In a journal: the run's process has ended, and the run goes on in another one within `limits`.
 
-    The open calls that are `unpaid`, by member, are made and charged again. A crash is one of the run's `restarts`.
+    The open calls that are `unpaid`, by member, are made and charged again. If it `counts`, as it does after a crash and
+    if a call is unpaid, it is one of the run's `restarts`.
     """
 
     limits: Limits
     unpaid: frozenset[int] = frozenset()
-    crashed: bool = False
+    counts: bool = False
 
 
 # What was sent to `Execution.run`, or a `Restarted`, the second of the run's clock, and how many seconds the call took.

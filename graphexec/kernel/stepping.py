@@ -179,7 +179,7 @@ def restart(snapshot: Snapshot, restarted: Restarted, at: float) -> Snapshot:
     return dataclasses.replace(
         snapshot,
         open=states if any(state is not UNPAID for state in states) else (),
-        spent=dataclasses.replace(spent, seconds=max(spent.seconds, at), restarts=spent.restarts + restarted.crashed),
+        spent=dataclasses.replace(spent, seconds=max(spent.seconds, at), restarts=spent.restarts + restarted.counts),
     )
 
 
@@ -218,9 +218,10 @@ class Replay:
 
     def _drive(self) -> Generator[Any, None, Execution | None]:
         """Replay until the run's process ended; return the run after its restart, or `None` at the journal's end."""
-        execution, answer = self.execution, None
+        execution = self.execution
         path, context = execution.run(observed=self._observed, by_member=True), _engine_context()
         try:
+            answer = None  # Before the loop; see `RunLoop.follow`.
             while True:
                 # A new generator, and one that yielded an event, is sent `None`.
                 item: Any = context.run(path.send, answer)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, final, get_args
 
 from graphexec._arguments import SECONDS, Constraint, optional, validate, whole
@@ -63,6 +63,7 @@ class Runs(Database):
                 raise InputError(f"there is no run {run_id} in this store; begin it: run(inputs, runs=..., run_id=...)")
             start = self._make_start(opening)
             if serial := self._begin(opening, start, machine, data):
+                start = replace(start, run_id=run_id)
                 log = StoredLog(self, opening, read_log((), opening, start), serial, 1)
                 log.begin([0.0, None, False])
                 self.beat(run_id, 1)
@@ -76,7 +77,7 @@ class Runs(Database):
             raise InputError(f"the run {run_id} began with other inputs; give another run_id, or the same inputs")
         if stored != machine and not opening.migrate:
             self._raise_changes(run_id, stored, data)
-        start = Snapshot.from_json(text, opening.graph)
+        start = replace(Snapshot.from_json(text, opening.graph), run_id=run_id)
         if status == "done":
             return StoredLog(self, opening, read_log(self.rows(run_id), opening, start), serial, 0)
         now = time.time()
@@ -106,7 +107,9 @@ class Runs(Database):
             crashed = owner is not None
             lost = max(0.0, min(now, until) - history.written) if crashed and history.written else 0.0
             log = StoredLog(self, opening, history, serial, token)
-            log.begin([history.seconds + lost, history.choose_unpaid(), crashed])
+            unpaid = history.choose_unpaid()
+            # What is charged again counts as a restart, whatever has ended the process, so that the bounds hold.
+            log.begin([history.seconds + lost, unpaid, crashed or bool(unpaid)])
         except BaseException:
             self.release(run_id, token, "failed" if owner is None else status, None)
             raise
@@ -115,11 +118,10 @@ class Runs(Database):
 
     @staticmethod
     def _make_start(opening: Opening) -> Snapshot:
+        """Return the start of a run as another process would read it, without its id: a copy has another one."""
         value = opening.value
-        if isinstance(value, Snapshot):
-            return Snapshot.from_json(value.to_json(), opening.graph)
-        # As another process would read it.
-        return Snapshot.from_json(begin(opening.graph, value, run_id=opening.run_id).to_json(), opening.graph)
+        start = replace(value, run_id="") if isinstance(value, Snapshot) else begin(opening.graph, value)
+        return Snapshot.from_json(start.to_json(), opening.graph)
 
     def _begin(self, opening: Opening, start: Snapshot, machine: str, data: str) -> int | None:
         now = time.time()

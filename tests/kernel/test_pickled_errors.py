@@ -47,6 +47,8 @@ ARGUMENTS: Mapping[str, tuple[tuple[object, ...], Mapping[str, object]]] = {
     "ToolRaisedError": ((ValueError("a tool's own"),), {}),
     "InvalidArgumentsError": (("x is not a number", ["x"]), {}),
     "UnprovedError": ((executor.AGENT_EXECUTOR.verify(Limits(iterations=None)),), {}),
+    "RunStoreError": (("trip", "is carried on elsewhere; wait"), {}),
+    "RunChangedError": (("trip", "was begun by another version", ["the node plan"]), {}),
     "_Interrupted": ((KeyboardInterrupt(),), {}),
 }
 _TEXT: tuple[tuple[object, ...], Mapping[str, object]] = (("something is wrong; mend it",), {})

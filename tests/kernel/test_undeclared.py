@@ -161,9 +161,10 @@ def test_missing_handler_is_reported_before_any_call() -> None:
     with pytest.raises(errors.MissingHandlerError) as caught:
         m.run_machine(m.INTERVIEW, m.Topic("tea"))
     assert caught.value.effect == m.Question("tea 0 0")
-    assert str(caught.value) == (
-        "no handler answers Question; pass handlers={Question: a function from Question to its reply}"
+    assert str(caught.value).startswith(
+        "no handler answers Question; pass handlers={Question: a function from Question to its reply}, or store the run"
     )
+    assert "runs=SQLiteRuns(" in str(caught.value)
     calls: list[object] = []
     with pytest.raises(errors.MissingHandlerError, match="no handler answers Fetch"):
         m.run_machine(BOTH, m.Left(1), answering(calls))

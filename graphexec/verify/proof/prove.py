@@ -213,7 +213,7 @@ def _list_assumptions(certificate: Certificate, limits: Limits) -> Iterator[str]
             "Limits(restarts=...))"
         )
     elif limits.restarts:
-        yield "a run that is resumed after a crash is resumed from snapshot.restarted()"
+        yield "a run that is resumed after a crash is resumed by its store, or from snapshot.restarted()"
     if certificate.ranks is None:
         yield "the run begins within these limits: a snapshot that has spent more is refused"
     # Without these, limits change nothing; with measures, there may be no number.
