@@ -328,9 +328,9 @@ class AskHuman(Effect[str]):
     """
 
     question: str
-    choices: tuple[str, ...] = ()
-    expires_in: float | None = None
-    default: str | None = None
+    choices: tuple[str, ...] = field(default=(), repr=False)
+    expires_in: float | None = field(default=None, repr=False)
+    default: str | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         validate("AskHuman", ("expires_in", self.expires_in, optional(SECONDS)))

@@ -107,9 +107,9 @@ class AgentExecutor(RunMethods[T_co]):
     Limits: `max_iterations` (visits of `plan`), `max_execution_time` (seconds), `max_model_calls`, `max_tool_calls`,
     `max_tokens`, `max_cost` (money: the model must be `priced`; calls that a callable agent makes itself are not
     counted), `max_fan_out` (tool calls of one step), for the runs that its tools start, `max_depth` (levels) and
-    `max_nested_runs` (runs in all), and for stored runs, `max_restarts` (after a crash, or an exception in a call: what
-    these add to the bounds is part of the proof). `None` means no limit, 0 allows none (a cost must be above 0). Nested runs share
-    the limits of the outer run.
+    `max_nested_runs` (runs in all), and for stored runs, `max_restarts` (after a crash or an exception in a call; what
+    they add to the bounds is in the proof). `None` means no limit, 0 allows none (a cost must be above 0). Nested runs
+    share the limits of the outer run.
 
     - `handle_parsing_errors`: `False` raises a `ParseError`; `True`, a string, or a function of the error returns
       feedback to the model, which tries again.

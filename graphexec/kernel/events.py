@@ -70,8 +70,8 @@ class CompactReply:
 class Restarted:
     """In a journal: the run's process has ended, and the run goes on in another one within `limits`.
 
-    The open calls that are `unpaid`, by member, are made and charged again. If it `counts`, as it does after a crash and
-    if a call is unpaid, it is one of the run's `restarts`.
+    The open calls that are `unpaid`, by member, are made and charged again. If it `counts`, as after a crash, and if a
+    call is unpaid, it is one of the run's `restarts`.
     """
 
     limits: Limits

@@ -20,7 +20,7 @@ from graphexec.runtime import IO, Handler, stream
 from graphexec.testing.explorer.abstraction import shape, texts
 from graphexec.testing.explorer.explore import Exploration, Failure, explore
 from graphexec.testing.explorer.oracle import Oracle, Reply, replies_of
-from graphexec.testing.explorer.stepping import Over, Stepping, Waiting
+from graphexec.testing.explorer.stepping import Over, Stepping, Asking
 from graphexec.testing.explorer.temporal import (
     BROKEN,
     Assertion,
@@ -528,7 +528,7 @@ def test_pruning_finds_shortest_failures(machine: gx.Graph[Any, Any], assertion:
         stepping = Stepping(machine, limits)
         events, then = stepping.start_run(errands.Errand())
         for choice in failure.choices:
-            more, then = stepping.advance(then, choice) if isinstance(then, Waiting) else ((), then)
+            more, then = stepping.advance(then, choice) if isinstance(then, Asking) else ((), then)
             events += more
         assert breaks(assertion, events)
 

@@ -39,7 +39,7 @@ from graphexec.testing.explorer.abstraction import (
 )
 from graphexec.testing.explorer.oracle import Oracle
 from graphexec.testing.explorer.statespace import Endless, Events, Search, measure_extent
-from graphexec.testing.explorer.stepping import Choice, Over, Stepping, Waiting
+from graphexec.testing.explorer.stepping import Choice, Over, Stepping, Asking
 from graphexec.testing.explorer.temporal import Assertion, unknown_names
 from graphexec.verify.proof.flow import flow_of
 
@@ -207,7 +207,7 @@ def explore(  # noqa: PLR0913 - all but the first four have defaults
         raise InputError("\n".join(unknown))
     stepping, allowed = Stepping(graph, limits, context), {kind.__name__ for kind in raises}
 
-    def expand(waiting: Waiting) -> Iterator[tuple[Choice, Events, Waiting | Over]]:
+    def expand(waiting: Asking) -> Iterator[tuple[Choice, Events, Asking | Over]]:
         failed = set(allowed)
         for choice in stepping.choices(waiting, oracle):
             events, then = stepping.advance(waiting, choice)
@@ -223,7 +223,7 @@ def explore(  # noqa: PLR0913 - all but the first four have defaults
     numbers, looking = count(), [one for one in graph.find_settings(object) if isinstance(one, LooksBack)]
     spent_amounts = make_counters(limits, graph)
 
-    def state_key(waiting: Waiting) -> Hashable:
+    def state_key(waiting: Asking) -> Hashable:
         if not prune:
             return next(numbers)
         node, value, spent = waiting.snapshot.node, waiting.snapshot.value, spent_amounts(waiting.snapshot.spent)

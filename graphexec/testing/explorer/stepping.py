@@ -45,7 +45,7 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class Asking:
     """A run that waits for the reply to `effect`; `had` are the classes of earlier replies in this visit."""
 
     snapshot: Snapshot
@@ -68,7 +68,7 @@ class Over:
 
 
 # The events of a step, and the next request or the end.
-Stepped: TypeAlias = tuple[tuple[Event[Any], ...], Waiting | Over]
+Stepped: TypeAlias = tuple[tuple[Event[Any], ...], Asking | Over]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class Stepping:
         scope = DetachedScope(snapshot.run_id, self.context)
         return Execution(self.graph, snapshot, self.limits, scope=scope)
 
-    def advance(self, waiting: Waiting, choice: Choice) -> Stepped:
+    def advance(self, waiting: Asking, choice: Choice) -> Stepped:
         """Run from one request to the next. Takes the steps in between and a replay of the node."""
         snapshot, effect = waiting.snapshot, waiting.effect
         match choice.kind:
@@ -110,7 +110,7 @@ class Stepping:
                 ]
                 return self._on(self._execution(settled), answers, (*waiting.had, str(choice)))
 
-    def choices(self, waiting: Waiting, oracle: Oracle) -> Iterator[Choice]:
+    def choices(self, waiting: Asking, oracle: Oracle) -> Iterator[Choice]:
         """Yield everything that can happen to the request."""
         limited = self.limits.seconds is not None
         replies = _replies(waiting.effect, partial(self._candidate_replies, oracle))
@@ -123,7 +123,7 @@ class Stepping:
         if self.limits.restarts is not None:
             yield Choice("crashes")
 
-    def unusual_choices(self, waiting: Waiting, oracle: Oracle) -> Iterator[Choice]:
+    def unusual_choices(self, waiting: Asking, oracle: Oracle) -> Iterator[Choice]:
         """Yield the unusual replies to the request; in a batch, one member has an unusual reply."""
         if not isinstance(waiting.effect, All):
             yield from (Choice("replies", reply.name, reply.value) for reply in oracle.unusual(waiting.effect))
@@ -153,7 +153,7 @@ class Stepping:
                 item: Any = next(path)
                 if isinstance(item, (CallContext, Batch)):
                     assert item.request is not None, "a call is asked for"
-                    return tuple(events), Waiting(execution.snapshot(), item.request, had)
+                    return tuple(events), Asking(execution.snapshot(), item.request, had)
                 if type(item) is Moved:
                     had = ()
                 assert isinstance(item, (Entered, Asked, Moved)), "an effect is preceded by its event"
