@@ -20,7 +20,7 @@ from graphexec.runtime import IO, Handler, stream
 from graphexec.testing.explorer.abstraction import shape, texts
 from graphexec.testing.explorer.explore import Exploration, Failure, explore
 from graphexec.testing.explorer.oracle import Oracle, Reply, replies_of
-from graphexec.testing.explorer.stepping import Over, Stepping, Asking
+from graphexec.testing.explorer.stepping import Asking, Over, Stepping
 from graphexec.testing.explorer.temporal import (
     BROKEN,
     Assertion,

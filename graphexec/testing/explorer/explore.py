@@ -39,7 +39,7 @@ from graphexec.testing.explorer.abstraction import (
 )
 from graphexec.testing.explorer.oracle import Oracle
 from graphexec.testing.explorer.statespace import Endless, Events, Search, measure_extent
-from graphexec.testing.explorer.stepping import Choice, Over, Stepping, Asking
+from graphexec.testing.explorer.stepping import Asking, Choice, Over, Stepping
 from graphexec.testing.explorer.temporal import Assertion, unknown_names
 from graphexec.verify.proof.flow import flow_of
 
