@@ -7,7 +7,8 @@ A row of the log is a JSON list: the time of its commit, in seconds since the ep
 - `["ask", sequence, member, node, effect, details]`: a call begins.
 - `["reply", sequence, member, at, seconds, data, charged]`: it is answered.
 - `["wait", sequence, member]`: it waits for an answer from outside; `["raised", sequence, member]`: it has raised.
-- `["move", edges]`: the run takes these edges, `node>Outcome`; `["end"]`: it has ended.
+- `["move", edges]`: the run takes these edges, `node>Outcome`; `["end"]`: it has ended; `["stop", at]`: an exception
+  ends it at this second of its clock, and it may be continued.
 """
 
 from __future__ import annotations

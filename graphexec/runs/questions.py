@@ -87,15 +87,15 @@ def make_question(run_id: str, key: str, node: str, effect: Effect[Any], now: fl
         details: Any = to_jsonable_python(effect)
     except SERIALIZATION_ERRORS:
         details = None
-    adapter: TypeAdapter[Any] = reply_adapter(kind)
-    schema: dict[str, Any] = adapter.json_schema()
-    expiry = effect.expiry
     if in_doubt and isinstance(effect, CallTool):
         text = (
             f"{effect.name} was interrupted, and it is not known whether it was carried out. Reply {RETRY} to call it "
             f"again, or with its result. Its arguments: {json.dumps(to_jsonable_python(effect.tool_input))}"
         )
         return Question(run_id, key, node, kind.__name__, text, details, {"type": "string"}, now)
+    adapter: TypeAdapter[Any] = reply_adapter(kind)
+    schema: dict[str, Any] = adapter.json_schema()
+    expiry = effect.expiry
     if isinstance(effect, AskHuman):
         text = effect.question
         if effect.choices:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -40,8 +41,22 @@ class SQLiteRuns(Runs):
             # One thread at a time uses it.
             self._database = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, timeout=_BUSY)
             for setting in ("page_size=8192", "journal_mode=WAL", "synchronous=FULL"):
-                self._database.execute(f"PRAGMA {setting}")
+                self._set(self._database, setting)
         return self._database
+
+    @staticmethod
+    def _set(database: sqlite3.Connection, setting: str) -> None:
+        """Set what SQLite does not wait for while another process makes the file."""
+        ends = time.monotonic() + _BUSY
+        while True:
+            try:
+                database.execute(f"PRAGMA {setting}")
+            except sqlite3.OperationalError as error:
+                if "locked" not in str(error) or time.monotonic() > ends:
+                    raise
+                time.sleep(0.01)
+            else:
+                return
 
     def execute(self, statement: str, *parameters: object) -> list[tuple[Any, ...]]:
         """Carry out a statement; return its rows."""

@@ -15,7 +15,8 @@ from graphexec.kernel.stepping import begin
 from graphexec.runs.database import ROWS, Database
 from graphexec.runs.errors import RunBusyError, RunChangedError, RunStoreError
 from graphexec.runs.fingerprint import describe_machine, find_changes
-from graphexec.runs.log import StoredLog, cut_log, read_log
+from graphexec.runs.history import cut_log, read_log
+from graphexec.runs.log import StoredLog
 from graphexec.runs.owner import is_gone, this_process
 from graphexec.runs.questions import Question
 from graphexec.runtime.stored import Opening
@@ -107,7 +108,7 @@ class Runs(Database):
             crashed = owner is not None
             lost = max(0.0, min(now, until) - history.written) if crashed and history.written else 0.0
             log = StoredLog(self, opening, history, serial, token)
-            unpaid = history.choose_unpaid()
+            unpaid = history.choose_unpaid(self)
             # What is charged again counts as a restart, whatever has ended the process, so that the bounds hold.
             log.begin([history.seconds + lost, unpaid, crashed or bool(unpaid)])
         except BaseException:

@@ -172,7 +172,7 @@ class RunLoop(Generic[R]):
     async def _end(self, outcome: Any) -> Done[Any]:
         done: Done[Any] = Done(outcome, self.execution.snapshot(), self._journal(), self.execution.call())
         if self.log is not None:
-            self.log.done(done)
+            await self.log.done(done, self.io)
         if self._notify is not None:
             self._notify.end(done)
         if self.on_event is not None:
@@ -241,14 +241,14 @@ class RunLoop(Generic[R]):
                         left = None if deadline is None else deadline - asked_at
                         if log is None:
                             handler = handler_of(item, self.run_context.handlers, self.embedded)
-                        elif (chosen := self.choose(item)) is None:
+                        elif (chosen := await self.choose(item)) is None:
                             raise RunSuspended
                         else:
                             handler = chosen
-                            log.ask((item,))
+                            await log.ask((item,), self.io)
                         reply, now = await self.answer(handler, item, left)
                         if log is not None:
-                            reply = log.keep(item, reply, now, now - asked_at)
+                            reply = await log.keep(item, reply, now, now - asked_at, self.io)
                         answer = reply, now, now - asked_at
                         kept = ChargedReply(reply, item.charged) if item.charged else reply
                     else:
@@ -256,6 +256,7 @@ class RunLoop(Generic[R]):
                             if members is not None:
                                 await members.close()
                             members = MemberCalls(self, item)
+                            await members.choose()
                         answer = await members.next_answer()
                         kept = members.keep_charged(answer[0])
                     reply_class = kept.__class__
@@ -340,10 +341,10 @@ class RunLoop(Generic[R]):
             await listener.deliver()
         return reply, now
 
-    def choose(self, call: CallContext[Any]) -> Handler | None:
+    async def choose(self, call: CallContext[Any]) -> Handler | None:
         """Return the handler of a call of a stored run; `None` if the run has to wait for its reply."""
         assert self.log is not None, "the run is stored"
-        return self.log.choose(call, self.embedded.get(call.node, self.run_context.handlers))
+        return await self.log.choose(call, self.embedded.get(call.node, self.run_context.handlers), self.io)
 
     def notify(self, call: CallContext[Any], news: object) -> Reported:
         """Call the observers with a report of a call; return the event."""

@@ -30,19 +30,10 @@ class MemberCalls:
     def __init__(self, run: RunLoop[Any], batch: Batch) -> None:
         self.batch = batch
         self._run = run
-        # A batch with an effect that has no handler is refused before any of its calls begins.
         # In a stored run, those that have to wait for an answer are left until the others have theirs.
         self._suspended = False
         self._handlers = dict[int, Handler]()
-        for member in batch.open:
-            call = batch.calls[member]
-            if run.log is None:
-                self._handlers[member] = handler_of(call, run.run_context.handlers, run.embedded)
-            elif (handler := run.choose(call)) is not None:
-                self._handlers[member] = handler
-            else:
-                self._suspended = True
-        self._waiting = deque(self._handlers)
+        self._waiting = deque[int]()
         self._width = run.run_context.at_once
         # By the clock of the IO: the run's clock stands still in some tests, and other calls advance it.
         until = run.execution.deadline
@@ -57,6 +48,19 @@ class MemberCalls:
         self._error: BaseException | None = None
         self._stack = AsyncExitStack()
         self._group: CallGroup[object] | None = None
+
+    async def choose(self) -> None:
+        """Choose the handlers. A batch with an effect that has none is refused before any of its calls begins."""
+        run, batch = self._run, self.batch
+        for member in batch.open:
+            call = batch.calls[member]
+            if run.log is None:
+                self._handlers[member] = handler_of(call, run.run_context.handlers, run.embedded)
+            elif (handler := await run.choose(call)) is not None:
+                self._handlers[member] = handler
+            else:
+                self._suspended = True
+        self._waiting += self._handlers
 
     async def next_answer(self) -> tuple[object, float, float]:
         """Return the next answer for the path. Raises a call's exception once finished calls are recorded."""
@@ -106,7 +110,7 @@ class MemberCalls:
         in_turn = self._width == 1 and run.io.blocking and run.on_event is None
         if run.log is not None:
             ahead = islice(self._waiting, max(0, self._width - self._running - 1))
-            run.log.ask([call, *(self.batch.calls[one] for one in ahead)])
+            await run.log.ask([call, *(self.batch.calls[one] for one in ahead)], run.io)
         if handler.instant or in_turn:
             self._inline.append(member)
             self._running += 1
@@ -140,10 +144,10 @@ class MemberCalls:
         except RunSuspended:
             self._suspended = True
         except Exception as error:  # noqa: BLE001 - raised once finished calls are recorded
-            self._error = error
+            self._fail(member, error)
             await self._take_finished()
         else:
-            self._add_reply(member, reply, now)
+            await self._add_reply(member, reply, now)
 
     async def _take(self) -> None:
         """Wait for the next reply, report, exception, or the deadline."""
@@ -178,14 +182,19 @@ class MemberCalls:
         except BaseException as error:  # noqa: BLE001 - raised once finished calls are recorded
             # An interrupt of this thread may come here, after the exception of a call.
             if self._error is None or isinstance(error, (KeyboardInterrupt, SystemExit)):
-                self._error = error
+                self._fail(member, error)
         else:
-            self._add_reply(member, reply, now)
+            await self._add_reply(member, reply, now)
 
-    def _add_reply(self, member: int, reply: object, now: float) -> None:
+    def _fail(self, member: int, error: BaseException) -> None:
+        self._error = error
+        if self._run.log is not None and isinstance(error, Exception):
+            self._run.log.note_error(self.batch.calls[member])
+
+    async def _add_reply(self, member: int, reply: object, now: float) -> None:
         seconds = now - self._began[member]
         if self._run.log is not None:
-            reply = self._run.log.keep(self.batch.calls[member], reply, now, seconds)
+            reply = await self._run.log.keep(self.batch.calls[member], reply, now, seconds, self._run.io)
         self._ready.append((MemberReply(member, reply), now, seconds))
 
     async def _cut_open_calls(self) -> None:
@@ -194,7 +203,7 @@ class MemberCalls:
         for member in self.batch.open:
             if member not in self._began:
                 self._ready.append(self._begin(member))
-            self._add_reply(member, Cut(), self._run.scope.now())
+            await self._add_reply(member, Cut(), self._run.scope.now())
 
     def _begin(self, member: int) -> tuple[object, float, float]:
         self._began[member] = now = self._run.scope.now()

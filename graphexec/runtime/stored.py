@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Coroutine, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar, final
 
-from graphexec.errors import RunSuspended
+from graphexec.errors import AbandonedError, InputError, RunSuspended
 from graphexec.kernel.effects import CallContext
 from graphexec.kernel.events import Done, JournalEntry
 from graphexec.kernel.graph import Graph
@@ -18,8 +19,21 @@ from graphexec.runtime.handlers import Handler, Handlers, RunContext, RunOptions
 from graphexec.runtime.io import IO
 from graphexec.runtime.loop import RunLoop
 from graphexec.runtime.observers import OnEvent
+from graphexec.runtime.threads import check_cancelled
 
 R = TypeVar("R")
+
+
+@final
+class RunRefused(BaseException):
+    """A nested run cannot go on because of its store, and neither can the runs around it.
+
+    It is no `Exception`, so that tools and nodes between them pass it on. The outermost run raises the `error`.
+    """
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+        super().__init__(f"{error}")
 
 
 @final
@@ -56,7 +70,7 @@ class RunLog(Protocol):
     """What a run that goes on writes to its store, and what the store knows of it.
 
     `root` is the id of the run around it, or its own. The journal of the run begins at `start` with the `entries`,
-    within `limits`; it goes on from `snapshot`.
+    within `limits`; it goes on from `snapshot`. `failure` is why the store could not be written.
     """
 
     store: RunStore
@@ -65,24 +79,29 @@ class RunLog(Protocol):
     entries: Sequence[JournalEntry]
     limits: Limits
     snapshot: Snapshot
+    failure: Exception | None
 
     def __call__(self, event: Any) -> None:
         """Note an edge that the run takes: it is an observer of these."""
         ...
 
-    def choose(self, call: CallContext[Any], handlers: Handlers) -> Handler | None:
+    async def choose(self, call: CallContext[Any], handlers: Handlers, io: IO) -> Handler | None:
         """Return the handler of a call, which may be an answer from the store; `None` for a call that has to wait."""
         ...
 
-    def ask(self, calls: Iterable[CallContext[Any]]) -> None:
+    async def ask(self, calls: Iterable[CallContext[Any]], io: IO) -> None:
         """Store that these calls begin, unless they are answered from the store. Raises `RunLostError`."""
         ...
 
-    def keep(self, call: CallContext[Any], reply: object, at: float, seconds: float) -> object:
+    async def keep(self, call: CallContext[Any], reply: object, at: float, seconds: float, io: IO) -> object:
         """Store the reply to a call at the second `at`; return it as another process would read it."""
         ...
 
-    def done(self, done: Done[Any]) -> None:
+    def note_error(self, call: CallContext[Any]) -> None:
+        """Note that a call of a batch has raised, so that a resume makes it again."""
+        ...
+
+    async def done(self, done: Done[Any], io: IO) -> None:
         """Store that the run has ended."""
         ...
 
@@ -135,7 +154,7 @@ async def _follow_stored(  # noqa: PLR0913, PLR0917
     options: RunOptions,
     finish: Callable[[Done[Any]], R],
 ) -> Any:
-    embedded = run_context.handlers_of(graph)
+    embedded, is_nested = run_context.handlers_of(graph), outer is not None and outer.store is store
     opening = Opening(
         graph,
         value,
@@ -145,20 +164,64 @@ async def _follow_stored(  # noqa: PLR0913, PLR0917
         run_context.at_once,
         consumer is not None,
         options.migrate,
-        "" if outer is None or outer.store is not store else outer.root,
+        "" if outer is None or not is_nested else outer.root,
     )
-    log = await io.call(store.open, opening)
+    try:
+        log = await _open(io, store, opening)
+    except InputError:
+        raise
+    except Exception as error:
+        if is_nested:
+            raise RunRefused(error) from error
+        raise
     try:
         watched = replace(options, run_id=opening.run_id, observers=(*options.observers, log))
         run = RunLoop(graph, value, run_context, io, consumer, tokens=tokens, options=watched, finish=finish, log=log)
-        return await run.follow()
+        result = await run.follow()
+        await io.call(log.close)
     except RunSuspended:
-        if outer is not None and outer.store is store:
+        if is_nested:
             # The run that contains it waits, too.
             raise
-        waiting: Any = log.suspended()
+        waiting: Any = await io.call(log.suspended)
         if consumer is not None:
             await consumer(waiting)
         return waiting
+    except RunRefused as refused:
+        if is_nested:
+            raise
+        # With the snapshot and the journal of this run.
+        refused.error.__dict__.update(refused.__dict__, error=None)
+        raise refused.error from None
+    except Exception:
+        if is_nested and log.failure is not None:
+            raise RunRefused(log.failure) from log.failure
+        raise
+    else:
+        return result
     finally:
         log.close()
+
+
+async def _open(io: IO, store: RunStore, opening: Opening) -> RunLog:
+    """Open a run. It is given up again if the caller is cancelled meanwhile, in whichever thread that is seen first."""
+    opened: list[RunLog] = []
+
+    def open_run() -> None:
+        opened.append(store.open(opening))
+        try:
+            check_cancelled()
+        except AbandonedError:
+            give_up()
+            raise
+
+    def give_up() -> None:
+        with suppress(IndexError):
+            opened.pop().close()
+
+    try:
+        await io.call(open_run)
+    except BaseException:
+        give_up()
+        raise
+    return opened[0]

@@ -1,0 +1,275 @@
+"""The log of a stored run, read: it is replayed, and becomes the run's journal."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING, Any, final
+
+from graphexec.draw.runs.data import read_limits
+from graphexec.effects import CallTool
+from graphexec.errors import InputError, SnapshotError
+from graphexec.kernel.effects import Batch, CallContext, InDoubt
+from graphexec.kernel.events import JournalEntry, MemberReply, MemberStarted, Moved, Restarted
+from graphexec.kernel.meters import Limits
+from graphexec.kernel.snapshot import Snapshot
+from graphexec.kernel.stepping import Replay
+from graphexec.runs.entries import decode_reply, describe_effect
+from graphexec.runs.errors import CallInDoubtError, RunChangedError
+from graphexec.runs.questions import RETRY, Question, make_question
+from graphexec.runtime.stored import Opening
+
+if TYPE_CHECKING:
+    from graphexec.runs.store import Runs
+
+# The place of a call in its run: the number of its request, and of the member.
+Key = tuple[int, int]
+
+# The states of a call without a reply: begun, waiting for an answer, ended with an exception.
+BEGUN, WAITS, RAISED = "ask", "wait", "raised"
+# The answer that makes a call in doubt again, as JSON.
+AGAIN = json.dumps(RETRY)
+
+
+@final
+@dataclass(slots=True)
+class History:
+    """What a log says of a run: its journal, where it stands, and the calls that have no reply.
+
+    `limits` are those that it began with. `written` is when its last row was, in seconds since the epoch.
+    """
+
+    opening: Opening
+    start: Snapshot
+    limits: Limits
+    entries: list[JournalEntry] = field(default_factory=list[JournalEntry])
+    rows: int = 0
+    attempts: int = 0
+    written: float = 0.0
+    ended: bool = False
+    # When an exception ended it, on its clock.
+    stopped: float = 0.0
+    # Of the request that waits: the states of its calls, how often each has begun, and those to make and charge again.
+    open: dict[Key, str] = field(default_factory=dict[Key, str])
+    begun: Counter[Key] = field(default_factory=Counter[Key])
+    unpaid: Sequence[int] = ()
+    calls: Sequence[CallContext[Any]] = ()
+    # The edges that it has taken since the last one in the log.
+    moves: list[str] = field(default_factory=list[str])
+    snapshot: Snapshot | None = None
+
+    @property
+    def seconds(self) -> float:
+        """The second of the run's clock."""
+        assert self.snapshot is not None, "it was replayed"
+        return max(self.snapshot.spent.seconds, self.stopped)
+
+    def policy(self, call: CallContext[Any]) -> InDoubt | None:
+        """Return what is to become of a call that may have been carried out; `None` for any other."""
+        effect = call.effect
+        if self.open.get((call.sequence, call.member)) != BEGUN:
+            return None
+        assert effect is not None, "a call has an effect"
+        kind: Any = type(effect)
+        handler = self.opening.handlers_of(call.node).get(kind)
+        return effect.in_doubt if handler is None or handler.in_doubt is None else handler.in_doubt(effect)
+
+    def question(self, call: CallContext[Any], *, in_doubt: bool) -> Question:
+        """Return the question that a call is, which is a new one each time that the call is in doubt."""
+        effect, times = call.effect, self.begun[call.sequence, call.member]
+        assert effect is not None, "a call has an effect"
+        key = f"{call.id}#{times}" if in_doubt and times > 1 else str(call.id)
+        root = self.opening.parent or self.opening.run_id
+        return make_question(root, key, call.node, effect, time.time(), in_doubt=in_doubt)
+
+    def choose_unpaid(self, store: Runs) -> list[int]:
+        """Return the open calls that are made and charged again. Raises `CallInDoubtError`."""
+        unpaid: list[int] = []
+        for call in self.calls:
+            policy = self.policy(call)
+            if policy == "fail":
+                name = call.effect.name if isinstance(call.effect, CallTool) else type(call.effect).__name__
+                raise CallInDoubtError(
+                    call.run_id,
+                    f"was interrupted in {name} ({call.id}), which may have been carried out; fork it before that "
+                    "call, or continue it with in_doubt='tell', 'ask' or 'retry'",
+                )
+            again = policy == "ask" and isinstance(call.effect, CallTool)
+            again = again and store.ask(self.question(call, in_doubt=True)) == AGAIN
+            if again or policy == "retry" or self.open.get((call.sequence, call.member)) == RAISED:
+                unpaid.append(call.member)
+        self.unpaid = unpaid
+        return unpaid
+
+
+@final
+class _Reader:
+    """The entries of a log, in their order, for a run that is replayed."""
+
+    def __init__(self, rows: Iterable[str], history: History) -> None:
+        self._entries = self._parse(rows)
+        self._history = history
+        self.path: list[str] = []
+
+    def _parse(self, rows: Iterable[str]) -> Iterator[list[Any]]:
+        history = self._history
+        for row in rows:
+            written, *entries = json.loads(row)
+            history.rows, history.written = history.rows + 1, written
+            yield from entries
+
+    def first(self) -> None:
+        """Read the first entry, with the limits that the run began with."""
+        entry = next(self._entries, None)
+        if entry is not None:
+            self._history.attempts = entry[1]
+            self._history.limits = read_limits(entry[5])
+
+    def __call__(self, item: CallContext[Any] | Batch) -> JournalEntry | None:
+        history = self._history
+        calls = (item,) if isinstance(item, CallContext) else item.calls
+        for entry in self._entries:
+            kind = entry[0]
+            if kind == "move":
+                self.path += entry[1]
+                continue
+            if kind == "stop":
+                history.stopped = entry[1]
+                continue
+            if kind == "begin":
+                _, history.attempts, at, unpaid, crashed, limits = entry
+                # The others stay in doubt until they have their replies, also if this process ended before.
+                history.open = {key: state for key, state in history.open.items() if key[1] not in (unpaid or ())}
+                journal = Restarted(read_limits(limits), frozenset(unpaid or ()), crashed), at, 0.0
+            else:
+                call = self._find(calls, entry[1], entry[2])
+                key = (call.sequence, call.member)
+                if kind == "ask":
+                    self._compare(call, entry)
+                    history.open[key] = BEGUN
+                    history.begun[key] += 1
+                    if isinstance(item, CallContext):
+                        continue
+                    journal = MemberStarted(call.member), 0.0, 0.0
+                elif kind == "reply":
+                    history.open.pop(key, None)
+                    journal = self._read_reply(call, item, entry)
+                else:
+                    history.open[key] = kind
+                    continue
+            history.entries.append(journal)
+            return journal
+        return None
+
+    def read_rest(self) -> None:
+        """Read what follows the end of the run: its process may have ended before that was stored, and others after."""
+        history = self._history
+        for entry in self._entries:
+            if entry[0] == "move":
+                self.path += entry[1]
+            elif entry[0] == "begin":
+                history.attempts = entry[1]
+            elif entry[0] not in ("end", "stop"):
+                raise RunChangedError(
+                    history.opening.run_id,
+                    f"has the call {entry[1]}.{entry[2]} in its log, where the machine now ends; continue it with the "
+                    "code that it began with",
+                )
+
+    def _find(self, calls: Sequence[CallContext[Any]], sequence: int, member: int) -> CallContext[Any]:
+        if calls[0].sequence != sequence or member >= len(calls):
+            raise RunChangedError(
+                calls[0].run_id,
+                f"has the call {sequence}.{member} in its log, where the machine now asks for {calls[0].id} at "
+                f"{calls[0].node}; continue it with the code that it began with",
+                [calls[0].node],
+            )
+        return calls[member]
+
+    def _compare(self, call: CallContext[Any], entry: list[Any]) -> None:
+        assert call.effect is not None, "a call has an effect"
+        _, _, _, node, effect, details = entry
+        before, now = json.dumps(details, ensure_ascii=False), describe_effect(call.effect)
+        if (call.node, type(call.effect).__name__, now) == (node, effect, before):
+            return
+        raise RunChangedError(
+            call.run_id,
+            f"has asked for {effect} {before} at {node} ({call.id}), where the machine now asks for "
+            f"{type(call.effect).__name__} {now} at {call.node}; continue it with the "
+            f"code that it began with",
+            [call.node],
+        )
+
+    def _read_reply(self, call: CallContext[Any], item: CallContext[Any] | Batch, entry: list[Any]) -> JournalEntry:
+        effect = call.effect
+        assert effect is not None, "a call has an effect"
+        _, _, _, at, seconds, data, *charged = entry
+        try:
+            reply = decode_reply(effect, data, charged[0] if charged else None, self._history.opening.graph.outcomes)
+        except SnapshotError as error:
+            raise RunChangedError(
+                call.run_id, f"cannot be read ({call.id}): {error}", [type(effect).__name__]
+            ) from error
+        return reply if isinstance(item, CallContext) else MemberReply(call.member, reply), at, seconds
+
+
+def read_log(rows: Iterable[str], opening: Opening, start: Snapshot) -> History:
+    """Replay the rows of a run's log. Raises `RunChangedError` where the machine now asks for something else."""
+    history = History(opening, start, opening.limits, snapshot=start)
+    reader = _Reader(rows, history)
+    reader.first()
+    if not history.attempts:
+        return history
+    run = Replay(opening.graph, start, history.limits, reader, observed=(Moved,))
+    taken = [name_move(event) for event in run]
+    reader.read_rest()
+    for number, move in enumerate(reader.path):
+        if taken[number : number + 1] != [move]:
+            now = taken[number] if number < len(taken) else "no edge"
+            raise RunChangedError(
+                opening.run_id,
+                f"has taken the edge {move}, where the machine now takes {now}; continue it with the code that it "
+                "began with",
+                [move.partition(">")[0]],
+            )
+    history.moves = taken[len(reader.path) :]
+    history.snapshot, history.ended = run.execution.snapshot(), run.ended
+    item = run.waiting
+    calls = () if item is None else (item,) if isinstance(item, CallContext) else item.calls
+    members = item.open if isinstance(item, Batch) else (0,)
+    history.calls = [call for call in calls if call.member in members]
+    return history
+
+
+def name_move(event: Moved) -> str:
+    """Return the name of an edge in a log."""
+    return _move_name(event.node, type(event.outcome))
+
+
+@cache
+def _move_name(node: str, outcome: type) -> str:
+    return f"{node}>{outcome.__name__}"
+
+
+def cut_log(rows: Sequence[str], at: int | None, run_id: str) -> list[str]:
+    """Return the rows with the first `at` replies, all by default. Raises `InputError` if there are fewer."""
+    kept: list[str] = []
+    replies = 0
+    for row in rows:
+        written, *entries = json.loads(row)
+        taken: list[Any] = []
+        for entry in entries:
+            if entry[0] == "end" or (at is not None and replies >= at and entry[0] != "begin"):
+                break
+            taken.append(entry)
+            replies += entry[0] == "reply"
+        kept.append(json.dumps([written, *taken], ensure_ascii=False))
+        if at is not None and replies >= at:
+            break
+    if at is not None and not 0 <= at <= replies:
+        raise InputError(f"the run {run_id} has {replies} replies, so it cannot be forked at {at}; give 0 to {replies}")
+    return kept
