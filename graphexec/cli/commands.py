@@ -82,6 +82,7 @@ COMMANDS: Mapping[str, CommandEntry] = {
             "Examples:",
             'graphexec run --record trace.jsonl "What is 37 * 48?"; graphexec view trace.jsonl',
             "graphexec view --live trace.jsonl  # during the run, until Ctrl-C",
+            "graphexec view runs.db  # stored runs, with forms for their open questions",
         ),
     ),
     "serve": CommandEntry(

@@ -19,9 +19,14 @@ from graphexec.cli.exit_codes import Debug, Terminated, UsageError, exit_on_erro
 from graphexec.cli.files import write
 from graphexec.cli.runs.termination import terminable
 from graphexec.cli.terminal import print_path
+from graphexec.runtime.files import open_regular
 
 # The suffixes of a page.
 _SUFFIXES = (".html", ".htm")
+
+# The addresses of databases; and how a file of SQLite begins.
+DATABASES = ("postgresql://", "postgres://")
+_SQLITE = b"SQLite format 3\0"
 
 _LIVE, _OUTPUT = "Live view", "Output"
 
@@ -30,8 +35,9 @@ def view(
     trace: Annotated[
         str,
         typer.Argument(
-            metavar="TRACE",
-            help="The file of graphexec run --record, or the output of --json; - is the standard input.",
+            metavar="TRACE|STORE",
+            help="The file of graphexec run --record, or the output of --json; - is the standard input. Or a store of "
+            "runs: the file of --runs, or the address of a database, postgresql://...",
             show_default=False,
         ),
     ],
@@ -40,14 +46,15 @@ def view(
         bool,
         typer.Option(
             "--live",
-            help="Serve the page to this computer, and follow the file as it is written, until Ctrl-C. The address has "
-            "a token, without which nobody can read it. The file may not exist yet. Needs graphexec-agents\\[live].",
+            help="Serve the page to this computer, and follow the file as it is written, until Ctrl-C; a store always "
+            "is. The address has a token, without which nobody can read it. The file may not exist yet. Needs "
+            "graphexec-agents\\[live].",
             rich_help_panel=_LIVE,
         ),
     ] = False,
     port: Annotated[
         int | None,
-        option(_LIVE, "N", "The port for --live. Default: a free one.", min=0, max=65535),
+        option(_LIVE, "N", "The port for --live and stores. Default: a free one.", min=0, max=65535),
     ] = None,
     output: Annotated[
         Path | None,
@@ -58,15 +65,22 @@ def view(
     ] = False,
     debug: Debug = False,
 ) -> None:
-    """Show a run: write its page, open it in the browser, and print its path."""
+    """Show a run: write its page, open it in the browser, and print its path.
+
+    Of a store, all runs are served, with forms for their open questions.
+    """
     with exit_on_error(debug=debug):
-        if port is not None and not live:
+        stored = is_store(trace)
+        if port is not None and not (live or stored):
             raise UsageError("--port needs --live; add --live")
-        if live:
+        if live or stored:
             if output is not None:
-                raise UsageError("--live cannot write a file; leave out -o")
+                raise UsageError(f"{'a store' if stored else '--live'} cannot write a file; leave out -o")
             with terminable():
-                _serve(trace, port or 0, opened=not no_open)
+                if stored:
+                    _serve_store(trace, port or 0, opened=not no_open)
+                else:
+                    _serve(trace, port or 0, opened=not no_open)
             return
         if output is not None and output.suffix.lower() not in _SUFFIXES:
             remedy = f"name such a file, or draw the machine: graphexec draw --run {quote(trace)}"
@@ -90,20 +104,48 @@ def _serve(trace: str, port: int, *, opened: bool) -> None:
     if Path(trace).is_dir():
         raise UsageError(f"{trace} is a folder; name the file that graphexec run --record writes")
     with serving(trace, port=port) as url:
-        print(url, flush=True)
         pending = "" if Path(trace).exists() else ", which does not exist yet"
-        print(f"graphexec: following {trace}{pending}; press Ctrl-C to stop", file=sys.stderr, flush=True)
-        try:
-            with _file_leading_to(url) if opened else nullcontext() as file:
-                if file is not None:
-                    open_in_browser(file.as_uri())
-                while True:
-                    time.sleep(3600)
-        except Terminated:
-            raise
-        except KeyboardInterrupt:
-            # The normal end of the command.
-            return
+        _wait(url, f"following {trace}{pending}", opened=opened)
+
+
+def is_store(target: str) -> bool:
+    """Return whether a target is the address of a database, or a file of SQLite."""
+    if target.startswith(DATABASES):
+        return True
+    try:
+        with open_regular(target) as file:
+            return file.read(len(_SQLITE)) == _SQLITE
+    except (OSError, ValueError):
+        return False
+
+
+def _serve_store(target: str, port: int, *, opened: bool) -> None:
+    from graphexec.live import serving
+    from graphexec.runs import PostgresRuns, SQLiteRuns
+
+    database = target.startswith(DATABASES)
+    if not database and not SQLiteRuns.is_store(target):
+        raise UsageError(f"{target} is a database without runs; name the file of graphexec run --runs")
+    with PostgresRuns(target) if database else SQLiteRuns(target) as store, serving(store, port=port) as url:
+        # The address of a database may have a password.
+        _wait(url, f"serving {'the database' if database else target}", opened=opened)
+
+
+def _wait(url: str, state: str, *, opened: bool) -> None:
+    """Print the address and the state of a server, open it in the browser, and wait for Ctrl-C."""
+    print(url, flush=True)
+    print(f"graphexec: {state}; press Ctrl-C to stop", file=sys.stderr, flush=True)
+    try:
+        with _file_leading_to(url) if opened else nullcontext() as file:
+            if file is not None:
+                open_in_browser(file.as_uri())
+            while True:
+                time.sleep(3600)
+    except Terminated:
+        raise
+    except KeyboardInterrupt:
+        # The normal end of the command.
+        return
 
 
 @contextmanager

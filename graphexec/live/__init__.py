@@ -12,6 +12,9 @@ The server has two addresses:
 - `GET /events`: the records as server-sent events; the id of each is its index in the run. `end` follows the result,
   `gone` the last record of a server that closes, and `again` says that another run has replaced this one.
 
+Of a store of runs, such as `SQLiteRuns`, `GET /` is a page of all runs, with forms for their open questions, and
+`GET /run?id=...` the page of one, which shows what other processes add to it.
+
 It needs the extras `live` and `draw`: `pip install 'graphexec-agents[live,draw]'`.
 """
 
@@ -27,23 +30,30 @@ from typing import TYPE_CHECKING
 from graphexec._mistakes import explain_names
 from graphexec.errors import InputError
 from graphexec.live.application import make_application, missing_extra
-from graphexec.live.feeds import Source, feed_of
+from graphexec.live.feeds import Feed, Source, feed_of
+from graphexec.live.stored import StoredRuns, make_store_application
+from graphexec.runs.store import Runs
 
 # Seconds for sending the remaining records when the server closes.
 _GRACE = 3
 
 
 @contextmanager
-def serving(source: Source, *, port: int = 0) -> Generator[str]:
-    """Serve the page of the run at `source` from a thread, and yield its address, with a new random token.
+def serving(source: Source | Runs, *, port: int = 0) -> Generator[str]:
+    """Serve the page of the run at `source`, or a store of runs, from a thread; yield its address, with a new token.
 
     Who has the address can read the run: every request needs the token, in the address (`/?token=...`), which sets a
     cookie for the next ones, or in the header `Authorization: Bearer ...`. Readers receive every record made before the
     block ends. Port 0 selects a free port. Raises `InputError` without uvicorn, and for a port in use.
     """
-    feed = feed_of(source)
     token = secrets.token_urlsafe(nbytes=32)
-    application = make_application(feed, token)
+    feed: Feed | StoredRuns
+    if isinstance(source, Runs):
+        feed = StoredRuns(source)
+        application = make_store_application(feed, token)
+    else:
+        feed = feed_of(source)
+        application = make_application(feed, token)
     try:
         import uvicorn
     except ImportError as error:

@@ -6,9 +6,10 @@ import asyncio
 import hashlib
 import hmac
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from functools import lru_cache
 from html import escape
+from importlib import import_module
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, quote, urlencode
 
@@ -21,10 +22,9 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
     from starlette.requests import Request
     from starlette.responses import Response
+    from starlette.routing import Route
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-# Seconds between two reads of the source: too short to notice.
-_PAUSE = 0.05
 # Records per message, so that a long run does not delay other readers.
 _AT_ONCE = 500
 # The maximum length of a record's number: Python refuses to parse thousands of digits.
@@ -39,7 +39,7 @@ _HEADERS = (
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"cross-origin-opener-policy", b"same-origin"),
 )
-_PRIVATE = {"Cache-Control": "no-store"}
+PRIVATE = {"Cache-Control": "no-store"}
 
 # The parameter of the address that holds the token, and the answer to a request without it.
 _PARAMETER = "token"
@@ -54,35 +54,47 @@ def missing_extra(error: ImportError) -> InputError:
     return InputError(f"the live page needs {error.name}, which is missing; pip install 'graphexec-agents[live]'")
 
 
-def make_application(feed: Feed, token: str) -> Starlette:
-    """Return the application that serves a run to those who have the token. Raises `InputError` without starlette."""
+def require_extra() -> None:
+    """Raise `InputError` if a package that the applications need is not installed."""
     try:
-        from sse_starlette import EventSourceResponse
-        from starlette.applications import Starlette
-        from starlette.concurrency import run_in_threadpool
-        from starlette.middleware import Middleware
-        from starlette.middleware.trustedhost import TrustedHostMiddleware
-        from starlette.responses import HTMLResponse, PlainTextResponse
-        from starlette.routing import Route
+        for name in ("sse_starlette", "starlette.applications"):
+            import_module(name)
     except ImportError as error:
         raise missing_extra(error) from error
+
+
+def make_application(feed: Feed, token: str) -> Starlette:
+    """Return the application that serves a run to those who have the token. Raises `InputError` without starlette."""
+    require_extra()
+    from starlette.concurrency import run_in_threadpool
+    from starlette.responses import HTMLResponse, PlainTextResponse
+    from starlette.routing import Route
 
     async def page(_: Request) -> Response:
         feed.refresh()
         if not feed.lines and feed.error:
             return PlainTextResponse(f"{feed.error}\n", 500)
         if not feed.lines:
-            return PlainTextResponse("The run has not begun.\n", headers={"Refresh": "1", **_PRIVATE})
+            return PlainTextResponse("The run has not begun.\n", headers={"Refresh": "1", **PRIVATE})
         try:
             # The layout takes a while, during which other readers still receive events.
-            text = await run_in_threadpool(_page, feed.lines[0], feed.run)
+            text = await run_in_threadpool(page_of, feed.lines[0], f"events?run={feed.run}")
         except InputError as error:
             return PlainTextResponse(f"{error}\n", 500)
-        return HTMLResponse(text, headers=_PRIVATE)
+        return HTMLResponse(text, headers=PRIVATE)
 
     async def events(request: Request) -> Response:
-        last = request.headers.get("last-event-id", "")
-        return EventSourceResponse(_events(feed, request.query_params.get("run"), last))
+        return send_events(feed, request)
+
+    return make_guarded([Route("/", page), Route("/events", events)], token)
+
+
+def make_guarded(routes: Sequence[Route], token: str) -> Starlette:
+    """Return an application of these routes for those who have the token, with security headers."""
+    from starlette.applications import Starlette
+    from starlette.middleware import Middleware
+    from starlette.middleware.trustedhost import TrustedHostMiddleware
+    from starlette.responses import PlainTextResponse
 
     def with_token(app: ASGIApp) -> ASGIApp:
         # A middleware shows its arguments in its repr.
@@ -90,14 +102,26 @@ def make_application(feed: Feed, token: str) -> Starlette:
 
     known = Middleware(TrustedHostMiddleware, allowed_hosts=_HOSTS, www_redirect=False)
     middleware = [Middleware(_with_headers), known, Middleware(with_token)]
-    return Starlette(routes=[Route("/", page), Route("/events", events)], middleware=middleware)
+
+    async def not_found(_: Request, error: Exception) -> Response:
+        return PlainTextResponse(f"{error}\n", 404)
+
+    return Starlette(routes=routes, middleware=middleware, exception_handlers={InputError: not_found})
 
 
 @lru_cache(maxsize=4)
-def _page(start: str, run: str) -> str:
-    """Return the page without the run's records, which it requests itself."""
+def page_of(start: str, events: str, nav: str = "") -> str:
+    """Return the page of a run without its records, which it requests itself from the address of the `events`."""
     recording = Recording((json.loads(start),))
-    return html(recording.machine, recording, live=f"events?run={run}")
+    return html(recording.machine, recording, live=events, nav=f'<nav id="runs">{nav}</nav>' if nav else "")
+
+
+def send_events(feed: Feed, request: Request) -> Response:
+    """Answer a request for the events of a feed."""
+    from sse_starlette import EventSourceResponse
+
+    last = request.headers.get("last-event-id", "")
+    return EventSourceResponse(_events(feed, request.query_params.get("run"), last))
 
 
 async def _events(feed: Feed, run: str | None, last: str) -> AsyncIterator[bytes]:
@@ -107,10 +131,14 @@ async def _events(feed: Feed, run: str | None, last: str) -> AsyncIterator[bytes
     source no longer has, receives `again`.
     """
     from sse_starlette import ServerSentEvent
+    from starlette.concurrency import run_in_threadpool
 
     position = int(last) + 1 if last.isdecimal() and len(last) <= _DIGITS else 0
     while True:
-        feed.refresh()
+        if feed.blocks:
+            await run_in_threadpool(feed.refresh)
+        else:
+            feed.refresh()
         run = run or feed.run
         lines = feed.lines[position : position + _AT_ONCE]
         if run != feed.run:
@@ -126,7 +154,7 @@ async def _events(feed: Feed, run: str | None, last: str) -> AsyncIterator[bytes
             yield ServerSentEvent(data="", event="gone").encode()
             return
         else:
-            await asyncio.sleep(_PAUSE)
+            await asyncio.sleep(feed.pause)
 
 
 def _with_headers(app: ASGIApp) -> ASGIApp:
@@ -179,7 +207,7 @@ def guarded(app: ASGIApp, token: str) -> ASGIApp:
         given = [value for name, value in parameters if name == _PARAMETER]
         cookie = hmac.new(token.encode(), _cookie_name(request).encode(), hashlib.sha256).hexdigest()
         if not admits(request, given, cookie):
-            await PlainTextResponse(_REFUSAL, 403, headers=_PRIVATE)(scope, receive, send)
+            await PlainTextResponse(_REFUSAL, 403, headers=PRIVATE)(scope, receive, send)
             return
         if not given or request.method not in ("GET", "HEAD"):
             await app(scope, receive, send)
@@ -188,11 +216,11 @@ def guarded(app: ASGIApp, token: str) -> ASGIApp:
         # One slash: `//name` would be another host.
         address = quote("/" + scope["path"].lstrip("/")) + (f"?{urlencode(other)}" if other else "")
         if request.headers.get("sec-fetch-site", "none") in ("none", "same-origin"):
-            answer: HTMLResponse | RedirectResponse = RedirectResponse(address, 303, headers=_PRIVATE)
+            answer: HTMLResponse | RedirectResponse = RedirectResponse(address, 303, headers=PRIVATE)
         else:
             # A page that another site or a file opens receives no strict cookie after a redirect. From this page, the
             # next request is one of the page's own site.
-            answer = HTMLResponse(page_leading_to(address), headers=_PRIVATE)
+            answer = HTMLResponse(page_leading_to(address), headers=PRIVATE)
         answer.set_cookie(_cookie_name(request), cookie, httponly=True, samesite="strict")
         await answer(scope, receive, send)
 

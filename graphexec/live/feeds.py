@@ -30,10 +30,16 @@ class Feed(ABC):
     the source is invalid: then `error` is the message. `closed` disconnects the readers.
     """
 
+    # Seconds between two reads of the source, too short to notice; and whether a read takes so long that it needs a
+    # thread.
+    pause = 0.05
+    blocks = False
+    closed = False
+
     def __init__(self) -> None:
         self.run = secrets.token_hex(4)
         self.lines: list[str] = []
-        self.over = self.closed = False
+        self.over = False
         self.error = ""
 
     @abstractmethod

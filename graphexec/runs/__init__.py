@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         RunLostError,
         RunStoreError,
     )
+    from graphexec.runs.pages import recording_of_stored
     from graphexec.runs.postgres import PostgresRuns
     from graphexec.runs.questions import Question, Waiting
     from graphexec.runs.sqlite import SQLiteRuns
@@ -34,6 +35,7 @@ __all__ = [
     "SQLiteRuns",
     "StoredRun",
     "Waiting",
+    "recording_of_stored",
 ]
 
 if not TYPE_CHECKING:
@@ -41,6 +43,7 @@ if not TYPE_CHECKING:
         __name__,
         {
             "graphexec.runs.errors": "CallInDoubtError RunBusyError RunChangedError RunLostError RunStoreError",
+            "graphexec.runs.pages": "recording_of_stored",
             "graphexec.runs.postgres": "PostgresRuns",
             "graphexec.runs.questions": "Question Waiting",
             "graphexec.runs.sqlite": "SQLiteRuns",

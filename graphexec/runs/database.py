@@ -100,11 +100,13 @@ class Database(ABC):
         )
         return rows[0] if rows else None
 
-    def rows(self, run_id: str) -> Sequence[str]:
-        """Return the rows of a run's log, in their order; see `graphexec.runs.entries`."""
+    def rows(self, run_id: str, begin: int = 0) -> Sequence[str]:
+        """Return the rows of a run's log, in their order, from that number on; see `graphexec.runs.entries`."""
         found = self.execute("SELECT serial FROM graphexec_runs WHERE run_id=?", run_id)
         first = found[0][0] * ROWS if found else 0
-        rows = self.execute("SELECT data FROM graphexec_log WHERE id>=? AND id<? ORDER BY id", first, first + ROWS)
+        rows = self.execute(
+            "SELECT data FROM graphexec_log WHERE id>=? AND id<? ORDER BY id", first + begin, first + ROWS
+        )
         return [data for (data,) in rows]
 
     def append(self, run_id: str, serial: int, token: int, number: int, data: str) -> None:

@@ -7,8 +7,8 @@ A row of the log is a JSON list: the time of its commit, in seconds since the ep
 - `["ask", sequence, member, node, effect, details]`: a call begins.
 - `["reply", sequence, member, at, seconds, data, charged]`: it is answered.
 - `["wait", sequence, member]`: it waits for an answer from outside; `["raised", sequence, member]`: it has raised.
-- `["move", edges]`: the run takes these edges, `node>Outcome`; `["end"]`: it has ended; `["stop", at]`: an exception
-  ends it at this second of its clock, and it may be continued.
+- `["move", edges]`: the run takes these edges, `node>Outcome`; `["end", ending]`: it has ended, with these fields
+  of the result's record; `["stop", at]`: an exception ends it at this second of its clock, and it may be continued.
 """
 
 from __future__ import annotations
@@ -53,7 +53,10 @@ def describe_effect(effect: Effect[Any]) -> str:
         text = json.dumps(details, ensure_ascii=False, default=to_jsonable_python)
     except SERIALIZATION_ERRORS:
         return "null"
-    return text if len(text) <= _LONGEST else f'"sha256:{sha256(text.encode()).hexdigest()}"'
+    if len(text) <= _LONGEST:
+        return text
+    digest = f"sha256:{sha256(text.encode()).hexdigest()}"
+    return json.dumps([effect.name, digest] if isinstance(effect, CallTool) else digest, ensure_ascii=False)
 
 
 @cache

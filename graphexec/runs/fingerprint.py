@@ -11,6 +11,7 @@ from typing import Any, get_args, get_type_hints
 
 from graphexec.agents import Agent
 from graphexec.draw.model.picture import picture_of
+from graphexec.effects import ModelEffect
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.signatures import read_reply
 from graphexec.tools import AnyTool
@@ -63,9 +64,29 @@ def digest_of(parts: Mapping[str, str]) -> str:
 
 @cache
 def describe_machine(graph: Graph[Any, Any]) -> tuple[str, str]:
-    """Return the digest of a machine, and what a store keeps of it: its fingerprint, its edges and its picture."""
+    """Return the digest of a machine, and what a store keeps of it: its fingerprint, its picture and its costs."""
     parts = fingerprint(graph)
-    data = {"fingerprint": parts, "picture": picture_of(graph).to_data()}
+    data = {
+        "fingerprint": parts,
+        "picture": picture_of(graph).to_data(),
+        # What the records of its runs are made of, without its code.
+        "nodes": {
+            node.name: {
+                "costs": [meter.name for meter in node.meters],
+                "asks": sorted(kind.__name__ for kind in node.effects),
+            }
+            for node in graph
+        },
+        "effects": {
+            kind.__name__: {
+                "charges": {meter.name: amount for meter, amount in kind.charges.items()},
+                "model": issubclass(kind, ModelEffect),
+            }
+            for node in graph
+            for kind in node.effects
+        },
+        "budgets": dict(graph.own),
+    }
     return digest_of(parts), json.dumps(data)
 
 

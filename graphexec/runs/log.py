@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, final
 from pydantic import ValidationError
 
 from graphexec.actions import StoppedResponse
-from graphexec.draw.runs.data import limits_data
+from graphexec.draw.runs.data import ending_data, limits_data
 from graphexec.effects import CallTool, ToolResult
 from graphexec.errors import InputError, RunSuspended, SnapshotError, described
 from graphexec.kernel.effects import CallContext, Effect, members_of
@@ -182,7 +182,7 @@ class StoredLog:
         note = f"stopped: {text}" if isinstance(outcome, StoppedResponse) else text
         if self._token:
             self._add_moves()
-            self._pending.append('["end"]')
+            self._pending.append(f'["end",{json.dumps(ending_data(outcome))}]')
             await self._commit(io)
         self._status = "done", note[:500]
 
@@ -205,7 +205,11 @@ class StoredLog:
                 self._number, self._unsure = self._number + 1, None
             if self._pending:
                 run_sync(self._commit(BLOCKING))
-        self._status = ("waiting", None) if suspended else ("failed", described(error)[:500])
+        if suspended:
+            texts = [one.text for one in self.store.questions(self.root)]
+            self._status = "waiting", texts[0][:500] if texts else None
+        else:
+            self._status = "failed", described(error)[:500]
 
     def suspended(self) -> Waiting:
         """Return the open questions of the run."""

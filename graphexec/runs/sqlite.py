@@ -36,6 +36,18 @@ class SQLiteRuns(Runs):
         except (OSError, sqlite3.Error) as error:
             raise InputError(f"{self.path} cannot be used as a store of runs: {error}; name another file") from error
 
+    @staticmethod
+    def is_store(path: str | os.PathLike[str]) -> bool:
+        """Return whether a file is a store of runs; it is not changed."""
+        try:
+            database = sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True, timeout=_BUSY)
+            try:
+                return bool(database.execute("SELECT 1 FROM sqlite_master WHERE name='graphexec_runs'").fetchall())
+            finally:
+                database.close()
+        except sqlite3.Error:
+            return False
+
     def _connect(self) -> sqlite3.Connection:
         if self._database is None:
             # One thread at a time uses it.

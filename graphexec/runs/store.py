@@ -33,6 +33,7 @@ class StoredRun:
 
     A `running` run is carried on by a process, or its process has ended: then `is_ready` says that it can be continued,
     and so it does of one with all answers (`ready`). `note` is the answer, the error, or the first open question.
+    `parent` is the run that contains a nested one.
     """
 
     run_id: str
@@ -41,6 +42,7 @@ class StoredRun:
     updated: float
     note: str
     is_ready: bool
+    parent: str = ""
 
 
 class Runs(Database):
@@ -183,10 +185,14 @@ class Runs(Database):
         ids = [one.run_id for one in found if one.is_ready]
         return list(dict.fromkeys([*ids, *(run_id for (run_id,) in expired)]))[:limit]
 
+    def nested(self, run_id: str) -> list[StoredRun]:
+        """Return the runs that are nested in a run at any depth, in the order of their dates."""
+        return self._read_runs("parent=? ORDER BY created", run_id)
+
     def _read_runs(self, where: str, *parameters: object) -> list[StoredRun]:
         now = time.time()
         rows = self.execute(
-            f"SELECT run_id, status, created, updated, note, owner, leased_until FROM graphexec_runs WHERE {where}",  # noqa: S608
+            f"SELECT run_id, status, created, updated, note, owner, leased_until, parent FROM graphexec_runs WHERE {where}",  # noqa: E501, S608
             *parameters,
         )
         return [
@@ -197,16 +203,21 @@ class Runs(Database):
                 updated,
                 note,
                 status == "ready" or (status == "running" and (owner is None or until <= now or is_gone(owner))),
+                parent,
             )
-            for run_id, status, created, updated, note, owner, until in rows
+            for run_id, status, created, updated, note, owner, until, parent in rows
         ]
 
-    def questions(self, run_id: str | None = None) -> list[Question]:
-        """Return the open questions of a run and of those nested in it, or of all runs, in the order of their dates."""
+    def questions(self, run_id: str | None = None, *, limit: int | None = None) -> list[Question]:
+        """Return the open questions of a run and of those nested in it, or of all runs, in the order of their dates.
+
+        A `limit` is the most that are read.
+        """
         where, parameters = ("", ()) if run_id is None else ("AND run_id=? ", (run_id,))
+        most = "" if limit is None else f" LIMIT {limit:d}"
         rows = self.execute(
             f"SELECT run_id, key, data, asked, expires FROM graphexec_questions WHERE reply IS NULL {where}"  # noqa: S608
-            "ORDER BY asked, run_id, key",
+            f"ORDER BY asked, run_id, key{most}",
             *parameters,
         )
         now = time.time()
@@ -222,16 +233,12 @@ class Runs(Database):
         `value` is JSON data, or an object that becomes such, as a pydantic model does. Raises `InputError` for a
         question that there is not, and for a value that does not fit its schema.
         """
-        rows = self.execute(
-            "SELECT data, asked, expires FROM graphexec_questions WHERE run_id=? AND key=?", run_id, key
-        )
-        if not rows:
+        question = self.find_question(run_id, key)
+        if question is None:
             known = ", ".join(one.key for one in self.questions(run_id)) or "none"
             raise InputError(
                 f"the run {format_value(run_id)} has no question {format_value(key)}; its open ones are {known}"
             )
-        [(data, asked, expires)] = rows
-        question = Question(run_id, key, asked_at=asked, expires_at=expires, **json.loads(data))
         with self._lock, self.transaction():
             answered = self.execute(
                 "UPDATE graphexec_questions SET reply=? WHERE run_id=? AND key=? AND reply IS NULL "
@@ -311,6 +318,16 @@ class Runs(Database):
             self.execute("DELETE FROM graphexec_log WHERE id>=? AND id<?", serial * ROWS, (serial + 1) * ROWS)
         self.execute("DELETE FROM graphexec_questions WHERE run_id=?", run_id)
         self.execute(f"DELETE FROM graphexec_runs WHERE {own}", run_id, run_id)  # noqa: S608
+
+    def find_question(self, run_id: str, key: str) -> Question | None:
+        """Return a question of a run, open or answered; `None` if there is none of that key."""
+        rows = self.execute(
+            "SELECT data, asked, expires FROM graphexec_questions WHERE run_id=? AND key=?", run_id, key
+        )
+        if not rows:
+            return None
+        [(data, asked, expires)] = rows
+        return Question(run_id, key, asked_at=asked, expires_at=expires, **json.loads(data))
 
     def machine_of(self, run_id: str) -> Mapping[str, Any]:
         """Return what is kept of the machine of a run: its fingerprint and its picture."""

@@ -73,13 +73,21 @@ class RunLog(Protocol):
     within `limits`; it goes on from `snapshot`. `failure` is why the store could not be written.
     """
 
-    store: RunStore
     root: str
     start: Snapshot
-    entries: Sequence[JournalEntry]
     limits: Limits
     snapshot: Snapshot
     failure: Exception | None
+
+    @property
+    def store(self) -> RunStore:
+        """The store, whose class is its own."""
+        ...
+
+    @property
+    def entries(self) -> Sequence[JournalEntry]:
+        """The journal until now."""
+        ...
 
     def __call__(self, event: Any) -> None:
         """Note an edge that the run takes: it is an observer of these."""

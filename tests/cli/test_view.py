@@ -1,14 +1,16 @@
 """`graphexec view`: a run as a page, live, and errors of invalid traces."""
 
 import re
+import sqlite3
 import webbrowser
 from pathlib import Path
 
 import pytest
 
 from graphexec.draw import Recording
+from graphexec.runs import SQLiteRuns
 from tests.cli.terminals import Ended, Program, command, refused
-from tests.cli.traced import TRACE, record_run
+from tests.cli.traced import QUESTION, TRACE, make_executor, record_run
 from tests.draw.browser import page_of
 from tests.live.readers import fetch
 from tests.parameters import cases
@@ -165,3 +167,33 @@ def test_live_opens_the_browser_without_the_token(folder: Path, monkeypatch: pyt
     assert (ended.code, mode, f"url={url}" in text) == (0, 0o600, True)
     assert url.partition("=")[2] not in address + ended.err
     assert not Path(address.removeprefix("file://")).exists()
+
+
+@pytest.mark.medium
+def test_store_is_served_until_ctrl_c(folder: Path) -> None:
+    with SQLiteRuns("my runs.db") as store:
+        make_executor().run(QUESTION, runs=store, run_id="sum")
+    serving = "graphexec: serving my runs.db; press Ctrl-C to stop\n"
+    with Program("view", "my runs.db", "--no-open", "--port", "0") as viewing:
+        url = viewing.read_line().strip()
+        viewing.until(serving)
+        assert 'href="run?id=sum"' in fetch(url).text
+        page = fetch(url.replace("/?", "/run?id=sum&")).text
+        assert "plan --Replied--&gt; parse" in page
+        ended = viewing.interrupt()
+    assert (ended.code, ended.out, ended.err) == (0, "", serving)
+
+
+def test_other_databases_are_refused_and_not_changed(folder: Path) -> None:
+    file = folder / "other.db"
+    with sqlite3.connect(file) as database:
+        database.execute("CREATE TABLE t(x)")
+    database.close()
+    before = file.read_bytes()
+    remedy = "other.db is a database without runs; name the file of graphexec run --runs"
+    assert f"graphexec: {remedy}" in refused("view", "other.db")
+    assert (file.read_bytes(), [*folder.glob("other.db?*")]) == (before, [])
+    assert "a store cannot write a file; leave out -o" in refused("view", "other.db", "-o", "x.html")
+    ended = command("view", "postgresql://me:secret@127.0.0.1:1/none")
+    assert (ended.code, "cannot be used as a store of runs" in ended.err, "secret" in ended.err) == (2, True, False)
+    assert ended.err.count("\n") == 1

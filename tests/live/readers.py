@@ -63,13 +63,13 @@ def fetch(url: str) -> httpx.Response:
 
 
 @contextmanager
-def reading(url: str, last: str | None = None, run: str | None = None) -> Generator[Reader]:
+def reading(url: str, last: str | None = None, run: str | None = None, path: str = "events") -> Generator[Reader]:
     url, headers = credentials(url)
     if last is not None:
         headers["Last-Event-ID"] = last
-    params = {} if run is None else {"run": run}
+    address = httpx.URL(f"{url}{path}").copy_merge_params({} if run is None else {"run": run})
     with (
         httpx.Client(timeout=PATIENCE, trust_env=False) as client,
-        connect_sse(client, "GET", f"{url}events", headers=headers, params=params) as source,
+        connect_sse(client, "GET", str(address), headers=headers) as source,
     ):
         yield Reader(source.iter_sse())

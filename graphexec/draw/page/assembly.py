@@ -52,13 +52,13 @@ _LONG = 2000
 _ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
 
 
-def html(picture: Picture, recording: Recording | None = None, *, live: str | None = None) -> str:
+def html(picture: Picture, recording: Recording | None = None, *, live: str | None = None, nav: str = "") -> str:
     """Draw the picture as an HTML page; with a `recording`, the page shows the run step by step.
 
     `live` is the address of an event stream on the page's own server: each message is a record in the format of
     `record_json`, and its `id` is the index in the run; the event `end` ends the stream. The policy of the page allows
-    its own script and style, and a live page requests to its server; the page works from disk. Raises `InputError` if
-    pygraphviz is not installed.
+    its own script and style, and a live page requests to its server; the page works from disk. `nav` is HTML: links to
+    other pages of that server. Raises `InputError` if pygraphviz is not installed.
     """
     records = () if recording is None else recording.records
     drawn = replace(picture, arrows=tuple(_with_counts(picture, records, live=live is not None)))
@@ -67,8 +67,8 @@ def html(picture: Picture, recording: Recording | None = None, *, live: str | No
         for entry in legend_of(drawn)
         if entry in _EXPLAINED
     )
-    body = Template(read_file("page.html")).substitute(drawing=page_svg(drawn), legend=legend)
-    css = f"{style(_DARK)}{_colours(LIGHT, ':root')}{_colours(DARK, _DARK)}{_read_styles()}"
+    body = Template(read_file("page.html")).substitute(drawing=page_svg(drawn), legend=legend, nav=nav)
+    css = f"{style(_DARK)}{colours(LIGHT, ':root')}{colours(DARK, _DARK)}{_read_styles()}"
     script = bundle()
     data = {
         "clusters": readable(_clusters(drawn)),
@@ -78,7 +78,7 @@ def html(picture: Picture, recording: Recording | None = None, *, live: str | No
     }
     return Template(read_file("document.html")).substitute(
         title=escape(_title(picture, records)),
-        policy=_policy(script, css, live=live is not None),
+        policy=policy(script, css, live=live is not None),
         css=css,
         body=body,
         data=script_json(data),
@@ -112,7 +112,8 @@ def _clusters(picture: Picture) -> dict[str, list[str]]:
     }
 
 
-def _colours(palette: Palette, selector: str) -> str:
+def colours(palette: Palette, selector: str) -> str:
+    """Return the colours of a palette as variables of CSS."""
     names = ("paper", "ink", "faint", "line", "cluster", "red", "orange", "grey", "heat", "current")
     rules = [f"--{name}:{getattr(palette, name)}" for name in names]
     for look, colours in palette.nodes.items():
@@ -120,7 +121,7 @@ def _colours(palette: Palette, selector: str) -> str:
     return f"{selector}{{{';'.join(rules)}}}"
 
 
-def _policy(script: str, css: str, *, live: bool) -> str:
+def policy(script: str, css: str, *, live: bool, forms: bool = False) -> str:
     """Return the content security policy: the page's own script and style, and for a live page its own server."""
     rules: Mapping[str, str] = {
         "default-src": "'none'",
@@ -129,7 +130,7 @@ def _policy(script: str, css: str, *, live: bool) -> str:
         "img-src": "data:",
         "connect-src": "'self'" if live else "'none'",
         "base-uri": "'none'",
-        "form-action": "'none'",
+        "form-action": "'self'" if forms else "'none'",
     }
     return "; ".join(f"{rule} {sources}" for rule, sources in rules.items())
 

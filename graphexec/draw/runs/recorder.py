@@ -86,7 +86,7 @@ class Recorder:
         self._history = RunHistory()
         self.records: list[Record] = []
         fields = {
-            "began": None if self._began is None else _date(self._began),
+            "began": None if self._began is None else iso_date(self._began),
             "limits": None if limits is None else limits_data(limits, graph.own),
             "budgets": budgets or None,
             "input": to_json_data(inputs),
@@ -112,6 +112,10 @@ class Recorder:
                 return self._add({"event": "entered", "node": node, **named, "spent": spent_data(spent, self._own)})
             case Asked(node, effect, call):
                 if call is not None:
+                    if (call.sequence, call.member) in self._open:
+                        # Of a stored run, which went on in another process with a call that was open.
+                        named = call_data(call).items()
+                        return next(one for one in reversed(self.records) if named <= one.items())
                     self._open[call.sequence, call.member] = event, self._now
                 data = effect_data(effect)
                 if isinstance(effect, ModelEffect):
@@ -302,6 +306,6 @@ def _record_run(journal: Journal, error: BaseException | None = None) -> Recordi
     return recorder.recording
 
 
-def _date(seconds: float) -> str:
+def iso_date(seconds: float) -> str:
     """Return a time since the epoch in ISO 8601, with milliseconds, in UTC."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -19,7 +19,8 @@ Every record has `event`. The field names below are stable; records may get furt
   (those of a reply that could not be parsed), `task` (what the run of an embedded graph is given, when it begins)
 - `alive`: `time` (a sign of life, while nothing else is written)
 - `failed`: `node`, `call` (if one failed), `began`, `seconds`, `error` (before the `result` of a run that it ended)
-- `result`: `status` (`answered`, `stopped`, `interrupted`, `error`, `usage`), `exit_code`, `output` (`null` without an
+- `result`: `status` (`answered`, `stopped`, `interrupted`, `error`, `usage`; of a stored run also `waiting` for
+  answers, `ready` to go on, `cancelled`), `exit_code`, `output` (`null` without an
   answer; a stopped run may have a generated answer, and a run whose memory could not be saved has its answer),
   `reason` (`finished`, `return_direct`, `refused`, or the limit's name), `cause` (of a stopped run), `steps`, `spent`,
   `seconds`, `error`. If the run could not begin, only `status`, `exit_code` and `error`.
@@ -56,6 +57,8 @@ Their fields:
 
 An image in a value is an object with the `kind` `graphexec.image` and its `url`. Any other object of that kind is the
 `data` of an object of the kind `graphexec.data`. What the caller passed as `context` is in no record.
+The records of a stored run that `graphexec.runs.recording_of_stored` makes without its code have no prompts, and no
+`value` of outcomes; a `reported` with the news `Restarted` is where another process went on with it.
 
 `graphexec view` shows records as a page.
 """

@@ -76,6 +76,7 @@ export function endParts(result) {
     spentBars(spent?.iterations === undefined ? run.visits.at(-1)?.spent : spent),
     error ? errorPart(error, "error") : null,
     failedLinks(),
+    status === "waiting" ? waitingPart() : null,
     ...stoppingParts(result),
     slowPart(),
     section(
@@ -93,6 +94,17 @@ export function endParts(result) {
     ...embeddedCalls(calls.filter(({ graph }) => graph)),
     recordsPart([result], "end"),
   ];
+}
+
+/**
+ * Show what a run waits for: the calls of its last step without a reply.
+ * @returns {HTMLElement | null}
+ */
+function waitingPart() {
+  const last = run.visits.at(-1);
+  const open = last ? callsOf(last).filter(({ reply }) => !reply) : [];
+  const parts = open.map(({ effect }, at) => dataView(effect?.question ?? effect?.value ?? effect?.tool, `open ${at}`));
+  return section("Waits for", parts.length ? parts : null, { kind: "person" });
 }
 
 /**

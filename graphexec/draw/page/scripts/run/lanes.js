@@ -68,7 +68,7 @@ function spansOf(visit, position) {
     const times = { began, ended: known?.ended ?? began, open: known === null };
     const failed = hasCallFailed(call);
     const tokens = (reply?.prompt_tokens ?? 0) + (reply?.completion_tokens ?? 0);
-    return [kindOf(effect ?? reply ?? {}), { call, position, index, ...times, failed, tokens, cost: 0 }];
+    return [kindOf({ ...reply, ...effect }), { call, position, index, ...times, failed, tokens, cost: 0 }];
   });
 }
 
