@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeAlias, final
@@ -286,6 +287,20 @@ class CallTool(Effect[ToolResult]):
         """Return an observation that reports the cut; the other calls of a batch keep their results."""
         return ToolResult(f"{self.name} was cut off: {exhausted}.", "cut")
 
+    def __str__(self) -> str:
+        """Return the call as a person reads it: `send(text="hi")`."""
+        given = self.tool_input
+        if not isinstance(given, str):
+            given = ", ".join(
+                f"{name}={json.dumps(one, ensure_ascii=False, default=str)}" for name, one in given.items()
+            )
+        return f"{self.name}({given})"
+
+    def interrupted(self) -> ToolResult:
+        """Return an observation that says so; the model decides what to do about it."""
+        fact = f"{self.name} was interrupted, and it is not known whether it was carried out."
+        return ToolResult(f"{fact} Find out before you call it again.", "error")
+
 
 @dataclass(frozen=True, slots=True)
 class GraphResult:
@@ -344,6 +359,14 @@ class AskHuman(Effect[str]):
         """The seconds and the default."""
         return None if self.expires_in is None or self.default is None else (self.expires_in, self.default)
 
+    @property
+    def reply_choices(self) -> tuple[str, ...]:
+        """The `choices`."""
+        return self.choices
+
+    def __str__(self) -> str:
+        return self.question
+
 
 @dataclass(frozen=True, slots=True)
 class WaitForEvent(Effect[Value]):
@@ -356,6 +379,12 @@ class WaitForEvent(Effect[Value]):
     expires_in: float | None = None
     default: Value = None
 
+    def __post_init__(self) -> None:
+        validate("WaitForEvent", ("expires_in", self.expires_in, optional(SECONDS)))
+
+    def __str__(self) -> str:
+        return f"Wait for {self.name}"
+
     @property
     def expiry(self) -> tuple[float, Value] | None:
         """The seconds and the default."""
@@ -367,6 +396,12 @@ class Sleep(Effect[None]):
     """Wait for so many seconds, without a process: it is for stored runs, which go on after that when they are run."""
 
     seconds: float
+
+    def __post_init__(self) -> None:
+        validate("Sleep", ("seconds", self.seconds, SECONDS))
+
+    def __str__(self) -> str:
+        return f"Wait {self.seconds:g} seconds"
 
     @property
     def expiry(self) -> tuple[float, None]:

@@ -187,6 +187,8 @@ class RunMethods(Generic[T_co]):
     ) -> Generator[Event[Ending], None, None]:
         """Run and yield each event when it happens; the last is `Done`. The run advances only while it is iterated.
 
+        In a stored run that has to wait, the last item is the `Waiting`.
+
         With `tokens`, models stream their replies if they can, and each piece is an event (`Reported`).
         """
         run_options, given = RunOptions(**options), self._name(inputs)
@@ -203,7 +205,8 @@ class RunMethods(Generic[T_co]):
         """Run and yield the text of the final answer in pieces, as the model streams it.
 
         The pieces after the last `AnswerDiscarded`, a string with a line break, are together exactly the answer. It
-        follows text that was not the answer, such as a sentence before a tool call; see `AnswerExtractor`.
+        follows text that was not the answer, such as a sentence before a tool call; see `AnswerExtractor`. A stored run
+        that has to wait has no answer yet: it raises a `RunStoreError` that names the questions.
         """
         return iterate_sync(self._answer(inputs, BLOCKING, RunOptions(**options)))
 
@@ -211,18 +214,35 @@ class RunMethods(Generic[T_co]):
         """Run like `stream_answer`, on the running event loop."""
         return self._answer(inputs, ASYNC, RunOptions(**options))
 
+    @overload
+    def invoke(
+        self, inputs: Inputs, *, return_only_outputs: bool = False, **options: Unpack[RunSettings]
+    ) -> dict[str, Any]: ...
+    @overload
+    def invoke(
+        self, inputs: Inputs, *, return_only_outputs: bool = False, **options: Unpack[StoredSettings]
+    ) -> dict[str, Any] | Waiting: ...
     def invoke(
         self, inputs: Inputs, *, return_only_outputs: bool = False, **options: Unpack[AnySettings]
-    ) -> dict[str, Any]:
+    ) -> dict[str, Any] | Waiting:
         """Run to the end and return a dict of the inputs and the answer (`output`), as LangChain's executor does.
 
-        With `return_intermediate_steps`, it has the list of `(action, observation)`, too. Raises what `run` raises.
+        With `return_intermediate_steps`, it has the list of `(action, observation)`, too. A stored run that has to wait
+        returns the `Waiting`. Raises what `run` raises.
         """
         return run_sync(self._invoke(inputs, BLOCKING, RunOptions(**options), only_outputs=return_only_outputs))
 
+    @overload
+    async def ainvoke(
+        self, inputs: Inputs, *, return_only_outputs: bool = False, **options: Unpack[RunSettings]
+    ) -> dict[str, Any]: ...
+    @overload
+    async def ainvoke(
+        self, inputs: Inputs, *, return_only_outputs: bool = False, **options: Unpack[StoredSettings]
+    ) -> dict[str, Any] | Waiting: ...
     async def ainvoke(
         self, inputs: Inputs, *, return_only_outputs: bool = False, **options: Unpack[AnySettings]
-    ) -> dict[str, Any]:
+    ) -> dict[str, Any] | Waiting:
         """Run like `invoke`, on the running event loop."""
         return await self._invoke(inputs, ASYNC, RunOptions(**options), only_outputs=return_only_outputs)
 
@@ -298,7 +318,7 @@ class RunMethods(Generic[T_co]):
 
     async def _invoke(
         self, inputs: Inputs, io: IO, options: RunOptions, *, only_outputs: bool = False
-    ) -> dict[str, Any]:
+    ) -> dict[str, Any] | Waiting:
         def make_outputs(done: Done[Ending]) -> dict[str, Any]:
             result = self.make_result(done)
             returned = {} if only_outputs else name_inputs(inputs, self._setup.keys.passed)
@@ -341,9 +361,13 @@ class RunMethods(Generic[T_co]):
             return self._follow(given, io, options, same, emit, tokens=True)
 
         async with aclosing(io.iterate(lambda: stream_sync(begin_run), lambda: stream_async(begin_run))) as events:
+            # Any: the last item of a stored run may be a `Waiting`.
+            event: Any = None
             async for event in events:
                 for piece in extractor.extract(event):
                     yield piece
+        if not isinstance(event, Done):
+            raise event.to_error()
 
     def check_access(self) -> None:
         """Raise `MissingAPIKeyError`, or what else a model raises before its first call. Sends and charges nothing.

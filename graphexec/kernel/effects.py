@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, ClassVar, Final, Generic, Literal, NamedTuple, Protocol, Self, TypeAlias, TypeVar, final
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, Protocol, Self, TypeAlias, TypeVar, final, get_args
 
 from graphexec.errors import InputError, NodeError, format_value
 from graphexec.kernel.meters import Exhausted, Meter, is_count, is_whole
@@ -28,7 +28,7 @@ O = TypeVar("O")  # noqa: E741 - an outcome, throughout the package
 InDoubt: TypeAlias = Literal["tell", "retry", "ask", "fail"]
 
 # The metadata of a field of a dataclass that is stored as what has the same text for a model.
-AS_TEXT: Final[Mapping[str, bool]] = {"graphexec.as_text": True}
+AS_TEXT: Mapping[str, bool] = {"graphexec.as_text": True}
 
 
 def fill_slots(kind: type[R]) -> type[R]:
@@ -60,10 +60,12 @@ class Effect(Generic[R_co]):
     meter is in both, its charge is a prepayment: the least that such an effect costs.
 
     `in_doubt` is for stored runs: what becomes of a call that has begun, and has no reply, because its process ended.
-    It is made again ("retry"), a person is asked for its reply ("ask"), or the run stops ("fail").
+    It is made again ("retry"), a person is asked for its reply ("ask"), the run stops ("fail"), or the reply is what
+    `interrupted` returns ("tell").
 
     They belong to the class, because a proof knows classes of effects, not single ones. Defining the class raises
-    `NodeError` for invalid charges, for measures without a `measure` method, and if one of them is a field.
+    `NodeError` for invalid values, for measures without a `measure` method, for "tell" without `interrupted`, and if
+    one of them is a field.
     """
 
     __slots__ = ()
@@ -75,8 +77,7 @@ class Effect(Generic[R_co]):
         super().__init_subclass__()
         for name, written in _CLASS_WIDE.items():
             # A field hides the attribute of the class, and so does a property.
-            is_field = "ClassVar" not in str(inspect.get_annotations(cls).get(name, ClassVar))
-            if is_field or not isinstance(getattr(cls, name), (Mapping, tuple, list)):
+            if _is_field(cls, name) or not isinstance(getattr(cls, name), (Mapping, tuple, list)):
                 raise NodeError(
                     f"{cls.__name__} has {name} that differ from effect to effect, but limits count by class; write "
                     f"{written} in the class, and one class for each amount"
@@ -95,6 +96,12 @@ class Effect(Generic[R_co]):
             raise NodeError(
                 f"{cls.__name__} measures {names} but defines no measure method; define measure(self, reply)"
             )
+        if cls.in_doubt not in get_args(InDoubt) or _is_field(cls, "in_doubt"):
+            example = 'in_doubt: ClassVar = "ask"'
+            policies = ", ".join(get_args(InDoubt))
+            raise NodeError(f"{cls.__name__} has an invalid in_doubt; write one of {policies} in the class: {example}")
+        if cls.in_doubt == "tell" and cls.interrupted is Effect[Any].interrupted:
+            raise NodeError(f"{cls.__name__} has in_doubt='tell' but no reply that tells it; define interrupted(self)")
 
     def __ask__(self) -> Generator[Self, Any, R_co]:
         """Yield this effect and return its reply. Call it through `ask`."""
@@ -121,6 +128,15 @@ class Effect(Generic[R_co]):
         """In a stored run whose caller answers it later: after so many seconds, this is the reply; `None`: never."""
         return None
 
+    @property
+    def reply_choices(self) -> tuple[str, ...]:
+        """In a stored run: all answers, for a reply that is a string or has one required field of strings; or none."""
+        return ()
+
+    def interrupted(self) -> Any:
+        """Return the reply to use with `in_doubt="tell"`: the call has begun, and its process has ended."""
+        raise NotImplementedError
+
     def cut(self, exhausted: Exhausted) -> Any:
         """Return the reply to use if the run's deadline cuts this effect; `None` makes the run leave the node."""
         del exhausted
@@ -132,6 +148,10 @@ def answers_cut(kind: type[Effect[Any]]) -> bool:
     # Any: type checkers cannot infer the class of the reply.
     usual: Any = Effect
     return kind.cut is not usual.cut
+
+
+def _is_field(kind: type[Effect[Any]], name: str) -> bool:
+    return "ClassVar" not in str(inspect.get_annotations(kind).get(name, ClassVar))
 
 
 # The class-wide attributes of effects, with an example of each.

@@ -17,7 +17,7 @@ from graphexec.kernel.effects import CallContext
 from graphexec.kernel.events import Cut
 from graphexec.memory.history import HISTORY, History, MemoryHistory, Turn
 from graphexec.messages import AssistantMessage, Image, Message, UserMessage, transcript
-from graphexec.runtime.calls import report
+from graphexec.runtime.calls import current_call, report, scope_of
 from graphexec.runtime.handlers import Handler
 from graphexec.runtime.io import ASYNC, BLOCKING, IO, run_sync
 from graphexec.runtime.threads import NOT_DONE, NotDone, wait_for
@@ -73,7 +73,8 @@ class TurnMemory:
     A run's turn is `inputs[input_key]` with `outputs[output_key]`: a string as it is, any other value as JSON. The
     images in the input `images` are stored with it. `load` provides the one input `key`. It is a string with a line
     `Human: ...` and a line `AI: ...` for each turn (`human` and `ai` change these names), in which labels stand for
-    images. With `as_messages` it is a tuple of user and assistant messages instead, which are unambiguous.
+    images. With `as_messages` it is a tuple of user and assistant messages instead, which are unambiguous. In a stored
+    run, the turn has the id of its call as the `key`, so that a history adds it once.
 
     The default `history` is a new one in memory. Two memories with the same history share the conversation. A turn is
     added when its run ends. Raises `InputError` for an invalid option; `save` raises it for inputs without `input_key`
@@ -149,6 +150,7 @@ class TurnMemory:
             _text_at(self.input_key, inputs, f"{type(self).__name__}'s input_key", "inputs"),
             _text_at(self.output_key, outputs, f"{type(self).__name__}'s output_key", "outputs"),
             _images_in(inputs),
+            "" if (call := current_call()) is None or scope_of(call).log is None else str(call.id),
         )
 
     def _text(self, turns: Sequence[Turn]) -> str:

@@ -6,7 +6,7 @@ import os
 import stat
 from collections.abc import Generator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Protocol, final
 
 from graphexec._arguments import PATH, STRING, has_methods, validate
@@ -22,11 +22,15 @@ if TYPE_CHECKING:
 @final
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """The input of a run with its images, and the agent's answer. Raises `InputError` for values of other types."""
+    """The input of a run with its images, and the agent's answer. Raises `InputError` for values of other types.
+
+    A turn with a `key` is that of a stored run, which may save it again after a crash: a history adds it once.
+    """
 
     input: str
     output: str
     images: tuple[Image, ...] = ()
+    key: str = field(default="", compare=False, repr=False)
 
     def __post_init__(self) -> None:
         for name, value in (("input", self.input), ("output", self.output)):
@@ -48,7 +52,7 @@ class History(Protocol):
         ...
 
     def add(self, turn: Turn, /) -> None:
-        """Append a turn: all of it or, if this raises, nothing."""
+        """Append a turn: all of it or, if this raises or has a turn that is equal and has the same `key`, nothing."""
 
     def clear(self) -> None:
         """Delete every turn."""
@@ -75,8 +79,9 @@ class MemoryHistory:
         return tuple(self._turns)
 
     def add(self, turn: Turn, /) -> None:
-        """Append a turn."""
-        self._turns.append(turn)
+        """Append a turn, unless it was saved before."""
+        if not turn.key or not any(one.key == turn.key and one == turn for one in self._turns):
+            self._turns.append(turn)
 
     def clear(self) -> None:
         """Delete every turn."""
@@ -91,8 +96,8 @@ _PATIENCE = 60.0
 
 _REPAIR = "repair it (sqlite3 FILE .recover), or name another file"
 
-# When `add` returns, the turn and the end of the journal are on the disk. Images have a table of their own, so that
-# databases without them need no change.
+# When `add` returns, the turn and the end of the journal are on the disk. Images and keys have tables of their own, so
+# that databases without them need no change.
 _SCHEMA = """
 PRAGMA synchronous = EXTRA;
 CREATE TABLE IF NOT EXISTS graphexec_turns (
@@ -107,6 +112,11 @@ CREATE TABLE IF NOT EXISTS graphexec_images (
     turn INTEGER NOT NULL,
     url TEXT NOT NULL
 );
+CREATE TABLE IF NOT EXISTS graphexec_keys (
+    key TEXT NOT NULL,
+    turn INTEGER NOT NULL
+);
+CREATE INDEX IF NOT EXISTS graphexec_keys_of ON graphexec_keys (key);
 """
 
 
@@ -155,19 +165,30 @@ class SQLiteHistory:
             ) from error
 
     def add(self, turn: Turn, /) -> None:
-        """Append a turn to this conversation."""
+        """Append a turn to this conversation, unless it was saved before."""
         row = (_to_stored(self.conversation), _to_stored(turn.input), _to_stored(turn.output))
+        same = (
+            "SELECT 1 FROM graphexec_keys JOIN graphexec_turns ON id = turn "
+            "WHERE key = ? AND conversation = ? AND input = ? AND output = ?"
+        )
         with self._open() as database, _transaction(database):
+            if turn.key and database.execute(same, (turn.key, *row)).fetchone():
+                return
             added = database.execute("INSERT INTO graphexec_turns (conversation, input, output) VALUES (?, ?, ?)", row)
             images = [(added.lastrowid, _to_stored(image.url)) for image in turn.images]
             database.executemany("INSERT INTO graphexec_images (turn, url) VALUES (?, ?)", images)
+            if turn.key:
+                database.execute("INSERT INTO graphexec_keys (key, turn) VALUES (?, ?)", (turn.key, added.lastrowid))
 
     def clear(self) -> None:
         """Delete every turn of this conversation, and of no other."""
         key = (_to_stored(self.conversation),)
-        images = "DELETE FROM graphexec_images WHERE turn IN (SELECT id FROM graphexec_turns WHERE conversation = ?)"
         with self._open() as database, _transaction(database):
-            database.execute(images, key)
+            for table in ("graphexec_images", "graphexec_keys"):
+                database.execute(
+                    f"DELETE FROM {table} WHERE turn IN (SELECT id FROM graphexec_turns WHERE conversation = ?)",  # noqa: S608
+                    key,
+                )
             database.execute("DELETE FROM graphexec_turns WHERE conversation = ?", key)
 
     @contextmanager

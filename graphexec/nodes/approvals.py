@@ -6,12 +6,14 @@ import dataclasses
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
+from textwrap import shorten
 from typing import Any, Literal, TypeAlias, final, get_args
 
 from graphexec._arguments import FUNCTION, NAME, STRING, Constraint, optional, validate
 from graphexec.actions import AgentAction, ToolInput
 from graphexec.agents.calls import CallRules
-from graphexec.effects import ToolResult
+from graphexec.effects import CallTool, ToolResult
 from graphexec.errors import InputError, format_value
 from graphexec.executor.outcomes import Acted
 from graphexec.executor.plugging import Piece
@@ -72,6 +74,24 @@ class ReviewCall(Effect[Review]):
     by: str = "approve_tools"
     problem: str = ""
 
+    @property
+    def reply_choices(self) -> tuple[str, ...]:
+        """The decisions that are `allowed`."""
+        return self.allowed
+
+    def __str__(self) -> str:
+        decide = " or ".join(", ".join(self.allowed).rsplit(", ", 1))
+        # What the model wrote besides the call itself.
+        prose = takewhile(lambda line: not line.startswith(("Action", "{", "```", "<")), self.reason.splitlines())
+        words = " ".join(one.removeprefix("responded: ") for one in prose if not one.startswith("Invoking: `"))
+        reason = shorten(words, 300, placeholder="...")
+        lines = (
+            self.problem and f"The last review was invalid: {self.problem.removesuffix('.')}.",
+            f"Call {CallTool(self.tool, self.arguments)}? Decide: {decide}.",
+            reason and f"The model wrote: {reason}",
+        )
+        return "\n".join(filter(None, lines))
+
 
 def approve_tools(
     tools: Mapping[str, Sequence[ReviewDecision]],
@@ -85,7 +105,7 @@ def approve_tools(
     `tools` has the decisions that are allowed for each tool: `approve`, `edit`, `reject` and `respond`. Only calls for
     which `when(action)` is true are asked about; `when` is a pure function, as a resumed run calls it again.
     `reviewer` takes a `ReviewCall` and returns a `Review`. Without it, pass `handlers={ReviewCall: function}` to the
-    executor, or store the run that waits, and answer it with `advance`.
+    executor, or keep the run in a store, where it waits for `store.reply(run_id, key, "approve")`, or a `Review`.
 
         def review(call: ReviewCall) -> Review:
             return Review("approve" if input(f"{call.tool} {call.arguments}? ") == "y" else "reject")

@@ -118,8 +118,8 @@ def ask_user(answer: HandlerLike | None = None, *, name: str = "ask_user") -> Pi
 
         executor = create_agent(model, tools, nodes=[ask_user(answer)])
 
-    `answer` is the handler of `AskHuman`. Without it, pass `handlers={AskHuman: function}` to the executor, or store
-    the run that waits, and answer it with `advance`. The questions of one reply are asked at once. The tool has the
+    `answer` is the handler of `AskHuman`. Without it, pass `handlers={AskHuman: function}` to the executor, or keep the
+    run in a store, where it waits for `store.reply`. The questions of one reply are asked at once. The tool has the
     name of the piece and the argument `question`; other tools of the reply are called when the user has answered.
 
     It adds one transition for each decision of the agent that calls tools, and no model call: the iterations of the

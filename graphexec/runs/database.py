@@ -137,9 +137,7 @@ class Database(ABC):
 
     def ask(self, question: Question) -> str | None:
         """Store a question unless it is there; return its answer as JSON, which is the default if it has expired."""
-        data = json.dumps(
-            {name: getattr(question, name) for name in ("node", "effect", "text", "details", "schema", "default")}
-        )
+        data = question.to_json()
         with self._lock, self.transaction():
             self.execute(
                 "INSERT INTO graphexec_questions VALUES(?,?,?,?,?,NULL) ON CONFLICT DO NOTHING",
@@ -158,9 +156,14 @@ class Database(ABC):
             return json.dumps(json.loads(stored)["default"])
         return None if reply is None else str(reply)
 
-    def reopen(self, run_id: str, key: str) -> None:
-        """Ask a question again, whose answer the run cannot use."""
-        self.execute("UPDATE graphexec_questions SET reply=NULL WHERE run_id=? AND key=?", run_id, key)
+    def reopen(self, question: Question) -> None:
+        """Ask a question again, whose answer or default the run cannot use; its text says why."""
+        self.execute(
+            "UPDATE graphexec_questions SET reply=NULL, expires=NULL, data=? WHERE run_id=? AND key=?",
+            question.to_json(),
+            question.run_id,
+            question.key,
+        )
 
     def beat(self, run_id: str, token: int) -> None:
         """Renew the lease of a run until it is released."""

@@ -93,13 +93,13 @@ class History:
             policy = self.policy(call)
             if policy == "fail":
                 name = call.effect.name if isinstance(call.effect, CallTool) else type(call.effect).__name__
+                replies = sum(type(answer) not in (Restarted, MemberStarted) for answer, _, _ in self.entries)
                 raise CallInDoubtError(
                     call.run_id,
-                    f"was interrupted in {name} ({call.id}), which may have been carried out; fork it before that "
-                    "call, or continue it with in_doubt='tell', 'ask' or 'retry'",
+                    f"was interrupted in {name} ({call.id}), which may have been carried out; continue it with "
+                    f"in_doubt='tell' or 'ask', or run store.fork({call.run_id!r}, at={replies}), which makes it again",
                 )
-            again = policy == "ask" and isinstance(call.effect, CallTool)
-            again = again and store.ask(self.question(call, in_doubt=True)) == AGAIN
+            again = policy == "ask" and store.ask(self.question(call, in_doubt=True)) == AGAIN
             if again or policy == "retry" or self.open.get((call.sequence, call.member)) == RAISED:
                 unpaid.append(call.member)
         self.unpaid = unpaid

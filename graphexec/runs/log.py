@@ -6,9 +6,8 @@ import contextlib
 import json
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, final
-
-from pydantic import ValidationError
 
 from graphexec.actions import StoppedResponse
 from graphexec.draw.runs.data import ending_data, limits_data
@@ -96,9 +95,9 @@ class StoredLog:
         kind: Any = type(effect)
         handler = handlers.get(kind)
         policy = None if call.member in history.unpaid else history.policy(call)
-        if policy == "tell" and isinstance(effect, CallTool):
+        if policy == "tell":
             self._known.add(key)
-            return _answering(_tell(effect))
+            return _answering(effect.interrupted())
         if handler is not None and policy != "ask":
             return handler
         question = history.question(call, in_doubt=policy == "ask")
@@ -106,13 +105,12 @@ class StoredLog:
         # A call that was to be made again since this process began has not been charged again.
         if answer is None or (policy == "ask" and answer == AGAIN):
             return None
-        if policy == "ask" and isinstance(effect, CallTool):
-            self._known.add(key)
-            return _answering(ToolResult(json.loads(answer)))
         try:
             reply = load_answer(effect, answer)
-        except (ValidationError, InputError):
-            await io.call(self._store.reopen, self.root, question.key)
+        except InputError as error:
+            problem = str(error).removesuffix(".")
+            again = replace(question, text=f"The last answer was invalid: {problem}.\n{question.text}")
+            await io.call(self._store.reopen, again)
             return None
         self._known.add(key)
         return _answering(reply)
@@ -229,8 +227,3 @@ def _answering(reply: object) -> Handler:
         return reply
 
     return Handler(answer, instant=True)
-
-
-def _tell(effect: CallTool) -> ToolResult:
-    fact = f"{effect.name} was interrupted, and it is not known whether it was carried out."
-    return ToolResult(f"{fact} Find out before you call it again.", "error")

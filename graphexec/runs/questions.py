@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, Final, final
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
+from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import to_jsonable_python
 
-from graphexec.effects import AskHuman, CallTool
+from graphexec.effects import CallTool, ToolResult
 from graphexec.errors import InputError, format_value
 from graphexec.kernel.effects import Effect
 from graphexec.kernel.serialization import SERIALIZATION_ERRORS, format_json, reply_adapter
+from graphexec.runs.errors import RunStoreError
 
 # The reply to a question about a call in doubt that makes the call again.
 RETRY: Final = "retry"
@@ -25,8 +29,9 @@ class Question:
     """An open question of a stored run, for `store.reply(question.run_id, question.key, value)`.
 
     `run_id` is the run that was started, and `key` is unique in it. `node` asks for the `effect`, whose fields are the
-    `details`; `text` says it in words. `schema` is the JSON schema of the replies. `asked_at` and `expires_at` are in
-    seconds since the epoch; after that the reply is the `default`.
+    `details`; `text` says it in words, which are those of `str(effect)` if its class defines `__str__`. `schema` is the
+    JSON schema of the replies. `asked_at` and `expires_at` are in seconds since the epoch; after that the reply is the
+    `default`.
     """
 
     run_id: str
@@ -42,18 +47,40 @@ class Question:
 
     @property
     def choices(self) -> tuple[Any, ...]:
-        """The only replies that fit, if the schema lists them."""
-        return tuple(self.schema.get("enum", ()))
+        """The only replies that fit, if the schema lists them, or those to the only field that a reply has to have."""
+        return tuple(_find_choices(self.schema)[1])
+
+    def __str__(self) -> str:
+        """Return all that a person has to know, on one line without characters that could control a terminal."""
+        text, choices = self.text, ", ".join(map(str, self.choices))
+        if not all(str(one) in text for one in self.choices):
+            text += f" ({choices})"
+        if self.expires_at is not None:
+            until = datetime.fromtimestamp(self.expires_at).astimezone()
+            default = json.dumps(self.default, ensure_ascii=False)
+            text += f" (at {until:%Y-%m-%d %H:%M:%S} the answer is {default})"
+        return " ".join("".join(one if one.isprintable() else " " for one in text).split())
+
+    def to_json(self) -> str:
+        """Return what is stored of it besides its place and its times."""
+        names = ("node", "effect", "text", "details", "schema", "default")
+        return json.dumps({name: getattr(self, name) for name in names})
 
     def read(self, value: object) -> str:
-        """Return a reply as JSON. Raises `InputError` for one that does not fit the schema."""
+        """Return a reply as JSON. Raises `InputError` for one that does not fit the schema.
+
+        One of the `choices` stands for an object in which only that field is given: "approve" for a `Review`.
+        """
         try:
             data = to_jsonable_python(value, by_alias=True)
         except SERIALIZATION_ERRORS as error:
             raise InputError(f"the reply {format_value(value)} cannot be stored: {error}") from None
+        field, choices = _find_choices(self.schema)
+        if field and choices and not isinstance(data, dict):
+            data = {field: data}
         problem = next(find_problems(self.schema, data, self.schema.get("$defs", {}), "the reply"), None)
         if problem is not None:
-            raise InputError(f"{problem}; {self.key} asks: {self.text}")
+            raise InputError(f"{problem}; {self.key} asks: {self}")
         return format_json(data, ensure_ascii=False)
 
 
@@ -69,65 +96,101 @@ class Waiting:
     questions: tuple[Question, ...]
 
     def __str__(self) -> str:
-        lines = [f"{one.key}: {one.text}" for one in self.questions]
-        return "\n".join(
-            [
-                f"the run {self.run_id} waits for {len(lines)} answers"
-                if len(lines) != 1
-                else f"the run {self.run_id} waits for an answer",
-                *lines,
-            ]
-        )
+        several = f"{len(self.questions)} answers" if self.questions[1:] else "an answer"
+        remedy = f"reply with store.reply({self.run_id!r}, key, value), then run it again by its id"
+        lines = [f"  {one.key}: {one}" for one in self.questions]
+        return "\n".join([f"the run {self.run_id} waits for {several}; {remedy}", *lines])
+
+    def to_error(self) -> RunStoreError:
+        """Return the error of a caller who gets nothing but the answer of the run."""
+        return RunStoreError(self.run_id, str(self).removeprefix(f"the run {self.run_id} "))
+
+
+class _ReplySchema(GenerateJsonSchema):
+    """The schema of replies; what pydantic cannot describe may be any JSON."""
+
+    def handle_invalid_for_json_schema(self, schema: Any, error_info: str) -> dict[str, Any]:
+        del schema, error_info
+        return {}
 
 
 def make_question(run_id: str, key: str, node: str, effect: Effect[Any], now: float, *, in_doubt: bool) -> Question:
     """Return the question that an effect without a handler is, or a call `in_doubt` that a person decides about."""
     kind: Any = type(effect)
-    try:
-        details: Any = to_jsonable_python(effect)
-    except SERIALIZATION_ERRORS:
-        details = None
-    if in_doubt and isinstance(effect, CallTool):
-        text = (
-            f"{effect.name} was interrupted, and it is not known whether it was carried out. Reply {RETRY} to call it "
-            f"again, or with its result. Its arguments: {json.dumps(to_jsonable_python(effect.tool_input))}"
-        )
-        return Question(run_id, key, node, kind.__name__, text, details, {"type": "string"}, now)
+    is_tool = isinstance(effect, CallTool)
+    details: Any = None
+    with suppress(*SERIALIZATION_ERRORS):
+        details = to_jsonable_python({"name": effect.name, "tool_input": effect.tool_input} if is_tool else effect)
     adapter: TypeAdapter[Any] = reply_adapter(kind)
-    schema: dict[str, Any] = adapter.json_schema()
-    expiry = effect.expiry
-    if isinstance(effect, AskHuman):
-        text = effect.question
-        if effect.choices:
-            schema = {"type": "string", "enum": [*effect.choices]}
-    else:
-        fields: Any = details.items() if isinstance(details, dict) else ()
-        text = f"{kind.__name__}: " + ", ".join(
-            f"{name}={json.dumps(one, ensure_ascii=False)}" for name, one in fields if one not in ("", None)
-        )
-        if in_doubt:
-            text += " (interrupted: it is not known whether it was carried out)"
-    if expiry is None:
-        return Question(run_id, key, node, kind.__name__, text, details, schema, now)
-    seconds, default = expiry
-    return Question(
-        run_id,
-        key,
-        node,
-        kind.__name__,
-        text,
-        details,
-        schema,
-        now,
-        now + seconds,
-        adapter.dump_python(default, mode="json"),
-    )
+    # A person writes the observation of a tool.
+    schema: dict[str, Any] = {"type": "string"} if is_tool else adapter.json_schema(schema_generator=_ReplySchema)
+    if effect.reply_choices:
+        schema = _limit_choices(schema, effect.reply_choices)
+    text = _describe_effect(effect, details)
+    if in_doubt:
+        text += " was interrupted, and it is not known whether it was carried out. "
+        text += f"Reply {RETRY} to make the call again, or with its result."
+        if schema != {"type": "string"}:
+            schema = {"anyOf": [{"const": RETRY}, schema], "$defs": schema.pop("$defs", {})}
+    question = Question(run_id, key, node, kind.__name__, text, details, schema, now)
+    if effect.expiry is None:
+        return question
+    seconds, default = effect.expiry
+    return replace(question, expires_at=now + seconds, default=adapter.dump_python(default, mode="json", by_alias=True))
+
+
+def _describe_effect(effect: Effect[Any], details: Any) -> str:
+    kind = type(effect)
+    if kind.__str__ is not object.__str__:
+        return str(effect)
+    fields: dict[str, Any] = details or {}
+    shown = [f"{name}={json.dumps(one, ensure_ascii=False)}" for name, one in fields.items() if one not in ("", None)]
+    return f"{kind.__name__}({', '.join(shown)})"
 
 
 def load_answer(effect: Effect[Any], text: str) -> Any:
-    """Return the reply to an effect that was stored as JSON. Raises `ValidationError`."""
+    """Return the reply to an effect that was stored as JSON. Raises `InputError` if its class refuses it."""
     kind: Any = type(effect)
-    return reply_adapter(kind).validate_json(text, strict=True)
+    if isinstance(effect, CallTool):
+        return ToolResult(json.loads(text))
+    try:
+        return reply_adapter(kind).validate_json(text, strict=True, by_alias=True, by_name=True)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise InputError(": ".join([*map(str, first["loc"]), first["msg"].removeprefix("Value error, ")])) from None
+    # A user's class may raise any exception.
+    except Exception as error:
+        raise InputError(str(error) or type(error).__name__) from error
+
+
+# Any: a JSON schema, here and below.
+def _resolve(schema: Any, known: Mapping[str, Any]) -> Mapping[str, Any]:
+    rules: Any = {} if schema in (None, True, False) else schema
+    while "$ref" in rules:
+        rules = known.get(str(rules["$ref"]).rpartition("/")[2], {})
+    return rules
+
+
+def _find_choices(schema: Mapping[str, Any]) -> tuple[str, Sequence[Any]]:
+    """Return the values to choose from, and the only required field whose they are; empty for the reply itself."""
+    known: Mapping[str, Any] = schema.get("$defs", {})
+    rules, field = _resolve(schema, known), ""
+    required: list[str] = rules.get("required", [])
+    if len(required) == 1:
+        field = required[0]
+        rules = _resolve(rules["properties"][field], known)
+    return field, [rules["const"]] if "const" in rules else rules.get("enum", [])
+
+
+def _limit_choices(schema: dict[str, Any], choices: Sequence[str]) -> dict[str, Any]:
+    """Return the schema with only these choices."""
+    field, _ = _find_choices(schema)
+    only = {"type": "string", "enum": [*choices]}
+    if not field:
+        return only
+    known: Mapping[str, Any] = schema.get("$defs", {})
+    rules = _resolve(schema, known)
+    return {**rules, "properties": {**rules["properties"], field: only}, "$defs": known}
 
 
 # The classes of each type of JSON schema; bool is no number.
@@ -147,10 +210,7 @@ def find_problems(schema: Any, data: Any, known: Mapping[str, Any], place: str) 
 
     A process that answers a question does not need the class of the reply, which is read when the run goes on.
     """
-    rules: Mapping[str, Any] = schema if isinstance(schema, Mapping) else {}
-    if "$ref" in rules:
-        yield from find_problems(known.get(str(rules["$ref"]).rpartition("/")[2]), data, known, place)
-        return
+    rules = _resolve(schema, known)
     several: Sequence[Any] = rules.get("anyOf") or rules.get("oneOf") or ()
     if several:
         if all(next(find_problems(one, data, known, place), None) is not None for one in several):
@@ -163,11 +223,11 @@ def find_problems(schema: Any, data: Any, known: Mapping[str, Any], place: str) 
     if kinds and (not isinstance(data, kinds) or (isinstance(data, bool) and bool not in kinds)):
         yield f"{place} is {format_value(data)}; give {_describe(rules)}"
     elif isinstance(data, list):
-        items: list[Any] = data
+        items = list[Any](data)  # pyright: ignore[reportUnknownArgumentType]
         for number, one in enumerate(items):
             yield from find_problems(rules.get("items"), one, known, f"{place}[{number}]")
     elif isinstance(data, dict):
-        given: dict[str, Any] = data
+        given = dict[str, Any](data)  # pyright: ignore[reportUnknownArgumentType]
         yield from _find_problems_in_fields(rules, given, known, place)
 
 
@@ -185,4 +245,6 @@ def _find_problems_in_fields(
 
 
 def _describe(schema: Mapping[str, Any]) -> str:
+    if "const" in schema:
+        return str(schema["const"])
     return f"a value of type {schema.get('type') or str(schema.get('$ref', 'any')).rpartition('/')[2]}"

@@ -245,7 +245,7 @@ def test_tests_of_a_page_pass(page: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@cases("page", "how-to/memory.md", "how-to/pausing.md")
+@cases("page", "how-to/memory.md", "how-to/runs.md")
 def test_commands_of_a_page_print_what_it_shows(page: str, tmp_path: Path) -> None:
     write_files(page, tmp_path)
     for session in "\n".join(text_block(page)).removeprefix("$ python ").split("\n$ python "):

@@ -24,12 +24,12 @@ from graphexec.runtime.io import ASYNC, BLOCKING, IO, iterate_sync
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from graphexec.runtime.handlers import RunSettings
+    from graphexec.runtime.handlers import AnySettings
 
 T = TypeVar("T")
 
 
-def iterate(executor: AgentExecutor[T], inputs: Inputs | Snapshot, **options: Unpack[RunSettings]) -> Stepwise[T]:
+def iterate(executor: AgentExecutor[T], inputs: Inputs | Snapshot, **options: Unpack[AnySettings]) -> Stepwise[T]:
     """Run an executor turn by turn: `for steps in iterate(executor, ...)`, or `async for`; see `Stepwise`.
 
     The options and the errors raised are those of `executor.stream`.
@@ -46,12 +46,13 @@ class Stepwise(Generic[T_co]):
     Between two turns, `run` may be replaced: `turns.run = replace(turns.run, steps=Steps(...))`. The current node is
     then entered again; usage and elapsed time are kept. Leaving the loop ends the run. `result` is available when the
     run has `ended`, possibly already in the last turn. Iterating again, with `for` or `async for`, starts from the
-    beginning.
+    beginning. A stored run cannot be replaced, and the loop raises a `RunStoreError` with the questions if it has to
+    wait.
     """
 
     __slots__ = ("_began", "_entered", "_executor", "_inputs", "_new", "_options", "_result", "_run", "_sequence")
 
-    def __init__(self, executor: AgentExecutor[T_co], inputs: Inputs | Snapshot, options: RunSettings) -> None:
+    def __init__(self, executor: AgentExecutor[T_co], inputs: Inputs | Snapshot, options: AnySettings) -> None:
         self._executor = executor
         self._inputs = inputs
         self._options = options
@@ -115,12 +116,16 @@ class Stepwise(Generic[T_co]):
             # Asked when the stream is closed, which is before the next turn.
             options: dict[str, Any] = {**self._options, "continues": lambda: resumed is not None}  # noqa: B023
             forms = partial(executor.stream, start, **options), partial(executor.astream, start, **options)
+            # Any: the last item of a stored run may be a `Waiting`.
+            event: Any = None
             async with aclosing(io.iterate(*forms)) as events:
                 async for event in events:
                     if (steps := self._take_event(event)) is not None:
                         yield steps
                         if (resumed := self._resume_point()) is not None:
                             break
+            if resumed is None and self._result is None:
+                raise event.to_error()
             start = start if resumed is None else resumed
 
     def _take_event(self, event: Event[Ending]) -> tuple[AgentStep, ...] | None:

@@ -91,8 +91,8 @@ def elicit(
         server = MCPServer("my-server")
         executor = create_agent(model, [server], nodes=[elicit(server, answer=lambda effect: input(effect.question))])
 
-    `answer` is the handler of `AskHuman`. Without it, pass `handlers={AskHuman: function}` to the executor, or store
-    the run that waits, and answer it with `advance`; over another connection it goes on if the server keeps its key, as
+    `answer` is the handler of `AskHuman`. Without it, pass `handlers={AskHuman: function}` to the executor, or keep the
+    run in a store, where it waits for `store.reply`; over another connection it goes on if the server keeps its key, as
     one with `RequestStateSecurity(keys=[...])` does. The questions of all calls of a reply are asked at once. An answer
     that does not fit the form is asked for again, twice; the answer `decline` or `cancel` refuses the form, and the
     server is told so. Then `AnswerMCP` calls the tool again, which is charged as a tool call.

@@ -101,7 +101,8 @@ def serve(
 
     An `AskHuman` or a `ReviewCall` without a handler becomes a form; all that wait at a time are shown at once. Clients
     of the protocol 2026-07-28 keep the run meanwhile, sealed, and bring it back with the answers within `ttl` seconds,
-    once. Those of earlier ones answer during the call. What a person declines is rejected.
+    once. Those of earlier ones answer during the call. What a person declines is rejected. An executor with a store
+    (`runs=`) keeps its runs there instead: the client is told that the run waits, and people answer in the store.
 
     `key_file` keeps the key of the seals and what was brought back, so that both outlive the process. It is made
     if it is missing, and readable by its owner only; several processes may share it. Without it, they are in memory.
@@ -247,9 +248,12 @@ async def _follow(
     executor: AgentExecutor[Any], start: Mapping[str, Any] | Snapshot, context: _Context, steps: count[int]
 ) -> PendingEffect | Done[Any]:
     """Run to the end, or to a question that no handler answers, and report the progress to the client."""
+    # Any: the last item of a stored run may be a `Waiting`.
+    last: Any = None
     try:
         async with aclosing(executor.astream(start)) as events:
             async for event in events:
+                last = event
                 match event:
                     case Entered(node=message) | Reported(news=str(message)):
                         await context.session.report_progress(next(steps), message=_to_json(message))
@@ -264,7 +268,8 @@ async def _follow(
         if pending is None or not _questions(pending):
             raise
         return pending
-    raise AssertionError("a stream ends with Done")
+    # It ends with a `Waiting`.
+    raise last.to_error()
 
 
 def _advance(executor: AgentExecutor[Any], snapshot: Snapshot) -> PendingEffect:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,6 +27,7 @@ from graphexec.messages import ChatRequest, Message, SystemMessage, ToolCall, Us
 from graphexec.messages.observations import LABEL
 from graphexec.models import ScriptedModel
 from graphexec.nodes import sub_agent
+from graphexec.runs import SQLiteRuns, Waiting
 from tests.integrations.mcp import asking_server
 from tests.integrations.mcp.test_reference_servers import command_of
 
@@ -117,6 +119,26 @@ def test_answers_are_read_asked_again_and_refused(mode: str) -> None:
     with MCPServer(asking_server.make_server(), mode=mode) as server:
         for what, answers, expected in rows:
             assert known_of(make(server, *script(what), answers=answers).run("Order.")) == expected, answers
+
+
+@pytest.mark.medium
+def test_questions_wait_in_a_store(tmp_path: Path) -> None:
+    """All calls of a reply ask at once, and what was invalid is asked again, as another question."""
+    rounds = [{"one of": "huge", "How many": "3"}, {"one of": "large"}]
+    with MCPServer(asking_server.make_server()) as server, SQLiteRuns(tmp_path / "runs.db") as store:
+        executor = make(server, *script("order", "order"))
+        keys: list[str] = []
+        for answers in rounds:
+            waiting = executor.run("Order.", runs=store, run_id="trip")
+            assert isinstance(waiting, Waiting)
+            for one in waiting.questions:
+                text = next(text for words, text in answers.items() if words in one.text)
+                assert store.reply("trip", one.key, text)
+                keys.append(one.key)
+        result = executor.run("Order.", runs=store, run_id="trip")
+    assert len(keys) == len({*keys}) == 4 + 2
+    for place in range(2):
+        assert known_of(result, place) == [{"action": "accept", "content": {"size": "large", "count": 3}}]
 
 
 @pytest.mark.medium

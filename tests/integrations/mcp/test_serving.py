@@ -24,6 +24,7 @@ from graphexec.messages import Image
 from graphexec.models import ScriptedModel
 from graphexec.nodes import approve_tools, ask_user
 from graphexec.nodes.approvals import ReviewDecision
+from graphexec.runs import SQLiteRuns
 from tests.executor.actors import act, answer, fail, scripted
 from tests.parameters import cases
 
@@ -45,7 +46,7 @@ PNG = "data:image/png;base64,iVBORw0KGgo="
 class Mail:
     """An agent that sends each word of its input by a tool, which asks a person."""
 
-    def __init__(self, *decisions: ReviewDecision) -> None:
+    def __init__(self, *decisions: ReviewDecision, runs: SQLiteRuns | None = None) -> None:
         self.sent: list[str] = []
 
         @tool
@@ -60,7 +61,7 @@ class Mail:
             return [act("send", text=word) for word in inputs["input"].split()]
 
         gate = approve_tools({"send": decisions or ("approve", "edit", "reject", "respond")})
-        self.executor = AgentExecutor(agent=agent, tools=[send], nodes=[gate])
+        self.executor = AgentExecutor(agent=agent, tools=[send], nodes=[gate], runs=runs)
 
     def serve(self, **options: Any) -> Server[Any]:
         return serve({"mail": (self.executor, "Sends mail.")}, **options)
@@ -146,6 +147,19 @@ def test_what_ends_without_an_answer_is_an_error(
 class Town:
     name: str
     people: int
+
+
+def test_executor_with_a_store_waits_there(tmp_path: Path) -> None:
+    with SQLiteRuns(tmp_path / "runs.db") as store:
+        mail = Mail(runs=store)
+        for number, era in enumerate(ERAS):
+            result = ask(mail.serve(), era, {"input": "a"})
+            [question] = store.questions()
+            assert result.is_error
+            assert question.key in text_of(result)
+            assert store.reply(question.run_id, question.key, "approve")
+            assert mail.executor.resume(question.run_id).reason == "finished"  # type: ignore[union-attr]
+            assert mail.sent == ["a"] * (number + 1)
 
 
 @pytest.mark.medium
