@@ -15,7 +15,7 @@ from graphexec._mistakes.remedies import EXECUTOR_OPTIONS
 from graphexec.agents import Agent, AgentFunction, callable_agent
 from graphexec.effects import TOOL_CALLS, agent_limits
 from graphexec.errors import InputError, ToolDefinitionError
-from graphexec.executor.inputs import to_outputs
+from graphexec.executor.inputs import answer_of
 from graphexec.executor.nodes import Policies, ReturnDirect, agent_graph, require_agent_graph
 from graphexec.executor.options import (
     EARLY_STOPPING,
@@ -33,7 +33,7 @@ from graphexec.executor.options import (
 from graphexec.executor.outcomes import Ready
 from graphexec.executor.plugging.piece import Piece, Plugged, Seats, assign_seats, to_piece, to_pieces
 from graphexec.executor.plugging.plug import pass_on
-from graphexec.executor.result import Ending, RunResult, T_co
+from graphexec.executor.result import Ending, T_co
 from graphexec.executor.rules import rule_pieces
 from graphexec.executor.runs import RunMethods
 from graphexec.executor.setup import Setup
@@ -417,12 +417,6 @@ class AgentExecutor(RunMethods[T_co]):
             # Made again, the call continues the nested run, which is stored, too.
             in_doubt="retry",
         )
-
-
-def answer_of(result: RunResult) -> Any:
-    """Return the answer of a nested run, or its outputs by name if it has several."""
-    outputs = to_outputs(result.ending)
-    return outputs["output"] if list(outputs) == ["output"] else outputs
 
 
 def _to_agent(given: Agent | AgentFunction, tools: Mapping[str, AnyTool]) -> Agent:

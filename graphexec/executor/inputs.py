@@ -11,10 +11,11 @@ from graphexec._arguments import is_executor
 from graphexec.actions import AgentFinish
 from graphexec.agents import Agent
 from graphexec.errors import InputError, format_value
-from graphexec.executor.result import Ending
+from graphexec.executor.result import Ending, RunResult
 
 if TYPE_CHECKING:
     from graphexec.memory import Memory
+    from graphexec.runs.questions import Waiting
 
 Inputs: TypeAlias = Mapping[str, Any] | str
 
@@ -125,3 +126,14 @@ def make_input_keys(agent: Agent, memory: Memory | None) -> InputKeys:
 def to_outputs(ending: Ending) -> dict[str, Any]:
     """Return the outputs of a run by name."""
     return dict(ending.return_values) if isinstance(ending, AgentFinish) else {"output": ending.output}
+
+
+def answer_of(result: RunResult | Waiting) -> Any:
+    """Return the answer of a nested run, or its outputs by name if it has several.
+
+    Raises `RunStoreError` for one that waits in a store of its own, where the run around it has none.
+    """
+    if not isinstance(result, RunResult):
+        raise result.to_error()
+    outputs = to_outputs(result.ending)
+    return outputs["output"] if list(outputs) == ["output"] else outputs

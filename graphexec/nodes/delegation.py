@@ -14,8 +14,8 @@ from graphexec.agents.calls import CallRules
 from graphexec.agents.prompt import format_observation
 from graphexec.effects import AGENT_TASKS, GraphResult, RunGraph, ToolResult
 from graphexec.errors import AbandonedError, InputError, described, format_value
-from graphexec.executor.executor import AgentExecutor, answer_of
-from graphexec.executor.inputs import single_input_key
+from graphexec.executor.executor import AgentExecutor
+from graphexec.executor.inputs import answer_of, single_input_key
 from graphexec.executor.nodes import make_step
 from graphexec.executor.outcomes import Acted, Ready, limit_reached
 from graphexec.executor.plugging import Piece

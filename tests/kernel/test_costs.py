@@ -16,7 +16,7 @@ from graphexec.executor import Ready
 from graphexec.runtime.handlers import RunContext
 from graphexec.testing.explorer.explore import explore
 from graphexec.testing.explorer.oracle import replies_of
-from graphexec.testing.explorer.stepping import Stepping, Waiting
+from graphexec.testing.explorer.stepping import Asking, Stepping
 from tests.drivers import ALL_DRIVERS, Driver, DriverResult, Script, make_run_context, options_of, run_script
 from tests.executor.actors import echo, snapshot_after
 from tests.kernel.machines import PROMPTS, Prompt, Stopped, Tick, Topics, machine_of
@@ -114,13 +114,13 @@ def test_explorer_tries_a_call_that_costs_everything(limits: gx.Limits, exhauste
     executor = executor_with_costs(0.0)
     oracle, stepping = replies_of(executor), Stepping(executor.graph, limits)
     _, waiting = stepping.start_run(START)
-    assert isinstance(waiting, Waiting)
+    assert isinstance(waiting, Asking)
     choices = stepping.choices(waiting, oracle)
     assert {choice.name.partition(", for all the ")[2] for choice in choices} - {""} == exhausted
     for choice in choices:
         if choice.name.endswith("for all the money"):
             _, then = stepping.advance(waiting, choice)
-            assert not isinstance(then, Waiting) or then.snapshot.spent["cost"] == 0.5
+            assert not isinstance(then, Asking) or then.snapshot.spent["cost"] == 0.5
 
 
 def test_explorer_finds_the_run_stopped_by_cost() -> None:

@@ -49,6 +49,7 @@ ARGUMENTS: Mapping[str, tuple[tuple[object, ...], Mapping[str, object]]] = {
     "UnprovedError": ((executor.AGENT_EXECUTOR.verify(Limits(iterations=None)),), {}),
     "RunStoreError": (("trip", "is carried on elsewhere; wait"), {}),
     "RunChangedError": (("trip", "was begun by another version", ["the node plan"]), {}),
+    "RunRefused": ((ValueError("the store is away"),), {}),
     "_Interrupted": ((KeyboardInterrupt(),), {}),
 }
 _TEXT: tuple[tuple[object, ...], Mapping[str, object]] = (("something is wrong; mend it",), {})
