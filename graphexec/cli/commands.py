@@ -56,10 +56,12 @@ COMMANDS: Mapping[str, CommandEntry] = {
             "echo 'from graphexec import create_agent; executor = create_agent(\"openai:gpt-5-mini\")' > my_agent.py",
             "graphexec run my_agent.py:executor - < question.txt  # your own executor, with a question from a file",
             'graphexec run --record trace.jsonl "..."; graphexec view trace.jsonl  # every step, as a page',
+            'graphexec run --runs runs.db --id trip my_agent.py:executor "..."  # the same again goes on',
             "A stopped run: the last lines say which limit, how much was spent, and which option allows more. "
             "--early-stopping generate asks for an answer from the steps so far.",
             "Exit codes: 0 answered, 1 error, 2 wrong usage, 3 stopped by a limit (with a generated answer, or "
-            "without), 130 interrupted with Ctrl-C, 141 the reader closed the pipe, 143 SIGTERM, 129 SIGHUP.",
+            "without), 4 a stored run waits for an answer, 130 interrupted with Ctrl-C, 141 the reader closed the "
+            "pipe, 143 SIGTERM, 129 SIGHUP.",
         ),
     ),
     "chat": CommandEntry(
@@ -94,6 +96,7 @@ COMMANDS: Mapping[str, CommandEntry] = {
             "Exit codes: 0 the client closed the streams, or Ctrl-C; else as graphexec run.",
         ),
     ),
+    "runs": CommandEntry("graphexec.cli.stored_runs:runs"),
     "models": CommandEntry("graphexec.cli.models:models"),
     "check": CommandEntry(
         "graphexec.cli.checking:check",
@@ -154,6 +157,7 @@ app = typer.Typer(
         'graphexec run my_agent.py:executor "What is 37 * 48?"  # your own executor',
         "graphexec chat --memory talk.db  # talk with an agent that remembers; /help there",
         'graphexec run --record trace.jsonl "..."; graphexec view trace.jsonl  # show a run as a page',
+        'graphexec run --runs runs.db my_agent.py:executor "..."  # stored, if it has to wait for a person',
         "graphexec check my_agent.py  # prove that every run ends, or see a run that does not",
         "graphexec draw my_agent.py:executor -o agent.svg  # draw the machine",
         "graphexec COMMAND --help  # the options of a command, its examples and its exit codes",

@@ -13,12 +13,14 @@ from typing import Annotated, Any, TextIO
 import typer
 
 from graphexec.cli.terminal import clean, discard_streams
-from graphexec.errors import InputError, LimitsError, Portable, ToolDefinitionError
+from graphexec.errors import InputError, LimitsError, MissingHandlerError, Portable, ToolDefinitionError
 
 ANSWERED = 0
 FAILED = 1
 USAGE = 2
 STOPPED = 3
+# A stored run waits for answers.
+WAITING = 4
 # Only `check`: termination is neither proved nor refuted.
 UNPROVED = 3
 INTERRUPTED = 130
@@ -85,6 +87,9 @@ def code_of(error: BaseException) -> int:
 def error_line(error: BaseException) -> str:
     """Return the message of an error as one line; other libraries' errors have their class before it."""
     text = flatten(str(error))
+    if isinstance(error, MissingHandlerError):
+        kind = type(error.effect).__name__
+        text = f"no handler answers {kind}; add one, or let the run wait for an answer: graphexec run --runs runs.db"
     own = isinstance(error, UsageError) or type(error).__module__.partition(".")[0] == "graphexec"
     return text if own and text else f"{type(error).__name__}: {text}" if text else type(error).__name__
 

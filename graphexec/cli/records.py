@@ -6,7 +6,7 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -18,6 +18,7 @@ from graphexec.actions import StoppedResponse
 from graphexec.cli.exit_codes import Terminated, UsageError, code_of, error_line, print_json_error
 from graphexec.cli.files import open_for_writing, read
 from graphexec.cli.runs.loop import RunDisplay, RunProgress, RunSetup
+from graphexec.cli.runs.stores import waiting_data
 from graphexec.cli.runs.termination import uninterrupted
 from graphexec.draw.runs.data import Record, ending_data
 from graphexec.draw.runs.record_schema import record_line
@@ -52,7 +53,7 @@ class RunRecorder(RunDisplay):
     def on_start(self, setup: RunSetup) -> None:
         """Record `start`."""
         executor, inputs = setup.executor, setup.inputs
-        if not isinstance(inputs, str) and len(inputs) == 1:
+        if isinstance(inputs, Mapping) and len(inputs) == 1:
             # The only one has no name in the records.
             (inputs,) = inputs.values()
         self._recorder = Recorder(
@@ -79,6 +80,8 @@ class RunRecorder(RunDisplay):
             return
         fields: dict[str, Any] = {}
         match progress.error:
+            case None if progress.waiting is not None:
+                status, fields["waiting"] = "waiting", waiting_data(progress.waiting)
             case None:
                 status = "stopped" if isinstance(progress.ending, StoppedResponse) else "answered"
             case KeyboardInterrupt() as error:

@@ -108,6 +108,11 @@ class RunMethods(Generic[T_co]):
         return self._run_context.limits
 
     @property
+    def runs(self) -> RunStore | None:
+        """The store of the runs, unless a run is given another one; `None` without one."""
+        return self._runs
+
+    @property
     def input_keys(self) -> tuple[str, ...]:
         """The names of the inputs that the caller passes: the agent's, without those that a memory adds.
 
@@ -183,22 +188,23 @@ class RunMethods(Generic[T_co]):
         return options
 
     def stream(
-        self, inputs: Inputs | Snapshot, *, tokens: bool = False, **options: Unpack[AnySettings]
+        self, inputs: Inputs | Snapshot | None, *, tokens: bool = False, **options: Unpack[AnySettings]
     ) -> Generator[Event[Ending], None, None]:
         """Run and yield each event when it happens; the last is `Done`. The run advances only while it is iterated.
 
-        In a stored run that has to wait, the last item is the `Waiting`.
+        In a stored run that has to wait, the last item is the `Waiting`; `inputs` of `None` continue it with those that
+        the store has.
 
         With `tokens`, models stream their replies if they can, and each piece is an event (`Reported`).
         """
-        run_options, given = RunOptions(**options), self._name(inputs)
+        run_options, given = self._read(inputs, options)
         return stream_sync(lambda: self._follow(given, BLOCKING, run_options, same, emit, tokens=tokens))
 
     def astream(
-        self, inputs: Inputs | Snapshot, *, tokens: bool = False, **options: Unpack[AnySettings]
+        self, inputs: Inputs | Snapshot | None, *, tokens: bool = False, **options: Unpack[AnySettings]
     ) -> AsyncGenerator[Event[Ending], None]:
         """Run like `stream`, on the running event loop."""
-        run_options, given = RunOptions(**options), self._name(inputs)
+        run_options, given = self._read(inputs, options)
         return stream_async(lambda: self._follow(given, ASYNC, run_options, same, emit, tokens=tokens))
 
     def stream_answer(self, inputs: Inputs | Snapshot, **options: Unpack[AnySettings]) -> Generator[str, None, None]:
@@ -377,6 +383,12 @@ class RunMethods(Generic[T_co]):
         """
         for handler in self.run_context.all_handlers(self._graph):
             check_access(handler)
+
+    def _read(
+        self, inputs: Inputs | Snapshot | None, options: AnySettings
+    ) -> tuple[RunOptions, Mapping[str, Any] | Snapshot | None]:
+        run_options = RunOptions(**options)
+        return (self._resuming(run_options), None) if inputs is None else (run_options, self._name(inputs))
 
     def _name(self, inputs: Inputs | Snapshot) -> Mapping[str, Any] | Snapshot:
         return inputs if isinstance(inputs, Snapshot) else self._setup.name(inputs)

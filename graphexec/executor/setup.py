@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,7 +24,7 @@ from graphexec.executor.plugging.plug import edits_of, plug
 from graphexec.executor.result import Ending
 from graphexec.executor.rules import dispatch_known_tools, rule_pieces
 from graphexec.kernel.effects import Effect, NestedRuns
-from graphexec.kernel.graph import Graph, change_table
+from graphexec.kernel.graph import Graph, Trait, change_table
 from graphexec.kernel.node import Quota
 from graphexec.kernel.program import fill_parameters
 from graphexec.machine import Machine
@@ -213,7 +214,10 @@ class Setup:
             if tool.nested is not None
         ]
         runs = NestedRuns.merge(nested)
-        return self.agent_with_tools, self._policies, self._rules, self.keys, *runs, self.all_handlers
+        output, typed = self.output, ()
+        if output is not None:
+            typed = (Trait("the output type", json.dumps(output.schema, sort_keys=True, default=str)),)
+        return self.agent_with_tools, self._policies, self._rules, self.keys, *runs, *typed, self.all_handlers
 
     def make_graph(self, fan_out: int | None) -> Machine[Ready, Ending]:
         """Return the machine with its pieces, and with the settings.

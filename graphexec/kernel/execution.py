@@ -100,6 +100,11 @@ class Execution(Counters):
             self._step.effects,
         )
 
+    @property
+    def is_waiting(self) -> bool:
+        """Return whether a call is charged and has no reply."""
+        return any(state is PAID for state in self._open)
+
     def call(self) -> CallContext[Any]:
         """Return a `CallContext` that stands for the current visit; its id is that of the visit's first request."""
         return CallContext(self.scope, self._step.name, None, None, self._sequence - len(self._replies) + 1, 0)

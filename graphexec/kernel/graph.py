@@ -30,6 +30,14 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
+class Trait:
+    """A setting that no table shows, and that another version of the machine may have otherwise: its name, its text."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Route:
     """The target of one class of outcomes, and the meters that this edge resets."""
 

@@ -226,15 +226,53 @@ def load_as(kind: Any, data: object) -> Any:
 
 
 def _validate(adapter: TypeAdapter[Any], data: object) -> Any:
-    """Validate data strictly; only types that JSON lacks, such as dates, are converted."""
+    """Validate data as `read_exactly` does, with integers and strings that pydantic's parser of JSON rejects."""
     try:
-        return adapter.validate_json(json.dumps(data), strict=True, by_alias=True, by_name=True)
+        return read_exactly(adapter, json.dumps(data))
     except ValueError as error:
         if isinstance(error, ValidationError) and error.errors(include_input=False)[0]["type"] != "json_invalid":
             raise
     # pydantic's parser rejects integers of more than 4,300 digits and lone surrogates, so it checks substitutes.
-    adapter.validate_json(json.dumps(_replace(data, _stand_in)), strict=True, by_alias=True, by_name=True)
+    read_exactly(adapter, json.dumps(_replace(data, _stand_in)))
     return adapter.validate_python(data, by_alias=True, by_name=True)
+
+
+# The types of pydantic's errors for a field that a class does not have, or sets itself.
+_UNKNOWN_FIELD = frozenset({"extra_forbidden", "unexpected_keyword_argument"})
+
+
+def read_exactly(adapter: TypeAdapter[Any], text: str | bytes) -> Any:
+    """Validate JSON strictly; only types that JSON lacks, such as dates, are converted.
+
+    Raises `ValidationError`, and `ValueError` for a field that its class does not have, and would lose.
+    """
+    try:
+        return adapter.validate_json(text, strict=True, extra="forbid", by_alias=True, by_name=True)
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_context=False, include_input=False)
+    value = adapter.validate_json(text, strict=True, by_alias=True, by_name=True)
+    # Written again, the value has each field that its class keeps, whether it is declared or not.
+    data, kept = json.loads(text), _dump(adapter, value)
+    for one in found:
+        if one["type"] in _UNKNOWN_FIELD and _is_lost(one["loc"], data, kept):
+            raise ValueError(
+                f"{'.'.join(map(str, one['loc']))} is stored, and its class has no such field; read it with the code "
+                "that stored it, or give the class a field of this name"
+            )
+    return value
+
+
+def _is_lost(place: Sequence[str | int], data: Any, kept: Any) -> bool:
+    """Return whether what is at this place in the data is not in what is kept."""
+    for step in place:
+        # A step that is not in the data names a member of a union.
+        with suppress(LookupError, TypeError):
+            data = data[step]
+            try:
+                kept = kept[step]
+            except (LookupError, TypeError):
+                return True
+    return False
 
 
 def _stand_in(part: Any) -> Any:

@@ -192,7 +192,9 @@ class Replay:
     """A run that is driven by what was recorded of it, over all its restarts; pure nodes are called again.
 
     Iterating over it yields the events of the `observed` classes. Then `execution` is where the run stands: it has
-    `ended` with the `outcome`, or waits for the reply to `waiting`, a call or a batch.
+    `ended` with the `outcome`, or waits for the reply to `waiting`, a call or a batch. If `is_stopped` says that the
+    process ended before the next entry, an observed reply is the last thing that happens in it: what the run asks for
+    next is charged within the limits of the next process.
     """
 
     def __init__(
@@ -204,8 +206,10 @@ class Replay:
         *,
         scope: RunScope | None = None,
         observed: Collection[type[Any]] = (),
+        is_stopped: Callable[[], bool] = lambda: False,
     ) -> None:
         self.execution = Execution(graph, start, limits, scope=scope)
+        self._is_stopped = is_stopped
         self.ended = False
         self.outcome: Any = None
         self.waiting: CallContext[Any] | Batch | None = None
@@ -213,11 +217,15 @@ class Replay:
         self._observed = observed
 
     def __iter__(self) -> Iterator[Any]:
-        while (restart := (yield from self._drive())) is not None:
-            self.execution = restart
+        while (entry := (yield from self._drive())) is not None:
+            execution, (restarted, at, _) = self.execution, entry
+            snapshot = restart(execution.snapshot(), restarted, at)
+            self.execution = Execution(execution.graph, snapshot, restarted.limits, scope=execution.scope)
 
-    def _drive(self) -> Generator[Any, None, Execution | None]:
-        """Replay until the run's process ended; return the run after its restart, or `None` at the journal's end."""
+    def _drive(self) -> Generator[Any, None, Any]:
+        """Replay until the run's process ended; return the entry of its restart, or `None` at the journal's end."""
+        if self._has_stopped():
+            return self._next_entry(None)
         execution = self.execution
         path, context = execution.run(observed=self._observed, by_member=True), _engine_context()
         try:
@@ -229,20 +237,40 @@ class Replay:
                 if kind is not CallContext and kind is not Batch:
                     answer = None
                     yield item
+                    if kind is Answered and self._has_stopped():
+                        return self._next_entry(None)
                     continue
                 entry = self._next_entry(item)
                 if entry is None:
                     self.waiting = item
                     return None
                 if type(entry[0]) is Restarted:
-                    snapshot = restart(execution.snapshot(), entry[0], entry[1])
-                    return Execution(execution.graph, snapshot, entry[0].limits, scope=execution.scope)
+                    return entry
                 answer = (restore_charges(execution, item, entry[0]), *entry[1:])
         except StopIteration as end:
             self.ended, self.outcome = True, end.value
             return None
         finally:
             context.run(path.close)
+
+    def _has_stopped(self) -> bool:
+        return self._is_stopped() and not self.execution.is_waiting
+
+
+class _Entries:
+    """The entries of a journal, for a `Replay`. A restart without unpaid calls comes before the next request."""
+
+    def __init__(self, entries: Iterable[JournalEntry]) -> None:
+        self._left = iter(entries)
+        self._next = next(self._left, None)
+
+    def __call__(self, item: object) -> JournalEntry | None:
+        del item
+        entry, self._next = self._next, next(self._left, None)
+        return entry
+
+    def is_stopped(self) -> bool:
+        return self._next is not None and type(self._next[0]) is Restarted and not self._next[0].unpaid
 
 
 def replay(journal: Journal, until: Snapshot | None = None) -> Iterator[Event[Any]]:
@@ -251,14 +279,15 @@ def replay(journal: Journal, until: Snapshot | None = None) -> Iterator[Event[An
     A run that an exception ended may have got no further than its last reply, or to some node behind it: `until` is the
     snapshot that the exception carries, and ends the events where the run stood.
     """
-    entries = iter(journal)
+    entries = _Entries(journal)
     run = Replay(
         journal.graph,
         journal.start,
         journal.limits,
-        lambda _: next(entries, None),
+        entries,
         scope=journal.scope,
         observed=EVENT_TYPES,
+        is_stopped=entries.is_stopped,
     )
     for item in run:
         if until is not None and _is_beyond(item, run.execution, until):
@@ -275,8 +304,8 @@ def replay_to(graph: Graph[Any, Any], start: Snapshot, entries: Iterable[Journal
     counted. Calls that wait for a reply are charged; a resume makes them again, and charges them again. It takes time
     in proportion to the number of entries. Raises what `advance` raises.
     """
-    given = iter(entries)
-    run = Replay(graph, start, limits, lambda _: next(given, None))
+    given = _Entries(entries)
+    run = Replay(graph, start, limits, given, observed=(Answered,), is_stopped=given.is_stopped)
     for _ in run:
         pass
     return run.execution.snapshot()

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         RunChangedError,
         RunLostError,
         RunStoreError,
+        StoreError,
     )
     from graphexec.runs.pages import recording_of_stored
     from graphexec.runs.postgres import PostgresRuns
@@ -33,6 +34,7 @@ __all__ = [
     "RunStoreError",
     "Runs",
     "SQLiteRuns",
+    "StoreError",
     "StoredRun",
     "Waiting",
     "recording_of_stored",
@@ -42,7 +44,8 @@ if not TYPE_CHECKING:
     __getattr__, __dir__ = import_on_use(
         __name__,
         {
-            "graphexec.runs.errors": "CallInDoubtError RunBusyError RunChangedError RunLostError RunStoreError",
+            "graphexec.runs.errors": "CallInDoubtError RunBusyError RunChangedError RunLostError RunStoreError "
+            "StoreError",
             "graphexec.runs.pages": "recording_of_stored",
             "graphexec.runs.postgres": "PostgresRuns",
             "graphexec.runs.questions": "Question Waiting",

@@ -4,21 +4,32 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final, Self
+from weakref import WeakSet
 
-from graphexec._arguments import SECONDS, validate
-from graphexec.runs.errors import RunLostError
+from graphexec._arguments import TIMEOUT, validate
+from graphexec.errors import InputError
+from graphexec.runs.errors import RunLostError, StoreError
 from graphexec.runs.questions import Question
 from graphexec.runtime.calls import ForkSafeLock, reset_after_fork
 
 # The id of a row of the log is the serial number of its run, times this, and its number in the run: one tree of the
 # database holds all, in their order.
 ROWS: Final = 1 << 32
+
+# The version of the tables. A store with tables of another version is refused.
+_VERSION: Final = 1
+
+# A question that has no answer yet, at this time.
+OPEN: Final = "reply IS NULL AND (expires IS NULL OR expires>?)"
+
+LOST: Final = "was taken over by another process, or cancelled; this one stops here"
 
 
 class Database(ABC):
@@ -27,28 +38,63 @@ class Database(ABC):
     A run belongs to one process for `lease` seconds after its last sign of life.
     """
 
-    # The types of a serial number and of an integer, and what locks a row that is read.
-    serial = "INTEGER PRIMARY KEY"
+    # The types of a serial number, which is never used twice, and of an integer; what begins a transaction that writes,
+    # locks a row that is read, and finds a table.
+    serial = "INTEGER PRIMARY KEY AUTOINCREMENT"
     integer = "INTEGER"
+    begin = "BEGIN IMMEDIATE"
     for_update = ""
+    find_table = "SELECT 1 FROM sqlite_master WHERE name=?"
 
-    def __init__(self, *, lease: float = 30.0) -> None:
-        validate(type(self).__name__, ("lease", lease, SECONDS))
+    def __init__(self, label: str, *, lease: float = 30.0) -> None:
+        validate(type(self).__name__, ("lease", lease, TIMEOUT))
+        self.label = label
         self.lease = lease
+        self.closed = False
         self._lock = ForkSafeLock()
-        self._live: dict[tuple[str, int], None] = {}
+        self._live: dict[tuple[int, int], None] = {}
         self._beating: threading.Thread | None = None
         self._stop = threading.Event()
         reset_after_fork(self)
-        with self._lock, self.transaction():
-            self._create_tables()
+        _stores.add(self)
+        try:
+            with self.transaction():
+                self._create_tables()
+        except BaseException:
+            self._close()
+            raise
 
     def reset_after_fork(self) -> None:
         """Leave the connection and the runs to the parent process."""
         self._live, self._beating, self._stop = {}, None, threading.Event()
         self._forget_connection()
 
+    def close_before_fork(self) -> bool:
+        """Close the connection, and keep the lock while the process forks; return False if it is in use.
+
+        SQLite's locks are lost in a fork, also those of a new connection to a file that is open already: what the
+        child writes is lost when the parent closes the file.
+        """
+        if not self._lock.acquire(timeout=1.0):
+            return False
+        if not self._in_transaction():
+            self._close()
+        return True
+
+    def open_after_fork(self) -> None:
+        """Release the lock."""
+        self._lock.release()
+
     def _create_tables(self) -> None:
+        if self.execute(self.find_table, "graphexec_version"):
+            [(version,)] = self.execute("SELECT max(version) FROM graphexec_version")
+            if version != _VERSION:
+                raise InputError(
+                    f"{self.label} has tables of version {version}, and this graphexec has version {_VERSION}; use it "
+                    "with the graphexec that wrote it, or a later one"
+                )
+            return
+        self._lock_tables()
         for statement in (
             f"""CREATE TABLE IF NOT EXISTS graphexec_runs(
                 serial {self.serial}, run_id TEXT NOT NULL UNIQUE, parent TEXT NOT NULL, status TEXT NOT NULL,
@@ -63,16 +109,37 @@ class Database(ABC):
                 run_id TEXT NOT NULL, key TEXT NOT NULL, data TEXT NOT NULL, asked DOUBLE PRECISION NOT NULL,
                 expires DOUBLE PRECISION, reply TEXT, PRIMARY KEY(run_id, key))""",
             "CREATE INDEX IF NOT EXISTS graphexec_questions_open ON graphexec_questions(expires) WHERE reply IS NULL",
+            f"CREATE TABLE IF NOT EXISTS graphexec_version(version {self.integer} PRIMARY KEY)",
+            f"INSERT INTO graphexec_version VALUES({_VERSION}) ON CONFLICT DO NOTHING",
         ):
             self.execute(statement)
 
     @abstractmethod
     def execute(self, statement: str, *parameters: object) -> list[tuple[Any, ...]]:
-        """Carry out a statement of SQL, in a transaction of its own unless it is in one; return its rows."""
+        """Carry out a statement of SQL, in a transaction of its own unless it is in one; return its rows.
+
+        Raises `StoreError` if the database cannot do so. Outside of a transaction, it may be carried out twice.
+        """
+
+    @contextmanager
+    def transaction(self) -> Generator[None]:
+        """Return a context of one transaction, in which no other thread uses the store."""
+        with self._lock:
+            self.execute(self.begin)
+            try:
+                yield
+                self.execute("COMMIT")
+            except BaseException:
+                with contextlib.suppress(StoreError):
+                    if self._in_transaction():
+                        self.execute("ROLLBACK")
+                raise
 
     @abstractmethod
-    def transaction(self) -> AbstractContextManager[object]:
-        """Return a context of one transaction."""
+    def _in_transaction(self) -> bool: ...
+
+    @abstractmethod
+    def _lock_tables(self) -> None: ...
 
     @abstractmethod
     def _forget_connection(self) -> None: ...
@@ -84,6 +151,11 @@ class Database(ABC):
         """Close the connection; the runs in it can be continued by others."""
         self._stop.set()
         with self._lock:
+            with contextlib.suppress(StoreError):
+                for serial, token in self._live:
+                    self._lease(serial, token, 0.0)
+            self._live = {}
+            self.closed = True
             self._close()
 
     def __enter__(self) -> Self:
@@ -111,34 +183,65 @@ class Database(ABC):
 
     def append(self, run_id: str, serial: int, token: int, number: int, data: str) -> None:
         """Append a row to the log of a run. Raises `RunLostError` unless it belongs to this attempt."""
+        # The same row may be written again, after the connection broke.
         written = self.execute(
             "INSERT INTO graphexec_log SELECT ?,? FROM (SELECT 1 FROM graphexec_runs WHERE serial=? AND token=? "  # noqa: S608
-            f"{self.for_update}) AS owned RETURNING 1",
+            f"{self.for_update}) AS owned WHERE true ON CONFLICT(id) DO UPDATE SET data=excluded.data "
+            "WHERE graphexec_log.data=excluded.data RETURNING 1",
             serial * ROWS + number,
             data,
             serial,
             token,
         )
         if not written:
-            raise RunLostError(run_id, "was taken over by another process, or cancelled; this one stops here")
+            raise RunLostError(run_id, LOST)
 
-    def release(self, run_id: str, token: int, status: str, note: str | None) -> None:
-        """Give a run up with this status, unless another process has taken it over."""
-        self._live.pop((run_id, token), None)
-        self.execute(
-            "UPDATE graphexec_runs SET status=?, owner=NULL, updated=?, note=COALESCE(?, note) "
-            "WHERE run_id=? AND token=?",
-            status,
-            time.time(),
-            note,
-            run_id,
-            token,
-        )
+    def release(self, serial: int, token: int, status: str, note: str | None, owner: str | None = None) -> None:
+        """Give a run up with this status, unless another process has taken it over.
+
+        An `owner` is the process that crashed while it carried the run on. If the database cannot be used, the run is
+        given up when its lease ends.
+        """
+        self._live.pop((serial, token), None)
+        now = time.time()
+        with contextlib.suppress(StoreError), self.transaction():
+            # `reply` locks the row, too, and answers either before this, or when the run waits already.
+            self._lock_run("serial=?", serial)
+            if status == "waiting":
+                found = self.execute(
+                    "SELECT parent, (SELECT data FROM graphexec_questions WHERE run_id=graphexec_runs.run_id "  # noqa: S608
+                    f"AND {OPEN} ORDER BY asked, key LIMIT 1) FROM graphexec_runs WHERE serial=?",
+                    now,
+                    serial,
+                )
+                for parent, question in found:
+                    note = question and json.loads(question)["text"][:500]
+                    # The questions of a nested run are those of the run around it.
+                    status = status if parent or question else "ready"
+            self.execute(
+                "UPDATE graphexec_runs SET status=?, owner=?, leased_until=0, updated=?, note=COALESCE(?, note) "
+                "WHERE serial=? AND token=?",
+                status,
+                owner,
+                now,
+                note,
+                serial,
+                token,
+            )
+
+    def _lock_run(self, where: str, *parameters: object) -> bool:
+        """Return whether there is such a run, whose row no other process changes until the transaction ends."""
+        return bool(self.execute(f"SELECT 1 FROM graphexec_runs WHERE {where} {self.for_update}", *parameters))  # noqa: S608
 
     def ask(self, question: Question) -> str | None:
-        """Store a question unless it is there; return its answer as JSON, which is the default if it has expired."""
+        """Store a question unless it is there; return its answer as JSON, which is the default once it has expired.
+
+        Raises `RunLostError` for a run that was cancelled.
+        """
         data = question.to_json()
-        with self._lock, self.transaction():
+        with self.transaction():
+            if not self._lock_run("run_id=? AND status<>'cancelled'", question.run_id):
+                raise RunLostError(question.run_id, LOST)
             self.execute(
                 "INSERT INTO graphexec_questions VALUES(?,?,?,?,?,NULL) ON CONFLICT DO NOTHING",
                 question.run_id,
@@ -165,10 +268,10 @@ class Database(ABC):
             question.key,
         )
 
-    def beat(self, run_id: str, token: int) -> None:
+    def beat(self, serial: int, token: int) -> None:
         """Renew the lease of a run until it is released."""
         with self._lock:
-            self._live[run_id, token] = None
+            self._live[serial, token] = None
             if self._beating is None:
                 self._beating = threading.Thread(target=self._renew, name="graphexec-leases", daemon=True)
                 self._beating.start()
@@ -183,10 +286,34 @@ class Database(ABC):
                 live = tuple(self._live)
             # A database that is busy for a moment is tried again; the lease is five times as long.
             with contextlib.suppress(Exception):
-                for run_id, token in live:
-                    self.execute(
-                        "UPDATE graphexec_runs SET leased_until=? WHERE run_id=? AND token=?",
-                        time.time() + self.lease,
-                        run_id,
-                        token,
-                    )
+                for serial, token in live:
+                    self._lease(serial, token, time.time() + self.lease)
+
+    def _lease(self, serial: int, token: int, until: float) -> None:
+        self.execute("UPDATE graphexec_runs SET leased_until=? WHERE serial=? AND token=?", until, serial, token)
+
+
+def storable(parameters: Sequence[object]) -> list[object]:
+    """Return parameters whose strings every database stores; in JSON, they mean the same."""
+    return [
+        one.encode("utf-8", "backslashreplace").decode().replace("\0", r"\u0000") if isinstance(one, str) else one
+        for one in parameters
+    ]
+
+
+_stores: WeakSet[Database] = WeakSet()
+# By thread, while it forks.
+_locked: dict[int, list[Database]] = {}
+
+
+def _before_fork() -> None:
+    _locked[threading.get_ident()] = [one for one in list(_stores) if one.close_before_fork()]
+
+
+def _after_fork() -> None:
+    for one in _locked.pop(threading.get_ident(), ()):
+        one.open_after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_locked.clear)

@@ -27,7 +27,15 @@ from graphexec.effects import AskHuman, CallAgent, CallTool, ModelEffect
 from graphexec.errors import SnapshotError
 from graphexec.kernel.effects import CallContext, Effect, Perform
 from graphexec.kernel.events import ChargedReply, Cut
-from graphexec.kernel.serialization import SERIALIZATION_ERRORS, dump_reply, load_reply, reply_adapter
+from graphexec.kernel.serialization import (
+    SERIALIZATION_ERRORS,
+    dump_reply,
+    format_json,
+    load_reply,
+    parse_json,
+    read_exactly,
+    reply_adapter,
+)
 
 # Characters of the details of an effect that are stored as they are, and not as a digest.
 _LONGEST = 2_000
@@ -50,7 +58,7 @@ def describe_effect(effect: Effect[Any]) -> str:
         case _:
             details = effect
     try:
-        text = json.dumps(details, ensure_ascii=False, default=to_jsonable_python)
+        text = json.dumps(details, default=to_jsonable_python)
     except SERIALIZATION_ERRORS:
         return "null"
     if len(text) <= _LONGEST:
@@ -86,7 +94,7 @@ def encode_reply(
         # What raises here is told below.
         with suppress(Exception):
             text = adapter.dump_json(reply, by_alias=True, exclude_defaults=short, round_trip=True, warnings="none")
-            stored = adapter.validate_json(text, strict=True, by_alias=True, by_name=True)
+            stored = read_exactly(adapter, text)
             if stored == reply:
                 return _with_charges(text.decode(), charged), stored
     try:
@@ -95,7 +103,7 @@ def encode_reply(
     except SERIALIZATION_ERRORS as error:
         raise SnapshotError(f"{error}") from error
     stored = load_reply(effect, data, outcomes)
-    return _with_charges(json.dumps({_EXACT: data}), charged), stored
+    return _with_charges(format_json({_EXACT: data}), charged), stored
 
 
 def _with_charges(text: str, charged: Mapping[str, float] | None) -> str:
@@ -112,9 +120,9 @@ def decode_reply(
     elif not isinstance(data, dict) or _EXACT not in data:
         kind: Any = type(effect)
         try:
-            reply = reply_adapter(kind).validate_json(json.dumps(data), strict=True, by_alias=True, by_name=True)
+            reply = read_exactly(reply_adapter(kind), json.dumps(data))
         except ValueError as error:
             raise SnapshotError(f"a stored reply is not a reply to {kind.__name__}: {error}") from error
     else:
-        reply = load_reply(effect, data[_EXACT], outcomes)
+        reply = load_reply(effect, parse_json(json.dumps(data[_EXACT])), outcomes)
     return ChargedReply(reply, charged) if charged else reply

@@ -15,6 +15,10 @@ class RunStoreError(GraphexecError, RuntimeError):
         super().__init__(f"the run {run_id} {text}")
 
 
+class StoreError(GraphexecError, RuntimeError):
+    """The database of a store cannot be used, such as while its server is down. Its runs can be continued later."""
+
+
 class RunBusyError(RunStoreError):
     """Another process, or another call of this one, carries on the run at this moment."""
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator, Mapping
-from functools import cache
+from collections.abc import Mapping
+from functools import cache, lru_cache
 from hashlib import sha256
-from typing import Any, get_args, get_type_hints
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from graphexec.agents import Agent
 from graphexec.draw.model.picture import picture_of
 from graphexec.effects import ModelEffect
-from graphexec.kernel.graph import Graph
+from graphexec.kernel.graph import Graph, Trait
 from graphexec.kernel.signatures import read_reply
 from graphexec.tools import AnyTool
 from graphexec.tools.tool import Tool
@@ -24,9 +25,7 @@ def fingerprint(graph: Graph[Any, Any]) -> Mapping[str, str]:
     The functions of its nodes and of its tools are no parts: what they do is compared when a run is replayed.
     """
     parts = {"the start": graph.start}
-    for edge in graph.edges:
-        # A node is named by its edges, too.
-        parts[f"the edge {edge.source} --{edge.outcome.__name__}-->"] = str(getattr(edge.target, "name", edge.target))
+    parts |= {one.name: one.text for one in graph.find_settings(Trait)}
     for node in graph:
         parts[f"the node {node.name}"] = " ".join(
             [node.kind, *(kind.__name__ for kind in node.takes), "asks", *sorted(one.__name__ for one in node.effects)]
@@ -36,12 +35,15 @@ def fingerprint(graph: Graph[Any, Any]) -> Mapping[str, str]:
             parts[f"the effect {effect.__name__}"] = f"{_fields(effect)} -> {replies}"
             for one in read_reply(effect):
                 parts |= {f"the class {kind.__name__}": _fields(kind) for kind in _classes(one)}
+    for edge in graph.edges:
+        parts[f"the edge {edge.source} --{edge.outcome.__name__}-->"] = str(getattr(edge.target, "name", edge.target))
     for outcome in graph.outcomes.values():
         parts |= {f"the class {kind.__name__}": _fields(kind) for kind in _classes(outcome)}
     for agent in graph.find_settings(Agent):
-        parts["the agent"] = agent.kind
+        # An embedded machine has an agent, too, whose tools may have the same names.
         known: tuple[AnyTool, ...] = agent.tools or ()
-        parts |= {f"the tool {tool.name}": _tool_text(tool) for tool in known}
+        for name, text in (("the agent", agent.kind), *((f"the tool {tool.name}", _tool_text(tool)) for tool in known)):
+            parts[name] = f"{parts[name]}, {text}" if name in parts else text
     return parts
 
 
@@ -62,7 +64,8 @@ def digest_of(parts: Mapping[str, str]) -> str:
     return sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
 
 
-@cache
+# A service may make a machine for each request.
+@lru_cache(maxsize=64)
 def describe_machine(graph: Graph[Any, Any]) -> tuple[str, str]:
     """Return the digest of a machine, and what a store keeps of it: its fingerprint, its picture and its costs."""
     parts = fingerprint(graph)
@@ -92,7 +95,16 @@ def describe_machine(graph: Graph[Any, Any]) -> tuple[str, str]:
 
 # Any: a class, or an annotation.
 def _name(kind: Any) -> str:
-    return kind.__name__ if isinstance(kind, type) else str(kind)
+    """Return an annotation without modules: a program that is run and one that is imported have the same."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return _name(arguments[0])
+    if origin is Literal:
+        return f"Literal{list(arguments)}"
+    if origin in (Union, UnionType):
+        return " | ".join(map(_name, arguments))
+    name = str(getattr(origin or kind, "__name__", kind))
+    return f"{name}[{', '.join(map(_name, arguments))}]" if arguments else name
 
 
 def _fields(kind: Any) -> str:
@@ -101,7 +113,8 @@ def _fields(kind: Any) -> str:
         return ", ".join(f"{name}: {_name(one.annotation)}" for name, one in kind.model_fields.items())
     if not dataclasses.is_dataclass(kind):
         return _name(kind)
-    return ", ".join(f"{one.name}: {one.type}" for one in dataclasses.fields(kind))
+    hints = _annotations(kind)
+    return ", ".join(f"{one.name}: {_name(hints.get(one.name, one.type))}" for one in dataclasses.fields(kind))
 
 
 @cache
@@ -110,21 +123,20 @@ def _classes(kind: Any) -> tuple[type, ...]:
     found: dict[type, None] = {}
     open_kinds = [kind]
     while open_kinds:
-        one = open_kinds.pop()
+        # Any: an annotation, or a part of one.
+        one: Any = open_kinds.pop()
         open_kinds += get_args(one)
-        if (
-            isinstance(one, type)
-            and one not in found
-            and (dataclasses.is_dataclass(one) or hasattr(one, "model_fields"))
-        ):
+        has_fields = dataclasses.is_dataclass(one) or hasattr(one, "model_fields")
+        if isinstance(one, type) and one not in found and has_fields:
             found[one] = None
-            open_kinds += _annotations(one)
+            open_kinds += _annotations(one).values()
     return tuple(found)
 
 
-def _annotations(kind: type) -> Iterator[Any]:
+@cache
+def _annotations(kind: Any) -> Mapping[str, Any]:
     try:
-        yield from get_type_hints(kind).values()
+        return get_type_hints(kind)
     # A name that only type checkers know.
     except Exception:  # noqa: BLE001 - annotations are evaluated, which may raise anything
-        return
+        return {}

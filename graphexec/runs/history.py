@@ -14,7 +14,7 @@ from graphexec.draw.runs.data import read_limits
 from graphexec.effects import CallTool
 from graphexec.errors import InputError, SnapshotError
 from graphexec.kernel.effects import Batch, CallContext, InDoubt
-from graphexec.kernel.events import JournalEntry, MemberReply, MemberStarted, Moved, Restarted
+from graphexec.kernel.events import Answered, JournalEntry, MemberReply, MemberStarted, Moved, Restarted
 from graphexec.kernel.meters import Limits
 from graphexec.kernel.snapshot import Snapshot
 from graphexec.kernel.stepping import Replay
@@ -37,7 +37,7 @@ AGAIN = json.dumps(RETRY)
 
 @final
 @dataclass(slots=True)
-class History:
+class StoredHistory:
     """What a log says of a run: its journal, where it stands, and the calls that have no reply.
 
     `limits` are those that it began with. `written` is when its last row was, in seconds since the epoch.
@@ -110,8 +110,10 @@ class History:
 class _Reader:
     """The entries of a log, in their order, for a run that is replayed."""
 
-    def __init__(self, rows: Iterable[str], history: History) -> None:
+    def __init__(self, rows: Iterable[str], history: StoredHistory) -> None:
         self._entries = self._parse(rows)
+        # Entries that have been looked at, and are read next.
+        self._next: list[list[Any]] = []
         self._history = history
         self.path: list[str] = []
 
@@ -122,20 +124,36 @@ class _Reader:
             history.rows, history.written = history.rows + 1, written
             yield from entries
 
+    def __iter__(self) -> Iterator[list[Any]]:
+        return self
+
+    def __next__(self) -> list[Any]:
+        return self._next.pop() if self._next else next(self._entries)
+
+    def is_stopped(self) -> bool:
+        """Return whether the process ended before the next entry."""
+        entry = next(self, None)
+        if entry is not None:
+            self._next.append(entry)
+        return entry is None or entry[0] in ("begin", "stop")
+
     def first(self) -> None:
         """Read the first entry, with the limits that the run began with."""
-        entry = next(self._entries, None)
+        entry = next(self, None)
         if entry is not None:
             self._history.attempts = entry[1]
             self._history.limits = read_limits(entry[5])
 
-    def __call__(self, item: CallContext[Any] | Batch) -> JournalEntry | None:
+    def __call__(self, item: CallContext[Any] | Batch | None) -> JournalEntry | None:
         history = self._history
-        calls = (item,) if isinstance(item, CallContext) else item.calls
-        for entry in self._entries:
+        calls = () if item is None else (item,) if isinstance(item, CallContext) else item.calls
+        for entry in self:
             kind = entry[0]
             if kind == "move":
                 self.path += entry[1]
+                continue
+            if kind == "end":
+                # What the machine asks for now is refused when it does.
                 continue
             if kind == "stop":
                 history.stopped = entry[1]
@@ -165,20 +183,20 @@ class _Reader:
             return journal
         return None
 
-    def read_rest(self) -> None:
-        """Read what follows the end of the run: its process may have ended before that was stored, and others after."""
-        history = self._history
-        for entry in self._entries:
+    def read_rest(self) -> list[Any] | None:
+        """Read what follows the end of the run, if its process ended before that was stored.
+
+        Return the first call in it, which the run did not make.
+        """
+        history, asked = self._history, None
+        for entry in self:
             if entry[0] == "move":
                 self.path += entry[1]
             elif entry[0] == "begin":
                 history.attempts = entry[1]
-            elif entry[0] not in ("end", "stop"):
-                raise RunChangedError(
-                    history.opening.run_id,
-                    f"has the call {entry[1]}.{entry[2]} in its log, where the machine now ends; continue it with the "
-                    "code that it began with",
-                )
+            elif entry[0] == "ask":
+                asked = asked or entry
+        return asked
 
     def _find(self, calls: Sequence[CallContext[Any]], sequence: int, member: int) -> CallContext[Any]:
         if calls[0].sequence != sequence or member >= len(calls):
@@ -193,7 +211,7 @@ class _Reader:
     def _compare(self, call: CallContext[Any], entry: list[Any]) -> None:
         assert call.effect is not None, "a call has an effect"
         _, _, _, node, effect, details = entry
-        before, now = json.dumps(details, ensure_ascii=False), describe_effect(call.effect)
+        before, now = json.dumps(details), describe_effect(call.effect)
         if (call.node, type(call.effect).__name__, now) == (node, effect, before):
             return
         raise RunChangedError(
@@ -204,7 +222,7 @@ class _Reader:
             [call.node],
         )
 
-    def _read_reply(self, call: CallContext[Any], item: CallContext[Any] | Batch, entry: list[Any]) -> JournalEntry:
+    def _read_reply(self, call: CallContext[Any], item: object, entry: list[Any]) -> JournalEntry:
         effect = call.effect
         assert effect is not None, "a call has an effect"
         _, _, _, at, seconds, data, *charged = entry
@@ -217,16 +235,16 @@ class _Reader:
         return reply if isinstance(item, CallContext) else MemberReply(call.member, reply), at, seconds
 
 
-def read_log(rows: Iterable[str], opening: Opening, start: Snapshot) -> History:
+def read_log(rows: Iterable[str], opening: Opening, start: Snapshot) -> StoredHistory:
     """Replay the rows of a run's log. Raises `RunChangedError` where the machine now asks for something else."""
-    history = History(opening, start, opening.limits, snapshot=start)
+    history = StoredHistory(opening, start, opening.limits, snapshot=start)
     reader = _Reader(rows, history)
     reader.first()
     if not history.attempts:
         return history
-    run = Replay(opening.graph, start, history.limits, reader, observed=(Moved,))
-    taken = [name_move(event) for event in run]
-    reader.read_rest()
+    run = Replay(opening.graph, start, history.limits, reader, observed=(Moved, Answered), is_stopped=reader.is_stopped)
+    taken = [name_move(event) for event in run if isinstance(event, Moved)]
+    asked = reader.read_rest()
     for number, move in enumerate(reader.path):
         if taken[number : number + 1] != [move]:
             now = taken[number] if number < len(taken) else "no edge"
@@ -236,6 +254,13 @@ def read_log(rows: Iterable[str], opening: Opening, start: Snapshot) -> History:
                 "began with",
                 [move.partition(">")[0]],
             )
+    if asked is not None:
+        raise RunChangedError(
+            opening.run_id,
+            f"has asked for {asked[4]} at {asked[3]}, where the machine now ends; continue it with the code that it "
+            "began with",
+            [asked[3]],
+        )
     history.moves = taken[len(reader.path) :]
     history.snapshot, history.ended = run.execution.snapshot(), run.ended
     item = run.waiting
@@ -257,19 +282,27 @@ def _move_name(node: str, outcome: type) -> str:
 
 def cut_log(rows: Sequence[str], at: int | None, run_id: str) -> list[str]:
     """Return the rows with the first `at` replies, all by default. Raises `InputError` if there are fewer."""
-    kept: list[str] = []
-    replies = 0
+    kept: list[list[Any]] = []
+    replied: set[tuple[int, int]] = set()
     for row in rows:
         written, *entries = json.loads(row)
         taken: list[Any] = []
         for entry in entries:
-            if entry[0] == "end" or (at is not None and replies >= at and entry[0] != "begin"):
+            if entry[0] == "end" or (at is not None and len(replied) >= at and entry[0] != "begin"):
                 break
             taken.append(entry)
-            replies += entry[0] == "reply"
-        kept.append(json.dumps([written, *taken], ensure_ascii=False))
-        if at is not None and replies >= at:
+            if entry[0] == "reply":
+                replied.add((entry[1], entry[2]))
+        kept.append([written, *taken])
+        if at is not None and len(replied) >= at:
             break
-    if at is not None and not 0 <= at <= replies:
-        raise InputError(f"the run {run_id} has {replies} replies, so it cannot be forked at {at}; give 0 to {replies}")
-    return kept
+    if at is None:
+        return [*map(json.dumps, kept)]
+    most = len(replied)
+    if not 0 <= at <= most:
+        raise InputError(f"the run {run_id} has {most} replies, so it cannot be forked at {at}; give 0 to {most}")
+    # The copy makes the calls without a reply, which in the original are begun: they are in no doubt.
+    return [
+        json.dumps([row[0], *(one for one in row[1:] if one[0] != "ask" or (one[1], one[2]) in replied)])
+        for row in kept
+    ]

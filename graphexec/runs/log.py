@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, final
 from graphexec.actions import StoppedResponse
 from graphexec.draw.runs.data import ending_data, limits_data
 from graphexec.effects import CallTool, ToolResult
-from graphexec.errors import InputError, RunSuspended, SnapshotError, described
+from graphexec.errors import AbandonedError, InputError, RunSuspended, SnapshotError, described
 from graphexec.kernel.effects import CallContext, Effect, members_of
 from graphexec.kernel.events import Done, JournalEntry, Moved, Restarted
 from graphexec.kernel.stepping import restart
 from graphexec.messages.observations import format_observation
 from graphexec.runs.entries import ask_entry, encode_reply
 from graphexec.runs.errors import RunChangedError
-from graphexec.runs.history import AGAIN, RAISED, WAITS, History, Key, name_move
+from graphexec.runs.history import AGAIN, RAISED, WAITS, Key, StoredHistory, name_move
 from graphexec.runs.questions import Waiting, load_answer
 from graphexec.runtime.handlers import Handler, Handlers
 from graphexec.runtime.io import BLOCKING, IO, run_sync
@@ -39,7 +39,7 @@ class StoredLog:
     event_types = (Moved,)
     raise_error = True
 
-    def __init__(self, store: Runs, opening: Opening, history: History, serial: int, token: int) -> None:
+    def __init__(self, store: Runs, opening: Opening, history: StoredHistory, serial: int, token: int) -> None:
         self.store: RunStore = store
         self._store = store
         self.root = opening.parent or opening.run_id
@@ -182,17 +182,21 @@ class StoredLog:
             self._add_moves()
             self._pending.append(f'["end",{json.dumps(ending_data(outcome))}]')
             await self._commit(io)
-        self._status = "done", note[:500]
+        # A lone surrogate cannot be stored.
+        self._status = "done", note[:500].encode(errors="backslashreplace").decode()
 
     def fail(self, error: BaseException, calls: Sequence[CallContext[Any]], at: float) -> None:
         """Store that an exception ends the run here: it can be continued."""
-        if not self._token:
+        # A stream is closed at its last event.
+        if not self._token or self._status[0] == "done":
             return
         self._add_moves()
         suspended = isinstance(error, RunSuspended)
         if not suspended:
             self._pending.append(f'["stop",{at!r}]')
-        state = WAITS if suspended else RAISED if isinstance(error, Exception) and len(calls) == 1 else None
+        # A call whose caller was cancelled may go on, in its thread.
+        raised = isinstance(error, Exception) and not isinstance(error, AbandonedError) and len(calls) == 1
+        state = WAITS if suspended else RAISED if raised else None
         if state is not None:
             self._pending += [json.dumps([state, *key]) for key in self._begun]
         # The run's own exception is raised, whatever becomes of the store.
@@ -204,7 +208,7 @@ class StoredLog:
             if self._pending:
                 run_sync(self._commit(BLOCKING))
         if suspended:
-            texts = [one.text for one in self.store.questions(self.root)]
+            texts = [one.text for one in self._store.questions(self.root)]
             self._status = "waiting", texts[0][:500] if texts else None
         else:
             self._status = "failed", described(error)[:500]
@@ -218,7 +222,7 @@ class StoredLog:
         token, self._token = self._token, 0
         if token:
             with contextlib.suppress(Exception):
-                self._store.release(self._opening.run_id, token, *self._status)
+                self._store.release(self._serial, token, *self._status)
 
 
 def _answering(reply: object) -> Handler:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import socket
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 
@@ -15,12 +17,21 @@ def _read(path: str) -> str:
 
 
 def _started(process: int) -> str:
-    """Return when a process began, which distinguishes it from a later one with its number; empty if unknown."""
-    return (_read(f"/proc/{process}/stat").rpartition(")")[2].split() or [""] * 20)[19]
+    """Return when a process began, which distinguishes it from a later one with its number.
+
+    It is empty where that is unknown, and for a process that has ended while its parent has not asked for its status.
+    """
+    state, *fields = _read(f"/proc/{process}/stat").rpartition(")")[2].split() or [""] * 20
+    return "" if state == "Z" else fields[18]
 
 
+@cache
 def _machine() -> str:
-    return f"{socket.gethostname()}|{_read('/proc/sys/kernel/random/boot_id')}"
+    numbers = ""
+    # The numbers of processes mean nothing in another container.
+    with suppress(OSError):
+        numbers = os.readlink("/proc/self/ns/pid")  # noqa: PTH115
+    return f"{socket.gethostname()}|{_read('/proc/sys/kernel/random/boot_id')}|{numbers}"
 
 
 def this_process() -> str:

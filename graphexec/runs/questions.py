@@ -81,7 +81,7 @@ class Question:
         problem = next(find_problems(self.schema, data, self.schema.get("$defs", {}), "the reply"), None)
         if problem is not None:
             raise InputError(f"{problem}; {self.key} asks: {self}")
-        return format_json(data, ensure_ascii=False)
+        return format_json(data)
 
 
 @final

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, final
 
 from graphexec.errors import InputError
+from graphexec.runs.database import storable
+from graphexec.runs.errors import StoreError
 from graphexec.runs.store import Runs
 
 # Seconds to wait for another process that writes.
@@ -29,12 +29,15 @@ class SQLiteRuns(Runs):
     def __init__(self, path: str | os.PathLike[str], *, lease: float = 30.0) -> None:
         self.path = Path(path)
         self._database: sqlite3.Connection | None = None
+        # Those of the parent process: to close one would write to its file.
+        self._inherited: list[object] = []
         try:
             if not self.path.exists():
                 os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
-            super().__init__(lease=lease)
-        except (OSError, sqlite3.Error) as error:
-            raise InputError(f"{self.path} cannot be used as a store of runs: {error}; name another file") from error
+            super().__init__(f"the store {self.path}", lease=lease)
+        except (OSError, StoreError) as error:
+            remedy = "wait for the program that writes to it" if "locked" in str(error) else "name another file"
+            raise InputError(f"{self.path} cannot be used as a store of runs: {error}; {remedy}") from error
 
     @staticmethod
     def is_store(path: str | os.PathLike[str]) -> bool:
@@ -50,8 +53,13 @@ class SQLiteRuns(Runs):
 
     def _connect(self) -> sqlite3.Connection:
         if self._database is None:
+            if self.closed:
+                raise StoreError(f"{self.label} is closed; open it again: SQLiteRuns({str(self.path)!r})")
             # One thread at a time uses it.
             self._database = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, timeout=_BUSY)
+            known = {name for (name,) in self._database.execute("SELECT name FROM sqlite_master WHERE type='table'")}
+            if known and "graphexec_runs" not in known:
+                raise StoreError("it is a database of another program")
             for setting in ("page_size=8192", "journal_mode=WAL", "synchronous=FULL"):
                 self._set(self._database, setting)
         return self._database
@@ -73,20 +81,19 @@ class SQLiteRuns(Runs):
     def execute(self, statement: str, *parameters: object) -> list[tuple[Any, ...]]:
         """Carry out a statement; return its rows."""
         with self._lock:
-            return self._connect().execute(statement, parameters).fetchall()
+            try:
+                return self._connect().execute(statement, storable(parameters)).fetchall()
+            except sqlite3.Error as error:
+                raise StoreError(f"{self.label} cannot be used: {error}; its runs can be resumed") from error
 
-    @contextmanager
-    def transaction(self) -> Generator[None]:
-        """Return a context of one transaction."""
-        self.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-        except BaseException:
-            self.execute("ROLLBACK")
-            raise
-        self.execute("COMMIT")
+    def _in_transaction(self) -> bool:
+        return self._database is not None and self._database.in_transaction
+
+    def _lock_tables(self) -> None:
+        """The transaction has locked them."""
 
     def _forget_connection(self) -> None:
+        self._inherited.append(self._database)
         self._database = None
 
     def _close(self) -> None:

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, final, get_args
 
 from graphexec._arguments import SECONDS, Constraint, optional, validate, whole
-from graphexec.errors import InputError, format_value
+from graphexec.errors import InputError, SnapshotError, described, format_value
 from graphexec.kernel.snapshot import Snapshot
 from graphexec.kernel.stepping import begin
-from graphexec.runs.database import ROWS, Database
-from graphexec.runs.errors import RunBusyError, RunChangedError, RunStoreError
+from graphexec.runs.database import LOST, OPEN, ROWS, Database
+from graphexec.runs.errors import RunBusyError, RunChangedError, RunLostError, RunStoreError
 from graphexec.runs.fingerprint import describe_machine, find_changes
 from graphexec.runs.history import cut_log, read_log
 from graphexec.runs.log import StoredLog
@@ -22,6 +22,9 @@ from graphexec.runs.questions import Question
 from graphexec.runtime.stored import Opening
 
 RunStatus: TypeAlias = Literal["running", "waiting", "ready", "failed", "done", "cancelled"]
+
+# Of the parts that an error names.
+_MOST_CHANGES = 5
 
 _STATUS = Constraint(f"one of {', '.join(get_args(RunStatus))}", lambda value: value in get_args(RunStatus))
 
@@ -32,8 +35,8 @@ class StoredRun:
     """A run in a store. Times are in seconds since the epoch.
 
     A `running` run is carried on by a process, or its process has ended: then `is_ready` says that it can be continued,
-    and so it does of one with all answers (`ready`). `note` is the answer, the error, or the first open question.
-    `parent` is the run that contains a nested one.
+    and so it does of one whose questions are answered (`ready`) or have expired. `note` is the answer, the error, or
+    the question that it waited for. `parent` is the run that contains a nested one.
     """
 
     run_id: str
@@ -60,6 +63,10 @@ class Runs(Database):
         """
         run_id = opening.run_id
         machine, data = describe_machine(opening.graph)
+        if opening.parent:
+            around = self.find(opening.parent)
+            if around is None or around[2] != this_process():
+                raise RunLostError(opening.parent, LOST)
         row = self.find(run_id)
         if row is None:
             if opening.value is None:
@@ -69,36 +76,43 @@ class Runs(Database):
                 start = replace(start, run_id=run_id)
                 log = StoredLog(self, opening, read_log((), opening, start), serial, 1)
                 log.begin([0.0, None, False])
-                self.beat(run_id, 1)
+                self.beat(serial, 1)
                 return log
             row = self.find(run_id)
             assert row is not None, "another process has begun it"
         serial, status, owner, token, until, stored, text = row
         if status == "cancelled":
             raise RunStoreError(run_id, "was cancelled; fork it: store.fork(run_id)")
-        if opening.value is not None and self._make_start(opening).to_json() != text:
-            raise InputError(f"the run {run_id} began with other inputs; give another run_id, or the same inputs")
         if stored != machine and not opening.migrate:
             self._raise_changes(run_id, stored, data)
-        start = replace(Snapshot.from_json(text, opening.graph), run_id=run_id)
+        try:
+            start = Snapshot.from_json(text, opening.graph)
+        except SnapshotError as error:
+            raise RunChangedError(run_id, f"cannot be read: {error}") from error
+        if opening.value is not None and self._make_start(opening).to_json() not in (text, start.to_json()):
+            raise InputError(f"the run {run_id} began with other inputs; give another run_id, or the same inputs")
+        start = replace(start, run_id=run_id)
         if status == "done":
             return StoredLog(self, opening, read_log(self.rows(run_id), opening, start), serial, 0)
         now = time.time()
-        if owner is not None and until > now and not is_gone(owner):
+        # A nested run belongs to the process of the run around it.
+        stale = opening.parent and owner != this_process()
+        if owner is not None and until > now and not stale and not is_gone(owner):
             raise RunBusyError(
                 run_id,
                 f"is carried on by {owner}; wait for its end, or {until - now:.0f} seconds if its process is gone",
             )
         # Taken over first, then read: what another process writes after this is refused.
-        taken = self.execute(
-            "UPDATE graphexec_runs SET status='running', owner=?, token=token+1, leased_until=?, machine=? "
-            "WHERE run_id=? AND token=? AND status<>'cancelled' RETURNING token",
-            this_process(),
-            now + self.lease,
-            machine,
-            run_id,
-            token,
-        )
+        with self.transaction():
+            taken = self.execute(
+                "UPDATE graphexec_runs SET status='running', owner=?, token=token+1, leased_until=?, machine=? "
+                "WHERE serial=? AND token=? AND status<>'cancelled' RETURNING token",
+                this_process(),
+                now + self.lease,
+                machine,
+                serial,
+                token,
+            )
         if not taken:
             raise RunBusyError(run_id, "was just taken over by another process; wait for its end")
         (token,) = taken[0]
@@ -113,10 +127,10 @@ class Runs(Database):
             unpaid = history.choose_unpaid(self)
             # What is charged again counts as a restart, whatever has ended the process, so that the bounds hold.
             log.begin([history.seconds + lost, unpaid, crashed or bool(unpaid)])
-        except BaseException:
-            self.release(run_id, token, "failed" if owner is None else status, None)
+        except BaseException as error:
+            self.release(serial, token, "failed", described(error)[:500], owner)
             raise
-        self.beat(run_id, token)
+        self.beat(serial, token)
         return log
 
     @staticmethod
@@ -128,7 +142,7 @@ class Runs(Database):
 
     def _begin(self, opening: Opening, start: Snapshot, machine: str, data: str) -> int | None:
         now = time.time()
-        with self._lock, self.transaction():
+        with self.transaction():
             self._add_machine(machine, data)
             made = self.execute(
                 "INSERT INTO graphexec_runs(run_id, parent, status, owner, token, leased_until, created, updated, "
@@ -150,10 +164,12 @@ class Runs(Database):
     def _raise_changes(self, run_id: str, stored: str, data: str) -> None:
         [(before,)] = self.execute("SELECT data FROM graphexec_machines WHERE machine=?", stored)
         changes = find_changes(json.loads(before)["fingerprint"], json.loads(data)["fingerprint"])
+        more = len(changes) - _MOST_CHANGES
         raise RunChangedError(
             run_id,
-            f"was begun by another version of this machine: {'; '.join(changes)}; continue it with that version, or "
-            "with migrate=True, which compares each of its calls",
+            f"was begun by another version of this machine: {'; '.join(changes[:_MOST_CHANGES])}"
+            f"{f' and {more} more changes' if more > 0 else ''}; continue it with that version, or with migrate=True, "
+            "which compares each of its calls",
             changes,
         )
 
@@ -178,12 +194,24 @@ class Runs(Database):
     def ready(self, *, limit: int = 100) -> list[str]:
         """Return the ids of runs that can go on now: all is answered or has expired, or their process is gone."""
         now = time.time()
-        expired = self.execute(
-            "SELECT DISTINCT run_id FROM graphexec_questions WHERE reply IS NULL AND expires<=? LIMIT ?", now, limit
+        running = "parent='' AND status='running'"
+        owners = [one for (one,) in self.execute(f"SELECT DISTINCT owner FROM graphexec_runs WHERE {running}")]  # noqa: S608
+        gone = [one for one in owners if one and is_gone(one)]
+        found = self.execute(
+            "SELECT run_id, updated FROM graphexec_runs WHERE parent='' AND status='ready' "  # noqa: S608
+            f"UNION ALL SELECT run_id, updated FROM graphexec_runs WHERE {running} "
+            f"AND (leased_until<=? OR owner IN ({','.join('?' for _ in ['', *gone])})) "
+            "UNION ALL SELECT run_id, updated FROM graphexec_runs WHERE parent='' AND status='waiting' "
+            "AND run_id IN (SELECT run_id FROM graphexec_questions WHERE reply IS NULL AND expires<=?) "
+            f"AND run_id NOT IN (SELECT run_id FROM graphexec_questions WHERE {OPEN}) ORDER BY updated LIMIT ?",
+            now,
+            "",
+            *gone,
+            now,
+            now,
+            limit,
         )
-        found = [*self._read_runs("parent='' AND status IN ('ready', 'running') ORDER BY updated LIMIT ?", limit)]
-        ids = [one.run_id for one in found if one.is_ready]
-        return list(dict.fromkeys([*ids, *(run_id for (run_id,) in expired)]))[:limit]
+        return [run_id for run_id, _ in found]
 
     def nested(self, run_id: str) -> list[StoredRun]:
         """Return the runs that are nested in a run at any depth, in the order of their dates."""
@@ -192,7 +220,10 @@ class Runs(Database):
     def _read_runs(self, where: str, *parameters: object) -> list[StoredRun]:
         now = time.time()
         rows = self.execute(
-            f"SELECT run_id, status, created, updated, note, owner, leased_until, parent FROM graphexec_runs WHERE {where}",  # noqa: E501, S608
+            "SELECT run_id, status, created, updated, note, owner, leased_until, parent, "  # noqa: S608
+            f"status='waiting' AND parent='' AND run_id NOT IN (SELECT run_id FROM graphexec_questions WHERE {OPEN}) "
+            f"FROM graphexec_runs WHERE {where}",
+            now,
             *parameters,
         )
         return [
@@ -202,10 +233,12 @@ class Runs(Database):
                 created,
                 updated,
                 note,
-                status == "ready" or (status == "running" and (owner is None or until <= now or is_gone(owner))),
+                status == "ready"
+                or bool(expired)
+                or (status == "running" and (owner is None or until <= now or is_gone(owner))),
                 parent,
             )
-            for run_id, status, created, updated, note, owner, until, parent in rows
+            for run_id, status, created, updated, note, owner, until, parent, expired in rows
         ]
 
     def questions(self, run_id: str | None = None, *, limit: int | None = None) -> list[Question]:
@@ -239,28 +272,30 @@ class Runs(Database):
             raise InputError(
                 f"the run {format_value(run_id)} has no question {format_value(key)}; its open ones are {known}"
             )
-        with self._lock, self.transaction():
+        text, now = question.read(value), time.time()
+        with self.transaction():
+            self._lock_run("run_id=?", run_id)
             answered = self.execute(
-                "UPDATE graphexec_questions SET reply=? WHERE run_id=? AND key=? AND reply IS NULL "
-                "AND (expires IS NULL OR expires>?) RETURNING 1",
-                question.read(value),
+                f"UPDATE graphexec_questions SET reply=? WHERE run_id=? AND key=? AND {OPEN} RETURNING 1",  # noqa: S608
+                text,
                 run_id,
                 key,
-                time.time(),
+                now,
             )
             self.execute(
-                "UPDATE graphexec_runs SET status='ready', updated=? WHERE run_id=? AND status='waiting' "
-                "AND NOT EXISTS (SELECT 1 FROM graphexec_questions WHERE run_id=? AND reply IS NULL)",
-                time.time(),
+                "UPDATE graphexec_runs SET status='ready', updated=? WHERE run_id=? AND status='waiting' "  # noqa: S608
+                f"AND NOT EXISTS (SELECT 1 FROM graphexec_questions WHERE run_id=? AND {OPEN})",
+                now,
                 run_id,
                 run_id,
+                now,
             )
         return bool(answered)
 
     def cancel(self, run_id: str) -> None:
         """Cancel a run: a process that carries it on stops before its next effect. A run that is done stays so."""
         self.get(run_id)
-        with self._lock, self.transaction():
+        with self.transaction():
             self.execute(
                 "UPDATE graphexec_runs SET status='cancelled', owner=NULL, token=token+1, updated=? "
                 "WHERE (run_id=? OR parent=?) AND status NOT IN ('done', 'cancelled')",
@@ -279,7 +314,7 @@ class Runs(Database):
         copy = new_id or f"{run_id}-{time.time_ns():x}"
         rows = cut_log(self.rows(run_id), at, run_id)
         now = time.time()
-        with self._lock, self.transaction():
+        with self.transaction():
             made = self.execute(
                 "INSERT INTO graphexec_runs(run_id, parent, status, owner, token, leased_until, created, updated, "
                 "machine, start, note) SELECT ?, '', 'ready', NULL, token, 0, ?, ?, machine, start, '' "
@@ -300,24 +335,30 @@ class Runs(Database):
 
     def prune(self, *, older_than: float = 0.0, status: Sequence[RunStatus] = ("done", "cancelled")) -> int:
         """Delete the runs of these statuses that have not changed for `older_than` seconds; return their number."""
-        validate("prune", ("older_than", older_than, SECONDS))
-        before, places = time.time() - older_than, ",".join("?" for _ in status)
-        found = self.execute(
-            f"SELECT run_id FROM graphexec_runs WHERE parent='' AND updated<=? AND status IN ({places})",  # noqa: S608
-            before,
-            *status,
-        )
-        for (run_id,) in found:
-            with self._lock, self.transaction():
-                self._delete(run_id)
-        return len(found)
+        validate("prune", ("older_than", older_than, SECONDS), *(("status", one, _STATUS) for one in status))
+        before = time.time() - older_than
+        deleted = 0
+        for one in status:
+            old = "SELECT run_id FROM graphexec_runs WHERE parent='' AND status=? AND updated<=?"
+            for (run_id,) in self.execute(old, one, before):
+                deleted += self._delete(run_id, one, before)
+        return deleted
 
-    def _delete(self, run_id: str) -> None:
-        own = "run_id=? OR parent=?"
-        for (serial,) in self.execute(f"SELECT serial FROM graphexec_runs WHERE {own}", run_id, run_id):  # noqa: S608
-            self.execute("DELETE FROM graphexec_log WHERE id>=? AND id<?", serial * ROWS, (serial + 1) * ROWS)
-        self.execute("DELETE FROM graphexec_questions WHERE run_id=?", run_id)
-        self.execute(f"DELETE FROM graphexec_runs WHERE {own}", run_id, run_id)  # noqa: S608
+    def _delete(self, run_id: str, status: str, before: float) -> bool:
+        with self.transaction():
+            # Unless it goes on since it was found.
+            roots = self.execute(
+                "DELETE FROM graphexec_runs WHERE run_id=? AND status=? AND updated<=? RETURNING serial",
+                run_id,
+                status,
+                before,
+            )
+            if roots:
+                nested = self.execute("DELETE FROM graphexec_runs WHERE parent=? RETURNING serial", run_id)
+                for (serial,) in [*roots, *nested]:
+                    self.execute("DELETE FROM graphexec_log WHERE id>=? AND id<?", serial * ROWS, (serial + 1) * ROWS)
+                self.execute("DELETE FROM graphexec_questions WHERE run_id=?", run_id)
+        return bool(roots)
 
     def find_question(self, run_id: str, key: str) -> Question | None:
         """Return a question of a run, open or answered; `None` if there is none of that key."""

@@ -126,6 +126,14 @@ class ForkSafeLock:
     def __exit__(self) -> Callable[..., None]:  # noqa: PLE0302, PYI036 - it returns the method
         return self._lock.__exit__
 
+    def acquire(self, timeout: float) -> bool:
+        """Return whether the lock is acquired within so many seconds."""
+        return self._lock.acquire(timeout=timeout)
+
+    def release(self) -> None:
+        """Release the lock."""
+        self._lock.release()
+
     def reset_after_fork(self) -> None:
         """Free the lock."""
         self._lock = threading.RLock()

@@ -140,8 +140,8 @@ def test_beginners_mistake_gets_the_remedy(arguments: list[str], expected: str) 
 
 
 # A command line in a help text, up to a comment, another command, or the end of the line.
-EXAMPLE = re.compile(r"graphexec ((?:models )?\w+)([^;#|`]*)")
-WITH_TARGETS = ("run", "chat", "check", "draw", "export")
+EXAMPLE = re.compile(r"graphexec ((?:models |runs )?\w+)([^;#|`]*)")
+WITH_TARGETS = ("run", "chat", "check", "draw", "export", "runs resume")
 
 
 def help_of(monkeypatch: pytest.MonkeyPatch, name: str) -> str:
@@ -174,7 +174,7 @@ def test_help_says_that_the_file_of_a_target_is_run(monkeypatch: pytest.MonkeyPa
 
 def test_every_command_with_a_target_is_listed() -> None:
     targets = {name for name, one in LEAVES.items() if any(":object" in str(p.help) for p in one.params if p.help)}
-    assert targets - {"run", "chat"} == set(WITH_TARGETS) - {"run", "chat"}
+    assert targets - {"run", "chat"} == set(WITH_TARGETS) - {"run", "chat", "runs resume"}
 
 
 def test_tasks_and_options_of_the_built_in_agent_are_described(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,6 +29,7 @@ ENCODINGS = ["ascii", "latin-1", "cp1252"]
 COMMANDS: Mapping[str, Sequence[str]] = {
     "run": [
         *(f"mine.py:executor 'wie groß → ?'{option}" for option in ("", " --json", " --quiet")),
+        "größe.py:executor 'wie groß → ?' --runs größe.db --id größe",
         *("mine.py:größe 'wie groß?'", "größe.py:executor 'wie groß?'", "größe.py:executor 'wie groß?' --json"),
     ],
     "chat": ["größe.py:executor"],
@@ -40,6 +41,14 @@ COMMANDS: Mapping[str, Sequence[str]] = {
     "serve": ["größe.py:nichts"],
     "export": ["mine.py:maschine", "größe.py:executor"],
     "models": [""],
+    "runs": [""],
+    "runs list": ["größe.db", "größe.db --json"],
+    "runs show": ["größe.db größe", "größe.db größe --json", "größe.db →"],
+    "runs reply": ["größe.db größe größe/1.0 →"],
+    "runs resume": ["größe.db größe.py:executor größe", "größe.db größe.py:executor"],
+    "runs fork": ["größe.db größe"],
+    "runs cancel": ["größe.db größe"],
+    "runs prune": ["größe.db --older-than 0s"],
     "models pull": ["größe"],
 }
 
@@ -112,7 +121,7 @@ def test_every_format_is_written_in_every_locale(encoding: str) -> None:
         err.decode(encoding)
         if wanted != "png":
             # Reports, pictures and paths are UTF-8; the answers of agents are what the terminal can show.
-            out.decode(encoding if name in ("run", "chat", "models") else "utf-8")
+            out.decode(encoding if name.partition(" ")[0] in ("run", "chat", "models", "runs") else "utf-8")
 
 
 PICTURES = ("svg", "html", "mermaid", "dot", "png", "text")

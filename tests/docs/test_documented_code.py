@@ -28,7 +28,11 @@ EXAMPLES = {page: examples for page in PAGES if (examples := list(find_examples(
 
 
 # Packages without which the blocks that import a module cannot run.
-NEEDS = {"graphexec.integrations.mcp": "mcp"}
+NEEDS = {
+    "graphexec.integrations.dbos": "dbos",
+    "graphexec.integrations.mcp": "mcp",
+    "graphexec.integrations.temporal": "temporalio",
+}
 
 
 def stack() -> list[SimpleNamespace]:

@@ -144,6 +144,11 @@ UNFIT = "the snapshot at interview does not fit this graph: "
     (changed(value={"class": ["Topic"], "data": {}}), UNFIT),
     (changed(value={"class": "Topic"}), f"{UNFIT}'data'"),
     (changed(value={"class": "Topic", "data": {"name": 3}}), UNFIT),
+    # Fields that were renamed, where the new one has a default.
+    (
+        changed(value={"class": "Topic", "data": {"name": "tea", "pages": 3}}),
+        f"{UNFIT}pages is stored, and its class",
+    ),
     (changed(replies=3), UNFIT),
     (changed(replies="abc"), UNFIT),
     (changed(replies=[{}]), f"{UNFIT}'reply'"),

@@ -77,7 +77,7 @@ class Trial:
     def attempt(self, forks: Forks, **how: Any) -> str:
         """Carry the runs on in a process; return its end."""
         files = {"notes": f"{self.folder / 'notes'}", "store": f"{self.folder / 'runs.db'}"}
-        usual = {"point": 0, "signal": signal.SIGKILL, "after": None, "bytes": 0, "seed": 0.0}
+        usual = {"point": 0, "stops_at": 0, "after": None, "bytes": 0, "seed": 0.0}
         own = {"runs": self.runs, "way": self.way, "timed": self.timed, "lease": self.lease}
         return forks.attempt(usual | own | files | {"hangs": self.hangs} | how)
 
@@ -185,14 +185,16 @@ def test_kills_lose_and_repeat_nothing(tmp_path: Path) -> None:
 def test_a_stopped_owner_is_fenced(tmp_path: Path) -> None:
     """It wakes when another worker has taken the run over, at its lease's end, and has finished it."""
     with Forks(tmp_path) as one, Forks(tmp_path) as two, ThreadPoolExecutor(1) as workers:
-        for point, way in product((1_000, 4_000), WAYS):
-            (place := tmp_path / f"{point}-{way}").mkdir()
+        for stops_at, way in product((19, 20), WAYS):
+            (place := tmp_path / f"{stops_at}-{way}").mkdir()
             trial = Trial(place, way, lease=0.3)
-            stopped = workers.submit(trial.attempt, one, point=point, signal=signal.SIGSTOP)
-            eventually(lambda trial=trial: any(note["kind"] == "signal" for note in trial.notes))
-            assert trial.attempt(two) == "ended"
-            (process,) = [note["process"] for note in trial.notes if note["kind"] == "signal"]
-            os.kill(process, signal.SIGCONT)
+            stopped = workers.submit(trial.attempt, one, stops_at=stops_at)
+            eventually(lambda trial=trial: any(note["kind"] == "stopped" for note in trial.notes))
+            (process,) = [note["process"] for note in trial.notes if note["kind"] == "stopped"]
+            try:
+                assert trial.attempt(two) == "ended"
+            finally:
+                os.kill(process, signal.SIGCONT)
             assert stopped.result() == "failed", trial.notes
             assert "RunLostError" in trial.notes[-1]["error"]
             got = trial.judge()

@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import cache
-from itertools import product
+from itertools import count, product
 from types import FrameType
 from typing import Any, TypeAlias
 
@@ -38,11 +38,14 @@ class Notes:
     """A file of lines of JSON that outlives its process: each is one write."""
 
     def __init__(self) -> None:
-        self._file = self._count = 0
+        self._file = self.stops_at = 0
+        self._numbers = count(1)
+        # Any: the store's, which nobody holds who does not write.
+        self.lock: Any = None
 
     def open(self, path: str) -> None:
         """Write into this file from now on."""
-        self._file = os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
+        self._file, self._numbers = os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY), count(1)
 
     def add(self, **note: object) -> None:
         """Write a line."""
@@ -50,9 +53,14 @@ class Notes:
 
     def work(self, name: str, call: str) -> str:
         """Carry out a call; return a word that says which attempt of it this was."""
-        self._count += 1
-        word = f"{name}/{call}/{os.getpid()}-{self._count}"
+        number = next(self._numbers)
+        word = f"{name}/{call}/{os.getpid()}-{number}"
         self.add(kind="begin", name=name, call=call, word=word)
+        if number == self.stops_at:
+            # A process that is stopped while it writes keeps the lock of the file.
+            with self.lock:
+                self.add(kind="stopped", process=os.getpid())
+                os.kill(os.getpid(), signal.SIGSTOP)
         time.sleep(WORK)
         self.add(kind="end", word=word)
         return f"<{word}>"
@@ -186,6 +194,7 @@ def drive(executor: AgentExecutor[Any], store: SQLiteRuns, run_id: str, way: str
 def carry_on(job: dict[str, Any]) -> None:
     """Carry the runs of a job on until all have ended."""
     store = SQLiteRuns(job["store"], lease=job["lease"])
+    NOTES.stops_at, NOTES.lock = job["stops_at"], store._lock
     runs = dict.fromkeys(job["runs"], False)
     while runs:
         for run_id, is_refused in [*runs.items()]:
@@ -214,12 +223,12 @@ def carry_on(job: dict[str, Any]) -> None:
 _PLACES = ("/graphexec/runs/", "/runtime/stored.py", "/runtime/loop.py", "/runtime/members.py", "/runs/victim.py")
 
 
-def end_at(point: int, number: int) -> None:
-    """Send this process a signal at this call or return of a function of the store, of the loop or of the tools."""
+def die_at(point: int) -> None:
+    """Kill this process at this call or return of a function of the store, of the loop or of the tools."""
     left = point
     lock = threading.Lock()
 
-    def count(frame: FrameType, event: str, argument: object) -> None:
+    def follow(frame: FrameType, event: str, argument: object) -> None:
         nonlocal left
         del event, argument
         if any(place in frame.f_code.co_filename for place in _PLACES):
@@ -227,11 +236,10 @@ def end_at(point: int, number: int) -> None:
                 left -= 1
                 is_here = left == 0
             if is_here:
-                NOTES.add(kind="signal", process=os.getpid())
-                os.kill(os.getpid(), number)
+                os.kill(os.getpid(), signal.SIGKILL)
 
-    threading.setprofile(count)
-    sys.setprofile(count)
+    threading.setprofile(follow)
+    sys.setprofile(follow)
 
 
 def attempt(job: dict[str, Any]) -> str:
@@ -247,7 +255,7 @@ def attempt(job: dict[str, Any]) -> str:
                 # As a full disk: what would make a file longer fails.
                 resource.setrlimit(resource.RLIMIT_FSIZE, (job["bytes"],) * 2)
             if job["point"]:
-                end_at(job["point"], job["signal"])
+                die_at(job["point"])
             carry_on(job)
         except BaseException as error:  # noqa: BLE001 - it is told, and the process ends
             NOTES.add(kind="error", error=repr(error))

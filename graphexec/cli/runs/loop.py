@@ -6,13 +6,14 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing, redirect_stdout
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from graphexec.actions import AgentFinish, AgentStep, Steps, StoppedResponse
-from graphexec.cli.exit_codes import ANSWERED, STOPPED, code_of
+from graphexec.cli.exit_codes import ANSWERED, STOPPED, WAITING, code_of
+from graphexec.cli.runs.stores import StoredAs
 from graphexec.cli.runs.termination import terminable
 from graphexec.executor.executor import AgentExecutor
 from graphexec.executor.plugging.memory import is_save_node
@@ -21,21 +22,24 @@ from graphexec.kernel.effects import Effect
 from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Moved
 from graphexec.kernel.meters import Spent
 from graphexec.kernel.snapshot import Snapshot, snapshot_of
+from graphexec.runs.questions import Waiting
 
 
 @dataclass(frozen=True, slots=True)
 class RunSetup:
     """The parameters of a run: its inputs, the executor, and the names of its model and agent.
 
-    `inputs` are by name, or the only one as a string; `tokens` streams the replies.
+    `inputs` are by name, or the only one as a string, or `None` for those of a run that is `stored`; `tokens` streams
+    the replies.
     """
 
     # Any: the inputs of an executor.
-    inputs: Mapping[str, Any] | str
+    inputs: Mapping[str, Any] | str | None
     executor: AgentExecutor
     model: str
     agent: str
     tokens: bool = False
+    stored: StoredAs | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +47,7 @@ class RunProgress:
     """The progress of a run: its current node, its steps, its usage, and the seconds since it began.
 
     `error` is what ended it early, such as Ctrl-C or a signal. A run with an `ending` may still fail or be interrupted
-    while its memory is saved.
+    while its memory is saved. A stored run may be `waiting` for answers.
     """
 
     node: str = ""
@@ -52,12 +56,15 @@ class RunProgress:
     seconds: float = 0.0
     ending: Ending | None = None
     error: BaseException | None = None
+    waiting: Waiting | None = None
 
     @property
     def code(self) -> int:
         """The exit code of a run that is over."""
         if self.error is not None:
             return code_of(self.error)
+        if self.waiting is not None:
+            return WAITING
         return STOPPED if isinstance(self.ending, StoppedResponse) else ANSWERED
 
 
@@ -93,7 +100,7 @@ def follow(setup: RunSetup, displays: Sequence[RunDisplay], *, debug: bool = Fal
             ended.set()
             end_early(error)
 
-    events = setup.executor.stream(setup.inputs, tokens=setup.tokens)
+    events = _begin(setup)
     # Output of tools must not mix with the answer. A display that redirects it, too, ends within.
     with redirect_stdout(sys.stderr):
         try:
@@ -112,12 +119,21 @@ def follow(setup: RunSetup, displays: Sequence[RunDisplay], *, debug: bool = Fal
                         return end(
                             RunProgress("END", event.outcome.steps, event.spent, event.spent.seconds, event.outcome)
                         )
+                    if isinstance(event, Waiting):
+                        return end(replace(seen, seconds=time.monotonic() - begun, waiting=event))
                     seen = _progress_after(event, seen)
                     for display in displays:
                         display.on_event(event)
         except KeyboardInterrupt as error:
             interrupt(error)
             return code_of(error)
+
+
+def _begin(setup: RunSetup) -> Generator[Event[Ending] | Waiting]:
+    stored = setup.stored
+    if stored is None:
+        return setup.executor.stream(setup.inputs, tokens=setup.tokens)
+    return setup.executor.stream(setup.inputs, tokens=setup.tokens, runs=stored.store, run_id=stored.run_id)
 
 
 def _progress_after(event: Event[Ending], seen: RunProgress) -> RunProgress:

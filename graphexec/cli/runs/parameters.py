@@ -27,7 +27,8 @@ def decode_argument(text: str) -> str:
         raise typer.BadParameter("it is not UTF-8; write it in UTF-8, or write ASCII") from None
 
 
-def _decode_optional(text: str | None) -> str | None:
+def decode_optional(text: str | None) -> str | None:
+    """Return an argument that may be left out as `decode_argument` does."""
     return None if text is None else decode_argument(text)
 
 
@@ -81,7 +82,7 @@ class AgentOptions:
             "TEXT",
             "Instructions for the model, such as 'Answer in one sentence.' They replace those of the tool_calling "
             "agent, and stand before those of the structured and the react agent.",
-            callback=_decode_optional,
+            callback=decode_optional,
         ),
     ] = None
     temperature: Annotated[

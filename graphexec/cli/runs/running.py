@@ -17,14 +17,17 @@ from graphexec.cli.runs.options import load_image
 from graphexec.cli.runs.parameters import (
     MODEL,
     OUTPUT,
+    SAVED,
     AgentOptions,
     NamedInputs,
     Otel,
     decode_argument,
+    decode_optional,
     with_agent_options,
 )
 from graphexec.cli.runs.question import name_inputs, parse_inputs, read_question, split_words
 from graphexec.cli.runs.servers import open_servers
+from graphexec.cli.runs.stores import storing
 from graphexec.cli.runs.termination import terminable
 from graphexec.cli.runs.trace import AnswerPrinter, TracePrinter
 from graphexec.integrations.otel.exporting import exporting
@@ -76,6 +79,20 @@ def run(  # noqa: PLR0913
             "records of --json. A full disk does not end the run.",
         ),
     ] = None,
+    runs: Annotated[
+        str | None,
+        option(
+            SAVED,
+            "FILE",
+            "Store the run while it goes on, in an SQLite database or at postgresql://... It outlives its process: the "
+            "same command with its --id continues it, or prints its answer. A question that nobody answers now ends "
+            "the command with the exit code 4; graphexec runs reply answers it.",
+        ),
+    ] = None,
+    run_id: Annotated[
+        str | None,
+        option(SAVED, "ID", "The id of the stored run. Default: a new one.", "--id", callback=decode_optional),
+    ] = None,
     otel: Otel = False,
     debug: Debug = False,
 ) -> None:
@@ -101,8 +118,13 @@ def run(  # noqa: PLR0913
         named = name_inputs(built.executor, question, given, target or "the agent")
         inputs = {**named, "images": images} if images else named
         # A live page of the recorded run shows replies as they come.
-        setup = RunSetup(inputs, built.executor, built.model, built.agent, tokens=record is not None)
-        with record_to(record) as recording, exporting(enabled=otel):
+        tokens = record is not None
+        with (
+            storing(built.executor, runs, run_id, target) as stored,
+            record_to(record) as recording,
+            exporting(enabled=otel),
+        ):
+            setup = RunSetup(inputs, built.executor, built.model, built.agent, tokens=tokens, stored=stored)
             # Last: a download may take minutes, and wrong usage is reported before it.
             built.fetch_weights()
             printed = Records(out) if json else None

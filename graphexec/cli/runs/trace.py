@@ -12,6 +12,7 @@ from graphexec.actions import AgentAction, AgentFinish, AgentStep, StoppedRespon
 from graphexec.cli.exit_codes import Terminated
 from graphexec.cli.runs.building import suggest_limit
 from graphexec.cli.runs.loop import RunDisplay, RunProgress, RunSetup
+from graphexec.cli.runs.stores import StoredAs, waiting_lines
 from graphexec.cli.screen import Screen, TraceScreen
 from graphexec.cli.targets import failure_line
 from graphexec.cli.terminal import clean, is_same_file
@@ -63,14 +64,21 @@ class AnswerPrinter(RunDisplay):
         self._out = out
         self.screen = TraceScreen(err)
         self._status = self.screen.status("", spinner_style="cyan")
+        self._stored: StoredAs | None = None
+
+    def on_start(self, setup: RunSetup) -> None:
+        """Note where the run is stored."""
+        self._stored = setup.stored
 
     def on_end(self, progress: RunProgress) -> None:
         """Print the answer if there is one, then the error or interruption that ended the run."""
         if progress.ending is not None:
             self.answer(progress.ending)
+        stored = self._stored
         match progress.error:
             case None:
-                pass
+                for line in () if progress.waiting is None else waiting_lines(progress.waiting, stored):
+                    self.say(Text(clean(line), "yellow"))
             case KeyboardInterrupt() as error:
                 at = f" at {progress.node}" if progress.node else ""
                 how = f"Terminated by {error.name}" if isinstance(error, Terminated) else "Interrupted"
@@ -78,6 +86,9 @@ class AnswerPrinter(RunDisplay):
             case error:
                 prefix = "graphexec" if progress.ending is None else "graphexec: the memory was not saved"
                 self.say(Text(f"{prefix}: {failure_line(error)}", "red"))
+        # What could not begin, or is done, does not go on.
+        if stored is not None and progress.error is not None and progress.node and progress.ending is None:
+            self.say(Text(clean(f"go on with it: {stored.way_on}"), "yellow"))
 
     def answer(self, ending: Ending) -> None:
         """Print the answer, if there is one, and to `err` the reason why a run was stopped."""
@@ -129,10 +140,13 @@ class TracePrinter(AnswerPrinter):
         self._pending: dict[CallId | None, Effect[Any]] = {}
 
     def on_start(self, setup: RunSetup) -> None:
-        """Print the model, the agent and its tools."""
+        """Print the model, the agent and its tools, and where the run is stored."""
+        super().on_start(setup)
         tools = ", ".join(setup.executor.tools) or "no tools"
         parts = (clean(setup.model), f"{setup.agent} agent", clean(tools))
         self.say(Text(" · ".join(parts), "dim"))
+        if setup.stored is not None:
+            self.say(Text(clean(f"stored in {setup.stored.name} as {setup.stored.run_id}"), "dim"))
         self._print_gap()
 
     def on_event(self, event: Event[Ending]) -> None:

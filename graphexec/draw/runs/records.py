@@ -20,10 +20,11 @@ Every record has `event`. The field names below are stable; records may get furt
 - `alive`: `time` (a sign of life, while nothing else is written)
 - `failed`: `node`, `call` (if one failed), `began`, `seconds`, `error` (before the `result` of a run that it ended)
 - `result`: `status` (`answered`, `stopped`, `interrupted`, `error`, `usage`; of a stored run also `waiting` for
-  answers, `ready` to go on, `cancelled`), `exit_code`, `output` (`null` without an
-  answer; a stopped run may have a generated answer, and a run whose memory could not be saved has its answer),
-  `reason` (`finished`, `return_direct`, `refused`, or the limit's name), `cause` (of a stopped run), `steps`, `spent`,
-  `seconds`, `error`. If the run could not begin, only `status`, `exit_code` and `error`.
+  answers, `ready` to go on, `cancelled`), `exit_code`, `output` (`null` without an answer; a stopped run may have a
+  generated answer, and a run whose memory could not be saved has its answer), `reason` (`finished`, `return_direct`,
+  `refused`, or the limit's name), `cause` (of a stopped run; of one that waits, `graphexec run` writes as `waiting` its
+  `run_id` and its open `questions`), `steps`, `spent`, `seconds`, `error`. If the run could not begin, only `status`,
+  `exit_code` and `error`.
 
 Their fields:
 

@@ -39,6 +39,11 @@ HOMES: Mapping[type, str] = {
 class Output(Protocol):
     """The type of the answers of an executor's runs, for `graphexec.nodes.output_type`."""
 
+    @property
+    def schema(self) -> Mapping[str, Any]:
+        """The JSON schema of the type."""
+        ...
+
     def edit_for(self, agent: Agent) -> Edit | None:
         """Return what changes an agent's requests so that the model answers with the type; `None` to leave them."""
         ...

