@@ -135,6 +135,11 @@ class Database(ABC):
                         self.execute("ROLLBACK")
                 raise
 
+    def change(self, statement: str, parameters: Sequence[object], *, durable: bool) -> int:
+        """Carry out a statement that changes rows, whose strings are `storable`; return their number."""
+        del durable
+        return len(self.execute(f"{statement} RETURNING 1", *parameters))
+
     @abstractmethod
     def _in_transaction(self) -> bool: ...
 
@@ -181,17 +186,18 @@ class Database(ABC):
         )
         return [data for (data,) in rows]
 
-    def append(self, run_id: str, serial: int, token: int, number: int, data: str) -> None:
-        """Append a row to the log of a run. Raises `RunLostError` unless it belongs to this attempt."""
+    def append(self, run_id: str, serial: int, token: int, number: int, data: str, *, durable: bool) -> None:
+        """Append a row to the log of a run. Raises `RunLostError` unless it belongs to this attempt.
+
+        A row that is not `durable` outlives the process, and the machine once a later one is durable.
+        """
         # The same row may be written again, after the connection broke.
-        written = self.execute(
-            "INSERT INTO graphexec_log SELECT ?,? FROM (SELECT 1 FROM graphexec_runs WHERE serial=? AND token=? "  # noqa: S608
-            f"{self.for_update}) AS owned WHERE true ON CONFLICT(id) DO UPDATE SET data=excluded.data "
-            "WHERE graphexec_log.data=excluded.data RETURNING 1",
-            serial * ROWS + number,
-            data,
-            serial,
-            token,
+        written = self.change(
+            "INSERT INTO graphexec_log SELECT ?,? FROM graphexec_runs WHERE serial=? AND token=? "  # noqa: S608
+            f"{self.for_update} ON CONFLICT(id) DO UPDATE SET data=excluded.data "
+            "WHERE graphexec_log.data=excluded.data",
+            (serial * ROWS + number, data, serial, token),
+            durable=durable,
         )
         if not written:
             raise RunLostError(run_id, LOST)

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from contextlib import suppress
 from functools import cache
 from hashlib import sha256
 from typing import Any
@@ -45,12 +44,15 @@ _CUT = '{"graphexec.cut":true}'
 _EXACT = "graphexec.reply"
 
 
+_encode = json.JSONEncoder(default=to_jsonable_python).encode
+
+
 def describe_effect(effect: Effect[Any]) -> str:
     """Return what distinguishes an effect from others of its class, as JSON; never a prompt."""
     details: Any
     match effect:
         case CallTool(name, tool_input):
-            details = [name, tool_input if isinstance(tool_input, str) else dict(tool_input)]
+            details = name, tool_input
         case ModelEffect() | CallAgent() | Perform():
             return "null"
         case AskHuman(question):
@@ -58,7 +60,7 @@ def describe_effect(effect: Effect[Any]) -> str:
         case _:
             details = effect
     try:
-        text = json.dumps(details, default=to_jsonable_python)
+        text = _encode(details)
     except SERIALIZATION_ERRORS:
         return "null"
     if len(text) <= _LONGEST:
@@ -77,6 +79,16 @@ def ask_entry(call: CallContext[Any], effect: Effect[Any]) -> str:
     return f'["ask",{call.sequence},{call.member},{_names(call.node, type(effect))},{describe_effect(effect)}]'
 
 
+# Any: methods of pydantic's core, of which a `TypeAdapter` makes several calls.
+@cache
+def _codec(kind: Any) -> tuple[Any, Any, bool]:
+    """Return what writes and reads the replies to effects of a class, and whether it leaves out defaults."""
+    adapter: TypeAdapter[Any] = reply_adapter(kind)
+    # Of the library's own replies, only what is not the default is stored.
+    short = issubclass(kind, (CallTool, ModelEffect))
+    return adapter.serializer.to_json, adapter.validator.validate_json, short
+
+
 def encode_reply(
     effect: Effect[Any], reply: object, charged: Mapping[str, float] | None, outcomes: Mapping[str, type]
 ) -> tuple[str, object]:
@@ -88,15 +100,14 @@ def encode_reply(
         return _CUT, reply
     kind: Any = type(effect)
     if kind is not Perform:
-        adapter: TypeAdapter[Any] = reply_adapter(kind)
-        # Of the library's own replies, only what is not the default is stored.
-        short = isinstance(effect, (CallTool, ModelEffect))
-        # What raises here is told below.
-        with suppress(Exception):
-            text = adapter.dump_json(reply, by_alias=True, exclude_defaults=short, round_trip=True, warnings="none")
-            stored = read_exactly(adapter, text)
+        to_json, load, short = _codec(kind)
+        try:
+            data = to_json(reply, by_alias=True, exclude_defaults=short, round_trip=True, warnings=False)
+            stored = load(data, strict=True, by_alias=True, by_name=True)
             if stored == reply:
-                return _with_charges(text.decode(), charged), stored
+                return _with_charges(data.decode(), charged), stored
+        except Exception:  # noqa: BLE001, S110 - what cannot be written so is written, or told, below
+            pass
     try:
         kinds = () if kind is Perform else (kind,)
         data = dump_reply(reply, kinds, f"the reply to {kind.__name__}")["reply"]

@@ -70,9 +70,11 @@ class StoredHistory:
 
     def policy(self, call: CallContext[Any]) -> InDoubt | None:
         """Return what is to become of a call that may have been carried out; `None` for any other."""
+        return self.in_doubt(call) if self.open.get((call.sequence, call.member)) == BEGUN else None
+
+    def in_doubt(self, call: CallContext[Any]) -> InDoubt:
+        """Return what is to become of a call if its process ends."""
         effect = call.effect
-        if self.open.get((call.sequence, call.member)) != BEGUN:
-            return None
         assert effect is not None, "a call has an effect"
         kind: Any = type(effect)
         handler = self.opening.handlers_of(call.node).get(kind)

@@ -73,17 +73,17 @@ class StoredLog:
             snapshot = restart(snapshot, restarted, at)
         self.snapshot = snapshot
 
-    async def _commit(self, io: IO) -> None:
+    async def _commit(self, io: IO, *, durable: bool = True) -> None:
         # The time in milliseconds.
         row = self._unsure = f"[{time.time():.3f},{','.join(self._pending)}]"
         self._pending = []
         # In an async run, the loop does not wait for the disk, nor for other processes that write.
-        await io.call(self._append, row)
+        await io.call(self._append, row, durable=durable)
         self._number, self._unsure = self._number + 1, None
 
-    def _append(self, row: str) -> None:
+    def _append(self, row: str, *, durable: bool = True) -> None:
         try:
-            self._store.append(self._opening.run_id, self._serial, self._token, self._number, row)
+            self._store.append(self._opening.run_id, self._serial, self._token, self._number, row, durable=durable)
         except Exception as error:
             self.failure = error
             raise
@@ -117,7 +117,7 @@ class StoredLog:
 
     async def ask(self, calls: Iterable[CallContext[Any]], io: IO) -> None:
         """Store that calls begin, with the reply before them, in one commit."""
-        new = False
+        new = durable = False
         self._add_moves()
         for call in calls:
             key = (call.sequence, call.member)
@@ -134,8 +134,10 @@ class StoredLog:
             self._pending.append(ask_entry(call, call.effect))
             self._begun[key] = None
             new = True
+            # What is made again in any case may be forgotten with the power of the machine.
+            durable = durable or self._history.in_doubt(call) != "retry"
         if new:
-            await self._commit(io)
+            await self._commit(io, durable=durable)
 
     async def keep(self, call: CallContext[Any], reply: object, at: float, seconds: float, io: IO) -> object:
         """Store the reply to a call: at once if others are open, or if a consumer may keep the run waiting."""
@@ -153,7 +155,7 @@ class StoredLog:
         self._begun.pop((call.sequence, call.member), None)
         request = call.request
         if self._opening.eager or (request is not effect and request is not None and len(members_of(request)) > 1):
-            await self._commit(io)
+            await self._commit(io, durable=False)
         return stored
 
     def note_error(self, call: CallContext[Any]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, final
 
@@ -29,6 +30,7 @@ class SQLiteRuns(Runs):
     def __init__(self, path: str | os.PathLike[str], *, lease: float = 30.0) -> None:
         self.path = Path(path)
         self._database: sqlite3.Connection | None = None
+        self._durable = True
         # Those of the parent process: to close one would write to its file.
         self._inherited: list[object] = []
         try:
@@ -62,6 +64,7 @@ class SQLiteRuns(Runs):
                 raise StoreError("it is a database of another program")
             for setting in ("page_size=8192", "journal_mode=WAL", "synchronous=FULL"):
                 self._set(self._database, setting)
+            self._durable = True
         return self._database
 
     @staticmethod
@@ -82,9 +85,30 @@ class SQLiteRuns(Runs):
         """Carry out a statement; return its rows."""
         with self._lock:
             try:
+                self._sync(durable=True)
                 return self._connect().execute(statement, storable(parameters)).fetchall()
             except sqlite3.Error as error:
-                raise StoreError(f"{self.label} cannot be used: {error}; its runs can be resumed") from error
+                raise self._unusable(error) from error
+
+    def change(self, statement: str, parameters: Sequence[object], *, durable: bool) -> int:
+        """Carry out a statement that changes rows, whose strings are `storable`; return their number."""
+        with self._lock:
+            try:
+                if durable is not self._durable:
+                    self._sync(durable=durable)
+                return self._connect().execute(statement, parameters).rowcount
+            except sqlite3.Error as error:
+                raise self._unusable(error) from error
+
+    def _unusable(self, error: sqlite3.Error) -> StoreError:
+        return StoreError(f"{self.label} cannot be used: {error}; its runs can be resumed")
+
+    def _sync(self, *, durable: bool) -> None:
+        """Let the next commits wait for the disk, or leave that to a later one: in WAL it writes what was left, too."""
+        database = self._connect()
+        if durable is not self._durable and not database.in_transaction:
+            database.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
+            self._durable = durable
 
     def _in_transaction(self) -> bool:
         return self._database is not None and self._database.in_transaction

@@ -171,10 +171,10 @@ def test_row_may_be_written_again(store: Runs) -> None:
     Desk(store).run(ALONE)
     rows = store.rows("trip")
     [(serial, token)] = store.execute("SELECT serial, token FROM graphexec_runs")
-    store.append("trip", serial, token, len(rows) - 1, rows[-1])
+    store.append("trip", serial, token, len(rows) - 1, rows[-1], durable=True)
     for used, number, row in ((token, len(rows) - 1, rows[0]), (token + 1, len(rows), rows[0])):
         with pytest.raises(RunLostError):
-            store.append("trip", serial, used, number, row)
+            store.append("trip", serial, used, number, row, durable=True)
     assert store.rows("trip") == rows
 
 
