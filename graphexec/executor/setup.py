@@ -214,9 +214,9 @@ class Setup:
             if tool.nested is not None
         ]
         runs = NestedRuns.merge(nested)
-        output, typed = self.output, ()
-        if output is not None:
-            typed = (Trait("the output type", json.dumps(output.schema, sort_keys=True, default=str)),)
+        typed: list[Trait] = []
+        if self.output is not None:
+            typed.append(Trait("the output type", json.dumps(self.output.schema, sort_keys=True, default=str)))
         return self.agent_with_tools, self._policies, self._rules, self.keys, *runs, *typed, self.all_handlers
 
     def make_graph(self, fan_out: int | None) -> Machine[Ready, Ending]:

@@ -78,7 +78,7 @@ def serving(source: Source | Runs, *, port: int = 0) -> Generator[str]:
     try:
         yield f"http://127.0.0.1:{listening.getsockname()[1]}/?token={token}"
     finally:
-        feed.closed = True
+        feed.close()
         server.should_exit = True
         thread.join()
 

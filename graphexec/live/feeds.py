@@ -34,13 +34,21 @@ class Feed(ABC):
     # thread.
     pause = 0.05
     blocks = False
-    closed = False
 
     def __init__(self) -> None:
         self.run = secrets.token_hex(4)
         self.lines: list[str] = []
-        self.over = False
+        self.over = self._closed = False
         self.error = ""
+
+    @property
+    def closed(self) -> bool:
+        """Whether the readers are disconnected."""
+        return self._closed
+
+    def close(self) -> None:
+        """Disconnect the readers."""
+        self._closed = True
 
     @abstractmethod
     def refresh(self) -> None:

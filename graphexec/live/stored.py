@@ -44,6 +44,10 @@ class StoredRuns:
     def __init__(self, store: Runs) -> None:
         self.store, self.closed = store, False
 
+    def close(self) -> None:
+        """Disconnect the readers."""
+        self.closed = True
+
 
 @final
 class StoredFeed(Feed):
@@ -180,8 +184,8 @@ def _index(
     runs, questions = _find(store, query)
     within = query.get("run")
     # What the script compares.
-    parts = [[(one.run_id, _status(one), one.updated) for one in runs], [one.key for one in questions]]
-    state = hashlib.sha256(repr(parts).encode()).hexdigest()
+    seen = [[(one.run_id, _status(one), one.updated) for one in runs], [one.key for one in questions]]
+    state = hashlib.sha256(repr(seen).encode()).hexdigest()
     if query.get("answered"):
         news = "Answered. The run goes on when its program or graphexec runs resume continues it."
     forms = "".join(

@@ -69,14 +69,16 @@ def describe_effect(effect: Effect[Any]) -> str:
     return json.dumps([effect.name, digest] if isinstance(effect, CallTool) else digest, ensure_ascii=False)
 
 
+# Any: mypy does not take a class for hashable.
 @cache
-def _names(node: str, kind: type) -> str:
+def _names(node: str, kind: Any) -> str:
     return f"{json.dumps(node)},{json.dumps(kind.__name__)}"
 
 
 def ask_entry(call: CallContext[Any], effect: Effect[Any]) -> str:
     """Return the entry of a call that begins."""
-    return f'["ask",{call.sequence},{call.member},{_names(call.node, type(effect))},{describe_effect(effect)}]'
+    kind: Any = effect.__class__
+    return f'["ask",{call.sequence},{call.member},{_names(call.node, kind)},{describe_effect(effect)}]'
 
 
 # Any: methods of pydantic's core, of which a `TypeAdapter` makes several calls.

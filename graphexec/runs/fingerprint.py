@@ -113,8 +113,10 @@ def _fields(kind: Any) -> str:
         return ", ".join(f"{name}: {_name(one.annotation)}" for name, one in kind.model_fields.items())
     if not dataclasses.is_dataclass(kind):
         return _name(kind)
-    hints = _annotations(kind)
-    return ", ".join(f"{one.name}: {_name(hints.get(one.name, one.type))}" for one in dataclasses.fields(kind))
+    # mypy does not take a class for hashable.
+    held: Any = kind
+    hints: Mapping[str, Any] = _annotations(held)
+    return ", ".join(f"{one.name}: {_name(hints.get(one.name, one.type))}" for one in dataclasses.fields(held))
 
 
 @cache

@@ -149,6 +149,7 @@ class _Reader:
     def __call__(self, item: CallContext[Any] | Batch | None) -> JournalEntry | None:
         history = self._history
         calls = () if item is None else (item,) if isinstance(item, CallContext) else item.calls
+        journal: JournalEntry
         for entry in self:
             kind = entry[0]
             if kind == "move":
@@ -274,11 +275,13 @@ def read_log(rows: Iterable[str], opening: Opening, start: Snapshot) -> StoredHi
 
 def name_move(event: Moved) -> str:
     """Return the name of an edge in a log."""
-    return _move_name(event.node, type(event.outcome))
+    kind: Any = event.outcome.__class__
+    return _move_name(event.node, kind)
 
 
+# Any: mypy does not take a class for hashable.
 @cache
-def _move_name(node: str, outcome: type) -> str:
+def _move_name(node: str, outcome: Any) -> str:
     return f"{node}>{outcome.__name__}"
 
 

@@ -120,7 +120,8 @@ def make_question(run_id: str, key: str, node: str, effect: Effect[Any], now: fl
     is_tool = isinstance(effect, CallTool)
     details: Any = None
     with suppress(*SERIALIZATION_ERRORS):
-        details = to_jsonable_python({"name": effect.name, "tool_input": effect.tool_input} if is_tool else effect)
+        known = {"name": effect.name, "tool_input": effect.tool_input} if isinstance(effect, CallTool) else effect
+        details = to_jsonable_python(known)
     adapter: TypeAdapter[Any] = reply_adapter(kind)
     # A person writes the observation of a tool.
     schema: dict[str, Any] = {"type": "string"} if is_tool else adapter.json_schema(schema_generator=_ReplySchema)
@@ -168,7 +169,8 @@ def _resolve(schema: Any, known: Mapping[str, Any]) -> Mapping[str, Any]:
     rules: Any = {} if schema in (None, True, False) else schema
     while "$ref" in rules:
         rules = known.get(str(rules["$ref"]).rpartition("/")[2], {})
-    return rules
+    resolved: Mapping[str, Any] = rules
+    return resolved
 
 
 def _find_choices(schema: Mapping[str, Any]) -> tuple[str, Sequence[Any]]:

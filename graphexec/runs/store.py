@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -173,7 +174,7 @@ class Runs(Database):
             changes,
         )
 
-    def list(self, status: RunStatus | None = None, *, limit: int = 100) -> list[StoredRun]:
+    def list(self, status: RunStatus | None = None, *, limit: int = 100) -> builtins.list[StoredRun]:
         """Return the runs, or those of a status, the last changed one first; at most `limit`. Nested runs are left out.
 
         Raises `InputError` for an invalid argument.
@@ -191,7 +192,7 @@ class Runs(Database):
             raise InputError(f"there is no run {format_value(run_id)} in this store")
         return found[0]
 
-    def ready(self, *, limit: int = 100) -> list[str]:
+    def ready(self, *, limit: int = 100) -> builtins.list[str]:
         """Return the ids of runs that can go on now: all is answered or has expired, or their process is gone."""
         now = time.time()
         running = "parent='' AND status='running'"
@@ -213,11 +214,11 @@ class Runs(Database):
         )
         return [run_id for run_id, _ in found]
 
-    def nested(self, run_id: str) -> list[StoredRun]:
+    def nested(self, run_id: str) -> builtins.list[StoredRun]:
         """Return the runs that are nested in a run at any depth, in the order of their dates."""
         return self._read_runs("parent=? ORDER BY created", run_id)
 
-    def _read_runs(self, where: str, *parameters: object) -> list[StoredRun]:
+    def _read_runs(self, where: str, *parameters: object) -> builtins.list[StoredRun]:
         now = time.time()
         rows = self.execute(
             "SELECT run_id, status, created, updated, note, owner, leased_until, parent, "  # noqa: S608
@@ -241,7 +242,7 @@ class Runs(Database):
             for run_id, status, created, updated, note, owner, until, parent, expired in rows
         ]
 
-    def questions(self, run_id: str | None = None, *, limit: int | None = None) -> list[Question]:
+    def questions(self, run_id: str | None = None, *, limit: int | None = None) -> builtins.list[Question]:
         """Return the open questions of a run and of those nested in it, or of all runs, in the order of their dates.
 
         A `limit` is the most that are read.

@@ -283,7 +283,8 @@ class RunOptions:
     migrate: bool = False
 
     def __post_init__(self) -> None:
-        if self.observers == () and self.run_id is self.host is self.around_call is self.runs is None:
+        given = (self.run_id, self.host, self.around_call, self.runs)
+        if self.observers == () and given == (None, None, None, None):
             return
         validate(
             "",

@@ -84,8 +84,8 @@ def test_run_sends_its_telemetry(tmp_path: Path) -> None:
     services = set[str]()
     for path, body in received:
         if path == "/v1/metrics":
-            [of_program] = ExportMetricsServiceRequest.FromString(body).resource_metrics
-            names = {metric.name for scope in of_program.scope_metrics for metric in scope.metrics}
+            [measured] = ExportMetricsServiceRequest.FromString(body).resource_metrics
+            names = {metric.name for scope in measured.scope_metrics for metric in scope.metrics}
             assert "gen_ai.client.inference.usage.input_tokens" in names
             continue
         [of_program] = ExportTraceServiceRequest.FromString(body).resource_spans

@@ -67,13 +67,14 @@ def travel(plan: Plan) -> Asks[Book | AskHuman, Trip]:
     booked: tuple[str, ...] = ()
     for stop in range(plan.stops):
         booked += ((yield from ask(Book(stop))),)
-    asked: list[AskHuman | Book] = [
+    # mypy does not infer the reply of one or the other.
+    asked: list[Any] = [
         AskHuman(f"Where to, {person}?", ("sea", "hills", "home"), seconds, None if seconds is None else "home")
         for person, seconds in enumerate(plan.waits)
     ]
     if plan.along:
         asked.append(Book(plan.stops))
-    answers: tuple[str, ...] = (yield from ask_all(asked)) if asked else ()
+    answers = yield from ask_all(asked)
     return Trip(booked, answers)
 
 

@@ -71,6 +71,7 @@ def test_bounds_hold_over_restarts(ends: set[int], sizes: list[int], most: int) 
     process = Process([*ends], sizes)
     options: dict[str, Any] = {"max_iterations": 5, "max_fan_out": 3, "max_restarts": most}
     bounds = process.executor(**options).verify().bounds
+    assert bounds is not None
     result = finish(process, **options)
     for name, begun in process.begun.items():
         bound = bounds.meters[name].number

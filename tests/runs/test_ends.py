@@ -45,7 +45,9 @@ def stop(start: str, limit: gx.Exhausted) -> Votes:
 def vote(start: str) -> gx.Asks[AskHuman | Ring, Votes]:
     """Ask two people and ring."""
     del start
-    return Votes(tuple((yield from gx.ask_all([AskHuman("a"), Ring(), AskHuman("b")]))))
+    # mypy does not infer the reply of one or the other.
+    asked: list[Any] = [AskHuman("a"), Ring(), AskHuman("b")]
+    return Votes(tuple((yield from gx.ask_all(asked))))
 
 
 COUNCIL = machine_of(vote)

@@ -16,6 +16,7 @@ from collections import Counter, defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import product, repeat
 from pathlib import Path
 from typing import Any, Self
@@ -84,11 +85,12 @@ class Trial:
     def work(self, forks: Forks, moments: random.Random, most: int) -> None:
         """Let a worker end early at random moments, at most so often; then until it has done its work."""
         for _ in range(most):
-            moment = [
+            several: list[dict[str, Any]] = [
                 {"after": moments.uniform(0, LASTS)},
                 {"point": moments.randrange(1, POINTS)},
                 {"bytes": moments.randrange(40_000, BYTES)},
-            ][moments.choices(range(3), (5, 5, 1))[0]]
+            ]
+            moment = several[moments.choices(range(3), (5, 5, 1))[0]]
             end = self.attempt(forks, seed=moments.random(), **moment)
             assert end != "failed" or "bytes" in moment, self.notes[-1]
             if end == "ended":
@@ -181,6 +183,11 @@ def test_kills_lose_and_repeat_nothing(tmp_path: Path) -> None:
     assert figures["again"], figures
 
 
+def has_stopped(trial: Trial) -> bool:
+    """Return whether the process of a trial has stopped itself."""
+    return any(note["kind"] == "stopped" for note in trial.notes)
+
+
 @pytest.mark.medium
 def test_a_stopped_owner_is_fenced(tmp_path: Path) -> None:
     """It wakes when another worker has taken the run over, at its lease's end, and has finished it."""
@@ -189,7 +196,7 @@ def test_a_stopped_owner_is_fenced(tmp_path: Path) -> None:
             (place := tmp_path / f"{stops_at}-{way}").mkdir()
             trial = Trial(place, way, lease=0.3)
             stopped = workers.submit(trial.attempt, one, stops_at=stops_at)
-            eventually(lambda trial=trial: any(note["kind"] == "stopped" for note in trial.notes))
+            eventually(partial(has_stopped, trial))
             (process,) = [note["process"] for note in trial.notes if note["kind"] == "stopped"]
             try:
                 assert trial.attempt(two) == "ended"

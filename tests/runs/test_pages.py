@@ -58,12 +58,13 @@ LONG = calling(("fail", f'{{"text": "{"x" * 3_000}"}}'))
 
 
 def tools_of(*replies: ModelReply | str, **options: Any) -> AgentExecutor[Any]:
-    return create_agent(ScriptedModel(list(replies)), [add, fail, wait], kind="tool_calling", **options)
+    script: list[Any] = [*replies]
+    return create_agent(ScriptedModel(script), [add, fail, wait], kind="tool_calling", **options)
 
 
 def nested() -> AgentExecutor[Any]:
     inner = tools_of(SUM, "3").as_tool("helper", "Ask a helper.")
-    replies = [calling(("helper", '{"input": "1 + 2?"}'), ("helper", '{"input": "again?"}')), "It is 3."]
+    replies: list[Any] = [calling(("helper", '{"input": "1 + 2?"}'), ("helper", '{"input": "again?"}')), "It is 3."]
     return create_agent(ScriptedModel(replies), [inner], kind="tool_calling")
 
 

@@ -283,7 +283,8 @@ def test_nested_run_goes_on_after_each_of_its_replies(kind: str, tmp_path: Path)
     def make(
         outer: int, inner: int, observers: Sequence[Any] = ()
     ) -> tuple[AgentExecutor, ScriptedModel, ScriptedModel]:
-        models = ScriptedModel([ask(called), "done"][outer:]), ScriptedModel([LOOK, BOTH, "inner"][inner:])
+        replies: list[list[Any]] = [[ask(called), "done"][outer:], [LOOK, BOTH, "inner"][inner:]]
+        models = ScriptedModel(replies[0]), ScriptedModel(replies[1])
         helper = create_agent(models[1], TOOLS, kind="tool_calling", observers=observers)
         if kind == "as_tool":
             return create_agent(models[0], [helper.as_tool("helper", "Ask another.")], kind="tool_calling"), *models

@@ -110,7 +110,8 @@ def test_answer_before_the_run_waits_is_seen(store: Runs, place: Place) -> None:
 def test_no_answer_is_missed_as_the_run_stops(store: Runs, place: Place) -> None:
     def answer(run_id: str) -> None:
         found: list[Any] = []
-        wait_until(lambda: found or found.extend(store.questions(run_id)))
+        wait_until(lambda: bool(store.questions(run_id)))
+        found += store.questions(run_id)
         assert store.reply(run_id, found[0].key, "sea")
 
     with place.open() as own, ThreadPoolExecutor(1) as pool:

@@ -194,7 +194,7 @@ def drive(executor: AgentExecutor[Any], store: SQLiteRuns, run_id: str, way: str
 def carry_on(job: dict[str, Any]) -> None:
     """Carry the runs of a job on until all have ended."""
     store = SQLiteRuns(job["store"], lease=job["lease"])
-    NOTES.stops_at, NOTES.lock = job["stops_at"], store._lock
+    NOTES.stops_at, NOTES.lock = job["stops_at"], store._lock  # pyright: ignore[reportPrivateUsage]
     runs = dict.fromkeys(job["runs"], False)
     while runs:
         for run_id, is_refused in [*runs.items()]:

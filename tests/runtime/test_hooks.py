@@ -132,8 +132,9 @@ def test_contexts_of_a_run_are_within_those_of_its_executor(way: str) -> None:
     with installed(instrument_calls):
         run_by(way, executor, inputs, around_call=named("run"))
     assert entered == ["executor", "run", "process", "/process", "/run", "/executor"]
+    wrong: Any = 3
     with pytest.raises(InputError, match="around_call"):
-        executor.run("q", around_call=3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        executor.run("q", around_call=wrong)
 
 
 # ---- reports in mid-call

@@ -27,9 +27,11 @@ from tests.semantics.endings import A, B, C, run_agent, run_turns
 
 def invoke(executor: gx.AgentExecutor, inputs: Any, **settings: Any) -> dict[str, Any]:
     """Invoke in both ways, which return the same."""
-    returned = executor.invoke(inputs, **settings)
+    # Any: with a store, it may be a `Waiting`.
+    returned: Any = executor.invoke(inputs, **settings)
     assert asyncio.run(executor.ainvoke(inputs, **settings)) == returned
-    return returned
+    outputs: dict[str, Any] = returned
+    return outputs
 
 
 # ---- 3.1 Construction

@@ -114,8 +114,8 @@ class Recorder:
                 if call is not None:
                     if (call.sequence, call.member) in self._open:
                         # Of a stored run, which went on in another process with a call that was open.
-                        named = call_data(call).items()
-                        return next(one for one in reversed(self.records) if named <= one.items())
+                        known = call_data(call).items()
+                        return next(one for one in reversed(self.records) if known <= one.items())
                     self._open[call.sequence, call.member] = event, self._now
                 data = effect_data(effect)
                 if isinstance(effect, ModelEffect):
